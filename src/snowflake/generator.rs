@@ -1,0 +1,472 @@
+//! The generator: one word, and what may be done to it.
+//!
+//! # Shared fields
+//!
+//! | field | holds | written by | rule |
+//! |---|---|---|---|
+//! | `Word` | the next free position | every issuer, by compare-and-swap; a reserver, by maximum | only grows; a position below it is taken or skipped for ever |
+//! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds a lock) | stored with Release after the mark is durable **and** after the word was raised; only grows, except to zero while nobody else can use the generator |
+//! | `Bounds::early` | from here on somebody should reserve ahead of need | the reserver, then one elected issuer, by compare-and-swap | a hint: losing it costs a wait for the disk, never an ID |
+//!
+//! # Why no ID repeats while the server runs
+//!
+//! The word is moved by one atomic read-modify-write, from the value it was
+//! read with, and always upward: two issuers cannot both move it from the same
+//! value. No ordering weaker or stronger changes that.
+//!
+//! # Why no ID lies past a durable mark
+//!
+//! An issuer loads the bound (Acquire) before its compare-and-swap. If it sees
+//! the bound of a start or of a raised mark, then it also sees, by the
+//! reserver's Release, that the word had been raised before; so a
+//! compare-and-swap from an older word fails. If it sees an older bound, that
+//! one was durable too, and the bound only grows.
+//!
+//! # Why the word is loaded before the clock is read
+//!
+//! The other way round, another core may issue between the two and the word
+//! would be ahead of "now" by that much: a rollback that never happened.
+
+use super::layout::{Layout, Position, Tick};
+use super::policy::Policy;
+
+/// The atomics: the real ones, or loom's when their interleavings are explored.
+pub mod sync {
+    #[cfg(loom)]
+    pub use loom::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+    #[cfg(not(loom))]
+    pub use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+}
+use sync::{AtomicU64, Ordering};
+
+/// What a generator is made of: all that is needed to decide a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generator {
+    /// Bits, epoch and tick.
+    pub layout: Layout,
+    /// How far it may go.
+    pub policy: Policy,
+}
+
+/// What to do next. The caller acts; nothing has happened yet unless `Issue`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The positions from `start` up to and without `end` are the caller's.
+    Issue { start: Position, end: Position },
+    /// The word is as far ahead as it may be: wait until the generator's clock
+    /// has moved on by this many ticks, then ask again.
+    Wait { ticks: u64 },
+    /// IDs up to this tick need a durable mark first.
+    Reserve { through: Tick },
+    /// The layout's time is used up.
+    TimeUsedUp,
+}
+
+impl Generator {
+    /// The built-in generator. **Frozen**, as its layout is.
+    pub const DEFAULT: Self = Self { layout: Layout::DEFAULT, policy: Policy::DEFAULT };
+
+    /// Where the numbers of a fresh tick start.
+    #[must_use]
+    #[inline]
+    pub const fn fresh(&self, tick: Tick) -> Position {
+        let first = self.policy.sequence_start.of(tick);
+        Position::new(self.layout.position_of(tick).get() | first)
+    }
+
+    /// The largest batch that is issued by one compare-and-swap: a quarter of
+    /// the borrow window, at least one tick. So a batch never uses up at once
+    /// what single calls of other sessions may borrow.
+    #[must_use]
+    pub fn max_chunk(&self) -> u64 {
+        (self.policy.max_borrow_ticks / 4).max(1) << self.layout.sequence_bits()
+    }
+
+    /// Decides how `count` IDs can be issued: at most [`Self::max_chunk`].
+    ///
+    /// `now` is the tick of the generator's clock, which may lie outside the
+    /// layout; it is compared before it is shifted.
+    #[must_use]
+    #[inline]
+    pub const fn decide(&self, word: Position, reserved: Position, now: i64, count: u64) -> Step {
+        let last_tick = self.layout.last_tick().get();
+        // A clock before the epoch is for the reservation to complain about.
+        let now = if now < 0 { 0 } else { now.cast_unsigned() };
+        if now >= last_tick {
+            return Step::TimeUsedUp;
+        }
+        let fresh = self.fresh(Tick::new(now)).get();
+        let start = if word.get() > fresh { word.get() } else { fresh };
+        let end = start + count;
+        let through = (end - 1) >> self.layout.sequence_bits();
+        if through >= last_tick {
+            return Step::TimeUsedUp;
+        }
+        if through > now + self.policy.max_borrow_ticks {
+            return Step::Wait { ticks: through - now - self.policy.max_borrow_ticks };
+        }
+        if end > reserved.get() {
+            return Step::Reserve { through: Tick::new(through) };
+        }
+        Step::Issue { start: Position::new(start), end: Position::new(end) }
+    }
+}
+
+/// The next free position. Zero: nothing issued since the server started.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Word(AtomicU64);
+
+/// How far one database may issue from a word.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Bounds {
+    reserved: AtomicU64,
+    early: AtomicU64,
+}
+
+impl Default for Word {
+    fn default() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
+impl Word {
+    /// Issues `count` consecutive positions, or says what must happen first.
+    /// `now` reads the tick of the generator's clock.
+    ///
+    /// Never waits, never allocates; retries only when another issuer won.
+    #[inline]
+    pub fn issue(
+        &self,
+        generator: &Generator,
+        bounds: &Bounds,
+        count: u64,
+        mut now: impl FnMut() -> i64,
+    ) -> Step {
+        loop {
+            // Acquire keeps the clock behind this load, see the head of the file.
+            let word = self.0.load(Ordering::Acquire);
+            let now = now();
+            let step = generator.decide(Position::new(word), bounds.reserved(), now, count);
+            let Step::Issue { end, .. } = step else {
+                return step;
+            };
+            // Release: whoever continues from this word comes after us. The
+            // failure order is Relaxed: the loop loads again.
+            if self
+                .0
+                .compare_exchange(word, end.get(), Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                return step;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The next free position, as of now.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position::new(self.0.load(Ordering::Acquire))
+    }
+
+    /// Skips to `position`, if it is ahead.
+    pub fn raise(&self, position: Position) {
+        self.0.fetch_max(position.get(), Ordering::AcqRel);
+    }
+
+    /// Forgets everything. Only for a word that nobody uses.
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { reserved: AtomicU64::new(0), early: AtomicU64::new(0) }
+    }
+}
+
+impl Bounds {
+    /// No position at or past this one may be issued.
+    #[must_use]
+    #[inline]
+    pub fn reserved(&self) -> Position {
+        Position::new(self.reserved.load(Ordering::Acquire))
+    }
+
+    /// Allows positions below `reserved`. The mark is durable and the word has
+    /// been raised: this is the last step of a reservation.
+    pub fn publish(&self, reserved: Position, early: Position) {
+        self.early.store(early.get(), Ordering::Relaxed);
+        self.reserved.store(reserved.get(), Ordering::Release);
+    }
+
+    /// Allows nothing, until the next reservation.
+    pub fn clear(&self) {
+        self.reserved.store(0, Ordering::Release);
+        self.early.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the caller, who has just issued up to `end`, shall reserve
+    /// ahead of need. Says so to one caller per reservation.
+    #[must_use]
+    #[inline]
+    pub fn elect_early(&self, end: Position) -> bool {
+        // Relaxed: the hint carries no data; the reservation itself takes a lock.
+        let early = self.early.load(Ordering::Relaxed);
+        end.get() > early && self.claim(early)
+    }
+
+    /// Whether somebody was elected and has not reserved yet.
+    #[must_use]
+    pub fn early_is_claimed(&self) -> bool {
+        self.early.load(Ordering::Relaxed) == u64::MAX
+    }
+
+    #[cold]
+    fn claim(&self, early: u64) -> bool {
+        self.early
+            .compare_exchange(early, u64::MAX, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// 4 bits of time, 2 of worker, 2 of sequence; borrows 2 ticks; starts at
+    /// `tick % 2`.
+    fn tiny() -> Generator {
+        Generator {
+            layout: Layout::new(0, 1, 4, 2, 2).unwrap(),
+            policy: Policy {
+                max_borrow_ticks: 2,
+                max_rollback_millis: 8,
+                sequence_start: super::super::policy::SequenceStart::VibrateBits(1),
+            },
+        }
+    }
+
+    fn decide(word: u64, reserved: u64, now: i64, count: u64) -> Step {
+        tiny().decide(Position::new(word), Position::new(reserved), now, count)
+    }
+
+    fn issue(start: u64, end: u64) -> Step {
+        Step::Issue { start: Position::new(start), end: Position::new(end) }
+    }
+
+    #[test]
+    fn a_fresh_tick_starts_where_its_parity_says() {
+        assert_eq!(decide(0, 64, 4, 1), issue(16, 17));
+        assert_eq!(decide(0, 64, 5, 1), issue(21, 22));
+    }
+
+    #[test]
+    fn the_word_wins_over_the_clock() {
+        assert_eq!(decide(18, 64, 4, 1), issue(18, 19));
+        // An exhausted tick runs into the next ones.
+        assert_eq!(decide(20, 64, 4, 1), issue(20, 21));
+        assert_eq!(decide(27, 64, 4, 1), issue(27, 28));
+        // A clock behind the word changes nothing but the borrowing.
+        assert_eq!(decide(27, 64, 5, 1), issue(27, 28));
+    }
+
+    #[test]
+    fn waits_past_the_borrow_window() {
+        assert_eq!(decide(28, 64, 4, 1), Step::Wait { ticks: 1 });
+        assert_eq!(decide(26, 64, 4, 3), Step::Wait { ticks: 1 });
+        assert_eq!(decide(26, 64, 4, 2), issue(26, 28));
+    }
+
+    #[test]
+    fn reserves_before_the_bound() {
+        assert_eq!(decide(17, 17, 4, 1), Step::Reserve { through: Tick::new(4) });
+        assert_eq!(decide(17, 18, 4, 2), Step::Reserve { through: Tick::new(4) });
+        assert_eq!(decide(17, 18, 4, 1), issue(17, 18));
+    }
+
+    #[test]
+    fn the_last_tick_is_never_issued() {
+        assert_eq!(decide(59, 64, 14, 1), issue(59, 60));
+        assert_eq!(decide(60, 64, 14, 1), Step::TimeUsedUp);
+        assert_eq!(decide(58, 64, 14, 3), Step::TimeUsedUp);
+        assert_eq!(decide(0, 64, 15, 1), Step::TimeUsedUp);
+        assert_eq!(decide(0, 64, 1 << 40, 1), Step::TimeUsedUp);
+        assert_eq!(decide(0, 64, i64::MAX, 1), Step::TimeUsedUp);
+    }
+
+    #[test]
+    fn a_clock_before_the_epoch_is_tick_zero() {
+        assert_eq!(decide(0, 64, -5, 1), issue(0, 1));
+        assert_eq!(decide(0, 64, i64::MIN, 1), issue(0, 1));
+    }
+
+    #[test]
+    fn a_batch_of_the_default_generator_is_one_step() {
+        assert_eq!(Generator::DEFAULT.max_chunk(), 25 * 4096);
+        assert_eq!(tiny().max_chunk(), 4);
+    }
+
+    #[test]
+    fn one_caller_is_elected() {
+        let bounds = Bounds::default();
+        bounds.publish(Position::new(100), Position::new(50));
+        assert!(!bounds.elect_early(Position::new(50)));
+        assert!(bounds.elect_early(Position::new(51)));
+        assert!(!bounds.elect_early(Position::new(52)));
+        bounds.publish(Position::new(200), Position::new(150));
+        assert!(bounds.elect_early(Position::new(151)));
+    }
+
+    #[test]
+    fn threads_never_share_a_position() {
+        let (word, bounds) = (Word::default(), Bounds::default());
+        bounds.publish(Position::new(u64::MAX), Position::new(u64::MAX));
+        let clock = AtomicU64::new(1 << 30);
+        let mut all: Vec<u64> = std::thread::scope(|scope| {
+            let run = |_| {
+                scope.spawn(|| {
+                    let mut mine = Vec::new();
+                    while mine.len() < 20_000 {
+                        let now = || clock.fetch_add(1, Ordering::Relaxed).cast_signed() / 64;
+                        let count = mine.len() as u64 % 7 + 1;
+                        if let Step::Issue { start, end } =
+                            word.issue(&Generator::DEFAULT, &bounds, count, now)
+                        {
+                            mine.extend(start.get()..end.get());
+                        }
+                    }
+                    assert!(mine.is_sorted());
+                    mine
+                })
+            };
+            let threads: Vec<_> = (0..4).map(run).collect();
+            threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
+        });
+        let issued = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), issued);
+    }
+}
+
+/// Every interleaving of the concurrent steps; see the Makefile's check-core.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::super::clock::{BootNanos, Clock, Reading, UnixNanos};
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    struct Shared {
+        word: Word,
+        bounds: Bounds,
+        /// The durable mark, as a position: what the disk holds.
+        mark: AtomicU64,
+    }
+
+    const G: Generator = Generator::DEFAULT;
+    const TICK: u64 = 4096;
+
+    fn shared() -> Arc<Shared> {
+        Arc::new(Shared {
+            word: Word::default(),
+            bounds: Bounds::default(),
+            mark: AtomicU64::new(0),
+        })
+    }
+
+    /// One attempt; an issued position must lie below the mark on disk.
+    fn issue(s: &Shared, now: i64) -> Option<u64> {
+        match s.word.issue(&G, &s.bounds, 1, || now) {
+            Step::Issue { start, end } => {
+                assert!(end.get() <= s.mark.load(Ordering::Acquire), "past the durable mark");
+                Some(start.get())
+            }
+            _ => None,
+        }
+    }
+
+    /// The order of a reservation: mark, then word, then bound.
+    fn reserve(s: &Shared, from: u64, to: u64) {
+        s.mark.store(to, Ordering::Release);
+        s.word.raise(Position::new(from));
+        s.bounds.publish(Position::new(to), Position::new(to));
+    }
+
+    #[test]
+    fn two_issuers_and_a_reserver_that_starts_at_a_mark() {
+        loom::model(|| {
+            let s = shared();
+            // A stored mark at tick 9 while the clock says 3: nothing below
+            // tick 9 may come out.
+            let start = 9 * TICK;
+            let issuers: Vec<_> = (0..2)
+                .map(|_| {
+                    let s = s.clone();
+                    thread::spawn(move || issue(&s, 3))
+                })
+                .collect();
+            reserve(&s, start, start + TICK);
+            let issued: Vec<_> = issuers.into_iter().filter_map(|t| t.join().unwrap()).collect();
+            assert!(issued.iter().all(|p| *p >= start), "before the mark: {issued:?}");
+            assert!(issued.len() < 2 || issued[0] != issued[1], "twice: {issued:?}");
+        });
+    }
+
+    #[test]
+    fn two_issuers_and_a_reserver_that_extends() {
+        loom::model(|| {
+            let s = shared();
+            // Room for one more ID below the old bound.
+            let word = 5 * TICK + 4095;
+            reserve(&s, word, 6 * TICK);
+            let issuers: Vec<_> = (0..2)
+                .map(|_| {
+                    let s = s.clone();
+                    thread::spawn(move || issue(&s, 5))
+                })
+                .collect();
+            reserve(&s, 0, 7 * TICK);
+            let mut issued: Vec<_> = issuers.into_iter().filter_map(|t| t.join().unwrap()).collect();
+            issued.sort_unstable();
+            assert!(matches!(issued[..], [p] if p == word) || issued == [word, word + 1]);
+        });
+    }
+
+    #[test]
+    fn early_is_one_callers_work() {
+        loom::model(|| {
+            let s = shared();
+            s.bounds.publish(Position::new(100), Position::new(50));
+            let other = {
+                let s = s.clone();
+                thread::spawn(move || s.bounds.elect_early(Position::new(60)))
+            };
+            let mine = s.bounds.elect_early(Position::new(61));
+            assert!(mine != other.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_reader_of_a_clock_that_is_set_back_reads_no_earlier_time() {
+        loom::model(|| {
+            let at = |wall| Reading { boot: BootNanos::new(1000), wall: UnixNanos::new(wall) };
+            let clock = Arc::new(Clock::new(at(9000)));
+            let writer = {
+                let clock = clock.clone();
+                thread::spawn(move || {
+                    clock.anchor(at(5000));
+                    clock.anchor(at(4000));
+                })
+            };
+            let first = clock.now(BootNanos::new(1000));
+            let second = clock.now(BootNanos::new(1000));
+            writer.join().unwrap();
+            assert_eq!((first.get(), second.get()), (9000, 9000));
+        });
+    }
+}

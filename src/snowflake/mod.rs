@@ -1,0 +1,23 @@
+//! The core: what an ID is and which one comes next.
+//!
+//! Pure Rust. Nothing here knows PostgreSQL, sleeps, or reads a clock: time is
+//! an argument, errors are values, and the only shared state is a handful of
+//! atomics whose owner is somewhere else. `crate::pg` is the other half.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`layout`] | which bit means what, and what instant a tick is |
+//! | [`clock`] | what time a generator believes it is |
+//! | [`policy`] | how far a generator may go, and where a tick's numbers start |
+//! | [`generator`] | the next position: issue, wait or reserve |
+//! | [`reservation`] | how far IDs may be issued before the next durable mark |
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod generator;
+pub mod layout;
+pub mod policy;
+pub mod reservation;
+
+#[cfg(all(test, not(loom)))]
+mod walk_tests;

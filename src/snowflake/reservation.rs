@@ -1,0 +1,180 @@
+//! Reservations: how far IDs may be issued before the next durable mark.
+//!
+//! The **mark** is an instant: no ID whose tick begins at or after it has been
+//! issued. It is an instant and not a tick so that it means the same whatever
+//! becomes of the layout's epoch, and so that a person can read it.
+//!
+//! Everything here is arithmetic on a [`Situation`]; the caller holds the locks,
+//! writes the mark, and only then publishes what the [`Plan`] allows.
+
+use super::clock::{Reading, UnixNanos};
+use super::generator::Generator;
+use super::layout::{Position, Tick, UnixMillis};
+
+/// The gap after a promotion: the stored mark is from before the switch to this
+/// timeline, and the lost primary may have gone on past it. One gap for each
+/// switch since: a primary that had just been promoted ran a gap ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failover {
+    /// `snowflake_id.failover_gap` in milliseconds, times the switches.
+    pub gap_millis: i64,
+    /// When the last transaction that was replayed had committed.
+    pub last_commit: Option<UnixMillis>,
+}
+
+/// What a reserver finds, read under the reservation lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation {
+    /// Both clocks, now.
+    pub reading: Reading,
+    /// The generator's clock, now.
+    pub generator_now: UnixNanos,
+    /// Wall minus boot clock (nanoseconds) when the wall clock was last trusted.
+    pub trusted_offset: i64,
+    /// How far, in milliseconds, the wall clock may have jumped since.
+    pub max_clock_jump_millis: i64,
+    /// How far, in milliseconds, the generator may be ahead of the wall clock.
+    pub max_lead_millis: i64,
+    /// The next free position.
+    pub word: Position,
+    /// The bound in force; zero at a start.
+    pub reserved: Position,
+    /// The mark on disk, if there is one.
+    pub stored: Option<UnixMillis>,
+    /// Set if the mark is from before a promotion.
+    pub failover: Option<Failover>,
+    /// Whoever advances a generator wants no ID before this instant.
+    pub floor: Option<UnixMillis>,
+    /// The tick that is to be issued.
+    pub through: Tick,
+    /// `snowflake_id.reserve`, in milliseconds.
+    pub full_window_millis: i64,
+    /// What the last reservation of this slot took; zero at a start.
+    pub last_window_millis: i64,
+}
+
+/// What to do: in the order of the fields, each before the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Make this mark durable.
+    pub mark: UnixMillis,
+    /// Let the generator's clock show at least this.
+    pub clock_from: UnixNanos,
+    /// Raise the word to here.
+    pub word_from: Position,
+    /// Then publish this bound,
+    pub reserved: Position,
+    /// and from here on reserve ahead of need.
+    pub early: Position,
+    /// Remember what this reservation took, in milliseconds.
+    pub window_millis: i64,
+    /// The generator starts here, at the mark, instead of going on.
+    pub starts: bool,
+}
+
+/// Why nothing may be reserved. All amounts in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The wall clock is this far ahead of where the boot clock says it is.
+    ClockJumped { by: i64, limit: i64 },
+    /// The wall clock is this far behind the generator's clock.
+    ClockRolledBack { by: i64, limit: i64 },
+    /// The start is this far ahead of the wall clock.
+    MarkAhead { by: i64, limit: i64, start: UnixMillis },
+    /// The wall clock is before the layout's epoch.
+    BeforeEpoch { epoch: UnixMillis },
+    /// The layout's time is used up.
+    TimeUsedUp,
+}
+
+/// The first reservation of a start ahead of the wall clock takes this part of
+/// the window, each further one twice as much as the one before. A start at the
+/// mark takes the mark up by what it reserves: with the whole window each time,
+/// a server that is restarted every second, or a generator that is evicted and
+/// loaded again and again, would run away from the clock. The price is some ten
+/// more records in the first seconds after such a start.
+const SLOW_START: i64 = 1024;
+
+impl Generator {
+    /// Plans a reservation.
+    ///
+    /// # Errors
+    /// A [`Refusal`], when clocks, mark and layout do not go together.
+    pub fn plan(&self, s: &Situation) -> Result<Plan, Refusal> {
+        let layout = self.layout;
+        let wall = s.reading.wall;
+
+        let jumped = UnixNanos::new(s.reading.offset())
+            .millis_after(UnixNanos::new(s.trusted_offset));
+        if jumped > s.max_clock_jump_millis {
+            return Err(Refusal::ClockJumped { by: jumped, limit: s.max_clock_jump_millis });
+        }
+
+        // Forward at once; backward, the generator's clock is the later one.
+        let clock = s.generator_now.max(wall);
+        let now = layout.tick_number(clock.millis());
+
+        // The mark that this slot itself wrote says nothing new, and a lower
+        // one was set by somebody else and is healed. A higher one is news.
+        let known = layout.instant_of(layout.tick_of(s.reserved));
+        let adopted = s.stored.filter(|stored| s.reserved == Position::ZERO || *stored > known);
+        let gap = s.failover.map(|f| {
+            let latest = s.stored.max(f.last_commit).map_or(clock.millis(), |t| t.max(clock.millis()));
+            UnixMillis::new(latest.get().saturating_add(f.gap_millis))
+        });
+        let starts = s.reserved == Position::ZERO || adopted.is_some() || s.floor.is_some();
+        let target = adopted.max(gap).max(s.floor).map(|at| layout.tick_from(at));
+
+        let wall_tick = layout.tick_number(wall.millis());
+        let start = match (target, u64::try_from(now)) {
+            (Some(target), Ok(now)) => target.max(Tick::new(now)),
+            (Some(target), Err(_)) => target,
+            (None, Ok(now)) => Tick::new(now),
+            (None, Err(_)) => {
+                return Err(Refusal::BeforeEpoch { epoch: layout.instant_of(Tick::new(0)) });
+            }
+        };
+        if start >= layout.last_tick() {
+            return Err(Refusal::TimeUsedUp);
+        }
+        let start_at = layout.instant_of(start);
+        let lead = start_at.get().saturating_sub(wall.millis().get());
+        if lead > s.max_lead_millis {
+            let (by, limit) = (lead, s.max_lead_millis);
+            return Err(if target == Some(start) {
+                Refusal::MarkAhead { by, limit, start: start_at }
+            } else {
+                Refusal::ClockRolledBack { by, limit }
+            });
+        }
+
+        let window_millis = if s.last_window_millis > 0 {
+            s.last_window_millis.saturating_mul(2).min(s.full_window_millis)
+        } else if i64::try_from(start.get()).is_ok_and(|start| start > wall_tick) {
+            s.full_window_millis / SLOW_START
+        } else {
+            s.full_window_millis
+        }
+        .max(1);
+        let window = layout.ticks_in(window_millis);
+
+        // A word that is ahead of the clock (it borrowed) needs its bound there.
+        let first = start.max(s.through).max(layout.tick_of(s.word));
+        if first >= layout.last_tick() {
+            return Err(Refusal::TimeUsedUp);
+        }
+        let bound = Tick::new((first.get() + 1).saturating_add(window))
+            .min(layout.last_tick())
+            .max(layout.tick_of(s.reserved));
+        let early = Tick::new(bound.get() - (window / 2).min(bound.get()));
+        Ok(Plan {
+            mark: layout.instant_of(bound),
+            clock_from: UnixNanos::from_millis(start_at),
+            word_from: if starts { self.fresh(start) } else { Position::ZERO },
+            reserved: layout.position_of(bound),
+            early: layout.position_of(early),
+            window_millis,
+            starts,
+        })
+    }
+}

@@ -1,0 +1,348 @@
+//! A whole server in miniature, walked through every sequence of events up to a
+//! stated length: calls, clock steps of either sign, crashes, promotions of a
+//! standby that missed the last marks. No ID twice, and always increasing.
+
+use super::clock::{BootNanos, Clock, Reading, UnixNanos};
+use super::generator::{Bounds, Generator, Step, Word};
+use super::layout::{Layout, Position, Tick, UnixMillis};
+use super::policy::{Policy, SequenceStart};
+use super::reservation::{Failover, Plan, Refusal, Situation};
+
+const MS: i64 = 1_000_000;
+/// Milliseconds that a standby's marks may lag and its clock differ, together.
+const GAP: i64 = 8;
+
+/// 9 bits of time, 2 of worker, 2 of sequence: four IDs a tick.
+fn tiny() -> Generator {
+    Generator {
+        layout: Layout::new(0, 1, 9, 2, 2).unwrap(),
+        policy: Policy {
+            max_borrow_ticks: 1,
+            max_rollback_millis: 60,
+            sequence_start: SequenceStart::VibrateBits(1),
+        },
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    /// One ID.
+    One,
+    /// A batch as large as a chunk may be: one tick.
+    Four,
+    /// A millisecond passes.
+    Pass,
+    /// The wall clock is stepped by this many milliseconds.
+    Step(i64),
+    /// Shared memory is lost, the disk is not. A millisecond passes.
+    Crash,
+    /// A standby takes over that has only seen marks up to the one before the
+    /// last. Its clock is 2 ms behind.
+    Promote,
+}
+
+struct Server {
+    generator: Generator,
+    boot: i64,
+    wall: i64,
+    trusted_offset: i64,
+    clock: Clock,
+    word: Word,
+    bounds: Bounds,
+    window: i64,
+    /// What the disk holds, and what it held one reservation ago: the mark, and
+    /// the timeline on which it was written.
+    mark: (Option<UnixMillis>, i64),
+    lagging_mark: (Option<UnixMillis>, i64),
+    timeline: i64,
+}
+
+impl Server {
+    fn new(generator: Generator, wall_ms: i64) -> Self {
+        let reading =
+            Reading { boot: BootNanos::new(0), wall: UnixNanos::new(wall_ms * MS) };
+        Self {
+            generator,
+            boot: 0,
+            wall: wall_ms * MS,
+            trusted_offset: reading.offset(),
+            clock: Clock::new(reading),
+            word: Word::default(),
+            bounds: Bounds::default(),
+            window: 0,
+            mark: (None, 1),
+            lagging_mark: (None, 1),
+            timeline: 1,
+        }
+    }
+
+    fn reading(&self) -> Reading {
+        Reading { boot: BootNanos::new(self.boot), wall: UnixNanos::new(self.wall) }
+    }
+
+    fn restart(&mut self) {
+        let reading = self.reading();
+        self.trusted_offset = reading.offset();
+        self.clock = Clock::new(reading);
+        self.word = Word::default();
+        self.bounds = Bounds::default();
+        self.window = 0;
+    }
+
+    fn situation(&self, through: Tick) -> Situation {
+        let reading = self.reading();
+        Situation {
+            reading,
+            generator_now: self.clock.now(reading.boot),
+            trusted_offset: self.trusted_offset,
+            max_clock_jump_millis: 40,
+            max_lead_millis: self.generator.policy.max_rollback_millis,
+            word: self.word.position(),
+            reserved: self.bounds.reserved(),
+            stored: self.mark.0,
+            failover: (self.timeline > self.mark.1).then_some(Failover {
+                gap_millis: GAP * (self.timeline - self.mark.1),
+                last_commit: None,
+            }),
+            floor: None,
+            through,
+            full_window_millis: 4,
+            last_window_millis: self.window,
+        }
+    }
+
+    fn reserve(&mut self, through: Tick) -> Result<Plan, Refusal> {
+        let plan = self.generator.plan(&self.situation(through))?;
+        self.trusted_offset = self.reading().offset();
+        self.clock.anchor(self.reading());
+        self.lagging_mark = self.mark;
+        assert!(Some(plan.mark) >= self.mark.0, "the mark went back");
+        self.mark = (Some(plan.mark), self.timeline);
+        self.clock.lead_to(BootNanos::new(self.boot), plan.clock_from);
+        self.word.raise(plan.word_from);
+        self.bounds.publish(plan.reserved, plan.early);
+        self.window = plan.window_millis;
+        Ok(plan)
+    }
+
+    /// Positions, or nothing if the call was refused or would have waited.
+    fn issue(&mut self, count: u64) -> Vec<u64> {
+        for _ in 0..4 {
+            let layout = self.generator.layout;
+            let now = self.clock.now(BootNanos::new(self.boot)).millis();
+            let step = self.word.issue(&self.generator, &self.bounds, count, || {
+                layout.tick_number(now)
+            });
+            match step {
+                Step::Issue { start, end } => return (start.get()..end.get()).collect(),
+                Step::Reserve { through } => match self.reserve(through) {
+                    Ok(_) => {}
+                    Err(_) => return vec![],
+                },
+                Step::Wait { .. } | Step::TimeUsedUp => return vec![],
+            }
+        }
+        panic!("no step after four attempts");
+    }
+
+    fn apply(&mut self, event: Event) -> Vec<u64> {
+        match event {
+            Event::One => return self.issue(1),
+            Event::Four => return self.issue(4),
+            Event::Pass => {
+                self.boot += MS;
+                self.wall += MS;
+            }
+            Event::Step(ms) => self.wall += ms * MS,
+            Event::Crash => {
+                self.apply(Event::Pass);
+                self.restart();
+            }
+            Event::Promote => {
+                self.wall -= 2 * MS;
+                self.mark = self.lagging_mark;
+                self.timeline += 1;
+                self.restart();
+            }
+        }
+        vec![]
+    }
+}
+
+/// All sequences of `length` events; returns how many and how many IDs.
+fn walk(events: &[Event], length: usize) -> (u64, u64) {
+    let (mut walks, mut ids) = (0, 0);
+    let mut digits = vec![0; length];
+    loop {
+        let mut server = Server::new(tiny(), 100);
+        let mut last = None;
+        for &digit in &digits {
+            for position in server.apply(events[digit]) {
+                assert!(
+                    last < Some(position),
+                    "{position} after {last:?}: {:?}",
+                    digits.iter().map(|d| events[*d]).collect::<Vec<_>>()
+                );
+                // Promised bound: the borrow window and the lead of the clock.
+                let tick = (position >> 2).cast_signed();
+                let now = server.clock.now(BootNanos::new(server.boot)).millis().get();
+                assert!(tick <= now + 1, "{tick} issued at {now}");
+                last = Some(position);
+                ids += 1;
+            }
+        }
+        walks += 1;
+        let Some(at) = digits.iter().rposition(|d| d + 1 < events.len()) else {
+            return (walks, ids);
+        };
+        digits[at] += 1;
+        digits[at + 1..].fill(0);
+    }
+}
+
+#[test]
+fn every_walk_of_clock_steps_and_crashes() {
+    use Event::{Crash, Four, One, Pass, Step};
+    let (walks, ids) = walk(&[One, Four, Pass, Step(-3), Step(5), Crash], 7);
+    assert_eq!(walks, 6u64.pow(7));
+    assert!(ids > walks, "most calls must succeed, or nothing was tried");
+}
+
+#[test]
+fn every_walk_with_promotions_inside_the_gap() {
+    use Event::{Four, One, Pass, Promote, Step};
+    let (walks, ids) = walk(&[One, Four, Pass, Step(-1), Promote], 7);
+    assert_eq!(walks, 5u64.pow(7));
+    assert!(ids > walks);
+}
+
+#[test]
+fn a_promotion_without_a_gap_would_repeat_ids() {
+    // The walk can fail: the same promotion without the gap issues IDs again.
+    let mut server = Server::new(tiny(), 100);
+    let before = server.issue(1);
+    server.apply(Event::Promote);
+    server.timeline = 1;
+    assert!(server.issue(1)[0] <= before[0]);
+}
+
+#[test]
+fn a_restart_starts_at_the_mark_and_at_once() {
+    let mut server = Server::new(tiny(), 100);
+    server.issue(4);
+    let mark = server.mark.0.unwrap();
+    server.apply(Event::Step(-10));
+    server.apply(Event::Crash);
+    let first = server.issue(1)[0];
+    assert_eq!(UnixMillis::new((first >> 2).cast_signed()), mark);
+}
+
+#[test]
+fn a_clock_set_back_neither_waits_nor_stays_ahead() {
+    let mut server = Server::new(tiny(), 300);
+    server.issue(1);
+    server.apply(Event::Step(-50));
+    let mut leads = vec![];
+    for _ in 0..110 {
+        server.apply(Event::Pass);
+        let issued = server.issue(1);
+        assert_eq!(issued.len(), 1, "refused or waited");
+        leads.push((issued[0] >> 2).cast_signed() - server.wall / MS);
+    }
+    assert!(leads[5] > 40);
+    assert!(leads.is_sorted_by(|a, b| a >= b), "{leads:?}");
+    assert!(leads[105] <= 1, "{leads:?}");
+}
+
+#[test]
+fn restarts_in_a_row_do_not_run_away_from_the_clock() {
+    let generator = Generator::DEFAULT;
+    let mut server = Server::new(generator, Layout::DEFAULT.instant_of(Tick::new(1 << 40)).get());
+    for _ in 0..1000 {
+        for _ in 0..20 {
+            server.apply(Event::Pass);
+        }
+        server.apply(Event::Crash);
+        assert_eq!(server.issue(1).len(), 1);
+    }
+    let lead = server.mark.0.unwrap().get() - server.wall / MS;
+    assert!(lead < 10, "{lead} ms");
+}
+
+#[test]
+fn refusals() {
+    // max_clock_jump 40 ms, max_rollback 60 ms.
+    let reserved = |wall_step: i64, restart: bool| {
+        let mut server = Server::new(tiny(), 200);
+        server.reserve(Tick::new(200)).unwrap();
+        let before = (server.mark, server.word.position(), server.bounds.reserved());
+        server.apply(Event::Step(wall_step));
+        if restart {
+            server.restart();
+        }
+        let result = server.generator.plan(&server.situation(Tick::new(200)));
+        if result.is_err() && !restart {
+            let after = (server.mark, server.word.position(), server.bounds.reserved());
+            assert_eq!(before, after, "a refusal changes nothing");
+        }
+        result
+    };
+    assert!(reserved(40, false).is_ok());
+    assert_eq!(reserved(41, false), Err(Refusal::ClockJumped { by: 41, limit: 40 }));
+    assert!(reserved(-60, false).is_ok());
+    assert_eq!(reserved(-61, false), Err(Refusal::ClockRolledBack { by: 61, limit: 60 }));
+    // After a restart the jump cannot be told; the mark can. It is 5 ms ahead.
+    assert!(reserved(41, true).is_ok());
+    assert!(reserved(-55, true).is_ok());
+    assert_eq!(
+        reserved(-56, true),
+        Err(Refusal::MarkAhead { by: 61, limit: 60, start: UnixMillis::new(205) })
+    );
+}
+
+#[test]
+fn the_ends_of_the_layouts_time() {
+    let generator = Generator { layout: Layout::new(1000, 1, 4, 2, 2).unwrap(), ..tiny() };
+    let plan = |wall| {
+        let server = Server::new(generator, wall);
+        generator.plan(&server.situation(Tick::new(0)))
+    };
+    assert_eq!(plan(999), Err(Refusal::BeforeEpoch { epoch: UnixMillis::new(1000) }));
+    // 15 is the last tick: never issued, and the bound stops there.
+    assert_eq!(plan(1014).unwrap().reserved, generator.layout.position_of(Tick::new(15)));
+    assert_eq!(plan(1015), Err(Refusal::TimeUsedUp));
+    assert_eq!(plan(900_000), Err(Refusal::TimeUsedUp));
+}
+
+#[test]
+fn a_mark_set_by_others() {
+    let mut server = Server::new(tiny(), 100);
+    server.issue(1);
+    let mine = server.mark.0.unwrap();
+    // Lowered: healed. Raised: no ID before it any more.
+    server.mark.0 = Some(UnixMillis::new(3));
+    let plan = server.reserve(Tick::new(101)).unwrap();
+    assert!(plan.mark >= mine && plan.word_from == Position::ZERO);
+    server.mark.0 = Some(UnixMillis::new(130));
+    let plan = server.reserve(Tick::new(101)).unwrap();
+    assert!(plan.starts);
+    assert_eq!(server.issue(1)[0] >> 2, 130);
+}
+
+#[test]
+fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
+    let start = |mark: Option<i64>, wall: i64, commit: Option<i64>| {
+        let mut server = Server::new(tiny(), wall);
+        server.mark.0 = mark.map(UnixMillis::new);
+        let mut situation = server.situation(Tick::new(0));
+        situation.failover = Some(Failover {
+            gap_millis: GAP,
+            last_commit: commit.map(UnixMillis::new),
+        });
+        server.generator.layout.tick_of(server.generator.plan(&situation).unwrap().word_from)
+    };
+    assert_eq!(start(Some(120), 100, Some(90)), Tick::new(128));
+    assert_eq!(start(Some(90), 100, Some(80)), Tick::new(108));
+    assert_eq!(start(Some(90), 100, Some(130)), Tick::new(138));
+    assert_eq!(start(None, 100, None), Tick::new(108));
+}
