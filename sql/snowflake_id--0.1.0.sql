@@ -1,0 +1,115 @@
+-- The default generator. Its value is the mark: no ID of an instant at or after
+-- it, in Unix milliseconds, has been issued. With these bounds plain nextval()
+-- cannot move it.
+CREATE SEQUENCE snowflake_default AS bigint
+    INCREMENT BY 9223372036854775807 MINVALUE 1 MAXVALUE 9223372036854775807
+    START WITH 9223372036854775807 NO CYCLE;
+-- "No mark yet", and nextval() fails from the start.
+SELECT pg_catalog.setval('snowflake_default', 9223372036854775807, true);
+COMMENT ON SEQUENCE snowflake_default IS
+    'default snowflake generator; its value is the mark: no ID from this instant on (Unix milliseconds) has been issued';
+GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
+-- Whoever restores a dump of this database sets the mark.
+GRANT UPDATE ON SEQUENCE snowflake_default TO @extowner@;
+SELECT pg_catalog.pg_extension_config_dump('snowflake_default', '');
+
+CREATE FUNCTION snowflake_nextval() RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval';
+COMMENT ON FUNCTION snowflake_nextval() IS
+    'next ID of the default generator';
+
+CREATE FUNCTION snowflake_nextval(generator regclass) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval';
+COMMENT ON FUNCTION snowflake_nextval(regclass) IS
+    'next ID of a generator';
+
+CREATE FUNCTION snowflake_decode(
+    id bigint,
+    OUT created_at timestamptz, OUT worker_id bigint, OUT sequence bigint,
+    OUT clock integer, OUT fields jsonb)
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_decode';
+COMMENT ON FUNCTION snowflake_decode(bigint) IS
+    'the parts of an ID of the default generator, in one row';
+
+CREATE FUNCTION snowflake_accept_clock() RETURNS interval
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_accept_clock_wrapper';
+REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_accept_clock() IS
+    'declares the wall clock of this server right after a jump that generators refuse; returns the jump';
+
+CREATE FUNCTION snowflake_advance(generator regclass, id bigint) RETURNS timestamptz
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_advance_past_id_wrapper';
+COMMENT ON FUNCTION snowflake_advance(regclass, bigint) IS
+    'makes all further IDs of a generator greater than an ID; returns the instant they start from';
+
+CREATE FUNCTION snowflake_advance(generator regclass, start timestamptz) RETURNS timestamptz
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_advance_to_wrapper';
+COMMENT ON FUNCTION snowflake_advance(regclass, timestamptz) IS
+    'makes all further IDs of a generator start at an instant or later; returns the instant they start from';
+
+CREATE FUNCTION snowflake_currval() RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_currval_wrapper';
+COMMENT ON FUNCTION snowflake_currval() IS
+    'last ID that this session got from the default generator';
+
+CREATE FUNCTION snowflake_currval(generator regclass) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_currval_of_wrapper';
+COMMENT ON FUNCTION snowflake_currval(regclass) IS
+    'last ID that this session got from a generator';
+
+CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, sequence bigint) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_encode_wrapper';
+COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint) IS
+    'the ID of the default layout with these parts; it is not reserved by this';
+
+CREATE FUNCTION snowflake_max_id(at timestamptz) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_max_id_wrapper';
+COMMENT ON FUNCTION snowflake_max_id(timestamptz) IS
+    'greatest ID of the millisecond that holds an instant';
+
+CREATE FUNCTION snowflake_min_id(at timestamptz) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_min_id_wrapper';
+COMMENT ON FUNCTION snowflake_min_id(timestamptz) IS
+    'least ID of the millisecond that holds an instant: id >= snowflake_min_id(a) AND id < snowflake_min_id(b)';
+
+CREATE FUNCTION snowflake_nextval_batch(count integer) RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_wrapper';
+COMMENT ON FUNCTION snowflake_nextval_batch(integer) IS
+    'the next 1 to 100,000 IDs of the default generator, ascending';
+
+CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_of_wrapper';
+COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
+    'the next 1 to 100,000 IDs of a generator, ascending';
+
+CREATE FUNCTION snowflake_sequence(id bigint) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_sequence_wrapper';
+COMMENT ON FUNCTION snowflake_sequence(bigint) IS
+    'sequence number of an ID of the default generator within its millisecond';
+
+CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS timestamptz
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_timestamp_wrapper';
+COMMENT ON FUNCTION snowflake_timestamp(bigint) IS
+    'when an ID of the default generator was made, to the millisecond';
+
+CREATE FUNCTION snowflake_worker_id(id bigint) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_worker_id_wrapper';
+COMMENT ON FUNCTION snowflake_worker_id(bigint) IS
+    'worker ID of the server that made an ID of the default generator';
+

@@ -1,0 +1,118 @@
+//! What differs between PostgreSQL versions, and the few declarations that
+//! pgrx does not bind.
+
+use pgrx::pg_sys;
+
+/// The number of this backend's transaction: another one in the next.
+#[inline]
+pub fn transaction() -> u32 {
+    // SAFETY: MyProc is set in every process that runs SQL, and the field is
+    // written by this process only.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return (*pg_sys::MyProc).lxid;
+        #[cfg(any(feature = "pg17", feature = "pg18"))]
+        return (*pg_sys::MyProc).vxid.lxid;
+    }
+}
+
+/// The number of the file that holds a relation: another one when rewritten.
+///
+/// # Safety
+/// `relation` is open.
+pub unsafe fn file_number(relation: pg_sys::Relation) -> u32 {
+    // SAFETY: the caller's.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return (*relation).rd_node.relNode.to_u32();
+        #[cfg(not(feature = "pg15"))]
+        return (*relation).rd_locator.relNumber.to_u32();
+    }
+}
+
+/// Whether the current transaction created or rewrote a relation, so that its
+/// content goes when the transaction is rolled back.
+///
+/// # Safety
+/// `relation` is open.
+pub unsafe fn is_new_in_transaction(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let rewritten = (*relation).rd_firstRelfilenodeSubid;
+        #[cfg(not(feature = "pg15"))]
+        let rewritten = (*relation).rd_firstRelfilelocatorSubid;
+        // 0 is InvalidSubTransactionId.
+        (*relation).rd_createSubid != 0 || rewritten != 0
+    }
+}
+
+/// The user in force. Declared here once more because pgrx wraps every
+/// function that might raise an error in a `sigsetjmp`, which on the path of
+/// each ID costs more than the ID: this one returns a variable.
+#[inline]
+pub fn user() -> pg_sys::Oid {
+    // SAFETY: no arguments, cannot raise an error.
+    unsafe { unguarded::GetUserId() }
+}
+
+/// Whether this is a parallel worker or leads some. As [`user`].
+#[inline]
+pub fn in_parallel_mode() -> bool {
+    // SAFETY: no arguments, cannot raise an error.
+    unsafe { unguarded::IsInParallelMode() }
+}
+
+#[allow(clashing_extern_declarations)]
+mod unguarded {
+    unsafe extern "C-unwind" {
+        pub fn GetUserId() -> pgrx::pg_sys::Oid;
+        pub fn IsInParallelMode() -> bool;
+    }
+}
+
+/// `TimeLineHistoryEntry` of access/timeline.h, the same from 15 to 18.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TimeLineHistoryEntry {
+    pub tli: pg_sys::TimeLineID,
+    /// Where this timeline begins; 0 if unknown.
+    pub begin: pg_sys::XLogRecPtr,
+    pub end: pg_sys::XLogRecPtr,
+}
+
+/// The history of a timeline: itself first, its ancestors behind it. Without a
+/// history file, itself alone with unknown begin. Raises an error if the file
+/// cannot be read.
+///
+/// # Safety
+/// In a transaction; the list is in the current memory context.
+pub unsafe fn read_timeline_history(tli: pg_sys::TimeLineID) -> *mut pg_sys::List {
+    unsafe extern "C-unwind" {
+        fn readTimeLineHistory(tli: pg_sys::TimeLineID) -> *mut pg_sys::List;
+    }
+    // SAFETY: the caller's; errors are caught at this boundary.
+    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| readTimeLineHistory(tli)) }
+}
+
+/// `FormData_pg_sequence` of catalog/pg_sequence.h, the same from 15 to 18.
+#[repr(C)]
+pub struct SequenceForm {
+    pub seqrelid: pg_sys::Oid,
+    pub seqtypid: pg_sys::Oid,
+    pub seqstart: i64,
+    pub seqincrement: i64,
+    pub seqmax: i64,
+    pub seqmin: i64,
+    pub seqcache: i64,
+    pub seqcycle: bool,
+}
+
+/// `FormData_pg_sequence_data` of commands/sequence.h, the same from 15 to 18:
+/// the one row that a sequence's file holds.
+#[repr(C)]
+pub struct SequenceData {
+    pub last_value: i64,
+    pub log_cnt: i64,
+    pub is_called: bool,
+}

@@ -1,0 +1,499 @@
+//! What this session knows of a generator, and when that is void.
+//!
+//! An entry is made once per session and generator and never freed, so that a
+//! plan may keep a pointer to it (`fn_extra`). What it holds has two lifetimes:
+//!
+//! - **facts of the catalog** (it is a generator, its file, its layout), until a
+//!   relcache invalidation of the sequence;
+//! - **the right to issue** (lock held, slot pinned, USAGE checked for this
+//!   user), until the transaction ends.
+//!
+//! The path of each ID compares a handful of fields here and goes to shared
+//! memory; everything else is [`Entry::fill`], once per transaction.
+//!
+//! The fields are cells and not behind a lock: a backend is one thread, and the
+//! callbacks below run in it, between our own statements but never inside one.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use pgrx::pg_sys;
+
+use super::compat::{self, SequenceForm};
+use super::error::Error;
+use super::mark;
+use super::shmem::{self, Shared, Slot, State};
+use crate::snowflake::generator::Generator;
+use crate::snowflake::layout::{SnowflakeId, WorkerId};
+
+/// The name of the default generator's sequence in the extension's schema.
+pub const DEFAULT_NAME: &std::ffi::CStr = c"snowflake_default";
+
+/// START, MAXVALUE and INCREMENT of a generator's sequence: plain `nextval()`
+/// can never step from a mark to another value. As a value: no mark yet.
+pub const NO_MARK: i64 = i64::MAX;
+
+/// See the head of the file.
+pub struct Entry {
+    relation: pg_sys::Oid,
+    known: Cell<bool>,
+    generator: Cell<Generator>,
+    file_number: Cell<u32>,
+    /// This transaction created or rewrote the sequence.
+    unsettled: Cell<bool>,
+
+    usable: Cell<bool>,
+    locked_in: Cell<u32>,
+    filled_in: Cell<u32>,
+    user: Cell<pg_sys::Oid>,
+    place: Cell<Option<Place>>,
+    pinned: Cell<bool>,
+
+    last_id: Cell<Option<SnowflakeId>>,
+}
+
+/// Where a generator's shared state is.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// All of it.
+    pub shared: Shared,
+    /// The bounds of this database and generator.
+    pub slot: &'static Slot,
+    /// The word and the clock.
+    pub state: &'static State,
+}
+
+thread_local! {
+    static ENTRIES: RefCell<BTreeMap<u32, &'static Entry>> = const { RefCell::new(BTreeMap::new()) };
+    /// Entries that hold a pin, to be given back at the end of the transaction.
+    static PINNED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
+    static DEFAULT_RELATION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
+    static CALLBACKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The entry of a sequence, made if there is none. Says nothing about it yet.
+pub fn of(relation: pg_sys::Oid) -> &'static Entry {
+    register_callbacks();
+    ENTRIES.with_borrow_mut(|entries| {
+        *entries.entry(relation.to_u32()).or_insert_with(|| {
+            Box::leak(Box::new(Entry {
+                relation,
+                known: Cell::new(false),
+                generator: Cell::new(Generator::DEFAULT),
+                file_number: Cell::new(0),
+                unsettled: Cell::new(false),
+                usable: Cell::new(false),
+                locked_in: Cell::new(pg_sys::InvalidLocalTransactionId),
+                filled_in: Cell::new(pg_sys::InvalidLocalTransactionId),
+                user: Cell::new(pg_sys::InvalidOid),
+                place: Cell::new(None),
+                pinned: Cell::new(false),
+                last_id: Cell::new(None),
+            }))
+        })
+    })
+}
+
+impl Entry {
+    /// The sequence.
+    pub fn relation(&self) -> pg_sys::Oid {
+        self.relation
+    }
+
+    /// Layout and policy. Meaningful once [`Self::fill`] succeeded.
+    #[inline]
+    pub fn generator(&self) -> Generator {
+        self.generator.get()
+    }
+
+    /// The file that holds the mark.
+    pub fn file_number(&self) -> u32 {
+        self.file_number.get()
+    }
+
+    /// The last ID this session got from this generator.
+    pub fn last_id(&self) -> Option<SnowflakeId> {
+        self.last_id.get()
+    }
+
+    /// Remembers an ID for `snowflake_currval()`.
+    #[inline]
+    pub fn set_last_id(&self, id: SnowflakeId) {
+        self.last_id.set(Some(id));
+    }
+
+    /// The shared state, if this session may issue now: same transaction, same
+    /// user (one plan can run under two), nothing invalidated, not read-only
+    /// (a transaction can be made so half-way), not in parallel mode.
+    #[inline]
+    pub fn place(&self) -> Option<Place> {
+        // SAFETY: a variable of this process.
+        let read_only = unsafe { pg_sys::XactReadOnly };
+        let usable = self.usable.get()
+            && self.filled_in.get() == compat::transaction()
+            && self.user.get() == compat::user()
+            && !read_only
+            && !compat::in_parallel_mode();
+        if usable { self.place.get() } else { None }
+    }
+
+    /// Checks everything that must hold before this session may issue, as
+    /// `nextval()` does, and pins the slot.
+    #[cold]
+    pub fn fill(&'static self) -> Result<Place, Error> {
+        let shared = shmem::shared()?;
+        self.prevent_where_nextval_is(c"snowflake_nextval()");
+        self.lock();
+        // Invalidations that came with a lock have run by now and made the
+        // entry unknown; each pass takes locks, so look again after it.
+        let place = loop {
+            while !self.known.get() {
+                self.learn()?;
+            }
+            self.check_privilege(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
+            let max = self.generator.get().layout.max_worker();
+            self.check_worker(shared.worker_id().ok_or(Error::NoWorkerId { max })?)?;
+            let place = self.pin(shared)?;
+            if place.slot.file_number() != self.file_number.get() {
+                mark::settle(self, place);
+            }
+            if self.known.get() {
+                break place;
+            }
+        };
+        self.user.set(compat::user());
+        self.filled_in.set(compat::transaction());
+        self.usable.set(true);
+        Ok(place)
+    }
+
+    /// The same errors in the same places as `nextval()`.
+    fn prevent_where_nextval_is(&self, name: &std::ffi::CStr) {
+        // SAFETY: a NUL-terminated name.
+        unsafe {
+            pg_sys::PreventCommandIfReadOnly(name.as_ptr());
+            pg_sys::PreventCommandIfParallelMode(name.as_ptr());
+        }
+    }
+
+    /// Takes RowExclusive for the rest of the transaction, as `nextval()` does:
+    /// whoever drops, restarts or relabels the sequence waits for us, and we
+    /// for them.
+    pub fn lock(&self) {
+        let transaction = compat::transaction();
+        if self.locked_in.get() == transaction {
+            return;
+        }
+        // SAFETY: resource owners are valid inside a transaction. If the lock is
+        // refused, aborting the transaction puts the owner back.
+        unsafe {
+            let owner = pg_sys::CurrentResourceOwner;
+            pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
+            #[allow(clippy::cast_possible_wrap)]
+            pg_sys::LockRelationOid(self.relation, pg_sys::RowExclusiveLock as i32);
+            pg_sys::CurrentResourceOwner = owner;
+        }
+        self.locked_in.set(transaction);
+        self.unsettled.set(false);
+    }
+
+    /// Reads the facts of the catalog. The relation is locked.
+    fn learn(&self) -> Result<(), Error> {
+        let default = default_relation()?;
+        // Set before looking, so that an invalidation while we look clears it.
+        self.known.set(true);
+        // SAFETY: we hold a lock; the relation is closed again, or by the abort.
+        let (kind, persistence, file_number, new) = unsafe {
+            #[allow(clippy::cast_possible_wrap)]
+            let relation = pg_sys::try_relation_open(self.relation, pg_sys::NoLock as i32);
+            if relation.is_null() {
+                self.known.set(false);
+                return Err(Error::NoSuchRelation { oid: self.relation });
+            }
+            let form = (*relation).rd_rel;
+            let facts = (
+                (*form).relkind.cast_unsigned(),
+                (*form).relpersistence.cast_unsigned(),
+                compat::file_number(relation),
+                compat::is_new_in_transaction(relation),
+            );
+            #[allow(clippy::cast_possible_wrap)]
+            pg_sys::relation_close(relation, pg_sys::NoLock as i32);
+            facts
+        };
+        let checked = if kind != pg_sys::RELKIND_SEQUENCE || self.relation != default {
+            Err(Error::NotAGenerator { name: self.name() })
+        } else {
+            self.check_sequence(persistence)
+        };
+        if checked.is_err() {
+            self.known.set(false);
+            return checked;
+        }
+        self.generator.set(Generator::DEFAULT);
+        self.file_number.set(file_number);
+        if new {
+            self.unsettled.set(true);
+        }
+        Ok(())
+    }
+
+    /// A mark is safe only in a sequence that is bigint and logged and that
+    /// `nextval()` cannot move.
+    fn check_sequence(&self, persistence: u8) -> Result<(), Error> {
+        let bad = |reason: &str| {
+            Err(Error::UnfitSequence { name: self.name(), reason: reason.to_string() })
+        };
+        if persistence != pg_sys::RELPERSISTENCE_PERMANENT {
+            return bad("It is temporary or unlogged: its mark would not survive a crash.");
+        }
+        // SAFETY: pg_sequence has a row for every sequence, of this form.
+        let form = unsafe {
+            #[allow(clippy::cast_possible_wrap)]
+            let tuple = pg_sys::SearchSysCache1(
+                pg_sys::SysCacheIdentifier::SEQRELID as i32,
+                pg_sys::Datum::from(self.relation),
+            );
+            if tuple.is_null() {
+                return Err(Error::NoSuchRelation { oid: self.relation });
+            }
+            let form = std::ptr::read(pg_sys::GETSTRUCT(tuple).cast::<SequenceForm>());
+            pg_sys::ReleaseSysCache(tuple);
+            form
+        };
+        if form.seqtypid != pg_sys::INT8OID {
+            return bad("Its type is not bigint.");
+        }
+        if form.seqincrement != NO_MARK || form.seqstart != NO_MARK || form.seqmax != NO_MARK {
+            return bad("Its INCREMENT, START and MAXVALUE are not all 9223372036854775807.");
+        }
+        if form.seqmin != 1 || form.seqcycle {
+            return bad("Its MINVALUE is not 1, or it may CYCLE.");
+        }
+        Ok(())
+    }
+
+    /// Checks that the user in force has one of the privileges.
+    pub fn check_privilege(&self, any_of: u32) -> Result<(), Error> {
+        // SAFETY: looks up the catalogs.
+        let result = unsafe {
+            pg_sys::pg_class_aclcheck(self.relation, compat::user(), any_of.into())
+        };
+        if result == pg_sys::AclResult::ACLCHECK_OK {
+            Ok(())
+        } else {
+            Err(Error::NoPrivilege { name: self.name(), update: any_of == pg_sys::ACL_UPDATE })
+        }
+    }
+
+    /// Checks that the relation, which is locked, is a generator.
+    pub fn check_is_generator(&self) -> Result<(), Error> {
+        while !self.known.get() {
+            self.learn()?;
+        }
+        Ok(())
+    }
+
+    fn check_worker(&self, worker: WorkerId) -> Result<(), Error> {
+        let layout = self.generator.get().layout;
+        layout.check_worker(worker).map_err(|_| Error::WorkerIdRange {
+            worker: worker.get(),
+            max: layout.max_worker(),
+            generator: self.name(),
+            layout: layout.to_string(),
+        })
+    }
+
+    fn pin(&'static self, shared: Shared) -> Result<Place, Error> {
+        if self.pinned.get()
+            && let Some(place) = self.place.get()
+        {
+            return Ok(place);
+        }
+        // SAFETY: a variable of this process.
+        let database = unsafe { pg_sys::MyDatabaseId };
+        let hint = self.place.get().map(|place| place.slot);
+        let slot = shared.pin(database, self.relation, hint)?;
+        let place = Place { shared, slot, state: shared.default_state() };
+        self.place.set(Some(place));
+        self.pinned.set(true);
+        PINNED.with_borrow_mut(|pinned| pinned.push(self));
+        Ok(place)
+    }
+
+    /// The generator's name, quoted and qualified where needed.
+    pub fn name(&self) -> String {
+        relation_name(self.relation)
+    }
+}
+
+/// A relation's name as a user would write it.
+pub fn relation_name(oid: pg_sys::Oid) -> String {
+    // SAFETY: regclassout takes an OID and returns a NUL-terminated string.
+    unsafe {
+        let text = pg_sys::OidOutputFunctionCall(
+            pg_sys::Oid::from(pg_sys::F_REGCLASSOUT),
+            pg_sys::Datum::from(oid),
+        );
+        std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}
+
+/// The default generator: the extension's own sequence of that name. Found once
+/// per session, and again after an invalidation.
+pub fn default_relation() -> Result<pg_sys::Oid, Error> {
+    register_callbacks();
+    let cached = DEFAULT_RELATION.get();
+    if cached != pg_sys::InvalidOid {
+        return Ok(cached);
+    }
+    // SAFETY: catalog look-ups with constant names, in a transaction.
+    let found = unsafe {
+        let extension = pg_sys::get_extension_oid(c"snowflake_id".as_ptr(), true);
+        let schema = extension_schema(extension);
+        let relation = pg_sys::get_relname_relid(DEFAULT_NAME.as_ptr(), schema);
+        // In a schema where others may create, one of the same name that is not
+        // the extension's is not the default generator.
+        let owner = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation);
+        if extension == pg_sys::InvalidOid
+            || relation == pg_sys::InvalidOid
+            || owner != extension
+        {
+            return Err(Error::NoDefaultGenerator);
+        }
+        relation
+    };
+    DEFAULT_RELATION.set(found);
+    Ok(found)
+}
+
+/// The schema of an extension; `get_extension_schema` is not exported before 16.
+///
+/// # Safety
+/// In a transaction.
+unsafe fn extension_schema(extension: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: a scan of pg_extension by its OID index, closed again; the key
+    // outlives the scan.
+    unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        let lock = pg_sys::AccessShareLock as i32;
+        let catalog = pg_sys::table_open(pg_sys::ExtensionRelationId, lock);
+        let mut key = pg_sys::ScanKeyData::default();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+        pg_sys::ScanKeyInit(
+            &raw mut key,
+            pg_sys::Anum_pg_extension_oid as i16,
+            pg_sys::BTEqualStrategyNumber as u16,
+            pg_sys::F_OIDEQ.into(),
+            pg_sys::Datum::from(extension),
+        );
+        let scan = pg_sys::systable_beginscan(
+            catalog,
+            pg_sys::ExtensionOidIndexId.into(),
+            true,
+            std::ptr::null_mut(),
+            1,
+            &raw mut key,
+        );
+        let tuple = pg_sys::systable_getnext(scan);
+        let schema = if tuple.is_null() {
+            pg_sys::InvalidOid
+        } else {
+            (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_extension>()).extnamespace
+        };
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(catalog, lock);
+        schema
+    }
+}
+
+fn register_callbacks() {
+    if CALLBACKS.get() {
+        return;
+    }
+    CALLBACKS.set(true);
+    // SAFETY: functions that live as long as the process.
+    unsafe {
+        pg_sys::CacheRegisterRelcacheCallback(Some(on_invalidation), pg_sys::Datum::from(0));
+        pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut());
+        pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut());
+    }
+}
+
+/// A relation changed, or all may have.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
+    let all = relation == pg_sys::InvalidOid;
+    if all || relation == DEFAULT_RELATION.get() {
+        DEFAULT_RELATION.set(pg_sys::InvalidOid);
+    }
+    ENTRIES.with_borrow(|entries| {
+        for entry in entries.values() {
+            if all || entry.relation == relation {
+                entry.known.set(false);
+                entry.usable.set(false);
+            }
+        }
+    });
+}
+
+/// The transaction ends; its locks are still held.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_transaction(
+    event: pg_sys::XactEvent::Type,
+    _arg: *mut std::ffi::c_void,
+) {
+    use pg_sys::XactEvent::{
+        XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PARALLEL_ABORT,
+        XACT_EVENT_PARALLEL_COMMIT, XACT_EVENT_PREPARE,
+    };
+    let ends = [
+        XACT_EVENT_ABORT,
+        XACT_EVENT_COMMIT,
+        XACT_EVENT_PARALLEL_ABORT,
+        XACT_EVENT_PARALLEL_COMMIT,
+        XACT_EVENT_PREPARE,
+    ];
+    if !ends.contains(&event) {
+        return;
+    }
+    PINNED.with_borrow_mut(|pinned| {
+        for entry in pinned.drain(..) {
+            if let Some(place) = entry.place.get() {
+                if entry.unsettled.get() {
+                    place.slot.unsettle();
+                }
+                place.slot.unpin();
+            }
+            entry.pinned.set(false);
+            entry.usable.set(false);
+            if entry.unsettled.replace(false) {
+                entry.known.set(false);
+            }
+        }
+    });
+}
+
+/// A subtransaction was rolled back: what it did to a sequence is undone.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_subtransaction(
+    event: pg_sys::SubXactEvent::Type,
+    _mine: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _arg: *mut std::ffi::c_void,
+) {
+    if event != pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
+        return;
+    }
+    PINNED.with_borrow(|pinned| {
+        for entry in pinned {
+            if entry.unsettled.get() {
+                if let Some(place) = entry.place.get() {
+                    place.slot.unsettle();
+                }
+                entry.known.set(false);
+                entry.usable.set(false);
+            }
+        }
+    });
+}

@@ -1,0 +1,130 @@
+//! Acts on the core's steps until there is an ID.
+
+use pgrx::pg_sys;
+
+use super::entry::{Entry, Place};
+use super::error::Error;
+use super::mark::{self, Need};
+use super::os_clock;
+use crate::snowflake::generator::{Generator, Step};
+use crate::snowflake::layout::{Position, SnowflakeId, WorkerId};
+
+/// The longest and the shortest nap while waiting for the clock. The wait is
+/// over when a tick has passed; a nap is shorter than that, so that a tick is
+/// not lost, and long enough to give the core away.
+const NAP_MICROS_MAX: i64 = 500;
+const NAP_MICROS_MIN: i64 = 50;
+
+/// Consecutive positions of this session, and the worker they were issued for.
+#[derive(Clone, Copy)]
+pub struct Chunk {
+    next: Position,
+    end: Position,
+    worker: WorkerId,
+    generator: Generator,
+}
+
+impl Iterator for Chunk {
+    type Item = SnowflakeId;
+
+    #[inline]
+    fn next(&mut self) -> Option<SnowflakeId> {
+        if self.next >= self.end {
+            return None;
+        }
+        let id = self.generator.layout.compose(self.next, self.worker);
+        self.next = Position::new(self.next.get() + 1);
+        Some(id)
+    }
+}
+
+/// One ID, if that takes no waiting, no reserving and no catalog.
+#[inline]
+pub fn next_fast(entry: &Entry) -> Option<SnowflakeId> {
+    let place = entry.place()?;
+    let generator = entry.generator();
+    let worker = place.shared.worker_id()?;
+    let Step::Issue { start, end } = step(&generator, place, 1) else {
+        return None;
+    };
+    if place.slot.bounds().elect_early(end) {
+        early(entry, place, &generator, start);
+    }
+    let id = generator.layout.compose(start, worker);
+    entry.set_last_id(id);
+    Some(id)
+}
+
+/// The ID is issued already; reserving ahead of need comes on top.
+#[cold]
+fn early(entry: &Entry, place: Place, generator: &Generator, issued: Position) {
+    let tick = generator.layout.tick_of(issued);
+    if let Err(error) = mark::reserve(entry, place, Need::Early(tick)) {
+        error.raise();
+    }
+}
+
+#[inline]
+fn step(generator: &Generator, place: Place, count: u64) -> Step {
+    place.state.word().issue(generator, place.slot.bounds(), count, || {
+        generator.layout.tick_number(place.state.clock().now(os_clock::boot()).millis())
+    })
+}
+
+/// `count` IDs, at most [`Generator::max_chunk`] of the entry's generator.
+/// Waits for the clock and reserves as needed; a failed call issues nothing.
+#[cold]
+pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
+    loop {
+        // After a wait or a reservation everything is looked at again: the
+        // sequence may be gone by now, or the transaction read-only.
+        let place = match entry.place() {
+            Some(place) => place,
+            None => entry.fill()?,
+        };
+        let generator = entry.generator();
+        let layout = generator.layout;
+        let worker = place
+            .shared
+            .worker_id()
+            .ok_or(Error::NoWorkerId { max: layout.max_worker() })?;
+        match step(&generator, place, count) {
+            Step::Issue { start, end } => {
+                if place.slot.bounds().elect_early(end) {
+                    let last = Position::new(end.get() - 1);
+                    mark::reserve(entry, place, Need::Early(layout.tick_of(last)))?;
+                }
+                return Ok(Chunk { next: start, end, worker, generator });
+            }
+            Step::Reserve { through } => mark::reserve(entry, place, Need::Tick(through))?,
+            Step::Wait { ticks } => nap(layout.ticks_as_micros(ticks)),
+            Step::TimeUsedUp => {
+                return Err(Error::TimeUsedUp {
+                    name: entry.name(),
+                    last: layout.instant_of(layout.last_tick()),
+                });
+            }
+        }
+    }
+}
+
+/// One ID, the long way.
+#[cold]
+pub fn next(entry: &'static Entry) -> Result<SnowflakeId, Error> {
+    loop {
+        if let Some(id) = next_chunk(entry, 1)?.next() {
+            entry.set_last_id(id);
+            return Ok(id);
+        }
+    }
+}
+
+/// Sleeps outside any lock; cancelling the query ends it.
+fn nap(micros: i64) {
+    pgrx::check_for_interrupts!();
+    // SAFETY: a plain sleep, ended early by a signal.
+    unsafe {
+        pg_sys::pg_usleep(micros.clamp(NAP_MICROS_MIN, NAP_MICROS_MAX).into());
+    }
+    pgrx::check_for_interrupts!();
+}

@@ -1,0 +1,321 @@
+//! The durable mark: the value of the generator's sequence.
+//!
+//! The mark is an instant in Unix milliseconds; no ID of a tick that begins at
+//! or after it has been issued. To raise it, in this order:
+//!
+//! 1. take the reservation lock, a heavyweight lock of our own on the sequence:
+//!    interruptible, seen by the deadlock detector, and in nobody's way;
+//! 2. look again, read both clocks, let the core plan;
+//! 3. write the mark with `setval()`;
+//! 4. flush WAL up to that record;
+//! 5. then raise clock and word, and only then publish the bound.
+//!
+//! A crash between any two steps leaves a mark that is at most too high.
+
+use pgrx::pg_sys;
+
+use super::compat::{self, SequenceData, TimeLineHistoryEntry};
+use super::entry::{Entry, NO_MARK, Place};
+use super::error::Error;
+use super::shmem::Note;
+use super::{guc, os_clock};
+use crate::snowflake::clock::Reading;
+use crate::snowflake::layout::{Position, Tick, UnixMillis};
+use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
+
+/// Sub-id of the reservation lock: an object lock on the sequence that nothing
+/// in PostgreSQL takes, since a relation's sub-ids are its columns.
+const RESERVATION_LOCK: u16 = 0xF1AE;
+
+/// Why somebody reserves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// An ID of this tick cannot be issued without.
+    Tick(Tick),
+    /// Half of the window is used up, and the caller was elected. If clock and
+    /// mark do not go together, whoever runs into the bound will say so.
+    Early(Tick),
+    /// No ID before this instant shall be issued any more.
+    Floor(UnixMillis),
+}
+
+/// Raises the mark, or finds that somebody else has. Afterwards the entry may
+/// be void: the caller looks again.
+#[cold]
+pub fn reserve(entry: &Entry, place: Place, need: Need) -> Result<(), Error> {
+    lock(entry);
+    let result = reserve_locked(entry, place, need);
+    // On an error that PostgreSQL raises, the abort releases the lock.
+    unlock(entry);
+    match (result, need) {
+        (Err(Failure::Refused(_)), Need::Early(_)) => Ok(()),
+        (Err(Failure::Refused(refusal)), _) => Err(refused(entry, refusal, need)),
+        (Err(Failure::Error(error)), _) => Err(error),
+        (Ok(()), _) => Ok(()),
+    }
+}
+
+/// The slot's bound belongs to another file than the sequence has now: it was
+/// rewritten, or the slot is new. Forgets the bound, once.
+#[cold]
+pub fn settle(entry: &Entry, place: Place) {
+    lock(entry);
+    if place.slot.file_number() != entry.file_number() {
+        place.slot.unsettle();
+        place.slot.set_note(Note { file_number: entry.file_number(), ..place.slot.note() });
+    }
+    unlock(entry);
+}
+
+enum Failure {
+    Refused(Refusal),
+    Error(Error),
+}
+
+fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure> {
+    let generator = entry.generator();
+    if entry.place().is_none() {
+        return Ok(());
+    }
+    let reserved = place.slot.bounds().reserved();
+    let (through, floor) = match need {
+        Need::Tick(tick) => {
+            if reserved > generator.layout.position_of(tick) {
+                return Ok(());
+            }
+            (tick, None)
+        }
+        Need::Early(tick) => {
+            if !place.slot.bounds().early_is_claimed() {
+                return Ok(());
+            }
+            (tick, None)
+        }
+        Need::Floor(at) => (Tick::new(0), Some(at)),
+    };
+
+    let stored = read(entry).map_err(Failure::Error)?;
+    // Only a start can meet a mark from another timeline.
+    let failover = if reserved == Position::ZERO { failover(stored.lsn) } else { None };
+    let note = place.slot.note();
+    let (plan, reading, accepted) = place
+        .shared
+        .with_clocks(|trusted_offset, accepted| {
+            let reading = os_clock::read();
+            let policy_lead = generator.policy.max_rollback_millis;
+            let mut situation = Situation {
+                reading,
+                generator_now: place.state.clock().now(reading.boot),
+                trusted_offset: *trusted_offset,
+                max_clock_jump_millis: guc::max_clock_jump_millis(),
+                max_lead_millis: policy_lead.max(note.max_lead_millis),
+                word: place.state.word().position(),
+                reserved,
+                stored: stored.mark,
+                failover,
+                floor,
+                through,
+                full_window_millis: guc::reserve_millis(),
+                last_window_millis: note.window_millis,
+            };
+            let mut planned = generator.plan(&situation);
+            // snowflake_accept_clock() was called since this slot reserved last:
+            // then the clock is right, and the lead is what it is.
+            if let Err(
+                Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. },
+            ) = planned
+                && note.accepted != *accepted
+                && floor.is_none()
+            {
+                situation.max_lead_millis = by.saturating_add(policy_lead);
+                planned = generator.plan(&situation);
+            }
+            let plan = planned?;
+            *trusted_offset = reading.offset();
+            place.state.clock().anchor(reading);
+            Ok((plan, reading, (*accepted, situation.max_lead_millis)))
+        })
+        .map_err(Failure::Refused)?;
+
+    if let Some(failover) = failover {
+        log_failover(entry, &plan, &reading, failover);
+    }
+    write(entry, plan.mark);
+    place.shared.with_clocks(|_, _| {
+        place.state.clock().lead_to(os_clock::boot(), plan.clock_from);
+    });
+    place.state.word().raise(plan.word_from);
+    place.slot.set_note(Note {
+        file_number: entry.file_number(),
+        window_millis: plan.window_millis,
+        max_lead_millis: accepted.1,
+        accepted: accepted.0,
+    });
+    place.slot.bounds().publish(plan.reserved, plan.early);
+    Ok(())
+}
+
+fn lock(entry: &Entry) {
+    // SAFETY: in a transaction; an error aborts it.
+    unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        pg_sys::LockDatabaseObject(
+            pg_sys::RelationRelationId,
+            entry.relation(),
+            RESERVATION_LOCK,
+            pg_sys::ExclusiveLock as i32,
+        );
+    }
+}
+
+fn unlock(entry: &Entry) {
+    // SAFETY: taken by lock() in this transaction.
+    unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        pg_sys::UnlockDatabaseObject(
+            pg_sys::RelationRelationId,
+            entry.relation(),
+            RESERVATION_LOCK,
+            pg_sys::ExclusiveLock as i32,
+        );
+    }
+}
+
+struct Stored {
+    mark: Option<UnixMillis>,
+    /// Where in WAL the page that holds it was last written.
+    lsn: pg_sys::XLogRecPtr,
+}
+
+/// Reads the one row of the sequence, and the LSN of its page.
+fn read(entry: &Entry) -> Result<Stored, Error> {
+    // SAFETY: we hold RowExclusive, so the relation exists and its file stays.
+    // The buffer is pinned and share-locked while we read it; the row is the
+    // first item of the first page, as in sequence.c.
+    let (data, lsn) = unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        let no_lock = pg_sys::NoLock as i32;
+        let relation = pg_sys::relation_open(entry.relation(), no_lock);
+        let buffer = pg_sys::ReadBuffer(relation, 0);
+        #[allow(clippy::cast_possible_wrap)]
+        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+        let page = pg_sys::BufferGetPage(buffer);
+        let item = pg_sys::PageGetItemId(page, 1);
+        let row = pg_sys::PageGetItem(page, item).cast::<pg_sys::HeapTupleHeaderData>();
+        let data = std::ptr::read(
+            row.cast::<u8>().add(usize::from((*row).t_hoff)).cast::<SequenceData>(),
+        );
+        let lsn = (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn;
+        let lsn = u64::from(lsn.xlogid) << 32 | u64::from(lsn.xrecoff);
+        pg_sys::UnlockReleaseBuffer(buffer);
+        pg_sys::relation_close(relation, no_lock);
+        (data, lsn)
+    };
+    if data.last_value < 1 {
+        return Err(Error::ImpossibleMark { name: entry.name(), value: data.last_value });
+    }
+    let mark = (data.last_value != NO_MARK).then_some(UnixMillis::new(data.last_value));
+    Ok(Stored { mark, lsn })
+}
+
+/// Writes the mark and makes it durable.
+///
+/// As the bootstrap superuser, around this one call: users need USAGE to get
+/// IDs, not UPDATE. If `setval()` raises an error, the abort puts the user back.
+fn write(entry: &Entry, mark: UnixMillis) {
+    // SAFETY: in a transaction that may write; WAL is flushed up to the last
+    // record of this backend, which is the one of setval().
+    unsafe {
+        let mut user = pg_sys::InvalidOid;
+        let mut context = 0;
+        pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
+        #[allow(clippy::cast_possible_wrap)]
+        pg_sys::SetUserIdAndSecContext(
+            pg_sys::BOOTSTRAP_SUPERUSERID.into(),
+            context | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32,
+        );
+        pg_sys::OidFunctionCall2Coll(
+            pg_sys::F_SETVAL_REGCLASS_INT8.into(),
+            pg_sys::InvalidOid,
+            pg_sys::Datum::from(entry.relation()),
+            pg_sys::Datum::from(mark.get()),
+        );
+        pg_sys::SetUserIdAndSecContext(user, context);
+        pg_sys::XLogFlush(pg_sys::XactLastRecEnd);
+    }
+}
+
+/// Whether the mark is from before a switch of timelines, and how much to leave
+/// out then: one gap for each switch since.
+fn failover(lsn: pg_sys::XLogRecPtr) -> Option<Failover> {
+    let switches = switches_since(lsn);
+    if switches == 0 {
+        return None;
+    }
+    // SAFETY: reads shared memory of the recovery that has ended.
+    let last_commit = unsafe { pg_sys::GetLatestXTime() };
+    Some(Failover {
+        gap_millis: guc::failover_gap_millis().saturating_mul(switches),
+        last_commit: (last_commit != 0).then(|| super::sql::time::unix_millis(last_commit)),
+    })
+}
+
+/// How many timelines began at or after a WAL location. A mark written right at
+/// the switch was written before it, hence "at".
+fn switches_since(lsn: pg_sys::XLogRecPtr) -> i64 {
+    // SAFETY: not in recovery, or PreventCommandIfReadOnly had stopped us. The
+    // list holds pointers to entries, allocated in this memory context.
+    unsafe {
+        let current = pg_sys::GetWALInsertionTimeLine();
+        if current <= 1 {
+            return 0;
+        }
+        let list = compat::read_timeline_history(current);
+        let mut switches = 0;
+        let length = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
+        for index in 0..length {
+            let entry = *(*(*list).elements.add(index)).ptr_value.cast::<TimeLineHistoryEntry>();
+            // The oldest timeline has no beginning. A current one without is one
+            // whose history file is missing: that counts as a switch.
+            let begins = entry.begin != 0 || entry.tli == current;
+            if begins && (entry.begin == 0 || lsn <= entry.begin) {
+                switches += 1;
+            }
+        }
+        switches
+    }
+}
+
+fn log_failover(entry: &Entry, plan: &Plan, reading: &Reading, failover: Failover) {
+    pgrx::ereport!(
+        pgrx::PgLogLevel::LOG,
+        pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        format!(
+            "snowflake_id: generator {} was promoted with this server and leaves out {} ms",
+            entry.name(),
+            failover.gap_millis
+        ),
+        format!(
+            "IDs start at {}, {} after the clock.",
+            super::sql::time::display(plan.clock_from.millis()),
+            super::error::duration(plan.clock_from.millis_after(reading.wall)),
+        )
+    );
+}
+
+fn refused(entry: &Entry, refusal: Refusal, need: Need) -> Error {
+    let name = entry.name();
+    let layout = entry.generator().layout;
+    match refusal {
+        Refusal::ClockJumped { by, limit } => Error::ClockJumped { by, limit },
+        Refusal::MarkAhead { by, limit, start } => match need {
+            Need::Floor(_) => Error::AdvanceTooFar { by, limit },
+            _ => Error::MarkAhead { name, by, limit, start },
+        },
+        Refusal::ClockRolledBack { by, limit } => Error::ClockRolledBack { name, by, limit },
+        Refusal::BeforeEpoch { epoch } => Error::ClockBeforeEpoch { name, epoch },
+        Refusal::TimeUsedUp => {
+            Error::TimeUsedUp { name, last: layout.instant_of(layout.last_tick()) }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Everything that knows PostgreSQL.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`guc`] | settings |
+//! | [`shmem`] | shared memory: the words, bounds and clocks of all generators |
+//! | [`os_clock`] | reads the two clocks of the operating system |
+//! | [`entry`] | what this session knows of a generator, and when that is void |
+//! | [`mark`] | the durable mark: reads it, raises it |
+//! | [`issue`] | acts on the core's steps until there is an ID |
+//! | [`compat`] | what differs between PostgreSQL versions |
+//! | [`error`] | what users read when something is wrong |
+//! | [`sql`] | the SQL functions |
+
+mod compat;
+mod entry;
+mod error;
+mod guc;
+mod issue;
+mod mark;
+mod os_clock;
+mod shmem;
+mod sql;
+
+#[cfg(feature = "pg_test")]
+mod tests;
+
+/// Loads the library. Without `shared_preload_libraries` there is no shared
+/// memory and there are no settings: decoding works, generating says why not.
+pub fn init() {
+    // SAFETY: a flag that only the postmaster changes, before any backend.
+    if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
+        guc::define();
+        shmem::request();
+    }
+}

@@ -1,0 +1,376 @@
+//! Shared memory: the state of all generators of the server.
+//!
+//! # Shared fields
+//!
+//! | field | rule |
+//! |---|---|
+//! | `Header::worker_id` | written by the postmaster before any backend starts; IDs are composed from here only |
+//! | `Header::trusted_offset` | wall minus boot clock when the wall clock was last believed; under `clock_lock` |
+//! | `Header::accepted` | how often `snowflake_accept_clock()` was called; under `clock_lock` |
+//! | `Header::default_state` | the word and clock that the default generators of all databases share, so that tables in two databases differ too |
+//! | `State::word` | see `snowflake::generator`; on a cache line of its own, since every ID writes it |
+//! | `State::clock` | see `snowflake::clock`; written under `clock_lock`, read without |
+//! | `Slot::bounds` | see `snowflake::generator`; written under the generator's reservation lock |
+//! | `Slot::file_number`, `window_millis`, `max_lead_millis`, `accepted` | under the generator's reservation lock; plain loads and stores, Relaxed because the lock orders them |
+//! | `Slot::key` | who the slot belongs to: database and relation OID in one word, 0 if nobody; written under `slot_lock` exclusive, while `pins` is 0 |
+//! | `Slot::pins` | how many transactions use the slot; taken under `slot_lock` shared, so never while somebody holds it exclusive to evict; given back without it |
+//!
+//! Locks are taken in this order: the relation, the reservation lock (both
+//! heavyweight), then `slot_lock` or `clock_lock`, never both. The two
+//! lightweight ones are held for a few loads and stores, and for two clock
+//! readings.
+//!
+//! After a crash of any backend the postmaster initialises all of this anew.
+
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use pgrx::pg_sys;
+
+use super::{error::Error, guc, os_clock};
+use crate::snowflake::clock::Clock;
+use crate::snowflake::generator::{Bounds, Word};
+use crate::snowflake::layout::WorkerId;
+
+/// Two lines of 64 bytes: processors fetch pairs.
+#[repr(C, align(128))]
+struct Line<T>(T);
+
+/// What a generator's IDs come from.
+#[repr(C)]
+pub struct State {
+    word: Line<Word>,
+    clock: Line<Clock>,
+}
+
+impl State {
+    /// The next free position.
+    #[inline]
+    pub fn word(&self) -> &Word {
+        &self.word.0
+    }
+
+    /// The clock it follows.
+    #[inline]
+    pub fn clock(&self) -> &Clock {
+        &self.clock.0
+    }
+}
+
+/// The server's.
+#[repr(C)]
+pub struct Header {
+    worker_id: AtomicI32,
+    slots: u32,
+    trusted_offset: AtomicI64,
+    accepted: AtomicU64,
+    default_state: State,
+}
+
+/// One generator of one database.
+#[repr(C)]
+pub struct Slot {
+    bounds: Line<Bounds>,
+    own_state: State,
+    rest: Line<Rest>,
+}
+
+#[repr(C)]
+struct Rest {
+    key: AtomicU64,
+    pins: AtomicU32,
+    file_number: AtomicU32,
+    window_millis: AtomicI64,
+    max_lead_millis: AtomicI64,
+    accepted: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Slot>() == 4 * 128 && align_of::<Slot>() == 128);
+const _: () = assert!(size_of::<Header>() == 3 * 128);
+
+/// What a reserver notes for the next one.
+#[derive(Clone, Copy)]
+pub struct Note {
+    /// The file that held the mark; another one now means that the mark may not
+    /// be the one that the bound was published for.
+    pub file_number: u32,
+    /// What the last reservation took; 0 at a start.
+    pub window_millis: i64,
+    /// A lead over the wall clock that a superuser has accepted.
+    pub max_lead_millis: i64,
+    /// `Header::accepted` as of the last reservation.
+    pub accepted: u64,
+}
+
+impl Slot {
+    /// How far IDs may be issued.
+    #[inline]
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds.0
+    }
+
+    /// What the last reserver noted. Holders of the reservation lock only.
+    pub fn note(&self) -> Note {
+        let rest = &self.rest.0;
+        Note {
+            file_number: rest.file_number.load(Ordering::Relaxed),
+            window_millis: rest.window_millis.load(Ordering::Relaxed),
+            max_lead_millis: rest.max_lead_millis.load(Ordering::Relaxed),
+            accepted: rest.accepted.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Notes for the next reserver. Holders of the reservation lock only.
+    pub fn set_note(&self, note: Note) {
+        let rest = &self.rest.0;
+        rest.file_number.store(note.file_number, Ordering::Relaxed);
+        rest.window_millis.store(note.window_millis, Ordering::Relaxed);
+        rest.max_lead_millis.store(note.max_lead_millis, Ordering::Relaxed);
+        rest.accepted.store(note.accepted, Ordering::Relaxed);
+    }
+
+    /// The file that held the mark when the bound was published. Racy by one
+    /// transaction at most: whoever rewrites the sequence excludes all users.
+    pub fn file_number(&self) -> u32 {
+        self.rest.0.file_number.load(Ordering::Relaxed)
+    }
+
+    /// The bound is void, the word stays: the mark that allowed it may be gone.
+    /// Only while nobody else can use the generator.
+    pub fn unsettle(&self) {
+        self.bounds().clear();
+        self.rest.0.file_number.store(0, Ordering::Relaxed);
+        self.rest.0.window_millis.store(0, Ordering::Relaxed);
+    }
+
+    /// Pins the slot if it is this generator's. Holders of `slot_lock` only.
+    fn pin_if(&'static self, key: u64) -> Option<&'static Self> {
+        let rest = &self.rest.0;
+        if rest.key.load(Ordering::Relaxed) != key {
+            return None;
+        }
+        rest.pins.fetch_add(1, Ordering::Relaxed);
+        Some(self)
+    }
+
+    /// Gives a pin back.
+    pub fn unpin(&self) {
+        // Release: what we did to the slot is seen by whoever evicts it next.
+        self.rest.0.pins.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// This process's view of shared memory.
+#[derive(Clone, Copy)]
+pub struct Shared {
+    header: &'static Header,
+    slots: &'static [Slot],
+}
+
+static HEADER: AtomicPtr<Header> = AtomicPtr::new(std::ptr::null_mut());
+static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The state's home, if the library was preloaded.
+#[inline]
+pub fn shared() -> Result<Shared, Error> {
+    let header = HEADER.load(Ordering::Relaxed);
+    let slots = SLOTS.load(Ordering::Relaxed);
+    if header.is_null() || slots.is_null() {
+        return Err(Error::NotPreloaded);
+    }
+    // SAFETY: set by startup() to shared memory that stays mapped as long as
+    // this process lives, aligned and initialised, with `slots` slots.
+    unsafe {
+        let header = &*header;
+        Ok(Shared { header, slots: std::slice::from_raw_parts(slots, header.slots as usize) })
+    }
+}
+
+/// Runs `f` under one of our two lightweight locks. `f` must not call
+/// PostgreSQL: an error would leave the lock to the end of the transaction.
+fn locked<T>(index: usize, mode: pg_sys::LWLockMode::Type, f: impl FnOnce() -> T) -> T {
+    // SAFETY: the tranche with both locks was requested by request().
+    unsafe {
+        let tranche = pg_sys::GetNamedLWLockTranche(TRANCHE.as_ptr());
+        let lock = &raw mut (*tranche.add(index)).lock;
+        pg_sys::LWLockAcquire(lock, mode);
+        let result = f();
+        pg_sys::LWLockRelease(lock);
+        result
+    }
+}
+
+const TRANCHE: &std::ffi::CStr = c"snowflake_id";
+const SLOT_LOCK: usize = 0;
+const CLOCK_LOCK: usize = 1;
+
+impl Shared {
+    /// The worker ID in force.
+    #[inline]
+    pub fn worker_id(&self) -> Option<WorkerId> {
+        // Relaxed: set before this process was started.
+        WorkerId::new(self.header.worker_id.load(Ordering::Relaxed))
+    }
+
+    /// The state that all default generators of the server share.
+    #[inline]
+    pub fn default_state(&self) -> &'static State {
+        &self.header.default_state
+    }
+
+    /// Runs `f` with the trusted offset and the number of acceptances, both to
+    /// be changed in place; nobody else anchors a clock meanwhile. `f` must not
+    /// call PostgreSQL.
+    pub fn with_clocks<T>(&self, f: impl FnOnce(&mut i64, &mut u64) -> T) -> T {
+        locked(CLOCK_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
+            let mut offset = self.header.trusted_offset.load(Ordering::Relaxed);
+            let mut accepted = self.header.accepted.load(Ordering::Relaxed);
+            let result = f(&mut offset, &mut accepted);
+            self.header.trusted_offset.store(offset, Ordering::Relaxed);
+            self.header.accepted.store(accepted, Ordering::Relaxed);
+            result
+        })
+    }
+
+    /// The slot of a generator, pinned: until [`Slot::unpin`] it is this
+    /// generator's. Evicts an idle one if all are taken. `hint` is where it was
+    /// the last time, which saves the search.
+    pub fn pin(
+        &self,
+        database: pg_sys::Oid,
+        relation: pg_sys::Oid,
+        hint: Option<&'static Slot>,
+    ) -> Result<&'static Slot, Error> {
+        let key = u64::from(database.to_u32()) << 32 | u64::from(relation.to_u32());
+        let found = locked(SLOT_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
+            hint.and_then(|slot| slot.pin_if(key)).or_else(|| self.pin_existing(key))
+        });
+        if let Some(slot) = found {
+            return Ok(slot);
+        }
+        locked(SLOT_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
+            // Somebody may have been faster.
+            self.pin_existing(key).or_else(|| self.pin_evicted(key))
+        })
+        .ok_or(Error::SlotsExhausted { max: self.slots.len() })
+    }
+
+    fn pin_existing(&self, key: u64) -> Option<&'static Slot> {
+        self.slots.iter().find_map(|slot| slot.pin_if(key))
+    }
+
+    /// Takes a free slot, or one that no transaction uses: its mark is durable,
+    /// so nothing is lost but a reservation.
+    fn pin_evicted(&self, key: u64) -> Option<&'static Slot> {
+        let free = |s: &&Slot| s.rest.0.key.load(Ordering::Relaxed) == 0;
+        // Acquire pairs with unpin().
+        let idle = |s: &&Slot| s.rest.0.pins.load(Ordering::Acquire) == 0;
+        let slot = self.slots.iter().find(free).or_else(|| self.slots.iter().find(idle))?;
+        slot.bounds().clear();
+        slot.own_state.word().reset();
+        slot.own_state.clock().set(os_clock::read());
+        slot.set_note(Note { file_number: 0, window_millis: 0, max_lead_millis: 0, accepted: 0 });
+        slot.rest.0.key.store(key, Ordering::Relaxed);
+        slot.rest.0.pins.store(1, Ordering::Relaxed);
+        Some(slot)
+    }
+}
+
+static mut PREVIOUS_REQUEST: pg_sys::shmem_request_hook_type = None;
+static mut PREVIOUS_STARTUP: pg_sys::shmem_startup_hook_type = None;
+
+/// Asks for shared memory. Only in the postmaster, while it preloads.
+pub fn request() {
+    // SAFETY: the postmaster has one thread, and hooks are chained as PostgreSQL
+    // documents it.
+    unsafe {
+        PREVIOUS_REQUEST = pg_sys::shmem_request_hook;
+        pg_sys::shmem_request_hook = Some(on_request);
+        PREVIOUS_STARTUP = pg_sys::shmem_startup_hook;
+        pg_sys::shmem_startup_hook = Some(on_startup);
+    }
+}
+
+/// Slack to align a structure: PostgreSQL aligns to its own cache line size.
+const ALIGNMENT: usize = 128;
+
+fn slots_size() -> usize {
+    guc::max_generators() * size_of::<Slot>() + ALIGNMENT
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_request() {
+    // SAFETY: called by the postmaster when it sizes shared memory.
+    unsafe {
+        if let Some(previous) = PREVIOUS_REQUEST {
+            previous();
+        }
+        pg_sys::RequestAddinShmemSpace(size_of::<Header>() + ALIGNMENT);
+        pg_sys::RequestAddinShmemSpace(slots_size());
+        pg_sys::RequestNamedLWLockTranche(TRANCHE.as_ptr(), 2);
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_startup() {
+    // SAFETY: called by the postmaster when shared memory exists and no backend
+    // does, also after a crash; the areas are as large as requested.
+    unsafe {
+        if let Some(previous) = PREVIOUS_STARTUP {
+            previous();
+        }
+        let area = |name: &std::ffi::CStr, size: usize| {
+            let mut found = false;
+            let raw = pg_sys::ShmemInitStruct(name.as_ptr(), size, &raw mut found).cast::<u8>();
+            (raw.add(raw.align_offset(ALIGNMENT)), found)
+        };
+        let (header, found) = area(c"snowflake_id", size_of::<Header>() + ALIGNMENT);
+        let (slots, _) = area(c"snowflake_id generators", slots_size());
+        let (header, slots) = (header.cast::<Header>(), slots.cast::<Slot>());
+        if !found {
+            initialise(header, slots);
+        }
+        HEADER.store(header, Ordering::Relaxed);
+        SLOTS.store(slots, Ordering::Relaxed);
+    }
+}
+
+/// # Safety
+/// Both point to aligned areas of the requested size that nobody else uses.
+unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
+    let reading = os_clock::read();
+    let count = guc::max_generators();
+    let worker = guc::worker_id();
+    let state = || State { word: Line(Word::default()), clock: Line(Clock::new(reading)) };
+    // SAFETY: the caller's.
+    unsafe {
+        header.write(Header {
+            worker_id: AtomicI32::new(
+                worker.and_then(|w| i32::try_from(w.get()).ok()).unwrap_or(-1),
+            ),
+            slots: u32::try_from(count).unwrap_or(1),
+            trusted_offset: AtomicI64::new(reading.offset()),
+            accepted: AtomicU64::new(0),
+            default_state: state(),
+        });
+        for index in 0..count {
+            slots.add(index).write(Slot {
+                bounds: Line(Bounds::default()),
+                own_state: state(),
+                rest: Line(Rest {
+                    key: AtomicU64::new(0),
+                    pins: AtomicU32::new(0),
+                    file_number: AtomicU32::new(0),
+                    window_millis: AtomicI64::new(0),
+                    max_lead_millis: AtomicI64::new(0),
+                    accepted: AtomicU64::new(0),
+                }),
+            });
+        }
+    }
+    match worker {
+        Some(worker) => pgrx::log!("snowflake_id: worker ID is {}", worker.get()),
+        None => pgrx::log!(
+            "snowflake_id: no worker ID: set \"snowflake_id.worker_id\" to generate IDs on this server"
+        ),
+    }
+}

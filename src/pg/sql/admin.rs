@@ -1,0 +1,111 @@
+//! Administration: raising a mark, believing a clock.
+
+use pgrx::datum::Interval;
+use pgrx::pg_extern;
+use pgrx::pg_sys::{self, panic::ErrorReport};
+
+use super::super::entry::{self, Entry};
+use super::super::error::Error;
+use super::super::mark::{self, Need};
+use super::super::{os_clock, shmem};
+use super::time::{self, Instant};
+use crate::snowflake::clock::UnixNanos;
+use crate::snowflake::layout::{SnowflakeId, Tick, UnixMillis};
+
+/// `snowflake_advance(generator, id) -> timestamptz`: VOLATILE and PARALLEL
+/// UNSAFE, as it writes.
+#[pg_extern(
+    requires = ["snowflake_nextval"],
+    sql = r#"
+CREATE FUNCTION snowflake_advance(generator regclass, id bigint) RETURNS timestamptz
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+COMMENT ON FUNCTION snowflake_advance(regclass, bigint) IS
+    'makes all further IDs of a generator greater than an ID; returns the instant they start from';
+"#
+)]
+fn snowflake_advance_past_id(
+    generator: pg_sys::Oid,
+    id: i64,
+) -> Result<pgrx::datum::TimestampWithTimeZone, ErrorReport> {
+    let entry = entry::of(generator);
+    advance(entry, |entry| {
+        let layout = entry.generator().layout;
+        let fields = layout.decode(SnowflakeId::new(id))?;
+        // The next tick: whoever issued that ID may have issued more in its tick.
+        Ok(layout.instant_of(Tick::new(fields.tick.get() + 1)))
+    })
+}
+
+/// `snowflake_advance(generator, start) -> timestamptz`.
+#[pg_extern(
+    requires = ["snowflake_nextval"],
+    sql = r#"
+CREATE FUNCTION snowflake_advance(generator regclass, start timestamptz) RETURNS timestamptz
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+COMMENT ON FUNCTION snowflake_advance(regclass, timestamptz) IS
+    'makes all further IDs of a generator start at an instant or later; returns the instant they start from';
+"#
+)]
+fn snowflake_advance_to(
+    generator: pg_sys::Oid,
+    start: pgrx::datum::TimestampWithTimeZone,
+) -> Result<pgrx::datum::TimestampWithTimeZone, ErrorReport> {
+    advance(entry::of(generator), |entry| match time::instant(start.into()) {
+        Instant::At(at) => {
+            entry.generator().layout.tick_at(at)?;
+            Ok(at)
+        }
+        Instant::Beginning | Instant::End => Err(Error::InfiniteInstant),
+    })
+}
+
+fn advance(
+    entry: &'static Entry,
+    target: impl Fn(&Entry) -> Result<UnixMillis, Error>,
+) -> Result<pgrx::datum::TimestampWithTimeZone, ErrorReport> {
+    loop {
+        let place = match entry.place() {
+            Some(place) => place,
+            None => entry.fill()?,
+        };
+        // The same right as setval().
+        entry.check_privilege(pg_sys::ACL_UPDATE)?;
+        let target = target(entry)?;
+        mark::reserve(entry, place, Need::Floor(target))?;
+        // Void if the sequence changed while we waited for the lock.
+        if entry.place().is_some() {
+            let layout = entry.generator().layout;
+            let next = layout.instant_of(layout.tick_of(place.state.word().position()));
+            return Ok(time::to_datum(next.max(target)));
+        }
+    }
+}
+
+/// `snowflake_accept_clock() -> interval`: VOLATILE and PARALLEL UNSAFE, as it
+/// changes the server's state. EXECUTE is the superuser's to grant.
+#[pg_extern(
+    requires = ["snowflake_nextval"],
+    sql = r#"
+CREATE FUNCTION snowflake_accept_clock() RETURNS interval
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_accept_clock() IS
+    'declares the wall clock of this server right after a jump that generators refuse; returns the jump';
+"#
+)]
+fn snowflake_accept_clock() -> Result<Interval, ErrorReport> {
+    let jumped = shmem::shared()?.with_clocks(|trusted_offset, accepted| {
+        let offset = os_clock::read().offset();
+        let before = UnixNanos::new(std::mem::replace(trusted_offset, offset));
+        *accepted += 1;
+        UnixNanos::new(offset).millis_after(before)
+    });
+    pgrx::log!(
+        "snowflake_id: clock accepted after a jump of {}",
+        super::super::error::duration(jumped)
+    );
+    Ok(Interval::from_micros(jumped.saturating_mul(1000)))
+}

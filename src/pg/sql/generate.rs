@@ -1,0 +1,232 @@
+//! Generating IDs.
+//!
+//! All are VOLATILE (each call gives another ID) and PARALLEL UNSAFE (reserving
+//! writes, which a parallel worker may not), as `nextval()` is.
+
+use pgrx::iter::SetOfIterator;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{pg_extern, pg_guard, pg_sys};
+
+use super::super::entry::{self, Entry};
+use super::super::error::Error;
+use super::super::issue::{self, Chunk};
+
+/// The largest batch.
+const BATCH_MAX: i32 = 100_000;
+
+// snowflake_nextval is written without #[pg_extern]: it uses fn_extra, and the
+// conversions around a generated wrapper would be a good part of its cost.
+pgrx::extension_sql!(
+    r#"
+CREATE FUNCTION snowflake_nextval() RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval';
+COMMENT ON FUNCTION snowflake_nextval() IS
+    'next ID of the default generator';
+
+CREATE FUNCTION snowflake_nextval(generator regclass) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval';
+COMMENT ON FUNCTION snowflake_nextval(regclass) IS
+    'next ID of a generator';
+"#,
+    name = "snowflake_nextval",
+    requires = ["default_generator"]
+);
+
+/// The V1 calling convention.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_snowflake_nextval() -> &'static pg_sys::Pg_finfo_record {
+    const V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+    &V1
+}
+
+/// `snowflake_nextval([generator regclass]) -> bigint`.
+///
+/// # Safety
+/// Called by PostgreSQL, with no argument or one OID that is not null.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn snowflake_nextval(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: PostgreSQL's; flinfo may be null, fn_extra is null or was set
+    // below, to an entry that is never freed.
+    let cached = unsafe {
+        match (*fcinfo).flinfo.as_ref() {
+            Some(flinfo) => flinfo.fn_extra.cast::<Entry>().as_ref(),
+            None => None,
+        }
+    };
+    if let Some(entry) = cached
+        // SAFETY: as above.
+        && unsafe { argument(fcinfo) }.is_none_or(|relation| relation == entry.relation())
+        && let Some(id) = issue::next_fast(entry)
+    {
+        return pg_sys::Datum::from(id.get());
+    }
+    // SAFETY: as above.
+    match unsafe { nextval_slow(fcinfo) } {
+        Ok(id) => pg_sys::Datum::from(id),
+        Err(error) => error.raise(),
+    }
+}
+
+/// # Safety
+/// As [`snowflake_nextval`].
+#[inline]
+unsafe fn argument(fcinfo: pg_sys::FunctionCallInfo) -> Option<pg_sys::Oid> {
+    // SAFETY: the caller's; `nargs` tells how many there are.
+    unsafe {
+        if (*fcinfo).nargs == 0 {
+            return None;
+        }
+        let value = (*(*fcinfo).args.as_ptr()).value.value();
+        // An OID datum is 32 bits in a wider word.
+        #[allow(clippy::cast_possible_truncation)]
+        Some(pg_sys::Oid::from(value as u32))
+    }
+}
+
+/// # Safety
+/// As [`snowflake_nextval`].
+#[cold]
+unsafe fn nextval_slow(fcinfo: pg_sys::FunctionCallInfo) -> Result<i64, Error> {
+    // Before any look-up: this is what a new user meets first.
+    super::super::shmem::shared()?;
+    // SAFETY: the caller's.
+    let relation = match unsafe { argument(fcinfo) } {
+        Some(relation) => relation,
+        None => entry::default_relation()?,
+    };
+    let entry = entry::of(relation);
+    // SAFETY: fn_extra is ours to use, and an entry lives as long as the process.
+    unsafe {
+        if let Some(flinfo) = (*fcinfo).flinfo.as_mut() {
+            flinfo.fn_extra = std::ptr::from_ref(entry).cast_mut().cast();
+        }
+    }
+    issue::next(entry).map(|id| id.get())
+}
+
+/// `snowflake_nextval_batch(count) -> setof bigint`.
+#[pg_extern(
+    requires = ["snowflake_nextval"],
+    sql = r#"
+CREATE FUNCTION snowflake_nextval_batch(count integer) RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
+    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+COMMENT ON FUNCTION snowflake_nextval_batch(integer) IS
+    'the next 1 to 100,000 IDs of the default generator, ascending';
+"#
+)]
+fn snowflake_nextval_batch(count: i32) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
+    super::super::shmem::shared()?;
+    batch(entry::of(entry::default_relation()?), count)
+}
+
+/// `snowflake_nextval_batch(count, generator) -> setof bigint`.
+#[pg_extern(
+    requires = ["snowflake_nextval"],
+    sql = r#"
+CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
+    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
+    'the next 1 to 100,000 IDs of a generator, ascending';
+"#
+)]
+fn snowflake_nextval_batch_of(
+    count: i32,
+    generator: pg_sys::Oid,
+) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
+    super::super::shmem::shared()?;
+    batch(entry::of(generator), count)
+}
+
+/// IDs chunk by chunk, each when the one before is used up.
+struct Batch {
+    entry: &'static Entry,
+    left: u64,
+    chunk: Chunk,
+}
+
+impl Batch {
+    fn take_chunk(entry: &'static Entry, left: u64) -> Result<Chunk, Error> {
+        issue::next_chunk(entry, left.min(entry.generator().max_chunk()))
+    }
+}
+
+impl Iterator for Batch {
+    type Item = i64;
+
+    fn next(&mut self) -> Option<i64> {
+        if self.left == 0 {
+            return None;
+        }
+        let id = match self.chunk.next() {
+            Some(id) => id,
+            None => match Self::take_chunk(self.entry, self.left) {
+                Ok(chunk) => {
+                    self.chunk = chunk;
+                    self.chunk.next()?
+                }
+                Err(error) => error.raise(),
+            },
+        };
+        self.left -= 1;
+        self.entry.set_last_id(id);
+        Some(id.get())
+    }
+}
+
+fn batch(entry: &'static Entry, count: i32) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
+    if !(1..=BATCH_MAX).contains(&count) {
+        return Err(Error::BatchCount { count, max: BATCH_MAX }.into());
+    }
+    // The layout must be known before its chunk size is.
+    if entry.place().is_none() {
+        entry.fill()?;
+    }
+    let left = u64::from(count.unsigned_abs());
+    let chunk = Batch::take_chunk(entry, left)?;
+    Ok(SetOfIterator::new(Batch { entry, left, chunk }))
+}
+
+/// `snowflake_currval() -> bigint`.
+#[pg_extern(
+    requires = ["snowflake_nextval"],
+    sql = r#"
+CREATE FUNCTION snowflake_currval() RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+COMMENT ON FUNCTION snowflake_currval() IS
+    'last ID that this session got from the default generator';
+"#
+)]
+fn snowflake_currval() -> Result<i64, ErrorReport> {
+    currval(entry::of(entry::default_relation()?))
+}
+
+/// `snowflake_currval(generator) -> bigint`.
+#[pg_extern(
+    requires = ["snowflake_nextval"],
+    sql = r#"
+CREATE FUNCTION snowflake_currval(generator regclass) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+COMMENT ON FUNCTION snowflake_currval(regclass) IS
+    'last ID that this session got from a generator';
+"#
+)]
+fn snowflake_currval_of(generator: pg_sys::Oid) -> Result<i64, ErrorReport> {
+    currval(entry::of(generator))
+}
+
+fn currval(entry: &Entry) -> Result<i64, ErrorReport> {
+    entry.lock();
+    entry.check_is_generator()?;
+    entry.check_privilege(pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)?;
+    match entry.last_id() {
+        Some(id) => Ok(id.get()),
+        None => Err(Error::NoCurrval { name: entry.name() }.into()),
+    }
+}

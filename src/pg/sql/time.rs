@@ -1,0 +1,53 @@
+//! Conversions between PostgreSQL's `timestamptz` and Unix milliseconds.
+
+use pgrx::pg_sys;
+
+use crate::snowflake::layout::UnixMillis;
+
+/// 2000-01-01, where PostgreSQL counts microseconds from.
+const POSTGRES_EPOCH_MILLIS: i64 = 946_684_800_000;
+
+/// A finite `timestamptz`, infinity, or its negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instant {
+    /// The millisecond that holds it.
+    At(UnixMillis),
+    /// `infinity`
+    End,
+    /// `-infinity`
+    Beginning,
+}
+
+/// Reads a `timestamptz`.
+pub fn instant(timestamptz: i64) -> Instant {
+    match timestamptz {
+        i64::MAX => Instant::End,
+        i64::MIN => Instant::Beginning,
+        _ => Instant::At(unix_millis(timestamptz)),
+    }
+}
+
+/// The millisecond that holds a finite `timestamptz`.
+pub fn unix_millis(timestamptz: i64) -> UnixMillis {
+    UnixMillis::new(timestamptz.div_euclid(1000).saturating_add(POSTGRES_EPOCH_MILLIS))
+}
+
+/// As a `timestamptz`; saturates far outside of what any layout holds.
+pub fn timestamptz(at: UnixMillis) -> i64 {
+    at.get().saturating_sub(POSTGRES_EPOCH_MILLIS).saturating_mul(1000)
+}
+
+/// For a message, in the session's time zone.
+pub fn display(at: UnixMillis) -> String {
+    // SAFETY: returns a NUL-terminated string in a static buffer.
+    unsafe {
+        let text = pg_sys::timestamptz_to_str(timestamptz(at));
+        std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}
+
+/// As a value for SQL.
+pub fn to_datum(at: UnixMillis) -> pgrx::datum::TimestampWithTimeZone {
+    pgrx::datum::TimestampWithTimeZone::try_from(timestamptz(at))
+        .unwrap_or_else(|_| pgrx::datum::TimestampWithTimeZone::positive_infinity())
+}
