@@ -1,0 +1,91 @@
+# Many sessions, two databases: no ID twice.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+
+my $node = new_node('main', 3);
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE DATABASE other');
+$node->safe_psql('other', 'CREATE EXTENSION snowflake_id');
+
+# Starts a session that prints IDs; returns a reader for its output.
+sub issuer
+{
+	my ($database, $sql) = @_;
+	my ($out, $err) = ('', '');
+	my $run = IPC::Run::start(
+		[ 'psql', '-XAtq', '-d', $node->connstr($database), '-v', 'ON_ERROR_STOP=1', '-c', $sql ],
+		'>', \$out, '2>', \$err);
+	return sub {
+		ok($run->finish, 'session ended well') or diag $err;
+		return [ split /\n/, $out ];
+	};
+}
+
+my @sessions = map { issuer('postgres', 'SELECT snowflake_nextval() FROM generate_series(1, 200000)') } 1 .. 8;
+check_ids('8 sessions of 200,000', map { $_->() } @sessions);
+
+@sessions = map {
+	issuer($_ % 2 ? 'postgres' : 'other', 'SELECT snowflake_nextval() FROM generate_series(1, 100000)')
+} 1 .. 8;
+check_ids('two databases at once', map { $_->() } @sessions);
+
+@sessions = map {
+	issuer('postgres', $_ % 2
+		? 'SELECT snowflake_nextval_batch(100000) UNION ALL SELECT snowflake_nextval_batch(70001)'
+		: 'SELECT snowflake_nextval() FROM generate_series(1, 100000)')
+} 1 .. 6;
+check_ids('batches beside single calls', map { $_->() } @sessions);
+
+# At most 100 ms ahead of the clock when saturated.
+is($node->safe_psql('postgres', q{
+	SELECT max(snowflake_timestamp(id) - now) <= interval '101 ms'
+	FROM (SELECT snowflake_nextval() AS id, clock_timestamp() AS now
+	      FROM generate_series(1, 1000000)) AS s}),
+	't', 'no ID more than 101 ms ahead of the clock');
+
+# A busy generator that has to wait for the clock can be cancelled.
+my ($code) = error_of($node, q{
+	SET statement_timeout = '300 ms';
+	SELECT count(snowflake_nextval()) FROM generate_series(1, 100000000)});
+is($code, '57014', 'statement_timeout works while IDs are waited for');
+
+# pgbench: a table with a default, many clients, single rows.
+$node->safe_psql('postgres',
+	'CREATE TABLE t (id bigint DEFAULT snowflake_nextval() PRIMARY KEY, client int)');
+my $script = $node->basedir . '/insert.sql';
+append_to_file($script, "INSERT INTO t (client) VALUES (:client_id);\n");
+$node->command_ok(
+	[ 'pgbench', '-n', '-c', '8', '-j', '2', '-t', '500', '-f', $script, '-M', 'prepared',
+		'-h', $node->host, '-p', $node->port, 'postgres' ], 'pgbench');
+is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM t'), '4000|4000', 'one row each');
+
+# More generators than slots.
+$node->append_conf('postgresql.conf', 'snowflake_id.max_generators = 1');
+$node->restart;
+my @lists = ([], []);
+for (1 .. 30)
+{
+	push @{ $lists[0] }, ids($node, 1, 'postgres');
+	push @{ $lists[1] }, ids($node, 1, 'other');
+}
+check_ids('two databases in one slot', @lists);
+my $lead = $node->safe_psql('postgres',
+	"SELECT extract(epoch FROM snowflake_timestamp($lists[1][-1]) - clock_timestamp()) < 30");
+is($lead, 't', 'eviction does not run away from the clock');
+
+my $holder = $node->background_psql('postgres', on_error_die => 1);
+$holder->query_safe('BEGIN; SELECT snowflake_nextval()');
+($code, my $text) = error_of($node, 'SELECT snowflake_nextval()', 'other');
+is($code, '53400', 'all slots pinned');
+like($text, qr/max_generators/, 'the hint names the setting');
+$holder->query_safe('COMMIT');
+$holder->quit;
+is(scalar(ids($node, 1, 'other')), 1, 'free again');
+
+done_testing();

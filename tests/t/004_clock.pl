@@ -1,0 +1,131 @@
+# The wall clock is stepped while the server runs.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+use Time::HiRes qw(time sleep);
+
+my $node = new_node('main', 3);
+$node->append_conf('postgresql.conf', "snowflake_id.reserve = '1 s'");
+start_with_clock($node, 0);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+my $lead_sql = 'SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())';
+sub lead { return $node->safe_psql('postgres', $lead_sql); }
+sub abs_lt { my ($value, $limit, $what) = @_; return cmp_ok(abs $value, '<', $limit, "$what: $value s"); }
+
+abs_lt(lead(), 0.5, 'in step with the clock');
+
+# The clock of libfaketime does move the wall clock of a running server, and
+# does not move the boot clock: else this test would prove nothing.
+my $shown = $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
+abs_lt($shown - time, 2, 'the faked clock starts out right');
+set_clock($node, -3600);
+$shown = $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
+abs_lt($shown - time + 3600, 2, 'the clock of the running server is an hour back');
+
+# An hour back while running: increasing, no wait, no error.
+set_clock($node, 0);
+my $session = $node->background_psql('postgres');
+my @ids;
+my $slowest = 0;
+for my $round (1 .. 60)
+{
+	set_clock($node, -3600) if $round == 20;
+	my $from = time;
+	push @ids, $session->query_safe('SELECT snowflake_nextval()');
+	my $took = time - $from;
+	$slowest = $took if $took > $slowest;
+	sleep 0.1;
+}
+check_ids('an hour back', \@ids);
+cmp_ok($slowest, '<', 1, sprintf('nobody waited: %.3f s at most', $slowest));
+my $lead = lead();
+cmp_ok($lead, '<', 3600, "an hour ahead at first: $lead s");
+cmp_ok($lead, '>', 3500, 'but no step back');
+sleep 4;
+my $later = lead();
+cmp_ok($later, '<', $lead - 1.5, "the lead shrinks at half speed: $later s");
+cmp_ok($later, '>', $lead - 2.6, 'and the clock goes on');
+
+# Corrected: forward at once, in step again after the next reservation.
+set_clock($node, 0);
+wait_until('in step again', sub { abs(lead()) < 0.5 });
+abs_lt(lead(), 0.5, 'the lead is gone after the correction');
+
+# A year forward: refused once the window is used up, and nothing poisoned.
+set_clock($node, 365 * 86400);
+my ($code, $text) = ('', '');
+wait_until('a year forward is refused', sub {
+	($code, $text) = error_of($node, 'SELECT snowflake_nextval()');
+	return $code ne '' });
+is($code, '58000', 'a jump of a year is refused');
+like($text, qr/clock jumped forward by 36\d days/, 'the error says by how much');
+like($text, qr/HINT:.*snowflake_accept_clock/, 'the hint names the way out');
+my $mark = $node->safe_psql('postgres', 'SELECT last_value / 1000 - extract(epoch FROM now()) + 365 * 86400 FROM snowflake_default');
+cmp_ok($mark, '<', 60, 'the mark stayed where it was');
+set_clock($node, 0);
+abs_lt(lead(), 1.5, 'corrected: as if nothing had been');
+
+# A real jump is accepted by one call, by a superuser.
+$node->safe_psql('postgres', 'CREATE ROLE mortal LOGIN');
+is((error_of($node, 'SET ROLE mortal; SELECT snowflake_accept_clock()'))[0], '42501',
+	'not for everybody');
+set_clock($node, 2 * 86400);
+wait_until('two days forward are refused', sub {
+	return (error_of($node, 'SELECT snowflake_nextval()'))[0] eq '58000' });
+like($node->safe_psql('postgres', 'SELECT snowflake_accept_clock()'),
+	qr/^(2 days |48:00:|47:59:)/, 'accepted, and it says what');
+abs_lt(lead(), 0.5, 'in step with the new clock');
+my ($before) = ids($node, 1);
+
+# Two days back again: more than max_rollback. Refused, then accepted.
+set_clock($node, 0);
+wait_until('two days back are refused', sub {
+	($code, $text) = error_of($node, 'SELECT snowflake_nextval()');
+	return $code ne '' });
+is($code, '58000', 'a rollback of two days is refused');
+like($text, qr/clock moved backwards by (2 days|1 day 23:59)/, 'by how much');
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+my ($after) = ids($node, 1);
+cmp_ok($after, '>', $before, 'accepted: goes on above what was issued');
+is((error_of($node, 'SELECT count(snowflake_nextval()) FROM generate_series(1, 10000)'))[0], '',
+	'and stays accepted');
+
+# After a restart the mark is two days ahead: refused, never adopted unasked.
+$node->stop;
+start_with_clock($node, 0);
+($code, $text) = error_of($node, 'SELECT snowflake_nextval()');
+is($code, '58000', 'a mark two days ahead is refused');
+like($text, qr/would start (2 days|1 day 23:5\d).* ahead of the clock/, 'by how much');
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+my ($again) = ids($node, 1);
+cmp_ok($again, '>', $after, 'accepted after a restart too');
+
+# The administrator knows better: sets the mark back.
+$node->restart;
+# restart keeps the environment of this script, so the clock is right from here.
+$node->safe_psql('postgres', q{SELECT setval('snowflake_default', (extract(epoch FROM now()) * 1000)::bigint)});
+abs_lt(lead(), 0.5, 'set back by hand');
+
+# The layout's time is used up.
+$node->stop;
+my $end = 1735689600 + 2**41 / 1000;
+start_with_clock($node, int($end - time) + 100);
+$node->safe_psql('postgres', 'SELECT 1');
+($code, $text) = error_of($node, 'SELECT snowflake_nextval()');
+is($code, '2200H', "the layout's time is used up");
+like($text, qr/2094-09-07/, 'the error says when it ended');
+$node->stop;
+
+# Before the epoch.
+start_with_clock($node, 1735689600 - int(time) - 100);
+$node->safe_psql('postgres', q{SELECT setval('snowflake_default', 9223372036854775807)});
+($code, $text) = error_of($node, 'SELECT snowflake_nextval()');
+is($code, '58000', 'the clock is before the epoch');
+$node->stop;
+
+done_testing();

@@ -1,0 +1,94 @@
+# An asynchronous standby that lagged takes over, its clock 6 s behind: nothing
+# that the lost primary acknowledged is issued again.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+use Time::HiRes qw(sleep);
+
+my $primary = new_node('primary', 3, allows_streaming => 1);
+start_with_clock($primary, 0);
+$primary->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE TABLE t (id bigint)');
+ids($primary, 100);
+$primary->backup('base');
+
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+start_with_clock($standby, -6);
+$primary->safe_psql('postgres', 'INSERT INTO t SELECT snowflake_nextval() FROM generate_series(1, 1000)');
+$primary->wait_for_catchup($standby);
+
+# A standby gives no IDs, and decodes.
+my ($code) = error_of($standby, 'SELECT snowflake_nextval()');
+is($code, '25006', 'in recovery, as nextval');
+is($standby->safe_psql('postgres', 'SELECT snowflake_worker_id(max(id)) FROM t'), '3', 'a standby decodes');
+
+# It loses touch. The primary goes on, reserves anew, acknowledges.
+$standby->safe_psql('postgres', q{ALTER SYSTEM SET primary_conninfo = ''});
+$standby->reload;
+wait_until('the walreceiver is gone', sub {
+	$standby->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_wal_receiver') eq '0' });
+my @acknowledged;
+my $session = $primary->background_psql('postgres');
+# Far enough for marks that the standby never sees.
+for (1 .. 20)
+{
+	push @acknowledged, split /\n/, $session->query_safe(
+		'INSERT INTO t SELECT snowflake_nextval_batch(1000) RETURNING id');
+	sleep 0.1;
+}
+is(scalar @acknowledged, 20_000, '20,000 acknowledged IDs');
+$primary->stop('immediate');
+
+$standby->promote;
+my $first = first_id_within($standby, 1, 'after promotion');
+cmp_ok($first, '>', $acknowledged[-1], 'above all acknowledged IDs');
+my @new = ids($standby, 20_000);
+check_ids('across a promotion', \@acknowledged, [ $first, @new ]);
+my $log = slurp_file($standby->logfile);
+like($log, qr/LOG: .*generator snowflake_default was promoted.*10000 ms/, 'the gap is logged');
+my $lead = $standby->safe_psql('postgres',
+	'SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())');
+cmp_ok($lead, '<', 26, "the gap is the lead: $lead s");
+
+# The gap is taken once: a crash of the promoted server starts at its mark.
+$standby->stop('immediate');
+start_with_clock($standby, -6);
+my ($after) = ids($standby, 1);
+cmp_ok($after, '>', $new[-1], 'still increasing');
+my @gaps = slurp_file($standby->logfile) =~ /(was promoted)/g;
+is(scalar @gaps, 1, 'no second gap without a second promotion');
+
+# Point-in-time recovery: the same, by the same rule.
+my $origin = new_node('origin', 4, has_archiving => 1, allows_streaming => 1);
+$origin->start;
+$origin->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+ids($origin, 10);
+$origin->backup('pitr');
+$origin->safe_psql('postgres', q{SELECT pg_create_restore_point('here'); SELECT pg_switch_wal()});
+my @lost = ids($origin, 5000);
+$origin->stop('immediate');
+my $restored = PostgreSQL::Test::Cluster->new('restored');
+$restored->init_from_backup($origin, 'pitr', has_restoring => 1, standby => 0);
+$restored->append_conf('postgresql.conf', "recovery_target_name = 'here'\nrecovery_target_action = 'promote'");
+$restored->start;
+wait_until('recovery ends', sub { $restored->safe_psql('postgres', 'SELECT pg_is_in_recovery()') eq 'f' });
+my @regained = ids($restored, 5000);
+check_ids('across a point-in-time recovery', \@lost, \@regained);
+cmp_ok($regained[0], '>', $lost[-1], 'above all that came after the target');
+
+# A timeline whose history file is lost counts as a gap.
+$restored->stop;
+my $pgdata = $restored->data_dir;
+is(scalar(unlink glob "$pgdata/pg_wal/*.history"), 1, 'history file removed');
+$restored->append_conf('postgresql.conf', "archive_mode = off\nrestore_command = ''");
+$restored->start;
+my ($last) = ids($restored, 1);
+cmp_ok($last, '>', $regained[-1], 'increasing without a history file');
+like(slurp_file($restored->logfile), qr/was promoted.*was promoted/s, 'and with a gap');
+
+done_testing();

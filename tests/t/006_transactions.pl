@@ -1,0 +1,166 @@
+# Transactions, roles and DDL with sessions in flight: what a user of sequences
+# expects, and never an ID twice.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+
+my $node = new_node('main', 3);
+$node->append_conf('postgresql.conf', "max_prepared_transactions = 5\nlock_timeout = '60 s'");
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE ROLE mortal LOGIN');
+
+# Everything one session gets, in order, across all that follows.
+my @ids;
+my $s = $node->background_psql('postgres', on_error_stop => 0);
+sub next_id { my $id = $s->query_safe('SELECT snowflake_nextval()'); push @ids, $id; return $id; }
+sub run { return $s->query_safe($_[0]); }
+
+next_id();
+run('BEGIN'); next_id(); run('ROLLBACK');
+next_id();
+
+# ALTER SEQUENCE RESTART loses the mark; rolled back or not, IDs go on.
+for my $end ('ROLLBACK', 'COMMIT')
+{
+	run('BEGIN; ALTER SEQUENCE snowflake_default RESTART');
+	next_id();
+	run($end);
+	next_id();
+	run('BEGIN; SAVEPOINT a; ALTER SEQUENCE snowflake_default RESTART');
+	next_id();
+	run('ROLLBACK TO a');
+	next_id();
+	run($end);
+	next_id();
+}
+run(q{BEGIN; ALTER SEQUENCE snowflake_default RESTART});
+next_id();
+run(q{PREPARE TRANSACTION 'p'});
+run(q{ROLLBACK PREPARED 'p'});
+next_id();
+
+# A foreign setval: lowered marks heal, and a crash after that repeats nothing.
+run(q{SELECT setval('snowflake_default', 5)});
+next_id();
+run(q{BEGIN; ALTER SEQUENCE snowflake_default RESTART; ROLLBACK});
+my ($second) = ids($node, 1);
+cmp_ok($second, '>', $ids[-1], 'another session goes on');
+next_id();
+$s->quit;
+$node->stop('immediate');
+$node->start;
+$s = $node->background_psql('postgres', on_error_stop => 0);
+next_id();
+check_ids('one session and DDL', \@ids);
+
+# The mark of a restarted sequence is made durable before an ID is out.
+is($node->safe_psql('postgres', q{
+	BEGIN;
+	ALTER SEQUENCE snowflake_default RESTART;
+	SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval())) * 1000 <
+		(SELECT last_value FROM snowflake_default);
+	COMMIT}), 't', 'reserved in the new file');
+
+# The right to issue is looked at again when the user changes inside one plan.
+$node->safe_psql('postgres', q{
+	REVOKE USAGE ON SEQUENCE snowflake_default FROM PUBLIC;
+	CREATE FUNCTION as_owner() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT snowflake_nextval()'});
+is((error_of($node, 'SET ROLE mortal; SELECT snowflake_nextval()'))[0], '42501', 'USAGE is needed');
+is((error_of($node, q{
+	PREPARE p AS SELECT snowflake_nextval();
+	BEGIN; EXECUTE p; SET LOCAL ROLE mortal; EXECUTE p}))[0], '42501', 'also for a plan that has run');
+is((error_of($node, 'SET ROLE mortal; SELECT as_owner()'))[0], '', 'SECURITY DEFINER lends it');
+is((error_of($node, 'GRANT UPDATE ON SEQUENCE snowflake_default TO mortal; SET ROLE mortal; SELECT snowflake_nextval()'))[0],
+	'', 'UPDATE is enough, as for nextval');
+$node->safe_psql('postgres', 'GRANT USAGE ON SEQUENCE snowflake_default TO PUBLIC; REVOKE UPDATE ON SEQUENCE snowflake_default FROM mortal');
+is((error_of($node, q{SET ROLE mortal; SELECT snowflake_advance('snowflake_default', now())}))[0],
+	'42501', 'snowflake_advance needs UPDATE');
+
+# Read-only, also half-way; parallel workers.
+is((error_of($node, 'BEGIN READ ONLY; SELECT snowflake_nextval()'))[0], '25006', 'read-only');
+is((error_of($node, q{
+	PREPARE p AS SELECT snowflake_nextval();
+	BEGIN; EXECUTE p; SET TRANSACTION READ ONLY; EXECUTE p}))[0], '25006', 'made read-only half-way');
+is((error_of($node, q{
+	CREATE FUNCTION lie() RETURNS bigint LANGUAGE sql PARALLEL SAFE AS 'SELECT snowflake_nextval()';
+	SET force_parallel_mode = on; SELECT lie()}))[0], '25000', 'not in a parallel worker')
+  if $node->pg_version < 16;
+
+# A sequence that cannot hold a mark.
+for my $change ('INCREMENT 1', 'MINVALUE -5', 'CYCLE', 'MAXVALUE 1000 START 1 INCREMENT 1 RESTART', 'AS integer MAXVALUE 1000 START 1 INCREMENT 1 RESTART')
+{
+	my ($code, $text) = error_of($node, "BEGIN; ALTER SEQUENCE snowflake_default $change; SELECT snowflake_nextval()");
+	is($code, '55000', "refused after ALTER SEQUENCE $change");
+	like($text, qr/DETAIL:/, 'with the reason');
+}
+my ($code, $text) = error_of($node, "CREATE SEQUENCE plain; SELECT snowflake_nextval('plain')");
+is($code, '42809', 'a plain sequence is not a generator');
+is((error_of($node, "CREATE TABLE tab (); SELECT snowflake_nextval('tab')"))[0], '42809', 'nor is a table');
+is((error_of($node, 'SELECT snowflake_nextval(424242)'))[0], '42P01', 'nor is what is not there');
+is((error_of($node, q{SELECT nextval('snowflake_default')}))[0], '2200H', 'nextval() cannot move a mark');
+push @ids, next_id();
+
+# DDL waits for those who issue, and they for it.
+run('BEGIN'); next_id();
+is((error_of($node, q{SET lock_timeout = '100 ms'; ALTER SEQUENCE snowflake_default RESTART}))[0],
+	'55P03', 'ALTER SEQUENCE waits for a transaction that issued');
+is((error_of($node, q{SET lock_timeout = '100 ms'; DROP EXTENSION snowflake_id}))[0],
+	'55P03', 'so does DROP EXTENSION');
+run('COMMIT');
+# An idle COMMENT stops nobody, not even when it is time to reserve.
+my $other = $node->background_psql('postgres');
+$other->query_safe(q{BEGIN; COMMENT ON SEQUENCE snowflake_default IS 'idle'});
+is((error_of($node, q{SET statement_timeout = '5 s';
+	SELECT snowflake_advance('snowflake_default', now()); SELECT snowflake_nextval()}))[0], '',
+	'an idle COMMENT stops nobody');
+$other->query_safe('ROLLBACK');
+$other->quit;
+
+# Dropped and made again in a session that keeps its plans.
+run('PREPARE p AS SELECT snowflake_nextval()');
+run('EXECUTE p');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id');
+my ($fresh) = $s->query_safe('SELECT snowflake_nextval()');
+cmp_ok($fresh, '>', $ids[-1], 'a session survives DROP and CREATE EXTENSION');
+$s->quit;
+
+# snowflake_advance.
+my $advanced = $node->safe_psql('postgres', q{
+	SELECT snowflake_max_id(now() + interval '1 hour') AS id \\gset
+	SELECT snowflake_advance('snowflake_default', :id);
+	SELECT snowflake_nextval() > :id});
+like($advanced, qr/\nt$/, 'all IDs after an ID');
+is($node->safe_psql('postgres', q{
+	SELECT snowflake_advance('snowflake_default', date_trunc('second', now()) + interval '2 hours') = date_trunc('second', now()) + interval '2 hours';
+	SELECT snowflake_timestamp(snowflake_nextval()) >= date_trunc('second', now()) + interval '2 hours'}),
+	"t\nt", 'all IDs from an instant');
+is((error_of($node, q{SELECT snowflake_advance('snowflake_default', now() + interval '2 days')}))[0],
+	'22008', 'not further than a rollback may be');
+is((error_of($node, q{SELECT snowflake_advance('snowflake_default', 'infinity'::timestamptz)}))[0],
+	'22008', 'nor to infinity');
+my ($before) = ids($node, 1);
+$node->stop('immediate');
+$node->start;
+my ($after) = ids($node, 1);
+cmp_ok($after, '>', $before, 'durable');
+
+# A dump carries the mark, for a database owner too.
+$node->safe_psql('postgres', q{CREATE ROLE keeper LOGIN; CREATE DATABASE kept OWNER keeper; CREATE DATABASE copy OWNER keeper; CREATE DATABASE bare OWNER keeper});
+$node->safe_psql('kept', 'CREATE EXTENSION snowflake_id', extra_params => [ '-U', 'keeper' ]);
+my ($high) = ids($node, 1, 'kept');
+my $mark = $node->safe_psql('kept', 'SELECT last_value FROM snowflake_default');
+my $dump = $node->basedir . '/kept.sql';
+$node->command_ok([ 'pg_dump', '-U', 'keeper', '-h', $node->host, '-p', $node->port, '-f', $dump, 'kept' ], 'pg_dump as owner');
+$node->command_ok([ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-U', 'keeper', '-h', $node->host, '-p', $node->port, '-f', $dump, 'copy' ], 'restore as owner');
+is($node->safe_psql('copy', 'SELECT last_value FROM snowflake_default'), $mark, 'the mark travels');
+$node->command_ok([ 'pg_dump', '-s', '-U', 'keeper', '-h', $node->host, '-p', $node->port, '-f', $dump, 'kept' ], 'schema only');
+$node->command_ok([ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-U', 'keeper', '-h', $node->host, '-p', $node->port, '-f', $dump, 'bare' ], 'restored');
+is((error_of($node, q{SELECT nextval('snowflake_default')}, 'bare'))[0], '2200H', 'no mark, and nextval() still fails');
+is(scalar(ids($node, 1, 'bare')), 1, 'IDs from the clock');
+
+done_testing();

@@ -1,0 +1,142 @@
+# What the TAP tests share: servers with the extension, whose wall clock can be
+# moved while they run, and checks on the IDs they give.
+package Snowflake;
+
+use strict;
+use warnings;
+use Exporter 'import';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+our @EXPORT = qw(new_node start_with_clock set_clock ids first_id_within
+  check_ids error_of wait_until);
+
+# libfaketime in Debian's and in other places.
+my ($faketime) = grep { -e $_ } map { glob $_ } qw(
+  /usr/lib/*/faketime/libfaketime.so.1
+  /usr/lib*/faketime/libfaketime.so.1
+  /usr/local/lib/faketime/libfaketime.so.1);
+
+# A server with the extension preloaded; settings behind worker ID and name.
+sub new_node
+{
+	my ($name, $worker, %options) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(%options);
+	$node->append_conf('postgresql.conf', <<"END");
+shared_preload_libraries = 'snowflake_id'
+snowflake_id.worker_id = $worker
+timezone = 'UTC'
+log_min_messages = info
+END
+	return $node;
+}
+
+# The wall clock of a node is the machine's plus a number of seconds, read from
+# a file at each look at it. The boot clock is left alone: a test that moved
+# both would prove nothing.
+sub clock_file { return PostgreSQL::Test::Utils::tempdir() . '/' . $_[0]->name . '.clock'; }
+
+my %clock_file;
+
+sub set_clock
+{
+	my ($node, $seconds) = @_;
+	my $file = $clock_file{ $node->name } //= clock_file($node);
+	my $text = sprintf("%+d\n", $seconds);
+	# Replaced in one step: a half-written file would be a third clock.
+	open my $out, '>', "$file.new" or die $!;
+	print $out $text;
+	close $out or die $!;
+	rename "$file.new", $file or die $!;
+	return;
+}
+
+sub start_with_clock
+{
+	my ($node, $seconds) = @_;
+	die 'libfaketime is not installed' if !defined $faketime;
+	set_clock($node, $seconds);
+	local $ENV{LD_PRELOAD} = $faketime;
+	local $ENV{FAKETIME_TIMESTAMP_FILE} = $clock_file{ $node->name };
+	local $ENV{FAKETIME_NO_CACHE} = 1;
+	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
+	local $ENV{DONT_FAKE_MONOTONIC} = 1;
+	$node->start;
+	# A test whose clock does not move would prove nothing.
+	my $shown = $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
+	die "the clock of the server did not move: $shown"
+	  if abs($shown - time - $seconds) > 2;
+	return;
+}
+
+# IDs from one session, in the order in which it got them.
+sub ids
+{
+	my ($node, $count, $database) = @_;
+	my $out = $node->safe_psql($database // 'postgres',
+		"SELECT snowflake_nextval() FROM generate_series(1, $count)");
+	return split /\n/, $out;
+}
+
+# The first ID after a start, and that it came in time.
+sub first_id_within
+{
+	my ($node, $seconds, $what) = @_;
+	my $from = time;
+	my ($id) = ids($node, 1);
+	my $took = time - $from;
+	cmp_ok($took, '<', $seconds, sprintf('%s: first ID in %.3f s', $what, $took));
+	return $id;
+}
+
+# No ID twice among any number of lists, each of which increases.
+sub check_ids
+{
+	my ($what, @lists) = @_;
+	my (%seen, $total, $twice, $disorder);
+	$total = $twice = $disorder = 0;
+	for my $list (@lists)
+	{
+		my $last = -1;
+		for my $id (@$list)
+		{
+			$total++;
+			$twice++ if $seen{$id}++;
+			$disorder++ if $id <= $last;
+			$last = $id;
+		}
+	}
+	cmp_ok($total, '>', 0, "$what: $total IDs");
+	is($twice, 0, "$what: no ID twice");
+	is($disorder, 0, "$what: each session's IDs increase");
+	return;
+}
+
+# SQLSTATE and text of the error that a statement ends in.
+sub error_of
+{
+	my ($node, $sql, $database) = @_;
+	my ($out, $err);
+	my $status = $node->psql($database // 'postgres', "\\set VERBOSITY verbose\n$sql",
+		stdout => \$out, stderr => \$err, on_error_stop => 1);
+	return ('', "no error, but: $out") if $status == 0;
+	my ($code) = $err =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/;
+	return ($code // '', $err);
+}
+
+sub wait_until
+{
+	my ($what, $check) = @_;
+	for (1 .. 1800)
+	{
+		return 1 if $check->();
+		sleep 0.1;
+	}
+	fail("timed out: $what");
+	return 0;
+}
+
+1;
