@@ -31,6 +31,9 @@ pub mod pg_test {
     /// The settings of the test server.
     #[must_use]
     pub fn postgresql_conf_options() -> Vec<&'static str> {
-        vec!["shared_preload_libraries = 'snowflake_id'", "snowflake_id.worker_id = 5"]
+        vec![
+            "shared_preload_libraries = 'snowflake_id'",
+            "snowflake_id.worker_id = 5",
+        ]
     }
 }

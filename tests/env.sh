@@ -130,7 +130,8 @@ copy_installation() {
     cp -a "$from_lib/." "$pkglibdir/"
     cp -a "$from_share/." "$sharedir/"
     # For building against the copy.
-    ln -s "$from_include" "$1${from_include#"$prefix"}" 2>/dev/null || true
+    mkdir -p "$(dirname "$1${from_include#"$prefix"}")"
+    ln -s "$from_include" "$1${from_include#"$prefix"}"
     [ "$("$bindir/pg_config" --sharedir)" = "$sharedir" ] ||
         die "PostgreSQL in $prefix does not work from a copy"
 }

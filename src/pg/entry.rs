@@ -242,7 +242,10 @@ impl Entry {
     /// `nextval()` cannot move.
     fn check_sequence(&self, persistence: u8) -> Result<(), Error> {
         let bad = |reason: &str| {
-            Err(Error::UnfitSequence { name: self.name(), reason: reason.to_string() })
+            Err(Error::UnfitSequence {
+                name: self.name(),
+                reason: reason.to_string(),
+            })
         };
         if persistence != pg_sys::RELPERSISTENCE_PERMANENT {
             return bad("It is temporary or unlogged: its mark would not survive a crash.");
@@ -276,13 +279,15 @@ impl Entry {
     /// Checks that the user in force has one of the privileges.
     pub fn check_privilege(&self, any_of: u32) -> Result<(), Error> {
         // SAFETY: looks up the catalogs.
-        let result = unsafe {
-            pg_sys::pg_class_aclcheck(self.relation, compat::user(), any_of.into())
-        };
+        let result =
+            unsafe { pg_sys::pg_class_aclcheck(self.relation, compat::user(), any_of.into()) };
         if result == pg_sys::AclResult::ACLCHECK_OK {
             Ok(())
         } else {
-            Err(Error::NoPrivilege { name: self.name(), update: any_of == pg_sys::ACL_UPDATE })
+            Err(Error::NoPrivilege {
+                name: self.name(),
+                update: any_of == pg_sys::ACL_UPDATE,
+            })
         }
     }
 
@@ -296,12 +301,14 @@ impl Entry {
 
     fn check_worker(&self, worker: WorkerId) -> Result<(), Error> {
         let layout = self.generator.get().layout;
-        layout.check_worker(worker).map_err(|_| Error::WorkerIdRange {
-            worker: worker.get(),
-            max: layout.max_worker(),
-            generator: self.name(),
-            layout: layout.to_string(),
-        })
+        layout
+            .check_worker(worker)
+            .map_err(|_| Error::WorkerIdRange {
+                worker: worker.get(),
+                max: layout.max_worker(),
+                generator: self.name(),
+                layout: layout.to_string(),
+            })
     }
 
     fn pin(&'static self, shared: Shared) -> Result<Place, Error> {
@@ -314,7 +321,11 @@ impl Entry {
         let database = unsafe { pg_sys::MyDatabaseId };
         let hint = self.place.get().map(|place| place.slot);
         let slot = shared.pin(database, self.relation, hint)?;
-        let place = Place { shared, slot, state: shared.default_state() };
+        let place = Place {
+            shared,
+            slot,
+            state: shared.default_state(),
+        };
         self.place.set(Some(place));
         self.pinned.set(true);
         PINNED.with_borrow_mut(|pinned| pinned.push(self));
@@ -335,7 +346,9 @@ pub fn relation_name(oid: pg_sys::Oid) -> String {
             pg_sys::Oid::from(pg_sys::F_REGCLASSOUT),
             pg_sys::Datum::from(oid),
         );
-        std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned()
+        std::ffi::CStr::from_ptr(text)
+            .to_string_lossy()
+            .into_owned()
     }
 }
 
@@ -355,10 +368,7 @@ pub fn default_relation() -> Result<pg_sys::Oid, Error> {
         // In a schema where others may create, one of the same name that is not
         // the extension's is not the default generator.
         let owner = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation);
-        if extension == pg_sys::InvalidOid
-            || relation == pg_sys::InvalidOid
-            || owner != extension
-        {
+        if extension == pg_sys::InvalidOid || relation == pg_sys::InvalidOid || owner != extension {
             return Err(Error::NoDefaultGenerator);
         }
         relation
@@ -444,8 +454,8 @@ unsafe extern "C-unwind" fn on_transaction(
     _arg: *mut std::ffi::c_void,
 ) {
     use pg_sys::XactEvent::{
-        XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PARALLEL_ABORT,
-        XACT_EVENT_PARALLEL_COMMIT, XACT_EVENT_PREPARE,
+        XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PARALLEL_ABORT, XACT_EVENT_PARALLEL_COMMIT,
+        XACT_EVENT_PREPARE,
     };
     let ends = [
         XACT_EVENT_ABORT,

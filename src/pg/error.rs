@@ -11,26 +11,76 @@ use crate::snowflake::layout::{LayoutError, UnixMillis};
 #[derive(Debug)]
 pub enum Error {
     NotPreloaded,
-    NoWorkerId { max: u64 },
-    WorkerIdRange { worker: u32, max: u64, generator: String, layout: String },
-    NoSuchRelation { oid: pg_sys::Oid },
+    NoWorkerId {
+        max: u64,
+    },
+    WorkerIdRange {
+        worker: u32,
+        max: u64,
+        generator: String,
+        layout: String,
+    },
+    NoSuchRelation {
+        oid: pg_sys::Oid,
+    },
     NoDefaultGenerator,
-    NotAGenerator { name: String },
-    UnfitSequence { name: String, reason: String },
-    NoPrivilege { name: String, update: bool },
-    SlotsExhausted { max: usize },
-    ImpossibleMark { name: String, value: i64 },
-    ClockJumped { by: i64, limit: i64 },
-    ClockRolledBack { name: String, by: i64, limit: i64 },
-    MarkAhead { name: String, by: i64, limit: i64, start: UnixMillis },
-    ClockBeforeEpoch { name: String, epoch: UnixMillis },
-    AdvanceTooFar { by: i64, limit: i64 },
-    TimeUsedUp { name: String, last: UnixMillis },
-    BatchCount { count: i32, max: i32 },
-    NoCurrval { name: String },
+    NotAGenerator {
+        name: String,
+    },
+    UnfitSequence {
+        name: String,
+        reason: String,
+    },
+    NoPrivilege {
+        name: String,
+        update: bool,
+    },
+    SlotsExhausted {
+        max: usize,
+    },
+    ImpossibleMark {
+        name: String,
+        value: i64,
+    },
+    ClockJumped {
+        by: i64,
+        limit: i64,
+    },
+    ClockRolledBack {
+        name: String,
+        by: i64,
+        limit: i64,
+    },
+    MarkAhead {
+        name: String,
+        by: i64,
+        limit: i64,
+        start: UnixMillis,
+    },
+    ClockBeforeEpoch {
+        name: String,
+        epoch: UnixMillis,
+    },
+    AdvanceTooFar {
+        by: i64,
+        limit: i64,
+    },
+    TimeUsedUp {
+        name: String,
+        last: UnixMillis,
+    },
+    BatchCount {
+        count: i32,
+        max: i32,
+    },
+    NoCurrval {
+        name: String,
+    },
     Layout(LayoutError),
     InfiniteInstant,
-    NullArgument { name: &'static str },
+    NullArgument {
+        name: &'static str,
+    },
 }
 
 impl From<LayoutError> for Error {
@@ -63,7 +113,12 @@ struct Text {
 
 impl Text {
     fn new(code: PgSqlErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), detail: None, hint: None }
+        Self {
+            code,
+            message: message.into(),
+            detail: None,
+            hint: None,
+        }
     }
 
     fn detail(mut self, detail: impl Into<String>) -> Self {

@@ -66,9 +66,14 @@ fn early(entry: &Entry, place: Place, generator: &Generator, issued: Position) {
 
 #[inline]
 fn step(generator: &Generator, place: Place, count: u64) -> Step {
-    place.state.word().issue(generator, place.slot.bounds(), count, || {
-        generator.layout.tick_number(place.state.clock().now(os_clock::boot()).millis())
-    })
+    place
+        .state
+        .word()
+        .issue(generator, place.slot.bounds(), count, || {
+            generator
+                .layout
+                .tick_number(place.state.clock().now(os_clock::boot()).millis())
+        })
 }
 
 /// `count` IDs, at most [`Generator::max_chunk`] of the entry's generator.
@@ -84,17 +89,21 @@ pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
         };
         let generator = entry.generator();
         let layout = generator.layout;
-        let worker = place
-            .shared
-            .worker_id()
-            .ok_or(Error::NoWorkerId { max: layout.max_worker() })?;
+        let worker = place.shared.worker_id().ok_or(Error::NoWorkerId {
+            max: layout.max_worker(),
+        })?;
         match step(&generator, place, count) {
             Step::Issue { start, end } => {
                 if place.slot.bounds().elect_early(end) {
                     let last = Position::new(end.get() - 1);
                     mark::reserve(entry, place, Need::Early(layout.tick_of(last)))?;
                 }
-                return Ok(Chunk { next: start, end, worker, generator });
+                return Ok(Chunk {
+                    next: start,
+                    end,
+                    worker,
+                    generator,
+                });
             }
             Step::Reserve { through } => mark::reserve(entry, place, Need::Tick(through))?,
             Step::Wait { ticks } => nap(layout.ticks_as_micros(ticks)),

@@ -62,7 +62,10 @@ pub fn settle(entry: &Entry, place: Place) {
     lock(entry);
     if place.slot.file_number() != entry.file_number() {
         place.slot.unsettle();
-        place.slot.set_note(Note { file_number: entry.file_number(), ..place.slot.note() });
+        place.slot.set_note(Note {
+            file_number: entry.file_number(),
+            ..place.slot.note()
+        });
     }
     unlock(entry);
 }
@@ -96,7 +99,11 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
 
     let stored = read(entry).map_err(Failure::Error)?;
     // Only a start can meet a mark from another timeline.
-    let failover = if reserved == Position::ZERO { failover(stored.lsn) } else { None };
+    let failover = if reserved == Position::ZERO {
+        failover(stored.lsn)
+    } else {
+        None
+    };
     let note = place.slot.note();
     let (plan, reading, accepted) = place
         .shared
@@ -121,9 +128,8 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             let mut planned = generator.plan(&situation);
             // snowflake_accept_clock() was called since this slot reserved last:
             // then the clock is right, and the lead is what it is.
-            if let Err(
-                Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. },
-            ) = planned
+            if let Err(Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. }) =
+                planned
                 && note.accepted != *accepted
                 && floor.is_none()
             {
@@ -142,7 +148,10 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     }
     write(entry, plan.mark);
     place.shared.with_clocks(|_, _| {
-        place.state.clock().lead_to(os_clock::boot(), plan.clock_from);
+        place
+            .state
+            .clock()
+            .lead_to(os_clock::boot(), plan.clock_from);
     });
     place.state.word().raise(plan.word_from);
     place.slot.set_note(Note {
@@ -203,7 +212,9 @@ fn read(entry: &Entry) -> Result<Stored, Error> {
         let item = pg_sys::PageGetItemId(page, 1);
         let row = pg_sys::PageGetItem(page, item).cast::<pg_sys::HeapTupleHeaderData>();
         let data = std::ptr::read(
-            row.cast::<u8>().add(usize::from((*row).t_hoff)).cast::<SequenceData>(),
+            row.cast::<u8>()
+                .add(usize::from((*row).t_hoff))
+                .cast::<SequenceData>(),
         );
         let lsn = (*page.cast::<pg_sys::PageHeaderData>()).pd_lsn;
         let lsn = u64::from(lsn.xlogid) << 32 | u64::from(lsn.xrecoff);
@@ -212,7 +223,10 @@ fn read(entry: &Entry) -> Result<Stored, Error> {
         (data, lsn)
     };
     if data.last_value < 1 {
-        return Err(Error::ImpossibleMark { name: entry.name(), value: data.last_value });
+        return Err(Error::ImpossibleMark {
+            name: entry.name(),
+            value: data.last_value,
+        });
     }
     let mark = (data.last_value != NO_MARK).then_some(UnixMillis::new(data.last_value));
     Ok(Stored { mark, lsn })
@@ -272,9 +286,15 @@ fn switches_since(lsn: pg_sys::XLogRecPtr) -> i64 {
         }
         let list = compat::read_timeline_history(current);
         let mut switches = 0;
-        let length = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
+        let length = if list.is_null() {
+            0
+        } else {
+            usize::try_from((*list).length).unwrap_or(0)
+        };
         for index in 0..length {
-            let entry = *(*(*list).elements.add(index)).ptr_value.cast::<TimeLineHistoryEntry>();
+            let entry = *(*(*list).elements.add(index))
+                .ptr_value
+                .cast::<TimeLineHistoryEntry>();
             // The oldest timeline has no beginning. A current one without is one
             // whose history file is missing: that counts as a switch.
             let begins = entry.begin != 0 || entry.tli == current;
@@ -310,12 +330,18 @@ fn refused(entry: &Entry, refusal: Refusal, need: Need) -> Error {
         Refusal::ClockJumped { by, limit } => Error::ClockJumped { by, limit },
         Refusal::MarkAhead { by, limit, start } => match need {
             Need::Floor(_) => Error::AdvanceTooFar { by, limit },
-            _ => Error::MarkAhead { name, by, limit, start },
+            _ => Error::MarkAhead {
+                name,
+                by,
+                limit,
+                start,
+            },
         },
         Refusal::ClockRolledBack { by, limit } => Error::ClockRolledBack { name, by, limit },
         Refusal::BeforeEpoch { epoch } => Error::ClockBeforeEpoch { name, epoch },
-        Refusal::TimeUsedUp => {
-            Error::TimeUsedUp { name, last: layout.instant_of(layout.last_tick()) }
-        }
+        Refusal::TimeUsedUp => Error::TimeUsedUp {
+            name,
+            last: layout.instant_of(layout.last_tick()),
+        },
     }
 }

@@ -17,11 +17,16 @@ const READING_ATTEMPTS: u32 = 8;
 
 #[inline]
 fn nanos(clock: libc::clockid_t) -> i64 {
-    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut at = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `at` is a valid place for the result; both clocks exist on every
     // supported system, so the call cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut at) };
-    at.tv_sec.saturating_mul(1_000_000_000).saturating_add(at.tv_nsec)
+    at.tv_sec
+        .saturating_mul(1_000_000_000)
+        .saturating_add(at.tv_nsec)
 }
 
 /// The boot clock.
@@ -40,7 +45,10 @@ pub fn read() -> Reading {
         let after = nanos(BOOT_CLOCK);
         let apart = after.saturating_sub(before);
         if best.is_none_or(|(least, _)| apart < least) {
-            let reading = Reading { boot: BootNanos::new(after), wall: UnixNanos::new(wall) };
+            let reading = Reading {
+                boot: BootNanos::new(after),
+                wall: UnixNanos::new(wall),
+            };
             best = Some((apart, reading));
         }
         if apart <= READING_NANOS {
@@ -48,7 +56,10 @@ pub fn read() -> Reading {
         }
     }
     best.map_or_else(
-        || Reading { boot: boot(), wall: UnixNanos::new(nanos(libc::CLOCK_REALTIME)) },
+        || Reading {
+            boot: boot(),
+            wall: UnixNanos::new(nanos(libc::CLOCK_REALTIME)),
+        },
         |(_, reading)| reading,
     )
 }

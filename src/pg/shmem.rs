@@ -123,8 +123,10 @@ impl Slot {
     pub fn set_note(&self, note: Note) {
         let rest = &self.rest.0;
         rest.file_number.store(note.file_number, Ordering::Relaxed);
-        rest.window_millis.store(note.window_millis, Ordering::Relaxed);
-        rest.max_lead_millis.store(note.max_lead_millis, Ordering::Relaxed);
+        rest.window_millis
+            .store(note.window_millis, Ordering::Relaxed);
+        rest.max_lead_millis
+            .store(note.max_lead_millis, Ordering::Relaxed);
         rest.accepted.store(note.accepted, Ordering::Relaxed);
     }
 
@@ -181,7 +183,10 @@ pub fn shared() -> Result<Shared, Error> {
     // this process lives, aligned and initialised, with `slots` slots.
     unsafe {
         let header = &*header;
-        Ok(Shared { header, slots: std::slice::from_raw_parts(slots, header.slots as usize) })
+        Ok(Shared {
+            header,
+            slots: std::slice::from_raw_parts(slots, header.slots as usize),
+        })
     }
 }
 
@@ -242,7 +247,8 @@ impl Shared {
     ) -> Result<&'static Slot, Error> {
         let key = u64::from(database.to_u32()) << 32 | u64::from(relation.to_u32());
         let found = locked(SLOT_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
-            hint.and_then(|slot| slot.pin_if(key)).or_else(|| self.pin_existing(key))
+            hint.and_then(|slot| slot.pin_if(key))
+                .or_else(|| self.pin_existing(key))
         });
         if let Some(slot) = found {
             return Ok(slot);
@@ -251,7 +257,9 @@ impl Shared {
             // Somebody may have been faster.
             self.pin_existing(key).or_else(|| self.pin_evicted(key))
         })
-        .ok_or(Error::SlotsExhausted { max: self.slots.len() })
+        .ok_or(Error::SlotsExhausted {
+            max: self.slots.len(),
+        })
     }
 
     fn pin_existing(&self, key: u64) -> Option<&'static Slot> {
@@ -264,11 +272,20 @@ impl Shared {
         let free = |s: &&Slot| s.rest.0.key.load(Ordering::Relaxed) == 0;
         // Acquire pairs with unpin().
         let idle = |s: &&Slot| s.rest.0.pins.load(Ordering::Acquire) == 0;
-        let slot = self.slots.iter().find(free).or_else(|| self.slots.iter().find(idle))?;
+        let slot = self
+            .slots
+            .iter()
+            .find(free)
+            .or_else(|| self.slots.iter().find(idle))?;
         slot.bounds().clear();
         slot.own_state.word().reset();
         slot.own_state.clock().set(os_clock::read());
-        slot.set_note(Note { file_number: 0, window_millis: 0, max_lead_millis: 0, accepted: 0 });
+        slot.set_note(Note {
+            file_number: 0,
+            window_millis: 0,
+            max_lead_millis: 0,
+            accepted: 0,
+        });
         slot.rest.0.key.store(key, Ordering::Relaxed);
         slot.rest.0.pins.store(1, Ordering::Relaxed);
         Some(slot)
@@ -340,12 +357,17 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
     let reading = os_clock::read();
     let count = guc::max_generators();
     let worker = guc::worker_id();
-    let state = || State { word: Line(Word::default()), clock: Line(Clock::new(reading)) };
+    let state = || State {
+        word: Line(Word::default()),
+        clock: Line(Clock::new(reading)),
+    };
     // SAFETY: the caller's.
     unsafe {
         header.write(Header {
             worker_id: AtomicI32::new(
-                worker.and_then(|w| i32::try_from(w.get()).ok()).unwrap_or(-1),
+                worker
+                    .and_then(|w| i32::try_from(w.get()).ok())
+                    .unwrap_or(-1),
             ),
             slots: u32::try_from(count).unwrap_or(1),
             trusted_offset: AtomicI64::new(reading.offset()),

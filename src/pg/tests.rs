@@ -1,1 +1,160 @@
+//! Tests inside a server: SQLSTATEs, privileges, settings, the calls that SQL
+//! cannot make.
 
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::pg_sys;
+    use pgrx::prelude::*;
+
+    use crate::pg::entry;
+
+    /// The SQLSTATE that a statement ends in, "00000" if in none.
+    fn sqlstate(sql: &str) -> String {
+        let block = format!(
+            "DO $do$ BEGIN EXECUTE {}; PERFORM set_config('t.state', '00000', true);
+             EXCEPTION WHEN OTHERS THEN PERFORM set_config('t.state', SQLSTATE, true); END $do$",
+            spi::quote_literal(sql)
+        );
+        Spi::run(&block).unwrap();
+        Spi::get_one::<String>("SELECT current_setting('t.state')")
+            .unwrap()
+            .unwrap()
+    }
+
+    fn one(sql: &str) -> i64 {
+        Spi::get_one::<i64>(sql).unwrap().unwrap()
+    }
+
+    #[pg_test]
+    fn sqlstates() {
+        for (sql, state) in [
+            ("SELECT snowflake_nextval()", "00000"),
+            ("SELECT snowflake_nextval_batch(0)", "22003"),
+            ("SELECT snowflake_nextval_batch(100001)", "22003"),
+            ("SELECT snowflake_nextval('pg_class')", "42809"),
+            ("SELECT snowflake_nextval(0)", "42P01"),
+            ("CREATE SEQUENCE s; SELECT snowflake_nextval('s')", "42809"),
+            (
+                "CREATE TEMP SEQUENCE ts; SELECT snowflake_nextval('ts')",
+                "42809",
+            ),
+            ("SELECT snowflake_timestamp(-1)", "22003"),
+            ("SELECT snowflake_decode(-1)", "22003"),
+            ("SELECT snowflake_encode(now(), 1024, 0)", "22003"),
+            ("SELECT snowflake_encode('-infinity', 0, 0)", "22008"),
+            ("SELECT snowflake_min_id('1970-01-01Z')", "22008"),
+            ("SELECT snowflake_advance('snowflake_default', -1)", "22003"),
+            (
+                "SELECT snowflake_advance('snowflake_default', 9223372036854775807)",
+                "2200H",
+            ),
+            (
+                "SELECT snowflake_advance('snowflake_default', '1999-01-01Z'::timestamptz)",
+                "22008",
+            ),
+            ("SELECT snowflake_advance('pg_class', now())", "42809"),
+            ("SET snowflake_id.worker_id = 1", "55P02"),
+            ("SET snowflake_id.max_generators = 1", "55P02"),
+            ("SET snowflake_id.reserve = '1 s'", "55P02"),
+            ("SET snowflake_id.nonsense = 1", "42602"),
+        ] {
+            assert_eq!(sqlstate(sql), state, "{sql}");
+        }
+    }
+
+    #[pg_test]
+    fn currval_is_of_this_session() {
+        assert_eq!(sqlstate("SELECT snowflake_currval()"), "55000");
+        let id = one("SELECT snowflake_nextval()");
+        assert_eq!(one("SELECT snowflake_currval()"), id);
+        assert_eq!(one("SELECT snowflake_currval('snowflake_default')"), id);
+        let last = one("SELECT max(b) FROM snowflake_nextval_batch(100) AS b");
+        assert_eq!(one("SELECT snowflake_currval()"), last);
+    }
+
+    /// A C function may call ours without any FmgrInfo.
+    #[pg_test]
+    fn works_without_flinfo() {
+        unsafe fn nextval(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+            // SAFETY: the caller's.
+            unsafe { crate::pg::sql::nextval_for_tests(fcinfo) }
+        }
+        // SAFETY: a V1 function without arguments.
+        let call = || unsafe { pgrx::direct_function_call::<i64>(nextval, &[]).unwrap() };
+        let first = call();
+        assert!(call() > first);
+    }
+
+    #[pg_test]
+    fn the_worker_id_is_the_setting() {
+        assert_eq!(one("SELECT snowflake_worker_id(snowflake_nextval())"), 5);
+    }
+
+    #[pg_test]
+    fn a_session_that_loses_the_privilege_stops() {
+        Spi::run("CREATE ROLE r; GRANT ALL ON SCHEMA public TO r").unwrap();
+        let guarded = "SET LOCAL ROLE r; SELECT snowflake_nextval()";
+        assert_eq!(sqlstate(guarded), "00000");
+        Spi::run("RESET ROLE; REVOKE USAGE ON SEQUENCE snowflake_default FROM PUBLIC").unwrap();
+        assert_eq!(sqlstate(guarded), "42501");
+        assert_eq!(sqlstate("SELECT snowflake_nextval()"), "00000");
+        assert_eq!(
+            sqlstate("SET LOCAL ROLE r; SELECT snowflake_accept_clock()"),
+            "42501"
+        );
+        // SELECT is enough to read back, as for currval().
+        assert_eq!(
+            sqlstate("SET LOCAL ROLE r; SELECT snowflake_currval()"),
+            "00000"
+        );
+        Spi::run("RESET ROLE; REVOKE SELECT ON SEQUENCE snowflake_default FROM PUBLIC").unwrap();
+        assert_eq!(
+            sqlstate("SET LOCAL ROLE r; SELECT snowflake_currval()"),
+            "42501"
+        );
+    }
+
+    #[pg_test]
+    fn the_mark_is_above_all_ids() {
+        for _ in 0..200 {
+            assert!(
+                Spi::get_one::<bool>(
+                    "SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval())) * 1000
+                        < (SELECT last_value FROM snowflake_default)"
+                )
+                .unwrap()
+                .unwrap()
+            );
+        }
+    }
+
+    #[pg_test]
+    fn the_default_generator_is_found_in_any_search_path() {
+        let relation = entry::default_relation().unwrap_or(pg_sys::InvalidOid);
+        Spi::run("CREATE SCHEMA evil; CREATE SEQUENCE evil.snowflake_default").unwrap();
+        Spi::run("SET LOCAL search_path = evil, public").unwrap();
+        assert_eq!(
+            entry::default_relation().unwrap_or(pg_sys::InvalidOid),
+            relation
+        );
+        assert_eq!(
+            sqlstate("SELECT snowflake_nextval('snowflake_default')"),
+            "42809"
+        );
+        assert_eq!(sqlstate("SELECT snowflake_nextval()"), "00000");
+    }
+
+    #[pg_test]
+    fn every_object_has_a_comment() {
+        assert_eq!(
+            one("SELECT count(*) FROM pg_depend AS d
+                 JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'
+                 WHERE d.deptype = 'e' AND d.classid IN ('pg_class'::regclass, 'pg_proc'::regclass)
+                   AND obj_description(d.objid, d.classid::regclass::name) IS NULL
+                   -- The functions of this test build.
+                   AND NOT EXISTS (SELECT FROM pg_proc AS p JOIN pg_namespace AS n
+                        ON n.oid = p.pronamespace AND n.nspname = 'tests' WHERE p.oid = d.objid)"),
+            0
+        );
+    }
+}

@@ -116,7 +116,10 @@ impl Clock {
     /// A clock that agrees with the wall clock.
     #[must_use]
     pub fn new(reading: Reading) -> Self {
-        let clock = Self { offset: AtomicI64::new(0), slewed: AtomicI64::new(0) };
+        let clock = Self {
+            offset: AtomicI64::new(0),
+            slewed: AtomicI64::new(0),
+        };
         clock.set(reading);
         clock
     }
@@ -124,7 +127,10 @@ impl Clock {
     /// Forgets the past and agrees with the wall clock. Only for a word that
     /// nobody uses.
     pub fn set(&self, reading: Reading) {
-        self.store(reading.offset(), reading.wall.0.saturating_sub(reading.boot.half()));
+        self.store(
+            reading.offset(),
+            reading.wall.0.saturating_sub(reading.boot.half()),
+        );
     }
 
     /// The time.
@@ -134,7 +140,11 @@ impl Clock {
         // Acquire pairs with the Release in store(), see the head of the file.
         let offset = self.offset.load(Ordering::Acquire);
         let slewed = self.slewed.load(Ordering::Relaxed);
-        UnixNanos(boot.0.saturating_add(offset).max((boot.0 >> 1).saturating_add(slewed)))
+        UnixNanos(
+            boot.0
+                .saturating_add(offset)
+                .max((boot.0 >> 1).saturating_add(slewed)),
+        )
     }
 
     /// Follows the wall clock: forward at once, backward by slewing.
@@ -166,7 +176,10 @@ mod tests {
     const SEC: i64 = 1_000_000_000;
 
     fn at(boot: i64, wall: i64) -> Reading {
-        Reading { boot: BootNanos::new(boot), wall: UnixNanos::new(wall) }
+        Reading {
+            boot: BootNanos::new(boot),
+            wall: UnixNanos::new(wall),
+        }
     }
 
     #[test]

@@ -64,7 +64,10 @@ pub enum Step {
 
 impl Generator {
     /// The built-in generator. **Frozen**, as its layout is.
-    pub const DEFAULT: Self = Self { layout: Layout::DEFAULT, policy: Policy::DEFAULT };
+    pub const DEFAULT: Self = Self {
+        layout: Layout::DEFAULT,
+        policy: Policy::DEFAULT,
+    };
 
     /// Where the numbers of a fresh tick start.
     #[must_use]
@@ -96,19 +99,30 @@ impl Generator {
             return Step::TimeUsedUp;
         }
         let fresh = self.fresh(Tick::new(now)).get();
-        let start = if word.get() > fresh { word.get() } else { fresh };
+        let start = if word.get() > fresh {
+            word.get()
+        } else {
+            fresh
+        };
         let end = start + count;
         let through = (end - 1) >> self.layout.sequence_bits();
         if through >= last_tick {
             return Step::TimeUsedUp;
         }
         if through > now + self.policy.max_borrow_ticks {
-            return Step::Wait { ticks: through - now - self.policy.max_borrow_ticks };
+            return Step::Wait {
+                ticks: through - now - self.policy.max_borrow_ticks,
+            };
         }
         if end > reserved.get() {
-            return Step::Reserve { through: Tick::new(through) };
+            return Step::Reserve {
+                through: Tick::new(through),
+            };
         }
-        Step::Issue { start: Position::new(start), end: Position::new(end) }
+        Step::Issue {
+            start: Position::new(start),
+            end: Position::new(end),
+        }
     }
 }
 
@@ -184,7 +198,10 @@ impl Word {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { reserved: AtomicU64::new(0), early: AtomicU64::new(0) }
+        Self {
+            reserved: AtomicU64::new(0),
+            early: AtomicU64::new(0),
+        }
     }
 }
 
@@ -255,7 +272,10 @@ mod tests {
     }
 
     fn issue(start: u64, end: u64) -> Step {
-        Step::Issue { start: Position::new(start), end: Position::new(end) }
+        Step::Issue {
+            start: Position::new(start),
+            end: Position::new(end),
+        }
     }
 
     #[test]
@@ -283,8 +303,18 @@ mod tests {
 
     #[test]
     fn reserves_before_the_bound() {
-        assert_eq!(decide(17, 17, 4, 1), Step::Reserve { through: Tick::new(4) });
-        assert_eq!(decide(17, 18, 4, 2), Step::Reserve { through: Tick::new(4) });
+        assert_eq!(
+            decide(17, 17, 4, 1),
+            Step::Reserve {
+                through: Tick::new(4)
+            }
+        );
+        assert_eq!(
+            decide(17, 18, 4, 2),
+            Step::Reserve {
+                through: Tick::new(4)
+            }
+        );
         assert_eq!(decide(17, 18, 4, 1), issue(17, 18));
     }
 
@@ -344,7 +374,10 @@ mod tests {
                 })
             };
             let threads: Vec<_> = (0..4).map(run).collect();
-            threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
+            threads
+                .into_iter()
+                .flat_map(|t| t.join().unwrap())
+                .collect()
         });
         let issued = all.len();
         all.sort_unstable();
@@ -383,7 +416,10 @@ mod loom_tests {
     fn issue(s: &Shared, now: i64) -> Option<u64> {
         match s.word.issue(&G, &s.bounds, 1, || now) {
             Step::Issue { start, end } => {
-                assert!(end.get() <= s.mark.load(Ordering::Acquire), "past the durable mark");
+                assert!(
+                    end.get() <= s.mark.load(Ordering::Acquire),
+                    "past the durable mark"
+                );
                 Some(start.get())
             }
             _ => None,
@@ -411,9 +447,18 @@ mod loom_tests {
                 })
                 .collect();
             reserve(&s, start, start + TICK);
-            let issued: Vec<_> = issuers.into_iter().filter_map(|t| t.join().unwrap()).collect();
-            assert!(issued.iter().all(|p| *p >= start), "before the mark: {issued:?}");
-            assert!(issued.len() < 2 || issued[0] != issued[1], "twice: {issued:?}");
+            let issued: Vec<_> = issuers
+                .into_iter()
+                .filter_map(|t| t.join().unwrap())
+                .collect();
+            assert!(
+                issued.iter().all(|p| *p >= start),
+                "before the mark: {issued:?}"
+            );
+            assert!(
+                issued.len() < 2 || issued[0] != issued[1],
+                "twice: {issued:?}"
+            );
         });
     }
 
@@ -431,7 +476,10 @@ mod loom_tests {
                 })
                 .collect();
             reserve(&s, 0, 7 * TICK);
-            let mut issued: Vec<_> = issuers.into_iter().filter_map(|t| t.join().unwrap()).collect();
+            let mut issued: Vec<_> = issuers
+                .into_iter()
+                .filter_map(|t| t.join().unwrap())
+                .collect();
             issued.sort_unstable();
             assert!(matches!(issued[..], [p] if p == word) || issued == [word, word + 1]);
         });
@@ -454,7 +502,10 @@ mod loom_tests {
     #[test]
     fn a_reader_of_a_clock_that_is_set_back_reads_no_earlier_time() {
         loom::model(|| {
-            let at = |wall| Reading { boot: BootNanos::new(1000), wall: UnixNanos::new(wall) };
+            let at = |wall| Reading {
+                boot: BootNanos::new(1000),
+                wall: UnixNanos::new(wall),
+            };
             let clock = Arc::new(Clock::new(at(9000)));
             let writer = {
                 let clock = clock.clone();

@@ -126,7 +126,11 @@ pub enum LayoutError {
     /// No ID of this layout has these bits: the ID, and the layout's largest.
     NotAnId { id: i64, max: i64 },
     /// A field value outside its field: name, value, largest value.
-    FieldRange { field: &'static str, value: i64, max: u64 },
+    FieldRange {
+        field: &'static str,
+        value: i64,
+        max: u64,
+    },
     /// An instant outside the layout's time: first and last instant it holds.
     InstantRange { first: UnixMillis, last: UnixMillis },
 }
@@ -241,7 +245,11 @@ impl Layout {
     #[inline]
     pub const fn tick_number(self, at: UnixMillis) -> i64 {
         let since = at.0.saturating_sub(self.epoch.0);
-        if self.tick_millis == 1 { since } else { since.div_euclid(self.tick_millis) }
+        if self.tick_millis == 1 {
+            since
+        } else {
+            since.div_euclid(self.tick_millis)
+        }
     }
 
     /// The first tick that begins at or after an instant, at least 0.
@@ -252,7 +260,11 @@ impl Layout {
             return Tick(0);
         }
         let tick = Tick(floor.cast_unsigned());
-        if self.instant_of(tick).0 < at.0 { Tick(tick.0 + 1) } else { tick }
+        if self.instant_of(tick).0 < at.0 {
+            Tick(tick.0 + 1)
+        } else {
+            tick
+        }
     }
 
     /// How many ticks cover a duration, at least 1.
@@ -320,7 +332,8 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::FieldRange`].
     pub fn check_worker(self, worker: WorkerId) -> Result<(), LayoutError> {
-        self.field("worker_id", i64::from(worker.0), self.max_worker()).map(drop)
+        self.field("worker_id", i64::from(worker.0), self.max_worker())
+            .map(drop)
     }
 
     /// An ID from its fields.
@@ -352,7 +365,10 @@ impl Layout {
     pub fn decode(self, id: SnowflakeId) -> Result<Fields, LayoutError> {
         let max = self.max_id();
         if id.0 < 0 || id > max {
-            return Err(LayoutError::NotAnId { id: id.0, max: max.0 });
+            return Err(LayoutError::NotAnId {
+                id: id.0,
+                max: max.0,
+            });
         }
         let bits = id.0.cast_unsigned();
         Ok(Fields {
@@ -401,8 +417,16 @@ mod tests {
     const D: Layout = Layout::DEFAULT;
 
     fn any_layout() -> impl Strategy<Value = Layout> {
-        (0..=1i64 << 45, 1..=10_000i64, 1..=45u32, 1..=31u32, 1..=31u32)
-            .prop_filter_map("at most 63 bits", |(e, t, a, b, c)| Layout::new(e, t, a, b, c))
+        (
+            0..=1i64 << 45,
+            1..=10_000i64,
+            1..=45u32,
+            1..=31u32,
+            1..=31u32,
+        )
+            .prop_filter_map("at most 63 bits", |(e, t, a, b, c)| {
+                Layout::new(e, t, a, b, c)
+            })
     }
 
     #[test]
@@ -410,7 +434,10 @@ mod tests {
         assert_eq!(D.epoch.get(), 1_735_689_600_000);
         assert_eq!(D.to_string(), "time:41 worker:10 sequence:12");
         assert_eq!(D.max_id().get(), i64::MAX);
-        assert_eq!(D.instant_of(D.last_tick()).get(), 1_735_689_600_000 + (1 << 41) - 1);
+        assert_eq!(
+            D.instant_of(D.last_tick()).get(),
+            1_735_689_600_000 + (1 << 41) - 1
+        );
         // Worked by hand: tick 1, worker 2, sequence 3.
         let id = D.encode(Tick::new(1), 2, 3).unwrap();
         assert_eq!(id.get(), (1 << 22) + (2 << 12) + 3);
@@ -420,8 +447,17 @@ mod tests {
     fn shards_of_shardingsphere_decode_with_its_epoch() {
         // time, worker, sequence and ID as that system publishes them.
         let layout = Layout::new(1_477_929_600_000, 1, 41, 10, 12).unwrap();
-        let fields = layout.decode(SnowflakeId::new(854_658_443_787_632_640)).unwrap();
-        assert_eq!(fields, Fields { tick: Tick::new(203_766_451_785), worker: 0, sequence: 0 });
+        let fields = layout
+            .decode(SnowflakeId::new(854_658_443_787_632_640))
+            .unwrap();
+        assert_eq!(
+            fields,
+            Fields {
+                tick: Tick::new(203_766_451_785),
+                worker: 0,
+                sequence: 0
+            }
+        );
         assert_eq!(layout.instant_of(fields.tick).get(), 1_681_696_051_785);
     }
 
@@ -435,10 +471,16 @@ mod tests {
         refused(0, 1, 0, 10, 12);
         refused(0, 1, 41, 0, 12);
         refused(0, 1, 41, 10, 0);
-        for (worker, sequence, field, max) in
-            [(1024, 0, "worker_id", 1023), (-1, 0, "worker_id", 1023), (0, 4096, "sequence", 4095)]
-        {
-            let value = if field == "sequence" { sequence } else { worker };
+        for (worker, sequence, field, max) in [
+            (1024, 0, "worker_id", 1023),
+            (-1, 0, "worker_id", 1023),
+            (0, 4096, "sequence", 4095),
+        ] {
+            let value = if field == "sequence" {
+                sequence
+            } else {
+                worker
+            };
             assert_eq!(
                 D.encode(Tick::new(0), worker, sequence),
                 Err(LayoutError::FieldRange { field, value, max })
@@ -446,7 +488,10 @@ mod tests {
         }
         assert_eq!(
             D.decode(SnowflakeId::new(-1)),
-            Err(LayoutError::NotAnId { id: -1, max: i64::MAX })
+            Err(LayoutError::NotAnId {
+                id: -1,
+                max: i64::MAX
+            })
         );
         assert_eq!(WorkerId::new(-1), None);
         assert!(D.check_worker(WorkerId::new(1023).unwrap()).is_ok());

@@ -80,7 +80,11 @@ pub enum Refusal {
     /// The wall clock is this far behind the generator's clock.
     ClockRolledBack { by: i64, limit: i64 },
     /// The start is this far ahead of the wall clock.
-    MarkAhead { by: i64, limit: i64, start: UnixMillis },
+    MarkAhead {
+        by: i64,
+        limit: i64,
+        start: UnixMillis,
+    },
     /// The wall clock is before the layout's epoch.
     BeforeEpoch { epoch: UnixMillis },
     /// The layout's time is used up.
@@ -104,10 +108,13 @@ impl Generator {
         let layout = self.layout;
         let wall = s.reading.wall;
 
-        let jumped = UnixNanos::new(s.reading.offset())
-            .millis_after(UnixNanos::new(s.trusted_offset));
+        let jumped =
+            UnixNanos::new(s.reading.offset()).millis_after(UnixNanos::new(s.trusted_offset));
         if jumped > s.max_clock_jump_millis {
-            return Err(Refusal::ClockJumped { by: jumped, limit: s.max_clock_jump_millis });
+            return Err(Refusal::ClockJumped {
+                by: jumped,
+                limit: s.max_clock_jump_millis,
+            });
         }
 
         // Forward at once; backward, the generator's clock is the later one.
@@ -117,9 +124,14 @@ impl Generator {
         // The mark that this slot itself wrote says nothing new, and a lower
         // one was set by somebody else and is healed. A higher one is news.
         let known = layout.instant_of(layout.tick_of(s.reserved));
-        let adopted = s.stored.filter(|stored| s.reserved == Position::ZERO || *stored > known);
+        let adopted = s
+            .stored
+            .filter(|stored| s.reserved == Position::ZERO || *stored > known);
         let gap = s.failover.map(|f| {
-            let latest = s.stored.max(f.last_commit).map_or(clock.millis(), |t| t.max(clock.millis()));
+            let latest = s
+                .stored
+                .max(f.last_commit)
+                .map_or(clock.millis(), |t| t.max(clock.millis()));
             UnixMillis::new(latest.get().saturating_add(f.gap_millis))
         });
         let starts = s.reserved == Position::ZERO || adopted.is_some() || s.floor.is_some();
@@ -131,7 +143,9 @@ impl Generator {
             (Some(target), Err(_)) => target,
             (None, Ok(now)) => Tick::new(now),
             (None, Err(_)) => {
-                return Err(Refusal::BeforeEpoch { epoch: layout.instant_of(Tick::new(0)) });
+                return Err(Refusal::BeforeEpoch {
+                    epoch: layout.instant_of(Tick::new(0)),
+                });
             }
         };
         if start >= layout.last_tick() {
@@ -142,14 +156,20 @@ impl Generator {
         if lead > s.max_lead_millis {
             let (by, limit) = (lead, s.max_lead_millis);
             return Err(if target == Some(start) {
-                Refusal::MarkAhead { by, limit, start: start_at }
+                Refusal::MarkAhead {
+                    by,
+                    limit,
+                    start: start_at,
+                }
             } else {
                 Refusal::ClockRolledBack { by, limit }
             });
         }
 
         let window_millis = if s.last_window_millis > 0 {
-            s.last_window_millis.saturating_mul(2).min(s.full_window_millis)
+            s.last_window_millis
+                .saturating_mul(2)
+                .min(s.full_window_millis)
         } else if i64::try_from(start.get()).is_ok_and(|start| start > wall_tick) {
             s.full_window_millis / SLOW_START
         } else {
@@ -170,7 +190,11 @@ impl Generator {
         Ok(Plan {
             mark: layout.instant_of(bound),
             clock_from: UnixNanos::from_millis(start_at),
-            word_from: if starts { self.fresh(start) } else { Position::ZERO },
+            word_from: if starts {
+                self.fresh(start)
+            } else {
+                Position::ZERO
+            },
             reserved: layout.position_of(bound),
             early: layout.position_of(early),
             window_millis,

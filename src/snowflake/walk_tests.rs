@@ -59,8 +59,10 @@ struct Server {
 
 impl Server {
     fn new(generator: Generator, wall_ms: i64) -> Self {
-        let reading =
-            Reading { boot: BootNanos::new(0), wall: UnixNanos::new(wall_ms * MS) };
+        let reading = Reading {
+            boot: BootNanos::new(0),
+            wall: UnixNanos::new(wall_ms * MS),
+        };
         Self {
             generator,
             boot: 0,
@@ -77,7 +79,10 @@ impl Server {
     }
 
     fn reading(&self) -> Reading {
-        Reading { boot: BootNanos::new(self.boot), wall: UnixNanos::new(self.wall) }
+        Reading {
+            boot: BootNanos::new(self.boot),
+            wall: UnixNanos::new(self.wall),
+        }
     }
 
     fn restart(&mut self) {
@@ -118,7 +123,8 @@ impl Server {
         self.lagging_mark = self.mark;
         assert!(Some(plan.mark) >= self.mark.0, "the mark went back");
         self.mark = (Some(plan.mark), self.timeline);
-        self.clock.lead_to(BootNanos::new(self.boot), plan.clock_from);
+        self.clock
+            .lead_to(BootNanos::new(self.boot), plan.clock_from);
         self.word.raise(plan.word_from);
         self.bounds.publish(plan.reserved, plan.early);
         self.window = plan.window_millis;
@@ -257,7 +263,10 @@ fn a_clock_set_back_neither_waits_nor_stays_ahead() {
 #[test]
 fn restarts_in_a_row_do_not_run_away_from_the_clock() {
     let generator = Generator::DEFAULT;
-    let mut server = Server::new(generator, Layout::DEFAULT.instant_of(Tick::new(1 << 40)).get());
+    let mut server = Server::new(
+        generator,
+        Layout::DEFAULT.instant_of(Tick::new(1 << 40)).get(),
+    );
     for _ in 0..1000 {
         for _ in 0..20 {
             server.apply(Event::Pass);
@@ -275,41 +284,70 @@ fn refusals() {
     let reserved = |wall_step: i64, restart: bool| {
         let mut server = Server::new(tiny(), 200);
         server.reserve(Tick::new(200)).unwrap();
-        let before = (server.mark, server.word.position(), server.bounds.reserved());
+        let before = (
+            server.mark,
+            server.word.position(),
+            server.bounds.reserved(),
+        );
         server.apply(Event::Step(wall_step));
         if restart {
             server.restart();
         }
         let result = server.generator.plan(&server.situation(Tick::new(200)));
         if result.is_err() && !restart {
-            let after = (server.mark, server.word.position(), server.bounds.reserved());
+            let after = (
+                server.mark,
+                server.word.position(),
+                server.bounds.reserved(),
+            );
             assert_eq!(before, after, "a refusal changes nothing");
         }
         result
     };
     assert!(reserved(40, false).is_ok());
-    assert_eq!(reserved(41, false), Err(Refusal::ClockJumped { by: 41, limit: 40 }));
+    assert_eq!(
+        reserved(41, false),
+        Err(Refusal::ClockJumped { by: 41, limit: 40 })
+    );
     assert!(reserved(-60, false).is_ok());
-    assert_eq!(reserved(-61, false), Err(Refusal::ClockRolledBack { by: 61, limit: 60 }));
+    assert_eq!(
+        reserved(-61, false),
+        Err(Refusal::ClockRolledBack { by: 61, limit: 60 })
+    );
     // After a restart the jump cannot be told; the mark can. It is 5 ms ahead.
     assert!(reserved(41, true).is_ok());
     assert!(reserved(-55, true).is_ok());
     assert_eq!(
         reserved(-56, true),
-        Err(Refusal::MarkAhead { by: 61, limit: 60, start: UnixMillis::new(205) })
+        Err(Refusal::MarkAhead {
+            by: 61,
+            limit: 60,
+            start: UnixMillis::new(205)
+        })
     );
 }
 
 #[test]
 fn the_ends_of_the_layouts_time() {
-    let generator = Generator { layout: Layout::new(1000, 1, 4, 2, 2).unwrap(), ..tiny() };
+    let generator = Generator {
+        layout: Layout::new(1000, 1, 4, 2, 2).unwrap(),
+        ..tiny()
+    };
     let plan = |wall| {
         let server = Server::new(generator, wall);
         generator.plan(&server.situation(Tick::new(0)))
     };
-    assert_eq!(plan(999), Err(Refusal::BeforeEpoch { epoch: UnixMillis::new(1000) }));
+    assert_eq!(
+        plan(999),
+        Err(Refusal::BeforeEpoch {
+            epoch: UnixMillis::new(1000)
+        })
+    );
     // 15 is the last tick: never issued, and the bound stops there.
-    assert_eq!(plan(1014).unwrap().reserved, generator.layout.position_of(Tick::new(15)));
+    assert_eq!(
+        plan(1014).unwrap().reserved,
+        generator.layout.position_of(Tick::new(15))
+    );
     assert_eq!(plan(1015), Err(Refusal::TimeUsedUp));
     assert_eq!(plan(900_000), Err(Refusal::TimeUsedUp));
 }
@@ -339,7 +377,10 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
             gap_millis: GAP,
             last_commit: commit.map(UnixMillis::new),
         });
-        server.generator.layout.tick_of(server.generator.plan(&situation).unwrap().word_from)
+        server
+            .generator
+            .layout
+            .tick_of(server.generator.plan(&situation).unwrap().word_from)
     };
     assert_eq!(start(Some(120), 100, Some(90)), Tick::new(128));
     assert_eq!(start(Some(90), 100, Some(80)), Tick::new(108));

@@ -52,12 +52,14 @@ fn snowflake_advance_to(
     generator: pg_sys::Oid,
     start: pgrx::datum::TimestampWithTimeZone,
 ) -> Result<pgrx::datum::TimestampWithTimeZone, ErrorReport> {
-    advance(entry::of(generator), |entry| match time::instant(start.into()) {
-        Instant::At(at) => {
-            entry.generator().layout.tick_at(at)?;
-            Ok(at)
+    advance(entry::of(generator), |entry| {
+        match time::instant(start.into()) {
+            Instant::At(at) => {
+                entry.generator().layout.tick_at(at)?;
+                Ok(at)
+            }
+            Instant::Beginning | Instant::End => Err(Error::InfiniteInstant),
         }
-        Instant::Beginning | Instant::End => Err(Error::InfiniteInstant),
     })
 }
 

@@ -47,7 +47,9 @@ pub extern "C" fn pg_finfo_snowflake_decode() -> &'static pg_sys::Pg_finfo_recor
 /// Called by PostgreSQL with one bigint that is not null.
 #[pg_guard]
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn snowflake_decode(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+pub unsafe extern "C-unwind" fn snowflake_decode(
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> pg_sys::Datum {
     // SAFETY: the caller's.
     let id = unsafe { (*(*fcinfo).args.as_ptr()).value.value() }.cast_signed() as i64;
     let fields = match fields(id) {
@@ -144,7 +146,10 @@ fn snowflake_encode(
         return Err(Error::InfiniteInstant.into());
     };
     let tick = LAYOUT.tick_at(at).map_err(Error::from)?;
-    Ok(LAYOUT.encode(tick, worker_id, sequence).map_err(Error::from)?.get())
+    Ok(LAYOUT
+        .encode(tick, worker_id, sequence)
+        .map_err(Error::from)?
+        .get())
 }
 
 /// `snowflake_min_id(timestamptz) -> bigint`.

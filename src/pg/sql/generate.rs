@@ -47,7 +47,9 @@ pub extern "C" fn pg_finfo_snowflake_nextval() -> &'static pg_sys::Pg_finfo_reco
 /// Called by PostgreSQL, with no argument or one OID that is not null.
 #[pg_guard]
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn snowflake_nextval(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+pub unsafe extern "C-unwind" fn snowflake_nextval(
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> pg_sys::Datum {
     // SAFETY: PostgreSQL's; flinfo may be null, fn_extra is null or was set
     // below, to an entry that is never freed.
     let cached = unsafe {
@@ -180,7 +182,11 @@ impl Iterator for Batch {
 
 fn batch(entry: &'static Entry, count: i32) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
     if !(1..=BATCH_MAX).contains(&count) {
-        return Err(Error::BatchCount { count, max: BATCH_MAX }.into());
+        return Err(Error::BatchCount {
+            count,
+            max: BATCH_MAX,
+        }
+        .into());
     }
     // The layout must be known before its chunk size is.
     if entry.place().is_none() {

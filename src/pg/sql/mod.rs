@@ -13,6 +13,9 @@ mod decode;
 mod generate;
 pub mod time;
 
+#[cfg(feature = "pg_test")]
+pub use generate::snowflake_nextval as nextval_for_tests;
+
 pgrx::extension_sql!(
     r#"
 -- The default generator. Its value is the mark: no ID of an instant at or after

@@ -29,12 +29,18 @@ pub fn instant(timestamptz: i64) -> Instant {
 
 /// The millisecond that holds a finite `timestamptz`.
 pub fn unix_millis(timestamptz: i64) -> UnixMillis {
-    UnixMillis::new(timestamptz.div_euclid(1000).saturating_add(POSTGRES_EPOCH_MILLIS))
+    UnixMillis::new(
+        timestamptz
+            .div_euclid(1000)
+            .saturating_add(POSTGRES_EPOCH_MILLIS),
+    )
 }
 
 /// As a `timestamptz`; saturates far outside of what any layout holds.
 pub fn timestamptz(at: UnixMillis) -> i64 {
-    at.get().saturating_sub(POSTGRES_EPOCH_MILLIS).saturating_mul(1000)
+    at.get()
+        .saturating_sub(POSTGRES_EPOCH_MILLIS)
+        .saturating_mul(1000)
 }
 
 /// For a message, in the session's time zone.
@@ -42,7 +48,9 @@ pub fn display(at: UnixMillis) -> String {
     // SAFETY: returns a NUL-terminated string in a static buffer.
     unsafe {
         let text = pg_sys::timestamptz_to_str(timestamptz(at));
-        std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned()
+        std::ffi::CStr::from_ptr(text)
+            .to_string_lossy()
+            .into_owned()
     }
 }
 

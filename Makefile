@@ -1,0 +1,41 @@
+# make demo     three shards on this machine, inserted into at once
+# make test     all tests, on PostgreSQL 15 or PG=18
+# make install  into the server of PG_CONFIG (default: the first pg_config found)
+# make bench    what an ID costs, beside nextval()
+
+SHELL := /bin/bash
+PG_CONFIG ?= pg_config
+
+.PHONY: demo test check-core lint schema build install bench clean
+
+demo:
+	@tests/demo.sh
+
+test: check-core
+	@tests/run pg
+	@tests/run schema
+	@tests/run regress
+	@tests/run tap
+
+# No PostgreSQL needed.
+check-core:
+	@tests/run core
+
+bench:
+	@tests/bench/run
+
+lint:
+	@tests/run lint
+
+# Writes the committed base script anew, after a change of the SQL functions.
+schema:
+	@tests/run write_schema
+
+build:
+	@tests/run build_for "$(PG_CONFIG)"
+
+install: build
+	@tests/run install_for "$(PG_CONFIG)"
+
+clean:
+	cargo clean

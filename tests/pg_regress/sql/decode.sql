@@ -1,0 +1,62 @@
+-- Taking IDs apart and putting them together.
+SET timezone = 'UTC';
+SET datestyle = 'ISO';
+SELECT * FROM snowflake_decode(249722523258744845);
+SELECT snowflake_timestamp(249722523258744845), snowflake_worker_id(249722523258744845),
+       snowflake_sequence(249722523258744845);
+SELECT snowflake_encode('2026-11-21 02:28:09.165+00', 7, 13);
+
+-- The ends of the range.
+SELECT * FROM snowflake_decode(0);
+SELECT * FROM snowflake_decode(9223372036854775807);
+SELECT snowflake_encode('2025-01-01 00:00:00+00', 0, 0),
+       snowflake_encode('2094-09-07 15:47:35.551+00', 1023, 4095);
+
+-- NULL gives NULL.
+SELECT snowflake_timestamp(NULL), snowflake_worker_id(NULL), snowflake_sequence(NULL),
+       snowflake_encode(NULL, 1, 1), snowflake_encode(now(), NULL, 1), snowflake_min_id(NULL),
+       snowflake_max_id(NULL);
+SELECT * FROM snowflake_decode(NULL);
+
+-- What this layout cannot have made is an error, not a guess.
+SELECT snowflake_timestamp(-1);
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM snowflake_decode(-1);
+SELECT snowflake_worker_id(-9223372036854775808);
+SELECT snowflake_sequence(-1);
+SELECT snowflake_encode('2025-01-01 00:00:00+00', 1024, 0);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_encode('2025-01-01 00:00:00+00', -1, 0);
+SELECT snowflake_encode('2025-01-01 00:00:00+00', 0, 4096);
+SELECT snowflake_encode('2024-12-31 23:59:59.999+00', 0, 0);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_encode('2094-09-07 15:47:35.552+00', 0, 0);
+SELECT snowflake_encode('infinity', 0, 0);
+
+-- Bounds: the least and greatest ID of the millisecond that holds an instant.
+SELECT snowflake_min_id('2026-11-21 02:28:09.165+00'), snowflake_max_id('2026-11-21 02:28:09.165+00');
+SELECT snowflake_min_id('2026-11-21 02:28:09.165999+00') = snowflake_min_id('2026-11-21 02:28:09.165+00') AS same_millisecond;
+SELECT snowflake_max_id(t) + 1 = snowflake_min_id(t + interval '1 ms') AS no_gap
+FROM (VALUES (timestamptz '2026-11-21 02:28:09.165+00')) AS v (t);
+SELECT snowflake_min_id('-infinity'), snowflake_max_id('-infinity'),
+       snowflake_min_id('infinity'), snowflake_max_id('infinity');
+SELECT snowflake_min_id('2025-01-01 00:00:00+00'), snowflake_max_id('2094-09-07 15:47:35.551+00');
+SELECT snowflake_min_id('2024-12-31 23:59:59.999+00');
+SELECT snowflake_max_id('2094-09-07 15:47:35.552+00');
+
+-- The parts put together are the ID.
+SELECT count(*) AS differ
+FROM (SELECT snowflake_nextval() AS id FROM generate_series(1, 10000)) AS s
+WHERE id <> snowflake_encode(snowflake_timestamp(id), snowflake_worker_id(id), snowflake_sequence(id))
+   OR id NOT BETWEEN snowflake_min_id(snowflake_timestamp(id)) AND snowflake_max_id(snowflake_timestamp(id));
+
+-- As declared.
+SELECT p.oid::regprocedure AS function, provolatile AS volatile, proisstrict AS strict, proparallel AS parallel,
+       obj_description(p.oid, 'pg_proc') IS NOT NULL AS has_comment
+FROM pg_proc AS p
+JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'
+ORDER BY p.oid::regprocedure::text COLLATE "C";
+SELECT obj_description('snowflake_default'::regclass, 'pg_class');
+SELECT name, setting, unit, context, min_val, max_val FROM pg_settings
+WHERE name LIKE 'snowflake\_id.%' ORDER BY name COLLATE "C";
