@@ -5,6 +5,11 @@
 //! settings, shared memory, the durable mark, SQL functions. `pg` uses
 //! `snowflake`, never the reverse.
 
+#![cfg_attr(
+    any(test, feature = "pg_test"),
+    allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)
+)]
+
 pub mod snowflake;
 
 #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]

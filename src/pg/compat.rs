@@ -47,6 +47,16 @@ pub unsafe fn is_new_in_transaction(relation: pg_sys::Relation) -> bool {
     }
 }
 
+/// A set of privileges: 32 bits in 15, 64 since.
+#[cfg(feature = "pg15")]
+pub const fn acl_mode(privileges: u32) -> pg_sys::AclMode {
+    privileges
+}
+#[cfg(not(feature = "pg15"))]
+pub const fn acl_mode(privileges: u32) -> pg_sys::AclMode {
+    privileges as pg_sys::AclMode
+}
+
 /// The user in force. Declared here once more because pgrx wraps every
 /// function that might raise an error in a `sigsetjmp`, which on the path of
 /// each ID costs more than the ID: this one returns a variable.

@@ -280,7 +280,7 @@ impl Entry {
     pub fn check_privilege(&self, any_of: u32) -> Result<(), Error> {
         // SAFETY: looks up the catalogs.
         let result =
-            unsafe { pg_sys::pg_class_aclcheck(self.relation, compat::user(), any_of.into()) };
+            unsafe { pg_sys::pg_class_aclcheck(self.relation, compat::user(), compat::acl_mode(any_of)) };
         if result == pg_sys::AclResult::ACLCHECK_OK {
             Ok(())
         } else {

@@ -133,7 +133,7 @@ fn nap(micros: i64) {
     pgrx::check_for_interrupts!();
     // SAFETY: a plain sleep, ended early by a signal.
     unsafe {
-        pg_sys::pg_usleep(micros.clamp(NAP_MICROS_MIN, NAP_MICROS_MAX).into());
+        pg_sys::pg_usleep(micros.clamp(NAP_MICROS_MIN, NAP_MICROS_MAX));
     }
     pgrx::check_for_interrupts!();
 }
