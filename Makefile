@@ -1,6 +1,6 @@
 # make demo     three shards on this machine, inserted into at once
 # make test     all tests, on PostgreSQL 15 or PG=18
-# make install  into the server of PG_CONFIG (default: the first pg_config found)
+# make build, make install   for the server of PG_CONFIG (default: pg_config)
 # make bench    what an ID costs, beside nextval()
 
 SHELL := /bin/bash
@@ -34,7 +34,7 @@ schema:
 build:
 	@tests/run build_for "$(PG_CONFIG)"
 
-install: build
+install:
 	@tests/run install_for "$(PG_CONFIG)"
 
 clean:

@@ -100,6 +100,8 @@ make_scratch() {
 build() {
     (cd "$top" && PGRX_PG_CONFIG_PATH=$pg_config \
         cargo build --release --locked --quiet --no-default-features --features "pg$pg")
+    # For make install, which does not build: root may have no cargo.
+    printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/release/snowflake_id.pg"
 }
 
 # install_into PKGLIBDIR SHAREDIR

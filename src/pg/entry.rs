@@ -279,8 +279,9 @@ impl Entry {
     /// Checks that the user in force has one of the privileges.
     pub fn check_privilege(&self, any_of: u32) -> Result<(), Error> {
         // SAFETY: looks up the catalogs.
-        let result =
-            unsafe { pg_sys::pg_class_aclcheck(self.relation, compat::user(), compat::acl_mode(any_of)) };
+        let result = unsafe {
+            pg_sys::pg_class_aclcheck(self.relation, compat::user(), compat::acl_mode(any_of))
+        };
         if result == pg_sys::AclResult::ACLCHECK_OK {
             Ok(())
         } else {

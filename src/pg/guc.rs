@@ -34,7 +34,7 @@ static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(MAX_CLOCK_JUMP_S
 pub fn define() {
     GucRegistry::define_int_guc(
         c"snowflake_id.worker_id",
-        c"Worker ID of this server: which other server of the cluster has it must be none.",
+        c"Worker ID of this server; no other server of the cluster may have it.",
         c"-1 means not set; then no IDs are generated.",
         &WORKER_ID,
         WORKER_ID_UNSET,

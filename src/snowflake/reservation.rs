@@ -137,7 +137,6 @@ impl Generator {
         let starts = s.reserved == Position::ZERO || adopted.is_some() || s.floor.is_some();
         let target = adopted.max(gap).max(s.floor).map(|at| layout.tick_from(at));
 
-        let wall_tick = layout.tick_number(wall.millis());
         let start = match (target, u64::try_from(now)) {
             (Some(target), Ok(now)) => target.max(Tick::new(now)),
             (Some(target), Err(_)) => target,
@@ -166,12 +165,13 @@ impl Generator {
             });
         }
 
+        let slow = s.full_window_millis / SLOW_START;
         let window_millis = if s.last_window_millis > 0 {
             s.last_window_millis
                 .saturating_mul(2)
                 .min(s.full_window_millis)
-        } else if i64::try_from(start.get()).is_ok_and(|start| start > wall_tick) {
-            s.full_window_millis / SLOW_START
+        } else if lead > slow {
+            slow
         } else {
             s.full_window_millis
         }
