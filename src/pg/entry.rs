@@ -21,8 +21,8 @@ use pgrx::pg_sys;
 
 use super::compat::{self, SequenceForm};
 use super::error::Error;
-use super::mark;
-use super::shmem::{self, Shared, Slot, State};
+use super::reservation_lock;
+use super::shmem::{self, Note, Shared, Slot, State};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::layout::{SnowflakeId, WorkerId};
 
@@ -155,7 +155,7 @@ impl Entry {
             self.check_worker(shared.worker_id().ok_or(Error::NoWorkerId { max })?)?;
             let place = self.pin(shared)?;
             if place.slot.file_number() != self.file_number.get() {
-                mark::settle(self, place);
+                self.settle(place);
             }
             if self.known.get() {
                 break place;
@@ -331,6 +331,22 @@ impl Entry {
         self.pinned.set(true);
         PINNED.with_borrow_mut(|pinned| pinned.push(self));
         Ok(place)
+    }
+
+    /// The slot's bound belongs to another file than the sequence has now: it
+    /// was rewritten, or the slot is new. Forgets the bound, once.
+    #[cold]
+    fn settle(&self, place: Place) {
+        reservation_lock::with(self.relation, || {
+            let (slot, file_number) = (place.slot, self.file_number.get());
+            if slot.file_number() != file_number {
+                slot.unsettle();
+                slot.set_note(Note {
+                    file_number,
+                    ..slot.note()
+                });
+            }
+        });
     }
 
     /// The generator's name, quoted and qualified where needed.

@@ -4,7 +4,7 @@
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
-use super::sql::time::display;
+use super::time::display;
 use crate::snowflake::layout::{LayoutError, UnixMillis};
 
 /// Durations are in milliseconds.

@@ -18,14 +18,10 @@ use super::compat::{self, SequenceData, TimeLineHistoryEntry};
 use super::entry::{Entry, NO_MARK, Place};
 use super::error::Error;
 use super::shmem::Note;
-use super::{guc, os_clock};
+use super::{guc, os_clock, reservation_lock};
 use crate::snowflake::clock::Reading;
 use crate::snowflake::layout::{Position, Tick, UnixMillis};
 use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
-
-/// Sub-id of the reservation lock: an object lock on the sequence that nothing
-/// in PostgreSQL takes, since a relation's sub-ids are its columns.
-const RESERVATION_LOCK: u16 = 0xF1AE;
 
 /// Why somebody reserves.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,31 +39,13 @@ pub enum Need {
 /// be void: the caller looks again.
 #[cold]
 pub fn reserve(entry: &Entry, place: Place, need: Need) -> Result<(), Error> {
-    lock(entry);
-    let result = reserve_locked(entry, place, need);
-    // On an error that PostgreSQL raises, the abort releases the lock.
-    unlock(entry);
+    let result = reservation_lock::with(entry.relation(), || reserve_locked(entry, place, need));
     match (result, need) {
         (Err(Failure::Refused(_)), Need::Early(_)) => Ok(()),
         (Err(Failure::Refused(refusal)), _) => Err(refused(entry, refusal, need)),
         (Err(Failure::Error(error)), _) => Err(error),
         (Ok(()), _) => Ok(()),
     }
-}
-
-/// The slot's bound belongs to another file than the sequence has now: it was
-/// rewritten, or the slot is new. Forgets the bound, once.
-#[cold]
-pub fn settle(entry: &Entry, place: Place) {
-    lock(entry);
-    if place.slot.file_number() != entry.file_number() {
-        place.slot.unsettle();
-        place.slot.set_note(Note {
-            file_number: entry.file_number(),
-            ..place.slot.note()
-        });
-    }
-    unlock(entry);
 }
 
 enum Failure {
@@ -164,32 +142,6 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     Ok(())
 }
 
-fn lock(entry: &Entry) {
-    // SAFETY: in a transaction; an error aborts it.
-    unsafe {
-        #[allow(clippy::cast_possible_wrap)]
-        pg_sys::LockDatabaseObject(
-            pg_sys::RelationRelationId,
-            entry.relation(),
-            RESERVATION_LOCK,
-            pg_sys::ExclusiveLock as i32,
-        );
-    }
-}
-
-fn unlock(entry: &Entry) {
-    // SAFETY: taken by lock() in this transaction.
-    unsafe {
-        #[allow(clippy::cast_possible_wrap)]
-        pg_sys::UnlockDatabaseObject(
-            pg_sys::RelationRelationId,
-            entry.relation(),
-            RESERVATION_LOCK,
-            pg_sys::ExclusiveLock as i32,
-        );
-    }
-}
-
 struct Stored {
     mark: Option<UnixMillis>,
     /// Where in WAL the page that holds it was last written.
@@ -270,7 +222,7 @@ fn failover(lsn: pg_sys::XLogRecPtr) -> Option<Failover> {
     let last_commit = unsafe { pg_sys::GetLatestXTime() };
     Some(Failover {
         gap_millis: guc::failover_gap_millis().saturating_mul(switches),
-        last_commit: (last_commit != 0).then(|| super::sql::time::unix_millis(last_commit)),
+        last_commit: (last_commit != 0).then(|| super::time::unix_millis(last_commit)),
     })
 }
 
@@ -317,7 +269,7 @@ fn log_failover(entry: &Entry, plan: &Plan, reading: &Reading, failover: Failove
         ),
         format!(
             "IDs start at {}, {} after the clock.",
-            super::sql::time::display(plan.clock_from.millis()),
+            super::time::display(plan.clock_from.millis()),
             super::error::duration(plan.clock_from.millis_after(reading.wall)),
         )
     );

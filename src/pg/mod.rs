@@ -8,6 +8,8 @@
 //! | [`entry`] | what this session knows of a generator, and when that is void |
 //! | [`mark`] | the durable mark: reads it, raises it |
 //! | [`issue`] | acts on the core's steps until there is an ID |
+//! | [`reservation_lock`] | who may raise a mark |
+//! | [`time`] | conversions between PostgreSQL's time and ours |
 //! | [`compat`] | what differs between PostgreSQL versions |
 //! | [`error`] | what users read when something is wrong |
 //! | [`sql`] | the SQL functions |
@@ -19,8 +21,10 @@ mod guc;
 mod issue;
 mod mark;
 mod os_clock;
+mod reservation_lock;
 mod shmem;
 mod sql;
+mod time;
 
 #[cfg(feature = "pg_test")]
 mod tests;

@@ -29,7 +29,7 @@
 //! Nothing about uniqueness hangs on this clock: only the word does that.
 
 use super::layout::UnixMillis;
-use crate::snowflake::generator::sync::{AtomicI64, Ordering};
+use super::sync::{AtomicI64, Ordering};
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
@@ -247,5 +247,35 @@ mod tests {
             let met = clock.now(BootNanos::new(boot + 2 * lead + 2)).get();
             prop_assert_eq!(met, wall + 2 * lead + 2);
         }
+    }
+}
+
+/// Every interleaving of a writer and a reader.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    #[test]
+    fn a_reader_of_a_clock_that_is_set_back_reads_no_earlier_time() {
+        loom::model(|| {
+            let at = |wall| Reading {
+                boot: BootNanos::new(1000),
+                wall: UnixNanos::new(wall),
+            };
+            let clock = Arc::new(Clock::new(at(9000)));
+            let writer = {
+                let clock = clock.clone();
+                thread::spawn(move || {
+                    clock.anchor(at(5000));
+                    clock.anchor(at(4000));
+                })
+            };
+            let first = clock.now(BootNanos::new(1000));
+            let second = clock.now(BootNanos::new(1000));
+            writer.join().unwrap();
+            assert_eq!((first.get(), second.get()), (9000, 9000));
+        });
     }
 }

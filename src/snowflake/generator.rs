@@ -29,15 +29,7 @@
 
 use super::layout::{Layout, Position, Tick};
 use super::policy::Policy;
-
-/// The atomics: the real ones, or loom's when their interleavings are explored.
-pub mod sync {
-    #[cfg(loom)]
-    pub use loom::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-    #[cfg(not(loom))]
-    pub use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-}
-use sync::{AtomicU64, Ordering};
+use super::sync::{AtomicU64, Ordering};
 
 /// What a generator is made of: all that is needed to decide a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -389,7 +381,6 @@ mod tests {
 /// Every interleaving of the concurrent steps; see the Makefile's check-core.
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::super::clock::{BootNanos, Clock, Reading, UnixNanos};
     use super::*;
     use loom::sync::Arc;
     use loom::thread;
@@ -496,28 +487,6 @@ mod loom_tests {
             };
             let mine = s.bounds.elect_early(Position::new(61));
             assert!(mine != other.join().unwrap());
-        });
-    }
-
-    #[test]
-    fn a_reader_of_a_clock_that_is_set_back_reads_no_earlier_time() {
-        loom::model(|| {
-            let at = |wall| Reading {
-                boot: BootNanos::new(1000),
-                wall: UnixNanos::new(wall),
-            };
-            let clock = Arc::new(Clock::new(at(9000)));
-            let writer = {
-                let clock = clock.clone();
-                thread::spawn(move || {
-                    clock.anchor(at(5000));
-                    clock.anchor(at(4000));
-                })
-            };
-            let first = clock.now(BootNanos::new(1000));
-            let second = clock.now(BootNanos::new(1000));
-            writer.join().unwrap();
-            assert_eq!((first.get(), second.get()), (9000, 9000));
         });
     }
 }

@@ -18,6 +18,7 @@ pub mod generator;
 pub mod layout;
 pub mod policy;
 pub mod reservation;
+pub mod sync;
 
 #[cfg(all(test, not(loom)))]
 mod walk_tests;

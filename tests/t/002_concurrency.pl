@@ -55,6 +55,18 @@ my ($code) = error_of($node, q{
 	SELECT count(snowflake_nextval()) FROM generate_series(1, 100000000)});
 is($code, '57014', 'statement_timeout works while IDs are waited for');
 
+# And by pg_cancel_backend, which is what Ctrl-C in psql sends.
+my ($out, $err) = ('', '');
+my $waiting = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c',
+		"SET application_name = 'waiting'; SELECT count(snowflake_nextval()) FROM generate_series(1, 100000000)" ],
+	'>', \$out, '2>', \$err);
+wait_until('it runs', sub { $node->safe_psql('postgres',
+	"SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waiting' AND state = 'active'") });
+is($node->safe_psql('postgres',
+	"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'waiting'"), 't', 'cancel sent');
+$waiting->finish;
+like($err, qr/canceling statement due to user request/, 'cancelled');
+
 # pgbench: a table with a default, many clients, single rows.
 $node->safe_psql('postgres',
 	'CREATE TABLE t (id bigint DEFAULT snowflake_nextval() PRIMARY KEY, client int)');

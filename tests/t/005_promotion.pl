@@ -11,6 +11,9 @@ use Snowflake;
 use Time::HiRes qw(sleep);
 
 my $primary = new_node('primary', 3, allows_streaming => 1);
+# Marks only a second ahead: the standby's last one is then behind what the
+# primary goes on to issue, and only the gap can save us.
+$primary->append_conf('postgresql.conf', "snowflake_id.reserve = '1 s'");
 start_with_clock($primary, 0);
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE TABLE t (id bigint)');
 ids($primary, 100);
@@ -42,6 +45,9 @@ for (1 .. 20)
 	sleep 0.1;
 }
 is(scalar @acknowledged, 20_000, '20,000 acknowledged IDs');
+my $past = $primary->safe_psql('postgres', "SELECT extract(epoch FROM snowflake_timestamp($acknowledged[-1])) * 1000")
+  - $standby->safe_psql('postgres', 'SELECT last_value FROM snowflake_default');
+cmp_ok($past, '>', 0, "the last lies $past ms past the mark that the standby has");
 $primary->stop('immediate');
 
 $standby->promote;
@@ -65,12 +71,17 @@ is(scalar @gaps, 1, 'no second gap without a second promotion');
 
 # Point-in-time recovery: the same, by the same rule.
 my $origin = new_node('origin', 4, has_archiving => 1, allows_streaming => 1);
+$origin->append_conf('postgresql.conf', "snowflake_id.reserve = '100 ms'");
 $origin->start;
 $origin->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 ids($origin, 10);
 $origin->backup('pitr');
 $origin->safe_psql('postgres', q{SELECT pg_create_restore_point('here'); SELECT pg_switch_wal()});
+my $known = $origin->safe_psql('postgres', 'SELECT last_value FROM snowflake_default');
+sleep 0.5;
 my @lost = ids($origin, 5000);
+cmp_ok($origin->safe_psql('postgres', "SELECT extract(epoch FROM snowflake_timestamp($lost[0])) * 1000"),
+	'>', $known, 'IDs past the mark that is restored');
 $origin->stop('immediate');
 my $restored = PostgreSQL::Test::Cluster->new('restored');
 $restored->init_from_backup($origin, 'pitr', has_restoring => 1, standby => 0);

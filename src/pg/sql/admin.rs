@@ -7,8 +7,8 @@ use pgrx::pg_sys::{self, panic::ErrorReport};
 use super::super::entry::{self, Entry};
 use super::super::error::Error;
 use super::super::mark::{self, Need};
+use super::super::time::{self, Instant};
 use super::super::{os_clock, shmem};
-use super::time::{self, Instant};
 use crate::snowflake::clock::UnixNanos;
 use crate::snowflake::layout::{SnowflakeId, Tick, UnixMillis};
 

@@ -9,7 +9,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{IntoDatum, pg_extern, pg_guard, pg_sys};
 
 use super::super::error::Error;
-use super::time::{self, Instant};
+use super::super::time::{self, Instant};
 use crate::snowflake::layout::{Fields, Layout, SnowflakeId};
 
 const LAYOUT: Layout = Layout::DEFAULT;

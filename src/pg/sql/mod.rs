@@ -6,12 +6,10 @@
 //! | [`generate`] | nextval, nextval_batch, currval |
 //! | [`decode`] | decode, timestamp, worker_id, sequence, encode, min_id, max_id |
 //! | [`admin`] | advance, accept_clock |
-//! | [`time`] | conversions between PostgreSQL's time and ours |
 
 mod admin;
 mod decode;
 mod generate;
-pub mod time;
 
 #[cfg(feature = "pg_test")]
 pub use generate::snowflake_nextval as nextval_for_tests;
