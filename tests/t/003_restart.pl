@@ -58,7 +58,8 @@ start_with_clock($node, 0);
 for (1 .. 10)
 {
 	ids($node, 1);
-	$node->restart('immediate');
+	$node->stop('immediate');
+	$node->start;
 }
 my $lead = $node->safe_psql('postgres',
 	'SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())');
