@@ -27,6 +27,7 @@ pg_config_of() {
     local candidate
     for candidate in "${PG_CONFIG:-}" "/usr/lib/postgresql/$1/bin/pg_config" \
         "/usr/pgsql-$1/bin/pg_config" "/usr/local/pgsql/bin/pg_config" \
+        "$(built_from_source "$1")/bin/pg_config" \
         "$(command -v pg_config || true)"; do
         if [ -x "$candidate" ] &&
             "$candidate" --version | grep -q "^PostgreSQL $1[^0-9]" &&
@@ -47,15 +48,22 @@ has_libclang() {
 # need_packages COMMAND:PACKAGE ... : what a build needs, and these.
 # Sets pg (major version) and pg_config.
 need_packages() {
-    local wanted=() version item
+    local wanted=() version item from_source=
     pg=
     for version in ${PG:-15 16 17 18}; do
         if pg_config=$(pg_config_of "$version"); then pg=$version; break; fi
     done
     if [ -z "$pg" ]; then
         # The distribution's own version, unless one was asked for.
-        pg=${PG:-15}
-        wanted+=("postgresql-$pg" "postgresql-server-dev-$pg")
+        pg=${PG:-$(distribution_version)}
+        if is_packaged "$pg"; then
+            wanted+=("postgresql-$pg" "postgresql-server-dev-$pg")
+        elif [ ! -x "$(built_from_source "$pg")/bin/postgres" ]; then
+            from_source=1
+            for item in make:make gcc:gcc bison:bison flex:flex perl:perl bzip2:bzip2 xz:xz-utils; do
+                command -v "${item%%:*}" >/dev/null || wanted+=("${item#*:}")
+            done
+        fi
     fi
     has_libclang || wanted+=(libclang-dev)
     command -v cc >/dev/null || wanted+=(gcc libc6-dev)
@@ -68,8 +76,60 @@ need_packages() {
             die "these packages are needed (their Debian names), please install them: ${wanted[*]}"
         fi
         install_packages "${wanted[@]}"
-        pg_config=$(pg_config_of "$pg") || die "PostgreSQL $pg could not be installed"
     fi
+    if [ -n "$from_source" ]; then build_from_source "$pg"; fi
+    pg_config=$(pg_config_of "$pg") || die "PostgreSQL $pg could not be installed"
+}
+
+# What the distribution calls its PostgreSQL, 15 if it does not say.
+distribution_version() {
+    local version
+    version=$(apt-cache depends postgresql 2>/dev/null |
+        sed -n 's/.*Depends: postgresql-\([0-9][0-9]*\)$/\1/p' | head -n 1)
+    printf '%s\n' "${version:-15}"
+}
+
+is_packaged() {
+    if is_root && [ -z "${apt_updated:-}" ]; then apt-get update -qq >/dev/null 2>&1 || true; apt_updated=1; fi
+    apt-cache policy "postgresql-server-dev-$1" 2>/dev/null | grep -q 'Candidate: [0-9]'
+}
+
+# Where a version that is no package is kept between runs: outside the checkout,
+# and where the run user can read it.
+built_from_source() {
+    if is_root; then printf '/var/cache/snowflake_id/postgresql-%s\n' "$1"
+    else printf '%s/snowflake_id/postgresql-%s\n' "${XDG_CACHE_HOME:-$HOME/.cache}" "$1"; fi
+}
+
+# From the source tarball of the distribution's development suite, on the mirror
+# that this machine's apt uses; checked against the suite's checksum.
+build_from_source() {
+    local prefix mirror work file sum folder
+    prefix=$(built_from_source "$1")
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+        grep -m 1 '/debian/$') || die "PostgreSQL $1 is no package here, and apt names no Debian mirror to take its source from"
+    printf 'building PostgreSQL %s from source (once, about 5 minutes)\n' "$1"
+    work=$(mktemp -d)
+    /usr/lib/apt/apt-helper download-file "${mirror}dists/sid/main/source/Sources.xz" \
+        "$work/Sources.xz" >/dev/null 2>&1 || die "could not read the list of source packages"
+    read -r folder sum file < <(xz -dc "$work/Sources.xz" | perl -00 -ne '
+        next unless /^Package: postgresql-'"$1"'$/m;
+        ($dir) = /^Directory: (\S+)/m;
+        ($list) = /^Checksums-Sha256:\n((?: .*\n?)+)/m;
+        ($sum, $file) = $list =~ /(\w{64}) \d+ (\S+\.orig\.tar\.bz2)$/m;
+        print "$dir $sum $file\n"') || die "PostgreSQL $1 is not in the distribution's archive"
+    /usr/lib/apt/apt-helper download-file "$mirror$folder/$file" "$work/$file" "SHA256:$sum" \
+        >/dev/null 2>&1 || die "could not download $file"
+    mkdir "$work/source"
+    tar -xf "$work/$file" -C "$work/source" --strip-components=1
+    if ! (cd "$work/source" && ./configure --prefix="$prefix" --enable-tap-tests \
+        --without-icu --without-readline --without-zlib &&
+        make -s -j"$(nproc)" install && make -s -C contrib/postgres_fdw install) > "$work/log" 2>&1; then
+        tail -n 20 "$work/log" >&2
+        rm -rf "$prefix"
+        die "could not build PostgreSQL $1"
+    fi
+    rm -rf "$work"
 }
 
 install_packages() {
