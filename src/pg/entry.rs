@@ -16,6 +16,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
@@ -27,7 +28,7 @@ use crate::snowflake::generator::Generator;
 use crate::snowflake::layout::{SnowflakeId, WorkerId};
 
 /// The name of the default generator's sequence in the extension's schema.
-pub const DEFAULT_NAME: &std::ffi::CStr = c"snowflake_default";
+pub const DEFAULT_NAME: &CStr = c"snowflake_default";
 
 /// START, MAXVALUE and INCREMENT of a generator's sequence: plain `nextval()`
 /// can never step from a mark to another value. As a value: no mark yet.
@@ -168,7 +169,7 @@ impl Entry {
     }
 
     /// The same errors in the same places as `nextval()`.
-    fn prevent_where_nextval_is(&self, name: &std::ffi::CStr) {
+    fn prevent_where_nextval_is(&self, name: &CStr) {
         // SAFETY: a NUL-terminated name.
         unsafe {
             pg_sys::PreventCommandIfReadOnly(name.as_ptr());
@@ -287,6 +288,7 @@ impl Entry {
         } else {
             Err(Error::NoPrivilege {
                 name: self.name(),
+                owner: self.owner(),
                 update: any_of == pg_sys::ACL_UPDATE,
             })
         }
@@ -349,6 +351,29 @@ impl Entry {
         });
     }
 
+    /// The name of the role that owns it.
+    fn owner(&self) -> String {
+        // SAFETY: the relation is locked, so its row is there; names are
+        // NUL-terminated.
+        unsafe {
+            #[allow(clippy::cast_possible_wrap)]
+            let tuple = pg_sys::SearchSysCache1(
+                pg_sys::SysCacheIdentifier::RELOID as i32,
+                pg_sys::Datum::from(self.relation),
+            );
+            if tuple.is_null() {
+                return String::from("?");
+            }
+            let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relowner;
+            pg_sys::ReleaseSysCache(tuple);
+            let name = pg_sys::GetUserNameFromId(owner, true);
+            if name.is_null() {
+                return owner.to_u32().to_string();
+            }
+            CStr::from_ptr(name).to_string_lossy().into_owned()
+        }
+    }
+
     /// The generator's name, quoted and qualified where needed.
     pub fn name(&self) -> String {
         relation_name(self.relation)
@@ -363,9 +388,7 @@ pub fn relation_name(oid: pg_sys::Oid) -> String {
             pg_sys::Oid::from(pg_sys::F_REGCLASSOUT),
             pg_sys::Datum::from(oid),
         );
-        std::ffi::CStr::from_ptr(text)
-            .to_string_lossy()
-            .into_owned()
+        CStr::from_ptr(text).to_string_lossy().into_owned()
     }
 }
 

@@ -33,6 +33,7 @@ pub enum Error {
     },
     NoPrivilege {
         name: String,
+        owner: String,
         update: bool,
     },
     SlotsExhausted {
@@ -89,7 +90,7 @@ impl From<LayoutError> for Error {
     }
 }
 
-/// "1 day 02:03:04.005": days only where there are some.
+/// "1 day 02:03:04.005": days and milliseconds only where there are some.
 pub fn duration(millis: i64) -> String {
     let sign = if millis < 0 { "-" } else { "" };
     let millis = millis.unsigned_abs();
@@ -101,7 +102,12 @@ pub fn duration(millis: i64) -> String {
         n => format!("{n} days "),
     };
     let (hours, minutes, seconds) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{sign}{days}{hours:02}:{minutes:02}:{seconds:02}.{rest:03}")
+    let rest = if rest == 0 {
+        String::new()
+    } else {
+        format!(".{rest:03}")
+    };
+    format!("{sign}{days}{hours:02}:{minutes:02}:{seconds:02}{rest}")
 }
 
 struct Text {
@@ -176,13 +182,15 @@ impl Error {
             )
             .detail(reason.clone())
             .hint("Undo the ALTER SEQUENCE that changed it."),
-            Self::NoPrivilege { name, update } => {
+            Self::NoPrivilege { name, owner, update } => {
                 let privilege = if *update { "UPDATE" } else { "USAGE" };
                 Text::new(
                     C::ERRCODE_INSUFFICIENT_PRIVILEGE,
                     format!("permission denied for generator {name}"),
                 )
-                .hint(format!("The owner can run: GRANT {privilege} ON SEQUENCE {name} TO ..."))
+                .hint(format!(
+                    "Its owner, role {owner}, can run: GRANT {privilege} ON SEQUENCE {name} TO ..."
+                ))
             }
             Self::SlotsExhausted { max } => Text::new(
                 C::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
@@ -221,7 +229,7 @@ impl Error {
                 C::ERRCODE_DATETIME_FIELD_OVERFLOW,
                 format!("cannot advance a generator to {} ahead of the clock", duration(*by)),
             )
-            .detail(format!("The limit is {}.", duration(*limit))),
+            .hint(format!("It can be advanced by up to {}.", duration(*limit))),
             Self::TimeUsedUp { name, last } => Text::new(
                 C::ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
                 format!("generator {name} has used up the time of its layout"),
@@ -248,9 +256,9 @@ impl Error {
                 format!("{field} {value} is out of range"),
             )
             .hint(format!("The layout holds 0 to {max}.")),
-            Self::Layout(LayoutError::InstantRange { first, last }) => Text::new(
+            Self::Layout(LayoutError::InstantRange { at, first, last }) => Text::new(
                 C::ERRCODE_DATETIME_FIELD_OVERFLOW,
-                "instant is outside the time of the layout",
+                format!("instant {} is out of range", display(*at)),
             )
             .hint(format!("The layout holds {} to {}.", display(*first), display(*last))),
             Self::InfiniteInstant => Text::new(

@@ -121,6 +121,17 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         })
         .map_err(Failure::Refused)?;
 
+    if accepted.1
+        > note
+            .max_lead_millis
+            .max(generator.policy.max_rollback_millis)
+    {
+        pgrx::log!(
+            "snowflake_id: generator {} goes on {} ahead of the clock, as was accepted",
+            entry.name(),
+            super::error::duration(plan.clock_from.millis_after(reading.wall)),
+        );
+    }
     if let Some(failover) = failover {
         log_failover(entry, &plan, &reading, failover);
     }

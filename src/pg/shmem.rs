@@ -29,7 +29,7 @@ use pgrx::pg_sys;
 use super::{error::Error, guc, os_clock};
 use crate::snowflake::clock::Clock;
 use crate::snowflake::generator::{Bounds, Word};
-use crate::snowflake::layout::WorkerId;
+use crate::snowflake::layout::{Layout, WorkerId};
 
 /// Two lines of 64 bytes: processors fetch pairs.
 #[repr(C, align(128))]
@@ -390,7 +390,15 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
         }
     }
     match worker {
-        Some(worker) => pgrx::log!("snowflake_id: worker ID is {}", worker.get()),
+        Some(worker) => {
+            pgrx::log!("snowflake_id: worker ID is {}", worker.get());
+            let max = Layout::DEFAULT.max_worker();
+            if u64::from(worker.get()) > max {
+                pgrx::warning!(
+                    "snowflake_id: the default generator needs a worker ID from 0 to {max}"
+                );
+            }
+        }
         None => pgrx::log!(
             "snowflake_id: no worker ID: set \"snowflake_id.worker_id\" to generate IDs on this server"
         ),

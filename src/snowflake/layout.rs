@@ -132,7 +132,11 @@ pub enum LayoutError {
         max: u64,
     },
     /// An instant outside the layout's time: first and last instant it holds.
-    InstantRange { first: UnixMillis, last: UnixMillis },
+    InstantRange {
+        at: UnixMillis,
+        first: UnixMillis,
+        last: UnixMillis,
+    },
 }
 
 /// Widths, epoch and tick of an ID, fields from high to low: time, worker,
@@ -295,6 +299,7 @@ impl Layout {
             .map(Tick)
             .filter(|tick| *tick <= self.last_tick())
             .ok_or(LayoutError::InstantRange {
+                at,
                 first: self.epoch,
                 last: self.instant_of(self.last_tick()),
             })

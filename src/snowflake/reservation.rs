@@ -128,10 +128,12 @@ impl Generator {
             .stored
             .filter(|stored| s.reserved == Position::ZERO || *stored > known);
         let gap = s.failover.map(|f| {
+            // The wall clock, not the generator's: that may lead already because
+            // another database has left its gap, and gaps would add up.
             let latest = s
                 .stored
                 .max(f.last_commit)
-                .map_or(clock.millis(), |t| t.max(clock.millis()));
+                .map_or(wall.millis(), |t| t.max(wall.millis()));
             UnixMillis::new(latest.get().saturating_add(f.gap_millis))
         });
         let starts = s.reserved == Position::ZERO || adopted.is_some() || s.floor.is_some();

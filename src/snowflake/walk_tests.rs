@@ -368,6 +368,19 @@ fn a_mark_set_by_others() {
 }
 
 #[test]
+fn databases_that_share_a_word_do_not_add_up_their_gaps() {
+    let mut server = Server::new(tiny(), 100);
+    server.timeline = 2;
+    let first = server.issue(1)[0] >> 2;
+    // Another database: its own bound, and a mark from before the promotion too.
+    server.bounds = Bounds::default();
+    server.window = 0;
+    server.mark = (None, 1);
+    let second = server.issue(1)[0] >> 2;
+    assert_eq!((first, second), (108, 108));
+}
+
+#[test]
 fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
     let start = |mark: Option<i64>, wall: i64, commit: Option<i64>| {
         let mut server = Server::new(tiny(), wall);

@@ -46,6 +46,7 @@ $node->append_conf('postgresql.conf', 'snowflake_id.worker_id = 1024');
 $node->restart;
 ($code, $text) = error_of($node, 'SELECT "Strange Schema".snowflake_nextval()');
 is($code, '22023', 'worker ID out of range');
+like(slurp_file($node->logfile), qr/WARNING:.*needs a worker ID from 0 to 1023/, 'warned at start');
 like($text, qr/worker ID 1024 is out of range.*DETAIL:.*0 to 1023/s, 'value and limit are in the text');
 
 $node->append_conf('postgresql.conf', 'snowflake_id.worker_id = 1023');

@@ -92,6 +92,7 @@ like($text, qr/clock moved backwards by (2 days|1 day 23:59)/, 'by how much');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 my ($after) = ids($node, 1);
 cmp_ok($after, '>', $before, 'accepted: goes on above what was issued');
+like(slurp_file($node->logfile), qr/goes on (2 days|1 day 23:59).* ahead of the clock, as was accepted/, 'logged');
 is((error_of($node, 'SELECT count(snowflake_nextval()) FROM generate_series(1, 10000)'))[0], '',
 	'and stays accepted');
 

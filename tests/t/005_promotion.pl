@@ -16,6 +16,12 @@ my $primary = new_node('primary', 3, allows_streaming => 1);
 $primary->append_conf('postgresql.conf', "snowflake_id.reserve = '1 s'");
 start_with_clock($primary, 0);
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE TABLE t (id bigint)');
+for my $database (map { "db$_" } 1 .. 3)
+{
+	$primary->safe_psql('postgres', "CREATE DATABASE $database");
+	$primary->safe_psql($database, 'CREATE EXTENSION snowflake_id');
+	ids($primary, 10, $database);
+}
 ids($primary, 100);
 $primary->backup('base');
 
@@ -61,13 +67,19 @@ my $lead = $standby->safe_psql('postgres',
 	'SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())');
 cmp_ok($lead, '<', 26, "the gap is the lead: $lead s");
 
+# Databases share a word, and do not add up their gaps.
+my @others = map { ids($standby, 1, "db$_") } 1 .. 3;
+$lead = $standby->safe_psql('postgres',
+	"SELECT extract(epoch FROM snowflake_timestamp($others[-1]) - clock_timestamp())");
+cmp_ok($lead, '<', 26, "four databases: $lead s");
+
 # The gap is taken once: a crash of the promoted server starts at its mark.
 $standby->stop('immediate');
 start_with_clock($standby, -6);
 my ($after) = ids($standby, 1);
 cmp_ok($after, '>', $new[-1], 'still increasing');
 my @gaps = slurp_file($standby->logfile) =~ /(was promoted)/g;
-is(scalar @gaps, 1, 'no second gap without a second promotion');
+is(scalar @gaps, 4, 'one for each database, no second gap without a second promotion');
 
 # Point-in-time recovery: the same, by the same rule.
 my $origin = new_node('origin', 4, has_archiving => 1, allows_streaming => 1);

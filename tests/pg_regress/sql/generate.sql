@@ -96,7 +96,9 @@ SELECT snowflake_currval() > 0 AS positive;
 SELECT nextval('snowflake_default');
 SELECT setval('snowflake_default', 1);
 SELECT snowflake_accept_clock();
+\set VERBOSITY terse
 SELECT snowflake_advance('snowflake_default', now());
+\set VERBOSITY default
 RESET ROLE;
 
 -- A cursor, and a volatile default in ALTER TABLE.
