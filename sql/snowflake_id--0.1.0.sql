@@ -9,8 +9,10 @@ SELECT pg_catalog.setval('snowflake_default', 9223372036854775807, true);
 COMMENT ON SEQUENCE snowflake_default IS
     'default snowflake generator; its value is the mark: no ID from this instant on (Unix milliseconds) has been issued';
 GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
--- Whoever restores a dump of this database sets the mark.
-GRANT UPDATE ON SEQUENCE snowflake_default TO @extowner@;
+-- Whoever restores a dump of this database sets the mark. To the role that is
+-- whoever owns the database, since it cannot be dropped: a dump would go on
+-- naming a dropped role, and not restore.
+GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 SELECT pg_catalog.pg_extension_config_dump('snowflake_default', '');
 
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
@@ -39,7 +41,7 @@ CREATE FUNCTION snowflake_accept_clock() RETURNS interval
     AS 'MODULE_PATHNAME', 'snowflake_accept_clock_wrapper';
 REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_accept_clock() IS
-    'declares the wall clock of this server right after a jump that generators refuse; returns the jump';
+    'declares the wall clock of this server right, after generators of this database have refused it; returns how far it has jumped since it was last believed';
 
 CREATE FUNCTION snowflake_advance(generator regclass, id bigint) RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE

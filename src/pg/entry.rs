@@ -143,12 +143,13 @@ impl Entry {
     #[cold]
     pub fn fill(&'static self) -> Result<Place, Error> {
         let shared = shmem::shared()?;
-        self.prevent_where_nextval_is(c"snowflake_nextval()");
+        Self::prevent_where_nextval_is(c"snowflake_nextval()");
         self.lock();
         // Invalidations that came with a lock have run by now and made the
         // entry unknown; each pass takes locks, so look again after it.
         let place = loop {
-            while !self.known.get() {
+            pgrx::check_for_interrupts!();
+            if !self.known.get() {
                 self.learn()?;
             }
             self.check_privilege(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
@@ -169,7 +170,7 @@ impl Entry {
     }
 
     /// The same errors in the same places as `nextval()`.
-    fn prevent_where_nextval_is(&self, name: &CStr) {
+    pub fn prevent_where_nextval_is(name: &CStr) {
         // SAFETY: a NUL-terminated name.
         unsafe {
             pg_sys::PreventCommandIfReadOnly(name.as_ptr());
@@ -201,14 +202,13 @@ impl Entry {
     /// Reads the facts of the catalog. The relation is locked.
     fn learn(&self) -> Result<(), Error> {
         let default = default_relation()?;
-        // Set before looking, so that an invalidation while we look clears it.
-        self.known.set(true);
         // SAFETY: we hold a lock; the relation is closed again, or by the abort.
         let (kind, persistence, file_number, new) = unsafe {
             #[allow(clippy::cast_possible_wrap)]
             let relation = pg_sys::try_relation_open(self.relation, pg_sys::NoLock as i32);
             if relation.is_null() {
-                self.known.set(false);
+                // Should it be the default one: dropped while it was looked for.
+                DEFAULT_RELATION.set(pg_sys::InvalidOid);
                 return Err(Error::NoSuchRelation { oid: self.relation });
             }
             let form = (*relation).rd_rel;
@@ -227,15 +227,15 @@ impl Entry {
         } else {
             self.check_sequence(persistence)
         };
-        if checked.is_err() {
-            self.known.set(false);
-            return checked;
-        }
+        checked?;
         self.generator.set(Generator::DEFAULT);
         self.file_number.set(file_number);
         if new {
             self.unsettled.set(true);
         }
+        // Whatever was invalidated while we looked: our lock excludes changes of
+        // what we looked at.
+        self.known.set(true);
         Ok(())
     }
 
@@ -296,7 +296,7 @@ impl Entry {
 
     /// Checks that the relation, which is locked, is a generator.
     pub fn check_is_generator(&self) -> Result<(), Error> {
-        while !self.known.get() {
+        if !self.known.get() {
             self.learn()?;
         }
         Ok(())

@@ -74,6 +74,9 @@ pub enum Error {
         count: i32,
         max: i32,
     },
+    DamagedSequence {
+        name: String,
+    },
     NoCurrval {
         name: String,
     },
@@ -138,7 +141,7 @@ impl Text {
     }
 }
 
-const CLOCK_HINT: &str = "Check the time synchronization of this server. If its clock is right now, a superuser can say so with snowflake_accept_clock().";
+const CLOCK_HINT: &str = "Check the time synchronization of this server. If its clock is right now, a superuser can say so with snowflake_accept_clock() in this database.";
 
 impl Error {
     fn text(&self) -> Text {
@@ -201,6 +204,10 @@ impl Error {
                 C::ERRCODE_DATA_CORRUPTED,
                 format!("sequence {name} holds {value}, which is no mark of a generator"),
             ),
+            Self::DamagedSequence { name } => Text::new(
+                C::ERRCODE_DATA_CORRUPTED,
+                format!("sequence {name} has a damaged page"),
+            ),
             Self::ClockJumped { by, limit } => Text::new(
                 C::ERRCODE_SYSTEM_ERROR,
                 format!("clock jumped forward by {}", duration(*by)),
@@ -218,7 +225,7 @@ impl Error {
                 format!("generator {name} would start {} ahead of the clock", duration(*by)),
             )
             .detail(format!("IDs may have been issued up to {}, so it cannot start before; its limit is {} ahead of the clock.", display(*start), duration(*limit)))
-            .hint("Check the time synchronization of this server. If its clock is right now, a superuser can say so with snowflake_accept_clock(): IDs then go on ahead of the clock. If no such IDs exist, set the mark back: compare max(id) of the tables, then setval() the sequence to an instant after it, in Unix milliseconds."),
+            .hint("Check the time synchronization of this server. If its clock is right now, a superuser can say so with snowflake_accept_clock() in this database: IDs then go on ahead of the clock. If no such IDs exist, set the mark back: compare max(id) of the tables, then setval() the sequence to an instant after it, in Unix milliseconds."),
             Self::ClockBeforeEpoch { name, epoch } => Text::new(
                 C::ERRCODE_SYSTEM_ERROR,
                 format!("the clock is before the epoch of generator {name}"),

@@ -42,7 +42,7 @@ pub fn reserve(entry: &Entry, place: Place, need: Need) -> Result<(), Error> {
     let result = reservation_lock::with(entry.relation(), || reserve_locked(entry, place, need));
     match (result, need) {
         (Err(Failure::Refused(_)), Need::Early(_)) => Ok(()),
-        (Err(Failure::Refused(refusal)), _) => Err(refused(entry, refusal, need)),
+        (Err(Failure::Refused(refusal)), _) => Err(refused(entry, refusal)),
         (Err(Failure::Error(error)), _) => Err(error),
         (Ok(()), _) => Ok(()),
     }
@@ -78,65 +78,55 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     let stored = read(entry).map_err(Failure::Error)?;
     // Only a start can meet a mark from another timeline.
     let failover = if reserved == Position::ZERO {
-        failover(stored.lsn)
+        failover(&stored)
     } else {
         None
     };
     let note = place.slot.note();
-    let (plan, reading, accepted) = place
-        .shared
-        .with_clocks(|trusted_offset, accepted| {
-            let reading = os_clock::read();
-            let policy_lead = generator.policy.max_rollback_millis;
-            let mut situation = Situation {
-                reading,
-                generator_now: place.state.clock().now(reading.boot),
-                trusted_offset: *trusted_offset,
-                max_clock_jump_millis: guc::max_clock_jump_millis(),
-                max_lead_millis: policy_lead.max(note.max_lead_millis),
-                word: place.state.word().position(),
-                reserved,
-                stored: stored.mark,
-                failover,
-                floor,
-                through,
-                full_window_millis: guc::reserve_millis(),
-                last_window_millis: note.window_millis,
-            };
-            let mut planned = generator.plan(&situation);
-            // snowflake_accept_clock() was called since this slot reserved last:
-            // then the clock is right, and the lead is what it is.
-            if let Err(Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. }) =
-                planned
-                && note.accepted != *accepted
-                && floor.is_none()
-            {
-                situation.max_lead_millis = by.saturating_add(policy_lead);
-                planned = generator.plan(&situation);
-            }
-            let plan = planned?;
+    let policy_lead = generator.policy.max_rollback_millis;
+    // On top of an accepted lead, a rollback is forgiven as ever.
+    let accepted = place.slot.accepted_lead();
+    let (reading, planned) = place.shared.with_clocks(|trusted_offset| {
+        let reading = os_clock::read();
+        let planned = generator.plan(&Situation {
+            reading,
+            generator_now: place.state.clock().now(reading.boot),
+            trusted_offset: *trusted_offset,
+            max_clock_jump_millis: guc::max_clock_jump_millis(),
+            max_lead_millis: policy_lead.saturating_add(accepted),
+            word: place.state.word().position(),
+            reserved,
+            stored: stored.mark,
+            failover,
+            floor,
+            through,
+            full_window_millis: guc::reserve_millis(),
+            last_window_millis: note.window_millis,
+        });
+        if planned.is_ok() {
             *trusted_offset = reading.offset();
             place.state.clock().anchor(reading);
-            Ok((plan, reading, (*accepted, situation.max_lead_millis)))
-        })
-        .map_err(Failure::Refused)?;
-
-    if accepted.1
-        > note
-            .max_lead_millis
-            .max(generator.policy.max_rollback_millis)
-    {
+        }
+        (reading, planned)
+    });
+    let plan = planned.map_err(|refusal| {
+        if let Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. } = refusal {
+            place.slot.set_refused_lead(by);
+        }
+        Failure::Refused(refusal)
+    })?;
+    if accepted > 0 && plan.starts {
         pgrx::log!(
-            "snowflake_id: generator {} goes on {} ahead of the clock, as was accepted",
+            "snowflake_id: generator {} starts {} ahead of the clock, as was accepted",
             entry.name(),
-            super::error::duration(plan.clock_from.millis_after(reading.wall)),
+            super::error::duration(plan.lead_millis),
         );
     }
     if let Some(failover) = failover {
         log_failover(entry, &plan, &reading, failover);
     }
     write(entry, plan.mark);
-    place.shared.with_clocks(|_, _| {
+    place.shared.with_clocks(|_| {
         place
             .state
             .clock()
@@ -146,9 +136,15 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     place.slot.set_note(Note {
         file_number: entry.file_number(),
         window_millis: plan.window_millis,
-        max_lead_millis: accepted.1,
-        accepted: accepted.0,
     });
+    let lead = plan.lead_millis;
+    place
+        .slot
+        .set_accepted_lead(if accepted > 0 && lead > policy_lead {
+            lead
+        } else {
+            0
+        });
     place.slot.bounds().publish(plan.reserved, plan.early);
     Ok(())
 }
@@ -172,6 +168,11 @@ fn read(entry: &Entry) -> Result<Stored, Error> {
         #[allow(clippy::cast_possible_wrap)]
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
         let page = pg_sys::BufferGetPage(buffer);
+        if !is_sequence_page(page) {
+            pg_sys::UnlockReleaseBuffer(buffer);
+            pg_sys::relation_close(relation, no_lock);
+            return Err(Error::DamagedSequence { name: entry.name() });
+        }
         let item = pg_sys::PageGetItemId(page, 1);
         let row = pg_sys::PageGetItem(page, item).cast::<pg_sys::HeapTupleHeaderData>();
         let data = std::ptr::read(
@@ -193,6 +194,22 @@ fn read(entry: &Entry) -> Result<Stored, Error> {
     }
     let mark = (data.last_value != NO_MARK).then_some(UnixMillis::new(data.last_value));
     Ok(Stored { mark, lsn })
+}
+
+/// The magic number of sequence.c, in the special space of its page.
+const SEQUENCE_MAGIC: u32 = 0x1717;
+
+/// # Safety
+/// `page` is a page in a pinned and locked buffer.
+unsafe fn is_sequence_page(page: pg_sys::Page) -> bool {
+    // SAFETY: the caller's; the offset is checked to lie within the page.
+    unsafe {
+        let special = usize::from((*page.cast::<pg_sys::PageHeaderData>()).pd_special);
+        if special == 0 || special + size_of::<u32>() > pg_sys::BLCKSZ as usize {
+            return false;
+        }
+        std::ptr::read_unaligned(page.cast::<u8>().add(special).cast::<u32>()) == SEQUENCE_MAGIC
+    }
 }
 
 /// Writes the mark and makes it durable.
@@ -224,8 +241,14 @@ fn write(entry: &Entry, mark: UnixMillis) {
 
 /// Whether the mark is from before a switch of timelines, and how much to leave
 /// out then: one gap for each switch since.
-fn failover(lsn: pg_sys::XLogRecPtr) -> Option<Failover> {
-    let switches = switches_since(lsn);
+///
+/// A `setval()` after the promotion moves the page's LSN past the switch. So a
+/// generator that has a mark and starts in the life of a server that was itself
+/// promoted leaves out a gap whatever the LSN says.
+fn failover(stored: &Stored) -> Option<Failover> {
+    // SAFETY: reads shared memory of the recovery that has ended.
+    let promoted = stored.mark.is_some() && unsafe { pg_sys::PromoteIsTriggered() };
+    let switches = switches_since(stored.lsn).max(i64::from(promoted));
     if switches == 0 {
         return None;
     }
@@ -286,20 +309,18 @@ fn log_failover(entry: &Entry, plan: &Plan, reading: &Reading, failover: Failove
     );
 }
 
-fn refused(entry: &Entry, refusal: Refusal, need: Need) -> Error {
+fn refused(entry: &Entry, refusal: Refusal) -> Error {
     let name = entry.name();
     let layout = entry.generator().layout;
     match refusal {
         Refusal::ClockJumped { by, limit } => Error::ClockJumped { by, limit },
-        Refusal::MarkAhead { by, limit, start } => match need {
-            Need::Floor(_) => Error::AdvanceTooFar { by, limit },
-            _ => Error::MarkAhead {
-                name,
-                by,
-                limit,
-                start,
-            },
+        Refusal::MarkAhead { by, limit, start } => Error::MarkAhead {
+            name,
+            by,
+            limit,
+            start,
         },
+        Refusal::AdvanceTooFar { by, limit } => Error::AdvanceTooFar { by, limit },
         Refusal::ClockRolledBack { by, limit } => Error::ClockRolledBack { name, by, limit },
         Refusal::BeforeEpoch { epoch } => Error::ClockBeforeEpoch { name, epoch },
         Refusal::TimeUsedUp => Error::TimeUsedUp {

@@ -6,12 +6,13 @@
 //! |---|---|
 //! | `Header::worker_id` | written by the postmaster before any backend starts; IDs are composed from here only |
 //! | `Header::trusted_offset` | wall minus boot clock when the wall clock was last believed; under `clock_lock` |
-//! | `Header::accepted` | how often `snowflake_accept_clock()` was called; under `clock_lock` |
 //! | `Header::default_state` | the word and clock that the default generators of all databases share, so that tables in two databases differ too |
 //! | `State::word` | see `snowflake::generator`; on a cache line of its own, since every ID writes it |
 //! | `State::clock` | see `snowflake::clock`; written under `clock_lock`, read without |
 //! | `Slot::bounds` | see `snowflake::generator`; written under the generator's reservation lock |
-//! | `Slot::file_number`, `window_millis`, `max_lead_millis`, `accepted` | under the generator's reservation lock; plain loads and stores, Relaxed because the lock orders them |
+//! | `Slot::file_number`, `window_millis` | under the generator's reservation lock; plain loads and stores, Relaxed because the lock orders them. Cleared also at the end of a transaction that rewrote the sequence |
+//! | `Slot::refused_lead` | the lead over the wall clock that was refused last, in milliseconds; under the reservation lock, read by `snowflake_accept_clock()` without |
+//! | `Slot::accepted_lead` | the part of it that a superuser has accepted since; written by both, each a plain store: at worst an acceptance is lost and asked for again |
 //! | `Slot::key` | who the slot belongs to: database and relation OID in one word, 0 if nobody; written under `slot_lock` exclusive, while `pins` is 0 |
 //! | `Slot::pins` | how many transactions use the slot; taken under `slot_lock` shared, so never while somebody holds it exclusive to evict; given back without it |
 //!
@@ -62,7 +63,6 @@ pub struct Header {
     worker_id: AtomicI32,
     slots: u32,
     trusted_offset: AtomicI64,
-    accepted: AtomicU64,
     default_state: State,
 }
 
@@ -80,8 +80,8 @@ struct Rest {
     pins: AtomicU32,
     file_number: AtomicU32,
     window_millis: AtomicI64,
-    max_lead_millis: AtomicI64,
-    accepted: AtomicU64,
+    refused_lead: AtomicI64,
+    accepted_lead: AtomicI64,
 }
 
 const _: () = assert!(size_of::<Slot>() == 4 * 128 && align_of::<Slot>() == 128);
@@ -95,10 +95,6 @@ pub struct Note {
     pub file_number: u32,
     /// What the last reservation took; 0 at a start.
     pub window_millis: i64,
-    /// A lead over the wall clock that a superuser has accepted.
-    pub max_lead_millis: i64,
-    /// `Header::accepted` as of the last reservation.
-    pub accepted: u64,
 }
 
 impl Slot {
@@ -114,8 +110,6 @@ impl Slot {
         Note {
             file_number: rest.file_number.load(Ordering::Relaxed),
             window_millis: rest.window_millis.load(Ordering::Relaxed),
-            max_lead_millis: rest.max_lead_millis.load(Ordering::Relaxed),
-            accepted: rest.accepted.load(Ordering::Relaxed),
         }
     }
 
@@ -125,9 +119,23 @@ impl Slot {
         rest.file_number.store(note.file_number, Ordering::Relaxed);
         rest.window_millis
             .store(note.window_millis, Ordering::Relaxed);
-        rest.max_lead_millis
-            .store(note.max_lead_millis, Ordering::Relaxed);
-        rest.accepted.store(note.accepted, Ordering::Relaxed);
+    }
+
+    /// A lead over the wall clock, in milliseconds, that a superuser has
+    /// accepted; 0 if none.
+    pub fn accepted_lead(&self) -> i64 {
+        self.rest.0.accepted_lead.load(Ordering::Relaxed)
+    }
+
+    /// What is left of the accepted lead: it shrinks with the lead itself.
+    pub fn set_accepted_lead(&self, millis: i64) {
+        self.rest.0.accepted_lead.store(millis, Ordering::Relaxed);
+        self.rest.0.refused_lead.store(0, Ordering::Relaxed);
+    }
+
+    /// Remembers what was refused: only that can be accepted.
+    pub fn set_refused_lead(&self, millis: i64) {
+        self.rest.0.refused_lead.store(millis, Ordering::Relaxed);
     }
 
     /// The file that held the mark when the bound was published. Racy by one
@@ -137,7 +145,8 @@ impl Slot {
     }
 
     /// The bound is void, the word stays: the mark that allowed it may be gone.
-    /// Only while nobody else can use the generator.
+    /// Others may be issuing where the rewrite itself was undone by a savepoint;
+    /// they reserve anew, which is safe and costs a start at the mark.
     pub fn unsettle(&self) {
         self.bounds().clear();
         self.rest.0.file_number.store(0, Ordering::Relaxed);
@@ -222,17 +231,33 @@ impl Shared {
         &self.header.default_state
     }
 
-    /// Runs `f` with the trusted offset and the number of acceptances, both to
-    /// be changed in place; nobody else anchors a clock meanwhile. `f` must not
-    /// call PostgreSQL.
-    pub fn with_clocks<T>(&self, f: impl FnOnce(&mut i64, &mut u64) -> T) -> T {
+    /// Runs `f` with the trusted offset, to be changed in place; nobody else
+    /// anchors a clock meanwhile. `f` must not call PostgreSQL.
+    pub fn with_clocks<T>(&self, f: impl FnOnce(&mut i64) -> T) -> T {
         locked(CLOCK_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
             let mut offset = self.header.trusted_offset.load(Ordering::Relaxed);
-            let mut accepted = self.header.accepted.load(Ordering::Relaxed);
-            let result = f(&mut offset, &mut accepted);
+            let result = f(&mut offset);
             self.header.trusted_offset.store(offset, Ordering::Relaxed);
-            self.header.accepted.store(accepted, Ordering::Relaxed);
             result
+        })
+    }
+
+    /// Accepts, for the generators of one database, the leads that were refused
+    /// last; returns the largest, in milliseconds.
+    pub fn accept_leads(&self, database: pg_sys::Oid) -> i64 {
+        locked(SLOT_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
+            let mut largest = 0;
+            for slot in self.slots {
+                let rest = &slot.rest.0;
+                if rest.key.load(Ordering::Relaxed) >> 32 == u64::from(database.to_u32()) {
+                    let refused = rest.refused_lead.load(Ordering::Relaxed);
+                    if refused > 0 {
+                        rest.accepted_lead.store(refused, Ordering::Relaxed);
+                        largest = refused.max(largest);
+                    }
+                }
+            }
+            largest
         })
     }
 
@@ -283,9 +308,8 @@ impl Shared {
         slot.set_note(Note {
             file_number: 0,
             window_millis: 0,
-            max_lead_millis: 0,
-            accepted: 0,
         });
+        slot.set_accepted_lead(0);
         slot.rest.0.key.store(key, Ordering::Relaxed);
         slot.rest.0.pins.store(1, Ordering::Relaxed);
         Some(slot)
@@ -371,7 +395,6 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
             ),
             slots: u32::try_from(count).unwrap_or(1),
             trusted_offset: AtomicI64::new(reading.offset()),
-            accepted: AtomicU64::new(0),
             default_state: state(),
         });
         for index in 0..count {
@@ -383,8 +406,8 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
                     pins: AtomicU32::new(0),
                     file_number: AtomicU32::new(0),
                     window_millis: AtomicI64::new(0),
-                    max_lead_millis: AtomicI64::new(0),
-                    accepted: AtomicU64::new(0),
+                    refused_lead: AtomicI64::new(0),
+                    accepted_lead: AtomicI64::new(0),
                 }),
             });
         }

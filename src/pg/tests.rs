@@ -46,7 +46,7 @@ mod tests {
             ("SELECT snowflake_advance('snowflake_default', -1)", "22003"),
             (
                 "SELECT snowflake_advance('snowflake_default', 9223372036854775807)",
-                "2200H",
+                "22008",
             ),
             (
                 "SELECT snowflake_advance('snowflake_default', '1999-01-01Z'::timestamptz)",

@@ -70,6 +70,8 @@ pub struct Plan {
     pub window_millis: i64,
     /// The generator starts here, at the mark, instead of going on.
     pub starts: bool,
+    /// How far, in milliseconds, it is ahead of the wall clock.
+    pub lead_millis: i64,
 }
 
 /// Why nothing may be reserved. All amounts in milliseconds.
@@ -85,6 +87,8 @@ pub enum Refusal {
         limit: i64,
         start: UnixMillis,
     },
+    /// Somebody wants to advance it to this far ahead of the wall clock.
+    AdvanceTooFar { by: i64, limit: i64 },
     /// The wall clock is before the layout's epoch.
     BeforeEpoch { epoch: UnixMillis },
     /// The layout's time is used up.
@@ -136,6 +140,14 @@ impl Generator {
                 .map_or(wall.millis(), |t| t.max(wall.millis()));
             UnixMillis::new(latest.get().saturating_add(f.gap_millis))
         });
+        // Half, so that a rollback of the clock on top of it is still forgiven.
+        let limit = self.policy.max_rollback_millis / 2;
+        if let Some(floor) = s.floor
+            && let by = floor.get().saturating_sub(wall.millis().get())
+            && by > limit
+        {
+            return Err(Refusal::AdvanceTooFar { by, limit });
+        }
         let starts = s.reserved == Position::ZERO || adopted.is_some() || s.floor.is_some();
         let target = adopted.max(gap).max(s.floor).map(|at| layout.tick_from(at));
 
@@ -185,7 +197,11 @@ impl Generator {
         if first >= layout.last_tick() {
             return Err(Refusal::TimeUsedUp);
         }
+        // A mark further ahead than a start may be would be refused after a crash.
+        let farthest = wall.millis().get().saturating_add(s.max_lead_millis);
+        let farthest = layout.tick_from(UnixMillis::new(farthest));
         let bound = Tick::new((first.get() + 1).saturating_add(window))
+            .min(farthest.max(Tick::new(first.get() + 1)))
             .min(layout.last_tick())
             .max(layout.tick_of(s.reserved));
         let early = Tick::new(bound.get() - (window / 2).min(bound.get()));
@@ -201,6 +217,7 @@ impl Generator {
             early: layout.position_of(early),
             window_millis,
             starts,
+            lead_millis: lead,
         })
     }
 }

@@ -328,6 +328,42 @@ fn refusals() {
 }
 
 #[test]
+fn a_lead_at_its_limit_can_be_started_from() {
+    // 60 ms is the limit. The mark must not lie past it, or the restart of a
+    // server that was within it would be refused.
+    for lead in 50..=60 {
+        let mut server = Server::new(tiny(), 200);
+        server.reserve(Tick::new(200)).unwrap();
+        server.apply(Event::Step(-lead));
+        let through = server.generator.layout.tick_of(server.bounds.reserved());
+        for _ in 0..6 {
+            server.apply(Event::Pass);
+        }
+        server.reserve(through).unwrap();
+        server.apply(Event::Crash);
+        assert_eq!(server.issue(1).len(), 1, "lead {lead}");
+    }
+}
+
+#[test]
+fn an_advance_leaves_room_for_a_rollback() {
+    let server = Server::new(tiny(), 200);
+    let plan = |floor| {
+        let mut situation = server.situation(Tick::new(0));
+        situation.floor = Some(UnixMillis::new(floor));
+        server.generator.plan(&situation)
+    };
+    assert_eq!(
+        server
+            .generator
+            .layout
+            .tick_of(plan(230).unwrap().word_from),
+        Tick::new(230)
+    );
+    assert_eq!(plan(231), Err(Refusal::AdvanceTooFar { by: 31, limit: 30 }));
+}
+
+#[test]
 fn the_ends_of_the_layouts_time() {
     let generator = Generator {
         layout: Layout::new(1000, 1, 4, 2, 2).unwrap(),

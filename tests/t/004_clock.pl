@@ -92,7 +92,7 @@ like($text, qr/clock moved backwards by (2 days|1 day 23:59)/, 'by how much');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 my ($after) = ids($node, 1);
 cmp_ok($after, '>', $before, 'accepted: goes on above what was issued');
-like(slurp_file($node->logfile), qr/goes on (2 days|1 day 23:59).* ahead of the clock, as was accepted/, 'logged');
+like(slurp_file($node->logfile), qr/clock accepted.*(2 days|1 day 23:59)/, 'logged');
 is((error_of($node, 'SELECT count(snowflake_nextval()) FROM generate_series(1, 10000)'))[0], '',
 	'and stays accepted');
 
@@ -102,8 +102,17 @@ start_with_clock($node, 0);
 ($code, $text) = error_of($node, 'SELECT snowflake_nextval()');
 is($code, '58000', 'a mark two days ahead is refused');
 like($text, qr/would start (2 days|1 day 23:5\d).* ahead of the clock/, 'by how much');
+# Only what was refused here can be accepted, and only here.
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('other', 'CREATE EXTENSION snowflake_id; SELECT snowflake_accept_clock()');
+is((error_of($node, 'SELECT snowflake_nextval()'))[0], '58000', 'accepted in another database: still refused');
+$node->safe_psql('other', "SELECT setval('snowflake_default', 3786912000000)");
+is((error_of($node, 'SELECT snowflake_nextval()', 'other'))[0], '58000',
+	'an acceptance before the refusal does not count');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+is((error_of($node, 'SELECT snowflake_nextval()', 'other'))[0], '58000', 'nor one in another database');
 my ($again) = ids($node, 1);
+like(slurp_file($node->logfile), qr/starts (2 days|1 day 23:5\d).* ahead of the clock, as was accepted/, 'logged');
 cmp_ok($again, '>', $after, 'accepted after a restart too');
 
 # The administrator knows better: sets the mark back.

@@ -175,6 +175,41 @@ $node->start;
 my ($after) = ids($node, 1);
 cmp_ok($after, '>', $before, 'durable');
 
+is((error_of($node, q{SELECT snowflake_advance('snowflake_default', now() + interval '13 hours')}))[0],
+	'22008', 'half as far as a rollback may be: room for one on top');
+
+# A batch beside other calls of its session still increases, row by row.
+is($node->safe_psql('postgres', q{
+	SELECT bool_and(b > before AND a > b) FROM (
+		SELECT a, b, lag(a, 1, 0::bigint) OVER (ORDER BY n) AS before
+		FROM (SELECT row_number() OVER () AS n, b, a FROM (
+			SELECT snowflake_nextval_batch(1000) AS b, snowflake_nextval() AS a OFFSET 0) AS s) AS t) AS u}),
+	't', 'batch and single call in one select list');
+my ($mixed) = $node->safe_psql('postgres', q{
+	BEGIN;
+	DECLARE c CURSOR FOR SELECT snowflake_nextval_batch(3);
+	FETCH c;
+	SELECT snowflake_nextval();
+	FETCH c;
+	SELECT snowflake_currval();
+	COMMIT});
+my @mixed = split /\n/, $mixed;
+check_ids('a cursor over a batch', [ @mixed[ 0 .. 2 ] ]);
+is($mixed[3], $mixed[2], 'currval is the last that came out');
+# Its rest is void when the mark that allowed it is rolled back.
+my @void = split /\n/, $node->safe_psql('postgres', q{
+	BEGIN;
+	DECLARE c CURSOR FOR SELECT snowflake_nextval_batch(3);
+	SAVEPOINT a;
+	ALTER SEQUENCE snowflake_default RESTART;
+	SELECT snowflake_advance('snowflake_default', now() + interval '6 hours') IS NULL;
+	FETCH c;
+	ROLLBACK TO a;
+	FETCH c;
+	SELECT snowflake_timestamp(snowflake_currval()) < to_timestamp(last_value / 1000.0) FROM snowflake_default;
+	COMMIT});
+is($void[-1], 't', 'a chunk does not outlive its mark');
+
 # A dump carries the mark, for a database owner too.
 $node->safe_psql('postgres', q{CREATE ROLE keeper LOGIN; CREATE DATABASE kept OWNER keeper; CREATE DATABASE copy OWNER keeper; CREATE DATABASE bare OWNER keeper});
 $node->safe_psql('kept', 'CREATE EXTENSION snowflake_id', extra_params => [ '-U', 'keeper' ]);
@@ -186,6 +221,13 @@ $node->command_ok([ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-U', 'keeper', '-h',
 is($node->safe_psql('copy', 'SELECT last_value FROM snowflake_default'), $mark, 'the mark travels');
 $node->command_ok([ 'pg_dump', '-s', '-U', 'keeper', '-h', $node->host, '-p', $node->port, '-f', $dump, 'kept' ], 'schema only');
 $node->command_ok([ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-U', 'keeper', '-h', $node->host, '-p', $node->port, '-f', $dump, 'bare' ], 'restored');
+# Also when the role that created the extension is gone.
+$node->safe_psql('kept', 'REASSIGN OWNED BY keeper TO CURRENT_USER; DROP OWNED BY keeper');
+for my $database ('copy', 'bare') { $node->safe_psql($database, 'REASSIGN OWNED BY keeper TO CURRENT_USER; DROP OWNED BY keeper'); }
+$node->safe_psql('postgres', 'DROP ROLE keeper; CREATE DATABASE orphan');
+$node->command_ok([ 'pg_dump', '-h', $node->host, '-p', $node->port, '-f', $dump, 'kept' ], 'pg_dump without its creator');
+$node->command_ok([ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-h', $node->host, '-p', $node->port, '-f', $dump, 'orphan' ], 'restored');
+
 is((error_of($node, q{SELECT nextval('snowflake_default')}, 'bare'))[0], '2200H', 'no mark, and nextval() still fails');
 is(scalar(ids($node, 1, 'bare')), 1, 'IDs from the clock');
 

@@ -67,6 +67,7 @@ fn advance(
     entry: &'static Entry,
     target: impl Fn(&Entry) -> Result<UnixMillis, Error>,
 ) -> Result<pgrx::datum::TimestampWithTimeZone, ErrorReport> {
+    Entry::prevent_where_nextval_is(c"snowflake_advance()");
     loop {
         let place = match entry.place() {
             Some(place) => place,
@@ -95,19 +96,22 @@ CREATE FUNCTION snowflake_accept_clock() RETURNS interval
     AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
 REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_accept_clock() IS
-    'declares the wall clock of this server right after a jump that generators refuse; returns the jump';
+    'declares the wall clock of this server right, after generators of this database have refused it; returns how far it has jumped since it was last believed';
 "#
 )]
 fn snowflake_accept_clock() -> Result<Interval, ErrorReport> {
-    let jumped = shmem::shared()?.with_clocks(|trusted_offset, accepted| {
+    let shared = shmem::shared()?;
+    let jumped = shared.with_clocks(|trusted_offset| {
         let offset = os_clock::read().offset();
         let before = UnixNanos::new(std::mem::replace(trusted_offset, offset));
-        *accepted += 1;
         UnixNanos::new(offset).millis_after(before)
     });
+    // SAFETY: a variable of this process.
+    let lead = shared.accept_leads(unsafe { pg_sys::MyDatabaseId });
     pgrx::log!(
-        "snowflake_id: clock accepted after a jump of {}",
-        super::super::error::duration(jumped)
+        "snowflake_id: clock accepted, after a jump of {} and with generators {} ahead of it",
+        super::super::error::duration(jumped),
+        super::super::error::duration(lead)
     );
     Ok(Interval::from_micros(jumped.saturating_mul(1000)))
 }

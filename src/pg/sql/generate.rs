@@ -10,6 +10,7 @@ use pgrx::{pg_extern, pg_guard, pg_sys};
 use super::super::entry::{self, Entry};
 use super::super::error::Error;
 use super::super::issue::{self, Chunk};
+use crate::snowflake::layout::SnowflakeId;
 
 /// The largest batch.
 const BATCH_MAX: i32 = 100_000;
@@ -145,15 +146,33 @@ fn snowflake_nextval_batch_of(
 }
 
 /// IDs chunk by chunk, each when the one before is used up.
+///
+/// Between two rows of a batch the session may do anything: get IDs elsewhere,
+/// change its role, roll back to a savepoint. Then the rest of the chunk is
+/// dropped, and further IDs come one at a time.
 struct Batch {
     entry: &'static Entry,
     left: u64,
     chunk: Chunk,
+    last: Option<SnowflakeId>,
+    max_chunk: u64,
 }
 
 impl Batch {
-    fn take_chunk(entry: &'static Entry, left: u64) -> Result<Chunk, Error> {
-        issue::next_chunk(entry, left.min(entry.generator().max_chunk()))
+    fn next_id(&mut self) -> Result<SnowflakeId, Error> {
+        let disturbed = self.last.is_some()
+            && (self.entry.last_id() != self.last || self.entry.place().is_none());
+        if disturbed {
+            self.max_chunk = 1;
+        } else if let Some(id) = self.chunk.next() {
+            return Ok(id);
+        }
+        loop {
+            self.chunk = issue::next_chunk(self.entry, self.left.min(self.max_chunk))?;
+            if let Some(id) = self.chunk.next() {
+                return Ok(id);
+            }
+        }
     }
 }
 
@@ -164,16 +183,11 @@ impl Iterator for Batch {
         if self.left == 0 {
             return None;
         }
-        let id = match self.chunk.next() {
-            Some(id) => id,
-            None => match Self::take_chunk(self.entry, self.left) {
-                Ok(chunk) => {
-                    self.chunk = chunk;
-                    self.chunk.next()?
-                }
-                Err(error) => error.raise(),
-            },
+        let id = match self.next_id() {
+            Ok(id) => id,
+            Err(error) => error.raise(),
         };
+        self.last = Some(id);
         self.left -= 1;
         self.entry.set_last_id(id);
         Some(id.get())
@@ -193,8 +207,15 @@ fn batch(entry: &'static Entry, count: i32) -> Result<SetOfIterator<'static, i64
         entry.fill()?;
     }
     let left = u64::from(count.unsigned_abs());
-    let chunk = Batch::take_chunk(entry, left)?;
-    Ok(SetOfIterator::new(Batch { entry, left, chunk }))
+    let max_chunk = entry.generator().max_chunk();
+    let chunk = issue::next_chunk(entry, left.min(max_chunk))?;
+    Ok(SetOfIterator::new(Batch {
+        entry,
+        left,
+        chunk,
+        last: None,
+        max_chunk,
+    }))
 }
 
 /// `snowflake_currval() -> bigint`.
