@@ -124,6 +124,13 @@ for my $change ('INCREMENT 1', 'MINVALUE -5', 'CYCLE', 'MAXVALUE 1000 START 1 IN
 	is($code, '55000', "refused after ALTER SEQUENCE $change");
 	like($text, qr/DETAIL:/, 'with the reason');
 }
+# Also when another session made it so, and in a session that knew it well.
+$node->safe_psql('postgres', 'ALTER SEQUENCE snowflake_default CYCLE');
+is($s->query('SELECT snowflake_nextval()'), '', 'refused in a session that had used it');
+like($s->{stderr}, qr/cannot hold the mark/, 'with the reason');
+$s->{stderr} = '';
+$node->safe_psql('postgres', 'ALTER SEQUENCE snowflake_default NO CYCLE');
+next_id();
 my ($code, $text) = error_of($node, "CREATE SEQUENCE plain; SELECT snowflake_nextval('plain')");
 is($code, '42809', 'a plain sequence is not a generator');
 is((error_of($node, "CREATE TABLE tab (); SELECT snowflake_nextval('tab')"))[0], '42809', 'nor is a table');
