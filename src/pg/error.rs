@@ -279,6 +279,12 @@ impl Error {
         }
     }
 
+    /// Tells the server log, not the client.
+    #[cold]
+    pub fn log(self) {
+        ErrorReport::from(self).report(PgLogLevel::LOG);
+    }
+
     /// Ends the statement with this error.
     #[cold]
     pub fn raise(self) -> ! {

@@ -29,7 +29,8 @@ pub enum Need {
     /// An ID of this tick cannot be issued without.
     Tick(Tick),
     /// Half of the window is used up, and the caller was elected. If clock and
-    /// mark do not go together, whoever runs into the bound will say so.
+    /// mark do not go together, the log says so, and whoever runs into the
+    /// bound gets the error.
     Early(Tick),
     /// No ID before this instant shall be issued any more.
     Floor(UnixMillis),
@@ -41,7 +42,11 @@ pub enum Need {
 pub fn reserve(entry: &Entry, place: Place, need: Need) -> Result<(), Error> {
     let result = reservation_lock::with(entry.relation(), || reserve_locked(entry, place, need));
     match (result, need) {
-        (Err(Failure::Refused(_)), Need::Early(_)) => Ok(()),
+        (Err(Failure::Refused(refusal)), Need::Early(_)) => {
+            // Once per window, since one caller is elected per window.
+            refused(entry, refusal).log();
+            Ok(())
+        }
         (Err(Failure::Refused(refusal)), _) => Err(refused(entry, refusal)),
         (Err(Failure::Error(error)), _) => Err(error),
         (Ok(()), _) => Ok(()),
