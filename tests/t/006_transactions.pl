@@ -70,9 +70,13 @@ $node->start;
 $s = $node->background_psql('postgres', on_error_stop => 0);
 next_id();
 
-# A foreign setval: lowered marks heal, and a crash after that repeats nothing.
+# A foreign setval: the next reservation heals a lowered mark, and a crash after
+# that repeats nothing.
 run(q{SELECT setval('snowflake_default', 5)});
 next_id();
+run(q{SELECT snowflake_advance('snowflake_default', now())});
+is(run('SELECT to_timestamp(last_value / 1000.0) > now() FROM snowflake_default'), 't',
+	'a lowered mark is healed');
 run(q{BEGIN; ALTER SEQUENCE snowflake_default RESTART; ROLLBACK});
 my ($second) = ids($node, 1);
 cmp_ok($second, '>', $ids[-1], 'another session goes on');

@@ -105,7 +105,11 @@ sub check_ids
 		{
 			$total++;
 			$twice++ if $seen{$id}++;
-			$disorder++ if $id <= $last;
+			if ($id <= $last)
+			{
+				diag("$what: $id after $last, as number $total") if !$disorder;
+				$disorder++;
+			}
 			$last = $id;
 		}
 	}
