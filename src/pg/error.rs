@@ -82,9 +82,6 @@ pub enum Error {
     },
     Layout(LayoutError),
     InfiniteInstant,
-    NullArgument {
-        name: &'static str,
-    },
 }
 
 impl From<LayoutError> for Error {
@@ -271,10 +268,6 @@ impl Error {
             Self::InfiniteInstant => Text::new(
                 C::ERRCODE_DATETIME_FIELD_OVERFLOW,
                 "an ID cannot have an infinite instant",
-            ),
-            Self::NullArgument { name } => Text::new(
-                C::ERRCODE_NULL_VALUE_NOT_ALLOWED,
-                format!("{name} must not be null"),
             ),
         }
     }

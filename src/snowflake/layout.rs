@@ -194,12 +194,6 @@ impl Layout {
         })
     }
 
-    /// Width of the time field.
-    #[must_use]
-    pub const fn time_bits(self) -> u32 {
-        self.time_bits
-    }
-
     /// Width of the sequence field.
     #[must_use]
     pub const fn sequence_bits(self) -> u32 {

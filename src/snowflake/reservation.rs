@@ -204,7 +204,10 @@ impl Generator {
             .min(farthest.max(Tick::new(first.get() + 1)))
             .min(layout.last_tick())
             .max(layout.tick_of(s.reserved));
-        let early = Tick::new(bound.get() - (window / 2).min(bound.get()));
+        // Half of what was in fact reserved: a capped bound leaves less than the
+        // window, and every ID would be past the half of that.
+        let left = bound.get().saturating_sub(first.get()).min(window);
+        let early = Tick::new(bound.get() - left / 2);
         Ok(Plan {
             mark: layout.instant_of(bound),
             clock_from: UnixNanos::from_millis(start_at),

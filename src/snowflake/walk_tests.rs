@@ -346,6 +346,20 @@ fn a_lead_at_its_limit_can_be_started_from() {
 }
 
 #[test]
+fn a_capped_bound_is_reserved_ahead_of_at_its_own_half() {
+    // Ten seconds are asked for, two ticks are allowed: 60 ms is the limit.
+    let mut server = Server::new(tiny(), 200);
+    server.reserve(Tick::new(200)).unwrap();
+    server.apply(Event::Step(-58));
+    let mut situation = server.situation(Tick::new(200));
+    (situation.full_window_millis, situation.last_window_millis) = (10_000, 10_000);
+    let plan = server.generator.plan(&situation).unwrap();
+    let layout = server.generator.layout;
+    assert!(layout.tick_of(plan.reserved) <= Tick::new(206));
+    assert!(layout.tick_of(plan.early) > Tick::new(200), "{plan:?}");
+}
+
+#[test]
 fn an_advance_leaves_room_for_a_rollback() {
     let server = Server::new(tiny(), 200);
     let plan = |floor| {
