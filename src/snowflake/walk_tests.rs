@@ -140,7 +140,7 @@ impl Server {
                 layout.tick_number(now)
             });
             match step {
-                Step::Issue { start, end } => return (start.get()..end.get()).collect(),
+                Step::Issue { start, end, .. } => return (start.get()..end.get()).collect(),
                 Step::Reserve { through } => match self.reserve(through) {
                     Ok(_) => {}
                     Err(_) => return vec![],
