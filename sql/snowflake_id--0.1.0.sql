@@ -36,6 +36,33 @@ CREATE FUNCTION snowflake_decode(
 COMMENT ON FUNCTION snowflake_decode(bigint) IS
     'the parts of an ID of the default generator, in one row';
 
+CREATE FUNCTION pg_stat_snowflake(
+    OUT generator regclass, OUT issued bigint, OUT batches bigint,
+    OUT waits bigint, OUT wait_time double precision, OUT borrowed bigint,
+    OUT clock_rollbacks bigint, OUT largest_rollback interval,
+    OUT reservations bigint, OUT reservation_time double precision,
+    OUT stats_reset timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
+    AS 'MODULE_PATHNAME', 'pg_stat_snowflake_wrapper';
+COMMENT ON FUNCTION pg_stat_snowflake() IS
+    'the rows of view pg_stat_snowflake';
+CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
+COMMENT ON VIEW pg_stat_snowflake IS
+    'what the generators of this database have done since the server started or the numbers were reset';
+COMMENT ON COLUMN pg_stat_snowflake.generator IS 'sequence that holds its mark';
+COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and batches that were not fetched';
+COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
+COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock because too many IDs were asked for';
+COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that they waited, in milliseconds';
+COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the clock of the generator';
+COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'times that the wall clock was found set back';
+COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'the largest of them';
+COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'times that the mark was raised';
+COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that it took, in milliseconds';
+COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers began';
+GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
+
 CREATE FUNCTION snowflake_accept_clock() RETURNS interval
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_accept_clock_wrapper';
@@ -73,6 +100,29 @@ CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, seque
 COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint) IS
     'the ID of the default layout with these parts; it is not reserved by this';
 
+CREATE FUNCTION snowflake_generators(
+    OUT generator regclass, OUT worker_id integer,
+    OUT last_id_at timestamptz, OUT reserved_until timestamptz,
+    OUT ahead_by interval, OUT gap_applied_at timestamptz,
+    OUT ids_per_second bigint, OUT ends_at timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
+    AS 'MODULE_PATHNAME', 'snowflake_generators_wrapper';
+COMMENT ON FUNCTION snowflake_generators() IS
+    'the rows of view snowflake_generators';
+CREATE VIEW snowflake_generators AS SELECT * FROM snowflake_generators();
+COMMENT ON VIEW snowflake_generators IS
+    'the generators of this database: how far their IDs are, how far their marks, and what their layouts hold';
+COMMENT ON COLUMN snowflake_generators.generator IS 'sequence that holds its mark';
+COMMENT ON COLUMN snowflake_generators.worker_id IS 'worker ID in force on this server';
+COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID since the server started';
+COMMENT ON COLUMN snowflake_generators.reserved_until IS 'the durable mark: all IDs are before it';
+COMMENT ON COLUMN snowflake_generators.ahead_by IS 'how far the next ID would be ahead of the wall clock';
+COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion, since the server started';
+COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
+COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up';
+GRANT SELECT ON snowflake_generators TO PUBLIC;
+
 CREATE FUNCTION snowflake_max_id(at timestamptz) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_max_id_wrapper';
@@ -102,6 +152,20 @@ CREATE FUNCTION snowflake_sequence(id bigint) RETURNS bigint
     AS 'MODULE_PATHNAME', 'snowflake_sequence_wrapper';
 COMMENT ON FUNCTION snowflake_sequence(bigint) IS
     'sequence number of an ID of the default generator within its millisecond';
+
+CREATE FUNCTION snowflake_stat_reset() RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_stat_reset_wrapper';
+REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_stat_reset() IS
+    'resets the numbers of pg_stat_snowflake for all generators of this database';
+
+CREATE FUNCTION snowflake_stat_reset(generator regclass) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_stat_reset_of_wrapper';
+REVOKE EXECUTE ON FUNCTION snowflake_stat_reset(regclass) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
+    'resets the numbers of pg_stat_snowflake for a generator';
 
 CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS timestamptz
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE

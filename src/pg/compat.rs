@@ -81,6 +81,38 @@ mod unguarded {
     }
 }
 
+/// Runs `f`, a wait for the generator's clock, as what `pg_stat_activity` shows:
+/// wait event type Extension, by name since 17. `f` must not raise an error.
+pub fn report_wait(f: impl FnOnce()) {
+    let event = wait_event();
+    // SAFETY: points to this backend's entry, or to a variable of this process
+    // while it has none; written by this process only, as PostgreSQL's inline
+    // functions for it do.
+    unsafe { pg_sys::my_wait_event_info.write_volatile(event) };
+    f();
+    // SAFETY: as above.
+    unsafe { pg_sys::my_wait_event_info.write_volatile(0) };
+}
+
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+fn wait_event() -> u32 {
+    pg_sys::PG_WAIT_EXTENSION
+}
+
+#[cfg(any(feature = "pg17", feature = "pg18"))]
+fn wait_event() -> u32 {
+    use std::cell::Cell;
+    thread_local! {
+        /// Given to the name by the server at its first use, 0 before.
+        static EVENT: Cell<u32> = const { Cell::new(0) };
+    }
+    if EVENT.get() == 0 {
+        // SAFETY: a constant, NUL-terminated name; the same number each time.
+        EVENT.set(unsafe { pg_sys::WaitEventExtensionNew(c"SnowflakeClock".as_ptr()) });
+    }
+    EVENT.get()
+}
+
 /// `TimeLineHistoryEntry` of access/timeline.h, the same from 15 to 18.
 #[repr(C)]
 #[derive(Clone, Copy)]

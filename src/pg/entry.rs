@@ -24,6 +24,7 @@ use super::compat::{self, SequenceForm};
 use super::error::Error;
 use super::reservation_lock;
 use super::shmem::{self, Note, Shared, Slot, State};
+use super::stats::Pending;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::layout::{SnowflakeId, WorkerId};
 
@@ -51,6 +52,7 @@ pub struct Entry {
     pinned: Cell<bool>,
 
     last_id: Cell<Option<SnowflakeId>>,
+    pending: Pending,
 }
 
 /// Where a generator's shared state is.
@@ -90,6 +92,7 @@ pub fn of(relation: pg_sys::Oid) -> &'static Entry {
                 place: Cell::new(None),
                 pinned: Cell::new(false),
                 last_id: Cell::new(None),
+                pending: Pending::default(),
             }))
         })
     })
@@ -121,6 +124,26 @@ impl Entry {
     #[inline]
     pub fn set_last_id(&self, id: SnowflakeId) {
         self.last_id.set(Some(id));
+    }
+
+    /// What this session has done since it last added up.
+    #[inline]
+    pub fn pending(&self) -> &Pending {
+        &self.pending
+    }
+
+    /// Adds what this session has done to the shared counters, if it holds a
+    /// slot; else there is nothing to add.
+    #[cold]
+    pub fn flush_stats(&self) {
+        if self.pinned.get()
+            && let Some(place) = self.place.get()
+        {
+            let layout = self.generator.get().layout;
+            let last = self.last_id.get().and_then(|id| layout.decode(id).ok());
+            self.pending
+                .flush(place.slot.stats(), last.map(|fields| fields.tick));
+        }
     }
 
     /// The shared state, if this session may issue now: same transaction, same
@@ -197,6 +220,19 @@ impl Entry {
         }
         self.locked_in.set(transaction);
         self.unsettled.set(false);
+    }
+
+    /// Takes a lock for the rest of the transaction under which the relation may
+    /// be read, also in recovery. Raises an error if it is gone.
+    pub fn lock_to_read(&self) {
+        // SAFETY: in a transaction; the relation is closed at once, the lock
+        // stays.
+        unsafe {
+            #[allow(clippy::cast_possible_wrap)]
+            let (share, none) = (pg_sys::AccessShareLock as i32, pg_sys::NoLock as i32);
+            let relation = pg_sys::relation_open(self.relation, share);
+            pg_sys::relation_close(relation, none);
+        }
     }
 
     /// Reads the facts of the catalog. The relation is locked.
@@ -509,6 +545,7 @@ unsafe extern "C-unwind" fn on_transaction(
     }
     PINNED.with_borrow_mut(|pinned| {
         for entry in pinned.drain(..) {
+            entry.flush_stats();
             if let Some(place) = entry.place.get() {
                 if entry.unsettled.get() {
                     place.slot.unsettle();

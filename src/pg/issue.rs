@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 
+use super::compat;
 use super::entry::{Entry, Place};
 use super::error::Error;
 use super::mark::{self, Need};
@@ -44,7 +45,12 @@ pub fn next_fast(entry: &Entry) -> Option<SnowflakeId> {
     let place = entry.place()?;
     let generator = entry.generator();
     let worker = place.shared.worker_id()?;
-    let Step::Issue { start, end } = step(&generator, place, 1) else {
+    let Step::Issue {
+        start,
+        end,
+        borrowed,
+    } = step(&generator, place, 1)
+    else {
         return None;
     };
     if place.slot.bounds().elect_early(end) {
@@ -52,6 +58,9 @@ pub fn next_fast(entry: &Entry) -> Option<SnowflakeId> {
     }
     let id = generator.layout.compose(start, worker);
     entry.set_last_id(id);
+    if entry.pending().count_issued(1, borrowed) {
+        entry.flush_stats();
+    }
     Some(id)
 }
 
@@ -80,6 +89,7 @@ fn step(generator: &Generator, place: Place, count: u64) -> Step {
 /// Waits for the clock and reserves as needed; a failed call issues nothing.
 #[cold]
 pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
+    let mut waited = false;
     loop {
         // After a wait or a reservation everything is looked at again: the
         // sequence may be gone by now, or the transaction read-only.
@@ -93,7 +103,14 @@ pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
             max: layout.max_worker(),
         })?;
         match step(&generator, place, count) {
-            Step::Issue { start, end } => {
+            Step::Issue {
+                start,
+                end,
+                borrowed,
+            } => {
+                if entry.pending().count_issued(count, borrowed) || waited {
+                    entry.flush_stats();
+                }
                 if place.slot.bounds().elect_early(end) {
                     let last = Position::new(end.get() - 1);
                     mark::reserve(entry, place, Need::Early(layout.tick_of(last)))?;
@@ -106,7 +123,12 @@ pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
                 });
             }
             Step::Reserve { through } => mark::reserve(entry, place, Need::Tick(through))?,
-            Step::Wait { ticks } => nap(layout.ticks_as_micros(ticks)),
+            Step::Wait { ticks } => {
+                if !std::mem::replace(&mut waited, true) {
+                    entry.pending().count_wait();
+                }
+                nap(entry, layout.ticks_as_micros(ticks));
+            }
             Step::TimeUsedUp => {
                 return Err(Error::TimeUsedUp {
                     name: entry.name(),
@@ -129,11 +151,15 @@ pub fn next(entry: &'static Entry) -> Result<SnowflakeId, Error> {
 }
 
 /// Sleeps outside any lock; cancelling the query ends it.
-fn nap(micros: i64) {
+fn nap(entry: &Entry, micros: i64) {
     pgrx::check_for_interrupts!();
-    // SAFETY: a plain sleep, ended early by a signal.
-    unsafe {
-        pg_sys::pg_usleep(micros.clamp(NAP_MICROS_MIN, NAP_MICROS_MAX));
-    }
+    let from = os_clock::boot();
+    compat::report_wait(|| {
+        // SAFETY: a plain sleep, ended early by a signal.
+        unsafe {
+            pg_sys::pg_usleep(micros.clamp(NAP_MICROS_MIN, NAP_MICROS_MAX));
+        }
+    });
+    entry.pending().add_wait(from, os_clock::boot());
     pgrx::check_for_interrupts!();
 }

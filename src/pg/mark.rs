@@ -19,7 +19,7 @@ use super::entry::{Entry, NO_MARK, Place};
 use super::error::Error;
 use super::shmem::Note;
 use super::{guc, os_clock, reservation_lock};
-use crate::snowflake::clock::Reading;
+use crate::snowflake::clock::{Reading, UnixNanos};
 use crate::snowflake::layout::{Position, Tick, UnixMillis};
 use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
 
@@ -91,12 +91,15 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     let policy_lead = generator.policy.max_rollback_millis;
     // On top of an accepted lead, a rollback is forgiven as ever.
     let accepted = place.slot.accepted_lead();
-    let (reading, planned) = place.shared.with_clocks(|trusted_offset| {
+    let began = os_clock::boot();
+    let (reading, stepped, planned) = place.shared.with_clocks(|believed| {
         let reading = os_clock::read();
+        let stepped = reading.stepped_since(believed.seen);
+        believed.seen = reading;
         let planned = generator.plan(&Situation {
             reading,
             generator_now: place.state.clock().now(reading.boot),
-            trusted_offset: *trusted_offset,
+            trusted_offset: believed.trusted_offset,
             max_clock_jump_millis: guc::max_clock_jump_millis(),
             max_lead_millis: policy_lead.saturating_add(accepted),
             word: place.state.word().position(),
@@ -109,11 +112,19 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             last_window_millis: note.window_millis,
         });
         if planned.is_ok() {
-            *trusted_offset = reading.offset();
+            believed.trusted_offset = reading.offset();
             place.state.clock().anchor(reading);
         }
-        (reading, planned)
+        (reading, stepped, planned)
     });
+    let rolled_back = place.slot.step_since_seen(reading).saturating_neg();
+    if rolled_back > 0 {
+        place.slot.stats().count_rollback(rolled_back);
+    }
+    // What is refused is logged as that.
+    if stepped != 0 && planned.is_ok() {
+        log_step(stepped);
+    }
     let plan = planned.map_err(|refusal| {
         if let Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. } = refusal {
             place.slot.set_refused_lead(by);
@@ -129,7 +140,9 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     }
     if let Some(failover) = failover {
         log_failover(entry, &plan, &reading, failover);
+        place.slot.set_gap_at(reading.wall.millis());
     }
+    warn_of_the_end(entry, place, plan.clock_from);
     write(entry, plan.mark);
     place.shared.with_clocks(|_| {
         place
@@ -151,7 +164,14 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             0
         });
     place.slot.bounds().publish(plan.reserved, plan.early);
+    entry.pending().count_reservation(began, os_clock::boot());
+    entry.flush_stats();
     Ok(())
+}
+
+/// The mark on disk, if there is one. The relation is locked.
+pub fn stored(entry: &Entry) -> Result<Option<UnixMillis>, Error> {
+    Ok(read(entry)?.mark)
 }
 
 struct Stored {
@@ -162,7 +182,7 @@ struct Stored {
 
 /// Reads the one row of the sequence, and the LSN of its page.
 fn read(entry: &Entry) -> Result<Stored, Error> {
-    // SAFETY: we hold RowExclusive, so the relation exists and its file stays.
+    // SAFETY: the relation is locked, so it exists and its file stays.
     // The buffer is pinned and share-locked while we read it; the row is the
     // first item of the first page, as in sequence.c.
     let (data, lsn) = unsafe {
@@ -294,6 +314,49 @@ fn switches_since(lsn: pg_sys::XLogRecPtr) -> i64 {
             }
         }
         switches
+    }
+}
+
+/// Says what the clock did. Once: all generators share what was seen last.
+fn log_step(millis: i64) {
+    let by = super::error::duration(millis.saturating_abs());
+    let (way, detail) = if millis < 0 {
+        (
+            "backwards",
+            format!(
+                "Generators go on, up to {by} ahead of it; they run at half speed until it has caught up."
+            ),
+        )
+    } else {
+        ("forward", "Generators follow it.".to_string())
+    };
+    pgrx::ereport!(
+        pgrx::PgLogLevel::LOG,
+        pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        format!("snowflake_id: clock moved {way} by {by}"),
+        detail
+    );
+}
+
+/// How long before the end of a layout's time the log says so.
+const END_IS_NEAR_MILLIS: i64 = 365 * 24 * 60 * 60 * 1000;
+
+/// Once per generator and server start.
+fn warn_of_the_end(entry: &Entry, place: Place, now: UnixNanos) {
+    let layout = entry.generator().layout;
+    let end = layout.instant_of(layout.last_tick());
+    let left = end.get().saturating_sub(now.millis().get());
+    if left < END_IS_NEAR_MILLIS && !place.slot.end_was_near() {
+        pgrx::ereport!(
+            pgrx::PgLogLevel::LOG,
+            pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+            format!(
+                "snowflake_id: generator {} has used up the time of its layout in {}",
+                entry.name(),
+                super::error::duration(left)
+            ),
+            format!("It ends at {}.", super::time::display(end))
+        );
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`mark`] | the durable mark: reads it, raises it |
 //! | [`issue`] | acts on the core's steps until there is an ID |
 //! | [`reservation_lock`] | who may raise a mark |
+//! | [`stats`] | what each generator has done |
 //! | [`time`] | conversions between PostgreSQL's time and ours |
 //! | [`compat`] | what differs between PostgreSQL versions |
 //! | [`error`] | what users read when something is wrong |
@@ -24,6 +25,7 @@ mod os_clock;
 mod reservation_lock;
 mod shmem;
 mod sql;
+mod stats;
 mod time;
 
 #[cfg(feature = "pg_test")]

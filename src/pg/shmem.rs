@@ -6,11 +6,15 @@
 //! |---|---|
 //! | `Header::worker_id` | written by the postmaster before any backend starts; IDs are composed from here only |
 //! | `Header::trusted_offset` | wall minus boot clock when the wall clock was last believed; under `clock_lock` |
+//! | `Header::seen` | both clocks when a reserver last read them, believed or not; under `clock_lock`. Its step since then is logged by the one who sees it |
 //! | `Header::default_state` | the word and clock that the default generators of all databases share, so that tables in two databases differ too |
 //! | `State::word` | see `snowflake::generator`; on a cache line of its own, since every ID writes it |
 //! | `State::clock` | see `snowflake::clock`; written under `clock_lock`, read without |
 //! | `Slot::bounds` | see `snowflake::generator`; written under the generator's reservation lock |
 //! | `Slot::file_number`, `window_millis` | under the generator's reservation lock; plain loads and stores, Relaxed because the lock orders them. Cleared also at the end of a transaction that rewrote the sequence |
+//! | `Slot::seen` | as `Header::seen`, for the statistics of this generator; under the reservation lock |
+//! | `Slot::gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been logged; stored under the reservation lock, read by views without |
+//! | `Slot::stats` | see `stats`; by anyone |
 //! | `Slot::refused_lead` | the lead over the wall clock that was refused last, in milliseconds; under the reservation lock, read by `snowflake_accept_clock()` without |
 //! | `Slot::accepted_lead` | the part of it that a superuser has accepted since; written by both, each a plain store: at worst an acceptance is lost and asked for again |
 //! | `Slot::key` | who the slot belongs to: database and relation OID in one word, 0 if nobody; written under `slot_lock` exclusive, while `pins` is 0 |
@@ -23,14 +27,17 @@
 //!
 //! After a crash of any backend the postmaster initialises all of this anew.
 
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering,
+};
 
 use pgrx::pg_sys;
 
-use super::{error::Error, guc, os_clock};
-use crate::snowflake::clock::Clock;
+use super::stats::{Counts, Stats};
+use super::{error::Error, guc, os_clock, time};
+use crate::snowflake::clock::{BootNanos, Clock, Reading, UnixNanos};
 use crate::snowflake::generator::{Bounds, Word};
-use crate::snowflake::layout::{Layout, WorkerId};
+use crate::snowflake::layout::{Layout, Position, UnixMillis, WorkerId};
 
 /// Two lines of 64 bytes: processors fetch pairs.
 #[repr(C, align(128))]
@@ -63,7 +70,45 @@ pub struct Header {
     worker_id: AtomicI32,
     slots: u32,
     trusted_offset: AtomicI64,
+    seen: Seen,
     default_state: State,
+}
+
+/// A reading of both clocks. Two plain fields: a lock orders them.
+#[repr(C)]
+struct Seen {
+    boot: AtomicI64,
+    wall: AtomicI64,
+}
+
+impl Seen {
+    fn new(reading: Reading) -> Self {
+        Self {
+            boot: AtomicI64::new(reading.boot.get()),
+            wall: AtomicI64::new(reading.wall.get()),
+        }
+    }
+
+    fn get(&self) -> Reading {
+        Reading {
+            boot: BootNanos::new(self.boot.load(Ordering::Relaxed)),
+            wall: UnixNanos::new(self.wall.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn set(&self, reading: Reading) {
+        self.boot.store(reading.boot.get(), Ordering::Relaxed);
+        self.wall.store(reading.wall.get(), Ordering::Relaxed);
+    }
+}
+
+/// What the server knows of its wall clock.
+#[derive(Clone, Copy)]
+pub struct Believed {
+    /// Wall minus boot clock, in nanoseconds, when it was last believed.
+    pub trusted_offset: i64,
+    /// The last reading, believed or not.
+    pub seen: Reading,
 }
 
 /// One generator of one database.
@@ -72,6 +117,7 @@ pub struct Slot {
     bounds: Line<Bounds>,
     own_state: State,
     rest: Line<Rest>,
+    stats: Line<Stats>,
 }
 
 #[repr(C)]
@@ -82,9 +128,12 @@ struct Rest {
     window_millis: AtomicI64,
     refused_lead: AtomicI64,
     accepted_lead: AtomicI64,
+    seen: Seen,
+    gap_at: AtomicI64,
+    end_is_near: AtomicBool,
 }
 
-const _: () = assert!(size_of::<Slot>() == 4 * 128 && align_of::<Slot>() == 128);
+const _: () = assert!(size_of::<Slot>() == 5 * 128 && align_of::<Slot>() == 128);
 const _: () = assert!(size_of::<Header>() == 3 * 128);
 
 /// What a reserver notes for the next one.
@@ -97,7 +146,53 @@ pub struct Note {
     pub window_millis: i64,
 }
 
+/// What a view shows of a slot.
+pub struct View {
+    /// The bound in force; zero if it has to be reserved anew.
+    pub reserved: Position,
+    /// When a failover gap was left.
+    pub gap_at: Option<UnixMillis>,
+    /// The counters.
+    pub counts: Counts,
+}
+
 impl Slot {
+    /// The counters.
+    #[inline]
+    pub fn stats(&self) -> &Stats {
+        &self.stats.0
+    }
+
+    /// By how many milliseconds the wall clock was stepped since this generator
+    /// last looked at it. Holders of the reservation lock only.
+    pub fn step_since_seen(&self, reading: Reading) -> i64 {
+        let seen = &self.rest.0.seen;
+        let step = reading.stepped_since(seen.get());
+        seen.set(reading);
+        step
+    }
+
+    /// Remembers that a failover gap was left. Holders of the reservation lock
+    /// only.
+    pub fn set_gap_at(&self, at: UnixMillis) {
+        self.rest.0.gap_at.store(at.get(), Ordering::Relaxed);
+    }
+
+    /// Whether it has been said that the layout's time ends soon; from now on
+    /// it has.
+    pub fn end_was_near(&self) -> bool {
+        self.rest.0.end_is_near.swap(true, Ordering::Relaxed)
+    }
+
+    fn view(&self) -> View {
+        let gap_at = self.rest.0.gap_at.load(Ordering::Relaxed);
+        View {
+            reserved: self.bounds().reserved(),
+            gap_at: (gap_at != 0).then_some(UnixMillis::new(gap_at)),
+            counts: self.stats().read(),
+        }
+    }
+
     /// How far IDs may be issued.
     #[inline]
     pub fn bounds(&self) -> &Bounds {
@@ -213,6 +308,11 @@ fn locked<T>(index: usize, mode: pg_sys::LWLockMode::Type, f: impl FnOnce() -> T
     }
 }
 
+/// A slot's key; never 0, since no relation has OID 0.
+fn key(database: pg_sys::Oid, relation: pg_sys::Oid) -> u64 {
+    u64::from(database.to_u32()) << 32 | u64::from(relation.to_u32())
+}
+
 const TRANCHE: &std::ffi::CStr = c"snowflake_id";
 const SLOT_LOCK: usize = 0;
 const CLOCK_LOCK: usize = 1;
@@ -231,15 +331,46 @@ impl Shared {
         &self.header.default_state
     }
 
-    /// Runs `f` with the trusted offset, to be changed in place; nobody else
-    /// anchors a clock meanwhile. `f` must not call PostgreSQL.
-    pub fn with_clocks<T>(&self, f: impl FnOnce(&mut i64) -> T) -> T {
+    /// Runs `f` with what is known of the wall clock, to be changed in place;
+    /// nobody else anchors a clock meanwhile. `f` must not call PostgreSQL.
+    pub fn with_clocks<T>(&self, f: impl FnOnce(&mut Believed) -> T) -> T {
+        let header = self.header;
         locked(CLOCK_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
-            let mut offset = self.header.trusted_offset.load(Ordering::Relaxed);
-            let result = f(&mut offset);
-            self.header.trusted_offset.store(offset, Ordering::Relaxed);
+            let mut believed = Believed {
+                trusted_offset: header.trusted_offset.load(Ordering::Relaxed),
+                seen: header.seen.get(),
+            };
+            let result = f(&mut believed);
+            header
+                .trusted_offset
+                .store(believed.trusted_offset, Ordering::Relaxed);
+            header.seen.set(believed.seen);
             result
         })
+    }
+
+    /// What is to be shown of a generator, if it has a slot.
+    pub fn view(&self, database: pg_sys::Oid, relation: pg_sys::Oid) -> Option<View> {
+        let key = key(database, relation);
+        locked(SLOT_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
+            let rest = |slot: &&Slot| slot.rest.0.key.load(Ordering::Relaxed) == key;
+            self.slots.iter().find(rest).map(Slot::view)
+        })
+    }
+
+    /// Resets the counters of the generators of a database, or of one of them.
+    pub fn reset_stats(&self, database: pg_sys::Oid, relation: Option<pg_sys::Oid>) {
+        let now = time::timestamptz(os_clock::read().wall.millis());
+        locked(SLOT_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
+            for slot in self.slots {
+                let its = slot.rest.0.key.load(Ordering::Relaxed);
+                if relation.map_or(its >> 32 == u64::from(database.to_u32()), |relation| {
+                    its == key(database, relation)
+                }) {
+                    slot.stats().reset(now);
+                }
+            }
+        });
     }
 
     /// Accepts, for the generators of one database, the leads that were refused
@@ -270,7 +401,7 @@ impl Shared {
         relation: pg_sys::Oid,
         hint: Option<&'static Slot>,
     ) -> Result<&'static Slot, Error> {
-        let key = u64::from(database.to_u32()) << 32 | u64::from(relation.to_u32());
+        let key = key(database, relation);
         let found = locked(SLOT_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
             hint.and_then(|slot| slot.pin_if(key))
                 .or_else(|| self.pin_existing(key))
@@ -304,7 +435,13 @@ impl Shared {
             .or_else(|| self.slots.iter().find(idle))?;
         slot.bounds().clear();
         slot.own_state.word().reset();
-        slot.own_state.clock().set(os_clock::read());
+        let reading = os_clock::read();
+        slot.own_state.clock().set(reading);
+        slot.rest.0.seen.set(reading);
+        slot.set_gap_at(UnixMillis::new(0));
+        slot.rest.0.end_is_near.store(false, Ordering::Relaxed);
+        slot.stats()
+            .start_over(time::timestamptz(reading.wall.millis()));
         slot.set_note(Note {
             file_number: 0,
             window_millis: 0,
@@ -395,6 +532,7 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
             ),
             slots: u32::try_from(count).unwrap_or(1),
             trusted_offset: AtomicI64::new(reading.offset()),
+            seen: Seen::new(reading),
             default_state: state(),
         });
         for index in 0..count {
@@ -408,7 +546,11 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
                     window_millis: AtomicI64::new(0),
                     refused_lead: AtomicI64::new(0),
                     accepted_lead: AtomicI64::new(0),
+                    seen: Seen::new(reading),
+                    gap_at: AtomicI64::new(0),
+                    end_is_near: AtomicBool::new(false),
                 }),
+                stats: Line(Stats::new(time::timestamptz(reading.wall.millis()))),
             });
         }
     }

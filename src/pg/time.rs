@@ -56,6 +56,11 @@ pub fn display(at: UnixMillis) -> String {
 
 /// As a value for SQL.
 pub fn to_datum(at: UnixMillis) -> pgrx::datum::TimestampWithTimeZone {
-    pgrx::datum::TimestampWithTimeZone::try_from(timestamptz(at))
+    micros_to_datum(timestamptz(at))
+}
+
+/// A `timestamptz` as a value for SQL.
+pub fn micros_to_datum(timestamptz: i64) -> pgrx::datum::TimestampWithTimeZone {
+    pgrx::datum::TimestampWithTimeZone::try_from(timestamptz)
         .unwrap_or_else(|_| pgrx::datum::TimestampWithTimeZone::positive_infinity())
 }

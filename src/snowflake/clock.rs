@@ -82,6 +82,18 @@ impl BootNanos {
         Self(nanos)
     }
 
+    /// Nanoseconds since boot.
+    #[must_use]
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+
+    /// How far this is after `earlier`, in nanoseconds.
+    #[must_use]
+    pub const fn nanos_after(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
     const fn half(self) -> i64 {
         self.0.div_euclid(2)
     }
@@ -102,7 +114,35 @@ impl Reading {
     pub const fn offset(self) -> i64 {
         self.wall.0.saturating_sub(self.boot.0)
     }
+
+    /// By how many milliseconds the wall clock was stepped since an earlier
+    /// reading: negative for a rollback, 0 if it just went on, or was corrected
+    /// so gently that nobody needs to know.
+    #[must_use]
+    pub const fn stepped_since(self, earlier: Self) -> i64 {
+        let stepped = self.offset().saturating_sub(earlier.offset());
+        let passed = self.boot.0.saturating_sub(earlier.boot.0);
+        let drift = passed / DRIFT;
+        let gentle = if drift > STEP_NANOS_MIN {
+            drift
+        } else {
+            STEP_NANOS_MIN
+        };
+        if stepped.saturating_abs() < gentle {
+            0
+        } else {
+            stepped / NANOS_PER_MILLI
+        }
+    }
 }
+
+/// Differences below this are the noise of two clock readings and the small
+/// change of time synchronization.
+const STEP_NANOS_MIN: i64 = 10 * NANOS_PER_MILLI;
+
+/// Below a thousandth of the time that passed a difference is drift: kernels
+/// steer a clock by half of that.
+const DRIFT: i64 = 1000;
 
 /// The clock of one word; see the head of this file for the rules.
 #[derive(Debug)]
@@ -213,6 +253,22 @@ mod tests {
         // Not back to an earlier lead.
         clock.lead_to(BootNanos::new(20 * SEC), UnixNanos::new(SEC));
         assert_eq!(clock.now(BootNanos::new(21 * SEC)).get(), 21 * SEC);
+    }
+
+    #[test]
+    fn a_step_is_told_from_drift() {
+        let ms = NANOS_PER_MILLI;
+        let hour = 3600 * SEC;
+        let earlier = at(0, 100 * SEC);
+        let stepped = |passed, by| at(passed, 100 * SEC + passed + by).stepped_since(earlier);
+        assert_eq!(stepped(SEC, 0), 0);
+        assert_eq!(stepped(SEC, 9 * ms), 0);
+        assert_eq!(stepped(SEC, -9 * ms), 0);
+        assert_eq!(stepped(SEC, -10 * ms), -10);
+        assert_eq!(stepped(SEC, 4 * SEC), 4000);
+        assert_eq!(stepped(hour, -3 * SEC), 0);
+        assert_eq!(stepped(hour, -4 * SEC), -4000);
+        assert_eq!(stepped(0, i64::MIN / 2), i64::MIN / 2 / ms);
     }
 
     #[test]

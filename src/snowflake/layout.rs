@@ -212,6 +212,12 @@ impl Layout {
         ones(self.sequence_bits)
     }
 
+    /// How many IDs a second has room for.
+    #[must_use]
+    pub const fn ids_per_second(self) -> u64 {
+        (self.max_sequence() + 1) * 1000 / self.tick_millis.cast_unsigned()
+    }
+
     /// The last tick of the time field. It is never issued: its positions are
     /// the room in which "one past the end" can be written down.
     #[must_use]
@@ -504,6 +510,7 @@ mod tests {
         assert!(D.tick_at(UnixMillis::new(first - 1)).is_err());
         assert_eq!(D.tick_at(UnixMillis::new(first)), Ok(Tick::new(0)));
         assert_eq!(D.tick_at(UnixMillis::new(last)), Ok(D.last_tick()));
+        assert_eq!(D.ids_per_second(), 4_096_000);
         assert!(D.tick_at(UnixMillis::new(last + 1)).is_err());
     }
 

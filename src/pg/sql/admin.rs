@@ -101,9 +101,11 @@ COMMENT ON FUNCTION snowflake_accept_clock() IS
 )]
 fn snowflake_accept_clock() -> Result<Interval, ErrorReport> {
     let shared = shmem::shared()?;
-    let jumped = shared.with_clocks(|trusted_offset| {
-        let offset = os_clock::read().offset();
-        let before = UnixNanos::new(std::mem::replace(trusted_offset, offset));
+    let jumped = shared.with_clocks(|believed| {
+        let reading = os_clock::read();
+        let offset = reading.offset();
+        let before = UnixNanos::new(std::mem::replace(&mut believed.trusted_offset, offset));
+        believed.seen = reading;
         UnixNanos::new(offset).millis_after(before)
     });
     // SAFETY: a variable of this process.

@@ -206,6 +206,7 @@ fn batch(entry: &'static Entry, count: i32) -> Result<SetOfIterator<'static, i64
     if entry.place().is_none() {
         entry.fill()?;
     }
+    entry.pending().count_batch();
     let left = u64::from(count.unsigned_abs());
     let max_chunk = entry.generator().max_chunk();
     let chunk = issue::next_chunk(entry, left.min(max_chunk))?;

@@ -6,10 +6,12 @@
 //! | [`generate`] | nextval, nextval_batch, currval |
 //! | [`decode`] | decode, timestamp, worker_id, sequence, encode, min_id, max_id |
 //! | [`admin`] | advance, accept_clock |
+//! | [`monitor`] | snowflake_generators, pg_stat_snowflake, stat_reset |
 
 mod admin;
 mod decode;
 mod generate;
+mod monitor;
 
 #[cfg(feature = "pg_test")]
 pub use generate::snowflake_nextval as nextval_for_tests;

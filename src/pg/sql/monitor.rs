@@ -1,0 +1,280 @@
+//! What a DBA looks at: the state of each generator, and its statistics.
+//!
+//! The functions behind the views are STABLE like PostgreSQL's own for
+//! statistics, and PARALLEL RESTRICTED, since what the session has not added up
+//! yet is its leader's.
+
+use pgrx::datum::{Interval, TimestampWithTimeZone};
+use pgrx::iter::TableIterator;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{name, pg_extern, pg_sys};
+
+use super::super::entry::{self, Entry};
+use super::super::error::Error;
+use super::super::shmem::{self, View};
+use super::super::{mark, os_clock, time};
+use crate::snowflake::layout::{Position, Tick, UnixMillis};
+
+/// The generators of this database.
+fn generators() -> Result<Vec<&'static Entry>, Error> {
+    Ok(vec![entry::of(entry::default_relation()?)])
+}
+
+fn view(entry: &Entry) -> Option<View> {
+    // Our own share included.
+    entry.flush_stats();
+    // SAFETY: a variable of this process.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    shmem::shared().ok()?.view(database, entry.relation())
+}
+
+fn interval(millis: i64) -> Interval {
+    Interval::from_micros(millis.saturating_mul(1000))
+}
+
+/// What only those see who may use the generator, as with `pg_sequences`.
+#[derive(Default)]
+struct Progress {
+    last_id_at: Option<UnixMillis>,
+    reserved_until: Option<UnixMillis>,
+    ahead_millis: i64,
+    gap_at: Option<UnixMillis>,
+}
+
+fn progress(entry: &Entry) -> Result<Progress, Error> {
+    let layout = entry.generator().layout;
+    let wall = os_clock::read().wall.millis();
+    let ahead_of_wall = |at: UnixMillis| at.get().saturating_sub(wall.get()).max(0);
+    let shown = view(entry);
+    let settled = shown.as_ref().filter(|v| v.reserved != Position::ZERO);
+    let (reserved_until, ahead_millis) = match (settled, shmem::shared()) {
+        (Some(shown), Ok(shared)) => {
+            // It counts on from its word or its clock, whichever is later.
+            let state = shared.default_state();
+            let clock = state.clock().now(os_clock::boot()).millis();
+            let word = layout.instant_of(layout.tick_of(state.word().position()));
+            (
+                Some(layout.instant_of(layout.tick_of(shown.reserved))),
+                ahead_of_wall(clock.max(word)),
+            )
+        }
+        // It will start at its mark.
+        _ => {
+            let mark = mark::stored(entry)?;
+            (mark, mark.map_or(0, ahead_of_wall))
+        }
+    };
+    Ok(Progress {
+        last_id_at: shown
+            .as_ref()
+            .and_then(|shown| shown.counts.last_tick)
+            .map(|tick: Tick| layout.instant_of(tick)),
+        reserved_until,
+        ahead_millis,
+        gap_at: shown.and_then(|shown| shown.gap_at),
+    })
+}
+
+/// The view `snowflake_generators`.
+#[pg_extern(
+    requires = ["snowflake_nextval"],
+    sql = r#"
+CREATE FUNCTION snowflake_generators(
+    OUT generator regclass, OUT worker_id integer,
+    OUT last_id_at timestamptz, OUT reserved_until timestamptz,
+    OUT ahead_by interval, OUT gap_applied_at timestamptz,
+    OUT ids_per_second bigint, OUT ends_at timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
+    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+COMMENT ON FUNCTION snowflake_generators() IS
+    'the rows of view snowflake_generators';
+CREATE VIEW snowflake_generators AS SELECT * FROM snowflake_generators();
+COMMENT ON VIEW snowflake_generators IS
+    'the generators of this database: how far their IDs are, how far their marks, and what their layouts hold';
+COMMENT ON COLUMN snowflake_generators.generator IS 'sequence that holds its mark';
+COMMENT ON COLUMN snowflake_generators.worker_id IS 'worker ID in force on this server';
+COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID since the server started';
+COMMENT ON COLUMN snowflake_generators.reserved_until IS 'the durable mark: all IDs are before it';
+COMMENT ON COLUMN snowflake_generators.ahead_by IS 'how far the next ID would be ahead of the wall clock';
+COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion, since the server started';
+COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
+COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up';
+GRANT SELECT ON snowflake_generators TO PUBLIC;
+"#
+)]
+#[allow(clippy::type_complexity)]
+fn snowflake_generators() -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(generator, pg_sys::Oid),
+            name!(worker_id, Option<i32>),
+            name!(last_id_at, Option<TimestampWithTimeZone>),
+            name!(reserved_until, Option<TimestampWithTimeZone>),
+            name!(ahead_by, Option<Interval>),
+            name!(gap_applied_at, Option<TimestampWithTimeZone>),
+            name!(ids_per_second, i64),
+            name!(ends_at, TimestampWithTimeZone),
+        ),
+    >,
+    ErrorReport,
+> {
+    let worker = shmem::shared()
+        .ok()
+        .and_then(|shared| shared.worker_id())
+        .and_then(|worker| i32::try_from(worker.get()).ok());
+    let mut rows = Vec::new();
+    for entry in generators()? {
+        entry.lock_to_read();
+        let layout = entry.generator().layout;
+        let visible = entry
+            .check_privilege(pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)
+            .is_ok();
+        let progress = visible.then(|| progress(entry)).transpose()?;
+        let shown = progress.unwrap_or_default();
+        rows.push((
+            entry.relation(),
+            worker,
+            shown.last_id_at.map(time::to_datum),
+            shown.reserved_until.map(time::to_datum),
+            visible.then(|| interval(shown.ahead_millis)),
+            shown.gap_at.map(time::to_datum),
+            layout.ids_per_second().cast_signed(),
+            time::to_datum(layout.instant_of(layout.last_tick())),
+        ));
+    }
+    Ok(TableIterator::new(rows))
+}
+
+/// The view `pg_stat_snowflake`.
+#[pg_extern(
+    requires = ["snowflake_nextval"],
+    sql = r#"
+CREATE FUNCTION pg_stat_snowflake(
+    OUT generator regclass, OUT issued bigint, OUT batches bigint,
+    OUT waits bigint, OUT wait_time double precision, OUT borrowed bigint,
+    OUT clock_rollbacks bigint, OUT largest_rollback interval,
+    OUT reservations bigint, OUT reservation_time double precision,
+    OUT stats_reset timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
+    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+COMMENT ON FUNCTION pg_stat_snowflake() IS
+    'the rows of view pg_stat_snowflake';
+CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
+COMMENT ON VIEW pg_stat_snowflake IS
+    'what the generators of this database have done since the server started or the numbers were reset';
+COMMENT ON COLUMN pg_stat_snowflake.generator IS 'sequence that holds its mark';
+COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and batches that were not fetched';
+COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
+COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock because too many IDs were asked for';
+COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that they waited, in milliseconds';
+COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the clock of the generator';
+COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'times that the wall clock was found set back';
+COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'the largest of them';
+COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'times that the mark was raised';
+COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that it took, in milliseconds';
+COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers began';
+GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
+"#
+)]
+#[allow(clippy::type_complexity)]
+fn pg_stat_snowflake() -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(generator, pg_sys::Oid),
+            name!(issued, i64),
+            name!(batches, i64),
+            name!(waits, i64),
+            name!(wait_time, f64),
+            name!(borrowed, i64),
+            name!(clock_rollbacks, i64),
+            name!(largest_rollback, Option<Interval>),
+            name!(reservations, i64),
+            name!(reservation_time, f64),
+            name!(stats_reset, TimestampWithTimeZone),
+        ),
+    >,
+    ErrorReport,
+> {
+    shmem::shared()?;
+    let mut rows = Vec::new();
+    for entry in generators()? {
+        // Without a slot there is nothing to tell.
+        let Some(View { counts, .. }) = view(entry) else {
+            continue;
+        };
+        let largest = counts.largest_rollback_millis;
+        rows.push((
+            entry.relation(),
+            counts.issued.cast_signed(),
+            counts.batches.cast_signed(),
+            counts.waits.cast_signed(),
+            millis(counts.wait_nanos),
+            counts.borrowed.cast_signed(),
+            counts.rollbacks.cast_signed(),
+            (largest > 0).then(|| interval(largest)),
+            counts.reservations.cast_signed(),
+            millis(counts.reservation_nanos),
+            time::micros_to_datum(counts.reset_at),
+        ));
+    }
+    Ok(TableIterator::new(rows))
+}
+
+/// As PostgreSQL's own views give times.
+fn millis(nanos: u64) -> f64 {
+    // Exact up to 2^53 ns, 104 days.
+    #[allow(clippy::cast_precision_loss)]
+    let nanos = nanos as f64;
+    nanos / 1e6
+}
+
+/// `snowflake_stat_reset()`: VOLATILE and PARALLEL UNSAFE, as it changes shared
+/// state. EXECUTE is the superuser's to grant, as with `pg_stat_reset()`.
+#[pg_extern(
+    requires = ["snowflake_nextval"],
+    sql = r#"
+CREATE FUNCTION snowflake_stat_reset() RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_stat_reset() IS
+    'resets the numbers of pg_stat_snowflake for all generators of this database';
+"#
+)]
+fn snowflake_stat_reset() -> Result<(), ErrorReport> {
+    for entry in generators()? {
+        entry.flush_stats();
+    }
+    reset(None)
+}
+
+/// `snowflake_stat_reset(generator)`.
+#[pg_extern(
+    requires = ["snowflake_nextval"],
+    sql = r#"
+CREATE FUNCTION snowflake_stat_reset(generator regclass) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+REVOKE EXECUTE ON FUNCTION snowflake_stat_reset(regclass) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
+    'resets the numbers of pg_stat_snowflake for a generator';
+"#
+)]
+fn snowflake_stat_reset_of(generator: pg_sys::Oid) -> Result<(), ErrorReport> {
+    let entry = entry::of(generator);
+    entry.lock_to_read();
+    entry.check_is_generator()?;
+    entry.flush_stats();
+    reset(Some(generator))
+}
+
+fn reset(generator: Option<pg_sys::Oid>) -> Result<(), ErrorReport> {
+    // SAFETY: a variable of this process.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    shmem::shared()?.reset_stats(database, generator);
+    Ok(())
+}

@@ -1,0 +1,66 @@
+-- The state of generators, and their statistics.
+SET timezone = 'UTC';
+\x
+SELECT generator, worker_id, ids_per_second, ends_at
+FROM snowflake_generators;
+SELECT snowflake_nextval() AS id \gset
+SELECT last_id_at = snowflake_timestamp(:id) AS last_id, last_id_at < reserved_until AS reserved,
+       ahead_by < interval '1 s' AS close_to_the_clock, gap_applied_at
+FROM snowflake_generators;
+\x
+-- Nobody reserves further than the setting says.
+SELECT reserved_until < now() + current_setting('snowflake_id.reserve')::interval + interval '1 s' AS near
+FROM snowflake_generators;
+
+-- Counting. What this session does is seen at once.
+SELECT snowflake_stat_reset();
+SELECT count(snowflake_nextval()) FROM generate_series(1, 100);
+SELECT count(*) FROM snowflake_nextval_batch(1000);
+BEGIN;
+SELECT snowflake_nextval() > 0 AS id;
+ROLLBACK;
+SELECT generator, issued, batches, clock_rollbacks, largest_rollback, wait_time >= 0 AS wait_time,
+       borrowed <= issued AS borrowed, reservation_time >= 0 AS reservation_time,
+       now() - stats_reset < interval '1 min' AS just_reset
+FROM pg_stat_snowflake;
+SELECT snowflake_stat_reset('snowflake_default');
+SELECT issued, batches FROM pg_stat_snowflake;
+SELECT snowflake_stat_reset('pg_class');
+
+-- More than the clock gives is borrowed, and then waited for.
+-- A batch that nobody fetches to its end has been issued all the same.
+DO $$ BEGIN FOR i IN 1 .. 20 LOOP PERFORM snowflake_nextval_batch(100000) LIMIT 1; END LOOP; END $$;
+SELECT issued, batches, borrowed > 400000 AS borrowed, waits > 0 AS waits, wait_time > 0 AS wait_time
+FROM pg_stat_snowflake;
+
+-- Who may see and do what.
+CREATE ROLE regress_snowflake_nobody;
+SET ROLE regress_snowflake_nobody;
+SELECT issued FROM pg_stat_snowflake;
+SELECT last_id_at IS NOT NULL AS last_id, reserved_until IS NOT NULL AS reserved FROM snowflake_generators;
+SELECT snowflake_stat_reset();
+SELECT snowflake_stat_reset('snowflake_default');
+RESET ROLE;
+REVOKE ALL ON SEQUENCE snowflake_default FROM PUBLIC;
+SET ROLE regress_snowflake_nobody;
+-- As with pg_sequences: not how far somebody else's IDs are.
+SELECT generator, last_id_at, reserved_until, ahead_by, ids_per_second FROM snowflake_generators;
+RESET ROLE;
+GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_stat_reset() TO regress_snowflake_nobody;
+SET ROLE regress_snowflake_nobody;
+SELECT snowflake_stat_reset();
+RESET ROLE;
+REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM regress_snowflake_nobody;
+DROP ROLE regress_snowflake_nobody;
+
+-- Every object says what it is.
+SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment
+FROM pg_depend AS d
+LEFT JOIN pg_description AS c ON c.classoid = d.classid AND c.objoid = d.objid AND c.objsubid = 0
+WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND c.objoid IS NULL
+  AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_id');
+SELECT a.attrelid::regclass, a.attname AS without_comment
+FROM pg_attribute AS a
+WHERE a.attrelid IN ('snowflake_generators'::regclass, 'pg_stat_snowflake'::regclass)
+  AND a.attnum > 0 AND col_description(a.attrelid, a.attnum) IS NULL;

@@ -1,0 +1,174 @@
+# Statistics across sessions, crashes and standbys; what the log says of clocks;
+# what pg_stat_activity says of a session that waits.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+use Time::HiRes qw(sleep);
+
+sub stat_of
+{
+	my ($node, $columns, $database) = @_;
+	return $node->safe_psql($database // 'postgres', "SELECT $columns FROM pg_stat_snowflake");
+}
+
+sub lines_of
+{
+	my ($node, $pattern) = @_;
+	my @lines = slurp_file($node->logfile) =~ /$pattern/g;
+	return scalar @lines;
+}
+
+my $node = new_node('node', 7, allows_streaming => 1);
+$node->append_conf('postgresql.conf', "snowflake_id.max_generators = 2\nsnowflake_id.reserve = '200 ms'");
+start_with_clock($node, 0);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+
+# Sessions that are gone, one of them killed in the middle of a transaction, and
+# one that rolls back.
+ids($node, 1000) for 1 .. 3;
+$node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_nextval_batch(500)');
+$node->safe_psql('postgres', 'BEGIN; SELECT snowflake_nextval(); ROLLBACK');
+my $session = $node->background_psql('postgres');
+$session->query_safe('BEGIN; SELECT snowflake_nextval() FROM generate_series(1, 10)');
+is(stat_of($node, 'issued, batches'), '3501|1', 'ended sessions and transactions are counted');
+my $pid = $session->query_safe('SELECT pg_backend_pid()');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+wait_until('the session is gone', sub {
+	$node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' });
+is(stat_of($node, 'issued'), '3511', 'and one that was terminated');
+eval { $session->quit };
+is(stat_of($node, 'clock_rollbacks, largest_rollback'), '0|', 'no rollback yet');
+my ($reservations, $time) = split /\|/, stat_of($node, 'reservations, reservation_time');
+cmp_ok($reservations, '>=', 1, "$reservations reservations");
+cmp_ok($time, '>', 0, "took $time ms");
+
+# A long statement is seen to move before it ends.
+$session = $node->background_psql('postgres');
+$session->query_safe('BEGIN; SELECT count(snowflake_nextval()) FROM generate_series(1, 20000)');
+cmp_ok(stat_of($node, 'issued'), '>=', 3511 + 3 * 4096, 'a running transaction is counted');
+$session->quit;
+
+# The clock goes back by an hour, once; every generator counts it, the log has
+# it once.
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('other', 'CREATE EXTENSION snowflake_id');
+ids($node, 1, 'other');
+set_clock($node, -3600);
+for my $database (qw(postgres other postgres other))
+{
+	ids($node, 1, $database);
+	sleep 0.3;
+}
+for my $database (qw(postgres other))
+{
+	my ($count, $largest) = split /\|/,
+	  stat_of($node, 'clock_rollbacks, extract(epoch FROM largest_rollback)', $database);
+	is($count, 1, "one rollback counted in $database");
+	cmp_ok(abs($largest - 3600), '<', 1, "of $largest s");
+}
+is(lines_of($node, qr/LOG: .*clock moved backwards by (?:01:00:00|00:59:59)/), 1, 'logged once, with the figure');
+my $ahead = $node->safe_psql('postgres', 'SELECT extract(epoch FROM ahead_by) FROM snowflake_generators');
+cmp_ok($ahead, '>', 3590, "the view says how far ahead it is: $ahead s");
+cmp_ok($ahead, '<', 3601, 'and not more');
+
+# Forward again.
+set_clock($node, 0);
+sleep 0.3;
+ids($node, 1);
+is(lines_of($node, qr/LOG: .*clock moved forward by/), 1, 'a step forward is logged once');
+is(stat_of($node, 'clock_rollbacks'), '1', 'and is no rollback');
+
+# A refused jump is logged as that; when it is accepted, that is logged.
+set_clock($node, 3 * 86400);
+sleep 0.3;
+my ($code) = error_of($node, 'SELECT snowflake_nextval()');
+is($code, '58000', 'refused');
+is(lines_of($node, qr/clock moved forward by 3 days/), 0, 'not followed');
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock(); SELECT snowflake_nextval()');
+is(lines_of($node, qr/LOG: .*clock accepted, after a jump of (?:3 days 00:00:00|2 days 23:59:59)/), 1, 'an accepted jump is logged');
+
+# A reset, of one database.
+$node->safe_psql('postgres', 'SELECT snowflake_stat_reset()');
+is(stat_of($node, 'issued, clock_rollbacks, largest_rollback, reservations'), '0|0||0', 'reset');
+cmp_ok(stat_of($node, 'issued', 'other'), '>', 0, 'the other database keeps its own');
+
+# Numbers of a generator that gave its slot away begin anew, and say since when.
+my $before = stat_of($node, 'stats_reset');
+for my $database (qw(third fourth))
+{
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$node->safe_psql($database, 'CREATE EXTENSION snowflake_id');
+	ids($node, 1, $database);
+}
+is(stat_of($node, 'count(*)'), '0', 'no slot, no row');
+my ($reserved, $last) = split /\|/, $node->safe_psql('postgres',
+	'SELECT reserved_until > now(), last_id_at IS NULL FROM snowflake_generators');
+is($last, 't', 'no slot, no last ID');
+ids($node, 1);
+is($node->safe_psql('postgres', "SELECT issued, stats_reset > '$before' FROM pg_stat_snowflake"),
+	'1|t', 'a new slot counts from its beginning');
+
+# A session that waits for the clock is seen to.
+my $busy = $node->background_psql('postgres');
+$busy->query_until(qr/started/, q{\echo started
+DO $$ BEGIN FOR i IN 1 .. 400 LOOP PERFORM max(id) FROM snowflake_nextval_batch(100000) AS id; END LOOP; END $$;
+});
+my $version = $node->safe_psql('postgres', 'SHOW server_version_num');
+my $expected = $version >= 170000 ? 'Extension|SnowflakeClock' : 'Extension|Extension';
+my $seen = '';
+wait_until('the wait is seen', sub {
+	$seen = $node->safe_psql('postgres', q{
+		SELECT DISTINCT wait_event_type, wait_event FROM pg_stat_activity
+		WHERE wait_event_type = 'Extension' AND query LIKE '%snowflake_nextval_batch(100000)%'
+		AND pid <> pg_backend_pid()});
+	return $seen ne '' });
+is($seen, $expected, 'the wait has a name');
+$busy->quit;
+
+# A standby shows the mark that it has, and no statistics.
+$node->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+start_with_clock($standby, 3 * 86400);
+ids($node, 1);
+$node->wait_for_catchup($standby);
+is($standby->safe_psql('postgres', 'SELECT reserved_until FROM snowflake_generators'),
+	$node->safe_psql('postgres', 'SELECT to_timestamp(last_value / 1000.0) FROM snowflake_default'),
+	'a standby shows the mark');
+is(stat_of($standby, 'count(*)'), '0', 'and has done nothing');
+$standby->promote;
+ids($standby, 1);
+is($standby->safe_psql('postgres',
+	q{SELECT clock_timestamp() - gap_applied_at BETWEEN '0' AND '1 min' FROM snowflake_generators}),
+	't', 'after a promotion it shows when the gap was left');
+$standby->stop;
+
+# Not preloaded: the mark and the layout can be seen, statistics cannot.
+$node->stop;
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->start;
+is($node->safe_psql('postgres', 'SELECT worker_id, reserved_until IS NOT NULL, ids_per_second FROM snowflake_generators'),
+	'|t|4096000', 'not preloaded: what the catalog knows');
+is((error_of($node, 'SELECT * FROM pg_stat_snowflake'))[0], '55000', 'not preloaded: no statistics');
+$node->stop;
+
+# The end of the layout's time is announced a year ahead, once.
+my $late = new_node('late', 1);
+start_with_clock($late, 3976128000 - time);    # 2095-12-31, past the end
+$late->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+is((error_of($late, 'SELECT snowflake_nextval()'))[0], '2200H', 'used up');
+$late->stop;
+start_with_clock($late, 3919708800 - time);    # 2094-03-18
+ids($late, 10);
+$late->safe_psql('postgres', 'SELECT pg_sleep(6)');
+ids($late, 10);
+is(lines_of($late, qr/LOG: .*generator snowflake_default has used up the time of its layout in 1\d\d days/),
+	1, 'the end of its time is announced once');
+$late->stop;
+
+done_testing();
