@@ -6,12 +6,16 @@
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: demo test check-core lint schema build install bench clean
+.PHONY: demo test test-server check-core lint schema build install bench clean
 
 demo:
 	@tests/demo.sh
 
-test: check-core
+test: check-core test-server
+
+# All but the core's: on PostgreSQL PG.
+test-server:
+	@tests/run server
 	@tests/run pg
 	@tests/run schema
 	@tests/run regress

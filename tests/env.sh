@@ -101,23 +101,27 @@ built_from_source() {
     else printf '%s/snowflake_id/postgresql-%s\n' "${XDG_CACHE_HOME:-$HOME/.cache}" "$1"; fi
 }
 
-# From the source tarball of the distribution's development suite, on the mirror
-# that this machine's apt uses; checked against the suite's checksum.
+# From the source tarball in the distribution's archive, on the mirror that this
+# machine's apt uses; checked against the suite's checksum. The development suite
+# has the newest major version, stable ones those before.
 build_from_source() {
-    local prefix mirror work file sum folder
+    local prefix mirror work file= sum folder suite
     prefix=$(built_from_source "$1")
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
         grep -m 1 '/debian/$') || die "PostgreSQL $1 is no package here, and apt names no Debian mirror to take its source from"
     printf 'building PostgreSQL %s from source (once, about 5 minutes)\n' "$1"
     work=$(mktemp -d)
-    /usr/lib/apt/apt-helper download-file "${mirror}dists/sid/main/source/Sources.xz" \
-        "$work/Sources.xz" >/dev/null 2>&1 || die "could not read the list of source packages"
-    read -r folder sum file < <(xz -dc "$work/Sources.xz" | perl -00 -ne '
-        next unless /^Package: postgresql-'"$1"'$/m;
-        ($dir) = /^Directory: (\S+)/m;
-        ($list) = /^Checksums-Sha256:\n((?: .*\n?)+)/m;
-        ($sum, $file) = $list =~ /(\w{64}) \d+ (\S+\.orig\.tar\.bz2)$/m;
-        print "$dir $sum $file\n"') || die "PostgreSQL $1 is not in the distribution's archive"
+    for suite in sid trixie; do
+        /usr/lib/apt/apt-helper download-file "${mirror}dists/$suite/main/source/Sources.xz" \
+            "$work/$suite.xz" >/dev/null 2>&1 || die "could not read the list of source packages"
+        read -r folder sum file < <(xz -dc "$work/$suite.xz" | perl -00 -ne '
+            next unless /^Package: postgresql-'"$1"'$/m;
+            ($dir) = /^Directory: (\S+)/m;
+            ($list) = /^Checksums-Sha256:\n((?: .*\n?)+)/m;
+            ($sum, $file) = $list =~ /(\w{64}) \d+ (\S+\.orig\.tar\.bz2)$/m;
+            print "$dir $sum $file\n"') && break
+    done
+    [ -n "$file" ] || die "PostgreSQL $1 is neither a package here nor in the distribution's archive"
     /usr/lib/apt/apt-helper download-file "$mirror$folder/$file" "$work/$file" "SHA256:$sum" \
         >/dev/null 2>&1 || die "could not download $file"
     mkdir "$work/source"

@@ -1,0 +1,206 @@
+# Who can do what: a role without privileges, one with USAGE only, a database
+# owner who is no superuser, and the extension's creation as such an owner, from
+# hostile schemas and through dump and restore.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+
+my $node = new_node('node', 7);
+$node->start;
+$node->safe_psql('postgres', q{
+	CREATE ROLE stranger LOGIN; CREATE ROLE usage_only LOGIN; CREATE ROLE owner LOGIN;
+	CREATE ROLE attacker LOGIN; CREATE ROLE monitor LOGIN; GRANT pg_monitor TO monitor});
+$node->safe_psql('postgres', "CREATE DATABASE $_ OWNER owner") for qw(shop copy);
+
+# SQLSTATE and output of a statement, in a session of a role's own.
+sub as
+{
+	my ($role, $sql, $database) = @_;
+	my ($out, $err);
+	$node->psql($database // 'shop', "\\set VERBOSITY verbose\n$sql", stdout => \$out, stderr => \$err,
+		on_error_stop => 1, extra_params => [ '-U', $role ]);
+	my ($code) = $err =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/;
+	return ($code // '', $out, $err);
+}
+
+sub can
+{
+	my ($role, $sql, $database) = @_;
+	my ($code, $out, $err) = as($role, $sql, $database);
+	is($code, '', "$role can: $sql") or diag($err);
+	return $out;
+}
+
+sub cannot
+{
+	my ($role, $code, $sql, $database) = @_;
+	my ($got, $out, $err) = as($role, $sql, $database);
+	is($got, $code, "$role cannot: $sql") or diag("$out$err");
+	return;
+}
+
+# The trusted path: the database's owner creates it.
+cannot('stranger', '42501', 'CREATE EXTENSION snowflake_id');
+can('owner', 'CREATE EXTENSION snowflake_id');
+can('owner', 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)');
+can('owner', 'INSERT INTO orders (item) VALUES (1), (2)');
+
+# Settings are the administrator's.
+for my $role (qw(stranger owner))
+{
+	for my $setting (qw(worker_id reserve failover_gap max_clock_jump max_generators))
+	{
+		cannot($role, '55P02', "SET snowflake_id.$setting = 200");
+		cannot($role, '55P02', "SELECT set_config('snowflake_id.$setting', '200', true)");
+		cannot($role, '42501', "ALTER SYSTEM SET snowflake_id.$setting = 200");
+	}
+	# In no session and for no database; refused at once or when a session starts.
+	cannot($role, '55P02', 'ALTER ROLE CURRENT_USER SET snowflake_id.worker_id = 200');
+}
+cannot('owner', '55P02', 'ALTER DATABASE shop SET snowflake_id.worker_id = 200');
+
+# PUBLIC may take IDs and look, and nothing else.
+can('stranger', 'SELECT snowflake_nextval(), snowflake_currval(), snowflake_nextval_batch(2)');
+for my $sql (
+	q{SELECT setval('snowflake_default', 1)},
+	q{SELECT setval('snowflake_default', 1, false)},
+	q{SELECT snowflake_advance('snowflake_default', now())},
+	q{SELECT snowflake_advance('snowflake_default', snowflake_nextval())},
+	q{SELECT snowflake_accept_clock()},
+	q{SELECT snowflake_stat_reset()},
+	q{SELECT snowflake_stat_reset('snowflake_default')},
+	q{ALTER SEQUENCE snowflake_default RESTART},
+	q{ALTER SEQUENCE snowflake_default CYCLE},
+	q{DROP SEQUENCE snowflake_default},
+	q{COMMENT ON SEQUENCE snowflake_default IS 'mine'},
+	q{CREATE OR REPLACE VIEW snowflake_generators AS SELECT 1},
+	q{ALTER FUNCTION snowflake_nextval() SECURITY DEFINER},
+	q{DROP EXTENSION snowflake_id})
+{
+	cannot('stranger', '42501', $sql);
+}
+# For PostgreSQL that is a warning.
+can('stranger', 'GRANT UPDATE ON SEQUENCE snowflake_default TO stranger');
+is($node->safe_psql('shop', q{SELECT has_sequence_privilege('stranger', 'snowflake_default', 'UPDATE')}), 'f',
+	'nothing was granted');
+
+# Statistics: as PostgreSQL's own, everyone sees them. How far the IDs are:
+# whoever may use the sequence.
+can('stranger', 'TABLE pg_stat_snowflake');
+isnt(can('stranger', 'SELECT last_id_at FROM snowflake_generators'), '', 'with USAGE: shown');
+$node->safe_psql('shop', 'REVOKE ALL ON SEQUENCE snowflake_default FROM PUBLIC; GRANT USAGE ON SEQUENCE snowflake_default TO usage_only');
+for my $sql ('SELECT snowflake_nextval()', q{SELECT snowflake_nextval('snowflake_default')},
+	'SELECT snowflake_nextval_batch(2)', 'SELECT snowflake_currval()',
+	q{SELECT snowflake_currval('snowflake_default')})
+{
+	cannot('stranger', '42501', $sql);
+}
+is((error_of($node, 'SELECT snowflake_nextval(); SET ROLE stranger; SELECT snowflake_currval()', 'shop'))[0], '42501',
+	'nor what another role got in the same session');
+is(can('stranger', 'SELECT last_id_at, reserved_until, ahead_by, gap_applied_at FROM snowflake_generators'), '|||',
+	'without USAGE: hidden');
+can('stranger', 'SELECT snowflake_decode(1), snowflake_min_id(now())');
+can('usage_only', 'SELECT snowflake_nextval(), snowflake_currval()');
+cannot('usage_only', '42501', q{SELECT last_value FROM snowflake_default});
+cannot('usage_only', '42501', q{SELECT setval('snowflake_default', 1)});
+cannot('usage_only', '42501', q{SELECT snowflake_advance('snowflake_default', now())});
+cannot('monitor', '42501', 'SELECT snowflake_nextval()');
+can('monitor', 'TABLE pg_stat_snowflake');
+
+# The privileges of a view's or function's owner are not lent by accident.
+can('owner', 'CREATE VIEW lending AS SELECT snowflake_nextval() AS id; GRANT SELECT ON lending TO stranger');
+cannot('stranger', '42501', 'SELECT id FROM lending');
+$node->safe_psql('shop', 'GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC');
+
+# The database's owner sets marks, so that restoring works, and no clock.
+can('owner', q{SELECT snowflake_advance('snowflake_default', now() + interval '1 s')});
+cannot('owner', '42501', 'SELECT snowflake_accept_clock()');
+cannot('owner', '42501', 'SELECT snowflake_stat_reset()');
+cannot('owner', '42501', 'ALTER SEQUENCE snowflake_default RESTART');
+cannot('owner', '42501', 'ALTER FUNCTION snowflake_nextval() SECURITY DEFINER');
+cannot('owner', '42501', 'CREATE OR REPLACE FUNCTION snowflake_nextval() RETURNS bigint LANGUAGE sql AS $$SELECT 1::bigint$$');
+# A mark that is set back does not take effect.
+my $before = can('owner', 'SELECT snowflake_nextval()');
+can('owner', q{SELECT setval('snowflake_default', 1)});
+cmp_ok(can('owner', 'SELECT snowflake_nextval()'), '>', $before, 'a lowered mark gives no ID again');
+# What a superuser hands out is handed out.
+$node->safe_psql('shop', 'GRANT EXECUTE ON FUNCTION snowflake_accept_clock(), snowflake_stat_reset() TO monitor');
+can('monitor', 'SELECT snowflake_accept_clock(), snowflake_stat_reset()');
+# And only a superuser could restore that.
+$node->safe_psql('shop', 'REVOKE EXECUTE ON FUNCTION snowflake_accept_clock(), snowflake_stat_reset() FROM monitor');
+
+# Names: nothing in the caller's search_path is picked up.
+$node->safe_psql('shop', 'CREATE SCHEMA trap AUTHORIZATION attacker; GRANT USAGE ON SCHEMA trap TO PUBLIC');
+can('attacker', q{
+	SET search_path = trap;
+	CREATE FUNCTION trap.boom() RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'trapped' USING ERRCODE = 'ZZZZZ'; END$$;
+	CREATE FUNCTION setval(regclass, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT trap.boom()';
+	CREATE FUNCTION snowflake_nextval() RETURNS bigint LANGUAGE sql AS 'SELECT trap.boom()';
+	CREATE FUNCTION snowflake_nextval(regclass) RETURNS bigint LANGUAGE sql AS 'SELECT trap.boom()';
+	CREATE FUNCTION snowflake_generators() RETURNS TABLE (generator regclass) LANGUAGE sql AS 'SELECT trap.boom()::regclass';
+	CREATE FUNCTION trap.equal(regclass, regclass) RETURNS boolean LANGUAGE sql AS 'SELECT trap.boom() > 0';
+	CREATE OPERATOR = (LEFTARG = regclass, RIGHTARG = regclass, FUNCTION = trap.equal);
+	CREATE FUNCTION trap.same(name, name) RETURNS boolean LANGUAGE sql AS 'SELECT trap.boom() > 0';
+	CREATE OPERATOR = (LEFTARG = name, RIGHTARG = name, FUNCTION = trap.same);
+	CREATE SEQUENCE snowflake_default; CREATE TABLE pg_class (oid oid); CREATE TABLE pg_sequence (oid oid)});
+my $path = 'SET search_path = trap, pg_catalog, public;';
+for my $sql (
+	'SELECT public.snowflake_nextval(), public.snowflake_currval(), public.snowflake_nextval_batch(3)',
+	'SELECT public.snowflake_decode(public.snowflake_nextval())',
+	'SELECT public.snowflake_min_id(now()), public.snowflake_encode(now(), 1, 1)',
+	q{SELECT public.snowflake_advance('public.snowflake_default', now())},
+	'TABLE public.snowflake_generators',
+	'TABLE public.pg_stat_snowflake',
+	q{INSERT INTO public.orders (item) VALUES ('x')},
+	'SELECT public.snowflake_accept_clock()',
+	q{SELECT public.snowflake_stat_reset('public.snowflake_default')})
+{
+	is((error_of($node, "$path $sql", 'shop'))[0], '', "not trapped: $sql");
+}
+# A regclass argument is the caller's to name; what it names is checked.
+is((error_of($node, "$path SELECT public.snowflake_nextval('snowflake_default')", 'shop'))[0], '42809',
+	'a sequence of the same name elsewhere is no generator');
+# Temporary objects neither.
+can('stranger', 'CREATE TEMP SEQUENCE snowflake_default; SELECT public.snowflake_nextval()');
+
+# Creating the extension where somebody else was first: it fails, or is ours.
+my $n = 0;
+for my $object (
+	'FUNCTION %s.snowflake_nextval() RETURNS bigint LANGUAGE sql AS $$SELECT 1::bigint$$',
+	'SEQUENCE %s.snowflake_default',
+	'VIEW %s.pg_stat_snowflake AS SELECT 1 AS x')
+{
+	my $schema = 'shared' . $n++;
+	$node->safe_psql('copy', "CREATE SCHEMA $schema AUTHORIZATION attacker; GRANT ALL ON SCHEMA $schema TO owner");
+	can('attacker', sprintf("CREATE $object", $schema), 'copy');
+	my ($code) = as('owner', "CREATE EXTENSION snowflake_id SCHEMA $schema", 'copy');
+	like($code, qr/^(?:42723|42P07|42501)$/, "taken name in the schema: refused ($code)");
+	is($node->safe_psql('copy', q{SELECT count(*) FROM pg_extension WHERE extname = 'snowflake_id'}), '0', 'and nothing is left');
+}
+$node->safe_psql('copy', 'CREATE SCHEMA trap AUTHORIZATION attacker');
+can('attacker', q{CREATE FUNCTION trap.setval(regclass, bigint, boolean) RETURNS bigint LANGUAGE plpgsql
+	AS $$BEGIN RAISE EXCEPTION 'trapped'; END$$}, 'copy');
+$node->safe_psql('copy', 'GRANT USAGE ON SCHEMA trap TO owner; CREATE SCHEMA own AUTHORIZATION owner');
+can('owner', 'SET search_path = trap, pg_catalog; CREATE EXTENSION snowflake_id SCHEMA own; DROP EXTENSION snowflake_id', 'copy');
+
+# Dump and restore by the owner, in both formats: the mark goes along.
+my @connect = ('-U', 'owner', '-h', $node->host, '-p', $node->port);
+my $dump = $node->basedir . '/shop.dump';
+$node->safe_psql('copy', 'DROP SCHEMA shared0, shared1, shared2, trap, own CASCADE');
+$node->safe_psql('shop', 'DROP SCHEMA trap CASCADE; DROP VIEW lending');
+can('owner', q{SELECT snowflake_advance('snowflake_default', now() + interval '10 min')});
+$node->command_ok([ 'pg_dump', @connect, '-Fc', '-f', $dump, 'shop' ], 'the owner dumps');
+$node->command_ok([ 'pg_restore', @connect, '--exit-on-error', '-d', 'copy', $dump ], 'and restores');
+is($node->safe_psql('copy', 'SELECT last_value FROM snowflake_default'),
+	$node->safe_psql('shop', 'SELECT last_value FROM snowflake_default'), 'with the mark');
+can('owner', 'INSERT INTO orders (item) VALUES (3)', 'copy');
+is($node->safe_psql('copy', 'SELECT count(DISTINCT id) FROM orders'), '4', 'and goes on');
+is($node->safe_psql('copy', 'SELECT bool_and(id < snowflake_nextval()) FROM orders'), 't', 'above what there was');
+can('owner', 'DROP EXTENSION snowflake_id CASCADE', 'copy');
+
+done_testing();
