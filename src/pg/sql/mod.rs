@@ -6,8 +6,10 @@
 //! | [`generate`] | nextval, nextval_batch, currval |
 //! | [`decode`] | decode, timestamp, worker_id, sequence, encode, min_id, max_id |
 //! | [`admin`] | advance, accept_clock |
+//! | [`column`] | set_default |
 
 mod admin;
+mod column;
 mod decode;
 mod generate;
 
