@@ -25,8 +25,11 @@ sql('INSERT INTO early DEFAULT VALUES');
 pass('and works once it is');
 
 # The generator starts at its mark, and that counts before its first ID too.
-sql(q{INSERT INTO ahead VALUES (snowflake_min_id(now() + interval '10 minutes'));
-	SELECT snowflake_advance('snowflake_default', max(id)) FROM ahead});
+sql(q{INSERT INTO ahead VALUES (snowflake_min_id(now() + interval '10 minutes'))});
+is((error_of($node, q{SELECT snowflake_set_default('ahead')}))[0], '55000', 'a value ahead is refused');
+sql(q{SELECT snowflake_advance('snowflake_default', max(id)) FROM ahead});
+like(sql(q{BEGIN; SELECT snowflake_set_default('ahead'); ROLLBACK}), qr/greatest value so far/,
+	'the advance that the hint names helps');
 $node->restart;
 like(sql(q{SELECT snowflake_set_default('ahead')}), qr/greatest value so far/,
 	'values below the mark are below the IDs to come');

@@ -140,10 +140,6 @@ CREATE TABLE ahead (id bigint PRIMARY KEY DEFAULT 1);
 INSERT INTO ahead VALUES (snowflake_min_id(now() + interval '10 minutes'));
 SELECT error_of($$SELECT snowflake_set_default('ahead')$$);
 SELECT * FROM columns('ahead');
-SELECT snowflake_advance('snowflake_default', max(id)) > now() + interval '9 minutes' AS advanced FROM ahead;
-SELECT masked(snowflake_set_default('ahead'));
-INSERT INTO ahead DEFAULT VALUES;
-SELECT count(*), max(id) = snowflake_currval() AS above FROM ahead;
 -- IDs of this generator are below, also those of this instant.
 CREATE TABLE fresh (id bigint PRIMARY KEY);
 INSERT INTO fresh SELECT snowflake_nextval_batch(5000);
@@ -172,7 +168,7 @@ INSERT INTO indexed SELECT generate_series(1, 100000);
 ANALYZE indexed;
 BEGIN;
 SELECT snowflake_set_default('indexed');
-SELECT pg_stat_get_xact_numscans('indexed'::regclass) AS table_scans, pg_stat_get_xact_numscans('indexed_pkey'::regclass) AS index_scans;
+SELECT pg_stat_get_xact_numscans('indexed_pkey'::regclass) > 0 AS index_used;
 COMMIT;
 
 -- Partitioned tables, in two levels, with defaults of their own.
