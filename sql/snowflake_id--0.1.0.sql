@@ -36,6 +36,15 @@ CREATE FUNCTION snowflake_decode(
 COMMENT ON FUNCTION snowflake_decode(bigint) IS
     'the parts of an ID of the default generator, in one row';
 
+-- Not STRICT: a missing column or generator has a meaning.
+CREATE FUNCTION snowflake_set_default(
+    relation regclass, column_name name DEFAULT NULL,
+    generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_set_default';
+COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
+    'makes a generator the default of a bigint column, by default that of the primary key, in place of its default or identity; returns what it did';
+
 CREATE FUNCTION pg_stat_snowflake(
     OUT generator regclass, OUT issued bigint, OUT batches bigint,
     OUT waits bigint, OUT wait_time double precision, OUT borrowed bigint,

@@ -2,6 +2,7 @@
 //! message, detail and hint.
 
 use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::spi::quote_literal;
 use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use super::time::display;
@@ -82,6 +83,80 @@ pub enum Error {
     },
     Layout(LayoutError),
     InfiniteInstant,
+    Spi {
+        status: i32,
+    },
+    NullTable,
+    NoNextvalFunction,
+    Table {
+        table: String,
+        reason: TableError,
+    },
+    Column {
+        table: String,
+        column: String,
+        reason: ColumnError,
+    },
+    DefaultNotSet {
+        column: String,
+    },
+    OwnerLacksUsage {
+        table: String,
+        owner: String,
+        generator: String,
+    },
+}
+
+/// Why `snowflake_set_default()` refuses a table.
+#[derive(Debug)]
+pub enum TableError {
+    View,
+    Foreign,
+    Other,
+    System,
+    NotOwner {
+        owner: String,
+    },
+    OtherSession,
+    Partition {
+        root: String,
+        column: Option<String>,
+    },
+    NoPrimaryKey,
+    CompositeKey {
+        columns: String,
+        example: String,
+    },
+}
+
+/// Why `snowflake_set_default()` refuses a column. Identifiers are quoted where
+/// they need it.
+#[derive(Debug)]
+pub enum ColumnError {
+    Missing,
+    System,
+    Generated {
+        identifier: String,
+        is_stored: bool,
+    },
+    Type {
+        identifier: String,
+        declared: String,
+        widens: bool,
+    },
+    ValueAbove {
+        value: i64,
+        least: i64,
+        generator: String,
+        /// When the generator's IDs come to it; never, if no layout's ID is it.
+        reached: Option<UnixMillis>,
+        can_advance: bool,
+    },
+    Domain {
+        domain: String,
+        id: i64,
+        generator: String,
+    },
 }
 
 impl From<LayoutError> for Error {
@@ -269,7 +344,35 @@ impl Error {
                 C::ERRCODE_DATETIME_FIELD_OVERFLOW,
                 "an ID cannot have an infinite instant",
             ),
+            Self::Spi { status } => Text::new(
+                C::ERRCODE_INTERNAL_ERROR,
+                format!("could not run a statement: SPI status {status}"),
+            ),
+            Self::NullTable => {
+                Text::new(C::ERRCODE_NULL_VALUE_NOT_ALLOWED, "table must not be null")
+            }
+            Self::NoNextvalFunction => Text::new(
+                C::ERRCODE_UNDEFINED_FUNCTION,
+                "extension snowflake_id has no function snowflake_nextval",
+            ),
+            Self::Table { table, reason } => reason.text(table),
+            Self::Column { table, column, reason } => reason.text(table, column),
+            Self::DefaultNotSet { column } => Text::new(
+                C::ERRCODE_INTERNAL_ERROR,
+                format!("ALTER TABLE did not set the default of {column}"),
+            ),
+            Self::OwnerLacksUsage { table, owner, generator } => Text::new(
+                C::ERRCODE_SUCCESSFUL_COMPLETION,
+                format!("role {owner}, which owns table {table}, cannot get IDs of generator {generator}"),
+            )
+            .hint(format!("Whoever inserts needs: GRANT USAGE ON SEQUENCE {generator} TO ...")),
         }
+    }
+
+    /// Tells the client, and goes on.
+    #[cold]
+    pub fn notice(self) {
+        ErrorReport::from(self).report(PgLogLevel::NOTICE);
     }
 
     /// Tells the server log, not the client.
@@ -283,6 +386,135 @@ impl Error {
     pub fn raise(self) -> ! {
         ErrorReport::from(self).report(PgLogLevel::ERROR);
         unreachable!("an error report does not return");
+    }
+}
+
+impl TableError {
+    fn text(&self, table: &str) -> Text {
+        use PgSqlErrorCode as C;
+        match self {
+            Self::View => Text::new(
+                C::ERRCODE_WRONG_OBJECT_TYPE,
+                format!("{table} is not a table"),
+            )
+            .detail("A view keeps no rows.")
+            .hint("Name the table that keeps its rows."),
+            Self::Foreign => Text::new(
+                C::ERRCODE_WRONG_OBJECT_TYPE,
+                format!("{table} is a foreign table"),
+            )
+            .detail("Others who insert where its rows are kept would not use a default that is set here.")
+            .hint("Set the default where its rows are kept."),
+            Self::Other => Text::new(
+                C::ERRCODE_WRONG_OBJECT_TYPE,
+                format!("{table} is not a table"),
+            )
+            .hint("Name a table, partitioned or not."),
+            Self::System => Text::new(
+                C::ERRCODE_INSUFFICIENT_PRIVILEGE,
+                format!("permission denied: {table} is a system catalog"),
+            ),
+            Self::NotOwner { owner } => Text::new(
+                C::ERRCODE_INSUFFICIENT_PRIVILEGE,
+                format!("must be owner of table {table}"),
+            )
+            .hint(format!("Role {owner} owns it: that role and its members can do this.")),
+            Self::OtherSession => Text::new(
+                C::ERRCODE_FEATURE_NOT_SUPPORTED,
+                format!("{table} is a temporary table of another session"),
+            ),
+            Self::Partition { root, column } => Text::new(
+                C::ERRCODE_WRONG_OBJECT_TYPE,
+                format!("cannot set the default of partition {table} apart from table {root}"),
+            )
+            .detail("Rows that are inserted through a partitioned table get the default of that table, not of the partition.")
+            .hint(format!(
+                "Set it on table {root}, which reaches all partitions: snowflake_set_default({}{})",
+                quote_literal(root),
+                column.as_ref().map_or_else(String::new, |column| format!(", {}", quote_literal(column)))
+            )),
+            Self::NoPrimaryKey => Text::new(
+                C::ERRCODE_UNDEFINED_OBJECT,
+                format!("table {table} has no primary key"),
+            )
+            .hint(format!(
+                "Name the column, as in snowflake_set_default({}, 'id')",
+                quote_literal(table)
+            )),
+            Self::CompositeKey { columns, example } => Text::new(
+                C::ERRCODE_AMBIGUOUS_COLUMN,
+                format!("primary key of table {table} has more than one column"),
+            )
+            .detail(format!("Its columns are: {columns}."))
+            .hint(format!(
+                "Name the column, as in snowflake_set_default({}, {})",
+                quote_literal(table),
+                quote_literal(example)
+            )),
+        }
+    }
+}
+
+impl ColumnError {
+    fn text(&self, table: &str, column: &str) -> Text {
+        use PgSqlErrorCode as C;
+        let name = format!("column \"{column}\" of table {table}");
+        match self {
+            Self::Missing => Text::new(
+                C::ERRCODE_UNDEFINED_COLUMN,
+                format!("{name} does not exist"),
+            )
+            .hint("Give the name as it is stored: without quotes, and in lower case unless it was created in quotes."),
+            Self::System => Text::new(
+                C::ERRCODE_FEATURE_NOT_SUPPORTED,
+                format!("{name} is a system column"),
+            ),
+            Self::Generated { identifier, is_stored } => Text::new(
+                C::ERRCODE_GENERATED_ALWAYS,
+                format!("{name} is a generated column"),
+            )
+            .detail("Its values are computed from other columns: it has no default.")
+            .hint(if *is_stored {
+                format!("To make it a plain column that keeps its values: ALTER TABLE {table} ALTER COLUMN {identifier} DROP EXPRESSION")
+            } else {
+                "Add a bigint column for the IDs.".to_string()
+            }),
+            Self::Type { identifier, declared, widens } => Text::new(
+                C::ERRCODE_DATATYPE_MISMATCH,
+                format!("{name} is of type {declared}, not bigint"),
+            )
+            .detail("IDs have up to 63 bits.")
+            .hint(if *widens {
+                format!("Change it first, and columns that refer to it too; each change rewrites its table: ALTER TABLE {table} ALTER COLUMN {identifier} TYPE bigint")
+            } else {
+                "Add a bigint column for the IDs.".to_string()
+            }),
+            Self::ValueAbove { value, least, generator, reached, can_advance } => Text::new(
+                C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("{name} holds {value}, which is not below the IDs to come"),
+            )
+            .detail(match reached {
+                Some(at) => format!(
+                    "IDs of generator {generator} are at {least} now, and at that value on {}: it would come again, or sort after newer rows until then.",
+                    display(*at)
+                ),
+                None => format!("IDs of generator {generator} are at {least} now; that value is above all of them, and would sort after newer rows for ever."),
+            })
+            .hint(if *can_advance {
+                format!(
+                    "Make all further IDs greater, then call this again: SELECT snowflake_advance({}, {value})",
+                    quote_literal(generator)
+                )
+            } else {
+                "It is further ahead than snowflake_advance() goes. Find out where it is from: give those rows other keys, or the IDs a column of their own.".to_string()
+            }),
+            Self::Domain { domain, id, generator } => Text::new(
+                C::ERRCODE_CHECK_VIOLATION,
+                format!("{name} is of domain {domain}, which refuses IDs"),
+            )
+            .detail(format!("ID {id} of generator {generator} violates a constraint of the domain."))
+            .hint("Change the constraint, or the column's type to bigint."),
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`mark`] | the durable mark: reads it, raises it |
 //! | [`issue`] | acts on the core's steps until there is an ID |
 //! | [`reservation_lock`] | who may raise a mark |
+//! | [`spi`] | runs SQL statements of our own |
 //! | [`stats`] | what each generator has done |
 //! | [`time`] | conversions between PostgreSQL's time and ours |
 //! | [`compat`] | what differs between PostgreSQL versions |
@@ -24,6 +25,7 @@ mod mark;
 mod os_clock;
 mod reservation_lock;
 mod shmem;
+mod spi;
 mod sql;
 mod stats;
 mod time;

@@ -63,6 +63,58 @@ mod tests {
     }
 
     #[pg_test]
+    fn set_default_sqlstates() {
+        Spi::run(
+            "CREATE TABLE t (id bigint PRIMARY KEY, i integer, g bigint GENERATED ALWAYS AS (1) STORED);
+             CREATE TABLE two (a bigint, b bigint, PRIMARY KEY (a, b)); CREATE TABLE none (id bigint);
+             CREATE TABLE p (id bigint PRIMARY KEY) PARTITION BY HASH (id);
+             CREATE TABLE p0 PARTITION OF p FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+             CREATE TABLE above (id bigint PRIMARY KEY); INSERT INTO above VALUES (9223372036854775807);
+             CREATE DOMAIN small AS bigint CHECK (VALUE < 9); CREATE TABLE d (id small);
+             CREATE VIEW v AS SELECT 1 AS id; CREATE ROLE stranger",
+        )
+        .unwrap();
+        for (arguments, state) in [
+            ("'t'", "00000"),
+            ("'t', 'id', 'snowflake_default', true", "00000"),
+            ("'t', NULL, NULL, NULL", "00000"),
+            ("NULL", "22004"),
+            ("0", "42P01"),
+            ("'two'", "42702"),
+            ("'none'", "42704"),
+            ("'t', 'nonsense'", "42703"),
+            ("'t', 'xmin'", "0A000"),
+            ("'t', 'i'", "42804"),
+            ("'t', 'g'", "428C9"),
+            ("'p0'", "42809"),
+            ("'p'", "00000"),
+            ("'v', 'id'", "42809"),
+            ("'pg_type', 'oid'", "42501"),
+            ("'above'", "55000"),
+            ("'d', 'id'", "23514"),
+            ("'t', 'id', 't'", "42809"),
+            ("'t', 'id', 0", "42P01"),
+        ] {
+            let sql = format!("SELECT snowflake_set_default({arguments})");
+            assert_eq!(sqlstate(&sql), state, "{sql}");
+        }
+        let as_stranger = "SET LOCAL ROLE stranger; SELECT snowflake_set_default('t')";
+        assert_eq!(sqlstate(as_stranger), "42501");
+        let read_only = "SET LOCAL transaction_read_only = on; SELECT snowflake_set_default('t')";
+        assert_eq!(sqlstate(read_only), "25006");
+    }
+
+    #[cfg(feature = "pg18")]
+    #[pg_test]
+    fn set_default_refuses_virtual_columns() {
+        Spi::run(
+            "CREATE TABLE t (id bigint PRIMARY KEY, v bigint GENERATED ALWAYS AS (id) VIRTUAL)",
+        )
+        .unwrap();
+        assert_eq!(sqlstate("SELECT snowflake_set_default('t', 'v')"), "428C9");
+    }
+
+    #[pg_test]
     fn currval_is_of_this_session() {
         assert_eq!(sqlstate("SELECT snowflake_currval()"), "55000");
         let id = one("SELECT snowflake_nextval()");

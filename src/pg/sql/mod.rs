@@ -6,9 +6,11 @@
 //! | [`generate`] | nextval, nextval_batch, currval |
 //! | [`decode`] | decode, timestamp, worker_id, sequence, encode, min_id, max_id |
 //! | [`admin`] | advance, accept_clock |
+//! | [`column`] | set_default |
 //! | [`monitor`] | snowflake_generators, pg_stat_snowflake, stat_reset |
 
 mod admin;
+mod column;
 mod decode;
 mod generate;
 mod monitor;

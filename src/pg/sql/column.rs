@@ -1,0 +1,646 @@
+//! `snowflake_set_default()`: makes a generator the default of a key column.
+//!
+//! In this order, all in the caller's transaction and with the caller's rights:
+//!
+//! 1. is this a table, whole and the caller's? Before any lock, so that
+//!    strangers cannot take one; and again under it;
+//! 2. lock it with all its descendants, as ALTER TABLE would: nobody inserts
+//!    until the transaction ends, and names stay what they are;
+//! 3. find the column and refuse what cannot be;
+//! 4. refuse existing values at or above the IDs to come;
+//! 5. ALTER TABLE, which reaches all descendants, and read back what is there.
+//!
+//! The function's `search_path` has no schema in which others may create, so
+//! unqualified names and operators below are PostgreSQL's own. Names of users'
+//! objects are qualified and quoted. The price: so is that of event triggers
+//! that fire on our ALTER TABLE, which need a `search_path` of their own.
+
+use std::ffi::CStr;
+
+use pgrx::spi::quote_literal;
+use pgrx::{pg_guard, pg_sys};
+
+use super::super::entry::{self, Entry};
+use super::super::error::{ColumnError, Error, TableError};
+use super::super::spi::{self, Row};
+use super::super::{os_clock, shmem};
+use crate::snowflake::layout::{Position, SnowflakeId, Tick, UnixMillis};
+
+// Written without #[pg_extern], which knows no type for `name`.
+pgrx::extension_sql!(
+    r#"
+-- Not STRICT: a missing column or generator has a meaning.
+CREATE FUNCTION snowflake_set_default(
+    relation regclass, column_name name DEFAULT NULL,
+    generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_set_default';
+COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
+    'makes a generator the default of a bigint column, by default that of the primary key, in place of its default or identity; returns what it did';
+"#,
+    name = "snowflake_set_default",
+    requires = ["snowflake_nextval"]
+);
+
+/// The V1 calling convention.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_snowflake_set_default() -> &'static pg_sys::Pg_finfo_record {
+    const V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+    &V1
+}
+
+/// `snowflake_set_default(relation, column_name, generator, drop_sequence) -> text`.
+///
+/// # Safety
+/// Called by PostgreSQL with the four arguments that its declaration says.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn snowflake_set_default(
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> pg_sys::Datum {
+    // SAFETY: the caller's; a name is NUL-terminated.
+    let (relation, column, generator, drop_sequence) = unsafe {
+        (
+            pgrx::pg_getarg::<pg_sys::Oid>(fcinfo, 0),
+            pgrx::pg_getarg::<&CStr>(fcinfo, 1).map(spi::from_server),
+            pgrx::pg_getarg::<pg_sys::Oid>(fcinfo, 2),
+            pgrx::pg_getarg::<bool>(fcinfo, 3).unwrap_or(false),
+        )
+    };
+    match set_default(relation, column.as_deref(), generator, drop_sequence) {
+        // SAFETY: a NUL-terminated string, copied.
+        Ok(done) => unsafe { pg_sys::Datum::from(pg_sys::cstring_to_text(spi::to_server(&done))) },
+        Err(error) => error.raise(),
+    }
+}
+
+fn set_default(
+    relation: Option<pg_sys::Oid>,
+    column: Option<&str>,
+    generator: Option<pg_sys::Oid>,
+    drop_sequence: bool,
+) -> Result<String, Error> {
+    let relation = relation.ok_or(Error::NullTable)?;
+    Entry::prevent_where_nextval_is(c"snowflake_set_default()");
+    Table::find(relation, column)?;
+    let generator = Source::find(generator)?;
+    let table = lock(relation, column)?;
+    let column = Column::find(&table, column)?;
+    let before = column.family(&generator)?;
+    let sequences = column.sequences(&generator)?;
+
+    let mut done = Vec::new();
+    if before.iter().all(|member| member.is_set) {
+        done.push(format!(
+            "{}: default is {} already",
+            column.name, generator.expression
+        ));
+    } else {
+        let least = generator.least_to_come()?;
+        let greatest = column.check_values(&generator, least)?;
+        column.check_domain(&generator, least)?;
+        column.alter(&generator)?;
+        done.push(column.changed(&generator, &before)?);
+        done.push(match greatest {
+            Some(value) => format!("greatest value so far {value}"),
+            None => "no values so far".to_string(),
+        });
+        generator.notice_missing_usage(&table);
+    }
+    for sequence in &sequences {
+        // Whoever else uses it stops the drop, with an error that says who.
+        let fate = if sequence.of_identity {
+            "dropped with the identity"
+        } else if drop_sequence {
+            spi::run(&format!("DROP SEQUENCE {}", sequence.statement))?;
+            "dropped"
+        } else {
+            "kept"
+        };
+        done.push(format!("sequence {} {fate}", sequence.name));
+    }
+    if drop_sequence && sequences.is_empty() {
+        done.push("no sequence is owned by the column".to_string());
+    }
+    Ok(done.join("; "))
+}
+
+/// How to show a relation, and how to name it in a statement: they differ for
+/// temporary tables, whose schema has a number.
+const NAMES: &str =
+    "CASE WHEN c.relpersistence = 't' THEN 'pg_temp' ELSE quote_ident(n.nspname) END
+        || '.' || quote_ident(c.relname),
+    quote_ident(n.nspname) || '.' || quote_ident(c.relname)";
+
+struct Table {
+    oid: pg_sys::Oid,
+    name: String,
+    statement: String,
+    owner: pg_sys::Oid,
+    owner_name: String,
+}
+
+impl Table {
+    /// Looks at a relation and refuses it if it is no table, a part of one, or
+    /// not the caller's. The column is for the hint.
+    fn find(relation: pg_sys::Oid, column: Option<&str>) -> Result<Self, Error> {
+        let oid = relation.to_u32();
+        let found = spi::read(&format!(
+            "SELECT {NAMES}, c.relkind, c.relispartition, c.relowner,
+                    quote_ident(pg_get_userbyid(c.relowner)),
+                    pg_has_role(c.relowner, 'USAGE'),
+                    c.relpersistence = 't' AND n.oid <> pg_my_temp_schema()
+             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+             WHERE c.oid = {oid}"
+        ))?;
+        let row = found
+            .first()
+            .ok_or(Error::NoSuchRelation { oid: relation })?;
+        let table = Self {
+            oid: relation,
+            name: row.text(0),
+            statement: row.text(1),
+            owner: row.oid(4),
+            owner_name: row.text(5),
+        };
+        let refuse = |reason| {
+            Err(Error::Table {
+                table: row.text(0),
+                reason,
+            })
+        };
+        match row.get(2) {
+            Some("r" | "p") => {}
+            Some("v") => return refuse(TableError::View),
+            Some("f") => return refuse(TableError::Foreign),
+            _ => return refuse(TableError::Other),
+        }
+        // SAFETY: compares numbers.
+        if unsafe { pg_sys::IsCatalogRelationOid(relation) } {
+            return refuse(TableError::System);
+        }
+        if !row.is(6) {
+            let owner = row.text(5);
+            return refuse(TableError::NotOwner { owner });
+        }
+        if row.is(7) {
+            return refuse(TableError::OtherSession);
+        }
+        if row.is(3) {
+            let roots = spi::read(&format!(
+                "SELECT {NAMES} FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+                 WHERE c.oid = pg_partition_root({oid})"
+            ))?;
+            let root = roots.first().map_or_else(String::new, |root| root.text(0));
+            let column = column.map(str::to_string);
+            return refuse(TableError::Partition { root, column });
+        }
+        Ok(table)
+    }
+}
+
+/// Locks a table with all its descendants, as ALTER TABLE would.
+fn lock(relation: pg_sys::Oid, column: Option<&str>) -> Result<Table, Error> {
+    // SAFETY: in a transaction, which keeps the lock.
+    unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        pg_sys::LockRelationOid(relation, pg_sys::AccessExclusiveLock as i32);
+    }
+    // It may have been dropped, renamed or given away while we waited.
+    let table = Table::find(relation, column)?;
+    spi::run(&format!(
+        "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
+        table.statement
+    ))?;
+    Ok(table)
+}
+
+/// Where IDs shall come from.
+struct Source {
+    entry: &'static Entry,
+    name: String,
+    is_default: bool,
+    /// The function that the default calls.
+    function: pg_sys::Oid,
+    /// The default, as PostgreSQL shows it where nothing is in the search path.
+    expression: String,
+}
+
+impl Source {
+    fn find(generator: Option<pg_sys::Oid>) -> Result<Self, Error> {
+        let default = entry::default_relation()?;
+        let relation = generator.unwrap_or(default);
+        let entry = entry::of(relation);
+        entry.lock();
+        entry.check_is_generator()?;
+        let is_default = relation == default;
+        let names = spi::read(&format!(
+            "SELECT {NAMES} FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+             WHERE c.oid = {}",
+            relation.to_u32()
+        ))?;
+        let name = names.first().map_or_else(String::new, |row| row.text(0));
+        // The extension's own function, wherever it was moved to. In pg_catalog,
+        // PostgreSQL shows no schema.
+        let arguments = if is_default {
+            "p.pronargs = 0"
+        } else {
+            "p.pronargs = 1 AND p.proargtypes[0] = 'regclass'::regtype"
+        };
+        let functions = spi::read(&format!(
+            "SELECT p.oid, CASE WHEN n.nspname = 'pg_catalog' THEN '' ELSE quote_ident(n.nspname) || '.' END
+                    || 'snowflake_nextval'
+             FROM pg_extension AS e
+             JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass
+                 AND d.refobjid = e.oid AND d.deptype = 'e' AND d.classid = 'pg_proc'::regclass
+             JOIN pg_proc AS p ON p.oid = d.objid
+             JOIN pg_namespace AS n ON n.oid = p.pronamespace
+             WHERE e.extname = 'snowflake_id' AND p.proname = 'snowflake_nextval' AND {arguments}"
+        ))?;
+        let function = functions.first().ok_or(Error::NoNextvalFunction)?;
+        let argument = if is_default {
+            String::new()
+        } else {
+            format!("{}::regclass", quote_literal(&name))
+        };
+        Ok(Self {
+            entry,
+            name,
+            is_default,
+            function: function.oid(0),
+            expression: format!("{}({argument})", function.text(1)),
+        })
+    }
+
+    /// No further ID of this server is less than this one.
+    ///
+    /// A generator that runs has a word and a clock that only grow; the wall
+    /// clock would be wrong where it is ahead of them. One that has not started
+    /// since the server did will start at its mark or now.
+    fn least_to_come(&self) -> Result<SnowflakeId, Error> {
+        let layout = self.entry.generator().layout;
+        let position_at = |at: UnixMillis| {
+            let tick = layout.tick_number(at).max(0).cast_unsigned();
+            let tick = Tick::new(tick).min(layout.last_tick());
+            layout.position_of(tick)
+        };
+        let running = shmem::shared().ok().filter(|shared| {
+            self.is_default && shared.default_state().word().position() != Position::ZERO
+        });
+        let Some(shared) = running else {
+            let start = os_clock::read().wall.millis().max(self.mark()?);
+            return Ok(layout.min_id_of(layout.tick_of(position_at(start))));
+        };
+        let state = shared.default_state();
+        let clock = state.clock().now(os_clock::boot()).millis();
+        let position = state.word().position().max(position_at(clock));
+        Ok(match shared.worker_id() {
+            Some(worker) if layout.check_worker(worker).is_ok() => layout.compose(position, worker),
+            _ => layout.min_id_of(layout.tick_of(position)),
+        })
+    }
+
+    /// The mark, the beginning of time if there is none or it cannot be read.
+    fn mark(&self) -> Result<UnixMillis, Error> {
+        let oid = self.entry.relation().to_u32();
+        let found = spi::read(&format!(
+            "SELECT CASE WHEN has_sequence_privilege({oid}::oid, 'USAGE, SELECT')
+                    THEN pg_sequence_last_value({oid}::oid::regclass) END"
+        ))?;
+        let value = found.first().and_then(|row| row.number(0));
+        let value = value.filter(|value| *value != entry::NO_MARK);
+        Ok(UnixMillis::new(value.unwrap_or(0)))
+    }
+
+    /// Inserting needs USAGE, setting a default does not: a table may be set up
+    /// before its users are. But its owner, at least, is expected to insert.
+    fn notice_missing_usage(&self, table: &Table) {
+        let oid = self.entry.relation().to_u32();
+        let usage = spi::read(&format!(
+            "SELECT has_sequence_privilege({}::oid, {oid}::oid, 'USAGE, UPDATE')",
+            table.owner.to_u32()
+        ));
+        if let Ok(rows) = usage
+            && rows.first().is_some_and(|row| !row.is(0))
+        {
+            Error::OwnerLacksUsage {
+                table: table.name.clone(),
+                owner: table.owner_name.clone(),
+                generator: self.name.clone(),
+            }
+            .notice();
+        }
+    }
+}
+
+/// A column that can have the default.
+struct Column<'a> {
+    table: &'a Table,
+    number: i64,
+    /// As stored.
+    stored: String,
+    /// As in a statement.
+    identifier: String,
+    /// With its table.
+    name: String,
+    /// The type, if it is a domain.
+    domain: Option<String>,
+    identity: bool,
+}
+
+impl<'a> Column<'a> {
+    fn find(table: &'a Table, named: Option<&str>) -> Result<Self, Error> {
+        let oid = table.oid.to_u32();
+        let stored = match named {
+            Some(name) => name.to_string(),
+            None => Self::of_primary_key(table)?,
+        };
+        let found = spi::read(&format!(
+            "SELECT attnum, quote_ident(attname), atttypid, format_type(atttypid, atttypmod),
+                    attidentity, attgenerated
+             FROM pg_attribute
+             WHERE attrelid = {oid} AND attname = {} AND NOT attisdropped",
+            quote_literal(&stored)
+        ))?;
+        let refuse = |reason| {
+            Err(Error::Column {
+                table: table.name.clone(),
+                column: stored.clone(),
+                reason,
+            })
+        };
+        let Some(row) = found.first() else {
+            return refuse(ColumnError::Missing);
+        };
+        let identifier = row.text(1);
+        let number = row.number(0).unwrap_or(0);
+        if number < 1 {
+            return refuse(ColumnError::System);
+        }
+        match row.get(5) {
+            None | Some("") => {}
+            Some(kind) => {
+                let is_stored = kind == "s";
+                return refuse(ColumnError::Generated {
+                    identifier,
+                    is_stored,
+                });
+            }
+        }
+        let declared = row.oid(2);
+        // SAFETY: a type that a column has.
+        let base = unsafe { pg_sys::getBaseType(declared) };
+        if base != pg_sys::INT8OID {
+            let widens = [pg_sys::INT4OID, pg_sys::INT2OID].contains(&declared);
+            let declared = row.text(3);
+            return refuse(ColumnError::Type {
+                identifier,
+                declared,
+                widens,
+            });
+        }
+        Ok(Self {
+            table,
+            number,
+            name: format!("{}.{identifier}", table.name),
+            identifier,
+            // A domain holds IDs unless it refuses them, which is tried.
+            domain: (declared != base).then(|| row.text(3)),
+            identity: !row.text(4).is_empty(),
+            stored,
+        })
+    }
+
+    /// The one column of the primary key.
+    fn of_primary_key(table: &Table) -> Result<String, Error> {
+        let keys = spi::read(&format!(
+            "SELECT a.attname, quote_ident(a.attname), format_type(a.atttypid, a.atttypmod),
+                    a.atttypid
+             FROM pg_constraint AS k
+             CROSS JOIN unnest(k.conkey) WITH ORDINALITY AS u (number, place)
+             JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = u.number
+             WHERE k.conrelid = {} AND k.contype = 'p' ORDER BY u.place",
+            table.oid.to_u32()
+        ))?;
+        match keys.as_slice() {
+            [] => Err(Error::Table {
+                table: table.name.clone(),
+                reason: TableError::NoPrimaryKey,
+            }),
+            [key] => Ok(key.text(0)),
+            [first, ..] => {
+                // SAFETY: types that columns have.
+                let fits =
+                    |key: &&Row| unsafe { pg_sys::getBaseType(key.oid(3)) } == pg_sys::INT8OID;
+                let example = keys.iter().rfind(fits).unwrap_or(first).text(0);
+                let columns = keys
+                    .iter()
+                    .map(|key| format!("{} {}", key.text(1), key.text(2)));
+                Err(Error::Table {
+                    table: table.name.clone(),
+                    reason: TableError::CompositeKey {
+                        columns: columns.collect::<Vec<_>>().join(", "),
+                        example,
+                    },
+                })
+            }
+        }
+    }
+
+    /// The column in its table, which comes first, and in all descendants.
+    fn family(&self, generator: &Source) -> Result<Vec<Member>, Error> {
+        let rows = spi::read(&format!(
+            "WITH RECURSIVE family (oid) AS (
+                 SELECT {}::oid
+                 UNION
+                 SELECT i.inhrelid FROM pg_inherits AS i JOIN family AS f ON i.inhparent = f.oid)
+             SELECT {NAMES}, a.attidentity, pg_get_expr(d.adbin, d.adrelid),
+                    EXISTS (SELECT FROM pg_depend AS p
+                        WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+                          AND p.refclassid = 'pg_proc'::regclass AND p.refobjid = {})
+             FROM family AS f
+             JOIN pg_class AS c ON c.oid = f.oid
+             JOIN pg_namespace AS n ON n.oid = c.relnamespace
+             JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = {} AND NOT a.attisdropped
+             LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
+             ORDER BY c.oid <> {}, n.nspname, c.relname",
+            self.table.oid.to_u32(),
+            generator.function.to_u32(),
+            quote_literal(&self.stored),
+            self.table.oid.to_u32(),
+        ))?;
+        Ok(rows
+            .iter()
+            .map(|row| Member {
+                name: row.text(0),
+                statement: row.text(1),
+                identity: !row.text(2).is_empty(),
+                default: row.get(3).map(str::to_string),
+                // What is not in pg_catalog is shown qualified.
+                is_set: row.is(4) && row.get(3) == Some(generator.expression.as_str()),
+            })
+            .collect())
+    }
+
+    /// The sequences that would be dropped with the column.
+    fn sequences(&self, generator: &Source) -> Result<Vec<Sequence>, Error> {
+        let rows = spi::read(&format!(
+            "SELECT {NAMES}, d.deptype = 'i'
+             FROM pg_depend AS d
+             JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'S'
+             JOIN pg_namespace AS n ON n.oid = c.relnamespace
+             WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+               AND d.refobjid = {} AND d.refobjsubid = {} AND d.deptype IN ('a', 'i')
+               AND c.oid <> {}
+             ORDER BY n.nspname, c.relname",
+            self.table.oid.to_u32(),
+            self.number,
+            generator.entry.relation().to_u32(),
+        ))?;
+        Ok(rows
+            .iter()
+            .map(|row| Sequence {
+                name: row.text(0),
+                statement: row.text(1),
+                of_identity: row.is(2),
+            })
+            .collect())
+    }
+
+    /// Refuses values that IDs to come could repeat, or would sort before.
+    /// Returns the greatest, which the primary key's index has at its end.
+    fn check_values(&self, generator: &Source, least: SnowflakeId) -> Result<Option<i64>, Error> {
+        let rows = spi::read(&format!(
+            "SELECT max({}) FROM {}",
+            self.identifier, self.table.statement
+        ))?;
+        let Some(value) = rows.first().and_then(|row| row.number(0)) else {
+            return Ok(None);
+        };
+        if value < least.get() {
+            return Ok(Some(value));
+        }
+        let Source { entry, name, .. } = generator;
+        let (layout, policy) = (entry.generator().layout, entry.generator().policy);
+        let reached = layout.decode(SnowflakeId::new(value)).ok();
+        let reached = reached.map(|fields| layout.instant_of(fields.tick));
+        let now = os_clock::read().wall.millis();
+        // As far as snowflake_advance() goes.
+        let limit = now.get().saturating_add(policy.max_rollback_millis / 2);
+        Err(Error::Column {
+            table: self.table.name.clone(),
+            column: self.stored.clone(),
+            reason: ColumnError::ValueAbove {
+                value,
+                least: least.get(),
+                generator: name.clone(),
+                can_advance: reached.is_some_and(|at| at.get() < limit),
+                reached,
+            },
+        })
+    }
+
+    /// Refuses a domain that refuses IDs.
+    fn check_domain(&self, generator: &Source, least: SnowflakeId) -> Result<(), Error> {
+        let Some(domain) = &self.domain else {
+            return Ok(());
+        };
+        let cast = format!("SELECT {}::{domain}", least.get());
+        if spi::passes(&cast, self.table.owner)? {
+            return Ok(());
+        }
+        Err(Error::Column {
+            table: self.table.name.clone(),
+            column: self.stored.clone(),
+            reason: ColumnError::Domain {
+                domain: domain.clone(),
+                id: least.get(),
+                generator: generator.name.clone(),
+            },
+        })
+    }
+
+    fn alter(&self, generator: &Source) -> Result<(), Error> {
+        let drop_identity = |table: &str| {
+            spi::run(&format!(
+                "ALTER TABLE {table} ALTER COLUMN {} DROP IDENTITY",
+                self.identifier
+            ))
+        };
+        if self.identity {
+            drop_identity(&self.table.statement)?;
+        }
+        // From 17 on a partitioned table's identity goes with that of its
+        // partitions; any other is a table's own.
+        for member in self.family(generator)?.iter().filter(|m| m.identity) {
+            drop_identity(&member.statement)?;
+        }
+        spi::run(&format!(
+            "ALTER TABLE {} ALTER COLUMN {} SET DEFAULT {}",
+            self.table.statement, self.identifier, generator.expression
+        ))
+    }
+
+    /// What was changed, from what was there and what is there.
+    fn changed(&self, generator: &Source, before: &[Member]) -> Result<String, Error> {
+        let after = self.family(generator)?;
+        let (Some((old, children)), true) = (
+            before.split_first(),
+            after.iter().all(|member| member.is_set),
+        ) else {
+            return Err(Error::DefaultNotSet {
+                column: self.name.clone(),
+            });
+        };
+        let mut text = format!("{}: {}", self.name, old.replaced_by(&generator.expression));
+        if !children.is_empty() {
+            let tables = if children.len() == 1 {
+                "table"
+            } else {
+                "tables"
+            };
+            text.push_str(&format!(", also in {} child {tables}", children.len()));
+        }
+        for child in children {
+            let own = child.identity && !old.identity
+                || child.default.is_some() && child.default != old.default && !child.is_set;
+            if own {
+                text.push_str(&format!(
+                    "; {}.{}: {}",
+                    child.name,
+                    self.identifier,
+                    child.replaced_by(&generator.expression)
+                ));
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// A column in one table of a hierarchy.
+struct Member {
+    name: String,
+    statement: String,
+    identity: bool,
+    default: Option<String>,
+    /// Its default is the one that is wanted.
+    is_set: bool,
+}
+
+impl Member {
+    fn replaced_by(&self, expression: &str) -> String {
+        match &self.default {
+            _ if self.identity => format!("identity replaced by default {expression}"),
+            _ if self.is_set => format!("default {expression} kept"),
+            Some(old) => format!("default {old} replaced by {expression}"),
+            None => format!("default set to {expression}"),
+        }
+    }
+}
+
+/// A sequence that belongs to the column.
+struct Sequence {
+    name: String,
+    statement: String,
+    of_identity: bool,
+}
