@@ -39,7 +39,9 @@ COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
     'makes a generator the default of a bigint column, by default that of the primary key, in place of its default or identity; returns what it did';
 "#,
     name = "snowflake_set_default",
-    requires = ["snowflake_nextval"]
+    // Not needed, but the order of blocks without an order differs between
+    // builds, and the base script would with it.
+    requires = ["snowflake_nextval", "snowflake_decode"]
 );
 
 /// The V1 calling convention.
