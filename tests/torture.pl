@@ -16,13 +16,14 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::RealBin", "$FindBin::RealBin/t";
+use Fcntl;
 use List::Util qw(max sum0);
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep);
-use Snowflake;
+use Snowflake qw(wait_until);
 use Torture::Check;
 use Torture::Schedule qw(schedule describe);
 
@@ -35,7 +36,8 @@ my $only    = $ENV{EPISODE} || 0;
 
 my %total = map { $_ => 0 } qw(episodes sessions ids refusals);
 my (%faults, %codes, %bad);
-my $template = PostgreSQL::Test::Utils::tempdir() . '/template';
+my $temp = PostgreSQL::Test::Utils::tempdir();
+my $template = "$temp/template";
 
 # Of the episode that runs.
 my ($s, $dir, $up, $primary, $standby, @clients, @sessions, @history, @starts, @gaps, @refusals, @logs, $promotions, $launches);
@@ -53,12 +55,15 @@ sub make_template
 shared_preload_libraries = 'snowflake_id'
 timezone = 'UTC'
 log_min_messages = info
+log_line_prefix = '%m [%p] %e %q%a '
 log_statement = none
 restart_after_crash = on
 max_connections = 60
 shared_buffers = 16MB
 max_prepared_transactions = 60
 wal_keep_size = 256MB
+wal_sender_timeout = 0
+wal_receiver_timeout = 0
 snowflake_id.worker_id = 0
 END
 	$node->start;
@@ -143,17 +148,41 @@ sub move_clock
 {
 	my ($offset, $refused) = @_;
 	note_clock($offset, $refused);
-	set_clock($_, $offset + clock_of($_)) for grep { defined } $primary, $standby;
+	set_clock($_) for values %node;
 	$history[-1]{until} = time;
+	unstick() if $up && @history > 1 && $offset < $history[-2]{offset};
+	return;
+}
+
+# PostgreSQL's timeouts, the deadlock detector's among them, go by the wall
+# clock: who waits for a lock when it is set back waits that much longer.
+sub unstick
+{
+	kill INT => map { $_->{pid} } grep { $_->{title} =~ / waiting/ } backends($primary);
+	return;
+}
+
+sub clock_file { return "$temp/" . $_[0]->name . '.clock'; }
+
+# In place: servers have the file mapped.
+sub set_clock
+{
+	my ($node) = @_;
+	my $nanos = ($history[-1]{offset} + clock_of($node)) * 1_000_000_000;
+	sysopen my $file, clock_file($node), O_WRONLY | O_CREAT or die "the clock of a server: $!";
+	syswrite $file, pack('q', $nanos);
+	close $file or die "the clock of a server: $!";
 	return;
 }
 
 sub start
 {
 	my ($node, $offset, $refused) = @_;
-	$offset //= $history[-1]{offset};
-	move_clock($offset, $refused) if $offset != $history[-1]{offset};
-	start_with_clock($node, $offset + clock_of($node));
+	move_clock($offset, $refused) if defined $offset && $offset != $history[-1]{offset};
+	set_clock($node);
+	local $ENV{LD_PRELOAD} = $ENV{CLOCK_LIBRARY};
+	local $ENV{TORTURE_CLOCK} = clock_file($node);
+	$node->start;
 	return;
 }
 
@@ -288,7 +317,7 @@ sub ask
 {
 	my ($node, $database, $sql) = @_;
 	my $name = 'probe.' . ++$launches;
-	write_file("$dir/$name.sql", "SET statement_timeout = '20 s';\n$sql");
+	write_file("$dir/$name.sql", "SET statement_timeout = '5 s';\n$sql");
 	my $session = spawn($node, $database, $name, "$dir/$name.sql");
 	my $until = time + PATIENCE;
 	while (!has_ended($session))
@@ -318,13 +347,14 @@ sub probe
 	for my $database (@{ $s->{databases} })
 	{
 		my $until = time + PATIENCE;
-		my $session;
-		do
+		while (1)
 		{
-			$session = ask($primary, $database, $probe);
-			return failed("no ID within " . PATIENCE . " s $what: $session->{err}") if time > $until;
-			sleep 0.05 if $session->{out} !~ /^I/m;
-		} while $session->{out} !~ /^I/m;
+			my $session = ask($primary, $database, $probe);
+			last if $session->{out} =~ /^I/m;
+			return failed('no ID within ' . PATIENCE . " s $what: $session->{err}") if time > $until;
+			unstick();
+			pause(0.05);
+		}
 	}
 	return;
 }
@@ -521,7 +551,7 @@ sub run_episode
 {
 	my ($n) = @_;
 	$s = schedule(episode_seed($n));
-	$dir = PostgreSQL::Test::Utils::tempdir() . "/episode$n";
+	$dir = "$temp/episode$n";
 	mkdir $dir or die "$dir: $!";
 	($primary, $standby) = ($node{one}, undef);
 	$promotions = $launches = $up = 0;
@@ -633,7 +663,7 @@ sub read_logs
 		while (my $line = <$file>)
 		{
 			failed("in $log: $line")
-			  if $line =~ /PANIC: |TRAP: |panicked at|XX00[12]|terminated by signal (?!9\b)|corrupt/;
+			  if $line =~ /PANIC: |TRAP: |panicked at|\] XX00[12]|terminated by signal (?!9\b)/;
 		}
 	}
 	return;

@@ -45,7 +45,7 @@ my $lost = qr/
 	| the\ database\ system\ is
 	| terminating\ connection
 	| no\ connection\ to\ the\ server/x;
-my $more = qr/^(?:DETAIL|HINT|CONTEXT|LOCATION|STATEMENT|QUERY|LINE \d+|PL\/pgSQL|SQL |\s|$)/;
+my $more = qr/^(?:DETAIL|HINT|CONTEXT|LOCATION|STATEMENT|QUERY|LINE \d+|Process \d+|PL\/pgSQL|SQL |\s|$)/;
 
 # history: settings of the clock, in order: since and until (in force at least
 # from until on), offset, refused. starts: when servers were about to start
@@ -230,6 +230,8 @@ sub read_errors
 			# The clock was stepped between the call's instant and the call.
 			next if $code eq '22008' && $text =~ /^cannot advance/;
 			next if $code =~ /^(42704|55000)$/ && $text =~ /^prepared transaction with identifier/;
+			# Opened before the savepoint, failed after it.
+			next if $code eq '55000' && $text =~ /^portal "c" cannot be run/;
 			# PostgreSQL does not lock what GRANT changes.
 			next if $code eq 'XX000' && $text =~ /^tuple concurrently (updated|deleted)/;
 			next if $recreated && ($code =~ /^(42883|42704|42P01)$/

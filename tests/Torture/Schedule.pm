@@ -56,7 +56,8 @@ sub schedule
 	$s{reserve_ms} = pick(100, 300) if $mood eq 'refusal' || $mood eq 'burst';
 	$s{max_generators} = 1024 if $s{databases}[2];
 
-	my $clients = $mood eq 'burst' ? between(4, 6) : between(4, 16);
+	# With room for one generator, two databases keep each other out.
+	my $clients = $mood eq 'burst' ? between(4, 6) : $mood eq 'eviction' ? between(2, 5) : between(4, 16);
 	for my $client (1 .. $clients)
 	{
 		my $database = pick(@{ $s{databases} });
@@ -178,7 +179,8 @@ my $began    = 'ms(statement_timestamp())';
 sub ids { my ($expression, $from, $tag) = @_; $tag //= 'I'; return "SELECT '$tag', $expression, $began, $received" . ($from ? " FROM $from" : '') . ";\n"; }
 sub one { return ids('snowflake_nextval()', '', $_[0]); }
 
-sub sleeps { my ($low, $high) = @_; return sprintf("DO \$\$BEGIN PERFORM pg_sleep(%s); END\$\$;\n", seconds($low, $high)); }
+# In the client: pg_sleep() goes by the clock that is stepped.
+sub sleeps { my ($low, $high) = @_; return '\! sleep ' . seconds($low, $high) . "\n"; }
 
 # A statement that gives IDs.
 sub statement
