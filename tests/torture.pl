@@ -186,6 +186,15 @@ sub start
 	return;
 }
 
+# An ordinary stop in the middle of a recovery may take for ever.
+sub stop
+{
+	my ($node, $mode) = @_;
+	local $ENV{PGCTLTIMEOUT} = PATIENCE / 2;
+	$node->stop($mode, fail_ok => $mode eq 'fast') or $node->stop('immediate');
+	return;
+}
+
 # All processes of a server: they work in its data directory.
 sub processes
 {
@@ -414,8 +423,8 @@ my %fault = (
 		crash(victims($_[0], 1, grep { $_->{title} =~ /checkpointer|walwriter|background writer|walsender/ } processes($primary)));
 	},
 	kill_postmaster => sub { my ($f) = @_; down($f, sub { kill_postmaster($primary, $f->{orphans}) }); },
-	immediate => sub { down($_[0], sub { $primary->stop('immediate') }); },
-	restart => sub { down($_[0], sub { $primary->stop('fast') }); },
+	immediate => sub { down($_[0], sub { stop($primary, 'immediate') }); },
+	restart => sub { down($_[0], sub { stop($primary, 'fast') }); },
 	terminate => sub { kill TERM => victims($_[0], 2, backends($primary)); },
 	cancel => sub { kill INT => victims($_[0], 4, backends($primary)); },
 	kill_client => sub { kill KILL => victims($_[0], 2, map { $_->{session} // () } @clients); },
@@ -443,7 +452,7 @@ my %fault = (
 		my $wrong = -$f->{by} - max(map { -$_->{offset} } @history);
 		$up = 0;
 		push @starts, time;
-		$primary->stop('immediate');
+		stop($primary, 'immediate');
 		push @refusals, { from => time, until => 9e9 };
 		start($primary, $wrong, 1);
 		$up = 1;
@@ -456,7 +465,7 @@ my %fault = (
 		}
 		else
 		{
-			down({ down => 0, clock => $right }, sub { $primary->stop('fast') });
+			down({ down => 0, clock => $right }, sub { stop($primary, 'fast') });
 		}
 		probe('after the clock was put right');
 		$refusals[-1]{until} = time;
@@ -507,7 +516,7 @@ sub promote
 	$up = 0;
 	push @starts, time;
 	if ($f->{end} eq 'kill_postmaster') { kill_postmaster($primary, $f->{orphans}); }
-	else { $primary->stop($f->{end}); }
+	else { stop($primary, $f->{end}); }
 	my $lag_ms = int(1000 * (time - $touched + abs $s->{standby_clock})) + 1000;
 	my $gap_ms = max(gap_ms(), $lag_ms);
 	if ($gap_ms > gap_ms())
@@ -579,16 +588,20 @@ sub run_episode
 	for my $f (@{ $s->{faults} })
 	{
 		pause($f->{after});
+		printf "## %.3f %s\n", time - $began, $f->{kind};
 		$fault{ $f->{kind} }->($f);
 		$faults{ $f->{kind} }++;
 		$faults{'clock set while down'}++ if $f->{kind} ne 'step' && defined $f->{clock};
+		printf "## %.3f %s done\n", time - $began, $f->{kind};
 		probe("after $f->{kind}") if $f->{probe};
 	}
 	pause(0.5);
 	finish();
 	my $check = Torture::Check->new(schedule => $s, history => \@history, starts => \@starts,
 		gaps => \@gaps, refusals => \@refusals, sessions => \@sessions);
+	printf "## %.3f check\n", time - $began;
 	$check->run;
+	printf "## %.3f checked\n", time - $began;
 	push @failures, @{ $check->{text} };
 	read_logs();
 
@@ -620,7 +633,7 @@ sub finish
 	$up = 0;
 	my @waiting = grep { $_->{session} } @clients;
 	push @starts, time;
-	$primary->stop('fast');
+	stop($primary, 'fast');
 	my $until = time + PATIENCE;
 	while (@waiting && time < $until)
 	{
@@ -638,7 +651,7 @@ sub finish
 	start($primary);
 	probe('at the end');
 	push @starts, time;
-	$primary->stop('immediate');
+	stop($primary, 'immediate');
 	start($primary);
 	probe('at the very end');
 	for my $node (values %node)

@@ -215,7 +215,8 @@ sub read_errors
 	my ($self, $session) = @_;
 	my $s = $self->{schedule};
 	my $refused = grep { $_->{from} <= $session->{ended} && $_->{until} >= $session->{launched} } @{ $self->{refusals} };
-	my $crowded = $s->{max_generators} < @{ $s->{databases} };
+	# One that is made and rolled back needs room too.
+	my $crowded = $s->{max_generators} <= @{ $s->{databases} };
 	my $recreated = $s->{recreates} eq $session->{database};
 	for my $line (split /\n/, $session->{err})
 	{

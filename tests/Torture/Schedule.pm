@@ -44,7 +44,7 @@ sub schedule
 		databases => [ 'a', 'b', chance(0.3) ? 'c' : () ],
 		reserve_ms => pick(100, 100, 300, 1000, 2000),
 		max_generators => $mood eq 'eviction' ? 1 : pick(1024, 1024, 2),
-		fsync => chance(0.25) ? 'on' : 'off',
+		fsync => $mood eq 'mixed' && chance(0.2) ? 'on' : 'off',
 		checkpoint_timeout => pick('30 s', '1 h'),
 		# The default generator of the second database is dropped and made again.
 		recreates => $mood eq 'mixed' && chance(0.2) ? 'b' : '',
@@ -57,7 +57,7 @@ sub schedule
 	$s{max_generators} = 1024 if $s{databases}[2];
 
 	# With room for one generator, two databases keep each other out.
-	my $clients = $mood eq 'burst' ? between(4, 6) : $mood eq 'eviction' ? between(2, 5) : between(4, 16);
+	my $clients = $mood eq 'burst' ? between(4, 6) : $mood eq 'eviction' ? between(2, 5) : between(4, 12);
 	for my $client (1 .. $clients)
 	{
 		my $database = pick(@{ $s{databases} });
@@ -187,8 +187,8 @@ sub statement
 {
 	my $what = weighted(one => 5, many => 3, batch => 3, rows => 1, insert => 3, risky => 2, copy => 1);
 	return one() if $what eq 'one';
-	return ids('snowflake_nextval()', 'generate_series(1, ' . between(2, 800) . ')') if $what eq 'many';
-	return ids('id', 'snowflake_nextval_batch(' . pick(1, 10, between(2, 1000), between(1000, 9000)) . ') AS id')
+	return ids('snowflake_nextval()', 'generate_series(1, ' . between(2, 200) . ')') if $what eq 'many';
+	return ids('id', 'snowflake_nextval_batch(' . pick(1, between(2, 20), between(2, 300), between(2, 300), between(300, 9000)) . ') AS id')
 	  if $what eq 'batch';
 	return ids('snowflake_nextval_batch(' . between(1, 200) . ')') if $what eq 'rows';
 	return "INSERT INTO t (s) SELECT 'x' FROM generate_series(1, " . between(1, 100)
@@ -234,7 +234,7 @@ my %step = (
 	flood => sub {
 		return join '', map { ids('max(snowflake_nextval())', 'generate_series(1, 1000000)') } 1 .. between(2, 4);
 	},
-	idle => sub { return sleeps(0.01, 0.3); },
+	idle => sub { return sleeps(0.05, 0.5); },
 	long => sub {
 		return "BEGIN;\n" . one() . sleeps(0.5, 2) . statement() . sleeps(0, 0.5) . one() . end();
 	},
@@ -339,7 +339,7 @@ END
 		  ? weighted(flood => 4, burst => 2, single => 3, statement => 3, idle => 1)
 		  : weighted(
 			single => 4, statement => 8, transaction => 5, savepoints => 3, two_phase => 2,
-			timeout => 1, burst => 0.5, idle => 6, long => 1, read_only => 1, cursor => 3,
+			timeout => 1, burst => 0.5, idle => 9, long => 1, read_only => 1, cursor => 3,
 			role => 2, copy_in => 1, mark => 3, currval => 1, advance => 0.3,
 			comment => 1, grant => 0.7, alter => 0.7);
 		$sql .= $step{$name}->();
