@@ -29,6 +29,7 @@ use Torture::Schedule qw(schedule describe);
 
 # No limit of this test is about speed: only so that a hang ends.
 use constant PATIENCE => 60;
+$ENV{PGCTLTIMEOUT} = 3 * PATIENCE;
 
 my $seed    = $ENV{SEED}    || int(rand(2**31));
 my $minutes = $ENV{MINUTES} || 3;
@@ -36,6 +37,9 @@ my $only    = $ENV{EPISODE} || 0;
 
 my %total = map { $_ => 0 } qw(episodes sessions ids refusals);
 my (%faults, %codes, %bad);
+# The number of the episode that runs or has failed.
+my $running = 0;
+
 my $temp = PostgreSQL::Test::Utils::tempdir();
 my $template = "$temp/template";
 
@@ -491,7 +495,6 @@ sub refuse
 sub promote
 {
 	my ($f) = @_;
-	my $same = $s->{worker} == $s->{standby_worker} || $promotions > 0;
 	$standby = make_standby() if !$standby;
 	my $session = ask($standby, $s->{databases}[0], $probe);
 	failed("a standby: $session->{out} $session->{err}") if $session->{err} !~ /ERROR:\s+25006/;
@@ -559,6 +562,7 @@ sub episode_seed { my ($n) = @_; return ($seed * 1_000_003 + $n * 7_919) % 2**31
 sub run_episode
 {
 	my ($n) = @_;
+	$running = $n;
 	$s = schedule(episode_seed($n));
 	$dir = "$temp/episode$n";
 	mkdir $dir or die "$dir: $!";
@@ -610,19 +614,19 @@ sub run_episode
 	$total{ids} += $check->{ids};
 	$bad{$_} += $check->{bad}{$_} for keys %{ $check->{bad} };
 	$codes{$_} += $check->{codes}{$_} for keys %{ $check->{codes} };
-	my $what = sprintf('episode %d, %s: %d IDs to %d sessions, %d faults, %.1f s, at most %.3f s ahead',
+	my $what = sprintf('episode %d, %s: %d IDs to %d sessions, %d faults, %.1f s',
 		$n, $s->{mood}, $check->{ids}, scalar(grep { $_->{life} } @sessions), scalar @{ $s->{faults} },
-		time - $began, ($check->{lead} // 0) / 1000);
+		time - $began);
 	ok(!@failures, $what);
 	if (@failures)
 	{
 		diag(join "\n", @failures);
 		diag("the schedule:\n" . describe($s));
 		diag("scripts and what clients received: $dir\nserver logs: @logs");
-		diag("to run this episode again: make torture SEED=$seed EPISODE=$n PG=" . int($node{one}->pg_version));
 		return 0;
 	}
 	PostgreSQL::Test::Utils::system_log('rm', '-rf', $dir, @logs);
+	$running = 0;
 	return 1;
 }
 
@@ -680,6 +684,15 @@ sub read_logs
 		}
 	}
 	return;
+}
+
+# However it ended.
+END
+{
+	my $status = $?;
+	diag("to run this episode again: make torture SEED=$seed EPISODE=$running PG=" . int($node{one}->pg_version))
+	  if $running;
+	$? = $status;
 }
 
 sub table

@@ -176,7 +176,6 @@ sub read_session
 			$self->violation('ahead', "$session->{name}: $line is " . int($at - $bounds->[1])
 				  . ' ms further ahead of its time than anything explains');
 		}
-		$self->{lead} = max($self->{lead} // 0, $at - $to);
 		$self->violation('worker', "$session->{name}: $line has worker ID " . ($id >> 12 & 1023))
 		  if ($id >> 12 & 1023) != $session->{worker};
 		if ($tag ne 'X')

@@ -146,7 +146,6 @@ sub promotion
 		lag => seconds(0, 3),
 		end => pick('immediate', 'kill_postmaster', 'fast'),
 		orphans => 'killed',
-		victim => rand(),
 		probe => 1
 	};
 }
@@ -158,8 +157,8 @@ sub refusal
 		kind => pick('leap_forward', 'leap_back', 'start_far_back'),
 		after => seconds(0.2, 1),
 		by => between(86400 + 2000, 3 * 86400),
+		# After a start far back: a restart, or the word of a superuser.
 		way_out => pick('correct', 'accept'),
-		victim => rand(),
 		probe => 1
 	};
 }
