@@ -29,6 +29,9 @@ use constant EPOCH_MS  => 1735689600000;
 use constant BORROW_MS => 100;
 use constant TICK_MS   => 1;
 
+# The value of a sequence that holds no mark.
+use constant NO_MARK => 9223372036854775807;
+
 # Readings are rounded to milliseconds, and the machine's clock is disciplined.
 use constant ROUNDING_MS => 20;
 
@@ -131,7 +134,7 @@ sub read_session
 	# A line without an end was not received.
 	$text =~ s/[^\n]*\z//;
 	my (@restarted, $last, $latest);
-	my ($lower, $upper, %bounds);
+	my %bounds;
 	for my $line (split /\n/, $text)
 	{
 		my ($tag, @field) = split /\|/, $line;
@@ -146,7 +149,7 @@ sub read_session
 		if ($tag eq 'M')
 		{
 			$self->violation('mark', "$session->{name}: ID $last at or past the mark $field[0]")
-			  if time_of($last) >= $field[0];
+			  if time_of($last) >= $field[0] || $field[0] == NO_MARK;
 			next;
 		}
 		if ($tag eq 'V')
