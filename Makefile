@@ -1,12 +1,13 @@
 # make demo     three shards on this machine, inserted into at once
 # make test     all tests, on PostgreSQL 15 or PG=18
+# make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=..
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
 # make bench    what an ID costs, beside nextval()
 
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: demo test test-server check-core lint schema build install bench clean
+.PHONY: demo test test-server torture check-core lint schema build install bench clean
 
 demo:
 	@tests/demo.sh
@@ -20,6 +21,9 @@ test-server:
 	@tests/run schema
 	@tests/run regress
 	@tests/run tap
+
+torture:
+	@tests/run torture
 
 # No PostgreSQL needed.
 check-core:

@@ -1,0 +1,96 @@
+/*
+ * A wall clock that a test can set: that of the machine plus an offset, in
+ * nanoseconds, which all processes of a server map from one file. Preloaded into
+ * servers under torture.
+ *
+ * libfaketime, which the TAP tests use, opens and reads a file at each look at
+ * the clock, with malloc(). A server looks at its clock in the handler of its
+ * timeouts too, and one signal in many thousands arrives inside malloc(): its
+ * heap is then destroyed. What is here is safe in a signal handler, and as fast
+ * as the clock itself. The other clocks of the machine are left alone.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NANOS_PER_SEC 1000000000
+
+static int (*real_clock_gettime) (clockid_t, struct timespec *);
+static const volatile int64_t *offset;
+
+__attribute__((constructor)) static void
+map_offset(void)
+{
+	const char *name = getenv("TORTURE_CLOCK");
+	int			file = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+	void	   *map;
+
+	*(void **) &real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
+	if (file < 0)
+		return;
+	map = mmap(NULL, sizeof(*offset), PROT_READ, MAP_SHARED, file, 0);
+	close(file);
+	if (map != MAP_FAILED)
+		offset = map;
+}
+
+int
+clock_gettime(clockid_t clock, struct timespec *at)
+{
+	int			result;
+	int64_t		ahead,
+				nanos;
+
+	/* Other libraries may look at the clock while they are loaded. */
+	if (real_clock_gettime == NULL)
+		map_offset();
+	result = real_clock_gettime(clock, at);
+	if (result != 0 || offset == NULL ||
+		(clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
+		return result;
+	/* Once: it may change meanwhile. */
+	ahead = *offset;
+	nanos = at->tv_nsec + ahead % NANOS_PER_SEC;
+	at->tv_sec += ahead / NANOS_PER_SEC;
+	if (nanos < 0)
+	{
+		nanos += NANOS_PER_SEC;
+		at->tv_sec--;
+	}
+	else if (nanos >= NANOS_PER_SEC)
+	{
+		nanos -= NANOS_PER_SEC;
+		at->tv_sec++;
+	}
+	at->tv_nsec = nanos;
+	return 0;
+}
+
+int
+gettimeofday(struct timeval *restrict at, void *restrict zone)
+{
+	struct timespec now;
+
+	(void) zone;
+	clock_gettime(CLOCK_REALTIME, &now);
+	at->tv_sec = now.tv_sec;
+	at->tv_usec = now.tv_nsec / 1000;
+	return 0;
+}
+
+time_t
+time(time_t *at)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (at != NULL)
+		*at = now.tv_sec;
+	return now.tv_sec;
+}

@@ -1,0 +1,716 @@
+# Faults by the hundred, in many short episodes: clients take IDs in every way
+# there is while servers are killed, stopped, promoted, their clocks stepped, and
+# the sequence altered. Then every ID that any client received is checked; what
+# for is in Torture/Check.pm.
+#
+#   SEED      of all schedules; another each time if not given, and printed
+#   MINUTES   how long new episodes are begun; default 3
+#   EPISODE   run this one only
+#
+# What an episode does follows from seed and number: settings, client scripts,
+# faults, the pauses between them, the clock. What does not: how far a client has
+# come when a fault strikes, which of the processes that are there is the victim,
+# and how long a server takes to come back. So a replay does the same again, and
+# may need a few tries to meet the same moment.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin", "$FindBin::RealBin/t";
+use Fcntl;
+use List::Util qw(max sum0);
+use POSIX ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time sleep);
+use Snowflake qw(wait_until);
+use Torture::Check;
+use Torture::Schedule qw(schedule describe);
+
+# No limit of this test is about speed: only so that a hang ends.
+use constant PATIENCE => 60;
+$ENV{PGCTLTIMEOUT} = 3 * PATIENCE;
+
+my $seed    = $ENV{SEED}    || int(rand(2**31));
+my $minutes = $ENV{MINUTES} || 3;
+my $only    = $ENV{EPISODE} || 0;
+
+my %total = map { $_ => 0 } qw(episodes sessions ids refusals);
+my (%faults, %codes, %bad);
+# The number of the episode that runs or has failed.
+my $running = 0;
+
+my $temp = PostgreSQL::Test::Utils::tempdir();
+my $template = "$temp/template";
+
+# Of the episode that runs.
+my ($s, $dir, $up, $primary, $standby, @clients, @sessions, @history, @starts, @gaps, @refusals, @logs, $promotions, $launches);
+
+my %node = map { $_ => PostgreSQL::Test::Cluster->new($_) } qw(one two);
+
+# ---- Servers
+
+# Made once, then copied: no server of an episode knows of an earlier one.
+sub make_template
+{
+	my $node = $node{one};
+	$node->init(allows_streaming => 1);
+	$node->append_conf('postgresql.conf', <<'END');
+shared_preload_libraries = 'snowflake_id'
+timezone = 'UTC'
+log_min_messages = info
+log_line_prefix = '%m [%p] %e %q%a '
+log_statement = none
+restart_after_crash = on
+max_connections = 60
+shared_buffers = 16MB
+max_prepared_transactions = 60
+wal_keep_size = 256MB
+wal_sender_timeout = 0
+wal_receiver_timeout = 0
+snowflake_id.worker_id = 0
+END
+	$node->start;
+	$node->safe_psql('postgres', "CREATE ROLE mortal LOGIN; CREATE DATABASE $_") for qw(a);
+	$node->safe_psql('postgres', "CREATE DATABASE $_") for qw(b c);
+	$node->safe_psql($_, <<'END') for qw(a b c);
+CREATE EXTENSION snowflake_id;
+CREATE TABLE t (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), s text);
+GRANT ALL ON t TO mortal;
+CREATE FUNCTION ms(timestamptz) RETURNS bigint IMMUTABLE LANGUAGE sql
+	AS 'SELECT (extract(epoch FROM $1) * 1000)::bigint';
+-- IDs taken in subtransactions, some of which are rolled back.
+CREATE FUNCTION risky(n int) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+DECLARE
+	id bigint;
+BEGIN
+	FOR i IN 1 .. n LOOP
+		BEGIN
+			id := snowflake_nextval();
+			IF i % 3 = 0 THEN
+				RAISE EXCEPTION 'rolled back';
+			END IF;
+		EXCEPTION WHEN raise_exception THEN
+			NULL;
+		END;
+		RETURN NEXT id;
+	END LOOP;
+END $$;
+END
+	$node->stop;
+	rename $node->data_dir, $template or die "could not move the template: $!";
+	return;
+}
+
+sub copy_template
+{
+	my ($node, $worker) = @_;
+	PostgreSQL::Test::Utils::system_or_bail('cp', '-a', $template, $node->data_dir);
+	configure($node, $worker);
+	return;
+}
+
+sub configure
+{
+	my ($node, $worker) = @_;
+	my $port = $node->port;
+	my $gap = gap_ms() . ' ms';
+	$node->append_conf('postgresql.conf', <<"END");
+port = $port
+fsync = $s->{fsync}
+checkpoint_timeout = '$s->{checkpoint_timeout}'
+snowflake_id.worker_id = $worker
+snowflake_id.reserve = '$s->{reserve_ms} ms'
+snowflake_id.max_generators = $s->{max_generators}
+snowflake_id.failover_gap = '$gap'
+END
+	return;
+}
+
+sub gap_ms { return 10_000; }
+
+sub follow
+{
+	my ($node, $from) = @_;
+	$node->append_conf('postgresql.conf', q{primary_conninfo = '} . $from->connstr . q{'});
+	$node->append_conf('standby.signal', '');
+	return;
+}
+
+# The second server's clock differs by this.
+sub clock_of { return $_[0]->name eq 'two' ? $s->{standby_clock} : 0; }
+
+# From now on. A refused setting is one that no ID may follow.
+sub note_clock
+{
+	my ($offset, $refused) = @_;
+	push @history, { offset => $offset, refused => $refused, since => time, until => 9e9 };
+	return;
+}
+
+sub move_clock
+{
+	my ($offset, $refused) = @_;
+	note_clock($offset, $refused);
+	set_clock($_) for values %node;
+	$history[-1]{until} = time;
+	unstick() if $up && @history > 1 && $offset < $history[-2]{offset};
+	return;
+}
+
+# PostgreSQL's timeouts, the deadlock detector's among them, go by the wall
+# clock: who waits for a lock when it is set back waits that much longer.
+sub unstick
+{
+	kill INT => map { $_->{pid} } grep { $_->{title} =~ / waiting/ } backends($primary);
+	return;
+}
+
+sub clock_file { return "$temp/" . $_[0]->name . '.clock'; }
+
+# In place: servers have the file mapped.
+sub set_clock
+{
+	my ($node) = @_;
+	my $nanos = ($history[-1]{offset} + clock_of($node)) * 1_000_000_000;
+	sysopen my $file, clock_file($node), O_WRONLY | O_CREAT or die "the clock of a server: $!";
+	syswrite $file, pack('q', $nanos);
+	close $file or die "the clock of a server: $!";
+	return;
+}
+
+sub start
+{
+	my ($node, $offset, $refused) = @_;
+	move_clock($offset, $refused) if defined $offset && $offset != $history[-1]{offset};
+	set_clock($node);
+	local $ENV{LD_PRELOAD} = $ENV{CLOCK_LIBRARY};
+	local $ENV{TORTURE_CLOCK} = clock_file($node);
+	$node->start;
+	return;
+}
+
+# An ordinary stop in the middle of a recovery may take for ever.
+sub stop
+{
+	my ($node, $mode) = @_;
+	local $ENV{PGCTLTIMEOUT} = PATIENCE / 2;
+	$node->stop($mode, fail_ok => $mode eq 'fast') or $node->stop('immediate');
+	return;
+}
+
+# All processes of a server: they work in its data directory.
+sub processes
+{
+	my ($node) = @_;
+	my @found;
+	for my $link (glob '/proc/[0-9]*/cwd')
+	{
+		my $cwd = readlink $link or next;
+		next if $cwd ne $node->data_dir;
+		my ($pid) = $link =~ m{/proc/(\d+)/};
+		open my $file, '<', "/proc/$pid/cmdline" or next;
+		push @found, { pid => $pid, title => (scalar <$file>) // '' };
+	}
+	return sort { $a->{pid} <=> $b->{pid} } @found;
+}
+
+sub backends
+{
+	my ($node) = @_;
+	return grep { $_->{title} =~ /^postgres: .*\[local\]/ } processes($node);
+}
+
+sub kill_postmaster
+{
+	my ($node, $orphans) = @_;
+	$node->kill9;
+	if ($orphans eq 'killed')
+	{
+		pause(0.05);
+		kill KILL => map { $_->{pid} } processes($node);
+	}
+	# Orphans go on issuing from the old shared memory. A new server beside them
+	# would refuse to start, and must.
+	wait_until('the orphans are gone', sub { tend(); return !processes($node) }) or return;
+	# It may linger as a zombie that nobody has waited for, and then its lock
+	# files look as if it were there.
+	unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock';
+	return;
+}
+
+# ---- Clients
+
+sub write_file
+{
+	my ($name, $text) = @_;
+	open my $file, '>', $name or die "$name: $!";
+	print $file $text;
+	close $file or die "$name: $!";
+	return;
+}
+
+# psql in the background, its output in files.
+sub spawn
+{
+	my ($node, $database, $name, $file) = @_;
+	my $session = {
+		name => "$name ($database)",
+		file => "$dir/$name",
+		database => $database,
+		worker => -1,
+		clock => clock_of($node),
+		rewrites => 0,
+		advance => 0,
+		launched => time,
+		ended => 9e9,
+	};
+	my @command = ('psql', '-X', '-q', '-A', '-t', '-v', 'VERBOSITY=verbose', '-v', "n=$name",
+		'-d', $node->connstr($database), '-f', $file);
+	my $pid = fork // die "fork: $!";
+	if (!$pid)
+	{
+		open STDIN,  '<', '/dev/null';
+		open STDOUT, '>', "$session->{file}.out";
+		open STDERR, '>', "$session->{file}.err";
+		exec { $command[0] } @command or POSIX::_exit(127);
+	}
+	$session->{pid} = $pid;
+	push @sessions, $session;
+	return $session;
+}
+
+sub has_ended
+{
+	my ($session) = @_;
+	return 0 if waitpid($session->{pid}, POSIX::WNOHANG) != $session->{pid};
+	$session->{ended} = time;
+	return 1;
+}
+
+sub launch
+{
+	my ($client) = @_;
+	my $script = $client->{next} % @{ $client->{scripts} };
+	my $session = spawn($primary, $client->{database},
+		sprintf('%s.%d', $client->{name}, ++$launches), "$dir/$client->{name}.$script.sql");
+	$session->{rewrites} = $client->{scripts}[$script]{rewrites};
+	$session->{advance} = 5;
+	$client->{session} = $session;
+	return;
+}
+
+# Clients whose session is over begin the next one. One that could not connect
+# tries again a little later.
+sub tend
+{
+	for my $client (@clients)
+	{
+		if (my $session = $client->{session})
+		{
+			next if !has_ended($session);
+			$client->{session} = undef;
+			$client->{next}++ if -s "$session->{file}.out";
+			$client->{not_before} = time + (-s "$session->{file}.out" ? 0 : 0.2);
+		}
+		launch($client) if $up && time >= $client->{not_before};
+	}
+	return;
+}
+
+sub pause
+{
+	my $until = time + $_[0];
+	do { tend(); sleep 0.02; } while time < $until;
+	return;
+}
+
+# Statements of our own; what they received is checked as well.
+sub ask
+{
+	my ($node, $database, $sql) = @_;
+	my $name = 'probe.' . ++$launches;
+	write_file("$dir/$name.sql", "SET statement_timeout = '5 s';\n$sql");
+	my $session = spawn($node, $database, $name, "$dir/$name.sql");
+	my $until = time + PATIENCE;
+	while (!has_ended($session))
+	{
+		tend();
+		sleep 0.005;
+		next if time < $until;
+		failed("$name does not end");
+		kill KILL => $session->{pid};
+	}
+	$session->{out} = slurp_file("$session->{file}.out");
+	$session->{err} = slurp_file("$session->{file}.err");
+	return $session;
+}
+
+my $probe = <<'END';
+SELECT format('ROLLBACK PREPARED %L', gid) FROM pg_prepared_xacts WHERE database = current_database() \gexec
+SELECT 'S', (SELECT pid || '.' || ms(backend_start) FROM pg_stat_activity WHERE backend_type = 'checkpointer'),
+	current_setting('snowflake_id.worker_id'), ms(clock_timestamp());
+SELECT 'I', snowflake_nextval(), ms(statement_timestamp()), ms(clock_timestamp());
+END
+
+# IDs come again, in all databases.
+sub probe
+{
+	my ($what) = @_;
+	for my $database (@{ $s->{databases} })
+	{
+		my $until = time + PATIENCE;
+		while (1)
+		{
+			my $session = ask($primary, $database, $probe);
+			last if $session->{out} =~ /^I/m;
+			return failed('no ID within ' . PATIENCE . " s $what: $session->{err}") if time > $until;
+			unstick();
+			pause(0.05);
+		}
+	}
+	return;
+}
+
+# The promised answer to a clock that cannot be right.
+sub probe_refusal
+{
+	my ($what, $message) = @_;
+	$total{"refusals"}++;
+	my $until = time + PATIENCE;
+	while (time < $until)
+	{
+		my $session = ask($primary, $s->{databases}[0], $probe);
+		return 1 if $session->{err} =~ /ERROR:\s+58000: .*$message/;
+		sleep 0.05;
+	}
+	return failed("$what: not refused");
+}
+
+my @failures;
+sub failed { push @failures, $_[0]; return 0; }
+
+# ---- Faults
+
+sub victims
+{
+	my ($f, $count, @from) = @_;
+	return if !@from;
+	my $first = int($f->{victim} * @from);
+	return map { $from[ ($first + $_) % @from ]{pid} } 0 .. ($count > @from ? $#from : $count - 1);
+}
+
+# Shared memory is made anew after these.
+sub crash
+{
+	push @starts, time;
+	return kill KILL => @_;
+}
+
+# Down, and up again with the clock where it was or elsewhere.
+sub down
+{
+	my ($f, $stop) = @_;
+	$up = 0;
+	push @starts, time;
+	$stop->();
+	pause($f->{down});
+	start($primary, $f->{clock});
+	$up = 1;
+	return;
+}
+
+my %fault = (
+	kill_backend => sub { crash(victims($_[0], 1, backends($primary))); },
+	kill_backends => sub { crash(victims($_[0], 3, backends($primary))); },
+	kill_auxiliary => sub {
+		crash(victims($_[0], 1, grep { $_->{title} =~ /checkpointer|walwriter|background writer|walsender/ } processes($primary)));
+	},
+	kill_postmaster => sub { my ($f) = @_; down($f, sub { kill_postmaster($primary, $f->{orphans}) }); },
+	immediate => sub { down($_[0], sub { stop($primary, 'immediate') }); },
+	restart => sub { down($_[0], sub { stop($primary, 'fast') }); },
+	terminate => sub { kill TERM => victims($_[0], 2, backends($primary)); },
+	cancel => sub { kill INT => victims($_[0], 4, backends($primary)); },
+	kill_client => sub { kill KILL => victims($_[0], 2, map { $_->{session} // () } @clients); },
+	checkpoint => sub { ask($primary, 'postgres', 'CHECKPOINT;'); },
+	reload => sub {
+		my ($f) = @_;
+		$primary->append_conf('postgresql.conf', "snowflake_id.reserve = '$f->{reserve_ms} ms'");
+		$primary->reload;
+	},
+	step => sub { move_clock($_[0]{clock}); },
+	# Beyond a day from any clock of this episode, and back.
+	leap_forward => sub {
+		my ($f) = @_;
+		refuse($f->{by} + max(map { $_->{offset} } @history), 'clock jumped forward');
+	},
+	leap_back => sub {
+		my ($f) = @_;
+		refuse(-$f->{by} - max(map { -$_->{offset} } @history), 'clock moved backwards');
+	},
+	# A server that is started with its clock so far back that its mark cannot be.
+	start_far_back => sub {
+		my ($f) = @_;
+		probe('before a start far back');
+		my $right = $history[-1]{offset};
+		my $wrong = -$f->{by} - max(map { -$_->{offset} } @history);
+		$up = 0;
+		push @starts, time;
+		stop($primary, 'immediate');
+		push @refusals, { from => time, until => 9e9 };
+		start($primary, $wrong, 1);
+		$up = 1;
+		probe_refusal('start far back', 'would start .* ahead of the clock');
+		pause(0.3);
+		if ($f->{way_out} eq 'accept')
+		{
+			move_clock($right);
+			ask($primary, $_, "SELECT 'A', snowflake_accept_clock();") for @{ $s->{databases} };
+		}
+		else
+		{
+			down({ down => 0, clock => $right }, sub { stop($primary, 'fast') });
+		}
+		probe('after the clock was put right');
+		$refusals[-1]{until} = time;
+	},
+	promote => \&promote);
+
+sub refuse
+{
+	my ($wrong, $message) = @_;
+	my $right = $history[-1]{offset};
+	probe("before a leap");
+	push @refusals, { from => time, until => 9e9 };
+	move_clock($wrong, 1);
+	probe_refusal("clock set to $wrong", $message);
+	pause(0.3);
+	move_clock($right);
+	probe('after the clock was put right');
+	$refusals[-1]{until} = time;
+	return;
+}
+
+# The standby takes over, with the clients, after it has lost touch for a while.
+sub promote
+{
+	my ($f) = @_;
+	$standby = make_standby() if !$standby;
+	my $session = ask($standby, $s->{databases}[0], $probe);
+	failed("a standby: $session->{out} $session->{err}") if $session->{err} !~ /ERROR:\s+25006/;
+
+	# The gap covers what was lost since this instant, and the clocks' difference.
+	my $touched = time;
+	if ($s->{worker} == $s->{standby_worker})
+	{
+		my $lsn = $primary->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+		wait_until('the standby has replayed', sub {
+			tend();
+			return $standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'") eq 't' })
+		  or failed('the standby does not follow');
+	}
+	$standby->append_conf('postgresql.conf', q{primary_conninfo = ''});
+	$standby->reload;
+	wait_until('the standby has lost touch', sub {
+		tend();
+		return !grep { $_->{title} =~ /walreceiver/ } processes($standby) });
+	pause($f->{lag});
+
+	$up = 0;
+	push @starts, time;
+	if ($f->{end} eq 'kill_postmaster') { kill_postmaster($primary, $f->{orphans}); }
+	else { stop($primary, $f->{end}); }
+	my $lag_ms = int(1000 * (time - $touched + abs $s->{standby_clock})) + 1000;
+	my $gap_ms = max(gap_ms(), $lag_ms);
+	if ($gap_ms > gap_ms())
+	{
+		$standby->append_conf('postgresql.conf', "snowflake_id.failover_gap = '$gap_ms ms'");
+		$standby->reload;
+	}
+	push @gaps, { at => time, ms => $gap_ms * ++$promotions };
+	$standby->promote;
+	($primary, $standby) = ($standby, undef);
+	$up = 1;
+	return;
+}
+
+# The other server, made anew from the one that runs.
+sub make_standby
+{
+	my $node = $primary->name eq 'one' ? $node{two} : $node{one};
+	my $worker = $node->name eq 'one' ? $s->{worker} : $s->{standby_worker};
+	remove_data($node);
+	my @command = ('pg_basebackup', '-D', $node->data_dir, '-h', $primary->host, '-p', $primary->port, '-c', 'fast', '--no-sync');
+	PostgreSQL::Test::Utils::system_log(@command) == 0 or failed('pg_basebackup');
+	configure($node, $worker);
+	follow($node, $primary);
+	start($node);
+	return $node;
+}
+
+sub remove_data
+{
+	my ($node) = @_;
+	PostgreSQL::Test::Utils::system_log('rm', '-rf', $node->data_dir);
+	return;
+}
+
+# ---- Episodes
+
+sub episode_seed { my ($n) = @_; return ($seed * 1_000_003 + $n * 7_919) % 2**31; }
+
+sub run_episode
+{
+	my ($n) = @_;
+	$running = $n;
+	$s = schedule(episode_seed($n));
+	$dir = "$temp/episode$n";
+	mkdir $dir or die "$dir: $!";
+	($primary, $standby) = ($node{one}, undef);
+	$promotions = $launches = $up = 0;
+	@clients = @sessions = @history = @starts = @gaps = @refusals = @failures = ();
+	@logs = map { $_->rotate_logfile } values %node;
+	my $began = time;
+
+	copy_template($primary, $s->{worker});
+	note_clock(0);
+	start($primary);
+	if ($s->{mood} eq 'failover')
+	{
+		copy_template($node{two}, $s->{standby_worker});
+		follow($node{two}, $primary);
+		start($node{two});
+		$standby = $node{two};
+	}
+	for my $n (0 .. $#{ $s->{clients} })
+	{
+		my $client = { %{ $s->{clients}[$n] }, name => "client$n", next => 0, not_before => 0 };
+		write_file("$dir/$client->{name}.$_.sql", $client->{scripts}[$_]{sql}) for 0 .. $#{ $client->{scripts} };
+		push @clients, $client;
+	}
+	$up = 1;
+	for my $f (@{ $s->{faults} })
+	{
+		pause($f->{after});
+		printf "## %.3f %s\n", time - $began, $f->{kind};
+		$fault{ $f->{kind} }->($f);
+		$faults{ $f->{kind} }++;
+		$faults{'clock set while down'}++ if $f->{kind} ne 'step' && defined $f->{clock};
+		printf "## %.3f %s done\n", time - $began, $f->{kind};
+		probe("after $f->{kind}") if $f->{probe};
+	}
+	pause(0.5);
+	finish();
+	my $check = Torture::Check->new(schedule => $s, history => \@history, starts => \@starts,
+		gaps => \@gaps, refusals => \@refusals, sessions => \@sessions);
+	printf "## %.3f check\n", time - $began;
+	$check->run;
+	printf "## %.3f checked\n", time - $began;
+	push @failures, @{ $check->{text} };
+	read_logs();
+
+	$total{episodes}++;
+	$total{sessions} += grep { $_->{life} } @sessions;
+	$total{ids} += $check->{ids};
+	$bad{$_} += $check->{bad}{$_} for keys %{ $check->{bad} };
+	$codes{$_} += $check->{codes}{$_} for keys %{ $check->{codes} };
+	my $what = sprintf('episode %d, %s: %d IDs to %d sessions, %d faults, %.1f s',
+		$n, $s->{mood}, $check->{ids}, scalar(grep { $_->{life} } @sessions), scalar @{ $s->{faults} },
+		time - $began);
+	ok(!@failures, $what);
+	if (@failures)
+	{
+		diag(join "\n", @failures);
+		diag("the schedule:\n" . describe($s));
+		diag("scripts and what clients received: $dir\nserver logs: @logs");
+		return 0;
+	}
+	PostgreSQL::Test::Utils::system_log('rm', '-rf', $dir, @logs);
+	$running = 0;
+	return 1;
+}
+
+# The clients go, the server is stopped in an ordinary way and in a bad one, and
+# each time IDs come again.
+sub finish
+{
+	$up = 0;
+	my @waiting = grep { $_->{session} } @clients;
+	push @starts, time;
+	stop($primary, 'fast');
+	my $until = time + PATIENCE;
+	while (@waiting && time < $until)
+	{
+		tend();
+		@waiting = grep { $_->{session} } @waiting;
+		sleep 0.02;
+	}
+	for my $client (@waiting)
+	{
+		failed("$client->{session}{name} does not end");
+		kill KILL => $client->{session}{pid};
+		waitpid $client->{session}{pid}, 0;
+		$client->{session}{ended} = time;
+	}
+	start($primary);
+	probe('at the end');
+	push @starts, time;
+	stop($primary, 'immediate');
+	start($primary);
+	probe('at the very end');
+	for my $node (values %node)
+	{
+		$node->stop('immediate');
+		remove_data($node);
+	}
+	for my $session (@sessions)
+	{
+		$session->{out} = slurp_file("$session->{file}.out");
+		$session->{err} = slurp_file("$session->{file}.err");
+	}
+	return;
+}
+
+# Servers are killed by signal 9 here and by nothing else.
+sub read_logs
+{
+	for my $log (grep { -e $_ } @logs)
+	{
+		open my $file, '<', $log or die "$log: $!";
+		while (my $line = <$file>)
+		{
+			failed("in $log: $line")
+			  if $line =~ /PANIC: |TRAP: |panicked at|\] XX00[12]|terminated by signal (?!9\b)/;
+		}
+	}
+	return;
+}
+
+# However it ended.
+END
+{
+	my $status = $?;
+	diag("to run this episode again: make torture SEED=$seed EPISODE=$running PG=" . int($node{one}->pg_version))
+	  if $running;
+	$? = $status;
+}
+
+sub table
+{
+	my (%counts) = @_;
+	return map { sprintf('  %-24s %8d', $_, $counts{$_}) } sort keys %counts;
+}
+
+note("seed $seed, " . ($only ? "episode $only" : "$minutes minutes"));
+make_template();
+my $began = time;
+my $n = $only || 1;
+do { } while run_episode($n++) && !$only && time - $began < 60 * $minutes;
+note(join "\n",
+	sprintf('seed %s, %.1f minutes, PostgreSQL %s', $seed, (time - $began) / 60, $node{one}->pg_version),
+	"$total{episodes} episodes, $total{sessions} sessions, $total{ids} IDs checked",
+	sum0(values %faults) . ' faults:', table(%faults),
+	"$total{refusals} refusals expected and met",
+	'errors that clients met:', table(%codes),
+	'violations:', table(map({ $_ => 0 } qw(duplicate overlap order early ahead mark worker)), %bad));
+done_testing();
