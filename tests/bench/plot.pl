@@ -10,7 +10,7 @@ while (<STDIN>) {
     my ($measure, $who, $round, $value) = split /\t/;
     $of{$measure}{$who}[$round] = $value;
 }
-sub median { my @x = sort { $a <=> $b } grep { defined } @_; return $x[ @x / 2 ]; }
+sub median { my @x = sort { $a <=> $b } grep { defined } @_; return ($x[ @x / 2 ] + $x[ $#x / 2 ]) / 2; }
 sub net {
     my ($these, $those) = @{ $of{cost} }{@_};
     return $these && median(map { defined $these->[$_] ? $these->[$_] - $those->[$_] : undef } 0 .. $#$these);

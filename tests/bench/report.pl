@@ -18,7 +18,7 @@ my %name = (
 );
 my @tables = qw(ours cache1 uuid7 uuid4);
 
-sub median { my @x = sort { $a <=> $b } grep { defined } @_; return $x[ @x / 2 ]; }
+sub median { my @x = sort { $a <=> $b } grep { defined } @_; return ($x[ @x / 2 ] + $x[ $#x / 2 ]) / 2; }
 sub most { return (sort { $b <=> $a } grep { defined } @_)[0]; }
 sub of { my ($measure, $who) = @_; return $of{$measure}{$who}; }
 
