@@ -2,12 +2,14 @@
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=..
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
-# make bench    what an ID costs, beside nextval()
+# make bench    what an ID costs, beside its neighbours; PG=18, PLOT=file.svg, QUICK=1
+# make bench-contention     many cores on one word: measured here, and modelled
+# make bench-instructions   instructions per ID, under valgrind
 
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: demo test test-server torture check-core lint schema build install bench clean
+.PHONY: demo test test-server torture check-core lint schema build install bench bench-contention bench-instructions clean
 
 demo:
 	@tests/demo.sh
@@ -31,6 +33,12 @@ check-core:
 
 bench:
 	@tests/bench/run
+
+bench-contention:
+	@tests/bench/contention
+
+bench-instructions:
+	@tests/bench/instructions
 
 lint:
 	@tests/run lint

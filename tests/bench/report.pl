@@ -1,0 +1,103 @@
+# Reads what the benchmark noted (measure, contestant, round, value) and prints
+# one section of it: medians, and ratios as medians of the rounds' ratios.
+use strict;
+use warnings;
+
+my %of;
+while (<STDIN>) {
+    chomp;
+    my ($measure, $who, $round, $value) = split /\t/;
+    $of{$measure}{$who}[$round] = $value;
+}
+
+my %name = (
+    ours => 'snowflake_nextval()', batch => 'snowflake_nextval_batch(1000)',
+    cache1 => 'nextval() CACHE 1', cache1000 => 'nextval() CACHE 1000',
+    uuid4 => 'gen_random_uuid()', uuid7 => 'uuidv7()', floor => 'floor: clock + swap',
+    empty => '(pg_backend_pid() itself)', series => '(generate_series() itself)',
+);
+my @tables = qw(ours cache1 uuid7 uuid4);
+
+sub median { my @x = sort { $a <=> $b } grep { defined } @_; return ($x[ @x / 2 ] + $x[ $#x / 2 ]) / 2; }
+sub most { return (sort { $b <=> $a } grep { defined } @_)[0]; }
+sub of { my ($measure, $who) = @_; return $of{$measure}{$who}; }
+
+# Round by round: these less those, these through those.
+sub less {
+    my ($these, $those) = @_;
+    return [ map { defined $these->[$_] ? $these->[$_] - $those->[$_] : undef } 0 .. $#$these ];
+}
+sub through {
+    my ($these, $those) = @_;
+    return median(map { defined $these->[$_] ? $these->[$_] / $those->[$_] : undef } 0 .. $#$these);
+}
+sub line {
+    my ($who, $format, @values) = @_;
+    printf "  %-32s$format\n", $name{$who} // $who, @values;
+}
+sub setup { return median(@{ $of{setup}{ $_[0] } }); }
+
+my %section = (
+    cost => sub {
+        my %net = map { $_ => less(of('cost', $_), of('cost', 'empty')) }
+            grep { of('cost', $_) } qw(ours cache1 cache1000 uuid4 uuid7);
+        $net{floor} = of('cost', 'floor');
+        $net{batch} = less(of('cost', 'batch'), of('cost', 'series'));
+        print "Cost per ID, one backend, net of a call that does nothing (median, ns; times ours)\n";
+        for (grep { $net{$_} } qw(floor ours batch cache1000 cache1 uuid7 uuid4)) {
+            line($_, '%8.1f %8.2f', median(@{ $net{$_} }), through($net{$_}, $net{ours}));
+        }
+        line($_, '%8.1f', median(@{ of('cost', $_) })) for qw(empty series);
+        printf "  ours: %.2f of nextval() CACHE 1 (bar 0.30), %.2f of the floor (bar 1.60); batch: %.2f of ours (bar 0.50)\n",
+            through($net{ours}, $net{cache1}), through($net{ours}, $net{floor}), through($net{batch}, $net{ours});
+    },
+    clients => sub {
+        my $cores = setup('cores');
+        my @clients = (1, 2, 8, 32);
+        # Time on the wall, by the cores that can work: what an ID costs the machine.
+        my $busy = sub { $_[0] < $cores ? $_[0] : $cores };
+        printf "%d IDs at once by 1 to 32 clients together (median, ns of processor time per ID, net of an empty call)\n", setup('ids');
+        line('clients', ' %7d' x @clients, @clients);
+        for my $who (qw(ours cache1000 cache1)) {
+            line($who, ' %7.1f' x @clients, map {
+                $busy->($_) * median(@{ less(of("clients $_", $who), of("clients $_", 'empty')) })
+            } @clients);
+        }
+        line('empty', ' %7.1f' x @clients, map { $busy->($_) * median(@{ of("clients $_", 'empty') }) } @clients);
+        line('ours through nextval() CACHE 1', ' %7.2f' x @clients, map {
+            my $empty = of("clients $_", 'empty');
+            through(less(of("clients $_", 'ours'), $empty), less(of("clients $_", 'cache1'), $empty))
+        } @clients);
+    },
+    insert => sub {
+        printf "INSERT of %d rows in one statement (median, s; times ours; index of the primary key, MB)\n", setup('rows');
+        for (grep { of('insert', $_) } @tables) {
+            line($_, '%8.2f %8.2f %8.1f', median(@{ of('insert', $_) }) / 1000,
+                through(of('insert', $_), of('insert', 'ours')), median(@{ of('index', $_) }));
+        }
+    },
+    single => sub {
+        print "Single-row INSERT, 8 clients, fsync on (median, transactions per second; times ours)\n";
+        for (grep { of('single', $_) } @tables) {
+            line($_, '%8.0f %8.2f', median(@{ of('single', $_) }), through(of('single', $_), of('single', 'ours')));
+        }
+        printf "  ours: %.2f of nextval() CACHE 1 (bar: no slower, within noise)\n",
+            through(of('single', 'ours'), of('single', 'cache1'));
+    },
+    saturated => sub {
+        print "Saturated, 8 clients, 10 s\n";
+        printf "  %.2f million IDs per second (bar 4.0; the layout holds 4.096)\n", median(@{ of('saturated', 'rate') });
+        printf "  at most %d ms ahead of the clock (bar 101)\n", most(@{ of('saturated', 'ahead') });
+    },
+    wal => sub {
+        print "WAL bytes, transaction IDs (median of 3)\n";
+        line('', '%18s %18s %18s', '10^6 in a SELECT', setup('selects') . ' SELECTs', '100, 20 per s');
+        for my $who (qw(ours cache1000 cache1)) {
+            line($who, '%12d %5d' . ' %12d %5d' x 2,
+                map { (median(@{ of("wal $_", $who) }), median(@{ of("xid $_", $who) })) } qw(statement selects slow));
+        }
+        printf "  ours, 100 at 20 per second: at most %d transaction IDs (bar 2)\n", most(@{ of('xid slow', 'ours') });
+    },
+);
+$section{ $ARGV[0] }->();
+print "\n";
