@@ -137,15 +137,25 @@ impl Generator {
         }
     }
 
-    /// Where issuing ends for now: at the bound or at the end of the borrow
-    /// window. `now` is a tick that was found good to issue in.
-    const fn limit(&self, reserved: Position, now: i64) -> u64 {
-        let now = if now < 0 { 0 } else { now.cast_unsigned() };
-        let window = (now + self.policy.max_borrow_ticks + 1) << self.layout.sequence_bits();
-        if window < reserved.get() {
+    /// Where issuing ends for now, at the bound or with the borrow window: if
+    /// the word is past the fresh tick, and far enough from there to add to it.
+    #[inline]
+    const fn room_past(&self, word: u64, reserved: Position, now: i64, count: u64) -> Option<u64> {
+        let tick = now.cast_unsigned();
+        // A clock before the epoch is a huge tick, and past the end as well.
+        if tick >= self.layout.last_tick().get() || word < self.fresh(Tick::new(tick)).get() {
+            return None;
+        }
+        let window = (tick + self.policy.max_borrow_ticks + 1) << self.layout.sequence_bits();
+        let limit = if window < reserved.get() {
             window
         } else {
             reserved.get()
+        };
+        if word + count + ROOM <= limit {
+            Some(limit)
+        } else {
+            None
         }
     }
 
@@ -205,26 +215,25 @@ impl Word {
             let word = self.0.load(Ordering::Acquire);
             let now = now();
             let reserved = bounds.reserved();
+            if (count == 1 || lost >= BATCH_ATTEMPTS)
+                && let Some(limit) = generator.room_past(word, reserved, now, count)
+            {
+                // AcqRel as below; the bound was loaded before.
+                let start = self.0.fetch_add(count, Ordering::AcqRel);
+                let end = start + count;
+                if end <= limit {
+                    return Step::Issue {
+                        start: Position::new(start),
+                        end: Position::new(end),
+                        borrowed: generator.borrowed(start, end, now),
+                    };
+                }
+                continue;
+            }
             let step = generator.decide(Position::new(word), reserved, now, count);
-            let Step::Issue { start, end, .. } = step else {
+            let Step::Issue { end, .. } = step else {
                 return step;
             };
-            if start.get() == word && (count == 1 || lost >= BATCH_ATTEMPTS) {
-                let limit = generator.limit(reserved, now);
-                if end.get() + ROOM <= limit {
-                    // AcqRel as below; the bound was loaded before.
-                    let start = self.0.fetch_add(count, Ordering::AcqRel);
-                    let end = start + count;
-                    if end <= limit {
-                        return Step::Issue {
-                            start: Position::new(start),
-                            end: Position::new(end),
-                            borrowed: generator.borrowed(start, end, now),
-                        };
-                    }
-                    continue;
-                }
-            }
             // Release: whoever continues from this word comes after us. The
             // failure order is Relaxed: the loop loads again.
             if self
