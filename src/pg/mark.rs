@@ -81,8 +81,9 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     };
 
     let stored = read(entry).map_err(Failure::Error)?;
-    // Only a start can meet a mark from another timeline.
-    let failover = if reserved == Position::ZERO {
+    // Only a start can meet a mark from another timeline, and only the first one
+    // since the switch.
+    let failover = if reserved == Position::ZERO && !place.slot.gap_was_left() {
         failover(&stored)
     } else {
         None
@@ -138,9 +139,9 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             super::error::duration(plan.lead_millis),
         );
     }
-    if let Some(failover) = failover {
+    // A gap that counts from the clock may have been logged before.
+    if let Some(failover) = failover.filter(|failover| failover.mark_is_older) {
         log_failover(entry, &plan, &reading, failover);
-        place.slot.set_gap_at(reading.wall.millis());
     }
     warn_of_the_end(entry, place, plan.clock_from);
     write(entry, plan.mark);
@@ -151,6 +152,10 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             .lead_to(os_clock::boot(), plan.clock_from);
     });
     place.state.word().raise(plan.word_from);
+    // Not before the mark that leaves it is durable.
+    if failover.is_some() {
+        place.slot.set_gap_at(reading.wall.millis());
+    }
     place.slot.set_note(Note {
         file_number: entry.file_number(),
         window_millis: plan.window_millis,
@@ -269,11 +274,13 @@ fn write(entry: &Entry, mark: UnixMillis) {
 ///
 /// A `setval()` after the promotion moves the page's LSN past the switch. So a
 /// generator that has a mark and starts in the life of a server that was itself
-/// promoted leaves out a gap whatever the LSN says.
+/// promoted leaves out a gap whatever the LSN says: once as long as it keeps its
+/// slot, and from the clock, not the mark, since it may not be the first time.
 fn failover(stored: &Stored) -> Option<Failover> {
     // SAFETY: reads shared memory of the recovery that has ended.
     let promoted = stored.mark.is_some() && unsafe { pg_sys::PromoteIsTriggered() };
-    let switches = switches_since(stored.lsn).max(i64::from(promoted));
+    let since_mark = switches_since(stored.lsn);
+    let switches = since_mark.max(i64::from(promoted));
     if switches == 0 {
         return None;
     }
@@ -281,6 +288,7 @@ fn failover(stored: &Stored) -> Option<Failover> {
     let last_commit = unsafe { pg_sys::GetLatestXTime() };
     Some(Failover {
         gap_millis: guc::failover_gap_millis().saturating_mul(switches),
+        mark_is_older: since_mark > 0,
         last_commit: (last_commit != 0).then(|| super::time::unix_millis(last_commit)),
     })
 }

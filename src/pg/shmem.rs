@@ -178,6 +178,11 @@ impl Slot {
         self.rest.0.gap_at.store(at.get(), Ordering::Relaxed);
     }
 
+    /// Whether one was, in the life of this server and of this slot.
+    pub fn gap_was_left(&self) -> bool {
+        self.rest.0.gap_at.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether it has been said that the layout's time ends soon; from now on
     /// it has.
     pub fn end_was_near(&self) -> bool {

@@ -14,10 +14,17 @@ use super::layout::{Position, Tick, UnixMillis};
 /// The gap after a promotion: the stored mark is from before the switch to this
 /// timeline, and the lost primary may have gone on past it. One gap for each
 /// switch since: a primary that had just been promoted ran a gap ahead.
+///
+/// If the mark was written since the switch, by this generator or by a foreign
+/// `setval()`, which cannot be told apart, the gap counts from the clock alone.
+/// On top of the mark it would be left anew at each start in the life of this
+/// server, and the lead would grow without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failover {
     /// `snowflake_id.failover_gap` in milliseconds, times the switches.
     pub gap_millis: i64,
+    /// The mark was last written before the switch.
+    pub mark_is_older: bool,
     /// When the last transaction that was replayed had committed.
     pub last_commit: Option<UnixMillis>,
 }
@@ -136,6 +143,7 @@ impl Generator {
             // another database has left its gap, and gaps would add up.
             let latest = s
                 .stored
+                .filter(|_| f.mark_is_older)
                 .max(f.last_commit)
                 .map_or(wall.millis(), |t| t.max(wall.millis()));
             UnixMillis::new(latest.get().saturating_add(f.gap_millis))

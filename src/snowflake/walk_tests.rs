@@ -107,6 +107,7 @@ impl Server {
             stored: self.mark.0,
             failover: (self.timeline > self.mark.1).then_some(Failover {
                 gap_millis: GAP * (self.timeline - self.mark.1),
+                mark_is_older: true,
                 last_commit: None,
             }),
             floor: None,
@@ -432,12 +433,13 @@ fn databases_that_share_a_word_do_not_add_up_their_gaps() {
 
 #[test]
 fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
-    let start = |mark: Option<i64>, wall: i64, commit: Option<i64>| {
+    let begin = |mark: Option<i64>, wall: i64, commit: Option<i64>, mark_is_older: bool| {
         let mut server = Server::new(tiny(), wall);
         server.mark.0 = mark.map(UnixMillis::new);
         let mut situation = server.situation(Tick::new(0));
         situation.failover = Some(Failover {
             gap_millis: GAP,
+            mark_is_older,
             last_commit: commit.map(UnixMillis::new),
         });
         server
@@ -445,8 +447,13 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
             .layout
             .tick_of(server.generator.plan(&situation).unwrap().word_from)
     };
+    let start = |mark, wall, commit| begin(mark, wall, commit, true);
     assert_eq!(start(Some(120), 100, Some(90)), Tick::new(128));
     assert_eq!(start(Some(90), 100, Some(80)), Tick::new(108));
     assert_eq!(start(Some(90), 100, Some(130)), Tick::new(138));
     assert_eq!(start(None, 100, None), Tick::new(108));
+    // A mark that was written since is kept, and is nothing to add to.
+    assert_eq!(begin(Some(120), 100, Some(90), false), Tick::new(120));
+    assert_eq!(begin(Some(101), 100, Some(90), false), Tick::new(108));
+    assert_eq!(begin(Some(101), 100, Some(130), false), Tick::new(138));
 }
