@@ -186,7 +186,10 @@ sub start
 	set_clock($node);
 	local $ENV{LD_PRELOAD} = $ENV{CLOCK_LIBRARY};
 	local $ENV{TORTURE_CLOCK} = clock_file($node);
-	$node->start;
+	# A child that was being forked when its postmaster was killed can be missed
+	# among the orphans; beside it the server does not start, and is asked again.
+	my $until = time + PATIENCE;
+	tend() while !$node->start(fail_ok => time < $until);
 	return;
 }
 
