@@ -5,6 +5,8 @@
 #   PG          major version wanted (15 to 18); the demo takes any
 #   PG_CONFIG   a pg_config to use instead of looking for one
 
+# With pipefail, nothing here reads a pipe only in part: who writes to it would
+# fail, now and then.
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$top/target}"
@@ -30,7 +32,7 @@ pg_config_of() {
         "$(built_from_source "$1")/bin/pg_config" \
         "$(command -v pg_config || true)"; do
         if [ -x "$candidate" ] &&
-            "$candidate" --version | grep -q "^PostgreSQL $1[^0-9]" &&
+            [[ $("$candidate" --version) =~ ^PostgreSQL\ $1[^0-9] ]] &&
             [ -e "$("$candidate" --includedir-server)/postgres.h" ] &&
             [ -x "$("$candidate" --bindir)/postgres" ]; then
             printf '%s\n' "$candidate"
@@ -85,13 +87,13 @@ need_packages() {
 distribution_version() {
     local version
     version=$(apt-cache depends postgresql 2>/dev/null |
-        sed -n 's/.*Depends: postgresql-\([0-9][0-9]*\)$/\1/p' | head -n 1)
+        perl -ne 'print $1 if !$n && /Depends: postgresql-(\d+)$/ && ++$n')
     printf '%s\n' "${version:-15}"
 }
 
 is_packaged() {
     if is_root && [ -z "${apt_updated:-}" ]; then apt-get update -qq >/dev/null 2>&1 || true; apt_updated=1; fi
-    apt-cache policy "postgresql-server-dev-$1" 2>/dev/null | grep -q 'Candidate: [0-9]'
+    [[ $(apt-cache policy "postgresql-server-dev-$1" 2>/dev/null) =~ Candidate:\ [0-9] ]]
 }
 
 # Where a version that is no package is kept between runs: outside the checkout,
@@ -108,7 +110,8 @@ build_from_source() {
     local prefix mirror work file= sum folder suite
     prefix=$(built_from_source "$1")
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
-        grep -m 1 '/debian/$') || die "PostgreSQL $1 is no package here, and apt names no Debian mirror to take its source from"
+        perl -ne 'chomp; print if m{/debian/$} && !$n++') || true
+    [ -n "$mirror" ] || die "PostgreSQL $1 is no package here, and apt names no Debian mirror to take its source from"
     printf 'building PostgreSQL %s from source (once, about 5 minutes)\n' "$1"
     work=$(mktemp -d)
     for suite in sid trixie; do
