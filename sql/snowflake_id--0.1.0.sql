@@ -48,7 +48,7 @@ COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
 CREATE FUNCTION pg_stat_snowflake(
     OUT generator regclass, OUT issued bigint, OUT batches bigint,
     OUT waits bigint, OUT wait_time double precision, OUT borrowed bigint,
-    OUT clock_rollbacks bigint, OUT largest_rollback interval,
+    OUT refusals bigint, OUT clock_rollbacks bigint, OUT largest_rollback interval,
     OUT reservations bigint, OUT reservation_time double precision,
     OUT stats_reset timestamptz)
     RETURNS SETOF record
@@ -59,16 +59,17 @@ COMMENT ON FUNCTION pg_stat_snowflake() IS
 CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
 COMMENT ON VIEW pg_stat_snowflake IS
     'what the generators of this database have done since the server started or the numbers were reset';
-COMMENT ON COLUMN pg_stat_snowflake.generator IS 'sequence that holds its mark';
+COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
 COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and batches that were not fetched';
 COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
 COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock because too many IDs were asked for';
-COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that they waited, in milliseconds';
+COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that calls waited for the clock, in milliseconds';
 COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the clock of the generator';
+COMMENT ON COLUMN pg_stat_snowflake.refusals IS 'calls that got no ID because of the clock or the end of the layout''s time';
 COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'times that the wall clock was found set back';
-COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'the largest of them';
+COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'the furthest that the wall clock was found set back';
 COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'times that the mark was raised';
-COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that it took, in milliseconds';
+COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that raising the mark took, in milliseconds';
 COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers began';
 GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
@@ -112,7 +113,7 @@ COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint) IS
 CREATE FUNCTION snowflake_generators(
     OUT generator regclass, OUT worker_id integer,
     OUT last_id_at timestamptz, OUT reserved_until timestamptz,
-    OUT ahead_by interval, OUT gap_applied_at timestamptz,
+    OUT ahead_by interval, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
     OUT ids_per_second bigint, OUT ends_at timestamptz)
     RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
@@ -122,12 +123,13 @@ COMMENT ON FUNCTION snowflake_generators() IS
 CREATE VIEW snowflake_generators AS SELECT * FROM snowflake_generators();
 COMMENT ON VIEW snowflake_generators IS
     'the generators of this database: how far their IDs are, how far their marks, and what their layouts hold';
-COMMENT ON COLUMN snowflake_generators.generator IS 'sequence that holds its mark';
+COMMENT ON COLUMN snowflake_generators.generator IS 'the generator: a sequence whose value is its mark';
 COMMENT ON COLUMN snowflake_generators.worker_id IS 'worker ID in force on this server';
-COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID since the server started';
+COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.reserved_until IS 'the durable mark: all IDs are before it';
 COMMENT ON COLUMN snowflake_generators.ahead_by IS 'how far the next ID would be ahead of the wall clock';
-COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion, since the server started';
+COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark cannot be raised because of the clock, so that there are or soon will be no IDs; null if all is well';
+COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
 COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up';
 GRANT SELECT ON snowflake_generators TO PUBLIC;

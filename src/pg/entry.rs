@@ -223,19 +223,26 @@ impl Entry {
     }
 
     /// Takes a lock for the rest of the transaction under which the relation may
-    /// be read, also in recovery. Raises an error if it is gone.
-    pub fn lock_to_read(&self) {
+    /// be read, also in recovery. Says whether it is there to be read: in
+    /// recovery an unlogged one has no file.
+    pub fn lock_to_read(&self) -> Result<bool, Error> {
         // SAFETY: in a transaction; the relation is closed at once, the lock
         // stays.
         unsafe {
             #[allow(clippy::cast_possible_wrap)]
             let (share, none) = (pg_sys::AccessShareLock as i32, pg_sys::NoLock as i32);
-            let relation = pg_sys::relation_open(self.relation, share);
+            let relation = pg_sys::try_relation_open(self.relation, share);
+            if relation.is_null() {
+                return Err(Error::NoSuchRelation { oid: self.relation });
+            }
+            let persistence = (*(*relation).rd_rel).relpersistence.cast_unsigned();
             pg_sys::relation_close(relation, none);
+            Ok(persistence == pg_sys::RELPERSISTENCE_PERMANENT)
         }
     }
 
-    /// Reads the facts of the catalog. The relation is locked.
+    /// Reads the facts of the catalog. The relation is locked by [`Self::lock`],
+    /// which a later one would make forget that it is new.
     fn learn(&self) -> Result<(), Error> {
         let default = default_relation()?;
         // SAFETY: we hold a lock; the relation is closed again, or by the abort.

@@ -100,6 +100,15 @@ pub enum Error {
     DefaultNotSet {
         column: String,
     },
+    IsForeignKey {
+        column: String,
+        constraint: String,
+    },
+    NarrowForeignKey {
+        column: String,
+        declared: String,
+        constraint: String,
+    },
     OwnerLacksUsage {
         table: String,
         owner: String,
@@ -152,6 +161,10 @@ pub enum ColumnError {
         reached: Option<UnixMillis>,
         can_advance: bool,
     },
+    NoPartition {
+        id: i64,
+        generator: String,
+    },
     Domain {
         domain: String,
         id: i64,
@@ -165,7 +178,8 @@ impl From<LayoutError> for Error {
     }
 }
 
-/// "1 day 02:03:04.005": days and milliseconds only where there are some.
+/// "1 day 02:03:04.005": days and milliseconds only where there are some. As an
+/// interval, in which each part has a sign of its own.
 pub fn duration(millis: i64) -> String {
     let sign = if millis < 0 { "-" } else { "" };
     let millis = millis.unsigned_abs();
@@ -173,8 +187,8 @@ pub fn duration(millis: i64) -> String {
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     let days = match days {
         0 => String::new(),
-        1 => "1 day ".to_string(),
-        n => format!("{n} days "),
+        1 => format!("{sign}1 day "),
+        n => format!("{sign}{n} days "),
     };
     let (hours, minutes, seconds) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
     let rest = if rest == 0 {
@@ -182,7 +196,7 @@ pub fn duration(millis: i64) -> String {
     } else {
         format!(".{rest:03}")
     };
-    format!("{sign}{days}{hours:02}:{minutes:02}:{seconds:02}{rest}")
+    format!("{days}{sign}{hours:02}:{minutes:02}:{seconds:02}{rest}")
 }
 
 struct Text {
@@ -250,7 +264,7 @@ impl Error {
                 C::ERRCODE_WRONG_OBJECT_TYPE,
                 format!("{name} is not a generator"),
             )
-            .hint("Call snowflake_nextval() without an argument for the default generator."),
+            .hint("View snowflake_generators lists the generators of this database."),
             Self::UnfitSequence { name, reason } => Text::new(
                 C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("sequence {name} cannot hold the mark of a generator"),
@@ -358,9 +372,21 @@ impl Error {
             Self::Table { table, reason } => reason.text(table),
             Self::Column { table, column, reason } => reason.text(table, column),
             Self::DefaultNotSet { column } => Text::new(
-                C::ERRCODE_INTERNAL_ERROR,
-                format!("ALTER TABLE did not set the default of {column}"),
-            ),
+                C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("could not set the default of {column}"),
+            )
+            .detail("Another session has renamed its schema meanwhile.")
+            .hint("Try again."),
+            Self::IsForeignKey { column, constraint } => Text::new(
+                C::ERRCODE_SUCCESSFUL_COMPLETION,
+                format!("{column} is a foreign key, constraint {constraint}"),
+            )
+            .hint("An ID of its own is in no other table: rows that get it by default will violate the constraint."),
+            Self::NarrowForeignKey { column, declared, constraint } => Text::new(
+                C::ERRCODE_SUCCESSFUL_COMPLETION,
+                format!("{column} refers to the column, constraint {constraint}, and is of type {declared}, which holds no IDs"),
+            )
+            .hint("Change its type to bigint."),
             Self::OwnerLacksUsage { table, owner, generator } => Text::new(
                 C::ERRCODE_SUCCESSFUL_COMPLETION,
                 format!("role {owner}, which owns table {table}, cannot get IDs of generator {generator}"),
@@ -375,10 +401,16 @@ impl Error {
         ErrorReport::from(self).report(PgLogLevel::NOTICE);
     }
 
-    /// Tells the server log, not the client.
+    /// Tells the server log, not the client; `more` goes before the detail.
     #[cold]
-    pub fn log(self) {
-        ErrorReport::from(self).report(PgLogLevel::LOG);
+    pub fn log(self, more: &str) {
+        let mut text = self.text();
+        text.message = format!("snowflake_id: {}", text.message);
+        text.detail = Some(match text.detail {
+            Some(detail) => format!("{more} {detail}"),
+            None => more.to_string(),
+        });
+        ErrorReport::from(text).report(PgLogLevel::LOG_SERVER_ONLY);
     }
 
     /// Ends the statement with this error.
@@ -508,6 +540,12 @@ impl ColumnError {
             } else {
                 "It is further ahead than snowflake_advance() goes. Find out where it is from: give those rows other keys, or the IDs a column of their own.".to_string()
             }),
+            Self::NoPartition { id, generator } => Text::new(
+                C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("no partition of table {table} takes IDs"),
+            )
+            .detail(format!("It is partitioned by column \"{column}\", and ID {id} of generator {generator} fits none of its partitions."))
+            .hint(format!("Make one first, as in: CREATE TABLE ... PARTITION OF {table} FOR VALUES FROM (snowflake_min_id('2026-01-01Z')) TO (snowflake_min_id('2027-01-01Z'))")),
             Self::Domain { domain, id, generator } => Text::new(
                 C::ERRCODE_CHECK_VIOLATION,
                 format!("{name} is of domain {domain}, which refuses IDs"),
@@ -520,7 +558,12 @@ impl ColumnError {
 
 impl From<Error> for ErrorReport {
     fn from(error: Error) -> Self {
-        let text = error.text();
+        error.text().into()
+    }
+}
+
+impl From<Text> for ErrorReport {
+    fn from(text: Text) -> Self {
         let mut report = Self::new(text.code, text.message, "snowflake_id");
         if let Some(detail) = text.detail {
             report = report.set_detail(detail);

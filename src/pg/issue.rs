@@ -53,13 +53,13 @@ pub fn next_fast(entry: &Entry) -> Option<SnowflakeId> {
     else {
         return None;
     };
-    if place.slot.bounds().elect_early(end) {
-        early(entry, place, &generator, start);
-    }
     let id = generator.layout.compose(start, worker);
     entry.set_last_id(id);
     if entry.pending().count_issued(1, borrowed) {
         entry.flush_stats();
+    }
+    if place.slot.bounds().elect_early(end) {
+        early(entry, place, &generator, start);
     }
     Some(id)
 }

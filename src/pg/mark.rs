@@ -42,12 +42,12 @@ pub enum Need {
 pub fn reserve(entry: &Entry, place: Place, need: Need) -> Result<(), Error> {
     let result = reservation_lock::with(entry.relation(), || reserve_locked(entry, place, need));
     match (result, need) {
-        (Err(Failure::Refused(refusal)), Need::Early(_)) => {
-            // Once per window, since one caller is elected per window.
-            refused(entry, refusal).log();
-            Ok(())
+        // The log has it; whoever runs into the bound gets the error.
+        (Err(Failure::Refused(_)), Need::Early(_)) => Ok(()),
+        (Err(Failure::Refused(refusal)), _) => {
+            place.slot.stats().count_refusal();
+            Err(refused(entry, refusal))
         }
-        (Err(Failure::Refused(refusal)), _) => Err(refused(entry, refusal)),
         (Err(Failure::Error(error)), _) => Err(error),
         (Ok(()), _) => Ok(()),
     }
@@ -83,8 +83,8 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     let stored = read(entry).map_err(Failure::Error)?;
     // Only a start can meet a mark from another timeline, and only the first one
     // since the switch.
-    let failover = if reserved == Position::ZERO && !place.slot.gap_was_left() {
-        failover(&stored)
+    let switch = if reserved == Position::ZERO && !place.slot.gap_was_left() {
+        switch(&stored)
     } else {
         None
     };
@@ -93,13 +93,20 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     // On top of an accepted lead, a rollback is forgiven as ever.
     let accepted = place.slot.accepted_lead();
     let began = os_clock::boot();
-    let (reading, stepped, planned) = place.shared.with_clocks(|believed| {
+    let (reading, stepped, before, failover, planned) = place.shared.with_clocks(|believed| {
         let reading = os_clock::read();
+        let wall = reading.wall.millis();
+        let failover = switch.map(|switch| Failover {
+            gap_millis: switch.gap_millis,
+            mark_is_older: switch.mark_is_older,
+            promoted_at: believed.promoted_at.unwrap_or(wall),
+            last_commit: switch.last_commit,
+        });
+        let before = place.state.clock().now(reading.boot);
         let stepped = reading.stepped_since(believed.seen);
-        believed.seen = reading;
         let planned = generator.plan(&Situation {
             reading,
-            generator_now: place.state.clock().now(reading.boot),
+            generator_now: before,
             trusted_offset: believed.trusted_offset,
             max_clock_jump_millis: guc::max_clock_jump_millis(),
             max_lead_millis: policy_lead.saturating_add(accepted),
@@ -114,13 +121,24 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         });
         if planned.is_ok() {
             believed.trusted_offset = reading.offset();
+            // Not of a clock that was refused.
+            if let Some(failover) = failover {
+                believed.promoted_at = Some(failover.promoted_at);
+            }
             place.state.clock().anchor(reading);
         }
-        (reading, stepped, planned)
+        // Whoever corrects a jump that was refused sets no clock back.
+        if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
+            believed.seen = reading;
+        }
+        (reading, stepped, before, failover, planned)
     });
-    let rolled_back = place.slot.step_since_seen(reading).saturating_neg();
+    let rolled_back = reading.stepped_since(place.slot.seen()).saturating_neg();
     if rolled_back > 0 {
         place.slot.stats().count_rollback(rolled_back);
+    }
+    if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
+        place.slot.set_seen(reading);
     }
     // What is refused is logged as that.
     if stepped != 0 && planned.is_ok() {
@@ -130,8 +148,19 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         if let Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. } = refusal {
             place.slot.set_refused_lead(by);
         }
+        // Somebody's wish to go too far says nothing about the clock.
+        if !matches!(refusal, Refusal::AdvanceTooFar { .. }) {
+            note_refusal(entry, place, refusal, reading);
+        }
         Failure::Refused(refusal)
     })?;
+    if let Some(since) = place.slot.refused_at() {
+        place.slot.set_refused_at(None);
+        log_line(
+            format!("generator {} issues IDs again", entry.name()),
+            format!("They were refused since {}.", super::time::display(since)),
+        );
+    }
     if accepted > 0 && plan.starts {
         pgrx::log!(
             "snowflake_id: generator {} starts {} ahead of the clock, as was accepted",
@@ -139,8 +168,11 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             super::error::duration(plan.lead_millis),
         );
     }
-    // A gap that counts from the clock may have been logged before.
-    if let Some(failover) = failover.filter(|failover| failover.mark_is_older) {
+    // Where it makes no difference there is nothing to tell.
+    let otherwise = stored.mark.max(Some(before.millis()));
+    if let Some(failover) = failover
+        && (failover.mark_is_older || Some(plan.clock_from.millis()) > otherwise)
+    {
         log_failover(entry, &plan, &reading, failover);
     }
     warn_of_the_end(entry, place, plan.clock_from);
@@ -269,16 +301,25 @@ fn write(entry: &Entry, mark: UnixMillis) {
     }
 }
 
+/// A switch of timelines that a start has to take into account.
+#[derive(Clone, Copy)]
+struct Switch {
+    gap_millis: i64,
+    mark_is_older: bool,
+    last_commit: Option<UnixMillis>,
+}
+
 /// Whether the mark is from before a switch of timelines, and how much to leave
 /// out then: one gap for each switch since.
 ///
-/// A `setval()` after the promotion moves the page's LSN past the switch. So a
-/// generator that has a mark and starts in the life of a server that was itself
-/// promoted leaves out a gap whatever the LSN says: once as long as it keeps its
-/// slot, and from the clock, not the mark, since it may not be the first time.
-fn failover(stored: &Stored) -> Option<Failover> {
+/// A `setval()` after the promotion moves the page's LSN past the switch, and
+/// ALTER SEQUENCE ... RESTART leaves no mark at all. So a generator that starts
+/// in the life of a server that was itself promoted leaves out a gap whatever it
+/// finds: once as long as it keeps its slot, and from the promotion, not the
+/// mark, since it may not be the first time.
+fn switch(stored: &Stored) -> Option<Switch> {
     // SAFETY: reads shared memory of the recovery that has ended.
-    let promoted = stored.mark.is_some() && unsafe { pg_sys::PromoteIsTriggered() };
+    let promoted = unsafe { pg_sys::PromoteIsTriggered() };
     let since_mark = switches_since(stored.lsn);
     let switches = since_mark.max(i64::from(promoted));
     if switches == 0 {
@@ -286,7 +327,7 @@ fn failover(stored: &Stored) -> Option<Failover> {
     }
     // SAFETY: reads shared memory of the recovery that has ended.
     let last_commit = unsafe { pg_sys::GetLatestXTime() };
-    Some(Failover {
+    Some(Switch {
         gap_millis: guc::failover_gap_millis().saturating_mul(switches),
         mark_is_older: since_mark > 0,
         last_commit: (last_commit != 0).then(|| super::time::unix_millis(last_commit)),
@@ -325,25 +366,55 @@ fn switches_since(lsn: pg_sys::XLogRecPtr) -> i64 {
     }
 }
 
+/// A line in the server's log.
+fn log_line(message: String, detail: String) {
+    pgrx::ereport!(
+        pgrx::PgLogLevel::LOG_SERVER_ONLY,
+        pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        format!("snowflake_id: {message}"),
+        detail
+    );
+}
+
+/// Logs the first of a series of refusals, and how long IDs last.
+fn note_refusal(entry: &Entry, place: Place, refusal: Refusal, reading: Reading) {
+    if place.slot.refused_at().is_some() {
+        return;
+    }
+    place.slot.set_refused_at(Some(reading.wall.millis()));
+    let layout = entry.generator().layout;
+    let reserved = place.slot.bounds().reserved();
+    let left = if reserved == Position::ZERO {
+        format!(
+            "Generator {} issues no IDs until that is solved.",
+            entry.name()
+        )
+    } else {
+        format!(
+            "Generator {} issues IDs up to {}, and none then until that is solved.",
+            entry.name(),
+            super::time::display(layout.instant_of(layout.tick_of(reserved)))
+        )
+    };
+    refused(entry, refusal).log(&left);
+}
+
 /// Says what the clock did. Once: all generators share what was seen last.
 fn log_step(millis: i64) {
     let by = super::error::duration(millis.saturating_abs());
-    let (way, detail) = if millis < 0 {
-        (
-            "backwards",
+    if millis < 0 {
+        log_line(
+            format!("clock moved backwards by {by}"),
             format!(
                 "Generators go on, up to {by} ahead of it; they run at half speed until it has caught up."
             ),
-        )
+        );
     } else {
-        ("forward", "Generators follow it.".to_string())
-    };
-    pgrx::ereport!(
-        pgrx::PgLogLevel::LOG,
-        pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
-        format!("snowflake_id: clock moved {way} by {by}"),
-        detail
-    );
+        log_line(
+            format!("clock moved forward by {by}"),
+            "Generators follow it.".to_string(),
+        );
+    }
 }
 
 /// How long before the end of a layout's time the log says so.
@@ -355,25 +426,21 @@ fn warn_of_the_end(entry: &Entry, place: Place, now: UnixNanos) {
     let end = layout.instant_of(layout.last_tick());
     let left = end.get().saturating_sub(now.millis().get());
     if left < END_IS_NEAR_MILLIS && !place.slot.end_was_near() {
-        pgrx::ereport!(
-            pgrx::PgLogLevel::LOG,
-            pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        log_line(
             format!(
-                "snowflake_id: generator {} has used up the time of its layout in {}",
+                "generator {} has used up the time of its layout in {}",
                 entry.name(),
                 super::error::duration(left)
             ),
-            format!("It ends at {}.", super::time::display(end))
+            format!("It ends at {}.", super::time::display(end)),
         );
     }
 }
 
 fn log_failover(entry: &Entry, plan: &Plan, reading: &Reading, failover: Failover) {
-    pgrx::ereport!(
-        pgrx::PgLogLevel::LOG,
-        pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+    log_line(
         format!(
-            "snowflake_id: generator {} was promoted with this server and leaves out {} ms",
+            "generator {} was promoted with this server and leaves out {} ms",
             entry.name(),
             failover.gap_millis
         ),
@@ -381,7 +448,7 @@ fn log_failover(entry: &Entry, plan: &Plan, reading: &Reading, failover: Failove
             "IDs start at {}, {} after the clock.",
             super::time::display(plan.clock_from.millis()),
             super::error::duration(plan.clock_from.millis_after(reading.wall)),
-        )
+        ),
     );
 }
 

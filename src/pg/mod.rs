@@ -36,6 +36,12 @@ mod tests;
 /// Loads the library. Without `shared_preload_libraries` there is no shared
 /// memory and there are no settings: decoding works, generating says why not.
 pub fn init() {
+    // Else pgrx would show users a backtrace in the detail of every error, where
+    // the server's environment asks Rust for backtraces of panics.
+    if std::env::var_os("RUST_LIB_BACKTRACE").is_none() {
+        // SAFETY: a process of PostgreSQL has one thread.
+        unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
+    }
     // SAFETY: a flag that only the postmaster changes, before any backend.
     if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
         guc::define();

@@ -6,7 +6,8 @@
 //! |---|---|
 //! | `Header::worker_id` | written by the postmaster before any backend starts; IDs are composed from here only |
 //! | `Header::trusted_offset` | wall minus boot clock when the wall clock was last believed; under `clock_lock` |
-//! | `Header::seen` | both clocks when a reserver last read them, believed or not; under `clock_lock`. Its step since then is logged by the one who sees it |
+//! | `Header::seen` | both clocks when a reserver last read them, unless that was refused as a jump; under `clock_lock`. Its step since then is logged by the one who sees it |
+//! | `Header::promoted_at` | the wall clock (Unix milliseconds) when a generator was first started after this server was promoted, 0 before; under `clock_lock` |
 //! | `Header::default_state` | the word and clock that the default generators of all databases share, so that tables in two databases differ too |
 //! | `State::word` | see `snowflake::generator`; on a cache line of its own, since every ID writes it |
 //! | `State::clock` | see `snowflake::clock`; written under `clock_lock`, read without |
@@ -14,6 +15,7 @@
 //! | `Slot::file_number`, `window_millis` | under the generator's reservation lock; plain loads and stores, Relaxed because the lock orders them. Cleared also at the end of a transaction that rewrote the sequence |
 //! | `Slot::seen` | as `Header::seen`, for the statistics of this generator; under the reservation lock |
 //! | `Slot::gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been logged; stored under the reservation lock, read by views without |
+//! | `Slot::refused_at` | since when reservations are refused (Unix milliseconds, 0: they are not); as `gap_at` |
 //! | `Slot::stats` | see `stats`; by anyone |
 //! | `Slot::refused_lead` | the lead over the wall clock that was refused last, in milliseconds; under the reservation lock, read by `snowflake_accept_clock()` without |
 //! | `Slot::accepted_lead` | the part of it that a superuser has accepted since; written by both, each a plain store: at worst an acceptance is lost and asked for again |
@@ -71,6 +73,7 @@ pub struct Header {
     slots: u32,
     trusted_offset: AtomicI64,
     seen: Seen,
+    promoted_at: AtomicI64,
     default_state: State,
 }
 
@@ -107,8 +110,11 @@ impl Seen {
 pub struct Believed {
     /// Wall minus boot clock, in nanoseconds, when it was last believed.
     pub trusted_offset: i64,
-    /// The last reading, believed or not.
+    /// The last reading, unless it was refused as a jump.
     pub seen: Reading,
+    /// When a generator was first started after a promotion in the life of this
+    /// server.
+    pub promoted_at: Option<UnixMillis>,
 }
 
 /// One generator of one database.
@@ -130,6 +136,7 @@ struct Rest {
     accepted_lead: AtomicI64,
     seen: Seen,
     gap_at: AtomicI64,
+    refused_at: AtomicI64,
     end_is_near: AtomicBool,
 }
 
@@ -152,6 +159,8 @@ pub struct View {
     pub reserved: Position,
     /// When a failover gap was left.
     pub gap_at: Option<UnixMillis>,
+    /// Since when reservations are refused.
+    pub refused_at: Option<UnixMillis>,
     /// The counters.
     pub counts: Counts,
 }
@@ -163,13 +172,27 @@ impl Slot {
         &self.stats.0
     }
 
-    /// By how many milliseconds the wall clock was stepped since this generator
-    /// last looked at it. Holders of the reservation lock only.
-    pub fn step_since_seen(&self, reading: Reading) -> i64 {
-        let seen = &self.rest.0.seen;
-        let step = reading.stepped_since(seen.get());
-        seen.set(reading);
-        step
+    /// What this generator last saw of the clocks. Holders of the reservation
+    /// lock only, as for the next.
+    pub fn seen(&self) -> Reading {
+        self.rest.0.seen.get()
+    }
+
+    /// Remembers a reading.
+    pub fn set_seen(&self, reading: Reading) {
+        self.rest.0.seen.set(reading);
+    }
+
+    /// Since when reservations are refused.
+    pub fn refused_at(&self) -> Option<UnixMillis> {
+        let at = self.rest.0.refused_at.load(Ordering::Relaxed);
+        (at != 0).then_some(UnixMillis::new(at))
+    }
+
+    /// Remembers it. Holders of the reservation lock only.
+    pub fn set_refused_at(&self, at: Option<UnixMillis>) {
+        let at = at.map_or(0, UnixMillis::get);
+        self.rest.0.refused_at.store(at, Ordering::Relaxed);
     }
 
     /// Remembers that a failover gap was left. Holders of the reservation lock
@@ -194,6 +217,7 @@ impl Slot {
         View {
             reserved: self.bounds().reserved(),
             gap_at: (gap_at != 0).then_some(UnixMillis::new(gap_at)),
+            refused_at: self.refused_at(),
             counts: self.stats().read(),
         }
     }
@@ -344,12 +368,20 @@ impl Shared {
             let mut believed = Believed {
                 trusted_offset: header.trusted_offset.load(Ordering::Relaxed),
                 seen: header.seen.get(),
+                promoted_at: match header.promoted_at.load(Ordering::Relaxed) {
+                    0 => None,
+                    at => Some(UnixMillis::new(at)),
+                },
             };
             let result = f(&mut believed);
             header
                 .trusted_offset
                 .store(believed.trusted_offset, Ordering::Relaxed);
             header.seen.set(believed.seen);
+            header.promoted_at.store(
+                believed.promoted_at.map_or(0, UnixMillis::get),
+                Ordering::Relaxed,
+            );
             result
         })
     }
@@ -444,6 +476,7 @@ impl Shared {
         slot.own_state.clock().set(reading);
         slot.rest.0.seen.set(reading);
         slot.set_gap_at(UnixMillis::new(0));
+        slot.set_refused_at(None);
         slot.rest.0.end_is_near.store(false, Ordering::Relaxed);
         slot.stats()
             .start_over(time::timestamptz(reading.wall.millis()));
@@ -538,6 +571,7 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
             slots: u32::try_from(count).unwrap_or(1),
             trusted_offset: AtomicI64::new(reading.offset()),
             seen: Seen::new(reading),
+            promoted_at: AtomicI64::new(0),
             default_state: state(),
         });
         for index in 0..count {
@@ -553,6 +587,7 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
                     accepted_lead: AtomicI64::new(0),
                     seen: Seen::new(reading),
                     gap_at: AtomicI64::new(0),
+                    refused_at: AtomicI64::new(0),
                     end_is_near: AtomicBool::new(false),
                 }),
                 stats: Line(Stats::new(time::timestamptz(reading.wall.millis()))),

@@ -46,33 +46,44 @@ impl Row {
     }
 }
 
-/// What a query gives, as of now.
+/// What a query of the catalogs gives, as of now.
 pub fn read(query: &str) -> Result<Vec<Row>, Error> {
-    execute(query, true, None)
+    execute(query, true, false, None)
+}
+
+/// What a query of a user's table gives, as of now, and of all its rows. It runs
+/// as `user`, the table's owner, and can do no lasting harm: planning it already
+/// may call functions that the owner wrote, in an index or a constraint.
+pub fn read_as(query: &str, user: pg_sys::Oid) -> Result<Vec<Row>, Error> {
+    execute(query, true, true, Some(user))
 }
 
 /// Runs a statement that changes something.
 pub fn run(statement: &str) -> Result<(), Error> {
-    execute(statement, false, None).map(drop)
+    execute(statement, false, false, None).map(drop)
 }
 
 /// Whether a query gets by without violating a constraint. Its names are looked
-/// up as the user in force, it runs as `user` and can do no lasting harm: it
-/// reaches functions that others wrote.
+/// up as the user in force; else it is as [`read_as`].
 pub fn passes(query: &str, user: pg_sys::Oid) -> Result<bool, Error> {
-    PgTryBuilder::new(|| execute(query, true, Some(user)).map(|_| true))
+    PgTryBuilder::new(|| execute(query, true, false, Some(user)).map(|_| true))
         .catch_when(PgSqlErrorCode::ERRCODE_CHECK_VIOLATION, |_| Ok(false))
         .execute()
 }
 
-fn execute(sql: &str, reads: bool, as_user: Option<pg_sys::Oid>) -> Result<Vec<Row>, Error> {
+fn execute(
+    sql: &str,
+    reads: bool,
+    all_rows: bool,
+    as_user: Option<pg_sys::Oid>,
+) -> Result<Vec<Row>, Error> {
     // SAFETY: in a transaction. Whatever is set here is put back below, or by
     // the abort if a statement raises an error: callers let it end the
     // statement, or raise another one.
     unsafe {
         pg_sys::SPI_connect();
         let settings = pg_sys::NewGUCNestLevel();
-        if reads {
+        if all_rows {
             pg_sys::set_config_option(
                 c"row_security".as_ptr(),
                 c"off".as_ptr(),
@@ -83,6 +94,8 @@ fn execute(sql: &str, reads: bool, as_user: Option<pg_sys::Oid>) -> Result<Vec<R
                 0,
                 false,
             );
+        }
+        if reads {
             pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
         }
         let plan = pg_sys::SPI_prepare(to_server(sql), 0, std::ptr::null_mut());

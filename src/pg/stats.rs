@@ -35,6 +35,7 @@ pub struct Stats {
     reservation_nanos: AtomicU64,
     rollbacks: AtomicU64,
     largest_rollback_millis: AtomicI64,
+    refusals: AtomicU64,
     /// The tick of the last ID, plus one; 0 if there was none. Not reset.
     after_last_tick: AtomicU64,
     /// Microseconds, as a `timestamptz`.
@@ -53,6 +54,7 @@ pub struct Counts {
     pub reservation_nanos: u64,
     pub rollbacks: u64,
     pub largest_rollback_millis: i64,
+    pub refusals: u64,
     pub last_tick: Option<Tick>,
     pub reset_at: i64,
 }
@@ -70,6 +72,7 @@ impl Stats {
             reservation_nanos: AtomicU64::new(0),
             rollbacks: AtomicU64::new(0),
             largest_rollback_millis: AtomicI64::new(0),
+            refusals: AtomicU64::new(0),
             after_last_tick: AtomicU64::new(0),
             reset_at: AtomicI64::new(at),
         }
@@ -87,6 +90,7 @@ impl Stats {
             &self.reservations,
             &self.reservation_nanos,
             &self.rollbacks,
+            &self.refusals,
         ] {
             counter.store(0, Relaxed);
         }
@@ -106,6 +110,11 @@ impl Stats {
         self.largest_rollback_millis.fetch_max(millis, Relaxed);
     }
 
+    /// A call got no ID because of the clock or the end of the layout's time.
+    pub fn count_refusal(&self) {
+        self.refusals.fetch_add(1, Relaxed);
+    }
+
     /// The numbers as of now.
     pub fn read(&self) -> Counts {
         Counts {
@@ -118,6 +127,7 @@ impl Stats {
             reservation_nanos: self.reservation_nanos.load(Relaxed),
             rollbacks: self.rollbacks.load(Relaxed),
             largest_rollback_millis: self.largest_rollback_millis.load(Relaxed),
+            refusals: self.refusals.load(Relaxed),
             last_tick: self
                 .after_last_tick
                 .load(Relaxed)

@@ -23,8 +23,8 @@
 //! callers meet, and only with [`ROOM`] positions left below the limits: what it
 //! yields is checked again, and should more than that many IDs have been issued
 //! in between, the position is skipped. Near a limit and for the first ID of a
-//! tick it is a compare-and-swap, which skips nothing. A batch, which would skip
-//! much, adds only after it has lost [`BATCH_ATTEMPTS`] times.
+//! tick it is a compare-and-swap, which skips nothing. So is a batch, which would
+//! skip all of its positions; a small one adds after it has lost often.
 //!
 //! # Why no ID lies past a durable mark
 //!
@@ -173,7 +173,10 @@ impl Generator {
 /// checker is to see what happens when that is not enough.
 const ROOM: u64 = if cfg!(loom) { 0 } else { 256 };
 
-/// How often a batch tries to compare and swap before it adds.
+/// The largest batch that adds: several at a time skip a fraction of a tick.
+const ADDED_BATCH_MAX: u64 = 256;
+
+/// How often it tries to compare and swap before it adds.
 const BATCH_ATTEMPTS: u32 = if cfg!(loom) { 0 } else { 8 };
 
 /// The next free position. Zero: nothing issued since the server started.
@@ -215,7 +218,7 @@ impl Word {
             let word = self.0.load(Ordering::Acquire);
             let now = now();
             let reserved = bounds.reserved();
-            if (count == 1 || lost >= BATCH_ATTEMPTS)
+            if (count == 1 || lost >= BATCH_ATTEMPTS && count <= ADDED_BATCH_MAX)
                 && let Some(limit) = generator.room_past(word, reserved, now, count)
             {
                 // AcqRel as below; the bound was loaded before.
@@ -425,6 +428,28 @@ mod tests {
         assert!(!bounds.elect_early(Position::new(52)));
         bounds.publish(Position::new(200), Position::new(150));
         assert!(bounds.elect_early(Position::new(151)));
+    }
+
+    #[test]
+    fn batches_that_meet_take_no_more_than_there_is_room_for() {
+        // Each finds, between its load and its swap, that another was faster.
+        let (word, bounds) = (Word::default(), Bounds::default());
+        bounds.publish(Position::new(u64::MAX), Position::new(u64::MAX));
+        let generator = Generator::DEFAULT;
+        fn issue(word: &Word, bounds: &Bounds, generator: &Generator, others: u32) -> u64 {
+            let mut inner = 0;
+            let step = word.issue(generator, bounds, 100_000, || {
+                if others > 0 && inner == 0 {
+                    inner = issue(word, bounds, generator, others - 1);
+                }
+                1 << 30
+            });
+            inner + u64::from(matches!(step, Step::Issue { .. }))
+        }
+        let issued = issue(&word, &bounds, &generator, 16);
+        assert_eq!(issued, 4, "what the borrow window holds");
+        let limit = ((1u64 << 30) + 101) << 12;
+        assert!(word.position().get() <= limit);
     }
 
     #[test]

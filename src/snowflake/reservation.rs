@@ -16,15 +16,19 @@ use super::layout::{Position, Tick, UnixMillis};
 /// switch since: a primary that had just been promoted ran a gap ahead.
 ///
 /// If the mark was written since the switch, by this generator or by a foreign
-/// `setval()`, which cannot be told apart, the gap counts from the clock alone.
-/// On top of the mark it would be left anew at each start in the life of this
-/// server, and the lead would grow without end.
+/// `setval()`, which cannot be told apart, the gap counts from the promotion. On
+/// top of the mark it would be left anew at each start in the life of this
+/// server and the lead would grow without end; from the clock it would never
+/// shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failover {
     /// `snowflake_id.failover_gap` in milliseconds, times the switches.
     pub gap_millis: i64,
     /// The mark was last written before the switch.
     pub mark_is_older: bool,
+    /// The wall clock when this server first started a generator since the
+    /// promotion.
+    pub promoted_at: UnixMillis,
     /// When the last transaction that was replayed had committed.
     pub last_commit: Option<UnixMillis>,
 }
@@ -141,11 +145,12 @@ impl Generator {
         let gap = s.failover.map(|f| {
             // The wall clock, not the generator's: that may lead already because
             // another database has left its gap, and gaps would add up.
-            let latest = s
-                .stored
-                .filter(|_| f.mark_is_older)
-                .max(f.last_commit)
-                .map_or(wall.millis(), |t| t.max(wall.millis()));
+            let latest = if f.mark_is_older {
+                s.stored.max(f.last_commit).max(Some(wall.millis()))
+            } else {
+                f.last_commit.max(Some(f.promoted_at))
+            };
+            let latest = latest.unwrap_or(f.promoted_at);
             UnixMillis::new(latest.get().saturating_add(f.gap_millis))
         });
         // Half, so that a rollback of the clock on top of it is still forgiven.
@@ -169,9 +174,6 @@ impl Generator {
                 });
             }
         };
-        if start >= layout.last_tick() {
-            return Err(Refusal::TimeUsedUp);
-        }
         let start_at = layout.instant_of(start);
         let lead = start_at.get().saturating_sub(wall.millis().get());
         if lead > s.max_lead_millis {
@@ -185,6 +187,10 @@ impl Generator {
             } else {
                 Refusal::ClockRolledBack { by, limit }
             });
+        }
+        // A mark past the end is above all a mark too far ahead.
+        if start >= layout.last_tick() {
+            return Err(Refusal::TimeUsedUp);
         }
 
         let slow = s.full_window_millis / SLOW_START;

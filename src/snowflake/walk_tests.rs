@@ -108,6 +108,7 @@ impl Server {
             failover: (self.timeline > self.mark.1).then_some(Failover {
                 gap_millis: GAP * (self.timeline - self.mark.1),
                 mark_is_older: true,
+                promoted_at: UnixMillis::new(self.wall / MS),
                 last_commit: None,
             }),
             floor: None,
@@ -440,6 +441,7 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
         situation.failover = Some(Failover {
             gap_millis: GAP,
             mark_is_older,
+            promoted_at: UnixMillis::new(97),
             last_commit: commit.map(UnixMillis::new),
         });
         server
@@ -454,6 +456,8 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
     assert_eq!(start(None, 100, None), Tick::new(108));
     // A mark that was written since is kept, and is nothing to add to.
     assert_eq!(begin(Some(120), 100, Some(90), false), Tick::new(120));
-    assert_eq!(begin(Some(101), 100, Some(90), false), Tick::new(108));
+    assert_eq!(begin(Some(101), 100, Some(90), false), Tick::new(105));
+    assert_eq!(begin(Some(101), 200, Some(90), false), Tick::new(200));
+    assert_eq!(begin(None, 100, Some(90), false), Tick::new(105));
     assert_eq!(begin(Some(101), 100, Some(130), false), Tick::new(138));
 }

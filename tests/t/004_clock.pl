@@ -68,7 +68,7 @@ wait_until('a year forward is refused', sub {
 is($code, '58000', 'a jump of a year is refused');
 like($text, qr/clock jumped forward by 36\d days/, 'the error says by how much');
 like($text, qr/HINT:.*snowflake_accept_clock/, 'the hint names the way out');
-like(slurp_file($node->logfile), qr/LOG:  clock jumped forward by 36\d days/,
+like(slurp_file($node->logfile), qr/LOG:  snowflake_id: clock jumped forward by 36\d days/,
 	'the log has said so before, when half of the reserved time was used up');
 my $mark = $node->safe_psql('postgres', 'SELECT last_value / 1000 - extract(epoch FROM now()) + 365 * 86400 FROM snowflake_default');
 cmp_ok($mark, '<', 60, 'the mark stayed where it was');

@@ -58,6 +58,10 @@ cmp_ok($past, '>', 0, "the last lies $past ms past the mark that the standby has
 $primary->stop('immediate');
 
 $standby->promote;
+# Somebody restarts a sequence before its first ID: its mark is gone, the gap is not.
+$standby->safe_psql('db3', 'ALTER SEQUENCE snowflake_default RESTART');
+my $gap = $standby->safe_psql('db3', 'SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())');
+cmp_ok($gap, '>', 9.5, "a restarted sequence leaves the gap: $gap s");
 my $first = first_id_within($standby, 1, 'after promotion');
 cmp_ok($first, '>', $acknowledged[-1], 'above all acknowledged IDs');
 my @new = ids($standby, 20_000);

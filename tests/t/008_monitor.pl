@@ -88,6 +88,22 @@ set_clock($node, 3 * 86400);
 sleep 0.3;
 my ($code) = error_of($node, 'SELECT snowflake_nextval()');
 is($code, '58000', 'refused');
+error_of($node, 'SELECT snowflake_nextval()') for 1 .. 2;
+is($node->safe_psql('postgres', q{
+	SELECT clock_timestamp() - refused_since BETWEEN '0' AND '1 min', refusals
+	FROM snowflake_generators JOIN pg_stat_snowflake USING (generator)}), 't|3', 'the views say so');
+is(lines_of($node, qr/LOG: .*snowflake_id: clock jumped forward by (?:3 days 00:00:00|2 days 23:59:59)/), 1, 'so does the log, once');
+# It is corrected: no rollback, and all is well.
+set_clock($node, 0);
+ids($node, 1);
+is($node->safe_psql('postgres', q{
+	SELECT refused_since IS NULL, clock_rollbacks FROM snowflake_generators JOIN pg_stat_snowflake USING (generator)}),
+	't|1', 'a corrected jump is no rollback');
+is(lines_of($node, qr/LOG: .*clock moved backwards by/), 1, 'nor one in the log');
+is(lines_of($node, qr/LOG: .*generator snowflake_default issues IDs again/), 1, 'which says when it is over');
+set_clock($node, 3 * 86400);
+sleep 0.3;
+is((error_of($node, 'SELECT snowflake_nextval()'))[0], '58000', 'refused again');
 is(lines_of($node, qr/clock moved forward by 3 days/), 0, 'not followed');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock(); SELECT snowflake_nextval()');
 is(lines_of($node, qr/LOG: .*clock accepted, after a jump of (?:3 days 00:00:00|2 days 23:59:59)/), 1, 'an accepted jump is logged');
@@ -97,8 +113,16 @@ $node->safe_psql('postgres', 'SELECT snowflake_stat_reset()');
 is(stat_of($node, 'issued, clock_rollbacks, largest_rollback, reservations'), '0|0||0', 'reset');
 cmp_ok(stat_of($node, 'issued', 'other'), '>', 0, 'the other database keeps its own');
 
-# Numbers of a generator that gave its slot away begin anew, and say since when.
 my $before = stat_of($node, 'stats_reset');
+# A database that has issued nothing yet would go on where another one is.
+$node->safe_psql('postgres', q{SELECT snowflake_advance('snowflake_default', clock_timestamp() + interval '1 hour')});
+$node->safe_psql('postgres', 'CREATE DATABASE new');
+$node->safe_psql('new', 'CREATE EXTENSION snowflake_id');
+$ahead = $node->safe_psql('new', 'SELECT extract(epoch FROM ahead_by) FROM snowflake_generators');
+my $found = $node->safe_psql('new', 'SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())');
+cmp_ok(abs($ahead - $found), '<', 5, "ahead by $ahead s, then $found s");
+
+# Numbers of a generator that gave its slot away begin anew, and say since when.
 for my $database (qw(third fourth))
 {
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
@@ -141,6 +165,14 @@ is($standby->safe_psql('postgres', 'SELECT reserved_until FROM snowflake_generat
 	$node->safe_psql('postgres', 'SELECT to_timestamp(last_value / 1000.0) FROM snowflake_default'),
 	'a standby shows the mark');
 is(stat_of($standby, 'count(*)'), '0', 'and has done nothing');
+# One that cannot be read is shown as such, and stops nothing else.
+$node->safe_psql('postgres', 'ALTER SEQUENCE snowflake_default SET UNLOGGED');
+$node->wait_for_catchup($standby);
+is($standby->safe_psql('postgres', 'SELECT generator, reserved_until FROM snowflake_generators'),
+	'snowflake_default|', 'an unlogged sequence');
+$node->safe_psql('postgres', 'ALTER SEQUENCE snowflake_default SET LOGGED');
+ids($node, 1);
+$node->wait_for_catchup($standby);
 $standby->promote;
 ids($standby, 1);
 is($standby->safe_psql('postgres',

@@ -168,6 +168,25 @@ is((error_of($node, "$path SELECT public.snowflake_nextval('snowflake_default')"
 # Temporary objects neither.
 can('stranger', 'CREATE TEMP SEQUENCE snowflake_default; SELECT public.snowflake_nextval()');
 
+# A superuser who helps with somebody's table does not run what its owner has
+# attached to it: planning a query calls the function of an index.
+$node->safe_psql('shop', 'CREATE SCHEMA lure AUTHORIZATION attacker');
+can('attacker', q{
+	CREATE FUNCTION lure.grab(x integer) RETURNS integer LANGUAGE plpgsql AS $$
+	BEGIN
+		BEGIN ALTER ROLE attacker SUPERUSER; EXCEPTION WHEN OTHERS THEN NULL; END;
+		RETURN x;
+	END $$;
+	CREATE FUNCTION lure.harmless(x integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM lure.grab(x); RETURN x; END$$;
+	CREATE DOMAIN lure.id AS bigint CHECK (lure.harmless(1) = 1);
+	CREATE TABLE lure.orders (id lure.id PRIMARY KEY, v integer, CHECK (lure.harmless(2) = 2));
+	CREATE TABLE lure.late (CHECK (lure.harmless(3) = 3)) INHERITS (lure.orders);
+	CREATE INDEX ON lure.orders ((lure.harmless(1)));
+	CREATE INDEX ON lure.orders (v) WHERE lure.harmless(1) = 1});
+$node->safe_psql('shop', q{SELECT snowflake_set_default('lure.orders'); SELECT snowflake_set_default('lure.orders')});
+is($node->safe_psql('shop', q{SELECT rolsuper FROM pg_roles WHERE rolname = 'attacker'}), 'f', 'nothing of an owner ran as superuser');
+$node->safe_psql('shop', 'DROP SCHEMA lure CASCADE');
+
 # Creating the extension where somebody else was first: it fails, or is ours.
 my $n = 0;
 for my $object (

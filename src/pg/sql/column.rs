@@ -1,13 +1,16 @@
 //! `snowflake_set_default()`: makes a generator the default of a key column.
 //!
-//! In this order, all in the caller's transaction and with the caller's rights:
+//! In this order, all in the caller's transaction and with at most the caller's
+//! rights:
 //!
 //! 1. is this a table, whole and the caller's? Before any lock, so that
 //!    strangers cannot take one; and again under it;
 //! 2. lock it with all its descendants, as ALTER TABLE would: nobody inserts
-//!    until the transaction ends, and names stay what they are;
+//!    until the transaction ends, and names stay what they are, but for those of
+//!    schemas, which nothing locks; step 5 would find out;
 //! 3. find the column and refuse what cannot be;
-//! 4. refuse existing values at or above the IDs to come;
+//! 4. refuse existing values at or above the IDs to come, which are read as the
+//!    table's owner: what is attached to the table is the owner's code;
 //! 5. ALTER TABLE, which reaches all descendants, and read back what is there.
 //!
 //! The function's `search_path` has no schema in which others may create, so
@@ -101,6 +104,7 @@ fn set_default(
         let least = generator.least_to_come()?;
         let greatest = column.check_values(&generator, least)?;
         column.check_domain(&generator, least)?;
+        column.check_partitions(&generator, least)?;
         column.alter(&generator)?;
         done.push(column.changed(&generator, &before)?);
         done.push(match greatest {
@@ -108,6 +112,7 @@ fn set_default(
             None => "no values so far".to_string(),
         });
         generator.notice_missing_usage(&table);
+        column.notice_foreign_keys()?;
     }
     for sequence in &sequences {
         // Whoever else uses it stops the drop, with an error that says who.
@@ -512,10 +517,11 @@ impl<'a> Column<'a> {
     /// Refuses values that IDs to come could repeat, or would sort before.
     /// Returns the greatest, which the primary key's index has at its end.
     fn check_values(&self, generator: &Source, least: SnowflakeId) -> Result<Option<i64>, Error> {
-        let rows = spi::read(&format!(
+        let query = format!(
             "SELECT max({}) FROM {}",
             self.identifier, self.table.statement
-        ))?;
+        );
+        let rows = spi::read_as(&query, self.table.owner)?;
         let Some(value) = rows.first().and_then(|row| row.number(0)) else {
             return Ok(None);
         };
@@ -560,6 +566,84 @@ impl<'a> Column<'a> {
                 generator: generator.name.clone(),
             },
         })
+    }
+
+    /// Refuses a table that is partitioned by this column and has no partition
+    /// for IDs: the next INSERT would fail. Of sub-partitions, and of keys of
+    /// more than one column, nothing is known before.
+    fn check_partitions(&self, generator: &Source, least: SnowflakeId) -> Result<(), Error> {
+        let bounds = spi::read(&format!(
+            "SELECT CASE WHEN i.inhrelid IS NOT NULL
+                    THEN coalesce(pg_get_partition_constraintdef(i.inhrelid), 'true') END
+             FROM pg_partitioned_table AS p
+             LEFT JOIN pg_inherits AS i ON i.inhparent = p.partrelid
+             WHERE p.partrelid = {} AND p.partstrat IN ('l', 'r')
+               AND p.partnatts = 1 AND p.partattrs[0] = {}",
+            self.table.oid.to_u32(),
+            self.number
+        ))?;
+        if bounds.is_empty() {
+            return Ok(());
+        }
+        for bound in bounds.iter().filter_map(|row| row.get(0)) {
+            let fits = spi::read_as(
+                &format!(
+                    "SELECT {bound} FROM (SELECT {}::bigint AS {}) AS row",
+                    least.get(),
+                    self.identifier
+                ),
+                self.table.owner,
+            )?;
+            if fits.first().is_some_and(|row| row.is(0)) {
+                return Ok(());
+            }
+        }
+        Err(Error::Column {
+            table: self.table.name.clone(),
+            column: self.stored.clone(),
+            reason: ColumnError::NoPartition {
+                id: least.get(),
+                generator: generator.name.clone(),
+            },
+        })
+    }
+
+    /// Tells of foreign keys that new IDs will not fit: they are no reason to
+    /// refuse, since there may never be such rows, or the keys change next.
+    fn notice_foreign_keys(&self) -> Result<(), Error> {
+        let found = spi::read(&format!(
+            "SELECT quote_ident(k.conname), k.conrelid = {0}, {NAMES},
+                    quote_ident(a.attname), format_type(a.atttypid, a.atttypmod)
+             FROM pg_constraint AS k
+             CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
+             JOIN pg_class AS c ON c.oid = k.conrelid
+             JOIN pg_namespace AS n ON n.oid = c.relnamespace
+             JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = u.here
+             WHERE k.contype = 'f' AND k.conparentid = 0
+               AND (k.conrelid = {0} AND u.here = {1}
+                    OR k.confrelid = {0} AND u.there = {1}
+                       AND a.atttypid IN ('integer'::regtype, 'smallint'::regtype))
+             ORDER BY k.conname",
+            self.table.oid.to_u32(),
+            self.number
+        ))?;
+        for row in &found {
+            let constraint = row.text(0);
+            if row.is(1) {
+                Error::IsForeignKey {
+                    column: self.name.clone(),
+                    constraint,
+                }
+            } else {
+                Error::NarrowForeignKey {
+                    column: format!("{}.{}", row.text(2), row.text(4)),
+                    declared: row.text(5),
+                    constraint,
+                }
+            }
+            .notice();
+        }
+        Ok(())
     }
 
     fn alter(&self, generator: &Source) -> Result<(), Error> {

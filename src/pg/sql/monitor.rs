@@ -39,40 +39,46 @@ struct Progress {
     reserved_until: Option<UnixMillis>,
     ahead_millis: i64,
     gap_at: Option<UnixMillis>,
+    refused_at: Option<UnixMillis>,
 }
 
-fn progress(entry: &Entry) -> Result<Progress, Error> {
+fn progress(entry: &Entry, readable: bool) -> Progress {
     let layout = entry.generator().layout;
     let wall = os_clock::read().wall.millis();
-    let ahead_of_wall = |at: UnixMillis| at.get().saturating_sub(wall.get()).max(0);
     let shown = view(entry);
-    let settled = shown.as_ref().filter(|v| v.reserved != Position::ZERO);
-    let (reserved_until, ahead_millis) = match (settled, shmem::shared()) {
-        (Some(shown), Ok(shared)) => {
-            // It counts on from its word or its clock, whichever is later.
-            let state = shared.default_state();
-            let clock = state.clock().now(os_clock::boot()).millis();
-            let word = layout.instant_of(layout.tick_of(state.word().position()));
-            (
-                Some(layout.instant_of(layout.tick_of(shown.reserved))),
-                ahead_of_wall(clock.max(word)),
-            )
-        }
-        // It will start at its mark.
-        _ => {
-            let mark = mark::stored(entry)?;
-            (mark, mark.map_or(0, ahead_of_wall))
-        }
+    // What cannot be read is shown as unknown; generating says what is wrong.
+    let mark = || {
+        readable
+            .then(|| mark::stored(entry).ok().flatten())
+            .flatten()
     };
-    Ok(Progress {
+    let reserved_until = shown
+        .as_ref()
+        .filter(|shown| shown.reserved != Position::ZERO)
+        .map(|shown| layout.instant_of(layout.tick_of(shown.reserved)));
+    let settled = reserved_until.is_some();
+    let reserved_until = reserved_until.or_else(mark);
+    // It goes on from its word or its clock, whichever is later, or starts at
+    // its mark. Where nothing is issued, clock and word say nothing.
+    // SAFETY: reads shared memory.
+    let in_recovery = unsafe { pg_sys::RecoveryInProgress() };
+    let shared = shmem::shared().ok().filter(|_| !in_recovery);
+    let counting = shared.map(|shared| {
+        let state = shared.default_state();
+        let word = layout.instant_of(layout.tick_of(state.word().position()));
+        state.clock().now(os_clock::boot()).millis().max(word)
+    });
+    let next = counting.max(reserved_until.filter(|_| !settled));
+    Progress {
         last_id_at: shown
             .as_ref()
             .and_then(|shown| shown.counts.last_tick)
             .map(|tick: Tick| layout.instant_of(tick)),
         reserved_until,
-        ahead_millis,
-        gap_at: shown.and_then(|shown| shown.gap_at),
-    })
+        ahead_millis: next.map_or(0, |next| next.get().saturating_sub(wall.get()).max(0)),
+        gap_at: shown.as_ref().and_then(|shown| shown.gap_at),
+        refused_at: shown.and_then(|shown| shown.refused_at),
+    }
 }
 
 /// The view `snowflake_generators`.
@@ -82,7 +88,7 @@ fn progress(entry: &Entry) -> Result<Progress, Error> {
 CREATE FUNCTION snowflake_generators(
     OUT generator regclass, OUT worker_id integer,
     OUT last_id_at timestamptz, OUT reserved_until timestamptz,
-    OUT ahead_by interval, OUT gap_applied_at timestamptz,
+    OUT ahead_by interval, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
     OUT ids_per_second bigint, OUT ends_at timestamptz)
     RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
@@ -92,12 +98,13 @@ COMMENT ON FUNCTION snowflake_generators() IS
 CREATE VIEW snowflake_generators AS SELECT * FROM snowflake_generators();
 COMMENT ON VIEW snowflake_generators IS
     'the generators of this database: how far their IDs are, how far their marks, and what their layouts hold';
-COMMENT ON COLUMN snowflake_generators.generator IS 'sequence that holds its mark';
+COMMENT ON COLUMN snowflake_generators.generator IS 'the generator: a sequence whose value is its mark';
 COMMENT ON COLUMN snowflake_generators.worker_id IS 'worker ID in force on this server';
-COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID since the server started';
+COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.reserved_until IS 'the durable mark: all IDs are before it';
 COMMENT ON COLUMN snowflake_generators.ahead_by IS 'how far the next ID would be ahead of the wall clock';
-COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion, since the server started';
+COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark cannot be raised because of the clock, so that there are or soon will be no IDs; null if all is well';
+COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
 COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up';
 GRANT SELECT ON snowflake_generators TO PUBLIC;
@@ -113,6 +120,7 @@ fn snowflake_generators() -> Result<
             name!(last_id_at, Option<TimestampWithTimeZone>),
             name!(reserved_until, Option<TimestampWithTimeZone>),
             name!(ahead_by, Option<Interval>),
+            name!(refused_since, Option<TimestampWithTimeZone>),
             name!(gap_applied_at, Option<TimestampWithTimeZone>),
             name!(ids_per_second, i64),
             name!(ends_at, TimestampWithTimeZone),
@@ -126,19 +134,23 @@ fn snowflake_generators() -> Result<
         .and_then(|worker| i32::try_from(worker.get()).ok());
     let mut rows = Vec::new();
     for entry in generators()? {
-        entry.lock_to_read();
+        let readable = entry.lock_to_read()?;
         let layout = entry.generator().layout;
         let visible = entry
             .check_privilege(pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)
             .is_ok();
-        let progress = visible.then(|| progress(entry)).transpose()?;
-        let shown = progress.unwrap_or_default();
+        let shown = if visible {
+            progress(entry, readable)
+        } else {
+            Progress::default()
+        };
         rows.push((
             entry.relation(),
             worker,
             shown.last_id_at.map(time::to_datum),
             shown.reserved_until.map(time::to_datum),
             visible.then(|| interval(shown.ahead_millis)),
+            shown.refused_at.map(time::to_datum),
             shown.gap_at.map(time::to_datum),
             layout.ids_per_second().cast_signed(),
             time::to_datum(layout.instant_of(layout.last_tick())),
@@ -154,7 +166,7 @@ fn snowflake_generators() -> Result<
 CREATE FUNCTION pg_stat_snowflake(
     OUT generator regclass, OUT issued bigint, OUT batches bigint,
     OUT waits bigint, OUT wait_time double precision, OUT borrowed bigint,
-    OUT clock_rollbacks bigint, OUT largest_rollback interval,
+    OUT refusals bigint, OUT clock_rollbacks bigint, OUT largest_rollback interval,
     OUT reservations bigint, OUT reservation_time double precision,
     OUT stats_reset timestamptz)
     RETURNS SETOF record
@@ -165,16 +177,17 @@ COMMENT ON FUNCTION pg_stat_snowflake() IS
 CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
 COMMENT ON VIEW pg_stat_snowflake IS
     'what the generators of this database have done since the server started or the numbers were reset';
-COMMENT ON COLUMN pg_stat_snowflake.generator IS 'sequence that holds its mark';
+COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
 COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and batches that were not fetched';
 COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
 COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock because too many IDs were asked for';
-COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that they waited, in milliseconds';
+COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that calls waited for the clock, in milliseconds';
 COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the clock of the generator';
+COMMENT ON COLUMN pg_stat_snowflake.refusals IS 'calls that got no ID because of the clock or the end of the layout''s time';
 COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'times that the wall clock was found set back';
-COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'the largest of them';
+COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'the furthest that the wall clock was found set back';
 COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'times that the mark was raised';
-COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that it took, in milliseconds';
+COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that raising the mark took, in milliseconds';
 COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers began';
 GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 "#
@@ -190,6 +203,7 @@ fn pg_stat_snowflake() -> Result<
             name!(waits, i64),
             name!(wait_time, f64),
             name!(borrowed, i64),
+            name!(refusals, i64),
             name!(clock_rollbacks, i64),
             name!(largest_rollback, Option<Interval>),
             name!(reservations, i64),
@@ -214,6 +228,7 @@ fn pg_stat_snowflake() -> Result<
             counts.waits.cast_signed(),
             millis(counts.wait_nanos),
             counts.borrowed.cast_signed(),
+            counts.refusals.cast_signed(),
             counts.rollbacks.cast_signed(),
             (largest > 0).then(|| interval(largest)),
             counts.reservations.cast_signed(),
@@ -266,8 +281,13 @@ COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
 )]
 fn snowflake_stat_reset_of(generator: pg_sys::Oid) -> Result<(), ErrorReport> {
     let entry = entry::of(generator);
-    entry.lock_to_read();
-    entry.check_is_generator()?;
+    entry.lock_to_read()?;
+    if !generators()?
+        .iter()
+        .any(|known| known.relation() == generator)
+    {
+        return Err(Error::NotAGenerator { name: entry.name() }.into());
+    }
     entry.flush_stats();
     reset(Some(generator))
 }

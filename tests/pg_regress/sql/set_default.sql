@@ -285,6 +285,9 @@ SELECT count(*) FROM owned;
 SELECT error_of($$SELECT snowflake_set_default('owned')$$);
 SHOW row_security;
 RESET ROLE;
+-- A superuser reads the table as its owner, and is stopped the same.
+SELECT error_of($$SELECT snowflake_set_default('owned')$$);
+ALTER TABLE owned NO FORCE ROW LEVEL SECURITY;
 TRUNCATE owned;
 SELECT snowflake_set_default('owned');
 -- Checks that the owner wrote run as the owner, whoever calls.
@@ -349,6 +352,30 @@ CREATE UNLOGGED TABLE unlogged (id bigint PRIMARY KEY);
 SELECT snowflake_set_default('unlogged');
 CREATE TABLE typed OF a_type (PRIMARY KEY (id));
 SELECT snowflake_set_default('typed');
+
+-- Tables in which the next INSERT would fail.
+CREATE TABLE ranged (id bigserial PRIMARY KEY) PARTITION BY RANGE (id);
+SELECT error_of($$SELECT snowflake_set_default('ranged')$$);
+CREATE TABLE ranged_old PARTITION OF ranged FOR VALUES FROM (MINVALUE) TO (1000000);
+SELECT error_of($$SELECT snowflake_set_default('ranged')$$);
+CREATE TABLE ranged_new PARTITION OF ranged FOR VALUES FROM (1000000) TO (MAXVALUE);
+SELECT snowflake_set_default('ranged');
+INSERT INTO ranged DEFAULT VALUES;
+CREATE TABLE listed ("I d" bigint PRIMARY KEY) PARTITION BY LIST ("I d");
+CREATE TABLE listed_1 PARTITION OF listed FOR VALUES IN (1, 2);
+SELECT error_of($$SELECT snowflake_set_default('listed')$$);
+CREATE TABLE listed_rest PARTITION OF listed DEFAULT;
+SELECT snowflake_set_default('listed');
+INSERT INTO listed DEFAULT VALUES;
+CREATE TABLE caught (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE caught_all PARTITION OF caught DEFAULT;
+SELECT snowflake_set_default('caught');
+-- Foreign keys that IDs do not fit: no reason to refuse, but to tell.
+CREATE TABLE wide (id bigserial PRIMARY KEY);
+CREATE TABLE narrow (id bigint PRIMARY KEY REFERENCES wide, "wide id" integer REFERENCES wide);
+SELECT snowflake_set_default('wide');
+SELECT snowflake_set_default('narrow');
+DROP TABLE ranged, listed, caught, narrow, wide;
 
 SET client_min_messages = warning;
 DROP SCHEMA d, trap, "s.p ""x""; DROP SCHEMA d" CASCADE;
