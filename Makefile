@@ -1,3 +1,4 @@
+# make          says this
 # make demo     three shards on this machine, inserted into at once
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=..
@@ -9,7 +10,10 @@
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: demo test test-server torture check-core lint schema build install bench bench-contention bench-instructions clean
+.PHONY: help demo test test-server torture check-core lint schema build install bench bench-contention bench-instructions clean
+
+help:
+	@sed -n '/^#/!q;s/^# //p' Makefile
 
 demo:
 	@tests/demo.sh

@@ -51,6 +51,7 @@ has_libclang() {
 # Sets pg (major version) and pg_config.
 need_packages() {
     local wanted=() version item from_source=
+    [[ ${PG:-15} =~ ^1[5-8]$ ]] || die "PG is $PG, but 15, 16, 17 and 18 are supported"
     pg=
     for version in ${PG:-15 16 17 18}; do
         if pg_config=$(pg_config_of "$version"); then pg=$version; break; fi

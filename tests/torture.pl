@@ -34,6 +34,7 @@ $ENV{PGCTLTIMEOUT} = 3 * PATIENCE;
 my $seed    = $ENV{SEED}    || int(rand(2**31));
 my $minutes = $ENV{MINUTES} || 3;
 my $only    = $ENV{EPISODE} || 0;
+/^\d+$/ or die "SEED, MINUTES and EPISODE are whole numbers\n" for $seed, $minutes, $only;
 
 my %total = map { $_ => 0 } qw(episodes sessions ids refusals);
 my (%faults, %codes, %bad);
