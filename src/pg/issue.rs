@@ -130,6 +130,7 @@ pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
                 nap(entry, layout.ticks_as_micros(ticks));
             }
             Step::TimeUsedUp => {
+                place.slot.stats().count_refusal();
                 return Err(Error::TimeUsedUp {
                     name: entry.name(),
                     last: layout.instant_of(layout.last_tick()),

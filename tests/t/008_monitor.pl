@@ -33,9 +33,9 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 ids($node, 1000) for 1 .. 3;
 $node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_nextval_batch(500)');
 $node->safe_psql('postgres', 'BEGIN; SELECT snowflake_nextval(); ROLLBACK');
+is(stat_of($node, 'issued, batches'), '3501|1', 'ended sessions and transactions are counted');
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; SELECT snowflake_nextval() FROM generate_series(1, 10)');
-is(stat_of($node, 'issued, batches'), '3501|1', 'ended sessions and transactions are counted');
 my $pid = $session->query_safe('SELECT pg_backend_pid()');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 wait_until('the session is gone', sub {
@@ -194,6 +194,7 @@ my $late = new_node('late', 1);
 start_with_clock($late, 3976128000 - time);    # 2095-12-31, past the end
 $late->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 is((error_of($late, 'SELECT snowflake_nextval()'))[0], '2200H', 'used up');
+is(stat_of($late, 'refusals, issued'), '1|0', 'and counted');
 $late->stop;
 start_with_clock($late, 3919708800 - time);    # 2094-03-18
 ids($late, 10);
