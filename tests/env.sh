@@ -8,6 +8,8 @@
 # With pipefail, nothing here reads a pipe only in part: who writes to it would
 # fail, now and then.
 set -euo pipefail
+# PostgreSQL's own Makefiles make less when they are called from another one.
+unset MAKEFLAGS MFLAGS MAKELEVEL
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$top/target}"
 
