@@ -179,8 +179,9 @@ sub read_session
 			$self->violation('ahead', "$session->{name}: $line is " . int($at - $bounds->[1])
 				  . ' ms further ahead of its time than anything explains');
 		}
+		# Unknown where the session was cancelled before it could tell.
 		$self->violation('worker', "$session->{name}: $line has worker ID " . ($id >> 12 & 1023))
-		  if ($id >> 12 & 1023) != $session->{worker};
+		  if $session->{worker} >= 0 && ($id >> 12 & 1023) != $session->{worker};
 		if ($tag ne 'X')
 		{
 			$self->violation('order', "$session->{name}: $id after $latest") if defined $latest && $id <= $latest;
