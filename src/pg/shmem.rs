@@ -64,6 +64,14 @@ impl State {
     pub fn clock(&self) -> &Clock {
         &self.clock.0
     }
+
+    /// Where it goes on: at its word or its clock, whichever is later.
+    pub fn next(&self, layout: Layout) -> Position {
+        let clock = self.clock().now(os_clock::boot()).millis();
+        self.word()
+            .position()
+            .max(layout.position_of(layout.tick_within(clock)))
+    }
 }
 
 /// The server's.

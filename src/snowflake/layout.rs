@@ -256,6 +256,13 @@ impl Layout {
         }
     }
 
+    /// The tick that holds an instant; outside the layout's time, its first or
+    /// last.
+    #[must_use]
+    pub fn tick_within(self, at: UnixMillis) -> Tick {
+        Tick(self.tick_number(at).max(0).cast_unsigned()).min(self.last_tick())
+    }
+
     /// The first tick that begins at or after an instant, at least 0.
     #[must_use]
     pub const fn tick_from(self, at: UnixMillis) -> Tick {
@@ -510,6 +517,9 @@ mod tests {
         assert!(D.tick_at(UnixMillis::new(first - 1)).is_err());
         assert_eq!(D.tick_at(UnixMillis::new(first)), Ok(Tick::new(0)));
         assert_eq!(D.tick_at(UnixMillis::new(last)), Ok(D.last_tick()));
+        assert_eq!(D.tick_within(UnixMillis::new(first - 1)), Tick::new(0));
+        assert_eq!(D.tick_within(UnixMillis::new(first + 5)), Tick::new(5));
+        assert_eq!(D.tick_within(UnixMillis::new(last + 1)), D.last_tick());
         assert_eq!(D.ids_per_second(), 4_096_000);
         assert!(D.tick_at(UnixMillis::new(last + 1)).is_err());
     }

@@ -145,12 +145,12 @@ impl Generator {
         let gap = s.failover.map(|f| {
             // The wall clock, not the generator's: that may lead already because
             // another database has left its gap, and gaps would add up.
-            let latest = if f.mark_is_older {
-                s.stored.max(f.last_commit).max(Some(wall.millis()))
+            let (mark, since) = if f.mark_is_older {
+                (s.stored, wall.millis())
             } else {
-                f.last_commit.max(Some(f.promoted_at))
+                (None, f.promoted_at)
             };
-            let latest = latest.unwrap_or(f.promoted_at);
+            let latest = mark.max(f.last_commit).map_or(since, |at| at.max(since));
             UnixMillis::new(latest.get().saturating_add(f.gap_millis))
         });
         // Half, so that a rollback of the clock on top of it is still forgiven.

@@ -26,8 +26,8 @@ use pgrx::{pg_guard, pg_sys};
 use super::super::entry::{self, Entry};
 use super::super::error::{ColumnError, Error, TableError};
 use super::super::spi::{self, Row};
-use super::super::{os_clock, shmem};
-use crate::snowflake::layout::{Position, SnowflakeId, Tick, UnixMillis};
+use super::super::{mark, os_clock, shmem};
+use crate::snowflake::layout::{Position, SnowflakeId};
 
 // Written without #[pg_extern], which knows no type for `name`.
 pgrx::extension_sql!(
@@ -286,37 +286,19 @@ impl Source {
     /// since the server did will start at its mark or now.
     fn least_to_come(&self) -> Result<SnowflakeId, Error> {
         let layout = self.entry.generator().layout;
-        let position_at = |at: UnixMillis| {
-            let tick = layout.tick_number(at).max(0).cast_unsigned();
-            let tick = Tick::new(tick).min(layout.last_tick());
-            layout.position_of(tick)
-        };
         let running = shmem::shared().ok().filter(|shared| {
             self.is_default && shared.default_state().word().position() != Position::ZERO
         });
         let Some(shared) = running else {
-            let start = os_clock::read().wall.millis().max(self.mark()?);
-            return Ok(layout.min_id_of(layout.tick_of(position_at(start))));
+            let wall = os_clock::read().wall.millis();
+            let start = mark::stored(self.entry)?.map_or(wall, |mark| mark.max(wall));
+            return Ok(layout.min_id_of(layout.tick_within(start)));
         };
-        let state = shared.default_state();
-        let clock = state.clock().now(os_clock::boot()).millis();
-        let position = state.word().position().max(position_at(clock));
+        let position = shared.default_state().next(layout);
         Ok(match shared.worker_id() {
             Some(worker) if layout.check_worker(worker).is_ok() => layout.compose(position, worker),
             _ => layout.min_id_of(layout.tick_of(position)),
         })
-    }
-
-    /// The mark, the beginning of time if there is none or it cannot be read.
-    fn mark(&self) -> Result<UnixMillis, Error> {
-        let oid = self.entry.relation().to_u32();
-        let found = spi::read(&format!(
-            "SELECT CASE WHEN has_sequence_privilege({oid}::oid, 'USAGE, SELECT')
-                    THEN pg_sequence_last_value({oid}::oid::regclass) END"
-        ))?;
-        let value = found.first().and_then(|row| row.number(0));
-        let value = value.filter(|value| *value != entry::NO_MARK);
-        Ok(UnixMillis::new(value.unwrap_or(0)))
     }
 
     /// Inserting needs USAGE, setting a default does not: a table may be set up

@@ -63,11 +63,8 @@ fn progress(entry: &Entry, readable: bool) -> Progress {
     // SAFETY: reads shared memory.
     let in_recovery = unsafe { pg_sys::RecoveryInProgress() };
     let shared = shmem::shared().ok().filter(|_| !in_recovery);
-    let counting = shared.map(|shared| {
-        let state = shared.default_state();
-        let word = layout.instant_of(layout.tick_of(state.word().position()));
-        state.clock().now(os_clock::boot()).millis().max(word)
-    });
+    let counting =
+        shared.map(|shared| layout.instant_of(layout.tick_of(shared.default_state().next(layout))));
     let next = counting.max(reserved_until.filter(|_| !settled));
     Progress {
         last_id_at: shown
