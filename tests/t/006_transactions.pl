@@ -173,8 +173,9 @@ my $advanced = $node->safe_psql('postgres', q{
 	SELECT snowflake_nextval() > :id});
 like($advanced, qr/\nt$/, 'all IDs after an ID');
 is($node->safe_psql('postgres', q{
-	SELECT snowflake_advance('snowflake_default', date_trunc('second', now()) + interval '5 hours') = date_trunc('second', now()) + interval '5 hours';
-	SELECT snowflake_timestamp(snowflake_nextval()) >= date_trunc('second', now()) + interval '5 hours'}),
+	SELECT date_trunc('second', now()) + interval '5 hours' AS at \\gset
+	SELECT snowflake_advance('snowflake_default', :'at'::timestamptz) = :'at';
+	SELECT snowflake_timestamp(snowflake_nextval()) >= :'at'}),
 	"t\nt", 'all IDs from an instant');
 is((error_of($node, q{SELECT snowflake_advance('snowflake_default', now() + interval '2 days')}))[0],
 	'22008', 'not further than a rollback may be');
