@@ -90,10 +90,15 @@ impl Generator {
 
     /// The largest batch that is issued by one compare-and-swap: a quarter of
     /// the borrow window, at least one tick. So a batch never uses up at once
-    /// what single calls of other sessions may borrow.
+    /// what single calls of other sessions may borrow. Without borrowing, what
+    /// is left of a tick wherever it starts.
     #[must_use]
     pub fn max_chunk(&self) -> u64 {
-        (self.policy.max_borrow_ticks / 4).max(1) << self.layout.sequence_bits()
+        let tick = self.layout.max_sequence() + 1;
+        match self.policy.max_borrow_ticks {
+            0 => tick - self.policy.sequence_start.last(),
+            ticks => tick.saturating_mul((ticks / 4).max(1)),
+        }
     }
 
     /// Decides how `count` IDs can be issued: at most [`Self::max_chunk`].
@@ -324,17 +329,25 @@ impl Bounds {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::layout::Role;
+    use super::super::policy::SequenceStart;
     use super::*;
 
     /// 4 bits of time, 2 of worker, 2 of sequence; borrows 2 ticks; starts at
     /// `tick % 2`.
     fn tiny() -> Generator {
         Generator {
-            layout: Layout::new(0, 1, 4, 2, 2).unwrap(),
+            layout: Layout::new(
+                0,
+                1,
+                &[(Role::Time, 4), (Role::Worker, 2), (Role::Sequence, 2)],
+            )
+            .unwrap(),
             policy: Policy {
                 max_borrow_ticks: 2,
                 max_rollback_millis: 8,
-                sequence_start: super::super::policy::SequenceStart::VibrateBits(1),
+                sequence_start: SequenceStart::vibrate(1),
+                ..Policy::DEFAULT
             },
         }
     }

@@ -9,11 +9,12 @@
 //! +--+------------------------------------------+------------+------------+
 //! ```
 //!
-//! A **position** is an ID without the worker: `tick << sequence_bits |
-//! sequence`. For one worker, positions and IDs map one to one and in the same
-//! order, so a generator counts positions only.
-
-use std::fmt;
+//! Fields may come in any order. A layout knows their roles and places;
+//! [`super::label`] knows their names.
+//!
+//! A **position** is what a generator counts: `tick << sequence_bits |
+//! sequence`. On one worker, positions and IDs map one to one; also in the same
+//! order, unless the layout writes the time reversed or below other fields.
 
 /// A whole number of milliseconds since 1970-01-01 00:00:00 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,107 +110,402 @@ impl SnowflakeId {
     }
 }
 
-/// The fields of one ID.
+/// The fields of one ID that every layout has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
     /// Ticks since the layout's epoch.
     pub tick: Tick,
-    /// The server that issued it.
+    /// The server that issued it; 0 if the layout has no worker ID.
     pub worker: u64,
     /// Its number within the tick.
     pub sequence: u64,
+    /// Which of the layout's clocks it was issued by; 0 if it has only one.
+    pub clock: u64,
 }
 
 /// Why a value does not fit a layout. Carries the value and the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// No ID of this layout has these bits: the ID, and the layout's largest.
-    NotAnId { id: i64, max: i64 },
-    /// A field value outside its field: name, value, largest value.
-    FieldRange {
-        field: &'static str,
-        value: i64,
-        max: u64,
+    /// No ID of this layout has these bits: the ID, and the layout's width.
+    NotAnId { id: i64, bits: u32 },
+    /// A fixed field has another value in this ID.
+    Fixed {
+        id: i64,
+        field: String,
+        value: u64,
+        fixed: u64,
     },
+    /// A field value outside its field: name, value, largest value.
+    FieldRange { field: String, value: i64, max: u64 },
     /// An instant outside the layout's time: first and last instant it holds.
     InstantRange {
         at: UnixMillis,
         first: UnixMillis,
         last: UnixMillis,
     },
+    /// IDs do not sort by time, so that a tick has no least and greatest ID.
+    Unordered(Disorder),
 }
 
-/// Widths, epoch and tick of an ID, fields from high to low: time, worker,
-/// sequence. Always valid: the constructor checks.
+/// Why the IDs of a layout do not sort by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disorder {
+    /// The bits of the time are reversed.
+    Reversed,
+    /// Fields above the time vary.
+    TimeBelow,
+    /// From this instant on IDs are negative.
+    NegativeFrom(UnixMillis),
+}
+
+/// What a field is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Ticks since the epoch.
+    Time,
+    /// Ticks since the epoch, the lowest bit first, so that IDs spread.
+    TimeReversed,
+    /// One of these two, as the mode field says: reversed where it is 0.
+    TimeByMode,
+    /// The number within a tick.
+    Sequence,
+    /// Counts changes of the clock.
+    Clock,
+    /// A part of the worker ID; the highest field has its highest bits.
+    Worker,
+    /// The same in all IDs of a generator.
+    Fixed(u64),
+    /// How the time is written: see [`Role::TimeByMode`]. A generator needs a
+    /// value; without one, a layout can only decode.
+    Mode(Option<u64>),
+}
+
+/// Why fields make no layout. `field` is an index into them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// A field has 1 to this many bits.
+    Bits { field: usize, max: u32 },
+    /// A second field of a role that only one can have.
+    Twice { field: usize },
+    /// A value that its field does not hold.
+    Value { field: usize, max: u64 },
+    /// There is no time field.
+    NoTime,
+    /// There is no sequence field.
+    NoSequence,
+    /// A time that is written by mode needs a mode, and a mode such a time.
+    Mode,
+    /// All fields together have more than 64 bits.
+    Width { bits: u32 },
+    /// Time, clock and sequence have more than 62 bits.
+    PositionWidth { bits: u32 },
+    /// The parts of the worker ID have more than 31 bits.
+    WorkerWidth { bits: u32 },
+    /// The epoch is before 1970 or after 3084.
+    Epoch,
+    /// The tick is less than 1 ms or more than 10 s.
+    Tick,
+}
+
+/// Most bits of the time field: 1,115 years of milliseconds.
+pub const TIME_BITS_MAX: u32 = 45;
+/// Most bits of the sequence field, and of the clock field.
+pub const SEQUENCE_BITS_MAX: u32 = 31;
+/// Most bits of the worker ID: a setting is a positive `int`.
+pub const WORKER_BITS_MAX: u32 = 31;
+/// Most bits of time, clock and sequence together: two are left so that
+/// additions cannot overflow.
+pub const POSITION_BITS_MAX: u32 = 62;
+/// The latest epoch, in Unix milliseconds: in the year 3084.
+pub const EPOCH_MAX: i64 = 1 << 45;
+/// The longest tick, in milliseconds.
+pub const TICK_MILLIS_MAX: i64 = 10_000;
+
+/// Where a field lies: `bits` wide, with `shift` bits below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    shift: u32,
+    bits: u32,
+}
+
+impl Span {
+    const NONE: Self = Self { shift: 0, bits: 0 };
+
+    const fn mask(self) -> u64 {
+        ones(self.bits) << self.shift
+    }
+
+    const fn of(self, id: u64) -> u64 {
+        id >> self.shift & ones(self.bits)
+    }
+}
+
+/// How the time field is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Plain,
+    Reversed,
+    /// As this bit of the ID says: plain where it is set.
+    ByMode(u64),
+}
+
+/// Places and roles of the fields, epoch and tick. Always valid: the
+/// constructors check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     epoch: UnixMillis,
     tick_millis: i64,
-    time_bits: u32,
-    worker_bits: u32,
-    sequence_bits: u32,
+    time: Span,
+    sequence: Span,
+    clock: Span,
+    written: Written,
+    width: u32,
+    /// The bits of the worker ID, from all its parts.
+    worker_mask: u64,
+    /// The bits that are the same in all IDs, and what they are.
+    fixed_mask: u64,
+    fixed: u64,
+    /// What to issue in the mode field, in place.
+    mode: u64,
 }
 
-/// `bits` ones. `bits` is at most 62 here, see [`Layout::new`].
+/// `bits` ones.
 const fn ones(bits: u32) -> u64 {
-    (1 << bits) - 1
+    if bits >= 64 {
+        u64::MAX
+    } else {
+        (1 << bits) - 1
+    }
+}
+
+/// Puts the low bits of `value` where `mask` has ones, from the lowest up.
+const fn deposit(mut value: u64, mut mask: u64) -> u64 {
+    let mut bits = 0;
+    while mask != 0 {
+        let lowest = mask & mask.wrapping_neg();
+        if value & 1 != 0 {
+            bits |= lowest;
+        }
+        value >>= 1;
+        mask ^= lowest;
+    }
+    bits
+}
+
+/// The inverse of [`deposit`].
+const fn extract(bits: u64, mut mask: u64) -> u64 {
+    let mut value = 0;
+    let mut place = 0;
+    while mask != 0 {
+        let lowest = mask & mask.wrapping_neg();
+        if bits & lowest != 0 {
+            value |= 1 << place;
+        }
+        place += 1;
+        mask ^= lowest;
+    }
+    value
+}
+
+/// The lowest `bits` bits the other way round.
+const fn reversed(value: u64, bits: u32) -> u64 {
+    value.reverse_bits() >> (64 - bits)
 }
 
 impl Layout {
     /// The layout of the default generator. **Frozen**: stored indexes and
     /// partition bounds are computed from it.
-    pub const DEFAULT: Self = match Self::new(1_735_689_600_000, 1, 41, 10, 12) {
-        Some(layout) => layout,
-        None => unreachable!(),
+    pub const DEFAULT: Self = match Self::new(
+        1_735_689_600_000,
+        1,
+        &[(Role::Time, 41), (Role::Worker, 10), (Role::Sequence, 12)],
+    ) {
+        Ok(layout) => layout,
+        Err(_) => unreachable!(),
     };
 
-    /// A layout, or `None` unless every field has 1 to 45 bits (time) or 1 to
-    /// 31 bits (worker, sequence), all together at most 63, the tick is 1 ms
-    /// to 10 s, and the epoch is not before 1970.
-    #[must_use]
+    /// A layout of fields from high to low, each with its bits. `epoch_millis`
+    /// is in Unix milliseconds.
+    ///
+    /// # Errors
+    /// A [`Misfit`], if the fields make none.
+    // Indices: slices have no iterators in a const fn; `at` is below the length.
+    #[allow(clippy::indexing_slicing)]
     pub const fn new(
         epoch_millis: i64,
         tick_millis: i64,
-        time_bits: u32,
-        worker_bits: u32,
-        sequence_bits: u32,
-    ) -> Option<Self> {
-        let widths_fit = 1 <= time_bits
-            && time_bits <= 45
-            && 1 <= worker_bits
-            && worker_bits <= 31
-            && 1 <= sequence_bits
-            && sequence_bits <= 31
-            && time_bits + worker_bits + sequence_bits <= 63;
-        let tick_fits = 1 <= tick_millis && tick_millis <= 10_000;
-        if !(widths_fit && tick_fits && epoch_millis >= 0 && epoch_millis <= 1 << 45) {
-            return None;
+        fields: &[(Role, u32)],
+    ) -> Result<Self, Misfit> {
+        if epoch_millis < 0 || epoch_millis > EPOCH_MAX {
+            return Err(Misfit::Epoch);
         }
-        Some(Self {
+        if tick_millis < 1 || tick_millis > TICK_MILLIS_MAX {
+            return Err(Misfit::Tick);
+        }
+        let mut layout = Self {
             epoch: UnixMillis(epoch_millis),
             tick_millis,
-            time_bits,
-            worker_bits,
-            sequence_bits,
-        })
+            time: Span::NONE,
+            sequence: Span::NONE,
+            clock: Span::NONE,
+            written: Written::Plain,
+            width: 0,
+            worker_mask: 0,
+            fixed_mask: 0,
+            fixed: 0,
+            mode: 0,
+        };
+        let mut mode = None;
+        // From low to high: what is below a field is its shift.
+        let mut left = fields.len();
+        while left > 0 {
+            left -= 1;
+            let field = left;
+            let (role, bits) = fields[field];
+            let max = match role {
+                Role::Time | Role::TimeReversed | Role::TimeByMode => TIME_BITS_MAX,
+                Role::Sequence | Role::Clock => SEQUENCE_BITS_MAX,
+                Role::Worker => WORKER_BITS_MAX,
+                Role::Fixed(_) => 63,
+                Role::Mode(_) => 1,
+            };
+            if bits < 1 || bits > max {
+                return Err(Misfit::Bits { field, max });
+            }
+            let shift = layout.width;
+            layout.width += bits;
+            if layout.width > 64 {
+                let mut bits = 0;
+                let mut at = 0;
+                while at < fields.len() {
+                    bits = fields[at].1.saturating_add(bits);
+                    at += 1;
+                }
+                return Err(Misfit::Width { bits });
+            }
+            let span = Span { shift, bits };
+            let before = match role {
+                Role::Time | Role::TimeReversed | Role::TimeByMode => {
+                    let before = layout.time;
+                    layout.time = span;
+                    layout.written = match role {
+                        Role::Time => Written::Plain,
+                        Role::TimeReversed => Written::Reversed,
+                        _ => Written::ByMode(0),
+                    };
+                    before
+                }
+                Role::Sequence => {
+                    let before = layout.sequence;
+                    layout.sequence = span;
+                    before
+                }
+                Role::Clock => {
+                    let before = layout.clock;
+                    layout.clock = span;
+                    before
+                }
+                Role::Worker => {
+                    layout.worker_mask |= span.mask();
+                    Span::NONE
+                }
+                Role::Fixed(value) => {
+                    let max = ones(bits);
+                    if value > max {
+                        return Err(Misfit::Value { field, max });
+                    }
+                    layout.fixed_mask |= span.mask();
+                    layout.fixed |= value << shift;
+                    Span::NONE
+                }
+                Role::Mode(value) => {
+                    let before = match mode {
+                        Some(before) => before,
+                        None => Span::NONE,
+                    };
+                    mode = Some(span);
+                    if let Some(value) = value {
+                        if value > 1 {
+                            return Err(Misfit::Value { field, max: 1 });
+                        }
+                        layout.mode = value << shift;
+                    }
+                    before
+                }
+            };
+            if before.bits > 0 {
+                return Err(Misfit::Twice { field });
+            }
+        }
+        if layout.time.bits == 0 {
+            return Err(Misfit::NoTime);
+        }
+        if layout.sequence.bits == 0 {
+            return Err(Misfit::NoSequence);
+        }
+        match (layout.written, mode) {
+            (Written::ByMode(_), Some(span)) => layout.written = Written::ByMode(span.mask()),
+            (Written::ByMode(_), None) | (_, Some(_)) => return Err(Misfit::Mode),
+            (_, None) => {}
+        }
+        let bits = layout.time.bits + layout.clock.bits + layout.sequence.bits;
+        if bits > POSITION_BITS_MAX {
+            return Err(Misfit::PositionWidth { bits });
+        }
+        let bits = layout.worker_mask.count_ones();
+        if bits > WORKER_BITS_MAX {
+            return Err(Misfit::WorkerWidth { bits });
+        }
+        Ok(layout)
+    }
+
+    /// The instant at which tick 0 begins.
+    #[must_use]
+    pub const fn epoch(self) -> UnixMillis {
+        self.epoch
+    }
+
+    /// How long a tick lasts, in milliseconds.
+    #[must_use]
+    pub const fn tick_millis(self) -> i64 {
+        self.tick_millis
     }
 
     /// Width of the sequence field.
     #[must_use]
     pub const fn sequence_bits(self) -> u32 {
-        self.sequence_bits
+        self.sequence.bits
     }
 
-    /// The largest worker ID.
+    /// Width of the clock field, 0 if there is none.
+    #[must_use]
+    pub const fn clock_bits(self) -> u32 {
+        self.clock.bits
+    }
+
+    /// Width of all fields together. With 64, IDs can be negative.
+    #[must_use]
+    pub const fn width(self) -> u32 {
+        self.width
+    }
+
+    /// Whether IDs carry the worker ID. If not, the fixed fields alone tell the
+    /// IDs of two servers apart.
+    #[must_use]
+    pub const fn has_worker(self) -> bool {
+        self.worker_mask != 0
+    }
+
+    /// The largest worker ID; 0 if IDs carry none.
     #[must_use]
     pub const fn max_worker(self) -> u64 {
-        ones(self.worker_bits)
+        ones(self.worker_mask.count_ones())
     }
 
     /// The largest sequence number of a tick.
     #[must_use]
     pub const fn max_sequence(self) -> u64 {
-        ones(self.sequence_bits)
+        ones(self.sequence.bits)
     }
 
     /// How many IDs a second has room for.
@@ -221,14 +517,42 @@ impl Layout {
     /// The last tick of the time field. It is never issued: its positions are
     /// the room in which "one past the end" can be written down.
     #[must_use]
+    #[inline]
     pub const fn last_tick(self) -> Tick {
-        Tick(ones(self.time_bits))
+        Tick(ones(self.time.bits))
     }
 
-    /// The largest ID.
+    /// Whether an ID of this layout can be negative.
     #[must_use]
-    pub const fn max_id(self) -> SnowflakeId {
-        SnowflakeId(ones(self.time_bits + self.worker_bits + self.sequence_bits).cast_signed())
+    pub const fn can_be_negative(self) -> bool {
+        let sign = 1 << 63;
+        self.width == 64 && (self.fixed_mask & sign == 0 || self.fixed & sign != 0)
+    }
+
+    /// Why IDs do not sort by time; `None` if they do, all of them. A layout
+    /// whose IDs turn negative sorts before.
+    #[must_use]
+    pub const fn disorder(self) -> Option<Disorder> {
+        if !matches!(self.written, Written::Plain) {
+            return Some(Disorder::Reversed);
+        }
+        let top = self.time.shift + self.time.bits;
+        let above = ones(self.width) & !ones(top);
+        if above & !self.fixed_mask != 0 {
+            return Some(Disorder::TimeBelow);
+        }
+        if top == 64 {
+            let tick = Tick(1 << (self.time.bits - 1));
+            return Some(Disorder::NegativeFrom(self.instant_of(tick)));
+        }
+        None
+    }
+
+    /// Whether a session's IDs increase: sequence numbers lie below the time,
+    /// and nothing is reversed.
+    #[must_use]
+    pub const fn increases(self) -> bool {
+        matches!(self.written, Written::Plain) && self.sequence.shift < self.time.shift
     }
 
     /// The instant at which a tick begins.
@@ -315,40 +639,60 @@ impl Layout {
     /// Splits a position. The tick is bounded by how positions are made.
     #[must_use]
     pub const fn tick_of(self, position: Position) -> Tick {
-        Tick(position.0 >> self.sequence_bits)
+        Tick(position.0 >> self.sequence.bits)
     }
 
     /// The least position of a tick.
     #[must_use]
     pub const fn position_of(self, tick: Tick) -> Position {
-        Position(tick.0 << self.sequence_bits)
+        Position(tick.0 << self.sequence.bits)
     }
 
-    /// The ID of a position on a worker.
+    /// The bits that all IDs of a worker have: its ID and the fixed fields.
     ///
-    /// The caller has checked that the worker fits ([`Self::check_worker`])
-    /// and that the position is below that of the last tick.
+    /// # Errors
+    /// [`LayoutError::FieldRange`] if the worker ID does not fit.
+    pub fn stamp(self, worker: WorkerId) -> Result<Stamp, LayoutError> {
+        self.check_worker(worker)?;
+        let worker = deposit(u64::from(worker.0), self.worker_mask);
+        Ok(Stamp(worker | self.fixed | self.mode))
+    }
+
+    /// The ID of a position, which the caller has checked to be below that of
+    /// the last tick, with the bits of a worker.
     #[must_use]
     #[inline]
-    pub const fn compose(self, position: Position, worker: WorkerId) -> SnowflakeId {
-        let tick = position.0 >> self.sequence_bits;
-        let sequence = position.0 & ones(self.sequence_bits);
-        let worker = (worker.0 as u64) << self.sequence_bits;
-        SnowflakeId(
-            (tick << (self.worker_bits + self.sequence_bits) | worker | sequence).cast_signed(),
-        )
+    pub const fn compose(self, position: Position, stamp: Stamp) -> SnowflakeId {
+        let tick = position.0 >> self.sequence.bits;
+        let sequence = (position.0 & ones(self.sequence.bits)) << self.sequence.shift;
+        let tick = match self.written {
+            Written::Plain => tick,
+            _ => self.written(tick, stamp.0),
+        };
+        SnowflakeId((tick << self.time.shift | sequence | stamp.0).cast_signed())
     }
 
-    /// Whether the worker field holds this ID.
+    /// A tick as an ID with these mode bits has it, and the other way round.
+    const fn written(self, tick: u64, mode: u64) -> u64 {
+        match self.written {
+            Written::Plain => tick,
+            Written::ByMode(bit) if mode & bit != 0 => tick,
+            _ => reversed(tick, self.time.bits),
+        }
+    }
+
+    /// Whether the worker ID fits. Any does if IDs carry none.
     ///
     /// # Errors
     /// [`LayoutError::FieldRange`].
     pub fn check_worker(self, worker: WorkerId) -> Result<(), LayoutError> {
-        self.field("worker_id", i64::from(worker.0), self.max_worker())
-            .map(drop)
+        if self.has_worker() {
+            in_range("worker_id", i64::from(worker.0), self.max_worker())?;
+        }
+        Ok(())
     }
 
-    /// An ID from its fields.
+    /// An ID from its fields, of clock 0.
     ///
     /// # Errors
     /// [`LayoutError::FieldRange`] names the field that is out of range.
@@ -358,13 +702,15 @@ impl Layout {
         worker: i64,
         sequence: i64,
     ) -> Result<SnowflakeId, LayoutError> {
-        let worker = self.field("worker_id", worker, self.max_worker())?;
-        let sequence = self.field("sequence", sequence, self.max_sequence())?;
-        let tick = self.field("time", tick.0.cast_signed(), self.last_tick().0)?;
+        let worker = in_range("worker_id", worker, self.max_worker())?;
+        let sequence = in_range("sequence", sequence, self.max_sequence())?;
+        let tick = in_range("time", tick.0.cast_signed(), self.last_tick().0)?;
         Ok(SnowflakeId(
-            (tick << (self.worker_bits + self.sequence_bits)
-                | worker << self.sequence_bits
-                | sequence)
+            (self.written(tick, self.mode) << self.time.shift
+                | deposit(worker, self.worker_mask)
+                | sequence << self.sequence.shift
+                | self.fixed
+                | self.mode)
                 .cast_signed(),
         ))
     }
@@ -372,53 +718,118 @@ impl Layout {
     /// The fields of an ID.
     ///
     /// # Errors
-    /// [`LayoutError::NotAnId`] if a bit outside the fields is set: no
-    /// generator with this layout can have made it.
+    /// [`LayoutError::NotAnId`] if a bit outside the fields is set, or a fixed
+    /// bit is another: no generator with this layout can have made it.
     pub fn decode(self, id: SnowflakeId) -> Result<Fields, LayoutError> {
-        let max = self.max_id();
-        if id.0 < 0 || id > max {
+        let bits = id.0.cast_unsigned();
+        if bits & !ones(self.width) != 0 || bits & self.fixed_mask != self.fixed {
             return Err(LayoutError::NotAnId {
                 id: id.0,
-                max: max.0,
+                bits: self.width,
             });
         }
-        let bits = id.0.cast_unsigned();
         Ok(Fields {
-            tick: Tick(bits >> (self.worker_bits + self.sequence_bits)),
-            worker: bits >> self.sequence_bits & self.max_worker(),
-            sequence: bits & self.max_sequence(),
+            tick: Tick(self.written(self.time.of(bits), bits)),
+            worker: extract(bits, self.worker_mask),
+            sequence: self.sequence.of(bits),
+            clock: self.clock.of(bits),
         })
     }
 
-    /// The least ID of a tick, over all workers.
-    #[must_use]
-    pub const fn min_id_of(self, tick: Tick) -> SnowflakeId {
-        SnowflakeId((tick.0 << (self.worker_bits + self.sequence_bits)).cast_signed())
+    /// Least and greatest ID of a tick, over all workers.
+    ///
+    /// # Errors
+    /// [`LayoutError::Unordered`] where IDs do not sort by time.
+    pub const fn range_of(self, tick: Tick) -> Result<(SnowflakeId, SnowflakeId), LayoutError> {
+        match self.disorder() {
+            Some(Disorder::NegativeFrom(at)) if self.instant_of(tick).0 < at.0 => {}
+            Some(disorder) => return Err(LayoutError::Unordered(disorder)),
+            None => {}
+        }
+        let least = tick.0 << self.time.shift | self.fixed;
+        let varies = ones(self.width) & !self.fixed_mask & !self.time.mask();
+        Ok((
+            SnowflakeId(least.cast_signed()),
+            SnowflakeId((least | varies).cast_signed()),
+        ))
     }
 
-    /// The greatest ID of a tick, over all workers.
+    /// Why this layout cannot take over from `before`, IDs of which exist:
+    /// `None` if it can. Then all its IDs of an instant are greater than all
+    /// those of `before`, and an ID of one is at most one of the other.
     #[must_use]
-    pub const fn max_id_of(self, tick: Tick) -> SnowflakeId {
-        let below = ones(self.worker_bits + self.sequence_bits);
-        SnowflakeId(self.min_id_of(tick).0 | below.cast_signed())
-    }
-
-    fn field(self, field: &'static str, value: i64, max: u64) -> Result<u64, LayoutError> {
-        u64::try_from(value)
-            .ok()
-            .filter(|v| *v <= max)
-            .ok_or(LayoutError::FieldRange { field, value, max })
+    pub fn change_from(self, before: Self) -> Option<Change> {
+        let wider = Self {
+            epoch: self.epoch,
+            time: Span {
+                bits: self.time.bits,
+                ..before.time
+            },
+            width: self.width,
+            ..before
+        };
+        if self.tick_millis != before.tick_millis {
+            Some(Change::Tick)
+        } else if self.epoch > before.epoch {
+            Some(Change::LaterEpoch)
+        } else if self.time.bits < before.time.bits {
+            Some(Change::NarrowerTime)
+        } else if self != wider
+            || self.width != before.width
+                && (before.written != Written::Plain
+                    || before.time.shift + before.time.bits != before.width)
+        {
+            Some(Change::Fields)
+        } else {
+            None
+        }
     }
 }
 
-impl fmt::Display for Layout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "time:{} worker:{} sequence:{}",
-            self.time_bits, self.worker_bits, self.sequence_bits
-        )
+/// Why IDs of another layout could repeat those that exist, or sort before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The tick differs.
+    Tick,
+    /// The epoch is later.
+    LaterEpoch,
+    /// The time field has fewer bits.
+    NarrowerTime,
+    /// Other fields, places or fixed values.
+    Fields,
+}
+
+/// The bits that all IDs have that a server issues: see [`Layout::stamp`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(u64);
+
+impl Stamp {
+    /// From its stored form.
+    #[must_use]
+    pub const fn new(raw: u64) -> Self {
+        Self(raw)
     }
+
+    /// The stored form.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// A field's value, if it is in range.
+///
+/// # Errors
+/// [`LayoutError::FieldRange`].
+pub fn in_range(field: &str, value: i64, max: u64) -> Result<u64, LayoutError> {
+    u64::try_from(value)
+        .ok()
+        .filter(|v| *v <= max)
+        .ok_or_else(|| LayoutError::FieldRange {
+            field: field.to_string(),
+            value,
+            max,
+        })
 }
 
 #[cfg(all(test, not(loom)))]
@@ -428,24 +839,79 @@ mod tests {
 
     const D: Layout = Layout::DEFAULT;
 
+    /// Time, worker and sequence, as most layouts have it.
+    fn plain(
+        epoch: i64,
+        tick: i64,
+        time: u32,
+        worker: u32,
+        sequence: u32,
+    ) -> Result<Layout, Misfit> {
+        let fields = [
+            (Role::Time, time),
+            (Role::Worker, worker),
+            (Role::Sequence, sequence),
+        ];
+        Layout::new(epoch, tick, &fields)
+    }
+
+    fn any_role() -> impl Strategy<Value = (Role, u32)> {
+        let fixed = (1..=16u32).prop_flat_map(|bits| {
+            (0..1u64 << bits).prop_map(move |value| (Role::Fixed(value), bits))
+        });
+        prop_oneof![
+            (1..=16u32).prop_map(|bits| (Role::Worker, bits)),
+            fixed,
+            (1..=6u32).prop_map(|bits| (Role::Clock, bits)),
+        ]
+    }
+
+    /// Any fields in any order, the time written in any way.
     fn any_layout() -> impl Strategy<Value = Layout> {
-        (
-            0..=1i64 << 45,
-            1..=10_000i64,
+        let time = prop_oneof![
+            Just(vec![Role::Time]),
+            Just(vec![Role::TimeReversed]),
+            Just(vec![Role::TimeByMode, Role::Mode(Some(0))]),
+            Just(vec![Role::TimeByMode, Role::Mode(Some(1))]),
+        ];
+        let fields = (
+            time,
             1..=45u32,
             1..=31u32,
-            1..=31u32,
-        )
-            .prop_filter_map("at most 63 bits", |(e, t, a, b, c)| {
-                Layout::new(e, t, a, b, c)
-            })
+            prop::collection::vec(any_role(), 0..5),
+        );
+        let fields = fields.prop_flat_map(|(time, time_bits, sequence_bits, mut fields)| {
+            fields.push((Role::Sequence, sequence_bits));
+            for role in time {
+                let bits = if matches!(role, Role::Mode(_)) {
+                    1
+                } else {
+                    time_bits
+                };
+                fields.push((role, bits));
+            }
+            Just(fields).prop_shuffle()
+        });
+        (0..=EPOCH_MAX, 1..=10_000i64, fields)
+            .prop_filter_map("a layout", |(e, t, fields)| Layout::new(e, t, &fields).ok())
+    }
+
+    fn worker(layout: Layout, any: u64) -> WorkerId {
+        WorkerId::new(i32::try_from(any & layout.max_worker()).unwrap()).unwrap()
     }
 
     #[test]
     fn default_is_frozen() {
         assert_eq!(D.epoch.get(), 1_735_689_600_000);
-        assert_eq!(D.to_string(), "time:41 worker:10 sequence:12");
-        assert_eq!(D.max_id().get(), i64::MAX);
+        assert_eq!(Ok(D), plain(1_735_689_600_000, 1, 41, 10, 12));
+        assert_eq!(D.max_worker(), 1023);
+        assert_eq!(D.width(), 63);
+        assert_eq!(D.disorder(), None);
+        assert!(D.increases() && !D.can_be_negative());
+        assert_eq!(
+            D.range_of(D.last_tick()).unwrap().1,
+            SnowflakeId::new(i64::MAX)
+        );
         assert_eq!(
             D.instant_of(D.last_tick()).get(),
             1_735_689_600_000 + (1 << 41) - 1
@@ -456,58 +922,163 @@ mod tests {
     }
 
     #[test]
-    fn shards_of_shardingsphere_decode_with_its_epoch() {
-        // time, worker, sequence and ID as that system publishes them.
-        let layout = Layout::new(1_477_929_600_000, 1, 41, 10, 12).unwrap();
-        let fields = layout
-            .decode(SnowflakeId::new(854_658_443_787_632_640))
-            .unwrap();
-        assert_eq!(
-            fields,
-            Fields {
-                tick: Tick::new(203_766_451_785),
-                worker: 0,
-                sequence: 0
-            }
+    fn parts_of_the_worker_id_lie_apart() {
+        // Worked by hand: 3 bits of the worker ID, a flag, 2 more bits.
+        let layout = Layout::new(
+            0,
+            1,
+            &[
+                (Role::Time, 4),
+                (Role::Worker, 3),
+                (Role::Fixed(1), 1),
+                (Role::Worker, 2),
+                (Role::Sequence, 2),
+            ],
+        )
+        .unwrap();
+        let id = layout.encode(Tick::new(5), 0b10110, 3).unwrap();
+        assert_eq!(id.get(), 0b0101_101_1_10_11);
+        assert_eq!(layout.decode(id).unwrap().worker, 0b10110);
+        // The flag is part of what an ID is.
+        assert!(layout.decode(SnowflakeId::new(0b0101_101_0_10_11)).is_err());
+        let (least, greatest) = layout.range_of(Tick::new(5)).unwrap();
+        assert_eq!(least.get(), 0b0101_000_1_00_00);
+        assert_eq!(greatest.get(), 0b0101_111_1_11_11);
+    }
+
+    #[test]
+    fn reversed_time_spreads() {
+        let reversed = |role, mode: &[(Role, u32)]| {
+            let mut fields = vec![(role, 4), (Role::Sequence, 2)];
+            fields.extend_from_slice(mode);
+            Layout::new(0, 1, &fields).unwrap()
+        };
+        let spread = reversed(Role::TimeReversed, &[]);
+        assert_eq!(spread.encode(Tick::new(1), 0, 3).unwrap().get(), 0b1000_11);
+        assert_eq!(spread.disorder(), Some(Disorder::Reversed));
+        assert!(!spread.increases());
+        // A column of both kinds decodes by the flag.
+        let (zero, one) = ((Role::Mode(Some(0)), 1), (Role::Mode(Some(1)), 1));
+        let (zero, one) = (
+            reversed(Role::TimeByMode, &[zero]),
+            reversed(Role::TimeByMode, &[one]),
         );
-        assert_eq!(layout.instant_of(fields.tick).get(), 1_681_696_051_785);
+        let (a, b) = (
+            zero.encode(Tick::new(1), 0, 3).unwrap(),
+            one.encode(Tick::new(1), 0, 3).unwrap(),
+        );
+        assert_eq!((a.get(), b.get()), (0b1000_11_0, 0b0001_11_1));
+        for layout in [zero, one] {
+            assert_eq!(layout.decode(a), layout.decode(b));
+        }
+    }
+
+    #[test]
+    fn signs() {
+        let wide = |fields: &[(Role, u32)]| Layout::new(0, 1, fields).unwrap();
+        let discord = wide(&[(Role::Time, 42), (Role::Worker, 10), (Role::Sequence, 12)]);
+        let turn = UnixMillis::new(1 << 41);
+        assert_eq!(discord.disorder(), Some(Disorder::NegativeFrom(turn)));
+        assert!(discord.can_be_negative());
+        assert!(discord.range_of(Tick::new((1 << 41) - 1)).is_ok());
+        assert!(discord.range_of(Tick::new(1 << 41)).is_err());
+        // A fixed sign keeps the order.
+        for (sign, negative) in [(0, false), (1, true)] {
+            let fixed = wide(&[
+                (Role::Fixed(sign), 1),
+                (Role::Time, 41),
+                (Role::Worker, 10),
+                (Role::Sequence, 12),
+            ]);
+            assert_eq!(fixed.disorder(), None);
+            assert_eq!(fixed.can_be_negative(), negative);
+            let (a, b) = (
+                fixed.range_of(Tick::new(7)).unwrap(),
+                fixed.range_of(Tick::new(8)).unwrap(),
+            );
+            assert!(a.0 < a.1 && a.1 < b.0 && (a.0.get() < 0) == negative);
+        }
+        let below = wide(&[(Role::Worker, 10), (Role::Time, 41), (Role::Sequence, 12)]);
+        assert_eq!(below.disorder(), Some(Disorder::TimeBelow));
+    }
+
+    #[test]
+    fn refuses_what_makes_no_layout() {
+        use Role::{Clock, Fixed, Mode, Sequence, Time, TimeByMode, TimeReversed, Worker};
+        let refused = |fields: &[(Role, u32)], why| {
+            assert_eq!(Layout::new(0, 1, fields), Err(why), "{fields:?}");
+        };
+        assert_eq!(plain(-1, 1, 41, 10, 12), Err(Misfit::Epoch));
+        assert_eq!(plain(EPOCH_MAX + 1, 1, 41, 10, 12), Err(Misfit::Epoch));
+        assert_eq!(plain(0, 0, 41, 10, 12), Err(Misfit::Tick));
+        assert_eq!(plain(0, 10_001, 41, 10, 12), Err(Misfit::Tick));
+        let bits = |field, max| Misfit::Bits { field, max };
+        refused(&[(Time, 0), (Sequence, 12)], bits(0, 45));
+        refused(&[(Time, 46), (Sequence, 12)], bits(0, 45));
+        refused(&[(Time, 41), (Sequence, 0)], bits(1, 31));
+        refused(&[(Time, 41), (Worker, 0), (Sequence, 1)], bits(1, 31));
+        refused(
+            &[(Time, 41), (Fixed(0), u32::MAX), (Sequence, 1)],
+            bits(1, 63),
+        );
+        refused(
+            &[(Time, 41), (Sequence, 12), (Time, 5)],
+            Misfit::Twice { field: 0 },
+        );
+        refused(
+            &[(Time, 41), (TimeReversed, 5), (Sequence, 1)],
+            Misfit::Twice { field: 0 },
+        );
+        refused(&[(Sequence, 12)], Misfit::NoTime);
+        refused(&[(Time, 12)], Misfit::NoSequence);
+        refused(&[(TimeByMode, 12), (Sequence, 1)], Misfit::Mode);
+        refused(&[(Time, 12), (Mode(None), 1), (Sequence, 1)], Misfit::Mode);
+        refused(
+            &[(Time, 41), (Fixed(8), 3), (Sequence, 1)],
+            Misfit::Value { field: 1, max: 7 },
+        );
+        refused(
+            &[(Time, 42), (Worker, 11), (Sequence, 12)],
+            Misfit::Width { bits: 65 },
+        );
+        refused(
+            &[(Time, 41), (Clock, 10), (Sequence, 12)],
+            Misfit::PositionWidth { bits: 63 },
+        );
+        refused(
+            &[(Time, 12), (Worker, 16), (Worker, 16), (Sequence, 12)],
+            Misfit::WorkerWidth { bits: 32 },
+        );
     }
 
     #[test]
     fn refuses_what_does_not_fit() {
-        let refused = |e, t, a, b, c| assert_eq!(Layout::new(e, t, a, b, c), None);
-        refused(-1, 1, 41, 10, 12);
-        refused(0, 0, 41, 10, 12);
-        refused(0, 10_001, 41, 10, 12);
-        refused(0, 1, 42, 10, 12);
-        refused(0, 1, 0, 10, 12);
-        refused(0, 1, 41, 0, 12);
-        refused(0, 1, 41, 10, 0);
-        for (worker, sequence, field, max) in [
-            (1024, 0, "worker_id", 1023),
-            (-1, 0, "worker_id", 1023),
-            (0, 4096, "sequence", 4095),
+        for (worker, sequence, field, value, max) in [
+            (1024, 0, "worker_id", 1024, 1023),
+            (-1, 0, "worker_id", -1, 1023),
+            (0, 4096, "sequence", 4096, 4095),
         ] {
-            let value = if field == "sequence" {
-                sequence
-            } else {
-                worker
-            };
             assert_eq!(
                 D.encode(Tick::new(0), worker, sequence),
-                Err(LayoutError::FieldRange { field, value, max })
+                Err(LayoutError::FieldRange {
+                    field: field.to_string(),
+                    value,
+                    max
+                })
             );
         }
         assert_eq!(
             D.decode(SnowflakeId::new(-1)),
-            Err(LayoutError::NotAnId {
-                id: -1,
-                max: i64::MAX
-            })
+            Err(LayoutError::NotAnId { id: -1, bits: 63 })
         );
         assert_eq!(WorkerId::new(-1), None);
-        assert!(D.check_worker(WorkerId::new(1023).unwrap()).is_ok());
-        assert!(D.check_worker(WorkerId::new(1024).unwrap()).is_err());
+        let worker = |id| WorkerId::new(id).unwrap();
+        assert!(D.stamp(worker(1023)).is_ok());
+        assert!(D.stamp(worker(1024)).is_err());
+        // IDs without a worker ID do not care.
+        let shard = [(Role::Time, 41), (Role::Fixed(5), 13), (Role::Sequence, 10)];
+        let shard = Layout::new(0, 1, &shard).unwrap();
+        assert_eq!(shard.stamp(worker(i32::MAX)), Ok(Stamp::new(5 << 10)));
     }
 
     #[test]
@@ -524,6 +1095,27 @@ mod tests {
         assert!(D.tick_at(UnixMillis::new(last + 1)).is_err());
     }
 
+    #[test]
+    fn what_may_change() {
+        use Role::{Sequence, Time, TimeReversed, Worker};
+        let before = plain(1000, 10, 30, 8, 8).unwrap();
+        let to = |layout: Result<Layout, Misfit>| layout.unwrap().change_from(before);
+        assert_eq!(to(Ok(before)), None);
+        assert_eq!(to(plain(999, 10, 30, 8, 8)), None);
+        assert_eq!(to(plain(0, 10, 31, 8, 8)), None);
+        assert_eq!(to(plain(1001, 10, 31, 8, 8)), Some(Change::LaterEpoch));
+        assert_eq!(to(plain(1000, 10, 29, 8, 8)), Some(Change::NarrowerTime));
+        assert_eq!(to(plain(1000, 1, 30, 8, 8)), Some(Change::Tick));
+        assert_eq!(to(plain(1000, 10, 30, 9, 7)), Some(Change::Fields));
+        assert_eq!(to(plain(1000, 10, 30, 9, 8)), Some(Change::Fields));
+        // A wider time that is not on top moves what is above it.
+        let low = |bits| Layout::new(0, 1, &[(Worker, 4), (Time, bits), (Sequence, 2)]).unwrap();
+        assert_eq!(low(9).change_from(low(8)), Some(Change::Fields));
+        // Reversed, a wider time moves all its bits.
+        let spread = |bits| Layout::new(0, 1, &[(TimeReversed, bits), (Sequence, 2)]).unwrap();
+        assert_eq!(spread(9).change_from(spread(8)), Some(Change::Fields));
+    }
+
     proptest! {
         #[test]
         fn encode_and_decode_are_inverse(l in any_layout(), t: u64, w: u64, s: u64) {
@@ -531,36 +1123,93 @@ mod tests {
                 tick: Tick::new(t & l.last_tick().get()),
                 worker: w & l.max_worker(),
                 sequence: s & l.max_sequence(),
+                clock: 0,
             };
             let id = l
                 .encode(fields.tick, fields.worker.cast_signed(), fields.sequence.cast_signed())
                 .unwrap();
             prop_assert_eq!(l.decode(id), Ok(fields));
-            prop_assert!(l.min_id_of(fields.tick) <= id && id <= l.max_id_of(fields.tick));
+            if let Ok((least, greatest)) = l.range_of(fields.tick) {
+                prop_assert!(least <= id && id <= greatest);
+            }
             // compose is encode for a position.
             let position = Position::new(l.position_of(fields.tick).get() | fields.sequence);
-            let worker = WorkerId::new(i32::try_from(fields.worker).unwrap()).unwrap();
-            prop_assert_eq!(l.compose(position, worker), id);
+            let stamp = l.stamp(worker(l, w)).unwrap();
+            prop_assert_eq!(l.compose(position, stamp), id);
             prop_assert_eq!(l.tick_of(position), fields.tick);
         }
 
         #[test]
         fn every_id_is_one_thing(l in any_layout(), id: i64) {
-            match l.decode(SnowflakeId::new(id)) {
-                Ok(f) => prop_assert_eq!(
+            if let Ok(f) = l.decode(SnowflakeId::new(id))
+                && f.clock == 0
+                && !matches!(l.written, Written::ByMode(_))
+            {
+                prop_assert_eq!(
                     l.encode(f.tick, f.worker.cast_signed(), f.sequence.cast_signed()),
                     Ok(SnowflakeId::new(id))
-                ),
-                Err(_) => prop_assert!(id < 0 || id > l.max_id().get()),
+                );
             }
         }
 
         #[test]
         fn positions_order_as_ids(l in any_layout(), a: u64, b: u64, w: u64) {
             let top = l.position_of(l.last_tick()).get();
-            let worker = WorkerId::new(i32::try_from(w & l.max_worker()).unwrap()).unwrap();
+            let stamp = l.stamp(worker(l, w)).unwrap();
             let (a, b) = (Position::new(a % top), Position::new(b % top));
-            prop_assert_eq!(a.cmp(&b), l.compose(a, worker).cmp(&l.compose(b, worker)));
+            let (x, y) = (l.compose(a, stamp), l.compose(b, stamp));
+            prop_assert_eq!(a == b, x == y);
+            if l.increases() && (l.disorder().is_none() || x.get() >= 0 && y.get() >= 0) {
+                prop_assert_eq!(a.cmp(&b), x.cmp(&y));
+            }
+        }
+
+        #[test]
+        fn ticks_do_not_overlap(l in any_layout(), t: u64) {
+            let tick = Tick::new(t % l.last_tick().get().max(1));
+            let next = Tick::new(tick.get() + 1);
+            if let (Ok(a), Ok(b)) = (l.range_of(tick), l.range_of(next)) {
+                prop_assert!(a.0 <= a.1 && a.1 < b.0);
+            }
+        }
+
+        #[test]
+        fn a_change_raises_ids(
+            (l, m) in (any_layout(), 0..EPOCH_MAX, 0..4u32, any::<bool>()).prop_filter_map(
+                "a wider layout",
+                |(l, epoch, more, on_top)| {
+                    let mut m = l;
+                    m.epoch = UnixMillis::new(epoch.min(l.epoch.get()));
+                    if on_top && l.time.shift + l.time.bits == l.width {
+                        m.time.bits = (l.time.bits + more).min(TIME_BITS_MAX);
+                        m.width = m.time.shift + m.time.bits;
+                    }
+                    (m.width <= 64 && m.time.bits + m.sequence.bits <= POSITION_BITS_MAX)
+                        .then_some((l, m))
+                },
+            ),
+            at in 0..1i64 << 46,
+            w: u64,
+        ) {
+            // At the same instant and later, no new ID is an old one.
+            let at = UnixMillis::new(at);
+            if m.change_from(l).is_none()
+                && let (Ok(old), Ok(new)) = (l.tick_at(at), m.tick_at(at))
+                && m.instant_of(new) >= at
+            {
+                prop_assert!(new >= old);
+                let id = |l: Layout, tick| {
+                    l.encode(tick, (w & l.max_worker()).cast_signed(), 0).unwrap()
+                };
+                if new > old {
+                    prop_assert_ne!(id(l, old), id(m, new));
+                    if m.disorder().is_none() {
+                        prop_assert!(id(l, old) < id(m, new));
+                    }
+                }
+            } else if m.change_from(l).is_some() {
+                prop_assert_ne!(l.written, Written::Plain);
+            }
         }
 
         #[test]

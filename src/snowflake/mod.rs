@@ -7,6 +7,8 @@
 //! | module | decides |
 //! |---|---|
 //! | [`layout`] | which bit means what, and what instant a tick is |
+//! | [`label`] | layout and policy as text |
+//! | [`presets`] | the texts of the schemes that people run |
 //! | [`clock`] | what time a generator believes it is |
 //! | [`policy`] | how far a generator may go, and where a tick's numbers start |
 //! | [`generator`] | the next position: issue, wait or reserve |
@@ -15,8 +17,10 @@
 
 pub mod clock;
 pub mod generator;
+pub mod label;
 pub mod layout;
 pub mod policy;
+pub mod presets;
 pub mod reservation;
 pub mod sync;
 

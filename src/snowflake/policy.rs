@@ -1,29 +1,75 @@
-//! Policies: how far a generator may run ahead, how large a clock step it
-//! forgives, and where a fresh tick's sequence numbers start.
+//! Policies: what a generator does when the clock goes back, when a tick is used
+//! up, and where a fresh tick's sequence numbers start.
 
 use super::layout::Tick;
 
 /// What a generator does when its clock and its load disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// How many ticks the word may run ahead of the generator's clock once a
-    /// tick's sequence numbers are used up.
-    pub max_borrow_ticks: u64,
+    /// When the wall clock is found set back.
+    pub on_rollback: OnRollback,
     /// How far, in milliseconds, the generator's clock may be ahead of the
     /// wall clock. A rollback or a stored mark beyond it is refused.
     pub max_rollback_millis: i64,
+    /// How long, in milliseconds, [`OnRollback::Wait`] and
+    /// [`OnRollback::NextWorker`] wait for the clock.
+    pub max_wait_millis: i64,
+    /// How many ticks the word may run ahead of the generator's clock once a
+    /// tick's sequence numbers are used up.
+    pub max_borrow_ticks: u64,
+    /// When they are, and no more may be borrowed.
+    pub on_exhausted: OnExhausted,
     /// Where the sequence numbers of a fresh tick start.
     pub sequence_start: SequenceStart,
+}
+
+/// What to do when the wall clock is found set back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnRollback {
+    /// Go on ahead of it, at half speed, until it has caught up.
+    Continue,
+    /// Wait until it has.
+    Wait,
+    /// Refuse.
+    Error,
+    /// Go on in the next clock of the layout.
+    NextClock,
+    /// Wait, then go on as another worker.
+    NextWorker,
+}
+
+/// What to do when a tick's sequence numbers are used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExhausted {
+    /// Wait for the next tick.
+    Wait,
+    /// Refuse.
+    Error,
 }
 
 /// Where the sequence numbers of a fresh tick start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SequenceStart {
-    /// At `tick % 2^bits`. Always from 0, `id % 2^n` would be constant at low
-    /// rates, and sharding by it would pile up on one shard. Counting up from
-    /// the start keeps the order; `2^bits - 1` numbers of a tick are unused at
-    /// the most.
-    VibrateBits(u32),
+    /// At `tick & mask`, the mask being one less than a power of two. Always
+    /// from 0, `id % 2^n` would be constant at low rates, and sharding by it
+    /// would pile up on one shard. Counting up from the start keeps the order;
+    /// as many numbers as the mask says are unused at the most.
+    Masked(u64),
+    /// At `tick % modulus`, for the other moduli.
+    Modulo(u64),
+    /// Where nobody can tell.
+    Random,
+}
+
+/// A part of a policy that generators do not have yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsupported {
+    /// A reaction to a rollback.
+    OnRollback(OnRollback),
+    /// A reaction to a tick that is used up.
+    OnExhausted(OnExhausted),
+    /// A start of the sequence.
+    SequenceStart(SequenceStart),
 }
 
 impl Policy {
@@ -31,19 +77,87 @@ impl Policy {
     /// rollback, 64 starts (so `id % 64` is even, and at most 63 of 4096
     /// numbers, 1.6 %, are unused).
     pub const DEFAULT: Self = Self {
-        max_borrow_ticks: 100,
+        on_rollback: OnRollback::Continue,
         max_rollback_millis: 24 * 60 * 60 * 1000,
-        sequence_start: SequenceStart::VibrateBits(6),
+        max_wait_millis: 10,
+        max_borrow_ticks: 100,
+        on_exhausted: OnExhausted::Wait,
+        sequence_start: SequenceStart::vibrate(63),
     };
+
+    /// What of it generators do not have yet: they refuse to issue.
+    #[must_use]
+    pub const fn unsupported(&self) -> Option<Unsupported> {
+        match self {
+            Self {
+                on_rollback:
+                    it @ (OnRollback::Wait
+                    | OnRollback::Error
+                    | OnRollback::NextClock
+                    | OnRollback::NextWorker),
+                ..
+            } => Some(Unsupported::OnRollback(*it)),
+            Self {
+                on_exhausted: it @ OnExhausted::Error,
+                ..
+            } => Some(Unsupported::OnExhausted(*it)),
+            Self {
+                sequence_start: it @ SequenceStart::Random,
+                ..
+            } => Some(Unsupported::SequenceStart(*it)),
+            _ => None,
+        }
+    }
 }
 
 impl SequenceStart {
+    /// At `tick % (last + 1)`; from 0 if `last` is 0.
+    #[must_use]
+    pub const fn vibrate(last: u32) -> Self {
+        let modulus = last as u64 + 1;
+        if modulus.is_power_of_two() {
+            Self::Masked(modulus - 1)
+        } else {
+            Self::Modulo(modulus)
+        }
+    }
+
     /// The first sequence number of a fresh tick.
     #[must_use]
     #[inline]
     pub const fn of(self, tick: Tick) -> u64 {
         match self {
-            Self::VibrateBits(bits) => tick.get() & ((1 << bits) - 1),
+            Self::Masked(mask) => tick.get() & mask,
+            Self::Modulo(modulus) => tick.get() % modulus,
+            Self::Random => 0,
         }
+    }
+
+    /// The largest number that a fresh tick may start with.
+    #[must_use]
+    pub const fn last(self) -> u64 {
+        match self {
+            Self::Masked(mask) => mask,
+            Self::Modulo(modulus) => modulus - 1,
+            Self::Random => 0,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_go_round() {
+        for last in [0, 1, 2, 63, 99] {
+            let start = SequenceStart::vibrate(last);
+            assert_eq!(start.last(), u64::from(last));
+            for tick in 0..300 {
+                assert_eq!(start.of(Tick::new(tick)), tick % (u64::from(last) + 1));
+            }
+        }
+        assert_eq!(SequenceStart::vibrate(63), SequenceStart::Masked(63));
+        assert_eq!(SequenceStart::vibrate(99), SequenceStart::Modulo(100));
     }
 }

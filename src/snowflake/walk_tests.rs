@@ -4,7 +4,7 @@
 
 use super::clock::{BootNanos, Clock, Reading, UnixNanos};
 use super::generator::{Bounds, Generator, Step, Word};
-use super::layout::{Layout, Position, Tick, UnixMillis};
+use super::layout::{Layout, Position, Role, Tick, UnixMillis};
 use super::policy::{Policy, SequenceStart};
 use super::reservation::{Failover, Plan, Refusal, Situation};
 
@@ -13,13 +13,23 @@ const MS: i64 = 1_000_000;
 const GAP: i64 = 8;
 
 /// 9 bits of time, 2 of worker, 2 of sequence: four IDs a tick.
+fn layout(epoch: i64, time_bits: u32) -> Layout {
+    let fields = [
+        (Role::Time, time_bits),
+        (Role::Worker, 2),
+        (Role::Sequence, 2),
+    ];
+    Layout::new(epoch, 1, &fields).unwrap()
+}
+
 fn tiny() -> Generator {
     Generator {
-        layout: Layout::new(0, 1, 9, 2, 2).unwrap(),
+        layout: layout(0, 9),
         policy: Policy {
             max_borrow_ticks: 1,
             max_rollback_millis: 60,
-            sequence_start: SequenceStart::VibrateBits(1),
+            sequence_start: SequenceStart::vibrate(1),
+            ..Policy::DEFAULT
         },
     }
 }
@@ -382,7 +392,7 @@ fn an_advance_leaves_room_for_a_rollback() {
 #[test]
 fn the_ends_of_the_layouts_time() {
     let generator = Generator {
-        layout: Layout::new(1000, 1, 4, 2, 2).unwrap(),
+        layout: layout(1000, 4),
         ..tiny()
     };
     let plan = |wall| {
