@@ -1,5 +1,3 @@
-building cargo-pgrx 0.18.1 (once, about 3 minutes)
-
 -- The default generator. Its value is the mark: no ID of an instant at or after
 -- it, in Unix milliseconds, has been issued. With these bounds plain nextval()
 -- cannot move it.
