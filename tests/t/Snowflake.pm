@@ -11,7 +11,8 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(new_node start_with_clock set_clock ids first_id_within
-  check_ids error_of wait_until);
+  check_ids error_of wait_until crash session error_in send_to wait_for_lock
+  create_generator draw drawn);
 
 # libfaketime in Debian's and in other places.
 my ($faketime) = grep { -e $_ } map { glob $_ } qw(
@@ -69,6 +70,19 @@ sub start_with_clock
 	my $shown = $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
 	die "the clock of the server did not move: $shown"
 	  if abs($shown - time - $seconds) > 2;
+	return;
+}
+
+# A crash, and a start with the clock another 30 s further back: the mark is all
+# that keeps IDs from repeating.
+my %clock_of;
+
+sub crash
+{
+	my ($node) = @_;
+	$node->stop('immediate');
+	$clock_of{ $node->name } -= 30;
+	start_with_clock($node, $clock_of{ $node->name });
 	return;
 }
 
@@ -130,6 +144,69 @@ sub error_of
 	my ($code) = $err =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/;
 	return ($code // '', $err);
 }
+
+# A session of a role's own, which goes on after errors.
+sub session
+{
+	my ($node, $role, $database) = @_;
+	my $session = $node->background_psql($database // 'postgres', on_error_stop => 0,
+		extra_params => [ defined $role ? ('-U', $role) : () ]);
+	$session->query_safe("\\set VERBOSITY verbose\nSET client_min_messages = warning");
+	return $session;
+}
+
+# SQLSTATE of the error that a statement ends in there, '' if none; and its text.
+sub error_in
+{
+	my ($session, $sql) = @_;
+	$session->query($sql);
+	my $text = $session->{stderr};
+	$session->{stderr} = '';
+	my ($code) = $text =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/;
+	$code //= '';
+	return wantarray ? ($code, $text) : $code;
+}
+
+# A statement of which the answer is not waited for: query('') does that.
+sub send_to
+{
+	my ($session, $sql) = @_;
+	$session->{stdin} .= "$sql;\n";
+	$session->{run}->pump_nb while $session->{stdin} ne '';
+	return;
+}
+
+# Somebody waits for a lock while running a statement like this.
+sub wait_for_lock
+{
+	my ($node, $like) = @_;
+	return wait_until("a lock is waited for: $like", sub {
+		$node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity
+			WHERE wait_event_type = 'Lock' AND query LIKE '$like'") });
+}
+
+sub create_generator
+{
+	my ($node, $name, $label) = @_;
+	$node->safe_psql('postgres', "SELECT snowflake_create_generator('$name', \$\$$label\$\$)");
+	return;
+}
+
+# IDs that one session after the other got from generators, by whatever the
+# caller calls them: all that one generator gives, in the order of the calls.
+my %drawn;
+
+sub draw
+{
+	my ($session, $key, $name) = @_;
+	$name //= $key;
+	my $id = $session->query_safe("SELECT snowflake_nextval('$name')");
+	die "no ID from $name: $id" if $id !~ /^-?\d+$/;
+	push @{ $drawn{$key} }, $id;
+	return $id;
+}
+
+sub drawn { return $drawn{ $_[0] }; }
 
 sub wait_until
 {

@@ -1,0 +1,242 @@
+-- Generators beside the default one: a sequence and a label.
+SET timezone = 'UTC';
+
+-- By one call.
+SELECT snowflake_create_generator('orders_ids', 'preset=shardingsphere on_rollback=continue');
+CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval('orders_ids'), item text);
+ALTER SEQUENCE orders_ids OWNED BY orders.id;
+INSERT INTO orders (item) VALUES ('one'), ('two') RETURNING item, id = snowflake_currval('orders_ids') AS is_currval;
+SELECT item, w.worker_id, w.created_at BETWEEN now() - interval '1 min' AND now() + interval '1 min' AS now
+FROM orders, snowflake_decode(id, 'orders_ids') AS w ORDER BY id;
+SELECT objtype, objname, provider, label FROM pg_seclabels WHERE provider = 'snowflake_id';
+
+-- The same by hand: what nextval() could move is refused when it is used.
+CREATE SEQUENCE by_hand;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE by_hand IS 'preset=discord max_borrow=0';
+SELECT snowflake_nextval('by_hand');
+ALTER SEQUENCE by_hand INCREMENT 9223372036854775807 START 9223372036854775807 MINVALUE 1 MAXVALUE 9223372036854775807;
+SELECT snowflake_nextval('by_hand') > 0 AS positive;
+SELECT d.worker_id, d.fields - 'time' - 'sequence' AS fields FROM snowflake_decode(snowflake_nextval('by_hand'), 'by_hand') AS d;
+SELECT nextval('by_hand');
+-- So that it is one from the start, in one statement.
+CREATE SEQUENCE by_hand_too AS bigint INCREMENT 9223372036854775807 START 9223372036854775807;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE by_hand_too IS 'preset=instagram shard=5';
+SELECT d.worker_id, d.fields ->> 'shard' AS shard FROM snowflake_decode(snowflake_nextval('by_hand_too'), 'by_hand_too') AS d;
+DROP SEQUENCE by_hand, by_hand_too;
+
+-- Names are as in CREATE SEQUENCE.
+CREATE SCHEMA "My Schema";
+SELECT snowflake_create_generator('"My Schema"."Order IDs"', 'preset=discord');
+SELECT snowflake_nextval('"My Schema"."Order IDs"') > 0 AS positive;
+SELECT snowflake_create_generator('orders_ids', 'preset=discord');
+SELECT snowflake_create_generator('no_such_schema.ids', 'preset=discord');
+SELECT snowflake_create_generator('', 'preset=discord');
+SELECT snowflake_create_generator('a.b.c.d', 'preset=discord');
+SELECT snowflake_create_generator(NULL, 'preset=discord') IS NULL AS null_gives_null;
+SELECT snowflake_create_generator('pg_temp.ids', 'preset=discord');
+DROP SCHEMA "My Schema" CASCADE;
+
+-- What is wrong with a label, where, and what may be there instead.
+SELECT snowflake_create_generator('bad', '');
+SELECT snowflake_create_generator('bad', 'discord');
+SELECT snowflake_create_generator('bad', 'preset=discrod');
+SELECT snowflake_create_generator('bad', 'max_borrow=0 preset=discord');
+SELECT snowflake_create_generator('bad', 'preset=discord preset=twitter');
+SELECT snowflake_create_generator('bad', 'preset=discord, max_borrow=0');
+SELECT snowflake_create_generator('bad', 'preset=discord colour=red');
+SELECT snowflake_create_generator('bad', 'preset=discord colour=7');
+SELECT snowflake_create_generator('bad', 'preset=discord time=5');
+SELECT snowflake_create_generator('bad', 'preset=instagram shard=8192');
+SELECT snowflake_create_generator('bad', 'preset=instagram shard=-1');
+SELECT snowflake_create_generator('bad', 'epoch=0');
+SELECT snowflake_create_generator('bad', 'preset=random_start');
+SELECT snowflake_create_generator('bad', $$layout='time:41 worker:10 sequence:12'$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 worker:10 sequence:12 epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout=time:41 worker:10 sequence:12$$);
+SELECT snowflake_create_generator('bad', $$layout='' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time worker:10 sequence:12' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='Time:41 worker:10 sequence:12' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 worker:ten sequence:12' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:46 worker:4 sequence:12' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 worker:0 sequence:12' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 worker:10 worker:5 sequence:8' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 time_reversed:5 worker:10 sequence:8' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='worker:10 sequence:12' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 worker:10' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 epoch:10 sequence:12' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 worker:12 sequence:12' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 sequence:22' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:31 worker:32 sequence:1' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 sequence:12' epoch='2025-01-01 00:00:00+00'$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 worker:10=1024 sequence:12' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:41 worker:10 sequence:12=0' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$preset=discord epoch='2025-01-01'$$);
+SELECT snowflake_create_generator('bad', $$preset=discord epoch='2025-01-01 00:00:00'$$);
+SELECT snowflake_create_generator('bad', $$preset=discord epoch='yesterday'$$);
+SELECT snowflake_create_generator('bad', $$preset=discord epoch=1735689600$$);
+SELECT snowflake_create_generator('bad', $$preset=discord epoch='1969-12-31 23:59:59+00'$$);
+SELECT snowflake_create_generator('bad', $$preset=discord tick=10$$);
+SELECT snowflake_create_generator('bad', $$preset=discord tick='11 s'$$);
+SELECT snowflake_create_generator('bad', $$preset=discord on_rollback=ignore$$);
+SELECT snowflake_create_generator('bad', $$preset=discord on_rollback=next_clock$$);
+SELECT snowflake_create_generator('bad', $$preset=discord on_exhausted=next_clock$$);
+SELECT snowflake_create_generator('bad', $$preset=discord max_rollback=0$$);
+SELECT snowflake_create_generator('bad', $$preset=discord max_wait='10 ms'$$);
+SELECT snowflake_create_generator('bad', $$preset=discord max_borrow='1 year'$$);
+SELECT snowflake_create_generator('bad', $$preset=discord max_borrow='13 h'$$);
+SELECT snowflake_create_generator('bad', $$preset=discord sequence_start=vibrate$$);
+SELECT snowflake_create_generator('bad', $$preset=discord sequence_start='vibrate 4096'$$);
+SELECT snowflake_create_generator('bad', $$preset=uniqueid$$);
+-- Nothing is left of them.
+SELECT to_regclass('bad') IS NULL AS no_sequence;
+-- SECURITY LABEL says the same, and leaves the sequence as it was.
+CREATE SEQUENCE bad;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE bad IS 'preset=discrod';
+SELECT count(*) AS labels FROM pg_seclabels WHERE objoid = 'bad'::regclass;
+DROP SEQUENCE bad;
+-- Characters and not bytes are counted.
+SELECT snowflake_create_generator('bad', $$preset=discord größe=5$$);
+
+-- Labels belong on sequences of one's own.
+CREATE TABLE plain (id bigint, n serial);
+SECURITY LABEL FOR snowflake_id ON TABLE plain IS 'preset=discord';
+SECURITY LABEL FOR snowflake_id ON COLUMN plain.id IS 'preset=discord';
+SECURITY LABEL FOR snowflake_id ON SCHEMA public IS 'preset=discord';
+SECURITY LABEL FOR snowflake_id ON SEQUENCE snowflake_default IS 'preset=discord';
+SECURITY LABEL ON SEQUENCE plain_n_seq IS NULL;
+SELECT snowflake_nextval('plain_n_seq');
+SELECT snowflake_decode(1, 'plain_n_seq');
+SELECT snowflake_explain(1, 'plain');
+DROP TABLE plain;
+
+-- Policies that generators do not have yet can be written down, and decoded by.
+SELECT snowflake_create_generator('waiting', 'preset=shardingsphere');
+SELECT snowflake_nextval('waiting');
+SELECT * FROM snowflake_nextval_batch(2, 'waiting');
+SELECT snowflake_advance('waiting', now());
+SELECT snowflake_timestamp(4194304, 'waiting');
+SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS 'preset=twitter';
+SELECT snowflake_nextval('waiting');
+SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS $$preset=multi_clock epoch='2025-01-01 00:00:00+00'$$;
+SELECT snowflake_nextval('waiting');
+SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS $$preset=worker_queue epoch='2025-01-01 00:00:00+00'$$;
+SELECT snowflake_nextval('waiting');
+SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS 'preset=discord on_exhausted=error';
+SELECT snowflake_nextval('waiting');
+SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS 'preset=discord sequence_start=random';
+SELECT snowflake_nextval('waiting');
+SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS 'preset=discord';
+SELECT snowflake_nextval('waiting') > 0 AS positive;
+DROP SEQUENCE waiting;
+
+-- Presets whose time is over decode; to generate they need an epoch.
+SELECT snowflake_create_generator('inventory', 'preset=ztesoft resource_type=200 on_rollback=continue');
+SELECT snowflake_create_generator('uid', 'preset=baidu');
+SELECT snowflake_create_generator('inventory', $$preset=ztesoft epoch='2025-01-01 00:00:00+00' resource_type=200 on_rollback=continue$$);
+SELECT d.worker_id, d.fields - 'time' - 'sequence' AS fields FROM snowflake_decode(snowflake_nextval('inventory'), 'inventory') AS d;
+-- By hand it can be labelled, since a dump must be restored at any time.
+CREATE SEQUENCE uid AS bigint INCREMENT 9223372036854775807 START 9223372036854775807;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE uid IS 'preset=baidu on_rollback=continue';
+SELECT snowflake_nextval('uid');
+SELECT snowflake_timestamp(snowflake_encode('2020-01-01 00:00:00+00', 1, 2, 'uid'), 'uid');
+DROP SEQUENCE inventory, uid;
+
+-- With 64 bits, IDs can be negative: that is said.
+SELECT snowflake_create_generator('shards', 'preset=instagram shard=5');
+SELECT snowflake_create_generator('spread', 'preset=uniqueid_spread');
+SELECT snowflake_create_generator('positive', 'preset=javascript');
+SELECT snowflake_nextval('positive') < 2 ^ 53 AS exact_in_javascript;
+SELECT d.created_at BETWEEN now() - interval '1 min' AND now() + interval '1 min' AS now, d.fields ->> 'mode' AS mode
+FROM snowflake_decode(snowflake_nextval('spread'), 'spread') AS d;
+SELECT snowflake_min_id(now(), 'spread');
+
+-- A worker ID that does not fit.
+SELECT snowflake_create_generator('narrow', $$layout='time:41 worker:2 sequence:12' epoch='2025-01-01 00:00:00+00'$$);
+SELECT snowflake_nextval('narrow');
+DROP SEQUENCE narrow;
+
+-- What a label may become, once there are IDs.
+SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$preset=shardingsphere on_rollback=continue epoch='2016-10-31 16:00:00+00'$$;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS 'preset=shardingsphere on_rollback=continue';
+SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$preset=shardingsphere on_rollback=continue epoch='2016-10-31 16:00:00+00' tick='2 ms'$$;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$layout='time:40 worker:10 sequence:12' epoch='2016-10-31 16:00:00+00'$$;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$layout='time:41 sequence:12 worker:10' epoch='2016-10-31 16:00:00+00'$$;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$layout='time:41 worker:10 sequence:12' epoch='1950-01-01 00:00:00+00'$$;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$layout='time:41 worker:10 sequence:12' epoch=0$$;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS NULL;
+SELECT label FROM pg_seclabels WHERE objoid = 'orders_ids'::regclass;
+-- A wider time: on top, so that the IDs that exist mean what they meant.
+SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$layout='time:42 worker:10 sequence:12' epoch='2016-10-31 16:00:00+00'$$;
+INSERT INTO orders (item) VALUES ('three');
+SELECT item FROM orders ORDER BY id;
+
+-- Restarting a generator keeps its mark.
+ALTER SEQUENCE orders_ids RESTART;
+ALTER SEQUENCE orders_ids CACHE 10;
+TRUNCATE orders RESTART IDENTITY;
+ALTER SEQUENCE orders_ids AS integer MAXVALUE 1000 START 1 INCREMENT 1 RESTART;
+ALTER SEQUENCE orders_ids CYCLE;
+INSERT INTO orders (item) VALUES ('four');
+ALTER SEQUENCE orders_ids NO CYCLE;
+INSERT INTO orders (item) VALUES ('four');
+SELECT setval('orders_ids', 9000000000000000000);
+\set VERBOSITY terse
+SELECT snowflake_nextval('orders_ids') FROM generate_series(1, 2), pg_sleep(0);
+\set VERBOSITY default
+SELECT setval('orders_ids', 9223372036854775807);
+
+-- The view, and the statistics.
+\x
+SELECT generator, worker_id, ids_per_second, ends_at, problem, layout, epoch, tick, policy
+FROM snowflake_generators ORDER BY generator::text COLLATE "C";
+\x
+SELECT generator, last_id_at IS NOT NULL AS last_id, reserved_until IS NOT NULL AS reserved
+FROM snowflake_generators ORDER BY generator::text COLLATE "C";
+SELECT snowflake_stat_reset('spread');
+SELECT count(*) FROM snowflake_nextval_batch(100, 'spread');
+SELECT generator, issued, batches FROM pg_stat_snowflake WHERE generator = 'spread'::regclass;
+
+-- Privileges are those of the sequence.
+CREATE ROLE regress_snowflake_clerk;
+GRANT INSERT ON orders TO regress_snowflake_clerk;
+SET ROLE regress_snowflake_clerk;
+\set VERBOSITY terse
+INSERT INTO orders (item) VALUES ('five');
+SELECT snowflake_nextval('orders_ids');
+SELECT snowflake_advance('orders_ids', now());
+SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS 'preset=discord';
+SELECT snowflake_create_generator('mine', 'preset=discord');
+SELECT generator, layout, last_id_at, reserved_until, ahead_by FROM snowflake_generators WHERE generator = 'orders_ids'::regclass;
+-- Decoding needs none.
+SELECT snowflake_timestamp(0, 'orders_ids');
+RESET ROLE;
+GRANT USAGE ON SEQUENCE orders_ids TO regress_snowflake_clerk;
+GRANT CREATE ON SCHEMA public TO regress_snowflake_clerk;
+SET ROLE regress_snowflake_clerk;
+INSERT INTO orders (item) VALUES ('five');
+SELECT snowflake_advance('orders_ids', now());
+SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS 'preset=discord';
+SELECT snowflake_create_generator('mine', 'preset=discord');
+SELECT snowflake_nextval('mine') > 0 AS positive;
+SELECT snowflake_advance('mine', now()) IS NOT NULL AS advanced;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE mine IS $$preset=discord max_borrow=0$$;
+\set VERBOSITY default
+RESET ROLE;
+DROP OWNED BY regress_snowflake_clerk;
+DROP ROLE regress_snowflake_clerk;
+
+-- In a transaction that only reads, or that is undone.
+BEGIN READ ONLY;
+SELECT snowflake_create_generator('late', 'preset=discord');
+ROLLBACK;
+BEGIN;
+SELECT snowflake_create_generator('late', 'preset=discord');
+SELECT snowflake_nextval('late') > 0 AS positive;
+ROLLBACK;
+SELECT snowflake_nextval('late');
+
+-- A dropped generator is gone with its label.
+DROP TABLE orders;
+DROP SEQUENCE shards, spread, positive;
+SELECT count(*) AS labels FROM pg_seclabel;
+SELECT generator FROM snowflake_generators;

@@ -1,0 +1,209 @@
+# More generators than there are slots for: state comes and goes, and no ID comes
+# twice; not over crashes either. Two databases with generators of one name.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+use Time::HiRes qw(time);
+
+my $slots = 8;
+my $generators = 200;
+my $node = new_node('main', 3);
+$node->append_conf('postgresql.conf', "snowflake_id.max_generators = $slots");
+start_with_clock($node, 0);
+
+# The same names in both databases, with other labels; some share a layout.
+my %label = (
+	postgres => [ q{preset=shardingsphere on_rollback=continue}, q{preset=sonyflake}, q{preset=discord}, q{preset=javascript} ],
+	other => [ q{preset=discord}, q{preset=shardingsphere on_rollback=continue}, q{preset=instagram}, q{preset=sonyflake max_borrow=0} ]);
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+for my $database (sort keys %label)
+{
+	my $labels = join ',', map { "'$_'" } @{ $label{$database} };
+	$node->safe_psql($database, qq{
+		SET client_min_messages = warning;
+		CREATE EXTENSION snowflake_id;
+		DO \$\$
+		DECLARE labels text[] := ARRAY[$labels];
+		BEGIN
+			FOR n IN 1 .. $generators LOOP
+				PERFORM snowflake_create_generator('g' || n, labels[n % 4 + 1]);
+			END LOOP;
+		END\$\$;
+		CREATE TABLE seen (n bigserial, round int, client text, name text, id bigint)});
+}
+
+# Each transaction draws from two generators, and the last of a session's own from
+# one that only it uses. Four sessions hold all slots then, at times.
+my $script = $node->basedir . '/draw.sql';
+append_to_file($script, qq{
+\\set first random(1, $generators)
+\\set second random(1, $generators)
+BEGIN;
+SELECT snowflake_nextval('g:first') AS a \\gset
+SELECT snowflake_nextval('g:second') AS b \\gset
+SELECT snowflake_nextval('g:first') AS c \\gset
+INSERT INTO seen (round, client, name, id) VALUES
+	(:round, :client_id, 'g:first', :a), (:round, :client_id, 'g:second', :b), (:round, :client_id, 'g:first', :c);
+COMMIT;
+});
+
+sub bench
+{
+	my ($database, $clients, $round, $seconds) = @_;
+	my $bench = { out => '', err => '' };
+	$bench->{run} = IPC::Run::start(
+		[ 'pgbench', '-n', '-c', $clients, '-j', '1', '-T', $seconds, '-D', "round=$round", '-f', $script,
+			'-h', $node->host, '-p', $node->port, $database ],
+		'>', \$bench->{out}, '2>', \$bench->{err});
+	return $bench;
+}
+
+my $rounds = 4;
+for my $round (1 .. $rounds)
+{
+	my @benches = map { bench($_, 2, $round, $round == $rounds ? 3 : 60) } sort keys %label;
+	for my $database (sort keys %label)
+	{
+		wait_until("IDs in $database", sub {
+			$node->safe_psql($database, "SELECT count(*) FROM seen WHERE round = $round") > 900 });
+	}
+	if ($round < $rounds)
+	{
+		# In the middle of it, and the clock goes back.
+		crash($node);
+		$_->{run}->finish for @benches;
+		next;
+	}
+	for my $bench (@benches)
+	{
+		ok($bench->{run}->finish, 'clients drew to the end') or diag $bench->{err};
+		unlike($bench->{err}, qr/ERROR/, 'without an error');
+	}
+}
+
+for my $database (sort keys %label)
+{
+	my ($ids, $names) = split /\|/, $node->safe_psql($database, 'SELECT count(*), count(DISTINCT name) FROM seen');
+	note "$database: $ids IDs of $names generators";
+	is($names, $generators, "$database: each generator was used");
+	is($node->safe_psql($database, 'SELECT count(*) FROM (SELECT FROM seen GROUP BY name, id HAVING count(*) > 1) AS s'), '0',
+		"$database: no ID twice of a generator");
+	is($node->safe_psql($database, q{
+		SELECT count(*) FROM (SELECT id < lag(id) OVER (PARTITION BY name, round, client ORDER BY n) AS back FROM seen) AS s WHERE back}), '0',
+		"$database: each session's IDs of a generator increase");
+	is($node->safe_psql($database, q{
+		SELECT count(*) FROM (
+			SELECT min(id) < lag(max(id)) OVER (PARTITION BY name ORDER BY round) AS back FROM seen GROUP BY name, round) AS s WHERE back}), '0',
+		"$database: after a crash they lie above all before");
+	# By the label that the generator has in this database.
+	is($node->safe_psql($database, q{
+		SELECT count(*) FROM seen, snowflake_decode(id, name::regclass) AS d
+		WHERE worker_id <> 3 OR created_at NOT BETWEEN now() - interval '1 h' AND now() + interval '1 h'}), '0',
+		"$database: each is one of its generator's");
+}
+
+# State that comes and goes starts at the mark each time, and must not run away
+# from the clock: each loading again takes the mark up a little.
+for my $database (sort keys %label)
+{
+	my $lead = $node->safe_psql($database, q{
+		SELECT max(extract(epoch FROM snowflake_timestamp(id, name::regclass) - clock_timestamp()))
+		FROM (SELECT DISTINCT ON (name) name, id FROM seen WHERE round = 1 ORDER BY name, id DESC) AS s});
+	note "$database: at most $lead s ahead of the clock, " . 30 * ($rounds - 1) . ' s of which it was set back';
+	cmp_ok($lead, '<', 30 * ($rounds - 1) + 30, "$database: the first round has not run away");
+	$lead = $node->safe_psql($database, 'SELECT extract(epoch FROM max(ahead_by)) FROM snowflake_generators');
+	cmp_ok($lead, '<', 30 * ($rounds - 1) + 30, "$database: at most $lead s ahead at the end");
+}
+
+# The views: all of them, soon, and true.
+for my $database (sort keys %label)
+{
+	my $from = time;
+	is($node->safe_psql($database, 'SELECT count(*), count(DISTINCT generator) FROM snowflake_generators'),
+		join('|', ($generators + 1) x 2), "$database: all are listed");
+	note sprintf '%s: %d generators listed in %.0f ms, with the connection', $database, $generators + 1, (time - $from) * 1000;
+	is($node->safe_psql($database, 'SELECT count(*) FROM snowflake_generators WHERE problem IS NOT NULL'), '0', "$database: none has a problem");
+	# What has no slot has its mark, and that is after the last ID.
+	is($node->safe_psql($database, q{
+		SELECT count(*), bool_and(reserved_until > last.at), bool_and(last_id_at <= reserved_until)
+		FROM snowflake_generators JOIN (
+			SELECT name::regclass AS generator, max(snowflake_timestamp(id, name::regclass)) AS at FROM seen GROUP BY name) AS last
+			USING (generator)}), "$generators|t|t", "$database: all marks are after the last IDs");
+	is($node->safe_psql($database, q{SELECT DISTINCT layout FROM snowflake_generators WHERE generator = 'g4'::regclass}),
+		{ postgres => 'time:41 worker:10 sequence:12', other => 'time:42 worker:5 process:5 sequence:12' }->{$database}, "$database: with its own label");
+}
+
+# Statistics are of what is in a slot.
+my $session = session($node);
+$session->query_safe(q{SELECT snowflake_stat_reset()});
+$session->query_safe("SELECT snowflake_nextval('g$_') FROM generate_series(1, 10)") for 1 .. 3;
+is($session->query_safe(q{SELECT generator, issued FROM pg_stat_snowflake WHERE generator IN ('g1'::regclass, 'g2'::regclass, 'g3'::regclass) ORDER BY 1}),
+	"g1|10\ng2|10\ng3|10", 'counted by generator');
+my ($rows, $negative) = split /\|/, $session->query_safe(q{
+	SELECT count(*), count(*) FILTER (WHERE issued < 0 OR batches < 0 OR reservations < 0 OR wait_time < 0 OR borrowed > issued) FROM pg_stat_snowflake});
+cmp_ok($rows, '<=', $slots, "$rows rows, no more than slots");
+is($negative, '0', 'no nonsense');
+
+# A transaction that needs more than there are; it can go on without.
+$session->query_safe('BEGIN');
+draw($session, "g$_") for 1 .. $slots;
+my ($code, $text) = error_in($session, q{SAVEPOINT a; SELECT snowflake_nextval('g9'); ROLLBACK TO a});
+is($code, '53400', 'a transaction that uses more than all slots');
+like($text, qr/HINT:.*max_generators/, 'the hint names the setting');
+draw($session, "g$_") for 1 .. $slots;
+is((error_of($node, q{SELECT snowflake_nextval('g1')}, 'other'))[0], '53400', 'and others go without');
+# Looking takes no slot.
+is((error_of($node, q{SELECT snowflake_decode(1, 'g20'), snowflake_min_id(now(), 'g20'); TABLE snowflake_generators; TABLE pg_stat_snowflake}))[0], '',
+	'who only looks needs none');
+$session->query_safe('COMMIT');
+is((error_of($node, q{SELECT snowflake_nextval('g1')}, 'other'))[0], '', 'free again');
+draw($session, 'g9');
+draw($session, "g$_") for 1 .. $slots;
+check_ids("g$_ around that", drawn("g$_")) for 1 .. $slots;
+
+# RESTART of one that has no slot, with none to be had.
+my $holder = session($node, undef, 'other');
+draw($session, 'g100');
+$holder->query_safe('BEGIN');
+$holder->query_safe("SELECT snowflake_nextval('g$_')") for 1 .. $slots;
+is(error_in($session, 'ALTER SEQUENCE g100 RESTART'), '', 'a restart without a slot');
+$holder->query_safe('COMMIT');
+draw($session, 'g100');
+$holder->query_safe('BEGIN');
+$holder->query_safe("SELECT snowflake_nextval('g$_')") for 1 .. $slots;
+is(error_in($session, 'ALTER SEQUENCE g100 RESTART'), '', 'again');
+$holder->query_safe('ROLLBACK');
+$session->quit;
+crash($node);
+$holder = do { eval { $holder->quit }; session($node) };
+draw($holder, 'g100');
+check_ids('restarted without a slot', drawn('g100'));
+
+# All of them owned by tables: TRUNCATE RESTART IDENTITY of one, or of all.
+$node->safe_psql('postgres', qq{
+	SET client_min_messages = warning;
+	DO \$\$BEGIN FOR n IN 1 .. $generators LOOP
+		EXECUTE format('CREATE TABLE t%s (id bigint DEFAULT snowflake_nextval(%L))', n, 'g' || n);
+		EXECUTE format('ALTER SEQUENCE g%s OWNED BY t%s.id', n, n);
+	END LOOP; END\$\$});
+$session = session($node);
+my @before = split /\n/, $session->query_safe(join ";\n", map { "INSERT INTO t$_ DEFAULT VALUES RETURNING id" } 1 .. $generators);
+$holder->query_safe('BEGIN; TRUNCATE t1 RESTART IDENTITY');
+is(error_in($session, 'INSERT INTO t2 DEFAULT VALUES'), '', 'TRUNCATE RESTART IDENTITY of one table leaves slots for others');
+$holder->query_safe('COMMIT');
+my $from = time;
+is(error_in($holder, 'TRUNCATE ' . join(',', map { "t$_" } 1 .. $generators) . ' RESTART IDENTITY'), '', 'of all tables at once');
+note sprintf 'took %.0f ms', (time - $from) * 1000;
+$_->quit for $session, $holder;
+crash($node);
+$session = session($node);
+my @after = map { $session->query_safe("INSERT INTO t$_ DEFAULT VALUES RETURNING id") } 1 .. $generators;
+is(scalar(grep { $after[$_] <= $before[$_] } 0 .. $generators - 1), 0, 'all go on above what they had');
+$session->quit;
+
+done_testing();
