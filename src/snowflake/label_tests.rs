@@ -878,7 +878,7 @@ fn the_corpus_obeys_the_laws() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn labels_mean_what_was_written(written in any_written()) {
@@ -962,7 +962,7 @@ fn edited_labels_obey_the_laws() {
     let edits = prop::collection::vec((any_edit(), any::<bool>()), 1..6);
     let config = ProptestConfig {
         source_file: Some(file!()),
-        ..ProptestConfig::with_cases(5000)
+        ..ProptestConfig::with_cases(1500)
     };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     runner

@@ -381,7 +381,8 @@ fn ids_of_other_systems() {
             .collect();
         let mut fields = vector.fields.clone();
         assert_eq!(label.encode(vector.tick, &fields), Ok(vector.id), "{label}");
-        (found.sort(), fields.sort());
+        found.sort();
+        fields.sort();
         assert_eq!(found, fields, "{label}");
     }
 }
