@@ -41,7 +41,7 @@ const START: &str = "It can be zero, random, or 'vibrate N', where N is the larg
 
 /// Text with a mark where the error is, problem, what is allowed.
 #[rustfmt::skip]
-const ERRORS: [(&str, &str, &str); 133] = [
+const ERRORS: [(&str, &str, &str); 135] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("  ‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("epoch=0‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
@@ -75,6 +75,7 @@ const ERRORS: [(&str, &str, &str); 133] = [
     ("preset=instagram shard=‸five", r#""five" is not a whole number"#, DIGITS),
     ("preset=instagram shard=‸", r#""" is not a whole number"#, DIGITS),
     ("preset=instagram shard=‸-1", r#""-1" is not a whole number"#, DIGITS),
+    ("preset=instagram shard=‸+1", r#""+1" is not a whole number"#, DIGITS),
     ("preset=instagram shard=‸8192", r#"value 8192 of field "shard" is out of range"#, "The field holds 0 to 8191."),
     ("preset=instagram shard=‸99999999999999999999", r#"number "99999999999999999999" is out of range"#, "Numbers can be 0 to 18446744073709551615."),
     ("preset=instagram ‸time=1", r#"field "time" cannot have a value"#, DIFFER),
@@ -154,6 +155,7 @@ const ERRORS: [(&str, &str, &str); 133] = [
     ("preset=discord tick='‸10001 ms'", r#"tick "10001 ms" is out of range"#, TICK),
     ("preset=discord tick='‸99999999999999999999 d'", r#"tick "99999999999999999999 d" is out of range"#, TICK),
     ("preset=discord tick='‸9223372036854775807 d'", r#"tick "9223372036854775807 d" is out of range"#, TICK),
+    ("preset=discord tick='‸8825400613783079 d'", r#"tick "8825400613783079 d" is out of range"#, TICK),
     ("preset=discord max_rollback='‸999 ms'", r#"max_rollback "999 ms" is out of range"#, "It can be 1 s to 3650 d, as a whole number of ms, s, min, h or d."),
     ("preset=discord max_rollback='‸3651 d'", r#"max_rollback "3651 d" is out of range"#, "It can be 1 s to 3650 d, as a whole number of ms, s, min, h or d."),
     ("preset=leaf max_wait='‸61 s'", r#"max_wait "61 s" is out of range"#, "It can be 0 to 1 min, as a whole number of ms, s, min, h or d."),
@@ -461,14 +463,15 @@ fn encode_refuses_by_name() {
         let error = Err(EncodeError::Unknown(unknown.to_string()));
         assert_eq!(encode(3, &[("sequence", 7), (unknown, 1)]), error);
     }
-    assert_eq!(
-        encode(3, &[("sequence", 7), ("shard", 6)]),
-        Err(EncodeError::Fixed {
+    for value in [4, 6] {
+        let error = EncodeError::Fixed {
             field: "shard".to_string(),
-            value: 6,
-            fixed: 5
-        })
-    );
+            value,
+            fixed: 5,
+        };
+        let shard = i64::try_from(value).unwrap();
+        assert_eq!(encode(3, &[("sequence", 7), ("shard", shard)]), Err(error));
+    }
     let range = |field: &str, value, max| {
         Err(EncodeError::Layout(LayoutError::FieldRange {
             field: field.to_string(),

@@ -515,3 +515,67 @@ fn a_time_that_is_over_can_be_read() {
     assert_eq!(over.layout().instant_of(tick), at);
     assert_eq!(timestamp_text(at), "2024-11-20 13:24:15+00");
 }
+
+/// The page for users says what the presets say, and its labels work.
+#[test]
+fn the_page_of_presets_is_right() {
+    let page = include_str!("../../docs/presets.md");
+    for (preset, expected) in presets::ALL.iter().zip(EXPECTED) {
+        let row = format!("\n| `{}` | `{}` |\n", preset.name, preset.text);
+        assert!(page.contains(&row), "{row}");
+        let row = page.lines().find(|line| {
+            let name = format!("| `{}` | ", preset.name);
+            line.starts_with(&name) && line.split('|').count() == 8
+        });
+        let row = row.unwrap_or_else(|| panic!("no row of {}", preset.name));
+        let has = |text: &str| assert!(row.contains(text), "{row}: {text}");
+        has(&format!("| {} |", with_commas(expected.ids_per_second)));
+        has(&format!("| {}", with_commas(expected.workers)));
+        has(&format!("| {} |", expected.tick.trim_matches('\'')));
+        if preset.label().is_some() {
+            has(&expected.ends[..10]);
+        }
+        match expected.negative {
+            Never => has("| never |"),
+            From(date) => has(&format!("| from {} |", &date[..10])),
+            Odd => assert!(row.contains("odd") || row.contains("mode"), "{row}"),
+        }
+    }
+    // Those that issue IDs now: all presets, as they are or with a policy.
+    let (_, now) = page.split_once("## What issues IDs now").unwrap();
+    let (now, _) = now.split_once("## Differences").unwrap();
+    let labels = now
+        .split(['`', '\n', ','])
+        .filter(|text| text.starts_with("preset="));
+    let mut names = std::collections::HashSet::new();
+    for text in labels {
+        let label = label(text);
+        assert_eq!(label.generator().policy.unsupported(), None, "{text}");
+        assert_eq!(label.check_generates(), Ok(()), "{text}");
+        let name = text.split(['=', ' ']).nth(1).unwrap();
+        names.insert(name);
+        // No word more than it needs: as it is, the preset does not work.
+        if text.contains("on_rollback") {
+            let bare = label_with_epoch(name);
+            assert!(bare.generator().policy.unsupported().is_some(), "{text}");
+        }
+    }
+    assert_eq!(names.len(), presets::ALL.len());
+    // All others in the page are understood.
+    for text in page
+        .split('`')
+        .filter(|text| text.starts_with("preset=") && *text != "preset=...")
+    {
+        label(text);
+    }
+}
+
+fn label_with_epoch(name: &str) -> Label {
+    label(&format!("preset={name} epoch='2025-01-01 00:00:00+00'"))
+}
+
+fn with_commas(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().collect();
+    String::from_utf8(groups.join(&b',')).unwrap()
+}
