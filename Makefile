@@ -2,6 +2,7 @@
 # make demo     three shards on this machine, inserted into at once
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=..
+# make fuzz     texts taken for labels; MINUTES=..
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
 # make bench    what an ID costs, beside its neighbours; PG=18, PLOT=file.svg, QUICK=1
 # make bench-contention     many cores on one word: measured here, and modelled
@@ -10,7 +11,7 @@
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: help demo test test-server torture check-core lint schema build install bench bench-contention bench-instructions clean
+.PHONY: help demo test test-server torture fuzz check-core lint schema build install bench bench-contention bench-instructions clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -34,6 +35,9 @@ torture:
 # No PostgreSQL needed.
 check-core:
 	@tests/run core
+
+fuzz:
+	@tests/run fuzz
 
 bench:
 	@tests/bench/run
