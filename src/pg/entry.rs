@@ -42,6 +42,11 @@ pub struct Entry {
     relation: pg_sys::Oid,
     /// The label has been read.
     described: Cell<Option<&'static Described>>,
+    /// Nothing was invalidated since. If it was, what was read last still counts
+    /// until it is read again: a GRANT elsewhere, which takes no lock, may void
+    /// everything in the middle of a look-up, while our own lock keeps the label
+    /// as it is.
+    label_known: Cell<bool>,
     is_default: Cell<bool>,
     /// So has all else that issuing needs to know.
     known: Cell<bool>,
@@ -91,6 +96,7 @@ pub fn of(relation: pg_sys::Oid) -> &'static Entry {
             Box::leak(Box::new(Entry {
                 relation,
                 described: Cell::new(None),
+                label_known: Cell::new(false),
                 is_default: Cell::new(false),
                 known: Cell::new(false),
                 file_number: Cell::new(0),
@@ -264,7 +270,7 @@ impl Entry {
             self.lock_for_transaction(pg_sys::AccessShareLock);
             self.read_locked_in.set(transaction);
         }
-        match self.described.get() {
+        match self.described.get().filter(|_| self.label_known.get()) {
             Some(described) => Ok(described),
             None => self.learn_label(),
         }
@@ -290,6 +296,7 @@ impl Entry {
         };
         self.is_default.set(is_default);
         self.described.set(Some(described));
+        self.label_known.set(true);
         Ok(described)
     }
 
@@ -330,12 +337,12 @@ impl Entry {
         }
     }
 
-    /// Whether it is neither temporary nor unlogged: it has a file also in
-    /// recovery, and a mark in it would last. The relation is locked.
-    pub fn is_permanent(&self) -> bool {
+    /// Whether it is a temporary one, which only its session could read. The
+    /// relation is locked.
+    pub fn is_temporary(&self) -> bool {
         // SAFETY: looks up the catalogs.
         let persistence = unsafe { pg_sys::get_rel_persistence(self.relation) };
-        persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT
+        persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP
     }
 
     /// The number of its file as of now; 0 if it is gone. The relation is locked.
@@ -722,7 +729,7 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sy
     ENTRIES.with_borrow(|entries| {
         for entry in entries.values() {
             if all || entry.relation == relation {
-                entry.described.set(None);
+                entry.label_known.set(false);
                 entry.known.set(false);
                 entry.usable.set(false);
             }

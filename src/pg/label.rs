@@ -232,7 +232,8 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
 /// issued anything. The relation is locked.
 fn reached(relation: pg_sys::Oid) -> Result<Option<UnixMillis>, Error> {
     let entry = entry::of(relation);
-    if !entry.is_permanent() {
+    // An unlogged one may have been logged, and may be again.
+    if entry.is_temporary() {
         return Ok(None);
     }
     // SAFETY: a variable of this process.

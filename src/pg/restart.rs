@@ -182,7 +182,7 @@ fn owned() -> Result<Vec<pg_sys::Oid>, Error> {
 
 /// `None` if it is no generator that could have a mark. It is locked.
 fn look(entry: &'static Entry) -> Option<Result<Kept, Error>> {
-    if entry.learn_label().is_err() || !entry.is_permanent() {
+    if entry.learn_label().is_err() || entry.is_temporary() {
         return None;
     }
     // With more generators than slots there may be none; then what is reserved
@@ -206,7 +206,7 @@ impl Kept {
         }
         let known = self.mark.max(self.entry.highest_mark());
         // Not restarted, but rewritten with its value.
-        let Some(mark) = known.filter(|_| self.entry.is_permanent()) else {
+        let Some(mark) = known.filter(|_| !self.entry.is_temporary()) else {
             return Ok(());
         };
         if mark::stored(self.entry).ok().flatten() == Some(mark) {

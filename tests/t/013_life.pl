@@ -477,6 +477,34 @@ crash($node);
 reconnect();
 cmp_ok(draw($other, 'busy_ids'), '>', $busiest, 'and above all after a crash');
 
+# While its privileges change, which takes no lock on it: what a session knows of
+# it is void in the middle of its looking it up, and each ID is still one of its.
+create_generator($node, 'granted', $label);
+$node->safe_psql('postgres', 'TRUNCATE seen; GRANT clerks TO bob; GRANT ALL ON seen, seen_n_seq TO clerks; GRANT USAGE ON SEQUENCE granted TO clerks');
+my %script = (
+	grants => 'GRANT USAGE ON SEQUENCE granted TO alice; REVOKE USAGE ON SEQUENCE granted FROM alice; GRANT clerks TO alice; REVOKE clerks FROM alice;',
+	draws => q{INSERT INTO seen (client, id) SELECT :client_id, snowflake_nextval('granted');});
+my @runs;
+for my $case ([ 'grants', 1 ], [ 'draws', 4 ])
+{
+	my ($what, $clients) = @$case;
+	my $file = $node->basedir . "/$what.sql";
+	append_to_file($file, "$script{$what}\n");
+	my ($out, $err) = ('', '');
+	push @runs, { err => \$err, what => $what, run => IPC::Run::start(
+		[ 'pgbench', '-n', '-c', $clients, '-T', '3', '-f', $file, '-U', $what eq 'draws' ? 'bob' : $node->safe_psql('postgres', 'SELECT current_user'),
+			'-h', $node->host, '-p', $node->port, 'postgres' ], '>', \$out, '2>', \$err) };
+}
+ok($_->{run}->finish, "while privileges change: $_->{what}") or diag ${ $_->{err} } for @runs;
+is($node->safe_psql('postgres', 'SELECT count(*) > 100, count(*) = count(DISTINCT id) FROM seen'), 't|t', 'while privileges change: no ID twice');
+is($node->safe_psql('postgres', q{
+	SELECT count(*) FROM (SELECT id < lag(id) OVER (PARTITION BY client ORDER BY n) AS back FROM seen) AS s WHERE back}), '0',
+	'while privileges change: each session\'s IDs increase');
+is($node->safe_psql('postgres', q{
+	SELECT count(*) FROM seen, snowflake_decode(id, 'granted') AS d
+	WHERE worker_id <> 3 OR created_at NOT BETWEEN now() - interval '1 min' AND now() + interval '1 min'}), '0', 'while privileges change: all are its own');
+$node->safe_psql('postgres', 'REVOKE clerks FROM bob');
+
 # The extension goes and comes back: labels and marks stay.
 create_generator($node, 'survivor', $label);
 draw($other, 'survivor');
