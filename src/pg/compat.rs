@@ -47,6 +47,16 @@ pub unsafe fn is_new_in_transaction(relation: pg_sys::Relation) -> bool {
     }
 }
 
+/// Whether the current subtransaction made the relation: what it does to it
+/// besides is undone together with that.
+///
+/// # Safety
+/// `relation` is open.
+pub unsafe fn is_made_here(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the caller's; in a transaction.
+    unsafe { (*relation).rd_createSubid == pg_sys::GetCurrentSubTransactionId() }
+}
+
 /// A set of privileges: 32 bits in 15, 64 since.
 #[cfg(feature = "pg15")]
 pub const fn acl_mode(privileges: u32) -> pg_sys::AclMode {

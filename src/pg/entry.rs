@@ -28,7 +28,7 @@ use super::shmem::{self, Note, Scale, Shared, Slot, State};
 use super::stats::Pending;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::label::Label;
-use crate::snowflake::layout::{Position, SnowflakeId, Stamp, UnixMillis, WorkerId};
+use crate::snowflake::layout::{Layout, Position, SnowflakeId, Stamp, UnixMillis, WorkerId};
 
 /// The name of the default generator's sequence in the extension's schema.
 pub const DEFAULT_NAME: &CStr = c"snowflake_default";
@@ -48,6 +48,9 @@ pub struct Entry {
     /// as it is.
     label_known: Cell<bool>,
     is_default: Cell<bool>,
+    /// The last transaction that changed the label, and the layout before.
+    relabelled_in: Cell<u32>,
+    layout_before: Cell<Layout>,
     /// So has all else that issuing needs to know.
     known: Cell<bool>,
     file_number: Cell<u32>,
@@ -98,6 +101,8 @@ pub fn of(relation: pg_sys::Oid) -> &'static Entry {
                 described: Cell::new(None),
                 label_known: Cell::new(false),
                 is_default: Cell::new(false),
+                relabelled_in: Cell::new(pg_sys::InvalidLocalTransactionId),
+                layout_before: Cell::new(Layout::DEFAULT),
                 known: Cell::new(false),
                 file_number: Cell::new(0),
                 unsettled: Cell::new(false),
@@ -211,6 +216,7 @@ impl Entry {
             }
             self.check_privilege(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
             self.check_policy()?;
+            self.check_committed()?;
             self.set_stamp(shared)?;
             let place = self.pin(shared)?;
             if place.slot.file_number() != self.file_number.get()
@@ -514,6 +520,38 @@ impl Entry {
         }
     }
 
+    /// This transaction changes the label; the relation is locked.
+    pub fn note_relabelling(&self, before: Layout) {
+        // SAFETY: the lock is ours; the relation is closed again.
+        let made_here = unsafe {
+            #[allow(clippy::cast_possible_wrap)]
+            let none = pg_sys::NoLock as i32;
+            let relation = pg_sys::relation_open(self.relation, none);
+            let made_here = compat::is_made_here(relation);
+            pg_sys::relation_close(relation, none);
+            made_here
+        };
+        let transaction = compat::transaction();
+        if !made_here && self.relabelled_in.get() != transaction {
+            self.relabelled_in.set(transaction);
+            self.layout_before.set(before);
+        }
+    }
+
+    /// Refuses a layout that may be rolled back. The one before would come to
+    /// IDs that this one has issued: an epoch that was an hour earlier, an hour
+    /// later.
+    fn check_committed(&self) -> Result<(), Error> {
+        if self.relabelled_in.get() != compat::transaction() {
+            return Ok(());
+        }
+        let (layout, before) = (self.generator().layout, self.layout_before.get());
+        if layout.epoch() == before.epoch() && layout.change_from(before).is_none() {
+            return Ok(());
+        }
+        Err(Error::LabelNotCommitted { name: self.name() })
+    }
+
     /// Refuses a server that has no worker ID, or one that does not fit; unless
     /// IDs do not carry it.
     fn set_stamp(&self, shared: Shared) -> Result<(), Error> {
@@ -575,6 +613,22 @@ impl Entry {
         self.pinned.set(true);
         PINNED.with_borrow_mut(|pinned| pinned.push(self));
         Ok(place)
+    }
+
+    /// Whether the slot is this generator's until the transaction ends.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.get()
+    }
+
+    /// Gives the slot back before that, unless this session issues from it.
+    pub fn unpin_unused(&self) {
+        if self.pinned.get() && self.filled_in.get() != compat::transaction() {
+            PINNED.with_borrow_mut(|pinned| pinned.retain(|entry| entry.relation != self.relation));
+            if let Some(place) = self.place.get() {
+                place.slot.unpin();
+            }
+            self.pinned.set(false);
+        }
     }
 
     /// The slot's bound belongs to another file than the sequence has now: it

@@ -81,6 +81,9 @@ pub enum Error {
         name: String,
         mark: UnixMillis,
     },
+    LabelNotCommitted {
+        name: String,
+    },
     Encode(EncodeError),
     FieldsNotObject,
     FieldNotNumber {
@@ -452,6 +455,12 @@ impl Error {
             )
             .detail(format!("Its mark, {} in Unix milliseconds, has to be kept and does not lie between them.", mark.get()))
             .hint("Drop the sequence if it is not needed as a generator any more."),
+            Self::LabelNotCommitted { name } => Text::new(
+                C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("generator {name} was given another layout in this transaction"),
+            )
+            .detail("Should that be rolled back, the layout before could repeat IDs that are taken now.")
+            .hint("Commit first."),
             Self::UnfitSequence { name, reason } => Text::new(
                 C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("sequence {name} cannot hold the mark of a generator"),

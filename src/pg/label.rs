@@ -183,6 +183,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     }
     if let Some(before) = text_of(relation).and_then(|text| Label::parse(&text).ok()) {
         check_change(relation, &before, label.as_ref())?;
+        entry::of(relation).note_relabelling(before.layout());
     }
     if let Some(label) = &label
         && label.layout().can_be_negative()

@@ -257,7 +257,9 @@ fn read(entry: &Entry) -> Result<Stored, Error> {
             value: data.last_value,
         });
     }
-    let mark = (data.last_value != NO_MARK).then_some(UnixMillis::new(data.last_value));
+    // What CREATE SEQUENCE leaves, whatever START it was given, is no mark either.
+    let is_mark = data.is_called && data.last_value != NO_MARK;
+    let mark = is_mark.then_some(UnixMillis::new(data.last_value));
     Ok(Stored { mark, lsn })
 }
 

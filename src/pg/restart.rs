@@ -17,7 +17,7 @@
 
 use std::ffi::c_char;
 
-use pgrx::pg_sys;
+use pgrx::{PgList, pg_sys};
 
 use super::entry::{self, Entry};
 use super::error::Error;
@@ -81,7 +81,8 @@ unsafe extern "C-unwind" fn on_utility(
 #[derive(Clone, Copy)]
 enum Kind {
     Alter(*mut pg_sys::RangeVar),
-    Truncate,
+    /// Of these tables, a list of RangeVar.
+    Truncate(*mut pg_sys::List),
 }
 
 /// # Safety
@@ -100,7 +101,9 @@ unsafe fn kind(statement: *const pg_sys::PlannedStmt) -> Option<Kind> {
             pg_sys::NodeTag::T_TruncateStmt
                 if (*node.cast::<pg_sys::TruncateStmt>()).restart_seqs =>
             {
-                Some(Kind::Truncate)
+                Some(Kind::Truncate(
+                    (*node.cast::<pg_sys::TruncateStmt>()).relations,
+                ))
             }
             _ => None,
         }
@@ -119,12 +122,17 @@ fn keeping(kind: Kind, run: impl FnOnce()) {
         if let Err(error) = kept.put_back(kind) {
             error.raise();
         }
+        // Others may need the slot before this transaction ends.
+        if !kept.was_pinned {
+            kept.entry.unpin_unused();
+        }
     }
 }
 
 /// What is known of a generator before the command.
 struct Kept {
     entry: &'static Entry,
+    was_pinned: bool,
     file_number: u32,
     mark: Option<UnixMillis>,
 }
@@ -136,24 +144,15 @@ fn keep(kind: Kind) -> Result<Vec<Kept>, Error> {
         return Ok(Vec::new());
     }
     let candidates = match kind {
-        Kind::Alter(name) => {
-            // SAFETY: a name from PostgreSQL's parser. If it is that of another
-            // sequence by the time the command locks it, that one is not kept.
-            let relation = unsafe {
-                pg_sys::RangeVarGetRelidExtended(
-                    name,
-                    0,
-                    pg_sys::RVROption::RVR_MISSING_OK,
-                    None,
-                    std::ptr::null_mut(),
-                )
-            };
-            if relation == pg_sys::InvalidOid {
-                return Ok(Vec::new());
-            }
-            vec![relation]
+        // SAFETY: a name from PostgreSQL's parser.
+        Kind::Alter(name) => unsafe { named(name) }.into_iter().collect(),
+        Kind::Truncate(tables) => {
+            // SAFETY: a list of names from PostgreSQL's parser.
+            let names = unsafe { PgList::<pg_sys::RangeVar>::from_pg(tables) };
+            // SAFETY: as above.
+            let tables = names.iter_ptr().filter_map(|name| unsafe { named(name) });
+            owned(tables.collect())?
         }
-        Kind::Truncate => owned()?,
     };
     let mut kept = Vec::new();
     for relation in candidates {
@@ -165,18 +164,51 @@ fn keep(kind: Kind) -> Result<Vec<Kept>, Error> {
     Ok(kept)
 }
 
-/// Generators that belong to a column. With CASCADE a TRUNCATE can reach any.
-fn owned() -> Result<Vec<pg_sys::Oid>, Error> {
-    let rows = spi::read(
-        "SELECT DISTINCT l.objoid FROM pg_catalog.pg_seclabel AS l
+/// The relation of a name, if there is one. If the name is another's by the time
+/// the command locks it, that one is not kept.
+///
+/// # Safety
+/// A name from PostgreSQL's parser.
+unsafe fn named(name: *mut pg_sys::RangeVar) -> Option<pg_sys::Oid> {
+    // SAFETY: the caller's.
+    let relation = unsafe {
+        pg_sys::RangeVarGetRelidExtended(
+            name,
+            0,
+            pg_sys::RVROption::RVR_MISSING_OK,
+            None,
+            std::ptr::null_mut(),
+        )
+    };
+    (relation != pg_sys::InvalidOid).then_some(relation)
+}
+
+/// Generators that belong to a column of a table that truncating these may
+/// reach: they, their children and, as with CASCADE, what refers to them.
+fn owned(tables: Vec<pg_sys::Oid>) -> Result<Vec<pg_sys::Oid>, Error> {
+    let tables: Vec<_> = tables.iter().map(|oid| oid.to_u32().to_string()).collect();
+    let rows = spi::read(&format!(
+        "WITH RECURSIVE reached (oid) AS (
+             SELECT pg_catalog.unnest('{{{}}}'::pg_catalog.oid[])
+             UNION
+             SELECT next.oid FROM reached AS r, LATERAL (
+                 SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i
+                 WHERE i.inhparent OPERATOR(pg_catalog.=) r.oid
+                 UNION ALL
+                 SELECT c.conrelid FROM pg_catalog.pg_constraint AS c
+                 WHERE c.confrelid OPERATOR(pg_catalog.=) r.oid
+                   AND c.contype OPERATOR(pg_catalog.=) 'f') AS next (oid))
+         SELECT DISTINCT l.objoid FROM pg_catalog.pg_seclabel AS l
          JOIN pg_catalog.pg_depend AS d
            ON d.classid OPERATOR(pg_catalog.=) l.classoid
           AND d.objid OPERATOR(pg_catalog.=) l.objoid
           AND d.refclassid OPERATOR(pg_catalog.=) l.classoid
           AND d.refobjsubid OPERATOR(pg_catalog.<>) 0
+         JOIN reached AS r ON r.oid OPERATOR(pg_catalog.=) d.refobjid
          WHERE l.provider OPERATOR(pg_catalog.=) 'snowflake_id'
            AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass",
-    )?;
+        tables.join(",")
+    ))?;
     Ok(rows.iter().map(|row| row.oid(0)).collect())
 }
 
@@ -187,11 +219,13 @@ fn look(entry: &'static Entry) -> Option<Result<Kept, Error>> {
     }
     // With more generators than slots there may be none; then what is reserved
     // between now and the command's lock is not known, only what was before.
+    let was_pinned = entry.is_pinned();
     if let Ok(shared) = shmem::shared() {
         let _ = entry.pin(shared);
     }
     Some(mark::stored(entry).map(|mark| Kept {
         entry,
+        was_pinned,
         file_number: entry.current_file_number(),
         mark,
     }))

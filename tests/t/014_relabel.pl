@@ -14,7 +14,7 @@ $node->append_conf('postgresql.conf', q{
 max_prepared_transactions = 5
 snowflake_id.reserve = '100 ms'
 });
-start_with_clock($node, 0);
+$node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE ROLE alice LOGIN; CREATE ROLE bob LOGIN; GRANT CREATE ON SCHEMA public TO alice');
 
 my ($admin, $other, $third) = map { session($node) } 1 .. 3;
@@ -196,7 +196,17 @@ check_ids('unfit for a while', drawn('unfit'));
 is(error_in($admin, 'ALTER SEQUENCE unfit RESTART'), '', 'restarted,');
 is(error_in($admin, relabel('unfit', label(40, '2022-01-01 00:00:00+00'))), '55000', 'and its IDs are not forgotten');
 
+# With the right clock from here.
+sub restart
+{
+	$node->stop;
+	$node->start;
+	reconnect();
+	return;
+}
+
 # It waits for transactions that took IDs, and they for it.
+restart();
 create_generator($node, 'held', $base);
 $other->query_safe('BEGIN');
 draw($other, 'held');
@@ -214,7 +224,7 @@ $other->query_safe('RESET lock_timeout');
 send_to($other, q{SELECT snowflake_nextval('held')});
 wait_for_lock($node, 'SELECT snowflake_nextval%');
 $admin->query_safe('COMMIT');
-push @{ drawn('held') }, $other->query('');
+push @{ drawn('held') }, scalar $other->query('');
 fits(drawn('held')->[-1], 'held', 'whoever waited issues by the new label');
 
 # Two at once: the second is checked against what the first has made of it.
@@ -244,45 +254,48 @@ $admin->query_safe(q{COMMIT PREPARED 'p'});
 fits(draw($other, 'held'), 'held', 'a prepared change, after a crash');
 check_ids('changes in the way of each other', drawn('held'));
 
-# Rolled back, with IDs issued inside: by the new label inside, by the old one
-# then, and none of them again. Decoding follows.
+# A change that may still be rolled back gives no IDs: the layout before would
+# come to them again. One that may be since they mean the same does.
 create_generator($node, 'undone', $base);
-my %undone;
-sub draw_undone
-{
-	my ($session, $what) = @_;
-	my $id = $session->query_safe(q{SELECT snowflake_nextval('undone')});
-	ok(!$undone{$id}++, "$what: not there before") or diag $id;
-	is($session->query_safe("SELECT abs(extract(epoch FROM snowflake_timestamp($id, 'undone') - clock_timestamp())) < 120, snowflake_worker_id($id, 'undone')"),
-		't|3', "$what: by the label in force");
-	return $id;
-}
-my $before = draw_undone($other, 'before');
+draw($other, 'undone');
 for my $end ('ROLLBACK', 'ROLLBACK TO a; COMMIT')
 {
-	draw_undone($_, 'before') for $admin, $other;
-	$admin->query_safe('BEGIN; SAVEPOINT a; ' . relabel('undone', label(41, '2020-12-31 23:00:00+00')));
-	my $id = $admin->query(q{SELECT snowflake_nextval('undone')});
-	if ($admin->{stderr} eq '')
-	{
-		ok(!$undone{$id}++, 'inside: not there before');
-		draw_undone($admin, 'inside') for 1 .. 3;
-	}
-	else
-	{
-		like($admin->{stderr}, qr/ERROR:\s+55000:/, 'no IDs inside');
-		$admin->{stderr} = '';
-	}
+	$admin->query_safe('BEGIN');
+	draw($admin, 'undone');
+	$admin->query_safe('SAVEPOINT a; ' . relabel('undone', label(41, '2021-01-01 00:00:00+00', q{max_rollback='2 d'})));
+	draw($admin, 'undone');
+	$admin->query_safe('SAVEPOINT b; ' . relabel('undone', label(41, '2020-12-31 23:00:00+00')));
+	my ($code, $text) = error_in($admin, q{SAVEPOINT c; SELECT snowflake_nextval('undone'); ROLLBACK TO c});
+	is($code, '55000', 'no IDs by an epoch that may be rolled back');
+	like($text, qr/HINT:.*Commit/, 'the hint says what to do');
+	isnt(error_in($admin, q{SELECT snowflake_advance('undone', now()); ROLLBACK TO c}), '', 'nor is it advanced');
+	$admin->query_safe('ROLLBACK TO b');
+	draw($admin, 'undone');
 	$admin->query_safe($end);
 	is(label_of('undone'), $base, "$end: the old label is in force");
-	my @after = map { draw_undone($_, "after $end") } $admin, $other;
-	cmp_ok($after[0], '>', $before, 'above those before') && cmp_ok($after[1], '>', $after[0], 'in order');
+	fits(draw($_, 'undone'), 'undone', "after $end") for $admin, $other;
 	crash($node);
 	reconnect();
-	my $later = draw_undone($other, "after $end and a crash");
-	cmp_ok($later, '>', $after[1], 'still increasing');
-	$before = $later;
+	fits(draw($other, 'undone'), 'undone', "after $end and a crash");
 }
+check_ids('changes that were rolled back', drawn('undone'));
+# Nor before there were any, in the same transaction or in one with two changes.
+for my $changes ([ 'preset=sonyflake' ], [ undef, 'preset=sonyflake' ], [ $base, 'preset=sonyflake' ])
+{
+	$node->safe_psql('postgres', 'DROP SEQUENCE IF EXISTS early');
+	create_generator($node, 'early', $base);
+	$admin->query_safe('BEGIN');
+	$admin->query_safe(relabel('early', $_)) for @$changes;
+	is(error_in($admin, q{SELECT snowflake_nextval('early')}), '55000', 'no IDs by a layout that may be rolled back');
+	$admin->query_safe('ROLLBACK');
+	fits(draw($_, 'early'), 'early', 'none was issued') for $admin, $other;
+}
+# But in the transaction, or its part, that has made the sequence.
+$admin->query_safe("BEGIN; SAVEPOINT a; SELECT snowflake_create_generator('made', 'preset=sonyflake'); " . relabel('made', $base));
+draw($admin, 'made');
+$admin->query_safe('RELEASE a; COMMIT');
+fits(draw($other, 'made'), 'made', 'made and changed in one transaction');
+check_ids('made and changed', drawn('made'));
 
 # Rolled back, an epoch that is an hour earlier: an hour later, the old label
 # comes to where the new one was. With ticks of 10 s that start at 0, so that
@@ -291,14 +304,12 @@ my $slow = q{layout='time:31 worker:10 sequence:12' epoch='2021-01-01 00:00:00+0
 create_generator($node, 'slow', $slow);
 my @slow = $other->query_safe(q{SELECT snowflake_nextval('slow')});
 $admin->query_safe('BEGIN; ' . relabel('slow', $slow =~ s/2021-01-01 00/2020-12-31 23/r));
-$admin->query(q{SELECT snowflake_nextval('slow') FROM generate_series(1, 10)});
-my $inside = $admin->query(q{SELECT snowflake_nextval('slow') FROM generate_series(1, 10)});
-push @slow, split /\n/, $inside if $admin->{stderr} eq '';
+push @slow, split /\n/, scalar $admin->query(q{SELECT snowflake_nextval('slow') FROM generate_series(1, 10)});
 $admin->{stderr} = '';
 $admin->query_safe('ROLLBACK');
 push @slow, $other->query_safe(q{SELECT snowflake_nextval('slow')});
 $node->stop;
-start_with_clock($node, 3600 - 60);
+start_with_clock($node, clock_of($node) + 3600 - 60);
 reconnect();
 for (1 .. 16)
 {
@@ -311,9 +322,7 @@ is(scalar(grep { $slow{$_}++ } @slow), 0, 'an hour after a rolled back change by
 
 # Issuers all the time, while the label changes again and again: each ID is one of
 # the label in force, none comes twice, each session's increase.
-$node->stop;
-start_with_clock($node, 0);
-reconnect();
+restart();
 create_generator($node, 'busy', $base);
 $node->safe_psql('postgres', 'CREATE TABLE seen (n bigserial, client int, id bigint, at timestamptz, clock timestamptz, worker bigint, label text)');
 my $script = $node->basedir . '/busy.sql';
@@ -344,10 +353,11 @@ while ($bench->pumpable)
 	$label =~ s/time:40/time:41/ if $rounds > 3;
 	if ($rounds % 4 == 3)
 	{
+		my $now = 1609459200000 - 250 * $back;
+		$label =~ s/epoch=\d+/epoch=$now/;
+		$label =~ s/sequence_start=zero/sequence_start='vibrate 99'/;
 		$admin->query_safe('BEGIN; SAVEPOINT a; ' . relabel('busy', $label));
-		my $ids = $admin->query(q{SELECT snowflake_nextval('busy') FROM generate_series(1, 20)});
-		push @inside, split /\n/, $ids if $admin->{stderr} eq '';
-		$admin->{stderr} = '';
+		push @inside, split /\n/, $admin->query_safe(q{SELECT snowflake_nextval('busy') FROM generate_series(1, 20)});
 		$admin->query_safe($rounds % 8 == 3 ? 'ROLLBACK' : 'ROLLBACK TO a; COMMIT');
 	}
 	elsif ($rounds % 4 == 1)
@@ -367,6 +377,7 @@ while ($bench->pumpable)
 }
 ok($bench->finish, "clients took IDs during $rounds changes, $back to an earlier epoch, $refused refused") or diag $bench_err;
 cmp_ok($back, '>', 3, 'the label was changed');
+cmp_ok(scalar(@inside), '>', 0, 'and changed back');
 cmp_ok($refused, '>', 0, 'a later epoch was refused');
 is($node->safe_psql('postgres', 'SELECT count(*) > 100, count(*) = count(DISTINCT id) FROM seen'), 't|t', 'while it changes: no ID twice');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM seen WHERE id = ANY (ARRAY[' . join(',', @inside, -1) . ']::bigint[])'), '0',

@@ -11,7 +11,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(new_node start_with_clock set_clock ids first_id_within
-  check_ids error_of wait_until crash session error_in send_to wait_for_lock
+  check_ids error_of wait_until crash clock_of session error_in send_to wait_for_lock
   create_generator draw drawn);
 
 # libfaketime in Debian's and in other places.
@@ -35,12 +35,18 @@ END
 	return $node;
 }
 
+# libfaketime allocates memory when it is asked for the time, also in a signal
+# handler. A server under load whose sessions wait for locks has timers that go
+# off, so it runs without: now and then its heap would be damaged, and a timeout
+# come too soon.
+#
 # The wall clock of a node is the machine's plus a number of seconds, read from
 # a file at each look at it. The boot clock is left alone: a test that moved
 # both would prove nothing.
 sub clock_file { return PostgreSQL::Test::Utils::tempdir() . '/' . $_[0]->name . '.clock'; }
 
 my %clock_file;
+my %clock_of;
 
 sub set_clock
 {
@@ -60,6 +66,7 @@ sub start_with_clock
 	my ($node, $seconds) = @_;
 	die 'libfaketime is not installed' if !defined $faketime;
 	set_clock($node, $seconds);
+	$clock_of{ $node->name } = $seconds;
 	local $ENV{LD_PRELOAD} = $faketime;
 	local $ENV{FAKETIME_TIMESTAMP_FILE} = $clock_file{ $node->name };
 	local $ENV{FAKETIME_NO_CACHE} = 1;
@@ -73,16 +80,16 @@ sub start_with_clock
 	return;
 }
 
+# How far off it was started.
+sub clock_of { return $clock_of{ $_[0]->name } // 0; }
+
 # A crash, and a start with the clock another 30 s further back: the mark is all
 # that keeps IDs from repeating.
-my %clock_of;
-
 sub crash
 {
 	my ($node) = @_;
 	$node->stop('immediate');
-	$clock_of{ $node->name } -= 30;
-	start_with_clock($node, $clock_of{ $node->name });
+	start_with_clock($node, clock_of($node) - 30);
 	return;
 }
 
