@@ -1,3 +1,5 @@
+building cargo-pgrx 0.18.1 (once, about 3 minutes)
+
 -- The default generator. Its value is the mark: no ID of an instant at or after
 -- it, in Unix milliseconds, has been issued. With these bounds plain nextval()
 -- cannot move it.
@@ -36,6 +38,24 @@ CREATE FUNCTION snowflake_decode(
 COMMENT ON FUNCTION snowflake_decode(bigint) IS
     'the parts of an ID of the default generator, in one row';
 
+CREATE FUNCTION snowflake_decode(
+    id bigint, generator regclass,
+    OUT created_at timestamptz, OUT worker_id bigint, OUT sequence bigint,
+    OUT clock integer, OUT fields jsonb)
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_decode_of';
+COMMENT ON FUNCTION snowflake_decode(bigint, regclass) IS
+    'the parts of an ID of a generator, in one row';
+
+CREATE FUNCTION snowflake_decode_as(
+    id bigint, layout text,
+    OUT created_at timestamptz, OUT worker_id bigint, OUT sequence bigint,
+    OUT clock integer, OUT fields jsonb)
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_decode_as';
+COMMENT ON FUNCTION snowflake_decode_as(bigint, text) IS
+    'the parts of an ID, by the text of a label such as ''preset=discord'', in one row';
+
 -- Not STRICT: a missing column or generator has a meaning.
 CREATE FUNCTION snowflake_set_default(
     relation regclass, column_name name DEFAULT NULL,
@@ -44,6 +64,12 @@ CREATE FUNCTION snowflake_set_default(
     AS 'MODULE_PATHNAME', 'snowflake_set_default';
 COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
     'makes a generator the default of a bigint column, by default that of the primary key, in place of its default or identity; returns what it did';
+
+CREATE FUNCTION snowflake_create_generator(name text, label text) RETURNS regclass
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_create_generator';
+COMMENT ON FUNCTION snowflake_create_generator(text, text) IS
+    'makes a generator: a sequence of this name, in which it keeps its mark, with this label; returns it';
 
 CREATE FUNCTION pg_stat_snowflake(
     OUT generator regclass, OUT issued bigint, OUT batches bigint,
@@ -108,13 +134,32 @@ CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, seque
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_encode_wrapper';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint) IS
-    'the ID of the default layout with these parts; it is not reserved by this';
+    'the ID of the default generator with these parts; it is not reserved';
+
+CREATE FUNCTION snowflake_encode_as(created_at timestamptz, worker_id bigint, sequence bigint, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_encode_as_wrapper';
+COMMENT ON FUNCTION snowflake_encode_as(timestamptz, bigint, bigint, text) IS
+    'the ID with these parts, by the text of a label';
+
+CREATE FUNCTION snowflake_encode_as(created_at timestamptz, fields jsonb, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_encode_fields_as_wrapper';
+COMMENT ON FUNCTION snowflake_encode_as(timestamptz, jsonb, text) IS
+    'the ID with these fields by name, as snowflake_decode_as() gives them; fixed ones may be left out';
+
+CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, sequence bigint, generator regclass) RETURNS bigint
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_encode_of_wrapper';
+COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint, regclass) IS
+    'the ID of a generator with these parts; it is not reserved';
 
 CREATE FUNCTION snowflake_generators(
     OUT generator regclass, OUT worker_id integer,
     OUT last_id_at timestamptz, OUT reserved_until timestamptz,
     OUT ahead_by interval, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
-    OUT ids_per_second bigint, OUT ends_at timestamptz)
+    OUT ids_per_second bigint, OUT ends_at timestamptz, OUT problem text,
+    OUT layout text, OUT epoch timestamptz, OUT tick interval, OUT policy text)
     RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
     AS 'MODULE_PATHNAME', 'snowflake_generators_wrapper';
@@ -132,6 +177,11 @@ COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark can
 COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
 COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up';
+COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs for it, whatever the clock; null if it can';
+COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and values of those that are fixed';
+COMMENT ON COLUMN snowflake_generators.epoch IS 'what the time of IDs counts from';
+COMMENT ON COLUMN snowflake_generators.tick IS 'one unit of the time of IDs';
+COMMENT ON COLUMN snowflake_generators.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
 GRANT SELECT ON snowflake_generators TO PUBLIC;
 
 CREATE FUNCTION snowflake_max_id(at timestamptz) RETURNS bigint
@@ -140,11 +190,35 @@ CREATE FUNCTION snowflake_max_id(at timestamptz) RETURNS bigint
 COMMENT ON FUNCTION snowflake_max_id(timestamptz) IS
     'greatest ID of the millisecond that holds an instant';
 
+CREATE FUNCTION snowflake_max_id_as(at timestamptz, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_max_id_as_wrapper';
+COMMENT ON FUNCTION snowflake_max_id_as(timestamptz, text) IS
+    'greatest ID in the tick that holds an instant, by the text of a label';
+
+CREATE FUNCTION snowflake_max_id(at timestamptz, generator regclass) RETURNS bigint
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_max_id_of_wrapper';
+COMMENT ON FUNCTION snowflake_max_id(timestamptz, regclass) IS
+    'greatest ID of a generator in the tick that holds an instant';
+
 CREATE FUNCTION snowflake_min_id(at timestamptz) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_min_id_wrapper';
 COMMENT ON FUNCTION snowflake_min_id(timestamptz) IS
     'least ID of the millisecond that holds an instant: id >= snowflake_min_id(a) AND id < snowflake_min_id(b)';
+
+CREATE FUNCTION snowflake_min_id_as(at timestamptz, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_min_id_as_wrapper';
+COMMENT ON FUNCTION snowflake_min_id_as(timestamptz, text) IS
+    'least ID in the tick that holds an instant, by the text of a label';
+
+CREATE FUNCTION snowflake_min_id(at timestamptz, generator regclass) RETURNS bigint
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_min_id_of_wrapper';
+COMMENT ON FUNCTION snowflake_min_id(timestamptz, regclass) IS
+    'least ID of a generator in the tick that holds an instant';
 
 CREATE FUNCTION snowflake_nextval_batch(count integer) RETURNS SETOF bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
@@ -158,11 +232,49 @@ CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETUR
 COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
     'the next 1 to 100,000 IDs of a generator, ascending';
 
+CREATE FUNCTION snowflake_presets(
+    OUT preset text, OUT layout text, OUT epoch timestamptz, OUT tick interval,
+    OUT ids_per_second bigint, OUT workers bigint, OUT ends_at timestamptz,
+    OUT can_be_negative boolean, OUT negative_from timestamptz,
+    OUT policy text, OUT origin text)
+    RETURNS SETOF record
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 16
+    AS 'MODULE_PATHNAME', 'snowflake_presets_wrapper';
+COMMENT ON FUNCTION snowflake_presets() IS
+    'the rows of view snowflake_presets';
+CREATE VIEW snowflake_presets AS SELECT * FROM snowflake_presets();
+COMMENT ON VIEW snowflake_presets IS
+    'the schemes that a label can name as preset=...';
+COMMENT ON COLUMN snowflake_presets.preset IS 'its name in a label';
+COMMENT ON COLUMN snowflake_presets.layout IS 'fields from high to low, with their bits, and values of those that are fixed';
+COMMENT ON COLUMN snowflake_presets.epoch IS 'what the time counts from; null if a label has to say';
+COMMENT ON COLUMN snowflake_presets.tick IS 'one unit of the time';
+COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'most IDs per second and worker ID';
+COMMENT ON COLUMN snowflake_presets.workers IS 'number of worker IDs, if no field is given a value';
+COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time is used up; null if a label has to give the epoch';
+COMMENT ON COLUMN snowflake_presets.can_be_negative IS 'whether IDs can be negative';
+COMMENT ON COLUMN snowflake_presets.negative_from IS 'from when on they are; null if never, or at any time';
+COMMENT ON COLUMN snowflake_presets.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
+COMMENT ON COLUMN snowflake_presets.origin IS 'where it comes from';
+GRANT SELECT ON snowflake_presets TO PUBLIC;
+
 CREATE FUNCTION snowflake_sequence(id bigint) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_sequence_wrapper';
 COMMENT ON FUNCTION snowflake_sequence(bigint) IS
     'sequence number of an ID of the default generator within its millisecond';
+
+CREATE FUNCTION snowflake_sequence_as(id bigint, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_sequence_as_wrapper';
+COMMENT ON FUNCTION snowflake_sequence_as(bigint, text) IS
+    'sequence number of an ID, by the text of a label within its tick';
+
+CREATE FUNCTION snowflake_sequence(id bigint, generator regclass) RETURNS bigint
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_sequence_of_wrapper';
+COMMENT ON FUNCTION snowflake_sequence(bigint, regclass) IS
+    'sequence number of an ID of a generator within its tick';
 
 CREATE FUNCTION snowflake_stat_reset() RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -184,9 +296,33 @@ CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS timestamptz
 COMMENT ON FUNCTION snowflake_timestamp(bigint) IS
     'when an ID of the default generator was made, to the millisecond';
 
+CREATE FUNCTION snowflake_timestamp_as(id bigint, layout text) RETURNS timestamptz
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_timestamp_as_wrapper';
+COMMENT ON FUNCTION snowflake_timestamp_as(bigint, text) IS
+    'when an ID, by the text of a label was made, to the tick';
+
+CREATE FUNCTION snowflake_timestamp(id bigint, generator regclass) RETURNS timestamptz
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_timestamp_of_wrapper';
+COMMENT ON FUNCTION snowflake_timestamp(bigint, regclass) IS
+    'when an ID of a generator was made, to the tick';
+
 CREATE FUNCTION snowflake_worker_id(id bigint) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_worker_id_wrapper';
 COMMENT ON FUNCTION snowflake_worker_id(bigint) IS
     'worker ID of the server that made an ID of the default generator';
+
+CREATE FUNCTION snowflake_worker_id_as(id bigint, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_worker_id_as_wrapper';
+COMMENT ON FUNCTION snowflake_worker_id_as(bigint, text) IS
+    'worker ID of the server that made an ID, by the text of a label; null if the layout has none';
+
+CREATE FUNCTION snowflake_worker_id(id bigint, generator regclass) RETURNS bigint
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_worker_id_of_wrapper';
+COMMENT ON FUNCTION snowflake_worker_id(bigint, regclass) IS
+    'worker ID of the server that made an ID of a generator; null if the layout has none';
 

@@ -73,9 +73,39 @@ pub fn in_parallel_mode() -> bool {
     unsafe { unguarded::IsInParallelMode() }
 }
 
+/// What runs commands where no other extension has hooked in; not wrapped, as
+/// [`user`].
+pub fn standard_utility() -> UtilityHook {
+    unguarded::standard_ProcessUtility
+}
+
+/// The type of `ProcessUtility_hook`, without the option.
+pub type UtilityHook = unsafe extern "C-unwind" fn(
+    *mut pg_sys::PlannedStmt,
+    *const std::ffi::c_char,
+    bool,
+    pg_sys::ProcessUtilityContext::Type,
+    pg_sys::ParamListInfo,
+    *mut pg_sys::QueryEnvironment,
+    *mut pg_sys::DestReceiver,
+    *mut pg_sys::QueryCompletion,
+);
+
 #[allow(clashing_extern_declarations)]
 mod unguarded {
+    use pgrx::pg_sys;
+
     unsafe extern "C-unwind" {
+        pub fn standard_ProcessUtility(
+            statement: *mut pg_sys::PlannedStmt,
+            query: *const std::ffi::c_char,
+            read_only_tree: bool,
+            context: pg_sys::ProcessUtilityContext::Type,
+            parameters: pg_sys::ParamListInfo,
+            environment: *mut pg_sys::QueryEnvironment,
+            destination: *mut pg_sys::DestReceiver,
+            completion: *mut pg_sys::QueryCompletion,
+        );
         pub fn GetUserId() -> pgrx::pg_sys::Oid;
         pub fn IsInParallelMode() -> bool;
     }

@@ -3,8 +3,8 @@
 //! An entry is made once per session and generator and never freed, so that a
 //! plan may keep a pointer to it (`fn_extra`). What it holds has two lifetimes:
 //!
-//! - **facts of the catalog** (it is a generator, its file, its layout), until a
-//!   relcache invalidation of the sequence;
+//! - **facts of the catalog** (its label; and that it can hold a mark, and in
+//!   which file), until a relcache invalidation of the sequence;
 //! - **the right to issue** (lock held, slot pinned, USAGE checked for this
 //!   user), until the transaction ends.
 //!
@@ -22,11 +22,13 @@ use pgrx::pg_sys;
 
 use super::compat::{self, SequenceForm};
 use super::error::Error;
+use super::label::{self, Described};
 use super::reservation_lock;
-use super::shmem::{self, Note, Shared, Slot, State};
+use super::shmem::{self, Note, Scale, Shared, Slot, State};
 use super::stats::Pending;
 use crate::snowflake::generator::Generator;
-use crate::snowflake::layout::{SnowflakeId, WorkerId};
+use crate::snowflake::label::Label;
+use crate::snowflake::layout::{Position, SnowflakeId, Stamp, UnixMillis, WorkerId};
 
 /// The name of the default generator's sequence in the extension's schema.
 pub const DEFAULT_NAME: &CStr = c"snowflake_default";
@@ -38,18 +40,25 @@ pub const NO_MARK: i64 = i64::MAX;
 /// See the head of the file.
 pub struct Entry {
     relation: pg_sys::Oid,
+    /// The label has been read.
+    described: Cell<Option<&'static Described>>,
+    is_default: Cell<bool>,
+    /// So has all else that issuing needs to know.
     known: Cell<bool>,
-    generator: Cell<Generator>,
     file_number: Cell<u32>,
     /// This transaction created or rewrote the sequence.
     unsettled: Cell<bool>,
 
     usable: Cell<bool>,
     locked_in: Cell<u32>,
+    read_locked_in: Cell<u32>,
     filled_in: Cell<u32>,
     user: Cell<pg_sys::Oid>,
     place: Cell<Option<Place>>,
     pinned: Cell<bool>,
+    /// What all IDs get that this server issues, and the worker ID it is for.
+    stamp: Cell<Stamp>,
+    stamped_for: Cell<i32>,
 
     last_id: Cell<Option<SnowflakeId>>,
     pending: Pending,
@@ -81,16 +90,20 @@ pub fn of(relation: pg_sys::Oid) -> &'static Entry {
         *entries.entry(relation.to_u32()).or_insert_with(|| {
             Box::leak(Box::new(Entry {
                 relation,
+                described: Cell::new(None),
+                is_default: Cell::new(false),
                 known: Cell::new(false),
-                generator: Cell::new(Generator::DEFAULT),
                 file_number: Cell::new(0),
                 unsettled: Cell::new(false),
                 usable: Cell::new(false),
                 locked_in: Cell::new(pg_sys::InvalidLocalTransactionId),
+                read_locked_in: Cell::new(pg_sys::InvalidLocalTransactionId),
                 filled_in: Cell::new(pg_sys::InvalidLocalTransactionId),
                 user: Cell::new(pg_sys::InvalidOid),
                 place: Cell::new(None),
                 pinned: Cell::new(false),
+                stamp: Cell::new(Stamp::new(0)),
+                stamped_for: Cell::new(-1),
                 last_id: Cell::new(None),
                 pending: Pending::default(),
             }))
@@ -104,10 +117,19 @@ impl Entry {
         self.relation
     }
 
-    /// Layout and policy. Meaningful once [`Self::fill`] succeeded.
+    /// Layout and policy; the default generator's as long as nothing is known.
     #[inline]
-    pub fn generator(&self) -> Generator {
-        self.generator.get()
+    pub fn generator(&self) -> &'static Generator {
+        match self.described.get() {
+            Some(described) => &described.generator,
+            None => &Generator::DEFAULT,
+        }
+    }
+
+    /// What IDs get besides their position. Meaningful while [`Self::place`] is.
+    #[inline]
+    pub fn stamp(&self) -> Stamp {
+        self.stamp.get()
     }
 
     /// The file that holds the mark.
@@ -139,8 +161,12 @@ impl Entry {
         if self.pinned.get()
             && let Some(place) = self.place.get()
         {
-            let layout = self.generator.get().layout;
-            let last = self.last_id.get().and_then(|id| layout.decode(id).ok());
+            let layout = self.described.get().map(|it| it.generator.layout);
+            let last = self
+                .last_id
+                .get()
+                .zip(layout)
+                .and_then(|(id, layout)| layout.decode(id).ok());
             self.pending
                 .flush(place.slot.stats(), last.map(|fields| fields.tick));
         }
@@ -153,12 +179,14 @@ impl Entry {
     pub fn place(&self) -> Option<Place> {
         // SAFETY: a variable of this process.
         let read_only = unsafe { pg_sys::XactReadOnly };
+        let place = self.place.get()?;
         let usable = self.usable.get()
+            && self.stamped_for.get() == place.shared.worker_number()
             && self.filled_in.get() == compat::transaction()
             && self.user.get() == compat::user()
             && !read_only
             && !compat::in_parallel_mode();
-        if usable { self.place.get() } else { None }
+        usable.then_some(place)
     }
 
     /// Checks everything that must hold before this session may issue, as
@@ -176,10 +204,12 @@ impl Entry {
                 self.learn()?;
             }
             self.check_privilege(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
-            let max = self.generator.get().layout.max_worker();
-            self.check_worker(shared.worker_id().ok_or(Error::NoWorkerId { max })?)?;
+            self.check_policy()?;
+            self.set_stamp(shared)?;
             let place = self.pin(shared)?;
-            if place.slot.file_number() != self.file_number.get() {
+            if place.slot.file_number() != self.file_number.get()
+                || place.slot.scale() != self.scale()
+            {
                 self.settle(place);
             }
             if self.known.get() {
@@ -209,17 +239,58 @@ impl Entry {
         if self.locked_in.get() == transaction {
             return;
         }
+        self.lock_for_transaction(pg_sys::RowExclusiveLock);
+        self.locked_in.set(transaction);
+        self.unsettled.set(false);
+    }
+
+    fn lock_for_transaction(&self, mode: u32) {
         // SAFETY: resource owners are valid inside a transaction. If the lock is
         // refused, aborting the transaction puts the owner back.
         unsafe {
             let owner = pg_sys::CurrentResourceOwner;
             pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
             #[allow(clippy::cast_possible_wrap)]
-            pg_sys::LockRelationOid(self.relation, pg_sys::RowExclusiveLock as i32);
+            pg_sys::LockRelationOid(self.relation, mode as i32);
             pg_sys::CurrentResourceOwner = owner;
         }
-        self.locked_in.set(transaction);
-        self.unsettled.set(false);
+    }
+
+    /// Its label, under a lock that keeps it until the transaction ends. Works
+    /// without preloading, in recovery, and in parallel workers.
+    pub fn describe(&self) -> Result<&'static Described, Error> {
+        let transaction = compat::transaction();
+        if self.locked_in.get() != transaction && self.read_locked_in.get() != transaction {
+            self.lock_for_transaction(pg_sys::AccessShareLock);
+            self.read_locked_in.set(transaction);
+        }
+        match self.described.get() {
+            Some(described) => Ok(described),
+            None => self.learn_label(),
+        }
+    }
+
+    /// Reads the label. The relation is locked.
+    pub fn learn_label(&self) -> Result<&'static Described, Error> {
+        let default = default_relation();
+        let is_default = matches!(&default, Ok(relation) if *relation == self.relation);
+        // SAFETY: looks up the catalogs.
+        let kind = unsafe { pg_sys::get_rel_relkind(self.relation) }.cast_unsigned();
+        if kind == 0 {
+            // Should it be the default one: dropped while it was looked for.
+            DEFAULT_RELATION.set(pg_sys::InvalidOid);
+            return Err(Error::NoSuchRelation { oid: self.relation });
+        }
+        let described = if is_default {
+            label::of_default()
+        } else if kind == pg_sys::RELKIND_SEQUENCE {
+            label::of(self.relation)?.ok_or_else(|| Error::NotAGenerator { name: self.name() })?
+        } else {
+            return Err(Error::NotAGenerator { name: self.name() });
+        };
+        self.is_default.set(is_default);
+        self.described.set(Some(described));
+        Ok(described)
     }
 
     /// Takes a lock for the rest of the transaction under which the relation may
@@ -241,22 +312,80 @@ impl Entry {
         }
     }
 
+    /// Runs `f` while nobody drops or rewrites the relation; the lock is given
+    /// back at once. `None` if it is not there.
+    pub fn with_share_lock<T>(&self, f: impl FnOnce() -> Option<T>) -> Option<T> {
+        #[allow(clippy::cast_possible_wrap)]
+        let mode = pg_sys::AccessShareLock as i32;
+        // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
+        unsafe {
+            pg_sys::LockRelationOid(self.relation, mode);
+            let result = if pg_sys::get_rel_relkind(self.relation) == 0 {
+                None
+            } else {
+                f()
+            };
+            pg_sys::UnlockRelationOid(self.relation, mode);
+            result
+        }
+    }
+
+    /// Whether it is neither temporary nor unlogged: it has a file also in
+    /// recovery, and a mark in it would last. The relation is locked.
+    pub fn is_permanent(&self) -> bool {
+        // SAFETY: looks up the catalogs.
+        let persistence = unsafe { pg_sys::get_rel_persistence(self.relation) };
+        persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT
+    }
+
+    /// The number of its file as of now; 0 if it is gone. The relation is locked.
+    pub fn current_file_number(&self) -> u32 {
+        // SAFETY: we hold a lock; the relation is closed again, or by an abort.
+        unsafe {
+            #[allow(clippy::cast_possible_wrap)]
+            let none = pg_sys::NoLock as i32;
+            let relation = pg_sys::try_relation_open(self.relation, none);
+            if relation.is_null() {
+                return 0;
+            }
+            let number = compat::file_number(relation);
+            pg_sys::relation_close(relation, none);
+            number
+        }
+    }
+
+    /// The latest mark that was written while this session has its slot pinned,
+    /// and before that.
+    pub fn highest_mark(&self) -> Option<UnixMillis> {
+        let place = self.place.get().filter(|_| self.pinned.get())?;
+        place.slot.highest()
+    }
+
+    /// Refuses bounds of the sequence between which a mark does not lie.
+    pub fn check_takes(&self, mark: UnixMillis) -> Result<(), Error> {
+        let form = self.sequence_form()?;
+        if form.seqmin <= mark.get() && mark.get() <= form.seqmax {
+            return Ok(());
+        }
+        Err(Error::MarkDoesNotFit {
+            name: self.name(),
+            mark,
+        })
+    }
+
     /// Reads the facts of the catalog. The relation is locked by [`Self::lock`],
     /// which a later one would make forget that it is new.
     fn learn(&self) -> Result<(), Error> {
-        let default = default_relation()?;
+        self.learn_label()?;
         // SAFETY: we hold a lock; the relation is closed again, or by the abort.
-        let (kind, persistence, file_number, new) = unsafe {
+        let (persistence, file_number, new) = unsafe {
             #[allow(clippy::cast_possible_wrap)]
             let relation = pg_sys::try_relation_open(self.relation, pg_sys::NoLock as i32);
             if relation.is_null() {
-                // Should it be the default one: dropped while it was looked for.
-                DEFAULT_RELATION.set(pg_sys::InvalidOid);
                 return Err(Error::NoSuchRelation { oid: self.relation });
             }
             let form = (*relation).rd_rel;
             let facts = (
-                (*form).relkind.cast_unsigned(),
                 (*form).relpersistence.cast_unsigned(),
                 compat::file_number(relation),
                 compat::is_new_in_transaction(relation),
@@ -265,13 +394,7 @@ impl Entry {
             pg_sys::relation_close(relation, pg_sys::NoLock as i32);
             facts
         };
-        let checked = if kind != pg_sys::RELKIND_SEQUENCE || self.relation != default {
-            Err(Error::NotAGenerator { name: self.name() })
-        } else {
-            self.check_sequence(persistence)
-        };
-        checked?;
-        self.generator.set(Generator::DEFAULT);
+        self.check_sequence(persistence)?;
         self.file_number.set(file_number);
         if new {
             self.unsettled.set(true);
@@ -294,20 +417,7 @@ impl Entry {
         if persistence != pg_sys::RELPERSISTENCE_PERMANENT {
             return bad("It is temporary or unlogged: its mark would not survive a crash.");
         }
-        // SAFETY: pg_sequence has a row for every sequence, of this form.
-        let form = unsafe {
-            #[allow(clippy::cast_possible_wrap)]
-            let tuple = pg_sys::SearchSysCache1(
-                pg_sys::SysCacheIdentifier::SEQRELID as i32,
-                pg_sys::Datum::from(self.relation),
-            );
-            if tuple.is_null() {
-                return Err(Error::NoSuchRelation { oid: self.relation });
-            }
-            let form = std::ptr::read(pg_sys::GETSTRUCT(tuple).cast::<SequenceForm>());
-            pg_sys::ReleaseSysCache(tuple);
-            form
-        };
+        let form = self.sequence_form()?;
         if form.seqtypid != pg_sys::INT8OID {
             return bad("Its type is not bigint.");
         }
@@ -318,6 +428,23 @@ impl Entry {
             return bad("Its MINVALUE is not 1, or it may CYCLE.");
         }
         Ok(())
+    }
+
+    fn sequence_form(&self) -> Result<SequenceForm, Error> {
+        // SAFETY: pg_sequence has a row for every sequence, of this form.
+        unsafe {
+            #[allow(clippy::cast_possible_wrap)]
+            let tuple = pg_sys::SearchSysCache1(
+                pg_sys::SysCacheIdentifier::SEQRELID as i32,
+                pg_sys::Datum::from(self.relation),
+            );
+            if tuple.is_null() {
+                return Err(Error::NoSuchRelation { oid: self.relation });
+            }
+            let form = std::ptr::read(pg_sys::GETSTRUCT(tuple).cast::<SequenceForm>());
+            pg_sys::ReleaseSysCache(tuple);
+            Ok(form)
+        }
     }
 
     /// Checks that the user in force has one of the privileges.
@@ -337,6 +464,25 @@ impl Entry {
         }
     }
 
+    /// Where it goes on, if it has issued since it has a place in shared memory:
+    /// at its word or its clock, whichever is later.
+    pub fn running_at(&self) -> Option<Position> {
+        let shared = shmem::shared().ok()?;
+        let layout = self.generator().layout;
+        if self.is_default.get() {
+            let state = shared.default_state();
+            return (state.word().position() != Position::ZERO).then(|| state.next(layout));
+        }
+        // SAFETY: a variable of this process.
+        let database = unsafe { pg_sys::MyDatabaseId };
+        let view = shared.view(database, self.relation)?;
+        if view.scale != Some(self.scale()) || view.word == Position::ZERO {
+            return None;
+        }
+        let clock = layout.position_of(layout.tick_within(view.clock));
+        Some(view.word.max(clock))
+    }
+
     /// Checks that the relation, which is locked, is a generator.
     pub fn check_is_generator(&self) -> Result<(), Error> {
         if !self.known.get() {
@@ -345,19 +491,61 @@ impl Entry {
         Ok(())
     }
 
-    fn check_worker(&self, worker: WorkerId) -> Result<(), Error> {
-        let layout = self.generator.get().layout;
-        layout
-            .check_worker(worker)
-            .map_err(|_| Error::WorkerIdRange {
-                worker: worker.get(),
-                max: layout.max_worker(),
-                generator: self.name(),
-                layout: layout.to_string(),
-            })
+    /// What the positions of its word mean.
+    pub fn scale(&self) -> Scale {
+        Scale::of(&self.generator().layout)
     }
 
-    fn pin(&'static self, shared: Shared) -> Result<Place, Error> {
+    /// Refuses a policy that is not there yet.
+    fn check_policy(&self) -> Result<(), Error> {
+        match self.generator().policy.unsupported() {
+            Some(what) => Err(Error::Unsupported {
+                name: self.name(),
+                what,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a server that has no worker ID, or one that does not fit; unless
+    /// IDs do not carry it.
+    fn set_stamp(&self, shared: Shared) -> Result<(), Error> {
+        let layout = self.generator().layout;
+        let number = shared.worker_number();
+        let max = layout.max_worker();
+        let worker = match WorkerId::new(number) {
+            Some(worker) => worker,
+            None if layout.has_worker() => return Err(Error::NoWorkerId { max }),
+            None => WorkerId::NONE,
+        };
+        let stamp = layout.stamp(worker).map_err(|_| Error::WorkerIdRange {
+            worker: worker.get(),
+            max,
+            generator: self.name(),
+            layout: self.label().map_or_else(String::new, Label::layout_text),
+        })?;
+        self.stamp.set(stamp);
+        self.stamped_for.set(number);
+        Ok(())
+    }
+
+    /// Its label, if that is known.
+    pub fn label(&self) -> Option<&'static Label> {
+        self.described.get().map(|described| &described.label)
+    }
+
+    /// Why this server would issue no ID for it: what [`Self::fill`] would find,
+    /// but for privileges. The relation is locked.
+    pub fn check_can_issue(&self, shared: Shared) -> Result<(), Error> {
+        if !self.known.get() {
+            self.learn()?;
+        }
+        self.check_policy()?;
+        self.set_stamp(shared)
+    }
+
+    /// Keeps the slot this generator's until the transaction ends.
+    pub fn pin(&'static self, shared: Shared) -> Result<Place, Error> {
         if self.pinned.get()
             && let Some(place) = self.place.get()
         {
@@ -370,7 +558,11 @@ impl Entry {
         let place = Place {
             shared,
             slot,
-            state: shared.default_state(),
+            state: if self.is_default.get() {
+                shared.default_state()
+            } else {
+                slot.own_state()
+            },
         };
         self.place.set(Some(place));
         self.pinned.set(true);
@@ -379,13 +571,20 @@ impl Entry {
     }
 
     /// The slot's bound belongs to another file than the sequence has now: it
-    /// was rewritten, or the slot is new. Forgets the bound, once.
+    /// was rewritten, or the slot is new. Forgets the bound, once. If positions
+    /// mean something else by now, the word too: it goes on from the mark.
     #[cold]
     fn settle(&self, place: Place) {
         reservation_lock::with(self.relation, || {
             let (slot, file_number) = (place.slot, self.file_number.get());
-            if slot.file_number() != file_number {
+            let rescaled = slot.scale() != self.scale();
+            if slot.file_number() != file_number || rescaled {
                 slot.unsettle();
+                if rescaled {
+                    slot.own_state().word().reset();
+                    slot.stats().forget_last_tick();
+                    slot.set_scale(self.scale());
+                }
                 slot.set_note(Note {
                     file_number,
                     ..slot.note()
@@ -523,6 +722,7 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sy
     ENTRIES.with_borrow(|entries| {
         for entry in entries.values() {
             if all || entry.relation == relation {
+                entry.described.set(None);
                 entry.known.set(false);
                 entry.usable.set(false);
             }

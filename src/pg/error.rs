@@ -6,7 +6,9 @@ use pgrx::spi::quote_literal;
 use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use super::time::display;
-use crate::snowflake::layout::{LayoutError, UnixMillis};
+use crate::snowflake::label::{self, EncodeError, LabelError};
+use crate::snowflake::layout::{Change, Disorder, LayoutError, UnixMillis};
+use crate::snowflake::policy::Unsupported;
 
 /// Durations are in milliseconds.
 #[derive(Debug)]
@@ -31,6 +33,62 @@ pub enum Error {
     UnfitSequence {
         name: String,
         reason: String,
+    },
+    Unsupported {
+        name: String,
+        what: Unsupported,
+    },
+    BadLabel {
+        text: String,
+        error: LabelError,
+    },
+    StoredLabel {
+        name: String,
+        text: String,
+        error: LabelError,
+    },
+    LabelOnlyDecodes {
+        problem: String,
+        help: String,
+    },
+    LabelNotOnSequence,
+    LabelOnDefault,
+    LabelRemoved {
+        name: String,
+    },
+    LayoutChanged {
+        name: String,
+        change: Change,
+        before: String,
+        after: String,
+    },
+    LayoutTooShort {
+        name: String,
+        reached: UnixMillis,
+        last: UnixMillis,
+    },
+    LayoutIsOver {
+        layout: String,
+        last: UnixMillis,
+    },
+    CanBeNegative {
+        from: Option<UnixMillis>,
+    },
+    MarkKept {
+        name: String,
+    },
+    MarkDoesNotFit {
+        name: String,
+        mark: UnixMillis,
+    },
+    Encode(EncodeError),
+    FieldsNotObject,
+    FieldNotNumber {
+        field: String,
+    },
+    TimeMismatch {
+        time: i64,
+        tick: i64,
     },
     NoPrivilege {
         name: String,
@@ -109,6 +167,10 @@ pub enum Error {
         declared: String,
         constraint: String,
     },
+    ValuesNotCompared {
+        column: String,
+        generator: String,
+    },
     OwnerLacksUsage {
         table: String,
         owner: String,
@@ -172,6 +234,12 @@ pub enum ColumnError {
     },
 }
 
+impl From<EncodeError> for Error {
+    fn from(error: EncodeError) -> Self {
+        Self::Encode(error)
+    }
+}
+
 impl From<LayoutError> for Error {
     fn from(error: LayoutError) -> Self {
         Self::Layout(error)
@@ -229,7 +297,28 @@ impl Text {
 
 const CLOCK_HINT: &str = "Check the time synchronization of this server. If its clock is right now, a superuser can say so with snowflake_accept_clock() in this database.";
 
+/// Where in a label something is.
+fn place(text: &str, at: usize) -> String {
+    const MOST: usize = 40;
+    let before = text.get(..at).unwrap_or(text);
+    let rest = text.get(at..).unwrap_or_default();
+    if rest.is_empty() {
+        return "At the end of the label.".to_string();
+    }
+    let number = before.chars().count() + 1;
+    let mut shown: String = rest.chars().take(MOST).collect();
+    if shown.len() < rest.len() {
+        shown.push_str("...");
+    }
+    format!("At character {number}: {shown}")
+}
+
 impl Error {
+    /// The primary message, for a view.
+    pub fn message(&self) -> String {
+        self.text().message
+    }
+
     fn text(&self) -> Text {
         use PgSqlErrorCode as C;
         match self {
@@ -264,7 +353,105 @@ impl Error {
                 C::ERRCODE_WRONG_OBJECT_TYPE,
                 format!("{name} is not a generator"),
             )
-            .hint("View snowflake_generators lists the generators of this database."),
+            .hint("View snowflake_generators lists the generators of this database; snowflake_create_generator() makes one."),
+            Self::Unsupported { name, what } => {
+                let (what, instead) = match what {
+                    Unsupported::OnRollback(it) => (
+                        format!("on_rollback={}", label::on_rollback_text(*it)),
+                        "on_rollback=continue",
+                    ),
+                    Unsupported::OnExhausted(it) => (
+                        format!("on_exhausted={}", label::on_exhausted_text(*it)),
+                        "on_exhausted=wait",
+                    ),
+                    Unsupported::SequenceStart(it) => (
+                        format!("sequence_start={}", label::start_text(*it)),
+                        "sequence_start=zero",
+                    ),
+                };
+                Text::new(
+                    C::ERRCODE_FEATURE_NOT_SUPPORTED,
+                    format!("generator {name} has a policy that is not supported yet"),
+                )
+                .detail(format!("Its label says {what}. It can decode."))
+                .hint(format!("Append {instead} to its label, as in: SECURITY LABEL FOR snowflake_id ON SEQUENCE {name} IS '... {instead}'"))
+            }
+            Self::BadLabel { text, error } => Text::new(
+                C::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("invalid label: {}", error.problem),
+            )
+            .detail(place(text, error.at))
+            .hint(error.allowed.clone()),
+            Self::StoredLabel { name, text, error } => Text::new(
+                C::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("generator {name} has an invalid label: {}", error.problem),
+            )
+            .detail(place(text, error.at))
+            .hint("It may be of a later version of snowflake_id, or have been set without it."),
+            Self::LabelOnlyDecodes { problem, help } => Text::new(
+                C::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("invalid label for a generator: {problem}"),
+            )
+            .hint(help.clone()),
+            Self::LabelNotOnSequence => Text::new(
+                C::ERRCODE_WRONG_OBJECT_TYPE,
+                "a label of provider snowflake_id can be set on sequences only",
+            )
+            .hint("snowflake_create_generator() makes a sequence with its label."),
+            Self::LabelOnDefault => Text::new(
+                C::ERRCODE_FEATURE_NOT_SUPPORTED,
+                "cannot set a label on the default generator",
+            )
+            .detail("Its layout is fixed: indexes and partitions may rely on it.")
+            .hint("Make a generator of your own with snowflake_create_generator()."),
+            Self::LabelRemoved { name } => Text::new(
+                C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("cannot remove the label of generator {name}, which has issued IDs"),
+            )
+            .detail("With another label afterwards, it could issue them again.")
+            .hint("Drop the sequence if it is not needed any more."),
+            Self::LayoutChanged { name, change, before, after } => Text::new(
+                C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("cannot change the label of generator {name} so, which has issued IDs"),
+            )
+            .detail(match change {
+                Change::Tick => "The tick is another: new IDs could repeat existing ones, or sort before them.".to_string(),
+                Change::LaterEpoch => "The epoch is later: new IDs would repeat existing ones, or sort before them.".to_string(),
+                Change::NarrowerTime => "The time has fewer bits: new IDs could repeat existing ones.".to_string(),
+                Change::Fields => format!("Layout \"{before}\" cannot become \"{after}\": new IDs could repeat existing ones, or sort before them."),
+            })
+            .hint("An earlier epoch, a wider time that is on top, and other policies are allowed. For anything else make a new generator."),
+            Self::LayoutTooShort { name, reached, last } => Text::new(
+                C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("cannot change the label of generator {name} so, which has issued IDs"),
+            )
+            .detail(format!("Its IDs have reached {}, and the time of the new layout ends at {}.", display(*reached), display(*last)))
+            .hint("Give the time more bits, or a later epoch."),
+            Self::LayoutIsOver { layout, last } => Text::new(
+                C::ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+                "the time of this layout is used up",
+            )
+            .detail(format!("Layout \"{layout}\" lasted until {}.", display(*last)))
+            .hint("It can decode. To generate, give it a later epoch, as in epoch='2025-01-01 00:00:00+00'; IDs of the old epoch then need a column that tells them."),
+            Self::CanBeNegative { from } => Text::new(
+                C::ERRCODE_SUCCESSFUL_COMPLETION,
+                match from {
+                    Some(at) => format!("IDs of this layout are negative from {} on", display(*at)),
+                    None => "IDs of this layout can be negative".to_string(),
+                },
+            )
+            .detail("Its fields have 64 bits. Negative IDs sort before all others."),
+            Self::MarkKept { name } => Text::new(
+                C::ERRCODE_SUCCESSFUL_COMPLETION,
+                format!("generator {name} keeps its mark"),
+            )
+            .detail("IDs go by time: to restart it would only forget how far they are."),
+            Self::MarkDoesNotFit { name, mark } => Text::new(
+                C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("cannot restart generator {name} with these bounds"),
+            )
+            .detail(format!("Its mark, {} in Unix milliseconds, has to be kept and does not lie between them.", mark.get()))
+            .hint("Drop the sequence if it is not needed as a generator any more."),
             Self::UnfitSequence { name, reason } => Text::new(
                 C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("sequence {name} cannot hold the mark of a generator"),
@@ -339,11 +526,57 @@ impl Error {
                 format!("snowflake_currval of generator {name} is not yet defined in this session"),
             )
             .hint("Call snowflake_nextval() first."),
-            Self::Layout(LayoutError::NotAnId { id, max }) => Text::new(
+            Self::Layout(LayoutError::NotAnId { id, bits }) => Text::new(
                 C::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
                 format!("{id} is not an ID of this layout"),
             )
-            .hint(format!("Its IDs are 0 to {max}.")),
+            .hint(format!("Its IDs are 0 to {}.", i64::MAX >> 63_u32.saturating_sub(*bits).min(62))),
+            Self::Layout(LayoutError::Fixed { id, field, value, fixed }) => Text::new(
+                C::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+                format!("{id} is not an ID of this layout"),
+            )
+            .detail(format!("Its field \"{field}\" is {value}; in IDs of this layout it is {fixed}.")),
+            Self::Layout(LayoutError::Unordered(disorder)) => {
+                let text = Text::new(
+                    C::ERRCODE_FEATURE_NOT_SUPPORTED,
+                    "IDs of this layout have no range for an instant",
+                );
+                match disorder {
+                    Disorder::Reversed => text.detail("The bits of its time are reversed: IDs do not sort by time."),
+                    Disorder::TimeBelow => text.detail("Other fields are above its time: IDs do not sort by time.").hint("If such a field is the same in all IDs of a generator, give it its value in the label."),
+                    Disorder::NegativeFrom(at) => text.detail(format!("They are negative from {} on, and sort before all others.", display(*at))).hint("Before that instant, ranges are as expected."),
+                }
+            }
+            Self::Encode(EncodeError::Layout(error)) => Self::Layout(error.clone()).text(),
+            Self::Encode(EncodeError::Unknown(field)) => Text::new(
+                C::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("the layout has no field \"{field}\""),
+            )
+            .hint("Name the fields as the layout does; the time is the first argument."),
+            Self::Encode(EncodeError::Missing(field)) => Text::new(
+                C::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("field \"{field}\" has no value"),
+            )
+            .hint("All fields need one, but for fixed ones and a clock."),
+            Self::Encode(EncodeError::Fixed { field, value, fixed }) => Text::new(
+                C::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+                format!("field \"{field}\" cannot be {value}"),
+            )
+            .detail(format!("In IDs of this layout it is {fixed}.")),
+            Self::FieldsNotObject => Text::new(
+                C::ERRCODE_INVALID_PARAMETER_VALUE,
+                "fields are not a JSON object",
+            )
+            .hint("Give the values by field, as in '{\"worker\": 7, \"sequence\": 0}'."),
+            Self::FieldNotNumber { field } => Text::new(
+                C::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("value of field \"{field}\" is not a whole number of bigint"),
+            ),
+            Self::TimeMismatch { time, tick } => Text::new(
+                C::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("field \"time\" is {time}, but the instant is tick {tick}"),
+            )
+            .hint("Leave it out: the instant says it."),
             Self::Layout(LayoutError::FieldRange { field, value, max }) => Text::new(
                 C::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
                 format!("{field} {value} is out of range"),
@@ -387,6 +620,12 @@ impl Error {
                 format!("{column} refers to the column, constraint {constraint}, and is of type {declared}, which holds no IDs"),
             )
             .hint("Change its type to bigint."),
+            Self::ValuesNotCompared { column, generator } => Text::new(
+                C::ERRCODE_SUCCESSFUL_COMPLETION,
+                format!("values of {column} were not compared with IDs to come"),
+            )
+            .detail(format!("IDs of generator {generator} do not sort by time, so that any value may come again."))
+            .hint("A unique constraint refuses a row whose ID is there already."),
             Self::OwnerLacksUsage { table, owner, generator } => Text::new(
                 C::ERRCODE_SUCCESSFUL_COMPLETION,
                 format!("role {owner}, which owns table {table}, cannot get IDs of generator {generator}"),

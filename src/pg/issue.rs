@@ -8,7 +8,7 @@ use super::error::Error;
 use super::mark::{self, Need};
 use super::os_clock;
 use crate::snowflake::generator::{Generator, Step};
-use crate::snowflake::layout::{Position, SnowflakeId, WorkerId};
+use crate::snowflake::layout::{Layout, Position, SnowflakeId, Stamp};
 
 /// The longest and the shortest nap while waiting for the clock. The wait is
 /// over when a tick has passed; a nap is shorter than that, so that a tick is
@@ -16,13 +16,13 @@ use crate::snowflake::layout::{Position, SnowflakeId, WorkerId};
 const NAP_MICROS_MAX: i64 = 500;
 const NAP_MICROS_MIN: i64 = 50;
 
-/// Consecutive positions of this session, and the worker they were issued for.
+/// Consecutive positions of this session, and what makes IDs of them.
 #[derive(Clone, Copy)]
 pub struct Chunk {
     next: Position,
     end: Position,
-    worker: WorkerId,
-    generator: Generator,
+    stamp: Stamp,
+    layout: Layout,
 }
 
 impl Iterator for Chunk {
@@ -33,7 +33,7 @@ impl Iterator for Chunk {
         if self.next >= self.end {
             return None;
         }
-        let id = self.generator.layout.compose(self.next, self.worker);
+        let id = self.layout.compose(self.next, self.stamp);
         self.next = Position::new(self.next.get() + 1);
         Some(id)
     }
@@ -44,22 +44,21 @@ impl Iterator for Chunk {
 pub fn next_fast(entry: &Entry) -> Option<SnowflakeId> {
     let place = entry.place()?;
     let generator = entry.generator();
-    let worker = place.shared.worker_id()?;
     let Step::Issue {
         start,
         end,
         borrowed,
-    } = step(&generator, place, 1)
+    } = step(generator, place, 1)
     else {
         return None;
     };
-    let id = generator.layout.compose(start, worker);
+    let id = generator.layout.compose(start, entry.stamp());
     entry.set_last_id(id);
     if entry.pending().count_issued(1, borrowed) {
         entry.flush_stats();
     }
     if place.slot.bounds().elect_early(end) {
-        early(entry, place, &generator, start);
+        early(entry, place, generator, start);
     }
     Some(id)
 }
@@ -85,10 +84,11 @@ fn step(generator: &Generator, place: Place, count: u64) -> Step {
         })
 }
 
-/// `count` IDs, at most [`Generator::max_chunk`] of the entry's generator.
-/// Waits for the clock and reserves as needed; a failed call issues nothing.
+/// `count` IDs, at most [`Generator::max_chunk`] of the entry's generator; or
+/// fewer, where so many would hardly ever be free at once. Waits for the clock
+/// and reserves as needed; a failed call issues nothing.
 #[cold]
-pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
+pub fn next_chunk(entry: &'static Entry, mut count: u64) -> Result<Chunk, Error> {
     let mut waited = false;
     loop {
         // After a wait or a reservation everything is looked at again: the
@@ -99,10 +99,7 @@ pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
         };
         let generator = entry.generator();
         let layout = generator.layout;
-        let worker = place.shared.worker_id().ok_or(Error::NoWorkerId {
-            max: layout.max_worker(),
-        })?;
-        match step(&generator, place, count) {
+        match step(generator, place, count) {
             Step::Issue {
                 start,
                 end,
@@ -118,8 +115,8 @@ pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
                 return Ok(Chunk {
                     next: start,
                     end,
-                    worker,
-                    generator,
+                    stamp: entry.stamp(),
+                    layout,
                 });
             }
             Step::Reserve { through } => mark::reserve(entry, place, Need::Tick(through))?,
@@ -128,6 +125,10 @@ pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
                     entry.pending().count_wait();
                 }
                 nap(entry, layout.ticks_as_micros(ticks));
+                // With a window of a tick or so, others always have some of it.
+                if generator.policy.max_borrow_ticks < 4 {
+                    count = (count / 2).max(1);
+                }
             }
             Step::TimeUsedUp => {
                 place.slot.stats().count_refusal();

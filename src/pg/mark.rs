@@ -80,7 +80,9 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         Need::Floor(at) => (Tick::new(0), Some(at)),
     };
 
-    let stored = read(entry).map_err(Failure::Error)?;
+    let mut stored = read(entry).map_err(Failure::Error)?;
+    // What was written here and is not there any more was taken away since.
+    stored.mark = stored.mark.max(place.slot.highest());
     // Only a start can meet a mark from another timeline, and only the first one
     // since the switch.
     let switch = if reserved == Position::ZERO && !place.slot.gap_was_left() {
@@ -177,6 +179,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     }
     warn_of_the_end(entry, place, plan.clock_from);
     write(entry, plan.mark);
+    place.slot.set_highest(plan.mark);
     place.shared.with_clocks(|_| {
         place
             .state
@@ -278,7 +281,7 @@ unsafe fn is_sequence_page(page: pg_sys::Page) -> bool {
 ///
 /// As the bootstrap superuser, around this one call: users need USAGE to get
 /// IDs, not UPDATE. If `setval()` raises an error, the abort puts the user back.
-fn write(entry: &Entry, mark: UnixMillis) {
+pub fn write(entry: &Entry, mark: UnixMillis) {
     // SAFETY: in a transaction that may write; WAL is flushed up to the last
     // record of this backend, which is the one of setval().
     unsafe {

@@ -6,9 +6,11 @@
 //! | [`shmem`] | shared memory: the words, bounds and clocks of all generators |
 //! | [`os_clock`] | reads the two clocks of the operating system |
 //! | [`entry`] | what this session knows of a generator, and when that is void |
+//! | [`label`] | reads labels of sequences, and checks them when they are set |
 //! | [`mark`] | the durable mark: reads it, raises it |
 //! | [`issue`] | acts on the core's steps until there is an ID |
 //! | [`reservation_lock`] | who may raise a mark |
+//! | [`restart`] | keeps it when a sequence is restarted |
 //! | [`spi`] | runs SQL statements of our own |
 //! | [`stats`] | what each generator has done |
 //! | [`time`] | conversions between PostgreSQL's time and ours |
@@ -21,9 +23,11 @@ mod entry;
 mod error;
 mod guc;
 mod issue;
+mod label;
 mod mark;
 mod os_clock;
 mod reservation_lock;
+mod restart;
 mod shmem;
 mod spi;
 mod sql;
@@ -42,9 +46,11 @@ pub fn init() {
         // SAFETY: a process of PostgreSQL has one thread.
         unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
     }
+    label::register();
     // SAFETY: a flag that only the postmaster changes, before any backend.
     if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
         guc::define();
         shmem::request();
+        restart::register();
     }
 }

@@ -14,6 +14,8 @@
 //! | `Slot::bounds` | see `snowflake::generator`; written under the generator's reservation lock |
 //! | `Slot::file_number`, `window_millis` | under the generator's reservation lock; plain loads and stores, Relaxed because the lock orders them. Cleared also at the end of a transaction that rewrote the sequence |
 //! | `Slot::seen` | as `Header::seen`, for the statistics of this generator; under the reservation lock |
+//! | `Slot::scale`, `epoch` | what the positions of this generator's word mean; as `window_millis`. Another layout now means that the word is void: it is reset by whoever finds that, and nobody else can use it then, since relabelling waits for all users |
+//! | `Slot::highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); under the reservation lock. What ALTER SEQUENCE ... RESTART may have taken away is known from here |
 //! | `Slot::gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been logged; stored under the reservation lock, read by views without |
 //! | `Slot::refused_at` | since when reservations are refused (Unix milliseconds, 0: they are not); as `gap_at` |
 //! | `Slot::stats` | see `stats`; by anyone |
@@ -146,6 +148,28 @@ struct Rest {
     gap_at: AtomicI64,
     refused_at: AtomicI64,
     end_is_near: AtomicBool,
+    epoch: AtomicI64,
+    scale: AtomicU64,
+    highest: AtomicI64,
+}
+
+/// What positions mean: two layouts that agree in this can share a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    epoch: i64,
+    /// Tick in milliseconds, bits of sequence and clock; never 0.
+    packed: u64,
+}
+
+impl Scale {
+    /// Of a layout.
+    pub fn of(layout: &Layout) -> Self {
+        let bits = u64::from(layout.clock_bits()) << 8 | u64::from(layout.sequence_bits());
+        Self {
+            epoch: layout.epoch().get(),
+            packed: layout.tick_millis().unsigned_abs() << 16 | bits,
+        }
+    }
 }
 
 const _: () = assert!(size_of::<Slot>() == 5 * 128 && align_of::<Slot>() == 128);
@@ -163,8 +187,16 @@ pub struct Note {
 
 /// What a view shows of a slot.
 pub struct View {
+    /// What its positions mean; `None` if it has not been used.
+    pub scale: Option<Scale>,
+    /// The word of the generator, if it is not the default one's.
+    pub word: Position,
+    /// What its clock shows, as above.
+    pub clock: UnixMillis,
     /// The bound in force; zero if it has to be reserved anew.
     pub reserved: Position,
+    /// The latest mark that was written since the generator has this slot.
+    pub highest: Option<UnixMillis>,
     /// When a failover gap was left.
     pub gap_at: Option<UnixMillis>,
     /// Since when reservations are refused.
@@ -222,12 +254,48 @@ impl Slot {
 
     fn view(&self) -> View {
         let gap_at = self.rest.0.gap_at.load(Ordering::Relaxed);
+        let scale = self.scale();
         View {
+            scale: (scale.packed != 0).then_some(scale),
+            word: self.own_state.word().position(),
+            clock: self.own_state.clock().now(os_clock::boot()).millis(),
             reserved: self.bounds().reserved(),
+            highest: self.highest(),
             gap_at: (gap_at != 0).then_some(UnixMillis::new(gap_at)),
             refused_at: self.refused_at(),
             counts: self.stats().read(),
         }
+    }
+
+    /// The word and the clock of a generator that shares them with nobody.
+    #[inline]
+    pub fn own_state(&self) -> &State {
+        &self.own_state
+    }
+
+    /// What the positions of its word mean. Racy as [`Self::file_number`].
+    pub fn scale(&self) -> Scale {
+        Scale {
+            epoch: self.rest.0.epoch.load(Ordering::Relaxed),
+            packed: self.rest.0.scale.load(Ordering::Relaxed),
+        }
+    }
+
+    /// From now on positions mean this. Holders of the reservation lock only.
+    pub fn set_scale(&self, scale: Scale) {
+        self.rest.0.epoch.store(scale.epoch, Ordering::Relaxed);
+        self.rest.0.scale.store(scale.packed, Ordering::Relaxed);
+    }
+
+    /// The latest mark that was written since the generator has this slot.
+    pub fn highest(&self) -> Option<UnixMillis> {
+        let highest = self.rest.0.highest.load(Ordering::Relaxed);
+        (highest != 0).then_some(UnixMillis::new(highest))
+    }
+
+    /// Remembers a mark that is durable. Holders of the reservation lock only.
+    pub fn set_highest(&self, mark: UnixMillis) {
+        self.rest.0.highest.fetch_max(mark.get(), Ordering::Relaxed);
     }
 
     /// How far IDs may be issued.
@@ -358,8 +426,14 @@ impl Shared {
     /// The worker ID in force.
     #[inline]
     pub fn worker_id(&self) -> Option<WorkerId> {
+        WorkerId::new(self.worker_number())
+    }
+
+    /// As a number that is compared on the path of each ID; -1 if there is none.
+    #[inline]
+    pub fn worker_number(&self) -> i32 {
         // Relaxed: set before this process was started.
-        WorkerId::new(self.header.worker_id.load(Ordering::Relaxed))
+        self.header.worker_id.load(Ordering::Relaxed)
     }
 
     /// The state that all default generators of the server share.
@@ -399,7 +473,7 @@ impl Shared {
         let key = key(database, relation);
         locked(SLOT_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
             let rest = |slot: &&Slot| slot.rest.0.key.load(Ordering::Relaxed) == key;
-            self.slots.iter().find(rest).map(Slot::view)
+            self.probe(key).find(rest).map(Slot::view)
         })
     }
 
@@ -464,7 +538,18 @@ impl Shared {
     }
 
     fn pin_existing(&self, key: u64) -> Option<&'static Slot> {
-        self.slots.iter().find_map(|slot| slot.pin_if(key))
+        self.probe(key).find_map(|slot| slot.pin_if(key))
+    }
+
+    /// All slots, from where a key is looked for first: so that it is found
+    /// soon, and that generators which do not all fit take turns in giving way.
+    fn probe(&self, key: u64) -> impl Iterator<Item = &'static Slot> {
+        // The golden ratio spreads keys that differ in their low bits.
+        let hash = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let count = u64::try_from(self.slots.len()).unwrap_or(1).max(1);
+        let first = usize::try_from(hash % count).unwrap_or(0);
+        let (before, from) = self.slots.split_at(first.min(self.slots.len()));
+        from.iter().chain(before)
     }
 
     /// Takes a free slot, or one that no transaction uses: its mark is durable,
@@ -474,10 +559,9 @@ impl Shared {
         // Acquire pairs with unpin().
         let idle = |s: &&Slot| s.rest.0.pins.load(Ordering::Acquire) == 0;
         let slot = self
-            .slots
-            .iter()
+            .probe(key)
             .find(free)
-            .or_else(|| self.slots.iter().find(idle))?;
+            .or_else(|| self.probe(key).find(idle))?;
         slot.bounds().clear();
         slot.own_state.word().reset();
         let reading = os_clock::read();
@@ -486,6 +570,11 @@ impl Shared {
         slot.set_gap_at(UnixMillis::new(0));
         slot.set_refused_at(None);
         slot.rest.0.end_is_near.store(false, Ordering::Relaxed);
+        slot.set_scale(Scale {
+            epoch: 0,
+            packed: 0,
+        });
+        slot.rest.0.highest.store(0, Ordering::Relaxed);
         slot.stats()
             .start_over(time::timestamptz(reading.wall.millis()));
         slot.set_note(Note {
@@ -597,6 +686,9 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
                     gap_at: AtomicI64::new(0),
                     refused_at: AtomicI64::new(0),
                     end_is_near: AtomicBool::new(false),
+                    epoch: AtomicI64::new(0),
+                    scale: AtomicU64::new(0),
+                    highest: AtomicI64::new(0),
                 }),
                 stats: Line(Stats::new(time::timestamptz(reading.wall.millis()))),
             });

@@ -101,6 +101,11 @@ impl Stats {
     /// For a generator that takes over the slot.
     pub fn start_over(&self, at: i64) {
         self.reset(at);
+        self.forget_last_tick();
+    }
+
+    /// Ticks mean something else by now.
+    pub fn forget_last_tick(&self) {
         self.after_last_tick.store(0, Relaxed);
     }
 

@@ -126,6 +126,27 @@ impl Label {
         draft.finish(text.len())
     }
 
+    /// The label of the default generator, which its sequence does not carry.
+    #[must_use]
+    pub fn of_default() -> Self {
+        let field = |name: &str, role, bits, shift| Field {
+            name: name.to_string(),
+            role,
+            bits,
+            shift,
+        };
+        Self {
+            fields: vec![
+                field("time", Role::Time, 41, 22),
+                field("worker", Role::Worker, 10, 12),
+                field("sequence", Role::Sequence, 12, 0),
+            ],
+            layout: Layout::DEFAULT,
+            policy: Policy::DEFAULT,
+            max_borrow_millis: MAX_BORROW_DEFAULT,
+        }
+    }
+
     /// The fields, from high to low.
     #[must_use]
     pub fn fields(&self) -> &[Field] {

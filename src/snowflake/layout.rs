@@ -40,6 +40,9 @@ impl UnixMillis {
 pub struct WorkerId(u32);
 
 impl WorkerId {
+    /// For layouts that have no worker ID.
+    pub const NONE: Self = Self(0);
+
     /// `None` if negative: -1 is how a setting says "not set".
     #[must_use]
     pub fn new(id: i32) -> Option<Self> {

@@ -9,6 +9,7 @@
 //! | [`layout`] | which bit means what, and what instant a tick is |
 //! | [`label`] | layout and policy as text |
 //! | [`presets`] | the texts of the schemes that people run |
+//! | [`explain`] | an ID, for a person to read |
 //! | [`clock`] | what time a generator believes it is |
 //! | [`policy`] | how far a generator may go, and where a tick's numbers start |
 //! | [`generator`] | the next position: issue, wait or reserve |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod explain;
 pub mod generator;
 pub mod label;
 pub mod layout;

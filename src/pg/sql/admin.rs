@@ -30,8 +30,9 @@ fn snowflake_advance_past_id(
 ) -> Result<pgrx::datum::TimestampWithTimeZone, ErrorReport> {
     let entry = entry::of(generator);
     advance(entry, |entry| {
-        let layout = entry.generator().layout;
-        let fields = layout.decode(SnowflakeId::new(id))?;
+        let label = &entry.describe()?.label;
+        let layout = label.layout();
+        let fields = label.decode(SnowflakeId::new(id))?.fields;
         // The next tick: whoever issued that ID may have issued more in its tick.
         Ok(layout.instant_of(Tick::new(fields.tick.get() + 1)))
     })

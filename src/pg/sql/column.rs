@@ -27,7 +27,7 @@ use super::super::entry::{self, Entry};
 use super::super::error::{ColumnError, Error, TableError};
 use super::super::spi::{self, Row};
 use super::super::{mark, os_clock, shmem};
-use crate::snowflake::layout::{Position, SnowflakeId};
+use crate::snowflake::layout::{SnowflakeId, WorkerId};
 
 // Written without #[pg_extern], which knows no type for `name`.
 pgrx::extension_sql!(
@@ -101,10 +101,10 @@ fn set_default(
             column.name, generator.expression
         ));
     } else {
-        let least = generator.least_to_come()?;
-        let greatest = column.check_values(&generator, least)?;
-        column.check_domain(&generator, least)?;
-        column.check_partitions(&generator, least)?;
+        let next = generator.next()?;
+        let greatest = column.check_values(&generator, &next)?;
+        column.check_domain(&generator, next.id)?;
+        column.check_partitions(&generator, next.id)?;
         column.alter(&generator)?;
         done.push(column.changed(&generator, &before)?);
         done.push(match greatest {
@@ -226,7 +226,6 @@ fn lock(relation: pg_sys::Oid, column: Option<&str>) -> Result<Table, Error> {
 struct Source {
     entry: &'static Entry,
     name: String,
-    is_default: bool,
     /// The function that the default calls.
     function: pg_sys::Oid,
     /// The default, as PostgreSQL shows it where nothing is in the search path.
@@ -273,31 +272,36 @@ impl Source {
         Ok(Self {
             entry,
             name,
-            is_default,
             function: function.oid(0),
             expression: format!("{}({argument})", function.text(1)),
         })
     }
 
-    /// No further ID of this server is less than this one.
+    /// The next ID.
     ///
     /// A generator that runs has a word and a clock that only grow; the wall
     /// clock would be wrong where it is ahead of them. One that has not started
     /// since the server did will start at its mark or now.
-    fn least_to_come(&self) -> Result<SnowflakeId, Error> {
+    fn next(&self) -> Result<Next, Error> {
         let layout = self.entry.generator().layout;
-        let running = shmem::shared().ok().filter(|shared| {
-            self.is_default && shared.default_state().word().position() != Position::ZERO
-        });
-        let Some(shared) = running else {
-            let wall = os_clock::read().wall.millis();
-            let start = mark::stored(self.entry)?.map_or(wall, |mark| mark.max(wall));
-            return Ok(layout.min_id_of(layout.tick_within(start)));
+        let (position, runs) = match self.entry.running_at() {
+            Some(position) => (position, true),
+            None => {
+                let wall = os_clock::read().wall.millis();
+                let start = mark::stored(self.entry)?.map_or(wall, |mark| mark.max(wall));
+                (layout.position_of(layout.tick_within(start)), false)
+            }
         };
-        let position = shared.default_state().next(layout);
-        Ok(match shared.worker_id() {
-            Some(worker) if layout.check_worker(worker).is_ok() => layout.compose(position, worker),
-            _ => layout.min_id_of(layout.tick_of(position)),
+        let worker = shmem::shared().ok().and_then(|shared| shared.worker_id());
+        let stamp = worker.and_then(|worker| layout.stamp(worker).ok());
+        let range = layout.range_of(layout.tick_of(position));
+        Ok(Next {
+            id: match (&range, stamp) {
+                (Ok((least, _)), stamp) if !runs || stamp.is_none() => *least,
+                (_, Some(stamp)) => layout.compose(position, stamp),
+                (_, None) => layout.compose(position, layout.stamp(WorkerId::NONE)?),
+            },
+            sorts: range.is_ok(),
         })
     }
 
@@ -320,6 +324,13 @@ impl Source {
             .notice();
         }
     }
+}
+
+/// What a generator will issue next.
+struct Next {
+    id: SnowflakeId,
+    /// No further ID of this server is less.
+    sorts: bool,
 }
 
 /// A column that can have the default.
@@ -498,7 +509,7 @@ impl<'a> Column<'a> {
 
     /// Refuses values that IDs to come could repeat, or would sort before.
     /// Returns the greatest, which the primary key's index has at its end.
-    fn check_values(&self, generator: &Source, least: SnowflakeId) -> Result<Option<i64>, Error> {
+    fn check_values(&self, generator: &Source, next: &Next) -> Result<Option<i64>, Error> {
         let query = format!(
             "SELECT max({}) FROM {}",
             self.identifier, self.table.statement
@@ -507,7 +518,15 @@ impl<'a> Column<'a> {
         let Some(value) = rows.first().and_then(|row| row.number(0)) else {
             return Ok(None);
         };
-        if value < least.get() {
+        let least = next.id;
+        if !next.sorts {
+            Error::ValuesNotCompared {
+                column: self.name.clone(),
+                generator: generator.name.clone(),
+            }
+            .notice();
+        }
+        if !next.sorts || value < least.get() {
             return Ok(Some(value));
         }
         let Source { entry, name, .. } = generator;

@@ -5,12 +5,14 @@
 //! |---|---|
 //! | [`generate`] | nextval, nextval_batch, currval |
 //! | [`decode`] | decode, timestamp, worker_id, sequence, encode, min_id, max_id |
+//! | [`create`] | create_generator, snowflake_presets |
 //! | [`admin`] | advance, accept_clock |
 //! | [`column`] | set_default |
 //! | [`monitor`] | snowflake_generators, pg_stat_snowflake, stat_reset |
 
 mod admin;
 mod column;
+mod create;
 mod decode;
 mod generate;
 mod monitor;

@@ -11,13 +11,16 @@ use pgrx::{name, pg_extern, pg_sys};
 
 use super::super::entry::{self, Entry};
 use super::super::error::Error;
+use super::super::label::{self, Described};
 use super::super::shmem::{self, View};
 use super::super::{mark, os_clock, time};
 use crate::snowflake::layout::{Position, Tick, UnixMillis};
 
-/// The generators of this database.
+/// The generators of this database, the default one first.
 fn generators() -> Result<Vec<&'static Entry>, Error> {
-    Ok(vec![entry::of(entry::default_relation()?)])
+    let mut all = vec![entry::default_relation()?];
+    all.extend(label::all()?);
+    Ok(all.into_iter().map(entry::of).collect())
 }
 
 fn view(entry: &Entry) -> Option<View> {
@@ -62,9 +65,10 @@ fn progress(entry: &Entry, readable: bool) -> Progress {
     // its mark. Where nothing is issued, clock and word say nothing.
     // SAFETY: reads shared memory.
     let in_recovery = unsafe { pg_sys::RecoveryInProgress() };
-    let shared = shmem::shared().ok().filter(|_| !in_recovery);
-    let counting =
-        shared.map(|shared| layout.instant_of(layout.tick_of(shared.default_state().next(layout))));
+    let counting = entry
+        .running_at()
+        .filter(|_| !in_recovery)
+        .map(|position| layout.instant_of(layout.tick_of(position)));
     let next = counting.max(reserved_until.filter(|_| !settled));
     Progress {
         last_id_at: shown
@@ -86,7 +90,8 @@ CREATE FUNCTION snowflake_generators(
     OUT generator regclass, OUT worker_id integer,
     OUT last_id_at timestamptz, OUT reserved_until timestamptz,
     OUT ahead_by interval, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
-    OUT ids_per_second bigint, OUT ends_at timestamptz)
+    OUT ids_per_second bigint, OUT ends_at timestamptz, OUT problem text,
+    OUT layout text, OUT epoch timestamptz, OUT tick interval, OUT policy text)
     RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
     AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
@@ -104,6 +109,11 @@ COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark can
 COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
 COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up';
+COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs for it, whatever the clock; null if it can';
+COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and values of those that are fixed';
+COMMENT ON COLUMN snowflake_generators.epoch IS 'what the time of IDs counts from';
+COMMENT ON COLUMN snowflake_generators.tick IS 'one unit of the time of IDs';
+COMMENT ON COLUMN snowflake_generators.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
 GRANT SELECT ON snowflake_generators TO PUBLIC;
 "#
 )]
@@ -119,8 +129,13 @@ fn snowflake_generators() -> Result<
             name!(ahead_by, Option<Interval>),
             name!(refused_since, Option<TimestampWithTimeZone>),
             name!(gap_applied_at, Option<TimestampWithTimeZone>),
-            name!(ids_per_second, i64),
-            name!(ends_at, TimestampWithTimeZone),
+            name!(ids_per_second, Option<i64>),
+            name!(ends_at, Option<TimestampWithTimeZone>),
+            name!(problem, Option<String>),
+            name!(layout, Option<String>),
+            name!(epoch, Option<TimestampWithTimeZone>),
+            name!(tick, Option<Interval>),
+            name!(policy, Option<String>),
         ),
     >,
     ErrorReport,
@@ -131,16 +146,22 @@ fn snowflake_generators() -> Result<
         .and_then(|worker| i32::try_from(worker.get()).ok());
     let mut rows = Vec::new();
     for entry in generators()? {
-        let readable = entry.lock_to_read()?;
-        let layout = entry.generator().layout;
+        // Dropped since the list was made.
+        let Ok(readable) = entry.lock_to_read() else {
+            continue;
+        };
+        let described = entry.describe();
         let visible = entry
             .check_privilege(pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)
             .is_ok();
-        let shown = if visible {
+        let shown = if visible && described.is_ok() {
             progress(entry, readable)
         } else {
             Progress::default()
         };
+        let problem = problem(entry, &described);
+        let label = described.ok().map(|described| &described.label);
+        let layout = label.map(|label| label.layout());
         rows.push((
             entry.relation(),
             worker,
@@ -149,11 +170,33 @@ fn snowflake_generators() -> Result<
             visible.then(|| interval(shown.ahead_millis)),
             shown.refused_at.map(time::to_datum),
             shown.gap_at.map(time::to_datum),
-            layout.ids_per_second().cast_signed(),
-            time::to_datum(layout.instant_of(layout.last_tick())),
+            layout.map(|layout| layout.ids_per_second().cast_signed()),
+            layout.map(|layout| time::to_datum(layout.instant_of(layout.last_tick()))),
+            problem,
+            label.map(|label| label.layout_text()),
+            layout.map(|layout| time::to_datum(layout.epoch())),
+            layout.map(|layout| interval(layout.tick_millis())),
+            label.map(|label| label.policy_text()),
         ));
     }
     Ok(TableIterator::new(rows))
+}
+
+/// Why this server can issue no IDs, other than clocks. Without shared memory no
+/// generator can: that is nothing to say of each.
+fn problem(entry: &Entry, described: &Result<&'static Described, Error>) -> Option<String> {
+    let layout = match described {
+        Ok(described) => described.generator.layout,
+        Err(error) => return Some(error.message()),
+    };
+    let shared = shmem::shared().ok()?;
+    let over = layout.tick_number(os_clock::read().wall.millis())
+        >= layout.last_tick().get().cast_signed();
+    match entry.check_can_issue(shared) {
+        Err(error) => Some(error.message()),
+        Ok(()) if over => Some("the time of its layout is used up".to_string()),
+        Ok(()) => None,
+    }
 }
 
 /// The view `pg_stat_snowflake`.
