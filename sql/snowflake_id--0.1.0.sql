@@ -1,5 +1,3 @@
-building cargo-pgrx 0.18.1 (once, about 3 minutes)
-
 -- The default generator. Its value is the mark: no ID of an instant at or after
 -- it, in Unix milliseconds, has been issued. With these bounds plain nextval()
 -- cannot move it.
@@ -153,6 +151,24 @@ CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, seque
     AS 'MODULE_PATHNAME', 'snowflake_encode_of_wrapper';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint, regclass) IS
     'the ID of a generator with these parts; it is not reserved';
+
+CREATE FUNCTION snowflake_explain(id bigint) RETURNS text
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_explain_wrapper';
+COMMENT ON FUNCTION snowflake_explain(bigint) IS
+    'an ID of the default generator drawn for a person: its bits, fields, instant, and what is left of the layout';
+
+CREATE FUNCTION snowflake_explain_as(id bigint, layout text) RETURNS text
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_explain_as_wrapper';
+COMMENT ON FUNCTION snowflake_explain_as(bigint, text) IS
+    'an ID drawn for a person, by the text of a label such as ''preset=discord''';
+
+CREATE FUNCTION snowflake_explain(id bigint, generator regclass) RETURNS text
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_explain_of_wrapper';
+COMMENT ON FUNCTION snowflake_explain(bigint, regclass) IS
+    'an ID of a generator drawn for a person: its bits, fields, instant, and what is left of the layout';
 
 CREATE FUNCTION snowflake_generators(
     OUT generator regclass, OUT worker_id integer,

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`generate`] | nextval, nextval_batch, currval |
 //! | [`decode`] | decode, timestamp, worker_id, sequence, encode, min_id, max_id |
+//! | [`explain`] | explain |
 //! | [`create`] | create_generator, snowflake_presets |
 //! | [`admin`] | advance, accept_clock |
 //! | [`column`] | set_default |
@@ -14,6 +15,7 @@ mod admin;
 mod column;
 mod create;
 mod decode;
+mod explain;
 mod generate;
 mod monitor;
 
