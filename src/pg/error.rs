@@ -374,7 +374,7 @@ impl Error {
                     format!("generator {name} has a policy that is not supported yet"),
                 )
                 .detail(format!("Its label says {what}. It can decode."))
-                .hint(format!("Append {instead} to its label, as in: SECURITY LABEL FOR snowflake_id ON SEQUENCE {name} IS '... {instead}'"))
+                .hint(format!("Set {instead} in its label, as in: SECURITY LABEL FOR snowflake_id ON SEQUENCE {name} IS '... {instead}'"))
             }
             Self::BadLabel { text, error } => Text::new(
                 C::ERRCODE_INVALID_PARAMETER_VALUE,
