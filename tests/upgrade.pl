@@ -96,15 +96,6 @@ sub pg_upgrade
 }
 chdir $PostgreSQL::Test::Utils::tmp_check or die $!;
 
-# Without the library in the new server nobody would take the labels: an error, and
-# the old cluster as it was.
-my $unprepared = PostgreSQL::Test::Cluster->new('unprepared', install_path => $new_path);
-$unprepared->init(extra => \@initdb);
-command_fails(pg_upgrade($old, $unprepared, '--copy'), 'pg_upgrade into a cluster that does not preload');
-my @logs = glob $unprepared->data_dir . '/pg_upgrade_output.d/*/log/pg_upgrade_dump_*.log';
-like(join('', map { slurp_file($_) } @logs), qr/security label provider "snowflake_id" is not loaded/,
-	'the log says why');
-
 for my $case ([ '--copy', $old ], [ '--link', $linked ])
 {
 	my ($mode, $from) = @$case;

@@ -231,15 +231,15 @@ goes_on_above('one table and its generator', $new, 'single', 'keeper', 'ledger')
 # Nor does the default generator's mark, unless it is named.
 dump_shop('events.sql', 'keeper', '-t', 'events');
 dump_shop('events_default.sql', 'keeper', '-t', 'events', '-t', 'snowflake_default');
-new_database('without');
-$new->safe_psql('without', 'CREATE EXTENSION snowflake_id', extra_params => [ '-U', 'keeper' ]);
-restore('events.sql', 'keeper', 'without');
-is($new->safe_psql('without', 'SELECT last_value FROM snowflake_default'), '9223372036854775807',
+new_database('without_mark');
+$new->safe_psql('without_mark', 'CREATE EXTENSION snowflake_id', extra_params => [ '-U', 'keeper' ]);
+restore('events.sql', 'keeper', 'without_mark');
+is($new->safe_psql('without_mark', 'SELECT last_value FROM snowflake_default'), '9223372036854775807',
 	'one table: no mark of the default generator');
-new_database('with');
-$new->safe_psql('with', 'CREATE EXTENSION snowflake_id', extra_params => [ '-U', 'keeper' ]);
-restore('events_default.sql', 'keeper', 'with');
-goes_on_above('one table and the default generator', $new, 'with', 'keeper', 'events');
+new_database('with_mark');
+$new->safe_psql('with_mark', 'CREATE EXTENSION snowflake_id', extra_params => [ '-U', 'keeper' ]);
+restore('events_default.sql', 'keeper', 'with_mark');
+goes_on_above('one table and the default generator', $new, 'with_mark', 'keeper', 'events');
 
 # Without labels there are no IDs, rather than wrong ones; they can be put back,
 # and the marks are there.
@@ -253,23 +253,28 @@ restore('custom_owner.dump', 'keeper', 'unlabelled', '-L', $list);
 is(labels($new, 'unlabelled'), $labels, 'labels put back');
 goes_on_above('labels put back', $new, 'unlabelled', 'keeper');
 
-# A server that does not preload the library cannot take labels. The rest of a
-# dump arrives, and IDs come once it does and the labels are put back.
+# Into a server that does not preload the library: what makes the functions loads
+# it, so that labels arrive, too. IDs come once it is preloaded.
 my $plain = PostgreSQL::Test::Cluster->new('plain');
 $plain->init;
 start_with_clock($plain, $behind);
-$plain->safe_psql('postgres', 'CREATE ROLE keeper LOGIN; CREATE DATABASE shop OWNER keeper');
-$plain->command_checks_all([ 'pg_restore', '-U', 'keeper', '-d', 'shop', "$folder/custom_owner.dump" ], 1, [],
-	[ qr/security label provider "snowflake_id" is not loaded/, qr/errors ignored on restore: 3\b/ ],
-	'restore into a server that does not preload: labels only are missing');
-is((error_of($plain, 'INSERT INTO orders DEFAULT VALUES', 'shop'))[0], '55000', 'no IDs');
+$plain->safe_psql('postgres', q{CREATE ROLE keeper LOGIN; CREATE DATABASE shop OWNER keeper; CREATE DATABASE single OWNER keeper});
+$plain->command_ok([ 'pg_restore', '--exit-on-error', '-U', 'keeper', '-d', 'shop', "$folder/custom_owner.dump" ],
+	'restore into a server that does not preload');
+is(labels($plain, 'shop'), $labels, 'labels are the same');
+is((error_of($plain, 'INSERT INTO orders DEFAULT VALUES', 'shop'))[0], '55000', 'but no IDs');
+# Where the extension is there before, nothing loads it: the label is refused, and
+# whoever goes on all the same has a sequence that gives no IDs.
+$plain->safe_psql('single', 'CREATE EXTENSION snowflake_id', extra_params => [ '-U', 'keeper' ]);
+$plain->command_checks_all([ 'psql', '-X', '-q', '-U', 'keeper', '-d', 'single', '-f', "$folder/orders.sql" ], 0, [],
+	[ qr/ERROR: +security label provider "snowflake_id" is not loaded/ ], 'a label alone needs the library');
 $plain->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake_id'\nsnowflake_id.worker_id = 7");
 $plain->stop;
 start_with_clock($plain, $behind);
-is((error_of($plain, 'INSERT INTO orders DEFAULT VALUES', 'shop'))[0], '42809', 'none without labels');
-$plain->command_ok([ 'pg_restore', '--exit-on-error', '-U', 'keeper', '-d', 'shop', '-L', $list, "$folder/custom_owner.dump" ],
-	'labels put back');
-is(labels($plain, 'shop'), $labels, 'labels are the same');
+is((error_of($plain, 'INSERT INTO orders DEFAULT VALUES', 'single'))[0], '42809', 'none without a label');
+$plain->safe_psql('single', q{SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS 'preset=shardingsphere on_rollback=continue'},
+	extra_params => [ '-U', 'keeper' ]);
+goes_on_above('preloaded later, label put back', $plain, 'single', 'keeper', 'orders');
 goes_on_above('preloaded later', $plain, 'shop', 'keeper');
 
 done_testing();

@@ -10,6 +10,8 @@ use Test::More;
 use Snowflake;
 
 my $node = new_node('main', 7);
+# Long, so that what is reserved for a database lasts until it is made again.
+$node->append_conf('postgresql.conf', "snowflake_id.reserve = '10 min'");
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE DATABASE shop');
 $node->safe_psql('shop', <<'END');
