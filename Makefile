@@ -3,6 +3,7 @@
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make test-upgrade   pg_upgrade from PostgreSQL 15 to 18; FROM=16 PG=17
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=..
+# make fuzz     texts taken for labels; MINUTES=..
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
 # make bench    what an ID costs, beside its neighbours; PG=18, PLOT=file.svg, QUICK=1
 # make bench-contention     many cores on one word: measured here, and modelled
@@ -11,7 +12,7 @@
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: help demo test test-server test-upgrade torture check-core lint schema build install bench bench-contention bench-instructions clean
+.PHONY: help demo test test-server test-upgrade torture fuzz check-core lint schema build install bench bench-contention bench-instructions clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -39,6 +40,9 @@ torture:
 # No PostgreSQL needed.
 check-core:
 	@tests/run core
+
+fuzz:
+	@tests/run fuzz
 
 bench:
 	@tests/bench/run

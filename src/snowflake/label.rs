@@ -82,8 +82,18 @@ const DAY: i64 = 86_400_000;
 /// in seconds, or a year.
 const EPOCH_NUMBER_MIN: i64 = 100_000_000_000;
 
-const KEYS: &str = "preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, \
-                    on_exhausted and sequence_start";
+const KEYS: [&str; 10] = [
+    "preset",
+    "layout",
+    "epoch",
+    "tick",
+    "on_rollback",
+    "max_rollback",
+    "max_wait",
+    "max_borrow",
+    "on_exhausted",
+    "sequence_start",
+];
 const UNITS: [(&str, i64); 5] = [
     ("d", DAY),
     ("h", 3_600_000),
@@ -463,7 +473,7 @@ struct Pair<'a> {
 
 /// Takes a text apart. White space is that of ASCII.
 fn pairs(text: &str) -> Result<Vec<Pair<'_>>, LabelError> {
-    const FORM: &str = "A label is a list of key=value, separated by spaces; values with spaces are quoted as in layout='time:41 worker:10 sequence:12'.";
+    const FORM: &str = "A label is a list of key=value, separated by spaces, with none around \"=\". Values with spaces are quoted, as in layout='time:41 worker:10 sequence:12'.";
     let mut found: Vec<Pair<'_>> = Vec::new();
     let mut at = 0;
     loop {
@@ -492,7 +502,7 @@ fn pairs(text: &str) -> Result<Vec<Pair<'_>>, LabelError> {
         let (value, value_at, used) = if let Some(rest) = rest.strip_prefix('\'') {
             let (value, used) = match quoted_value(rest) {
                 Some(found) => found,
-                None => return error(at, "a quote is not closed", FORM),
+                None => return error(at, "a quoted value is not closed", FORM),
             };
             (value, at + 1, used + 1)
         } else {
@@ -511,7 +521,7 @@ fn pairs(text: &str) -> Result<Vec<Pair<'_>>, LabelError> {
         if found.iter().any(|pair| pair.key == key) {
             return error(
                 key_at,
-                format!("{} is there twice", shown(key)),
+                format!("{} is given twice", shown(key)),
                 "Give each key once.",
             );
         }
@@ -558,10 +568,19 @@ fn shown(text: &str) -> String {
     }
 }
 
+/// Words as a sentence lists them.
+fn list(words: &[&str], last: &str) -> String {
+    match words {
+        [] => String::new(),
+        [word] => (*word).to_string(),
+        [words @ .., word] => format!("{} {last} {word}", words.join(", ")),
+    }
+}
+
 /// A field as it is read.
 struct DraftField {
     name: String,
-    bits: u32,
+    bits: u64,
     value: Option<u64>,
     at: usize,
     value_at: usize,
@@ -591,8 +610,9 @@ struct Draft {
     max_borrow: Option<Placed<i64>>,
     on_exhausted: Option<OnExhausted>,
     sequence_start: Option<Placed<SequenceStart>>,
-    /// Values of fields: name, value, places of both.
-    fixed: Vec<(String, u64, usize, usize)>,
+    /// Values of fields as they are written: name, value, places of both. Not
+    /// numbers yet, because the name may be a mistyped key.
+    fixed: Vec<(String, String, usize, usize)>,
     preset: Option<&'static str>,
 }
 
@@ -606,7 +626,7 @@ impl Draft {
                     return error(
                         at,
                         format!("unknown preset {}", shown(value)),
-                        format!("There are: {}.", names.join(", ")),
+                        format!("Presets are {}.", list(&names, "and")),
                     );
                 };
                 for stock in pairs(preset.text)? {
@@ -625,33 +645,38 @@ impl Draft {
                 self.epoch_at = at;
             }
             "tick" => {
-                self.tick = Some(duration(value, at, 1, TICK_MILLIS_MAX)?);
+                self.tick = Some(duration(pair.key, value, at, 1, TICK_MILLIS_MAX)?);
                 self.tick_at = at;
             }
             "on_rollback" => {
-                let value = choice(value, at, &ON_ROLLBACK)?;
+                let value = choice(pair.key, value, at, &ON_ROLLBACK)?;
                 self.on_rollback = Some(Placed { value, at });
             }
             "max_rollback" => {
-                self.max_rollback = Some(duration(value, at, MAX_ROLLBACK_MIN, MAX_ROLLBACK_MAX)?);
+                self.max_rollback = Some(duration(
+                    pair.key,
+                    value,
+                    at,
+                    MAX_ROLLBACK_MIN,
+                    MAX_ROLLBACK_MAX,
+                )?);
             }
             "max_wait" => {
-                self.max_wait = Some(duration(value, at, 0, MAX_WAIT_MAX)?);
+                self.max_wait = Some(duration(pair.key, value, at, 0, MAX_WAIT_MAX)?);
                 self.max_wait_at = Some(pair.key_at);
             }
             "max_borrow" => {
-                let value = duration(value, at, 0, MAX_ROLLBACK_MAX / 2)?;
+                let value = duration(pair.key, value, at, 0, MAX_ROLLBACK_MAX / 2)?;
                 self.max_borrow = Some(Placed { value, at });
             }
-            "on_exhausted" => self.on_exhausted = Some(choice(value, at, &ON_EXHAUSTED)?),
+            "on_exhausted" => self.on_exhausted = Some(choice(pair.key, value, at, &ON_EXHAUSTED)?),
             "sequence_start" => {
                 let value = start(value, at)?;
                 self.sequence_start = Some(Placed { value, at });
             }
-            name => {
-                let number = number(value, at)?;
-                self.fixed.push((name.to_string(), number, pair.key_at, at));
-            }
+            name => self
+                .fixed
+                .push((name.to_string(), pair.value, pair.key_at, at)),
         }
         Ok(())
     }
@@ -683,23 +708,11 @@ impl Draft {
                 "Name a preset, or describe the fields, as in layout='time:41 worker:10 sequence:12'.",
             );
         };
-        let Some(epoch) = self.epoch else {
-            return error(
-                end,
-                match self.preset {
-                    Some(name) => {
-                        format!("preset \"{name}\" has no epoch of its own, and none is given")
-                    }
-                    None => "no epoch is given".to_string(),
-                },
-                "Say what time counts from, as in epoch='2025-01-01 00:00:00+00', or in Unix milliseconds.",
-            );
-        };
         for (name, value, at, value_at) in std::mem::take(&mut self.fixed) {
             let field = fields.iter_mut().find(|field| field.name == name);
             match field {
                 Some(field) if !is_reserved(&name) => {
-                    field.value = Some(value);
+                    field.value = Some(number(&value, value_at)?);
                     field.value_at = value_at;
                 }
                 Some(_) => {
@@ -718,20 +731,35 @@ impl Draft {
                     let free = if free.is_empty() {
                         String::new()
                     } else {
-                        format!(" Fields that can have a value: {}.", free.join(", "))
+                        format!(" Fields that can have a value: {}.", list(&free, "and"))
                     };
                     return error(
                         at,
                         format!("unknown key {}", shown(&name)),
-                        format!("Keys are {KEYS}.{free}"),
+                        format!("Keys are {}.{free}", list(&KEYS, "and")),
                     );
                 }
             }
         }
+        let Some(epoch) = self.epoch else {
+            return error(
+                end,
+                match self.preset {
+                    Some(name) => {
+                        format!("preset \"{name}\" needs an epoch, and none is given")
+                    }
+                    None => "no epoch is given".to_string(),
+                },
+                "Say what time counts from, as in epoch='2025-01-01 00:00:00+00', or in Unix milliseconds.",
+            );
+        };
         let by_mode = fields.iter().any(|field| field.name == "time_by_mode");
         let roles: Vec<_> = fields
             .iter()
-            .map(|field| (role(&field.name, field.value, by_mode), field.bits))
+            .map(|field| {
+                let bits = u32::try_from(field.bits).unwrap_or(u32::MAX);
+                (role(&field.name, field.value, by_mode), bits)
+            })
             .collect();
         let tick = self.tick.unwrap_or(1);
         let layout = match Layout::new(epoch, tick, &roles) {
@@ -771,35 +799,40 @@ impl Draft {
                     name(field),
                     of(field).map_or(0, |f| f.bits)
                 ),
-                format!("It can have 1 to {max}."),
+                if max == 1 {
+                    "It has 1.".to_string()
+                } else {
+                    format!("It can have 1 to {max}.")
+                },
             ),
             Misfit::Twice { field } => error(
                 place(field),
-                format!(
-                    "field \"{}\" comes in addition to another of its kind",
-                    name(field)
-                ),
+                format!("field \"{}\" is one of two of its kind", name(field)),
                 "A layout has one time, one sequence and at most one clock.",
             ),
             Misfit::Value { field, max } => error(
                 of(field).map_or(self.layout_at, |field| field.value_at),
-                format!("value of field \"{}\" is out of range", name(field)),
-                format!("It holds 0 to {max}."),
+                format!(
+                    "value {} of field \"{}\" is out of range",
+                    of(field).and_then(|field| field.value).unwrap_or(0),
+                    name(field)
+                ),
+                format!("The field holds 0 to {max}."),
             ),
             Misfit::NoTime => error(
                 self.layout_at,
-                "the layout has no time",
-                "Add a field \"time\" (or \"time_reversed\"), such as time:41.",
+                "the layout has no time field",
+                "Add one, such as time:41.",
             ),
             Misfit::NoSequence => error(
                 self.layout_at,
-                "the layout has no sequence",
-                "Add a field \"sequence\", such as sequence:12.",
+                "the layout has no sequence field",
+                "Add one, such as sequence:12.",
             ),
             Misfit::Mode => error(
                 self.layout_at,
-                "a time that is written by mode has no field \"mode\"",
-                "Add mode:1.",
+                "the layout has \"time_by_mode\", but no field \"mode\"",
+                "Add mode:1, or mode:1=0 for reversed time, mode:1=1 for plain.",
             ),
             Misfit::Width { bits } => error(
                 self.layout_at,
@@ -839,8 +872,8 @@ impl Draft {
         {
             return error(
                 it.at,
-                "on_rollback=next_clock, but the layout has no clock",
-                "Add a field \"clock\", such as clock:4, or choose another.",
+                "on_rollback=next_clock needs a clock field, and the layout has none",
+                "Add one, such as clock:4, or set on_rollback to something else.",
             );
         }
         if let Some(at) = self.max_wait_at
@@ -866,9 +899,13 @@ impl Draft {
         if max_borrow_millis > max_rollback_millis / 2 {
             return error(
                 borrow.map_or(0, |it| it.at),
-                format!("max_borrow is {}", duration_text(max_borrow_millis)),
                 format!(
-                    "It can be up to half of max_rollback, {}: else a restart could be refused.",
+                    "max_borrow \"{}\" is more than half of max_rollback \"{}\"",
+                    duration_text(max_borrow_millis),
+                    duration_text(max_rollback_millis)
+                ),
+                format!(
+                    "It can be 0 to {}: with more, a restart could be refused.",
                     duration_text(max_rollback_millis / 2)
                 ),
             );
@@ -879,10 +916,10 @@ impl Draft {
                 return error(
                     it.at,
                     format!(
-                        "sequence_start is past the sequence field: {}",
+                        "sequence_start {} is past the end of the sequence field",
                         it.value.last()
                     ),
-                    format!("It holds 0 to {}.", layout.max_sequence()),
+                    format!("The field holds 0 to {}.", layout.max_sequence()),
                 );
             }
             Some(it) => it.value,
@@ -941,7 +978,7 @@ fn fields(text: &str, at: usize) -> Result<Vec<DraftField>, LabelError> {
             continue;
         }
         let Some((name, rest)) = word.split_once(':') else {
-            return error(here, format!("{} is no field", shown(word)), FORM);
+            return error(here, format!("{} is not a field", shown(word)), FORM);
         };
         let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
             && name
@@ -951,19 +988,22 @@ fn fields(text: &str, at: usize) -> Result<Vec<DraftField>, LabelError> {
         if !is_name {
             return error(
                 here,
-                format!("{} is no name of a field", shown(name)),
-                "Names have lower-case letters, digits and underscores, and begin with a letter.",
+                format!("field name {} is not valid", shown(name)),
+                "Names have up to 63 lower-case letters, digits and underscores, and begin with a letter.",
             );
         }
-        if KEYS.split([',', ' ']).any(|key| key == name) {
+        if KEYS.contains(&name) {
             return error(
                 here,
                 format!("a field cannot be called \"{name}\""),
-                format!("These names have a meaning of their own: {KEYS}."),
+                format!(
+                    "These names have a meaning of their own: {}.",
+                    list(&KEYS, "and")
+                ),
             );
         }
         if found.iter().any(|field| field.name == name) {
-            return error(here, format!("field \"{name}\" is there twice"), FORM);
+            return error(here, format!("field \"{name}\" is given twice"), FORM);
         }
         let (bits, value) = match rest.split_once('=') {
             Some((bits, value)) => (bits, Some(value)),
@@ -982,7 +1022,7 @@ fn fields(text: &str, at: usize) -> Result<Vec<DraftField>, LabelError> {
         }
         found.push(DraftField {
             name: name.to_string(),
-            bits: u32::try_from(bits).unwrap_or(u32::MAX),
+            bits,
             value,
             at: here,
             value_at,
@@ -998,23 +1038,33 @@ fn number(text: &str, at: usize) -> Result<u64, LabelError> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
         Ok(number) if digits => Ok(number),
+        _ if digits => error(
+            at,
+            format!("number {} is out of range", shown(text)),
+            format!("Numbers can be 0 to {}.", u64::MAX),
+        ),
         _ => error(
             at,
-            format!("{} is no whole number", shown(text)),
+            format!("{} is not a whole number", shown(text)),
             "Numbers are written in decimal digits.",
         ),
     }
 }
 
-fn choice<T: Copy>(text: &str, at: usize, choices: &[(&str, T)]) -> Result<T, LabelError> {
+fn choice<T: Copy>(
+    key: &str,
+    text: &str,
+    at: usize,
+    choices: &[(&str, T)],
+) -> Result<T, LabelError> {
     if let Some((_, value)) = choices.iter().find(|(name, _)| *name == text) {
         return Ok(*value);
     }
     let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
     error(
         at,
-        format!("unknown value {}", shown(text)),
-        format!("There are: {}.", names.join(", ")),
+        format!("invalid value for {key}: {}", shown(text)),
+        format!("It can be {}.", list(&names, "or")),
     )
 }
 
@@ -1032,16 +1082,16 @@ fn start(text: &str, at: usize) -> Result<SequenceStart, LabelError> {
         }
         _ => error(
             at,
-            format!("unknown value {}", shown(text)),
-            "There are: zero, random, and 'vibrate N' with the largest number that a tick may start with.",
+            format!("invalid value for sequence_start: {}", shown(text)),
+            "It can be zero, random, or 'vibrate N', where N is the largest number that a tick may start with.",
         ),
     }
 }
 
 /// A duration in milliseconds.
-fn duration(text: &str, at: usize, min: i64, max: i64) -> Result<i64, LabelError> {
+fn duration(key: &str, text: &str, at: usize, min: i64, max: i64) -> Result<i64, LabelError> {
     let allowed = format!(
-        "It can be {} to {}; units are ms, s, min, h and d, as in '10 ms'.",
+        "It can be {} to {}, as a whole number of ms, s, min, h or d.",
         duration_text(min),
         duration_text(max)
     );
@@ -1050,25 +1100,28 @@ fn duration(text: &str, at: usize, min: i64, max: i64) -> Result<i64, LabelError
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(length);
     let unit = unit.trim_start_matches(' ');
-    let millis = match (
-        number.parse::<i64>(),
-        UNITS.iter().find(|(name, _)| *name == unit),
-    ) {
-        (Ok(0), None) if unit.is_empty() => Some(0),
-        (Ok(number), Some((_, unit))) => number.checked_mul(*unit),
-        _ => None,
+    let factor = UNITS.iter().find(|(name, _)| *name == unit);
+    let zero = unit.is_empty() && !number.is_empty() && number.bytes().all(|digit| digit == b'0');
+    let problem = match factor {
+        _ if number.is_empty() || !unit.chars().all(char::is_alphabetic) => {
+            format!("{} is not a duration", shown(text))
+        }
+        None if unit.is_empty() && !zero => format!("duration {} has no unit", shown(text)),
+        None if !zero => format!("duration {} has an unknown unit", shown(text)),
+        _ => {
+            let factor = factor.map_or(0, |(_, factor)| *factor);
+            // No number, if it is too large for one.
+            let millis = number.parse().ok().and_then(|n: i64| n.checked_mul(factor));
+            match millis.filter(|millis| (min..=max).contains(millis)) {
+                Some(millis) => return Ok(millis),
+                None => format!("{key} {} is out of range", shown(text)),
+            }
+        }
     };
-    match millis {
-        Some(millis) if (min..=max).contains(&millis) => Ok(millis),
-        _ => error(
-            at,
-            format!("unknown or impossible duration {}", shown(text)),
-            allowed,
-        ),
-    }
+    error(at, problem, allowed)
 }
 
-const EPOCH_FORM: &str = "It can be 1970 to 3084, as in '2016-11-01 00:00:00+00', with an offset, or in Unix milliseconds, as in 1477958400000.";
+const EPOCH_FORM: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00', or in Unix milliseconds, as in 1477958400000.";
 
 /// An epoch in Unix milliseconds.
 fn epoch(text: &str, at: usize) -> Result<i64, LabelError> {
@@ -1078,8 +1131,8 @@ fn epoch(text: &str, at: usize) -> Result<i64, LabelError> {
             Ok(millis) if (EPOCH_NUMBER_MIN..=EPOCH_MAX).contains(&millis) => Ok(millis),
             Ok(small) if small < EPOCH_NUMBER_MIN => error(
                 at,
-                format!("epoch {text} is too small for Unix milliseconds"),
-                "If it is in seconds, append 000; a year is written as '2025-01-01 00:00:00+00'.",
+                format!("epoch {} is too small for Unix milliseconds", shown(text)),
+                "If it is in seconds, append 000. A year is written as '2025-01-01 00:00:00+00'.",
             ),
             _ => error(
                 at,
@@ -1098,20 +1151,24 @@ fn epoch(text: &str, at: usize) -> Result<i64, LabelError> {
         && matches!(bytes.get(10), Some(b' ' | b'T'));
     let timestamp: Option<jiff::Timestamp> = if plain { text.parse().ok() } else { None };
     let Some(timestamp) = timestamp else {
-        let local = plain && format!("{text}Z").parse::<jiff::Timestamp>().is_ok();
+        if plain && format!("{text}Z").parse::<jiff::Timestamp>().is_ok() {
+            return error(
+                at,
+                format!("epoch {} has no offset from UTC", shown(text)),
+                format!("Without one, it would differ from server to server. {EPOCH_FORM}"),
+            );
+        }
+        return error(at, format!("{} is not an epoch", shown(text)), EPOCH_FORM);
+    };
+    // PostgreSQL takes second 60 for the next minute, the library for second 59.
+    let of_day = text.bytes().skip(11).filter(|byte| *byte != b':');
+    if of_day.skip(4).take(2).eq(*b"60") {
         return error(
             at,
-            if local {
-                format!(
-                    "epoch {} has no offset, so that it would differ from server to server",
-                    shown(text)
-                )
-            } else {
-                format!("{} is no epoch", shown(text))
-            },
+            format!("epoch {} is in a leap second", shown(text)),
             EPOCH_FORM,
         );
-    };
+    }
     let millis = timestamp.as_millisecond();
     if !(0..=EPOCH_MAX).contains(&millis) {
         return error(
@@ -1123,7 +1180,10 @@ fn epoch(text: &str, at: usize) -> Result<i64, LabelError> {
     if timestamp.subsec_nanosecond() % 1_000_000 != 0 {
         return error(
             at,
-            format!("epoch {} is no whole number of milliseconds", shown(text)),
+            format!(
+                "epoch {} is not a whole number of milliseconds",
+                shown(text)
+            ),
             EPOCH_FORM,
         );
     }

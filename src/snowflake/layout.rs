@@ -836,6 +836,8 @@ pub fn in_range(field: &str, value: i64, max: u64) -> Result<u64, LayoutError> {
 }
 
 #[cfg(all(test, not(loom)))]
+// Binary literals are grouped by field.
+#[allow(clippy::unusual_byte_groupings)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

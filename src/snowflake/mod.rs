@@ -27,4 +27,8 @@ pub mod reservation;
 pub mod sync;
 
 #[cfg(all(test, not(loom)))]
+mod label_tests;
+#[cfg(all(test, not(loom)))]
+mod preset_tests;
+#[cfg(all(test, not(loom)))]
 mod walk_tests;

@@ -160,4 +160,41 @@ mod tests {
         assert_eq!(SequenceStart::vibrate(63), SequenceStart::Masked(63));
         assert_eq!(SequenceStart::vibrate(99), SequenceStart::Modulo(100));
     }
+
+    #[test]
+    fn what_generators_do_not_have_yet() {
+        let unsupported = |change: fn(&mut Policy)| {
+            let mut policy = Policy::DEFAULT;
+            change(&mut policy);
+            policy.unsupported()
+        };
+        assert_eq!(unsupported(|_| {}), None);
+        assert_eq!(
+            unsupported(|it| it.sequence_start = SequenceStart::vibrate(99)),
+            None
+        );
+        assert_eq!(
+            unsupported(|it| it.sequence_start = SequenceStart::Random),
+            Some(Unsupported::SequenceStart(SequenceStart::Random))
+        );
+        assert_eq!(
+            unsupported(|it| it.on_exhausted = OnExhausted::Error),
+            Some(Unsupported::OnExhausted(OnExhausted::Error))
+        );
+        for on_rollback in [
+            OnRollback::Wait,
+            OnRollback::Error,
+            OnRollback::NextClock,
+            OnRollback::NextWorker,
+        ] {
+            let policy = Policy {
+                on_rollback,
+                ..Policy::DEFAULT
+            };
+            assert_eq!(
+                policy.unsupported(),
+                Some(Unsupported::OnRollback(on_rollback))
+            );
+        }
+    }
 }
