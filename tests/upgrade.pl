@@ -126,6 +126,11 @@ for my $case ([ '--copy', $old ], [ '--link', $linked ])
 		SET enable_seqscan = off;
 		SELECT count(*) FROM events AS e WHERE snowflake_timestamp(id) = (SELECT created_at FROM events LIMIT 1)}),
 		'>', 0, "$mode: the index over instants");
+	# What makes the mark of the default generator travel has travelled itself.
+	my ($dump, $err) = run_command([ "$new_path/bin/pg_dump", '-h', $new->host, '-p', $new->port, 'shop' ]);
+	like($dump, qr/setval\('public\.$_'/, "$mode: a dump has the mark of $_") for 'snowflake_default', 'orders_ids';
+	like($dump, qr/^SECURITY LABEL FOR snowflake_id ON SEQUENCE public\.orders_ids IS 'preset=shardingsphere /m,
+		"$mode: and labels");
 	unlike(slurp_file($new->logfile), qr/was promoted/, "$mode: that is no promotion");
 	$new->stop;
 }
