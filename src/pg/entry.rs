@@ -42,6 +42,8 @@ pub struct Entry {
     relation: pg_sys::Oid,
     /// The label has been read.
     described: Cell<Option<&'static Described>>,
+    /// What it says; the default generator's as long as nothing is known.
+    generator: Cell<&'static Generator>,
     is_default: Cell<bool>,
     /// So has all else that issuing needs to know.
     known: Cell<bool>,
@@ -91,6 +93,7 @@ pub fn of(relation: pg_sys::Oid) -> &'static Entry {
             Box::leak(Box::new(Entry {
                 relation,
                 described: Cell::new(None),
+                generator: Cell::new(&Generator::DEFAULT),
                 is_default: Cell::new(false),
                 known: Cell::new(false),
                 file_number: Cell::new(0),
@@ -117,13 +120,10 @@ impl Entry {
         self.relation
     }
 
-    /// Layout and policy; the default generator's as long as nothing is known.
+    /// Layout and policy. Meaningful once [`Self::describe`] succeeded.
     #[inline]
     pub fn generator(&self) -> &'static Generator {
-        match self.described.get() {
-            Some(described) => &described.generator,
-            None => &Generator::DEFAULT,
-        }
+        self.generator.get()
     }
 
     /// What IDs get besides their position. Meaningful while [`Self::place`] is.
@@ -290,6 +290,7 @@ impl Entry {
         };
         self.is_default.set(is_default);
         self.described.set(Some(described));
+        self.generator.set(&described.generator);
         Ok(described)
     }
 
