@@ -47,6 +47,8 @@ pub struct Entry {
     /// everything in the middle of a look-up, while our own lock keeps the label
     /// as it is.
     label_known: Cell<bool>,
+    /// What it says; the default generator's as long as nothing is known.
+    generator: Cell<&'static Generator>,
     is_default: Cell<bool>,
     /// The last transaction that changed the label, and the layout before.
     relabelled_in: Cell<u32>,
@@ -100,6 +102,7 @@ pub fn of(relation: pg_sys::Oid) -> &'static Entry {
                 relation,
                 described: Cell::new(None),
                 label_known: Cell::new(false),
+                generator: Cell::new(&Generator::DEFAULT),
                 is_default: Cell::new(false),
                 relabelled_in: Cell::new(pg_sys::InvalidLocalTransactionId),
                 layout_before: Cell::new(Layout::DEFAULT),
@@ -128,13 +131,10 @@ impl Entry {
         self.relation
     }
 
-    /// Layout and policy; the default generator's as long as nothing is known.
+    /// Layout and policy. Meaningful once [`Self::describe`] succeeded.
     #[inline]
     pub fn generator(&self) -> &'static Generator {
-        match self.described.get() {
-            Some(described) => &described.generator,
-            None => &Generator::DEFAULT,
-        }
+        self.generator.get()
     }
 
     /// What IDs get besides their position. Meaningful while [`Self::place`] is.
@@ -303,6 +303,7 @@ impl Entry {
         self.is_default.set(is_default);
         self.described.set(Some(described));
         self.label_known.set(true);
+        self.generator.set(&described.generator);
         Ok(described)
     }
 

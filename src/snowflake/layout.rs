@@ -270,6 +270,9 @@ pub struct Layout {
     fixed: u64,
     /// What to issue in the mode field, in place.
     mode: u64,
+    /// What the path of each ID would otherwise compute from the widths.
+    last_tick: Tick,
+    sequence_mask: u64,
 }
 
 /// `bits` ones.
@@ -357,6 +360,8 @@ impl Layout {
             fixed_mask: 0,
             fixed: 0,
             mode: 0,
+            last_tick: Tick(0),
+            sequence_mask: 0,
         };
         let mut mode = None;
         // From low to high: what is below a field is its shift.
@@ -459,6 +464,8 @@ impl Layout {
         if bits > WORKER_BITS_MAX {
             return Err(Misfit::WorkerWidth { bits });
         }
+        layout.last_tick = Tick(ones(layout.time.bits));
+        layout.sequence_mask = ones(layout.sequence.bits);
         Ok(layout)
     }
 
@@ -508,7 +515,7 @@ impl Layout {
     /// The largest sequence number of a tick.
     #[must_use]
     pub const fn max_sequence(self) -> u64 {
-        ones(self.sequence.bits)
+        self.sequence_mask
     }
 
     /// How many IDs a second has room for.
@@ -522,7 +529,7 @@ impl Layout {
     #[must_use]
     #[inline]
     pub const fn last_tick(self) -> Tick {
-        Tick(ones(self.time.bits))
+        self.last_tick
     }
 
     /// Whether an ID of this layout can be negative.
@@ -667,7 +674,7 @@ impl Layout {
     #[inline]
     pub const fn compose(self, position: Position, stamp: Stamp) -> SnowflakeId {
         let tick = position.0 >> self.sequence.bits;
-        let sequence = (position.0 & ones(self.sequence.bits)) << self.sequence.shift;
+        let sequence = (position.0 & self.sequence_mask) << self.sequence.shift;
         let tick = match self.written {
             Written::Plain => tick,
             _ => self.written(tick, stamp.0),
@@ -769,6 +776,7 @@ impl Layout {
                 ..before.time
             },
             width: self.width,
+            last_tick: self.last_tick,
             ..before
         };
         if self.tick_millis != before.tick_millis {
@@ -1187,6 +1195,7 @@ mod tests {
                     m.epoch = UnixMillis::new(epoch.min(l.epoch.get()));
                     if on_top && l.time.shift + l.time.bits == l.width {
                         m.time.bits = (l.time.bits + more).min(TIME_BITS_MAX);
+                        m.last_tick = Tick::new(ones(m.time.bits));
                         m.width = m.time.shift + m.time.bits;
                     }
                     (m.width <= 64 && m.time.bits + m.sequence.bits <= POSITION_BITS_MAX)

@@ -128,6 +128,15 @@ impl SequenceStart {
     pub const fn of(self, tick: Tick) -> u64 {
         match self {
             Self::Masked(mask) => tick.get() & mask,
+            other => other.of_others(tick),
+        }
+    }
+
+    /// Out of the path of the common ones, for which each instruction counts.
+    #[cold]
+    const fn of_others(self, tick: Tick) -> u64 {
+        match self {
+            Self::Masked(mask) => tick.get() & mask,
             Self::Modulo(modulus) => tick.get() % modulus,
             Self::Random => 0,
         }
