@@ -1,6 +1,7 @@
 # make          says this
 # make demo     three shards on this machine, inserted into at once
 # make test     all tests, on PostgreSQL 15 or PG=18
+# make test-upgrade   pg_upgrade from PostgreSQL 15 to 18; FROM=16 PG=17
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=..
 # make fuzz     texts taken for labels; MINUTES=..
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
@@ -11,7 +12,7 @@
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: help demo test test-server torture fuzz check-core lint schema build install bench bench-contention bench-instructions clean
+.PHONY: help demo test test-server test-upgrade torture fuzz check-core lint schema build install bench bench-contention bench-instructions clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -28,6 +29,10 @@ test-server:
 	@tests/run schema
 	@tests/run regress
 	@tests/run tap
+
+# From FROM to PG, both with the extension.
+test-upgrade:
+	@tests/run upgrade
 
 torture:
 	@tests/run torture

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Three shards on this machine, three worker IDs, one table on each: pgbench
-# inserts on all three at once, and then all rows are looked at together.
+# Three shards on this machine, three worker IDs, two tables on each, one of them
+# with a generator of its own: pgbench inserts on all three at once, and then all
+# rows are looked at together.
 # Nothing outside a temporary folder changes. KEEP=1 leaves the servers running.
 . "$(dirname "$0")/env.sh"
 
@@ -56,12 +57,19 @@ CREATE TABLE orders (
     item text NOT NULL,
     made timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+SELECT snowflake_create_generator('message_ids', 'preset=discord') \g /dev/null
+CREATE TABLE messages (
+    id   bigint PRIMARY KEY DEFAULT snowflake_nextval('message_ids'),
+    text text NOT NULL
+);
 END
 done
-echo "each with: id bigint PRIMARY KEY DEFAULT snowflake_nextval()"
+echo "each with a table orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval())"
+echo "and, in Discord's layout, messages (id ... DEFAULT snowflake_nextval('message_ids'))"
 
 step 4 "pgbench: 4 clients on each shard insert for $seconds seconds, all at once"
-printf "INSERT INTO orders (item) VALUES ('item ' || random());\n" > "$scratch/insert.sql"
+printf '%s\n' "INSERT INTO orders (item) VALUES ('item ' || random());" \
+    "INSERT INTO messages (text) VALUES ('hello');" > "$scratch/insert.sql"
 chmod 644 "$scratch/insert.sql"
 running=()
 for shard in $(seq "$shards"); do
@@ -81,12 +89,19 @@ CREATE SERVER shard$shard FOREIGN DATA WRAPPER postgres_fdw
 CREATE USER MAPPING FOR demo SERVER shard$shard OPTIONS (user 'demo', password_required 'false');
 CREATE FOREIGN TABLE shard${shard}_orders (id bigint, item text, made timestamptz) SERVER shard$shard
     OPTIONS (table_name 'orders');
+CREATE FOREIGN TABLE shard${shard}_messages (id bigint, text text) SERVER shard$shard
+    OPTIONS (table_name 'messages');
 SHARD
 done)
 CREATE VIEW every_order AS
 $(for shard in $(seq "$shards"); do
     [ "$shard" = 1 ] || printf ' UNION ALL '
     printf 'SELECT %s AS shard, id, item, made FROM shard%s_orders' "$shard" "$shard"
+done);
+CREATE VIEW every_message AS
+$(for shard in $(seq "$shards"); do
+    [ "$shard" = 1 ] || printf ' UNION ALL '
+    printf 'SELECT %s AS shard, id FROM shard%s_messages' "$shard" "$shard"
 done);
 \echo
 \echo -- How many rows, and is any ID there twice?
@@ -107,8 +122,20 @@ SELECT count(*) FROM orders
 WHERE id >= snowflake_min_id(snowflake_timestamp(:last) - interval '1 second');
 SELECT count(*) AS rows_of_the_last_second FROM orders
 WHERE id >= snowflake_min_id(snowflake_timestamp(:last) - interval '1 second');
+\echo -- The messages, whose generator writes IDs as Discord does:
+SELECT count(*) AS rows, count(*) - count(DISTINCT id) AS duplicates FROM every_message;
+SELECT shard, id, created_at, worker_id, fields
+FROM (SELECT shard, max(id) AS id FROM every_message GROUP BY shard) AS s,
+    snowflake_decode(id, 'message_ids')
+ORDER BY shard;
+\echo -- An ID from elsewhere, a tweet of 2022, explained:
+\pset tuples_only
+\pset format unaligned
+SELECT snowflake_explain_as(1541815603606036480, 'preset=twitter');
 END
 duplicates=$(sql 1 -At -c 'SELECT count(*) - count(DISTINCT id) FROM every_order')
+[ "$duplicates" = 0 ] || die "$duplicates duplicates"
+duplicates=$(sql 1 -At -c 'SELECT count(*) - count(DISTINCT id) FROM every_message')
 [ "$duplicates" = 0 ] || die "$duplicates duplicates"
 
 if [ -n "${KEEP:-}" ]; then

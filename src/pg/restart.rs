@@ -14,6 +14,11 @@
 //! 2. read their marks;
 //! 3. the command, which locks what it restarts until the transaction ends;
 //! 4. where the file is another one now, write the latest mark known.
+//!
+//! CREATE DATABASE comes through here as well. Its OID may be that of a database
+//! that was dropped, and then its sequences can have the OIDs and the files of
+//! that one's. Slots go by these, and what was reserved in the old database has
+//! no mark in the new one: such slots are given up, before anybody can connect.
 
 use std::ffi::c_char;
 
@@ -69,10 +74,16 @@ unsafe extern "C-unwind" fn on_utility(
                 completion,
             );
         };
-        match kind(statement) {
+        match duty(statement) {
             None => run(),
             // As #[pg_guard] does it for a whole function.
-            Some(kind) => pg_sys::panic::pgrx_extern_c_guard(|| keeping(kind, run)),
+            Some(Duty::Keep(kind)) => pg_sys::panic::pgrx_extern_c_guard(|| keeping(kind, run)),
+            Some(Duty::ForgetDatabase(name)) => {
+                pg_sys::panic::pgrx_extern_c_guard(|| {
+                    pg_sys::ffi::pg_guard_ffi_boundary(run);
+                    forget_database(name);
+                });
+            }
         }
     }
 }
@@ -84,9 +95,16 @@ enum Kind {
     Truncate,
 }
 
+/// What this module has to do with a command.
+enum Duty {
+    Keep(Kind),
+    /// Of this name.
+    ForgetDatabase(*const c_char),
+}
+
 /// # Safety
 /// A statement from PostgreSQL.
-unsafe fn kind(statement: *const pg_sys::PlannedStmt) -> Option<Kind> {
+unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
     // SAFETY: the caller's; a node's tag says what it is.
     unsafe {
         let node = (*statement).utilityStmt;
@@ -95,12 +113,17 @@ unsafe fn kind(statement: *const pg_sys::PlannedStmt) -> Option<Kind> {
         }
         match (*node).type_ {
             pg_sys::NodeTag::T_AlterSeqStmt => {
-                Some(Kind::Alter((*node.cast::<pg_sys::AlterSeqStmt>()).sequence))
+                let sequence = (*node.cast::<pg_sys::AlterSeqStmt>()).sequence;
+                Some(Duty::Keep(Kind::Alter(sequence)))
             }
             pg_sys::NodeTag::T_TruncateStmt
                 if (*node.cast::<pg_sys::TruncateStmt>()).restart_seqs =>
             {
-                Some(Kind::Truncate)
+                Some(Duty::Keep(Kind::Truncate))
+            }
+            pg_sys::NodeTag::T_CreatedbStmt => {
+                let name = (*node.cast::<pg_sys::CreatedbStmt>()).dbname;
+                Some(Duty::ForgetDatabase(name))
             }
             _ => None,
         }
@@ -119,6 +142,19 @@ fn keeping(kind: Kind, run: impl FnOnce()) {
         if let Err(error) = kept.put_back(kind) {
             error.raise();
         }
+    }
+}
+
+/// # Safety
+/// The name of a database that this transaction has made.
+unsafe fn forget_database(name: *const c_char) {
+    // SAFETY: in a transaction; the new row is seen from the next command on.
+    let database = unsafe {
+        pg_sys::CommandCounterIncrement();
+        pg_sys::get_database_oid(name, true)
+    };
+    if let Ok(shared) = shmem::shared() {
+        shared.forget(database);
     }
 }
 

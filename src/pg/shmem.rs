@@ -539,6 +539,18 @@ impl Shared {
         })
     }
 
+    /// Gives up the slots of a database in which nobody can be.
+    pub fn forget(&self, database: pg_sys::Oid) {
+        locked(SLOT_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
+            for slot in self.slots {
+                let key = &slot.rest.0.key;
+                if key.load(Ordering::Relaxed) >> 32 == u64::from(database.to_u32()) {
+                    key.store(0, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+
     fn pin_existing(&self, key: u64) -> Option<&'static Slot> {
         self.probe(key).find_map(|slot| slot.pin_if(key))
     }

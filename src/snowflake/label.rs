@@ -614,6 +614,7 @@ struct Draft {
     /// numbers yet, because the name may be a mistyped key.
     fixed: Vec<(String, String, usize, usize)>,
     preset: Option<&'static str>,
+    preset_at: Option<usize>,
 }
 
 impl Draft {
@@ -634,6 +635,7 @@ impl Draft {
                 }
                 self.max_wait_at = None;
                 self.settle(at);
+                self.preset_at = Some(at);
                 self.preset = Some(preset.name);
             }
             "layout" => {
@@ -892,7 +894,7 @@ impl Draft {
             .max_rollback
             .unwrap_or(Policy::DEFAULT.max_rollback_millis);
         let borrow = self.max_borrow.as_ref();
-        let max_borrow_millis = borrow
+        let mut max_borrow_millis = borrow
             .map_or(MAX_BORROW_DEFAULT.min(max_rollback_millis / 2), |it| {
                 it.value
             });
@@ -909,6 +911,22 @@ impl Draft {
                     duration_text(max_rollback_millis / 2)
                 ),
             );
+        }
+        if (1..layout.tick_millis()).contains(&max_borrow_millis) {
+            if let Some(it) = borrow.filter(|it| Some(it.at) != self.preset_at) {
+                return error(
+                    it.at,
+                    format!(
+                        "max_borrow \"{}\" is less than a tick",
+                        duration_text(max_borrow_millis)
+                    ),
+                    format!(
+                        "It can be 0, or from {} on.",
+                        duration_text(layout.tick_millis())
+                    ),
+                );
+            }
+            max_borrow_millis = 0;
         }
         let sequence_start = match &self.sequence_start {
             None => default_start(layout.sequence_bits()),

@@ -41,7 +41,7 @@ const START: &str = "It can be zero, random, or 'vibrate N', where N is the larg
 
 /// Text with a mark where the error is, problem, what is allowed.
 #[rustfmt::skip]
-const ERRORS: [(&str, &str, &str); 135] = [
+const ERRORS: [(&str, &str, &str); 136] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("  ‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("epoch=0‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
@@ -175,6 +175,7 @@ const ERRORS: [(&str, &str, &str); 135] = [
     ("preset=discord max_borrow='‸13 h'", r#"max_borrow "13 h" is more than half of max_rollback "1 d""#, "It can be 0 to 12 h: with more, a restart could be refused."),
     ("preset=‸default layout='time:41 sequence:4'", "sequence_start 63 is past the end of the sequence field", "The field holds 0 to 15."),
     ("preset=‸multi_clock layout='time:41 sequence:4' epoch=0", "on_rollback=next_clock needs a clock field, and the layout has none", "Add one, such as clock:4, or set on_rollback to something else."),
+    ("preset=baidu max_borrow='‸999 ms'", r#"max_borrow "999 ms" is less than a tick"#, "It can be 0, or from 1 s on."),
     ("preset=baidu max_rollback='1 s' max_borrow='‸501 ms'", r#"max_borrow "501 ms" is more than half of max_rollback "1 s""#, "It can be 0 to 500 ms: with more, a restart could be refused."),
     ("preset=instagram shard=‸ééééééééééééééééééééééééééééééééééééééééé", r#""éééééééééééééééééééééééééééééééééééééééé..." is not a whole number"#, DIGITS),
 ];
@@ -239,6 +240,10 @@ fn defaults() {
     let policy = |text: &str| label(text).generator().policy;
     let short = policy("preset=sonyflake max_rollback='1 s'");
     assert_eq!(short.max_borrow_ticks, 10);
+    // Less than a tick is nothing, unless somebody asked for it.
+    let coarse = label("preset=default tick='1 s'");
+    assert_eq!(coarse.generator().policy.max_borrow_ticks, 0);
+    assert!(coarse.policy_text().contains("max_borrow=0 "), "{coarse}");
     let waits = policy("preset=sonyflake on_rollback=wait");
     assert_eq!(waits.max_wait_millis, 10);
 }
@@ -692,6 +697,7 @@ fn any_written() -> impl Strategy<Value = Written> {
                 on_rollback = OnRollback::Continue;
             }
             let max_borrow = i64::try_from(borrow % (max_rollback / 2 + 1).unsigned_abs()).unwrap();
+            let max_borrow = if max_borrow < tick { 0 } else { max_borrow };
             let sequence_start = match start {
                 None => SequenceStart::Random,
                 Some(any) => SequenceStart::vibrate(

@@ -11,12 +11,12 @@ while (<STDIN>) {
 }
 
 my %name = (
-    ours => 'snowflake_nextval()', batch => 'snowflake_nextval_batch(1000)',
+    ours => 'snowflake_nextval()', named => "snowflake_nextval('named')", batch => 'snowflake_nextval_batch(1000)',
     cache1 => 'nextval() CACHE 1', cache1000 => 'nextval() CACHE 1000',
     uuid4 => 'gen_random_uuid()', uuid7 => 'uuidv7()', floor => 'floor: clock + swap',
     empty => '(pg_backend_pid() itself)', series => '(generate_series() itself)',
 );
-my @tables = qw(ours cache1 uuid7 uuid4);
+my @tables = qw(ours named cache1 uuid7 uuid4);
 
 sub median { my @x = sort { $a <=> $b } grep { defined } @_; return ($x[ @x / 2 ] + $x[ $#x / 2 ]) / 2; }
 sub most { return (sort { $b <=> $a } grep { defined } @_)[0]; }
@@ -40,16 +40,26 @@ sub setup { return median(@{ $of{setup}{ $_[0] } }); }
 my %section = (
     cost => sub {
         my %net = map { $_ => less(of('cost', $_), of('cost', 'empty')) }
-            grep { of('cost', $_) } qw(ours cache1 cache1000 uuid4 uuid7);
+            grep { of('cost', $_) } qw(ours named cache1 cache1000 uuid4 uuid7);
         $net{floor} = of('cost', 'floor');
         $net{batch} = less(of('cost', 'batch'), of('cost', 'series'));
         print "Cost per ID, one backend, net of a call that does nothing (median, ns; times ours)\n";
-        for (grep { $net{$_} } qw(floor ours batch cache1000 cache1 uuid7 uuid4)) {
+        for (grep { $net{$_} } qw(floor ours named batch cache1000 cache1 uuid7 uuid4)) {
             line($_, '%8.1f %8.2f', median(@{ $net{$_} }), through($net{$_}, $net{ours}));
         }
         line($_, '%8.1f', median(@{ of('cost', $_) })) for qw(empty series);
         printf "  ours: %.2f of nextval() CACHE 1 (bar 0.30), %.2f of the floor (bar 1.60); batch: %.2f of ours (bar 0.50)\n",
             through($net{ours}, $net{cache1}), through($net{ours}, $net{floor}), through($net{batch}, $net{ours});
+        printf "  a named generator: %+.1f ns (bar 10)\n", median(@{ less($net{named}, $net{ours}) });
+    },
+    rows => sub {
+        print "Single-row INSERT, one backend, unlogged table without an index (median, ns per row)\n";
+        for my $kind (qw(together apart)) {
+            my ($ours, $named) = map { of("rows $kind", $_) } qw(ours named);
+            printf "  %-32s%8.0f ours, %8.0f named: %+.1f (bar 10)\n",
+                $kind eq 'apart' ? 'each in a transaction' : 'all in one transaction',
+                median(@$ours), median(@$named), median(@{ less($named, $ours) });
+        }
     },
     clients => sub {
         my $cores = setup('cores');

@@ -19,11 +19,13 @@ my ($faketime) = grep { -e $_ } map { glob $_ } qw(
   /usr/lib*/faketime/libfaketime.so.1
   /usr/local/lib/faketime/libfaketime.so.1);
 
-# A server with the extension preloaded; settings behind worker ID and name.
+# A server with the extension preloaded; behind name and worker ID what init()
+# takes, and install_path.
 sub new_node
 {
 	my ($name, $worker, %options) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my @where = map { $_ => delete $options{$_} } grep { $options{$_} } 'install_path';
+	my $node = PostgreSQL::Test::Cluster->new($name, @where);
 	$node->init(%options);
 	$node->append_conf('postgresql.conf', <<"END");
 shared_preload_libraries = 'snowflake_id'
