@@ -1,6 +1,7 @@
 # Faults by the hundred, in many short episodes: clients take IDs in every way
-# there is while servers are killed, stopped, promoted, their clocks stepped, and
-# the sequence altered. Then every ID that any client received is checked; what
+# there is, from the default generator and from labelled ones of many layouts,
+# while servers are killed, stopped, promoted, their clocks stepped, sequences
+# restarted and labels changed. Then every ID that any client received is checked; what
 # for is in Torture/Check.pm.
 #
 #   SEED      of all schedules; another each time if not given, and printed
@@ -25,7 +26,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 use Snowflake qw(wait_until);
 use Torture::Check;
-use Torture::Schedule qw(schedule describe);
+use Torture::Schedule qw(schedule describe literal);
 
 # No limit of this test is about speed: only so that a hang ends.
 use constant PATIENCE => 60;
@@ -36,8 +37,8 @@ my $minutes = $ENV{MINUTES} || 3;
 my $only    = $ENV{EPISODE} || 0;
 /^\d+$/ or die "SEED, MINUTES and EPISODE are whole numbers\n" for $seed, $minutes, $only;
 
-my %total = map { $_ => 0 } qw(episodes sessions ids refusals);
-my (%faults, %codes, %bad);
+my %total = map { $_ => 0 } qw(episodes sessions refusals);
+my (%faults, %codes, %bad, %seen);
 # The number of the episode that runs or has failed.
 my $running = 0;
 
@@ -81,13 +82,13 @@ GRANT ALL ON t TO mortal;
 CREATE FUNCTION ms(timestamptz) RETURNS bigint IMMUTABLE LANGUAGE sql
 	AS 'SELECT (extract(epoch FROM $1) * 1000)::bigint';
 -- IDs taken in subtransactions, some of which are rolled back.
-CREATE FUNCTION risky(n int) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION risky(n int, g regclass DEFAULT NULL) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
 DECLARE
 	id bigint;
 BEGIN
 	FOR i IN 1 .. n LOOP
 		BEGIN
-			id := snowflake_nextval();
+			id := CASE WHEN g IS NULL THEN snowflake_nextval() ELSE snowflake_nextval(g) END;
 			IF i % 3 = 0 THEN
 				RAISE EXCEPTION 'rolled back';
 			END IF;
@@ -100,6 +101,24 @@ END $$;
 END
 	$node->stop;
 	rename $node->data_dir, $template or die "could not move the template: $!";
+	return;
+}
+
+# The named generators of this episode.
+sub make_generators
+{
+	for my $g (@{ $s->{generators} })
+	{
+		my $label = literal($g->{labels}[0]{text});
+		my $bound = '9223372036854775807';
+		my $made = ask($primary, $g->{database}, ($g->{by_hand}
+			? "CREATE SEQUENCE $g->{name} INCREMENT $bound START $bound;\nSECURITY LABEL FOR snowflake_id ON SEQUENCE $g->{name} IS $label;\n"
+			: "SELECT 'A', snowflake_create_generator('$g->{name}', $label);\n")
+			. "CREATE TABLE t_$g->{name} (id bigint PRIMARY KEY DEFAULT snowflake_nextval('$g->{name}'), s text);\n"
+			. "GRANT ALL ON TABLE t_$g->{name} TO mortal;\nGRANT ALL ON SEQUENCE $g->{name} TO mortal;\n"
+			. ($g->{owned} ? "ALTER SEQUENCE $g->{name} OWNED BY t_$g->{name}.id;\n" : ''));
+		failed("generator $g->{name} of $g->{database}: $made->{err}") if $made->{err} =~ /ERROR/;
+	}
 	return;
 }
 
@@ -264,12 +283,14 @@ sub spawn
 		database => $database,
 		worker => -1,
 		clock => clock_of($node),
-		rewrites => 0,
+		rewrites => {},
+		transactions => 5,
 		advance => 0,
+		lineage => $promotions,
 		launched => time,
 		ended => 9e9,
 	};
-	my @command = ('psql', '-X', '-q', '-A', '-t', '-v', 'VERBOSITY=verbose', '-v', "n=$name",
+	my @command = ('psql', '-X', '-q', '-A', '-t', '-v', 'VERBOSITY=verbose', '-v', "n=$name", '-v', "u=$launches",
 		'-d', $node->connstr($database), '-f', $file);
 	my $pid = fork // die "fork: $!";
 	if (!$pid)
@@ -298,7 +319,7 @@ sub launch
 	my $script = $client->{next} % @{ $client->{scripts} };
 	my $session = spawn($primary, $client->{database},
 		sprintf('%s.%d', $client->{name}, ++$launches), "$dir/$client->{name}.$script.sql");
-	$session->{rewrites} = $client->{scripts}[$script]{rewrites};
+	$session->{$_} = $client->{scripts}[$script]{$_} for qw(rewrites transactions);
 	$session->{advance} = 5;
 	$client->{session} = $session;
 	return;
@@ -332,10 +353,11 @@ sub pause
 # Statements of our own; what they received is checked as well.
 sub ask
 {
-	my ($node, $database, $sql) = @_;
+	my ($node, $database, $sql, $rewrites) = @_;
 	my $name = 'probe.' . ++$launches;
 	write_file("$dir/$name.sql", "SET statement_timeout = '5 s';\n$sql");
 	my $session = spawn($node, $database, $name, "$dir/$name.sql");
+	$session->{rewrites} = $rewrites // {};
 	my $until = time + PATIENCE;
 	while (!has_ended($session))
 	{
@@ -350,24 +372,40 @@ sub ask
 	return $session;
 }
 
-my $probe = <<'END';
+my $prepared = <<'END';
 SELECT format('ROLLBACK PREPARED %L', gid) FROM pg_prepared_xacts WHERE database = current_database() \gexec
+END
+my $started = <<'END';
 SELECT 'S', (SELECT pid || '.' || ms(backend_start) FROM pg_stat_activity WHERE backend_type = 'checkpointer'),
 	current_setting('snowflake_id.worker_id'), ms(clock_timestamp());
+END
+my $probe = $prepared . $started . <<'END';
 SELECT 'I', snowflake_nextval(), ms(statement_timestamp()), ms(clock_timestamp());
 END
 
-# IDs come again, in all databases.
+# The same of all generators of a database.
+sub probe_sql
+{
+	my ($database) = @_;
+	return join '', $probe, map { "SELECT 'I', snowflake_nextval('$_'), ms(statement_timestamp()), ms(clock_timestamp()), '$_';\n" }
+	  named($database);
+}
+
+sub named { my ($database) = @_; return map { $_->{name} } grep { $_->{database} eq $database } @{ $s->{generators} }; }
+
+# IDs come again, in all databases, of all generators.
 sub probe
 {
 	my ($what) = @_;
 	for my $database (@{ $s->{databases} })
 	{
 		my $until = time + PATIENCE;
+		my %missing = map { $_ => 1 } '', named($database);
 		while (1)
 		{
-			my $session = ask($primary, $database, $probe);
-			last if $session->{out} =~ /^I/m;
+			my $session = ask($primary, $database, probe_sql($database));
+			delete @missing{ $session->{out} =~ /^I\|.*\|\d+\|?(\w*)$/mg };
+			last if !%missing;
 			return failed('no ID within ' . PATIENCE . " s $what: $session->{err}") if time > $until;
 			unstick();
 			pause(0.05);
@@ -420,6 +458,10 @@ sub down
 	$stop->();
 	pause($f->{down});
 	start($primary, $f->{clock});
+	if (my $first = $f->{first})
+	{
+		my $session = ask($primary, $first->{database}, "$prepared$started$first->{sql}", $first->{rewrites});
+	}
 	$up = 1;
 	return;
 }
@@ -524,7 +566,10 @@ sub promote
 	push @starts, time;
 	if ($f->{end} eq 'kill_postmaster') { kill_postmaster($primary, $f->{orphans}); }
 	else { stop($primary, $f->{end}); }
-	my $lag_ms = int(1000 * (time - $touched + abs $s->{standby_clock})) + 1000;
+	# What a generator may have been ahead of its clock: borrowed, or by a start at
+	# its mark. What is lost of the default generator leaves that much room.
+	my $ahead_ms = max(1000, map { 2 * $_->{tick} + $s->{reserve_ms} + max(map { $_->{borrow} } @{ $_->{labels} }) } @{ $s->{generators} });
+	my $lag_ms = int(1000 * (time - $touched + abs $s->{standby_clock})) + $ahead_ms;
 	my $gap_ms = max(gap_ms(), $lag_ms);
 	if ($gap_ms > gap_ms())
 	{
@@ -586,6 +631,7 @@ sub run_episode
 		start($node{two});
 		$standby = $node{two};
 	}
+	make_generators();
 	for my $n (0 .. $#{ $s->{clients} })
 	{
 		my $client = { %{ $s->{clients}[$n] }, name => "client$n", next => 0, not_before => 0 };
@@ -615,11 +661,11 @@ sub run_episode
 
 	$total{episodes}++;
 	$total{sessions} += grep { $_->{life} } @sessions;
-	$total{ids} += $check->{ids};
+	$seen{$_} += $check->{seen}{$_} for keys %{ $check->{seen} };
 	$bad{$_} += $check->{bad}{$_} for keys %{ $check->{bad} };
 	$codes{$_} += $check->{codes}{$_} for keys %{ $check->{codes} };
 	my $what = sprintf('episode %d, %s: %d IDs to %d sessions, %d faults, %.1f s',
-		$n, $s->{mood}, $check->{ids}, scalar(grep { $_->{life} } @sessions), scalar @{ $s->{faults} },
+		$n, $s->{mood}, $check->{seen}{IDs}, scalar(grep { $_->{life} } @sessions), scalar @{ $s->{faults} },
 		time - $began);
 	ok(!@failures, $what);
 	if (@failures)
@@ -712,9 +758,9 @@ my $n = $only || 1;
 do { } while run_episode($n++) && !$only && time - $began < 60 * $minutes;
 note(join "\n",
 	sprintf('seed %s, %.1f minutes, PostgreSQL %s', $seed, (time - $began) / 60, $node{one}->pg_version),
-	"$total{episodes} episodes, $total{sessions} sessions, $total{ids} IDs checked",
+	"$total{episodes} episodes, $total{sessions} sessions; checked:", table(%seen),
 	sum0(values %faults) . ' faults:', table(%faults),
 	"$total{refusals} refusals expected and met",
 	'errors that clients met:', table(%codes),
-	'violations:', table(map({ $_ => 0 } qw(duplicate overlap order early ahead mark worker)), %bad));
+	'violations:', table(map({ $_ => 0 } qw(duplicate overlap order early ahead mark worker label decode)), %bad));
 done_testing();

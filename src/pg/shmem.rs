@@ -528,9 +528,11 @@ impl Shared {
         if let Some(slot) = found {
             return Ok(slot);
         }
+        let reading = self.believable();
         locked(SLOT_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
             // Somebody may have been faster.
-            self.pin_existing(key).or_else(|| self.pin_evicted(key))
+            self.pin_existing(key)
+                .or_else(|| self.pin_evicted(key, reading))
         })
         .ok_or(Error::SlotsExhausted {
             max: self.slots.len(),
@@ -553,6 +555,20 @@ impl Shared {
         self.probe(key).find_map(|slot| slot.pin_if(key))
     }
 
+    /// Both clocks, for a generator without a past: no later than was believed
+    /// last. A clock that has jumped is the reservation's to judge; one that
+    /// started from it would be ahead for as long as that after a correction.
+    fn believable(&self) -> Reading {
+        self.with_clocks(|believed| {
+            let reading = os_clock::read();
+            let trusted = reading.boot.get().saturating_add(believed.trusted_offset);
+            Reading {
+                wall: reading.wall.min(UnixNanos::new(trusted)),
+                ..reading
+            }
+        })
+    }
+
     /// All slots, from where a key is looked for first: so that it is found
     /// soon, and that generators which do not all fit take turns in giving way.
     fn probe(&self, key: u64) -> impl Iterator<Item = &'static Slot> {
@@ -566,7 +582,7 @@ impl Shared {
 
     /// Takes a free slot, or one that no transaction uses: its mark is durable,
     /// so nothing is lost but a reservation.
-    fn pin_evicted(&self, key: u64) -> Option<&'static Slot> {
+    fn pin_evicted(&self, key: u64, reading: Reading) -> Option<&'static Slot> {
         let free = |s: &&Slot| s.rest.0.key.load(Ordering::Relaxed) == 0;
         // Acquire pairs with unpin().
         let idle = |s: &&Slot| s.rest.0.pins.load(Ordering::Acquire) == 0;
@@ -576,7 +592,6 @@ impl Shared {
             .or_else(|| self.probe(key).find(idle))?;
         slot.bounds().clear();
         slot.own_state.word().reset();
-        let reading = os_clock::read();
         slot.own_state.clock().set(reading);
         slot.rest.0.seen.set(reading);
         slot.set_gap_at(UnixMillis::new(0));

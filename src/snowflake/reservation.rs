@@ -90,7 +90,8 @@ pub struct Plan {
 pub enum Refusal {
     /// The wall clock is this far ahead of where the boot clock says it is.
     ClockJumped { by: i64, limit: i64 },
-    /// The wall clock is this far behind the generator's clock.
+    /// The wall clock is this far behind the generator's clock, or behind where
+    /// the boot clock says it is.
     ClockRolledBack { by: i64, limit: i64 },
     /// The start is this far ahead of the wall clock.
     MarkAhead {
@@ -186,6 +187,15 @@ impl Generator {
                 }
             } else {
                 Refusal::ClockRolledBack { by, limit }
+            });
+        }
+        // Who has no mark and no past does not lead. If it believed this clock,
+        // the server would, and refuse the right one as a jump.
+        let rolled_back = jumped.saturating_neg();
+        if rolled_back > s.max_lead_millis {
+            return Err(Refusal::ClockRolledBack {
+                by: rolled_back,
+                limit: s.max_lead_millis,
             });
         }
         // A mark past the end is above all a mark too far ahead.

@@ -390,6 +390,19 @@ fn an_advance_leaves_room_for_a_rollback() {
 }
 
 #[test]
+fn a_generator_without_a_past_does_not_believe_a_clock_that_is_far_back() {
+    let server = Server::new(tiny(), 200);
+    let plan = |rolled_back| {
+        let mut situation = server.situation(Tick::new(0));
+        situation.trusted_offset = situation.reading.offset() + rolled_back * MS;
+        server.generator.plan(&situation).err()
+    };
+    assert_eq!(plan(60), None);
+    let refused = Refusal::ClockRolledBack { by: 61, limit: 60 };
+    assert_eq!(plan(61), Some(refused));
+}
+
+#[test]
 fn the_ends_of_the_layouts_time() {
     let generator = Generator {
         layout: layout(1000, 4),

@@ -7,8 +7,10 @@ package Torture::Schedule;
 use strict;
 use warnings;
 use Exporter 'import';
+use POSIX ();
 
-our @EXPORT_OK = qw(schedule describe);
+our @EXPORT_OK = qw(schedule describe literal);
+our (@targets, $target, $tag, %rewrites);
 
 use constant HOUR => 3600;
 
@@ -37,7 +39,7 @@ sub schedule
 {
 	my ($seed) = @_;
 	srand($seed);
-	my $mood = weighted(mixed => 5, failover => 3, eviction => 2, refusal => 2, burst => 2);
+	my $mood = weighted(mixed => 5, relabel => 4, failover => 3, eviction => 2, refusal => 2, burst => 2);
 	my %s = (
 		seed => $seed,
 		mood => $mood,
@@ -55,15 +57,19 @@ sub schedule
 		clock => 0);
 	$s{reserve_ms} = pick(100, 300) if $mood eq 'refusal' || $mood eq 'burst';
 	$s{max_generators} = 1024 if $s{databases}[2];
+	generators(\%s);
 
 	# With room for one generator, two databases keep each other out.
 	my $clients = $mood eq 'burst' ? between(4, 6) : $mood eq 'eviction' ? between(2, 5) : between(4, 12);
 	for my $client (1 .. $clients)
 	{
 		my $database = pick(@{ $s{databases} });
+		my @named = grep { $_->{database} eq $database } @{ $s{generators} };
+		my $use = @named ? weighted(both => 4, named => 4, default => 2) : 'default';
+		local @targets = ((undef) x ($use ne 'named'), $use eq 'default' ? () : @named);
 		# Few rewrite the sequence: each time may put the generator ahead of its
 		# clock by a window, and the bound on that should stay tight.
-		my $rewrites = $mood ne 'burst' && $client <= 2;
+		my $rewrites = $mood ne 'burst' && $client <= ($mood eq 'relabel' ? 4 : 2);
 		push @{ $s{clients} },
 		  {
 			database => $database,
@@ -72,6 +78,97 @@ sub schedule
 	}
 	$s{faults} = [ faults(\%s) ];
 	return \%s;
+}
+
+# Between the epochs that one generator may have: more than clocks ever differ
+# in an episode, so that an ID can be of one of them only; and no whole number
+# of ticks.
+use constant EPOCH_STEP => 40 * 86_400_000 + 137;
+
+# Generators beside the default one, each with the labels that it may get in an
+# episode, the first one first. They agree in what a generator must keep.
+sub generators
+{
+	my ($s) = @_;
+	$s->{generators} = [];
+	$s->{extras} = [];
+	for my $database (@{ $s->{databases} })
+	{
+		next if $database eq $s->{recreates};
+		my $count = $s->{mood} =~ /relabel|eviction/ ? between(1, 3) : between(0, 2);
+		push @{ $s->{generators} }, map { generator($s, "g$_", $database) } 1 .. $count;
+	}
+	push @{ $s->{extras} }, map { generator($s, "extra $_", '') } 0 .. 3;
+	return;
+}
+
+sub generator
+{
+	my ($s, $name, $database) = @_;
+	# A start at the mark skips a tick or two. With few slots generators start so
+	# often that those of long ticks run far ahead of the clock.
+	my $tick = $s->{max_generators} < 100 ? 1 : weighted(1 => 5, 10 => 2, 1000 => 2);
+	my $sequence = $tick == 1 ? between(7, 12) : $tick == 10 ? between(10, 14) : between(16, 18);
+	my $time = $tick == 1 ? 41 : $tick == 10 ? 38 : 32;
+	my $worker = chance(0.2) ? 64 - $time - $sequence : between(3, 8);
+	my $kind = between(1, 4);
+	my $value = between(0, 2**$kind - 1);
+	my $order = weighted(
+		plain => 3, middle => 2, split => 2, worker_top => 1, fixed_inside => 2,
+		fixed_top => 1, negative => 2, sequence_top => 1, reversed => 1);
+	$worker = between(3, 7) if $order =~ /fixed|negative/;
+	if ($order eq 'negative') { $kind = 64 - $time - $worker - $sequence; $value = 2**($kind - 1); }
+	my @time = ([ 'time', $time, 'time' ]);
+	my @worker = ([ 'node', $worker, 'worker' ]);
+	my @sequence = ([ 'sequence', $sequence, 'sequence' ]);
+	my @kind = ([ 'kind', $kind, 'fixed', $value ]);
+	my @fields =
+		$order eq 'plain' ? (@time, @worker, @sequence)
+	  : $order eq 'middle' ? (@time, @sequence, @worker)
+	  : $order eq 'split' ? (@time, [ 'region', $worker - 2, 'worker' ], @sequence, [ 'machine', 2, 'worker' ])
+	  : $order eq 'worker_top' ? (@worker, @time, @sequence)
+	  : $order eq 'fixed_inside' ? (@time, @kind, @worker, @sequence)
+	  : $order =~ /^(fixed_top|negative)$/ ? (@kind, @time, @worker, @sequence)
+	  : $order eq 'sequence_top' ? (@sequence, @time, @worker)
+	  : ([ 'time_reversed', $time, 'reversed' ], @worker, @sequence);
+	my $width = 0;
+	$width += $_->[1] for @fields;
+	my $wider = $fields[0][2] eq 'time' && $width < 64;
+	$wider = $wider ? (64 - $width < 2 ? 64 - $width : 2) : 0;
+	my %g = (
+		name => $name,
+		database => $database,
+		fields => \@fields,
+		tick => $tick,
+		sequence => $sequence,
+		increases => $order !~ /sequence_top|reversed/,
+		owned => chance(0.7),
+		by_hand => chance(0.3),
+		labels => []);
+	my $epoch = pick(1735689600000, 1700000000123, 1477958400000);
+	for my $n (1 .. between(2, 5))
+	{
+		push @{ $g{labels} },
+		  {
+			epoch => $epoch - EPOCH_STEP * ($n == 1 ? 0 : between(0, 3)),
+			wider => $n == 1 ? 0 : between(0, $wider),
+			borrow => $s->{max_generators} < 100 ? pick(0, 10, 100) : pick(0, 10, 100, 1000, 3000),
+			start => pick('zero', map { "vibrate $_" } 1, 7, 63, 99),
+		  };
+		$g{labels}[-1]{text} = label(\%g, $g{labels}[-1]);
+	}
+	# Beside the default generator's 4096 in a millisecond.
+	my $scale = 2**$sequence / $tick / 4096;
+	$g{scale} = $scale < 1 ? $scale : 1;
+	return \%g;
+}
+
+sub label
+{
+	my ($g, $label) = @_;
+	my @fields = map { "$_->[0]:" . ($_->[1] + ($_->[2] eq 'time' ? $label->{wider} : 0)) . (defined $_->[3] ? "=$_->[3]" : '') } @{ $g->{fields} };
+	return "layout='@fields' epoch=$label->{epoch} tick='$g->{tick} ms' on_rollback=continue"
+	  . " max_borrow='$label->{borrow} ms' on_exhausted=wait sequence_start='$label->{start}'";
 }
 
 # Offsets of the clock are from that of the machine, in seconds.
@@ -130,6 +227,8 @@ sub fault
 	{
 		$f{clock} = next_clock($s) if $s->{mood} ne 'burst' && chance(0.4);
 		$f{down} = seconds(0, 0.5);
+		# Before anybody takes an ID: now nothing but the mark knows.
+		$f{first} = first($s) if chance(0.4);
 	}
 	# Orphans of a killed postmaster find out by themselves, or are killed too.
 	$f{orphans} = pick('waited for', 'killed') if $kind eq 'kill_postmaster';
@@ -167,16 +266,37 @@ sub refusal
 #   S  server's life, worker ID                 once, at the start of a session
 #   I  ID, not made before, received at         an ID
 #   R  the same                                 in a transaction that has restarted the sequence
-#   X  the same                                 of a generator that is rolled back
+#   L  the same                                 in one that has changed the label
+#   X  the same                                 of a generator, or by a label, that is rolled back
+#   B                                           a transaction of R and L begins
+#   C                                           it has committed
+#   D  ID, time, worker ID, sequence number     an ID as the server decodes it
 #   M  mark                                     read after the ID before it, in its transaction
 #   V  ID                                       snowflake_currval(), right after an ID
 #   A                                           anything else
-# Instants are milliseconds of the server's wall clock.
+# Where the generator is not the default one, its name follows. Instants are
+# milliseconds of the server's wall clock.
 my $received = 'ms(clock_timestamp())';
 my $began    = 'ms(statement_timestamp())';
 
-sub ids { my ($expression, $from, $tag) = @_; $tag //= 'I'; return "SELECT '$tag', $expression, $began, $received" . ($from ? " FROM $from" : '') . ";\n"; }
-sub one { return ids('snowflake_nextval()', '', $_[0]); }
+# Which generator statements take IDs from: undef is the default one.
+sub aim { return $target = pick(@targets); }
+sub name { return $target ? $target->{variable} // "'$target->{name}'" : ''; }
+sub behind { my ($comma) = @_; return $target ? $comma . name() : ''; }
+sub sequence { return $target ? $target->{name} : 'snowflake_default'; }
+sub table { return $target ? "t_$target->{name}" : 't'; }
+sub scaled { my ($low, $high) = @_; return POSIX::ceil(between($low, $high) * ($target ? $target->{scale} : 1)); }
+sub literal { my ($text) = @_; return q{'} . $text =~ s/'/''/gr . q{'}; }
+
+sub ids
+{
+	my ($expression, $from, $as) = @_;
+	$as //= $tag // 'I';
+	return "SELECT '$as', $expression, $began, $received" . behind(', ') . ($from ? " FROM $from" : '') . ";\n";
+}
+sub next_id { return 'snowflake_nextval(' . name() . ')'; }
+sub batch { return "snowflake_nextval_batch($_[0]" . behind(', ') . ')'; }
+sub one { return ids(next_id(), '', $_[0]); }
 
 # In the client: pg_sleep() goes by the clock that is stepped.
 sub sleeps { my ($low, $high) = @_; return '\! sleep ' . seconds($low, $high) . "\n"; }
@@ -185,16 +305,17 @@ sub sleeps { my ($low, $high) = @_; return '\! sleep ' . seconds($low, $high) . 
 sub statement
 {
 	my $what = weighted(one => 5, many => 3, batch => 3, rows => 1, insert => 3, risky => 2, copy => 1);
-	return one() if $what eq 'one';
-	return ids('snowflake_nextval()', 'generate_series(1, ' . between(2, 200) . ')') if $what eq 'many';
-	return ids('id', 'snowflake_nextval_batch(' . pick(1, between(2, 20), between(2, 300), between(2, 300), between(300, 9000)) . ') AS id')
+	return one() if $what eq 'one' || $what eq 'insert' && $target && $target->{variable};
+	return ids(next_id(), 'generate_series(1, ' . between(2, 200) . ')') if $what eq 'many';
+	return ids('id', batch(pick(1, between(2, 20), between(2, 300), between(2, 300), between(300, 9000))) . ' AS id')
 	  if $what eq 'batch';
-	return ids('snowflake_nextval_batch(' . between(1, 200) . ')') if $what eq 'rows';
-	return "INSERT INTO t (s) SELECT 'x' FROM generate_series(1, " . between(1, 100)
-	  . ") RETURNING 'I', id, $began, $received;\n"
+	return ids(batch(between(1, 200))) if $what eq 'rows';
+	my $as = $tag // 'I';
+	return 'INSERT INTO ' . table() . " (s) SELECT 'x' FROM generate_series(1, " . between(1, 100)
+	  . ") RETURNING '$as', id, $began, $received" . behind(', ') . ";\n"
 	  if $what eq 'insert';
-	return ids('id', 'risky(' . between(1, 30) . ') AS id') if $what eq 'risky';
-	return "COPY (SELECT 'I', snowflake_nextval(), $began, $received FROM generate_series(1, "
+	return ids('id', 'risky(' . between(1, 30) . behind(', ') . ') AS id') if $what eq 'risky';
+	return "COPY (SELECT '$as', " . next_id() . ", $began, $received" . behind(', ') . " FROM generate_series(1, "
 	  . between(1, 300) . ")) TO STDOUT (DELIMITER '|');\n";
 }
 
@@ -224,16 +345,16 @@ my %step = (
 	},
 	timeout => sub {
 		return "SET statement_timeout = '" . between(1, 40) . " ms';\n"
-		  . ids('max(snowflake_nextval())', 'generate_series(1, 500000)')
+		  . ids('max(' . next_id() . ')', 'generate_series(1, 500000)')
 		  . statement() . "RESET statement_timeout;\n" . one();
 	},
 	burst => sub {
-		return ids('max(snowflake_nextval())', 'generate_series(1, ' . between(100_000, 400_000) . ')');
+		return ids('max(' . next_id() . ')', 'generate_series(1, ' . scaled(100_000, 400_000) . ')');
 	},
 	# Faster than the layout holds: what is ahead of its clock must wait.
 	flood => sub {
 		return join '', map {
-			ids('max(id)', '(SELECT snowflake_nextval_batch(100000) AS id FROM generate_series(1, 10)) AS s')
+			ids('max(id)', '(SELECT ' . batch(scaled(100_000, 100_000)) . ' AS id FROM generate_series(1, 10)) AS s')
 		} 1 .. between(2, 4);
 	},
 	idle => sub { return sleeps(0.05, 0.5); },
@@ -260,66 +381,166 @@ my %step = (
 	},
 	copy_in => sub {
 		my $rows = between(1, 50);
-		return "BEGIN;\nCOPY t (s) FROM STDIN;\n" . join('', map { "$_\n" } 1 .. $rows) . "\\.\n"
-		  . "SELECT 'I', id, ms(now()), $received FROM t WHERE xmin = pg_current_xact_id()::xid ORDER BY id;\n" . end();
+		# It gives them in their order, which must be that in which they came.
+		return statement() if $target && !$target->{increases};
+		my $table = table();
+		return "BEGIN;\nCOPY $table (s) FROM STDIN;\n" . join('', map { "$_\n" } 1 .. $rows) . "\\.\n"
+		  . "SELECT 'I', id, ms(now()), $received" . behind(', ') . " FROM $table WHERE xmin = pg_current_xact_id()::xid ORDER BY id;\n" . end();
 	},
 	mark => sub {
-		return "BEGIN;\n" . statement() . "SELECT 'M', last_value FROM snowflake_default;\n" . end();
+		return "BEGIN;\n" . statement() . "SELECT 'M', last_value" . behind(', ') . ' FROM ' . sequence() . ";\n" . end();
 	},
 	currval => sub {
-		return "BEGIN;\n" . one() . "SELECT 'V', snowflake_currval();\n" . end();
+		return "BEGIN;\n" . one() . "SELECT 'V', snowflake_currval(" . name() . ')' . behind(', ') . ";\n" . end();
+	},
+	decode => sub {
+		my $arguments = 'id' . behind(', ');
+		return "SELECT 'D', id, ms(created_at), worker_id, sequence" . behind(', ')
+		  . ' FROM ' . next_id() . " AS id, LATERAL snowflake_decode($arguments);\n";
 	},
 	advance => sub {
-		return chance(0.5)
-		  ? "SELECT 'A', snowflake_advance('snowflake_default', now() + interval '" . between(0, 5) . " s');\n" . one()
-		  : "SELECT 'A', snowflake_advance('snowflake_default', snowflake_nextval());\n" . one();
+		my $sequence = sequence();
+		return "SELECT 'A', snowflake_advance('$sequence', now() + interval '" . between(0, 5) . " s');\n" . one()
+		  if chance(0.5) || $target && $target->{tick} > 1;
+		return "SELECT 'A', snowflake_advance('$sequence', " . next_id() . ");\n" . one();
 	},
 	comment => sub {
-		return "BEGIN;\nCOMMENT ON SEQUENCE snowflake_default IS 'x';\n" . (chance(0.5) ? sleeps(0, 0.3) . one() : '') . end();
+		return "BEGIN;\nCOMMENT ON SEQUENCE " . sequence() . " IS 'x';\n" . (chance(0.5) ? sleeps(0, 0.3) . one() : '') . end();
 	},
 	grant => sub {
+		my $sequence = sequence();
+		my $who = $target ? 'mortal' : 'PUBLIC';
 		return pick(
-			"GRANT UPDATE ON SEQUENCE snowflake_default TO mortal;\n" . one(),
-			"REVOKE UPDATE ON SEQUENCE snowflake_default FROM mortal;\n" . one(),
-			"BEGIN;\nREVOKE USAGE ON SEQUENCE snowflake_default FROM PUBLIC;\n" . one() . "ROLLBACK;\n" . one());
+			"GRANT UPDATE ON SEQUENCE $sequence TO mortal;\n" . one(),
+			"REVOKE UPDATE ON SEQUENCE $sequence FROM mortal;\n" . one(),
+			"BEGIN;\nREVOKE USAGE ON SEQUENCE $sequence FROM $who;\n" . one() . "ROLLBACK;\n" . one());
 	},
 	alter => sub {
+		my $sequence = sequence();
+		my $other = "other_$sequence";
 		return pick(
-			"ALTER SEQUENCE snowflake_default OWNED BY NONE;\n",
-			"BEGIN;\nALTER SEQUENCE snowflake_default CYCLE;\nROLLBACK;\n",
-			"BEGIN;\nALTER SEQUENCE snowflake_default RENAME TO other;\n"
-			  . "ALTER SEQUENCE other RENAME TO snowflake_default;\n" . one() . end(),
-			"BEGIN;\nALTER SEQUENCE snowflake_default RENAME TO other;\nROLLBACK;\n") . one();
-	});
+			$target ? '' : "ALTER SEQUENCE $sequence OWNED BY NONE;\n",
+			"BEGIN;\nALTER SEQUENCE $sequence CYCLE;\nROLLBACK;\n",
+			"BEGIN;\nALTER SEQUENCE $sequence RENAME TO $other;\n"
+			  . "ALTER SEQUENCE $other RENAME TO $sequence;\n" . one() . end(),
+			"BEGIN;\nALTER SEQUENCE $sequence RENAME TO $other;\nROLLBACK;\n") . one();
+	},
+	# With few slots there may be none left.
+	several => sub {
+		my $sql = "BEGIN;\n";
+		for (1 .. between(2, 5)) { aim(); $sql .= chance(0.3) ? statement() : one(); }
+		return $sql . (chance(0.2) ? sleeps(0.1, 1) : '') . end();
+	},
+	extra => \&extra);
 
-# These put the generator back to its mark. An ID is taken before a restart: a
-# sequence that is restarted when its generator has not started in this life of
-# the server forgets its mark, as after setval(). And one after it: committed
-# without one, there would be no mark for the next life.
+# Generators that come and go. Names of the first kind are used once; the number
+# at their end tells the label.
+sub extra
+{
+	my ($s) = @_;
+	my $label = between(0, $#{ $s->{extras} });
+	my $text = literal($s->{extras}[$label]{labels}[0]{text});
+	if (chance(0.3))
+	{
+		$text = literal($s->{extras}[0]{labels}[0]{text});
+		my $id = "SELECT 'I', snowflake_nextval(g), $began, $received, 'shared.' || g::oid FROM (SELECT 'shared'::regclass AS g) AS s;\n";
+		return pick(
+			"SELECT 'A', snowflake_create_generator('shared', $text);\n$id$id",
+			"$id$id",
+			"DROP SEQUENCE shared;\n$id",
+			"BEGIN;\n${id}DROP SEQUENCE shared;\nSELECT 'A', snowflake_create_generator('shared', $text);\n$id" . end() . $id);
+	}
+	local $target = { %{ $s->{extras}[$label] }, variable => q{:'x'} };
+	my $create = "SELECT 'A', snowflake_create_generator(:'x', $text);\n";
+	my $drop = "DROP SEQUENCE :x;\n";
+	return '\set x x :u _' . between(1, 1_000_000) . "_$label\n" . pick(
+		$create . statement() . one() . $drop,
+		$create . one() . statement(),
+		"BEGIN;\n$create" . statement() . end() . one() . "DROP SEQUENCE IF EXISTS :x;\n",
+		"BEGIN;\n$create" . one() . statement() . "ROLLBACK;\n",
+		"BEGIN;\nSAVEPOINT a;\n$create" . statement() . "ROLLBACK TO a;\n" . end(),
+		"BEGIN;\n$create" . statement() . "SAVEPOINT a;\n$drop" . "ROLLBACK TO a;\n" . one() . end() . $drop);
+}
+
+# A transaction that changes the sequence and then takes IDs: these are as good
+# as any once it has committed.
+sub transaction
+{
+	my ($as, $before, $change, $end) = @_;
+	my $sql = "\\set xid 0\nSELECT 'B'" . behind(', ') . ";\nBEGIN;\n$before" . $change;
+	local $tag = $as;
+	$sql .= (chance(0.8) ? one() : '') . (chance(0.3) ? statement() : '')
+	  . "SELECT pg_current_xact_id() AS xid \\gset\n";
+	if ($end eq 'two_phase')
+	{
+		$sql = '\set gid g :n _' . between(1, 1_000_000) . "\n$sql"
+		  . "PREPARE TRANSACTION :'gid';\n" . pick('COMMIT', 'ROLLBACK') . " PREPARED :'gid';\n";
+	}
+	else { $sql .= "$end;\n"; }
+	return $sql . "SELECT 'C'" . behind(', ') . " WHERE pg_xact_status(:'xid'::xid8) = 'committed';\n";
+}
+
+sub counted { $rewrites{ $target ? $target->{name} : '' }++; return $_[0]; }
+
+sub restart
+{
+	return counted('TRUNCATE ' . pick(table(), table(), 't, ' . table()) . ' RESTART IDENTITY' . pick('', ' CASCADE') . ";\n")
+	  if $target && $target->{owned} && chance(0.6);
+	return counted('ALTER SEQUENCE ' . sequence() . ' RESTART' . pick('', '', ' WITH 17', ' WITH 9223372036854775807') . ";\n");
+}
+
+sub relabel
+{
+	my $label = literal(pick(@{ $target->{labels} })->{text});
+	return counted("SECURITY LABEL FOR snowflake_id ON SEQUENCE $target->{name} IS $label;\n");
+}
+
+# What may strike between a start of the server and its clients.
+sub first
+{
+	my ($s) = @_;
+	my $database = pick(@{ $s->{databases} });
+	local @targets = (undef, grep { $_->{database} eq $database } @{ $s->{generators} });
+	aim();
+	local %rewrites = ();
+	my $sql = pick(restart(), restart() . one(), transaction('R', '', restart(), pick('COMMIT', 'ROLLBACK')));
+	return { database => $database, sql => $sql, rewrites => {%rewrites} };
+}
+
+# These put the generator back to its mark, or another label on it.
 my %rewrite = (
-	restart => sub {
-		return "BEGIN;\n" . one()
-		  . "ALTER SEQUENCE snowflake_default RESTART;\n" . one('R') . (chance(0.3) ? one('R') : '')
-		  . end() . one();
+	restart => sub { return restart() . (chance(0.5) ? one() : ''); },
+	restart_transaction => sub {
+		return transaction('R', chance(0.5) ? one() : '', restart(), pick('COMMIT', 'ROLLBACK', 'two_phase')) . (chance(0.5) ? one() : '');
 	},
-	restart_untouched => sub {
-		return "BEGIN;\nALTER SEQUENCE snowflake_default RESTART;\nROLLBACK;\n" . (chance(0.5) ? one() : '');
-	},
+	restart_untouched => sub { return "BEGIN;\n" . restart() . "ROLLBACK;\n" . (chance(0.5) ? one() : ''); },
 	restart_savepoint => sub {
-		return "BEGIN;\n" . one()
-		  . "SAVEPOINT a;\nALTER SEQUENCE snowflake_default RESTART;\n" . one('R')
-		  . (chance(0.3) ? "SELECT 'A', snowflake_advance('snowflake_default', now() + interval '4 s');\n" . one('R') : '')
+		my $sequence = sequence();
+		return "BEGIN;\n" . (chance(0.5) ? one() : '')
+		  . "SAVEPOINT a;\n" . restart() . one('R')
+		  . (chance(0.3) ? "SELECT 'A', snowflake_advance('$sequence', now() + interval '4 s');\n" . one('R') : '')
 		  . "ROLLBACK TO a;\n" . one() . statement() . end() . one();
 	},
-	restart_two_phase => sub {
-		return "\\set gid g :n _" . between(1, 1_000_000) . "\nBEGIN;\n" . one()
-		  . "ALTER SEQUENCE snowflake_default RESTART;\n" . one('R')
-		  . "PREPARE TRANSACTION :'gid';\n" . pick('COMMIT', 'ROLLBACK') . " PREPARED :'gid';\n" . one();
-	},
 	recreate_undone => sub {
+		local $target = undef;
+		$rewrites{''}++;
 		return "BEGIN;\n" . (chance(0.5) ? one() : '')
 		  . "DROP EXTENSION snowflake_id CASCADE;\nCREATE EXTENSION snowflake_id;\n" . one('X')
 		  . "ROLLBACK;\n" . one();
+	});
+
+my %relabel = (
+	relabel => sub { return relabel() . (chance(0.7) ? one() : ''); },
+	relabel_transaction => sub {
+		return transaction('L', chance(0.5) ? one() : '', relabel(), pick('COMMIT', 'COMMIT', 'ROLLBACK', 'two_phase')) . one();
+	},
+	relabel_savepoint => sub {
+		my $sql = "BEGIN;\n" . (chance(0.5) ? one() : '') . "SAVEPOINT a;\n" . relabel();
+		{ local $tag = 'X'; $sql .= one() . statement(); }
+		return $sql . "ROLLBACK TO a;\n" . (chance(0.5) ? sleeps(0, 0.3) : '') . statement() . one() . end() . one();
+	},
+	relabel_and_restart => sub {
+		return transaction('L', '', relabel() . one('L') . restart(), pick('COMMIT', 'ROLLBACK')) . one();
 	});
 
 my $recreate = "BEGIN;\nDROP EXTENSION snowflake_id CASCADE;\nCREATE EXTENSION snowflake_id;\n"
@@ -335,7 +556,8 @@ SELECT 'S', (SELECT pid || '.' || ms(backend_start) FROM pg_stat_activity WHERE 
 	current_setting('snowflake_id.worker_id'), ms(clock_timestamp());
 END
 	my $rewrite_at = $may_rewrite && chance(0.6) ? between(1, 10) : 0;
-	my %made = (sql => '', rewrites => 0);
+	my $relabels = $may_rewrite && $s->{mood} eq 'relabel' ? 9 : $may_rewrite ? 0.7 : 0;
+	local %rewrites = ();
 	for my $n (1 .. between(5, 15))
 	{
 		my $name =
@@ -344,18 +566,28 @@ END
 		  : weighted(
 			single => 4, statement => 8, transaction => 5, savepoints => 3, two_phase => 2,
 			timeout => 1, burst => 0.5, idle => 9, long => 1, read_only => 1, cursor => 3,
-			role => 2, copy_in => 1, mark => 3, currval => 1, advance => 0.3,
-			comment => 1, grant => 0.7, alter => 0.7);
-		$sql .= $step{$name}->();
+			role => 2, copy_in => 1, mark => 3, currval => 1, advance => $s->{mood} eq 'failover' ? 0 : 0.3,
+			comment => 1, grant => 0.7, alter => 0.7, decode => 1, several => @targets > 1 ? 4 : 0,
+			extra => $s->{recreates} eq $database ? 0 : 1, relabel => $relabels);
+		aim();
+		if ($name eq 'relabel')
+		{
+			$sql .= $relabel{ pick(sort keys %relabel) }->() if $target;
+		}
+		else { $sql .= $step{$name}->($s); }
 		if ($n == $rewrite_at)
 		{
+			aim();
 			$sql .= $rewrite{ pick(sort keys %rewrite) }->();
-			$made{rewrites}++;
 		}
 	}
-	$sql .= $recreate . one() if $may_rewrite && $s->{recreates} eq $database && chance(0.7);
-	$made{sql} = $sql;
-	return \%made;
+	local $target = undef;
+	if ($may_rewrite && $s->{recreates} eq $database && chance(0.7))
+	{
+		$rewrites{''}++;
+		$sql .= $recreate . one();
+	}
+	return { sql => $sql, rewrites => {%rewrites}, transactions => $sql =~ tr/;// };
 }
 
 # For people.
@@ -368,10 +600,15 @@ sub describe
 	{
 		$text .= "$key = $s->{$key}\n";
 	}
+	for my $g (@{ $s->{generators} })
+	{
+		$text .= "$g->{database}.$g->{name}:\n" . join('', map { "  $_->{text}\n" } @{ $g->{labels} });
+	}
 	for my $f (@{ $s->{faults} })
 	{
 		$text .= join(', ', "after $f->{after} s: $f->{kind}",
-			map { "$_ $f->{$_}" } grep { !/^(kind|after)$/ } sort keys %$f) . "\n";
+			map { "$_ $f->{$_}" } grep { !/^(kind|after|first)$/ } sort keys %$f) . "\n";
+		$text .= "first in $f->{first}{database}: $f->{first}{sql}" if $f->{first};
 	}
 	return $text;
 }

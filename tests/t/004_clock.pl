@@ -75,6 +75,20 @@ cmp_ok($mark, '<', 60, 'the mark stayed where it was');
 set_clock($node, 0);
 abs_lt(lead(), 1.5, 'corrected: as if nothing had been');
 
+# Nor by a generator that takes its place in shared memory while the clock is
+# wrong, whichever way: it has no past that would tell.
+for my $days (3, -3)
+{
+	set_clock($node, $days * 86400);
+	$node->safe_psql('postgres', "SELECT snowflake_create_generator('fresh$days', 'preset=discord')" =~ s/-/_/r);
+	(my $nextval = "SELECT snowflake_nextval('fresh$days')") =~ s/-/_/;
+	is((error_of($node, $nextval))[0], '58000', "$days days: refused by a generator that is new");
+	set_clock($node, 0);
+	is((error_of($node, $nextval))[0], '', 'corrected: it gives IDs');
+	is((error_of($node, 'SELECT snowflake_nextval()'))[0], '', 'and so does the default generator');
+}
+abs_lt(lead(), 1.5, 'in step with the right clock');
+
 # A real jump is accepted by one call, by a superuser.
 $node->safe_psql('postgres', 'CREATE ROLE mortal LOGIN');
 is((error_of($node, 'SET ROLE mortal; SELECT snowflake_accept_clock()'))[0], '42501',
