@@ -296,7 +296,13 @@ impl Entry {
         let described = if is_default {
             label::of_default()
         } else if kind == pg_sys::RELKIND_SEQUENCE {
-            label::of(self.relation)?.ok_or_else(|| Error::NotAGenerator { name: self.name() })?
+            label::of(self.relation)
+                .map_err(|(text, error)| Error::StoredLabel {
+                    name: self.name(),
+                    text,
+                    error,
+                })?
+                .ok_or_else(|| Error::NotAGenerator { name: self.name() })?
         } else {
             return Err(Error::NotAGenerator { name: self.name() });
         };

@@ -6,9 +6,10 @@
 //! | [`shmem`] | shared memory: the words, bounds and clocks of all generators |
 //! | [`os_clock`] | reads the two clocks of the operating system |
 //! | [`entry`] | what this session knows of a generator, and when that is void |
-//! | [`label`] | reads labels of sequences, and checks them when they are set |
+//! | [`label`] | reads labels of sequences |
 //! | [`mark`] | the durable mark: reads it, raises it |
 //! | [`issue`] | acts on the core's steps until there is an ID |
+//! | [`provider`] | checks a label when it is set |
 //! | [`reservation_lock`] | who may raise a mark |
 //! | [`restart`] | keeps it when a sequence is restarted |
 //! | [`spi`] | runs SQL statements of our own |
@@ -26,6 +27,7 @@ mod issue;
 mod label;
 mod mark;
 mod os_clock;
+mod provider;
 mod reservation_lock;
 mod restart;
 mod shmem;
@@ -46,7 +48,7 @@ pub fn init() {
         // SAFETY: a process of PostgreSQL has one thread.
         unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
     }
-    label::register();
+    provider::register();
     // SAFETY: a flag that only the postmaster changes, before any backend.
     if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
         guc::define();

@@ -4,8 +4,6 @@
 //! Where the original leaves something open, or does what would repeat IDs, the
 //! text says what ours does.
 
-use super::label::Label;
-
 /// A stock text under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
@@ -105,12 +103,4 @@ pub const ALL: [Preset; 16] = [
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)
-}
-
-impl Preset {
-    /// Its label; `None` if it leaves the epoch open.
-    #[must_use]
-    pub fn label(&self) -> Option<Label> {
-        Label::parse(self.text).ok()
-    }
 }

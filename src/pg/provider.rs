@@ -1,0 +1,124 @@
+//! The provider of our security labels: checks a label when it is set.
+//!
+//! # Changing a label
+//!
+//! PostgreSQL calls [`check`] before it stores a label. The check takes
+//! AccessExclusive on the sequence, which waits for every transaction that has
+//! taken IDs (they hold RowExclusive), and sends a relcache invalidation, since
+//! labels send none of their own. Whoever takes IDs next gets the lock after our
+//! commit, hears of the invalidation with it, and reads the new label. So no two
+//! sessions ever issue by different labels.
+//!
+//! The check looks at no clock and no setting: a dump must restore anywhere.
+
+use std::ffi::{CStr, c_char};
+
+use pgrx::pg_sys;
+
+use super::error::Error;
+use super::label::{self, PROVIDER};
+use super::{entry, mark, shmem, spi};
+use crate::snowflake::label::Label;
+use crate::snowflake::layout::{Disorder, UnixMillis};
+
+/// Registers the provider, in every process that loads the library.
+pub fn register() {
+    // SAFETY: a constant name and a function that live as long as the process.
+    unsafe { pg_sys::register_label_provider(PROVIDER.as_ptr(), Some(on_label)) };
+}
+
+/// PostgreSQL has checked that the user owns the object, and locked it.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_label(object: *const pg_sys::ObjectAddress, label: *const c_char) {
+    // SAFETY: PostgreSQL's: an object, and NULL or a NUL-terminated string.
+    let (object, label) = unsafe {
+        let label = (!label.is_null()).then(|| spi::from_server(CStr::from_ptr(label)));
+        (*object, label)
+    };
+    if let Err(error) = check(object, label.as_deref()) {
+        error.raise();
+    }
+}
+
+fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error> {
+    let relation = object.objectId;
+    let is_sequence = object.classId == pg_sys::RelationRelationId
+        && object.objectSubId == 0
+        // SAFETY: looks up the catalogs.
+        && unsafe { pg_sys::get_rel_relkind(relation) }.cast_unsigned() == pg_sys::RELKIND_SEQUENCE;
+    if !is_sequence {
+        return Err(Error::LabelNotOnSequence);
+    }
+    if entry::default_relation().is_ok_and(|default| default == relation) {
+        return Err(Error::LabelOnDefault);
+    }
+    let label = text.map(label::parse_for_generator).transpose()?;
+    // SAFETY: in a transaction, which keeps the lock.
+    unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        pg_sys::LockRelationOid(relation, pg_sys::AccessExclusiveLock as i32);
+    }
+    if let Some(before) = label::text_of(relation).and_then(|text| Label::parse(&text).ok()) {
+        check_change(relation, &before, label.as_ref())?;
+        entry::of(relation).note_relabelling(before.layout());
+    }
+    if let Some(label) = &label
+        && label.layout().can_be_negative()
+    {
+        let from = match label.layout().disorder() {
+            Some(Disorder::NegativeFrom(at)) => Some(at),
+            _ => None,
+        };
+        Error::CanBeNegative { from }.notice();
+    }
+    // SAFETY: the relation is locked, so it exists.
+    unsafe { pg_sys::CacheInvalidateRelcacheByRelid(relation) };
+    Ok(())
+}
+
+/// Refuses what could repeat IDs that exist, or sort before them.
+fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) -> Result<(), Error> {
+    let entry = entry::of(relation);
+    let Some(reached) = reached(relation)? else {
+        return Ok(());
+    };
+    let name = entry.name();
+    let Some(after) = after else {
+        return Err(Error::LabelRemoved { name });
+    };
+    let (layout, before_layout) = (after.layout(), before.layout());
+    if let Some(change) = layout.change_from(before_layout) {
+        return Err(Error::LayoutChanged {
+            name,
+            change,
+            before: before.layout_text(),
+            after: after.layout_text(),
+        });
+    }
+    let last = layout.instant_of(layout.last_tick());
+    if layout != before_layout && reached >= last {
+        return Err(Error::LayoutTooShort {
+            name,
+            reached,
+            last,
+        });
+    }
+    Ok(())
+}
+
+/// How far a generator has come: no later than its mark; `None` if it has not
+/// issued anything. The relation is locked.
+fn reached(relation: pg_sys::Oid) -> Result<Option<UnixMillis>, Error> {
+    let entry = entry::of(relation);
+    // An unlogged one may have been logged, and may be again.
+    if entry.is_temporary() {
+        return Ok(None);
+    }
+    // SAFETY: a variable of this process.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    let running = shmem::shared()
+        .ok()
+        .and_then(|shared| shared.view(database, relation))
+        .and_then(|view| view.highest);
+    Ok(mark::stored(entry)?.max(running))
+}
