@@ -53,6 +53,66 @@ mod tests {
                 "22008",
             ),
             ("SELECT snowflake_advance('pg_class', now())", "42809"),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=no')",
+                "22023",
+            ),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=uniqueid')",
+                "22023",
+            ),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=baidu')",
+                "2200H",
+            ),
+            (
+                "SELECT snowflake_create_generator('pg_temp.g', 'preset=discord')",
+                "55000",
+            ),
+            (
+                "CREATE TABLE tt (); SECURITY LABEL FOR snowflake_id ON TABLE tt IS 'preset=discord'",
+                "42809",
+            ),
+            (
+                "SECURITY LABEL FOR snowflake_id ON SEQUENCE snowflake_default IS 'preset=discord'",
+                "0A000",
+            ),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=twitter'); SELECT snowflake_nextval('g')",
+                "0A000",
+            ),
+            ("SELECT snowflake_decode_as(1, 'preset=no')", "22023"),
+            ("SELECT snowflake_decode_as(-1, 'preset=twitter')", "22003"),
+            (
+                "SELECT snowflake_decode_as(0, 'preset=uniqueid_time')",
+                "22003",
+            ),
+            ("SELECT snowflake_decode(1, 'pg_class')", "42809"),
+            ("SELECT snowflake_explain(-1)", "22003"),
+            (
+                "SELECT snowflake_min_id_as(now(), 'preset=uniqueid')",
+                "0A000",
+            ),
+            (
+                "SELECT snowflake_min_id_as('2090-01-01Z', 'preset=discord')",
+                "0A000",
+            ),
+            (
+                "SELECT snowflake_encode_as(now(), '[]', 'preset=discord')",
+                "22023",
+            ),
+            (
+                "SELECT snowflake_encode_as(now(), '{\"worker\": 32}', 'preset=discord')",
+                "22003",
+            ),
+            (
+                "SELECT snowflake_encode_as(now(), '{\"worker\": 1}', 'preset=discord')",
+                "22023",
+            ),
+            (
+                "SELECT snowflake_encode_as(now(), '{\"shard\": 6, \"sequence\": 0}', 'preset=instagram shard=5')",
+                "22003",
+            ),
             ("SET snowflake_id.worker_id = 1", "55P02"),
             ("SET snowflake_id.max_generators = 1", "55P02"),
             ("SET snowflake_id.reserve = '1 s'", "55P02"),
