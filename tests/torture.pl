@@ -1,8 +1,8 @@
 # Faults by the hundred, in many short episodes: clients take IDs in every way
 # there is, from the default generator and from labelled ones of many layouts,
 # while servers are killed, stopped, promoted, their clocks stepped, sequences
-# restarted and labels changed. Then every ID that any client received is checked; what
-# for is in Torture/Check.pm.
+# restarted and labels changed. Then every ID that any client received is checked;
+# what for is in Torture/Check.pm.
 #
 #   SEED      of all schedules; another each time if not given, and printed
 #   MINUTES   how long new episodes are begun; default 3

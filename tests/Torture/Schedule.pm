@@ -146,13 +146,15 @@ sub generator
 		by_hand => chance(0.3),
 		labels => []);
 	my $epoch = pick(1735689600000, 1700000000123, 1477958400000);
+	# Less than a tick is refused.
+	my @borrow = (0, grep { $_ >= $tick } 10, 100, $s->{max_generators} < 100 ? () : (1000, 3000));
 	for my $n (1 .. between(2, 5))
 	{
 		push @{ $g{labels} },
 		  {
 			epoch => $epoch - EPOCH_STEP * ($n == 1 ? 0 : between(0, 3)),
 			wider => $n == 1 ? 0 : between(0, $wider),
-			borrow => $s->{max_generators} < 100 ? pick(0, 10, 100) : pick(0, 10, 100, 1000, 3000),
+			borrow => pick(@borrow),
 			start => pick('zero', map { "vibrate $_" } 1, 7, 63, 99),
 		  };
 		$g{labels}[-1]{text} = label(\%g, $g{labels}[-1]);
