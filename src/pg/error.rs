@@ -409,13 +409,13 @@ impl Error {
             .hint("Make a generator of your own with snowflake_create_generator()."),
             Self::LabelRemoved { name } => Text::new(
                 C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("cannot remove the label of generator {name}, which has issued IDs"),
+                format!("cannot remove the label of generator {name}: it has issued IDs"),
             )
             .detail("With another label afterwards, it could issue them again.")
             .hint("Drop the sequence if it is not needed any more."),
             Self::LayoutChanged { name, change, before, after } => Text::new(
                 C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("cannot change the label of generator {name} so, which has issued IDs"),
+                format!("cannot change the layout of generator {name}: it has issued IDs"),
             )
             .detail(match change {
                 Change::Tick => "The tick is another: new IDs could repeat existing ones, or sort before them.".to_string(),
@@ -426,7 +426,7 @@ impl Error {
             .hint("An earlier epoch, a wider time that is on top, and other policies are allowed. For anything else make a new generator."),
             Self::LayoutTooShort { name, reached, last } => Text::new(
                 C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("cannot change the label of generator {name} so, which has issued IDs"),
+                format!("cannot change the layout of generator {name}: it has issued IDs"),
             )
             .detail(format!("Its IDs have reached {}, and the time of the new layout ends at {}.", display(*reached), display(*last)))
             .hint("Give the time more bits, or a later epoch."),
@@ -466,7 +466,7 @@ impl Error {
                 format!("sequence {name} cannot hold the mark of a generator"),
             )
             .detail(reason.clone())
-            .hint("Undo the ALTER SEQUENCE that changed it."),
+            .hint("It needs to be a logged bigint sequence with INCREMENT, START and MAXVALUE 9223372036854775807, MINVALUE 1 and NO CYCLE, as snowflake_create_generator() makes it."),
             Self::NoPrivilege { name, owner, update } => {
                 let privilege = if *update { "UPDATE" } else { "USAGE" };
                 Text::new(
