@@ -10,7 +10,7 @@ use Exporter 'import';
 use POSIX ();
 
 our @EXPORT_OK = qw(schedule describe literal);
-our (@targets, $target, $tag, %rewrites);
+our (@targets, $target, $tag, %rewrites, $stage);
 
 use constant HOUR => 3600;
 
@@ -73,7 +73,7 @@ sub schedule
 		push @{ $s{clients} },
 		  {
 			database => $database,
-			scripts => [ map { script(\%s, $database, $rewrites) } 1 .. 4 ]
+			scripts => [ map { script(\%s, $database, $rewrites, $_) } 1 .. 4 ]
 		  };
 	}
 	$s{faults} = [ faults(\%s) ];
@@ -148,12 +148,16 @@ sub generator
 	my $epoch = pick(1735689600000, 1700000000123, 1477958400000);
 	# Less than a tick is refused.
 	my @borrow = (0, grep { $_ >= $tick } 10, 100, $s->{max_generators} < 100 ? () : (1000, 3000));
-	for my $n (1 .. between(2, 5))
+	my $labels = between(6, 9);
+	my $later = 0;
+	for my $n (1 .. $labels)
 	{
+		# Most can follow the one before.
+		$later += pick(0, 1, 1) if $n > 1;
 		push @{ $g{labels} },
 		  {
-			epoch => $epoch - EPOCH_STEP * ($n == 1 ? 0 : between(0, 3)),
-			wider => $n == 1 ? 0 : between(0, $wider),
+			epoch => $epoch - EPOCH_STEP * ($n > 1 && chance(0.2) ? between(0, $later) : $later),
+			wider => chance(0.2) ? between(0, $wider) : int($wider * ($n - 1) / $labels),
 			borrow => pick(@borrow),
 			start => pick('zero', map { "vibrate $_" } 1, 7, 63, 99),
 		  };
@@ -493,7 +497,9 @@ sub restart
 
 sub relabel
 {
-	my $label = literal(pick(@{ $target->{labels} })->{text});
+	my $labels = $target->{labels};
+	my $at = 2 * ($stage - 1) + between(0, 2);
+	my $label = literal($labels->[ $at > $#$labels ? $#$labels : $at ]{text});
 	return counted("SECURITY LABEL FOR snowflake_id ON SEQUENCE $target->{name} IS $label;\n");
 }
 
@@ -550,7 +556,9 @@ my $recreate = "BEGIN;\nDROP EXTENSION snowflake_id CASCADE;\nCREATE EXTENSION s
 
 sub script
 {
-	my ($s, $database, $may_rewrite) = @_;
+	my ($s, $database, $may_rewrite, $n) = @_;
+	# Later scripts have later labels, which can follow those of earlier ones.
+	local $stage = $n;
 	my $sql = <<'END';
 SET lock_timeout = '3 s';
 SET client_min_messages = warning;
@@ -567,7 +575,7 @@ END
 		  ? weighted(flood => 4, burst => 2, single => 3, statement => 3, idle => 1)
 		  : weighted(
 			single => 4, statement => 8, transaction => 5, savepoints => 3, two_phase => 2,
-			timeout => 1, burst => 0.5, idle => 9, long => 1, read_only => 1, cursor => 3,
+			timeout => 1, burst => 0.5, idle => 9, long => $s->{mood} eq 'relabel' ? 3 : 1, read_only => 1, cursor => 3,
 			role => 2, copy_in => 1, mark => 3, currval => 1, advance => $s->{mood} eq 'failover' ? 0 : 0.3,
 			comment => 1, grant => 0.7, alter => 0.7, decode => 1, several => @targets > 1 ? 4 : 0,
 			extra => $s->{recreates} eq $database ? 0 : 1, relabel => $relabels);
