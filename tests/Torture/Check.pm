@@ -251,7 +251,7 @@ sub read_session
 			next;
 		}
 		next if $tag eq 'A';
-		my ($count) = $tag =~ /^[IRLX]$/ ? 3 : $tag eq 'D' ? 4 : $tag =~ /^[MV]$/ ? 1 : $tag =~ /^[BC]$/ ? 0 : -1;
+		my ($count) = $tag =~ /^[IRX]$/ ? 3 : $tag eq 'D' ? 4 : $tag =~ /^[MV]$/ ? 1 : $tag =~ /^[BC]$/ ? 0 : -1;
 		my $name = @field == $count + 1 ? pop @field : '';
 		my ($g, $key) = @{ $self->named($session, $name) };
 		if (@field != $count || !$g || grep { !/^-?\d+$/ } @field)
@@ -263,9 +263,9 @@ sub read_session
 		if ($tag eq 'B') { delete $pending{$key}; next; }
 		if ($tag eq 'C')
 		{
-			my $waiting = delete $pending{$key};
-			$self->{seen}{'confirmed by a commit'} += @{ $waiting // [] };
-			$self->confirm($known, $waiting, \%latest, $key);
+			my @waiting = @{ delete $pending{$key} // [] };
+			$self->{seen}{'confirmed by a commit'} += @waiting;
+			$self->confirm($known, @waiting);
 			next;
 		}
 		if ($tag eq 'M')
@@ -314,26 +314,21 @@ sub read_session
 		$self->violation('worker', "$session->{name}: $line has worker ID $worker")
 		  if $session->{worker} >= 0 && $worker != $session->{worker};
 		$last{$key} = [ $id, $at ];
-		if ($tag eq 'X') { push @{ $session->{undone} }, $id if $name eq ''; next; }
+		if ($tag eq 'X') { push @{ $session->{undone} }, $id; next; }
 		# In the order of their positions, and where the layout says so of their
 		# own.
 		my $it = [ $id, $at, $sequence, $rank, $bounds ];
-		my $before = $tag eq 'L' && $pending{$key} ? $pending{$key}[-1] : $latest{$key};
-		if ($before)
+		if (my $before = $latest{$key})
 		{
 			# With another epoch the word is another one, and starts at the mark.
 			my $is_later = $at > $before->[1] || $at == $before->[1] && $rank == $before->[3] && $sequence > $before->[2];
 			$is_later &&= $id > $before->[0] if $g->{increases};
 			$self->violation('order', "$session->{name}: $line after $before->[0]") if !$is_later;
 		}
-		if ($tag eq 'L') { push @{ $pending{$key} }, $it; next; }
 		$latest{$key} = $it;
-		if ($tag eq 'R') { push @{ $pending{$key} }, [ @$it, 1 ]; next; }
-		# Somebody has taken an ID since the restart of the sequence; a label that
-		# was not confirmed is none.
-		my $waiting = delete $pending{$key};
-		$self->confirm($known, [ grep { $_->[5] } @$waiting ]) if $waiting;
-		$self->confirm($known, [$it]);
+		if ($tag eq 'R') { push @{ $pending{$key} }, $it; next; }
+		# Somebody has taken an ID since the restart of the sequence.
+		$self->confirm($known, @{ delete $pending{$key} // [] }, $it);
 	}
 	return;
 }
@@ -341,8 +336,8 @@ sub read_session
 # These IDs are as good as any.
 sub confirm
 {
-	my ($self, $known, $its, $latest, $key) = @_;
-	for my $it (@{ $its // [] })
+	my ($self, $known, @its) = @_;
+	for my $it (@its)
 	{
 		push @{ $known->{ids} }, $it->[0];
 		my $position = [ @$it[ 1, 2 ] ];
@@ -353,7 +348,6 @@ sub confirm
 		$seen->{received} = min($seen->{received}, $bounds->[3]) if $bounds->[0];
 		$seen->{asked} = max($seen->{asked}, $bounds->[2]) if $bounds->[0];
 	}
-	$latest->{$key} = $its->[-1] if $latest && $its && @$its;
 	return;
 }
 
@@ -398,8 +392,9 @@ sub read_errors
 			next if $code eq '55000' && $text =~ /^portal "c" cannot be run/;
 			# PostgreSQL does not lock what GRANT changes.
 			next if $code eq 'XX000' && $text =~ /^tuple concurrently (updated|deleted)/;
-			# A label that this generator cannot get any more.
-			next if $code eq '55000' && $text =~ /^cannot change the label of generator g\d so/;
+			# A label that this generator cannot get any more; one that gives no IDs
+			# before it is committed.
+			next if $code eq '55000' && $text =~ /^(cannot change the (layout|label) of generator g\d|generator g\d was given another layout)/;
 			# Made and dropped by everybody.
 			next if $code =~ /^(42P07|42P01)$/ && $text =~ /"shared"/;
 			next if $code eq '23505' && $text =~ /"pg_(class_relname_nsp|type_typname_nsp)_index"/;

@@ -272,9 +272,8 @@ sub refusal
 #   S  server's life, worker ID                 once, at the start of a session
 #   I  ID, not made before, received at         an ID
 #   R  the same                                 in a transaction that has restarted the sequence
-#   L  the same                                 in one that has changed the label
-#   X  the same                                 of a generator, or by a label, that is rolled back
-#   B                                           a transaction of R and L begins
+#   X  the same                                 of a generator that is rolled back
+#   B                                           a transaction of R begins
 #   C                                           it has committed
 #   D  ID, time, worker ID, sequence number     an ID as the server decodes it
 #   M  mark                                     read after the ID before it, in its transaction
@@ -468,13 +467,13 @@ sub extra
 		"BEGIN;\n$create" . statement() . "SAVEPOINT a;\n$drop" . "ROLLBACK TO a;\n" . one() . end() . $drop);
 }
 
-# A transaction that changes the sequence and then takes IDs: these are as good
+# A transaction that restarts the sequence and then takes IDs: these are as good
 # as any once it has committed.
 sub transaction
 {
-	my ($as, $before, $change, $end) = @_;
+	my ($before, $change, $end) = @_;
 	my $sql = "\\set xid 0\nSELECT 'B'" . behind(', ') . ";\nBEGIN;\n$before" . $change;
-	local $tag = $as;
+	local $tag = 'R';
 	$sql .= (chance(0.8) ? one() : '') . (chance(0.3) ? statement() : '')
 	  . "SELECT pg_current_xact_id() AS xid \\gset\n";
 	if ($end eq 'two_phase')
@@ -511,7 +510,7 @@ sub first
 	local @targets = (undef, grep { $_->{database} eq $database } @{ $s->{generators} });
 	aim();
 	local %rewrites = ();
-	my $sql = pick(restart(), restart() . one(), transaction('R', '', restart(), pick('COMMIT', 'ROLLBACK')));
+	my $sql = pick(restart(), restart() . one(), transaction('', restart(), pick('COMMIT', 'ROLLBACK')));
 	return { database => $database, sql => $sql, rewrites => {%rewrites} };
 }
 
@@ -519,7 +518,7 @@ sub first
 my %rewrite = (
 	restart => sub { return restart() . (chance(0.5) ? one() : ''); },
 	restart_transaction => sub {
-		return transaction('R', chance(0.5) ? one() : '', restart(), pick('COMMIT', 'ROLLBACK', 'two_phase')) . (chance(0.5) ? one() : '');
+		return transaction(chance(0.5) ? one() : '', restart(), pick('COMMIT', 'ROLLBACK', 'two_phase')) . (chance(0.5) ? one() : '');
 	},
 	restart_untouched => sub { return "BEGIN;\n" . restart() . "ROLLBACK;\n" . (chance(0.5) ? one() : ''); },
 	restart_savepoint => sub {
@@ -540,15 +539,17 @@ my %rewrite = (
 my %relabel = (
 	relabel => sub { return relabel() . (chance(0.7) ? one() : ''); },
 	relabel_transaction => sub {
-		return transaction('L', chance(0.5) ? one() : '', relabel(), pick('COMMIT', 'COMMIT', 'ROLLBACK', 'two_phase')) . one();
+		my $sql = "BEGIN;\n" . (chance(0.5) ? one() : '') . relabel() . (chance(0.3) ? statement() : '');
+		return $sql . pick("COMMIT;\n", "COMMIT;\n", "ROLLBACK;\n") . one() if chance(0.7);
+		return '\set gid g :n _' . between(1, 1_000_000) . "\n$sql"
+		  . "PREPARE TRANSACTION :'gid';\n" . pick('COMMIT', 'ROLLBACK') . " PREPARED :'gid';\n" . one();
 	},
 	relabel_savepoint => sub {
-		my $sql = "BEGIN;\n" . (chance(0.5) ? one() : '') . "SAVEPOINT a;\n" . relabel();
-		{ local $tag = 'X'; $sql .= one() . statement(); }
-		return $sql . "ROLLBACK TO a;\n" . (chance(0.5) ? sleeps(0, 0.3) : '') . statement() . one() . end() . one();
+		return "BEGIN;\n" . (chance(0.5) ? one() : '') . "SAVEPOINT a;\n" . relabel() . (chance(0.5) ? statement() : '')
+		  . "ROLLBACK TO a;\n" . (chance(0.5) ? sleeps(0, 0.3) : '') . statement() . one() . end() . one();
 	},
 	relabel_and_restart => sub {
-		return transaction('L', '', relabel() . one('L') . restart(), pick('COMMIT', 'ROLLBACK')) . one();
+		return "BEGIN;\n" . relabel() . (chance(0.2) ? one() : '') . restart() . (chance(0.2) ? one() : '') . end() . one();
 	});
 
 my $recreate = "BEGIN;\nDROP EXTENSION snowflake_id CASCADE;\nCREATE EXTENSION snowflake_id;\n"
