@@ -518,13 +518,14 @@ impl Entry {
 
     /// Refuses a policy that is not there yet.
     fn check_policy(&self) -> Result<(), Error> {
-        match self.generator().policy.unsupported() {
-            Some(what) => Err(Error::Unsupported {
-                name: self.name(),
-                what,
-            }),
-            None => Ok(()),
+        let what: Vec<_> = self.generator().policy.unsupported().collect();
+        if what.is_empty() {
+            return Ok(());
         }
+        Err(Error::Unsupported {
+            name: self.name(),
+            what,
+        })
     }
 
     /// This transaction changes the label; the relation is locked.

@@ -36,7 +36,7 @@ pub enum Error {
     },
     Unsupported {
         name: String,
-        what: Unsupported,
+        what: Vec<Unsupported>,
     },
     BadLabel {
         text: String,
@@ -358,26 +358,29 @@ impl Error {
             )
             .hint("View snowflake_generators lists the generators of this database; snowflake_create_generator() makes one."),
             Self::Unsupported { name, what } => {
-                let (what, instead) = match what {
-                    Unsupported::OnRollback(it) => (
-                        format!("on_rollback={}", label::on_rollback_text(*it)),
-                        "on_rollback=continue",
-                    ),
-                    Unsupported::OnExhausted(it) => (
-                        format!("on_exhausted={}", label::on_exhausted_text(*it)),
-                        "on_exhausted=wait",
-                    ),
-                    Unsupported::SequenceStart(it) => (
-                        format!("sequence_start={}", label::start_text(*it)),
-                        "sequence_start=zero",
-                    ),
-                };
+                let said = what.iter().map(|what| match what {
+                    Unsupported::OnRollback(it) => {
+                        format!("on_rollback={}", label::on_rollback_text(*it))
+                    }
+                    Unsupported::OnExhausted(it) => {
+                        format!("on_exhausted={}", label::on_exhausted_text(*it))
+                    }
+                    Unsupported::SequenceStart(it) => {
+                        format!("sequence_start={}", label::start_text(*it))
+                    }
+                });
+                let instead = what.iter().map(|what| match what {
+                    Unsupported::OnRollback(_) => "on_rollback=continue",
+                    Unsupported::OnExhausted(_) => "on_exhausted=wait",
+                    Unsupported::SequenceStart(_) => "sequence_start=zero",
+                });
+                let (said, instead): (Vec<_>, Vec<_>) = (said.collect(), instead.collect());
                 Text::new(
                     C::ERRCODE_FEATURE_NOT_SUPPORTED,
                     format!("generator {name} has a policy that is not supported yet"),
                 )
-                .detail(format!("Its label says {what}. It can decode."))
-                .hint(format!("Set {instead} in its label, as in: SECURITY LABEL FOR snowflake_id ON SEQUENCE {name} IS '... {instead}'"))
+                .detail(format!("Its label says {}. It can decode, but issues no IDs.", said.join(" ")))
+                .hint(format!("Set its label with {}, which can follow a preset.", instead.join(" ")))
             }
             Self::BadLabel { text, error } => Text::new(
                 C::ERRCODE_INVALID_PARAMETER_VALUE,
@@ -435,7 +438,7 @@ impl Error {
                 "the time of this layout is used up",
             )
             .detail(format!("Layout \"{layout}\" lasted until {}.", display(*last)))
-            .hint("It can decode. To generate, give it a later epoch, as in epoch='2025-01-01 00:00:00+00'; IDs of the old epoch then need a column that tells them."),
+            .hint("It can decode. To generate, give it a later epoch or a wider time; IDs that exist then need a column that tells them from new ones."),
             Self::CanBeNegative { from } => Text::new(
                 C::ERRCODE_SUCCESSFUL_COMPLETION,
                 match from {
@@ -513,7 +516,7 @@ impl Error {
                 format!("the clock is before the epoch of generator {name}"),
             )
             .detail(format!("Its IDs count from {}.", display(*epoch)))
-            .hint("Check the time synchronization of this server."),
+            .hint("Check the time synchronization of this server, and the epoch of the generator."),
             Self::AdvanceTooFar { by, limit } => Text::new(
                 C::ERRCODE_DATETIME_FIELD_OVERFLOW,
                 format!("cannot advance a generator to {} ahead of the clock", duration(*by)),
