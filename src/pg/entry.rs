@@ -253,7 +253,10 @@ impl Entry {
         }
         self.lock_for_transaction(pg_sys::RowExclusiveLock);
         self.locked_in.set(transaction);
-        self.unsettled.set(false);
+        // A view may have learned before that it is new.
+        if self.unsettled.replace(false) {
+            self.known.set(false);
+        }
     }
 
     fn lock_for_transaction(&self, mode: u32) {
@@ -313,25 +316,6 @@ impl Entry {
         Ok(described)
     }
 
-    /// Takes a lock for the rest of the transaction under which the relation may
-    /// be read, also in recovery. Says whether it is there to be read: in
-    /// recovery an unlogged one has no file.
-    pub fn lock_to_read(&self) -> Result<bool, Error> {
-        // SAFETY: in a transaction; the relation is closed at once, the lock
-        // stays.
-        unsafe {
-            #[allow(clippy::cast_possible_wrap)]
-            let (share, none) = (pg_sys::AccessShareLock as i32, pg_sys::NoLock as i32);
-            let relation = pg_sys::try_relation_open(self.relation, share);
-            if relation.is_null() {
-                return Err(Error::NoSuchRelation { oid: self.relation });
-            }
-            let persistence = (*(*relation).rd_rel).relpersistence.cast_unsigned();
-            pg_sys::relation_close(relation, none);
-            Ok(persistence == pg_sys::RELPERSISTENCE_PERMANENT)
-        }
-    }
-
     /// Runs `f` while nobody drops or rewrites the relation; the lock is given
     /// back at once. `None` if it is not there.
     pub fn with_share_lock<T>(&self, f: impl FnOnce() -> Option<T>) -> Option<T> {
@@ -356,6 +340,13 @@ impl Entry {
         // SAFETY: looks up the catalogs.
         let persistence = unsafe { pg_sys::get_rel_persistence(self.relation) };
         persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP
+    }
+
+    /// Whether it has a file also in recovery. The relation is locked.
+    pub fn is_permanent(&self) -> bool {
+        // SAFETY: looks up the catalogs.
+        let persistence = unsafe { pg_sys::get_rel_persistence(self.relation) };
+        persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT
     }
 
     /// The number of its file as of now; 0 if it is gone. The relation is locked.
@@ -393,8 +384,7 @@ impl Entry {
         })
     }
 
-    /// Reads the facts of the catalog. The relation is locked by [`Self::lock`],
-    /// which a later one would make forget that it is new.
+    /// Reads the facts of the catalog. The relation is locked.
     fn learn(&self) -> Result<(), Error> {
         self.learn_label()?;
         // SAFETY: we hold a lock; the relation is closed again, or by the abort.
@@ -788,13 +778,16 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sy
     if all || relation == DEFAULT_RELATION.get() {
         DEFAULT_RELATION.set(pg_sys::InvalidOid);
     }
+    let forget = |entry: &Entry| {
+        entry.label_known.set(false);
+        entry.known.set(false);
+        entry.usable.set(false);
+    };
     ENTRIES.with_borrow(|entries| {
-        for entry in entries.values() {
-            if all || entry.relation == relation {
-                entry.label_known.set(false);
-                entry.known.set(false);
-                entry.usable.set(false);
-            }
+        if all {
+            entries.values().copied().for_each(forget);
+        } else if let Some(entry) = entries.get(&relation.to_u32()) {
+            forget(entry);
         }
     });
 }

@@ -89,6 +89,7 @@ pub enum Error {
     FieldNotNumber {
         field: String,
     },
+    FieldsNotRead,
     TimeMismatch {
         time: i64,
         tick: i64,
@@ -584,6 +585,11 @@ impl Error {
                 C::ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("value of field \"{field}\" is not a whole number of bigint"),
             ),
+            Self::FieldsNotRead => Text::new(
+                C::ERRCODE_INVALID_PARAMETER_VALUE,
+                "a value of fields is not a whole number of bigint",
+            )
+            .hint("Give the values by field, as in '{\"worker\": 7, \"sequence\": 0}'."),
             Self::TimeMismatch { time, tick } => Text::new(
                 C::ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("field \"time\" is {time}, but the instant is tick {tick}"),

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use pgrx::pg_sys;
 
 use super::error::Error;
-use super::spi;
+use super::{entry, spi};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::label::{Label, LabelError};
 
@@ -114,6 +114,13 @@ pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
         let text = pg_sys::GetSecurityLabel(&raw const object, PROVIDER.as_ptr());
         (!text.is_null()).then(|| spi::from_server(CStr::from_ptr(text)))
     }
+}
+
+/// Whether a relation is a generator: the default one or labelled, be it by a
+/// text that cannot be read.
+pub fn is_on(relation: pg_sys::Oid) -> bool {
+    text_of(relation).is_some()
+        || entry::default_relation().is_ok_and(|default| default == relation)
 }
 
 /// The labelled sequences of this database, in the order of their OIDs.

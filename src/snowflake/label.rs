@@ -74,6 +74,10 @@ const TIMES: [&str; 3] = ["time", "time_reversed", "time_by_mode"];
 /// If there is none: problem, and what helps.
 const NO_TIME: (&str, &str) = ("the layout has no time field", "Add one, such as time:41.");
 
+/// Most bytes of a label: more than one with 64 fields needs, and few enough to be
+/// read at once.
+pub const TEXT_MAX: usize = 16_384;
+
 /// Most characters of a field's name, as of a name in PostgreSQL.
 const NAME_MAX: usize = 63;
 /// Most of `max_rollback`: 10 years.
@@ -134,6 +138,13 @@ impl Label {
     /// # Errors
     /// A [`LabelError`] for the first thing that is wrong.
     pub fn parse(text: &str) -> Result<Self, LabelError> {
+        if text.len() > TEXT_MAX {
+            return error(
+                0,
+                format!("it has {} bytes", text.len()),
+                format!("It can have up to {TEXT_MAX}."),
+            );
+        }
         let mut draft = Draft::default();
         for pair in pairs(text)? {
             draft.take(pair)?;

@@ -200,6 +200,24 @@ fn errors_say_where_and_what() {
 }
 
 #[test]
+fn a_label_is_no_book() {
+    let fits = format!("preset=discord{}", " ".repeat(TEXT_MAX - 14));
+    assert!(Label::parse(&fits).is_ok());
+    let error = Label::parse(&format!("{fits} ")).unwrap_err();
+    assert_eq!(error.problem, "it has 16385 bytes");
+    // The longest that means something.
+    let mut fields = String::from("time:1 sequence:1");
+    let mut values = String::new();
+    for field in 0..62 {
+        let name = format!("{:_<63}", format!("f{field}"));
+        fields.push_str(&format!(" {name}:1=0"));
+        values.push_str(&format!(" {name}=00000000000000000001"));
+    }
+    let long = format!("layout='{fields}' epoch=0{values}");
+    assert!(long.len() < TEXT_MAX && Label::parse(&long).is_ok());
+}
+
+#[test]
 fn errors_quote_no_more_than_a_line() {
     for text in [
         format!("preset={}", "x".repeat(5000)),

@@ -144,25 +144,22 @@ fn snowflake_generators() -> Result<
         .ok()
         .and_then(|shared| shared.worker_id())
         .and_then(|worker| i32::try_from(worker.get()).ok());
-    let mut rows = Vec::new();
-    for entry in generators()? {
-        // Dropped since the list was made.
-        let Ok(readable) = entry.lock_to_read() else {
-            continue;
-        };
-        let described = entry.describe();
+    // One lock at a time, however many generators there are; `None` is one that
+    // was dropped since the list was made.
+    let row = |entry: &'static Entry| {
+        let described = entry.learn_label();
         let visible = entry
             .check_privilege(pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)
             .is_ok();
         let shown = if visible && described.is_ok() {
-            progress(entry, readable)
+            progress(entry, entry.is_permanent())
         } else {
             Progress::default()
         };
         let problem = problem(entry, &described);
         let label = described.ok().map(|described| &described.label);
         let layout = label.map(|label| label.layout());
-        rows.push((
+        Some((
             entry.relation(),
             worker,
             shown.last_id_at.map(time::to_datum),
@@ -177,9 +174,12 @@ fn snowflake_generators() -> Result<
             layout.map(|layout| time::to_datum(layout.epoch())),
             layout.map(|layout| interval(layout.tick_millis())),
             label.map(|label| label.policy_text()),
-        ));
-    }
-    Ok(TableIterator::new(rows))
+        ))
+    };
+    let rows = generators()?
+        .into_iter()
+        .filter_map(|entry| entry.with_share_lock(|| row(entry)));
+    Ok(TableIterator::new(rows.collect::<Vec<_>>()))
 }
 
 /// Why this server can issue no IDs, other than clocks. Without shared memory no
@@ -321,13 +321,7 @@ COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
 )]
 fn snowflake_stat_reset_of(generator: pg_sys::Oid) -> Result<(), ErrorReport> {
     let entry = entry::of(generator);
-    entry.lock_to_read()?;
-    if !generators()?
-        .iter()
-        .any(|known| known.relation() == generator)
-    {
-        return Err(Error::NotAGenerator { name: entry.name() }.into());
-    }
+    entry.describe()?;
     entry.flush_stats();
     reset(Some(generator))
 }
