@@ -29,6 +29,7 @@ use super::stats::Pending;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Layout, Position, SnowflakeId, Stamp, UnixMillis, WorkerId};
+use crate::snowflake::policy::Policy;
 
 /// The name of the default generator's sequence in the extension's schema.
 pub const DEFAULT_NAME: &CStr = c"snowflake_default";
@@ -305,7 +306,7 @@ impl Entry {
                     text,
                     error,
                 })?
-                .ok_or_else(|| Error::NotAGenerator { name: self.name() })?
+                .ok_or_else(|| self.unlabelled())?
         } else {
             return Err(Error::NotAGenerator { name: self.name() });
         };
@@ -314,6 +315,15 @@ impl Entry {
         self.label_known.set(true);
         self.generator.set(&described.generator);
         Ok(described)
+    }
+
+    /// A sequence without a label; one of a generator's bounds has lost it.
+    fn unlabelled(&self) -> Error {
+        let name = self.name();
+        match self.sequence_form() {
+            Ok(form) if form.seqincrement == NO_MARK => Error::Unlabelled { name },
+            _ => Error::NotAGenerator { name },
+        }
     }
 
     /// Runs `f` while nobody drops or rewrites the relation; the lock is given
@@ -415,6 +425,13 @@ impl Entry {
         Ok(())
     }
 
+    /// Whether its sequence can hold a mark. The relation is locked.
+    pub fn check_fits(&self) -> Result<(), Error> {
+        // SAFETY: looks up the catalogs.
+        let persistence = unsafe { pg_sys::get_rel_persistence(self.relation) };
+        self.check_sequence(persistence.cast_unsigned())
+    }
+
     /// A mark is safe only in a sequence that is bigint and logged and that
     /// `nextval()` cannot move.
     fn check_sequence(&self, persistence: u8) -> Result<(), Error> {
@@ -455,6 +472,18 @@ impl Entry {
             pg_sys::ReleaseSysCache(tuple);
             Ok(form)
         }
+    }
+
+    /// Whether the user in force may know how far it is: may use it, as with
+    /// `pg_sequences`, or read all statistics.
+    pub fn may_watch(&self) -> bool {
+        // SAFETY: looks up the catalogs.
+        let reads_all = || unsafe {
+            pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into())
+        };
+        self.check_privilege(pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)
+            .is_ok()
+            || reads_all()
     }
 
     /// Checks that the user in force has one of the privileges.
@@ -506,9 +535,13 @@ impl Entry {
         Scale::of(&self.generator().layout)
     }
 
-    /// Refuses a policy that is not there yet.
     fn check_policy(&self) -> Result<(), Error> {
-        let what: Vec<_> = self.generator().policy.unsupported().collect();
+        self.check_supported(&self.generator().policy)
+    }
+
+    /// Refuses a policy that is not there yet.
+    pub fn check_supported(&self, policy: &Policy) -> Result<(), Error> {
+        let what: Vec<_> = policy.unsupported().collect();
         if what.is_empty() {
             return Ok(());
         }

@@ -81,6 +81,13 @@ pub enum Error {
         name: String,
         mark: UnixMillis,
     },
+    EpochMoved {
+        name: String,
+        by: i64,
+    },
+    Unlabelled {
+        name: String,
+    },
     LabelNotCommitted {
         name: String,
     },
@@ -318,9 +325,20 @@ fn place(text: &str, at: usize) -> String {
 }
 
 impl Error {
-    /// The primary message, for a view.
-    pub fn message(&self) -> String {
-        self.text().message
+    /// In one line, for a view.
+    pub fn in_a_line(&self) -> String {
+        let Text {
+            message,
+            detail,
+            hint,
+            ..
+        } = self.text();
+        let more: Vec<_> = detail.into_iter().chain(hint).collect();
+        if more.is_empty() {
+            message
+        } else {
+            format!("{message}. {}", more.join(" "))
+        }
     }
 
     fn text(&self) -> Text {
@@ -459,6 +477,16 @@ impl Error {
             )
             .detail(format!("Its mark, {} in Unix milliseconds, has to be kept and does not lie between them.", mark.get()))
             .hint("Drop the sequence if it is not needed as a generator any more."),
+            Self::EpochMoved { name, by } => Text::new(
+                C::ERRCODE_SUCCESSFUL_COMPLETION,
+                format!("IDs that generator {name} has issued decode to {} earlier from now on", duration(*by)),
+            )
+            .detail("Once this is committed, there is no way back to a later epoch."),
+            Self::Unlabelled { name } => Text::new(
+                C::ERRCODE_WRONG_OBJECT_TYPE,
+                format!("{name} is not a generator: it has no label"),
+            )
+            .hint(format!("If a dump was restored without security labels, its mark may be there all the same: do not drop it, but put the label back: SECURITY LABEL FOR snowflake_id ON SEQUENCE {name} IS ...")),
             Self::LabelNotCommitted { name } => Text::new(
                 C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("generator {name} was given another layout in this transaction"),
@@ -650,6 +678,12 @@ impl Error {
             )
             .hint(format!("Whoever inserts needs: GRANT USAGE ON SEQUENCE {generator} TO ...")),
         }
+    }
+
+    /// Warns the client, and goes on.
+    #[cold]
+    pub fn warning(self) {
+        ErrorReport::from(self).report(PgLogLevel::WARNING);
     }
 
     /// Tells the client, and goes on.

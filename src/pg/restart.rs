@@ -203,12 +203,18 @@ fn keep(kind: Kind) -> Result<Vec<Kept>, Error> {
     let mut kept = Vec::new();
     for relation in candidates {
         // Entries are for ever: not for every serial column that is made.
-        if label::is_on(relation) {
+        if is_generator(relation) {
             let entry = entry::of(relation);
             kept.extend(entry.with_share_lock(|| look(entry)));
         }
     }
     Ok(kept)
+}
+
+/// The default one or a labelled one, be it by a text that cannot be read.
+fn is_generator(relation: pg_sys::Oid) -> bool {
+    label::text_of(relation).is_some()
+        || entry::default_relation().is_ok_and(|default| default == relation)
 }
 
 /// The sequence that ALTER SEQUENCE means, if it is there: checked to be the
