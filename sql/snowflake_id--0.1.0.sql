@@ -175,7 +175,8 @@ CREATE FUNCTION snowflake_generators(
     OUT last_id_at timestamptz, OUT reserved_until timestamptz,
     OUT ahead_by interval, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
     OUT ids_per_second bigint, OUT ends_at timestamptz, OUT problem text,
-    OUT layout text, OUT epoch timestamptz, OUT tick interval, OUT policy text)
+    OUT layout text, OUT epoch timestamptz, OUT tick interval, OUT policy text,
+    OUT label text)
     RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
     AS 'MODULE_PATHNAME', 'snowflake_generators_wrapper';
@@ -193,10 +194,11 @@ COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark can
 COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
 COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up';
-COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs for it, whatever the clock; null if it can';
+COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs for it, and what helps; null if it can';
 COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and values of those that are fixed';
 COMMENT ON COLUMN snowflake_generators.epoch IS 'what the time of IDs counts from';
 COMMENT ON COLUMN snowflake_generators.tick IS 'one unit of the time of IDs';
+COMMENT ON COLUMN snowflake_generators.label IS 'the label as it was set';
 COMMENT ON COLUMN snowflake_generators.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
 GRANT SELECT ON snowflake_generators TO PUBLIC;
 
@@ -252,7 +254,7 @@ CREATE FUNCTION snowflake_presets(
     OUT preset text, OUT layout text, OUT epoch timestamptz, OUT tick interval,
     OUT ids_per_second bigint, OUT workers bigint, OUT ends_at timestamptz,
     OUT can_be_negative boolean, OUT negative_from timestamptz,
-    OUT policy text, OUT origin text)
+    OUT policy text, OUT label text, OUT origin text)
     RETURNS SETOF record
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 16
     AS 'MODULE_PATHNAME', 'snowflake_presets_wrapper';
@@ -271,6 +273,7 @@ COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time is used up; null i
 COMMENT ON COLUMN snowflake_presets.can_be_negative IS 'whether IDs can be negative';
 COMMENT ON COLUMN snowflake_presets.negative_from IS 'from when on they are; null if never, or at any time';
 COMMENT ON COLUMN snowflake_presets.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
+COMMENT ON COLUMN snowflake_presets.label IS 'what the name stands for';
 COMMENT ON COLUMN snowflake_presets.origin IS 'where it comes from';
 GRANT SELECT ON snowflake_presets TO PUBLIC;
 

@@ -101,6 +101,17 @@ pub type UtilityHook = unsafe extern "C-unwind" fn(
     *mut pg_sys::QueryCompletion,
 );
 
+/// What checks that a relation is the user's before it is locked. Called by
+/// PostgreSQL only, hence not wrapped.
+pub fn owns_relation() -> unsafe extern "C-unwind" fn(
+    *const pg_sys::RangeVar,
+    pg_sys::Oid,
+    pg_sys::Oid,
+    *mut std::ffi::c_void,
+) {
+    unguarded::RangeVarCallbackOwnsRelation
+}
+
 #[allow(clashing_extern_declarations)]
 mod unguarded {
     use pgrx::pg_sys;
@@ -115,6 +126,12 @@ mod unguarded {
             environment: *mut pg_sys::QueryEnvironment,
             destination: *mut pg_sys::DestReceiver,
             completion: *mut pg_sys::QueryCompletion,
+        );
+        pub fn RangeVarCallbackOwnsRelation(
+            name: *const pg_sys::RangeVar,
+            relation: pg_sys::Oid,
+            before: pg_sys::Oid,
+            arg: *mut std::ffi::c_void,
         );
         pub fn GetUserId() -> pgrx::pg_sys::Oid;
         pub fn IsInParallelMode() -> bool;

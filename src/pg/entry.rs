@@ -29,6 +29,7 @@ use super::stats::Pending;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Layout, Position, SnowflakeId, Stamp, UnixMillis, WorkerId};
+use crate::snowflake::policy::Policy;
 
 /// The name of the default generator's sequence in the extension's schema.
 pub const DEFAULT_NAME: &CStr = c"snowflake_default";
@@ -253,7 +254,10 @@ impl Entry {
         }
         self.lock_for_transaction(pg_sys::RowExclusiveLock);
         self.locked_in.set(transaction);
-        self.unsettled.set(false);
+        // A view may have learned before that it is new.
+        if self.unsettled.replace(false) {
+            self.known.set(false);
+        }
     }
 
     fn lock_for_transaction(&self, mode: u32) {
@@ -302,7 +306,7 @@ impl Entry {
                     text,
                     error,
                 })?
-                .ok_or_else(|| Error::NotAGenerator { name: self.name() })?
+                .ok_or_else(|| self.unlabelled())?
         } else {
             return Err(Error::NotAGenerator { name: self.name() });
         };
@@ -313,22 +317,12 @@ impl Entry {
         Ok(described)
     }
 
-    /// Takes a lock for the rest of the transaction under which the relation may
-    /// be read, also in recovery. Says whether it is there to be read: in
-    /// recovery an unlogged one has no file.
-    pub fn lock_to_read(&self) -> Result<bool, Error> {
-        // SAFETY: in a transaction; the relation is closed at once, the lock
-        // stays.
-        unsafe {
-            #[allow(clippy::cast_possible_wrap)]
-            let (share, none) = (pg_sys::AccessShareLock as i32, pg_sys::NoLock as i32);
-            let relation = pg_sys::try_relation_open(self.relation, share);
-            if relation.is_null() {
-                return Err(Error::NoSuchRelation { oid: self.relation });
-            }
-            let persistence = (*(*relation).rd_rel).relpersistence.cast_unsigned();
-            pg_sys::relation_close(relation, none);
-            Ok(persistence == pg_sys::RELPERSISTENCE_PERMANENT)
+    /// A sequence without a label; one of a generator's bounds has lost it.
+    fn unlabelled(&self) -> Error {
+        let name = self.name();
+        match self.sequence_form() {
+            Ok(form) if form.seqincrement == NO_MARK => Error::Unlabelled { name },
+            _ => Error::NotAGenerator { name },
         }
     }
 
@@ -356,6 +350,13 @@ impl Entry {
         // SAFETY: looks up the catalogs.
         let persistence = unsafe { pg_sys::get_rel_persistence(self.relation) };
         persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP
+    }
+
+    /// Whether it has a file also in recovery. The relation is locked.
+    pub fn is_permanent(&self) -> bool {
+        // SAFETY: looks up the catalogs.
+        let persistence = unsafe { pg_sys::get_rel_persistence(self.relation) };
+        persistence.cast_unsigned() == pg_sys::RELPERSISTENCE_PERMANENT
     }
 
     /// The number of its file as of now; 0 if it is gone. The relation is locked.
@@ -393,8 +394,7 @@ impl Entry {
         })
     }
 
-    /// Reads the facts of the catalog. The relation is locked by [`Self::lock`],
-    /// which a later one would make forget that it is new.
+    /// Reads the facts of the catalog. The relation is locked.
     fn learn(&self) -> Result<(), Error> {
         self.learn_label()?;
         // SAFETY: we hold a lock; the relation is closed again, or by the abort.
@@ -423,6 +423,13 @@ impl Entry {
         // what we looked at.
         self.known.set(true);
         Ok(())
+    }
+
+    /// Whether its sequence can hold a mark. The relation is locked.
+    pub fn check_fits(&self) -> Result<(), Error> {
+        // SAFETY: looks up the catalogs.
+        let persistence = unsafe { pg_sys::get_rel_persistence(self.relation) };
+        self.check_sequence(persistence.cast_unsigned())
     }
 
     /// A mark is safe only in a sequence that is bigint and logged and that
@@ -465,6 +472,18 @@ impl Entry {
             pg_sys::ReleaseSysCache(tuple);
             Ok(form)
         }
+    }
+
+    /// Whether the user in force may know how far it is: may use it, as with
+    /// `pg_sequences`, or read all statistics.
+    pub fn may_watch(&self) -> bool {
+        // SAFETY: looks up the catalogs.
+        let reads_all = || unsafe {
+            pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into())
+        };
+        self.check_privilege(pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)
+            .is_ok()
+            || reads_all()
     }
 
     /// Checks that the user in force has one of the privileges.
@@ -516,15 +535,20 @@ impl Entry {
         Scale::of(&self.generator().layout)
     }
 
-    /// Refuses a policy that is not there yet.
     fn check_policy(&self) -> Result<(), Error> {
-        match self.generator().policy.unsupported() {
-            Some(what) => Err(Error::Unsupported {
-                name: self.name(),
-                what,
-            }),
-            None => Ok(()),
+        self.check_supported(&self.generator().policy)
+    }
+
+    /// Refuses a policy that is not there yet.
+    pub fn check_supported(&self, policy: &Policy) -> Result<(), Error> {
+        let what: Vec<_> = policy.unsupported().collect();
+        if what.is_empty() {
+            return Ok(());
         }
+        Err(Error::Unsupported {
+            name: self.name(),
+            what,
+        })
     }
 
     /// This transaction changes the label; the relation is locked.
@@ -787,13 +811,16 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sy
     if all || relation == DEFAULT_RELATION.get() {
         DEFAULT_RELATION.set(pg_sys::InvalidOid);
     }
+    let forget = |entry: &Entry| {
+        entry.label_known.set(false);
+        entry.known.set(false);
+        entry.usable.set(false);
+    };
     ENTRIES.with_borrow(|entries| {
-        for entry in entries.values() {
-            if all || entry.relation == relation {
-                entry.label_known.set(false);
-                entry.known.set(false);
-                entry.usable.set(false);
-            }
+        if all {
+            entries.values().copied().for_each(forget);
+        } else if let Some(entry) = entries.get(&relation.to_u32()) {
+            forget(entry);
         }
     });
 }

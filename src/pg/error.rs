@@ -36,7 +36,7 @@ pub enum Error {
     },
     Unsupported {
         name: String,
-        what: Unsupported,
+        what: Vec<Unsupported>,
     },
     BadLabel {
         text: String,
@@ -81,6 +81,13 @@ pub enum Error {
         name: String,
         mark: UnixMillis,
     },
+    EpochMoved {
+        name: String,
+        by: i64,
+    },
+    Unlabelled {
+        name: String,
+    },
     LabelNotCommitted {
         name: String,
     },
@@ -89,6 +96,7 @@ pub enum Error {
     FieldNotNumber {
         field: String,
     },
+    FieldsNotRead,
     TimeMismatch {
         time: i64,
         tick: i64,
@@ -317,9 +325,20 @@ fn place(text: &str, at: usize) -> String {
 }
 
 impl Error {
-    /// The primary message, for a view.
-    pub fn message(&self) -> String {
-        self.text().message
+    /// In one line, for a view.
+    pub fn in_a_line(&self) -> String {
+        let Text {
+            message,
+            detail,
+            hint,
+            ..
+        } = self.text();
+        let more: Vec<_> = detail.into_iter().chain(hint).collect();
+        if more.is_empty() {
+            message
+        } else {
+            format!("{message}. {}", more.join(" "))
+        }
     }
 
     fn text(&self) -> Text {
@@ -358,26 +377,29 @@ impl Error {
             )
             .hint("View snowflake_generators lists the generators of this database; snowflake_create_generator() makes one."),
             Self::Unsupported { name, what } => {
-                let (what, instead) = match what {
-                    Unsupported::OnRollback(it) => (
-                        format!("on_rollback={}", label::on_rollback_text(*it)),
-                        "on_rollback=continue",
-                    ),
-                    Unsupported::OnExhausted(it) => (
-                        format!("on_exhausted={}", label::on_exhausted_text(*it)),
-                        "on_exhausted=wait",
-                    ),
-                    Unsupported::SequenceStart(it) => (
-                        format!("sequence_start={}", label::start_text(*it)),
-                        "sequence_start=zero",
-                    ),
-                };
+                let said = what.iter().map(|what| match what {
+                    Unsupported::OnRollback(it) => {
+                        format!("on_rollback={}", label::on_rollback_text(*it))
+                    }
+                    Unsupported::OnExhausted(it) => {
+                        format!("on_exhausted={}", label::on_exhausted_text(*it))
+                    }
+                    Unsupported::SequenceStart(it) => {
+                        format!("sequence_start={}", label::start_text(*it))
+                    }
+                });
+                let instead = what.iter().map(|what| match what {
+                    Unsupported::OnRollback(_) => "on_rollback=continue",
+                    Unsupported::OnExhausted(_) => "on_exhausted=wait",
+                    Unsupported::SequenceStart(_) => "sequence_start=zero",
+                });
+                let (said, instead): (Vec<_>, Vec<_>) = (said.collect(), instead.collect());
                 Text::new(
                     C::ERRCODE_FEATURE_NOT_SUPPORTED,
                     format!("generator {name} has a policy that is not supported yet"),
                 )
-                .detail(format!("Its label says {what}. It can decode."))
-                .hint(format!("Set {instead} in its label, as in: SECURITY LABEL FOR snowflake_id ON SEQUENCE {name} IS '... {instead}'"))
+                .detail(format!("Its label says {}. It can decode, but issues no IDs.", said.join(" ")))
+                .hint(format!("Set its label with {}, which can follow a preset.", instead.join(" ")))
             }
             Self::BadLabel { text, error } => Text::new(
                 C::ERRCODE_INVALID_PARAMETER_VALUE,
@@ -435,7 +457,7 @@ impl Error {
                 "the time of this layout is used up",
             )
             .detail(format!("Layout \"{layout}\" lasted until {}.", display(*last)))
-            .hint("It can decode. To generate, give it a later epoch, as in epoch='2025-01-01 00:00:00+00'; IDs of the old epoch then need a column that tells them."),
+            .hint("It can decode. To generate, give it a later epoch or a wider time; IDs that exist then need a column that tells them from new ones."),
             Self::CanBeNegative { from } => Text::new(
                 C::ERRCODE_SUCCESSFUL_COMPLETION,
                 match from {
@@ -455,6 +477,16 @@ impl Error {
             )
             .detail(format!("Its mark, {} in Unix milliseconds, has to be kept and does not lie between them.", mark.get()))
             .hint("Drop the sequence if it is not needed as a generator any more."),
+            Self::EpochMoved { name, by } => Text::new(
+                C::ERRCODE_SUCCESSFUL_COMPLETION,
+                format!("IDs that generator {name} has issued decode to {} earlier from now on", duration(*by)),
+            )
+            .detail("Once this is committed, there is no way back to a later epoch."),
+            Self::Unlabelled { name } => Text::new(
+                C::ERRCODE_WRONG_OBJECT_TYPE,
+                format!("{name} is not a generator: it has no label"),
+            )
+            .hint(format!("If a dump was restored without security labels, its mark may be there all the same: do not drop it, but put the label back: SECURITY LABEL FOR snowflake_id ON SEQUENCE {name} IS ...")),
             Self::LabelNotCommitted { name } => Text::new(
                 C::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("generator {name} was given another layout in this transaction"),
@@ -513,7 +545,7 @@ impl Error {
                 format!("the clock is before the epoch of generator {name}"),
             )
             .detail(format!("Its IDs count from {}.", display(*epoch)))
-            .hint("Check the time synchronization of this server."),
+            .hint("Check the time synchronization of this server, and the epoch of the generator."),
             Self::AdvanceTooFar { by, limit } => Text::new(
                 C::ERRCODE_DATETIME_FIELD_OVERFLOW,
                 format!("cannot advance a generator to {} ahead of the clock", duration(*by)),
@@ -581,6 +613,11 @@ impl Error {
                 C::ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("value of field \"{field}\" is not a whole number of bigint"),
             ),
+            Self::FieldsNotRead => Text::new(
+                C::ERRCODE_INVALID_PARAMETER_VALUE,
+                "a value of fields is not a whole number of bigint",
+            )
+            .hint("Give the values by field, as in '{\"worker\": 7, \"sequence\": 0}'."),
             Self::TimeMismatch { time, tick } => Text::new(
                 C::ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("field \"time\" is {time}, but the instant is tick {tick}"),
@@ -641,6 +678,12 @@ impl Error {
             )
             .hint(format!("Whoever inserts needs: GRANT USAGE ON SEQUENCE {generator} TO ...")),
         }
+    }
+
+    /// Warns the client, and goes on.
+    #[cold]
+    pub fn warning(self) {
+        ErrorReport::from(self).report(PgLogLevel::WARNING);
     }
 
     /// Tells the client, and goes on.

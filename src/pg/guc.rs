@@ -45,7 +45,7 @@ pub fn define() {
     GucRegistry::define_int_guc(
         c"snowflake_id.max_generators",
         c"Number of generators whose state is kept in shared memory at a time.",
-        c"A cache size, not a limit: state that is not in use gives way and is read back from its sequence.",
+        c"A cache size: state that no transaction uses gives way and is read back from its sequence. Only one transaction cannot use more at a time.",
         &MAX_GENERATORS,
         MAX_GENERATORS_MIN,
         MAX_GENERATORS_MAX,

@@ -22,6 +22,8 @@ pub const PROVIDER: &CStr = c"snowflake_id";
 /// A label and what was made of it.
 #[derive(Debug)]
 pub struct Described {
+    /// As it was set.
+    pub text: String,
     /// For people: names of fields.
     pub label: Label,
     /// For issuing and decoding.
@@ -29,9 +31,13 @@ pub struct Described {
 }
 
 impl Described {
-    fn new(label: Label) -> Self {
+    fn new(text: &str, label: Label) -> Self {
         let generator = label.generator();
-        Self { label, generator }
+        Self {
+            text: text.to_string(),
+            label,
+            generator,
+        }
     }
 }
 
@@ -47,7 +53,7 @@ thread_local! {
 /// The default generator's, which has no label.
 pub fn of_default() -> &'static Described {
     static DEFAULT: OnceLock<Described> = OnceLock::new();
-    DEFAULT.get_or_init(|| Described::new(Label::of_default()))
+    DEFAULT.get_or_init(|| Described::new("preset=default", Label::of_default()))
 }
 
 /// The label of a sequence, if it has one. It is locked.
@@ -63,7 +69,7 @@ pub fn of(relation: pg_sys::Oid) -> Result<Option<&'static Described>, (String, 
         return Ok(Some(known));
     }
     let label = Label::parse(&text).map_err(|error| (text.clone(), error))?;
-    let described: &'static Described = Box::leak(Box::new(Described::new(label)));
+    let described: &'static Described = Box::leak(Box::new(Described::new(&text, label)));
     KNOWN.with_borrow_mut(|known| known.insert(text, described));
     Ok(Some(described))
 }
@@ -76,7 +82,7 @@ pub fn given(text: &str) -> Result<std::rc::Rc<Described>, Error> {
         {
             return Ok(described.clone());
         }
-        let described = std::rc::Rc::new(Described::new(parse(text)?));
+        let described = std::rc::Rc::new(Described::new(text, parse(text)?));
         *last = Some((text.to_string(), described.clone()));
         Ok(described)
     })

@@ -62,6 +62,17 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
         check_change(relation, &before, label.as_ref())?;
         entry::of(relation).note_relabelling(before.layout());
     }
+    if let Some(label) = &label {
+        let entry = entry::of(relation);
+        for found in [
+            entry.check_fits(),
+            entry.check_supported(&label.generator().policy),
+        ] {
+            if let Err(error) = found {
+                error.warning();
+            }
+        }
+    }
     if let Some(label) = &label
         && label.layout().can_be_negative()
     {
@@ -102,6 +113,10 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
             reached,
             last,
         });
+    }
+    let by = before_layout.epoch().get() - layout.epoch().get();
+    if by > 0 {
+        Error::EpochMoved { name, by }.notice();
     }
     Ok(())
 }

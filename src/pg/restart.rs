@@ -7,13 +7,21 @@
 //! such a command and written back after it, into the sequence's new file: in
 //! the same transaction, undone with it.
 //!
-//! In this order, without a lock that the command itself would take later:
+//! In this order:
 //!
-//! 1. which generators may it restart? Their slots are pinned, so that what is
-//!    reserved from now on is remembered there (`Slot::highest`);
+//! 1. which generators may it restart? Only those of the user: whoever may not
+//!    restart one neither waits for it nor takes its slot. Slots are pinned, so
+//!    that what is reserved from now on is remembered there (`Slot::highest`);
 //! 2. read their marks;
 //! 3. the command, which locks what it restarts until the transaction ends;
 //! 4. where the file is another one now, write the latest mark known.
+//!
+//! ALTER SEQUENCE locks its sequence before all else, and so do we, with the same
+//! lock. TRUNCATE locks tables first, which is left to it: its sequences are
+//! looked at under a lock that is given back.
+//!
+//! A TRUNCATE that a subscription applies is no command: it does not come through
+//! here, and what has no slot then goes on from the clock.
 //!
 //! CREATE DATABASE comes through here as well. Its OID may be that of a database
 //! that was dropped, and then its sequences can have the OIDs and the files of
@@ -26,7 +34,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::entry::{self, Entry};
 use super::error::Error;
-use super::{compat, mark, shmem, spi};
+use super::{compat, label, mark, shmem, spi};
 use crate::snowflake::layout::UnixMillis;
 
 static mut PREVIOUS: pg_sys::ProcessUtility_hook_type = None;
@@ -173,14 +181,17 @@ struct Kept {
 }
 
 fn keep(kind: Kind) -> Result<Vec<Kept>, Error> {
-    // SAFETY: reads shared memory; in recovery the command itself will fail.
-    let may_write = unsafe { !pg_sys::RecoveryInProgress() && pg_sys::IsTransactionState() };
+    // SAFETY: shared memory and variables of this process; where nothing may be
+    // written the command itself will fail.
+    let may_write = unsafe {
+        !pg_sys::RecoveryInProgress() && pg_sys::IsTransactionState() && !pg_sys::XactReadOnly
+    };
     if !may_write {
         return Ok(Vec::new());
     }
     let candidates = match kind {
         // SAFETY: a name from PostgreSQL's parser.
-        Kind::Alter(name) => unsafe { named(name) }.into_iter().collect(),
+        Kind::Alter(name) => unsafe { locked_as_owner(name) }.into_iter().collect(),
         Kind::Truncate(tables) => {
             // SAFETY: a list of names from PostgreSQL's parser.
             let names = unsafe { PgList::<pg_sys::RangeVar>::from_pg(tables) };
@@ -191,12 +202,39 @@ fn keep(kind: Kind) -> Result<Vec<Kept>, Error> {
     };
     let mut kept = Vec::new();
     for relation in candidates {
-        let entry = entry::of(relation);
-        if let Some(found) = entry.with_share_lock(|| look(entry)) {
-            kept.push(found?);
+        // Entries are for ever: not for every serial column that is made.
+        if is_generator(relation) {
+            let entry = entry::of(relation);
+            kept.extend(entry.with_share_lock(|| look(entry)));
         }
     }
     Ok(kept)
+}
+
+/// The default one or a labelled one, be it by a text that cannot be read.
+fn is_generator(relation: pg_sys::Oid) -> bool {
+    label::text_of(relation).is_some()
+        || entry::default_relation().is_ok_and(|default| default == relation)
+}
+
+/// The sequence that ALTER SEQUENCE means, if it is there: checked to be the
+/// user's, and locked as the command will lock it.
+///
+/// # Safety
+/// A name from PostgreSQL's parser.
+unsafe fn locked_as_owner(name: *mut pg_sys::RangeVar) -> Option<pg_sys::Oid> {
+    // SAFETY: the caller's; the callback is that of ALTER SEQUENCE.
+    let relation = unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        pg_sys::RangeVarGetRelidExtended(
+            name,
+            pg_sys::ShareRowExclusiveLock as i32,
+            pg_sys::RVROption::RVR_MISSING_OK,
+            Some(compat::owns_relation()),
+            std::ptr::null_mut(),
+        )
+    };
+    (relation != pg_sys::InvalidOid).then_some(relation)
 }
 
 /// The relation of a name, if there is one. If the name is another's by the time
@@ -218,8 +256,8 @@ unsafe fn named(name: *mut pg_sys::RangeVar) -> Option<pg_sys::Oid> {
     (relation != pg_sys::InvalidOid).then_some(relation)
 }
 
-/// Generators that belong to a column of a table that truncating these may
-/// reach: they, their children and, as with CASCADE, what refers to them.
+/// Sequences of the user that belong to a column of a table that truncating these
+/// may reach: they, their children and, as with CASCADE, what refers to them.
 fn owned(tables: Vec<pg_sys::Oid>) -> Result<Vec<pg_sys::Oid>, Error> {
     let tables: Vec<_> = tables.iter().map(|oid| oid.to_u32().to_string()).collect();
     let rows = spi::read(&format!(
@@ -233,37 +271,41 @@ fn owned(tables: Vec<pg_sys::Oid>) -> Result<Vec<pg_sys::Oid>, Error> {
                  SELECT c.conrelid FROM pg_catalog.pg_constraint AS c
                  WHERE c.confrelid OPERATOR(pg_catalog.=) r.oid
                    AND c.contype OPERATOR(pg_catalog.=) 'f') AS next (oid))
-         SELECT DISTINCT l.objoid FROM pg_catalog.pg_seclabel AS l
+         SELECT DISTINCT s.oid FROM reached AS r
          JOIN pg_catalog.pg_depend AS d
-           ON d.classid OPERATOR(pg_catalog.=) l.classoid
-          AND d.objid OPERATOR(pg_catalog.=) l.objoid
-          AND d.refclassid OPERATOR(pg_catalog.=) l.classoid
+           ON d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
+          AND d.refobjid OPERATOR(pg_catalog.=) r.oid
           AND d.refobjsubid OPERATOR(pg_catalog.<>) 0
-         JOIN reached AS r ON r.oid OPERATOR(pg_catalog.=) d.refobjid
-         WHERE l.provider OPERATOR(pg_catalog.=) 'snowflake_id'
-           AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass",
+          AND d.classid OPERATOR(pg_catalog.=) d.refclassid
+         JOIN pg_catalog.pg_class AS s ON s.oid OPERATOR(pg_catalog.=) d.objid
+         WHERE s.relkind OPERATOR(pg_catalog.=) 'S'
+           AND pg_catalog.pg_has_role(s.relowner, 'USAGE')",
         tables.join(",")
     ))?;
     Ok(rows.iter().map(|row| row.oid(0)).collect())
 }
 
-/// `None` if it is no generator that could have a mark. It is locked.
-fn look(entry: &'static Entry) -> Option<Result<Kept, Error>> {
-    if entry.learn_label().is_err() || entry.is_temporary() {
+/// `None` if it cannot have a mark. It is a generator, and locked.
+fn look(entry: &'static Entry) -> Option<Kept> {
+    if entry.is_temporary() {
         return None;
     }
-    // With more generators than slots there may be none; then what is reserved
-    // between now and the command's lock is not known, only what was before.
     let was_pinned = entry.is_pinned();
-    if let Ok(shared) = shmem::shared() {
+    // With more generators than slots there may be none; then what is reserved
+    // between now and the command's lock is not known, only what was before. By a
+    // label of a later version nothing is reserved.
+    if let Ok(shared) = shmem::shared()
+        && entry.learn_label().is_ok()
+    {
         let _ = entry.pin(shared);
     }
-    Some(mark::stored(entry).map(|mark| Kept {
+    Some(Kept {
         entry,
         was_pinned,
         file_number: entry.current_file_number(),
-        mark,
-    }))
+        // A value that is no mark is not kept: a restart is what removes it.
+        mark: mark::stored(entry).ok().flatten(),
+    })
 }
 
 impl Kept {
@@ -274,10 +316,10 @@ impl Kept {
             return Ok(());
         }
         let known = self.mark.max(self.entry.highest_mark());
-        // Not restarted, but rewritten with its value.
-        let Some(mark) = known.filter(|_| !self.entry.is_temporary()) else {
+        let Some(mark) = known else {
             return Ok(());
         };
+        // Not restarted, but rewritten with its value.
         if mark::stored(self.entry).ok().flatten() == Some(mark) {
             return Ok(());
         }

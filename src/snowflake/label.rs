@@ -69,6 +69,15 @@ pub struct Decoded<'a> {
     pub named: Vec<(&'a str, u64)>,
 }
 
+/// What a time field may be called.
+const TIMES: [&str; 3] = ["time", "time_reversed", "time_by_mode"];
+/// If there is none: problem, and what helps.
+const NO_TIME: (&str, &str) = ("the layout has no time field", "Add one, such as time:41.");
+
+/// Most bytes of a label: more than one with 64 fields needs, and few enough to be
+/// read at once.
+pub const TEXT_MAX: usize = 16_384;
+
 /// Most characters of a field's name, as of a name in PostgreSQL.
 const NAME_MAX: usize = 63;
 /// Most of `max_rollback`: 10 years.
@@ -129,6 +138,13 @@ impl Label {
     /// # Errors
     /// A [`LabelError`] for the first thing that is wrong.
     pub fn parse(text: &str) -> Result<Self, LabelError> {
+        if text.len() > TEXT_MAX {
+            return error(
+                0,
+                format!("it has {} bytes", text.len()),
+                format!("It can have up to {TEXT_MAX}."),
+            );
+        }
         let mut draft = Draft::default();
         for pair in pairs(text)? {
             draft.take(pair)?;
@@ -499,6 +515,9 @@ fn pairs(text: &str) -> Result<Vec<Pair<'_>>, LabelError> {
             );
         };
         at += length + 1;
+        if rest.starts_with('"') {
+            return error(at, "a value is in double quotes", FORM);
+        }
         let (value, value_at, used) = if let Some(rest) = rest.strip_prefix('\'') {
             let (value, used) = match quoted_value(rest) {
                 Some(found) => found,
@@ -704,6 +723,10 @@ impl Draft {
 
     fn finish(mut self, end: usize) -> Result<Label, LabelError> {
         let Some(mut fields) = self.fields.take() else {
+            // More likely a misspelled "layout" than a value for a field of none.
+            if let Some((name, _, at, _)) = self.fixed.first() {
+                return unknown_key(name, *at, &[]);
+            }
             return error(
                 end,
                 "neither \"layout\" nor \"preset\" is given",
@@ -730,16 +753,7 @@ impl Draft {
                         .filter(|field| !is_reserved(&field.name))
                         .map(|field| field.name.as_str())
                         .collect();
-                    let free = if free.is_empty() {
-                        String::new()
-                    } else {
-                        format!(" Fields that can have a value: {}.", list(&free, "and"))
-                    };
-                    return error(
-                        at,
-                        format!("unknown key {}", shown(&name)),
-                        format!("Keys are {}.{free}", list(&KEYS, "and")),
-                    );
+                    return unknown_key(&name, at, &free);
                 }
             }
         }
@@ -821,11 +835,7 @@ impl Draft {
                 ),
                 format!("The field holds 0 to {max}."),
             ),
-            Misfit::NoTime => error(
-                self.layout_at,
-                "the layout has no time field",
-                "Add one, such as time:41.",
-            ),
+            Misfit::NoTime => error(self.layout_at, NO_TIME.0, NO_TIME.1),
             Misfit::NoSequence => error(
                 self.layout_at,
                 "the layout has no sequence field",
@@ -958,6 +968,20 @@ impl Draft {
     }
 }
 
+/// `fields` are those that the key could have been meant for.
+fn unknown_key<T>(key: &str, at: usize, fields: &[&str]) -> Result<T, LabelError> {
+    let fields = if fields.is_empty() {
+        String::new()
+    } else {
+        format!(" Fields that can have a value: {}.", list(fields, "and"))
+    };
+    error(
+        at,
+        format!("unknown key {}", shown(key)),
+        format!("Keys are {}.{fields}", list(&KEYS, "and")),
+    )
+}
+
 /// As the default generator's: at most 64 starts, and at most a 64th of a tick
 /// unused.
 fn default_start(sequence_bits: u32) -> SequenceStart {
@@ -965,10 +989,7 @@ fn default_start(sequence_bits: u32) -> SequenceStart {
 }
 
 fn is_reserved(name: &str) -> bool {
-    matches!(
-        name,
-        "time" | "time_reversed" | "time_by_mode" | "sequence" | "clock"
-    )
+    TIMES.contains(&name) || matches!(name, "sequence" | "clock")
 }
 
 fn role(name: &str, value: Option<u64>, by_mode: bool) -> Role {
@@ -986,7 +1007,7 @@ fn role(name: &str, value: Option<u64>, by_mode: bool) -> Role {
 
 /// The fields of a layout. `at` is where the text stands in the label.
 fn fields(text: &str, at: usize) -> Result<Vec<DraftField>, LabelError> {
-    const FORM: &str = "Fields are written name:bits or name:bits=value, from high to low, as in layout='time:41 worker:10 sequence:12'.";
+    const FORM: &str = "Fields are written name:bits or name:bits=value, with spaces between, from high to low, as in layout='time:41 worker:10 sequence:12'.";
     let mut found: Vec<DraftField> = Vec::new();
     let mut offset = 0;
     for word in text.split(|c: char| c.is_ascii_whitespace()) {
@@ -994,6 +1015,9 @@ fn fields(text: &str, at: usize) -> Result<Vec<DraftField>, LabelError> {
         offset += word.len() + 1;
         if word.is_empty() {
             continue;
+        }
+        if word.contains(',') {
+            return error(here, format!("{} has a comma", shown(word)), FORM);
         }
         let Some((name, rest)) = word.split_once(':') else {
             return error(here, format!("{} is not a field", shown(word)), FORM);
@@ -1048,6 +1072,13 @@ fn fields(text: &str, at: usize) -> Result<Vec<DraftField>, LabelError> {
     }
     if found.is_empty() {
         return error(at, "the layout is empty", FORM);
+    }
+    // Before the bits of a "timestamp" or "ms" are found to be too many.
+    if !found
+        .iter()
+        .any(|field| TIMES.contains(&field.name.as_str()))
+    {
+        return error(at, NO_TIME.0, NO_TIME.1);
     }
     Ok(found)
 }
@@ -1174,6 +1205,18 @@ fn epoch(text: &str, at: usize) -> Result<i64, LabelError> {
                 at,
                 format!("epoch {} has no offset from UTC", shown(text)),
                 format!("Without one, it would differ from server to server. {EPOCH_FORM}"),
+            );
+        }
+        let date = text.get(..10).unwrap_or_default();
+        if format!("{date}T00:00:00Z")
+            .parse::<jiff::Timestamp>()
+            .is_ok()
+            && !text.contains(':')
+        {
+            return error(
+                at,
+                format!("epoch {} has no time of day", shown(text)),
+                EPOCH_FORM,
             );
         }
         return error(at, format!("{} is not an epoch", shown(text)), EPOCH_FORM);

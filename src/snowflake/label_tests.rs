@@ -27,7 +27,7 @@ const DIGITS: &str = "Numbers are written in decimal digits.";
 const DIFFER: &str = "Time, sequence and clock differ from ID to ID.";
 const NO_EPOCH: &str =
     "Say what time counts from, as in epoch='2025-01-01 00:00:00+00', or in Unix milliseconds.";
-const FIELDS: &str = "Fields are written name:bits or name:bits=value, from high to low, as in layout='time:41 worker:10 sequence:12'.";
+const FIELDS: &str = "Fields are written name:bits or name:bits=value, with spaces between, from high to low, as in layout='time:41 worker:10 sequence:12'.";
 const NAMES: &str =
     "Names have up to 63 lower-case letters, digits and underscores, and begin with a letter.";
 const RESERVED: &str = "These names have a meaning of their own: preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, on_exhausted and sequence_start.";
@@ -41,11 +41,15 @@ const START: &str = "It can be zero, random, or 'vibrate N', where N is the larg
 
 /// Text with a mark where the error is, problem, what is allowed.
 #[rustfmt::skip]
-const ERRORS: [(&str, &str, &str); 136] = [
+const ERRORS: [(&str, &str, &str); 141] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("  ‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("epoch=0‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
-    ("resource_type=200‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
+    ("‸resource_type=200", r#"unknown key "resource_type""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, on_exhausted and sequence_start."),
+    ("‸layuot='time:41 sequence:12' epoch=0", r#"unknown key "layuot""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, on_exhausted and sequence_start."),
+    ("layout=‸\"time:41 sequence:12\" epoch=0", "a value is in double quotes", FORM),
+    ("layout='‸time:41,worker:10,sequence:12' epoch=0", r#""time:41,worker:10,sequence:12" has a comma"#, FIELDS),
+    ("layout='‸timestamp:41 worker:10 sequence:12' epoch=0", "the layout has no time field", "Add one, such as time:41."),
     ("preset‸", r#""preset" is not followed by "=""#, FORM),
     ("preset‸ = discord", r#""preset" is not followed by "=""#, FORM),
     ("preset=discord epoch‸", r#""epoch" is not followed by "=""#, FORM),
@@ -127,7 +131,8 @@ const ERRORS: [(&str, &str, &str); 136] = [
     ("preset=discord epoch=‸35184372088833", r#"epoch "35184372088833" is out of range"#, EPOCH),
     ("preset=discord epoch=‸99999999999999999999", r#"epoch "99999999999999999999" is out of range"#, EPOCH),
     ("preset=discord epoch=‸-1", r#""-1" is not an epoch"#, EPOCH),
-    ("preset=discord epoch=‸2025-01-01", r#""2025-01-01" is not an epoch"#, EPOCH),
+    ("preset=discord epoch=‸2025-01-01", r#"epoch "2025-01-01" has no time of day"#, EPOCH),
+    ("preset=discord epoch=‸2025-01-01Z", r#"epoch "2025-01-01Z" has no time of day"#, EPOCH),
     ("preset=discord epoch='‸2025-01-01 00:00:00'", r#"epoch "2025-01-01 00:00:00" has no offset from UTC"#, OFFSET),
     ("preset=discord epoch=‸2025-01-01T00:00:00", r#"epoch "2025-01-01T00:00:00" has no offset from UTC"#, OFFSET),
     ("preset=discord epoch='‸2025-02-30 00:00:00+00'", r#""2025-02-30 00:00:00+00" is not an epoch"#, EPOCH),
@@ -192,6 +197,24 @@ fn errors_say_where_and_what() {
         assert_eq!(Label::parse(&text), Err(error), "{marked}");
         laws::hold(&text);
     }
+}
+
+#[test]
+fn a_label_is_no_book() {
+    let fits = format!("preset=discord{}", " ".repeat(TEXT_MAX - 14));
+    assert!(Label::parse(&fits).is_ok());
+    let error = Label::parse(&format!("{fits} ")).unwrap_err();
+    assert_eq!(error.problem, "it has 16385 bytes");
+    // The longest that means something.
+    let mut fields = String::from("time:1 sequence:1");
+    let mut values = String::new();
+    for field in 0..62 {
+        let name = format!("{:_<63}", format!("f{field}"));
+        fields.push_str(&format!(" {name}:1=0"));
+        values.push_str(&format!(" {name}=00000000000000000001"));
+    }
+    let long = format!("layout='{fields}' epoch=0{values}");
+    assert!(long.len() < TEXT_MAX && Label::parse(&long).is_ok());
 }
 
 #[test]

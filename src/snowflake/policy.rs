@@ -86,27 +86,20 @@ impl Policy {
     };
 
     /// What of it generators do not have yet: they refuse to issue.
-    #[must_use]
-    pub const fn unsupported(&self) -> Option<Unsupported> {
-        match self {
-            Self {
-                on_rollback:
-                    it @ (OnRollback::Wait
-                    | OnRollback::Error
-                    | OnRollback::NextClock
-                    | OnRollback::NextWorker),
-                ..
-            } => Some(Unsupported::OnRollback(*it)),
-            Self {
-                on_exhausted: it @ OnExhausted::Error,
-                ..
-            } => Some(Unsupported::OnExhausted(*it)),
-            Self {
-                sequence_start: it @ SequenceStart::Random,
-                ..
-            } => Some(Unsupported::SequenceStart(*it)),
-            _ => None,
-        }
+    pub fn unsupported(&self) -> impl Iterator<Item = Unsupported> {
+        let on_rollback = Some(self.on_rollback)
+            .filter(|it| *it != OnRollback::Continue)
+            .map(Unsupported::OnRollback);
+        let on_exhausted = Some(self.on_exhausted)
+            .filter(|it| *it != OnExhausted::Wait)
+            .map(Unsupported::OnExhausted);
+        let sequence_start = Some(self.sequence_start)
+            .filter(|it| *it == SequenceStart::Random)
+            .map(Unsupported::SequenceStart);
+        on_rollback
+            .into_iter()
+            .chain(on_exhausted)
+            .chain(sequence_start)
     }
 }
 
@@ -175,20 +168,20 @@ mod tests {
         let unsupported = |change: fn(&mut Policy)| {
             let mut policy = Policy::DEFAULT;
             change(&mut policy);
-            policy.unsupported()
+            policy.unsupported().collect::<Vec<_>>()
         };
-        assert_eq!(unsupported(|_| {}), None);
+        assert_eq!(unsupported(|_| {}), []);
         assert_eq!(
             unsupported(|it| it.sequence_start = SequenceStart::vibrate(99)),
-            None
+            []
         );
         assert_eq!(
             unsupported(|it| it.sequence_start = SequenceStart::Random),
-            Some(Unsupported::SequenceStart(SequenceStart::Random))
+            [Unsupported::SequenceStart(SequenceStart::Random)]
         );
         assert_eq!(
             unsupported(|it| it.on_exhausted = OnExhausted::Error),
-            Some(Unsupported::OnExhausted(OnExhausted::Error))
+            [Unsupported::OnExhausted(OnExhausted::Error)]
         );
         for on_rollback in [
             OnRollback::Wait,
@@ -198,11 +191,15 @@ mod tests {
         ] {
             let policy = Policy {
                 on_rollback,
+                on_exhausted: OnExhausted::Error,
                 ..Policy::DEFAULT
             };
             assert_eq!(
-                policy.unsupported(),
-                Some(Unsupported::OnRollback(on_rollback))
+                policy.unsupported().collect::<Vec<_>>(),
+                [
+                    Unsupported::OnRollback(on_rollback),
+                    Unsupported::OnExhausted(OnExhausted::Error)
+                ]
             );
         }
     }

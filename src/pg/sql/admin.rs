@@ -70,12 +70,14 @@ fn advance(
 ) -> Result<pgrx::datum::TimestampWithTimeZone, ErrorReport> {
     Entry::prevent_where_nextval_is(c"snowflake_advance()");
     loop {
+        // The same right as setval(); before any other is asked for.
+        entry.lock();
+        entry.check_is_generator()?;
+        entry.check_privilege(pg_sys::ACL_UPDATE)?;
         let place = match entry.place() {
             Some(place) => place,
             None => entry.fill()?,
         };
-        // The same right as setval().
-        entry.check_privilege(pg_sys::ACL_UPDATE)?;
         let target = target(entry)?;
         mark::reserve(entry, place, Need::Floor(target))?;
         // Void if the sequence changed while we waited for the lock.

@@ -112,6 +112,7 @@ fn set_default(
             None => "no values so far".to_string(),
         });
         generator.notice_missing_usage(&table);
+        generator.warn_if_it_issues_nothing();
         column.notice_foreign_keys()?;
     }
     for sequence in &sequences {
@@ -303,6 +304,15 @@ impl Source {
             },
             sorts: range.is_ok(),
         })
+    }
+
+    /// A table may be set up before its server is, but somebody should know.
+    fn warn_if_it_issues_nothing(&self) {
+        if let Ok(shared) = shmem::shared()
+            && let Err(error) = self.entry.check_can_issue(shared)
+        {
+            error.warning();
+        }
     }
 
     /// Inserting needs USAGE, setting a default does not: a table may be set up

@@ -9,7 +9,7 @@ use pgrx::{name, pg_extern, pg_guard, pg_sys};
 
 use super::super::entry::{self, Entry};
 use super::super::error::Error;
-use super::super::{label, os_clock, spi, time};
+use super::super::{label, os_clock, shmem, spi, time};
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
 use crate::snowflake::presets;
@@ -97,6 +97,13 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
     entry.lock();
     // A temporary schema makes a temporary sequence.
     entry.check_is_generator()?;
+    // That its policy is not there yet has been said by now.
+    if let Ok(shared) = shmem::shared()
+        && entry.generator().policy.unsupported().next().is_none()
+        && let Err(error) = entry.check_can_issue(shared)
+    {
+        error.warning();
+    }
     Ok(relation)
 }
 
@@ -108,7 +115,7 @@ CREATE FUNCTION snowflake_presets(
     OUT preset text, OUT layout text, OUT epoch timestamptz, OUT tick interval,
     OUT ids_per_second bigint, OUT workers bigint, OUT ends_at timestamptz,
     OUT can_be_negative boolean, OUT negative_from timestamptz,
-    OUT policy text, OUT origin text)
+    OUT policy text, OUT label text, OUT origin text)
     RETURNS SETOF record
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 16
     AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
@@ -127,6 +134,7 @@ COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time is used up; null i
 COMMENT ON COLUMN snowflake_presets.can_be_negative IS 'whether IDs can be negative';
 COMMENT ON COLUMN snowflake_presets.negative_from IS 'from when on they are; null if never, or at any time';
 COMMENT ON COLUMN snowflake_presets.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
+COMMENT ON COLUMN snowflake_presets.label IS 'what the name stands for';
 COMMENT ON COLUMN snowflake_presets.origin IS 'where it comes from';
 GRANT SELECT ON snowflake_presets TO PUBLIC;
 "#
@@ -145,6 +153,7 @@ fn snowflake_presets() -> TableIterator<
         name!(can_be_negative, bool),
         name!(negative_from, Option<TimestampWithTimeZone>),
         name!(policy, String),
+        name!(label, &'static str),
         name!(origin, &'static str),
     ),
 > {
@@ -170,6 +179,7 @@ fn snowflake_presets() -> TableIterator<
                 _ => None,
             },
             label.policy_text(),
+            preset.text,
             preset.origin,
         ))
     });

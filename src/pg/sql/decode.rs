@@ -7,13 +7,16 @@
 //! read nothing but their arguments and the catalog), and work without
 //! preloading and on standbys.
 
+use std::ffi::CStr;
+
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{IntoDatum, JsonB, pg_extern, pg_guard, pg_sys};
+use pgrx::{AnyElement, IntoDatum, JsonB, pg_extern, pg_guard, pg_sys};
 
 use super::super::entry;
 use super::super::error::Error;
 use super::super::label::{self, Described};
+use super::super::spi;
 use super::super::time::{self, Instant};
 use crate::snowflake::label::{EncodeError, Label};
 use crate::snowflake::layout::{Fields, Layout, Role, SnowflakeId, Tick, UnixMillis};
@@ -413,9 +416,19 @@ COMMENT ON FUNCTION snowflake_encode_as(timestamptz, jsonb, text) IS
 )]
 fn snowflake_encode_fields_as(
     created_at: TimestampWithTimeZone,
-    fields: JsonB,
+    fields: AnyElement,
     layout: &str,
 ) -> Result<i64, ErrorReport> {
+    // SAFETY: declared as jsonb; its text is NUL-terminated.
+    let fields = spi::from_server(unsafe {
+        CStr::from_ptr(pg_sys::OidOutputFunctionCall(
+            pg_sys::F_JSONB_OUT.into(),
+            fields.datum(),
+        ))
+    });
+    // Not as JsonB, which takes numbers and depths that only PostgreSQL has for
+    // an internal error.
+    let fields = serde_json::from_str(&fields).map_err(|_| Error::FieldsNotRead)?;
     Ok(encode_fields(
         &label::given(layout)?.label,
         created_at,
@@ -448,10 +461,10 @@ fn encode(
 fn encode_fields(
     label: &Label,
     created_at: TimestampWithTimeZone,
-    fields: &JsonB,
+    fields: &serde_json::Value,
 ) -> Result<i64, Error> {
     let tick = label.layout().tick_at(finite(created_at)?)?;
-    let fields = fields.0.as_object().ok_or(Error::FieldsNotObject)?;
+    let fields = fields.as_object().ok_or(Error::FieldsNotObject)?;
     let mut values = Vec::with_capacity(fields.len());
     for (name, value) in fields {
         let value = value.as_i64().ok_or_else(|| Error::FieldNotNumber {

@@ -91,7 +91,8 @@ CREATE FUNCTION snowflake_generators(
     OUT last_id_at timestamptz, OUT reserved_until timestamptz,
     OUT ahead_by interval, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
     OUT ids_per_second bigint, OUT ends_at timestamptz, OUT problem text,
-    OUT layout text, OUT epoch timestamptz, OUT tick interval, OUT policy text)
+    OUT layout text, OUT epoch timestamptz, OUT tick interval, OUT policy text,
+    OUT label text)
     RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
     AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
@@ -109,10 +110,11 @@ COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark can
 COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
 COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up';
-COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs for it, whatever the clock; null if it can';
+COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs for it, and what helps; null if it can';
 COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and values of those that are fixed';
 COMMENT ON COLUMN snowflake_generators.epoch IS 'what the time of IDs counts from';
 COMMENT ON COLUMN snowflake_generators.tick IS 'one unit of the time of IDs';
+COMMENT ON COLUMN snowflake_generators.label IS 'the label as it was set';
 COMMENT ON COLUMN snowflake_generators.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
 GRANT SELECT ON snowflake_generators TO PUBLIC;
 "#
@@ -136,6 +138,7 @@ fn snowflake_generators() -> Result<
             name!(epoch, Option<TimestampWithTimeZone>),
             name!(tick, Option<Interval>),
             name!(policy, Option<String>),
+            name!(label, Option<&'static str>),
         ),
     >,
     ErrorReport,
@@ -144,27 +147,26 @@ fn snowflake_generators() -> Result<
         .ok()
         .and_then(|shared| shared.worker_id())
         .and_then(|worker| i32::try_from(worker.get()).ok());
-    let mut rows = Vec::new();
-    for entry in generators()? {
-        // Dropped since the list was made.
-        let Ok(readable) = entry.lock_to_read() else {
-            continue;
-        };
-        let described = entry.describe();
-        let visible = entry
-            .check_privilege(pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)
-            .is_ok();
+    // One lock at a time, however many generators there are; `None` is one that
+    // was dropped since the list was made.
+    let row = |entry: &'static Entry| {
+        let described = entry.learn_label();
+        let visible = entry.may_watch();
         let shown = if visible && described.is_ok() {
-            progress(entry, readable)
+            progress(entry, entry.is_permanent())
         } else {
             Progress::default()
         };
         let problem = problem(entry, &described);
+        let text = described
+            .as_ref()
+            .ok()
+            .map(|described| described.text.as_str());
         let label = described.ok().map(|described| &described.label);
         let layout = label.map(|label| label.layout());
-        rows.push((
+        Some((
             entry.relation(),
-            worker,
+            worker.filter(|_| layout.is_none_or(|layout| layout.has_worker())),
             shown.last_id_at.map(time::to_datum),
             shown.reserved_until.map(time::to_datum),
             visible.then(|| interval(shown.ahead_millis)),
@@ -177,26 +179,37 @@ fn snowflake_generators() -> Result<
             layout.map(|layout| time::to_datum(layout.epoch())),
             layout.map(|layout| interval(layout.tick_millis())),
             label.map(|label| label.policy_text()),
-        ));
-    }
-    Ok(TableIterator::new(rows))
+            text,
+        ))
+    };
+    let rows = generators()?
+        .into_iter()
+        .filter_map(|entry| entry.with_share_lock(|| row(entry)));
+    Ok(TableIterator::new(rows.collect::<Vec<_>>()))
 }
 
-/// Why this server can issue no IDs, other than clocks. Without shared memory no
-/// generator can: that is nothing to say of each.
+/// Why this server can issue no IDs, whatever becomes of its clock.
 fn problem(entry: &Entry, described: &Result<&'static Described, Error>) -> Option<String> {
     let layout = match described {
         Ok(described) => described.generator.layout,
-        Err(error) => return Some(error.message()),
+        Err(error) => return Some(error.in_a_line()),
     };
-    let shared = shmem::shared().ok()?;
-    let over = layout.tick_number(os_clock::read().wall.millis())
-        >= layout.last_tick().get().cast_signed();
-    match entry.check_can_issue(shared) {
-        Err(error) => Some(error.message()),
-        Ok(()) if over => Some("the time of its layout is used up".to_string()),
-        Ok(()) => None,
-    }
+    let can_issue = shmem::shared().and_then(|shared| entry.check_can_issue(shared));
+    let now = layout.tick_number(os_clock::read().wall.millis());
+    let name = entry.name();
+    let error = match can_issue {
+        Err(error) => error,
+        Ok(()) if now < 0 => Error::ClockBeforeEpoch {
+            name,
+            epoch: layout.epoch(),
+        },
+        Ok(()) if now >= layout.last_tick().get().cast_signed() => Error::TimeUsedUp {
+            name,
+            last: layout.instant_of(layout.last_tick()),
+        },
+        Ok(()) => return None,
+    };
+    Some(error.in_a_line())
 }
 
 /// The view `pg_stat_snowflake`.
@@ -321,13 +334,7 @@ COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
 )]
 fn snowflake_stat_reset_of(generator: pg_sys::Oid) -> Result<(), ErrorReport> {
     let entry = entry::of(generator);
-    entry.lock_to_read()?;
-    if !generators()?
-        .iter()
-        .any(|known| known.relation() == generator)
-    {
-        return Err(Error::NotAGenerator { name: entry.name() }.into());
-    }
+    entry.describe()?;
     entry.flush_stats();
     reset(Some(generator))
 }
