@@ -104,6 +104,9 @@ is((error_of($node, 'SELECT snowflake_nextval(); SET ROLE stranger; SELECT snowf
 	'nor what another role got in the same session');
 is(can('stranger', 'SELECT last_id_at, reserved_until, ahead_by, gap_applied_at FROM snowflake_generators'), '|||',
 	'without USAGE: hidden');
+$node->safe_psql('shop', 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
+isnt(can('watcher', 'SELECT last_id_at FROM snowflake_generators'), '', 'shown to pg_monitor');
+cannot('watcher', '42501', 'SELECT snowflake_nextval()');
 can('stranger', 'SELECT snowflake_decode(1), snowflake_min_id(now())');
 can('usage_only', 'SELECT snowflake_nextval(), snowflake_currval()');
 cannot('usage_only', '42501', q{SELECT last_value FROM snowflake_default});

@@ -160,7 +160,7 @@ sub session
 	my ($node, $role, $database) = @_;
 	my $session = $node->background_psql($database // 'postgres', on_error_stop => 0,
 		extra_params => [ defined $role ? ('-U', $role) : () ]);
-	$session->query_safe("\\set VERBOSITY verbose\nSET client_min_messages = warning");
+	$session->query_safe("\\set VERBOSITY verbose\nSET client_min_messages = error");
 	return $session;
 }
 

@@ -192,7 +192,8 @@ SELECT generator, worker_id, ids_per_second, ends_at, problem, layout, epoch, ti
 FROM snowflake_generators ORDER BY generator::text COLLATE "C";
 \x
 SELECT generator, last_id_at IS NOT NULL AS last_id, reserved_until IS NOT NULL AS reserved
-FROM snowflake_generators ORDER BY generator::text COLLATE "C";
+FROM snowflake_generators WHERE generator <> 'snowflake_default'::regclass
+ORDER BY generator::text COLLATE "C";
 SELECT snowflake_stat_reset('spread');
 SELECT count(*) FROM snowflake_nextval_batch(100, 'spread');
 SELECT generator, issued, batches FROM pg_stat_snowflake WHERE generator = 'spread'::regclass;
@@ -241,6 +242,18 @@ SELECT snowflake_create_generator('late', 'preset=discord');
 SELECT snowflake_nextval('late') > 0 AS positive;
 ROLLBACK;
 SELECT snowflake_nextval('late');
+
+-- Where a label was lost on the way, and where a default would issue nothing.
+CREATE SEQUENCE lost INCREMENT BY 9223372036854775807 MINVALUE 1
+    MAXVALUE 9223372036854775807 START WITH 9223372036854775807;
+SELECT snowflake_nextval('lost');
+DROP SEQUENCE lost;
+CREATE TABLE queue (id bigint PRIMARY KEY);
+SELECT snowflake_create_generator('queue_ids', 'preset=random_start epoch=''2025-01-01 00:00:00+00''');
+SELECT snowflake_set_default('queue', generator => 'queue_ids');
+SELECT problem FROM snowflake_generators WHERE generator = 'queue_ids'::regclass;
+DROP TABLE queue;
+DROP SEQUENCE queue_ids;
 
 -- A dropped generator is gone with its label.
 DROP TABLE orders;
