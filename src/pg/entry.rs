@@ -70,6 +70,8 @@ pub struct Entry {
     /// What all IDs get that this server issues, and the worker ID it is for.
     stamp: Cell<Stamp>,
     stamped_for: Cell<i32>,
+    /// It is made from the label that was read last.
+    stamped: Cell<bool>,
 
     last_id: Cell<Option<SnowflakeId>>,
     pending: Pending,
@@ -119,6 +121,7 @@ pub fn of(relation: pg_sys::Oid) -> &'static Entry {
                 pinned: Cell::new(false),
                 stamp: Cell::new(Stamp::new(0)),
                 stamped_for: Cell::new(-1),
+                stamped: Cell::new(false),
                 last_id: Cell::new(None),
                 pending: Pending::default(),
             }))
@@ -178,9 +181,8 @@ impl Entry {
                 .last_id
                 .get()
                 .zip(layout)
-                .and_then(|(id, layout)| layout.decode(id).ok());
-            self.pending
-                .flush(place.slot.stats(), last.map(|fields| fields.tick));
+                .map(|(id, layout)| layout.tick_of_id(id));
+            self.pending.flush(place.slot.stats(), last);
         }
     }
 
@@ -216,7 +218,6 @@ impl Entry {
                 self.learn()?;
             }
             self.check_privilege(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
-            self.check_policy()?;
             self.check_committed()?;
             self.set_stamp(shared)?;
             let place = self.pin(shared)?;
@@ -314,6 +315,7 @@ impl Entry {
         self.described.set(Some(described));
         self.label_known.set(true);
         self.generator.set(&described.generator);
+        self.stamped.set(false);
         Ok(described)
     }
 
@@ -535,10 +537,6 @@ impl Entry {
         Scale::of(&self.generator().layout)
     }
 
-    fn check_policy(&self) -> Result<(), Error> {
-        self.check_supported(&self.generator().policy)
-    }
-
     /// Refuses a policy that is not there yet.
     pub fn check_supported(&self, policy: &Policy) -> Result<(), Error> {
         let what: Vec<_> = policy.unsupported().collect();
@@ -583,11 +581,16 @@ impl Entry {
         Err(Error::LabelNotCommitted { name: self.name() })
     }
 
-    /// Refuses a server that has no worker ID, or one that does not fit; unless
-    /// IDs do not carry it.
+    /// Refuses a policy that is not there yet; and a server that has no worker ID,
+    /// or one that does not fit, unless IDs do not carry it. Once per label and
+    /// worker ID, since every transaction asks.
     fn set_stamp(&self, shared: Shared) -> Result<(), Error> {
-        let layout = self.generator().layout;
         let number = shared.worker_number();
+        if self.stamped.get() && self.stamped_for.get() == number {
+            return Ok(());
+        }
+        self.check_supported(&self.generator().policy)?;
+        let layout = self.generator().layout;
         let max = layout.max_worker();
         let worker = match WorkerId::new(number) {
             Some(worker) => worker,
@@ -602,6 +605,7 @@ impl Entry {
         })?;
         self.stamp.set(stamp);
         self.stamped_for.set(number);
+        self.stamped.set(true);
         Ok(())
     }
 
@@ -616,7 +620,6 @@ impl Entry {
         if !self.known.get() {
             self.learn()?;
         }
-        self.check_policy()?;
         self.set_stamp(shared)
     }
 

@@ -725,6 +725,13 @@ impl Layout {
         ))
     }
 
+    /// The tick of an ID that this layout has made.
+    #[must_use]
+    pub const fn tick_of_id(self, id: SnowflakeId) -> Tick {
+        let bits = id.0.cast_unsigned();
+        Tick(self.written(self.time.of(bits), bits))
+    }
+
     /// The fields of an ID.
     ///
     /// # Errors
@@ -739,7 +746,7 @@ impl Layout {
             });
         }
         Ok(Fields {
-            tick: Tick(self.written(self.time.of(bits), bits)),
+            tick: self.tick_of_id(id),
             worker: extract(bits, self.worker_mask),
             sequence: self.sequence.of(bits),
             clock: self.clock.of(bits),
