@@ -854,6 +854,9 @@ unsafe extern "C-unwind" fn on_transaction(
             if let Some(place) = entry.place.get() {
                 if entry.unsettled.get() {
                     place.slot.unsettle();
+                    if event != XACT_EVENT_COMMIT {
+                        place.slot.set_undone(true);
+                    }
                 }
                 place.slot.unpin();
             }
@@ -882,6 +885,7 @@ unsafe extern "C-unwind" fn on_subtransaction(
             if entry.unsettled.get() {
                 if let Some(place) = entry.place.get() {
                     place.slot.unsettle();
+                    place.slot.set_undone(true);
                 }
                 entry.known.set(false);
                 entry.usable.set(false);

@@ -180,6 +180,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     warn_of_the_end(entry, place, plan.clock_from);
     write(entry, plan.mark);
     place.slot.set_highest(plan.mark);
+    place.slot.set_undone(false);
     place.shared.with_clocks(|_| {
         place
             .state

@@ -16,6 +16,7 @@
 //! | `Slot::seen` | as `Header::seen`, for the statistics of this generator; under the reservation lock |
 //! | `Slot::scale`, `epoch` | what the positions of this generator's word mean; as `window_millis`. Another layout now means that the word is void: it is reset by whoever finds that, and nobody else can use it then, since relabelling waits for all users |
 //! | `Slot::highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); under the reservation lock. What ALTER SEQUENCE ... RESTART may have taken away is known from here |
+//! | `Slot::undone` | a mark up to `highest` was rolled back, so that the slot alone knows of IDs that were given; until the next reservation. Set at the end of the transaction, before its pin is given back, and read by whoever evicts |
 //! | `Slot::gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been logged; stored under the reservation lock, read by views without |
 //! | `Slot::refused_at` | since when reservations are refused (Unix milliseconds, 0: they are not); as `gap_at` |
 //! | `Slot::stats` | see `stats`; by anyone |
@@ -148,6 +149,7 @@ struct Rest {
     gap_at: AtomicI64,
     refused_at: AtomicI64,
     end_is_near: AtomicBool,
+    undone: AtomicBool,
     epoch: AtomicI64,
     scale: AtomicU64,
     highest: AtomicI64,
@@ -296,6 +298,20 @@ impl Slot {
     /// Remembers a mark that is durable. Holders of the reservation lock only.
     pub fn set_highest(&self, mark: UnixMillis) {
         self.rest.0.highest.fetch_max(mark.get(), Ordering::Relaxed);
+    }
+
+    /// Whether what was written may be undone: the slot is not given away then
+    /// before the clock has reached it.
+    pub fn set_undone(&self, undone: bool) {
+        self.rest.0.undone.store(undone, Ordering::Relaxed);
+    }
+
+    /// Whether a generator may take the slot from another, for which a mark that
+    /// was undone is not later than `now`.
+    fn is_idle(&self, now: UnixMillis) -> bool {
+        // Acquire pairs with unpin().
+        self.rest.0.pins.load(Ordering::Acquire) == 0
+            && (!self.rest.0.undone.load(Ordering::Relaxed) || self.highest() <= Some(now))
     }
 
     /// How far IDs may be issued.
@@ -584,8 +600,7 @@ impl Shared {
     /// so nothing is lost but a reservation.
     fn pin_evicted(&self, key: u64, reading: Reading) -> Option<&'static Slot> {
         let free = |s: &&Slot| s.rest.0.key.load(Ordering::Relaxed) == 0;
-        // Acquire pairs with unpin().
-        let idle = |s: &&Slot| s.rest.0.pins.load(Ordering::Acquire) == 0;
+        let idle = |s: &&Slot| s.is_idle(reading.wall.millis());
         let slot = self
             .probe(key)
             .find(free)
@@ -597,6 +612,7 @@ impl Shared {
         slot.set_gap_at(UnixMillis::new(0));
         slot.set_refused_at(None);
         slot.rest.0.end_is_near.store(false, Ordering::Relaxed);
+        slot.set_undone(false);
         slot.set_scale(Scale {
             epoch: 0,
             packed: 0,
@@ -713,6 +729,7 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
                     gap_at: AtomicI64::new(0),
                     refused_at: AtomicI64::new(0),
                     end_is_near: AtomicBool::new(false),
+                    undone: AtomicBool::new(false),
                     epoch: AtomicI64::new(0),
                     scale: AtomicU64::new(0),
                     highest: AtomicI64::new(0),
