@@ -576,13 +576,15 @@ END
 		  ? weighted(flood => 4, burst => 2, single => 3, statement => 3, idle => 1)
 		  : weighted(
 			single => 4, statement => 8, transaction => 5, savepoints => 3, two_phase => 2,
-			timeout => 1, burst => 0.5, idle => 9, long => $s->{mood} eq 'relabel' ? 3 : 1, read_only => 1, cursor => 3,
+			timeout => 1, burst => 0.5, idle => 9, long => $s->{mood} eq 'relabel' ? 5 : 1, read_only => 1, cursor => 3,
 			role => 2, copy_in => 1, mark => 3, currval => 1, advance => $s->{mood} eq 'failover' ? 0 : 0.3,
 			comment => 1, grant => 0.7, alter => 0.7, decode => 1, several => @targets > 1 ? 4 : 0,
 			extra => $s->{recreates} eq $database ? 0 : 1, relabel => $relabels);
 		aim();
 		if ($name eq 'relabel')
 		{
+			my @named = grep { $_ } @targets;
+			$target = pick(@named) if @named;
 			$sql .= $relabel{ pick(sort keys %relabel) }->() if $target;
 		}
 		else { $sql .= $step{$name}->($s); }
