@@ -43,7 +43,8 @@ sub schedule
 	my %s = (
 		seed => $seed,
 		mood => $mood,
-		databases => [ 'a', 'b', chance(0.3) ? 'c' : () ],
+		# Where labels change, clients should meet.
+		databases => $mood eq 'relabel' ? ['a'] : [ 'a', 'b', chance(0.3) ? 'c' : () ],
 		reserve_ms => pick(100, 100, 300, 1000, 2000),
 		max_generators => $mood eq 'eviction' ? 1 : pick(1024, 1024, 2),
 		fsync => $mood eq 'mixed' && chance(0.2) ? 'on' : 'off',
@@ -95,7 +96,7 @@ sub generators
 	for my $database (@{ $s->{databases} })
 	{
 		next if $database eq $s->{recreates};
-		my $count = $s->{mood} =~ /relabel|eviction/ ? between(1, 3) : between(0, 2);
+		my $count = $s->{mood} eq 'eviction' ? between(1, 3) : $s->{mood} eq 'relabel' ? between(1, 2) : between(0, 2);
 		push @{ $s->{generators} }, map { generator($s, "g$_", $database) } 1 .. $count;
 	}
 	push @{ $s->{extras} }, map { generator($s, "extra $_", '') } 0 .. 3;
