@@ -51,14 +51,14 @@ pub struct Entry {
     /// What it says; the default generator's as long as nothing is known.
     generator: Cell<&'static Generator>,
     is_default: Cell<bool>,
-    /// The last transaction that changed the label, and the layout before.
-    relabelled_in: Cell<u32>,
-    layout_before: Cell<Layout>,
-    /// So has all else that issuing needs to know.
+    /// All else that issuing needs to know has been read, too.
     known: Cell<bool>,
     file_number: Cell<u32>,
     /// This transaction created or rewrote the sequence.
     unsettled: Cell<bool>,
+    /// The last transaction that changed the label, and the layout before.
+    relabelled_in: Cell<u32>,
+    layout_before: Cell<Layout>,
 
     usable: Cell<bool>,
     locked_in: Cell<u32>,
@@ -516,12 +516,7 @@ impl Entry {
         }
         // SAFETY: a variable of this process.
         let database = unsafe { pg_sys::MyDatabaseId };
-        let view = shared.view(database, self.relation)?;
-        if view.scale != Some(self.scale()) || view.word == Position::ZERO {
-            return None;
-        }
-        let clock = layout.position_of(layout.tick_within(view.clock));
-        Some(view.word.max(clock))
+        shared.view(database, self.relation)?.next(layout)
     }
 
     /// Checks that the relation, which is locked, is a generator.

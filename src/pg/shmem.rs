@@ -71,10 +71,12 @@ impl State {
     /// Where it goes on: at its word or its clock, whichever is later.
     pub fn next(&self, layout: Layout) -> Position {
         let clock = self.clock().now(os_clock::boot()).millis();
-        self.word()
-            .position()
-            .max(layout.position_of(layout.tick_within(clock)))
+        next(self.word().position(), clock, layout)
     }
+}
+
+fn next(word: Position, clock: UnixMillis, layout: Layout) -> Position {
+    word.max(layout.position_of(layout.tick_within(clock)))
 }
 
 /// The server's.
@@ -190,11 +192,11 @@ pub struct Note {
 /// What a view shows of a slot.
 pub struct View {
     /// What its positions mean; `None` if it has not been used.
-    pub scale: Option<Scale>,
+    scale: Option<Scale>,
     /// The word of the generator, if it is not the default one's.
-    pub word: Position,
+    word: Position,
     /// What its clock shows, as above.
-    pub clock: UnixMillis,
+    clock: UnixMillis,
     /// The bound in force; zero if it has to be reserved anew.
     pub reserved: Position,
     /// The latest mark that was written since the generator has this slot.
@@ -205,6 +207,15 @@ pub struct View {
     pub refused_at: Option<UnixMillis>,
     /// The counters.
     pub counts: Counts,
+}
+
+impl View {
+    /// Where a generator goes on, as [`State::next`]; `None` if it has issued
+    /// nothing from this slot, or nothing in this layout.
+    pub fn next(&self, layout: Layout) -> Option<Position> {
+        let runs = self.scale == Some(Scale::of(&layout)) && self.word != Position::ZERO;
+        runs.then(|| next(self.word, self.clock, layout))
+    }
 }
 
 impl Slot {
