@@ -29,7 +29,8 @@ use super::stats::Pending;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Layout, Position, SnowflakeId, Stamp, UnixMillis, WorkerId};
-use crate::snowflake::policy::Policy;
+use crate::snowflake::policy::{Policy, SequenceStart};
+use crate::snowflake::shuffle::Shuffle;
 
 /// The name of the default generator's sequence in the extension's schema.
 pub const DEFAULT_NAME: &CStr = c"snowflake_default";
@@ -61,6 +62,8 @@ pub struct Entry {
     layout_before: Cell<Layout>,
 
     usable: Cell<bool>,
+    /// As `usable`, of a generator that [`Generator::is_plain`].
+    plainly_usable: Cell<bool>,
     locked_in: Cell<u32>,
     read_locked_in: Cell<u32>,
     filled_in: Cell<u32>,
@@ -72,6 +75,8 @@ pub struct Entry {
     stamped_for: Cell<i32>,
     /// It is made from the label that was read last.
     stamped: Cell<bool>,
+    /// The order of its sequence numbers, if they are random.
+    shuffle: Cell<Option<Shuffle>>,
 
     last_id: Cell<Option<SnowflakeId>>,
     pending: Pending,
@@ -113,6 +118,7 @@ pub fn of(relation: pg_sys::Oid) -> &'static Entry {
                 file_number: Cell::new(0),
                 unsettled: Cell::new(false),
                 usable: Cell::new(false),
+                plainly_usable: Cell::new(false),
                 locked_in: Cell::new(pg_sys::InvalidLocalTransactionId),
                 read_locked_in: Cell::new(pg_sys::InvalidLocalTransactionId),
                 filled_in: Cell::new(pg_sys::InvalidLocalTransactionId),
@@ -122,6 +128,7 @@ pub fn of(relation: pg_sys::Oid) -> &'static Entry {
                 stamp: Cell::new(Stamp::new(0)),
                 stamped_for: Cell::new(-1),
                 stamped: Cell::new(false),
+                shuffle: Cell::new(None),
                 last_id: Cell::new(None),
                 pending: Pending::default(),
             }))
@@ -145,6 +152,16 @@ impl Entry {
     #[inline]
     pub fn stamp(&self) -> Stamp {
         self.stamp.get()
+    }
+
+    /// The order of sequence numbers; meaningful as [`Self::stamp`].
+    pub fn shuffle(&self) -> Option<Shuffle> {
+        self.shuffle.get()
+    }
+
+    fn set_unusable(&self) {
+        self.usable.set(false);
+        self.plainly_usable.set(false);
     }
 
     /// The file that holds the mark.
@@ -191,10 +208,22 @@ impl Entry {
     /// (a transaction can be made so half-way), not in parallel mode.
     #[inline]
     pub fn place(&self) -> Option<Place> {
+        self.place_if(&self.usable)
+    }
+
+    /// As [`Self::place`], if the generator is like the default one, so that the
+    /// path of each ID asks no more than it has to.
+    #[inline]
+    pub fn plain_place(&self) -> Option<Place> {
+        self.place_if(&self.plainly_usable)
+    }
+
+    #[inline]
+    fn place_if(&self, usable: &Cell<bool>) -> Option<Place> {
         // SAFETY: a variable of this process.
         let read_only = unsafe { pg_sys::XactReadOnly };
         let place = self.place.get()?;
-        let usable = self.usable.get()
+        let usable = usable.get()
             && self.stamped_for.get() == place.shared.worker_number()
             && self.filled_in.get() == compat::transaction()
             && self.user.get() == compat::user()
@@ -233,6 +262,7 @@ impl Entry {
         self.user.set(compat::user());
         self.filled_in.set(compat::transaction());
         self.usable.set(true);
+        self.plainly_usable.set(self.generator().is_plain());
         Ok(place)
     }
 
@@ -509,14 +539,14 @@ impl Entry {
     /// at its word or its clock, whichever is later.
     pub fn running_at(&self) -> Option<Position> {
         let shared = shmem::shared().ok()?;
-        let layout = self.generator().layout;
+        let generator = self.generator();
         if self.is_default.get() {
             let state = shared.default_state();
-            return (state.word().position() != Position::ZERO).then(|| state.next(layout));
+            return (state.word().position() != Position::ZERO).then(|| state.next(generator));
         }
         // SAFETY: a variable of this process.
         let database = unsafe { pg_sys::MyDatabaseId };
-        shared.view(database, self.relation)?.next(layout)
+        shared.view(database, self.relation)?.next(generator)
     }
 
     /// Checks that the relation, which is locked, is a generator.
@@ -529,19 +559,15 @@ impl Entry {
 
     /// What the positions of its word mean.
     pub fn scale(&self) -> Scale {
-        Scale::of(&self.generator().layout)
+        Scale::of(self.generator())
     }
 
     /// Refuses a policy that is not there yet.
     pub fn check_supported(&self, policy: &Policy) -> Result<(), Error> {
-        let what: Vec<_> = policy.unsupported().collect();
-        if what.is_empty() {
+        if policy.is_supported() {
             return Ok(());
         }
-        Err(Error::Unsupported {
-            name: self.name(),
-            what,
-        })
+        Err(Error::Unsupported { name: self.name() })
     }
 
     /// This transaction changes the label; the relation is locked.
@@ -598,6 +624,11 @@ impl Entry {
             generator: self.name(),
             layout: self.label().map_or_else(String::new, Label::layout_text),
         })?;
+        // SAFETY: a variable of this process.
+        let database = unsafe { pg_sys::MyDatabaseId };
+        let is_random = self.generator().policy.sequence_start == SequenceStart::Random;
+        self.shuffle
+            .set(is_random.then(|| shared.shuffle(database, self.relation)));
         self.stamp.set(stamp);
         self.stamped_for.set(number);
         self.stamped.set(true);
@@ -672,6 +703,7 @@ impl Entry {
                 slot.unsettle();
                 if rescaled {
                     slot.own_state().word().reset();
+                    slot.own_state().watch().reset();
                     slot.stats().forget_last_tick();
                     slot.set_scale(self.scale());
                 }
@@ -812,7 +844,7 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sy
     let forget = |entry: &Entry| {
         entry.label_known.set(false);
         entry.known.set(false);
-        entry.usable.set(false);
+        entry.set_unusable();
     };
     ENTRIES.with_borrow(|entries| {
         if all {
@@ -856,7 +888,7 @@ unsafe extern "C-unwind" fn on_transaction(
                 place.slot.unpin();
             }
             entry.pinned.set(false);
-            entry.usable.set(false);
+            entry.set_unusable();
             if entry.unsettled.replace(false) {
                 entry.known.set(false);
             }
@@ -883,7 +915,7 @@ unsafe extern "C-unwind" fn on_subtransaction(
                     place.slot.set_undone(true);
                 }
                 entry.known.set(false);
-                entry.usable.set(false);
+                entry.set_unusable();
             }
         }
     });

@@ -8,7 +8,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 use super::time::display;
 use crate::snowflake::label::{self, EncodeError, LabelError};
 use crate::snowflake::layout::{Change, Disorder, LayoutError, UnixMillis};
-use crate::snowflake::policy::Unsupported;
+use crate::snowflake::policy::{OnRollback, Policy};
 
 /// Durations are in milliseconds.
 #[derive(Debug)]
@@ -36,7 +36,6 @@ pub enum Error {
     },
     Unsupported {
         name: String,
-        what: Vec<Unsupported>,
     },
     BadLabel {
         text: String,
@@ -121,6 +120,32 @@ pub enum Error {
         name: String,
         by: i64,
         limit: i64,
+    },
+    ClockBehind {
+        name: String,
+        by: i64,
+        policy: Policy,
+        latest: UnixMillis,
+        since: UnixMillis,
+    },
+    NoClockFree {
+        name: String,
+        by: i64,
+        clocks: u64,
+        free_from: UnixMillis,
+        since: Option<UnixMillis>,
+    },
+    ClockStandsStill {
+        name: String,
+        at: UnixMillis,
+        millis: i64,
+    },
+    TickUsedUp {
+        name: String,
+        ids: u64,
+        tick_millis: i64,
+        borrowed: i64,
+        wait_millis: i64,
     },
     MarkAhead {
         name: String,
@@ -308,6 +333,8 @@ impl Text {
 
 const CLOCK_HINT: &str = "Check the time synchronization of this server. If its clock is right now, a superuser can say so with snowflake_accept_clock() in this database.";
 
+const BEHIND_HINT: &str = "Check the time synchronization of this server. If its clock is right now, a superuser can say so with snowflake_accept_clock() in this database: the generator then goes on ahead of the clock, as it always would with on_rollback=continue in its label.";
+
 /// Where in a label something is.
 fn place(text: &str, at: usize) -> String {
     const MOST: usize = 40;
@@ -376,31 +403,15 @@ impl Error {
                 format!("{name} is not a generator"),
             )
             .hint("View snowflake_generators lists the generators of this database; snowflake_create_generator() makes one."),
-            Self::Unsupported { name, what } => {
-                let said = what.iter().map(|what| match what {
-                    Unsupported::OnRollback(it) => {
-                        format!("on_rollback={}", label::on_rollback_text(*it))
-                    }
-                    Unsupported::OnExhausted(it) => {
-                        format!("on_exhausted={}", label::on_exhausted_text(*it))
-                    }
-                    Unsupported::SequenceStart(it) => {
-                        format!("sequence_start={}", label::start_text(*it))
-                    }
-                });
-                let instead = what.iter().map(|what| match what {
-                    Unsupported::OnRollback(_) => "on_rollback=continue",
-                    Unsupported::OnExhausted(_) => "on_exhausted=wait",
-                    Unsupported::SequenceStart(_) => "sequence_start=zero",
-                });
-                let (said, instead): (Vec<_>, Vec<_>) = (said.collect(), instead.collect());
-                Text::new(
-                    C::ERRCODE_FEATURE_NOT_SUPPORTED,
-                    format!("generator {name} has a policy that is not supported yet"),
-                )
-                .detail(format!("Its label says {}. It can decode, but issues no IDs.", said.join(" ")))
-                .hint(format!("Set its label with {}, which can follow a preset.", instead.join(" ")))
-            }
+            Self::Unsupported { name } => Text::new(
+                C::ERRCODE_FEATURE_NOT_SUPPORTED,
+                format!("generator {name} has a policy that is not supported yet"),
+            )
+            .detail(format!(
+                "Its label says on_rollback={}, and worker IDs cannot be leased. It can decode, but issues no IDs.",
+                label::on_rollback_text(OnRollback::NextWorker)
+            ))
+            .hint("Set its label with another on_rollback, which can follow a preset: wait, error or continue."),
             Self::BadLabel { text, error } => Text::new(
                 C::ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("invalid label: {}", error.problem),
@@ -534,6 +545,48 @@ impl Error {
             )
             .detail(format!("Generator {name} would stay that far ahead of the clock; its limit is {}.", duration(*limit)))
             .hint(CLOCK_HINT),
+            Self::ClockBehind { name, by, policy, latest, since } => {
+                let does = match policy.on_rollback {
+                    _ if *by > policy.max_rollback_millis => {
+                        format!("max_rollback is {}", duration(policy.max_rollback_millis))
+                    }
+                    it if it.waits() => format!(
+                        "on_rollback={}, max_wait is {}",
+                        label::on_rollback_text(it),
+                        duration(policy.max_wait_millis)
+                    ),
+                    it => format!("on_rollback={}", label::on_rollback_text(it)),
+                };
+                Text::new(
+                    C::ERRCODE_SYSTEM_ERROR,
+                    format!("clock moved backwards by {}", duration(*by)),
+                )
+                .detail(format!("Generator {name} has issued IDs at {}, and issues none before that is reached again ({does}). They are refused since {}.", display(*latest), display(*since)))
+                .hint(BEHIND_HINT)
+            }
+            Self::NoClockFree { name, by, clocks, free_from, since } => {
+                let since = since.map_or_else(String::new, |since| {
+                    format!(" IDs are refused since {}.", display(since))
+                });
+                Text::new(
+                    C::ERRCODE_SYSTEM_ERROR,
+                    format!("clock moved backwards by {}, and generator {name} has no clock left for that time", duration(*by)),
+                )
+                .detail(format!("Each of its {clocks} clocks may have issued IDs there. One is free from {} on.{since}", display(*free_from)))
+                .hint(BEHIND_HINT)
+            }
+            Self::ClockStandsStill { name, at, millis } => Text::new(
+                C::ERRCODE_SYSTEM_ERROR,
+                "the clock of this server stands still",
+            )
+            .detail(format!("Generator {name} waits for the next tick, and for {} the clock has shown {}.", duration(*millis), display(*at)))
+            .hint("Check the clock of this server, and what virtualizes or fakes it."),
+            Self::TickUsedUp { name, ids, tick_millis, borrowed, wait_millis } => Text::new(
+                C::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+                format!("generator {name} has used up the sequence numbers of this tick"),
+            )
+            .detail(format!("A tick of {} holds {ids}, and max_borrow is {}.", label::duration_text(*tick_millis), label::duration_text(*borrowed)))
+            .hint(format!("Try again in {}. With on_exhausted=wait in its label calls would wait; max_borrow lets bursts run ahead of the clock; more bits of sequence hold more.", label::duration_text(*wait_millis))),
             Self::MarkAhead { name, by, limit, start } => Text::new(
                 C::ERRCODE_SYSTEM_ERROR,
                 format!("generator {name} would start {} ahead of the clock", duration(*by)),

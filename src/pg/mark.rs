@@ -19,7 +19,9 @@ use super::entry::{Entry, NO_MARK, Place};
 use super::error::Error;
 use super::shmem::Note;
 use super::{guc, os_clock, reservation_lock};
+use crate::snowflake::account::Account;
 use crate::snowflake::clock::{Reading, UnixNanos};
+use crate::snowflake::generator::{Clocks, Generator};
 use crate::snowflake::layout::{Position, Tick, UnixMillis};
 use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
 
@@ -34,6 +36,10 @@ pub enum Need {
     Early(Tick),
     /// No ID before this instant shall be issued any more.
     Floor(UnixMillis),
+    /// The wall clock was set back: another clock is needed.
+    Switch,
+    /// The tick is used up, and goes on in further clocks. Takes no mark.
+    Widen,
 }
 
 /// Raises the mark, or finds that somebody else has. Afterwards the entry may
@@ -45,7 +51,10 @@ pub fn reserve(entry: &Entry, place: Place, need: Need) -> Result<(), Error> {
         // The log has it; whoever runs into the bound gets the error.
         (Err(Failure::Refused(_)), Need::Early(_)) => Ok(()),
         (Err(Failure::Refused(refusal)), _) => {
-            place.slot.stats().count_refusal();
+            // The caller may want to wait.
+            if !matches!(refusal, Refusal::NoClockFree { .. }) {
+                place.slot.stats().count_refusal();
+            }
             Err(refused(entry, refusal))
         }
         (Err(Failure::Error(error)), _) => Err(error),
@@ -66,7 +75,11 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     let reserved = place.slot.bounds().reserved();
     let (through, floor) = match need {
         Need::Tick(tick) => {
-            if reserved > generator.layout.position_of(tick) {
+            let layout = generator.layout;
+            let clock = layout.clock_of(place.state.word().position());
+            if layout.clock_of(reserved) == clock
+                && reserved > layout.in_clock(clock, layout.position_of(tick))
+            {
                 return Ok(());
             }
             (tick, None)
@@ -78,19 +91,31 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             (tick, None)
         }
         Need::Floor(at) => (Tick::new(0), Some(at)),
+        Need::Switch => (Tick::new(0), None),
+        Need::Widen => {
+            widen(generator, place);
+            return Ok(());
+        }
     };
 
     let mut stored = read(entry).map_err(Failure::Error)?;
     // What was written here and is not there any more was taken away since.
-    stored.mark = stored.mark.max(place.slot.highest());
+    if stored.mark < place.slot.highest() {
+        stored.mark = place.slot.highest();
+        stored.account = stored.mark.map(|mark| {
+            let layout = generator.layout;
+            Account::unknown(0, layout.tick_from(mark))
+        });
+    }
     // Only a start can meet a mark from another timeline, and only the first one
     // since the switch.
     let switch = if reserved == Position::ZERO && !place.slot.gap_was_left() {
-        switch(&stored)
+        switch(&stored, generator)
     } else {
         None
     };
     let note = place.slot.note();
+    let watches = generator.policy.on_rollback.watches();
     let policy_lead = generator.policy.max_rollback_millis;
     // On top of an accepted lead, a rollback is forgiven as ever.
     let accepted = place.slot.accepted_lead();
@@ -104,7 +129,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             promoted_at: believed.promoted_at.unwrap_or(wall),
             last_commit: switch.last_commit,
         });
-        let before = place.state.clock().now(reading.boot);
+        let before = place.state.now(generator, reading);
         let stepped = reading.stepped_since(believed.seen);
         let planned = generator.plan(&Situation {
             reading,
@@ -117,6 +142,14 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             stored: stored.mark,
             failover,
             floor,
+            account: if reserved == Position::ZERO {
+                stored.account.unwrap_or(Account::FRESH)
+            } else {
+                place.slot.account()
+            },
+            behind: (need == Need::Switch)
+                .then(|| place.state.watch().behind(reading.wall))
+                .flatten(),
             through,
             full_window_millis: guc::reserve_millis(),
             last_window_millis: note.window_millis,
@@ -127,7 +160,11 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             if let Some(failover) = failover {
                 believed.promoted_at = Some(failover.promoted_at);
             }
-            place.state.clock().anchor(reading);
+            if watches {
+                place.state.watch().end_lead(reading.boot, reading.wall);
+            } else {
+                place.state.clock().anchor(reading);
+            }
         }
         // Whoever corrects a jump that was refused sets no clock back.
         if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
@@ -136,39 +173,41 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         (reading, stepped, before, failover, planned)
     });
     let rolled_back = reading.stepped_since(place.slot.seen()).saturating_neg();
-    if rolled_back > 0 {
+    // Who watches the clock has counted it.
+    if rolled_back > 0 && !watches {
         place.slot.stats().count_rollback(rolled_back);
     }
     if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
         place.slot.set_seen(reading);
     }
-    // What is refused is logged as that.
-    if stepped != 0 && planned.is_ok() {
+    // What is refused is logged as that, and so is a change of clocks.
+    if stepped != 0 && planned.as_ref().is_ok_and(|plan| !plan.switches) {
         log_step(stepped);
     }
     let plan = planned.map_err(|refusal| {
         if let Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. } = refusal {
             place.slot.set_refused_lead(by);
         }
-        // Somebody's wish to go too far says nothing about the clock.
-        if !matches!(refusal, Refusal::AdvanceTooFar { .. }) {
+        // Somebody's wish to go too far says nothing about the clock; and who finds
+        // no clock may want to wait.
+        if !matches!(
+            refusal,
+            Refusal::AdvanceTooFar { .. } | Refusal::NoClockFree { .. }
+        ) {
             note_refusal(entry, place, refusal, reading);
         }
         Failure::Refused(refusal)
     })?;
-    if let Some(since) = place.slot.refused_at() {
-        place.slot.set_refused_at(None);
-        log_line(
-            format!("generator {} issues IDs again", entry.name()),
-            format!("They were refused since {}.", super::time::display(since)),
-        );
-    }
+    end_refusal(entry, place);
     if accepted > 0 && plan.starts {
         pgrx::log!(
             "snowflake_id: generator {} starts {} ahead of the clock, as was accepted",
             entry.name(),
             super::error::duration(plan.lead_millis),
         );
+    }
+    if plan.switches {
+        log_switch(entry, &plan, stepped);
     }
     // Where it makes no difference there is nothing to tell.
     let otherwise = stored.mark.max(Some(before.millis()));
@@ -178,16 +217,26 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         log_failover(entry, &plan, &reading, failover);
     }
     warn_of_the_end(entry, place, plan.clock_from);
-    write(entry, plan.mark);
+    write(entry, plan.value);
     place.slot.set_highest(plan.mark);
     place.slot.set_undone(false);
-    place.shared.with_clocks(|_| {
+    if !watches {
+        place.shared.with_clocks(|_| {
+            place
+                .state
+                .clock()
+                .lead_to(os_clock::boot(), plan.clock_from);
+        });
+    } else if plan.clock_from > reading.wall {
         place
             .state
-            .clock()
+            .watch()
             .lead_to(os_clock::boot(), plan.clock_from);
-    });
-    place.state.word().raise(plan.word_from);
+    }
+    move_word(generator, place, &plan);
+    if need == Need::Switch {
+        place.state.watch().believe(reading.wall);
+    }
     // Not before the mark that leaves it is durable.
     if failover.is_some() {
         place.slot.set_gap_at(reading.wall.millis());
@@ -215,8 +264,72 @@ pub fn stored(entry: &Entry) -> Result<Option<UnixMillis>, Error> {
     Ok(read(entry)?.mark)
 }
 
+/// Moves the word to where the plan has it, and settles the account. The mark is
+/// durable, the bound not published yet.
+fn move_word(generator: &Generator, place: Place, plan: &Plan) {
+    let layout = generator.layout;
+    let (slot, word) = (place.slot, place.state.word());
+    if !generator.changes_clocks() {
+        if let Some(from) = plan.word_from {
+            word.raise(from);
+        }
+        return;
+    }
+    let mut account = plan.account;
+    if let Some(from) = plan.word_from {
+        let before = word.go_to(from, layout);
+        if layout.clock_of(before) != account.clock() {
+            let reached = Tick::new(layout.tick_of(before).get() + 1);
+            account = account.others_reached(reached);
+        }
+    }
+    if generator.shares_clocks() {
+        // What a burst took is given back here: the tick in which the word is, and
+        // those before it, stay as they were.
+        if account.together() > 1 {
+            slot.bounds().set_clocks(Clocks {
+                together: 1,
+                widest: 1,
+            });
+            let left = layout.tick_of(word.leave_tick(layout));
+            account = account.narrow(Tick::new(left.get() + 1));
+        }
+        slot.bounds().set_clocks(clocks(generator, place, account));
+    }
+    slot.set_account(account);
+}
+
+/// In how many clocks a tick may be used, and could be.
+fn clocks(generator: &Generator, place: Place, account: Account) -> Clocks {
+    let layout = generator.layout;
+    let at = layout.tick_of(place.state.word().position());
+    Clocks {
+        together: account.together(),
+        widest: account.widest(at, layout.clocks()),
+    }
+}
+
+/// Lets a tick be used in further clocks, unless somebody else has just done so.
+/// The mark of such a generator says that any clock may have been used before it,
+/// so that this need not be durable.
+fn widen(generator: &Generator, place: Place) {
+    let layout = generator.layout;
+    let word = place.state.word().position();
+    let (at, bounds) = (layout.tick_of(word), place.slot.bounds());
+    let within = layout.in_clock(0, word).get() - layout.position_of(at).get();
+    let now = bounds.clocks();
+    if within < now.together << layout.sequence_bits() || now.together >= now.widest {
+        return;
+    }
+    let account = place.slot.account().widen(at, layout.clocks());
+    place.slot.set_account(account);
+    bounds.set_clocks(clocks(generator, place, account));
+}
+
 struct Stored {
     mark: Option<UnixMillis>,
+    /// What it says of clocks; of a layout that has some.
+    account: Option<Account>,
     /// Where in WAL the page that holds it was last written.
     lsn: pg_sys::XLogRecPtr,
 }
@@ -260,8 +373,23 @@ fn read(entry: &Entry) -> Result<Stored, Error> {
     }
     // What CREATE SEQUENCE leaves, whatever START it was given, is no mark either.
     let is_mark = data.is_called && data.last_value != NO_MARK;
-    let mark = is_mark.then_some(UnixMillis::new(data.last_value));
-    Ok(Stored { mark, lsn })
+    let layout = entry.generator().layout;
+    let mark = is_mark.then(|| {
+        // A value that no generator has written is an instant, most likely one that
+        // will be refused.
+        (layout.clock_bits() > 0)
+            .then(|| Account::of_mark(data.last_value, layout))
+            .flatten()
+            .map_or(
+                (UnixMillis::new(data.last_value), None),
+                |(mark, account)| (mark, Some(account)),
+            )
+    });
+    Ok(Stored {
+        mark: mark.map(|(mark, _)| mark),
+        account: mark.and_then(|(_, account)| account),
+        lsn,
+    })
 }
 
 /// The magic number of sequence.c, in the special space of its page.
@@ -280,11 +408,12 @@ unsafe fn is_sequence_page(page: pg_sys::Page) -> bool {
     }
 }
 
-/// Writes the mark and makes it durable.
+/// Writes a mark and makes it durable: an instant, or one with what is known of
+/// clocks.
 ///
 /// As the bootstrap superuser, around this one call: users need USAGE to get
 /// IDs, not UPDATE. If `setval()` raises an error, the abort puts the user back.
-pub fn write(entry: &Entry, mark: UnixMillis) {
+pub fn write(entry: &Entry, value: i64) {
     // SAFETY: in a transaction that may write; WAL is flushed up to the last
     // record of this backend, which is the one of setval().
     unsafe {
@@ -300,7 +429,7 @@ pub fn write(entry: &Entry, mark: UnixMillis) {
             pg_sys::F_SETVAL_REGCLASS_INT8.into(),
             pg_sys::InvalidOid,
             pg_sys::Datum::from(entry.relation()),
-            pg_sys::Datum::from(mark.get()),
+            pg_sys::Datum::from(value),
         );
         pg_sys::SetUserIdAndSecContext(user, context);
         pg_sys::XLogFlush(pg_sys::XactLastRecEnd);
@@ -323,7 +452,7 @@ struct Switch {
 /// in the life of a server that was itself promoted leaves out a gap whatever it
 /// finds: once as long as it keeps its slot, and from the promotion, not the
 /// mark, since it may not be the first time.
-fn switch(stored: &Stored) -> Option<Switch> {
+fn switch(stored: &Stored, generator: &Generator) -> Option<Switch> {
     // SAFETY: reads shared memory of the recovery that has ended.
     let promoted = unsafe { pg_sys::PromoteIsTriggered() };
     let since_mark = switches_since(stored.lsn);
@@ -333,8 +462,13 @@ fn switch(stored: &Stored) -> Option<Switch> {
     }
     // SAFETY: reads shared memory of the recovery that has ended.
     let last_commit = unsafe { pg_sys::GetLatestXTime() };
+    // The lost primary may have been ahead of its clock by what it could borrow.
+    let borrow = generator
+        .layout
+        .ticks_as_millis(generator.policy.max_borrow_ticks);
+    let gap = guc::failover_gap_millis().saturating_add(borrow);
     Some(Switch {
-        gap_millis: guc::failover_gap_millis().saturating_mul(switches),
+        gap_millis: gap.saturating_mul(switches),
         mark_is_older: since_mark > 0,
         last_commit: (last_commit != 0).then(|| super::time::unix_millis(last_commit)),
     })
@@ -384,10 +518,9 @@ fn log_line(message: String, detail: String) {
 
 /// Logs the first of a series of refusals, and how long IDs last.
 fn note_refusal(entry: &Entry, place: Place, refusal: Refusal, reading: Reading) {
-    if place.slot.refused_at().is_some() {
+    if !place.slot.begin_refusal(reading.wall.millis(), false) {
         return;
     }
-    place.slot.set_refused_at(Some(reading.wall.millis()));
     let layout = entry.generator().layout;
     let reserved = place.slot.bounds().reserved();
     let left = if reserved == Position::ZERO {
@@ -405,6 +538,38 @@ fn note_refusal(entry: &Entry, place: Place, refusal: Refusal, reading: Reading)
     refused(entry, refusal).log(&left);
 }
 
+/// A call gets no ID because the clock was set back; the first of a series is
+/// logged. Returns since when.
+pub fn note_behind(
+    entry: &Entry,
+    place: Place,
+    by: i64,
+    error: impl Fn(UnixMillis) -> Error,
+) -> Error {
+    let now = os_clock::read().wall.millis();
+    place.slot.stats().count_refusal();
+    place.slot.set_refused_lead(by);
+    let first = place.slot.begin_refusal(now, true);
+    let since = place.slot.refused_at().unwrap_or(now);
+    if first {
+        error(since).log(&format!(
+            "Generator {} issues no IDs until then.",
+            entry.name()
+        ));
+    }
+    error(since)
+}
+
+/// There are IDs again; the log says so if there were none.
+pub fn end_refusal(entry: &Entry, place: Place) {
+    if let Some(since) = place.slot.end_refusal() {
+        log_line(
+            format!("generator {} issues IDs again", entry.name()),
+            format!("They were refused since {}.", super::time::display(since)),
+        );
+    }
+}
+
 /// Says what the clock did. Once: all generators share what was seen last.
 fn log_step(millis: i64) {
     let by = super::error::duration(millis.saturating_abs());
@@ -412,7 +577,7 @@ fn log_step(millis: i64) {
         log_line(
             format!("clock moved backwards by {by}"),
             format!(
-                "Generators go on, up to {by} ahead of it; they run at half speed until it has caught up."
+                "Generators with on_rollback=continue go on, up to {by} ahead of it; they run at half speed until it has caught up."
             ),
         );
     } else {
@@ -441,6 +606,30 @@ fn warn_of_the_end(entry: &Entry, place: Place, now: UnixNanos) {
             format!("It ends at {}.", super::time::display(end)),
         );
     }
+}
+
+/// A generator goes on in another clock: after a rollback, or at a start before its
+/// mark.
+fn log_switch(entry: &Entry, plan: &Plan, stepped: i64) {
+    let layout = entry.generator().layout;
+    let free = plan
+        .account
+        .free(layout.tick_of(plan.reserved), layout.clocks());
+    let message = if stepped < 0 {
+        let by = super::error::duration(stepped.saturating_abs());
+        format!("clock moved backwards by {by}")
+    } else {
+        format!("generator {} starts before its mark", entry.name())
+    };
+    log_line(
+        message,
+        format!(
+            "Generator {} goes on in clock {} of 0 to {}; {free} more are free.",
+            entry.name(),
+            plan.account.clock(),
+            layout.clocks() - 1,
+        ),
+    );
 }
 
 fn log_failover(entry: &Entry, plan: &Plan, reading: &Reading, failover: Failover) {
@@ -475,6 +664,17 @@ fn refused(entry: &Entry, refusal: Refusal) -> Error {
         Refusal::TimeUsedUp => Error::TimeUsedUp {
             name,
             last: layout.instant_of(layout.last_tick()),
+        },
+        Refusal::NoClockFree {
+            by,
+            clocks,
+            free_from,
+        } => Error::NoClockFree {
+            name,
+            by,
+            clocks,
+            free_from,
+            since: None,
         },
     }
 }

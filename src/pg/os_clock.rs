@@ -35,6 +35,12 @@ pub fn boot() -> BootNanos {
     BootNanos::new(nanos(BOOT_CLOCK))
 }
 
+/// The wall clock.
+#[inline]
+pub fn wall() -> UnixNanos {
+    UnixNanos::new(nanos(libc::CLOCK_REALTIME))
+}
+
 /// Both clocks as of one moment. The boot clock is read last: what little lies
 /// between makes the generator's clock late, never early.
 pub fn read() -> Reading {
@@ -58,7 +64,7 @@ pub fn read() -> Reading {
     best.map_or_else(
         || Reading {
             boot: boot(),
-            wall: UnixNanos::new(nanos(libc::CLOCK_REALTIME)),
+            wall: wall(),
         },
         |(_, reading)| reading,
     )

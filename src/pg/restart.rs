@@ -324,7 +324,7 @@ impl Kept {
             return Ok(());
         }
         self.entry.check_takes(mark)?;
-        mark::write(self.entry, mark);
+        mark::write(self.entry, mark.get());
         if matches!(kind, Kind::Alter(_)) {
             Error::MarkKept {
                 name: self.entry.name(),

@@ -11,6 +11,8 @@
 //! | `Header::default_state` | the word and clock that the default generators of all databases share, so that tables in two databases differ too |
 //! | `State::word` | see `snowflake::generator`; on a cache line of its own, since every ID writes it |
 //! | `State::clock` | see `snowflake::clock`; written under `clock_lock`, read without |
+//! | `State::watch` | see `snowflake::watch` |
+//! | `Header::secret` | made by the postmaster at its start and after a crash; orders of `sequence_start=random` are derived from it. Never leaves shared memory |
 //! | `Slot::bounds` | see `snowflake::generator`; written under the generator's reservation lock |
 //! | `Slot::file_number`, `window_millis` | under the generator's reservation lock; plain loads and stores, Relaxed because the lock orders them. Cleared also at the end of a transaction that rewrote the sequence |
 //! | `Slot::seen` | as `Header::seen`, for the statistics of this generator; under the reservation lock |
@@ -18,9 +20,11 @@
 //! | `Slot::highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); under the reservation lock. What ALTER SEQUENCE ... RESTART may have taken away is known from here |
 //! | `Slot::undone` | a mark up to `highest` was rolled back, so that the slot alone knows of IDs that were given; until the next reservation. Set at the end of the transaction, before its pin is given back, and read by whoever evicts |
 //! | `Slot::gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been logged; stored under the reservation lock, read by views without |
-//! | `Slot::refused_at` | since when reservations are refused (Unix milliseconds, 0: they are not); as `gap_at` |
+//! | `Slot::account` | which clocks have been used, see `snowflake::account`; under the reservation lock |
+//! | `Slot::refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone, the winner logs it |
+//! | `Slot::refused_behind` | that is because the clock was set back, so that whoever gets an ID ends it; stored after `refused_at`, a hint |
 //! | `Slot::stats` | see `stats`; by anyone |
-//! | `Slot::refused_lead` | the lead over the wall clock that was refused last, in milliseconds; under the reservation lock, read by `snowflake_accept_clock()` without |
+//! | `Slot::refused_lead` | the lead over the wall clock that was refused last, in milliseconds; a plain store by whoever refuses, read by `snowflake_accept_clock()` |
 //! | `Slot::accepted_lead` | the part of it that a superuser has accepted since; written by both, each a plain store: at worst an acceptance is lost and asked for again |
 //! | `Slot::key` | who the slot belongs to: database and relation OID in one word, 0 if nobody; written under `slot_lock` exclusive, while `pins` is 0 |
 //! | `Slot::pins` | how many transactions use the slot; taken under `slot_lock` shared, so never while somebody holds it exclusive to evict; given back without it |
@@ -40,9 +44,13 @@ use pgrx::pg_sys;
 
 use super::stats::{Counts, Stats};
 use super::{error::Error, guc, os_clock, time};
+use crate::snowflake::account::Account;
 use crate::snowflake::clock::{BootNanos, Clock, Reading, UnixNanos};
-use crate::snowflake::generator::{Bounds, Word};
+use crate::snowflake::generator::{Bounds, Generator, Word};
 use crate::snowflake::layout::{Layout, Position, UnixMillis, WorkerId};
+use crate::snowflake::policy::SequenceStart;
+use crate::snowflake::shuffle::Shuffle;
+use crate::snowflake::watch::Watch;
 
 /// Two lines of 64 bytes: processors fetch pairs.
 #[repr(C, align(128))]
@@ -52,7 +60,7 @@ struct Line<T>(T);
 #[repr(C)]
 pub struct State {
     word: Line<Word>,
-    clock: Line<Clock>,
+    clock: Line<(Clock, Watch)>,
 }
 
 impl State {
@@ -65,18 +73,32 @@ impl State {
     /// The clock it follows.
     #[inline]
     pub fn clock(&self) -> &Clock {
-        &self.clock.0
+        &self.clock.0.0
+    }
+
+    /// What it knows of the wall clock, if its policy watches that.
+    #[inline]
+    pub fn watch(&self) -> &Watch {
+        &self.clock.0.1
+    }
+
+    /// What the clock shows that IDs come from.
+    pub fn now(&self, generator: &Generator, reading: Reading) -> UnixNanos {
+        if generator.policy.on_rollback.watches() {
+            self.watch().now(reading.wall, || reading.boot)
+        } else {
+            self.clock().now(reading.boot)
+        }
     }
 
     /// Where it goes on: at its word or its clock, whichever is later.
-    pub fn next(&self, layout: Layout) -> Position {
-        let clock = self.clock().now(os_clock::boot()).millis();
-        next(self.word().position(), clock, layout)
+    pub fn next(&self, generator: &Generator) -> Position {
+        let layout = generator.layout;
+        let word = self.word().position();
+        let now = self.now(generator, os_clock::read()).millis();
+        let now = layout.position_of(layout.tick_within(now));
+        layout.in_clock(layout.clock_of(word), layout.in_clock(0, word).max(now))
     }
-}
-
-fn next(word: Position, clock: UnixMillis, layout: Layout) -> Position {
-    word.max(layout.position_of(layout.tick_within(clock)))
 }
 
 /// The server's.
@@ -87,6 +109,7 @@ pub struct Header {
     trusted_offset: AtomicI64,
     seen: Seen,
     promoted_at: AtomicI64,
+    secret: (u64, u64),
     default_state: State,
 }
 
@@ -152,27 +175,62 @@ struct Rest {
     refused_at: AtomicI64,
     end_is_near: AtomicBool,
     undone: AtomicBool,
+    refused_behind: AtomicBool,
     epoch: AtomicI64,
     scale: AtomicU64,
     highest: AtomicI64,
+    account: [AtomicU64; 3],
 }
 
 /// What positions mean: two layouts that agree in this can share a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     epoch: i64,
-    /// Tick in milliseconds, bits of sequence and clock; never 0.
+    /// From bit 0: bits below the tick, bits of the clock, bits of the time if
+    /// clocks change (they are above it then), which of the policies that make a
+    /// difference; from bit 32 the tick in milliseconds. Never 0.
     packed: u64,
 }
 
 impl Scale {
-    /// Of a layout.
-    pub fn of(layout: &Layout) -> Self {
-        let bits = u64::from(layout.clock_bits()) << 8 | u64::from(layout.sequence_bits());
+    /// Of a generator.
+    pub fn of(generator: &Generator) -> Self {
+        let (layout, policy) = (generator.layout, generator.policy);
+        let flags = [
+            policy.on_rollback.watches(),
+            generator.changes_clocks(),
+            policy.sequence_start == SequenceStart::Random,
+        ];
+        let flags = flags
+            .iter()
+            .fold(0, |all, flag| all << 1 | u64::from(*flag));
+        let time = if generator.changes_clocks() {
+            layout.last_tick().get().count_ones()
+        } else {
+            0
+        };
         Self {
             epoch: layout.epoch().get(),
-            packed: layout.tick_millis().unsigned_abs() << 16 | bits,
+            packed: u64::from(layout.within_bits())
+                | u64::from(layout.clock_bits()) << 8
+                | u64::from(time) << 16
+                | flags << 24
+                | layout.tick_millis().unsigned_abs() << 32,
         }
+    }
+
+    /// When the tick of a position begins.
+    fn instant_of(self, position: Position) -> UnixMillis {
+        let time = self.packed >> 16 & 0xff;
+        let tick = position.get() >> (self.packed & 0xff);
+        let tick = if time == 0 {
+            tick
+        } else {
+            tick & ((1 << time) - 1)
+        };
+        let tick_millis = (self.packed >> 32).cast_signed();
+        let since = tick.cast_signed().saturating_mul(tick_millis);
+        UnixMillis::new(self.epoch.saturating_add(since))
     }
 }
 
@@ -193,10 +251,10 @@ pub struct Note {
 pub struct View {
     /// What its positions mean; `None` if it has not been used.
     scale: Option<Scale>,
-    /// The word of the generator, if it is not the default one's.
-    word: Position,
-    /// What its clock shows, as above.
-    clock: UnixMillis,
+    /// The state of the generator, if it is not the default one's.
+    state: &'static State,
+    /// Whether it has issued from there, as above.
+    has_issued: bool,
     /// The bound in force; zero if it has to be reserved anew.
     pub reserved: Position,
     /// The latest mark that was written since the generator has this slot.
@@ -212,9 +270,9 @@ pub struct View {
 impl View {
     /// Where a generator goes on, as [`State::next`]; `None` if it has issued
     /// nothing from this slot, or nothing in this layout.
-    pub fn next(&self, layout: Layout) -> Option<Position> {
-        let runs = self.scale == Some(Scale::of(&layout)) && self.word != Position::ZERO;
-        runs.then(|| next(self.word, self.clock, layout))
+    pub fn next(&self, generator: &Generator) -> Option<Position> {
+        let runs = self.has_issued && self.scale == Some(Scale::of(generator));
+        runs.then(|| self.state.next(generator))
     }
 }
 
@@ -242,10 +300,45 @@ impl Slot {
         (at != 0).then_some(UnixMillis::new(at))
     }
 
-    /// Remembers it. Holders of the reservation lock only.
-    pub fn set_refused_at(&self, at: Option<UnixMillis>) {
-        let at = at.map_or(0, UnixMillis::get);
-        self.rest.0.refused_at.store(at, Ordering::Relaxed);
+    /// Remembers it; true if they were not refused before. `behind`: whoever gets
+    /// an ID ends it.
+    pub fn begin_refusal(&self, at: UnixMillis, behind: bool) -> bool {
+        let rest = &self.rest.0;
+        let first = rest
+            .refused_at
+            .compare_exchange(0, at.get(), Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if first {
+            rest.refused_behind.store(behind, Ordering::Relaxed);
+        }
+        first
+    }
+
+    /// IDs are not refused any more; since when they were, for the one who says so.
+    pub fn end_refusal(&self) -> Option<UnixMillis> {
+        self.rest.0.refused_behind.store(false, Ordering::Relaxed);
+        let at = self.rest.0.refused_at.swap(0, Ordering::Relaxed);
+        (at != 0).then_some(UnixMillis::new(at))
+    }
+
+    /// Whether they are refused because the clock was set back.
+    #[inline]
+    pub fn is_refused_behind(&self) -> bool {
+        self.rest.0.refused_behind.load(Ordering::Relaxed)
+    }
+
+    /// Which clocks have been used. Holders of the reservation lock only, as for
+    /// the next.
+    pub fn account(&self) -> Account {
+        let [a, b, c] = &self.rest.0.account;
+        Account::from_parts([a, b, c].map(|part| part.load(Ordering::Relaxed)))
+    }
+
+    /// Remembers it.
+    pub fn set_account(&self, account: Account) {
+        for (part, value) in self.rest.0.account.iter().zip(account.parts()) {
+            part.store(value, Ordering::Relaxed);
+        }
     }
 
     /// Remembers that a failover gap was left. Holders of the reservation lock
@@ -265,13 +358,13 @@ impl Slot {
         self.rest.0.end_is_near.swap(true, Ordering::Relaxed)
     }
 
-    fn view(&self) -> View {
+    fn view(&'static self) -> View {
         let gap_at = self.rest.0.gap_at.load(Ordering::Relaxed);
         let scale = self.scale();
         View {
             scale: (scale.packed != 0).then_some(scale),
-            word: self.own_state.word().position(),
-            clock: self.own_state.clock().now(os_clock::boot()).millis(),
+            state: &self.own_state,
+            has_issued: self.own_state.word().position() != Position::ZERO,
             reserved: self.bounds().reserved(),
             highest: self.highest(),
             gap_at: (gap_at != 0).then_some(UnixMillis::new(gap_at)),
@@ -463,6 +556,11 @@ impl Shared {
         self.header.worker_id.load(Ordering::Relaxed)
     }
 
+    /// The order of random sequence numbers of a generator.
+    pub fn shuffle(&self, database: pg_sys::Oid, relation: pg_sys::Oid) -> Shuffle {
+        Shuffle::new(self.header.secret, key(database, relation))
+    }
+
     /// The state that all default generators of the server share.
     #[inline]
     pub fn default_state(&self) -> &'static State {
@@ -520,8 +618,10 @@ impl Shared {
     }
 
     /// Accepts, for the generators of one database, the leads that were refused
-    /// last; returns the largest, in milliseconds.
+    /// last; returns the largest, in milliseconds. One that watches the wall clock,
+    /// and was found ahead of it, goes on from where it is.
     pub fn accept_leads(&self, database: pg_sys::Oid) -> i64 {
+        let reading = os_clock::read();
         locked(SLOT_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
             let mut largest = 0;
             for slot in self.slots {
@@ -531,6 +631,14 @@ impl Shared {
                     if refused > 0 {
                         rest.accepted_lead.store(refused, Ordering::Relaxed);
                         largest = refused.max(largest);
+                    }
+                    let state = slot.own_state();
+                    if state.watch().behind(reading.wall).is_some() {
+                        let at = slot.scale().instant_of(state.word().position());
+                        state
+                            .watch()
+                            .lead_to(reading.boot, UnixNanos::from_millis(at));
+                        state.watch().believe(reading.wall);
                     }
                 }
             }
@@ -619,9 +727,11 @@ impl Shared {
         slot.bounds().clear();
         slot.own_state.word().reset();
         slot.own_state.clock().set(reading);
+        slot.own_state.watch().reset();
+        slot.set_account(Account::FRESH);
         slot.rest.0.seen.set(reading);
         slot.set_gap_at(UnixMillis::new(0));
-        slot.set_refused_at(None);
+        let _ = slot.end_refusal();
         slot.rest.0.end_is_near.store(false, Ordering::Relaxed);
         slot.set_undone(false);
         slot.set_scale(Scale {
@@ -701,6 +811,19 @@ unsafe extern "C-unwind" fn on_startup() {
     }
 }
 
+/// From the system's source of randomness; without one the server does not start.
+fn secret() -> (u64, u64) {
+    let mut bytes = [0u8; 16];
+    // SAFETY: as many bytes as there are.
+    let filled = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+    if !filled {
+        pgrx::error!("snowflake_id: could not generate a random secret");
+    }
+    let secret = u128::from_ne_bytes(bytes);
+    let half = |value: u128| u64::try_from(value & u128::from(u64::MAX)).unwrap_or(0);
+    (half(secret), half(secret >> 64))
+}
+
 /// # Safety
 /// Both point to aligned areas of the requested size that nobody else uses.
 unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
@@ -709,7 +832,7 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
     let worker = guc::worker_id();
     let state = || State {
         word: Line(Word::default()),
-        clock: Line(Clock::new(reading)),
+        clock: Line((Clock::new(reading), Watch::default())),
     };
     // SAFETY: the caller's.
     unsafe {
@@ -723,6 +846,7 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
             trusted_offset: AtomicI64::new(reading.offset()),
             seen: Seen::new(reading),
             promoted_at: AtomicI64::new(0),
+            secret: secret(),
             default_state: state(),
         });
         for index in 0..count {
@@ -741,9 +865,11 @@ unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
                     refused_at: AtomicI64::new(0),
                     end_is_near: AtomicBool::new(false),
                     undone: AtomicBool::new(false),
+                    refused_behind: AtomicBool::new(false),
                     epoch: AtomicI64::new(0),
                     scale: AtomicU64::new(0),
                     highest: AtomicI64::new(0),
+                    account: Account::FRESH.parts().map(AtomicU64::new),
                 }),
                 stats: Line(Stats::new(time::timestamptz(reading.wall.millis()))),
             });

@@ -6,6 +6,7 @@
 //! |---|---|---|---|
 //! | `Word` | the next free position | every issuer, by compare-and-swap or addition; a reserver, by maximum | only grows; a position below it is taken or skipped for ever |
 //! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds a lock) | stored with Release after the mark is durable **and** after the word was raised; only grows, except to zero while nobody else can use the generator |
+//! | `Bounds::clocks` | in how many clocks a tick may be used, and could be after another reservation; both in one word | as `reserved`; lowered before the word leaves the tick it is at |
 //! | `Bounds::early` | from here on somebody should reserve ahead of need | the reserver, then one elected issuer, by compare-and-swap | a hint: losing it costs a wait for the disk, never an ID |
 //!
 //! # Why no ID repeats while the server runs
@@ -35,13 +36,23 @@
 //! past the raise. If it sees an older bound, that one was durable too, and the
 //! bound only grows.
 //!
+//! # Where clocks change
+//!
+//! The clock in force is the top of the word and of the bound. A switch, under the
+//! reserver's lock, makes the mark durable, moves the word and publishes the bound,
+//! in this order. Nobody issues while the two are of different clocks, and whoever
+//! has loaded the word before fails to swap. A word may grow smaller by that:
+//! clocks go around. A swap that succeeds takes what is the next free position at
+//! that moment, whatever the word was in between. Additions are only made where
+//! clocks do not change.
+//!
 //! # Why the word is loaded before the clock is read
 //!
 //! The other way round, another core may issue between the two and the word
 //! would be ahead of "now" by that much: a rollback that never happened.
 
 use super::layout::{Layout, Position, Tick};
-use super::policy::Policy;
+use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::sync::{AtomicU64, Ordering};
 
 /// What a generator is made of: all that is needed to decide a step.
@@ -71,6 +82,10 @@ pub enum Step {
     Reserve { through: Tick },
     /// The layout's time is used up.
     TimeUsedUp,
+    /// The wall clock is this far, in nanoseconds, behind an earlier reading.
+    RolledBack { by: i64 },
+    /// The tick is used up in the clocks that it may be used in; there are more.
+    Widen,
 }
 
 impl Generator {
@@ -79,6 +94,28 @@ impl Generator {
         layout: Layout::DEFAULT,
         policy: Policy::DEFAULT,
     };
+
+    /// Whether sessions may issue by [`Word::issue`] and [`Layout::compose`] alone:
+    /// the default generator and its like.
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        let policy = &self.policy;
+        !policy.on_rollback.watches()
+            && !matches!(policy.on_exhausted, OnExhausted::NextClock)
+            && !matches!(policy.sequence_start, SequenceStart::Random)
+    }
+
+    /// Whether a rollback goes on in another clock.
+    #[must_use]
+    pub const fn changes_clocks(&self) -> bool {
+        matches!(self.policy.on_rollback, OnRollback::NextClock)
+    }
+
+    /// Whether a rollback, and a tick that is used up, take clocks from one account.
+    #[must_use]
+    pub const fn shares_clocks(&self) -> bool {
+        self.changes_clocks() && matches!(self.policy.on_exhausted, OnExhausted::NextClock)
+    }
 
     /// Where the numbers of a fresh tick start.
     #[must_use]
@@ -94,7 +131,7 @@ impl Generator {
     /// is left of a tick wherever it starts.
     #[must_use]
     pub fn max_chunk(&self) -> u64 {
-        let tick = self.layout.max_sequence() + 1;
+        let tick = 1 << self.layout.within_bits();
         match self.policy.max_borrow_ticks {
             0 => tick - self.policy.sequence_start.last(),
             ticks => tick.saturating_mul((ticks / 4).max(1)),
@@ -121,7 +158,7 @@ impl Generator {
             fresh
         };
         let end = start + count;
-        let through = (end - 1) >> self.layout.sequence_bits();
+        let through = (end - 1) >> self.layout.within_bits();
         if through >= last_tick {
             return Step::TimeUsedUp;
         }
@@ -151,7 +188,7 @@ impl Generator {
         if tick >= self.layout.last_tick().get() || word < self.fresh(Tick::new(tick)).get() {
             return None;
         }
-        let window = (tick + self.policy.max_borrow_ticks + 1) << self.layout.sequence_bits();
+        let window = (tick + self.policy.max_borrow_ticks + 1) << self.layout.within_bits();
         let limit = if window < reserved.get() {
             window
         } else {
@@ -168,7 +205,7 @@ impl Generator {
     /// the last tick.
     const fn borrowed(&self, start: u64, end: u64, now: i64) -> u64 {
         let now = if now < 0 { 0 } else { now.cast_unsigned() };
-        let present = (now + 1) << self.layout.sequence_bits();
+        let present = (now + 1) << self.layout.within_bits();
         end.saturating_sub(if start > present { start } else { present })
     }
 }
@@ -187,7 +224,7 @@ const BATCH_ATTEMPTS: u32 = if cfg!(loom) { 0 } else { 8 };
 /// The next free position. Zero: nothing issued since the server started.
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct Word(AtomicU64);
+pub struct Word(pub(super) AtomicU64);
 
 /// How far one database may issue from a word.
 #[derive(Debug)]
@@ -195,6 +232,7 @@ pub struct Word(AtomicU64);
 pub struct Bounds {
     reserved: AtomicU64,
     early: AtomicU64,
+    clocks: AtomicU64,
 }
 
 impl Default for Word {
@@ -267,10 +305,51 @@ impl Word {
         self.0.fetch_max(position.get(), Ordering::AcqRel);
     }
 
+    /// Goes to a position: in the clock where the word is, only forward. Returns
+    /// where it was.
+    pub fn go_to(&self, to: Position, layout: Layout) -> Position {
+        self.change(|word| {
+            let stays = layout.clock_of(word) == layout.clock_of(to) && word >= to;
+            if stays { word } else { to }
+        })
+    }
+
+    /// Goes to the beginning of the next tick. Returns where it was.
+    pub fn leave_tick(&self, layout: Layout) -> Position {
+        self.change(|word| {
+            let next = Tick::new(layout.tick_of(word).get() + 1);
+            layout.in_clock(layout.clock_of(word), layout.position_of(next))
+        })
+    }
+
+    fn change(&self, to: impl Fn(Position) -> Position) -> Position {
+        let mut word = self.0.load(Ordering::Acquire);
+        loop {
+            let wanted = to(Position::new(word)).get();
+            // AcqRel as in issue(); on failure we have loaded it anew.
+            match self
+                .0
+                .compare_exchange(word, wanted, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(before) => return Position::new(before),
+                Err(now) => word = now,
+            }
+        }
+    }
+
     /// Forgets everything. Only for a word that nobody uses.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Release);
     }
+}
+
+/// In how many clocks, the one in force included, a tick may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// Now.
+    pub together: u64,
+    /// After another reservation.
+    pub widest: u64,
 }
 
 impl Default for Bounds {
@@ -278,6 +357,7 @@ impl Default for Bounds {
         Self {
             reserved: AtomicU64::new(0),
             early: AtomicU64::new(0),
+            clocks: AtomicU64::new(1),
         }
     }
 }
@@ -295,6 +375,25 @@ impl Bounds {
     pub fn publish(&self, reserved: Position, early: Position) {
         self.early.store(early.get(), Ordering::Relaxed);
         self.reserved.store(reserved.get(), Ordering::Release);
+    }
+
+    /// In how many clocks a tick may be used now, and could be.
+    #[must_use]
+    pub fn clocks(&self) -> Clocks {
+        // Acquire: whoever sees a word that has left its tick sees what was
+        // lowered before.
+        let clocks = self.clocks.load(Ordering::Acquire);
+        Clocks {
+            together: clocks & u64::from(u32::MAX),
+            widest: clocks >> 32,
+        }
+    }
+
+    /// Sets that. Before the bound is published if it allows more, before the word
+    /// leaves its tick if it allows less.
+    pub fn set_clocks(&self, clocks: Clocks) {
+        self.clocks
+            .store(clocks.together | clocks.widest << 32, Ordering::Release);
     }
 
     /// Allows nothing, until the next reservation.

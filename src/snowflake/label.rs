@@ -19,10 +19,11 @@
 
 use std::fmt;
 
+use super::account::CLOCK_BITS_MAX;
 use super::generator::Generator;
 use super::layout::{
-    self, EPOCH_MAX, Fields, Layout, LayoutError, Misfit, Role, SnowflakeId, TICK_MILLIS_MAX, Tick,
-    UnixMillis,
+    self, EPOCH_MAX, Fields, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role, SnowflakeId,
+    TICK_MILLIS_MAX, Tick, UnixMillis,
 };
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::presets;
@@ -117,8 +118,11 @@ const ON_ROLLBACK: [(&str, OnRollback); 5] = [
     ("next_clock", OnRollback::NextClock),
     ("next_worker", OnRollback::NextWorker),
 ];
-const ON_EXHAUSTED: [(&str, OnExhausted); 2] =
-    [("wait", OnExhausted::Wait), ("error", OnExhausted::Error)];
+const ON_EXHAUSTED: [(&str, OnExhausted); 3] = [
+    ("wait", OnExhausted::Wait),
+    ("error", OnExhausted::Error),
+    ("next_clock", OnExhausted::NextClock),
+];
 
 fn error<T>(
     at: usize,
@@ -188,8 +192,13 @@ impl Label {
     /// What generators are made of.
     #[must_use]
     pub fn generator(&self) -> Generator {
+        let layout = match self.policy.on_exhausted {
+            // Not None: finish() has looked.
+            OnExhausted::NextClock => self.layout.through_clocks().unwrap_or(self.layout),
+            _ => self.layout,
+        };
         Generator {
-            layout: self.layout,
+            layout,
             policy: self.policy,
         }
     }
@@ -238,7 +247,7 @@ impl Label {
             ),
             ("max_rollback", duration_text(policy.max_rollback_millis)),
         ];
-        if waits(policy.on_rollback) {
+        if policy.on_rollback.waits() {
             pairs.push(("max_wait", duration_text(policy.max_wait_millis)));
         }
         pairs.push(("max_borrow", duration_text(self.max_borrow_millis)));
@@ -414,10 +423,6 @@ impl fmt::Display for Label {
             self.policy_text(),
         )
     }
-}
-
-fn waits(on_rollback: OnRollback) -> bool {
-    matches!(on_rollback, OnRollback::Wait | OnRollback::NextWorker)
 }
 
 /// As a label writes it.
@@ -627,7 +632,7 @@ struct Draft {
     /// mistake then.
     max_wait_at: Option<usize>,
     max_borrow: Option<Placed<i64>>,
-    on_exhausted: Option<OnExhausted>,
+    on_exhausted: Option<Placed<OnExhausted>>,
     sequence_start: Option<Placed<SequenceStart>>,
     /// Values of fields as they are written: name, value, places of both. Not
     /// numbers yet, because the name may be a mistyped key.
@@ -690,7 +695,10 @@ impl Draft {
                 let value = duration(pair.key, value, at, 0, MAX_ROLLBACK_MAX / 2)?;
                 self.max_borrow = Some(Placed { value, at });
             }
-            "on_exhausted" => self.on_exhausted = Some(choice(pair.key, value, at, &ON_EXHAUSTED)?),
+            "on_exhausted" => {
+                let value = choice(pair.key, value, at, &ON_EXHAUSTED)?;
+                self.on_exhausted = Some(Placed { value, at });
+            }
             "sequence_start" => {
                 let value = start(value, at)?;
                 self.sequence_start = Some(Placed { value, at });
@@ -712,6 +720,7 @@ impl Draft {
         for place in [
             self.on_rollback.as_mut().map(|it| &mut it.at),
             self.max_borrow.as_mut().map(|it| &mut it.at),
+            self.on_exhausted.as_mut().map(|it| &mut it.at),
             self.sequence_start.as_mut().map(|it| &mut it.at),
         ]
         .into_iter()
@@ -888,8 +897,41 @@ impl Draft {
                 "Add one, such as clock:4, or set on_rollback to something else.",
             );
         }
+        if let Some(it) = &self.on_rollback
+            && it.value == OnRollback::NextClock
+            && layout.clock_bits() > CLOCK_BITS_MAX
+        {
+            return error(
+                it.at,
+                format!(
+                    "on_rollback=next_clock needs a clock field of at most {CLOCK_BITS_MAX} bits, and the layout has one of {}",
+                    layout.clock_bits()
+                ),
+                "The mark keeps which clocks have been used, and has no room for more.",
+            );
+        }
+        if let Some(it) = &self.on_exhausted
+            && it.value == OnExhausted::NextClock
+        {
+            if layout.clock_bits() == 0 {
+                return error(
+                    it.at,
+                    "on_exhausted=next_clock needs a clock field, and the layout has none",
+                    "Add one, such as clock:4, or set on_exhausted to something else.",
+                );
+            }
+            if layout.through_clocks().is_none() {
+                return error(
+                    it.at,
+                    "on_exhausted=next_clock does not fit the layout",
+                    format!(
+                        "The bits of time and sequence, and twice those of the clock, can be {POSITION_BITS_MAX} together."
+                    ),
+                );
+            }
+        }
         if let Some(at) = self.max_wait_at
-            && !waits(on_rollback)
+            && !on_rollback.waits()
         {
             return error(
                 at,
@@ -897,7 +939,7 @@ impl Draft {
                     "max_wait has no meaning with on_rollback={}",
                     on_rollback_text(on_rollback)
                 ),
-                "It is for on_rollback=wait and on_rollback=next_worker.",
+                "It is for on_rollback=wait, next_clock and next_worker.",
             );
         }
         let max_rollback_millis = self
@@ -955,13 +997,16 @@ impl Draft {
         let policy = Policy {
             on_rollback,
             max_rollback_millis,
-            max_wait_millis: if waits(on_rollback) {
+            max_wait_millis: if on_rollback.waits() {
                 self.max_wait.unwrap_or(MAX_WAIT_DEFAULT)
             } else {
                 MAX_WAIT_DEFAULT
             },
             max_borrow_ticks: (max_borrow_millis / layout.tick_millis()).unsigned_abs(),
-            on_exhausted: self.on_exhausted.unwrap_or(OnExhausted::Wait),
+            on_exhausted: self
+                .on_exhausted
+                .as_ref()
+                .map_or(OnExhausted::Wait, |it| it.value),
             sequence_start,
         };
         Ok((policy, max_borrow_millis))

@@ -12,9 +12,21 @@
 //! Fields may come in any order. A layout knows their roles and places;
 //! [`super::label`] knows their names.
 //!
-//! A **position** is what a generator counts: `tick << sequence_bits |
-//! sequence`. On one worker, positions and IDs map one to one; also in the same
-//! order, unless the layout writes the time reversed or below other fields.
+//! A **position** is what a generator counts. On one worker, positions and IDs
+//! map one to one; also in the same order, unless the layout writes the time
+//! reversed or below other fields, or the policy gives the order up. From high
+//! to low:
+//!
+//! ```text
+//!  clock | tick | further | sequence
+//! ```
+//!
+//! `tick` and `sequence` are the fields. The others are 0 unless the layout has a
+//! clock field and the policy makes use of it: `clock` is the clock in force, to
+//! which a rollback adds; `further` is how many clocks after it a tick that was
+//! used up has gone on in. Their sum is the clock field.
+
+use super::shuffle::Shuffle;
 
 /// A whole number of milliseconds since 1970-01-01 00:00:00 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -273,6 +285,8 @@ pub struct Layout {
     /// What the path of each ID would otherwise compute from the widths.
     last_tick: Tick,
     sequence_mask: u64,
+    /// The bits of a position below the tick.
+    within_bits: u32,
 }
 
 /// `bits` ones.
@@ -361,6 +375,7 @@ impl Layout {
             fixed: 0,
             mode: 0,
             last_tick: Tick(0),
+            within_bits: 0,
             sequence_mask: 0,
         };
         let mut mode = None;
@@ -466,7 +481,21 @@ impl Layout {
         }
         layout.last_tick = Tick(ones(layout.time.bits));
         layout.sequence_mask = ones(layout.sequence.bits);
+        layout.within_bits = layout.sequence.bits;
         Ok(layout)
+    }
+
+    /// The same IDs, with positions that count on through all clocks of a tick.
+    /// `None` if that makes them too wide.
+    #[must_use]
+    pub const fn through_clocks(self) -> Option<Self> {
+        if self.time.bits + 2 * self.clock.bits + self.sequence.bits > POSITION_BITS_MAX {
+            return None;
+        }
+        Some(Self {
+            within_bits: self.sequence.bits + self.clock.bits,
+            ..self
+        })
     }
 
     /// The instant at which tick 0 begins.
@@ -521,7 +550,7 @@ impl Layout {
     /// How many IDs a second has room for.
     #[must_use]
     pub const fn ids_per_second(self) -> u64 {
-        (self.max_sequence() + 1) * 1000 / self.tick_millis.cast_unsigned()
+        (1 << self.within_bits) * 1000 / self.tick_millis.cast_unsigned()
     }
 
     /// The last tick of the time field. It is never issued: its positions are
@@ -621,13 +650,12 @@ impl Layout {
         (millis.cast_unsigned()).div_ceil(self.tick_millis.cast_unsigned())
     }
 
-    /// How long ticks last, in microseconds.
+    /// How long ticks last, in milliseconds.
     #[must_use]
-    pub fn ticks_as_micros(self, ticks: u64) -> i64 {
+    pub fn ticks_as_millis(self, ticks: u64) -> i64 {
         i64::try_from(ticks)
             .unwrap_or(i64::MAX)
             .saturating_mul(self.tick_millis)
-            .saturating_mul(1000)
     }
 
     /// The tick that holds an instant.
@@ -646,16 +674,41 @@ impl Layout {
             })
     }
 
-    /// Splits a position. The tick is bounded by how positions are made.
+    /// How many bits of a position lie below the tick.
     #[must_use]
-    pub const fn tick_of(self, position: Position) -> Tick {
-        Tick(position.0 >> self.sequence.bits)
+    pub const fn within_bits(self) -> u32 {
+        self.within_bits
     }
 
-    /// The least position of a tick.
+    /// How many clocks there are.
+    #[must_use]
+    pub const fn clocks(self) -> u64 {
+        1 << self.clock.bits
+    }
+
+    /// The tick of a position.
+    #[must_use]
+    pub const fn tick_of(self, position: Position) -> Tick {
+        Tick(position.0 >> self.within_bits & self.last_tick.0)
+    }
+
+    /// The least position of a tick, in clock 0.
     #[must_use]
     pub const fn position_of(self, tick: Tick) -> Position {
-        Position(tick.0 << self.sequence.bits)
+        Position(tick.0 << self.within_bits)
+    }
+
+    /// The clock in force at a position.
+    #[must_use]
+    pub const fn clock_of(self, position: Position) -> u64 {
+        position.0 >> (self.within_bits + self.time.bits)
+    }
+
+    /// The position of another one, of whatever clock, in this clock.
+    #[must_use]
+    pub const fn in_clock(self, clock: u64, position: Position) -> Position {
+        let shift = self.within_bits + self.time.bits;
+        Position(position.0 & ones(shift) | clock << shift)
     }
 
     /// The bits that all IDs of a worker have: its ID and the fixed fields.
@@ -674,12 +727,41 @@ impl Layout {
     #[inline]
     pub const fn compose(self, position: Position, stamp: Stamp) -> SnowflakeId {
         let tick = position.0 >> self.sequence.bits;
-        let sequence = (position.0 & self.sequence_mask) << self.sequence.shift;
+        SnowflakeId(
+            self.bits_of(tick, position.0 & self.sequence_mask, stamp)
+                .cast_signed(),
+        )
+    }
+
+    #[inline]
+    const fn bits_of(self, tick: u64, sequence: u64, stamp: Stamp) -> u64 {
         let tick = match self.written {
             Written::Plain => tick,
             _ => self.written(tick, stamp.0),
         };
-        SnowflakeId((tick << self.time.shift | sequence | stamp.0).cast_signed())
+        tick << self.time.shift | sequence << self.sequence.shift | stamp.0
+    }
+
+    /// As [`Self::compose`], for positions that have a clock, and for sequence
+    /// numbers in another order.
+    #[must_use]
+    pub fn compose_in(
+        self,
+        position: Position,
+        stamp: Stamp,
+        shuffle: Option<&Shuffle>,
+    ) -> SnowflakeId {
+        let within = position.0 & ones(self.within_bits);
+        let further = within >> self.sequence.bits;
+        let clock = (self.clock_of(position) + further) & ones(self.clock.bits);
+        let tick = self.tick_of(position);
+        let number = within & self.sequence_mask;
+        let number = match shuffle {
+            Some(shuffle) => shuffle.number(tick, clock, number) & self.sequence_mask,
+            None => number,
+        };
+        let bits = self.bits_of(tick.0, number, stamp);
+        SnowflakeId((bits | clock << self.clock.shift).cast_signed())
     }
 
     /// A tick as an ID with these mode bits has it, and the other way round.
@@ -784,6 +866,7 @@ impl Layout {
             },
             width: self.width,
             last_tick: self.last_tick,
+            within_bits: self.within_bits,
             ..before
         };
         if self.tick_millis != before.tick_millis {

@@ -12,10 +12,14 @@
 //! | [`explain`] | an ID, for a person to read |
 //! | [`clock`] | what time a generator believes it is |
 //! | [`policy`] | how far a generator may go, and where a tick's numbers start |
+//! | [`shuffle`] | a tick's numbers in an order that nobody can tell |
 //! | [`generator`] | the next position: issue, wait or reserve |
+//! | [`watch`] | the same, where a rollback is to be seen at once; and what to do then |
+//! | [`account`] | which clocks have been used, for policies that change them |
 //! | [`reservation`] | how far IDs may be issued before the next durable mark |
 #![forbid(unsafe_code)]
 
+pub mod account;
 pub mod clock;
 pub mod explain;
 pub mod generator;
@@ -24,7 +28,9 @@ pub mod layout;
 pub mod policy;
 pub mod presets;
 pub mod reservation;
+pub mod shuffle;
 pub mod sync;
+pub mod watch;
 
 #[cfg(all(test, not(loom)))]
 mod label_tests;

@@ -11,8 +11,8 @@ pub struct Policy {
     /// How far, in milliseconds, the generator's clock may be ahead of the
     /// wall clock. A rollback or a stored mark beyond it is refused.
     pub max_rollback_millis: i64,
-    /// How long, in milliseconds, [`OnRollback::Wait`] and
-    /// [`OnRollback::NextWorker`] wait for the clock.
+    /// How long, in milliseconds, a call waits for a clock that was set back, where
+    /// [`OnRollback::waits`].
     pub max_wait_millis: i64,
     /// How many ticks the word may run ahead of the generator's clock once a
     /// tick's sequence numbers are used up.
@@ -45,6 +45,8 @@ pub enum OnExhausted {
     Wait,
     /// Refuse.
     Error,
+    /// Go on in the next clocks of the layout, then wait.
+    NextClock,
 }
 
 /// Where the sequence numbers of a fresh tick start.
@@ -57,19 +59,22 @@ pub enum SequenceStart {
     Masked(u64),
     /// At `tick % modulus`, for the other moduli.
     Modulo(u64),
-    /// Where nobody can tell.
+    /// Where nobody can tell, and on in an order that nobody can tell.
     Random,
 }
 
-/// A part of a policy that generators do not have yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unsupported {
-    /// A reaction to a rollback.
-    OnRollback(OnRollback),
-    /// A reaction to a tick that is used up.
-    OnExhausted(OnExhausted),
-    /// A start of the sequence.
-    SequenceStart(SequenceStart),
+impl OnRollback {
+    /// Whether generators look at the wall clock for each ID.
+    #[must_use]
+    pub const fn watches(self) -> bool {
+        !matches!(self, Self::Continue)
+    }
+
+    /// Whether a call may wait for a clock that was set back.
+    #[must_use]
+    pub const fn waits(self) -> bool {
+        matches!(self, Self::Wait | Self::NextClock | Self::NextWorker)
+    }
 }
 
 impl Policy {
@@ -85,21 +90,10 @@ impl Policy {
         sequence_start: SequenceStart::vibrate(63),
     };
 
-    /// What of it generators do not have yet: they refuse to issue.
-    pub fn unsupported(&self) -> impl Iterator<Item = Unsupported> {
-        let on_rollback = Some(self.on_rollback)
-            .filter(|it| *it != OnRollback::Continue)
-            .map(Unsupported::OnRollback);
-        let on_exhausted = Some(self.on_exhausted)
-            .filter(|it| *it != OnExhausted::Wait)
-            .map(Unsupported::OnExhausted);
-        let sequence_start = Some(self.sequence_start)
-            .filter(|it| *it == SequenceStart::Random)
-            .map(Unsupported::SequenceStart);
-        on_rollback
-            .into_iter()
-            .chain(on_exhausted)
-            .chain(sequence_start)
+    /// Whether generators have it: not as long as worker IDs cannot be leased.
+    #[must_use]
+    pub const fn is_supported(&self) -> bool {
+        !matches!(self.on_rollback, OnRollback::NextWorker)
     }
 }
 
@@ -161,46 +155,5 @@ mod tests {
         }
         assert_eq!(SequenceStart::vibrate(63), SequenceStart::Masked(63));
         assert_eq!(SequenceStart::vibrate(99), SequenceStart::Modulo(100));
-    }
-
-    #[test]
-    fn what_generators_do_not_have_yet() {
-        let unsupported = |change: fn(&mut Policy)| {
-            let mut policy = Policy::DEFAULT;
-            change(&mut policy);
-            policy.unsupported().collect::<Vec<_>>()
-        };
-        assert_eq!(unsupported(|_| {}), []);
-        assert_eq!(
-            unsupported(|it| it.sequence_start = SequenceStart::vibrate(99)),
-            []
-        );
-        assert_eq!(
-            unsupported(|it| it.sequence_start = SequenceStart::Random),
-            [Unsupported::SequenceStart(SequenceStart::Random)]
-        );
-        assert_eq!(
-            unsupported(|it| it.on_exhausted = OnExhausted::Error),
-            [Unsupported::OnExhausted(OnExhausted::Error)]
-        );
-        for on_rollback in [
-            OnRollback::Wait,
-            OnRollback::Error,
-            OnRollback::NextClock,
-            OnRollback::NextWorker,
-        ] {
-            let policy = Policy {
-                on_rollback,
-                on_exhausted: OnExhausted::Error,
-                ..Policy::DEFAULT
-            };
-            assert_eq!(
-                policy.unsupported().collect::<Vec<_>>(),
-                [
-                    Unsupported::OnRollback(on_rollback),
-                    Unsupported::OnExhausted(OnExhausted::Error)
-                ]
-            );
-        }
     }
 }

@@ -7,6 +7,7 @@
 //! Everything here is arithmetic on a [`Situation`]; the caller holds the locks,
 //! writes the mark, and only then publishes what the [`Plan`] allows.
 
+use super::account::Account;
 use super::clock::{Reading, UnixNanos};
 use super::generator::Generator;
 use super::layout::{Position, Tick, UnixMillis};
@@ -22,7 +23,8 @@ use super::layout::{Position, Tick, UnixMillis};
 /// shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failover {
-    /// `snowflake_id.failover_gap` in milliseconds, times the switches.
+    /// `snowflake_id.failover_gap` and what the generator may borrow, in
+    /// milliseconds, times the switches.
     pub gap_millis: i64,
     /// The mark was last written before the switch.
     pub mark_is_older: bool,
@@ -56,6 +58,12 @@ pub struct Situation {
     pub failover: Option<Failover>,
     /// Whoever advances a generator wants no ID before this instant.
     pub floor: Option<UnixMillis>,
+    /// Of a generator that changes clocks: the account that came with the stored
+    /// mark at a start, the one in force later.
+    pub account: Account,
+    /// By how many nanoseconds the wall clock is behind an earlier reading, where
+    /// that is to be dealt with.
+    pub behind: Option<i64>,
     /// The tick that is to be issued.
     pub through: Tick,
     /// `snowflake_id.reserve`, in milliseconds.
@@ -71,8 +79,8 @@ pub struct Plan {
     pub mark: UnixMillis,
     /// Let the generator's clock show at least this.
     pub clock_from: UnixNanos,
-    /// Raise the word to here.
-    pub word_from: Position,
+    /// Move the word to here.
+    pub word_from: Option<Position>,
     /// Then publish this bound,
     pub reserved: Position,
     /// and from here on reserve ahead of need.
@@ -83,6 +91,12 @@ pub struct Plan {
     pub starts: bool,
     /// How far, in milliseconds, it is ahead of the wall clock.
     pub lead_millis: i64,
+    /// The mark as it is written, with what it keeps of the account.
+    pub value: i64,
+    /// The account from now on.
+    pub account: Account,
+    /// It goes on in another clock.
+    pub switches: bool,
 }
 
 /// Why nothing may be reserved. All amounts in milliseconds.
@@ -105,6 +119,13 @@ pub enum Refusal {
     BeforeEpoch { epoch: UnixMillis },
     /// The layout's time is used up.
     TimeUsedUp,
+    /// The wall clock is this far behind an earlier reading, and no other clock is
+    /// known to be free before the instant.
+    NoClockFree {
+        by: i64,
+        clocks: u64,
+        free_from: UnixMillis,
+    },
 }
 
 /// The first reservation of a start ahead of the wall clock takes this part of
@@ -175,6 +196,7 @@ impl Generator {
                 });
             }
         };
+        let (start, account, switches) = self.choose_clock(s, target, now, start)?;
         let start_at = layout.instant_of(start);
         let lead = start_at.get().saturating_sub(wall.millis().get());
         if lead > s.max_lead_millis {
@@ -217,7 +239,12 @@ impl Generator {
         let window = layout.ticks_in(window_millis);
 
         // A word that is ahead of the clock (it borrowed) needs its bound there.
-        let first = start.max(s.through).max(layout.tick_of(s.word));
+        // One of another clock says nothing.
+        let first = if switches {
+            start
+        } else {
+            start.max(s.through).max(layout.tick_of(s.word))
+        };
         if first >= layout.last_tick() {
             return Err(Refusal::TimeUsedUp);
         }
@@ -226,25 +253,105 @@ impl Generator {
         let farthest = layout.tick_from(UnixMillis::new(farthest));
         let bound = Tick::new((first.get() + 1).saturating_add(window))
             .min(farthest.max(Tick::new(first.get() + 1)))
-            .min(layout.last_tick())
-            .max(layout.tick_of(s.reserved));
+            .max(layout.tick_of(s.reserved))
+            // Where it starts in another clock, this one has been used up to there.
+            .max(target.unwrap_or(start))
+            .min(layout.last_tick());
         // Half of what was in fact reserved: a capped bound leaves less than the
         // window, and every ID would be past the half of that.
         let left = bound.get().saturating_sub(first.get()).min(window);
         let early = Tick::new(bound.get() - left / 2);
+        let mark = layout.instant_of(bound);
+        let clock = account.clock();
+        let value = if self.changes_clocks() {
+            account.with_mark(mark, layout).ok_or(Refusal::TimeUsedUp)?
+        } else {
+            mark.get()
+        };
         Ok(Plan {
-            mark: layout.instant_of(bound),
+            mark,
             clock_from: UnixNanos::from_millis(start_at),
-            word_from: if starts {
-                self.fresh(start)
-            } else {
-                Position::ZERO
-            },
-            reserved: layout.position_of(bound),
-            early: layout.position_of(early),
+            word_from: (starts || switches).then(|| layout.in_clock(clock, self.fresh(start))),
+            reserved: layout.in_clock(clock, layout.position_of(bound)),
+            early: layout.in_clock(clock, layout.position_of(early)),
             window_millis,
             starts,
             lead_millis: lead,
+            value,
+            account,
+            switches,
         })
     }
+
+    /// Where a generator that changes clocks goes on, and in which: at `start` in
+    /// the same clock, or at `now` in the next one.
+    fn choose_clock(
+        &self,
+        s: &Situation,
+        target: Option<Tick>,
+        now: i64,
+        start: Tick,
+    ) -> Result<(Tick, Account, bool), Refusal> {
+        let layout = self.layout;
+        if !self.changes_clocks() {
+            return Ok((start, Account::FRESH, false));
+        }
+        let at_start = s.reserved == Position::ZERO;
+        let now = Tick::new(now.max(0).cast_unsigned());
+        let same = |account| Ok((start, account, false));
+        if s.failover.is_some() {
+            // Whatever was used before, it is behind.
+            return same(Account::unknown(s.account.clock(), start));
+        }
+        if s.floor.is_some() || !at_start && target.is_some() {
+            return same(s.account.forget_before(start));
+        }
+        if let Some(target) = target {
+            let at = layout.instant_of(target);
+            let by = at.get().saturating_sub(s.reading.wall.millis().get());
+            if by > s.max_lead_millis {
+                return Err(Refusal::MarkAhead {
+                    by,
+                    limit: s.max_lead_millis,
+                    start: at,
+                });
+            }
+            if now >= target {
+                return same(s.account);
+            }
+            // With no clock free, it starts ahead like any other.
+            return Ok(match s.account.switch(now, target, layout.clocks()) {
+                Some(account) => (now, account, true),
+                None => (start, s.account, false),
+            });
+        }
+        let Some(behind) = s.behind else {
+            return same(s.account);
+        };
+        let by = behind / NANOS_PER_MILLI;
+        if by > s.max_lead_millis {
+            return Err(Refusal::ClockRolledBack {
+                by,
+                limit: s.max_lead_millis,
+            });
+        }
+        let reached = layout.tick_of(s.word);
+        if now >= reached {
+            return same(s.account);
+        }
+        let reached = Tick::new(reached.get() + 1);
+        match s.account.switch(now, reached, layout.clocks()) {
+            Some(account) => Ok((now, account, true)),
+            None => {
+                let free_from = s.account.free_from(layout.clocks());
+                Err(Refusal::NoClockFree {
+                    by,
+                    clocks: layout.clocks(),
+                    free_from: layout.instant_of(free_from.map_or(reached, |at| at.min(reached))),
+                })
+            }
+        }
+    }
 }
+
+const NANOS_PER_MILLI: i64 = 1_000_000;

@@ -27,7 +27,8 @@ use super::super::entry::{self, Entry};
 use super::super::error::{ColumnError, Error, TableError};
 use super::super::spi::{self, Row};
 use super::super::{mark, os_clock, shmem};
-use crate::snowflake::layout::{SnowflakeId, WorkerId};
+use crate::snowflake::layout::{SnowflakeId, Tick, WorkerId};
+use crate::snowflake::policy::SequenceStart;
 
 // Written without #[pg_extern], which knows no type for `name`.
 pgrx::extension_sql!(
@@ -295,12 +296,18 @@ impl Source {
         };
         let worker = shmem::shared().ok().and_then(|shared| shared.worker_id());
         let stamp = worker.and_then(|worker| layout.stamp(worker).ok());
-        let range = layout.range_of(layout.tick_of(position));
+        let tick = layout.tick_of(position);
+        let range = layout.range_of(tick);
+        // What else comes in this tick may be anywhere in it.
+        let position = match self.entry.generator().policy.sequence_start {
+            SequenceStart::Random => layout.position_of(Tick::new(tick.get() + 1)),
+            _ => position,
+        };
         Ok(Next {
             id: match (&range, stamp) {
                 (Ok((least, _)), stamp) if !runs || stamp.is_none() => *least,
-                (_, Some(stamp)) => layout.compose(position, stamp),
-                (_, None) => layout.compose(position, layout.stamp(WorkerId::NONE)?),
+                (_, Some(stamp)) => layout.compose_in(position, stamp, None),
+                (_, None) => layout.compose_in(position, layout.stamp(WorkerId::NONE)?, None),
             },
             sorts: range.is_ok(),
         })

@@ -99,7 +99,7 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
     entry.check_is_generator()?;
     // That its policy is not there yet has been said by now.
     if let Ok(shared) = shmem::shared()
-        && entry.generator().policy.unsupported().next().is_none()
+        && entry.generator().policy.is_supported()
         && let Err(error) = entry.check_can_issue(shared)
     {
         error.warning();
