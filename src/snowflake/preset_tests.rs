@@ -140,7 +140,7 @@ const EXPECTED: [Expected; 16] = [
         layout: "time:41 clock:4 machine:8 sequence:10",
         epoch: "2025-01-01 00:00:00+00",
         tick: "'1 ms'",
-        policy: "on_rollback=next_clock max_rollback='1 d' max_borrow=0 on_exhausted=wait sequence_start=zero",
+        policy: "on_rollback=next_clock max_rollback='1 d' max_wait='10 ms' max_borrow=0 on_exhausted=wait sequence_start=zero",
         ends: "2094-09-07 15:47:35.551+00",
         ids_per_second: 1_024_000,
         workers: 256,
