@@ -853,10 +853,7 @@ fn any_written() -> impl Strategy<Value = Written> {
                 pairs.push(("max_wait", duration(max_wait, 2)));
             }
             pairs.push(("max_borrow", duration(max_borrow, 3)));
-            pairs.push((
-                "on_exhausted",
-                on_exhausted_text(on_exhausted).to_string(),
-            ));
+            pairs.push(("on_exhausted", on_exhausted_text(on_exhausted).to_string()));
             pairs.push(("sequence_start", start_text(sequence_start)));
             // In an order of their own, quoted where that is needed or liked.
             let mut ordered: Vec<_> = pairs.iter().enumerate().collect();
