@@ -35,6 +35,8 @@ pub mod watch;
 #[cfg(all(test, not(loom)))]
 mod behaviour_tests;
 #[cfg(all(test, not(loom)))]
+mod evenness_tests;
+#[cfg(all(test, not(loom)))]
 mod label_tests;
 #[cfg(all(test, not(loom)))]
 mod preset_tests;
