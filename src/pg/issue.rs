@@ -9,7 +9,7 @@ use super::mark::{self, Need};
 use super::os_clock;
 use crate::snowflake::clock::UnixNanos;
 use crate::snowflake::generator::{Generator, Step};
-use crate::snowflake::layout::{Position, SnowflakeId, Stamp, Tick};
+use crate::snowflake::layout::{Position, SnowflakeId, Stamp, Tick, UnixMillis};
 use crate::snowflake::policy::{OnExhausted, OnRollback};
 use crate::snowflake::shuffle::Shuffle;
 use crate::snowflake::watch::{Patience, STANDSTILL_MILLIS};
@@ -84,7 +84,8 @@ fn early(entry: &Entry, place: Place, generator: &Generator, issued: Position) {
     }
 }
 
-#[inline]
+// Once, for both callers: compiled apart, it costs each ID four instructions more.
+#[inline(never)]
 fn step(generator: &Generator, place: Place, count: u64) -> Step {
     place
         .state
@@ -179,6 +180,8 @@ pub fn next_chunk(entry: &'static Entry, mut count: u64) -> Result<Chunk, Error>
 struct Waits {
     patience: Patience,
     counted: bool,
+    /// No clock is free before.
+    no_clock_before: Option<UnixMillis>,
 }
 
 impl Waits {
@@ -233,29 +236,47 @@ impl Waits {
             self.nap(entry, by);
             return Ok(());
         }
-        let (free_from, error) = match mark::reserve(entry, place, Need::Switch) {
-            Err(Error::NoClockFree {
-                name,
-                by,
-                clocks,
+        let wall = os_clock::wall();
+        let error = match self.no_clock_before {
+            // The reserver has nothing new to say.
+            Some(free_from) if wall.millis() < free_from => Error::NoClockFree {
+                name: entry.name(),
+                by: millis,
+                clocks: entry.generator().layout.clocks(),
                 free_from,
-                ..
-            }) => (free_from, move |since| Error::NoClockFree {
+                since: None,
+            },
+            _ => match mark::reserve(entry, place, Need::Switch) {
+                Err(error) => error,
+                Ok(()) => return Ok(()),
+            },
+        };
+        let Error::NoClockFree {
+            name,
+            by: millis,
+            clocks,
+            free_from,
+            ..
+        } = error
+        else {
+            return Err(error);
+        };
+        self.no_clock_before = Some(free_from);
+        let free = UnixNanos::from_millis(free_from).get();
+        let nanos = free.saturating_sub(wall.get()).clamp(0, by);
+        if self.patience.awaits(&policy, nanos, boot) {
+            self.nap(entry, nanos);
+            return Ok(());
+        }
+        Err(mark::note_behind(entry, place, millis, |since| {
+            Error::NoClockFree {
                 name: name.clone(),
-                by,
+                by: millis,
                 clocks,
                 free_from,
                 since: Some(since),
-            }),
-            other => return other,
-        };
-        let free = UnixNanos::from_millis(free_from).get();
-        let nanos = free.saturating_sub(os_clock::wall().get()).clamp(0, by);
-        if !self.patience.awaits(&policy, nanos, boot) {
-            return Err(mark::note_behind(entry, place, millis, error));
-        }
-        self.nap(entry, nanos);
-        Ok(())
+            }
+        }))
     }
 
     /// Sleeps outside any lock; cancelling the query ends it.

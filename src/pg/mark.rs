@@ -102,11 +102,13 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     // What was written here and is not there any more was taken away since.
     if stored.mark < place.slot.highest() {
         stored.mark = place.slot.highest();
-        stored.account = stored.mark.map(|mark| {
-            let layout = generator.layout;
-            Account::unknown(0, layout.tick_from(mark))
-        });
+        stored.account = None;
     }
+    let nothing_known = |mark| Account::unknown(0, generator.layout.tick_from(mark));
+    let stored_account = stored
+        .account
+        .or(stored.mark.map(nothing_known))
+        .unwrap_or(Account::FRESH);
     // Only a start can meet a mark from another timeline, and only the first one
     // since the switch.
     let switch = if reserved == Position::ZERO && !place.slot.gap_was_left() {
@@ -143,7 +145,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             failover,
             floor,
             account: if reserved == Position::ZERO {
-                stored.account.unwrap_or(Account::FRESH)
+                stored_account
             } else {
                 place.slot.account()
             },
@@ -198,7 +200,10 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         }
         Failure::Refused(refusal)
     })?;
-    end_refusal(entry, place);
+    // One because of a rollback ends with the next ID.
+    if !place.slot.is_refused_behind() {
+        end_refusal(entry, place);
+    }
     if accepted > 0 && plan.starts {
         pgrx::log!(
             "snowflake_id: generator {} starts {} ahead of the clock, as was accepted",

@@ -203,14 +203,19 @@ impl Account {
         }
     }
 
-    /// One clock for a tick again, from `at` on: nothing has been issued there yet.
+    /// One clock for a tick again, from `at` on, where those in force have issued
+    /// nothing yet.
     #[must_use]
     pub fn narrow(self, at: Tick) -> Self {
+        if at >= self.others_before {
+            return Self::unknown(self.clock, at);
+        }
+        // The others in force have been used before `at` only; those before them,
+        // further on.
         Self {
             known_from: self.known_from.max(at),
-            others_before: self.others_before.max(at),
             together: 1,
-            used: 1,
+            used: self.used + 1 - self.together,
             ..self
         }
     }
@@ -267,5 +272,35 @@ impl Account {
                 ..account
             },
         ))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_before_a_burst_stays_used() {
+        // Clock 0 up to tick 1000, then clock 1 from 500, where a burst takes
+        // clock 2 as well.
+        let account = Account::FRESH
+            .switch(Tick::new(500), Tick::new(1001), 3)
+            .and_then(|account| {
+                account
+                    .widen(Tick::new(510), 3)
+                    .narrow(Tick::new(511))
+                    .into()
+            });
+        let account: Account = account.unwrap();
+        assert_eq!(account.clock(), 1);
+        // Clock 2 is free from 511 on; clock 0 is not before 1001.
+        let next = account.switch(Tick::new(600), Tick::new(700), 3).unwrap();
+        assert_eq!(next.clock(), 2);
+        assert_eq!(next.switch(Tick::new(600), Tick::new(700), 3), None);
+        assert_eq!(
+            next.switch(Tick::new(1001), Tick::new(1100), 3)
+                .map(Account::clock),
+            Some(0)
+        );
     }
 }

@@ -472,10 +472,14 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
             promoted_at: UnixMillis::new(97),
             last_commit: commit.map(UnixMillis::new),
         });
-        server
-            .generator
-            .layout
-            .tick_of(server.generator.plan(&situation).unwrap().word_from.unwrap())
+        server.generator.layout.tick_of(
+            server
+                .generator
+                .plan(&situation)
+                .unwrap()
+                .word_from
+                .unwrap(),
+        )
     };
     let start = |mark, wall, commit| begin(mark, wall, commit, true);
     assert_eq!(start(Some(120), 100, Some(90)), Tick::new(128));
