@@ -540,27 +540,19 @@ fn note_refusal(entry: &Entry, place: Place, refusal: Refusal, reading: Reading)
             super::time::display(layout.instant_of(layout.tick_of(reserved)))
         )
     };
-    refused(entry, refusal).log(&left);
+    refused(entry, refusal).log(Some(&left));
 }
 
 /// A call gets no ID because the clock was set back; the first of a series is
 /// logged. Returns since when.
-pub fn note_behind(
-    entry: &Entry,
-    place: Place,
-    by: i64,
-    error: impl Fn(UnixMillis) -> Error,
-) -> Error {
+pub fn note_behind(place: Place, by: i64, error: impl Fn(UnixMillis) -> Error) -> Error {
     let now = os_clock::read().wall.millis();
     place.slot.stats().count_refusal();
     place.slot.set_refused_lead(by);
     let first = place.slot.begin_refusal(now, true);
     let since = place.slot.refused_at().unwrap_or(now);
     if first {
-        error(since).log(&format!(
-            "Generator {} issues no IDs until then.",
-            entry.name()
-        ));
+        error(since).log(None);
     }
     error(since)
 }

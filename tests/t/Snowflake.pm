@@ -13,7 +13,7 @@ use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(new_node start_with_clock set_clock set_clock_to stop_clock wall_clock ids first_id_within
   check_ids error_of wait_until crash clock_of session error_in send_to wait_for_lock
-  create_generator draw drawn);
+  create_generator draw drawn draw_timed answer_in wait_for_clock between shown in_log behind);
 
 # A server with the extension preloaded; behind name and worker ID what init()
 # takes, and install_path.
@@ -194,6 +194,56 @@ sub wait_for_lock
 			WHERE wait_event_type = 'Lock' AND query LIKE '$like'") });
 }
 
+# Somebody waits for the clock while running a statement like this.
+sub wait_for_clock
+{
+	my ($node, $like) = @_;
+	return wait_until("the clock is waited for: $like", sub {
+		$node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity
+			WHERE wait_event_type = 'Extension' AND query LIKE '$like' AND pid <> pg_backend_pid()") });
+}
+
+# What a statement that was sent ends in, as error_in(); and what it gives.
+sub answer_in
+{
+	my ($session) = @_;
+	my $out = $session->query('');
+	my $text = $session->{stderr};
+	$session->{stderr} = '';
+	my ($code) = $text =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/;
+	return ($code // '', $text, $out);
+}
+
+# Both ends included.
+sub between
+{
+	my ($value, $least, $most, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok($value ne '' && $least <= $value && $value <= $most, "$what: $value");
+}
+
+# What a view shows of a generator.
+sub shown
+{
+	my ($node, $view, $name, $expression) = @_;
+	return $node->safe_psql('postgres', "SELECT $expression FROM $view WHERE generator = '$name'::regclass");
+}
+
+# How often a pattern is in the server's log.
+sub in_log
+{
+	my ($node, $pattern) = @_;
+	my @found = slurp_file($node->logfile) =~ /$pattern/g;
+	return scalar @found;
+}
+
+# How many seconds behind an error says that the clock is; -1 if it does not.
+sub behind
+{
+	my ($text) = @_;
+	return $text =~ /clock moved backwards by (\d\d):(\d\d):(\d\d(?:\.\d+)?)/ ? ($1 * 60 + $2) * 60 + $3 : -1;
+}
+
 sub create_generator
 {
 	my ($node, $name, $label) = @_;
@@ -213,6 +263,14 @@ sub draw
 	die "no ID from $name: $id" if $id !~ /^-?\d+$/;
 	push @{ $drawn{$key} }, $id;
 	return $id;
+}
+
+# The same; how many seconds it took.
+sub draw_timed
+{
+	my $from = time;
+	draw(@_);
+	return time - $from;
 }
 
 sub drawn { return $drawn{ $_[0] }; }
