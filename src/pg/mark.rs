@@ -21,7 +21,7 @@ use super::shmem::Note;
 use super::{guc, os_clock, reservation_lock};
 use crate::snowflake::account::Account;
 use crate::snowflake::clock::{Reading, UnixNanos};
-use crate::snowflake::generator::{Clocks, Generator};
+use crate::snowflake::generator::Generator;
 use crate::snowflake::layout::{Position, Tick, UnixMillis};
 use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
 
@@ -93,7 +93,10 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         Need::Floor(at) => (Tick::new(0), Some(at)),
         Need::Switch => (Tick::new(0), None),
         Need::Widen => {
-            widen(generator, place);
+            let (slot, word) = (place.slot, place.state.word());
+            if let Some(account) = generator.widen(word, slot.bounds(), slot.account()) {
+                slot.set_account(account);
+            }
             return Ok(());
         }
     };
@@ -267,63 +270,10 @@ pub fn stored(entry: &Entry) -> Result<Option<UnixMillis>, Error> {
 /// Moves the word to where the plan has it, and settles the account. The mark is
 /// durable, the bound not published yet.
 fn move_word(generator: &Generator, place: Place, plan: &Plan) {
-    let layout = generator.layout;
-    let (slot, word) = (place.slot, place.state.word());
-    if !generator.changes_clocks() {
-        if let Some(from) = plan.word_from {
-            word.raise(from);
-        }
-        return;
+    let account = generator.move_word(place.state.word(), place.slot.bounds(), plan);
+    if generator.changes_clocks() {
+        place.slot.set_account(account);
     }
-    let mut account = plan.account;
-    if let Some(from) = plan.word_from {
-        let before = word.go_to(from, layout);
-        if layout.clock_of(before) != account.clock() {
-            let reached = Tick::new(layout.tick_of(before).get() + 1);
-            account = account.others_reached(reached);
-        }
-    }
-    if generator.shares_clocks() {
-        // What a burst took is given back here: the tick in which the word is, and
-        // those before it, stay as they were.
-        if account.together() > 1 {
-            slot.bounds().set_clocks(Clocks {
-                together: 1,
-                widest: 1,
-            });
-            let left = layout.tick_of(word.leave_tick(layout));
-            account = account.narrow(Tick::new(left.get() + 1));
-        }
-        slot.bounds().set_clocks(clocks(generator, place, account));
-    }
-    slot.set_account(account);
-}
-
-/// In how many clocks a tick may be used, and could be.
-fn clocks(generator: &Generator, place: Place, account: Account) -> Clocks {
-    let layout = generator.layout;
-    let at = layout.tick_of(place.state.word().position());
-    Clocks {
-        together: account.together(),
-        widest: account.widest(at, layout.clocks()),
-    }
-}
-
-/// Lets a tick be used in further clocks, unless somebody else has just done so.
-/// The mark of such a generator says that any clock may have been used before it,
-/// so that this need not be durable.
-fn widen(generator: &Generator, place: Place) {
-    let layout = generator.layout;
-    let word = place.state.word().position();
-    let (at, bounds) = (layout.tick_of(word), place.slot.bounds());
-    let within = layout.in_clock(0, word).get() - layout.position_of(at).get();
-    let now = bounds.clocks();
-    if within < now.together << layout.sequence_bits() || now.together >= now.widest {
-        return;
-    }
-    let account = place.slot.account().widen(at, layout.clocks());
-    place.slot.set_account(account);
-    bounds.set_clocks(clocks(generator, place, account));
 }
 
 struct Stored {
