@@ -230,11 +230,14 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
                 .clock()
                 .lead_to(os_clock::boot(), plan.clock_from);
         });
-    } else if plan.clock_from > reading.wall {
-        place
-            .state
-            .watch()
-            .lead_to(os_clock::boot(), plan.clock_from);
+    } else {
+        let watch = place.state.watch();
+        if plan.clock_from > reading.wall {
+            watch.lead_to(os_clock::boot(), plan.clock_from);
+        }
+        if plan.starts {
+            watch.started_by(reading.wall);
+        }
     }
     move_word(generator, place, &plan);
     if need == Need::Switch {
