@@ -103,8 +103,9 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
 
     let mut stored = read(entry).map_err(Failure::Error)?;
     // What was written here and is not there any more was taken away since.
-    if stored.mark < place.slot.highest() {
-        stored.mark = place.slot.highest();
+    // If it is as late, a change of clocks may have been, which takes no later one.
+    if stored.mark < place.slot.highest() || place.slot.is_undone() {
+        stored.mark = stored.mark.max(place.slot.highest());
         stored.account = stored.mark.map(|mark| {
             let layout = generator.layout;
             Account::unknown(0, layout.tick_from(mark))

@@ -410,12 +410,17 @@ impl Slot {
         self.rest.0.undone.store(undone, Ordering::Relaxed);
     }
 
+    /// Whether that is so.
+    pub fn is_undone(&self) -> bool {
+        self.rest.0.undone.load(Ordering::Relaxed)
+    }
+
     /// Whether a generator may take the slot from another, for which a mark that
     /// was undone is not later than `now`.
     fn is_idle(&self, now: UnixMillis) -> bool {
         // Acquire pairs with unpin().
         self.rest.0.pins.load(Ordering::Acquire) == 0
-            && (!self.rest.0.undone.load(Ordering::Relaxed) || self.highest() <= Some(now))
+            && (!self.is_undone() || self.highest() <= Some(now))
     }
 
     /// How far IDs may be issued.
