@@ -33,6 +33,10 @@ pub mod sync;
 pub mod watch;
 
 #[cfg(all(test, not(loom)))]
+mod behaviour_tests;
+#[cfg(all(test, not(loom)))]
+mod evenness_tests;
+#[cfg(all(test, not(loom)))]
 mod label_tests;
 #[cfg(all(test, not(loom)))]
 mod model;
@@ -40,5 +44,7 @@ mod model;
 mod policy_walk_tests;
 #[cfg(all(test, not(loom)))]
 mod preset_tests;
+#[cfg(all(test, not(loom)))]
+mod scripted;
 #[cfg(all(test, not(loom)))]
 mod walk_tests;

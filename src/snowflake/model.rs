@@ -402,8 +402,12 @@ impl Server {
         let (mut stored, mut account) = self.stored();
         if stored < self.highest || self.undone {
             stored = stored.max(self.highest);
-            account = stored.map(|mark| Account::unknown(0, layout.tick_from(mark)));
+            account = None;
         }
+        let nothing_known = |mark| Account::unknown(0, layout.tick_from(mark));
+        let stored_account = account
+            .or(stored.map(nothing_known))
+            .unwrap_or(Account::FRESH);
         let (through, floor) = match need {
             Need::Tick(tick) | Need::Early(tick) => (tick, None),
             Need::Floor(at) => (Tick::new(0), Some(at)),
@@ -431,7 +435,7 @@ impl Server {
             }),
             floor,
             account: if reserved == Position::ZERO {
-                account.unwrap_or(Account::FRESH)
+                stored_account
             } else {
                 self.account
             },

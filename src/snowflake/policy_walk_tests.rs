@@ -488,7 +488,7 @@ fn call(
         }
         Outcome::WaitsForClock(by) => {
             tally.waits += 1;
-            if by / MS > policy.max_wait_millis || !policy.on_rollback.waits() {
+            if by > policy.max_wait_millis * MS || !policy.on_rollback.waits() {
                 return Err(format!("waits for {by} ns"));
             }
             if waits.insert((Outcome2::Clock(by), leads)) {
@@ -644,7 +644,7 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
                 return Err("waits for ever".to_string());
             }
         };
-        if for_clock > (policy.max_wait_millis + 1) * MS {
+        if for_clock > (policy.max_wait_millis + 2) * MS {
             return Err(format!("waited {for_clock} ns for the clock"));
         }
         // A clock that leads runs at half speed, and the last nap may be too long.
