@@ -22,7 +22,7 @@ use super::{guc, os_clock, reservation_lock};
 use crate::snowflake::account::Account;
 use crate::snowflake::clock::{Reading, UnixNanos};
 use crate::snowflake::generator::{Clocks, Generator};
-use crate::snowflake::layout::{Position, Tick, UnixMillis};
+use crate::snowflake::layout::{Layout, Position, Tick, UnixMillis};
 use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
 
 /// Why somebody reserves.
@@ -98,7 +98,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         }
     };
 
-    let mut stored = read(entry).map_err(Failure::Error)?;
+    let mut stored = read(entry, generator.layout).map_err(Failure::Error)?;
     // What was written here and is not there any more was taken away since.
     if stored.mark < place.slot.highest() {
         stored.mark = place.slot.highest();
@@ -265,9 +265,14 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     Ok(())
 }
 
-/// The mark on disk, if there is one. The relation is locked.
+/// The mark on disk, if there is one. The relation is locked, and its label known.
 pub fn stored(entry: &Entry) -> Result<Option<UnixMillis>, Error> {
-    Ok(read(entry)?.mark)
+    stored_by(entry, entry.generator().layout)
+}
+
+/// As a generator of this layout has written it.
+pub fn stored_by(entry: &Entry, layout: Layout) -> Result<Option<UnixMillis>, Error> {
+    Ok(read(entry, layout)?.mark)
 }
 
 /// Moves the word to where the plan has it, and settles the account. The mark is
@@ -341,7 +346,7 @@ struct Stored {
 }
 
 /// Reads the one row of the sequence, and the LSN of its page.
-fn read(entry: &Entry) -> Result<Stored, Error> {
+fn read(entry: &Entry, layout: Layout) -> Result<Stored, Error> {
     // SAFETY: the relation is locked, so it exists and its file stays.
     // The buffer is pinned and share-locked while we read it; the row is the
     // first item of the first page, as in sequence.c.
@@ -379,7 +384,6 @@ fn read(entry: &Entry) -> Result<Stored, Error> {
     }
     // What CREATE SEQUENCE leaves, whatever START it was given, is no mark either.
     let is_mark = data.is_called && data.last_value != NO_MARK;
-    let layout = entry.generator().layout;
     let mark = is_mark.then(|| {
         // A value that no generator has written is an instant, most likely one that
         // will be refused.

@@ -1,0 +1,31 @@
+# What a generator that changes clocks has written in its mark is read back by
+# sessions that know nothing of it, and not where it was undone. What a rollback
+# leaves behind once it is over, and what it costs.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+use Time::HiRes qw(time sleep);
+
+my $node = new_node('main', 3);
+$node->append_conf('postgresql.conf', "snowflake_id.reserve = '1 s'");
+start_with_clock($node, 0);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+
+my $layout = q{layout='time:41 clock:3 worker:9 sequence:10'};
+sub label { return qq{$layout epoch='$_[0]-01-01 00:00:00+00' on_rollback=$_[1]}; }
+sub relabel { return "SECURITY LABEL FOR snowflake_id ON SEQUENCE $_[0] IS \$\$$_[1]\$\$"; }
+
+# A session that has not met its label.
+create_generator($node, 'earlier', label(2025, 'next_clock'));
+my ($before) = sql(q{SELECT snowflake_nextval('earlier')});
+is((error_of($node, relabel('earlier', label(2024, 'next_clock'))))[0], '',
+	'an earlier epoch, by a session that has taken no IDs');
+cmp_ok(sql(q{SELECT snowflake_nextval('earlier')}), '>', $before, 'IDs go on');
+
+done_testing();
