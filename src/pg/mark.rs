@@ -99,9 +99,10 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     };
 
     let mut stored = read(entry, generator.layout).map_err(Failure::Error)?;
-    // What was written here and is not there any more was taken away since.
-    if stored.mark < place.slot.highest() {
-        stored.mark = place.slot.highest();
+    // What was written here and is not there any more was taken away since; of
+    // clocks something else may have been written under the same mark.
+    if stored.mark < place.slot.highest() || place.slot.is_undone() {
+        stored.mark = stored.mark.max(place.slot.highest());
         stored.account = None;
     }
     let nothing_known = |mark| Account::unknown(0, generator.layout.tick_from(mark));

@@ -404,6 +404,11 @@ impl Slot {
         self.rest.0.highest.fetch_max(mark.get(), Ordering::Relaxed);
     }
 
+    /// Whether what was written since the generator has this slot was undone.
+    pub fn is_undone(&self) -> bool {
+        self.rest.0.undone.load(Ordering::Relaxed)
+    }
+
     /// Whether what was written may be undone: the slot is not given away then
     /// before the clock has reached it.
     pub fn set_undone(&self, undone: bool) {
@@ -415,7 +420,7 @@ impl Slot {
     fn is_idle(&self, now: UnixMillis) -> bool {
         // Acquire pairs with unpin().
         self.rest.0.pins.load(Ordering::Acquire) == 0
-            && (!self.rest.0.undone.load(Ordering::Relaxed) || self.highest() <= Some(now))
+            && (!self.is_undone() || self.highest() <= Some(now))
     }
 
     /// How far IDs may be issued.

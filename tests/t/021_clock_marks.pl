@@ -28,4 +28,31 @@ is((error_of($node, relabel('earlier', label(2024, 'next_clock'))))[0], '',
 	'an earlier epoch, by a session that has taken no IDs');
 cmp_ok(sql(q{SELECT snowflake_nextval('earlier')}), '>', $before, 'IDs go on');
 
+# A rewrite that is rolled back takes with it in which clocks IDs were given, also
+# where the mark stays at the same instant.
+create_generator($node, 'undone', label(2025, 'next_clock'));
+my $session = session($node);
+my @given;
+my $given = sub {
+	my $row = $session->query_safe(q{SELECT clock, extract(epoch FROM created_at)
+		FROM snowflake_decode(snowflake_nextval('undone'), 'undone')});
+	push @given, [ split /\|/, $row ];
+	return $given[-1][0];
+};
+is($given->(), 0, 'in the first clock');
+set_clock($node, -100);
+is($given->(), 1, 'in the next one');
+$session->query_safe('BEGIN; SAVEPOINT a; ALTER SEQUENCE undone CACHE 1');
+is($given->(), 2, 'in another one after a rewrite');
+set_clock($node, -110);
+is($given->(), 3, 'and another one');
+$session->query_safe('ROLLBACK TO a; COMMIT');
+my @used = @given;
+$given->();
+my ($clock, $at) = @{ $given[-1] };
+is((grep { $_->[0] == $clock && $_->[1] >= $at } @used), 0,
+	"after it is undone: in no clock that was used later on ($clock at $at)")
+  or diag join "\n", map { "@$_" } @used;
+$session->quit;
+
 done_testing();
