@@ -695,6 +695,16 @@ impl Shared {
         self.probe(key).find_map(|slot| slot.pin_if(key))
     }
 
+    /// Forgets where a generator is and what it knows of the clock, which under
+    /// another policy may be of long ago: its mark says where it goes on. Only
+    /// where nobody issues.
+    pub fn reset(&self, state: &State) {
+        state.word().reset();
+        state.watch().reset();
+        let reading = self.believable();
+        self.with_clocks(|_| state.clock().set(reading));
+    }
+
     /// Both clocks, for a generator without a past: no later than was believed
     /// last. A clock that has jumped is the reservation's to judge; one that
     /// started from it would be ahead for as long as that after a correction.

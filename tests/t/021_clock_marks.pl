@@ -55,4 +55,17 @@ is((grep { $_->[0] == $clock && $_->[1] >= $at } @used), 0,
   or diag join "\n", map { "@$_" } @used;
 $session->quit;
 
+# Of a rollback that is over nothing is left when the policy is another one.
+set_clock($node, 20);
+ok(wait_until('the default generator believes the clock',
+	sub { return sql('SELECT snowflake_timestamp(snowflake_nextval()) > clock_timestamp() - interval \'5 s\'') eq 't' }), 'the clock is 20 s ahead');
+create_generator($node, 'over', label(2025, 'error'));
+my $lead = q{SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval('over'), 'over') - clock_timestamp())};
+cmp_ok(abs(sql($lead)), '<', 0.5, 'in step');
+set_clock($node, 15);
+is((error_of($node, $lead))[0], '58000', 'set back by 5 s: refused');
+wait_until('IDs again', sub { return (error_of($node, $lead))[0] eq '' });
+sql(relabel('over', label(2025, 'continue')));
+cmp_ok(sql($lead), '<', 2, 'with on_rollback=continue: at the mark');
+
 done_testing();
