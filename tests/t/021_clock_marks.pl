@@ -68,4 +68,25 @@ wait_until('IDs again', sub { return (error_of($node, $lead))[0] eq '' });
 sql(relabel('over', label(2025, 'continue')));
 cmp_ok(sql($lead), '<', 2, 'with on_rollback=continue: at the mark');
 
+# Many who meet one rollback.
+$node->append_conf('postgresql.conf', "snowflake_id.reserve = '60 s'");
+$node->reload;
+create_generator($node, 'herd', label(2025, 'next_clock'));
+my $script = PostgreSQL::Test::Utils::tempdir() . '/herd.sql';
+append_to_file($script, q{SELECT snowflake_nextval('herd');});
+my $stats = q{SELECT reservations, clock_rollbacks, refusals FROM pg_stat_snowflake WHERE generator = 'herd'::regclass};
+my ($out, $err) = ('', '');
+my $bench = IPC::Run::start(
+	[ 'pgbench', '-n', '-c', 30, '-T', 4, '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
+	'>', \$out, '2>', \$err);
+sleep 2;
+my @before = split /\|/, sql($stats);
+set_clock($node, 5);
+ok($bench->finish, 'nobody was refused') or diag $err;
+my @after = split /\|/, sql($stats);
+is($after[1] - $before[1], 1, 'one rollback');
+is($after[2], 0, 'no refusal');
+is($after[0] - $before[0], 1, 'one of them has dealt with it');
+is(sql(q{SELECT clock FROM snowflake_decode(snowflake_nextval('herd'), 'herd')}), 1, 'once');
+
 done_testing();
