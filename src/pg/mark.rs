@@ -22,7 +22,7 @@ use super::{guc, os_clock, reservation_lock};
 use crate::snowflake::account::Account;
 use crate::snowflake::clock::{Reading, UnixNanos};
 use crate::snowflake::generator::Generator;
-use crate::snowflake::layout::{Position, Tick, UnixMillis};
+use crate::snowflake::layout::{Layout, Position, Tick, UnixMillis};
 use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
 
 /// Why somebody reserves.
@@ -91,7 +91,13 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             (tick, None)
         }
         Need::Floor(at) => (Tick::new(0), Some(at)),
-        Need::Switch => (Tick::new(0), None),
+        Need::Switch => {
+            // Of many who meet a rollback, one has dealt with it.
+            if place.state.watch().behind(os_clock::wall()).is_none() {
+                return Ok(());
+            }
+            (Tick::new(0), None)
+        }
         Need::Widen => {
             let (slot, word) = (place.slot, place.state.word());
             if let Some(account) = generator.widen(word, slot.bounds(), slot.account()) {
@@ -101,9 +107,9 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         }
     };
 
-    let mut stored = read(entry).map_err(Failure::Error)?;
-    // What was written here and is not there any more was taken away since.
-    // If it is as late, a change of clocks may have been, which takes no later one.
+    let mut stored = read(entry, generator.layout).map_err(Failure::Error)?;
+    // What was written here and is not there any more was taken away since; of
+    // clocks something else may have been written under the same mark.
     if stored.mark < place.slot.highest() || place.slot.is_undone() {
         stored.mark = stored.mark.max(place.slot.highest());
         stored.account = None;
@@ -272,9 +278,14 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     Ok(())
 }
 
-/// The mark on disk, if there is one. The relation is locked.
+/// The mark on disk, if there is one. The relation is locked, and its label known.
 pub fn stored(entry: &Entry) -> Result<Option<UnixMillis>, Error> {
-    Ok(read(entry)?.mark)
+    stored_by(entry, entry.generator().layout)
+}
+
+/// As a generator of this layout has written it.
+pub fn stored_by(entry: &Entry, layout: Layout) -> Result<Option<UnixMillis>, Error> {
+    Ok(read(entry, layout)?.mark)
 }
 
 /// Moves the word to where the plan has it, and settles the account. The mark is
@@ -295,7 +306,7 @@ struct Stored {
 }
 
 /// Reads the one row of the sequence, and the LSN of its page.
-fn read(entry: &Entry) -> Result<Stored, Error> {
+fn read(entry: &Entry, layout: Layout) -> Result<Stored, Error> {
     // SAFETY: the relation is locked, so it exists and its file stays.
     // The buffer is pinned and share-locked while we read it; the row is the
     // first item of the first page, as in sequence.c.
@@ -333,7 +344,6 @@ fn read(entry: &Entry) -> Result<Stored, Error> {
     }
     // What CREATE SEQUENCE leaves, whatever START it was given, is no mark either.
     let is_mark = data.is_called && data.last_value != NO_MARK;
-    let layout = entry.generator().layout;
     let mark = is_mark.then(|| {
         // A value that no generator has written is an instant, most likely one that
         // will be refused.
