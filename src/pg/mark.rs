@@ -42,6 +42,8 @@ pub enum Need {
     Widen,
 }
 
+const NANOS_PER_MILLI: i64 = 1_000_000;
+
 /// Raises the mark, or finds that somebody else has. Afterwards the entry may
 /// be void: the caller looks again.
 #[cold]
@@ -99,9 +101,10 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     };
 
     let mut stored = read(entry).map_err(Failure::Error)?;
-    // What was written here and is not there any more was taken away since.
-    if stored.mark < place.slot.highest() {
-        stored.mark = place.slot.highest();
+    // What was written here and is not there any more was taken away since. It may
+    // have had the same instant, and known of more clocks.
+    if stored.mark < place.slot.highest() || place.slot.was_undone() {
+        stored.mark = stored.mark.max(place.slot.highest());
         stored.account = None;
     }
     let nothing_known = |mark| Account::unknown(0, generator.layout.tick_from(mark));
@@ -121,6 +124,11 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     let policy_lead = generator.policy.max_rollback_millis;
     // On top of an accepted lead, a rollback is forgiven as ever.
     let accepted = place.slot.accepted_lead();
+    let behind = |reading: Reading| {
+        (need == Need::Switch)
+            .then(|| place.state.watch().behind(reading.wall))
+            .flatten()
+    };
     let began = os_clock::boot();
     let (reading, stepped, before, failover, planned) = place.shared.with_clocks(|believed| {
         let reading = os_clock::read();
@@ -149,9 +157,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             } else {
                 place.slot.account()
             },
-            behind: (need == Need::Switch)
-                .then(|| place.state.watch().behind(reading.wall))
-                .flatten(),
+            behind: behind(reading),
             through,
             full_window_millis: guc::reserve_millis(),
             last_window_millis: note.window_millis,
@@ -212,7 +218,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         );
     }
     if plan.switches {
-        log_switch(entry, &plan, stepped);
+        log_switch(entry, &plan, behind(reading));
     }
     // Where it makes no difference there is nothing to tell.
     let otherwise = stored.mark.max(Some(before.millis()));
@@ -607,16 +613,17 @@ fn warn_of_the_end(entry: &Entry, place: Place, now: UnixNanos) {
 
 /// A generator goes on in another clock: after a rollback, or at a start before its
 /// mark.
-fn log_switch(entry: &Entry, plan: &Plan, stepped: i64) {
+fn log_switch(entry: &Entry, plan: &Plan, behind: Option<i64>) {
     let layout = entry.generator().layout;
-    let free = plan
-        .account
-        .free(layout.tick_of(plan.reserved), layout.clocks());
-    let message = if stepped < 0 {
-        let by = super::error::duration(stepped.saturating_abs());
-        format!("clock moved backwards by {by}")
-    } else {
-        format!("generator {} starts before its mark", entry.name())
+    // Of those that a rollback to the same time would find.
+    let from = plan.word_from.unwrap_or(plan.reserved);
+    let free = plan.account.free(layout.tick_of(from), layout.clocks());
+    let message = match behind {
+        Some(nanos) => {
+            let by = super::error::duration((nanos / NANOS_PER_MILLI).max(1));
+            format!("clock moved backwards by {by}")
+        }
+        None => format!("generator {} starts before its mark", entry.name()),
     };
     log_line(
         message,
