@@ -22,7 +22,7 @@ use super::{guc, os_clock, reservation_lock};
 use crate::snowflake::account::Account;
 use crate::snowflake::clock::{Reading, UnixNanos};
 use crate::snowflake::generator::{Clocks, Generator};
-use crate::snowflake::layout::{Position, Tick, UnixMillis};
+use crate::snowflake::layout::{Layout, Position, Tick, UnixMillis};
 use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
 
 /// Why somebody reserves.
@@ -100,7 +100,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         }
     };
 
-    let mut stored = read(entry).map_err(Failure::Error)?;
+    let mut stored = read(entry, generator.layout).map_err(Failure::Error)?;
     // What was written here and is not there any more was taken away since. It may
     // have had the same instant, and known of more clocks.
     if stored.mark < place.slot.highest() || place.slot.was_undone() {
@@ -270,9 +270,10 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     Ok(())
 }
 
-/// The mark on disk, if there is one. The relation is locked.
-pub fn stored(entry: &Entry) -> Result<Option<UnixMillis>, Error> {
-    Ok(read(entry)?.mark)
+/// The mark on disk, if there is one, as a generator of this layout wrote it. The
+/// relation is locked.
+pub fn stored(entry: &Entry, layout: Layout) -> Result<Option<UnixMillis>, Error> {
+    Ok(read(entry, layout)?.mark)
 }
 
 /// Moves the word to where the plan has it, and settles the account. The mark is
@@ -346,7 +347,7 @@ struct Stored {
 }
 
 /// Reads the one row of the sequence, and the LSN of its page.
-fn read(entry: &Entry) -> Result<Stored, Error> {
+fn read(entry: &Entry, layout: Layout) -> Result<Stored, Error> {
     // SAFETY: the relation is locked, so it exists and its file stays.
     // The buffer is pinned and share-locked while we read it; the row is the
     // first item of the first page, as in sequence.c.
@@ -384,7 +385,6 @@ fn read(entry: &Entry) -> Result<Stored, Error> {
     }
     // What CREATE SEQUENCE leaves, whatever START it was given, is no mark either.
     let is_mark = data.is_called && data.last_value != NO_MARK;
-    let layout = entry.generator().layout;
     let mark = is_mark.then(|| {
         // A value that no generator has written is an instant, most likely one that
         // will be refused.
