@@ -29,43 +29,23 @@ sub restart
 	return;
 }
 
-# Draws an ID. Its clock, and how many seconds it is ahead of the server's.
-sub draw_clock
-{
-	my ($key, $name) = @_;
-	my $id = draw($session, $key, $name);
-	$name //= $key;
-	return split /\|/, $session->query_safe(
-		"SELECT clock, extract(epoch FROM created_at - clock_timestamp()) FROM snowflake_decode($id, '$name')");
-}
-
-# Many, which are not in the order of anything once the clock was set back.
-sub draw_batch
-{
-	my ($key, $count) = @_;
-	push @{ drawn($key) }, split /\n/, $session->query_safe("SELECT snowflake_nextval_batch($count, '$key')");
-	return;
-}
-
-sub check_unique { my ($name) = @_; return check_ids($name, map { [$_] } @{ drawn($name) }); }
-
 # Two seconds back: at once, at the time of the clock, in the next one.
 create_generator($node, 'g', $multi_clock);
-my ($clock, $ahead) = draw_clock('g');
+my ($clock, $ahead) = draw_clock($session, 'g');
 is($clock, 0, 'clock 0 at first');
 set_clock($node, -2);
 my $from = time;
-($clock, $ahead) = draw_clock('g');
+($clock, $ahead) = draw_clock($session, 'g');
 cmp_ok(time - $from, '<', 1, 'a rollback waits for nothing');
 is($clock, 1, 'the next clock');
 between($ahead, -1, 0, 'at the time of the clock');
-is((draw_clock('g'))[0], 1, 'which stays in force');
+is((draw_clock($session, 'g'))[0], 1, 'which stays in force');
 is(in_log($node, 'clock moved backwards by 00:00:0[12].*\n.*DETAIL:  Generator g goes on in clock 1 of 0 to 15; 14 more are free'), 1, 'logged');
 is(shown($node, 'pg_stat_snowflake', 'g', 'clock_rollbacks || \' \' || refusals || \' \' || waits'), '1 0 0', 'counted');
 between(shown($node, 'pg_stat_snowflake', 'g', 'extract(epoch FROM largest_rollback)'), 1.5, 2, 'the largest rollback');
 is(shown($node, 'snowflake_generators', 'g', 'refused_since'), '', 'nothing is refused');
 set_clock($node, 0);
-is((draw_clock('g'))[0], 1, 'forward is no reason for another one');
+is((draw_clock($session, 'g'))[0], 1, 'forward is no reason for another one');
 check_unique('g');
 
 # Seventeen times back to one instant, while it runs and while it is down. Fifteen
@@ -73,7 +53,7 @@ check_unique('g');
 create_generator($node, 'again', $multi_clock);
 draw($session, 'again');
 my $instant = wall_clock($node);
-draw_batch('again', 2000);
+draw_batch($session, 'again', 2000);
 my (@clocks, @expected);
 for my $round (1 .. 15)
 {
@@ -82,11 +62,11 @@ for my $round (1 .. 15)
 	my $how = ('running', 'fast', 'running', 'immediate')[ $round % 4 ];
 	restart($how, $instant) if $how ne 'running';
 	set_clock_to($node, $instant);
-	($clock, $ahead) = draw_clock('again');
+	($clock, $ahead) = draw_clock($session, 'again');
 	push @clocks, $clock;
 	push @expected, $round;
 	cmp_ok($ahead, '<', 0.05, "round $round, $how: not ahead of the clock");
-	draw_batch('again', 2000);
+	draw_batch($session, 'again', 2000);
 }
 is("@clocks", "@expected", 'one clock after the other');
 is(in_log($node, 'generator again starts before its mark\n.*DETAIL:  Generator again goes on in clock 1 of 0 to 15; 14 more are free'), 1, 'a start in another clock is logged');
@@ -107,22 +87,22 @@ is(shown($node, 'snowflake_generators', 'again', 'refused_since IS NOT NULL'), '
 is(in_log($node, 'snowflake_id: clock moved backwards by .*, and generator again has no clock left'), 1, 'and the log');
 restart('immediate', $instant);
 set_clock_to($node, $instant);
-($clock, $ahead) = draw_clock('again');
+($clock, $ahead) = draw_clock($session, 'again');
 is($clock, 15, 'round 17: a start in the same clock');
 between($ahead, 5, 15, 'at the mark');
-draw_batch('again', 2000);
+draw_batch($session, 'again', 2000);
 # From there it is ahead of any such rollback.
 sleep 0.02;
 draw($session, 'again');
 set_clock_to($node, $instant);
-is((draw_clock('again'))[0], 15, 'a rollback of a generator that is ahead needs no other clock');
+is((draw_clock($session, 'again'))[0], 15, 'a rollback of a generator that is ahead needs no other clock');
 # Time frees them all.
 set_clock_to($node, $instant + 60);
-is((draw_clock('again'))[0], 15, 'a minute later: still the same clock');
+is((draw_clock($session, 'again'))[0], 15, 'a minute later: still the same clock');
 sleep 0.02;
 draw($session, 'again');
 set_clock_to($node, $instant + 60);
-($clock, $ahead) = draw_clock('again');
+($clock, $ahead) = draw_clock($session, 'again');
 is($clock, 0, 'then around to clock 0');
 cmp_ok($ahead, '<', 0.05, 'at the time of the clock');
 check_unique('again');
@@ -132,10 +112,10 @@ create_generator($node, 'patient', q{layout='time:41 clock:1 worker:10 sequence:
 set_clock($node, 0);
 draw($session, 'patient');
 set_clock($node, -1);
-is((draw_clock('patient'))[0], 1, 'the other clock');
+is((draw_clock($session, 'patient'))[0], 1, 'the other clock');
 $from = time;
 set_clock($node, -2);
-($clock, $ahead) = draw_clock('patient');
+($clock, $ahead) = draw_clock($session, 'patient');
 cmp_ok(time - $from, '>', 0.8, 'no third clock: it waits');
 between($ahead, -1, 0.01, 'for the time of the clock');
 is(shown($node, 'pg_stat_snowflake', 'patient', q{clock_rollbacks || ' ' || refusals || ' ' || waits}), '2 0 1', 'counted');
@@ -149,7 +129,7 @@ like($text, qr/has no clock left for that time\nDETAIL:  Each of its 2 clocks/, 
 # Accepted: ahead of the clock, in the order of before.
 my $before = drawn('patient')->[-1];
 $session->query_safe('SELECT snowflake_accept_clock()');
-($clock, $ahead) = draw_clock('patient');
+($clock, $ahead) = draw_clock($session, 'patient');
 cmp_ok(drawn('patient')->[-1], '>', $before, 'accepted: on from where it was');
 between($ahead, 25, 30, 'ahead of the clock');
 is(shown($node, 'snowflake_generators', 'patient', 'refused_since'), '', 'refused no more');
@@ -162,14 +142,14 @@ create_generator($node, 'kept', $multi_clock);
 my $shift = 0;
 for my $how ('fast', 'immediate')
 {
-	my ($before) = draw_clock('kept');
+	my ($before) = draw_clock($session, 'kept');
 	restart($how, time + $shift);
-	($clock, $ahead) = draw_clock('kept');
+	($clock, $ahead) = draw_clock($session, 'kept');
 	is($clock, $before + 1, "after a $how stop in another clock");
 	between($ahead, -1, 0.01, 'at the time of the clock');
 	$shift += 20;
 	restart($how, time + $shift);
-	is((draw_clock('kept'))[0], $clock, 'after the mark in the same one');
+	is((draw_clock($session, 'kept'))[0], $clock, 'after the mark in the same one');
 }
 check_unique('kept');
 
@@ -178,12 +158,12 @@ set_clock($node, 0);
 create_generator($node, 'altered', $multi_clock);
 draw($session, 'altered');
 set_clock($node, -2);
-is((draw_clock('altered'))[0], 1, 'in clock 1');
+is((draw_clock($session, 'altered'))[0], 1, 'in clock 1');
 $session->query_safe(q{ALTER SEQUENCE altered RESTART});
-($clock, $ahead) = draw_clock('altered');
+($clock, $ahead) = draw_clock($session, 'altered');
 between($ahead, 5, 15, 'restarted: at the mark');
 $session->query_safe(q{ALTER SEQUENCE altered CACHE 10});
-draw_batch('altered', 100);
+draw_batch($session, 'altered', 100);
 check_unique('altered');
 
 # A transaction that rewrote the sequence is rolled back, and with it what the mark
@@ -195,14 +175,14 @@ set_clock($node, -20);
 stop_clock($node);
 $session->query_safe('BEGIN');
 $session->query_safe('ALTER SEQUENCE undone CACHE 10');
-draw_batch('undone', 10);
+draw_batch($session, 'undone', 10);
 my $frozen = $session->query_safe('SELECT extract(epoch FROM clock_timestamp())');
 set_clock($node, -25);
 stop_clock($node);
-draw_batch('undone', 10);
+draw_batch($session, 'undone', 10);
 $session->query_safe('ROLLBACK');
 set_clock_to($node, $frozen);
-draw_batch('undone', 2000) for 1 .. 20;
+draw_batch($session, 'undone', 2000) for 1 .. 20;
 check_unique('undone');
 
 $session->quit;
