@@ -55,12 +55,15 @@ sub write_clock
 
 sub set_clock { my ($node, $seconds) = @_; return write_clock($node, $seconds, 0); }
 
-# Until it is set again.
+# At what it shows, or so many seconds later, which is returned; until it is set
+# again, when it is as far off as it was.
 sub stop_clock
 {
-	my ($node) = @_;
+	my ($node, $later) = @_;
 	my $offset = $offset_of{ $node->name };
-	return write_clock($node, $offset, time + $offset);
+	my $instant = time + $offset + ($later // 0);
+	write_clock($node, $offset, $instant);
+	return $instant;
 }
 
 # What it shows; it goes on from an instant, wherever it was.
