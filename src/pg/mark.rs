@@ -42,6 +42,8 @@ pub enum Need {
     Widen,
 }
 
+const NANOS_PER_MILLI: i64 = 1_000_000;
+
 /// Raises the mark, or finds that somebody else has. Afterwards the entry may
 /// be void: the caller looks again.
 #[cold]
@@ -131,6 +133,11 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     let policy_lead = generator.policy.max_rollback_millis;
     // On top of an accepted lead, a rollback is forgiven as ever.
     let accepted = place.slot.accepted_lead();
+    let behind = |reading: Reading| {
+        (need == Need::Switch)
+            .then(|| place.state.watch().behind(reading.wall))
+            .flatten()
+    };
     let began = os_clock::boot();
     let (reading, stepped, before, failover, planned) = place.shared.with_clocks(|believed| {
         let reading = os_clock::read();
@@ -159,9 +166,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             } else {
                 place.slot.account()
             },
-            behind: (need == Need::Switch)
-                .then(|| place.state.watch().behind(reading.wall))
-                .flatten(),
+            behind: behind(reading),
             through,
             full_window_millis: guc::reserve_millis(),
             last_window_millis: note.window_millis,
@@ -222,8 +227,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         );
     }
     if plan.switches {
-        let back = (!plan.starts).then(|| place.state.watch().behind(reading.wall));
-        log_switch(entry, &plan, back.flatten());
+        log_switch(entry, &plan, behind(reading));
     }
     // Where it makes no difference there is nothing to tell.
     let otherwise = stored.mark.max(Some(before.millis()));
@@ -278,13 +282,9 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     Ok(())
 }
 
-/// The mark on disk, if there is one. The relation is locked, and its label known.
-pub fn stored(entry: &Entry) -> Result<Option<UnixMillis>, Error> {
-    stored_by(entry, entry.generator().layout)
-}
-
-/// As a generator of this layout has written it.
-pub fn stored_by(entry: &Entry, layout: Layout) -> Result<Option<UnixMillis>, Error> {
+/// The mark on disk, if there is one, as a generator of this layout wrote it. The
+/// relation is locked.
+pub fn stored(entry: &Entry, layout: Layout) -> Result<Option<UnixMillis>, Error> {
     Ok(read(entry, layout)?.mark)
 }
 
@@ -550,8 +550,6 @@ fn log_step(millis: i64) {
     }
 }
 
-const NANOS_PER_MILLI: i64 = 1_000_000;
-
 /// How long before the end of a layout's time the log says so.
 const END_IS_NEAR_MILLIS: i64 = 365 * 24 * 60 * 60 * 1000;
 
@@ -572,18 +570,19 @@ fn warn_of_the_end(entry: &Entry, place: Place, now: UnixNanos) {
     }
 }
 
-/// A generator goes on in another clock: after a rollback, by these nanoseconds, or
-/// at a start before its mark.
-fn log_switch(entry: &Entry, plan: &Plan, back: Option<i64>) {
+/// A generator goes on in another clock: after a rollback, or at a start before its
+/// mark.
+fn log_switch(entry: &Entry, plan: &Plan, behind: Option<i64>) {
     let layout = entry.generator().layout;
-    // For another rollback to about this instant.
-    let at = layout.tick_within(plan.clock_from.millis());
-    let free = plan.account.free(at, layout.clocks());
-    let message = if let Some(nanos) = back {
-        let by = super::error::duration(nanos / NANOS_PER_MILLI);
-        format!("clock moved backwards by {by}")
-    } else {
-        format!("generator {} starts before its mark", entry.name())
+    // Of those that a rollback to the same time would find.
+    let from = plan.word_from.unwrap_or(plan.reserved);
+    let free = plan.account.free(layout.tick_of(from), layout.clocks());
+    let message = match behind {
+        Some(nanos) => {
+            let by = super::error::duration((nanos / NANOS_PER_MILLI).max(1));
+            format!("clock moved backwards by {by}")
+        }
+        None => format!("generator {} starts before its mark", entry.name()),
     };
     log_line(
         message,
