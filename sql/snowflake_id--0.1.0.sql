@@ -86,10 +86,10 @@ COMMENT ON VIEW pg_stat_snowflake IS
 COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
 COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and batches that were not fetched';
 COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
-COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock because too many IDs were asked for';
+COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock: because too many IDs were asked for, or because it was set back';
 COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that calls waited for the clock, in milliseconds';
 COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the clock of the generator';
-COMMENT ON COLUMN pg_stat_snowflake.refusals IS 'calls that got no ID because of the clock or the end of the layout''s time';
+COMMENT ON COLUMN pg_stat_snowflake.refusals IS 'calls that got no ID because of the clock, a tick that was used up, or the end of the layout''s time';
 COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'times that the wall clock was found set back';
 COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'the furthest that the wall clock was found set back';
 COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'times that the mark was raised';
@@ -190,7 +190,7 @@ COMMENT ON COLUMN snowflake_generators.worker_id IS 'worker ID in force on this 
 COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.reserved_until IS 'the durable mark: all IDs are before it';
 COMMENT ON COLUMN snowflake_generators.ahead_by IS 'how far the next ID would be ahead of the wall clock';
-COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark cannot be raised because of the clock, so that there are or soon will be no IDs; null if all is well';
+COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark cannot be raised or IDs are refused because of the clock, so that there are or soon will be none; null if all is well';
 COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
 COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up';

@@ -747,13 +747,11 @@ impl Error {
 
     /// Tells the server log, not the client; `more` goes before the detail.
     #[cold]
-    pub fn log(self, more: &str) {
+    pub fn log(self, more: Option<String>) {
         let mut text = self.text();
         text.message = format!("snowflake_id: {}", text.message);
-        text.detail = Some(match text.detail {
-            Some(detail) => format!("{more} {detail}"),
-            None => more.to_string(),
-        });
+        let detail: Vec<_> = more.into_iter().chain(text.detail).collect();
+        text.detail = (!detail.is_empty()).then(|| detail.join(" "));
         ErrorReport::from(text).report(PgLogLevel::LOG_SERVER_ONLY);
     }
 

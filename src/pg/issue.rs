@@ -268,7 +268,7 @@ impl Waits {
             self.nap(entry, nanos);
             return Ok(());
         }
-        Err(mark::note_behind(entry, place, millis, |since| {
+        Err(mark::note_behind(place, millis, |since| {
             Error::NoClockFree {
                 name: name.clone(),
                 by: millis,
@@ -302,7 +302,7 @@ impl Waits {
 fn behind(entry: &Entry, place: Place, by: i64) -> Error {
     let policy = entry.generator().policy;
     let latest = place.state.watch().latest();
-    mark::note_behind(entry, place, by, |since| Error::ClockBehind {
+    mark::note_behind(place, by, |since| Error::ClockBehind {
         name: entry.name(),
         by,
         policy,

@@ -102,11 +102,13 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     // What was written here and is not there any more was taken away since.
     if stored.mark < place.slot.highest() {
         stored.mark = place.slot.highest();
-        stored.account = stored.mark.map(|mark| {
-            let layout = generator.layout;
-            Account::unknown(0, layout.tick_from(mark))
-        });
+        stored.account = None;
     }
+    let nothing_known = |mark| Account::unknown(0, generator.layout.tick_from(mark));
+    let stored_account = stored
+        .account
+        .or(stored.mark.map(nothing_known))
+        .unwrap_or(Account::FRESH);
     // Only a start can meet a mark from another timeline, and only the first one
     // since the switch.
     let switch = if reserved == Position::ZERO && !place.slot.gap_was_left() {
@@ -143,7 +145,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             failover,
             floor,
             account: if reserved == Position::ZERO {
-                stored.account.unwrap_or(Account::FRESH)
+                stored_account
             } else {
                 place.slot.account()
             },
@@ -198,7 +200,10 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         }
         Failure::Refused(refusal)
     })?;
-    end_refusal(entry, place);
+    // One because of a rollback ends with the next ID.
+    if !place.slot.is_refused_behind() {
+        end_refusal(entry, place);
+    }
     if accepted > 0 && plan.starts {
         pgrx::log!(
             "snowflake_id: generator {} starts {} ahead of the clock, as was accepted",
@@ -207,7 +212,8 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         );
     }
     if plan.switches {
-        log_switch(entry, &plan, stepped);
+        let back = (!plan.starts).then(|| place.state.watch().behind(reading.wall));
+        log_switch(entry, &plan, back.flatten());
     }
     // Where it makes no difference there is nothing to tell.
     let otherwise = stored.mark.max(Some(before.millis()));
@@ -535,27 +541,19 @@ fn note_refusal(entry: &Entry, place: Place, refusal: Refusal, reading: Reading)
             super::time::display(layout.instant_of(layout.tick_of(reserved)))
         )
     };
-    refused(entry, refusal).log(&left);
+    refused(entry, refusal).log(Some(left));
 }
 
 /// A call gets no ID because the clock was set back; the first of a series is
 /// logged. Returns since when.
-pub fn note_behind(
-    entry: &Entry,
-    place: Place,
-    by: i64,
-    error: impl Fn(UnixMillis) -> Error,
-) -> Error {
+pub fn note_behind(place: Place, by: i64, error: impl Fn(UnixMillis) -> Error) -> Error {
     let now = os_clock::read().wall.millis();
     place.slot.stats().count_refusal();
     place.slot.set_refused_lead(by);
     let first = place.slot.begin_refusal(now, true);
     let since = place.slot.refused_at().unwrap_or(now);
     if first {
-        error(since).log(&format!(
-            "Generator {} issues no IDs until then.",
-            entry.name()
-        ));
+        error(since).log(None);
     }
     error(since)
 }
@@ -588,6 +586,8 @@ fn log_step(millis: i64) {
     }
 }
 
+const NANOS_PER_MILLI: i64 = 1_000_000;
+
 /// How long before the end of a layout's time the log says so.
 const END_IS_NEAR_MILLIS: i64 = 365 * 24 * 60 * 60 * 1000;
 
@@ -608,15 +608,15 @@ fn warn_of_the_end(entry: &Entry, place: Place, now: UnixNanos) {
     }
 }
 
-/// A generator goes on in another clock: after a rollback, or at a start before its
-/// mark.
-fn log_switch(entry: &Entry, plan: &Plan, stepped: i64) {
+/// A generator goes on in another clock: after a rollback, by these nanoseconds, or
+/// at a start before its mark.
+fn log_switch(entry: &Entry, plan: &Plan, back: Option<i64>) {
     let layout = entry.generator().layout;
-    let free = plan
-        .account
-        .free(layout.tick_of(plan.reserved), layout.clocks());
-    let message = if stepped < 0 {
-        let by = super::error::duration(stepped.saturating_abs());
+    // For another rollback to about this instant.
+    let at = layout.tick_within(plan.clock_from.millis());
+    let free = plan.account.free(at, layout.clocks());
+    let message = if let Some(nanos) = back {
+        let by = super::error::duration(nanos / NANOS_PER_MILLI);
         format!("clock moved backwards by {by}")
     } else {
         format!("generator {} starts before its mark", entry.name())

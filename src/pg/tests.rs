@@ -78,8 +78,12 @@ mod tests {
                 "0A000",
             ),
             (
-                "SELECT snowflake_create_generator('g', 'preset=twitter'); SELECT snowflake_nextval('g')",
+                "SELECT snowflake_create_generator('g', 'preset=worker_queue epoch=1735689600000'); SELECT snowflake_nextval('g')",
                 "0A000",
+            ),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=javascript max_borrow=0 on_exhausted=error tick=''10 s'''); SELECT count(snowflake_nextval('g')) FROM generate_series(1, 1100)",
+                "53400",
             ),
             ("SELECT snowflake_decode_as(1, 'preset=no')", "22023"),
             ("SELECT snowflake_decode_as(-1, 'preset=twitter')", "22003"),

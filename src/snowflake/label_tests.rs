@@ -7,8 +7,11 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::account::CLOCK_BITS_MAX;
 use super::label::*;
-use super::layout::{EPOCH_MAX, Layout, LayoutError, Misfit, Role, SnowflakeId, Tick, UnixMillis};
+use super::layout::{
+    EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role, SnowflakeId, Tick, UnixMillis,
+};
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::presets;
 
@@ -37,11 +40,15 @@ const SECONDS: &str =
 const OFFSET: &str = "Without one, it would differ from server to server. An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00', or in Unix milliseconds, as in 1477958400000.";
 const TICK: &str = "It can be 1 ms to 10 s, as a whole number of ms, s, min, h or d.";
 const ROLLBACK: &str = "It can be continue, wait, error, next_clock or next_worker.";
+const ROOM: &str = "The mark keeps which clocks have been used, and has no room for more.";
+const TWICE: &str =
+    "The bits of time and sequence, and twice those of the clock, can be 62 together.";
+const WAITS: &str = "It is for on_rollback=wait, next_clock and next_worker.";
 const START: &str = "It can be zero, random, or 'vibrate N', where N is the largest number that a tick may start with.";
 
 /// Text with a mark where the error is, problem, what is allowed.
 #[rustfmt::skip]
-const ERRORS: [(&str, &str, &str); 141] = [
+const ERRORS: [(&str, &str, &str); 148] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("  ‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("epoch=0‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
@@ -167,7 +174,7 @@ const ERRORS: [(&str, &str, &str); 141] = [
     ("preset=discord max_borrow='‸1826 d'", r#"max_borrow "1826 d" is out of range"#, "It can be 0 to 1825 d, as a whole number of ms, s, min, h or d."),
     ("preset=discord on_rollback=‸Wait", r#"invalid value for on_rollback: "Wait""#, ROLLBACK),
     ("preset=discord on_rollback=‸next", r#"invalid value for on_rollback: "next""#, ROLLBACK),
-    ("preset=discord on_exhausted=‸fail", r#"invalid value for on_exhausted: "fail""#, "It can be wait or error."),
+    ("preset=discord on_exhausted=‸fail", r#"invalid value for on_exhausted: "fail""#, "It can be wait, error or next_clock."),
     ("preset=discord sequence_start=‸one", r#"invalid value for sequence_start: "one""#, START),
     ("preset=discord sequence_start='‸vibrate'", r#"invalid value for sequence_start: "vibrate""#, START),
     ("preset=discord sequence_start='‸vibrate  1'", r#"invalid value for sequence_start: "vibrate  1""#, START),
@@ -175,7 +182,14 @@ const ERRORS: [(&str, &str, &str); 141] = [
     ("preset=discord sequence_start='‸vibrate +1'", r#"invalid value for sequence_start: "vibrate +1""#, START),
     ("preset=discord sequence_start='‸vibrate 4096'", "sequence_start 4096 is past the end of the sequence field", "The field holds 0 to 4095."),
     ("preset=discord on_rollback=‸next_clock", "on_rollback=next_clock needs a clock field, and the layout has none", "Add one, such as clock:4, or set on_rollback to something else."),
-    ("preset=leaf on_rollback=continue ‸max_wait='1 s'", "max_wait has no meaning with on_rollback=continue", "It is for on_rollback=wait and on_rollback=next_worker."),
+    ("preset=discord on_exhausted=‸next_clock", "on_exhausted=next_clock needs a clock field, and the layout has none", "Add one, such as clock:4, or set on_exhausted to something else."),
+    ("layout='time:31 clock:7 a:1 sequence:5' epoch=0 on_rollback=‸next_clock", "on_rollback=next_clock needs a clock field of at most 6 bits, and the layout has one of 7", ROOM),
+    ("preset=‸multi_clock layout='time:31 clock:7 a:1 sequence:5' epoch=0", "on_rollback=next_clock needs a clock field of at most 6 bits, and the layout has one of 7", ROOM),
+    ("layout='time:45 clock:3 sequence:12' epoch=0 on_exhausted=‸next_clock on_rollback=next_clock", "on_exhausted=next_clock does not fit the layout", TWICE),
+    ("preset=multi_clock layout='time:41 clock:6 sequence:10' epoch=0 on_exhausted=‸next_clock", "on_exhausted=next_clock does not fit the layout", TWICE),
+    ("preset=leaf on_rollback=continue ‸max_wait='1 s'", "max_wait has no meaning with on_rollback=continue", WAITS),
+    ("preset=leaf on_rollback=error ‸max_wait=0", "max_wait has no meaning with on_rollback=error", WAITS),
+    ("preset=multi_clock epoch=0 on_rollback=error ‸max_wait='1 s'", "max_wait has no meaning with on_rollback=error", WAITS),
     ("preset=discord max_borrow='‸12 h 1'", r#""12 h 1" is not a duration"#, "It can be 0 to 1825 d, as a whole number of ms, s, min, h or d."),
     ("preset=discord max_borrow='‸13 h'", r#"max_borrow "13 h" is more than half of max_rollback "1 d""#, "It can be 0 to 12 h: with more, a restart could be refused."),
     ("preset=‸default layout='time:41 sequence:4'", "sequence_start 63 is past the end of the sequence field", "The field holds 0 to 15."),
@@ -302,6 +316,59 @@ fn what_follows_a_preset_overrides_it() {
         other.layout().epoch(),
         label("preset=discord").layout().epoch()
     );
+}
+
+#[test]
+fn policies_that_change_clocks() {
+    let policy = |text: &str| label(text).generator().policy;
+    let clocks = "preset=multi_clock epoch=0";
+    // A call may have to wait for a clock to be free, so there is a max_wait.
+    let own = label(clocks);
+    assert_eq!(policy(clocks).max_wait_millis, 10);
+    assert!(own.policy_text().contains(" max_wait='10 ms' "), "{own}");
+    let longer = format!("{clocks} max_wait='2 s'");
+    assert_eq!(policy(&longer).max_wait_millis, 2000);
+    assert!(label(&longer).policy_text().contains(" max_wait='2 s' "));
+    // That of a preset stays.
+    let other = "preset=leaf layout='time:41 clock:4 worker:6 sequence:12' on_rollback=next_clock";
+    assert_eq!(policy(other).max_wait_millis, 5);
+
+    // The largest clock fields; and any, where a rollback does not change clocks.
+    let bits = |text: &str| label(text).layout().clock_bits();
+    let text = "layout='time:44 clock:6 sequence:12' epoch=0 on_rollback=next_clock";
+    assert_eq!(bits(text), 6);
+    let text = "layout='time:44 clock:6 sequence:6' epoch=0 on_rollback=next_clock on_exhausted=next_clock";
+    assert_eq!(bits(text), 6);
+    let text = "layout='time:20 clock:15 sequence:12' epoch=0 on_exhausted=next_clock";
+    assert_eq!(bits(text), 15);
+
+    // A tick has as many IDs as all clocks together.
+    let through = label(&format!("{clocks} on_exhausted=next_clock"));
+    assert!(through.policy_text().contains(" on_exhausted=next_clock "));
+    let (one, all) = (own.generator().layout, through.generator().layout);
+    assert_eq!(one.ids_per_second(), 1_024_000);
+    assert_eq!(all.ids_per_second(), 16_384_000);
+    // That is no other layout.
+    assert_eq!(own.layout(), through.layout());
+}
+
+#[test]
+fn only_worker_ids_that_nobody_leases_are_not_supported() {
+    let layout = "layout='time:41 clock:3 worker:8 sequence:10' epoch=0";
+    for on_rollback in ["continue", "wait", "error", "next_clock", "next_worker"] {
+        for on_exhausted in ["wait", "error", "next_clock"] {
+            for start in ["zero", "random", "'vibrate 9'"] {
+                let text = format!(
+                    "{layout} on_rollback={on_rollback} on_exhausted={on_exhausted} sequence_start={start}"
+                );
+                let label = label(&text);
+                let supported = label.generator().policy.is_supported();
+                assert_eq!(supported, on_rollback != "next_worker", "{text}");
+                assert_eq!(label.check_generates(), Ok(()), "{text}");
+                laws::hold(&text);
+            }
+        }
+    }
 }
 
 #[test]
@@ -626,7 +693,7 @@ fn any_fields() -> impl Strategy<Value = Vec<(String, Role, u32)>> {
         time,
         1..=45u32,
         1..=31u32,
-        prop::option::of(1..=31u32),
+        prop::option::of(prop_oneof![1..=CLOCK_BITS_MAX, 1..=31u32]),
         prop::collection::vec(other, 0..5),
     );
     fields
@@ -655,6 +722,16 @@ fn layout_of(epoch: i64, tick: i64, fields: &[(String, Role, u32)]) -> Result<La
         .map(|(_, role, bits)| (*role, *bits))
         .collect();
     Layout::new(epoch, tick, &roles)
+}
+
+/// The bits that a position has, of clocks that do not go on in each other.
+fn position_bits(fields: &[(String, Role, u32)]) -> u32 {
+    let counts = |role: &Role| !matches!(role, Role::Worker | Role::Fixed(_) | Role::Mode(_));
+    fields
+        .iter()
+        .filter(|(_, role, _)| counts(role))
+        .map(|(_, _, bits)| bits)
+        .sum()
 }
 
 /// A duration in any unit that divides it, with or without a space.
@@ -697,12 +774,17 @@ fn any_written() -> impl Strategy<Value = Written> {
         OnRollback::NextClock,
         OnRollback::NextWorker,
     ]);
+    let exhausted = prop::sample::select(vec![
+        OnExhausted::Wait,
+        OnExhausted::Error,
+        OnExhausted::NextClock,
+    ]);
     let policy = (
         rollback,
         millis(315_360_000_000).prop_map(|m| m.max(1000)),
         millis(60_000),
         any::<u64>(),
-        any::<bool>(),
+        exhausted,
         prop::option::of(prop_oneof![0..100u32, 0..=u32::MAX]),
     );
     let looks = (
@@ -714,10 +796,17 @@ fn any_written() -> impl Strategy<Value = Written> {
     let epoch = prop_oneof![Just(0), Just(EPOCH_MAX), 0..=EPOCH_MAX];
     (epoch, 1..=10_000i64, any_fields(), policy, looks).prop_map(
         |(epoch, tick, fields, policy, (units, offset, flags, order))| {
-            let (mut on_rollback, max_rollback, max_wait, borrow, wait, start) = policy;
+            let (mut on_rollback, max_rollback, max_wait, borrow, mut on_exhausted, start) = policy;
             let layout = layout_of(epoch, tick, &fields).unwrap();
-            if on_rollback == OnRollback::NextClock && layout.clock_bits() == 0 {
+            let clocks = 1..=CLOCK_BITS_MAX;
+            if on_rollback == OnRollback::NextClock && !clocks.contains(&layout.clock_bits()) {
                 on_rollback = OnRollback::Continue;
+            }
+            let widest = layout.clock_bits() + position_bits(&fields);
+            if on_exhausted == OnExhausted::NextClock
+                && (layout.clock_bits() == 0 || widest > POSITION_BITS_MAX)
+            {
+                on_exhausted = OnExhausted::Wait;
             }
             let max_borrow = i64::try_from(borrow % (max_rollback / 2 + 1).unsigned_abs()).unwrap();
             let max_borrow = if max_borrow < tick { 0 } else { max_borrow };
@@ -727,17 +816,16 @@ fn any_written() -> impl Strategy<Value = Written> {
                     u32::try_from(u64::from(any) % (layout.max_sequence() + 1)).unwrap(),
                 ),
             };
-            let waits = matches!(on_rollback, OnRollback::Wait | OnRollback::NextWorker);
+            let waits = matches!(
+                on_rollback,
+                OnRollback::Wait | OnRollback::NextClock | OnRollback::NextWorker
+            );
             let policy = Policy {
                 on_rollback,
                 max_rollback_millis: max_rollback,
                 max_wait_millis: if waits { max_wait } else { 10 },
                 max_borrow_ticks: (max_borrow / tick).unsigned_abs(),
-                on_exhausted: if wait {
-                    OnExhausted::Wait
-                } else {
-                    OnExhausted::Error
-                },
+                on_exhausted,
                 sequence_start,
             };
             // Values of fields stand in the layout, or behind it.
@@ -765,10 +853,7 @@ fn any_written() -> impl Strategy<Value = Written> {
                 pairs.push(("max_wait", duration(max_wait, 2)));
             }
             pairs.push(("max_borrow", duration(max_borrow, 3)));
-            pairs.push((
-                "on_exhausted",
-                on_exhausted_text(policy.on_exhausted).to_string(),
-            ));
+            pairs.push(("on_exhausted", on_exhausted_text(on_exhausted).to_string()));
             pairs.push(("sequence_start", start_text(sequence_start)));
             // In an order of their own, quoted where that is needed or liked.
             let mut ordered: Vec<_> = pairs.iter().enumerate().collect();

@@ -33,8 +33,14 @@ pub mod sync;
 pub mod watch;
 
 #[cfg(all(test, not(loom)))]
+mod behaviour_tests;
+#[cfg(all(test, not(loom)))]
+mod evenness_tests;
+#[cfg(all(test, not(loom)))]
 mod label_tests;
 #[cfg(all(test, not(loom)))]
 mod preset_tests;
+#[cfg(all(test, not(loom)))]
+mod scripted;
 #[cfg(all(test, not(loom)))]
 mod walk_tests;

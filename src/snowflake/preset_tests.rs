@@ -140,7 +140,7 @@ const EXPECTED: [Expected; 16] = [
         layout: "time:41 clock:4 machine:8 sequence:10",
         epoch: "2025-01-01 00:00:00+00",
         tick: "'1 ms'",
-        policy: "on_rollback=next_clock max_rollback='1 d' max_borrow=0 on_exhausted=wait sequence_start=zero",
+        policy: "on_rollback=next_clock max_rollback='1 d' max_wait='10 ms' max_borrow=0 on_exhausted=wait sequence_start=zero",
         ends: "2094-09-07 15:47:35.551+00",
         ids_per_second: 1_024_000,
         workers: 256,
@@ -541,26 +541,37 @@ fn the_page_of_presets_is_right() {
             Odd => assert!(row.contains("odd") || row.contains("mode"), "{row}"),
         }
     }
-    // Those that issue IDs now: all presets, as they are or with a policy.
+    // Those that issue IDs now: all presets, each with what it needs and no more.
     let (_, now) = page.split_once("## What issues IDs now").unwrap();
     let (now, _) = now.split_once("## Differences").unwrap();
-    let labels = now
-        .split(['`', '\n', ','])
-        .filter(|text| text.starts_with("preset="));
-    let mut names = std::collections::HashSet::new();
+    let labels = now.lines().filter(|line| line.starts_with("preset="));
+    let mut names = vec![];
     for text in labels {
         let label = label(text);
         assert!(label.generator().policy.is_supported(), "{text}");
         assert_eq!(label.check_generates(), Ok(()), "{text}");
         let name = text.split(['=', ' ']).nth(1).unwrap();
-        names.insert(name);
-        // No word more than it needs: as it is, the preset does not work.
-        if text.contains("on_rollback") {
-            let bare = label_with_epoch(name);
-            assert!(!bare.generator().policy.is_supported(), "{text}");
+        names.push(name);
+        let bare = label_with_epoch(name);
+        let has = |key: &str| text.contains(&format!(" {key}="));
+        let supported = bare.generator().policy.is_supported();
+        assert_eq!(has("on_rollback"), !supported, "{text}");
+        assert_eq!(has("mode"), bare.check_generates().is_err(), "{text}");
+        let row = page
+            .lines()
+            .find(|l| l.starts_with(&format!("| `{name}` |")));
+        let over = row.is_some_and(|row| row.contains(": over") || row.contains("from the epoch"));
+        assert_eq!(has("epoch"), over, "{text}");
+        for key in ["layout", "max_wait", "on_exhausted", "sequence_start"] {
+            assert!(!has(key), "{text}");
         }
     }
-    assert_eq!(names.len(), presets::ALL.len());
+    names.dedup();
+    assert_eq!(names, presets::ALL.map(|preset| preset.name));
+    assert!(now.contains("The one is `worker_queue`."));
+    assert!(now.contains("the 15 ms of the preset"));
+    let one = label_with_epoch("worker_queue").generator().policy;
+    assert_eq!(one.max_wait_millis, 15);
     // All others in the page are understood.
     for text in page
         .split('`')
@@ -568,6 +579,14 @@ fn the_page_of_presets_is_right() {
     {
         label(text);
     }
+    // What it says of bursts.
+    let (clocks, bursts) = (
+        label_with_epoch("multi_clock"),
+        label("preset=multi_clock epoch=0 on_exhausted=next_clock"),
+    );
+    let of_a_tick = |label: &Label| 1u64 << label.generator().layout.within_bits();
+    assert_eq!((of_a_tick(&clocks), of_a_tick(&bursts)), (1024, 16_384));
+    assert!(page.contains("16,384 IDs per ms"));
 }
 
 fn label_with_epoch(name: &str) -> Label {

@@ -60,12 +60,12 @@ pub const ALL: [Preset; 16] = [
     Preset {
         name: "random_start",
         text: "layout='time:41 machine:10 sequence:12' on_rollback=error max_borrow=0 on_exhausted=error sequence_start=random",
-        origin: "IDs that do not tell how many there are: each tick starts at a random number; give an epoch",
+        origin: "IDs that do not tell how many there are: the numbers of a tick in an order of its own; give an epoch",
     },
     Preset {
         name: "multi_clock",
         text: "layout='time:41 clock:4 machine:8 sequence:10' on_rollback=next_clock max_borrow=0 sequence_start=zero",
-        origin: "goes on in another clock when the time is set back; give an epoch",
+        origin: "goes on in another clock when the time is set back, and with on_exhausted=next_clock when a tick is used up; give an epoch",
     },
     Preset {
         name: "baidu",

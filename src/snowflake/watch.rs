@@ -249,17 +249,25 @@ pub struct Patience {
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
+/// What two readings of two clocks may differ by, if the wait goes as expected.
+const READING_NANOS: i64 = NANOS_PER_MILLI;
+
 /// A clock that has not moved for so long stands still: a call that waits for it
 /// would wait for ever.
 pub const STANDSTILL_MILLIS: i64 = 1000;
 
 impl Patience {
     /// Whether to wait for a clock that is `by` nanoseconds behind, rather than
-    /// refuse: if the wait can be over within `max_wait`, to the millisecond.
+    /// refuse: if the wait can be over within `max_wait`.
     pub fn awaits(&mut self, policy: &Policy, by: i64, boot: BootNanos) -> bool {
-        let since = *self.since.get_or_insert(boot);
-        let whole = boot.nanos_after(since).saturating_add(by);
-        policy.on_rollback.waits() && whole / NANOS_PER_MILLI <= policy.max_wait_millis
+        let limit = policy.max_wait_millis.saturating_mul(NANOS_PER_MILLI);
+        let may = match self.since {
+            // Two clocks have been read more than once by now.
+            Some(since) => boot.nanos_after(since).saturating_add(by) <= limit + READING_NANOS,
+            None => by <= limit,
+        };
+        self.since.get_or_insert(boot);
+        policy.on_rollback.waits() && may
     }
 
     /// Whether a call that waits for the next tick of this clock would wait for

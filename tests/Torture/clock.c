@@ -1,13 +1,14 @@
 /*
- * A wall clock that a test can set: that of the machine plus an offset, in
- * nanoseconds, which all processes of a server map from one file. Preloaded into
- * servers under torture.
+ * A wall clock that a test can set: that of the machine plus an offset, or one
+ * that stands still. Two numbers of nanoseconds, which all processes of a server
+ * map from one file: the offset, and if it is not 0 the instant at which the clock
+ * stands, whatever the offset. Preloaded into servers under test.
  *
- * libfaketime, which the TAP tests use, opens and reads a file at each look at
- * the clock, with malloc(). A server looks at its clock in the handler of its
- * timeouts too, and one signal in many thousands arrives inside malloc(): its
- * heap is then destroyed. What is here is safe in a signal handler, and as fast
- * as the clock itself. The other clocks of the machine are left alone.
+ * libfaketime opens and reads a file at each look at the clock, with malloc(). A
+ * server looks at its clock in the handler of its timeouts too, and one signal in
+ * many thousands arrives inside malloc(): its heap is then destroyed. What is here
+ * is safe in a signal handler, and as fast as the clock itself. The other clocks
+ * of the machine are left alone.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,6 +24,7 @@
 
 static int (*real_clock_gettime) (clockid_t, struct timespec *);
 static const volatile int64_t *offset;
+static const volatile int64_t *stands_at;
 
 __attribute__((constructor)) static void
 map_offset(void)
@@ -34,10 +36,14 @@ map_offset(void)
 	*(void **) &real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
 	if (file < 0)
 		return;
-	map = mmap(NULL, sizeof(*offset), PROT_READ, MAP_SHARED, file, 0);
+	/* Behind the end of a shorter file, its last page reads as 0. */
+	map = mmap(NULL, 2 * sizeof(*offset), PROT_READ, MAP_SHARED, file, 0);
 	close(file);
 	if (map != MAP_FAILED)
+	{
 		offset = map;
+		stands_at = offset + 1;
+	}
 }
 
 int
@@ -45,7 +51,8 @@ clock_gettime(clockid_t clock, struct timespec *at)
 {
 	int			result;
 	int64_t		ahead,
-				nanos;
+				nanos,
+				instant;
 
 	/* Other libraries may look at the clock while they are loaded. */
 	if (real_clock_gettime == NULL)
@@ -54,7 +61,14 @@ clock_gettime(clockid_t clock, struct timespec *at)
 	if (result != 0 || offset == NULL ||
 		(clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
 		return result;
-	/* Once: it may change meanwhile. */
+	/* Each once: they may change meanwhile. */
+	instant = *stands_at;
+	if (instant != 0)
+	{
+		at->tv_sec = instant / NANOS_PER_SEC;
+		at->tv_nsec = instant % NANOS_PER_SEC;
+		return 0;
+	}
 	ahead = *offset;
 	nanos = at->tv_nsec + ahead % NANOS_PER_SEC;
 	at->tv_sec += ahead / NANOS_PER_SEC;

@@ -34,6 +34,7 @@ autovacuum = off
 END_OF_SETTINGS
 }
 
-start_server() { as_run_user "$bindir/pg_ctl" -D "$scratch/data" -l "$scratch/log" -w start >/dev/null; }
+# With these settings in its environment.
+start_server() { as_run_user env "$@" "$bindir/pg_ctl" -D "$scratch/data" -l "$scratch/log" -w start >/dev/null; }
 sql() { "$bindir/psql" -XqAt -v ON_ERROR_STOP=1 -h "$scratch" -p "$port" -U bench postgres "$@"; }
 bench() { "$bindir/pgbench" -n -h "$scratch" -p "$port" -U bench "$@" postgres; }

@@ -2,7 +2,7 @@
 //! property tests both check it.
 
 use crate::snowflake::label::{Label, LabelError};
-use crate::snowflake::layout::{LayoutError, SnowflakeId};
+use crate::snowflake::layout::{Fields, LayoutError, Position, SnowflakeId, Tick, WorkerId};
 
 /// # Panics
 /// If one of the laws does not hold.
@@ -22,6 +22,7 @@ pub fn hold(text: &str) {
                 let id = (seed ^ (seed >> 29)).cast_signed();
                 is_its_id_or_none(&label, id);
                 is_its_id_or_none(&label, with_the_fixed_bits(&label, id));
+                makes_ids_of_positions(&label, seed);
             }
         }
     }
@@ -88,6 +89,38 @@ pub fn is_its_id_or_none(label: &Label, id: i64) {
             assert!(!beyond && value != fixed, "{label}: {id}");
         }
         Err(other) => panic!("{label}: {id}: {other:?}"),
+    }
+}
+
+/// What a generator counts comes back from the ID that it makes of it.
+///
+/// # Panics
+/// Otherwise.
+pub fn makes_ids_of_positions(label: &Label, any: u64) {
+    let generator = label.generator();
+    let layout = generator.layout;
+    let worker = any.rotate_left(40) & layout.max_worker();
+    let id = i32::try_from(worker).ok().and_then(WorkerId::new);
+    let stamp = id.and_then(|id| layout.stamp(id).ok());
+    let stamp = stamp.unwrap_or_else(|| panic!("{label}: {worker}"));
+    // In this clock, and so many clocks further.
+    let tick = any & layout.last_tick().get();
+    let within = any.rotate_left(20) & ((1 << layout.within_bits()) - 1);
+    let clock = any.rotate_left(10) & (layout.clocks() - 1);
+    let further = within >> layout.sequence_bits();
+    let begin = layout.position_of(Tick::new(tick)).get();
+    let at = layout.in_clock(clock, Position::new(begin | within));
+    assert!(at.get() >> 62 == 0, "{label}: {at:?}");
+    let made = layout.compose_in(at, stamp, None);
+    let fields = Fields {
+        tick: Tick::new(tick),
+        worker,
+        sequence: within & layout.max_sequence(),
+        clock: (clock + further) % layout.clocks(),
+    };
+    assert_eq!(label.layout().decode(made), Ok(fields), "{label}: {at:?}");
+    if generator.is_plain() && clock == 0 {
+        assert_eq!(layout.compose(at, stamp), made, "{label}: {at:?}");
     }
 }
 

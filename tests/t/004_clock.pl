@@ -19,7 +19,7 @@ sub abs_lt { my ($value, $limit, $what) = @_; return cmp_ok(abs $value, '<', $li
 
 abs_lt(lead(), 0.5, 'in step with the clock');
 
-# The clock of libfaketime does move the wall clock of a running server, and
+# What stands in for the clock does move the wall clock of a running server, and
 # does not move the boot clock: else this test would prove nothing.
 my $shown = $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
 abs_lt($shown - time, 2, 'the faked clock starts out right');

@@ -5,20 +5,15 @@ package Snowflake;
 use strict;
 use warnings;
 use Exporter 'import';
+use Fcntl qw(O_CREAT O_WRONLY);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
-our @EXPORT = qw(new_node start_with_clock set_clock ids first_id_within
+our @EXPORT = qw(new_node start_with_clock set_clock set_clock_to stop_clock wall_clock ids first_id_within
   check_ids error_of wait_until crash clock_of session error_in send_to wait_for_lock
-  create_generator draw drawn);
-
-# libfaketime in Debian's and in other places.
-my ($faketime) = grep { -e $_ } map { glob $_ } qw(
-  /usr/lib/*/faketime/libfaketime.so.1
-  /usr/lib*/faketime/libfaketime.so.1
-  /usr/local/lib/faketime/libfaketime.so.1);
+  create_generator draw drawn draw_timed answer_in wait_for_clock between shown in_log behind);
 
 # A server with the extension preloaded; behind name and worker ID what init()
 # takes, and install_path.
@@ -37,43 +32,48 @@ END
 	return $node;
 }
 
-# libfaketime allocates memory when it is asked for the time, also in a signal
-# handler. A server under load whose sessions wait for locks has timers that go
-# off, so it runs without: now and then its heap would be damaged, and a timeout
-# come too soon.
-#
-# The wall clock of a node is the machine's plus a number of seconds, read from
-# a file at each look at it. The boot clock is left alone: a test that moved
-# both would prove nothing.
-sub clock_file { return PostgreSQL::Test::Utils::tempdir() . '/' . $_[0]->name . '.clock'; }
-
+# The wall clock of a node is the machine's plus a number of seconds; or it stands
+# still, at what it shows when it is stopped. The boot clock is left alone: a test
+# that moved both would prove nothing. See Torture/clock.c.
 my %clock_file;
 my %clock_of;
+my %offset_of;
 
-sub set_clock
+sub write_clock
 {
-	my ($node, $seconds) = @_;
-	my $file = $clock_file{ $node->name } //= clock_file($node);
-	my $text = sprintf("%+d\n", $seconds);
-	# Replaced in one step: a half-written file would be a third clock.
-	open my $out, '>', "$file.new" or die $!;
-	print $out $text;
-	close $out or die $!;
-	rename "$file.new", $file or die $!;
+	my ($node, $offset, $stands_at) = @_;
+	my $file = $clock_file{ $node->name } //=
+	  PostgreSQL::Test::Utils::tempdir() . '/' . $node->name . '.clock';
+	# In place: servers have the file mapped.
+	sysopen my $out, $file, O_WRONLY | O_CREAT or die "$file: $!";
+	syswrite $out, pack('q2', $offset * 1e9, $stands_at * 1e9);
+	close $out or die "$file: $!";
+	$offset_of{ $node->name } = $offset;
 	return;
 }
+
+sub set_clock { my ($node, $seconds) = @_; return write_clock($node, $seconds, 0); }
+
+# Until it is set again.
+sub stop_clock
+{
+	my ($node) = @_;
+	my $offset = $offset_of{ $node->name };
+	return write_clock($node, $offset, time + $offset);
+}
+
+# What it shows; it goes on from an instant, wherever it was.
+sub wall_clock { return time + $offset_of{ $_[0]->name }; }
+sub set_clock_to { my ($node, $instant) = @_; return set_clock($node, $instant - time); }
 
 sub start_with_clock
 {
 	my ($node, $seconds) = @_;
-	die 'libfaketime is not installed' if !defined $faketime;
+	die 'no CLOCK_LIBRARY: the tests are started by tests/run' if !$ENV{CLOCK_LIBRARY};
 	set_clock($node, $seconds);
 	$clock_of{ $node->name } = $seconds;
-	local $ENV{LD_PRELOAD} = $faketime;
-	local $ENV{FAKETIME_TIMESTAMP_FILE} = $clock_file{ $node->name };
-	local $ENV{FAKETIME_NO_CACHE} = 1;
-	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
-	local $ENV{DONT_FAKE_MONOTONIC} = 1;
+	local $ENV{LD_PRELOAD} = $ENV{CLOCK_LIBRARY};
+	local $ENV{TORTURE_CLOCK} = $clock_file{ $node->name };
 	$node->start;
 	# A test whose clock does not move would prove nothing.
 	my $shown = $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
@@ -194,6 +194,56 @@ sub wait_for_lock
 			WHERE wait_event_type = 'Lock' AND query LIKE '$like'") });
 }
 
+# Somebody waits for the clock while running a statement like this.
+sub wait_for_clock
+{
+	my ($node, $like) = @_;
+	return wait_until("the clock is waited for: $like", sub {
+		$node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity
+			WHERE wait_event_type = 'Extension' AND query LIKE '$like' AND pid <> pg_backend_pid()") });
+}
+
+# What a statement that was sent ends in, as error_in(); and what it gives.
+sub answer_in
+{
+	my ($session) = @_;
+	my $out = $session->query('');
+	my $text = $session->{stderr};
+	$session->{stderr} = '';
+	my ($code) = $text =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/;
+	return ($code // '', $text, $out);
+}
+
+# Both ends included.
+sub between
+{
+	my ($value, $least, $most, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok($value ne '' && $least <= $value && $value <= $most, "$what: $value");
+}
+
+# What a view shows of a generator.
+sub shown
+{
+	my ($node, $view, $name, $expression) = @_;
+	return $node->safe_psql('postgres', "SELECT $expression FROM $view WHERE generator = '$name'::regclass");
+}
+
+# How often a pattern is in the server's log.
+sub in_log
+{
+	my ($node, $pattern) = @_;
+	my @found = slurp_file($node->logfile) =~ /$pattern/g;
+	return scalar @found;
+}
+
+# How many seconds behind an error says that the clock is; -1 if it does not.
+sub behind
+{
+	my ($text) = @_;
+	return $text =~ /clock moved backwards by (\d\d):(\d\d):(\d\d(?:\.\d+)?)/ ? ($1 * 60 + $2) * 60 + $3 : -1;
+}
+
 sub create_generator
 {
 	my ($node, $name, $label) = @_;
@@ -213,6 +263,14 @@ sub draw
 	die "no ID from $name: $id" if $id !~ /^-?\d+$/;
 	push @{ $drawn{$key} }, $id;
 	return $id;
+}
+
+# The same; how many seconds it took.
+sub draw_timed
+{
+	my $from = time;
+	draw(@_);
+	return time - $from;
 }
 
 sub drawn { return $drawn{ $_[0] }; }

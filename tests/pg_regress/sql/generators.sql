@@ -113,25 +113,57 @@ SELECT snowflake_nextval('plain_n_seq');
 SELECT snowflake_decode(1, 'plain_n_seq');
 DROP TABLE plain;
 
--- Policies that generators do not have yet can be written down, and decoded by.
-SELECT snowflake_create_generator('waiting', 'preset=shardingsphere');
+-- A policy that generators do not have yet can be written down, and decoded by.
+SELECT snowflake_create_generator('waiting', $$preset=worker_queue epoch='2025-01-01 00:00:00+00'$$);
 SELECT snowflake_nextval('waiting');
 SELECT * FROM snowflake_nextval_batch(2, 'waiting');
 SELECT snowflake_advance('waiting', now());
-SELECT snowflake_timestamp(4194304, 'waiting');
-SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS 'preset=twitter';
+SELECT snowflake_timestamp(33554432, 'waiting');
+SELECT problem, policy FROM snowflake_generators WHERE generator = 'waiting'::regclass;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS $$preset=default on_rollback=next_worker$$;
 SELECT snowflake_nextval('waiting');
-SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS $$preset=multi_clock epoch='2025-01-01 00:00:00+00'$$;
-SELECT snowflake_nextval('waiting');
-SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS $$preset=worker_queue epoch='2025-01-01 00:00:00+00'$$;
-SELECT snowflake_nextval('waiting');
-SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS 'preset=discord on_exhausted=error';
-SELECT snowflake_nextval('waiting');
-SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS 'preset=discord sequence_start=random';
-SELECT snowflake_nextval('waiting');
-SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS 'preset=discord';
+SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS $$preset=worker_queue epoch='2025-01-01 00:00:00+00' on_rollback=wait$$;
 SELECT snowflake_nextval('waiting') > 0 AS positive;
 DROP SEQUENCE waiting;
+
+-- All others issue IDs, and the view spells them out.
+CREATE FUNCTION issues(label text) RETURNS TABLE (positive boolean, policy text) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM snowflake_create_generator('policies', label);
+    RETURN QUERY SELECT min(id) > 0, (SELECT g.policy FROM snowflake_generators AS g WHERE generator = 'policies'::regclass)
+        FROM snowflake_nextval_batch(3, 'policies') AS id;
+    DROP SEQUENCE policies;
+END $$;
+\x
+SELECT label, i.* FROM unnest(ARRAY[
+    'preset=twitter',
+    'preset=shardingsphere',
+    'preset=leaf',
+    'preset=multi_clock epoch=1735689600000',
+    'preset=multi_clock epoch=1735689600000 max_wait=''1 s'' max_rollback=''1 h'' on_exhausted=next_clock',
+    'preset=multi_clock epoch=1735689600000 on_rollback=continue on_exhausted=next_clock',
+    'preset=random_start epoch=1735689600000',
+    'preset=baidu epoch=1735689600000 max_borrow=''1 h''',
+    'preset=javascript on_exhausted=error sequence_start=random',
+    'preset=javascript sequence_start=''vibrate 99''']) AS label, issues(label) AS i;
+\x
+DROP FUNCTION issues;
+-- A tick that is used up, under on_exhausted=error.
+SELECT snowflake_create_generator('few', $$layout='time:30 worker:10 sequence:3' epoch='2025-01-01 00:00:00+00' tick='10 s' max_borrow=0 on_exhausted=error sequence_start=zero$$);
+CREATE FUNCTION error_of(statement text) RETURNS TABLE (code text, message text, detail text, hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+EXCEPTION WHEN others THEN
+    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    hint := regexp_replace(hint, '[0-9]+ (s|ms)', '(so long)');
+    RETURN NEXT;
+END $$;
+\x
+SELECT * FROM error_of($$SELECT snowflake_nextval('few') FROM generate_series(1, 20)$$);
+SELECT * FROM error_of($$SELECT snowflake_nextval_batch(20, 'few')$$);
+\x
+DROP FUNCTION error_of;
+DROP SEQUENCE few;
 
 -- Presets whose time is over decode; to generate they need an epoch.
 SELECT snowflake_create_generator('inventory', 'preset=ztesoft resource_type=200 on_rollback=continue');
@@ -249,7 +281,7 @@ CREATE SEQUENCE lost INCREMENT BY 9223372036854775807 MINVALUE 1
 SELECT snowflake_nextval('lost');
 DROP SEQUENCE lost;
 CREATE TABLE queue (id bigint PRIMARY KEY);
-SELECT snowflake_create_generator('queue_ids', 'preset=random_start epoch=''2025-01-01 00:00:00+00''');
+SELECT snowflake_create_generator('queue_ids', 'preset=worker_queue epoch=''2025-01-01 00:00:00+00''');
 SELECT snowflake_set_default('queue', generator => 'queue_ids');
 SELECT problem FROM snowflake_generators WHERE generator = 'queue_ids'::regclass;
 DROP TABLE queue;

@@ -54,6 +54,13 @@ RESET ROLE;
 REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM regress_snowflake_nobody;
 DROP ROLE regress_snowflake_nobody;
 
+-- What columns mean, where policies differ.
+SELECT attrelid::regclass AS view, attname, col_description(attrelid, attnum)
+FROM pg_attribute
+WHERE attrelid IN ('pg_stat_snowflake'::regclass, 'snowflake_generators'::regclass)
+    AND attname IN ('waits', 'refusals', 'clock_rollbacks', 'refused_since', 'ahead_by')
+ORDER BY attrelid::regclass::text COLLATE "C", attname;
+
 -- Every object says what it is (row types of views are members since 17).
 SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment
 FROM pg_depend AS d
