@@ -415,11 +415,6 @@ impl Slot {
         self.rest.0.undone.store(undone, Ordering::Relaxed);
     }
 
-    /// Whether it may be undone.
-    pub fn was_undone(&self) -> bool {
-        self.rest.0.undone.load(Ordering::Relaxed)
-    }
-
     /// Whether a generator may take the slot from another, for which a mark that
     /// was undone is not later than `now`.
     fn is_idle(&self, now: UnixMillis) -> bool {
