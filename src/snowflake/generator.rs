@@ -314,10 +314,11 @@ impl Word {
         })
     }
 
-    /// Goes to the beginning of the next tick. Returns where it was.
+    /// Goes to the beginning of the next tick, but not past the last one, of which
+    /// nothing is issued. Returns where it was.
     pub fn leave_tick(&self, layout: Layout) -> Position {
         self.change(|word| {
-            let next = Tick::new(layout.tick_of(word).get() + 1);
+            let next = Tick::new(layout.tick_of(word).get() + 1).min(layout.last_tick());
             layout.in_clock(layout.clock_of(word), layout.position_of(next))
         })
     }
@@ -540,6 +541,16 @@ mod tests {
         assert!(!bounds.elect_early(Position::new(52)));
         bounds.publish(Position::new(200), Position::new(150));
         assert!(bounds.elect_early(Position::new(151)));
+    }
+
+    #[test]
+    fn no_tick_is_left_for_the_first_one() {
+        let (word, layout) = (Word::default(), tiny().layout);
+        for tick in [14, 15] {
+            word.raise(Position::new(tick << 2 | (15 - tick) * 3));
+            word.leave_tick(layout);
+            assert_eq!(word.position(), layout.position_of(layout.last_tick()));
+        }
     }
 
     #[test]
