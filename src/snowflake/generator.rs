@@ -314,11 +314,20 @@ impl Word {
         })
     }
 
-    /// Goes to the beginning of the next tick, but not past the last one, of which
-    /// nothing is issued. Returns where it was.
+    /// Leaves a tick that is used in further clocks for the next one; but not for
+    /// one past the last, of which nothing is issued. A tick that has room in the
+    /// clock in force is not left, it may last for seconds: one number of it is
+    /// skipped. Whoever had looked at the word before fails to swap it. Returns
+    /// where it was.
     pub fn leave_tick(&self, layout: Layout) -> Position {
         self.change(|word| {
-            let next = Tick::new(layout.tick_of(word).get() + 1).min(layout.last_tick());
+            let tick = layout.tick_of(word);
+            let skipped = Position::new(word.get() + 1);
+            let begin = layout.in_clock(layout.clock_of(word), layout.position_of(tick));
+            if skipped.get() - begin.get() < 1 << layout.sequence_bits() {
+                return skipped;
+            }
+            let next = Tick::new(tick.get() + 1).min(layout.last_tick());
             layout.in_clock(layout.clock_of(word), layout.position_of(next))
         })
     }
@@ -544,12 +553,28 @@ mod tests {
     }
 
     #[test]
-    fn no_tick_is_left_for_the_first_one() {
-        let (word, layout) = (Word::default(), tiny().layout);
-        for tick in [14, 15] {
-            word.raise(Position::new(tick << 2 | (15 - tick) * 3));
-            word.leave_tick(layout);
-            assert_eq!(word.position(), layout.position_of(layout.last_tick()));
+    fn a_tick_is_left_if_it_is_used_in_further_clocks() {
+        let fields = [(Role::Time, 4), (Role::Clock, 1), (Role::Sequence, 2)];
+        let layout = Layout::new(0, 1, &fields)
+            .unwrap()
+            .through_clocks()
+            .unwrap();
+        for (at, to) in [
+            (0, 1),
+            (2, 3),
+            (3, 8),
+            (4, 8),
+            (7, 8),
+            (14 << 3 | 5, 15 << 3),
+            // None is left for the first one.
+            (15 << 3 | 5, 15 << 3),
+        ] {
+            for clock in [0, 1 << 7] {
+                let word = Word::default();
+                word.raise(Position::new(at | clock));
+                assert_eq!(word.leave_tick(layout).get(), at | clock);
+                assert_eq!(word.position().get(), to | clock, "from {at}");
+            }
         }
     }
 
