@@ -89,4 +89,24 @@ is($after[2], 0, 'no refusal');
 is($after[0] - $before[0], 1, 'one of them has dealt with it');
 is(sql(q{SELECT clock FROM snowflake_decode(snowflake_nextval('herd'), 'herd')}), 1, 'once');
 
+# A burst that is given back does not take the rest of a long tick with it.
+$node->append_conf('postgresql.conf', "snowflake_id.reserve = '8 s'");
+$node->reload;
+create_generator($node, 'long', q{layout='time:31 clock:4 worker:9 sequence:4' tick='2 s'
+	epoch='2025-01-01 00:00:00+00' on_rollback=next_clock on_exhausted=next_clock});
+is(sql(q{SELECT max((snowflake_decode(snowflake_nextval('long'), 'long')).clock) FROM generate_series(1, 40)}), 2,
+	'a burst in three clocks');
+my $slowest = 0;
+for (1 .. 40)
+{
+	my $from = time;
+	sql(q{SELECT snowflake_nextval('long')});
+	my $took = time - $from;
+	$slowest = $took if $took > $slowest;
+	sleep 0.2;
+}
+cmp_ok($slowest, '<', 0.8, sprintf('nobody waits later: %.3f s at most', $slowest));
+is(sql(q{SELECT reservations > 1 FROM pg_stat_snowflake WHERE generator = 'long'::regclass}), 't',
+	'it was given back meanwhile');
+
 done_testing();
