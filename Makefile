@@ -5,14 +5,15 @@
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=..
 # make fuzz     texts taken for labels; MINUTES=..
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
-# make bench    what an ID costs, beside its neighbours; PG=18, PLOT=file.svg, QUICK=1
+# make docs     draws docs/rollback.svg from what a server issues
+# make bench    what an ID costs, beside its neighbours; PG=18, PLOT=file.svg, QUICK=1, SECTIONS=..
 # make bench-contention     many cores on one word: measured here, and modelled
 # make bench-instructions   instructions per ID, under valgrind
 
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: help demo test test-server test-upgrade torture fuzz check-core lint schema build install bench bench-contention bench-instructions clean
+.PHONY: help demo test test-server test-upgrade torture fuzz check-core lint schema build install docs bench bench-contention bench-instructions clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -43,6 +44,9 @@ check-core:
 
 fuzz:
 	@tests/run fuzz
+
+docs:
+	@tests/docs/rollback
 
 bench:
 	@tests/bench/run

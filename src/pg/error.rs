@@ -747,11 +747,11 @@ impl Error {
 
     /// Tells the server log, not the client; `more` goes before the detail.
     #[cold]
-    pub fn log(self, more: Option<&str>) {
+    pub fn log(self, more: Option<String>) {
         let mut text = self.text();
         text.message = format!("snowflake_id: {}", text.message);
-        let both: Vec<_> = more.into_iter().chain(text.detail.as_deref()).collect();
-        text.detail = Some(both.join(" "));
+        let detail: Vec<_> = more.into_iter().chain(text.detail).collect();
+        text.detail = (!detail.is_empty()).then(|| detail.join(" "));
         ErrorReport::from(text).report(PgLogLevel::LOG_SERVER_ONLY);
     }
 

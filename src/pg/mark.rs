@@ -21,7 +21,7 @@ use super::shmem::Note;
 use super::{guc, os_clock, reservation_lock};
 use crate::snowflake::account::Account;
 use crate::snowflake::clock::{Reading, UnixNanos};
-use crate::snowflake::generator::{Clocks, Generator};
+use crate::snowflake::generator::Generator;
 use crate::snowflake::layout::{Layout, Position, Tick, UnixMillis};
 use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
 
@@ -93,17 +93,26 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             (tick, None)
         }
         Need::Floor(at) => (Tick::new(0), Some(at)),
-        Need::Switch => (Tick::new(0), None),
+        Need::Switch => {
+            // Of many who meet a rollback, one has dealt with it.
+            if place.state.watch().behind(os_clock::wall()).is_none() {
+                return Ok(());
+            }
+            (Tick::new(0), None)
+        }
         Need::Widen => {
-            widen(generator, place);
+            let (slot, word) = (place.slot, place.state.word());
+            if let Some(account) = generator.widen(word, slot.bounds(), slot.account()) {
+                slot.set_account(account);
+            }
             return Ok(());
         }
     };
 
     let mut stored = read(entry, generator.layout).map_err(Failure::Error)?;
-    // What was written here and is not there any more was taken away since. It may
-    // have had the same instant, and known of more clocks.
-    if stored.mark < place.slot.highest() || place.slot.was_undone() {
+    // What was written here and is not there any more was taken away since; of
+    // clocks something else may have been written under the same mark.
+    if stored.mark < place.slot.highest() || place.slot.is_undone() {
         stored.mark = stored.mark.max(place.slot.highest());
         stored.account = None;
     }
@@ -238,11 +247,14 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
                 .clock()
                 .lead_to(os_clock::boot(), plan.clock_from);
         });
-    } else if plan.clock_from > reading.wall {
-        place
-            .state
-            .watch()
-            .lead_to(os_clock::boot(), plan.clock_from);
+    } else {
+        let watch = place.state.watch();
+        if plan.clock_from > reading.wall {
+            watch.lead_to(os_clock::boot(), plan.clock_from);
+        }
+        if plan.starts {
+            watch.started_by(reading.wall);
+        }
     }
     move_word(generator, place, &plan);
     if need == Need::Switch {
@@ -279,63 +291,10 @@ pub fn stored(entry: &Entry, layout: Layout) -> Result<Option<UnixMillis>, Error
 /// Moves the word to where the plan has it, and settles the account. The mark is
 /// durable, the bound not published yet.
 fn move_word(generator: &Generator, place: Place, plan: &Plan) {
-    let layout = generator.layout;
-    let (slot, word) = (place.slot, place.state.word());
-    if !generator.changes_clocks() {
-        if let Some(from) = plan.word_from {
-            word.raise(from);
-        }
-        return;
+    let account = generator.move_word(place.state.word(), place.slot.bounds(), plan);
+    if generator.changes_clocks() {
+        place.slot.set_account(account);
     }
-    let mut account = plan.account;
-    if let Some(from) = plan.word_from {
-        let before = word.go_to(from, layout);
-        if layout.clock_of(before) != account.clock() {
-            let reached = Tick::new(layout.tick_of(before).get() + 1);
-            account = account.others_reached(reached);
-        }
-    }
-    if generator.shares_clocks() {
-        // What a burst took is given back here: the tick in which the word is, and
-        // those before it, stay as they were.
-        if account.together() > 1 {
-            slot.bounds().set_clocks(Clocks {
-                together: 1,
-                widest: 1,
-            });
-            let left = layout.tick_of(word.leave_tick(layout));
-            account = account.narrow(Tick::new(left.get() + 1));
-        }
-        slot.bounds().set_clocks(clocks(generator, place, account));
-    }
-    slot.set_account(account);
-}
-
-/// In how many clocks a tick may be used, and could be.
-fn clocks(generator: &Generator, place: Place, account: Account) -> Clocks {
-    let layout = generator.layout;
-    let at = layout.tick_of(place.state.word().position());
-    Clocks {
-        together: account.together(),
-        widest: account.widest(at, layout.clocks()),
-    }
-}
-
-/// Lets a tick be used in further clocks, unless somebody else has just done so.
-/// The mark of such a generator says that any clock may have been used before it,
-/// so that this need not be durable.
-fn widen(generator: &Generator, place: Place) {
-    let layout = generator.layout;
-    let word = place.state.word().position();
-    let (at, bounds) = (layout.tick_of(word), place.slot.bounds());
-    let within = layout.in_clock(0, word).get() - layout.position_of(at).get();
-    let now = bounds.clocks();
-    if within < now.together << layout.sequence_bits() || now.together >= now.widest {
-        return;
-    }
-    let account = place.slot.account().widen(at, layout.clocks());
-    place.slot.set_account(account);
-    bounds.set_clocks(clocks(generator, place, account));
 }
 
 struct Stored {
@@ -546,7 +505,7 @@ fn note_refusal(entry: &Entry, place: Place, refusal: Refusal, reading: Reading)
             super::time::display(layout.instant_of(layout.tick_of(reserved)))
         )
     };
-    refused(entry, refusal).log(Some(&left));
+    refused(entry, refusal).log(Some(left));
 }
 
 /// A call gets no ID because the clock was set back; the first of a series is

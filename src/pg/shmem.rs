@@ -404,15 +404,15 @@ impl Slot {
         self.rest.0.highest.fetch_max(mark.get(), Ordering::Relaxed);
     }
 
+    /// Whether what was written since the generator has this slot was undone.
+    pub fn is_undone(&self) -> bool {
+        self.rest.0.undone.load(Ordering::Relaxed)
+    }
+
     /// Whether what was written may be undone: the slot is not given away then
     /// before the clock has reached it.
     pub fn set_undone(&self, undone: bool) {
         self.rest.0.undone.store(undone, Ordering::Relaxed);
-    }
-
-    /// Whether it may be undone.
-    pub fn was_undone(&self) -> bool {
-        self.rest.0.undone.load(Ordering::Relaxed)
     }
 
     /// Whether a generator may take the slot from another, for which a mark that
@@ -420,7 +420,7 @@ impl Slot {
     fn is_idle(&self, now: UnixMillis) -> bool {
         // Acquire pairs with unpin().
         self.rest.0.pins.load(Ordering::Acquire) == 0
-            && (!self.rest.0.undone.load(Ordering::Relaxed) || self.highest() <= Some(now))
+            && (!self.is_undone() || self.highest() <= Some(now))
     }
 
     /// How far IDs may be issued.
@@ -693,6 +693,16 @@ impl Shared {
 
     fn pin_existing(&self, key: u64) -> Option<&'static Slot> {
         self.probe(key).find_map(|slot| slot.pin_if(key))
+    }
+
+    /// Forgets where a generator is and what it knows of the clock, which under
+    /// another policy may be of long ago: its mark says where it goes on. Only
+    /// where nobody issues.
+    pub fn reset(&self, state: &State) {
+        state.word().reset();
+        state.watch().reset();
+        let reading = self.believable();
+        self.with_clocks(|_| state.clock().set(reading));
     }
 
     /// Both clocks, for a generator without a past: no later than was believed

@@ -33,8 +33,18 @@ pub mod sync;
 pub mod watch;
 
 #[cfg(all(test, not(loom)))]
+mod behaviour_tests;
+#[cfg(all(test, not(loom)))]
+mod evenness_tests;
+#[cfg(all(test, not(loom)))]
 mod label_tests;
 #[cfg(all(test, not(loom)))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod policy_walk_tests;
+#[cfg(all(test, not(loom)))]
 mod preset_tests;
+#[cfg(all(test, not(loom)))]
+mod scripted;
 #[cfg(all(test, not(loom)))]
 mod walk_tests;

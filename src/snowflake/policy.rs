@@ -57,7 +57,8 @@ pub enum SequenceStart {
     /// would pile up on one shard. Counting up from the start keeps the order;
     /// as many numbers as the mask says are unused at the most.
     Masked(u64),
-    /// At `tick % modulus`, for the other moduli.
+    /// At `tick % modulus`, for the other moduli. It evens out the numbers; not
+    /// `id % modulus`, which the time above them changes as well.
     Modulo(u64),
     /// Where nobody can tell, and on in an order that nobody can tell.
     Random,

@@ -14,6 +14,9 @@ my %name = (
     ours => 'snowflake_nextval()', named => "snowflake_nextval('named')", batch => 'snowflake_nextval_batch(1000)',
     cache1 => 'nextval() CACHE 1', cache1000 => 'nextval() CACHE 1000',
     uuid4 => 'gen_random_uuid()', uuid7 => 'uuidv7()', floor => 'floor: clock + swap',
+    continue => 'on_rollback=continue', wait => 'on_rollback=wait', error => 'on_rollback=error',
+    next_clock => 'on_rollback=next_clock', next_clocks => 'and on_exhausted=next_clock',
+    random => 'sequence_start=random', no_borrow => 'max_borrow=0',
     empty => '(pg_backend_pid() itself)', series => '(generate_series() itself)',
 );
 my @tables = qw(ours named cache1 uuid7 uuid4);
@@ -98,6 +101,16 @@ my %section = (
         print "Saturated, 8 clients, 10 s\n";
         printf "  %.2f million IDs per second (bar 4.0; the layout holds 4.096)\n", median(@{ of('saturated', 'rate') });
         printf "  at most %d ms ahead of the clock (bar 101)\n", most(@{ of('saturated', 'ahead') });
+    },
+    policies => sub {
+        my @policies = qw(ours continue wait error next_clock next_clocks random no_borrow);
+        my %net = map { $_ => less(of('policy', $_), of('policy', 'empty')) } @policies;
+        print "Policies, of generators with a name: cost per ID, one backend, net of an empty call (median, ns; times\n";
+        print "the default generator's); 8 clients, as fast as they can (median, million IDs per second; times its)\n";
+        for (@policies) {
+            line($_, '%8.1f %8.2f %12.2f %8.2f', median(@{ $net{$_} }), through($net{$_}, $net{ours}),
+                median(@{ of('policy rate', $_) }), through(of('policy rate', $_), of('policy rate', 'ours')));
+        }
     },
     wal => sub {
         print "WAL bytes, transaction IDs (median of 3)\n";

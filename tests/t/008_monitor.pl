@@ -206,4 +206,27 @@ is(lines_of($late, qr/LOG: .*generator snowflake_default has used up the time of
 	1, 'the end of its time is announced once');
 $late->stop;
 
+# A generator that changes clocks says so with the reason, and how many are left for
+# that time, whoever has seen the step first.
+my $clocks = new_node('clocks', 1);
+$clocks->append_conf('postgresql.conf', "snowflake_id.reserve = '100 ms'");
+start_with_clock($clocks, 0);
+$clocks->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+create_generator($clocks, 'n', q{preset=multi_clock epoch='2025-01-01 00:00:00+00'});
+$clocks->safe_psql('postgres', "SELECT snowflake_nextval(), snowflake_nextval('n')");
+set_clock($clocks, -60);
+sleep 0.2;
+ids($clocks, 1);
+is(lines_of($clocks, qr/LOG: .*clock moved backwards by 00:0[01]:[05]\d/), 1, 'the default generator has seen it');
+$clocks->safe_psql('postgres', "SELECT snowflake_nextval('n')");
+is(lines_of($clocks, qr/LOG: .*clock moved backwards by 00:00:5\d.*\n.*DETAIL: .* n goes on in clock 1 of 0 to 15; 14 more are free\./),
+	1, 'the other one goes on in its next clock');
+is(lines_of($clocks, qr/starts before its mark/), 0, 'which was no start');
+$clocks->stop('immediate');
+start_with_clock($clocks, -60);
+$clocks->safe_psql('postgres', "SELECT snowflake_nextval('n')");
+is(lines_of($clocks, qr/LOG: .*generator n starts before its mark\n.*DETAIL: .* clock 2 of 0 to 15; 13 more are free\./),
+	1, 'and this is one');
+$clocks->stop;
+
 done_testing();
