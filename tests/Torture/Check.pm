@@ -126,7 +126,7 @@ sub generator
 	my %g = (
 		name => $spec->{name},
 		# Those that come and go start anew with each subtransaction that is undone.
-		is_extra => $spec->{name} =~ /^extra/,
+		is_extra => scalar($spec->{name} =~ /^extra/),
 		tick => $tick,
 		clocks => 2**$spec->{clock},
 		increases => $spec->{increases},
@@ -274,7 +274,7 @@ sub largest_lead_ms
 			+ max(0, $s->{standby_clock})
 			+ max(0, map { $_->{advances}{ $g->{name} } ? 5 : 0 } @sessions))
 		  + $g->{start} * ($starts + ($g->{is_extra} ? STARTS_PER_REWRITE : 0))
-		  + (($self->{crowded} || $g->{is_extra}) && $g->{name}
+		  + ($self->{crowded} || $g->{is_extra}
 			? ($g->{borrow} + 4 * $g->{tick}) * sum0(map { $_->{transactions} } @sessions)
 			+ 1000 * ($at - $self->{history}[0]{since})
 			: 0)
