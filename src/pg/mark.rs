@@ -21,7 +21,7 @@ use super::shmem::Note;
 use super::{guc, os_clock, reservation_lock};
 use crate::snowflake::account::Account;
 use crate::snowflake::clock::{Reading, UnixNanos};
-use crate::snowflake::generator::{Clocks, Generator};
+use crate::snowflake::generator::Generator;
 use crate::snowflake::layout::{Layout, Position, Tick, UnixMillis};
 use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
 
@@ -41,6 +41,8 @@ pub enum Need {
     /// The tick is used up, and goes on in further clocks. Takes no mark.
     Widen,
 }
+
+const NANOS_PER_MILLI: i64 = 1_000_000;
 
 /// Raises the mark, or finds that somebody else has. Afterwards the entry may
 /// be void: the caller looks again.
@@ -99,7 +101,10 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             (Tick::new(0), None)
         }
         Need::Widen => {
-            widen(generator, place);
+            let (slot, word) = (place.slot, place.state.word());
+            if let Some(account) = generator.widen(word, slot.bounds(), slot.account()) {
+                slot.set_account(account);
+            }
             return Ok(());
         }
     };
@@ -128,6 +133,11 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     let policy_lead = generator.policy.max_rollback_millis;
     // On top of an accepted lead, a rollback is forgiven as ever.
     let accepted = place.slot.accepted_lead();
+    let behind = |reading: Reading| {
+        (need == Need::Switch)
+            .then(|| place.state.watch().behind(reading.wall))
+            .flatten()
+    };
     let began = os_clock::boot();
     let (reading, stepped, before, failover, planned) = place.shared.with_clocks(|believed| {
         let reading = os_clock::read();
@@ -156,9 +166,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             } else {
                 place.slot.account()
             },
-            behind: (need == Need::Switch)
-                .then(|| place.state.watch().behind(reading.wall))
-                .flatten(),
+            behind: behind(reading),
             through,
             full_window_millis: guc::reserve_millis(),
             last_window_millis: note.window_millis,
@@ -219,8 +227,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         );
     }
     if plan.switches {
-        let back = (!plan.starts).then(|| place.state.watch().behind(reading.wall));
-        log_switch(entry, &plan, back.flatten());
+        log_switch(entry, &plan, behind(reading));
     }
     // Where it makes no difference there is nothing to tell.
     let otherwise = stored.mark.max(Some(before.millis()));
@@ -240,11 +247,14 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
                 .clock()
                 .lead_to(os_clock::boot(), plan.clock_from);
         });
-    } else if plan.clock_from > reading.wall {
-        place
-            .state
-            .watch()
-            .lead_to(os_clock::boot(), plan.clock_from);
+    } else {
+        let watch = place.state.watch();
+        if plan.clock_from > reading.wall {
+            watch.lead_to(os_clock::boot(), plan.clock_from);
+        }
+        if plan.starts {
+            watch.started_by(reading.wall);
+        }
     }
     move_word(generator, place, &plan);
     if need == Need::Switch {
@@ -272,76 +282,19 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     Ok(())
 }
 
-/// The mark on disk, if there is one. The relation is locked, and its label known.
-pub fn stored(entry: &Entry) -> Result<Option<UnixMillis>, Error> {
-    stored_by(entry, entry.generator().layout)
-}
-
-/// As a generator of this layout has written it.
-pub fn stored_by(entry: &Entry, layout: Layout) -> Result<Option<UnixMillis>, Error> {
+/// The mark on disk, if there is one, as a generator of this layout wrote it. The
+/// relation is locked.
+pub fn stored(entry: &Entry, layout: Layout) -> Result<Option<UnixMillis>, Error> {
     Ok(read(entry, layout)?.mark)
 }
 
 /// Moves the word to where the plan has it, and settles the account. The mark is
 /// durable, the bound not published yet.
 fn move_word(generator: &Generator, place: Place, plan: &Plan) {
-    let layout = generator.layout;
-    let (slot, word) = (place.slot, place.state.word());
-    if !generator.changes_clocks() {
-        if let Some(from) = plan.word_from {
-            word.raise(from);
-        }
-        return;
+    let account = generator.move_word(place.state.word(), place.slot.bounds(), plan);
+    if generator.changes_clocks() {
+        place.slot.set_account(account);
     }
-    let mut account = plan.account;
-    if let Some(from) = plan.word_from {
-        let before = word.go_to(from, layout);
-        if layout.clock_of(before) != account.clock() {
-            let reached = Tick::new(layout.tick_of(before).get() + 1);
-            account = account.others_reached(reached);
-        }
-    }
-    if generator.shares_clocks() {
-        // What a burst took is given back here: the tick in which the word is, and
-        // those before it, stay as they were.
-        if account.together() > 1 {
-            slot.bounds().set_clocks(Clocks {
-                together: 1,
-                widest: 1,
-            });
-            let left = layout.tick_of(word.leave_tick(layout));
-            account = account.narrow(Tick::new(left.get() + 1));
-        }
-        slot.bounds().set_clocks(clocks(generator, place, account));
-    }
-    slot.set_account(account);
-}
-
-/// In how many clocks a tick may be used, and could be.
-fn clocks(generator: &Generator, place: Place, account: Account) -> Clocks {
-    let layout = generator.layout;
-    let at = layout.tick_of(place.state.word().position());
-    Clocks {
-        together: account.together(),
-        widest: account.widest(at, layout.clocks()),
-    }
-}
-
-/// Lets a tick be used in further clocks, unless somebody else has just done so.
-/// The mark of such a generator says that any clock may have been used before it,
-/// so that this need not be durable.
-fn widen(generator: &Generator, place: Place) {
-    let layout = generator.layout;
-    let word = place.state.word().position();
-    let (at, bounds) = (layout.tick_of(word), place.slot.bounds());
-    let within = layout.in_clock(0, word).get() - layout.position_of(at).get();
-    let now = bounds.clocks();
-    if within < now.together << layout.sequence_bits() || now.together >= now.widest {
-        return;
-    }
-    let account = place.slot.account().widen(at, layout.clocks());
-    place.slot.set_account(account);
-    bounds.set_clocks(clocks(generator, place, account));
 }
 
 struct Stored {
@@ -597,8 +550,6 @@ fn log_step(millis: i64) {
     }
 }
 
-const NANOS_PER_MILLI: i64 = 1_000_000;
-
 /// How long before the end of a layout's time the log says so.
 const END_IS_NEAR_MILLIS: i64 = 365 * 24 * 60 * 60 * 1000;
 
@@ -619,18 +570,19 @@ fn warn_of_the_end(entry: &Entry, place: Place, now: UnixNanos) {
     }
 }
 
-/// A generator goes on in another clock: after a rollback, by these nanoseconds, or
-/// at a start before its mark.
-fn log_switch(entry: &Entry, plan: &Plan, back: Option<i64>) {
+/// A generator goes on in another clock: after a rollback, or at a start before its
+/// mark.
+fn log_switch(entry: &Entry, plan: &Plan, behind: Option<i64>) {
     let layout = entry.generator().layout;
-    // For another rollback to about this instant.
-    let at = layout.tick_within(plan.clock_from.millis());
-    let free = plan.account.free(at, layout.clocks());
-    let message = if let Some(nanos) = back {
-        let by = super::error::duration(nanos / NANOS_PER_MILLI);
-        format!("clock moved backwards by {by}")
-    } else {
-        format!("generator {} starts before its mark", entry.name())
+    // Of those that a rollback to the same time would find.
+    let from = plan.word_from.unwrap_or(plan.reserved);
+    let free = plan.account.free(layout.tick_of(from), layout.clocks());
+    let message = match behind {
+        Some(nanos) => {
+            let by = super::error::duration((nanos / NANOS_PER_MILLI).max(1));
+            format!("clock moved backwards by {by}")
+        }
+        None => format!("generator {} starts before its mark", entry.name()),
     };
     log_line(
         message,

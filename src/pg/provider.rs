@@ -122,8 +122,7 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
 }
 
 /// How far a generator has come: no later than its mark; `None` if it has not
-/// issued anything. The relation is locked. The layout is the one of its label,
-/// which this session may not have met.
+/// issued anything. The relation is locked.
 fn reached(relation: pg_sys::Oid, layout: Layout) -> Result<Option<UnixMillis>, Error> {
     let entry = entry::of(relation);
     // An unlogged one may have been logged, and may be again.
@@ -136,5 +135,5 @@ fn reached(relation: pg_sys::Oid, layout: Layout) -> Result<Option<UnixMillis>, 
         .ok()
         .and_then(|shared| shared.view(database, relation))
         .and_then(|view| view.highest);
-    Ok(mark::stored_by(entry, layout)?.max(running))
+    Ok(mark::stored(entry, layout)?.max(running))
 }

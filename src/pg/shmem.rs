@@ -18,7 +18,7 @@
 //! | `Slot::seen` | as `Header::seen`, for the statistics of this generator; under the reservation lock |
 //! | `Slot::scale`, `epoch` | what the positions of this generator's word mean; as `window_millis`. Another layout now means that the word is void: it is reset by whoever finds that, and nobody else can use it then, since relabelling waits for all users |
 //! | `Slot::highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); under the reservation lock. What ALTER SEQUENCE ... RESTART may have taken away is known from here |
-//! | `Slot::undone` | a mark up to `highest` was rolled back, so that the slot alone knows of IDs that were given; until the next reservation. Set at the end of the transaction, before its pin is given back, and read by whoever evicts |
+//! | `Slot::undone` | a mark up to `highest` was rolled back, so that the slot alone knows of IDs that were given; until the next reservation. Set at the end of the transaction, before its pin is given back; read by reservers and by whoever evicts |
 //! | `Slot::gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been logged; stored under the reservation lock, read by views without |
 //! | `Slot::account` | which clocks have been used, see `snowflake::account`; under the reservation lock |
 //! | `Slot::refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone, the winner logs it |

@@ -291,13 +291,344 @@ impl Account {
 }
 
 #[cfg(all(test, not(loom)))]
+// Numbers are small here.
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
     use super::super::clock::{BootNanos, Reading, UnixNanos};
     use super::super::generator::Generator;
     use super::super::layout::{Position, Role};
     use super::super::policy::{OnRollback, Policy};
     use super::super::reservation::{Plan, Situation};
     use super::*;
+
+    /// An account, and what has been issued in truth.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    struct Case {
+        parts: [u64; 3],
+        /// The first tick from which on a clock has not been used.
+        reach: [u64; 4],
+        /// Where the word is. All clocks in force have been used there.
+        tick: u64,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Deed {
+        /// So many ticks pass.
+        Pass(u64),
+        /// A rollback by so many ticks.
+        Back(u64),
+        Widen,
+        /// In a tick in which all clocks in force have been used, or only the first.
+        Narrow,
+        NarrowAhead,
+        /// Somebody advances the generator, or has set a mark.
+        Forget,
+        /// A start, so many ticks after the last one issued. The mark is three ticks
+        /// after that one, its clock freely chosen.
+        Start(u64),
+    }
+
+    /// 64 ms a tick: marks remember spans from there on.
+    fn layout(clock: u32) -> Layout {
+        let fields = [
+            (Role::Time, 6),
+            (Role::Clock, clock),
+            (Role::Worker, 2),
+            (Role::Sequence, 1),
+        ];
+        Layout::new(0, 64, &fields).unwrap()
+    }
+
+    impl Case {
+        fn account(&self) -> Account {
+            Account::from_parts(self.parts)
+        }
+
+        /// All clocks in force are used at the tick; they must have been free there.
+        fn issue(&mut self, account: Account, tick: u64, clocks: u64, new: u64) {
+            for further in 0..account.together() {
+                let clock = ((account.clock() + further) % clocks) as usize;
+                assert!(
+                    further < account.together() - new || self.reach[clock] <= tick,
+                    "clock {clock} again at {tick}: {account:?}, {self:?}"
+                );
+                self.reach[clock] = self.reach[clock].max(tick + 1);
+            }
+            self.tick = tick;
+            self.parts = account.parts();
+        }
+
+        fn after(mut self, deed: Deed, clocks: u64, layout: Layout) -> Option<Self> {
+            let account = self.account();
+            match deed {
+                Deed::Pass(ticks) => self.issue(account, self.tick + ticks, clocks, 0),
+                Deed::Back(ticks) => {
+                    let to = self.tick.checked_sub(ticks)?;
+                    let reached = Tick::new(self.tick + 1);
+                    let next = account.switch(Tick::new(to), reached, clocks)?;
+                    self.issue(next, to, clocks, 1);
+                }
+                Deed::Widen => {
+                    let wider = account.widen(Tick::new(self.tick), clocks);
+                    let more = wider.together() - account.together();
+                    self.issue(wider, self.tick, clocks, more);
+                }
+                Deed::Narrow | Deed::NarrowAhead if account.together() == 1 => return None,
+                Deed::Narrow => {
+                    let at = self.tick + 1;
+                    self.issue(account.narrow(Tick::new(at)), at, clocks, 0);
+                }
+                Deed::NarrowAhead => {
+                    // Time has passed, in which only the first clock was needed.
+                    let at = self.tick + 2;
+                    self.issue(account.narrow(Tick::new(at)), at, clocks, 0);
+                }
+                Deed::Forget => {
+                    let at = self.tick + 2;
+                    self.issue(account.forget_before(Tick::new(at)), at, clocks, 0);
+                }
+                Deed::Start(after) => {
+                    let mark =
+                        layout.instant_of(Tick::new(self.tick.max(*self.reach.iter().max()?) + 2));
+                    let value = account.with_mark(mark, layout)?;
+                    let (mark, read) = Account::of_mark(value, layout)?;
+                    let (now, end) = (Tick::new(self.tick + after), layout.tick_from(mark));
+                    let (account, at) = if now >= end {
+                        (read, now)
+                    } else if let Some(next) = read.switch(now, end, clocks) {
+                        (next, now)
+                    } else {
+                        (read, end)
+                    };
+                    self.issue(account, at.get(), clocks, 1);
+                }
+            }
+            Some(self)
+        }
+
+        /// What it says is free is free.
+        fn check(&self, clocks: u64) {
+            let account = self.account();
+            assert!(account.used <= clocks && account.together <= account.used);
+            assert!(account.known_from <= account.others_before);
+            for to in 0..20 {
+                let free = account.free(Tick::new(to), clocks);
+                for further in 0..free {
+                    let clock = (account.clock + account.together + further) % clocks;
+                    assert!(
+                        self.reach[clock as usize] <= to,
+                        "clock {clock} is used at {to}: {self:?}, {account:?}"
+                    );
+                }
+                assert!(
+                    account
+                        .free_from(clocks)
+                        .is_some_and(|from| from.get() <= to)
+                        == (free > 0)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_said_to_be_free_is_free_whatever_was_done() {
+        use Deed::{Back, Forget, Narrow, NarrowAhead, Pass, Start, Widen};
+        let deeds = [
+            Pass(1),
+            Pass(4),
+            Back(1),
+            Back(3),
+            Back(5),
+            Forget,
+            Start(0),
+            Start(2),
+            // Only where a used-up tick goes on in further clocks.
+            Widen,
+            Narrow,
+            NarrowAhead,
+        ];
+        for (bits, shared) in [(1, false), (2, false), (1, true), (2, true)] {
+            let clocks = 1u64 << bits;
+            let (layout, deeds) = if shared {
+                (layout(bits).through_clocks().unwrap(), &deeds[..])
+            } else {
+                (layout(bits), &deeds[..8])
+            };
+            let mut first = Case {
+                parts: Account::FRESH.parts(),
+                reach: [0; 4],
+                tick: 0,
+            };
+            first.issue(Account::FRESH, 6, clocks, 1);
+            let (mut level, mut known) = (vec![first], HashSet::from([first]));
+            // Miri is slow.
+            for _ in 0..if cfg!(miri) { 2 } else { 6 } {
+                let mut next = vec![];
+                for case in level {
+                    for deed in deeds {
+                        let Some(after) = case.after(*deed, clocks, layout) else {
+                            continue;
+                        };
+                        after.check(clocks);
+                        if after.tick < 18 && known.insert(after) {
+                            next.push(after);
+                        }
+                    }
+                }
+                level = next;
+            }
+            println!(
+                "{clocks} clocks, shared: {shared}: {} accounts",
+                known.len()
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_mark_says_is_free_was_free() {
+        // Every small account, written into every mark behind it and read back.
+        for (tick_millis, most) in [(1, 150), (7, 30), (64, 10), (100, 10)] {
+            let fields = [
+                (Role::Time, 20),
+                (Role::Clock, 2),
+                (Role::Worker, 2),
+                (Role::Sequence, 1),
+            ];
+            let layout = Layout::new(1_000, tick_millis, &fields).unwrap();
+            let step = if cfg!(miri) { 5 } else { 1 };
+            for known_from in (0..most).step_by(step) {
+                for end in (known_from..most + 70).step_by(step) {
+                    let mark = layout.instant_of(Tick::new(end));
+                    for (clock, used) in [(0, 1), (3, 1), (1, 2), (2, 3), (3, 4)] {
+                        let account = Account {
+                            clock,
+                            together: 1,
+                            used,
+                            known_from: Tick::new(known_from),
+                            others_before: Tick::new(end),
+                        };
+                        let value = account.with_mark(mark, layout).unwrap();
+                        let (read_mark, read) = Account::of_mark(value, layout).unwrap();
+                        assert_eq!((read_mark, read.clock, read.together), (mark, clock, 1));
+                        assert_eq!(read.others_before, Tick::new(end));
+                        for to in 0..end + 2 {
+                            let to = Tick::new(to);
+                            assert!(
+                                read.free(to, 4) <= account.free(to, 4),
+                                "{account:?} {read:?}"
+                            );
+                        }
+                        // Half of what was known, if that was 64 ms or more.
+                        let known = layout.ticks_as_millis(end - known_from);
+                        let kept = mark.get() - layout.instant_of(read.known_from).get();
+                        assert!(if known >= 64 {
+                            kept + tick_millis > known / 2
+                        } else {
+                            kept == 0
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_mark_of_shared_clocks_says_nothing_but_the_clock() {
+        let layout = layout(2).through_clocks().unwrap();
+        let account = Account::FRESH
+            .switch(Tick::new(5), Tick::new(9), 4)
+            .unwrap();
+        let mark = layout.instant_of(Tick::new(30));
+        let (_, read) = Account::of_mark(account.with_mark(mark, layout).unwrap(), layout).unwrap();
+        assert_eq!(read, Account::unknown(1, Tick::new(30)));
+    }
+
+    #[test]
+    fn marks_that_no_generator_writes() {
+        let layout = layout(2);
+        let of = |above: u64| Account::of_mark((1000 | above << 46).cast_signed(), layout);
+        let mark = UnixMillis::new(1000);
+        // A person's: an instant.
+        assert_eq!(of(0), Some((mark, Account::unknown(0, Tick::new(16)))));
+        // The fifth clock of four, in force or used.
+        assert_eq!(of(4 << 5), None);
+        assert_eq!(of(4 << 11), None);
+        assert_eq!(Account::of_mark(-1, layout), None);
+        // No room: after the year 4199, and before 1970.
+        let fresh = |at| Account::FRESH.with_mark(UnixMillis::new(at), layout);
+        assert_eq!(fresh(1 << 46), None);
+        assert_eq!(fresh(-1), None);
+        assert!(fresh((1 << 46) - 1).is_some());
+    }
+
+    #[test]
+    fn each_clock_once_onto_one_instant() {
+        for clocks in [2, 4, 64] {
+            let (at, reached) = (Tick::new(50), Tick::new(60));
+            let mut account = Account::FRESH;
+            for clock in 1..clocks {
+                account = account.switch(at, reached, clocks).unwrap();
+                assert_eq!(account.clock(), clock);
+            }
+            assert_eq!(account.switch(at, reached, clocks), None);
+            assert_eq!(account.free_from(clocks), Some(reached));
+            // Time has passed the others: all are free again.
+            let account = account.switch(reached, Tick::new(70), clocks).unwrap();
+            assert_eq!(account.clock(), 0);
+            assert_eq!(account.free(reached, clocks), clocks - 2);
+            assert_eq!(account.free(at, clocks), 0);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
+
+        /// Of any layout, with numbers as they are.
+        #[test]
+        fn no_mark_says_more_than_was_known(
+            epoch in 0i64..2_000_000_000_000,
+            tick_millis in 1i64..=10_000,
+            bits in 1u32..=6,
+            clock in 0u64..64,
+            others in 0u64..64,
+            known_from in 0u64..1 << 30,
+            since in 0u64..1 << 40,
+            before in 0u64..1 << 31,
+        ) {
+            let fields = [
+                (Role::Time, 41),
+                (Role::Clock, bits),
+                (Role::Worker, 2),
+                (Role::Sequence, 8),
+            ];
+            let layout = Layout::new(epoch, tick_millis, &fields).unwrap();
+            let clocks = layout.clocks();
+            let end = known_from + since / tick_millis.unsigned_abs();
+            let account = Account {
+                clock: clock % clocks,
+                together: 1,
+                used: others % clocks + 1,
+                known_from: Tick::new(known_from),
+                others_before: Tick::new(end),
+            };
+            prop_assert_eq!(Account::from_parts(account.parts()), account);
+            let mark = layout.instant_of(Tick::new(end));
+            let read = Account::of_mark(account.with_mark(mark, layout).unwrap(), layout);
+            let (read_mark, read) = read.unwrap();
+            prop_assert_eq!(read_mark, mark);
+            prop_assert_eq!(read.clock, account.clock);
+            prop_assert!(read.known_from >= account.known_from);
+            prop_assert_eq!(read.others_before, account.others_before);
+            for to in [known_from, before, end.saturating_sub(1), end] {
+                let to = Tick::new(to);
+                prop_assert!(read.free(to, clocks) <= account.free(to, clocks));
+            }
+        }
+    }
 
     #[test]
     fn what_was_used_before_a_burst_stays_used() {

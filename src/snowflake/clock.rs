@@ -202,6 +202,19 @@ impl Clock {
         }
     }
 
+    /// Both fields, to copy a model of a server.
+    #[cfg(test)]
+    pub fn parts(&self) -> [i64; 2] {
+        [&self.offset, &self.slewed].map(|field| field.load(Ordering::Relaxed))
+    }
+
+    /// From its fields, in the order of [`Self::parts`].
+    #[cfg(test)]
+    pub fn from_parts(parts: [i64; 2]) -> Self {
+        let [offset, slewed] = parts.map(AtomicI64::new);
+        Self { offset, slewed }
+    }
+
     fn store(&self, offset: i64, slewed: i64) {
         self.slewed.store(slewed, Ordering::Relaxed);
         self.offset.store(offset, Ordering::Release);

@@ -314,22 +314,26 @@ impl Word {
         })
     }
 
-    /// Leaves a tick that is used in further clocks for the next one; but not for
-    /// one past the last, of which nothing is issued. A tick that has room in the
-    /// clock in force is not left, it may last for seconds: one number of it is
-    /// skipped. Whoever had looked at the word before fails to swap it. Returns
-    /// where it was.
-    pub fn leave_tick(&self, layout: Layout) -> Position {
-        self.change(|word| {
-            let tick = layout.tick_of(word);
-            let skipped = Position::new(word.get() + 1);
-            let begin = layout.in_clock(layout.clock_of(word), layout.position_of(tick));
-            if skipped.get() - begin.get() < 1 << layout.sequence_bits() {
-                return skipped;
+    /// Leaves the further clocks of its tick: goes to the next number where they are
+    /// unused, else to the next tick. In any case it moves, so that whoever has loaded
+    /// it while they could be used fails to swap. Returns from which tick on they are
+    /// unused.
+    pub fn leave_clocks(&self, layout: Layout) -> Tick {
+        let are_unused = |word| layout.within(word) <= 1 << layout.sequence_bits();
+        let next_tick = |word| Tick::new(layout.tick_of(word).get() + 1);
+        let before = self.change(|word| {
+            if are_unused(word) {
+                // Also in the last tick, after which there is none.
+                return Position::new(word.get() + 1);
             }
-            let next = Tick::new(tick.get() + 1).min(layout.last_tick());
-            layout.in_clock(layout.clock_of(word), layout.position_of(next))
-        })
+            let next = layout.position_of(next_tick(word));
+            layout.in_clock(layout.clock_of(word), next)
+        });
+        if are_unused(before) {
+            layout.tick_of(before)
+        } else {
+            next_tick(before)
+        }
     }
 
     fn change(&self, to: impl Fn(Position) -> Position) -> Position {
@@ -345,6 +349,12 @@ impl Word {
                 Err(now) => word = now,
             }
         }
+    }
+
+    /// At a position, to copy a model of a server.
+    #[cfg(test)]
+    pub fn at(position: Position) -> Self {
+        Self(AtomicU64::new(position.get()))
     }
 
     /// Forgets everything. Only for a word that nobody uses.
@@ -426,6 +436,23 @@ impl Bounds {
     #[must_use]
     pub fn early_is_claimed(&self) -> bool {
         self.early.load(Ordering::Relaxed) == u64::MAX
+    }
+
+    /// All fields, to copy a model of a server.
+    #[cfg(test)]
+    pub fn parts(&self) -> [u64; 3] {
+        [&self.reserved, &self.early, &self.clocks].map(|field| field.load(Ordering::Relaxed))
+    }
+
+    /// From its fields, in the order of [`Self::parts`].
+    #[cfg(test)]
+    pub fn from_parts(parts: [u64; 3]) -> Self {
+        let [reserved, early, clocks] = parts.map(AtomicU64::new);
+        Self {
+            reserved,
+            early,
+            clocks,
+        }
     }
 
     #[cold]
@@ -542,6 +569,38 @@ mod tests {
     }
 
     #[test]
+    fn clocks_are_given_back_at_once_where_they_are_unused() {
+        let layout = Layout::new(
+            0,
+            1,
+            &[
+                (Role::Time, 4),
+                (Role::Clock, 2),
+                (Role::Worker, 2),
+                (Role::Sequence, 2),
+            ],
+        );
+        let layout = layout.unwrap().through_clocks().unwrap();
+        let place = |tick: u64, within: u64| {
+            let position = layout.position_of(Tick::new(tick)).get() + within;
+            layout.in_clock(3, Position::new(position))
+        };
+        let left = |tick, within| {
+            let word = Word::at(place(tick, within));
+            (word.leave_clocks(layout), word.position())
+        };
+        assert_eq!(left(5, 0), (Tick::new(5), place(5, 1)));
+        // The first clock of the tick is used up, and nothing else.
+        assert_eq!(left(5, 3), (Tick::new(5), place(5, 4)));
+        assert_eq!(left(5, 4), (Tick::new(5), place(5, 5)));
+        assert_eq!(left(5, 5), (Tick::new(6), place(6, 0)));
+        assert_eq!(left(5, 15), (Tick::new(6), place(6, 0)));
+        // After the last tick there is none: the word stays there, and in its clock.
+        assert_eq!(left(14, 9), (Tick::new(15), place(15, 0)));
+        assert_eq!(left(15, 0), (Tick::new(15), place(15, 1)));
+    }
+
+    #[test]
     fn one_caller_is_elected() {
         let bounds = Bounds::default();
         bounds.publish(Position::new(100), Position::new(50));
@@ -550,32 +609,6 @@ mod tests {
         assert!(!bounds.elect_early(Position::new(52)));
         bounds.publish(Position::new(200), Position::new(150));
         assert!(bounds.elect_early(Position::new(151)));
-    }
-
-    #[test]
-    fn a_tick_is_left_if_it_is_used_in_further_clocks() {
-        let fields = [(Role::Time, 4), (Role::Clock, 1), (Role::Sequence, 2)];
-        let layout = Layout::new(0, 1, &fields)
-            .unwrap()
-            .through_clocks()
-            .unwrap();
-        for (at, to) in [
-            (0, 1),
-            (2, 3),
-            (3, 8),
-            (4, 8),
-            (7, 8),
-            (14 << 3 | 5, 15 << 3),
-            // None is left for the first one.
-            (15 << 3 | 5, 15 << 3),
-        ] {
-            for clock in [0, 1 << 7] {
-                let word = Word::default();
-                word.raise(Position::new(at | clock));
-                assert_eq!(word.leave_tick(layout).get(), at | clock);
-                assert_eq!(word.position().get(), to | clock, "from {at}");
-            }
-        }
     }
 
     #[test]

@@ -704,6 +704,12 @@ impl Layout {
         position.0 >> (self.within_bits + self.time.bits)
     }
 
+    /// What of a position lies below its tick.
+    #[must_use]
+    pub const fn within(self, position: Position) -> u64 {
+        position.0 & ones(self.within_bits)
+    }
+
     /// The position of another one, of whatever clock, in this clock.
     #[must_use]
     pub const fn in_clock(self, clock: u64, position: Position) -> Position {
@@ -751,7 +757,7 @@ impl Layout {
         stamp: Stamp,
         shuffle: Option<&Shuffle>,
     ) -> SnowflakeId {
-        let within = position.0 & ones(self.within_bits);
+        let within = self.within(position);
         let further = within >> self.sequence.bits;
         let clock = (self.clock_of(position) + further) & ones(self.clock.bits);
         let tick = self.tick_of(position);

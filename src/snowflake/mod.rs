@@ -39,6 +39,10 @@ mod evenness_tests;
 #[cfg(all(test, not(loom)))]
 mod label_tests;
 #[cfg(all(test, not(loom)))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod policy_walk_tests;
+#[cfg(all(test, not(loom)))]
 mod preset_tests;
 #[cfg(all(test, not(loom)))]
 mod scripted;

@@ -9,7 +9,7 @@
 
 use super::account::Account;
 use super::clock::{Reading, UnixNanos};
-use super::generator::Generator;
+use super::generator::{Bounds, Clocks, Generator, Word};
 use super::layout::{Position, Tick, UnixMillis};
 
 /// The gap after a promotion: the stored mark is from before the switch to this
@@ -356,6 +356,68 @@ impl Generator {
                 })
             }
         }
+    }
+}
+
+impl Generator {
+    /// Moves the word to where a plan has it, and settles the account, which it
+    /// returns: the mark is durable, the bound not published yet. Holders of the
+    /// reservation lock only, as for the next.
+    pub fn move_word(&self, word: &Word, bounds: &Bounds, plan: &Plan) -> Account {
+        let layout = self.layout;
+        if !self.changes_clocks() {
+            if let Some(from) = plan.word_from {
+                word.raise(from);
+            }
+            return plan.account;
+        }
+        let mut account = plan.account;
+        if let Some(from) = plan.word_from {
+            let before = word.go_to(from, layout);
+            if layout.clock_of(before) != account.clock() {
+                let reached = Tick::new(layout.tick_of(before).get() + 1);
+                account = account.others_reached(reached);
+            }
+        }
+        if self.shares_clocks() {
+            // What a burst took is given back here.
+            if account.together() > 1 {
+                bounds.set_clocks(Clocks {
+                    together: 1,
+                    widest: 1,
+                });
+                account = account.narrow(word.leave_clocks(layout));
+            }
+            bounds.set_clocks(self.clocks(word, account));
+        }
+        account
+    }
+
+    /// In how many clocks a tick may be used, and could be.
+    fn clocks(&self, word: &Word, account: Account) -> Clocks {
+        let at = self.layout.tick_of(word.position());
+        Clocks {
+            together: account.together(),
+            widest: account.widest(at, self.layout.clocks()),
+        }
+    }
+
+    /// Lets a tick be used in further clocks, and returns the account then; unless
+    /// somebody else has just done so. The mark of such a generator says that any
+    /// clock may have been used before it, so that this need not be durable.
+    pub fn widen(&self, word: &Word, bounds: &Bounds, account: Account) -> Option<Account> {
+        let layout = self.layout;
+        let position = word.position();
+        let at = layout.tick_of(position);
+        let now = bounds.clocks();
+        if layout.within(position) < now.together << layout.sequence_bits()
+            || now.together >= now.widest
+        {
+            return None;
+        }
+        let account = account.widen(at, layout.clocks());
+        bounds.set_clocks(self.clocks(word, account));
+        Some(account)
     }
 }
 

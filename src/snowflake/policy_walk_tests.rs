@@ -1,0 +1,1310 @@
+//! Every policy, through every walk of events up to a stated length: calls, clocks
+//! that pass, go back and jump, crashes, promotions, slots that are lost, marks
+//! that are rewritten, labels that change.
+//!
+//! Walks that lead to the same server (and the same IDs issued) go on as one, so
+//! that they can be long: a search, breadth first. Each state is checked, not only
+//! its IDs: what the account and the mark say of clocks must be true of all IDs so
+//! far. `cargo test policy_walk -- --nocapture` prints how many states there were.
+
+// Numbers are small here.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::time::Instant;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use super::account::Account;
+use super::generator::Generator;
+use super::layout::{Layout, Role, Tick, UnixMillis};
+use super::model::{MS, Need, Outcome, Server, Settings, WORKER, scale};
+use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use super::reservation::Refusal;
+use super::watch::{Patience, STANDSTILL_MILLIS};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    One,
+    /// As large as a chunk may be.
+    Batch,
+    /// A tick passes.
+    Pass,
+    /// The wall clock is stepped by so many ticks.
+    Step(i64),
+    /// Half a tick back.
+    HalfBack,
+    /// Shared memory is lost, the disk is not. A tick passes.
+    Crash,
+    /// A standby with a mark that lags takes over; its clock is a tick behind.
+    Promote,
+    /// The slot is given to another generator, and comes back.
+    Evict,
+    /// A transaction rewrites the sequence, with or without RESTART, and ends.
+    Rewrite,
+    Restart,
+    Commit,
+    Rollback,
+    /// `snowflake_accept_clock()`.
+    Accept,
+    /// No ID before two ticks from now.
+    Advance,
+    /// Another policy, of the list of the walk.
+    Relabel(usize),
+    /// A reservation under way takes its next step.
+    GoOn,
+}
+
+const TIME_BITS: u32 = 6;
+/// Three bits of clock and sequence number come on top.
+const WORDS: usize = 8;
+
+#[derive(Clone)]
+struct State {
+    server: Server,
+    /// A bit for each ID that was issued.
+    issued: [u64; WORDS],
+    /// The latest reading of the wall clock by which an ID was issued, in
+    /// milliseconds; since the last start, or since a superuser accepted another.
+    seen: i64,
+}
+
+impl State {
+    fn layout(&self) -> Layout {
+        self.server.generator.layout
+    }
+
+    /// The place of an ID: clock, tick, sequence number.
+    fn index(&self, tick: u64, clock: u64, number: u64) -> usize {
+        let bits = self.layout().sequence_bits();
+        ((clock << TIME_BITS | tick) << bits | number) as usize
+    }
+
+    fn was_issued(&self, index: usize) -> bool {
+        self.issued[index / 64] >> (index % 64) & 1 == 1
+    }
+
+    /// The latest ID of a clock: its tick and number.
+    fn latest_of(&self, clock: u64) -> Option<(u64, u64)> {
+        let bits = self.layout().sequence_bits();
+        let words = (1usize << (TIME_BITS + bits)) / 64;
+        let first = clock as usize * words;
+        let of_clock = &self.issued[first..first + words];
+        let word = of_clock.iter().rposition(|word| *word != 0)?;
+        let place = word as u64 * 64 + u64::from(of_clock[word].ilog2());
+        Some((place >> bits, place & ((1 << bits) - 1)))
+    }
+
+    /// The latest ID: its tick, clock and number.
+    fn latest(&self) -> Option<(u64, u64, u64)> {
+        (0..self.layout().clocks())
+            .filter_map(|clock| {
+                let (tick, number) = self.latest_of(clock)?;
+                Some((tick, clock, number))
+            })
+            .max()
+    }
+
+    /// The first tick from which on no ID of a clock has been issued.
+    fn reach(&self, clock: u64) -> Tick {
+        Tick::new(self.latest_of(clock).map_or(0, |(tick, _)| tick + 1))
+    }
+
+    fn hash(&self) -> u128 {
+        let mut hash = SipHasher13::new();
+        self.server.hash(&mut hash);
+        self.issued.hash(&mut hash);
+        self.seen.hash(&mut hash);
+        let policy = self.server.generator.policy;
+        if policy.sequence_start == SequenceStart::Random {
+            self.server.life.hash(&mut hash);
+        }
+        let label = (
+            policy.on_rollback as u8,
+            policy.on_exhausted as u8,
+            policy.max_borrow_ticks,
+        );
+        label.hash(&mut hash);
+        hash.finish128().as_u128()
+    }
+}
+
+/// What the search was told, and what it found.
+struct Walk {
+    name: String,
+    generator: Generator,
+    /// In ticks.
+    wall: i64,
+    events: Vec<Event>,
+    relabels: Vec<Generator>,
+    apart: bool,
+    /// What happens before.
+    prelude: Vec<Event>,
+    depth: usize,
+    /// No further level is begun with more states than this in the last.
+    budget: usize,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Tally {
+    states: usize,
+    steps: usize,
+    depth: usize,
+    issued: usize,
+    waits: usize,
+    refused: usize,
+    switches: usize,
+    /// Refused although the next clock was free.
+    needlessly: usize,
+    /// In walks at random.
+    long: usize,
+}
+
+/// States are hashes already.
+#[derive(Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {}
+    fn write_u128(&mut self, hash: u128) {
+        self.0 = hash as u64;
+    }
+}
+
+const GAP_TICKS: i64 = 12;
+
+fn settings(tick_millis: i64) -> Settings {
+    Settings {
+        max_clock_jump: 40 * tick_millis,
+        reserve: 4 * tick_millis,
+        failover_gap: GAP_TICKS * tick_millis,
+    }
+}
+
+impl Walk {
+    fn first(&self) -> State {
+        let mut state = self.very_first();
+        for event in &self.prelude {
+            let (mut tally, mut waits) = (Tally::default(), HashSet::new());
+            self.apply(&mut state, *event, &mut tally, &mut waits)
+                .and_then(|_| check(&state))
+                .unwrap_or_else(|problem| self.fail(&self.prelude, &problem, &state));
+        }
+        state
+    }
+
+    fn very_first(&self) -> State {
+        let tick = self.generator.layout.tick_millis();
+        let mut server = Server::new(self.generator, settings(tick), self.wall * tick);
+        server.apart = self.apart;
+        State {
+            server,
+            issued: [0; WORDS],
+            seen: i64::MIN,
+        }
+    }
+
+    /// Goes the way again, and shows it.
+    fn fail(&self, way: &[Event], problem: &str, state: &State) -> ! {
+        let mut text = String::new();
+        let mut again = self.very_first();
+        for event in way {
+            let _ = self.apply(
+                &mut again,
+                *event,
+                &mut Tally::default(),
+                &mut HashSet::new(),
+            );
+            let _ = writeln!(text, "{event:?}:\n    {}", line(&again));
+        }
+        panic!("{}\n{text}{problem}\n{}", self.name, show(state));
+    }
+
+    /// `count` walks of `length` events, taken at random.
+    fn run_at_random(&self, count: usize, length: usize, seed: u64) -> Tally {
+        let mut tally = Tally {
+            depth: length,
+            ..Tally::default()
+        };
+        let (mut waits, mut random) = (HashSet::new(), seed);
+        let first = self.first();
+        for _ in 0..count {
+            let (mut state, mut way) = (first.clone(), self.prelude.clone());
+            for _ in 0..length {
+                // splitmix64
+                random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+                let mut drawn = (random ^ random >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+                drawn = (drawn ^ drawn >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+                drawn ^= drawn >> 31;
+                let event = self.events[drawn as usize % self.events.len()];
+                tally.steps += 1;
+                way.push(event);
+                self.apply(&mut state, event, &mut tally, &mut waits)
+                    .and_then(|_| check(&state))
+                    .unwrap_or_else(|problem| self.fail(&way, &problem, &state));
+            }
+        }
+        tally
+    }
+
+    fn run(&self) -> Tally {
+        let begun = Instant::now();
+        let first = self.first();
+        let mut tally = Tally {
+            states: 1,
+            ..Tally::default()
+        };
+        let mut known: HashSet<u128, BuildHasherDefault<AsIs>> = HashSet::default();
+        known.insert(first.hash());
+        // How each state was come to: from which, and by which event.
+        let mut ways: Vec<(usize, u8)> = vec![(0, 0)];
+        let mut waits = HashSet::new();
+        let mut level = vec![(0usize, first)];
+        while tally.depth < self.depth && level.len() <= self.budget && !level.is_empty() {
+            let mut next = Vec::new();
+            for (from, state) in &level {
+                for (number, event) in self.events.iter().enumerate() {
+                    let mut state = state.clone();
+                    tally.steps += 1;
+                    let problem = match self.apply(&mut state, *event, &mut tally, &mut waits) {
+                        // It would change nothing.
+                        Ok(false) => continue,
+                        Ok(true) => check(&state).err(),
+                        Err(problem) => Some(problem),
+                    };
+                    if let Some(problem) = problem {
+                        let mut way = vec![*event];
+                        let mut at = *from;
+                        while at != 0 {
+                            way.push(self.events[usize::from(ways[at].1)]);
+                            at = ways[at].0;
+                        }
+                        way.extend(self.prelude.iter().rev());
+                        way.reverse();
+                        self.fail(&way, &problem, &state);
+                    }
+                    if known.insert(state.hash()) {
+                        ways.push((*from, u8::try_from(number).unwrap()));
+                        next.push((ways.len() - 1, state));
+                    }
+                }
+            }
+            level = next;
+            tally.depth += 1;
+            tally.states = ways.len();
+        }
+        println!(
+            "{:64} {:2} events deep {:8} states {:9} steps {:5} ms; {} issued, {} waits, {} refused ({} needlessly), {} switches",
+            self.name,
+            tally.depth,
+            tally.states,
+            tally.steps,
+            begun.elapsed().as_millis(),
+            tally.issued,
+            tally.waits,
+            tally.refused,
+            tally.needlessly,
+            tally.switches,
+        );
+        tally
+    }
+
+    /// Whether anything may have changed.
+    fn apply(
+        &self,
+        state: &mut State,
+        event: Event,
+        tally: &mut Tally,
+        waits: &mut HashSet<(Outcome2, bool)>,
+    ) -> Result<bool, String> {
+        let tick = state.layout().tick_millis() * MS;
+        let server = &mut state.server;
+        let rewrites = server.before_rewrite.is_some();
+        match event {
+            Event::One => return call(state, 1, tally, waits),
+            Event::Batch => {
+                let count = server.generator.max_chunk();
+                return call(state, count, tally, waits);
+            }
+            Event::Pass => server.pass(tick),
+            Event::Step(ticks) => server.wall += ticks * tick,
+            Event::HalfBack => server.wall -= tick / 2,
+            // What a transaction was given that has rewritten the sequence, and did
+            // not commit, is known to the slot alone.
+            Event::Crash | Event::Promote if rewrites || server.undone => return Ok(false),
+            Event::Crash => {
+                server.pass(tick);
+                server.restart();
+                state.seen = i64::MIN;
+            }
+            Event::Promote => {
+                server.promote(-tick);
+                state.seen = i64::MIN;
+            }
+            Event::Evict if rewrites || server.undone || server.under_way.is_some() => {
+                return Ok(false);
+            }
+            Event::Evict => {
+                server.evict();
+                if server.scale.is_none() {
+                    state.seen = i64::MIN;
+                }
+            }
+            Event::Rewrite | Event::Restart if rewrites || server.scale.is_none() => {
+                return Ok(false);
+            }
+            Event::Rewrite => server.rewrite(false),
+            Event::Restart => server.rewrite(true),
+            Event::Commit | Event::Rollback if !rewrites => return Ok(false),
+            Event::Commit => server.end_rewrite(true),
+            Event::Rollback => server.end_rewrite(false),
+            Event::Accept => {
+                server.accept();
+                state.seen = i64::MIN;
+            }
+            Event::Advance => {
+                let at = UnixMillis::new(server.wall / MS + 2 * tick / MS);
+                // Nobody has a place before the first call.
+                if server.scale.is_none() || server.under_way.is_some() {
+                    return Ok(false);
+                }
+                let _ = server.reserve(Need::Floor(at));
+            }
+            Event::Relabel(to) if rewrites || server.generator == self.relabels[to] => {
+                return Ok(false);
+            }
+            Event::Relabel(to) => {
+                let before = scale(&server.generator);
+                server.generator = self.relabels[to];
+                if scale(&server.generator) != before {
+                    state.seen = i64::MIN;
+                }
+            }
+            Event::GoOn if server.under_way.is_none() => return Ok(false),
+            Event::GoOn => server.go_on(),
+        }
+        Ok(true)
+    }
+}
+
+/// [`Outcome`], as far as a wait depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Outcome2 {
+    Tick(u64),
+    Clock(i64),
+}
+
+fn call(
+    state: &mut State,
+    count: u64,
+    tally: &mut Tally,
+    waits: &mut HashSet<(Outcome2, bool)>,
+) -> Result<bool, String> {
+    let generator = state.server.generator;
+    let (layout, policy) = (generator.layout, generator.policy);
+    let wall = state.server.reading().wall.millis();
+    let before = state.server.clone();
+    let outcome = state.server.call(count, &mut Patience::default());
+    let server = &state.server;
+    let leads = server.watch.parts()[1] != i64::MIN;
+    if layout.clock_of(server.word.position()) != layout.clock_of(before.word.position()) {
+        tally.switches += 1;
+    }
+    match outcome {
+        Outcome::Issued { start, end } => {
+            tally.issued += 1;
+            // Of a reservation ahead of need that came after it nothing is known.
+            let now = layout.tick_number(before.now().millis().max(server.now().millis()));
+            let mark = server.mark().ok_or("no mark")?;
+            for position in start.get()..end.get() {
+                let position = super::layout::Position::new(position);
+                let id = server.id(position);
+                let fields = layout.decode(id).map_err(|e| format!("{e:?}"))?;
+                if fields.worker != WORKER as u64 {
+                    return Err(format!("worker of {fields:?}"));
+                }
+                let tick = fields.tick.get();
+                let index = state.index(tick, fields.clock, fields.sequence);
+                if state.was_issued(index) {
+                    return Err(format!("twice: {fields:?}"));
+                }
+                let latest = if policy.sequence_start == SequenceStart::Random {
+                    // Within a tick there is no order.
+                    state.latest().map(|(tick, ..)| (tick, 0, 0))
+                } else {
+                    state.latest()
+                };
+                if !generator.changes_clocks()
+                    && latest > Some((tick, fields.clock, fields.sequence))
+                {
+                    return Err(format!("not in order: {fields:?}"));
+                }
+                if layout.instant_of(fields.tick) >= mark {
+                    return Err(format!("past the mark {mark:?}: {fields:?}"));
+                }
+                if fields.tick.get() as i64 > now + policy.max_borrow_ticks as i64 {
+                    return Err(format!("ahead of {now}: {fields:?}"));
+                }
+                state.issued[index / 64] |= 1 << (index % 64);
+            }
+            if policy.on_rollback.watches() && !leads && before.now() != before.reading().wall {
+                // It led until this call, which found that it need not.
+                let met = before.now().millis() <= wall;
+                if !met && server.now() > server.reading().wall {
+                    return Err("it leads for no reason".to_string());
+                }
+            }
+            if matches!(policy.on_rollback, OnRollback::Wait | OnRollback::Error)
+                && wall.get() < state.seen
+            {
+                return Err(format!("issued at {wall:?}, after {}", state.seen));
+            }
+            state.seen = state.seen.max(wall.get());
+            if generator.changes_clocks() {
+                state.seen = i64::MIN;
+            }
+            return Ok(true);
+        }
+        Outcome::WaitsForTick(ticks) => {
+            tally.waits += 1;
+            if count == 1 && ticks != 1 {
+                return Err(format!("an ID waits for {ticks} ticks"));
+            }
+            if count == 1 && policy.max_borrow_ticks == 0 {
+                whole_tick_is_used(state)?;
+            }
+            if waits.insert((Outcome2::Tick(ticks), leads)) {
+                wait_out(&before, count)?;
+            }
+        }
+        Outcome::WaitsForClock(by) => {
+            tally.waits += 1;
+            if by > policy.max_wait_millis * MS || !policy.on_rollback.waits() {
+                return Err(format!("waits for {by} ns"));
+            }
+            if waits.insert((Outcome2::Clock(by), leads)) {
+                wait_out(&before, count)?;
+            }
+        }
+        Outcome::Behind(by) => {
+            tally.refused += 1;
+            let waits = policy.on_rollback.waits() && by <= policy.max_wait_millis;
+            if waits || !policy.on_rollback.watches() {
+                return Err(format!("refused for being {by} ms behind"));
+            }
+            if generator.changes_clocks() && by <= policy.max_rollback_millis {
+                let now = layout.tick_within(wall);
+                let account = server.account;
+                let next = (account.clock() + account.together()) % layout.clocks();
+                if account.together() < layout.clocks() && state.reach(next) <= now {
+                    tally.needlessly += 1;
+                }
+            }
+        }
+        Outcome::TickUsedUp => {
+            tally.refused += 1;
+            if policy.on_exhausted != OnExhausted::Error {
+                return Err("refused for a used-up tick".to_string());
+            }
+            if count == 1 && policy.max_borrow_ticks == 0 {
+                whole_tick_is_used(state)?;
+            }
+        }
+        Outcome::TimeUsedUp => {
+            tally.refused += 1;
+            let end = layout.last_tick().get() as i64;
+            let ahead = policy.max_borrow_ticks as i64 + 1 + count as i64;
+            if layout.tick_number(server.now().millis()) + ahead < end {
+                return Err("the time is not used up".to_string());
+            }
+        }
+        Outcome::Refused(refusal) => {
+            tally.refused += 1;
+            may_refuse(state, refusal)?;
+        }
+        Outcome::WaitsForLock => {}
+    }
+    Ok(true)
+}
+
+/// Every number of the tick is taken, in all clocks in which it may be used.
+fn whole_tick_is_used(state: &State) -> Result<(), String> {
+    let server = &state.server;
+    let generator = server.generator;
+    let layout = generator.layout;
+    let tick = layout.tick_within(server.now().millis());
+    if server.left == Some(tick) {
+        return Ok(());
+    }
+    let first = generator.policy.sequence_start.of(tick);
+    let clock = layout.clock_of(server.word.position());
+    let wide = 1 << (layout.within_bits() - layout.sequence_bits());
+    let clocks = if generator.shares_clocks() {
+        server.bounds.clocks().widest
+    } else {
+        wide
+    };
+    for further in 0..clocks {
+        let clock = (clock + further) % layout.clocks();
+        for number in if further == 0 { first } else { 0 }..=layout.max_sequence() {
+            if !state.was_issued(state.index(tick.get(), clock, number)) {
+                return Err(format!("{tick:?} has room in clock {clock}: {number}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A refusal by the reserver has a reason.
+fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
+    let server = &state.server;
+    let (layout, policy) = (server.generator.layout, server.generator.policy);
+    let wall = server.wall.div_euclid(MS);
+    let ahead = |at: UnixMillis| at.get() - wall;
+    let furthest = server
+        .mark()
+        .max(server.highest)
+        .max(Some(server.now().millis()))
+        .map_or(0, ahead);
+    let furthest = if server.timeline > 1 {
+        // The gap comes on top.
+        furthest.max(0) + server.settings.failover_gap * server.timeline
+    } else {
+        furthest
+    };
+    let is_right = match refusal {
+        Refusal::ClockRolledBack { by, limit } | Refusal::MarkAhead { by, limit, .. } => {
+            let seen = state.seen.saturating_sub(wall).max(furthest);
+            by > limit
+                && seen.max(server.trusted_offset / MS - (wall - server.boot / MS))
+                    > policy.max_rollback_millis
+        }
+        Refusal::ClockJumped { by, limit } => by > limit,
+        Refusal::AdvanceTooFar { .. } => false,
+        Refusal::BeforeEpoch { epoch } => wall < epoch.get(),
+        Refusal::TimeUsedUp => {
+            let near = layout.instant_of(Tick::new(layout.last_tick().get() - 1));
+            wall + furthest.max(0) >= near.get()
+        }
+        // Only ever to the one who waits for it.
+        Refusal::NoClockFree { .. } => false,
+    };
+    if is_right {
+        Ok(())
+    } else {
+        Err(format!("refused: {refusal:?}"))
+    }
+}
+
+/// A wait ends as it should: if the clocks pass, with an ID; if the wall clock
+/// stands still, with a refusal.
+fn wait_out(before: &Server, count: u64) -> Result<(), String> {
+    if before.apart {
+        return Ok(());
+    }
+    let generator = before.generator;
+    let (layout, policy) = (generator.layout, generator.policy);
+    for stands_still in [false, true] {
+        let (mut server, mut patience) = (before.clone(), Patience::default());
+        let (mut for_tick, mut for_clock, mut count) = (0, 0, count);
+        let ends = loop {
+            let outcome = server.call(count, &mut patience);
+            let (nanos, waited) = match outcome {
+                Outcome::WaitsForTick(ticks) => {
+                    let now = server.now();
+                    if patience.stands_still(now, server.reading().boot) {
+                        break None;
+                    }
+                    let tick = layout.tick_within(now.millis()).get() + ticks;
+                    let begins = layout.instant_of(Tick::new(tick)).get() * MS;
+                    if policy.max_borrow_ticks < 4 {
+                        count = (count / 2).max(1);
+                    }
+                    (begins - now.get(), &mut for_tick)
+                }
+                Outcome::WaitsForClock(by) => (by, &mut for_clock),
+                outcome => break Some(outcome),
+            };
+            let nap = (nanos / 1000).clamp(50, 500) * 1000;
+            *waited += nap;
+            server.boot += nap;
+            if !stands_still {
+                server.wall += nap;
+            }
+            if for_tick + for_clock > 5000 * MS {
+                return Err("waits for ever".to_string());
+            }
+        };
+        if for_clock > (policy.max_wait_millis + 2) * MS {
+            return Err(format!("waited {for_clock} ns for the clock"));
+        }
+        // A clock that leads runs at half speed, and the last nap may be too long.
+        let most = 2 * layout.tick_millis() * count.max(4) as i64 * MS + MS;
+        if !stands_still && for_tick > most {
+            return Err(format!("waited {for_tick} ns for a tick"));
+        }
+        if for_tick > (STANDSTILL_MILLIS + 2) * MS + most {
+            return Err(format!("waited {for_tick} ns for a clock that stands"));
+        }
+        let as_it_should = match ends {
+            Some(Outcome::Issued { .. }) => true,
+            Some(Outcome::TimeUsedUp | Outcome::Refused(Refusal::TimeUsedUp)) => true,
+            Some(Outcome::TickUsedUp) => policy.on_exhausted == OnExhausted::Error,
+            Some(Outcome::Refused(
+                Refusal::ClockRolledBack { by, limit } | Refusal::MarkAhead { by, limit, .. },
+            )) => by > limit,
+            Some(Outcome::Behind(_)) | None => stands_still,
+            _ => false,
+        };
+        if !as_it_should {
+            return Err(format!("a wait ends with {ends:?}, {stands_still}"));
+        }
+    }
+    Ok(())
+}
+
+/// What must be true of every state.
+fn check(state: &State) -> Result<(), String> {
+    let server = &state.server;
+    let generator = server.generator;
+    let layout = generator.layout;
+    // A promotion leaves a gap instead; a rewrite is remembered by the slot.
+    let disk_is_true = server.timeline == server.disk.timeline
+        && server.before_rewrite.is_none()
+        && !server.undone;
+    let (mark, account) = server.stored();
+    if disk_is_true {
+        let end = mark.map_or(Tick::new(0), |mark| layout.tick_from(mark));
+        for clock in 0..layout.clocks() {
+            if state.reach(clock) > end {
+                return Err(format!("clock {clock} past the mark {mark:?}"));
+            }
+        }
+        if let Some(account) = account {
+            is_true_of(state, account).map_err(|e| format!("on disk: {e}"))?;
+        }
+    }
+    let in_force = server.scale == Some(scale(&generator))
+        && server.bounds.reserved().get() > 0
+        && server.under_way.is_none();
+    if !in_force {
+        return Ok(());
+    }
+    let (word, reserved) = (server.word.position(), server.bounds.reserved());
+    if server.highest < Some(layout.instant_of(layout.tick_of(reserved))) {
+        return Err("the bound is past the mark".to_string());
+    }
+    let clock = layout.clock_of(word);
+    if layout.clock_of(reserved) != clock {
+        return Err("bound and word are of two clocks".to_string());
+    }
+    if generator.changes_clocks() {
+        let account = server.account;
+        if account.clock() != clock {
+            return Err(format!("{account:?}, but clock {clock}"));
+        }
+        is_true_of(state, account)?;
+        let tick = layout.tick_of(word);
+        for further in 0..account.together() {
+            let clock = (clock + further) % layout.clocks();
+            if state.reach(clock).get() > tick.get() + 1 {
+                return Err(format!("clock {clock} is ahead of the word"));
+            }
+        }
+        let bounds = server.bounds.clocks();
+        if generator.shares_clocks()
+            && (bounds.together != account.together()
+                || bounds.widest > account.widest(tick, layout.clocks()))
+        {
+            return Err(format!("{bounds:?}, but {account:?}"));
+        }
+    } else if clock != 0 {
+        return Err(format!("in clock {clock}"));
+    }
+    Ok(())
+}
+
+/// What it says is free at some tick, and from there on, is free.
+fn is_true_of(state: &State, account: Account) -> Result<(), String> {
+    let clocks = state.layout().clocks();
+    let [_, known_from, others_before] = account.parts();
+    // It says more from one tick to another, but only at these.
+    for to in [0, known_from, others_before].map(Tick::new) {
+        for further in 0..account.free(to, clocks) {
+            let clock = (account.clock() + account.together() + further) % clocks;
+            let reach = state.reach(clock);
+            if reach > to {
+                return Err(format!(
+                    "clock {clock} is used before {reach:?}: {account:?}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a server is, in ticks.
+fn line(state: &State) -> String {
+    let (server, layout) = (&state.server, state.layout());
+    let ticks = |nanos: i64| nanos as f64 / (layout.tick_millis() * MS) as f64;
+    let place = |position: super::layout::Position| {
+        let tick = layout.tick_of(position).get();
+        format!(
+            "{}:{tick}.{}",
+            layout.clock_of(position),
+            layout.within(position)
+        )
+    };
+    let account = |account: Account| {
+        let [_, known_from, others_before] = account.parts();
+        let used = 1 + layout.clocks() - 1 - account.free(Tick::new(known_from), layout.clocks());
+        format!(
+            "{}+{} of {used} from {known_from}, others before {others_before}",
+            account.clock(),
+            account.together(),
+        )
+    };
+    let (mark, stored) = server.stored();
+    format!(
+        "wall {} boot {} latest {} word {} bound {} clocks {:?}; knows {}; mark {:?} knows {}; {:?}",
+        ticks(server.wall),
+        ticks(server.boot),
+        ticks(server.watch.latest().get().saturating_mul(MS)),
+        place(server.word.position()),
+        place(server.bounds.reserved()),
+        server.bounds.clocks(),
+        account(server.account),
+        mark.map(|at| ticks(at.get() * MS)),
+        stored.map_or("nothing".to_string(), account),
+        server.under_way.map(|it| (it.need, it.phase)),
+    )
+}
+
+fn show(state: &State) -> String {
+    let layout = state.layout();
+    let mut text = format!("{}\n", line(state));
+    for clock in 0..layout.clocks() {
+        let _ = write!(text, "clock {clock}:");
+        for tick in 0..=layout.last_tick().get() {
+            for number in 0..=layout.max_sequence() {
+                if state.was_issued(state.index(tick, clock, number)) {
+                    let _ = write!(text, " {tick}.{number}");
+                }
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// 6 bits of time, 2 of worker, `clock` and `sequence`: at most 3 together.
+fn layout(tick_millis: i64, clock: u32, sequence: u32) -> Layout {
+    let fields = [
+        (Role::Time, 6),
+        (Role::Clock, clock),
+        (Role::Worker, 2),
+        (Role::Sequence, sequence),
+    ];
+    Layout::new(0, tick_millis, &fields).unwrap()
+}
+
+fn generator(
+    layout: Layout,
+    on_rollback: OnRollback,
+    on_exhausted: OnExhausted,
+    sequence_start: SequenceStart,
+    max_borrow_ticks: u64,
+) -> Generator {
+    let policy = Policy {
+        on_rollback,
+        max_rollback_millis: 8 * layout.tick_millis(),
+        max_wait_millis: layout.tick_millis(),
+        max_borrow_ticks,
+        on_exhausted,
+        sequence_start,
+    };
+    let layout = if on_exhausted == OnExhausted::NextClock {
+        layout.through_clocks().unwrap()
+    } else {
+        layout
+    };
+    Generator { layout, policy }
+}
+
+/// One that may be ahead of the clock by as much as promotions may ask for.
+fn patient(mut generator: Generator) -> Generator {
+    generator.policy.max_rollback_millis = 60 * generator.layout.tick_millis();
+    generator
+}
+
+const EXHAUSTED: [OnExhausted; 3] = [
+    OnExhausted::Wait,
+    OnExhausted::Error,
+    OnExhausted::NextClock,
+];
+const STARTS: [SequenceStart; 3] = [
+    SequenceStart::Masked(0),
+    SequenceStart::Masked(1),
+    SequenceStart::Random,
+];
+
+/// All generators of a layout with `on_rollback`.
+fn generators(layout: Layout, on_rollback: OnRollback) -> Vec<Generator> {
+    let mut all = Vec::new();
+    for on_exhausted in EXHAUSTED {
+        for start in STARTS {
+            for borrow in [0, 2] {
+                all.push(generator(layout, on_rollback, on_exhausted, start, borrow));
+            }
+        }
+    }
+    all
+}
+
+fn name(generator: &Generator) -> String {
+    let (layout, policy) = (generator.layout, generator.policy);
+    format!(
+        "{:?}/{:?}/{:?}/borrow {}, {} clocks of {} in {} ms",
+        policy.on_rollback,
+        policy.on_exhausted,
+        policy.sequence_start,
+        policy.max_borrow_ticks,
+        layout.clocks(),
+        1 << layout.sequence_bits(),
+        layout.tick_millis(),
+    )
+}
+
+const CLOCKS: [Event; 7] = [
+    Event::One,
+    Event::Batch,
+    Event::Pass,
+    Event::Step(-1),
+    Event::Step(-3),
+    Event::Step(2),
+    Event::Crash,
+];
+
+/// Walks of all generators; prints what was found, all in all.
+struct Walks<'a> {
+    what: &'a str,
+    events: &'a [Event],
+    /// In ticks.
+    wall: i64,
+    depth: usize,
+    apart: bool,
+    prelude: &'a [Event],
+    relabels: Vec<Generator>,
+}
+
+impl Walks<'_> {
+    fn run(&self, generators: Vec<Generator>) {
+        let begun = Instant::now();
+        let mut all = Tally::default();
+        let depth = self.depth + deeper();
+        for generator in generators {
+            let walk = Walk {
+                name: format!("{}: {}", self.what, name(&generator)),
+                generator,
+                wall: self.wall,
+                events: self.events.to_vec(),
+                relabels: self.relabels.clone(),
+                apart: self.apart,
+                prelude: self.prelude.to_vec(),
+                depth,
+                budget: 3_000_000,
+            };
+            let tally = walk.run();
+            let seed = 1 + all.states as u64;
+            let long = walk.run_at_random(200 << (2 * deeper()), 60, seed);
+            all.long += long.steps;
+            all.states += tally.states;
+            all.steps += tally.steps;
+            all.issued += tally.issued;
+            all.needlessly += tally.needlessly;
+        }
+        println!(
+            "{}, {depth} events deep: {} states, {} steps, {} with an ID, {} refused needlessly; {} steps at random; {} ms",
+            self.what,
+            all.states,
+            all.steps,
+            all.issued,
+            all.needlessly,
+            all.long,
+            begun.elapsed().as_millis()
+        );
+        assert!(all.issued * 100 > all.steps, "most calls must succeed");
+    }
+}
+
+/// So many events more than by default.
+fn deeper() -> usize {
+    std::env::var("WALK_DEEPER").map_or(0, |text| text.parse().unwrap())
+}
+
+fn clocks(on_rollback: OnRollback, wall: i64, depth: usize) {
+    let layouts = if on_rollback == OnRollback::NextClock {
+        vec![layout(64, 1, 2), layout(100, 2, 1)]
+    } else {
+        vec![layout(1, 1, 2)]
+    };
+    Walks {
+        what: &format!("{on_rollback:?} from tick {wall}"),
+        events: &CLOCKS,
+        wall,
+        depth,
+        apart: false,
+        prelude: &[],
+        relabels: vec![],
+    }
+    .run(
+        layouts
+            .into_iter()
+            .flat_map(|layout| generators(layout, on_rollback))
+            .collect(),
+    );
+}
+
+#[test]
+fn clocks_continue() {
+    clocks(OnRollback::Continue, 20, 5);
+}
+
+#[test]
+fn clocks_wait() {
+    clocks(OnRollback::Wait, 20, 5);
+}
+
+#[test]
+fn clocks_error() {
+    clocks(OnRollback::Error, 20, 5);
+}
+
+#[test]
+fn clocks_next_clock() {
+    clocks(OnRollback::NextClock, 20, 5);
+}
+
+const ALL: [OnRollback; 4] = [
+    OnRollback::Continue,
+    OnRollback::Wait,
+    OnRollback::Error,
+    OnRollback::NextClock,
+];
+
+/// A few of each policy: those that differ in what a start, a mark or a
+/// reservation does.
+fn some() -> Vec<Generator> {
+    let mut all = vec![];
+    for on_rollback in ALL {
+        for on_exhausted in [OnExhausted::Wait, OnExhausted::NextClock] {
+            for borrow in [0, 2] {
+                let start = SequenceStart::Masked(0);
+                for layout in [layout(64, 1, 2), layout(100, 2, 1)] {
+                    if borrow == 2 || on_rollback == OnRollback::NextClock {
+                        all.push(generator(layout, on_rollback, on_exhausted, start, borrow));
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn at_the_ends_of_time() {
+    for wall in [1, 59] {
+        for on_rollback in ALL {
+            clocks(on_rollback, wall, 4);
+        }
+    }
+}
+
+#[test]
+fn promotions() {
+    use Event::{Batch, Crash, One, Pass, Promote, Step};
+    Walks {
+        what: "promotions",
+        events: &[One, Batch, Pass, Step(-1), Crash, Promote],
+        wall: 20,
+        depth: 5,
+        apart: false,
+        prelude: &[],
+        relabels: vec![],
+    }
+    .run(some().into_iter().map(patient).collect());
+}
+
+#[test]
+fn slots_and_files() {
+    use Event::*;
+    Walks {
+        what: "slots and files",
+        events: &[
+            One,
+            Pass,
+            Step(-3),
+            Step(2),
+            HalfBack,
+            Crash,
+            Evict,
+            Rewrite,
+            Restart,
+            Commit,
+            Rollback,
+            Accept,
+            Advance,
+        ],
+        wall: 20,
+        depth: 4,
+        apart: false,
+        prelude: &[],
+        relabels: vec![],
+    }
+    .run(some());
+}
+
+#[test]
+fn labels() {
+    use Event::{Batch, Crash, Evict, One, Pass, Relabel, Step};
+    let layout = layout(64, 1, 2);
+    let (zero, random) = (SequenceStart::Masked(0), SequenceStart::Random);
+    let (waits, goes_on) = (OnExhausted::Wait, OnExhausted::NextClock);
+    let all = vec![
+        generator(layout, OnRollback::NextClock, waits, zero, 0),
+        generator(layout, OnRollback::NextClock, goes_on, zero, 0),
+        generator(layout, OnRollback::NextClock, waits, random, 0),
+        generator(layout, OnRollback::Continue, waits, zero, 2),
+        generator(layout, OnRollback::Wait, goes_on, zero, 0),
+    ];
+    Walks {
+        what: "labels",
+        events: &[
+            One,
+            Batch,
+            Pass,
+            Step(-3),
+            Crash,
+            Evict,
+            Relabel(0),
+            Relabel(1),
+            Relabel(2),
+            Relabel(3),
+            Relabel(4),
+        ],
+        wall: 20,
+        depth: 5,
+        apart: false,
+        prelude: &[],
+        relabels: all.clone(),
+    }
+    .run(all);
+}
+
+#[test]
+fn reservations_taken_apart() {
+    use Event::{Batch, Crash, GoOn, One, Pass, Step};
+    let starts: [(i64, &[Event]); 3] = [
+        (20, &[One, GoOn, GoOn, GoOn, One, Pass, One]),
+        // A burst, where clocks are shared.
+        (20, &[One, GoOn, GoOn, GoOn, Pass, Batch, Batch]),
+        // The same, two ticks before the last that is issued.
+        (60, &[One, GoOn, GoOn, GoOn, Batch, Batch, Pass, Pass]),
+    ];
+    for (wall, prelude) in starts {
+        Walks {
+            what: &format!("taken apart from tick {wall}"),
+            events: &[One, Batch, Pass, Step(-3), Step(2), Crash, GoOn],
+            wall,
+            depth: 6,
+            apart: true,
+            prelude,
+            relabels: vec![],
+        }
+        .run(some());
+    }
+}
+
+#[test]
+fn clocks_that_are_refused_and_accepted() {
+    use Event::{Accept, Advance, Crash, One, Pass, Step};
+    Walks {
+        what: "refused and accepted",
+        // Further back than may be, and further forward.
+        events: &[
+            One,
+            Pass,
+            Step(-3),
+            Step(-9),
+            Step(41),
+            Accept,
+            Advance,
+            Crash,
+        ],
+        wall: 12,
+        depth: 5,
+        apart: false,
+        prelude: &[],
+        relabels: vec![],
+    }
+    .run(some());
+}
+
+/// One after the other until a call would wait, and the IDs it got.
+fn saturate(server: &mut Server, count: u64) -> Vec<i64> {
+    let mut ids = vec![];
+    loop {
+        match server.call(count, &mut Patience::default()) {
+            Outcome::Issued { start, end } => {
+                let position = super::layout::Position::new;
+                ids.extend((start.get()..end.get()).map(|at| server.id(position(at)).get()));
+            }
+            Outcome::WaitsForTick(_) | Outcome::TickUsedUp => return ids,
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_saturated_tick_is_used_up() {
+    for on_rollback in ALL {
+        for on_exhausted in EXHAUSTED {
+            for start in STARTS {
+                for (layout, batch) in [
+                    (layout(1, 1, 2), false),
+                    (layout(64, 2, 1), false),
+                    (layout(64, 1, 2), true),
+                ] {
+                    let generator = generator(layout, on_rollback, on_exhausted, start, 0);
+                    let tick_millis = layout.tick_millis();
+                    let mut server =
+                        Server::new(generator, settings(tick_millis), 20 * tick_millis);
+                    let count = if batch { generator.max_chunk() } else { 1 };
+                    let (mut skipped, mut marks) = (0, HashSet::new());
+                    for tick in 20..50 {
+                        let mut ids = saturate(&mut server, count);
+                        // What is left is less than a batch of one compare-and-swap.
+                        ids.extend(saturate(&mut server, 1));
+                        ids.sort_unstable();
+                        ids.dedup();
+                        let whole = 1 << generator.layout.within_bits();
+                        let first = start.of(Tick::new(tick));
+                        skipped += whole - first - ids.len() as u64;
+                        marks.insert(server.disk.value);
+                        server.pass(tick_millis * MS);
+                    }
+                    // To give clocks back costs a number for each reservation.
+                    let most = if generator.shares_clocks() {
+                        marks.len() as u64
+                    } else {
+                        0
+                    };
+                    assert!(skipped <= most, "{}: {skipped}", name(&generator));
+                }
+            }
+        }
+    }
+}
+
+/// The tick and the clock of the next ID.
+fn next(server: &mut Server) -> (u64, u64) {
+    match server.call(1, &mut Patience::default()) {
+        Outcome::Issued { start, .. } => {
+            let layout = server.generator.layout;
+            let fields = layout.decode(server.id(start)).unwrap();
+            (fields.tick.get(), fields.clock)
+        }
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[test]
+fn a_rollback_goes_on_at_once_in_each_clock_but_one() {
+    for (clock_bits, on_exhausted) in [
+        (1, OnExhausted::Wait),
+        (2, OnExhausted::Wait),
+        (2, OnExhausted::NextClock),
+    ] {
+        let layout = layout(64, clock_bits, 1);
+        let start = SequenceStart::Masked(0);
+        let generator = generator(layout, OnRollback::NextClock, on_exhausted, start, 0);
+        let tick = 64 * MS;
+        let mut server = Server::new(generator, settings(64), 20 * 64);
+        assert_eq!(next(&mut server), (20, 0));
+        for clock in 1..layout.clocks() {
+            server.pass(4 * tick);
+            assert_eq!(next(&mut server), (24, clock - 1));
+            server.wall -= 4 * tick;
+            assert_eq!(next(&mut server), (20, clock));
+        }
+        server.pass(4 * tick);
+        next(&mut server);
+        server.wall -= 4 * tick;
+        let refused = server.call(1, &mut Patience::default());
+        assert_eq!(refused, Outcome::Behind(4 * 64));
+        // A tick before they are free it waits; then time has passed the others.
+        server.wall = 24 * tick + tick / 2;
+        let waits = server.call(1, &mut Patience::default());
+        assert!(matches!(waits, Outcome::Issued { .. }), "{waits:?}");
+        server.pass(3 * tick);
+        assert_eq!(next(&mut server).0, 27);
+        server.wall -= tick;
+        let last = layout.clocks() - 1;
+        assert_eq!(next(&mut server), (26, (last + 1) % layout.clocks()));
+    }
+}
+
+#[test]
+fn a_start_goes_on_now_in_a_clock_that_is_known_to_be_free() {
+    let start = SequenceStart::Masked(0);
+    let of = |on_rollback, on_exhausted| {
+        let generator = generator(layout(64, 2, 1), on_rollback, on_exhausted, start, 0);
+        let mut server = Server::new(generator, settings(64), 20 * 64);
+        next(&mut server);
+        server
+    };
+    let mut server = of(OnRollback::NextClock, OnExhausted::Wait);
+    // The mark is at 25. Restarts do not run away from the clock.
+    for clock in 1..4 {
+        server.pass(64 * MS / 4);
+        server.restart();
+        assert_eq!(next(&mut server), (20, clock));
+    }
+    // No clock is free any more: at the mark.
+    server.restart();
+    assert_eq!(next(&mut server), (25, 3));
+    // Behind the mark, in the same clock.
+    server.pass(9 * 64 * MS);
+    server.restart();
+    assert_eq!(next(&mut server), (29, 3));
+
+    // Nothing is known by the mark of shared clocks, or after a promotion.
+    let mut server = of(OnRollback::NextClock, OnExhausted::NextClock);
+    server.restart();
+    assert_eq!(next(&mut server), (25, 0));
+    let mut server = of(OnRollback::NextClock, OnExhausted::Wait);
+    server.generator = patient(server.generator);
+    server.reserve_anyway(Need::Tick(Tick::new(20))).unwrap();
+    server.promote(0);
+    assert_eq!(next(&mut server).0, 25 + GAP_TICKS as u64);
+    // A mark that a person sets is an instant, and says nothing of clocks.
+    let mut server = of(OnRollback::NextClock, OnExhausted::Wait);
+    server.disk.value = Some(27 * 64);
+    server.restart();
+    assert_eq!(next(&mut server), (27, 0));
+    // Others start at the mark.
+    for on_rollback in [OnRollback::Continue, OnRollback::Wait, OnRollback::Error] {
+        let mut server = of(on_rollback, OnExhausted::NextClock);
+        server.restart();
+        assert_eq!(next(&mut server), (25, 0));
+    }
+}
