@@ -100,7 +100,9 @@ impl Watch {
     /// A rollback has been dealt with: what was read before does not count any
     /// more. Holders of the reservation lock only.
     pub fn believe(&self, wall: UnixNanos) {
-        self.latest.store(wall.millis().get(), Ordering::Release);
+        // A swap, for the model checker: it takes a raise that comes after a plain
+        // store for one that may have come before.
+        let _ = self.latest.swap(wall.millis().get(), Ordering::AcqRel);
     }
 
     /// IDs begin to come from this reading, though none has yet. Without it a clock
@@ -762,5 +764,370 @@ mod tests {
         let epoch = UnixNanos::from_millis(Generator::DEFAULT.layout.epoch()).get();
         #[allow(clippy::cast_possible_truncation)]
         UnixNanos::new(epoch + (at * 1e9) as i64)
+    }
+}
+
+/// Every interleaving of the concurrent steps, as in [`super::generator`].
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::super::account::Account;
+    use super::super::layout::{Layout, Role};
+    use super::super::policy::{OnExhausted, OnRollback, SequenceStart};
+    use super::super::reservation::Plan;
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    const MS: i64 = NANOS_PER_MILLI;
+
+    struct Shared {
+        generator: Generator,
+        word: Word,
+        bounds: Bounds,
+        watch: Watch,
+        /// The wall clock, in milliseconds.
+        wall: AtomicI64,
+        /// What the disk holds: the bound of the durable mark, and its clock.
+        disk: AtomicI64,
+    }
+
+    /// A position: clock, tick, number within the tick.
+    type Place = (u64, u64, u64);
+
+    /// 4 bits of time, 2 of clock, 2 of sequence; borrows a tick.
+    fn generator(on_exhausted: OnExhausted) -> Generator {
+        let fields = [
+            (Role::Time, 4),
+            (Role::Clock, 2),
+            (Role::Worker, 2),
+            (Role::Sequence, 2),
+        ];
+        let layout = Layout::new(0, 1, &fields).unwrap();
+        Generator {
+            layout: match on_exhausted {
+                OnExhausted::NextClock => layout.through_clocks().unwrap(),
+                _ => layout,
+            },
+            policy: Policy {
+                on_rollback: OnRollback::NextClock,
+                on_exhausted,
+                max_borrow_ticks: 1,
+                sequence_start: SequenceStart::Masked(0),
+                ..Policy::DEFAULT
+            },
+        }
+    }
+
+    impl Shared {
+        /// One that has just issued up to `word`, at this wall clock.
+        fn new(on_exhausted: OnExhausted, word: Place, bound: u64, wall: i64) -> Self {
+            let generator = generator(on_exhausted);
+            let s = Self {
+                generator,
+                word: Word::default(),
+                bounds: Bounds::default(),
+                watch: Watch::default(),
+                wall: AtomicI64::new(wall),
+                disk: AtomicI64::new(0),
+            };
+            let bound = s.at((word.0, bound, 0));
+            s.disk.store(bound.get().cast_signed(), Ordering::Relaxed);
+            s.word.raise(s.at(word));
+            s.bounds.publish(bound, Position::new(u64::MAX));
+            s.watch.started_by(UnixNanos::new(wall * MS));
+            s
+        }
+
+        fn at(&self, (clock, tick, within): Place) -> Position {
+            let layout = self.generator.layout;
+            let position = layout.position_of(Tick::new(tick)).get() + within;
+            layout.in_clock(clock, Position::new(position))
+        }
+
+        fn place(&self, position: Position) -> Place {
+            let layout = self.generator.layout;
+            let tick = layout.tick_of(position).get();
+            (layout.clock_of(position), tick, layout.within(position))
+        }
+
+        fn read_wall(&self) -> UnixNanos {
+            UnixNanos::new(self.wall.load(Ordering::Acquire) * MS)
+        }
+
+        /// One attempt. What is issued lies below the mark on disk, which says that
+        /// this clock is in force, or a later one.
+        fn issue(&self) -> Result<Place, Step> {
+            let step = self.word.issue_watching(
+                &self.generator,
+                &self.bounds,
+                &self.watch,
+                1,
+                || self.read_wall(),
+                || BootNanos::new(0),
+            );
+            let Step::Issue { start, .. } = step else {
+                return Err(step);
+            };
+            let disk = self.disk.load(Ordering::Acquire).cast_unsigned();
+            let (disk, place) = (self.place(Position::new(disk)), self.place(start));
+            assert!(place.1 < disk.1 && place.0 <= disk.0, "{place:?} {disk:?}");
+            Ok(place)
+        }
+
+        /// What a plan has of these; the rest makes no difference here.
+        fn plan(&self, account: Account, word_from: Option<Place>, bound: u64) -> Plan {
+            let reserved = self.at((account.clock(), bound, 0));
+            Plan {
+                mark: UnixMillis::new(0),
+                clock_from: UnixNanos::new(0),
+                word_from: word_from.map(|place| self.at(place)),
+                reserved,
+                early: Position::new(u64::MAX),
+                window_millis: 1,
+                starts: false,
+                lead_millis: 0,
+                value: reserved.get().cast_signed(),
+                account,
+                switches: false,
+            }
+        }
+
+        /// The order of a reservation: mark, then word and account, then bound.
+        fn carry_out(&self, plan: &Plan, believes: Option<UnixNanos>) -> Account {
+            self.disk.store(plan.value, Ordering::Release);
+            let account = self.generator.move_word(&self.word, &self.bounds, plan);
+            if let Some(wall) = believes {
+                self.watch.believe(wall);
+            }
+            self.bounds.publish(plan.reserved, plan.early);
+            account
+        }
+    }
+
+    /// All interleavings in which threads are interrupted up to three times: without
+    /// a limit, three threads with so many steps take hours. What was issued in any
+    /// of them is returned, so that it can be seen that they differ.
+    fn explore<const N: usize>(
+        f: impl Fn() -> [Result<Place, Step>; N] + Sync + Send + 'static,
+    ) -> BTreeSet<Place> {
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(BTreeSet::new()));
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound =
+            Some(std::env::var("LOOM_MAX_PREEMPTIONS").map_or(3, |text| text.parse().unwrap()));
+        let all = seen.clone();
+        model.check(move || all.lock().unwrap().extend(f().into_iter().flatten()));
+        std::mem::take(&mut *seen.lock().unwrap())
+    }
+
+    fn spawn(s: &Arc<Shared>) -> thread::JoinHandle<Result<Place, Step>> {
+        let s = s.clone();
+        thread::spawn(move || s.issue())
+    }
+
+    fn differ(one: Result<Place, Step>, other: Result<Place, Step>) {
+        assert!(one.is_err() || one != other, "twice: {one:?}");
+    }
+
+    #[test]
+    fn two_issuers_and_a_change_of_clocks() {
+        let seen = explore(|| {
+            // Clock 0 is at tick 5 when the wall clock goes back to 3.
+            let s = Arc::new(Shared::new(OnExhausted::Wait, (0, 5, 1), 9, 5));
+            let issuers = [spawn(&s), spawn(&s)];
+            s.wall.store(3, Ordering::Release);
+            let before = Account::FRESH;
+            let (now, reached) = (Tick::new(3), Tick::new(6));
+            let next = before.switch(now, reached, 4).unwrap();
+            let plan = s.plan(next, Some((1, 3, 0)), 9);
+            let account = s.carry_out(&plan, Some(s.read_wall()));
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            let [_, _, others_before] = account.parts();
+            for (clock, tick, _) in [one, other].into_iter().flatten() {
+                // The account knows how far the old clock has come.
+                assert!(clock == 1 || tick < others_before, "{tick}: {account:?}");
+                // One who saw the clock set back has no ID of the old one.
+                assert!(tick != 3 || clock == 1);
+            }
+            assert_eq!(s.watch.latest(), UnixMillis::new(3));
+            assert!(s.place(s.word.position()).0 == 1);
+            [one, other]
+        });
+        assert_eq!(seen, [(0, 5, 1), (0, 5, 2), (1, 3, 0), (1, 3, 1)].into());
+    }
+
+    #[test]
+    fn clocks_go_around_while_one_issues() {
+        let seen = explore(|| {
+            // Of two clocks that are left, back to the one that was in force when the
+            // issuer came: neither an old bound nor an old word allows anything.
+            let s = Arc::new(Shared::new(OnExhausted::Wait, (2, 5, 1), 9, 5));
+            let issuer = spawn(&s);
+            s.wall.store(3, Ordering::Release);
+            let there = Account::unknown(3, Tick::new(0));
+            let plan = s.plan(there, Some((3, 3, 0)), 9);
+            s.carry_out(&plan, Some(s.read_wall()));
+            s.wall.store(7, Ordering::Release);
+            let back = Account::unknown(2, Tick::new(0));
+            let plan = s.plan(back, Some((2, 7, 0)), 9);
+            // For the assertion that the disk is not behind.
+            let plan = Plan {
+                value: s.at((3, 9, 0)).get().cast_signed(),
+                ..plan
+            };
+            s.carry_out(&plan, Some(s.read_wall()));
+            let issued = issuer.join().unwrap();
+            // What is issued next is new.
+            let next = s.issue();
+            differ(next, issued);
+            assert!(matches!(next, Ok((2, 7, 0 | 1))), "{next:?}");
+            [issued]
+        });
+        assert_eq!(seen, [(2, 5, 1), (2, 7, 0), (3, 3, 0), (3, 7, 0)].into());
+    }
+
+    #[test]
+    fn two_issuers_and_a_start_at_a_mark() {
+        let seen = explore(|| {
+            let s = Shared {
+                word: Word::default(),
+                bounds: Bounds::default(),
+                watch: Watch::default(),
+                disk: AtomicI64::new(0),
+                ..Shared::new(OnExhausted::Wait, (0, 0, 0), 0, 3)
+            };
+            let s = Arc::new(s);
+            let issuers = [spawn(&s), spawn(&s)];
+            // The mark is at 9, in clock 1; the wall clock says 3.
+            let plan = s.plan(Account::unknown(1, Tick::new(9)), Some((1, 9, 0)), 12);
+            s.watch.lead_to(BootNanos::new(0), UnixNanos::new(9 * MS));
+            s.watch.started_by(s.read_wall());
+            s.carry_out(&plan, None);
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            [one, other]
+        });
+        assert_eq!(seen, [(1, 9, 0), (1, 9, 1)].into());
+    }
+
+    #[test]
+    fn two_issuers_and_a_reserver_that_extends() {
+        let seen = explore(|| {
+            // Room for one more ID below the old bound.
+            let s = Arc::new(Shared::new(OnExhausted::Wait, (1, 5, 3), 6, 5));
+            let issuers = [spawn(&s), spawn(&s)];
+            let account = Account::unknown(1, Tick::new(0));
+            s.carry_out(&s.plan(account, None, 7), None);
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            assert!(one.is_ok() || other.is_ok());
+            [one, other]
+        });
+        assert_eq!(seen, [(1, 5, 3), (1, 6, 0)].into());
+    }
+
+    #[test]
+    fn two_issuers_and_one_who_takes_further_clocks() {
+        let seen = explore(|| {
+            let s = Shared::new(OnExhausted::NextClock, (1, 5, 4), 9, 5);
+            s.bounds.set_clocks(Clocks {
+                together: 1,
+                widest: 4,
+            });
+            let s = Arc::new(s);
+            let issuers = [spawn(&s), spawn(&s)];
+            let account = Account::unknown(1, Tick::new(0));
+            let wider = s.generator.widen(&s.word, &s.bounds, account);
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            assert_eq!(wider.unwrap().together(), 2);
+            for step in [one, other] {
+                assert!(step.is_ok() || step == Err(Step::Widen), "{step:?}");
+            }
+            [one, other]
+        });
+        assert_eq!(seen, [(1, 5, 4), (1, 5, 5)].into());
+    }
+
+    /// Two issuers while a reserver gives clocks back, the word being at a number of
+    /// a tick.
+    fn narrowed(within: u64) -> BTreeSet<Place> {
+        explore(move || {
+            let s = Shared::new(OnExhausted::NextClock, (1, 5, within), 9, 5);
+            let account = Account::unknown(1, Tick::new(0)).widen(Tick::new(4), 4);
+            s.bounds.set_clocks(Clocks {
+                together: 2,
+                widest: 2,
+            });
+            let s = Arc::new(s);
+            let issuers = [spawn(&s), spawn(&s)];
+            let plan = s.plan(account, None, 9);
+            let account = s.carry_out(&plan, None);
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            // In another clock than the first of the two: not where the account says
+            // that it is free.
+            let [_, known_from, _] = account.parts();
+            for (_, tick, within) in [one, other].into_iter().flatten() {
+                assert!(
+                    within < 4 || tick < known_from,
+                    "{tick} {within}: {account:?}"
+                );
+            }
+            assert_eq!(account.together(), 1);
+            [one, other]
+        })
+    }
+
+    #[test]
+    fn two_issuers_and_one_who_gives_further_clocks_back() {
+        // One in the tick that is left, or both; or they borrow the next one, where
+        // the reserver may find them.
+        let seen = [(1, 5, 5), (1, 5, 6), (1, 6, 0), (1, 6, 1), (1, 6, 2)];
+        assert_eq!(narrowed(5), seen.into());
+    }
+
+    #[test]
+    fn two_issuers_and_one_who_gives_unused_clocks_back() {
+        let seen = [(1, 5, 3), (1, 5, 4), (1, 6, 0), (1, 6, 1)];
+        assert_eq!(narrowed(3), seen.into());
+    }
+
+    #[test]
+    fn two_issuers_and_one_who_gives_clocks_of_a_new_tick_back() {
+        let seen = [(1, 5, 0), (1, 5, 1), (1, 5, 2)];
+        assert_eq!(narrowed(0), seen.into());
+    }
+
+    #[test]
+    fn a_raise_that_comes_late_does_not_undo_what_is_believed() {
+        let seen = explore(|| {
+            let s = Arc::new(Shared::new(OnExhausted::Wait, (0, 5, 1), 9, 6));
+            s.watch.believe(UnixNanos::new(5 * MS));
+            let issuers = [spawn(&s), spawn(&s)];
+            // Set back, found, and believed.
+            s.wall.store(3, Ordering::Release);
+            s.watch.believe(s.read_wall());
+            let issued = issuers.map(|issuer| issuer.join().unwrap());
+            assert_eq!(s.watch.latest(), UnixMillis::new(3));
+            issued
+        });
+        assert!(seen.contains(&(0, 6, 0)), "{seen:?}");
+    }
+
+    #[test]
+    fn a_clock_that_goes_on_is_no_rollback() {
+        let seen = explore(|| {
+            let s = Arc::new(Shared::new(OnExhausted::Wait, (0, 5, 1), 9, 5));
+            let issuers = [spawn(&s), spawn(&s)];
+            s.wall.store(6, Ordering::Release);
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+            [one, other]
+        });
+        assert_eq!(seen, [(0, 5, 1), (0, 5, 2), (0, 6, 0), (0, 6, 1)].into());
     }
 }
