@@ -509,7 +509,7 @@ fn note_refusal(entry: &Entry, place: Place, refusal: Refusal, reading: Reading)
 }
 
 /// A call gets no ID because the clock was set back; the first of a series is
-/// logged. Returns since when.
+/// logged. Makes the error from the instant since when that is so.
 pub fn note_behind(place: Place, by: i64, error: impl Fn(UnixMillis) -> Error) -> Error {
     let now = os_clock::read().wall.millis();
     place.slot.stats().count_refusal();

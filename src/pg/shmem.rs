@@ -623,8 +623,8 @@ impl Shared {
     }
 
     /// Accepts, for the generators of one database, the leads that were refused
-    /// last; returns the largest, in milliseconds. One that watches the wall clock,
-    /// and was found ahead of it, goes on from where it is.
+    /// last; returns the largest, in milliseconds. One that was refused because it
+    /// watches the wall clock goes on from where it is.
     pub fn accept_leads(&self, database: pg_sys::Oid) -> i64 {
         let reading = os_clock::read();
         locked(SLOT_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
@@ -638,7 +638,8 @@ impl Shared {
                         largest = refused.max(largest);
                     }
                     let state = slot.own_state();
-                    if state.watch().behind(reading.wall).is_some() {
+                    // One that was not refused may have a clock to change to.
+                    if slot.is_refused_behind() && state.watch().behind(reading.wall).is_some() {
                         let at = slot.scale().instant_of(state.word().position());
                         state
                             .watch()
