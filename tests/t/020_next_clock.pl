@@ -79,6 +79,7 @@ stop_clock($node, $instant);
 ($code, $text) = error_in($session, next_of('again'));
 is($code, '58000', 'round 16: refused');
 draw_batch($session, 'again', 500) if $code eq '';
+check_unique('again');
 like($text, qr/ERROR:  58000: clock moved backwards by 00:00:00\.\d+, and generator again has no clock left for that time\nDETAIL:  Each of its 16 clocks may have issued IDs there\. One is free from (\S+ \S+) on\. IDs are refused since \S+ \S+\.\nHINT:.*snowflake_accept_clock\(\)/,
 	'and the text says why and until when');
 my ($free_from) = $text =~ /free from (\S+ \S+) on/;
@@ -93,6 +94,7 @@ stop_clock($node, $instant);
 ($clock, $ahead) = draw_clock($session, 'again');
 is($clock, 15, 'round 17: a start in the same clock');
 between($ahead, 5, 15, 'at the mark');
+check_unique('again');
 draw_batch($session, 'again', 500);
 # From there it is ahead of any such rollback.
 stop_clock($node, $instant + 0.02);
