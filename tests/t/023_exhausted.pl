@@ -46,7 +46,7 @@ END
 # on_exhausted=error: eight IDs a second.
 my $second = "layout='time:31 worker:10 sequence:3' $epoch tick='1 s' max_borrow=0 on_rollback=error on_exhausted=error";
 create_generator($node, 'few', "$second sequence_start=zero");
-stop_clock($node);
+my $instant = stop_clock($node);
 draw($session, 'few') for 1 .. 8;
 my $state = $node->safe_psql('postgres', 'SELECT last_value FROM few') . stat_of('few', 'issued');
 ($code, $text) = error_in($session, next_of('few'));
@@ -56,7 +56,7 @@ is($session->query_safe(q{SELECT snowflake_currval('few')}), drawn('few')->[-1],
 is($node->safe_psql('postgres', 'SELECT last_value FROM few') . stat_of('few', 'issued'), $state, 'nor the mark');
 is(stat_of('few', q{refusals || ' ' || waits || ' ' || clock_rollbacks}), '1 0 0', 'counted');
 is(shown($node, 'snowflake_generators', 'few', 'refused_since'), '', 'the clock is not to blame');
-stop_clock($node, 1);
+stop_clock($node, $instant + 1);
 draw($session, 'few');
 is(join(' ', map { "$_->[0]:$_->[1]-$_->[2]" } ticks_of('few', @{ drawn('few') })), '8:0-7 1:0-0', 'it works again in the next tick');
 check_ids('on_exhausted=error', drawn('few'));
@@ -74,7 +74,7 @@ create_generator($node, 'sharing', "preset=multi_clock $epoch on_exhausted=next_
 draw($session, 'sharing');
 is((ticks_of('sharing', draw_batch($session, 'sharing', 1000)))[0][3], 1, 'one clock as long as it holds the IDs');
 sleep 0.01;
-my $instant = stop_clock($node);
+$instant = stop_clock($node);
 my @ids = draw_batch($session, 'sharing', 16_384);
 is(join(' ', map { @$_ } ticks_of('sharing', @ids)), '16384 0 1023 16', 'then all');
 ($code, $text) = error_in($session, next_of('sharing'));
@@ -121,7 +121,7 @@ check_unique('patient');
 # nothing and is another generator's own.
 create_generator($node, $_, ($second =~ s/sequence:3/sequence:8/r) . ' sequence_start=random') for 'shuffled', 'other';
 draw($session, $_) for 'shuffled', 'other';
-stop_clock($node, 1);
+$instant = stop_clock($node, wall_clock($node) + 1);
 my %order;
 for my $name ('shuffled', 'other')
 {
@@ -134,7 +134,7 @@ for my $name ('shuffled', 'other')
 isnt("@{ $order{shuffled} }", "@{ $order{other} }", 'another generator has another order');
 my $descents = grep { $order{shuffled}[$_] < $order{shuffled}[ $_ - 1 ] } 1 .. 255;
 cmp_ok($descents, '>', 0, 'not ascending');
-stop_clock($node, 2);
+stop_clock($node, $instant + 1);
 @ids = draw_batch($session, 'shuffled', 256);
 isnt("@{ $order{shuffled} }", join(' ', map { $_ % 256 } @ids), 'nor the same in the next tick');
 for my $how ('fast', 'immediate')

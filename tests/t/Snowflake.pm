@@ -55,13 +55,13 @@ sub write_clock
 
 sub set_clock { my ($node, $seconds) = @_; return write_clock($node, $seconds, 0); }
 
-# At what it shows, or so many seconds later, which is returned; until it is set
-# again, when it is as far off as it was.
+# At an instant, or at what it shows, which is returned; until it is set again, when
+# it is as far off as it was.
 sub stop_clock
 {
-	my ($node, $later) = @_;
+	my ($node, $instant) = @_;
 	my $offset = $offset_of{ $node->name };
-	my $instant = time + $offset + ($later // 0);
+	$instant //= time + $offset;
 	write_clock($node, $offset, $instant);
 	return $instant;
 }
