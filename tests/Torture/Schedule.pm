@@ -57,7 +57,7 @@ sub schedule
 		standby_clock => pick(-6, -3, -3, 0, 2),
 		clock => 0);
 	$s{reserve_ms} = pick(100, 300) if $mood eq 'refusal' || $mood eq 'burst';
-	$s{max_generators} = 1024 if $s{databases}[2];
+	$s{max_generators} = 1024 if $s{databases}[2] || $mood eq 'policy';
 	generators(\%s);
 
 	# With room for one generator, two databases keep each other out.
