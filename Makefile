@@ -4,6 +4,8 @@
 # make test-upgrade   pg_upgrade from PostgreSQL 15 to 18; FROM=16 PG=17
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=..
 # make fuzz     texts taken for labels; MINUTES=..
+# make walks    every policy, through longer walks of events; DEEPER=..
+# make miri     the core's tests on Miri; needs a nightly compiler
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
 # make docs     draws docs/rollback.svg from what a server issues
 # make bench    what an ID costs, beside its neighbours; PG=18, PLOT=file.svg, QUICK=1, SECTIONS=..
@@ -13,7 +15,7 @@
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: help demo test test-server test-upgrade torture fuzz check-core lint schema build install docs bench bench-contention bench-instructions clean
+.PHONY: help demo test test-server test-upgrade torture fuzz walks miri check-core lint schema build install docs bench bench-contention bench-instructions clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -44,6 +46,13 @@ check-core:
 
 fuzz:
 	@tests/run fuzz
+
+# Longer ones than check-core's.
+walks:
+	@tests/run walks
+
+miri:
+	@tests/run miri
 
 docs:
 	@tests/docs/rollback

@@ -495,7 +495,7 @@ mod tests {
                 (Role::Sequence, 1),
             ];
             let layout = Layout::new(1_000, tick_millis, &fields).unwrap();
-            let step = if cfg!(miri) { 5 } else { 1 };
+            let step = if cfg!(miri) { 25 } else { 1 };
             for known_from in (0..most).step_by(step) {
                 for end in (known_from..most + 70).step_by(step) {
                     let mark = layout.instant_of(Tick::new(end));

@@ -47,4 +47,6 @@ mod preset_tests;
 #[cfg(all(test, not(loom)))]
 mod scripted;
 #[cfg(all(test, not(loom)))]
+mod thread_tests;
+#[cfg(all(test, not(loom)))]
 mod walk_tests;

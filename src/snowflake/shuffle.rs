@@ -65,9 +65,9 @@ mod tests {
 
     #[test]
     fn each_number_of_a_tick_comes_once() {
-        for bits in [1, 2, 3, 8, 12] {
+        for bits in [1, 2, 3, 8, if cfg!(miri) { 9 } else { 12 }] {
             let size = 1u64 << bits;
-            for tick in 0..50 {
+            for tick in 0..if cfg!(miri) { 1 } else { 50 } {
                 let mut seen: Vec<_> = (0..size)
                     .map(|nth| Shuffle::new(S, 7).number(tick, 0, nth) & (size - 1))
                     .collect();
@@ -95,13 +95,14 @@ mod tests {
     #[test]
     fn two_ids_of_a_tick_do_not_tell_how_many_are_between() {
         // The difference of the first and the second ID: seldom the same.
-        let differences: std::collections::BTreeSet<_> = (0..1000)
+        let ticks = if cfg!(miri) { 50 } else { 1000usize };
+        let differences: std::collections::BTreeSet<_> = (0..ticks as u64)
             .map(|tick| {
                 let number = |nth| Shuffle::new(S, 1).number(tick, 0, nth);
                 number(1).wrapping_sub(number(0)) & 4095
             })
             .collect();
-        assert!(differences.len() > 700, "{}", differences.len());
+        assert!(differences.len() > ticks * 7 / 10, "{}", differences.len());
     }
 
     #[test]
