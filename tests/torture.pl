@@ -493,6 +493,7 @@ my %fault = (
 		$primary->reload;
 	},
 	step => sub { move_clock($_[0]{clock}); },
+	swing => sub { for my $swing (@{ $_[0]{swings} }) { move_clock($swing->[0]); pause($swing->[1]); } },
 	# Beyond a day from any clock of this episode, and back.
 	leap_forward => sub {
 		my ($f) = @_;

@@ -57,7 +57,7 @@ sub schedule
 		standby_clock => pick(-6, -3, -3, 0, 2),
 		clock => 0);
 	$s{reserve_ms} = pick(100, 300) if $mood eq 'refusal' || $mood eq 'burst';
-	$s{max_generators} = 1024 if $s{databases}[2];
+	$s{max_generators} = 1024 if $s{databases}[2] || $mood eq 'policy';
 	generators(\%s);
 
 	# With room for one generator, two databases keep each other out.
@@ -109,7 +109,7 @@ sub generator
 	# A start at the mark skips a tick or two. With few slots generators start so
 	# often that those of long ticks run far ahead of the clock.
 	my $tick = $s->{max_generators} < 100 ? 1 : weighted(1 => 5, 10 => 2, 1000 => 2);
-	my $clock = chance(0.6) ? between(1, 4) : 0;
+	my $clock = chance(0.6) ? pick(1, 1, 2, 2, 2, 3, 4) : 0;
 	my $sequence = ($tick == 1 ? between(7, 12) : $tick == 10 ? between(10, 14) : between(16, 18)) - $clock;
 	# So few in a tick that they are used up again and again.
 	my $is_small = chance(0.35);
@@ -267,7 +267,7 @@ sub faults
 			cancel => 2,
 			kill_client => 1,
 			checkpoint => 1,
-			$still ? () : (step => $mood eq 'policy' ? 25 : 6, reload => 1));
+			$still ? () : $mood eq 'policy' ? (step => 15, swing => 15, reload => 1) : (step => 6, swing => 1, reload => 1));
 		push @faults, fault($s, $kind);
 	}
 	# At any place among the others, but their clocks are drawn in this order.
@@ -282,6 +282,7 @@ sub fault
 	# A burst needs time to run away.
 	my %f = (kind => $kind, after => $s->{mood} eq 'burst' ? seconds(1, 3) : seconds(0.1, 1.2), victim => rand(), probe => chance(0.5));
 	$f{clock} = next_clock($s) if $kind eq 'step';
+	$f{swings} = [ swings($s) ] if $kind eq 'swing';
 	if ($kind =~ /^(kill_postmaster|immediate|restart)$/)
 	{
 		$f{clock} = next_clock($s) if $s->{mood} ne 'burst' && chance(0.4);
@@ -293,6 +294,17 @@ sub fault
 	$f{orphans} = pick('waited for', 'killed') if $kind eq 'kill_postmaster';
 	$f{reserve_ms} = pick(100, 300, $s->{reserve_ms}) if $kind eq 'reload';
 	return \%f;
+}
+
+# To and fro about where the clock is, so that generators go through all their
+# clocks and come to the first one again. Where it goes, and for how long.
+sub swings
+{
+	my ($s) = @_;
+	my $width = pick(0.05, 0.3, 2);
+	my @swings = map { [ $s->{clock} + seconds(-$width, $width), seconds(0.02, 0.4) ] } 1 .. between(3, 12);
+	$s->{clock} = sprintf('%.3f', $swings[-1][0]);
+	return @swings;
 }
 
 sub promotion
@@ -712,7 +724,8 @@ sub describe
 	for my $f (@{ $s->{faults} })
 	{
 		$text .= join(', ', "after $f->{after} s: $f->{kind}",
-			map { "$_ $f->{$_}" } grep { !/^(kind|after|first)$/ } sort keys %$f) . "\n";
+			map { "$_ $f->{$_}" } grep { !/^(kind|after|first|swings)$/ } sort keys %$f) . "\n";
+		$text .= join(', ', map { "$_->[0] for $_->[1] s" } @{ $f->{swings} }) . "\n" if $f->{swings};
 		$text .= "first in $f->{first}{database}: $f->{first}{sql}" if $f->{first};
 	}
 	return $text;
