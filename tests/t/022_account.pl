@@ -133,8 +133,10 @@ $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 start_with_clock($standby, -6);
-set_back($primary, 0.5);
-draw_batch($session, $_, 1000) for @names;
+draw_batch($session, 'borrowing', 1000);
+# By less than the pauses that follow: this one refuses what is longer.
+set_back($primary, 0.2);
+draw_batch($session, $_, 1000) for 'promoted', 'bursting';
 $primary->wait_for_catchup($standby);
 $standby->safe_psql('postgres', q{ALTER SYSTEM SET primary_conninfo = ''});
 $standby->reload;
