@@ -74,7 +74,7 @@ create_generator($node, 'sharing', "preset=multi_clock $epoch on_exhausted=next_
 draw($session, 'sharing');
 is((ticks_of('sharing', draw_batch($session, 'sharing', 1000)))[0][3], 1, 'one clock as long as it holds the IDs');
 sleep 0.01;
-stop_clock($node);
+my $instant = stop_clock($node);
 my @ids = draw_batch($session, 'sharing', 16_384);
 is(join(' ', map { @$_ } ticks_of('sharing', @ids)), '16384 0 1023 16', 'then all');
 ($code, $text) = error_in($session, next_of('sharing'));
@@ -83,7 +83,7 @@ like($text, qr/stands still/, 'and no next tick');
 check_ids('sharing', drawn('sharing'));
 # It shares them with rollbacks: none is free after a burst, but some are once the
 # mark has been raised.
-set_back($node, 3);
+set_clock_to($node, $instant - 1);
 ($code, $text) = error_in($session, next_of('sharing'));
 is($code, '58000', 'a rollback onto a burst finds no clock');
 like($text, qr/generator sharing has no clock left for that time\nDETAIL:  Each of its 16 clocks may have issued IDs there\. One is free from/, 'and the text says so');
@@ -110,7 +110,7 @@ check_unique('sharing');
 create_generator($node, 'patient', "preset=multi_clock $epoch on_exhausted=next_clock max_wait='5 s'");
 draw($session, 'patient');
 sleep 0.01;
-my $instant = stop_clock($node);
+$instant = stop_clock($node);
 draw_batch($session, 'patient', 16_384);
 set_clock_to($node, $instant - 1);
 cmp_ok(draw_timed($session, 'patient'), '>', 0.8, 'with max_wait it waits');
@@ -147,16 +147,17 @@ check_unique('shuffled');
 # max_borrow='1 h': ahead of the clock by what was asked for, over a restart, a crash
 # and a refusal.
 create_generator($node, 'borrowing', "preset=baidu $epoch max_borrow='1 h'");
-@ids = draw_batch($session, 'borrowing', 100_000);
-is(scalar(grep { $_->[0] == 8192 } ticks_of('borrowing', @ids)) >= 11, 1, 'ticks of 8192 IDs, all used');
-my $ahead_by = ahead_of('borrowing');
-between($ahead_by, 1, 14, 'the view shows how far it is ahead');
-cmp_ok(stat_of('borrowing', 'borrowed'), '>', 80_000, 'and how much was borrowed');
+@ids = draw_batch($session, 'borrowing', 50_000);
+my @full = grep { $_->[0] == 8192 } ticks_of('borrowing', @ids);
+cmp_ok(scalar @full, '>=', 5, 'ticks of 8192 IDs, all used');
+$session->query_safe(q{SELECT count(*) FROM snowflake_nextval_batch(100000, 'borrowing')}) for 1 .. 2;
+between(ahead_of('borrowing'), 1, 32, 'the view shows how far it is ahead');
+cmp_ok(stat_of('borrowing', 'borrowed'), '>', 10_000, 'and how much was borrowed');
 for my $how ('fast', 'immediate')
 {
 	restart($how);
 	draw($session, 'borrowing');
-	between(ahead_of('borrowing'), 1, 20, "after a $how stop it is still");
+	between(ahead_of('borrowing'), 1, 40, "after a $how stop it is still");
 	draw_batch($session, 'borrowing', 20_000);
 }
 set_back($node, 2);
