@@ -502,7 +502,8 @@ sub bounds
 	return { lower => 0 } if !@from || !@to;
 	my $until = max(@to);
 	my $watches = $label->{watches};
-	my $follow = $watches ? 0 : $g->{follow};
+	# A reading may be rounded past the end of its setting.
+	my $follow = $watches ? ROUNDING_MS / 1000 : $g->{follow};
 	my %bounds = (
 		lower => min(map { 1000 * ($_ + min($self->settings($session, $_ - $follow, $until))) } @from) - ROUNDING_MS - $g->{tick},
 		upper => max(map { 1000 * $_ + $self->largest_lead_ms($_ + 0.1, $g) } @to),
@@ -603,8 +604,9 @@ sub unexpected
 	return sprintf('the clock was set back by %d ms', $behind) if $behind <= 0 || $by > $behind + ROUNDING_MS;
 	# What was set while the session ran: a second step may have come into its wait.
 	my @steps = grep { $_->{since} >= $session->{launched} - 0.1 && $_->{since} <= $session->{ended} + 0.1 } @{ $self->{history} };
+	$limit = min(map { $_->{max_wait} } @labels);
 	return 'it could have waited'
-	  if $kind eq 'on_rollback=wait' && $by + 2 * ROUNDING_MS < $limit
+	  if $by + 2 * ROUNDING_MS < $limit
 	  && (!@steps || @steps == 1 && $self->behind($session, ($steps[0]{since} - 0.01) x 2) <= 0);
 	return 'a clock was free' if $kind eq 'no clock free' && $self->must_find_a_clock($session, $g);
 	return;
