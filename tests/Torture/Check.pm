@@ -11,8 +11,8 @@
 #   - No ID comes twice, whatever the policy.
 #   - One session's IDs are in the order of their positions, under sequence_start=
 #     random in that of their ticks, under on_rollback=next_clock within each clock.
-#     A start is on a fresh tick, above all that was given before: under next_clock,
-#     in its clock.
+#     Whoever asks later, in any session, gets none of an earlier tick. A start is on
+#     a fresh tick, above all that was given before: under next_clock, in its clock.
 #   - A refusal is one that a label of this generator asks for, by no more than the
 #     clock was set back, in this life of the server: a start is no rollback. Where
 #     clocks are known to be free there is none for want of a clock, and under
@@ -222,6 +222,7 @@ sub run
 	$self->read_errors($_) for @{ $self->{sessions} };
 	$self->unique;
 	$self->no_lead_without_a_start;
+	$self->above_earlier_calls;
 	$self->above_earlier_lives;
 	$self->one_label_at_a_time;
 	return;
@@ -470,7 +471,10 @@ sub confirm
 	for my $it (@its)
 	{
 		push @{ $known->{ids} }, $it->{id};
-		note_reach($known->{reach} //= {}, @$it{qw(clock at at)}, $it->{label}{changes} ? () : $it->{at});
+		my @reach = (@$it{qw(clock at at)}, $it->{label}{changes} ? () : $it->{at});
+		note_reach($known->{reach} //= {}, @reach);
+		push @{ $known->{all_calls} }, $it->{bounds} if !$it->{bounds}{reach};
+		note_reach($it->{bounds}{reach} //= {}, @reach);
 		my $seen = $known->{ranks}[ $it->{rank} ] //= { received => 9e18, asked => 0 };
 		my $bounds = $it->{bounds};
 		$seen->{received} = min($seen->{received}, $bounds->{until}) if $bounds->{lower};
@@ -502,12 +506,14 @@ sub bounds
 	return { lower => 0 } if !@from || !@to;
 	my $until = max(@to);
 	my $watches = $label->{watches};
-	my $follow = $watches ? 0 : $g->{follow};
+	# A reading may be rounded past the end of its setting.
+	my $follow = $watches ? ROUNDING_MS / 1000 : $g->{follow};
 	my %bounds = (
 		lower => min(map { 1000 * ($_ + min($self->settings($session, $_ - $follow, $until))) } @from) - ROUNDING_MS - $g->{tick},
 		upper => max(map { 1000 * $_ + $self->largest_lead_ms($_ + 0.1, $g) } @to),
 		from => min(@from),
-		until => $until);
+		until => $until,
+		session => $session->{name});
 	if ($watches)
 	{
 		my @settings = $self->settings($session, $bounds{from} - 0.1, $until + 0.1);
@@ -603,8 +609,9 @@ sub unexpected
 	return sprintf('the clock was set back by %d ms', $behind) if $behind <= 0 || $by > $behind + ROUNDING_MS;
 	# What was set while the session ran: a second step may have come into its wait.
 	my @steps = grep { $_->{since} >= $session->{launched} - 0.1 && $_->{since} <= $session->{ended} + 0.1 } @{ $self->{history} };
+	$limit = min(map { $_->{max_wait} } @labels);
 	return 'it could have waited'
-	  if $kind eq 'on_rollback=wait' && $by + 2 * ROUNDING_MS < $limit
+	  if $by + 2 * ROUNDING_MS < $limit
 	  && (!@steps || @steps == 1 && $self->behind($session, ($steps[0]{since} - 0.01) x 2) <= 0);
 	return 'a clock was free' if $kind eq 'no clock free' && $self->must_find_a_clock($session, $g);
 	return;
@@ -774,6 +781,42 @@ sub above_earlier_lives
 					$self->violation('overlap', "$generator: $from after a restart, $until in clock $clock before")
 					  if defined $from && $from <= $until;
 				}
+			}
+		}
+	}
+	return;
+}
+
+# There is one word: whoever asks when somebody else has received gets no ID of an
+# earlier tick, but in another clock.
+sub above_earlier_calls
+{
+	my ($self) = @_;
+	my %calls;
+	for my $session (grep { $_->{database} ne $self->{schedule}{recreates} } @{ $self->{sessions} })
+	{
+		for my $key (sort keys %{ $session->{known} })
+		{
+			push @{ $calls{"$key $session->{worker}"} }, grep { $_->{lower} } @{ $session->{known}{$key}{all_calls} };
+		}
+	}
+	for my $key (sort keys %calls)
+	{
+		my @received = sort { $a->{until} <=> $b->{until} } @{ $calls{$key} };
+		my %reached;
+		for my $call (sort { $a->{from} <=> $b->{from} } @received)
+		{
+			while ($received[0]{until} < $call->{from} - ROUNDING_MS / 1000)
+			{
+				my $clocks = (shift @received)->{reach}{clock};
+				$reached{$_} = max($clocks->{$_}{until}, $reached{$_} // 0) for keys %$clocks;
+			}
+			my $reach = $call->{reach};
+			for my $clock (sort keys %reached)
+			{
+				my $from = min($reach->{clock}{$clock} ? $reach->{clock}{$clock}{from} : (), $reach->{steady} // ());
+				$self->violation('order', "$key: $from in a call of $call->{session}, $reached{$clock} in clock $clock before")
+				  if defined $from && $from < $reached{$clock};
 			}
 		}
 	}
