@@ -1,8 +1,8 @@
 # Faults by the hundred, in many short episodes: clients take IDs in every way
-# there is, from the default generator and from labelled ones of many layouts,
-# while servers are killed, stopped, promoted, their clocks stepped, sequences
-# restarted and labels changed. Then every ID that any client received is checked;
-# what for is in Torture/Check.pm.
+# there is, from the default generator and from labelled ones of many layouts and
+# all policies, while servers are killed, stopped, promoted, their clocks stepped,
+# sequences restarted and labels changed. Then every ID that any client received is
+# checked, and every refusal; what for is in Torture/Check.pm.
 #
 #   SEED      of all schedules; another each time if not given, and printed
 #   MINUTES   how long new episodes are begun; default 3
@@ -25,7 +25,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep);
 use Snowflake qw(wait_until);
-use Torture::Check;
+use Torture::Check qw(errors refusal);
 use Torture::Schedule qw(schedule describe literal);
 
 # No limit of this test is about speed: only so that a hang ends.
@@ -38,7 +38,7 @@ my $only    = $ENV{EPISODE} || 0;
 /^\d+$/ or die "SEED, MINUTES and EPISODE are whole numbers\n" for $seed, $minutes, $only;
 
 my %total = map { $_ => 0 } qw(episodes sessions refusals);
-my (%faults, %codes, %bad, %seen);
+my (%faults, %codes, %bad, %seen, %by_policy, %refused);
 # The number of the episode that runs or has failed.
 my $running = 0;
 
@@ -46,7 +46,7 @@ my $temp = PostgreSQL::Test::Utils::tempdir();
 my $template = "$temp/template";
 
 # Of the episode that runs.
-my ($s, $dir, $up, $primary, $standby, @clients, @sessions, @history, @starts, @gaps, @refusals, @logs, $promotions, $launches);
+my ($s, $dir, $up, $primary, $standby, @clients, @sessions, @history, @starts, @accepts, @gaps, @refusals, @logs, $promotions, $launches);
 
 my %node = map { $_ => PostgreSQL::Test::Cluster->new($_) } qw(one two);
 
@@ -81,6 +81,12 @@ CREATE TABLE t (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), s text);
 GRANT ALL ON t TO mortal;
 CREATE FUNCTION ms(timestamptz) RETURNS bigint IMMUTABLE LANGUAGE sql
 	AS 'SELECT (extract(epoch FROM $1) * 1000)::bigint';
+-- Of the label in force: the snapshot of its query is taken after the ID before it.
+CREATE FUNCTION label_of(g regclass) RETURNS text VOLATILE LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN (SELECT left(md5(label), 8) FROM pg_seclabel
+		WHERE objoid = g AND classoid = 'pg_class'::regclass AND provider = 'snowflake_id');
+END $$;
 -- IDs taken in subtransactions, some of which are rolled back.
 CREATE FUNCTION risky(n int, g regclass DEFAULT NULL) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -174,7 +180,7 @@ sub move_clock
 	note_clock($offset, $refused);
 	set_clock($_) for values %node;
 	$history[-1]{until} = time;
-	unstick() if $up && @history > 1 && $offset < $history[-2]{offset};
+	unstick() if $up && @history > 1 && $offset < $history[-2]{offset} - 1;
 	return;
 }
 
@@ -284,8 +290,9 @@ sub spawn
 		worker => -1,
 		clock => clock_of($node),
 		rewrites => {},
+		relabels => {},
+		advances => {},
 		transactions => 5,
-		advance => 0,
 		lineage => $promotions,
 		launched => time,
 		ended => 9e9,
@@ -319,8 +326,7 @@ sub launch
 	my $script = $client->{next} % @{ $client->{scripts} };
 	my $session = spawn($primary, $client->{database},
 		sprintf('%s.%d', $client->{name}, ++$launches), "$dir/$client->{name}.$script.sql");
-	$session->{$_} = $client->{scripts}[$script]{$_} for qw(rewrites transactions);
-	$session->{advance} = 5;
+	$session->{$_} = $client->{scripts}[$script]{$_} for qw(rewrites relabels advances transactions);
 	$client->{session} = $session;
 	return;
 }
@@ -387,13 +393,14 @@ END
 sub probe_sql
 {
 	my ($database) = @_;
-	return join '', $probe, map { "SELECT 'I', snowflake_nextval('$_'), ms(statement_timestamp()), ms(clock_timestamp()), '$_';\n" }
+	return join '', $probe, map { "SELECT 'I', snowflake_nextval('$_'), ms(statement_timestamp()), ms(clock_timestamp()), '$_', label_of('$_');\n" }
 	  named($database);
 }
 
 sub named { my ($database) = @_; return map { $_->{name} } grep { $_->{database} eq $database } @{ $s->{generators} }; }
 
-# IDs come again, in all databases, of all generators.
+# IDs come again, in all databases, of all generators; or they are refused by a
+# policy, and whether they may be is checked later.
 sub probe
 {
 	my ($what) = @_;
@@ -404,7 +411,8 @@ sub probe
 		while (1)
 		{
 			my $session = ask($primary, $database, probe_sql($database));
-			delete @missing{ $session->{out} =~ /^I\|.*\|\d+\|?(\w*)$/mg };
+			delete @missing{ $session->{out} =~ /^I(?:\|-?\d+){3}\|?(\w*)(?:\|\w*)?$/mg };
+			delete @missing{ map { (refusal($_))[1] // () } errors($session->{err}) };
 			last if !%missing;
 			return failed('no ID within ' . PATIENCE . " s $what: $session->{err}") if time > $until;
 			unstick();
@@ -485,6 +493,7 @@ my %fault = (
 		$primary->reload;
 	},
 	step => sub { move_clock($_[0]{clock}); },
+	swing => sub { for my $swing (@{ $_[0]{swings} }) { move_clock($swing->[0]); pause($swing->[1]); } },
 	# Beyond a day from any clock of this episode, and back.
 	leap_forward => sub {
 		my ($f) = @_;
@@ -512,6 +521,7 @@ my %fault = (
 		{
 			move_clock($right);
 			ask($primary, $_, "SELECT 'A', snowflake_accept_clock();") for @{ $s->{databases} };
+			push @accepts, time;
 		}
 		else
 		{
@@ -576,7 +586,7 @@ sub promote
 		$standby->append_conf('postgresql.conf', "snowflake_id.failover_gap = '$gap_ms ms'");
 		$standby->reload;
 	}
-	push @gaps, { at => time, ms => $gap_ms * ++$promotions };
+	push @gaps, { at => time, switches => ++$promotions, ms => $gap_ms * $promotions };
 	$standby->promote;
 	($primary, $standby) = ($standby, undef);
 	$up = 1;
@@ -617,7 +627,7 @@ sub run_episode
 	mkdir $dir or die "$dir: $!";
 	($primary, $standby) = ($node{one}, undef);
 	$promotions = $launches = $up = 0;
-	@clients = @sessions = @history = @starts = @gaps = @refusals = @failures = ();
+	@clients = @sessions = @history = @starts = @accepts = @gaps = @refusals = @failures = ();
 	@logs = map { $_->rotate_logfile } values %node;
 	my $began = time;
 
@@ -652,7 +662,7 @@ sub run_episode
 	pause(0.5);
 	finish();
 	my $check = Torture::Check->new(schedule => $s, history => \@history, starts => \@starts,
-		gaps => \@gaps, refusals => \@refusals, sessions => \@sessions);
+		accepts => \@accepts, gaps => \@gaps, refusals => \@refusals, sessions => \@sessions);
 	printf "## %.3f check\n", time - $began;
 	$check->run;
 	printf "## %.3f checked\n", time - $began;
@@ -664,6 +674,8 @@ sub run_episode
 	$seen{$_} += $check->{seen}{$_} for keys %{ $check->{seen} };
 	$bad{$_} += $check->{bad}{$_} for keys %{ $check->{bad} };
 	$codes{$_} += $check->{codes}{$_} for keys %{ $check->{codes} };
+	$by_policy{$_} += $check->{by_policy}{$_} for keys %{ $check->{by_policy} };
+	$refused{$_} += $check->{refused}{$_} for keys %{ $check->{refused} };
 	my $what = sprintf('episode %d, %s: %d IDs to %d sessions, %d faults, %.1f s',
 		$n, $s->{mood}, $check->{seen}{IDs}, scalar(grep { $_->{life} } @sessions), scalar @{ $s->{faults} },
 		time - $began);
@@ -748,7 +760,7 @@ END
 sub table
 {
 	my (%counts) = @_;
-	return map { sprintf('  %-24s %8d', $_, $counts{$_}) } sort keys %counts;
+	return map { sprintf('  %-32s %8d', $_, $counts{$_}) } sort keys %counts;
 }
 
 note("seed $seed, " . ($only ? "episode $only" : "$minutes minutes"));
@@ -760,7 +772,8 @@ note(join "\n",
 	sprintf('seed %s, %.1f minutes, PostgreSQL %s', $seed, (time - $began) / 60, $node{one}->pg_version),
 	"$total{episodes} episodes, $total{sessions} sessions; checked:", table(%seen),
 	sum0(values %faults) . ' faults:', table(%faults),
-	"$total{refusals} refusals expected and met",
+	'IDs of named generators by policy:', table(%by_policy),
+	"$total{refusals} refusals provoked and met; as policies ask for:", table(%refused),
 	'errors that clients met:', table(%codes),
-	'violations:', table(map({ $_ => 0 } qw(duplicate overlap order early ahead mark worker label decode)), %bad));
+	'violations:', table(map({ $_ => 0 } qw(duplicate overlap order early ahead mark worker clock label decode refusal wait)), %bad));
 done_testing();

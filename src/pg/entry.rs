@@ -702,8 +702,7 @@ impl Entry {
             if slot.file_number() != file_number || rescaled {
                 slot.unsettle();
                 if rescaled {
-                    slot.own_state().word().reset();
-                    slot.own_state().watch().reset();
+                    place.shared.reset(slot.own_state());
                     slot.stats().forget_last_tick();
                     slot.set_scale(self.scale());
                 }

@@ -586,7 +586,7 @@ impl Error {
                 format!("generator {name} has used up the sequence numbers of this tick"),
             )
             .detail(format!("A tick of {} holds {ids}, and max_borrow is {}.", label::duration_text(*tick_millis), label::duration_text(*borrowed)))
-            .hint(format!("Try again in {}. With on_exhausted=wait in its label calls would wait; max_borrow lets bursts run ahead of the clock; more bits of sequence hold more.", label::duration_text(*wait_millis))),
+            .hint(format!("Try again in {}, and for fewer if it was a batch. With on_exhausted=wait in its label calls would wait; max_borrow lets bursts run ahead of the clock; more bits of sequence hold more.", label::duration_text(*wait_millis))),
             Self::MarkAhead { name, by, limit, start } => Text::new(
                 C::ERRCODE_SYSTEM_ERROR,
                 format!("generator {name} would start {} ahead of the clock", duration(*by)),

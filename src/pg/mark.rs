@@ -22,7 +22,7 @@ use super::{guc, os_clock, reservation_lock};
 use crate::snowflake::account::Account;
 use crate::snowflake::clock::{Reading, UnixNanos};
 use crate::snowflake::generator::Generator;
-use crate::snowflake::layout::{Position, Tick, UnixMillis};
+use crate::snowflake::layout::{Layout, Position, Tick, UnixMillis};
 use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
 
 /// Why somebody reserves.
@@ -41,6 +41,8 @@ pub enum Need {
     /// The tick is used up, and goes on in further clocks. Takes no mark.
     Widen,
 }
+
+const NANOS_PER_MILLI: i64 = 1_000_000;
 
 /// Raises the mark, or finds that somebody else has. Afterwards the entry may
 /// be void: the caller looks again.
@@ -91,7 +93,13 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             (tick, None)
         }
         Need::Floor(at) => (Tick::new(0), Some(at)),
-        Need::Switch => (Tick::new(0), None),
+        Need::Switch => {
+            // Of many who meet a rollback, one has dealt with it.
+            if place.state.watch().behind(os_clock::wall()).is_none() {
+                return Ok(());
+            }
+            (Tick::new(0), None)
+        }
         Need::Widen => {
             let (slot, word) = (place.slot, place.state.word());
             if let Some(account) = generator.widen(word, slot.bounds(), slot.account()) {
@@ -101,9 +109,9 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         }
     };
 
-    let mut stored = read(entry).map_err(Failure::Error)?;
-    // What was written here and is not there any more was taken away since.
-    // If it is as late, a change of clocks may have been, which takes no later one.
+    let mut stored = read(entry, generator.layout).map_err(Failure::Error)?;
+    // What was written here and is not there any more was taken away since; of
+    // clocks something else may have been written under the same mark.
     if stored.mark < place.slot.highest() || place.slot.is_undone() {
         stored.mark = stored.mark.max(place.slot.highest());
         stored.account = None;
@@ -125,6 +133,11 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     let policy_lead = generator.policy.max_rollback_millis;
     // On top of an accepted lead, a rollback is forgiven as ever.
     let accepted = place.slot.accepted_lead();
+    let behind = |reading: Reading| {
+        (need == Need::Switch)
+            .then(|| place.state.watch().behind(reading.wall))
+            .flatten()
+    };
     let began = os_clock::boot();
     let (reading, stepped, before, failover, planned) = place.shared.with_clocks(|believed| {
         let reading = os_clock::read();
@@ -153,9 +166,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
             } else {
                 place.slot.account()
             },
-            behind: (need == Need::Switch)
-                .then(|| place.state.watch().behind(reading.wall))
-                .flatten(),
+            behind: behind(reading),
             through,
             full_window_millis: guc::reserve_millis(),
             last_window_millis: note.window_millis,
@@ -216,8 +227,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         );
     }
     if plan.switches {
-        let back = (!plan.starts).then(|| place.state.watch().behind(reading.wall));
-        log_switch(entry, &plan, back.flatten());
+        log_switch(entry, &plan, behind(reading));
     }
     // Where it makes no difference there is nothing to tell.
     let otherwise = stored.mark.max(Some(before.millis()));
@@ -272,9 +282,10 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
     Ok(())
 }
 
-/// The mark on disk, if there is one. The relation is locked.
-pub fn stored(entry: &Entry) -> Result<Option<UnixMillis>, Error> {
-    Ok(read(entry)?.mark)
+/// The mark on disk, if there is one, as a generator of this layout wrote it. The
+/// relation is locked.
+pub fn stored(entry: &Entry, layout: Layout) -> Result<Option<UnixMillis>, Error> {
+    Ok(read(entry, layout)?.mark)
 }
 
 /// Moves the word to where the plan has it, and settles the account. The mark is
@@ -295,7 +306,7 @@ struct Stored {
 }
 
 /// Reads the one row of the sequence, and the LSN of its page.
-fn read(entry: &Entry) -> Result<Stored, Error> {
+fn read(entry: &Entry, layout: Layout) -> Result<Stored, Error> {
     // SAFETY: the relation is locked, so it exists and its file stays.
     // The buffer is pinned and share-locked while we read it; the row is the
     // first item of the first page, as in sequence.c.
@@ -333,7 +344,6 @@ fn read(entry: &Entry) -> Result<Stored, Error> {
     }
     // What CREATE SEQUENCE leaves, whatever START it was given, is no mark either.
     let is_mark = data.is_called && data.last_value != NO_MARK;
-    let layout = entry.generator().layout;
     let mark = is_mark.then(|| {
         // A value that no generator has written is an instant, most likely one that
         // will be refused.
@@ -499,7 +509,7 @@ fn note_refusal(entry: &Entry, place: Place, refusal: Refusal, reading: Reading)
 }
 
 /// A call gets no ID because the clock was set back; the first of a series is
-/// logged. Returns since when.
+/// logged. Makes the error from the instant since when that is so.
 pub fn note_behind(place: Place, by: i64, error: impl Fn(UnixMillis) -> Error) -> Error {
     let now = os_clock::read().wall.millis();
     place.slot.stats().count_refusal();
@@ -540,8 +550,6 @@ fn log_step(millis: i64) {
     }
 }
 
-const NANOS_PER_MILLI: i64 = 1_000_000;
-
 /// How long before the end of a layout's time the log says so.
 const END_IS_NEAR_MILLIS: i64 = 365 * 24 * 60 * 60 * 1000;
 
@@ -562,18 +570,19 @@ fn warn_of_the_end(entry: &Entry, place: Place, now: UnixNanos) {
     }
 }
 
-/// A generator goes on in another clock: after a rollback, by these nanoseconds, or
-/// at a start before its mark.
-fn log_switch(entry: &Entry, plan: &Plan, back: Option<i64>) {
+/// A generator goes on in another clock: after a rollback, or at a start before its
+/// mark.
+fn log_switch(entry: &Entry, plan: &Plan, behind: Option<i64>) {
     let layout = entry.generator().layout;
-    // For another rollback to about this instant.
-    let at = layout.tick_within(plan.clock_from.millis());
-    let free = plan.account.free(at, layout.clocks());
-    let message = if let Some(nanos) = back {
-        let by = super::error::duration(nanos / NANOS_PER_MILLI);
-        format!("clock moved backwards by {by}")
-    } else {
-        format!("generator {} starts before its mark", entry.name())
+    // Of those that a rollback to the same time would find.
+    let from = plan.word_from.unwrap_or(plan.reserved);
+    let free = plan.account.free(layout.tick_of(from), layout.clocks());
+    let message = match behind {
+        Some(nanos) => {
+            let by = super::error::duration((nanos / NANOS_PER_MILLI).max(1));
+            format!("clock moved backwards by {by}")
+        }
+        None => format!("generator {} starts before its mark", entry.name()),
     };
     log_line(
         message,

@@ -19,7 +19,7 @@ use super::error::Error;
 use super::label::{self, PROVIDER};
 use super::{entry, mark, shmem, spi};
 use crate::snowflake::label::Label;
-use crate::snowflake::layout::{Disorder, UnixMillis};
+use crate::snowflake::layout::{Disorder, Layout, UnixMillis};
 
 /// Registers the provider, in every process that loads the library.
 pub fn register() {
@@ -90,7 +90,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
 /// Refuses what could repeat IDs that exist, or sort before them.
 fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) -> Result<(), Error> {
     let entry = entry::of(relation);
-    let Some(reached) = reached(relation)? else {
+    let Some(reached) = reached(relation, before.layout())? else {
         return Ok(());
     };
     let name = entry.name();
@@ -123,7 +123,7 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
 
 /// How far a generator has come: no later than its mark; `None` if it has not
 /// issued anything. The relation is locked.
-fn reached(relation: pg_sys::Oid) -> Result<Option<UnixMillis>, Error> {
+fn reached(relation: pg_sys::Oid, layout: Layout) -> Result<Option<UnixMillis>, Error> {
     let entry = entry::of(relation);
     // An unlogged one may have been logged, and may be again.
     if entry.is_temporary() {
@@ -135,5 +135,5 @@ fn reached(relation: pg_sys::Oid) -> Result<Option<UnixMillis>, Error> {
         .ok()
         .and_then(|shared| shared.view(database, relation))
         .and_then(|view| view.highest);
-    Ok(mark::stored(entry)?.max(running))
+    Ok(mark::stored(entry, layout)?.max(running))
 }

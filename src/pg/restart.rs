@@ -304,7 +304,7 @@ fn look(entry: &'static Entry) -> Option<Kept> {
         was_pinned,
         file_number: entry.current_file_number(),
         // A value that is no mark is not kept: a restart is what removes it.
-        mark: mark::stored(entry).ok().flatten(),
+        mark: mark::stored(entry, entry.generator().layout).ok().flatten(),
     })
 }
 
@@ -320,7 +320,11 @@ impl Kept {
             return Ok(());
         };
         // Not restarted, but rewritten with its value.
-        if mark::stored(self.entry).ok().flatten() == Some(mark) {
+        if mark::stored(self.entry, self.entry.generator().layout)
+            .ok()
+            .flatten()
+            == Some(mark)
+        {
             return Ok(());
         }
         self.entry.check_takes(mark)?;

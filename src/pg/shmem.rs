@@ -18,7 +18,7 @@
 //! | `Slot::seen` | as `Header::seen`, for the statistics of this generator; under the reservation lock |
 //! | `Slot::scale`, `epoch` | what the positions of this generator's word mean; as `window_millis`. Another layout now means that the word is void: it is reset by whoever finds that, and nobody else can use it then, since relabelling waits for all users |
 //! | `Slot::highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); under the reservation lock. What ALTER SEQUENCE ... RESTART may have taken away is known from here |
-//! | `Slot::undone` | a mark up to `highest` was rolled back, so that the slot alone knows of IDs that were given; until the next reservation. Set at the end of the transaction, before its pin is given back, and read by whoever evicts |
+//! | `Slot::undone` | a mark up to `highest` was rolled back, so that the slot alone knows of IDs that were given; until the next reservation. Set at the end of the transaction, before its pin is given back; read by reservers and by whoever evicts |
 //! | `Slot::gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been logged; stored under the reservation lock, read by views without |
 //! | `Slot::account` | which clocks have been used, see `snowflake::account`; under the reservation lock |
 //! | `Slot::refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone, the winner logs it |
@@ -404,15 +404,15 @@ impl Slot {
         self.rest.0.highest.fetch_max(mark.get(), Ordering::Relaxed);
     }
 
+    /// Whether what was written since the generator has this slot was undone.
+    pub fn is_undone(&self) -> bool {
+        self.rest.0.undone.load(Ordering::Relaxed)
+    }
+
     /// Whether what was written may be undone: the slot is not given away then
     /// before the clock has reached it.
     pub fn set_undone(&self, undone: bool) {
         self.rest.0.undone.store(undone, Ordering::Relaxed);
-    }
-
-    /// Whether that is so.
-    pub fn is_undone(&self) -> bool {
-        self.rest.0.undone.load(Ordering::Relaxed)
     }
 
     /// Whether a generator may take the slot from another, for which a mark that
@@ -623,8 +623,8 @@ impl Shared {
     }
 
     /// Accepts, for the generators of one database, the leads that were refused
-    /// last; returns the largest, in milliseconds. One that watches the wall clock,
-    /// and was found ahead of it, goes on from where it is.
+    /// last; returns the largest, in milliseconds. One that was refused because it
+    /// watches the wall clock goes on from where it is.
     pub fn accept_leads(&self, database: pg_sys::Oid) -> i64 {
         let reading = os_clock::read();
         locked(SLOT_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
@@ -638,7 +638,8 @@ impl Shared {
                         largest = refused.max(largest);
                     }
                     let state = slot.own_state();
-                    if state.watch().behind(reading.wall).is_some() {
+                    // One that was not refused may have a clock to change to.
+                    if slot.is_refused_behind() && state.watch().behind(reading.wall).is_some() {
                         let at = slot.scale().instant_of(state.word().position());
                         state
                             .watch()
@@ -693,6 +694,16 @@ impl Shared {
 
     fn pin_existing(&self, key: u64) -> Option<&'static Slot> {
         self.probe(key).find_map(|slot| slot.pin_if(key))
+    }
+
+    /// Forgets where a generator is and what it knows of the clock, which under
+    /// another policy may be of long ago: its mark says where it goes on. Only
+    /// where nobody issues.
+    pub fn reset(&self, state: &State) {
+        state.word().reset();
+        state.watch().reset();
+        let reading = self.believable();
+        self.with_clocks(|_| state.clock().set(reading));
     }
 
     /// Both clocks, for a generator without a past: no later than was believed

@@ -220,6 +220,21 @@ impl Account {
         }
     }
 
+    /// Where all clocks have been used since `known_from`, it tells nothing of times
+    /// after that any more: then from where on time has passed the others. Not of an
+    /// account that has just switched: the others may have issued since.
+    #[must_use]
+    pub fn renewed(self, clocks: u64) -> Self {
+        if self.used < clocks {
+            return self;
+        }
+        Self {
+            used: self.together,
+            known_from: self.others_before,
+            ..self
+        }
+    }
+
     /// What the mark has above its instant: see the head of the file. `None` if
     /// the instant leaves no room. Of a generator whose ticks go on in further
     /// clocks it says nothing but the clock: how many is not worth a flush.

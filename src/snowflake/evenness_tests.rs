@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::layout::{SnowflakeId, Tick};
+use super::layout::SnowflakeId;
 use super::scripted::{MS, Refused, Server};
 use super::shuffle::Shuffle;
 
@@ -279,7 +279,7 @@ fn starts_do_not_tell_the_next_one() {
 
         // The clocks of a tick, and what lies between its first two IDs.
         let shuffle = Shuffle::new(secret, 1);
-        let number = |tick, clock, nth| shuffle.number(Tick::new(tick), clock, nth) & 4095;
+        let number = |tick, clock, nth| shuffle.number(tick, clock, nth) & 4095;
         let ticks = 0..TICKS as u64;
         let of_clock = |clock| {
             let starts = ticks.clone().map(|tick| number(tick, clock, 0));

@@ -612,6 +612,33 @@ mod tests {
     }
 
     #[test]
+    fn a_tick_is_left_if_it_is_used_in_further_clocks() {
+        let fields = [(Role::Time, 4), (Role::Clock, 1), (Role::Sequence, 2)];
+        let layout = Layout::new(0, 1, &fields)
+            .unwrap()
+            .through_clocks()
+            .unwrap();
+        // Where it was, where it is then, and from which tick on clocks are unused.
+        for (at, to, from) in [
+            (0, 1, 0),
+            (3, 4, 0),
+            (4, 5, 0),
+            (5, 8, 1),
+            (7, 8, 1),
+            (14 << 3 | 5, 15 << 3, 15),
+            // None is left for the first one.
+            (15 << 3, 15 << 3 | 1, 15),
+        ] {
+            for clock in [0, 1 << 7] {
+                let word = Word::default();
+                word.raise(Position::new(at | clock));
+                assert_eq!(word.leave_clocks(layout), Tick::new(from), "from {at}");
+                assert_eq!(word.position().get(), to | clock, "from {at}");
+            }
+        }
+    }
+
+    #[test]
     fn batches_that_meet_take_no_more_than_there_is_room_for() {
         // Each finds, between its load and its swap, that another was faster.
         let (word, bounds) = (Word::default(), Bounds::default());

@@ -763,7 +763,7 @@ impl Layout {
         let tick = self.tick_of(position);
         let number = within & self.sequence_mask;
         let number = match shuffle {
-            Some(shuffle) => shuffle.number(tick, clock, number) & self.sequence_mask,
+            Some(shuffle) => shuffle.number(tick.0, clock, number) & self.sequence_mask,
             None => number,
         };
         let bits = self.bits_of(tick.0, number, stamp);

@@ -264,7 +264,12 @@ impl Generator {
         let mark = layout.instant_of(bound);
         let clock = account.clock();
         let value = if self.changes_clocks() {
-            account.with_mark(mark, layout).ok_or(Refusal::TimeUsedUp)?
+            let kept = if switches {
+                account
+            } else {
+                account.renewed(layout.clocks())
+            };
+            kept.with_mark(mark, layout).ok_or(Refusal::TimeUsedUp)?
         } else {
             mark.get()
         };

@@ -15,8 +15,6 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use super::layout::Tick;
-
 /// The order of one generator in one life of the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shuffle {
@@ -49,9 +47,9 @@ impl Shuffle {
     /// The number of the `nth` ID of a tick. The low bits count, up to 32: as
     /// many as the sequence field has.
     #[must_use]
-    pub fn number(&self, tick: Tick, clock: u64, nth: u64) -> u64 {
+    pub fn number(&self, tick: u64, clock: u64, nth: u64) -> u64 {
         let mut hash = SipHasher13::new_with_keys(self.key.0, self.key.1);
-        hash.write_u64(tick.get());
+        hash.write_u64(tick);
         hash.write_u64(clock);
         let hash = hash.finish();
         let (odd, first) = (hash >> 32 | 1, hash);
@@ -71,7 +69,7 @@ mod tests {
             let size = 1u64 << bits;
             for tick in 0..if cfg!(miri) { 1 } else { 50 } {
                 let mut seen: Vec<_> = (0..size)
-                    .map(|nth| Shuffle::new(S, 7).number(Tick::new(tick), 0, nth) & (size - 1))
+                    .map(|nth| Shuffle::new(S, 7).number(tick, 0, nth) & (size - 1))
                     .collect();
                 seen.sort_unstable();
                 assert_eq!(seen, (0..size).collect::<Vec<_>>());
@@ -83,7 +81,7 @@ mod tests {
     fn tick_clock_generator_and_secret_each_make_another_order() {
         let order = |secret, generator, tick, clock| {
             (0..64)
-                .map(|nth| Shuffle::new(secret, generator).number(Tick::new(tick), clock, nth) & 63)
+                .map(|nth| Shuffle::new(secret, generator).number(tick, clock, nth) & 63)
                 .collect::<Vec<_>>()
         };
         let one = order(S, 1, 1, 0);
@@ -100,7 +98,7 @@ mod tests {
         let ticks = if cfg!(miri) { 50 } else { 1000usize };
         let differences: std::collections::BTreeSet<_> = (0..ticks as u64)
             .map(|tick| {
-                let number = |nth| Shuffle::new(S, 1).number(Tick::new(tick), 0, nth);
+                let number = |nth| Shuffle::new(S, 1).number(tick, 0, nth);
                 number(1).wrapping_sub(number(0)) & 4095
             })
             .collect();

@@ -2,11 +2,12 @@
 //! stated length: calls, clock steps of either sign, crashes, promotions of a
 //! standby that missed the last marks. No ID twice, and always increasing.
 
-use super::clock::BootNanos;
+use super::account::Account;
+use super::clock::{BootNanos, Reading, UnixNanos};
 use super::generator::{Bounds, Generator};
-use super::layout::{Layout, Role, Tick, UnixMillis};
+use super::layout::{Layout, Position, Role, Tick, UnixMillis};
 use super::model::{Disk, MS, Need, Outcome, Server, Settings};
-use super::policy::{Policy, SequenceStart};
+use super::policy::{OnRollback, Policy, SequenceStart};
 use super::reservation::{Failover, Plan, Refusal, Situation};
 use super::watch::Patience;
 
@@ -399,4 +400,67 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
     assert_eq!(begin(Some(101), 200, Some(90), false), Tick::new(200));
     assert_eq!(begin(None, 100, Some(90), false), Tick::new(105));
     assert_eq!(begin(Some(101), 100, Some(130), false), Tick::new(138));
+}
+
+#[test]
+fn clocks_that_were_used_up_are_not_kept_for_ever() {
+    let fields = [
+        (Role::Time, 41),
+        (Role::Clock, 2),
+        (Role::Worker, 1),
+        (Role::Sequence, 10),
+    ];
+    let layout = Layout::new(0, 1, &fields).unwrap();
+    let generator = Generator {
+        layout,
+        policy: Policy {
+            on_rollback: OnRollback::NextClock,
+            ..Policy::DEFAULT
+        },
+    };
+    let at = |millis: i64| Reading {
+        boot: BootNanos::new(millis * 1_000_000),
+        wall: UnixNanos::new(millis * 1_000_000),
+    };
+    // A restart at an instant, or a reservation if `running`.
+    let plan = |millis: i64, stored: Option<i64>, running: Option<&Plan>| {
+        let stored = stored.map(|value| Account::of_mark(value, layout).unwrap());
+        let account = stored.map_or(Account::FRESH, |(_, account)| account);
+        let reserved = running.map_or(Position::ZERO, |plan| plan.reserved);
+        generator
+            .plan(&Situation {
+                reading: at(millis),
+                generator_now: at(millis).wall,
+                trusted_offset: 0,
+                max_clock_jump_millis: 1000,
+                max_lead_millis: 86_400_000,
+                word: layout.in_clock(
+                    running.map_or(0, |plan| plan.account.clock()),
+                    layout.position_of(Tick::new(millis.cast_unsigned())),
+                ),
+                reserved,
+                stored: stored.map(|(mark, _)| mark),
+                failover: None,
+                floor: None,
+                account: running.map_or(account, |plan| plan.account),
+                behind: None,
+                through: Tick::new(0),
+                full_window_millis: 1000,
+                last_window_millis: i64::from(running.is_some()) * 1000,
+            })
+            .unwrap()
+    };
+    let mut last = plan(100_000, None, None);
+    for restart in 1..4 {
+        last = plan(100_000 + restart, Some(last.value), None);
+        assert_eq!(last.account.clock(), restart.cast_unsigned());
+        assert!(last.switches);
+    }
+    let fifth = plan(100_004, Some(last.value), None);
+    assert!(!fifth.switches && fifth.lead_millis > 900, "all are used");
+    // Time has passed them.
+    let later = plan(110_000, Some(fifth.value), Some(&fifth));
+    let restart = plan(110_500, Some(later.value), None);
+    assert!(restart.switches);
+    assert_eq!(restart.lead_millis, 0);
 }

@@ -13,7 +13,7 @@
 //! | field | holds | rule |
 //! |---|---|---|
 //! | `latest` | the latest reading by which an ID was issued, or a start was made, or the line below was met (Unix milliseconds) | raised by issuers after they have moved the word, by compare-and-swap from the value they had loaded first: if somebody else has changed it, theirs is dropped. Raised for the other two under the reservation lock. Set back when a rollback has been dealt with, under the reservation lock or by a superuser who accepts it. A raise that comes late finds another value and is dropped, too |
-//! | `lead` | boot clock / 2 plus this is the line above (nanoseconds); `i64::MIN`: there is none | raised by an atomic maximum; removed by compare-and-swap once the wall clock has met it |
+//! | `lead` | boot clock / 2 plus this is the line above (nanoseconds); `i64::MIN`: there is none | raised by an atomic maximum; removed by compare-and-swap once the wall clock has met it, by whoever issues an ID then: a rollback after that does not bring it back |
 //! | `counted` | the value of `latest` from which a rollback was counted last | a hint for statistics |
 //!
 //! `latest` is loaded (Acquire) before the wall clock is read, for the reason given
@@ -37,6 +37,13 @@ pub struct Watch {
 }
 
 const NEVER: i64 = i64::MIN;
+
+/// A lead, and what it shows.
+#[derive(Clone, Copy)]
+struct Line {
+    lead: i64,
+    at: UnixNanos,
+}
 
 impl Default for Watch {
     fn default() -> Self {
@@ -65,12 +72,15 @@ impl Watch {
     /// The generator's clock. `boot` is read only if it leads.
     #[must_use]
     pub fn now(&self, wall: UnixNanos, boot: impl FnOnce() -> BootNanos) -> UnixNanos {
+        self.line(boot).map_or(wall, |line| line.at.max(wall))
+    }
+
+    fn line(&self, boot: impl FnOnce() -> BootNanos) -> Option<Line> {
         let lead = self.lead.load(Ordering::Relaxed);
-        if lead == NEVER {
-            return wall;
-        }
-        let line = (boot().get() >> 1).saturating_add(lead);
-        wall.max(UnixNanos::new(line))
+        (lead != NEVER).then(|| Line {
+            lead,
+            at: UnixNanos::new((boot().get() >> 1).saturating_add(lead)),
+        })
     }
 
     /// By how many nanoseconds the wall clock is behind an earlier reading.
@@ -112,13 +122,18 @@ impl Watch {
     /// Does without the boot clock again, if the wall clock has met the line. Being
     /// behind this reading is a rollback from now on: the line held before.
     pub fn end_lead(&self, boot: BootNanos, wall: UnixNanos) {
-        let lead = self.lead.load(Ordering::Relaxed);
-        if lead != NEVER && (boot.get() >> 1).saturating_add(lead) <= wall.get() {
+        if let Some(line) = self.line(|| boot) {
+            self.end(line, wall);
+        }
+    }
+
+    fn end(&self, line: Line, wall: UnixNanos) {
+        if line.at <= wall {
             self.started_by(wall);
             // A failure means that it was raised meanwhile.
-            let _ = self
-                .lead
-                .compare_exchange(lead, NEVER, Ordering::AcqRel, Ordering::Relaxed);
+            let _ =
+                self.lead
+                    .compare_exchange(line.lead, NEVER, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -242,7 +257,8 @@ impl Word {
                     by: by.saturating_sub(wall.get()),
                 };
             }
-            let now = watch.now(wall, &mut boot).millis();
+            let line = watch.line(&mut boot);
+            let now = line.map_or(wall, |line| line.at.max(wall)).millis();
             let step = generator.decide_watching(
                 Position::new(word),
                 bounds.reserved(),
@@ -260,6 +276,9 @@ impl Word {
                 .is_ok()
             {
                 watch.saw(latest, wall.millis());
+                if let Some(line) = line {
+                    watch.end(line, wall);
+                }
                 return step;
             }
             std::hint::spin_loop();
@@ -303,7 +322,8 @@ impl Patience {
     /// ever.
     pub fn stands_still(&mut self, clock: UnixNanos, boot: BootNanos) -> bool {
         match self.moved {
-            Some((before, since)) if clock <= before => {
+            // What was set back has moved, too.
+            Some((before, since)) if clock == before => {
                 boot.nanos_after(since) >= STANDSTILL_MILLIS * NANOS_PER_MILLI
             }
             _ => {
@@ -683,8 +703,70 @@ mod tests {
         assert!(!patience.stands_still(UnixNanos::new(5 * MS + 1), boot(2000)));
         assert!(patience.stands_still(UnixNanos::new(5 * MS + 1), boot(2001)));
         // One that goes back does not move on.
-        assert!(patience.stands_still(wall(3), boot(2002)));
+        assert!(!patience.stands_still(wall(3), boot(2002)));
         assert!(!patience.stands_still(wall(6), boot(9000)));
+    }
+
+    #[test]
+    fn a_lead_that_was_met_does_not_come_back_with_a_rollback() {
+        let generator = Generator {
+            policy: Policy {
+                on_rollback: OnRollback::Error,
+                ..Policy::DEFAULT
+            },
+            ..Generator::DEFAULT
+        };
+        let (word, bounds, watch) = (Word::default(), Bounds::default(), Watch::default());
+        let layout = generator.layout;
+        bounds.publish(layout.position_of(Tick::new(9_000_000)), Position::ZERO);
+        let tick = |boot: i64, at: f64| {
+            let step = word.issue_watching(
+                &generator,
+                &bounds,
+                &watch,
+                1,
+                || seconds(at),
+                || BootNanos::new(boot * 1000 * MS),
+            );
+            match step {
+                Step::Issue { start, .. } => layout.tick_of(start).get(),
+                other => panic!("{other:?}"),
+            }
+        };
+        // It starts 10 s ahead, at half speed, and is met after 20.
+        watch.lead_to(BootNanos::new(0), seconds(1010.0));
+        assert_eq!(tick(4, 1004.0), 1_012_000);
+        assert_eq!(tick(22, 1022.0), 1_022_000);
+        // The clock is set back to where it was accepted: no line is ahead of it.
+        watch.believe(seconds(1000.0));
+        word.reset();
+        assert_eq!(tick(23, 1001.0), 1_001_000);
+    }
+
+    #[test]
+    fn a_clock_that_was_waited_for_does_not_stand_still() {
+        let boot = |at: f64| {
+            #[allow(clippy::cast_possible_truncation)]
+            BootNanos::new((at * 1e9) as i64)
+        };
+        let mut patience = Patience::default();
+        // Waits for the next tick, which is a long one.
+        assert!(!patience.stands_still(seconds(100.9), boot(0.0)));
+        // It is set back by 3 s, and waited for: until 100.0, when the last ID was.
+        assert!(patience.awaits(&policy(OnRollback::Wait, 5000), 2100 * MS, boot(0.1)));
+        assert!(patience.awaits(&policy(OnRollback::Wait, 5000), 1, boot(2.2)));
+        // The tick has not passed yet.
+        assert!(!patience.stands_still(seconds(100.0), boot(2.2)));
+        assert!(!patience.stands_still(seconds(100.1), boot(2.3)));
+        assert!(!patience.stands_still(seconds(100.1), boot(3.2)));
+        assert!(patience.stands_still(seconds(100.1), boot(3.3)));
+    }
+
+    /// Seconds since the default epoch.
+    fn seconds(at: f64) -> UnixNanos {
+        let epoch = UnixNanos::from_millis(Generator::DEFAULT.layout.epoch()).get();
+        #[allow(clippy::cast_possible_truncation)]
+        UnixNanos::new(epoch + (at * 1e9) as i64)
     }
 }
 

@@ -5,6 +5,20 @@
 # the history of settings; where two settings could have given one reading, the
 # more lenient one counts.
 #
+# By policy. What an ID was made by is told by its line, which has a hash of the
+# label, and checked by the ID: epochs of one generator are 40 days apart, and the
+# clocks never are.
+#   - No ID comes twice, whatever the policy.
+#   - One session's IDs are in the order of their positions, under sequence_start=
+#     random in that of their ticks, under on_rollback=next_clock within each clock.
+#     A start is on a fresh tick, above all that was given before: under next_clock,
+#     in its clock.
+#   - A refusal is one that a label of this generator asks for, by no more than the
+#     clock was set back, in this life of the server: a start is no rollback. Where
+#     clocks are known to be free there is none for want of a clock, and under
+#     on_rollback=wait none before max_wait.
+#   - A call takes no longer than max_wait, and as long as is generous.
+#
 # How far an ID may be ahead (upper bound). The generator's clock may have led
 # the machine's by at most the sum of
 #   - the largest setting of either server's clock so far, refused ones left out,
@@ -13,41 +27,58 @@
 #     may be borrowed, two ticks. Starts are restarts and crashes, and every time
 #     a client may have rewritten the sequence or changed the label, counted when
 #     its session began,
-#   - with few slots, where generators start again in any transaction, what may
-#     be borrowed and four ticks for each, and the time that has passed: a window
-#     grows no faster,
-#   - per promotion, failover_gap for each switch of timelines until then,
+#   - with few slots, where generators start again in any transaction, and of
+#     those that come and go, what may be borrowed and four ticks for each, and
+#     the time that has passed: a window grows no faster,
+#   - per promotion, failover_gap and what may be borrowed for each switch of
+#     timelines until then,
 # and the ID by what may be borrowed. That leads shrink at half speed is left out:
-# an episode lasts seconds.
+# an episode lasts seconds. Who watches the wall clock does not lead by a rollback:
+# once it has met the clock, it is ahead by what may be borrowed until it starts
+# again.
 #
 # How far behind (lower bound): a step forward is followed at the next
 # reservation, and the window in force is used up after twice its length at half
-# speed. So an ID is not before the lowest setting within that time.
-#
-# What label an ID was made by is told by its time: the epochs of one generator
-# are 40 days apart, and the clocks never are.
+# speed. So an ID is not before the lowest setting within that time. Who watches
+# the wall clock follows at once.
 package Torture::Check;
 
 use strict;
 use warnings;
-use List::Util qw(max min sum0 uniqnum);
+use Digest::MD5 qw(md5_hex);
+use Exporter 'import';
+use List::Util qw(first max min sum0 uniqnum);
 use POSIX ();
+
+our @EXPORT_OK = qw(errors refusal);
 
 my %default = (
 	name => '',
 	fields => [ [ 'time', 41, 'time' ], [ 'worker', 10, 'worker' ], [ 'sequence', 12, 'sequence' ] ],
 	tick => 1,
 	increases => 1,
-	labels => [ { epoch => 1735689600000, wider => 0, borrow => 100 } ]);
+	clock => 0,
+	labels => [
+		{
+			text => '', epoch => 1735689600000, wider => 0, rollback => 'continue', max_rollback => 86_400_000,
+			max_wait => 0, borrow => 100, exhausted => 'wait', start => 'vibrate 63'
+		}
+	]);
 
 # A time further from now is of another epoch.
 use constant EPOCH_RANGE_MS => 20 * 86_400_000;
 
-# The value of a sequence that holds no mark.
+# The value of a sequence that holds no mark; the instant of one that holds more.
 use constant NO_MARK => 9223372036854775807;
+use constant INSTANT => 2**46 - 1;
 
 # Readings are rounded to milliseconds, and the machine's clock is disciplined.
 use constant ROUNDING_MS => 20;
+
+# A call of a single ID that has nothing to wait for takes no longer, if the
+# machine is very busy; seconds. Without the generator's lock, as long for each.
+use constant GENEROUS => 4;
+use constant LOCK_TIMEOUT => 3;
 
 # How often a rewrite of the sequence and its end may unsettle a generator.
 use constant STARTS_PER_REWRITE => 4;
@@ -66,11 +97,15 @@ my $more = qr/^(?:DETAIL|HINT|CONTEXT|LOCATION|STATEMENT|QUERY|LINE \d+|Process 
 
 # history: settings of the clock, in order: since and until (in force at least
 # from until on), offset, refused. starts: when servers were about to start
-# anew. gaps: { at, ms }. refusals: { from, until }.
+# anew. accepts: when a superuser had accepted the clock. gaps: { at, switches,
+# ms }. refusals: { from, until }.
 sub new
 {
 	my ($class, %episode) = @_;
-	my $self = bless { %episode, bad => {}, seen => { map { $_ => 0 } 'IDs', 'of named generators', 'of extra generators', 'confirmed by a commit', 'epochs left behind' }, text => [] }, $class;
+	my $self = bless { %episode, map { $_ => {} } qw(bad codes seen by_policy refused) }, $class;
+	$self->{text} = [];
+	$self->{seen}{$_} = 0 for 'IDs', 'of named generators', 'of extra generators', 'confirmed by a commit',
+	  'epochs left behind', 'calls timed', 'calls that took 20 ms';
 	my $s = $self->{schedule};
 	$self->{window} = max($s->{reserve_ms}, map { $_->{reserve_ms} // 0 } @{ $s->{faults} });
 	$self->{crowded} = $s->{max_generators} < 100;
@@ -90,9 +125,14 @@ sub generator
 	my $window = $tick * POSIX::ceil($self->{window} / $tick);
 	my %g = (
 		name => $spec->{name},
+		# Those that come and go start anew with each subtransaction that is undone.
+		is_extra => scalar($spec->{name} =~ /^extra/),
 		tick => $tick,
+		clocks => 2**$spec->{clock},
 		increases => $spec->{increases},
 		epochs => [ reverse uniqnum(sort { $a <=> $b } map { $_->{epoch} } @{ $spec->{labels} }) ],
+		labels => $spec->{labels},
+		label => { map { (substr(md5_hex($_->{text}), 0, 8) => $_) } @{ $spec->{labels} } },
 		borrow => $borrow,
 		start => $window + $borrow + 2 * $tick,
 		follow => (2 * ($window + $borrow + 2 * $tick) + ROUNDING_MS) / 1000,
@@ -100,6 +140,14 @@ sub generator
 		worker => [],
 		fixed_mask => 0,
 		fixed => 0);
+	for my $label (@{ $g{labels} })
+	{
+		$label->{watches} = $label->{rollback} ne 'continue';
+		$label->{changes} = $label->{rollback} eq 'next_clock';
+		$label->{random} = $label->{start} eq 'random';
+		# Labels of which this differs never meet in a tick.
+		$label->{scale} = join ' ', @$label{qw(epoch watches changes random)}, $label->{exhausted} eq 'next_clock';
+	}
 	my $shift = 0;
 	for my $field (reverse @{ $spec->{fields} })
 	{
@@ -110,6 +158,7 @@ sub generator
 		@g{qw(time_shift time_mask time_bits)} = ($shift, $mask, $bits) if $role =~ /^(time|reversed)$/;
 		$g{reversed} = 1 if $role eq 'reversed';
 		@g{qw(sequence_shift sequence_mask sequence_bits)} = ($shift, $mask, $bits) if $role eq 'sequence';
+		@g{qw(clock_shift clock_mask)} = ($shift, $mask) if $role eq 'clock';
 		push @{ $g{worker} }, [ $shift, $mask, $bits ] if $role eq 'worker';
 		if ($role eq 'fixed') { $g{fixed_mask} |= $mask << $shift; $g{fixed} |= $value << $shift; }
 		$shift += $bits;
@@ -134,7 +183,7 @@ sub named
 	};
 }
 
-# Time in milliseconds, by which of its epochs, worker ID, sequence number; or
+# Time in milliseconds, by which of its epochs, worker ID, sequence number, clock; or
 # what is wrong with the ID, which was received at about $now.
 sub decode
 {
@@ -152,8 +201,9 @@ sub decode
 	for my $rank (0 .. $#{ $g->{epochs} })
 	{
 		my $at = $g->{epochs}[$rank] + $tick * $g->{tick};
-		return ($at, $rank, $worker, $id >> $g->{sequence_shift} & $g->{sequence_mask})
-		  if abs($at - $now) < EPOCH_RANGE_MS;
+		next if abs($at - $now) >= EPOCH_RANGE_MS;
+		my $clock = $g->{clocks} > 1 ? $id >> $g->{clock_shift} & $g->{clock_mask} : 0;
+		return ($at, $rank, $worker, $id >> $g->{sequence_shift} & $g->{sequence_mask}, $clock);
 	}
 	return 'is of no time that a label could give';
 }
@@ -169,7 +219,9 @@ sub run
 {
 	my ($self) = @_;
 	$self->read_session($_) for @{ $self->{sessions} };
+	$self->read_errors($_) for @{ $self->{sessions} };
 	$self->unique;
+	$self->no_lead_without_a_start;
 	$self->above_earlier_lives;
 	$self->one_label_at_a_time;
 	return;
@@ -195,14 +247,15 @@ sub machine_times
 	};
 }
 
-sub lowest
+# Settings of a session's clock that may have been in force between two instants.
+sub settings
 {
 	my ($self, $session, $from, $until) = @_;
 	my $history = $self->{history};
-	return $session->{clock} + min(map { $history->[$_]{offset} } grep {
+	return map { $session->{clock} + $history->[$_]{offset} } grep {
 		$history->[$_]{since} <= $until
 		  && ($_ == $#$history || $history->[ $_ + 1 ]{until} >= $from)
-	} 0 .. $#$history);
+	} 0 .. $#$history;
 }
 
 sub largest_lead_ms
@@ -210,7 +263,7 @@ sub largest_lead_ms
 	my ($self, $at, $g) = @_;
 	# Many IDs ask for about the same instant.
 	$at = POSIX::ceil($at * 20) / 20;
-	return $self->{lead}{ $g->{name} }{$at} //= do
+	return $self->{lead}{$g}{$at} //= do
 	{
 		my $s = $self->{schedule};
 		my @sessions = grep { $_->{launched} <= $at } @{ $self->{sessions} };
@@ -219,30 +272,39 @@ sub largest_lead_ms
 		1000 * (
 			max(map { $_->{offset} } grep { !$_->{refused} && $_->{since} <= $at } @{ $self->{history} })
 			+ max(0, $s->{standby_clock})
-			+ max(0, map { $_->{advance} } @sessions))
-		  + $g->{start} * $starts
-		  + ($self->{crowded} && $g->{name}
+			+ max(0, map { $_->{advances}{ $g->{name} } ? 5 : 0 } @sessions))
+		  + $g->{start} * ($starts + ($g->{is_extra} ? STARTS_PER_REWRITE : 0))
+		  + ($self->{crowded} || $g->{is_extra}
 			? ($g->{borrow} + 4 * $g->{tick}) * sum0(map { $_->{transactions} } @sessions)
 			+ 1000 * ($at - $self->{history}[0]{since})
 			: 0)
-		  + sum0(map { $_->{ms} } grep { $_->{at} <= $at } @{ $self->{gaps} })
+		  + sum0(map { $_->{ms} + $_->{switches} * $g->{borrow} } grep { $_->{at} <= $at } @{ $self->{gaps} })
 		  + $g->{borrow} + $g->{tick} + ROUNDING_MS;
 	};
 }
 
+# The columns of a line, by its tag, before the generator's name.
+my %columns = (I => 3, R => 3, X => 3, D => 5, M => 1, V => 1, W => 1, B => 0, C => 0);
+
 sub read_session
 {
 	my ($self, $session) = @_;
-	$self->read_errors($session);
 	my $text = $session->{out};
 	# A line without an end was not received.
 	$text =~ s/[^\n]*\z//;
-	# Of each generator: IDs that wait for word of a commit, and the last ones.
-	my (%pending, %last, %latest);
-	my %bounds;
+	# Of each generator: IDs that wait for word of a commit, the last one, the label,
+	# and what came last in each clock.
+	my (%pending, %last, %label, %latest);
+	my (%bounds, $timed);
 	for my $line (split /\n/, $text)
 	{
-		my ($tag, @field) = split /\|/, $line;
+		if ($line =~ /^Time: ([\d.]+) ms/)
+		{
+			$self->check_wait($session, $1 / 1000, $timed) if $timed;
+			undef $timed;
+			next;
+		}
+		my ($tag, @field) = split /\|/, $line, -1;
 		$tag //= '';
 		if ($tag eq 'S')
 		{
@@ -251,15 +313,17 @@ sub read_session
 			next;
 		}
 		next if $tag eq 'A';
-		my ($count) = $tag =~ /^[IRX]$/ ? 3 : $tag eq 'D' ? 4 : $tag =~ /^[MV]$/ ? 1 : $tag =~ /^[BC]$/ ? 0 : -1;
-		my $name = @field == $count + 1 ? pop @field : '';
+		my $count = $columns{$tag} // 99;
+		my ($name, $hash) = splice @field, $count < @field ? $count : @field;
+		$name //= '';
 		my ($g, $key) = @{ $self->named($session, $name) };
 		if (@field != $count || !$g || grep { !/^-?\d+$/ } @field)
 		{
 			$self->violation('output', "$session->{name}: $line");
 			next;
 		}
-		my $known = $session->{known}{$key} //= { generator => $g, name => $name, ids => [], ranks => [] };
+		if ($tag eq 'W') { $timed = { g => $g, is_locked => $field[0] }; next; }
+		my $known = $session->{known}{$key} //= { generator => $g, name => $name, ids => [], ranks => [], calls => [] };
 		if ($tag eq 'B') { delete $pending{$key}; next; }
 		if ($tag eq 'C')
 		{
@@ -271,8 +335,9 @@ sub read_session
 		if ($tag eq 'M')
 		{
 			my ($id, $at) = @{ $last{$key} };
+			my $mark = $g->{clocks} > 1 ? $field[0] & INSTANT : $field[0];
 			$self->violation('mark', "$session->{name}: ID $id at or past the mark $field[0]")
-			  if $at >= $field[0] || $field[0] == NO_MARK;
+			  if $at >= $mark || $field[0] == NO_MARK;
 			next;
 		}
 		if ($tag eq 'V')
@@ -282,9 +347,9 @@ sub read_session
 		}
 		my ($id, $from, $to) = @field;
 		$self->{seen}{'IDs'}++;
-		$self->{seen}{ $g->{name} =~ /^extra/ ? 'of extra generators' : 'of named generators' }++ if $name ne '';
+		$self->{seen}{ $g->{is_extra} ? 'of extra generators' : 'of named generators' }++ if $name ne '';
 		$to = $from if $tag eq 'D';
-		my ($at, $rank, $worker, $sequence) = decode($g, $id, $to);
+		my ($at, $rank, $worker, $sequence, $clock) = decode($g, $id, $to);
 		if (!defined $rank)
 		{
 			$self->violation('label', "$session->{name}: $line $at");
@@ -292,22 +357,35 @@ sub read_session
 		}
 		if ($tag eq 'D')
 		{
-			$self->violation('decode', "$session->{name}: $line, which is $at, $worker, $sequence")
-			  if $at != $from || $worker != $field[2] || $sequence != $field[3];
+			$self->violation('decode', "$session->{name}: $line, which is $at, $worker, $sequence, $clock")
+			  if $at != $from || $worker != $field[2] || $sequence != $field[3] || $clock != $field[4];
 			next;
 		}
-		my $bounds = $bounds{"$from $to $name"} //= $self->bounds($session, $from, $to, $g);
-		if (!$bounds->[0])
+		my $label = $name eq '' ? $g->{labels}[0] : ($hash // '') eq '' ? $label{$key} : $g->{label}{$hash};
+		if (!$label)
+		{
+			$self->violation('label', "$session->{name}: $line, a label that it was never given");
+			next;
+		}
+		$label{$key} = $label;
+		$timed->{label} = $label if $timed;
+		$self->count_policy($label, $clock) if $name ne '';
+		$self->violation('label', "$session->{name}: $line is not of its label, $label->{text}")
+		  if $g->{epochs}[$rank] != $label->{epoch};
+		$self->violation('clock', "$session->{name}: $line is of clock $clock")
+		  if $clock && !$label->{changes} && $label->{exhausted} ne 'next_clock';
+		my $bounds = $bounds{"$from $to $name $label"} //= $self->bounds($session, $from, $to, $g, $label);
+		if (!$bounds->{lower})
 		{
 			$self->violation('reading', "$session->{name}: $line is no reading of the clock");
 		}
-		elsif ($at < $bounds->[0])
+		elsif ($at < $bounds->{lower})
 		{
-			$self->violation('early', "$session->{name}: $line is " . int($bounds->[0] - $at) . ' ms before its time');
+			$self->violation('early', "$session->{name}: $line is " . int($bounds->{lower} - $at) . ' ms before its time');
 		}
-		elsif ($at > $bounds->[1])
+		elsif ($at > $bounds->{upper})
 		{
-			$self->violation('ahead', "$session->{name}: $line is " . int($at - $bounds->[1])
+			$self->violation('ahead', "$session->{name}: $line is " . int($at - $bounds->{upper})
 				  . ' ms further ahead of its time than anything explains');
 		}
 		# Unknown where the session was cancelled before it could tell.
@@ -315,21 +393,73 @@ sub read_session
 		  if $session->{worker} >= 0 && $worker != $session->{worker};
 		$last{$key} = [ $id, $at ];
 		if ($tag eq 'X') { push @{ $session->{undone} }, $id; next; }
-		# In the order of their positions, and where the layout says so of their
-		# own.
-		my $it = [ $id, $at, $sequence, $rank, $bounds ];
-		if (my $before = $latest{$key})
+		my $it = {
+			id => $id, at => $at, clock => $clock, sequence => $sequence, rank => $rank,
+			label => $label, bounds => $bounds
+		};
+		if ($label->{watches} && $bounds->{lower})
 		{
-			# With another epoch the word is another one, and starts at the mark.
-			my $is_later = $at > $before->[1] || $at == $before->[1] && $rank == $before->[3] && $sequence > $before->[2];
-			$is_later &&= $id > $before->[0] if $g->{increases};
-			$self->violation('order', "$session->{name}: $line after $before->[0]") if !$is_later;
+			push @{ $known->{calls} }, $bounds if !$bounds->{line};
+			$bounds->{line} = "$session->{name}: $line" if $at > ($bounds->{latest} // 0);
+			$bounds->{latest} = max($at, $bounds->{latest} // 0);
+			$bounds->{earliest} = min($at, $bounds->{earliest} // 9e18);
 		}
-		$latest{$key} = $it;
+		my $latest = $latest{$key} //= {};
+		for my $before ($label->{changes} ? $latest->{$clock} // () : values %$latest)
+		{
+			$self->violation('order', "$session->{name}: $line after $before->{id}") if !follows($g, $it, $before);
+		}
+		$latest->{$clock} = $it;
 		if ($tag eq 'R') { push @{ $pending{$key} }, $it; next; }
 		# Somebody has taken an ID since the restart of the sequence.
 		$self->confirm($known, @{ delete $pending{$key} // [] }, $it);
 	}
+	return;
+}
+
+# Whether an ID is later than another one, and where the layout says so above it.
+# With another epoch or policy the word may be another one, and starts at the mark.
+sub follows
+{
+	my ($g, $it, $before) = @_;
+	if ($it->{at} == $before->{at})
+	{
+		return 0 if $it->{label}{scale} ne $before->{label}{scale};
+		return $it->{id} != $before->{id} if $it->{label}{random};
+		return 0 if $it->{clock} < $before->{clock};
+		return 0 if $it->{clock} == $before->{clock} && $it->{sequence} <= $before->{sequence};
+	}
+	return $it->{at} >= $before->{at} && (!$g->{increases} || $it->{id} > $before->{id});
+}
+
+sub count_policy
+{
+	my ($self, $label, $clock) = @_;
+	my $by_policy = $self->{by_policy};
+	$by_policy->{"on_rollback=$label->{rollback}"}++;
+	$by_policy->{"on_exhausted=$label->{exhausted}"}++;
+	$by_policy->{'sequence_start=' . ($label->{start} =~ s/ .*//r)}++;
+	$by_policy->{ 'max_borrow ' . ($label->{borrow} >= 1000 ? '>= 1 s' : $label->{borrow} ? '< 1 s' : '= 0') }++;
+	$by_policy->{'both next_clock'}++ if $label->{changes} && $label->{exhausted} eq 'next_clock';
+	$by_policy->{'not in clock 0'}++ if $clock;
+	return;
+}
+
+# A call of a single ID has taken so long.
+sub check_wait
+{
+	my ($self, $session, $seconds, $timed) = @_;
+	my $g = $timed->{g};
+	# Where it got none, any label may have been in force.
+	my @labels = $timed->{label} // @{ $g->{labels} };
+	my @borrow = map { $_->{borrow} } @{ $g->{labels} };
+	# Whoever may borrow less waits for what was borrowed before, at half speed; and
+	# others may be faster, time and again, where a tick is soon used up.
+	my $most = GENEROUS + (max(map { $_->{max_wait} } @labels) + 2 * (max(@borrow) - min(@borrow)) + 10 * $g->{tick}) / 1000;
+	$most += 2 * LOCK_TIMEOUT if !$timed->{is_locked};
+	$self->{seen}{'calls timed'}++;
+	$self->{seen}{'calls that took 20 ms'}++ if $seconds >= 0.02;
+	$self->violation('wait', "$session->{name}: one ID of $g->{name} took $seconds s") if $seconds > $most;
 	return;
 }
 
@@ -339,33 +469,196 @@ sub confirm
 	my ($self, $known, @its) = @_;
 	for my $it (@its)
 	{
-		push @{ $known->{ids} }, $it->[0];
-		my $position = [ @$it[ 1, 2 ] ];
-		$known->{first} //= $position;
-		$known->{last} = $position;
-		my $seen = $known->{ranks}[ $it->[3] ] //= { received => 9e18, asked => 0 };
-		my $bounds = $it->[4];
-		$seen->{received} = min($seen->{received}, $bounds->[3]) if $bounds->[0];
-		$seen->{asked} = max($seen->{asked}, $bounds->[2]) if $bounds->[0];
+		push @{ $known->{ids} }, $it->{id};
+		note_reach($known->{reach} //= {}, @$it{qw(clock at at)}, $it->{label}{changes} ? () : $it->{at});
+		my $seen = $known->{ranks}[ $it->{rank} ] //= { received => 9e18, asked => 0 };
+		my $bounds = $it->{bounds};
+		$seen->{received} = min($seen->{received}, $bounds->{until}) if $bounds->{lower};
+		$seen->{asked} = max($seen->{asked}, $bounds->{from}) if $bounds->{lower};
 	}
 	return;
 }
 
+# From when to when a clock was used, and from when on without a change of clocks.
+sub note_reach
+{
+	my ($reach, $clock, $from, $until, $steady) = @_;
+	my $its = $reach->{clock}{$clock} //= { from => $from, until => $until };
+	$its->{from} = $from if $from < $its->{from};
+	$its->{until} = $until if $until > $its->{until};
+	$reach->{steady} = $steady if defined $steady && (!defined $reach->{steady} || $steady < $reach->{steady});
+	return;
+}
+
 # From the earliest to the latest that an ID's time can be; machine times between
-# which it was made.
+# which it was made. Of who watches the wall clock also the latest without a lead,
+# and how far it can lead that shows none; nothing if the clock was set meanwhile.
 sub bounds
 {
-	my ($self, $session, $from, $to, $g) = @_;
+	my ($self, $session, $from, $to, $g, $label) = @_;
 	my @from = @{ $self->machine_times($session, $from) };
 	my @to   = @{ $self->machine_times($session, $to) };
 	# A cursor's transaction may have begun before its session was noticed.
-	return [ 0, 0 ] if !@from || !@to;
+	return { lower => 0 } if !@from || !@to;
 	my $until = max(@to);
-	return [
-		min(map { 1000 * ($_ + $self->lowest($session, $_ - $g->{follow}, $until)) } @from) - ROUNDING_MS - $g->{tick},
-		max(map { 1000 * $_ + $self->largest_lead_ms($_ + 0.1, $g) } @to),
-		min(@from), max(@to)
-	];
+	my $watches = $label->{watches};
+	my $follow = $watches ? 0 : $g->{follow};
+	my %bounds = (
+		lower => min(map { 1000 * ($_ + min($self->settings($session, $_ - $follow, $until))) } @from) - ROUNDING_MS - $g->{tick},
+		upper => max(map { 1000 * $_ + $self->largest_lead_ms($_ + 0.1, $g) } @to),
+		from => min(@from),
+		until => $until);
+	if ($watches)
+	{
+		my @settings = $self->settings($session, $bounds{from} - 0.1, $until + 0.1);
+		$bounds{without_lead} = 1000 * ($until + max(@settings)) + $g->{borrow} + $g->{tick} + ROUNDING_MS;
+		$bounds{began} = $from if @from == 1 && @to == 1 && @settings == 1;
+	}
+	return \%bounds;
+}
+
+# What clients read of errors: { line, severity, code, text, detail }, or just a
+# line.
+sub errors
+{
+	my ($output) = @_;
+	my @errors;
+	for my $line (split /\n/, $output)
+	{
+		if ($line =~ /(ERROR|FATAL|PANIC|WARNING|NOTICE):\s+([0-9A-Z]{5}):\s+(.*)/)
+		{
+			push @errors, { line => $line, severity => $1, code => $2, text => $3, detail => '' };
+		}
+		elsif ($line =~ /^DETAIL:\s+(.*)/) { $errors[-1]{detail} = $1 if @errors; }
+		elsif ($line !~ $more) { push @errors, { line => $line }; }
+	}
+	return @errors;
+}
+
+# "1 day 02:03:04.005"
+sub millis
+{
+	my ($text) = @_;
+	my ($days, $hours, $minutes, $seconds) = $text =~ /^(?:(\d+) days? )?(\d+):(\d+):([\d.]+)$/ or return -1;
+	return int(1000 * (86_400 * ($days // 0) + 3600 * $hours + 60 * $minutes + $seconds) + 0.5);
+}
+
+# A refusal that a policy may ask for: what kind of, of which generator, by how many
+# milliseconds, and the limit that it names.
+sub refusal
+{
+	my ($error) = @_;
+	my ($code, $text, $detail) = map { $_ // '' } @$error{qw(code text detail)};
+	if ($code eq '53400')
+	{
+		return ('on_exhausted=error', $1) if $text =~ /^generator (\S+) has used up the sequence numbers of this tick$/;
+	}
+	return if $code ne '58000';
+	return ('no clock free', $2, millis($1)) if $text =~ /^clock moved backwards by (.+), and generator (\S+) has no clock left for that time$/;
+	if ($text =~ /^generator (\S+) would start (.+) ahead of the clock$/)
+	{
+		my ($name, $by) = ($1, $2);
+		return ('start beyond max_rollback', $name, millis($by), millis($1)) if $detail =~ /its limit is (.+) ahead of the clock\.$/;
+	}
+	if ($text =~ /^clock moved backwards by (.+)$/)
+	{
+		my $by = millis($1);
+		return ('lead beyond max_rollback', $1, $by, millis($2))
+		  if $detail =~ /^Generator (\S+) would stay that far ahead of the clock; its limit is (.+)\.$/;
+		return ('rollback beyond max_rollback', $1, $by, millis($2)) if $detail =~ /^Generator (\S+) has issued .*\(max_rollback is (.+)\)/;
+		return ("on_rollback=$2", $1, $by, defined $3 ? millis($3) : 0)
+		  if $detail =~ /^Generator (\S+) has issued .*\(on_rollback=(\w+)(?:, max_wait is (.+))?\)/;
+	}
+	return;
+}
+
+# Why no label asks for a refusal; nothing if one does.
+sub unexpected
+{
+	my ($self, $session, $kind, $name, $by, $limit) = @_;
+	$name =~ s/^other_//;
+	$name = '' if $name eq 'snowflake_default';
+	$name = 'shared.0' if $name eq 'shared';
+	my ($g) = @{ $self->named($session, $name) } or return 'there is no such generator';
+	my $changed = first { $_->{launched} <= $session->{ended} && $_->{relabels}{ $g->{name} } } @{ $self->{sessions} };
+	my @labels = $changed ? @{ $g->{labels} } : $g->{labels}[0];
+
+	if ($kind eq 'on_exhausted=error') { @labels = grep { $_->{exhausted} eq 'error' } @labels; }
+	elsif ($kind eq 'no clock free') { @labels = grep { $_->{changes} } @labels; }
+	elsif ($kind =~ /^on_rollback=(error|wait)$/) { @labels = grep { $_->{rollback} eq $1 && $_->{max_wait} == $limit } @labels; }
+	elsif ($kind eq 'rollback beyond max_rollback') { @labels = grep { $_->{watches} && $_->{max_rollback} == $limit } @labels; }
+	# What was accepted comes on top.
+	elsif ($kind =~ /^(start|lead) beyond/) { @labels = grep { $_->{max_rollback} <= $limit } @labels; }
+	else { @labels = (); }
+	return 'its label says nothing of that' if !@labels;
+	return if !defined $by;
+	return 'that is not beyond it' if $kind =~ /beyond/ && $by <= $limit;
+	if ($kind =~ /^(start|lead) beyond/)
+	{
+		my $most = $self->largest_lead_ms($session->{ended} + 0.1, $g)
+		  - 1000 * min($self->settings($session, $session->{launched}, $session->{ended})) + ROUNDING_MS;
+		return $by > $most ? 'it cannot be so far ahead' : undef;
+	}
+	my $behind = $self->behind($session, $session->{launched}, $session->{ended});
+	return sprintf('the clock was set back by %d ms', $behind) if $behind <= 0 || $by > $behind + ROUNDING_MS;
+	# What was set while the session ran: a second step may have come into its wait.
+	my @steps = grep { $_->{since} >= $session->{launched} - 0.1 && $_->{since} <= $session->{ended} + 0.1 } @{ $self->{history} };
+	return 'it could have waited'
+	  if $kind eq 'on_rollback=wait' && $by + 2 * ROUNDING_MS < $limit
+	  && (!@steps || @steps == 1 && $self->behind($session, ($steps[0]{since} - 0.01) x 2) <= 0);
+	return 'a clock was free' if $kind eq 'no clock free' && $self->must_find_a_clock($session, $g);
+	return;
+}
+
+# By how many milliseconds the clock was at most behind its earlier readings in this
+# life of the server, between two instants.
+sub behind
+{
+	my ($self, $session, $from, $until) = @_;
+	my $history = $self->{history};
+	my $born = $self->life_of($session);
+	my $most = 0;
+	for my $at ($from, grep { $_ > $from && $_ <= $until } map { $_->{since} } @$history)
+	{
+		my $latest = max(map {
+			my $end = $_ == $#$history ? $at : min($at, $history->[ $_ + 1 ]{until});
+			$end >= $born && $history->[$_]{since} <= $at && !$history->[$_]{refused} ? $end + $history->[$_]{offset} : ()
+		} 0 .. $#$history) // 0;
+		my $now = $at + min($self->settings($session, $at, $at)) - $session->{clock};
+		$most = max($most, 1000 * ($latest - $now));
+	}
+	return $most;
+}
+
+# When the life of its server began: the start before its first session.
+sub life_of
+{
+	my ($self, $session) = @_;
+	$self->{born} //= do
+	{
+		my %born;
+		for my $session (grep { $_->{life} } @{ $self->{sessions} })
+		{
+			$born{ $session->{life} } = min($session->{launched}, $born{ $session->{life} } // 9e18);
+		}
+		\%born;
+	};
+	my $first = $session->{life} ? $self->{born}{ $session->{life} } : $session->{launched} - 10;
+	return max(0, grep { $_ <= $first } @{ $self->{starts} });
+}
+
+# A generator that was never started anew finds one at each rollback, as long as
+# there are more clocks than rollbacks; unless full ticks use them too.
+sub must_find_a_clock
+{
+	my ($self, $session, $g) = @_;
+	my $history = $self->{history};
+	my $ended = $session->{ended};
+	return 0 if $self->{crowded} || grep { $_ <= $ended } @{ $self->{starts} };
+	return 0 if grep { $_->{exhausted} eq 'next_clock' } @{ $g->{labels} };
+	return 0 if grep { $_->{launched} <= $ended && ($_->{rewrites}{ $g->{name} } || $_->{advances}{ $g->{name} }) } @{ $self->{sessions} };
+	my $back = grep { $history->[$_]{since} <= $ended && $history->[$_]{offset} < $history->[ $_ - 1 ]{offset} } 1 .. $#$history;
+	return $back < $g->{clocks};
 }
 
 # What is known to happen is counted, all else is a violation.
@@ -375,15 +668,21 @@ sub read_errors
 	my $s = $self->{schedule};
 	my $refused = grep { $_->{from} <= $session->{ended} && $_->{until} >= $session->{launched} } @{ $self->{refusals} };
 	my $recreated = $s->{recreates} eq $session->{database};
-	for my $line (split /\n/, $session->{err})
+	for my $error (errors($session->{err}))
 	{
-		next if $line =~ $more;
-		if ($line =~ /(ERROR|FATAL|PANIC|WARNING|NOTICE):\s+([0-9A-Z]{5}):\s+(.*)/)
+		if (my $code = $error->{code})
 		{
-			my ($code, $text) = ($2, $3);
+			my $text = $error->{text};
 			$self->{codes}{$code}++;
-			next if $allowed{$code} && $1 ne 'PANIC';
+			next if $allowed{$code} && $error->{severity} ne 'PANIC';
 			next if $code eq '58000' && $refused;
+			if (my ($kind, @rest) = refusal($error))
+			{
+				my $why = $self->unexpected($session, $kind, @rest);
+				$self->violation('refusal', "$session->{name}: $error->{line} ($error->{detail}): $why") if $why;
+				$self->{refused}{$kind}++;
+				next;
+			}
 			next if $code eq '53400' && $self->{crowded};
 			# The clock was stepped between the call's instant and the call.
 			next if $code eq '22008' && $text =~ /^cannot advance/;
@@ -403,8 +702,8 @@ sub read_errors
 			next if $recreated && ($code =~ /^(42883|42704|42P01)$/
 				|| $code eq 'XX000' && $text =~ /^(cache lookup failed|could not open relation)/);
 		}
-		elsif ($line =~ $lost) { $self->{codes}{'connection lost'}++; next; }
-		$self->violation('error', "$session->{name}: $line");
+		elsif ($error->{line} =~ $lost) { $self->{codes}{'connection lost'}++; next; }
+		$self->violation('error', "$session->{name}: $error->{line}");
 	}
 	return;
 }
@@ -442,7 +741,8 @@ sub unique
 }
 
 # A generator starts at its mark, and all its IDs lie before the mark: what it
-# gives later is above what it gave before a restart.
+# gives later is above what it gave before a restart. In another clock it starts
+# before its mark, and is above what it gave in that.
 sub above_earlier_lives
 {
 	my ($self) = @_;
@@ -452,12 +752,9 @@ sub above_earlier_lives
 		next if $session->{database} eq $self->{schedule}{recreates};
 		for my $key (sort keys %{ $session->{known} })
 		{
-			my $known = $session->{known}{$key};
-			next if !$known->{first};
-			my $life = $lives{"$key $session->{worker}"}{ $session->{life} } //=
-			  { first => $known->{first}, last => $known->{last}, from => 9e18, until => 0 };
-			$life->{first} = $known->{first} if later($life->{first}, $known->{first});
-			$life->{last}  = $known->{last}  if later($known->{last}, $life->{last});
+			my $reach = $session->{known}{$key}{reach} or next;
+			my $life = $lives{"$key $session->{worker}"}{ $session->{life} } //= { reach => {}, from => 9e18, until => 0 };
+			note_reach($life->{reach}, $_, @{ $reach->{clock}{$_} }{qw(from until)}, $reach->{steady}) for keys %{ $reach->{clock} };
 			$life->{from}  = min($life->{from}, @{ $session->{began} });
 			$life->{until} = max($life->{until}, @{ $session->{began} });
 		}
@@ -465,20 +762,71 @@ sub above_earlier_lives
 	for my $generator (sort keys %lives)
 	{
 		my @lives = sort { $a->{from} <=> $b->{from} } values %{ $lives{$generator} };
-		for my $later (1 .. $#lives)
+		for my $later (map { $lives[$_] } 1 .. $#lives)
 		{
-			for my $earlier (grep { $_->{until} < $lives[$later]{from} } @lives[ 0 .. $later - 1 ])
+			for my $earlier (grep { $_->{until} < $later->{from} } @lives)
 			{
-				$self->violation('overlap',
-					"$generator: @{ $lives[$later]{first} } after a restart, @{ $earlier->{last} } before")
-				  if !later($lives[$later]{first}, $earlier->{last});
+				my ($before, $after) = ($earlier->{reach}, $later->{reach});
+				for my $clock (sort keys %{ $before->{clock} })
+				{
+					my $until = $before->{clock}{$clock}{until};
+					my $from = min($after->{clock}{$clock} ? $after->{clock}{$clock}{from} : (), $after->{steady} // ());
+					$self->violation('overlap', "$generator: $from after a restart, $until in clock $clock before")
+					  if defined $from && $from <= $until;
+				}
 			}
 		}
 	}
 	return;
 }
 
-sub later { my ($a, $b) = @_; return $a->[0] > $b->[0] || $a->[0] == $b->[0] && $a->[1] > $b->[1]; }
+# Who watches the wall clock, and is not ahead of it, comes to be so by a start
+# only. With few slots there are too many.
+sub no_lead_without_a_start
+{
+	my ($self) = @_;
+	return if $self->{crowded};
+	my %calls;
+	for my $session (grep { $_->{life} } @{ $self->{sessions} })
+	{
+		for my $key (sort keys %{ $session->{known} })
+		{
+			my $known = $session->{known}{$key};
+			my $its = $calls{"$key $session->{life}"} //= { generator => $known->{generator}, calls => [] };
+			push @{ $its->{calls} }, @{ $known->{calls} };
+		}
+	}
+	for my $its (grep { !$_->{generator}{is_extra} } map { $calls{$_} } sort keys %calls)
+	{
+		my $g = $its->{generator};
+		my @starts = map { [ @$_{qw(launched ended)} ] }
+		  grep { $_->{rewrites}{ $g->{name} } || $_->{advances}{ $g->{name} } } @{ $self->{sessions} };
+		push @starts, map { [ $_ - 10, $_ ] } @{ $self->{accepts} };
+		# Since when it is known to be slow enough to be met, when it was, and when it
+		# has given an ID since.
+		my ($since, $met, $settled);
+		for my $call (sort { $a->{until} <=> $b->{until} } @{ $its->{calls} })
+		{
+			my $from = $since // $call->{from};
+			if (grep { $_->[0] <= $call->{until} && $_->[1] >= $from } @starts)
+			{
+				undef $_ for $since, $met, $settled;
+				next;
+			}
+			if ($call->{latest} > $call->{without_lead})
+			{
+				next if !defined $settled || $call->{from} <= $settled;
+				$self->violation('ahead', "$call->{line} is " . int($call->{latest} - $call->{without_lead}) . ' ms ahead without a start');
+				next;
+			}
+			$settled //= $call->{until} if defined $met && $call->{from} > $met;
+			next if defined $met || !defined $call->{began};
+			$since = $call->{from};
+			$met = $call->{until} + 2 * max(0, $call->{earliest} + $g->{tick} - $call->{began}) / 1000;
+		}
+	}
+	return;
+}
 
 # Once there is an ID of an earlier epoch, nobody asks for one and gets one of a
 # later epoch. Except that a promotion may have lost the label.

@@ -10,7 +10,7 @@ use Exporter 'import';
 use POSIX ();
 
 our @EXPORT_OK = qw(schedule describe literal);
-our (@targets, $target, $tag, %rewrites, $stage);
+our (@targets, $target, $tag, %rewrites, %relabels, %advances, $stage);
 
 use constant HOUR => 3600;
 
@@ -39,7 +39,7 @@ sub schedule
 {
 	my ($seed) = @_;
 	srand($seed);
-	my $mood = weighted(mixed => 5, relabel => 4, failover => 3, eviction => 2, refusal => 2, burst => 2);
+	my $mood = weighted(mixed => 5, relabel => 4, failover => 3, eviction => 2, refusal => 2, burst => 2, policy => 7);
 	my %s = (
 		seed => $seed,
 		mood => $mood,
@@ -57,7 +57,7 @@ sub schedule
 		standby_clock => pick(-6, -3, -3, 0, 2),
 		clock => 0);
 	$s{reserve_ms} = pick(100, 300) if $mood eq 'refusal' || $mood eq 'burst';
-	$s{max_generators} = 1024 if $s{databases}[2];
+	$s{max_generators} = 1024 if $s{databases}[2] || $mood eq 'policy';
 	generators(\%s);
 
 	# With room for one generator, two databases keep each other out.
@@ -66,7 +66,7 @@ sub schedule
 	{
 		my $database = pick(@{ $s{databases} });
 		my @named = grep { $_->{database} eq $database } @{ $s{generators} };
-		my $use = @named ? weighted(both => 4, named => 4, default => 2) : 'default';
+		my $use = @named ? weighted(both => 4, named => $mood eq 'policy' ? 12 : 4, default => 2) : 'default';
 		local @targets = ((undef) x ($use ne 'named'), $use eq 'default' ? () : @named);
 		# Few rewrite the sequence: each time may put the generator ahead of its
 		# clock by a window, and the bound on that should stay tight.
@@ -96,7 +96,7 @@ sub generators
 	for my $database (@{ $s->{databases} })
 	{
 		next if $database eq $s->{recreates};
-		my $count = $s->{mood} eq 'eviction' ? between(1, 3) : $s->{mood} eq 'relabel' ? between(1, 2) : between(0, 2);
+		my $count = $s->{mood} =~ /eviction|policy/ ? between(1, 3) : $s->{mood} eq 'relabel' ? between(1, 2) : pick(0, 1, 1, 2, 2);
 		push @{ $s->{generators} }, map { generator($s, "g$_", $database) } 1 .. $count;
 	}
 	push @{ $s->{extras} }, map { generator($s, "extra $_", '') } 0 .. 3;
@@ -109,16 +109,20 @@ sub generator
 	# A start at the mark skips a tick or two. With few slots generators start so
 	# often that those of long ticks run far ahead of the clock.
 	my $tick = $s->{max_generators} < 100 ? 1 : weighted(1 => 5, 10 => 2, 1000 => 2);
-	my $sequence = $tick == 1 ? between(7, 12) : $tick == 10 ? between(10, 14) : between(16, 18);
+	my $clock = chance(0.6) ? pick(1, 1, 2, 2, 2, 3, 4) : 0;
+	my $sequence = ($tick == 1 ? between(7, 12) : $tick == 10 ? between(10, 14) : between(16, 18)) - $clock;
+	# So few in a tick that they are used up again and again.
+	my $is_small = chance(0.35);
+	$sequence = $tick == 1 ? between(1, 5) : $tick == 10 ? between(3, 7) : between(9, 12) if $is_small;
 	my $time = $tick == 1 ? 41 : $tick == 10 ? 38 : 32;
-	my $worker = chance(0.2) ? 64 - $time - $sequence : between(3, 8);
+	my $worker = chance(0.2) ? 64 - $time - $clock - $sequence : between(3, 8);
 	my $kind = between(1, 4);
 	my $value = between(0, 2**$kind - 1);
 	my $order = weighted(
 		plain => 3, middle => 2, split => 2, worker_top => 1, fixed_inside => 2,
 		fixed_top => 1, negative => 2, sequence_top => 1, reversed => 1);
 	$worker = between(3, 7) if $order =~ /fixed|negative/;
-	if ($order eq 'negative') { $kind = 64 - $time - $worker - $sequence; $value = 2**($kind - 1); }
+	if ($order eq 'negative') { $kind = 64 - $time - $clock - $worker - $sequence; $value = 2**($kind - 1); }
 	my @time = ([ 'time', $time, 'time' ]);
 	my @worker = ([ 'node', $worker, 'worker' ]);
 	my @sequence = ([ 'sequence', $sequence, 'sequence' ]);
@@ -132,50 +136,95 @@ sub generator
 	  : $order =~ /^(fixed_top|negative)$/ ? (@kind, @time, @worker, @sequence)
 	  : $order eq 'sequence_top' ? (@sequence, @time, @worker)
 	  : ([ 'time_reversed', $time, 'reversed' ], @worker, @sequence);
+	# Most often where it belongs, below the time.
+	my $below = 1 + (grep { $fields[$_][2] =~ /time|reversed/ } 0 .. $#fields)[0];
+	my $place = chance(0.6) ? $below : between($order =~ /^(fixed_top|negative)$/ ? 1 : 0, scalar @fields);
+	splice @fields, $place, 0, [ 'clock', $clock, 'clock' ] if $clock;
 	my $width = 0;
 	$width += $_->[1] for @fields;
 	my $wider = $fields[0][2] eq 'time' && $width < 64;
 	$wider = $wider ? (64 - $width < 2 ? 64 - $width : 2) : 0;
+	my %place = map { $fields[$_][2] => $_ } 0 .. $#fields;
 	my %g = (
 		name => $name,
 		database => $database,
 		fields => \@fields,
 		tick => $tick,
+		clock => $clock,
 		sequence => $sequence,
-		increases => $order !~ /sequence_top|reversed/,
+		# IDs of one session, as long as the policy says nothing else.
+		increases => $order !~ /sequence_top|reversed/
+		  && (!$clock || $place{time} < $place{clock} && $place{clock} < $place{sequence}),
 		owned => chance(0.7),
 		by_hand => chance(0.3),
 		labels => []);
-	my $epoch = pick(1735689600000, 1700000000123, 1477958400000);
-	# Less than a tick is refused.
-	my @borrow = (0, grep { $_ >= $tick } 10, 100, $s->{max_generators} < 100 ? () : (1000, 3000));
-	my $labels = between(6, 9);
-	my $later = 0;
-	for my $n (1 .. $labels)
-	{
-		# Most can follow the one before.
-		$later += pick(0, 1, 1) if $n > 1;
-		push @{ $g{labels} },
-		  {
-			epoch => $epoch - EPOCH_STEP * ($n > 1 && chance(0.2) ? between(0, $later) : $later),
-			wider => chance(0.2) ? between(0, $wider) : int($wider * ($n - 1) / $labels),
-			borrow => pick(@borrow),
-			start => pick('zero', map { "vibrate $_" } 1, 7, 63, 99),
-		  };
-		$g{labels}[-1]{text} = label(\%g, $g{labels}[-1]);
-	}
 	# Beside the default generator's 4096 in a millisecond.
 	my $scale = 2**$sequence / $tick / 4096;
 	$g{scale} = $scale < 1 ? $scale : 1;
+
+	my $epoch = pick(1735689600000, 1700000000123, 1477958400000);
+	my $labels = between(6, 9);
+	my $later = 0;
+	# Of some, only policies change: to and fro, while the layout stays.
+	my $moves = chance(0.5);
+	my $varies = chance(0.8);
+	# Who has borrowed for minutes must not be told to do without.
+	my $far = $s->{mood} !~ /failover|eviction/ && chance(0.1);
+	my $policy = policy($s, \%g, $far);
+	for my $n (1 .. $labels)
+	{
+		# Most can follow the one before.
+		$later += pick(0, 1, 1) if $n > 1 && $moves;
+		my $at = $n > 1 && $moves && chance(0.2) ? between(0, $later) : $later;
+		$policy = policy($s, \%g, $far) if $varies;
+		push @{ $g{labels} },
+		  {
+			%$policy,
+			epoch => $epoch - EPOCH_STEP * $at,
+			wider => !$moves ? 0 : chance(0.2) ? between(0, $wider) : int($wider * ($n - 1) / $labels),
+		  };
+		$g{labels}[-1]{text} = label(\%g, $g{labels}[-1]);
+	}
 	return \%g;
+}
+
+# Milliseconds.
+use constant DAY => 86_400_000;
+
+sub policy
+{
+	my ($s, $g, $far) = @_;
+	my $tick = $g->{tick};
+	# Refusals make room for little else.
+	my $rollback = weighted(continue => 3, wait => 2, error => 1, next_clock => $g->{clock} ? 6 : 0);
+	my $max_rollback = $far || $s->{mood} eq 'failover' ? DAY : pick((DAY) x 7, 10_000, 60_000, 3_600_000);
+	# Less than a tick is refused, and so is more than half of max_rollback.
+	my $least = $max_rollback / 2;
+	my @borrow = $far ? (60_000, 180_000) : (0, 10, 100, $s->{max_generators} < 100 ? () : (1000, 3000));
+	@borrow = grep { !$_ || $_ >= $tick && $_ <= $least } @borrow;
+	my $borrow = @borrow ? pick(@borrow) : 0;
+	my $is_default = !$far && chance(0.2);
+	$borrow = $tick <= 100 ? 100 : 0 if $is_default;
+	return {
+		rollback => $rollback,
+		max_rollback => $max_rollback,
+		max_wait => $rollback =~ /wait|next_clock/ ? pick(0, 5, 50, 500, 3000) : 0,
+		borrow => $borrow,
+		default_borrow => $is_default,
+		exhausted => weighted(wait => 4, error => 1, next_clock => $g->{clock} ? 3 : 0),
+		start => pick('zero', 'random', map { "vibrate $_" } grep { $_ < 2**$g->{sequence} } 1, 7, 63, 99),
+	};
 }
 
 sub label
 {
 	my ($g, $label) = @_;
 	my @fields = map { "$_->[0]:" . ($_->[1] + ($_->[2] eq 'time' ? $label->{wider} : 0)) . (defined $_->[3] ? "=$_->[3]" : '') } @{ $g->{fields} };
-	return "layout='@fields' epoch=$label->{epoch} tick='$g->{tick} ms' on_rollback=continue"
-	  . " max_borrow='$label->{borrow} ms' on_exhausted=wait sequence_start='$label->{start}'";
+	return "layout='@fields' epoch=$label->{epoch} tick='$g->{tick} ms' on_rollback=$label->{rollback}"
+	  . ($label->{max_rollback} == DAY ? '' : " max_rollback='$label->{max_rollback} ms'")
+	  . ($label->{rollback} =~ /wait|next_clock/ ? " max_wait='$label->{max_wait} ms'" : '')
+	  . ($label->{default_borrow} ? '' : " max_borrow='$label->{borrow} ms'")
+	  . " on_exhausted=$label->{exhausted} sequence_start='$label->{start}'";
 }
 
 # Offsets of the clock are from that of the machine, in seconds.
@@ -183,14 +232,17 @@ sub next_clock
 {
 	my ($s) = @_;
 	my $delta = weighted(
+		seconds(0.002, 0.1) => 2,
+		seconds(0.1, 3) => 3,
 		between(1, 30) => 4,
 		between(60, 1800) => 2,
 		between(HOUR, 2 * RANGE) => 3);
-	$delta = -$delta if chance(0.5);
+	# Some can be waited for.
+	$delta = -$delta if chance($delta < 4 ? 0.7 : 0.5);
 	my $to = $s->{clock} + $delta;
 	$to = $s->{clock} - $delta if abs($to) > RANGE;
 	$to = between(-RANGE(), RANGE) if abs($to) > RANGE;
-	return $s->{clock} = $to;
+	return $s->{clock} = sprintf('%.3f', $to);
 }
 
 sub faults
@@ -201,7 +253,7 @@ sub faults
 	my @faults;
 	my $promotions = $mood eq 'failover' ? between(1, 2) : 0;
 	my $refusals = $mood eq 'refusal' ? between(1, 2) : 0;
-	my $count = $still ? between(1, 2) : between(4, 7);
+	my $count = $still ? between(1, 2) : $mood eq 'policy' ? between(5, 9) : between(4, 7);
 	for my $n (1 .. $count)
 	{
 		my $kind = weighted(
@@ -215,7 +267,7 @@ sub faults
 			cancel => 2,
 			kill_client => 1,
 			checkpoint => 1,
-			$still ? () : (step => 6, reload => 1));
+			$still ? () : $mood eq 'policy' ? (step => 15, swing => 15, reload => 1) : (step => 6, swing => 1, reload => 1));
 		push @faults, fault($s, $kind);
 	}
 	# At any place among the others, but their clocks are drawn in this order.
@@ -230,6 +282,7 @@ sub fault
 	# A burst needs time to run away.
 	my %f = (kind => $kind, after => $s->{mood} eq 'burst' ? seconds(1, 3) : seconds(0.1, 1.2), victim => rand(), probe => chance(0.5));
 	$f{clock} = next_clock($s) if $kind eq 'step';
+	$f{swings} = [ swings($s) ] if $kind eq 'swing';
 	if ($kind =~ /^(kill_postmaster|immediate|restart)$/)
 	{
 		$f{clock} = next_clock($s) if $s->{mood} ne 'burst' && chance(0.4);
@@ -241,6 +294,17 @@ sub fault
 	$f{orphans} = pick('waited for', 'killed') if $kind eq 'kill_postmaster';
 	$f{reserve_ms} = pick(100, 300, $s->{reserve_ms}) if $kind eq 'reload';
 	return \%f;
+}
+
+# To and fro about where the clock is, so that generators go through all their
+# clocks and come to the first one again. Where it goes, and for how long.
+sub swings
+{
+	my ($s) = @_;
+	my $width = pick(0.05, 0.3, 2);
+	my @swings = map { [ $s->{clock} + seconds(-$width, $width), seconds(0.02, 0.4) ] } 1 .. between(3, 12);
+	$s->{clock} = sprintf('%.3f', $swings[-1][0]);
+	return @swings;
 }
 
 sub promotion
@@ -276,12 +340,15 @@ sub refusal
 #   X  the same                                 of a generator that is rolled back
 #   B                                           a transaction of R begins
 #   C                                           it has committed
-#   D  ID, time, worker ID, sequence number     an ID as the server decodes it
+#   D  ID, time, worker ID, sequence, clock     an ID as the server decodes it
 #   M  mark                                     read after the ID before it, in its transaction
 #   V  ID                                       snowflake_currval(), right after an ID
+#   W  1 if its lock is held                    a call follows, and how long it took
 #   A                                           anything else
-# Where the generator is not the default one, its name follows. Instants are
-# milliseconds of the server's wall clock.
+# Where the generator is not the default one, its name follows; after I, R and X
+# also a hash of its label, unless it is that of the line before. It is read after
+# the ID, with a lock that keeps it as it is. Instants are milliseconds of the
+# server's wall clock.
 my $received = 'ms(clock_timestamp())';
 my $began    = 'ms(statement_timestamp())';
 
@@ -289,20 +356,38 @@ my $began    = 'ms(statement_timestamp())';
 sub aim { return $target = pick(@targets); }
 sub name { return $target ? $target->{variable} // "'$target->{name}'" : ''; }
 sub behind { my ($comma) = @_; return $target ? $comma . name() : ''; }
+# In the first row only, where rows are numbered: to look it up takes its time.
+sub labelled
+{
+	my ($is_numbered) = @_;
+	return '' if !$target;
+	my $label = 'label_of(' . name() . ')';
+	return ', ' . name() . ', ' . ($is_numbered ? "CASE WHEN n = 1 THEN $label END" : $label);
+}
 sub sequence { return $target ? $target->{name} : 'snowflake_default'; }
 sub table { return $target ? "t_$target->{name}" : 't'; }
 sub scaled { my ($low, $high) = @_; return POSIX::ceil(between($low, $high) * ($target ? $target->{scale} : 1)); }
+# No more than a small generator gives in a third of a second.
+sub some { my $count = &between; my $most = $target ? POSIX::ceil(1_200_000 * $target->{scale}) : $count; return $count < $most ? $count : $most; }
 sub literal { my ($text) = @_; return q{'} . $text =~ s/'/''/gr . q{'}; }
 
 sub ids
 {
 	my ($expression, $from, $as) = @_;
 	$as //= $tag // 'I';
-	return "SELECT '$as', $expression, $began, $received" . behind(', ') . ($from ? " FROM $from" : '') . ";\n";
+	return "SELECT '$as', $expression, $began, $received" . labelled($from && $from =~ /\bn\)?$/) . ($from ? " FROM $from" : '') . ";\n";
 }
 sub next_id { return 'snowflake_nextval(' . name() . ')'; }
 sub batch { return "snowflake_nextval_batch($_[0]" . behind(', ') . ')'; }
 sub one { return ids(next_id(), '', $_[0]); }
+
+# By the clock of the client, which nobody sets.
+sub timed
+{
+	my ($is_locked) = @_;
+	return one() if $target && $target->{variable};
+	return "\\echo W|$is_locked" . ($target ? "|$target->{name}" : '') . "\n\\timing on\n" . one() . "\\timing off\n";
+}
 
 # In the client: pg_sleep() goes by the clock that is stepped.
 sub sleeps { my ($low, $high) = @_; return '\! sleep ' . seconds($low, $high) . "\n"; }
@@ -312,23 +397,27 @@ sub statement
 {
 	my $what = weighted(one => 5, many => 3, batch => 3, rows => 1, insert => 3, risky => 2, copy => 1);
 	return one() if $what eq 'one' || $what eq 'insert' && $target && $target->{variable};
-	return ids(next_id(), 'generate_series(1, ' . between(2, 200) . ')') if $what eq 'many';
-	return ids('id', batch(pick(1, between(2, 20), between(2, 300), between(2, 300), between(300, 9000))) . ' AS id')
+	return ids(next_id(), 'generate_series(1, ' . some(2, 200) . ') AS n') if $what eq 'many';
+	return ids('id', batch(pick(1, some(2, 20), some(2, 300), some(2, 300), some(300, 9000))) . ' WITH ORDINALITY AS b (id, n)')
 	  if $what eq 'batch';
-	return ids(batch(between(1, 200))) if $what eq 'rows';
+	return ids(batch(some(1, 200))) if $what eq 'rows';
 	my $as = $tag // 'I';
-	return 'INSERT INTO ' . table() . " (s) SELECT 'x' FROM generate_series(1, " . between(1, 100)
-	  . ") RETURNING '$as', id, $began, $received" . behind(', ') . ";\n"
+	return 'INSERT INTO ' . table() . " (s) SELECT 'x' FROM generate_series(1, " . some(1, 100)
+	  . ") RETURNING '$as', id, $began, $received" . labelled() . ";\n"
 	  if $what eq 'insert';
-	return ids('id', 'risky(' . between(1, 30) . behind(', ') . ') AS id') if $what eq 'risky';
-	return "COPY (SELECT '$as', " . next_id() . ", $began, $received" . behind(', ') . " FROM generate_series(1, "
-	  . between(1, 300) . ")) TO STDOUT (DELIMITER '|');\n";
+	return ids('id', 'risky(' . some(1, 30) . behind(', ') . ') AS id') if $what eq 'risky';
+	return "COPY (SELECT '$as', " . next_id() . ", $began, $received" . labelled() . " FROM generate_series(1, "
+	  . some(1, 300) . ")) TO STDOUT (DELIMITER '|');\n";
 }
 
 sub end { return pick("COMMIT;\n", "ROLLBACK;\n", "COMMIT;\n"); }
 
 my %step = (
-	single => sub { return join '', map { one() } 1 .. between(1, 20); },
+	single => sub { return join '', map { timed(0) } 1 .. between(1, 20); },
+	# Nothing but clocks, and who else takes IDs, can make these wait.
+	prompt => sub {
+		return "BEGIN;\n" . one() . join('', map { (chance(0.3) ? sleeps(0, 0.3) : '') . timed(1) } 1 .. between(1, 10)) . end();
+	},
 	statement => sub { return statement(); },
 	transaction => sub {
 		return "BEGIN;\n" . join('', map { statement() } 1 .. between(1, 4)) . end();
@@ -372,8 +461,8 @@ my %step = (
 	},
 	cursor => sub {
 		# What a cursor gives may have been issued with the first row of its batch.
-		my $sql = "BEGIN;\nDECLARE c CURSOR FOR SELECT 'I', snowflake_nextval_batch(" . between(5, 500)
-		  . "), ms(now()), $received;\nFETCH " . between(1, 20) . " FROM c;\n";
+		my $sql = "BEGIN;\nDECLARE c CURSOR FOR SELECT 'I', " . batch(some(5, 500)) . ", ms(now()), $received" . labelled()
+		  . ";\nFETCH " . between(1, 20) . " FROM c;\n";
 		$sql .= one() if chance(0.5);
 		$sql .= sleeps(0, 0.3) if chance(0.3);
 		$sql .= "SAVEPOINT a;\n" . "FETCH 5 FROM c;\n" . "ROLLBACK TO a;\n" if chance(0.4);
@@ -386,12 +475,10 @@ my %step = (
 		  . "EXECUTE p;\nDEALLOCATE p;\n";
 	},
 	copy_in => sub {
-		my $rows = between(1, 50);
-		# It gives them in their order, which must be that in which they came.
-		return statement() if $target && !$target->{increases};
+		my $rows = some(1, 50);
 		my $table = table();
 		return "BEGIN;\nCOPY $table (s) FROM STDIN;\n" . join('', map { "$_\n" } 1 .. $rows) . "\\.\n"
-		  . "SELECT 'I', id, ms(now()), $received" . behind(', ') . " FROM $table WHERE xmin = pg_current_xact_id()::xid ORDER BY id;\n" . end();
+		  . "SELECT 'I', id, ms(now()), $received" . labelled() . " FROM $table WHERE xmin = pg_current_xact_id()::xid ORDER BY s::int;\n" . end();
 	},
 	mark => sub {
 		return "BEGIN;\n" . statement() . "SELECT 'M', last_value" . behind(', ') . ' FROM ' . sequence() . ";\n" . end();
@@ -401,13 +488,13 @@ my %step = (
 	},
 	decode => sub {
 		my $arguments = 'id' . behind(', ');
-		return "SELECT 'D', id, ms(created_at), worker_id, sequence" . behind(', ')
+		return "SELECT 'D', id, ms(created_at), worker_id, sequence, coalesce(clock, 0)" . behind(', ')
 		  . ' FROM ' . next_id() . " AS id, LATERAL snowflake_decode($arguments);\n";
 	},
 	advance => sub {
 		my $sequence = sequence();
-		return "SELECT 'A', snowflake_advance('$sequence', now() + interval '" . between(0, 5) . " s');\n" . one()
-		  if chance(0.5) || $target && $target->{tick} > 1;
+		return advance_by(between(0, 5)) . one() if chance(0.5) || $target && $target->{tick} > 1;
+		$advances{ $target ? $target->{name} : '' }++;
 		return "SELECT 'A', snowflake_advance('$sequence', " . next_id() . ");\n" . one();
 	},
 	comment => sub {
@@ -439,6 +526,13 @@ my %step = (
 	},
 	extra => \&extra);
 
+sub advance_by
+{
+	my ($seconds) = @_;
+	$advances{ $target ? $target->{name} : '' }++;
+	return "SELECT 'A', snowflake_advance('" . sequence() . "', now() + interval '$seconds s');\n";
+}
+
 # Generators that come and go. Names of the first kind are used once; the number
 # at their end tells the label.
 sub extra
@@ -449,7 +543,7 @@ sub extra
 	if (chance(0.3))
 	{
 		$text = literal($s->{extras}[0]{labels}[0]{text});
-		my $id = "SELECT 'I', snowflake_nextval(g), $began, $received, 'shared.' || g::oid FROM (SELECT 'shared'::regclass AS g) AS s;\n";
+		my $id = "SELECT 'I', snowflake_nextval(g), $began, $received, 'shared.' || g::oid, label_of(g) FROM (SELECT 'shared'::regclass AS g) AS s;\n";
 		return pick(
 			"SELECT 'A', snowflake_create_generator('shared', $text);\n$id$id",
 			"$id$id",
@@ -499,7 +593,10 @@ sub relabel
 {
 	my $labels = $target->{labels};
 	my $at = 2 * ($stage - 1) + between(0, 2);
+	# Where the layout stays, there is always a way back.
+	$at = between(0, $#$labels) if $labels->[0]{epoch} == $labels->[-1]{epoch};
 	my $label = literal($labels->[ $at > $#$labels ? $#$labels : $at ]{text});
+	$relabels{ $target->{name} }++;
 	return counted("SECURITY LABEL FOR snowflake_id ON SEQUENCE $target->{name} IS $label;\n");
 }
 
@@ -526,7 +623,7 @@ my %rewrite = (
 		my $sequence = sequence();
 		return "BEGIN;\n" . (chance(0.5) ? one() : '')
 		  . "SAVEPOINT a;\n" . restart() . one('R')
-		  . (chance(0.3) ? "SELECT 'A', snowflake_advance('$sequence', now() + interval '4 s');\n" . one('R') : '')
+		  . (chance(0.3) ? advance_by(4) . one('R') : '')
 		  . "ROLLBACK TO a;\n" . one() . statement() . end() . one();
 	},
 	recreate_undone => sub {
@@ -568,15 +665,15 @@ SELECT 'S', (SELECT pid || '.' || ms(backend_start) FROM pg_stat_activity WHERE 
 	current_setting('snowflake_id.worker_id'), ms(clock_timestamp());
 END
 	my $rewrite_at = $may_rewrite && chance(0.6) ? between(1, 10) : 0;
-	my $relabels = $may_rewrite && $s->{mood} eq 'relabel' ? 9 : $may_rewrite ? 0.7 : 0;
-	local %rewrites = ();
+	my $relabels = !$may_rewrite ? 0 : $s->{mood} eq 'relabel' ? 9 : $s->{mood} eq 'policy' ? 2 : 0.7;
+	local (%rewrites, %relabels, %advances);
 	for my $n (1 .. between(5, 15))
 	{
 		my $name =
 		  $s->{mood} eq 'burst'
 		  ? weighted(flood => 4, burst => 2, single => 3, statement => 3, idle => 1)
 		  : weighted(
-			single => 4, statement => 8, transaction => 5, savepoints => 3, two_phase => 2,
+			single => 4, prompt => 2, statement => 8, transaction => 5, savepoints => 3, two_phase => 2,
 			timeout => 1, burst => 0.5, idle => 9, long => $s->{mood} eq 'relabel' ? 5 : 1, read_only => 1, cursor => 3,
 			role => 2, copy_in => 1, mark => 3, currval => 1, advance => $s->{mood} eq 'failover' ? 0 : 0.3,
 			comment => 1, grant => 0.7, alter => 0.7, decode => 1, several => @targets > 1 ? 4 : 0,
@@ -601,7 +698,13 @@ END
 		$rewrites{''}++;
 		$sql .= $recreate . one();
 	}
-	return { sql => $sql, rewrites => {%rewrites}, transactions => $sql =~ tr/;// };
+	return {
+		sql => $sql,
+		rewrites => {%rewrites},
+		relabels => {%relabels},
+		advances => {%advances},
+		transactions => $sql =~ tr/;//
+	};
 }
 
 # For people.
@@ -621,7 +724,8 @@ sub describe
 	for my $f (@{ $s->{faults} })
 	{
 		$text .= join(', ', "after $f->{after} s: $f->{kind}",
-			map { "$_ $f->{$_}" } grep { !/^(kind|after|first)$/ } sort keys %$f) . "\n";
+			map { "$_ $f->{$_}" } grep { !/^(kind|after|first|swings)$/ } sort keys %$f) . "\n";
+		$text .= join(', ', map { "$_->[0] for $_->[1] s" } @{ $f->{swings} }) . "\n" if $f->{swings};
 		$text .= "first in $f->{first}{database}: $f->{first}{sql}" if $f->{first};
 	}
 	return $text;

@@ -11,9 +11,10 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
-our @EXPORT = qw(new_node start_with_clock set_clock set_clock_to stop_clock wall_clock ids first_id_within
+our @EXPORT = qw(new_node start_with_clock set_clock set_clock_to set_back stop_clock wall_clock ids first_id_within
   check_ids error_of wait_until crash clock_of session error_in send_to wait_for_lock
-  create_generator draw drawn draw_timed answer_in wait_for_clock between shown in_log behind);
+  create_generator draw drawn draw_timed draw_clock
+  draw_batch check_unique answer_in wait_for_clock between shown in_log behind);
 
 # A server with the extension preloaded; behind name and worker ID what init()
 # takes, and install_path.
@@ -54,16 +55,20 @@ sub write_clock
 
 sub set_clock { my ($node, $seconds) = @_; return write_clock($node, $seconds, 0); }
 
-# Until it is set again.
+# At an instant, or at what it shows, which is returned; until it is set again, when
+# it is as far off as it was.
 sub stop_clock
 {
-	my ($node) = @_;
+	my ($node, $instant) = @_;
 	my $offset = $offset_of{ $node->name };
-	return write_clock($node, $offset, time + $offset);
+	$instant //= time + $offset;
+	write_clock($node, $offset, $instant);
+	return $instant;
 }
 
 # What it shows; it goes on from an instant, wherever it was.
 sub wall_clock { return time + $offset_of{ $_[0]->name }; }
+sub set_back { my ($node, $by) = @_; return set_clock($node, $offset_of{ $node->name } - $by); }
 sub set_clock_to { my ($node, $instant) = @_; return set_clock($node, $instant - time); }
 
 sub start_with_clock
@@ -273,7 +278,38 @@ sub draw_timed
 	return time - $from;
 }
 
+# The same; its clock, and how many seconds it is ahead of the server's.
+sub draw_clock
+{
+	my ($session, $key, $name) = @_;
+	$name //= $key;
+	my $id = draw($session, $key, $name);
+	return split /\|/, $session->query_safe(
+		"SELECT clock, extract(epoch FROM created_at - clock_timestamp()) FROM snowflake_decode($id, '$name')");
+}
+
+# Many at once.
+sub draw_batch
+{
+	my ($session, $key, $count, $name) = @_;
+	$name //= $key;
+	my @ids = split /\n/, $session->query_safe("SELECT snowflake_nextval_batch($count, '$name')");
+	die "not $count IDs from $name" if @ids != $count;
+	push @{ $drawn{$key} }, @ids;
+	return @ids;
+}
+
 sub drawn { return $drawn{ $_[0] }; }
+
+# That there is none twice among them; the order is another matter.
+sub check_unique
+{
+	my ($key) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my (%seen, $twice);
+	$twice = grep { $seen{$_}++ } @{ $drawn{$key} };
+	return is($twice, 0, "$key: no ID twice of " . @{ $drawn{$key} });
+}
 
 sub wait_until
 {

@@ -290,7 +290,7 @@ impl Source {
             Some(position) => (position, true),
             None => {
                 let wall = os_clock::read().wall.millis();
-                let start = mark::stored(self.entry)?.map_or(wall, |mark| mark.max(wall));
+                let start = mark::stored(self.entry, layout)?.map_or(wall, |mark| mark.max(wall));
                 (layout.position_of(layout.tick_within(start)), false)
             }
         };

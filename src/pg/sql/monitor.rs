@@ -52,7 +52,7 @@ fn progress(entry: &Entry, readable: bool) -> Progress {
     // What cannot be read is shown as unknown; generating says what is wrong.
     let mark = || {
         readable
-            .then(|| mark::stored(entry).ok().flatten())
+            .then(|| mark::stored(entry, layout).ok().flatten())
             .flatten()
     };
     let reserved_until = shown
