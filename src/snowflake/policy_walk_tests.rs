@@ -53,7 +53,7 @@ enum Event {
     Rollback,
     /// `snowflake_accept_clock()`.
     Accept,
-    /// No ID before two ticks from now.
+    /// No ID before two ticks from now: there are others.
     Advance,
     /// Another policy, of the list of the walk.
     Relabel(usize),
@@ -377,7 +377,19 @@ impl Walk {
                 if server.scale.is_none() || server.under_way.is_some() {
                     return Ok(false);
                 }
-                let _ = server.reserve(Need::Floor(at));
+                if server.reserve(Need::Floor(at)).is_ok() {
+                    // Because of IDs that came from elsewhere, of any clock.
+                    let layout = state.layout();
+                    let Some(before) = layout.tick_from(at).get().checked_sub(1) else {
+                        return Ok(true);
+                    };
+                    for clock in 0..layout.clocks() {
+                        for number in 0..=layout.max_sequence() {
+                            let index = state.index(before, clock, number);
+                            state.issued[index / 64] |= 1 << (index % 64);
+                        }
+                    }
+                }
             }
             Event::Relabel(to) if rewrites || server.generator == self.relabels[to] => {
                 return Ok(false);
