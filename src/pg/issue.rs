@@ -28,6 +28,7 @@ pub struct Chunk {
     next: Position,
     end: Position,
     generator: &'static Generator,
+    is_plain: bool,
     stamp: Stamp,
     shuffle: Option<Shuffle>,
 }
@@ -41,7 +42,7 @@ impl Iterator for Chunk {
             return None;
         }
         let layout = self.generator.layout;
-        let id = if self.generator.is_plain() {
+        let id = if self.is_plain {
             layout.compose(self.next, self.stamp)
         } else {
             layout.compose_in(self.next, self.stamp, self.shuffle.as_ref())
@@ -150,6 +151,7 @@ pub fn next_chunk(entry: &'static Entry, mut count: u64) -> Result<Chunk, Error>
                     next: start,
                     end,
                     generator,
+                    is_plain: generator.is_plain(),
                     stamp: entry.stamp(),
                     shuffle: entry.shuffle(),
                 });

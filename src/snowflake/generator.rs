@@ -4,8 +4,8 @@
 //!
 //! | field | holds | written by | rule |
 //! |---|---|---|---|
-//! | `Word` | the next free position | every issuer, by compare-and-swap or addition; a reserver, by maximum | only grows; a position below it is taken or skipped for ever |
-//! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds a lock) | stored with Release after the mark is durable **and** after the word was raised; only grows, except to zero while nobody else can use the generator |
+//! | `Word` | the next free position | every issuer, by compare-and-swap or addition; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped for ever, or free only as far as the account of clocks knows |
+//! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds a lock) | stored with Release after the mark is durable **and** after the word was moved; only grows, except to another clock, and to zero while nobody else can use the generator |
 //! | `Bounds::clocks` | in how many clocks a tick may be used, and could be after another reservation; both in one word | as `reserved`; lowered before the word leaves the tick it is at |
 //! | `Bounds::early` | from here on somebody should reserve ahead of need | the reserver, then one elected issuer, by compare-and-swap | a hint: losing it costs a wait for the disk, never an ID |
 //!
@@ -609,33 +609,6 @@ mod tests {
         assert!(!bounds.elect_early(Position::new(52)));
         bounds.publish(Position::new(200), Position::new(150));
         assert!(bounds.elect_early(Position::new(151)));
-    }
-
-    #[test]
-    fn a_tick_is_left_if_it_is_used_in_further_clocks() {
-        let fields = [(Role::Time, 4), (Role::Clock, 1), (Role::Sequence, 2)];
-        let layout = Layout::new(0, 1, &fields)
-            .unwrap()
-            .through_clocks()
-            .unwrap();
-        // Where it was, where it is then, and from which tick on clocks are unused.
-        for (at, to, from) in [
-            (0, 1, 0),
-            (3, 4, 0),
-            (4, 5, 0),
-            (5, 8, 1),
-            (7, 8, 1),
-            (14 << 3 | 5, 15 << 3, 15),
-            // None is left for the first one.
-            (15 << 3, 15 << 3 | 1, 15),
-        ] {
-            for clock in [0, 1 << 7] {
-                let word = Word::default();
-                word.raise(Position::new(at | clock));
-                assert_eq!(word.leave_clocks(layout), Tick::new(from), "from {at}");
-                assert_eq!(word.position().get(), to | clock, "from {at}");
-            }
-        }
     }
 
     #[test]

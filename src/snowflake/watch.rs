@@ -13,7 +13,7 @@
 //! | field | holds | rule |
 //! |---|---|---|
 //! | `latest` | the latest reading by which an ID was issued, or a start was made, or the line below was met (Unix milliseconds) | raised by issuers after they have moved the word, by compare-and-swap from the value they had loaded first: if somebody else has changed it, theirs is dropped. Raised for the other two under the reservation lock. Set back when a rollback has been dealt with, under the reservation lock or by a superuser who accepts it. A raise that comes late finds another value and is dropped, too |
-//! | `lead` | boot clock / 2 plus this is the line above (nanoseconds); `i64::MIN`: there is none | raised by an atomic maximum; removed by compare-and-swap once the wall clock has met it, by whoever issues an ID then: a rollback after that does not bring it back |
+//! | `lead` | boot clock / 2 plus this is the line above (nanoseconds); `i64::MIN`: there is none | raised by an atomic maximum; removed by compare-and-swap once the wall clock has met it, by whoever issues an ID or reserves then: a rollback after that does not bring it back |
 //! | `counted` | the value of `latest` from which a rollback was counted last | a hint for statistics |
 //!
 //! `latest` is loaded (Acquire) before the wall clock is read, for the reason given
@@ -43,6 +43,15 @@ const NEVER: i64 = i64::MIN;
 struct Line {
     lead: i64,
     at: UnixNanos,
+}
+
+/// By how many nanoseconds the wall clock is behind the millisecond of a reading.
+fn behind(latest: UnixMillis, wall: UnixNanos) -> Option<i64> {
+    (wall.millis() < latest).then(|| {
+        UnixNanos::from_millis(latest)
+            .get()
+            .saturating_sub(wall.get())
+    })
 }
 
 impl Default for Watch {
@@ -86,19 +95,11 @@ impl Watch {
     /// By how many nanoseconds the wall clock is behind an earlier reading.
     #[must_use]
     pub fn behind(&self, wall: UnixNanos) -> Option<i64> {
-        let latest = self.latest();
-        if wall.millis() >= latest {
-            return None;
-        }
-        Some(
-            UnixNanos::from_millis(latest)
-                .get()
-                .saturating_sub(wall.get()),
-        )
+        behind(self.latest(), wall)
     }
 
-    /// A rollback has been dealt with: what was read before does not count any
-    /// more. Holders of the reservation lock only.
+    /// A rollback has been dealt with, or somebody has accepted it: what was read
+    /// before does not count any more.
     pub fn believe(&self, wall: UnixNanos) {
         // A swap, for the model checker: it takes a raise that comes after a plain
         // store for one that may have come before.
@@ -120,16 +121,19 @@ impl Watch {
     }
 
     /// Does without the boot clock again, if the wall clock has met the line. Being
-    /// behind this reading is a rollback from now on: the line held before.
+    /// behind this reading is a rollback from now on: the line held before. Holders
+    /// of the reservation lock only.
     pub fn end_lead(&self, boot: BootNanos, wall: UnixNanos) {
-        if let Some(line) = self.line(|| boot) {
+        if let Some(line) = self.line(|| boot)
+            && line.at <= wall
+        {
+            self.started_by(wall);
             self.end(line, wall);
         }
     }
 
     fn end(&self, line: Line, wall: UnixNanos) {
         if line.at <= wall {
-            self.started_by(wall);
             // A failure means that it was raised meanwhile.
             let _ =
                 self.lead
@@ -251,11 +255,8 @@ impl Word {
             let word = self.0.load(Ordering::Acquire);
             let latest = watch.latest();
             let wall = wall();
-            if wall.millis() < latest {
-                let by = UnixNanos::from_millis(latest).get();
-                return Step::RolledBack {
-                    by: by.saturating_sub(wall.get()),
-                };
+            if let Some(by) = behind(latest, wall) {
+                return Step::RolledBack { by };
             }
             let line = watch.line(&mut boot);
             let now = line.map_or(wall, |line| line.at.max(wall)).millis();
