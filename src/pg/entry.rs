@@ -27,8 +27,9 @@ use super::reservation_lock;
 use super::shmem::{self, Note, Scale, Shared, Slot, State};
 use super::stats::Pending;
 use crate::snowflake::generator::Generator;
+use crate::snowflake::id::{Position, SnowflakeId, UnixMillis, WorkerId};
 use crate::snowflake::label::Label;
-use crate::snowflake::layout::{Layout, Position, SnowflakeId, Stamp, UnixMillis, WorkerId};
+use crate::snowflake::layout::{Layout, Stamp};
 use crate::snowflake::policy::{Policy, SequenceStart};
 use crate::snowflake::shuffle::Shuffle;
 

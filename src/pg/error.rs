@@ -6,8 +6,9 @@ use pgrx::spi::quote_literal;
 use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use super::time::display;
+use crate::snowflake::id::UnixMillis;
 use crate::snowflake::label::{self, EncodeError, LabelError};
-use crate::snowflake::layout::{Change, Disorder, LayoutError, UnixMillis};
+use crate::snowflake::layout::{Change, Disorder, LayoutError};
 use crate::snowflake::policy::{OnRollback, Policy};
 
 /// Durations are in milliseconds.

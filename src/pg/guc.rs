@@ -3,7 +3,7 @@
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
-use crate::snowflake::layout::WorkerId;
+use crate::snowflake::id::WorkerId;
 
 const WORKER_ID_UNSET: i32 = -1;
 

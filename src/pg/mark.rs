@@ -22,7 +22,8 @@ use super::{guc, os_clock, reservation_lock};
 use crate::snowflake::account::Account;
 use crate::snowflake::clock::{Reading, UnixNanos};
 use crate::snowflake::generator::Generator;
-use crate::snowflake::layout::{Layout, Position, Tick, UnixMillis};
+use crate::snowflake::id::{Position, Tick, UnixMillis};
+use crate::snowflake::layout::Layout;
 use crate::snowflake::reservation::{Failover, Plan, Refusal, Situation};
 
 /// Why somebody reserves.

@@ -18,8 +18,9 @@ use pgrx::pg_sys;
 use super::error::Error;
 use super::label::{self, PROVIDER};
 use super::{entry, mark, shmem, spi};
+use crate::snowflake::id::UnixMillis;
 use crate::snowflake::label::Label;
-use crate::snowflake::layout::{Disorder, Layout, UnixMillis};
+use crate::snowflake::layout::{Disorder, Layout};
 
 /// Registers the provider, in every process that loads the library.
 pub fn register() {

@@ -35,7 +35,7 @@ use pgrx::{PgList, pg_sys};
 use super::entry::{self, Entry};
 use super::error::Error;
 use super::{compat, label, mark, shmem, spi};
-use crate::snowflake::layout::UnixMillis;
+use crate::snowflake::id::UnixMillis;
 
 static mut PREVIOUS: pg_sys::ProcessUtility_hook_type = None;
 

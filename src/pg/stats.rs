@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use crate::snowflake::clock::BootNanos;
-use crate::snowflake::layout::Tick;
+use crate::snowflake::id::Tick;
 
 /// IDs after which a long statement adds up: seldom enough to cost nothing, and
 /// a busy session is seen to move.

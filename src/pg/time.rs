@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-use crate::snowflake::layout::UnixMillis;
+use crate::snowflake::id::UnixMillis;
 
 /// 2000-01-01, where PostgreSQL counts microseconds from.
 const POSTGRES_EPOCH_MILLIS: i64 = 946_684_800_000;

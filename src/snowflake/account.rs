@@ -36,7 +36,8 @@
 //! used. All zero, as in a mark that a person sets: nothing is known. On reading
 //! it back, others may have been used up to the mark.
 
-use super::layout::{Layout, Tick, UnixMillis};
+use super::id::{Tick, UnixMillis};
+use super::layout::Layout;
 
 /// Most bits of the clock field of a generator that changes clocks: what the mark
 /// has room for.

@@ -6,8 +6,9 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::id::{Tick, WorkerId};
 use super::label::Label;
-use super::layout::{Fields, Tick, WorkerId};
+use super::layout::Fields;
 use super::scripted::{MS, NAP, Refused, Server};
 use super::watch::STANDSTILL_MILLIS;
 

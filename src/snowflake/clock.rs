@@ -28,7 +28,7 @@
 //! slewed one, gives at most the time that clock showed before the change.
 //! Nothing about uniqueness hangs on this clock: only the word does that.
 
-use super::layout::UnixMillis;
+use super::id::UnixMillis;
 use super::sync::{AtomicI64, Ordering};
 
 const NANOS_PER_MILLI: i64 = 1_000_000;

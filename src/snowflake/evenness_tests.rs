@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::layout::SnowflakeId;
+use super::id::SnowflakeId;
 use super::scripted::{MS, Refused, Server};
 use super::shuffle::Shuffle;
 

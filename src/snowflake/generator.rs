@@ -51,7 +51,8 @@
 //! The other way round, another core may issue between the two and the word
 //! would be ahead of "now" by that much: a rollback that never happened.
 
-use super::layout::{Layout, Position, Tick};
+use super::id::{Position, Tick};
+use super::layout::Layout;
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::sync::{AtomicU64, Ordering};
 

@@ -21,9 +21,9 @@ use std::fmt;
 
 use super::account::CLOCK_BITS_MAX;
 use super::generator::Generator;
+use super::id::{SnowflakeId, Tick, UnixMillis};
 use super::layout::{
-    self, EPOCH_MAX, Fields, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role, SnowflakeId,
-    TICK_MILLIS_MAX, Tick, UnixMillis,
+    self, EPOCH_MAX, Fields, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role, TICK_MILLIS_MAX,
 };
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::presets;

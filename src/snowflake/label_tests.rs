@@ -8,10 +8,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::account::CLOCK_BITS_MAX;
+use super::id::{SnowflakeId, Tick, UnixMillis};
 use super::label::*;
-use super::layout::{
-    EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role, SnowflakeId, Tick, UnixMillis,
-};
+use super::layout::{EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role};
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::presets;
 

@@ -26,104 +26,8 @@
 //! which a rollback adds; `further` is how many clocks after it a tick that was
 //! used up has gone on in. Their sum is the clock field.
 
+use super::id::{Position, SnowflakeId, Tick, UnixMillis, WorkerId};
 use super::shuffle::Shuffle;
-
-/// A whole number of milliseconds since 1970-01-01 00:00:00 UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UnixMillis(i64);
-
-impl UnixMillis {
-    /// Any number of milliseconds is an instant.
-    #[must_use]
-    pub const fn new(millis: i64) -> Self {
-        Self(millis)
-    }
-
-    /// Milliseconds since 1970.
-    #[must_use]
-    pub const fn get(self) -> i64 {
-        self.0
-    }
-}
-
-/// The identity of one server in its cluster: 0 to 2^31 - 1 here, and at most
-/// what the worker field of a [`Layout`] holds when it is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WorkerId(u32);
-
-impl WorkerId {
-    /// For layouts that have no worker ID.
-    pub const NONE: Self = Self(0);
-
-    /// `None` if negative: -1 is how a setting says "not set".
-    #[must_use]
-    pub fn new(id: i32) -> Option<Self> {
-        u32::try_from(id).ok().map(Self)
-    }
-
-    /// The number.
-    #[must_use]
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-}
-
-/// A number of ticks since the epoch of a layout. Never negative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tick(u64);
-
-impl Tick {
-    /// A tick; whether a layout holds it is checked where it is used.
-    #[must_use]
-    pub const fn new(tick: u64) -> Self {
-        Self(tick)
-    }
-
-    /// Ticks since the epoch.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
-
-/// An ID without its worker: `tick << sequence_bits | sequence`, below 2^62.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position(u64);
-
-impl Position {
-    /// The least position. As a bound: nothing may be issued.
-    pub const ZERO: Self = Self(0);
-
-    /// A position from its stored form.
-    #[must_use]
-    pub const fn new(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The stored form.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
-
-/// A 64-bit ID as PostgreSQL's `bigint` holds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SnowflakeId(i64);
-
-impl SnowflakeId {
-    /// Any `bigint`; whether a layout can have made it is checked on decoding.
-    #[must_use]
-    pub const fn new(id: i64) -> Self {
-        Self(id)
-    }
-
-    /// The `bigint`.
-    #[must_use]
-    pub const fn get(self) -> i64 {
-        self.0
-    }
-}
 
 /// The fields of one ID that every layout has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,7 +267,7 @@ impl Layout {
             return Err(Misfit::Tick);
         }
         let mut layout = Self {
-            epoch: UnixMillis(epoch_millis),
+            epoch: UnixMillis::new(epoch_millis),
             tick_millis,
             time: Span::NONE,
             sequence: Span::NONE,
@@ -374,7 +278,7 @@ impl Layout {
             fixed_mask: 0,
             fixed: 0,
             mode: 0,
-            last_tick: Tick(0),
+            last_tick: Tick::new(0),
             within_bits: 0,
             sequence_mask: 0,
         };
@@ -479,7 +383,7 @@ impl Layout {
         if bits > WORKER_BITS_MAX {
             return Err(Misfit::WorkerWidth { bits });
         }
-        layout.last_tick = Tick(ones(layout.time.bits));
+        layout.last_tick = Tick::new(ones(layout.time.bits));
         layout.sequence_mask = ones(layout.sequence.bits);
         layout.within_bits = layout.sequence.bits;
         Ok(layout)
@@ -581,7 +485,7 @@ impl Layout {
             return Some(Disorder::TimeBelow);
         }
         if top == 64 {
-            let tick = Tick(1 << (self.time.bits - 1));
+            let tick = Tick::new(1 << (self.time.bits - 1));
             return Some(Disorder::NegativeFrom(self.instant_of(tick)));
         }
         None
@@ -598,11 +502,11 @@ impl Layout {
     #[must_use]
     pub const fn instant_of(self, tick: Tick) -> UnixMillis {
         // At most 2^45 ticks of 10^4 ms after 2^45 ms: below 2^59.
-        UnixMillis(
-            tick.0
+        UnixMillis::new(
+            tick.get()
                 .cast_signed()
                 .saturating_mul(self.tick_millis)
-                .saturating_add(self.epoch.0),
+                .saturating_add(self.epoch.get()),
         )
     }
 
@@ -611,7 +515,7 @@ impl Layout {
     #[must_use]
     #[inline]
     pub const fn tick_number(self, at: UnixMillis) -> i64 {
-        let since = at.0.saturating_sub(self.epoch.0);
+        let since = at.get().saturating_sub(self.epoch.get());
         if self.tick_millis == 1 {
             since
         } else {
@@ -623,7 +527,7 @@ impl Layout {
     /// last.
     #[must_use]
     pub fn tick_within(self, at: UnixMillis) -> Tick {
-        Tick(self.tick_number(at).max(0).cast_unsigned()).min(self.last_tick())
+        Tick::new(self.tick_number(at).max(0).cast_unsigned()).min(self.last_tick())
     }
 
     /// The first tick that begins at or after an instant, at least 0.
@@ -631,11 +535,11 @@ impl Layout {
     pub const fn tick_from(self, at: UnixMillis) -> Tick {
         let floor = self.tick_number(at);
         if floor < 0 {
-            return Tick(0);
+            return Tick::new(0);
         }
-        let tick = Tick(floor.cast_unsigned());
-        if self.instant_of(tick).0 < at.0 {
-            Tick(tick.0 + 1)
+        let tick = Tick::new(floor.cast_unsigned());
+        if self.instant_of(tick).get() < at.get() {
+            Tick::new(tick.get() + 1)
         } else {
             tick
         }
@@ -665,7 +569,7 @@ impl Layout {
     pub fn tick_at(self, at: UnixMillis) -> Result<Tick, LayoutError> {
         u64::try_from(self.tick_number(at))
             .ok()
-            .map(Tick)
+            .map(Tick::new)
             .filter(|tick| *tick <= self.last_tick())
             .ok_or(LayoutError::InstantRange {
                 at,
@@ -689,32 +593,32 @@ impl Layout {
     /// The tick of a position.
     #[must_use]
     pub const fn tick_of(self, position: Position) -> Tick {
-        Tick(position.0 >> self.within_bits & self.last_tick.0)
+        Tick::new(position.get() >> self.within_bits & self.last_tick.get())
     }
 
     /// The least position of a tick, in clock 0.
     #[must_use]
     pub const fn position_of(self, tick: Tick) -> Position {
-        Position(tick.0 << self.within_bits)
+        Position::new(tick.get() << self.within_bits)
     }
 
     /// The clock in force at a position.
     #[must_use]
     pub const fn clock_of(self, position: Position) -> u64 {
-        position.0 >> (self.within_bits + self.time.bits)
+        position.get() >> (self.within_bits + self.time.bits)
     }
 
     /// What of a position lies below its tick.
     #[must_use]
     pub const fn within(self, position: Position) -> u64 {
-        position.0 & ones(self.within_bits)
+        position.get() & ones(self.within_bits)
     }
 
     /// The position of another one, of whatever clock, in this clock.
     #[must_use]
     pub const fn in_clock(self, clock: u64, position: Position) -> Position {
         let shift = self.within_bits + self.time.bits;
-        Position(position.0 & ones(shift) | clock << shift)
+        Position::new(position.get() & ones(shift) | clock << shift)
     }
 
     /// The bits that all IDs of a worker have: its ID and the fixed fields.
@@ -723,7 +627,7 @@ impl Layout {
     /// [`LayoutError::FieldRange`] if the worker ID does not fit.
     pub fn stamp(self, worker: WorkerId) -> Result<Stamp, LayoutError> {
         self.check_worker(worker)?;
-        let worker = deposit(u64::from(worker.0), self.worker_mask);
+        let worker = deposit(u64::from(worker.get()), self.worker_mask);
         Ok(Stamp(worker | self.fixed | self.mode))
     }
 
@@ -732,9 +636,9 @@ impl Layout {
     #[must_use]
     #[inline]
     pub const fn compose(self, position: Position, stamp: Stamp) -> SnowflakeId {
-        let tick = position.0 >> self.sequence.bits;
-        SnowflakeId(
-            self.bits_of(tick, position.0 & self.sequence_mask, stamp)
+        let tick = position.get() >> self.sequence.bits;
+        SnowflakeId::new(
+            self.bits_of(tick, position.get() & self.sequence_mask, stamp)
                 .cast_signed(),
         )
     }
@@ -763,11 +667,11 @@ impl Layout {
         let tick = self.tick_of(position);
         let number = within & self.sequence_mask;
         let number = match shuffle {
-            Some(shuffle) => shuffle.number(tick.0, clock, number) & self.sequence_mask,
+            Some(shuffle) => shuffle.number(tick.get(), clock, number) & self.sequence_mask,
             None => number,
         };
-        let bits = self.bits_of(tick.0, number, stamp);
-        SnowflakeId((bits | clock << self.clock.shift).cast_signed())
+        let bits = self.bits_of(tick.get(), number, stamp);
+        SnowflakeId::new((bits | clock << self.clock.shift).cast_signed())
     }
 
     /// A tick as an ID with these mode bits has it, and the other way round.
@@ -785,7 +689,7 @@ impl Layout {
     /// [`LayoutError::FieldRange`].
     pub fn check_worker(self, worker: WorkerId) -> Result<(), LayoutError> {
         if self.has_worker() {
-            in_range("worker_id", i64::from(worker.0), self.max_worker())?;
+            in_range("worker_id", i64::from(worker.get()), self.max_worker())?;
         }
         Ok(())
     }
@@ -802,8 +706,8 @@ impl Layout {
     ) -> Result<SnowflakeId, LayoutError> {
         let worker = in_range("worker_id", worker, self.max_worker())?;
         let sequence = in_range("sequence", sequence, self.max_sequence())?;
-        let tick = in_range("time", tick.0.cast_signed(), self.last_tick().0)?;
-        Ok(SnowflakeId(
+        let tick = in_range("time", tick.get().cast_signed(), self.last_tick().get())?;
+        Ok(SnowflakeId::new(
             (self.written(tick, self.mode) << self.time.shift
                 | deposit(worker, self.worker_mask)
                 | sequence << self.sequence.shift
@@ -816,8 +720,8 @@ impl Layout {
     /// The tick of an ID that this layout has made.
     #[must_use]
     pub const fn tick_of_id(self, id: SnowflakeId) -> Tick {
-        let bits = id.0.cast_unsigned();
-        Tick(self.written(self.time.of(bits), bits))
+        let bits = id.get().cast_unsigned();
+        Tick::new(self.written(self.time.of(bits), bits))
     }
 
     /// The fields of an ID.
@@ -826,10 +730,10 @@ impl Layout {
     /// [`LayoutError::NotAnId`] if a bit outside the fields is set, or a fixed
     /// bit is another: no generator with this layout can have made it.
     pub fn decode(self, id: SnowflakeId) -> Result<Fields, LayoutError> {
-        let bits = id.0.cast_unsigned();
+        let bits = id.get().cast_unsigned();
         if bits & !ones(self.width) != 0 || bits & self.fixed_mask != self.fixed {
             return Err(LayoutError::NotAnId {
-                id: id.0,
+                id: id.get(),
                 bits: self.width,
             });
         }
@@ -847,15 +751,15 @@ impl Layout {
     /// [`LayoutError::Unordered`] where IDs do not sort by time.
     pub const fn range_of(self, tick: Tick) -> Result<(SnowflakeId, SnowflakeId), LayoutError> {
         match self.disorder() {
-            Some(Disorder::NegativeFrom(at)) if self.instant_of(tick).0 < at.0 => {}
+            Some(Disorder::NegativeFrom(at)) if self.instant_of(tick).get() < at.get() => {}
             Some(disorder) => return Err(LayoutError::Unordered(disorder)),
             None => {}
         }
-        let least = tick.0 << self.time.shift | self.fixed;
+        let least = tick.get() << self.time.shift | self.fixed;
         let varies = ones(self.width) & !self.fixed_mask & !self.time.mask();
         Ok((
-            SnowflakeId(least.cast_signed()),
-            SnowflakeId((least | varies).cast_signed()),
+            SnowflakeId::new(least.cast_signed()),
+            SnowflakeId::new((least | varies).cast_signed()),
         ))
     }
 

@@ -6,6 +6,7 @@
 //!
 //! | module | decides |
 //! |---|---|
+//! | [`id`] | the numbers that everything else is made of |
 //! | [`layout`] | which bit means what, and what instant a tick is |
 //! | [`label`] | layout and policy as text |
 //! | [`presets`] | the texts of the schemes that people run |
@@ -23,6 +24,7 @@ pub mod account;
 pub mod clock;
 pub mod explain;
 pub mod generator;
+pub mod id;
 pub mod label;
 pub mod layout;
 pub mod policy;

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use super::account::Account;
 use super::clock::{BootNanos, Clock, Reading, UnixNanos};
 use super::generator::{Bounds, Generator, Step, Word};
-use super::layout::{Position, SnowflakeId, Tick, UnixMillis, WorkerId};
+use super::id::{Position, SnowflakeId, Tick, UnixMillis, WorkerId};
 use super::policy::{OnExhausted, OnRollback, SequenceStart};
 use super::reservation::{Failover, Plan, Refusal, Situation};
 use super::shuffle::Shuffle;

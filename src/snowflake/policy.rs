@@ -1,7 +1,7 @@
 //! Policies: what a generator does when the clock goes back, when a tick is used
 //! up, and where a fresh tick's sequence numbers start.
 
-use super::layout::Tick;
+use super::id::Tick;
 
 /// What a generator does when its clock and its load disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,8 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::account::Account;
 use super::generator::Generator;
-use super::layout::{Layout, Role, Tick, UnixMillis};
+use super::id::{Tick, UnixMillis};
+use super::layout::{Layout, Role};
 use super::model::{MS, Need, Outcome, Server, Settings, WORKER, scale};
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::reservation::Refusal;
@@ -438,7 +439,7 @@ fn call(
             let now = layout.tick_number(before.now().millis().max(server.now().millis()));
             let mark = server.mark().ok_or("no mark")?;
             for position in start.get()..end.get() {
-                let position = super::layout::Position::new(position);
+                let position = super::id::Position::new(position);
                 let id = server.id(position);
                 let fields = layout.decode(id).map_err(|e| format!("{e:?}"))?;
                 if fields.worker != WORKER as u64 {
@@ -768,7 +769,7 @@ fn is_true_of(state: &State, account: Account) -> Result<(), String> {
 fn line(state: &State) -> String {
     let (server, layout) = (&state.server, state.layout());
     let ticks = |nanos: i64| nanos as f64 / (layout.tick_millis() * MS) as f64;
-    let place = |position: super::layout::Position| {
+    let place = |position: super::id::Position| {
         let tick = layout.tick_of(position).get();
         format!(
             "{}:{tick}.{}",
@@ -1177,7 +1178,7 @@ fn saturate(server: &mut Server, count: u64) -> Vec<i64> {
     loop {
         match server.call(count, &mut Patience::default()) {
             Outcome::Issued { start, end } => {
-                let position = super::layout::Position::new;
+                let position = super::id::Position::new;
                 ids.extend((start.get()..end.get()).map(|at| server.id(position(at)).get()));
             }
             Outcome::WaitsForTick(_) | Outcome::TickUsedUp => return ids,

@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 
+use super::id::{SnowflakeId, Tick, UnixMillis};
 use super::label::{EncodeError, Label, timestamp_text};
-use super::layout::{Disorder, LayoutError, SnowflakeId, Tick, UnixMillis};
+use super::layout::{Disorder, LayoutError};
 use super::presets;
 
 fn label(text: &str) -> Label {

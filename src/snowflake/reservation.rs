@@ -10,7 +10,7 @@
 use super::account::Account;
 use super::clock::{Reading, UnixNanos};
 use super::generator::{Bounds, Clocks, Generator, Word};
-use super::layout::{Position, Tick, UnixMillis};
+use super::id::{Position, Tick, UnixMillis};
 
 /// The gap after a promotion: the stored mark is from before the switch to this
 /// timeline, and the lost primary may have gone on past it. One gap for each

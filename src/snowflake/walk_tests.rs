@@ -5,7 +5,8 @@
 use super::account::Account;
 use super::clock::{BootNanos, Reading, UnixNanos};
 use super::generator::{Bounds, Generator};
-use super::layout::{Layout, Position, Role, Tick, UnixMillis};
+use super::id::{Position, Tick, UnixMillis};
+use super::layout::{Layout, Role};
 use super::model::{Disk, MS, Need, Outcome, Server, Settings};
 use super::policy::{OnRollback, Policy, SequenceStart};
 use super::reservation::{Failover, Plan, Refusal, Situation};

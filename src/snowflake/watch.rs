@@ -23,7 +23,7 @@
 
 use super::clock::{BootNanos, UnixNanos};
 use super::generator::{Bounds, Clocks, Generator, Step, Word};
-use super::layout::{Position, Tick, UnixMillis};
+use super::id::{Position, Tick, UnixMillis};
 use super::policy::Policy;
 use super::sync::{AtomicI64, Ordering};
 

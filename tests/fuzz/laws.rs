@@ -1,8 +1,9 @@
 //! What holds of every text that is taken for a label. The fuzzer and the
 //! property tests both check it.
 
+use crate::snowflake::id::{Position, SnowflakeId, Tick, WorkerId};
 use crate::snowflake::label::{Label, LabelError};
-use crate::snowflake::layout::{Fields, LayoutError, Position, SnowflakeId, Tick, WorkerId};
+use crate::snowflake::layout::{Fields, LayoutError};
 
 /// # Panics
 /// If one of the laws does not hold.

@@ -10,7 +10,7 @@ use super::super::mark::{self, Need};
 use super::super::time::{self, Instant};
 use super::super::{os_clock, shmem};
 use crate::snowflake::clock::UnixNanos;
-use crate::snowflake::layout::{SnowflakeId, Tick, UnixMillis};
+use crate::snowflake::id::{SnowflakeId, Tick, UnixMillis};
 
 /// `snowflake_advance(generator, id) -> timestamptz`: VOLATILE and PARALLEL
 /// UNSAFE, as it writes.

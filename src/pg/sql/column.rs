@@ -27,7 +27,7 @@ use super::super::entry::{self, Entry};
 use super::super::error::{ColumnError, Error, TableError};
 use super::super::spi::{self, Row};
 use super::super::{mark, os_clock, shmem};
-use crate::snowflake::layout::{SnowflakeId, Tick, WorkerId};
+use crate::snowflake::id::{SnowflakeId, Tick, WorkerId};
 use crate::snowflake::policy::SequenceStart;
 
 // Written without #[pg_extern], which knows no type for `name`.

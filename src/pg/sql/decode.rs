@@ -18,8 +18,9 @@ use super::super::error::Error;
 use super::super::label::{self, Described};
 use super::super::spi;
 use super::super::time::{self, Instant};
+use crate::snowflake::id::{SnowflakeId, Tick, UnixMillis};
 use crate::snowflake::label::{EncodeError, Label};
-use crate::snowflake::layout::{Fields, Layout, Role, SnowflakeId, Tick, UnixMillis};
+use crate::snowflake::layout::{Fields, Layout, Role};
 
 const LAYOUT: Layout = Layout::DEFAULT;
 

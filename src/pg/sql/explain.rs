@@ -7,8 +7,8 @@ use super::super::entry::{self, Entry};
 use super::super::error::Error;
 use super::super::{label, time};
 use crate::snowflake::explain;
+use crate::snowflake::id::SnowflakeId;
 use crate::snowflake::label::Label;
-use crate::snowflake::layout::SnowflakeId;
 
 /// `snowflake_explain(id) -> text`.
 #[pg_extern(

@@ -10,7 +10,7 @@ use pgrx::{pg_extern, pg_guard, pg_sys};
 use super::super::entry::{self, Entry};
 use super::super::error::Error;
 use super::super::issue::{self, Chunk};
-use crate::snowflake::layout::SnowflakeId;
+use crate::snowflake::id::SnowflakeId;
 
 /// The largest batch.
 const BATCH_MAX: i32 = 100_000;

@@ -14,7 +14,7 @@ use super::super::error::Error;
 use super::super::label::{self, Described};
 use super::super::shmem::{self, View};
 use super::super::{mark, os_clock, time};
-use crate::snowflake::layout::{Position, Tick, UnixMillis};
+use crate::snowflake::id::{Position, Tick, UnixMillis};
 
 /// The generators of this database, the default one first.
 fn generators() -> Result<Vec<&'static Entry>, Error> {
