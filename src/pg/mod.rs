@@ -13,7 +13,6 @@
 //! | [`reservation_lock`] | who may raise a mark |
 //! | [`restart`] | keeps it when a sequence is restarted |
 //! | [`spi`] | runs SQL statements of our own |
-//! | [`stats`] | what each generator has done |
 //! | [`time`] | conversions between PostgreSQL's time and ours |
 //! | [`compat`] | what differs between PostgreSQL versions |
 //! | [`error`] | what users read when something is wrong |
@@ -33,7 +32,6 @@ mod restart;
 mod shmem;
 mod spi;
 mod sql;
-mod stats;
 mod time;
 
 #[cfg(feature = "pg_test")]

@@ -1,106 +1,50 @@
-//! The generator's clock: it never moves back, never makes anyone wait, and
-//! does not stay ahead.
+//! The generator's clock: it never moves back, and does not stay ahead.
 //!
 //! Two clocks of the operating system go in. The **wall clock** is what people
 //! mean by time, and may be stepped by anyone. The **boot clock** counts
-//! nanoseconds since boot, suspended time included; nobody can step it. The
-//! generator's clock is the larger of two lines over the boot clock:
+//! nanoseconds since boot, suspended time included; nobody can step it.
 //!
 //! ```text
 //!   true line    boot     + offset      where the wall clock was last seen
-//!   slewed line  boot / 2 + slewed      half speed, from where this clock was
+//!   slewed line  boot / 2 + line        half speed, from where this clock was
 //! ```
 //!
-//! A forward step moves the true line up, and with it the clock, at once. A
-//! backward step by L moves the true line down; the slewed line then carries
-//! the clock on from where it was at half speed, until 2 L later the true line
-//! has caught up. A start ahead of the wall clock (a stored mark, the gap after
-//! a promotion) is the same picture.
+//! With `on_rollback=continue` the clock is the later of the two lines, and the
+//! wall clock is read by reservations only. A forward step moves the true line up,
+//! and with it the clock, at once. A backward step by L moves the true line down;
+//! the slewed line then carries the clock on from where it was at half speed, until
+//! 2 L later the true line has caught up. A start ahead of the wall clock (a stored
+//! mark, the gap after a promotion) is the same picture.
+//!
+//! The other policies **watch** the wall clock: they read it for each ID, and the
+//! clock is the later of the wall clock and the slewed line. For them only a start
+//! is ahead, so that the slewed line ends once the wall clock has met it. A
+//! **rollback** is a reading in an earlier millisecond than `latest`, a reading by
+//! which an ID was issued. It is never told from the word, which may be ahead for
+//! other reasons.
 //!
 //! # Shared fields
 //!
-//! `offset` and `slewed` are written by one process at a time (the caller of
-//! [`Clock::anchor`] and [`Clock::lead_to`] holds a lock) and read by all
-//! without one. `slewed` is stored first, `offset` second with Release, and
-//! readers load `offset` first with Acquire. So whoever sees a lowered true
-//! line also sees the slewed line that was raised for it, and reads no time
+//! | field | holds | rule |
+//! |---|---|---|
+//! | `offset` | wall minus boot clock (nanoseconds) when the wall clock was last seen; for `continue` | written by one process at a time, which holds the clock lock; stored with Release after `line` was raised |
+//! | `line` | the slewed line (nanoseconds); `i64::MIN`: there is none | raised by an atomic maximum. For a watching policy also removed, by compare-and-swap, once the wall clock has met it: a later rollback does not bring it back |
+//! | `latest` | the latest reading by which an ID was issued, or a start was made, or the line was met (Unix milliseconds); for watching policies | raised by issuers after they have moved the word, by compare-and-swap from the value that they loaded before: if it has changed, their raise is dropped. Raised under the reservation lock for the other two reasons. Set back under the reservation lock when a rollback has been dealt with, or by a superuser who accepts it |
+//! | `counted` | the value of `latest` from which a rollback was counted last | a hint for statistics, Relaxed |
+//!
+//! Readers load `offset` (Acquire) before `line`. So a reader that sees a lowered
+//! true line also sees the slewed line that was raised for it, and reads no time
 //! before one that was read earlier. The other mix, an old true line with a new
-//! slewed one, gives at most the time that clock showed before the change.
-//! Nothing about uniqueness hangs on this clock: only the word does that.
+//! slewed one, gives at most the time that the clock showed before the change.
+//! `latest` is loaded (Acquire) before the wall clock is read: the other way round,
+//! another core's later reading would look like a rollback. Nothing about uniqueness
+//! hangs on these fields: the word, the bound and the ledger see to that.
 
-use super::id::UnixMillis;
+use super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, UnixMillis, UnixNanos};
 use super::sync::{AtomicI64, Ordering};
 
-const NANOS_PER_MILLI: i64 = 1_000_000;
-
-/// Nanoseconds since 1970-01-01 00:00:00 UTC by some clock; until 2262.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UnixNanos(i64);
-
-impl UnixNanos {
-    /// From nanoseconds since 1970.
-    #[must_use]
-    pub const fn new(nanos: i64) -> Self {
-        Self(nanos)
-    }
-
-    /// From milliseconds; past 2262 the latest instant there is.
-    #[must_use]
-    pub const fn from_millis(at: UnixMillis) -> Self {
-        Self(at.get().saturating_mul(NANOS_PER_MILLI))
-    }
-
-    /// Nanoseconds since 1970.
-    #[must_use]
-    pub const fn get(self) -> i64 {
-        self.0
-    }
-
-    /// The millisecond that holds this instant.
-    #[must_use]
-    #[inline]
-    pub const fn millis(self) -> UnixMillis {
-        UnixMillis::new(self.0.div_euclid(NANOS_PER_MILLI))
-    }
-
-    /// How far this is after `earlier`, in milliseconds, rounded towards zero;
-    /// negative if before.
-    #[must_use]
-    pub const fn millis_after(self, earlier: Self) -> i64 {
-        self.0.saturating_sub(earlier.0) / NANOS_PER_MILLI
-    }
-}
-
-/// Nanoseconds since the machine was booted, suspended time included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BootNanos(i64);
-
-impl BootNanos {
-    /// From nanoseconds since boot.
-    #[must_use]
-    pub const fn new(nanos: i64) -> Self {
-        Self(nanos)
-    }
-
-    /// Nanoseconds since boot.
-    #[must_use]
-    pub const fn get(self) -> i64 {
-        self.0
-    }
-
-    /// How far this is after `earlier`, in nanoseconds.
-    #[must_use]
-    pub const fn nanos_after(self, earlier: Self) -> i64 {
-        self.0.saturating_sub(earlier.0)
-    }
-
-    const fn half(self) -> i64 {
-        self.0.div_euclid(2)
-    }
-}
-
 /// Both clocks, read at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reading {
     /// The clock that cannot be stepped.
     pub boot: BootNanos,
@@ -109,29 +53,28 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Wall clock minus boot clock, in nanoseconds: constant but for steps.
+    /// Wall clock minus boot clock: constant but for steps.
     #[must_use]
-    pub const fn offset(self) -> i64 {
-        self.wall.0.saturating_sub(self.boot.0)
+    pub const fn offset(self) -> Nanos {
+        Nanos::new(self.wall.get().saturating_sub(self.boot.get()))
     }
 
-    /// By how many milliseconds the wall clock was stepped since an earlier
-    /// reading: negative for a rollback, 0 if it just went on, or was corrected
-    /// so gently that nobody needs to know.
+    /// By how much the wall clock was stepped since an earlier reading: negative
+    /// for a rollback, zero if it just went on, or was corrected so gently that
+    /// nobody needs to know.
     #[must_use]
-    pub const fn stepped_since(self, earlier: Self) -> i64 {
-        let stepped = self.offset().saturating_sub(earlier.offset());
-        let passed = self.boot.0.saturating_sub(earlier.boot.0);
-        let drift = passed / DRIFT;
+    pub const fn stepped_since(self, earlier: Self) -> Millis {
+        let stepped = self.offset().get().saturating_sub(earlier.offset().get());
+        let drift = self.boot.since(earlier.boot).get() / DRIFT;
         let gentle = if drift > STEP_NANOS_MIN {
             drift
         } else {
             STEP_NANOS_MIN
         };
         if stepped.saturating_abs() < gentle {
-            0
+            Millis::ZERO
         } else {
-            stepped / NANOS_PER_MILLI
+            Nanos::new(stepped).millis()
         }
     }
 }
@@ -144,81 +87,194 @@ const STEP_NANOS_MIN: i64 = 10 * NANOS_PER_MILLI;
 /// steer a clock by half of that.
 const DRIFT: i64 = 1000;
 
+/// No line, no reading.
+const NONE: i64 = i64::MIN;
+
 /// The clock of one word; see the head of this file for the rules.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Clock {
     offset: AtomicI64,
-    slewed: AtomicI64,
+    line: AtomicI64,
+    latest: AtomicI64,
+    counted: AtomicI64,
+}
+
+/// The slewed line, and what it shows.
+#[derive(Clone, Copy)]
+pub struct Line {
+    raw: i64,
+    at: UnixNanos,
 }
 
 impl Clock {
-    /// A clock that agrees with the wall clock.
+    /// A clock that agrees with the wall clock and has seen nothing.
     #[must_use]
     pub fn new(reading: Reading) -> Self {
-        let clock = Self {
-            offset: AtomicI64::new(0),
-            slewed: AtomicI64::new(0),
-        };
-        clock.set(reading);
-        clock
+        let none = || AtomicI64::new(NONE);
+        Self {
+            offset: AtomicI64::new(reading.offset().get()),
+            line: none(),
+            latest: none(),
+            counted: none(),
+        }
     }
 
     /// Forgets the past and agrees with the wall clock. Only for a word that
     /// nobody uses.
-    pub fn set(&self, reading: Reading) {
-        self.store(
-            reading.offset(),
-            reading.wall.0.saturating_sub(reading.boot.half()),
-        );
+    pub fn reset(&self, reading: Reading) {
+        for field in [&self.line, &self.latest, &self.counted] {
+            field.store(NONE, Ordering::Relaxed);
+        }
+        self.offset.store(reading.offset().get(), Ordering::Release);
     }
 
-    /// The time.
+    /// The time of a generator that does not watch the wall clock.
     #[must_use]
     #[inline]
     pub fn now(&self, boot: BootNanos) -> UnixNanos {
-        // Acquire pairs with the Release in store(), see the head of the file.
+        // Acquire pairs with the Release in anchor(), see the head of the file.
         let offset = self.offset.load(Ordering::Acquire);
-        let slewed = self.slewed.load(Ordering::Relaxed);
-        UnixNanos(
-            boot.0
+        let line = self.line.load(Ordering::Relaxed);
+        UnixNanos::new(
+            boot.get()
                 .saturating_add(offset)
-                .max((boot.0 >> 1).saturating_add(slewed)),
+                .max(boot.half().saturating_add(line)),
         )
     }
 
-    /// Follows the wall clock: forward at once, backward by slewing.
-    /// One caller at a time.
-    pub fn anchor(&self, reading: Reading) {
-        let now = self.now(reading.boot).0.max(reading.wall.0);
-        self.store(reading.offset(), now.saturating_sub(reading.boot.half()));
+    /// The time of a generator that watches the wall clock. `boot` is read only
+    /// if there is a line.
+    #[must_use]
+    pub fn watched(&self, wall: UnixNanos, boot: impl FnOnce() -> BootNanos) -> UnixNanos {
+        self.line(boot).map_or(wall, |line| line.at.max(wall))
     }
 
-    /// Shows at least `at` from now on. One caller at a time.
+    /// The slewed line, if there is one.
+    pub fn line(&self, boot: impl FnOnce() -> BootNanos) -> Option<Line> {
+        let raw = self.line.load(Ordering::Relaxed);
+        (raw != NONE).then(|| Line {
+            raw,
+            at: UnixNanos::new(boot().half().saturating_add(raw)),
+        })
+    }
+
+    /// Follows the wall clock: forward at once, backward by slewing. Holders of the
+    /// clock lock only.
+    pub fn anchor(&self, reading: Reading) {
+        self.lead_to(reading.boot, self.now(reading.boot).max(reading.wall));
+        self.offset.store(reading.offset().get(), Ordering::Release);
+    }
+
+    /// Shows at least `at` from now on, at half speed.
     pub fn lead_to(&self, boot: BootNanos, at: UnixNanos) {
-        let slewed = at.0.saturating_sub(boot.half());
-        if slewed > self.slewed.load(Ordering::Relaxed) {
-            self.slewed.store(slewed, Ordering::Release);
+        let line = at.get().saturating_sub(boot.half());
+        self.line.fetch_max(line, Ordering::AcqRel);
+    }
+
+    /// The latest reading by which an ID was issued.
+    #[must_use]
+    pub fn latest(&self) -> UnixMillis {
+        UnixMillis::new(self.latest.load(Ordering::Acquire))
+    }
+
+    /// By how much the wall clock is behind an earlier reading.
+    #[must_use]
+    pub fn rollback(&self, wall: UnixNanos) -> Option<Nanos> {
+        rollback(self.latest(), wall)
+    }
+
+    /// A rollback has been dealt with, or somebody has accepted it: earlier
+    /// readings do not count any more.
+    pub fn believe(&self, wall: UnixNanos) {
+        // A swap, for the model checker: it takes a raise that comes after a plain
+        // store for one that may have come before.
+        let _ = self.latest.swap(wall.millis().get(), Ordering::AcqRel);
+    }
+
+    /// IDs begin to come from this reading, though none has yet. Without it, a clock
+    /// that is set back before the first ID would not be found behind anything, and a
+    /// caller would wait for it as for the next tick. Holders of the reservation lock
+    /// only.
+    pub fn start_at(&self, wall: UnixNanos) {
+        self.latest.fetch_max(wall.millis().get(), Ordering::AcqRel);
+    }
+
+    /// An ID was issued by a reading, and `latest` was loaded before. If another
+    /// issuer or a reserver has changed it since, theirs counts.
+    pub fn saw(&self, latest: UnixMillis, wall: UnixNanos) {
+        let at = wall.millis();
+        if at > latest {
+            let _ = self.latest.compare_exchange(
+                latest.get(),
+                at.get(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
         }
     }
 
-    /// Both fields, to copy a model of a server.
+    /// Ends a line that the wall clock has met, so that the boot clock need not be
+    /// read any more. A line that was raised meanwhile stays.
+    pub fn end_line(&self, line: Line, wall: UnixNanos) {
+        if line.at <= wall {
+            let _ = self
+                .line
+                .compare_exchange(line.raw, NONE, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// As [`Self::end_line`], for a reserver. From then on, being behind this reading
+    /// is a rollback: before, the line held the clock up. Holders of the reservation
+    /// lock only.
+    pub fn end_met_line(&self, reading: Reading) {
+        if let Some(line) = self.line(|| reading.boot)
+            && line.at <= reading.wall
+        {
+            self.start_at(reading.wall);
+            self.end_line(line, reading.wall);
+        }
+    }
+
+    /// Whether the rollback that is seen now was not seen before; from now on it
+    /// was.
+    pub fn is_new_rollback(&self) -> bool {
+        let latest = self.latest.load(Ordering::Relaxed);
+        self.counted.swap(latest, Ordering::Relaxed) != latest
+    }
+
+    /// All fields, to copy a model of a server.
     #[cfg(test)]
-    pub fn parts(&self) -> [i64; 2] {
-        [&self.offset, &self.slewed].map(|field| field.load(Ordering::Relaxed))
+    pub fn parts(&self) -> [i64; 4] {
+        [&self.offset, &self.line, &self.latest, &self.counted]
+            .map(|field| field.load(Ordering::Relaxed))
     }
 
     /// From its fields, in the order of [`Self::parts`].
     #[cfg(test)]
-    pub fn from_parts(parts: [i64; 2]) -> Self {
-        let [offset, slewed] = parts.map(AtomicI64::new);
-        Self { offset, slewed }
+    pub fn from_parts(parts: [i64; 4]) -> Self {
+        let [offset, line, latest, counted] = parts.map(AtomicI64::new);
+        Self {
+            offset,
+            line,
+            latest,
+            counted,
+        }
     }
+}
 
-    fn store(&self, offset: i64, slewed: i64) {
-        self.slewed.store(slewed, Ordering::Relaxed);
-        self.offset.store(offset, Ordering::Release);
+impl Line {
+    /// The instant that it shows.
+    #[must_use]
+    pub const fn at(self) -> UnixNanos {
+        self.at
     }
+}
+
+/// By how much the wall clock is behind the millisecond of an earlier reading.
+#[must_use]
+pub fn rollback(latest: UnixMillis, wall: UnixNanos) -> Option<Nanos> {
+    (wall.millis() < latest).then(|| latest.nanos().since(wall))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -273,7 +329,8 @@ mod tests {
         let ms = NANOS_PER_MILLI;
         let hour = 3600 * SEC;
         let earlier = at(0, 100 * SEC);
-        let stepped = |passed, by| at(passed, 100 * SEC + passed + by).stepped_since(earlier);
+        let stepped = |passed, by: i64| at(passed, 100 * SEC + passed + by).stepped_since(earlier);
+        let stepped = |passed, by| stepped(passed, by).get();
         assert_eq!(stepped(SEC, 0), 0);
         assert_eq!(stepped(SEC, 9 * ms), 0);
         assert_eq!(stepped(SEC, -9 * ms), 0);
@@ -282,6 +339,34 @@ mod tests {
         assert_eq!(stepped(hour, -3 * SEC), 0);
         assert_eq!(stepped(hour, -4 * SEC), -4000);
         assert_eq!(stepped(0, i64::MIN / 2), i64::MIN / 2 / ms);
+    }
+
+    #[test]
+    fn a_line_leads_at_half_speed_until_it_is_met() {
+        let (wall, boot) = (
+            |millis: i64| UnixNanos::new(millis * NANOS_PER_MILLI),
+            |millis: i64| BootNanos::new(millis * NANOS_PER_MILLI),
+        );
+        let clock = Clock::new(at(0, 0));
+        // Nobody reads the boot clock for nothing.
+        assert_eq!(clock.watched(wall(7), || unreachable!()), wall(7));
+        clock.lead_to(boot(100), wall(20));
+        assert_eq!(clock.watched(wall(10), || boot(100)), wall(20));
+        assert_eq!(clock.watched(wall(14), || boot(104)), wall(22));
+        // Only ever further.
+        clock.lead_to(boot(104), wall(15));
+        assert_eq!(clock.watched(wall(14), || boot(104)), wall(22));
+        clock.lead_to(boot(104), wall(23));
+        assert_eq!(clock.watched(wall(14), || boot(104)), wall(23));
+        // Not met, then met at last: 2 * 9 ms later.
+        let met = |boot, wall| clock.end_met_line(Reading { boot, wall });
+        met(boot(121), wall(31));
+        assert_eq!(clock.watched(wall(0), || boot(122)), wall(32));
+        assert_eq!(clock.rollback(wall(0)), None);
+        met(boot(122), wall(32));
+        assert_eq!(clock.watched(wall(32), || unreachable!()), wall(32));
+        // From now on that reading counts, as the line did.
+        assert_eq!(clock.rollback(wall(31)), Some(Nanos::new(NANOS_PER_MILLI)));
     }
 
     #[test]

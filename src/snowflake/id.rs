@@ -239,7 +239,7 @@ impl Tick {
 /// What a generator counts: see [`super::layout`]. Positions of different clock
 /// numbers have no order, so this type has none: [`super::layout::Layout::place`]
 /// gives what can be compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position(u64);
 
 impl Position {

@@ -19,7 +19,7 @@
 
 use std::fmt;
 
-use super::account::CLOCK_BITS_MAX;
+use super::clocks::CLOCK_BITS_MAX;
 use super::generator::Generator;
 use super::id::{SnowflakeId, Tick, UnixMillis};
 use super::layout::{

@@ -7,7 +7,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::account::CLOCK_BITS_MAX;
+use super::clocks::CLOCK_BITS_MAX;
 use super::id::{SnowflakeId, Tick, UnixMillis};
 use super::label::*;
 use super::layout::{EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role};

@@ -26,7 +26,7 @@
 //! which a rollback adds; `further` is how many clocks after it a tick that was
 //! used up has gone on in. Their sum is the clock field.
 
-use super::id::{Position, SnowflakeId, Tick, UnixMillis, WorkerId};
+use super::id::{Millis, Place, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
 use super::shuffle::Shuffle;
 
 /// The fields of one ID that every layout has.
@@ -547,19 +547,17 @@ impl Layout {
 
     /// How many ticks cover a duration, at least 1.
     #[must_use]
-    pub const fn ticks_in(self, millis: i64) -> u64 {
-        if millis <= self.tick_millis {
+    pub const fn ticks_in(self, duration: Millis) -> u64 {
+        if duration.get() <= self.tick_millis {
             return 1;
         }
-        (millis.cast_unsigned()).div_ceil(self.tick_millis.cast_unsigned())
+        (duration.get().cast_unsigned()).div_ceil(self.tick_millis.cast_unsigned())
     }
 
-    /// How long ticks last, in milliseconds.
+    /// How long ticks last.
     #[must_use]
-    pub fn ticks_as_millis(self, ticks: u64) -> i64 {
-        i64::try_from(ticks)
-            .unwrap_or(i64::MAX)
-            .saturating_mul(self.tick_millis)
+    pub fn ticks_as_millis(self, ticks: u64) -> Millis {
+        Millis::new(self.tick_millis).times(i64::try_from(ticks).unwrap_or(i64::MAX))
     }
 
     /// The tick that holds an instant.
@@ -596,12 +594,6 @@ impl Layout {
         Tick::new(position.get() >> self.within_bits & self.last_tick.get())
     }
 
-    /// The least position of a tick, in clock 0.
-    #[must_use]
-    pub const fn position_of(self, tick: Tick) -> Position {
-        Position::new(tick.get() << self.within_bits)
-    }
-
     /// The clock in force at a position.
     #[must_use]
     pub const fn clock_of(self, position: Position) -> u64 {
@@ -614,11 +606,38 @@ impl Layout {
         position.get() & ones(self.within_bits)
     }
 
-    /// The position of another one, of whatever clock, in this clock.
+    /// The least place of a tick.
     #[must_use]
-    pub const fn in_clock(self, clock: u64, position: Position) -> Position {
-        let shift = self.within_bits + self.time.bits;
-        Position::new(position.get() & ones(shift) | clock << shift)
+    #[inline]
+    pub const fn place_of(self, tick: Tick) -> Place {
+        Place::new(tick.get() << self.within_bits)
+    }
+
+    /// The tick of a place.
+    #[must_use]
+    #[inline]
+    pub const fn tick_in(self, place: Place) -> Tick {
+        Tick::new(place.get() >> self.within_bits)
+    }
+
+    /// A position without its clock number.
+    #[must_use]
+    #[inline]
+    pub const fn place(self, position: Position) -> Place {
+        Place::new(position.get() & ones(self.within_bits + self.time.bits))
+    }
+
+    /// The position with this clock number.
+    #[must_use]
+    #[inline]
+    pub const fn at(self, clock: u64, place: Place) -> Position {
+        Position::new(place.get() | clock << (self.within_bits + self.time.bits))
+    }
+
+    /// Where the tick of a position ends.
+    #[must_use]
+    pub const fn end_of(self, position: Position) -> UnixMillis {
+        self.instant_of(self.tick_of(position).next())
     }
 
     /// The bits that all IDs of a worker have: its ID and the fixed fields.
@@ -1146,7 +1165,7 @@ mod tests {
                 prop_assert!(least <= id && id <= greatest);
             }
             // compose is encode for a position.
-            let position = Position::new(l.position_of(fields.tick).get() | fields.sequence);
+            let position = Position::new(l.place_of(fields.tick).get() | fields.sequence);
             let stamp = l.stamp(worker(l, w)).unwrap();
             prop_assert_eq!(l.compose(position, stamp), id);
             prop_assert_eq!(l.tick_of(position), fields.tick);
@@ -1167,13 +1186,13 @@ mod tests {
 
         #[test]
         fn positions_order_as_ids(l in any_layout(), a: u64, b: u64, w: u64) {
-            let top = l.position_of(l.last_tick()).get();
+            let top = l.place_of(l.last_tick()).get();
             let stamp = l.stamp(worker(l, w)).unwrap();
             let (a, b) = (Position::new(a % top), Position::new(b % top));
             let (x, y) = (l.compose(a, stamp), l.compose(b, stamp));
             prop_assert_eq!(a == b, x == y);
             if l.increases() && (l.disorder().is_none() || x.get() >= 0 && y.get() >= 0) {
-                prop_assert_eq!(a.cmp(&b), x.cmp(&y));
+                prop_assert_eq!(l.place(a).cmp(&l.place(b)), x.cmp(&y));
             }
         }
 

@@ -11,17 +11,20 @@
 //! | [`label`] | layout and policy as text |
 //! | [`presets`] | the texts of the schemes that people run |
 //! | [`explain`] | an ID, for a person to read |
-//! | [`clock`] | what time a generator believes it is |
 //! | [`policy`] | how far a generator may go, and where a tick's numbers start |
-//! | [`shuffle`] | a tick's numbers in an order that nobody can tell |
-//! | [`generator`] | the next position: issue, wait or reserve |
-//! | [`watch`] | the same, where a rollback is to be seen at once; and what to do then |
-//! | [`account`] | which clocks have been used, for policies that change them |
+//! | [`generator`] | what a generator is made of: layout and policy |
+//! | [`shuffle`] | a tick's numbers in an unpredictable order |
+//! | [`clock`] | what time a generator believes it is |
+//! | [`word`] | the next position: issue, wait or reserve |
+//! | [`clocks`] | which clock numbers have been used, for policies that change them |
 //! | [`reservation`] | how far IDs may be issued before the next durable mark |
+//! | [`slot`] | all shared state of a generator |
+//! | [`stats`] | what a generator has done |
+//! | [`server`] | the protocol: how an ID is issued, how a mark is raised |
 #![forbid(unsafe_code)]
 
-pub mod account;
 pub mod clock;
+pub mod clocks;
 pub mod explain;
 pub mod generator;
 pub mod id;
@@ -30,25 +33,14 @@ pub mod layout;
 pub mod policy;
 pub mod presets;
 pub mod reservation;
+pub mod server;
 pub mod shuffle;
+pub mod slot;
+pub mod stats;
 pub mod sync;
-pub mod watch;
+pub mod word;
 
 #[cfg(all(test, not(loom)))]
-mod behaviour_tests;
-#[cfg(all(test, not(loom)))]
-mod evenness_tests;
-#[cfg(all(test, not(loom)))]
 mod label_tests;
-#[cfg(all(test, not(loom)))]
-mod model;
-#[cfg(all(test, not(loom)))]
-mod policy_walk_tests;
-#[cfg(all(test, not(loom)))]
-mod preset_tests;
-#[cfg(all(test, not(loom)))]
-mod scripted;
-#[cfg(all(test, not(loom)))]
-mod thread_tests;
-#[cfg(all(test, not(loom)))]
-mod walk_tests;
+#[cfg(test)]
+mod tests;

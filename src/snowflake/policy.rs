@@ -1,7 +1,7 @@
 //! Policies: what a generator does when the clock goes back, when a tick is used
 //! up, and where a fresh tick's sequence numbers start.
 
-use super::id::Tick;
+use super::id::{Millis, Tick};
 
 /// What a generator does when its clock and its load disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,14 @@ impl Policy {
         sequence_start: SequenceStart::vibrate(63),
     };
 
+    /// How far ahead of the clock somebody may advance a generator, or let it borrow:
+    /// half of `max_rollback`, so that a rollback of the clock on top of it is still
+    /// forgiven.
+    #[must_use]
+    pub const fn max_advance(&self) -> Millis {
+        Millis::new(self.max_rollback_millis).half()
+    }
+
     /// Whether generators have it: not as long as worker IDs cannot be leased.
     #[must_use]
     pub const fn is_supported(&self) -> bool {
@@ -113,16 +121,16 @@ impl SequenceStart {
     /// The first sequence number of a fresh tick.
     #[must_use]
     #[inline]
-    pub const fn of(self, tick: Tick) -> u64 {
+    pub const fn first_in(self, tick: Tick) -> u64 {
         match self {
             Self::Masked(mask) => tick.get() & mask,
-            other => other.of_others(tick),
+            other => other.first_of_others(tick),
         }
     }
 
     /// Out of the path of the common ones, for which each instruction counts.
     #[cold]
-    const fn of_others(self, tick: Tick) -> u64 {
+    const fn first_of_others(self, tick: Tick) -> u64 {
         match self {
             Self::Masked(mask) => tick.get() & mask,
             Self::Modulo(modulus) => tick.get() % modulus,
@@ -151,7 +159,10 @@ mod tests {
             let start = SequenceStart::vibrate(last);
             assert_eq!(start.last(), u64::from(last));
             for tick in 0..300 {
-                assert_eq!(start.of(Tick::new(tick)), tick % (u64::from(last) + 1));
+                assert_eq!(
+                    start.first_in(Tick::new(tick)),
+                    tick % (u64::from(last) + 1)
+                );
             }
         }
         assert_eq!(SequenceStart::vibrate(63), SequenceStart::Masked(63));

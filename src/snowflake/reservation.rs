@@ -4,17 +4,29 @@
 //! issued. It is an instant and not a tick so that it means the same whatever
 //! becomes of the layout's epoch, and so that a person can read it.
 //!
-//! Everything here is arithmetic on a [`Situation`]; the caller holds the locks,
-//! writes the mark, and only then publishes what the [`Plan`] allows.
+//! [`Generator::plan`] is arithmetic on a [`Situation`] and changes nothing. What a
+//! [`Plan`] allows is carried out in one order, [`Planned`], [`Durable`], [`Moved`],
+//! published: each of these is made from the one before and consumes it.
 
-use super::account::Account;
-use super::clock::{Reading, UnixNanos};
-use super::generator::{Bounds, Clocks, Generator, Word};
-use super::id::{Position, Tick, UnixMillis};
+use super::clock::Reading;
+use super::clocks::Ledger;
+use super::generator::Generator;
+use super::id::{Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
+use super::word::{Live, Spread};
 
 /// The gap after a promotion: the stored mark is from before the switch to this
 /// timeline, and the lost primary may have gone on past it. One gap for each
 /// switch since: a primary that had just been promoted ran a gap ahead.
+///
+/// # From where it counts
+///
+/// From the mark as it would be if the lost primary had lived on until now: the
+/// mark plus the time since the last replayed commit, or from now if that is later.
+/// Two standbys that are promoted one after the other from one mark then start at
+/// different instants, as far apart as their promotions. The first one runs at half
+/// speed while it is ahead, so that the second one starts past all of its IDs, if
+/// the two promotions are further apart than twice what the first one may borrow and
+/// what the two clocks differ by.
 ///
 /// If the mark was written since the switch, by this generator or by a foreign
 /// `setval()`, which cannot be told apart, the gap counts from the promotion. On
@@ -23,9 +35,9 @@ use super::id::{Position, Tick, UnixMillis};
 /// shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failover {
-    /// `snowflake_id.failover_gap` and what the generator may borrow, in
-    /// milliseconds, times the switches.
-    pub gap_millis: i64,
+    /// `snowflake_id.failover_gap` and what the generator may borrow, times the
+    /// switches.
+    pub gap: Millis,
     /// The mark was last written before the switch.
     pub mark_is_older: bool,
     /// The wall clock when this server first started a generator since the
@@ -35,6 +47,22 @@ pub struct Failover {
     pub last_commit: Option<UnixMillis>,
 }
 
+impl Failover {
+    /// Where a generator with this mark starts.
+    fn start(&self, mark: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
+        let (mark, since) = if self.mark_is_older {
+            let passed = self
+                .last_commit
+                .map_or(Millis::ZERO, |commit| now.since(commit).max(Millis::ZERO));
+            (mark.map(|mark| mark.plus(passed)), now)
+        } else {
+            (None, self.promoted_at)
+        };
+        let latest = mark.max(self.last_commit).map_or(since, |at| at.max(since));
+        latest.plus(self.gap)
+    }
+}
+
 /// What a reserver finds, read under the reservation lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
@@ -42,12 +70,17 @@ pub struct Situation {
     pub reading: Reading,
     /// The generator's clock, now.
     pub generator_now: UnixNanos,
-    /// Wall minus boot clock (nanoseconds) when the wall clock was last trusted.
-    pub trusted_offset: i64,
-    /// How far, in milliseconds, the wall clock may have jumped since.
-    pub max_clock_jump_millis: i64,
-    /// How far, in milliseconds, the generator may be ahead of the wall clock.
-    pub max_lead_millis: i64,
+    /// Wall minus boot clock when the wall clock was last trusted.
+    pub trusted_offset: Nanos,
+    /// How far the wall clock may have jumped since.
+    pub max_clock_jump: Millis,
+    /// How far the generator may be ahead of the wall clock while it goes on.
+    pub max_lead: Millis,
+    /// How far it may be ahead when it starts, without what a failover adds: at
+    /// least what a start after a failover has left ahead of the clock.
+    pub max_start_lead: Millis,
+    /// How far somebody may advance it.
+    pub max_advance: Millis,
     /// The next free position.
     pub word: Position,
     /// The bound in force; zero at a start.
@@ -56,20 +89,20 @@ pub struct Situation {
     pub stored: Option<UnixMillis>,
     /// Set if the mark is from before a promotion.
     pub failover: Option<Failover>,
-    /// Whoever advances a generator wants no ID before this instant.
+    /// Somebody advances the generator and wants no ID before this instant.
     pub floor: Option<UnixMillis>,
-    /// Of a generator that changes clocks: the account that came with the stored
+    /// For a generator that changes clocks: the ledger that came with the stored
     /// mark at a start, the one in force later.
-    pub account: Account,
-    /// By how many nanoseconds the wall clock is behind an earlier reading, where
-    /// that is to be dealt with.
-    pub behind: Option<i64>,
+    pub ledger: Ledger,
+    /// By how much the wall clock is behind an earlier reading, where that is to be
+    /// dealt with.
+    pub rollback: Option<Nanos>,
     /// The tick that is to be issued.
     pub through: Tick,
-    /// `snowflake_id.reserve`, in milliseconds.
-    pub full_window_millis: i64,
+    /// `snowflake_id.reserve`.
+    pub full_window: Millis,
     /// What the last reservation of this slot took; zero at a start.
-    pub last_window_millis: i64,
+    pub last_window: Millis,
 }
 
 /// What to do: in the order of the fields, each before the next.
@@ -77,55 +110,110 @@ pub struct Situation {
 pub struct Plan {
     /// Make this mark durable.
     pub mark: UnixMillis,
+    /// The mark as it is written, with what it keeps of the ledger.
+    pub value: i64,
     /// Let the generator's clock show at least this.
     pub clock_from: UnixNanos,
     /// Move the word to here.
     pub word_from: Option<Position>,
+    /// The ledger from now on.
+    pub ledger: Ledger,
     /// Then publish this bound,
     pub reserved: Position,
     /// and from here on reserve ahead of need.
     pub early: Position,
-    /// Remember what this reservation took, in milliseconds.
-    pub window_millis: i64,
+    /// Remember what this reservation took.
+    pub window: Millis,
     /// The generator starts here, at the mark, instead of going on.
     pub starts: bool,
-    /// How far, in milliseconds, it is ahead of the wall clock.
-    pub lead_millis: i64,
-    /// The mark as it is written, with what it keeps of the account.
-    pub value: i64,
-    /// The account from now on.
-    pub account: Account,
+    /// How far it is ahead of the wall clock.
+    pub lead: Millis,
     /// It goes on in another clock.
     pub switches: bool,
 }
 
-/// Why nothing may be reserved. All amounts in milliseconds.
+/// Why nothing may be reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The wall clock is this far ahead of where the boot clock says it is.
-    ClockJumped { by: i64, limit: i64 },
+    ClockJumped { by: Millis, limit: Millis },
     /// The wall clock is this far behind the generator's clock, or behind where
     /// the boot clock says it is.
-    ClockRolledBack { by: i64, limit: i64 },
+    ClockRolledBack { by: Millis, limit: Millis },
     /// The start is this far ahead of the wall clock.
     MarkAhead {
-        by: i64,
-        limit: i64,
+        by: Millis,
+        limit: Millis,
         start: UnixMillis,
     },
     /// Somebody wants to advance it to this far ahead of the wall clock.
-    AdvanceTooFar { by: i64, limit: i64 },
+    AdvanceTooFar { by: Millis, limit: Millis },
     /// The wall clock is before the layout's epoch.
     BeforeEpoch { epoch: UnixMillis },
     /// The layout's time is used up.
-    TimeUsedUp,
+    TimeUsedUp { last: UnixMillis },
     /// The wall clock is this far behind an earlier reading, and no other clock is
     /// known to be free before the instant.
     NoClockFree {
-        by: i64,
+        by: Millis,
         clocks: u64,
         free_from: UnixMillis,
     },
+    /// The sequence holds a value that no clock can mean.
+    NoMark(NoMark),
+}
+
+/// What the value of a sequence is, if it is no mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoMark {
+    /// An ID of this generator, of a tick that ends at the instant.
+    Id { value: i64, ends: UnixMillis },
+    /// Another number: a count, or an instant in another unit.
+    Number { value: i64 },
+}
+
+/// Marks are later than this: 1973-03-03. A smaller number is a count, or an
+/// instant in seconds.
+const MARK_MIN: i64 = 100_000_000_000;
+
+impl Generator {
+    /// Reads a mark, and what it says of clocks if the layout has some.
+    ///
+    /// `now` is the wall clock: only where that is before 1973, as in a test, marks
+    /// can be so.
+    ///
+    /// # Errors
+    /// What the value is instead.
+    pub fn read_mark(
+        &self,
+        value: i64,
+        now: UnixMillis,
+    ) -> Result<(UnixMillis, Option<Ledger>), NoMark> {
+        let layout = self.layout;
+        let read = if layout.clock_bits() > 0 {
+            // A value that no generator has written is an instant.
+            Ledger::read_mark(value, layout)
+        } else {
+            None
+        };
+        let (mark, ledger) = read.map_or((UnixMillis::new(value), None), |(mark, ledger)| {
+            (mark, Some(ledger))
+        });
+        if mark.get() < MARK_MIN && now.get() >= MARK_MIN {
+            return Err(NoMark::Number { value });
+        }
+        if mark <= layout.instant_of(layout.last_tick()) {
+            return Ok((mark, ledger));
+        }
+        let id = super::id::SnowflakeId::new(value);
+        Err(match layout.decode(id) {
+            Ok(fields) => NoMark::Id {
+                value,
+                ends: layout.instant_of(fields.tick.next()),
+            },
+            Err(_) => NoMark::Number { value },
+        })
+    }
 }
 
 /// The first reservation of a start ahead of the wall clock takes this part of
@@ -143,116 +231,102 @@ impl Generator {
     /// A [`Refusal`], when clocks, mark and layout do not go together.
     pub fn plan(&self, s: &Situation) -> Result<Plan, Refusal> {
         let layout = self.layout;
-        let wall = s.reading.wall;
+        let wall = s.reading.wall.millis();
+        let time_used_up = Refusal::TimeUsedUp {
+            last: layout.instant_of(layout.last_tick()),
+        };
 
-        let jumped =
-            UnixNanos::new(s.reading.offset()).millis_after(UnixNanos::new(s.trusted_offset));
-        if jumped > s.max_clock_jump_millis {
-            return Err(Refusal::ClockJumped {
-                by: jumped,
-                limit: s.max_clock_jump_millis,
-            });
+        let offset = s.reading.offset().get();
+        let jumped = Nanos::new(offset.saturating_sub(s.trusted_offset.get())).millis();
+        if jumped > s.max_clock_jump {
+            let (by, limit) = (jumped, s.max_clock_jump);
+            return Err(Refusal::ClockJumped { by, limit });
         }
 
         // Forward at once; backward, the generator's clock is the later one.
-        let clock = s.generator_now.max(wall);
+        let clock = s.generator_now.max(s.reading.wall);
         let now = layout.tick_number(clock.millis());
 
         // The mark that this slot itself wrote says nothing new, and a lower
         // one was set by somebody else and is healed. A higher one is news.
+        let at_start = s.reserved == Position::ZERO;
         let known = layout.instant_of(layout.tick_of(s.reserved));
-        let adopted = s
-            .stored
-            .filter(|stored| s.reserved == Position::ZERO || *stored > known);
-        let gap = s.failover.map(|f| {
-            // The wall clock, not the generator's: that may lead already because
-            // another database has left its gap, and gaps would add up.
-            let (mark, since) = if f.mark_is_older {
-                (s.stored, wall.millis())
-            } else {
-                (None, f.promoted_at)
-            };
-            let latest = mark.max(f.last_commit).map_or(since, |at| at.max(since));
-            UnixMillis::new(latest.get().saturating_add(f.gap_millis))
-        });
-        // Half, so that a rollback of the clock on top of it is still forgiven.
-        let limit = self.policy.max_rollback_millis / 2;
+        let adopted = s.stored.filter(|stored| at_start || *stored > known);
+        // From the wall clock, not the generator's: that may lead already.
+        let after_gap = s.failover.map(|f| f.start(s.stored, wall));
         if let Some(floor) = s.floor
-            && let by = floor.get().saturating_sub(wall.millis().get())
-            && by > limit
+            && let by = floor.since(wall)
+            && by > s.max_advance
         {
+            let limit = s.max_advance;
             return Err(Refusal::AdvanceTooFar { by, limit });
         }
-        let starts = s.reserved == Position::ZERO || adopted.is_some() || s.floor.is_some();
-        let target = adopted.max(gap).max(s.floor).map(|at| layout.tick_from(at));
+        let starts = at_start || adopted.is_some() || s.floor.is_some();
+        let target = adopted
+            .max(after_gap)
+            .max(s.floor)
+            .map(|at| layout.tick_from(at));
 
         let start = match (target, u64::try_from(now)) {
             (Some(target), Ok(now)) => target.max(Tick::new(now)),
             (Some(target), Err(_)) => target,
             (None, Ok(now)) => Tick::new(now),
             (None, Err(_)) => {
-                return Err(Refusal::BeforeEpoch {
-                    epoch: layout.instant_of(Tick::new(0)),
-                });
+                let epoch = layout.epoch();
+                return Err(Refusal::BeforeEpoch { epoch });
             }
         };
-        let (start, account, switches) = self.choose_clock(s, target, now, start)?;
+        let limit = if at_start {
+            let gap = s.failover.map_or(Millis::ZERO, |f| f.gap);
+            s.max_start_lead.max(s.max_lead).plus(gap)
+        } else {
+            s.max_lead
+        };
+        let (start, ledger, switches) = self.choose_clock(s, target, now, start, limit)?;
         let start_at = layout.instant_of(start);
-        let lead = start_at.get().saturating_sub(wall.millis().get());
-        if lead > s.max_lead_millis {
-            let (by, limit) = (lead, s.max_lead_millis);
+        let lead = start_at.since(wall);
+        if lead > limit {
             return Err(if target == Some(start) {
                 Refusal::MarkAhead {
-                    by,
+                    by: lead,
                     limit,
                     start: start_at,
                 }
             } else {
-                Refusal::ClockRolledBack { by, limit }
+                Refusal::ClockRolledBack { by: lead, limit }
             });
         }
-        // Who has no mark and no past does not lead. If it believed this clock,
-        // the server would, and refuse the right one as a jump.
-        let rolled_back = jumped.saturating_neg();
-        if rolled_back > s.max_lead_millis {
+        // A generator without a mark and a past does not lead. If it believed this
+        // clock, the server would, and refuse the right one as a jump.
+        let rolled_back = Millis::ZERO.minus(jumped);
+        if rolled_back > s.max_lead {
             return Err(Refusal::ClockRolledBack {
                 by: rolled_back,
-                limit: s.max_lead_millis,
+                limit: s.max_lead,
             });
         }
         // A mark past the end is above all a mark too far ahead.
         if start >= layout.last_tick() {
-            return Err(Refusal::TimeUsedUp);
+            return Err(time_used_up);
         }
 
-        let slow = s.full_window_millis / SLOW_START;
-        let window_millis = if s.last_window_millis > 0 {
-            s.last_window_millis
-                .saturating_mul(2)
-                .min(s.full_window_millis)
-        } else if lead > slow {
-            slow
-        } else {
-            s.full_window_millis
-        }
-        .max(1);
+        let window_millis = s.window(lead);
         let window = layout.ticks_in(window_millis);
 
         // A word that is ahead of the clock (it borrowed) needs its bound there.
-        // One of another clock says nothing.
+        // The word of another clock says nothing.
         let first = if switches {
             start
         } else {
             start.max(s.through).max(layout.tick_of(s.word))
         };
         if first >= layout.last_tick() {
-            return Err(Refusal::TimeUsedUp);
+            return Err(time_used_up);
         }
         // A mark further ahead than a start may be would be refused after a crash.
-        let farthest = wall.millis().get().saturating_add(s.max_lead_millis);
-        let farthest = layout.tick_from(UnixMillis::new(farthest));
-        let bound = Tick::new((first.get() + 1).saturating_add(window))
-            .min(farthest.max(Tick::new(first.get() + 1)))
+        let farthest = layout.tick_from(wall.plus(limit));
+        let bound = Tick::new(first.next().get().saturating_add(window))
+            .min(farthest.max(first.next()))
             .max(layout.tick_of(s.reserved))
             // Where it starts in another clock, this one has been used up to there.
             .max(target.unwrap_or(start))
@@ -262,28 +336,28 @@ impl Generator {
         let left = bound.get().saturating_sub(first.get()).min(window);
         let early = Tick::new(bound.get() - left / 2);
         let mark = layout.instant_of(bound);
-        let clock = account.clock();
         let value = if self.changes_clocks() {
             let kept = if switches {
-                account
+                ledger
             } else {
-                account.renewed(layout.clocks())
+                ledger.renewed(layout.clocks())
             };
-            kept.with_mark(mark, layout).ok_or(Refusal::TimeUsedUp)?
+            kept.with_mark(mark, layout).ok_or(time_used_up)?
         } else {
             mark.get()
         };
+        let at = |tick| layout.at(ledger.clock(), layout.place_of(tick));
         Ok(Plan {
             mark,
-            clock_from: UnixNanos::from_millis(start_at),
-            word_from: (starts || switches).then(|| layout.in_clock(clock, self.fresh(start))),
-            reserved: layout.in_clock(clock, layout.position_of(bound)),
-            early: layout.in_clock(clock, layout.position_of(early)),
-            window_millis,
-            starts,
-            lead_millis: lead,
             value,
-            account,
+            clock_from: start_at.nanos(),
+            word_from: (starts || switches).then(|| layout.at(ledger.clock(), self.fresh(start))),
+            ledger,
+            reserved: at(bound),
+            early: at(early),
+            window: window_millis,
+            starts,
+            lead,
             switches,
         })
     }
@@ -296,59 +370,57 @@ impl Generator {
         target: Option<Tick>,
         now: i64,
         start: Tick,
-    ) -> Result<(Tick, Account, bool), Refusal> {
+        limit: Millis,
+    ) -> Result<(Tick, Ledger, bool), Refusal> {
         let layout = self.layout;
         if !self.changes_clocks() {
-            return Ok((start, Account::FRESH, false));
+            return Ok((start, Ledger::FRESH, false));
         }
         let at_start = s.reserved == Position::ZERO;
         let now = Tick::new(now.max(0).cast_unsigned());
-        let same = |account| Ok((start, account, false));
+        let same = |ledger| Ok((start, ledger, false));
         if s.failover.is_some() {
             // Whatever was used before, it is behind.
-            return same(Account::unknown(s.account.clock(), start));
+            return same(Ledger::unknown(s.ledger.clock(), start));
         }
         if s.floor.is_some() || !at_start && target.is_some() {
-            return same(s.account.forget_before(start));
+            return same(s.ledger.forget_before(start));
         }
         if let Some(target) = target {
-            let at = layout.instant_of(target);
-            let by = at.get().saturating_sub(s.reading.wall.millis().get());
-            if by > s.max_lead_millis {
+            let start_at = layout.instant_of(target);
+            let by = start_at.since(s.reading.wall.millis());
+            if by > limit {
                 return Err(Refusal::MarkAhead {
                     by,
-                    limit: s.max_lead_millis,
-                    start: at,
+                    limit,
+                    start: start_at,
                 });
             }
             if now >= target {
-                return same(s.account);
+                return same(s.ledger);
             }
             // With no clock free, it starts ahead like any other.
-            return Ok(match s.account.switch(now, target, layout.clocks()) {
-                Some(account) => (now, account, true),
-                None => (start, s.account, false),
+            return Ok(match s.ledger.switch(now, target, layout.clocks()) {
+                Some(ledger) => (now, ledger, true),
+                None => (start, s.ledger, false),
             });
         }
-        let Some(behind) = s.behind else {
-            return same(s.account);
+        let Some(rollback) = s.rollback else {
+            return same(s.ledger);
         };
-        let by = behind / NANOS_PER_MILLI;
-        if by > s.max_lead_millis {
-            return Err(Refusal::ClockRolledBack {
-                by,
-                limit: s.max_lead_millis,
-            });
+        let by = rollback.millis();
+        if by > limit {
+            return Err(Refusal::ClockRolledBack { by, limit });
         }
         let reached = layout.tick_of(s.word);
         if now >= reached {
-            return same(s.account);
+            return same(s.ledger);
         }
-        let reached = Tick::new(reached.get() + 1);
-        match s.account.switch(now, reached, layout.clocks()) {
-            Some(account) => Ok((now, account, true)),
+        let reached = reached.next();
+        match s.ledger.switch(now, reached, layout.clocks()) {
+            Some(ledger) => Ok((now, ledger, true)),
             None => {
-                let free_from = s.account.free_from(layout.clocks());
+                let free_from = s.ledger.free_from(layout.clocks());
                 Err(Refusal::NoClockFree {
                     by,
                     clocks: layout.clocks(),
@@ -357,68 +429,156 @@ impl Generator {
             }
         }
     }
-}
-
-impl Generator {
-    /// Moves the word to where a plan has it, and settles the account, which it
-    /// returns: the mark is durable, the bound not published yet. Holders of the
-    /// reservation lock only, as for the next.
-    pub fn move_word(&self, word: &Word, bounds: &Bounds, plan: &Plan) -> Account {
-        let layout = self.layout;
-        if !self.changes_clocks() {
-            if let Some(from) = plan.word_from {
-                word.raise(from);
-            }
-            return plan.account;
-        }
-        let mut account = plan.account;
-        if let Some(from) = plan.word_from {
-            let before = word.go_to(from, layout);
-            if layout.clock_of(before) != account.clock() {
-                let reached = Tick::new(layout.tick_of(before).get() + 1);
-                account = account.others_reached(reached);
-            }
-        }
-        if self.shares_clocks() {
-            // What a burst took is given back here.
-            if account.together() > 1 {
-                bounds.set_clocks(Clocks {
-                    together: 1,
-                    widest: 1,
-                });
-                account = account.narrow(word.leave_clocks(layout));
-            }
-            bounds.set_clocks(self.clocks(word, account));
-        }
-        account
-    }
 
     /// In how many clocks a tick may be used, and could be.
-    fn clocks(&self, word: &Word, account: Account) -> Clocks {
-        let at = self.layout.tick_of(word.position());
-        Clocks {
-            together: account.together(),
-            widest: account.widest(at, self.layout.clocks()),
+    fn spread(&self, live: &Live, ledger: Ledger) -> Spread {
+        let at = self.layout.tick_of(live.word().position());
+        Spread {
+            together: ledger.together(),
+            widest: ledger.widest(at, self.layout.clocks()),
         }
     }
 
-    /// Lets a tick be used in further clocks, and returns the account then; unless
+    /// Lets a tick be used in further clocks, and returns the ledger then; unless
     /// somebody else has just done so. The mark of such a generator says that any
-    /// clock may have been used before it, so that this need not be durable.
-    pub fn widen(&self, word: &Word, bounds: &Bounds, account: Account) -> Option<Account> {
+    /// clock may have been used before it, so that this need not be durable. Holders
+    /// of the reservation lock only.
+    pub(super) fn widen(&self, live: &Live, ledger: Ledger) -> Option<Ledger> {
         let layout = self.layout;
-        let position = word.position();
+        let position = live.word().position();
         let at = layout.tick_of(position);
-        let now = bounds.clocks();
+        let now = live.bounds().spread();
         if layout.within(position) < now.together << layout.sequence_bits()
             || now.together >= now.widest
         {
             return None;
         }
-        let account = account.widen(at, layout.clocks());
-        bounds.set_clocks(self.clocks(word, account));
-        Some(account)
+        let ledger = ledger.widen(at, layout.clocks());
+        live.bounds().set_spread(self.spread(live, ledger));
+        Some(ledger)
     }
 }
 
-const NANOS_PER_MILLI: i64 = 1_000_000;
+impl Situation {
+    /// How much to reserve, for a generator that is so far ahead of the clock.
+    fn window(&self, lead: Millis) -> Millis {
+        let slow = Millis::new(self.full_window.get() / SLOW_START);
+        let window = if self.last_window > Millis::ZERO {
+            self.last_window.times(2).min(self.full_window)
+        } else if lead > slow {
+            slow
+        } else {
+            self.full_window
+        };
+        window.max(Millis::new(1))
+    }
+}
+
+/// A plan of which nothing has been done.
+#[must_use]
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Copy))]
+pub struct Planned(Plan);
+
+/// Its mark is durable.
+#[must_use]
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Copy))]
+pub struct Durable(Plan);
+
+/// The word was moved, and nothing is allowed yet that was not before.
+#[must_use]
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Copy))]
+pub struct Moved(Plan);
+
+impl Planned {
+    /// A plan to be carried out.
+    pub const fn new(plan: Plan) -> Self {
+        Self(plan)
+    }
+
+    /// Writes the mark by `write`, which returns when it is durable.
+    ///
+    /// # Errors
+    /// What `write` returns. Then nothing has changed, but the mark may be higher.
+    pub fn write<E>(self, write: impl FnOnce(&Plan) -> Result<(), E>) -> Result<Durable, E> {
+        write(&self.0).map(|()| Durable(self.0))
+    }
+}
+
+impl Durable {
+    /// Moves the word to where the plan has it, and returns the ledger as it is then,
+    /// with `reading` the one of the plan. Holders of the reservation lock only.
+    pub fn move_word(
+        self,
+        generator: &Generator,
+        live: &Live,
+        reading: Reading,
+    ) -> (Moved, Ledger) {
+        let plan = self.0;
+        if !generator.policy.on_rollback.watches() {
+            live.clock().lead_to(reading.boot, plan.clock_from);
+        } else {
+            if plan.clock_from > reading.wall {
+                live.clock().lead_to(reading.boot, plan.clock_from);
+            }
+            if plan.starts {
+                live.clock().start_at(reading.wall);
+            }
+        }
+        let ledger = Self::move_and_settle(&plan, generator, live);
+        (Moved(plan), ledger)
+    }
+
+    fn move_and_settle(plan: &Plan, generator: &Generator, live: &Live) -> Ledger {
+        let (layout, word) = (generator.layout, live.word());
+        if !generator.changes_clocks() {
+            if let Some(from) = plan.word_from {
+                word.raise(from);
+            }
+            return plan.ledger;
+        }
+        let mut ledger = plan.ledger;
+        if let Some(from) = plan.word_from {
+            let before = word.go_to(from, layout);
+            if layout.clock_of(before) != ledger.clock() {
+                ledger = ledger.others_reached(layout.tick_of(before).next());
+            }
+        }
+        if generator.shares_clocks() {
+            // What a burst took is given back here.
+            if ledger.together() > 1 {
+                live.bounds().set_spread(Spread::ONE);
+                ledger = ledger.narrow(word.leave_clocks(layout));
+            }
+            live.bounds().set_spread(generator.spread(live, ledger));
+        }
+        ledger
+    }
+}
+
+impl Moved {
+    /// Allows what was planned. Holders of the reservation lock only.
+    pub fn publish(self, live: &Live) {
+        live.bounds().publish(self.0.reserved, self.0.early);
+    }
+}
+
+#[cfg(test)]
+mod shown {
+    use super::{Durable, Moved, Plan, Planned};
+
+    /// What is being carried out, for a test to look at.
+    macro_rules! plan {
+        ($($phase:ident)*) => {$(
+            impl $phase {
+                pub const fn plan(&self) -> &Plan {
+                    &self.0
+                }
+            }
+        )*};
+    }
+
+    plan!(Planned Durable Moved);
+}

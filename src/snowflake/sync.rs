@@ -1,6 +1,6 @@
 //! The atomics: the real ones, or loom's when their interleavings are explored.
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+pub use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
-pub use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};

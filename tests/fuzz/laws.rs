@@ -1,7 +1,7 @@
 //! What holds of every text that is taken for a label. The fuzzer and the
 //! property tests both check it.
 
-use crate::snowflake::id::{Position, SnowflakeId, Tick, WorkerId};
+use crate::snowflake::id::{Place, SnowflakeId, Tick, WorkerId};
 use crate::snowflake::label::{Label, LabelError};
 use crate::snowflake::layout::{Fields, LayoutError};
 
@@ -109,8 +109,8 @@ pub fn makes_ids_of_positions(label: &Label, any: u64) {
     let within = any.rotate_left(20) & ((1 << layout.within_bits()) - 1);
     let clock = any.rotate_left(10) & (layout.clocks() - 1);
     let further = within >> layout.sequence_bits();
-    let begin = layout.position_of(Tick::new(tick)).get();
-    let at = layout.in_clock(clock, Position::new(begin | within));
+    let begin = layout.place_of(Tick::new(tick)).get();
+    let at = layout.at(clock, Place::new(begin | within));
     assert!(at.get() >> 62 == 0, "{label}: {at:?}");
     let made = layout.compose_in(at, stamp, None);
     let fields = Fields {

@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-use super::id::{SnowflakeId, Tick, UnixMillis};
-use super::label::{EncodeError, Label, timestamp_text};
-use super::layout::{Disorder, LayoutError};
-use super::presets;
+use super::super::id::{SnowflakeId, Tick, UnixMillis};
+use super::super::label::{EncodeError, Label, timestamp_text};
+use super::super::layout::{Disorder, LayoutError};
+use super::super::presets;
 
 fn label(text: &str) -> Label {
     Label::parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"))
@@ -273,7 +273,7 @@ struct Vector {
 /// users have published, or that follow from their formulas (`derived`). Also
 /// those that only a mistake can make.
 fn vectors() -> Vec<Vector> {
-    let text = include_str!("../../tests/vectors/ids.json");
+    let text = include_str!("../../../tests/vectors/ids.json");
     let all: Vec<Value> = serde_json::from_str(text).unwrap();
     all.iter().map(vector).collect()
 }
@@ -520,7 +520,7 @@ fn a_time_that_is_over_can_be_read() {
 /// The page for users says what the presets say, and its labels work.
 #[test]
 fn the_page_of_presets_is_right() {
-    let page = include_str!("../../docs/presets.md");
+    let page = include_str!("../../../docs/presets.md");
     for (preset, expected) in presets::ALL.iter().zip(EXPECTED) {
         let row = format!("\n| `{}` | `{}` |\n", preset.name, preset.text);
         assert!(page.contains(&row), "{row}");

@@ -4,9 +4,10 @@
 
 use std::collections::HashSet;
 
-use super::id::SnowflakeId;
+use super::super::id::SnowflakeId;
+use super::super::server::Refused as Why;
+use super::super::shuffle::Shuffle;
 use super::scripted::{MS, Refused, Server};
-use super::shuffle::Shuffle;
 
 /// The upper 0.1 % points of chi squared with `classes - 1` degrees of freedom, as
 /// in the NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.4.
@@ -245,7 +246,8 @@ fn random_uses_each_number_of_a_tick_once() {
         let order: Vec<_> = (0..4096).map(|_| id(&mut server)).collect();
         assert_eq!(distinct(order.iter().copied()), 4096);
         assert_eq!(distinct(order.iter().map(|id| id >> 12)), 1);
-        assert_eq!(server.issue(1), Err(Refused::TickUsedUp));
+        let refused = server.issue(1).unwrap_err();
+        assert!(matches!(refused, Refused::Why(Why::TickUsedUp { .. })));
         orders.push(order.iter().map(|id| id % 4096).collect::<Vec<_>>());
     }
     assert!(orders[0] != orders[1] && orders[1] != orders[2]);

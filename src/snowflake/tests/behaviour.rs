@@ -6,14 +6,14 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::id::{Tick, WorkerId};
-use super::label::Label;
-use super::layout::Fields;
+use super::super::id::{Tick, WorkerId};
+use super::super::label::Label;
+use super::super::layout::Fields;
+use super::super::server::{Refused as Why, STANDSTILL};
 use super::scripted::{MS, NAP, Refused, Server};
-use super::watch::STANDSTILL_MILLIS;
 
 fn entries() -> Vec<Value> {
-    let text = include_str!("../../tests/vectors/behaviour.json");
+    let text = include_str!("../../../tests/vectors/behaviour.json");
     serde_json::from_str(text).unwrap()
 }
 
@@ -67,6 +67,11 @@ fn each_entry_is_used_by_one_test() {
         );
     }
     assert_eq!(USED.len(), entries.len());
+}
+
+/// By how many milliseconds the clock is behind, if that is why there is no ID.
+fn behind_by<T>(result: Result<T, Refused>) -> Option<i64> {
+    result.err().and_then(Refused::behind)
 }
 
 /// Tick and sequence number.
@@ -146,7 +151,7 @@ fn a_tick_passes_now_and_then(entry: &Value) {
     // Each tick is used, and the first is 0: both start them alike.
     let originals: Vec<_> = steps(entry).iter().map(id).collect();
     assert_eq!(all(&mut server, originals.len()), originals);
-    assert_eq!(server.naps, 0);
+    assert_eq!(server.naps.get(), 0);
 }
 
 fn behind_within_the_tolerance(entry: &Value) {
@@ -165,7 +170,7 @@ fn behind_within_the_tolerance(entry: &Value) {
     let expected = [&[before], originals].concat();
     assert_eq!(ours, with_our_starts(&expected)[1..]);
     // Twice it read 1, and looked again.
-    assert_eq!(server.naps, 2);
+    assert_eq!(server.naps.get(), 2);
 }
 
 fn a_tick_is_used_up(entry: &Value) {
@@ -181,7 +186,7 @@ fn a_tick_is_used_up(entry: &Value) {
     assert_eq!(originals[0], (1, 0));
     assert_eq!(ours[0], (1, 1));
     assert_eq!(ours, with_our_starts(&originals));
-    assert_eq!(server.naps, 1);
+    assert_eq!(server.naps.get(), 1);
 }
 
 fn behind_beyond_the_tolerance(entry: &Value) {
@@ -192,8 +197,8 @@ fn behind_beyond_the_tolerance(entry: &Value) {
     assert_eq!(at(server.next().unwrap()), (2, 0));
     server.reads([0]);
     let before = server.state();
-    assert_eq!(server.next(), Err(Refused::Behind(2 * MS)));
-    assert_eq!((server.state(), server.naps), (before, 0));
+    assert_eq!(behind_by(server.next()), Some(2));
+    assert_eq!((server.state(), server.naps.get()), (before, 0));
     server.reads([2]);
     assert_eq!(at(server.next().unwrap()), (2, 1));
 
@@ -206,12 +211,12 @@ fn behind_beyond_the_tolerance(entry: &Value) {
         server.runs = true;
         server.step_by(-nanos);
         let result = server.next();
-        assert_eq!(result.is_ok(), server.naps > 0);
+        assert_eq!(result.is_ok(), server.naps.get() > 0);
         match result {
             Ok(fields) => assert_eq!(at(fields), (100, 1)),
-            Err(refused) => assert_eq!(refused, Refused::Behind(nanos)),
+            Err(refused) => assert_eq!(refused.behind(), Some(nanos / MS)),
         }
-        server.naps > 0
+        server.naps.get() > 0
     };
     assert!(waits(10, 9 * MS) && waits(10, 10 * MS) && !waits(10, 10 * MS + 1));
     assert!(!waits(0, 1) && waits(1, 1));
@@ -247,11 +252,11 @@ fn refused_and_back_again(entry: &Value) {
         if step.is_object() {
             assert_eq!(at(server.next().unwrap()), id(step));
         } else {
-            assert_eq!(server.next(), Err(Refused::Behind(MS)));
+            assert_eq!(behind_by(server.next()), Some(1));
             assert_eq!(server.state(), before);
         }
     }
-    assert_eq!(server.naps, 0);
+    assert_eq!(server.naps.get(), 0);
     assert!(server.has_read_all());
 }
 
@@ -265,11 +270,11 @@ fn one_wait_for_one_tick(entry: &Value) {
     let number = *numbers(&steps(entry)[0]).last().unwrap();
     assert_eq!(at(server.next().unwrap()), (2, number.unsigned_abs()));
     assert_eq!(server.issue(4095).unwrap().len(), 4095);
-    assert_eq!(server.naps, 0);
+    assert_eq!(server.naps.get(), 0);
     server.reads(clock[1..].iter().copied());
     let tick = *numbers(&steps(entry)[1]).last().unwrap();
     assert_eq!(at(server.next().unwrap()), (tick.unsigned_abs(), 0));
-    assert_eq!(server.naps, 1);
+    assert_eq!(server.naps.get(), 1);
     assert!(server.has_read_all());
 }
 
@@ -295,21 +300,22 @@ fn a_clock_that_stands_still(entry: &Value) {
             for _ in 0..count {
                 fields = Some(server.next().unwrap());
             }
-            assert_eq!((fields, server.naps), (Some(last), 0));
+            assert_eq!((fields, server.naps.get()), (Some(last), 0));
             server
         };
         // The generator's clock is not the wall clock, and moves in the meantime.
         let mut server = until_used_up("");
         assert_eq!(at(server.next().unwrap()), (2, 0));
-        assert_eq!(i64::from(server.naps), (MS + NAP - 1) / NAP);
+        assert_eq!(i64::from(server.naps.get()), (MS + NAP - 1) / NAP);
         // Where it is, the wait is bounded: the original gives up after 11 tries.
         let mut server = until_used_up("on_rollback=wait");
-        let before = (server.state(), server.boot);
-        assert_eq!(server.next(), Err(Refused::StandsStill));
+        let before = (server.state(), server.boot.get());
+        let stands = server.next().unwrap_err();
+        assert!(matches!(stands, Refused::Why(Why::StandsStill { .. })));
         assert_eq!(server.state(), before.0);
-        let waited = server.boot - before.1;
+        let waited = server.boot.get() - before.1;
         assert!(
-            (0..2 * NAP).contains(&(waited - STANDSTILL_MILLIS * MS)),
+            (0..2 * NAP).contains(&(waited - STANDSTILL.get() * MS)),
             "{waited}"
         );
         // The next call waits anew, and has its ID as soon as the clock moves.
@@ -361,7 +367,7 @@ fn no_id_twice(entry: &Value) {
             while ids.len() < expected.len() {
                 match server.issue(1) {
                     Ok(issued) => ids.extend(issued),
-                    Err(refused) => assert_eq!((policy, refused), ("error", Refused::Behind(MS))),
+                    Err(refused) => assert_eq!((policy, refused.behind()), ("error", Some(1))),
                 }
             }
             assert!(server.has_read_all());
@@ -390,10 +396,10 @@ fn behind_up_to_five_milliseconds(entry: &Value) {
             // when the clock, if it went on from here, would be there too late.
             Some(-1) => {
                 let mut server = behind(3);
-                let before = (server.state(), server.boot);
-                assert_eq!(server.next(), Err(Refused::Behind(3 * MS)));
+                let before = (server.state(), server.boot.get());
+                assert_eq!(behind_by(server.next()), Some(3));
                 assert_eq!(server.state(), before.0);
-                let waited = server.boot - before.1;
+                let waited = server.boot.get() - before.1;
                 assert!((2 * MS..=3 * MS + NAP).contains(&waited), "{waited}");
             }
             // Interrupted: the glue notices, in a nap. Nothing has changed.
@@ -402,7 +408,7 @@ fn behind_up_to_five_milliseconds(entry: &Value) {
                 let before = server.state();
                 server.interrupted = true;
                 assert_eq!(server.next(), Err(Refused::Interrupted));
-                assert_eq!((server.state(), server.naps), (before, 1));
+                assert_eq!((server.state(), server.naps.get()), (before, 1));
                 server.interrupted = false;
                 server.reads([100]);
                 assert_eq!(server.next().unwrap().tick.get(), 100);
@@ -411,8 +417,8 @@ fn behind_up_to_five_milliseconds(entry: &Value) {
             Some(-3) => {
                 let mut server = behind(6);
                 let before = server.state();
-                assert_eq!(server.next(), Err(Refused::Behind(6 * MS)));
-                assert_eq!((server.state(), server.naps), (before, 0));
+                assert_eq!(behind_by(server.next()), Some(6));
+                assert_eq!((server.state(), server.naps.get()), (before, 0));
             }
             _ => panic!("{step}"),
         }
@@ -422,7 +428,7 @@ fn behind_up_to_five_milliseconds(entry: &Value) {
     let mut server = behind(5);
     server.runs = true;
     assert_eq!(server.next().unwrap().tick.get(), 100);
-    assert_eq!(i64::from(server.naps), (5 * MS + NAP - 1) / NAP);
+    assert_eq!(i64::from(server.naps.get()), (5 * MS + NAP - 1) / NAP);
 
     // The original starts at 0 to 99 and counts up. Ours starts anywhere, goes
     // anywhere, and uses the whole tick.

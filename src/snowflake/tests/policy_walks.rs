@@ -4,7 +4,7 @@
 //!
 //! Walks that lead to the same server (and the same IDs issued) go on as one, so
 //! that they can be long: a search, breadth first. Each state is checked, not only
-//! its IDs: what the account and the mark say of clocks must be true of all IDs so
+//! its IDs: what the ledger and the mark say of clocks must be true of all IDs so
 //! far. `cargo test policy_walk -- --nocapture` prints how many states there were.
 
 // Numbers are small here.
@@ -21,14 +21,15 @@ use std::time::Instant;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use super::account::Account;
-use super::generator::Generator;
-use super::id::{Tick, UnixMillis};
-use super::layout::{Layout, Role};
-use super::model::{MS, Need, Outcome, Server, Settings, WORKER, scale};
-use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::reservation::Refusal;
-use super::watch::{Patience, STANDSTILL_MILLIS};
+use super::super::clocks::Ledger;
+use super::super::generator::Generator;
+use super::super::id::{Millis, Position, Tick, UnixMillis};
+use super::super::layout::{Layout, Role};
+use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use super::super::reservation::Refusal;
+use super::super::server::{self, Host, Issued, Need, Refused, STANDSTILL, Settings};
+use super::super::word::Clocks;
+use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, settings as of_millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
@@ -45,6 +46,10 @@ enum Event {
     Crash,
     /// A standby with a mark that lags takes over; its clock is a tick behind.
     Promote,
+    /// A standby takes over that has seen nothing since the last promotion, some
+    /// ticks later: twice as many as may be borrowed and its clock is behind. The
+    /// server that is lost has not crashed since it was promoted.
+    PromoteBlind,
     /// The slot is given to another generator, and comes back.
     Evict,
     /// A transaction rewrites the sequence, with or without RESTART, and ends.
@@ -74,6 +79,9 @@ struct State {
     /// The latest reading of the wall clock by which an ID was issued, in
     /// milliseconds; since the last start, or since a superuser accepted another.
     seen: i64,
+    /// By how many ticks the clocks of the lost servers were ahead since the last
+    /// promotion; `None` if the server has crashed since, or was never promoted.
+    set_back: Option<i64>,
 }
 
 impl State {
@@ -121,7 +129,7 @@ impl State {
         let mut hash = SipHasher13::new();
         self.server.hash(&mut hash);
         self.issued.hash(&mut hash);
-        self.seen.hash(&mut hash);
+        (self.seen, self.set_back).hash(&mut hash);
         let policy = self.server.generator.policy;
         if policy.sequence_start == SequenceStart::Random {
             self.server.life.hash(&mut hash);
@@ -184,11 +192,7 @@ impl Hasher for AsIs {
 const GAP_TICKS: i64 = 12;
 
 fn settings(tick_millis: i64) -> Settings {
-    Settings {
-        max_clock_jump: 40 * tick_millis,
-        reserve: 4 * tick_millis,
-        failover_gap: GAP_TICKS * tick_millis,
-    }
+    of_millis(40 * tick_millis, 4 * tick_millis, GAP_TICKS * tick_millis)
 }
 
 impl Walk {
@@ -211,6 +215,7 @@ impl Walk {
             server,
             issued: [0; WORDS],
             seen: i64::MIN,
+            set_back: None,
         }
     }
 
@@ -337,30 +342,61 @@ impl Walk {
                 return call(state, count, tally, waits);
             }
             Event::Pass => server.pass(tick),
-            Event::Step(ticks) => server.wall += ticks * tick,
-            Event::HalfBack => server.wall -= tick / 2,
+            Event::Step(ticks) => {
+                server.step(ticks * tick);
+                state.set_back = state.set_back.map(|all| all - ticks.min(0));
+            }
+            Event::HalfBack => server.step(-tick / 2),
             // What a transaction was given that has rewritten the sequence, and did
             // not commit, is known to the slot alone.
-            Event::Crash | Event::Promote if rewrites || server.undone => return Ok(false),
+            Event::Crash | Event::Promote | Event::PromoteBlind
+                if rewrites || server.slot.is_undone() =>
+            {
+                return Ok(false);
+            }
             Event::Crash => {
                 server.pass(tick);
                 server.restart();
-                state.seen = i64::MIN;
+                (state.seen, state.set_back) = (i64::MIN, None);
             }
             Event::Promote => {
                 server.promote(-tick);
-                state.seen = i64::MIN;
+                // What the clock of the lost server was ahead counts as well.
+                let wall = server.wall().millis().get();
+                let ahead = server.committed.get().map_or(0, |at| (at - wall).max(0));
+                let ticks = ahead / (tick / MS) + i64::from(ahead > 0);
+                (state.seen, state.set_back) = (i64::MIN, Some(ticks));
             }
-            Event::Evict if rewrites || server.undone || server.under_way.is_some() => {
+            Event::PromoteBlind => {
+                let Some(set_back @ 0..=4) = state.set_back else {
+                    return Ok(false);
+                };
+                let borrow = server.generator.policy.max_borrow_ticks as i64;
+                let mut after = state.clone();
+                after.server.pass(2 * (borrow + set_back + 1) * tick);
+                after.server.promote_blind(-tick);
+                (after.seen, after.set_back) = (i64::MIN, Some(0));
+                // A clock that is set back before the first ID would differ by more.
+                let issued = tally.issued;
+                call(&mut after, 1, tally, waits)?;
+                if tally.issued == issued {
+                    return Ok(false);
+                }
+                *state = after;
+            }
+            // A transaction that has rewritten the sequence has the slot pinned.
+            Event::Evict
+                if rewrites || server.slot.is_undone() || server.under_way.get().is_some() =>
+            {
                 return Ok(false);
             }
             Event::Evict => {
                 server.evict();
-                if server.scale.is_none() {
+                if !server.has_place() {
                     state.seen = i64::MIN;
                 }
             }
-            Event::Rewrite | Event::Restart if rewrites || server.scale.is_none() => {
+            Event::Rewrite | Event::Restart if rewrites || !server.has_place() => {
                 return Ok(false);
             }
             Event::Rewrite => server.rewrite(false),
@@ -373,12 +409,12 @@ impl Walk {
                 state.seen = i64::MIN;
             }
             Event::Advance => {
-                let at = UnixMillis::new(server.wall / MS + 2 * tick / MS);
+                let at = UnixMillis::new(server.wall.get() / MS + 2 * tick / MS);
                 // Nobody has a place before the first call.
-                if server.scale.is_none() || server.under_way.is_some() {
+                if !server.has_place() || server.under_way.get().is_some() {
                     return Ok(false);
                 }
-                if server.reserve(Need::Floor(at)).is_ok() {
+                if server.reserve(Need::Floor(at)) == Ok(None) {
                     // Because of IDs that came from elsewhere, of any clock.
                     let layout = state.layout();
                     let Some(before) = layout.tick_from(at).get().checked_sub(1) else {
@@ -396,13 +432,13 @@ impl Walk {
                 return Ok(false);
             }
             Event::Relabel(to) => {
-                let before = scale(&server.generator);
+                let before = server.scale();
                 server.generator = self.relabels[to];
-                if scale(&server.generator) != before {
+                if server.scale() != before {
                     state.seen = i64::MIN;
                 }
             }
-            Event::GoOn if server.under_way.is_none() => return Ok(false),
+            Event::GoOn if server.under_way.get().is_none() => return Ok(false),
             Event::GoOn => server.go_on(),
         }
         Ok(true)
@@ -424,12 +460,12 @@ fn call(
 ) -> Result<bool, String> {
     let generator = state.server.generator;
     let (layout, policy) = (generator.layout, generator.policy);
-    let wall = state.server.reading().wall.millis();
+    let wall = state.server.read().wall.millis();
     let before = state.server.clone();
-    let outcome = state.server.call(count, &mut Patience::default());
+    let outcome = state.server.call(count);
     let server = &state.server;
-    let leads = server.watch.parts()[1] != i64::MIN;
-    if layout.clock_of(server.word.position()) != layout.clock_of(before.word.position()) {
+    let leads = policy.on_rollback.watches() && server.slot.clock().parts()[1] != i64::MIN;
+    if layout.clock_of(server.word()) != layout.clock_of(before.word()) {
         tally.switches += 1;
     }
     match outcome {
@@ -439,7 +475,7 @@ fn call(
             let now = layout.tick_number(before.now().millis().max(server.now().millis()));
             let mark = server.mark().ok_or("no mark")?;
             for position in start.get()..end.get() {
-                let position = super::id::Position::new(position);
+                let position = Position::new(position);
                 let id = server.id(position);
                 let fields = layout.decode(id).map_err(|e| format!("{e:?}"))?;
                 if fields.worker != WORKER as u64 {
@@ -469,10 +505,10 @@ fn call(
                 }
                 state.issued[index / 64] |= 1 << (index % 64);
             }
-            if policy.on_rollback.watches() && !leads && before.now() != before.reading().wall {
+            if policy.on_rollback.watches() && !leads && before.now() != before.read().wall {
                 // It led until this call, which found that it need not.
                 let met = before.now().millis() <= wall;
-                if !met && server.now() > server.reading().wall {
+                if !met && server.now() > server.read().wall {
                     return Err("it leads for no reason".to_string());
                 }
             }
@@ -508,22 +544,23 @@ fn call(
                 wait_out(&before, count)?;
             }
         }
-        Outcome::Behind(by) => {
+        Outcome::Refused(Refused::Behind { by, .. } | Refused::NoClockFree { by, .. }) => {
             tally.refused += 1;
+            let by = by.get();
             let waits = policy.on_rollback.waits() && by <= policy.max_wait_millis;
             if waits || !policy.on_rollback.watches() {
                 return Err(format!("refused for being {by} ms behind"));
             }
             if generator.changes_clocks() && by <= policy.max_rollback_millis {
                 let now = layout.tick_within(wall);
-                let account = server.account;
-                let next = (account.clock() + account.together()) % layout.clocks();
-                if account.together() < layout.clocks() && state.reach(next) <= now {
+                let ledger = server.slot.ledger();
+                let next = (ledger.clock() + ledger.together()) % layout.clocks();
+                if ledger.together() < layout.clocks() && state.reach(next) <= now {
                     tally.needlessly += 1;
                 }
             }
         }
-        Outcome::TickUsedUp => {
+        Outcome::Refused(Refused::TickUsedUp { .. }) => {
             tally.refused += 1;
             if policy.on_exhausted != OnExhausted::Error {
                 return Err("refused for a used-up tick".to_string());
@@ -532,17 +569,20 @@ fn call(
                 whole_tick_is_used(state)?;
             }
         }
-        Outcome::TimeUsedUp => {
+        Outcome::Refused(Refused::Reservation(refusal @ Refusal::TimeUsedUp { .. })) => {
             tally.refused += 1;
             let end = layout.last_tick().get() as i64;
             let ahead = policy.max_borrow_ticks as i64 + 1 + count as i64;
             if layout.tick_number(server.now().millis()) + ahead < end {
-                return Err("the time is not used up".to_string());
+                may_refuse(state, refusal)?;
             }
         }
-        Outcome::Refused(refusal) => {
+        Outcome::Refused(Refused::Reservation(refusal)) => {
             tally.refused += 1;
             may_refuse(state, refusal)?;
+        }
+        Outcome::Refused(Refused::StandsStill { .. }) => {
+            return Err("it stands still without a wait".to_string());
         }
         Outcome::WaitsForLock => {}
     }
@@ -555,14 +595,14 @@ fn whole_tick_is_used(state: &State) -> Result<(), String> {
     let generator = server.generator;
     let layout = generator.layout;
     let tick = layout.tick_within(server.now().millis());
-    if server.left == Some(tick) {
+    if server.left.get() == Some(tick) {
         return Ok(());
     }
-    let first = generator.policy.sequence_start.of(tick);
-    let clock = layout.clock_of(server.word.position());
+    let first = generator.policy.sequence_start.first_in(tick);
+    let clock = layout.clock_of(server.word());
     let wide = 1 << (layout.within_bits() - layout.sequence_bits());
     let clocks = if generator.shares_clocks() {
-        server.bounds.clocks().widest
+        server.spread().widest
     } else {
         wide
     };
@@ -581,35 +621,35 @@ fn whole_tick_is_used(state: &State) -> Result<(), String> {
 fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
     let server = &state.server;
     let (layout, policy) = (server.generator.layout, server.generator.policy);
-    let wall = server.wall.div_euclid(MS);
+    let wall = server.wall.get().div_euclid(MS);
     let ahead = |at: UnixMillis| at.get() - wall;
     let furthest = server
         .mark()
-        .max(server.highest)
+        .max(server.slot.highest())
         .max(Some(server.now().millis()))
         .map_or(0, ahead);
     let furthest = if server.timeline > 1 {
         // The gap comes on top.
-        furthest.max(0) + server.settings.failover_gap * server.timeline
+        furthest.max(0) + server.settings.failover_gap.get() * server.timeline
     } else {
         furthest
     };
     let is_right = match refusal {
         Refusal::ClockRolledBack { by, limit } | Refusal::MarkAhead { by, limit, .. } => {
             let seen = state.seen.saturating_sub(wall).max(furthest);
+            let trusted = server.beliefs.get().trusted_offset.get() / MS;
             by > limit
-                && seen.max(server.trusted_offset / MS - (wall - server.boot / MS))
-                    > policy.max_rollback_millis
+                && seen.max(trusted - (wall - server.boot.get() / MS)) > policy.max_rollback_millis
         }
         Refusal::ClockJumped { by, limit } => by > limit,
         Refusal::AdvanceTooFar { .. } => false,
         Refusal::BeforeEpoch { epoch } => wall < epoch.get(),
-        Refusal::TimeUsedUp => {
+        Refusal::TimeUsedUp { .. } => {
             let near = layout.instant_of(Tick::new(layout.last_tick().get() - 1));
             wall + furthest.max(0) >= near.get()
         }
         // Only ever to the one who waits for it.
-        Refusal::NoClockFree { .. } => false,
+        Refusal::NoClockFree { .. } | Refusal::NoMark(_) => false,
     };
     if is_right {
         Ok(())
@@ -627,36 +667,17 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
     let generator = before.generator;
     let (layout, policy) = (generator.layout, generator.policy);
     for stands_still in [false, true] {
-        let (mut server, mut patience) = (before.clone(), Patience::default());
-        let (mut for_tick, mut for_clock, mut count) = (0, 0, count);
-        let ends = loop {
-            let outcome = server.call(count, &mut patience);
-            let (nanos, waited) = match outcome {
-                Outcome::WaitsForTick(ticks) => {
-                    let now = server.now();
-                    if patience.stands_still(now, server.reading().boot) {
-                        break None;
-                    }
-                    let tick = layout.tick_within(now.millis()).get() + ticks;
-                    let begins = layout.instant_of(Tick::new(tick)).get() * MS;
-                    if policy.max_borrow_ticks < 4 {
-                        count = (count / 2).max(1);
-                    }
-                    (begins - now.get(), &mut for_tick)
-                }
-                Outcome::WaitsForClock(by) => (by, &mut for_clock),
-                outcome => break Some(outcome),
-            };
-            let nap = (nanos / 1000).clamp(50, 500) * 1000;
-            *waited += nap;
-            server.boot += nap;
-            if !stands_still {
-                server.wall += nap;
-            }
-            if for_tick + for_clock > 5000 * MS {
-                return Err("waits for ever".to_string());
-            }
+        let mut server = before.clone();
+        server.naps = if stands_still {
+            Naps::Stand
+        } else {
+            Naps::Pass
         };
+        let ends = server::issue(&server, count);
+        let Slept {
+            for_tick,
+            for_clock,
+        } = server.slept.get();
         if for_clock > (policy.max_wait_millis + 2) * MS {
             return Err(format!("waited {for_clock} ns for the clock"));
         }
@@ -665,18 +686,23 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
         if !stands_still && for_tick > most {
             return Err(format!("waited {for_tick} ns for a tick"));
         }
-        if for_tick > (STANDSTILL_MILLIS + 2) * MS + most {
+        if for_tick > STANDSTILL.nanos().get() + 2 * MS + most {
             return Err(format!("waited {for_tick} ns for a clock that stands"));
         }
         let as_it_should = match ends {
-            Some(Outcome::Issued { .. }) => true,
-            Some(Outcome::TimeUsedUp | Outcome::Refused(Refusal::TimeUsedUp)) => true,
-            Some(Outcome::TickUsedUp) => policy.on_exhausted == OnExhausted::Error,
-            Some(Outcome::Refused(
-                Refusal::ClockRolledBack { by, limit } | Refusal::MarkAhead { by, limit, .. },
-            )) => by > limit,
-            Some(Outcome::Behind(_)) | None => stands_still,
-            _ => false,
+            Ok(Issued { .. }) => true,
+            Err(Stop::Refused(refused)) => match refused {
+                Refused::Reservation(Refusal::TimeUsedUp { .. }) => true,
+                Refused::Reservation(
+                    Refusal::ClockRolledBack { by, limit } | Refusal::MarkAhead { by, limit, .. },
+                ) => by > limit,
+                Refused::TickUsedUp { .. } => policy.on_exhausted == OnExhausted::Error,
+                Refused::Behind { .. }
+                | Refused::NoClockFree { .. }
+                | Refused::StandsStill { .. } => stands_still,
+                Refused::Reservation(_) => false,
+            },
+            Err(Stop::Sleeps(_) | Stop::WaitsForLock) => false,
         };
         if !as_it_should {
             return Err(format!("a wait ends with {ends:?}, {stands_still}"));
@@ -691,10 +717,10 @@ fn check(state: &State) -> Result<(), String> {
     let generator = server.generator;
     let layout = generator.layout;
     // A promotion leaves a gap instead; a rewrite is remembered by the slot.
-    let disk_is_true = server.timeline == server.disk.timeline
+    let disk_is_true = server.timeline == server.disk.get().timeline
         && server.before_rewrite.is_none()
-        && !server.undone;
-    let (mark, account) = server.stored();
+        && !server.slot.is_undone();
+    let (mark, ledger) = server.stored();
     if disk_is_true {
         let end = mark.map_or(Tick::new(0), |mark| layout.tick_from(mark));
         for clock in 0..layout.clocks() {
@@ -702,18 +728,15 @@ fn check(state: &State) -> Result<(), String> {
                 return Err(format!("clock {clock} past the mark {mark:?}"));
             }
         }
-        if let Some(account) = account {
-            is_true_of(state, account).map_err(|e| format!("on disk: {e}"))?;
+        if let Some(ledger) = ledger {
+            is_true_of(state, ledger).map_err(|e| format!("on disk: {e}"))?;
         }
     }
-    let in_force = server.scale == Some(scale(&generator))
-        && server.bounds.reserved().get() > 0
-        && server.under_way.is_none();
-    if !in_force {
+    if !server.is_in_force() {
         return Ok(());
     }
-    let (word, reserved) = (server.word.position(), server.bounds.reserved());
-    if server.highest < Some(layout.instant_of(layout.tick_of(reserved))) {
+    let (word, reserved) = (server.word(), server.reserved());
+    if server.slot.highest() < Some(layout.instant_of(layout.tick_of(reserved))) {
         return Err("the bound is past the mark".to_string());
     }
     let clock = layout.clock_of(word);
@@ -721,24 +744,24 @@ fn check(state: &State) -> Result<(), String> {
         return Err("bound and word are of two clocks".to_string());
     }
     if generator.changes_clocks() {
-        let account = server.account;
-        if account.clock() != clock {
-            return Err(format!("{account:?}, but clock {clock}"));
+        let ledger = server.slot.ledger();
+        if ledger.clock() != clock {
+            return Err(format!("{ledger:?}, but clock {clock}"));
         }
-        is_true_of(state, account)?;
+        is_true_of(state, ledger)?;
         let tick = layout.tick_of(word);
-        for further in 0..account.together() {
+        for further in 0..ledger.together() {
             let clock = (clock + further) % layout.clocks();
             if state.reach(clock).get() > tick.get() + 1 {
                 return Err(format!("clock {clock} is ahead of the word"));
             }
         }
-        let bounds = server.bounds.clocks();
+        let bounds = server.spread();
         if generator.shares_clocks()
-            && (bounds.together != account.together()
-                || bounds.widest > account.widest(tick, layout.clocks()))
+            && (bounds.together != ledger.together()
+                || bounds.widest > ledger.widest(tick, layout.clocks()))
         {
-            return Err(format!("{bounds:?}, but {account:?}"));
+            return Err(format!("{bounds:?}, but {ledger:?}"));
         }
     } else if clock != 0 {
         return Err(format!("in clock {clock}"));
@@ -747,17 +770,17 @@ fn check(state: &State) -> Result<(), String> {
 }
 
 /// What it says is free at some tick, and from there on, is free.
-fn is_true_of(state: &State, account: Account) -> Result<(), String> {
+fn is_true_of(state: &State, ledger: Ledger) -> Result<(), String> {
     let clocks = state.layout().clocks();
-    let [_, known_from, others_before] = account.parts();
+    let [_, known_from, others_before] = ledger.parts();
     // It says more from one tick to another, but only at these.
     for to in [0, known_from, others_before].map(Tick::new) {
-        for further in 0..account.free(to, clocks) {
-            let clock = (account.clock() + account.together() + further) % clocks;
+        for further in 0..ledger.free(to, clocks) {
+            let clock = (ledger.clock() + ledger.together() + further) % clocks;
             let reach = state.reach(clock);
             if reach > to {
                 return Err(format!(
-                    "clock {clock} is used before {reach:?}: {account:?}"
+                    "clock {clock} is used before {reach:?}: {ledger:?}"
                 ));
             }
         }
@@ -769,7 +792,7 @@ fn is_true_of(state: &State, account: Account) -> Result<(), String> {
 fn line(state: &State) -> String {
     let (server, layout) = (&state.server, state.layout());
     let ticks = |nanos: i64| nanos as f64 / (layout.tick_millis() * MS) as f64;
-    let place = |position: super::id::Position| {
+    let place = |position: Position| {
         let tick = layout.tick_of(position).get();
         format!(
             "{}:{tick}.{}",
@@ -777,28 +800,28 @@ fn line(state: &State) -> String {
             layout.within(position)
         )
     };
-    let account = |account: Account| {
-        let [_, known_from, others_before] = account.parts();
-        let used = 1 + layout.clocks() - 1 - account.free(Tick::new(known_from), layout.clocks());
+    let ledger = |ledger: Ledger| {
+        let [_, known_from, others_before] = ledger.parts();
+        let used = 1 + layout.clocks() - 1 - ledger.free(Tick::new(known_from), layout.clocks());
         format!(
             "{}+{} of {used} from {known_from}, others before {others_before}",
-            account.clock(),
-            account.together(),
+            ledger.clock(),
+            ledger.together(),
         )
     };
     let (mark, stored) = server.stored();
     format!(
         "wall {} boot {} latest {} word {} bound {} clocks {:?}; knows {}; mark {:?} knows {}; {:?}",
-        ticks(server.wall),
-        ticks(server.boot),
-        ticks(server.watch.latest().get().saturating_mul(MS)),
-        place(server.word.position()),
-        place(server.bounds.reserved()),
-        server.bounds.clocks(),
-        account(server.account),
+        ticks(server.wall.get()),
+        ticks(server.boot.get()),
+        ticks(server.slot.clock().latest().get().saturating_mul(MS)),
+        place(server.word()),
+        place(server.reserved()),
+        server.spread(),
+        ledger(server.slot.ledger()),
         mark.map(|at| ticks(at.get() * MS)),
-        stored.map_or("nothing".to_string(), account),
-        server.under_way.map(|it| (it.need, it.phase)),
+        stored.map_or("nothing".to_string(), ledger),
+        server.under_way.get().map(|it| it.parts().0),
     )
 }
 
@@ -1058,6 +1081,22 @@ fn promotions() {
 }
 
 #[test]
+fn promotions_of_standbys_that_saw_nothing() {
+    use Event::{Batch, Crash, One, Pass, Promote, PromoteBlind, Step};
+    Walks {
+        what: "blind promotions",
+        events: &[One, Batch, Pass, Step(-1), Crash, Promote, PromoteBlind],
+        wall: 4,
+        depth: 5,
+        apart: false,
+        // Both standbys are caught up.
+        prelude: &[One, Pass, Pass, Pass, Pass, One, Promote],
+        relabels: vec![],
+    }
+    .run(some().into_iter().map(patient).collect());
+}
+
+#[test]
 fn slots_and_files() {
     use Event::*;
     Walks {
@@ -1173,15 +1212,15 @@ fn clocks_that_are_refused_and_accepted() {
 }
 
 /// One after the other until a call would wait, and the IDs it got.
-fn saturate(server: &mut Server, count: u64) -> Vec<i64> {
+fn saturate(server: &Server, count: u64) -> Vec<i64> {
     let mut ids = vec![];
     loop {
-        match server.call(count, &mut Patience::default()) {
+        match server.call(count) {
             Outcome::Issued { start, end } => {
-                let position = super::id::Position::new;
+                let position = Position::new;
                 ids.extend((start.get()..end.get()).map(|at| server.id(position(at)).get()));
             }
-            Outcome::WaitsForTick(_) | Outcome::TickUsedUp => return ids,
+            Outcome::WaitsForTick(_) | Outcome::Refused(Refused::TickUsedUp { .. }) => return ids,
             outcome => panic!("{outcome:?}"),
         }
     }
@@ -1204,15 +1243,15 @@ fn a_saturated_tick_is_used_up() {
                     let count = if batch { generator.max_chunk() } else { 1 };
                     let (mut skipped, mut marks) = (0, HashSet::new());
                     for tick in 20..50 {
-                        let mut ids = saturate(&mut server, count);
+                        let mut ids = saturate(&server, count);
                         // What is left is less than a batch of one compare-and-swap.
-                        ids.extend(saturate(&mut server, 1));
+                        ids.extend(saturate(&server, 1));
                         ids.sort_unstable();
                         ids.dedup();
                         let whole = 1 << generator.layout.within_bits();
-                        let first = start.of(Tick::new(tick));
+                        let first = start.first_in(Tick::new(tick));
                         skipped += whole - first - ids.len() as u64;
-                        marks.insert(server.disk.value);
+                        marks.insert(server.disk.get().value);
                         server.pass(tick_millis * MS);
                     }
                     // To give clocks back costs a number for each reservation.
@@ -1230,7 +1269,7 @@ fn a_saturated_tick_is_used_up() {
 
 /// The tick and the clock of the next ID.
 fn next(server: &mut Server) -> (u64, u64) {
-    match server.call(1, &mut Patience::default()) {
+    match server.call(1) {
         Outcome::Issued { start, .. } => {
             let layout = server.generator.layout;
             let fields = layout.decode(server.id(start)).unwrap();
@@ -1256,21 +1295,24 @@ fn a_rollback_goes_on_at_once_in_each_clock_but_one() {
         for clock in 1..layout.clocks() {
             server.pass(4 * tick);
             assert_eq!(next(&mut server), (24, clock - 1));
-            server.wall -= 4 * tick;
+            server.step(-4 * tick);
             assert_eq!(next(&mut server), (20, clock));
         }
         server.pass(4 * tick);
         next(&mut server);
-        server.wall -= 4 * tick;
-        let refused = server.call(1, &mut Patience::default());
-        assert_eq!(refused, Outcome::Behind(4 * 64));
+        server.step(-4 * tick);
+        let refused = server.call(1);
+        let Outcome::Refused(Refused::NoClockFree { by, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(by, Millis::new(4 * 64));
         // A tick before they are free it waits; then time has passed the others.
-        server.wall = 24 * tick + tick / 2;
-        let waits = server.call(1, &mut Patience::default());
+        server.wall.set(24 * tick + tick / 2);
+        let waits = server.call(1);
         assert!(matches!(waits, Outcome::Issued { .. }), "{waits:?}");
         server.pass(3 * tick);
         assert_eq!(next(&mut server).0, 27);
-        server.wall -= tick;
+        server.step(-tick);
         let last = layout.clocks() - 1;
         assert_eq!(next(&mut server), (26, (last + 1) % layout.clocks()));
     }
@@ -1306,12 +1348,14 @@ fn a_start_goes_on_now_in_a_clock_that_is_known_to_be_free() {
     assert_eq!(next(&mut server), (25, 0));
     let mut server = of(OnRollback::NextClock, OnExhausted::Wait);
     server.generator = patient(server.generator);
-    server.reserve_anyway(Need::Tick(Tick::new(20))).unwrap();
+    let bounds = server.slot.live().bounds();
+    assert!(bounds.elect_early(Position::new(u64::MAX)));
+    server.reserve(Need::Early(Tick::new(20))).unwrap();
     server.promote(0);
     assert_eq!(next(&mut server).0, 25 + GAP_TICKS as u64);
     // A mark that a person sets is an instant, and says nothing of clocks.
     let mut server = of(OnRollback::NextClock, OnExhausted::Wait);
-    server.disk.value = Some(27 * 64);
+    server.set_mark(Some(27 * 64));
     server.restart();
     assert_eq!(next(&mut server), (27, 0));
     // Others start at the mark.

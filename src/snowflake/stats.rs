@@ -14,16 +14,16 @@
 //! before another. The slot's pin keeps it this generator's while it is added to.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use crate::snowflake::clock::BootNanos;
-use crate::snowflake::id::Tick;
+use super::id::{BootNanos, Millis, Tick};
+use super::sync::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// IDs after which a long statement adds up: seldom enough to cost nothing, and
 /// a busy session is seen to move.
 const FLUSH_IDS: u64 = 4096;
 
-/// One generator's, in its slot.
+/// The counters of one generator, in its slot.
+#[derive(Debug)]
 #[repr(C)]
 pub struct Stats {
     issued: AtomicU64,
@@ -60,7 +60,7 @@ pub struct Counts {
 }
 
 impl Stats {
-    /// Of a generator that has done nothing. `at` is a `timestamptz`.
+    /// The counters of a generator that has done nothing. `at` is a `timestamptz`.
     pub fn new(at: i64) -> Self {
         Self {
             issued: AtomicU64::new(0),
@@ -110,9 +110,9 @@ impl Stats {
     }
 
     /// The wall clock was found set back.
-    pub fn count_rollback(&self, millis: i64) {
+    pub fn count_rollback(&self, by: Millis) {
         self.rollbacks.fetch_add(1, Relaxed);
-        self.largest_rollback_millis.fetch_max(millis, Relaxed);
+        self.largest_rollback_millis.fetch_max(by.get(), Relaxed);
     }
 
     /// A call got no ID because of the clock or the end of the layout's time.
@@ -160,7 +160,7 @@ fn add(counter: &Cell<u64>, count: u64) {
 }
 
 fn nanos_between(from: BootNanos, to: BootNanos) -> u64 {
-    u64::try_from(to.nanos_after(from)).unwrap_or(0)
+    u64::try_from(to.since(from).get()).unwrap_or(0)
 }
 
 impl Pending {

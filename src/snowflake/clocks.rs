@@ -1,7 +1,7 @@
-//! The account of clocks: which of a layout's clocks have been used at an
+//! The ledger of clock numbers: which of a layout's clocks have been used at an
 //! instant, so that a rollback can go on in one that has not.
 //!
-//! Clocks are taken one after the other and around. The account knows
+//! Clocks are taken one after the other and around. The ledger knows
 //!
 //! - the clock **in force**, and the `together - 1` after it in which a tick that
 //!   is used up goes on;
@@ -51,7 +51,7 @@ const SPAN_LEAST: u32 = 6;
 
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct Ledger {
     clock: u64,
     together: u64,
     used: u64,
@@ -59,8 +59,8 @@ pub struct Account {
     others_before: Tick,
 }
 
-impl Account {
-    /// Of a generator that has issued nothing.
+impl Ledger {
+    /// The ledger of a generator that has issued nothing.
     pub const FRESH: Self = Self::unknown(0, Tick::new(0));
 
     /// Nothing is known of ticks before this one, and nothing has been issued
@@ -167,8 +167,8 @@ impl Account {
         }
     }
 
-    /// Of the clocks that are not in force any more: they have been used at ticks
-    /// before this one.
+    /// The clocks that are not in force any more have been used at ticks before this
+    /// one.
     #[must_use]
     pub fn others_reached(self, before: Tick) -> Self {
         Self {
@@ -221,9 +221,10 @@ impl Account {
         }
     }
 
-    /// Where all clocks have been used since `known_from`, it tells nothing of times
-    /// after that any more: then from where on time has passed the others. Not of an
-    /// account that has just switched: the others may have issued since.
+    /// Once all clocks have been used since `known_from`, that instant says nothing
+    /// about later ticks any more. The ledger then goes by the instant from which on
+    /// time has passed the other clocks. A ledger that has just switched must not be
+    /// renewed: the other clocks may have issued since.
     #[must_use]
     pub fn renewed(self, clocks: u64) -> Self {
         if self.used < clocks {
@@ -260,10 +261,10 @@ impl Account {
         Some((at | above << INSTANT_BITS).cast_signed())
     }
 
-    /// Reads a mark: its instant, and the account of a generator that has issued
+    /// Reads a mark: its instant, and the ledger of a generator that has issued
     /// nothing from there on. `None` if no generator of this layout wrote it.
     #[must_use]
-    pub fn of_mark(value: i64, layout: Layout) -> Option<(UnixMillis, Self)> {
+    pub fn read_mark(value: i64, layout: Layout) -> Option<(UnixMillis, Self)> {
         let value = u64::try_from(value).ok()?;
         let field = |shift: u32, bits: u32| value >> shift & ((1u64 << bits) - 1);
         let mark = UnixMillis::new(field(0, INSTANT_BITS).cast_signed());
@@ -274,9 +275,9 @@ impl Account {
             return None;
         }
         let end = layout.tick_from(mark);
-        let account = Self::unknown(clock, end);
+        let ledger = Self::unknown(clock, end);
         if known == 0 {
-            return Some((mark, account));
+            return Some((mark, ledger));
         }
         let span = 1i64 << (u32::try_from(known).unwrap_or(0) + SPAN_LEAST - 1);
         let from = UnixMillis::new(mark.get().saturating_sub(span));
@@ -285,7 +286,7 @@ impl Account {
             Self {
                 used: others + 1,
                 known_from: layout.tick_from(from),
-                ..account
+                ..ledger
             },
         ))
     }
@@ -302,7 +303,7 @@ mod tests {
     use super::super::layout::Role;
     use super::*;
 
-    /// An account, and what has been issued in truth.
+    /// A ledger, and what has been issued in truth.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     struct Case {
         parts: [u64; 3],
@@ -341,67 +342,67 @@ mod tests {
     }
 
     impl Case {
-        fn account(&self) -> Account {
-            Account::from_parts(self.parts)
+        fn ledger(&self) -> Ledger {
+            Ledger::from_parts(self.parts)
         }
 
         /// All clocks in force are used at the tick; they must have been free there.
-        fn issue(&mut self, account: Account, tick: u64, clocks: u64, new: u64) {
-            for further in 0..account.together() {
-                let clock = ((account.clock() + further) % clocks) as usize;
+        fn issue(&mut self, ledger: Ledger, tick: u64, clocks: u64, new: u64) {
+            for further in 0..ledger.together() {
+                let clock = ((ledger.clock() + further) % clocks) as usize;
                 assert!(
-                    further < account.together() - new || self.reach[clock] <= tick,
-                    "clock {clock} again at {tick}: {account:?}, {self:?}"
+                    further < ledger.together() - new || self.reach[clock] <= tick,
+                    "clock {clock} again at {tick}: {ledger:?}, {self:?}"
                 );
                 self.reach[clock] = self.reach[clock].max(tick + 1);
             }
             self.tick = tick;
-            self.parts = account.parts();
+            self.parts = ledger.parts();
         }
 
         fn after(mut self, deed: Deed, clocks: u64, layout: Layout) -> Option<Self> {
-            let account = self.account();
+            let ledger = self.ledger();
             match deed {
-                Deed::Pass(ticks) => self.issue(account, self.tick + ticks, clocks, 0),
+                Deed::Pass(ticks) => self.issue(ledger, self.tick + ticks, clocks, 0),
                 Deed::Back(ticks) => {
                     let to = self.tick.checked_sub(ticks)?;
                     let reached = Tick::new(self.tick + 1);
-                    let next = account.switch(Tick::new(to), reached, clocks)?;
+                    let next = ledger.switch(Tick::new(to), reached, clocks)?;
                     self.issue(next, to, clocks, 1);
                 }
                 Deed::Widen => {
-                    let wider = account.widen(Tick::new(self.tick), clocks);
-                    let more = wider.together() - account.together();
+                    let wider = ledger.widen(Tick::new(self.tick), clocks);
+                    let more = wider.together() - ledger.together();
                     self.issue(wider, self.tick, clocks, more);
                 }
-                Deed::Narrow | Deed::NarrowAhead if account.together() == 1 => return None,
+                Deed::Narrow | Deed::NarrowAhead if ledger.together() == 1 => return None,
                 Deed::Narrow => {
                     let at = self.tick + 1;
-                    self.issue(account.narrow(Tick::new(at)), at, clocks, 0);
+                    self.issue(ledger.narrow(Tick::new(at)), at, clocks, 0);
                 }
                 Deed::NarrowAhead => {
                     // Time has passed, in which only the first clock was needed.
                     let at = self.tick + 2;
-                    self.issue(account.narrow(Tick::new(at)), at, clocks, 0);
+                    self.issue(ledger.narrow(Tick::new(at)), at, clocks, 0);
                 }
                 Deed::Forget => {
                     let at = self.tick + 2;
-                    self.issue(account.forget_before(Tick::new(at)), at, clocks, 0);
+                    self.issue(ledger.forget_before(Tick::new(at)), at, clocks, 0);
                 }
                 Deed::Start(after) => {
                     let mark =
                         layout.instant_of(Tick::new(self.tick.max(*self.reach.iter().max()?) + 2));
-                    let value = account.with_mark(mark, layout)?;
-                    let (mark, read) = Account::of_mark(value, layout)?;
+                    let value = ledger.with_mark(mark, layout)?;
+                    let (mark, read) = Ledger::read_mark(value, layout)?;
                     let (now, end) = (Tick::new(self.tick + after), layout.tick_from(mark));
-                    let (account, at) = if now >= end {
+                    let (ledger, at) = if now >= end {
                         (read, now)
                     } else if let Some(next) = read.switch(now, end, clocks) {
                         (next, now)
                     } else {
                         (read, end)
                     };
-                    self.issue(account, at.get(), clocks, 1);
+                    self.issue(ledger, at.get(), clocks, 1);
                 }
             }
             Some(self)
@@ -409,20 +410,20 @@ mod tests {
 
         /// What it says is free is free.
         fn check(&self, clocks: u64) {
-            let account = self.account();
-            assert!(account.used <= clocks && account.together <= account.used);
-            assert!(account.known_from <= account.others_before);
+            let ledger = self.ledger();
+            assert!(ledger.used <= clocks && ledger.together <= ledger.used);
+            assert!(ledger.known_from <= ledger.others_before);
             for to in 0..20 {
-                let free = account.free(Tick::new(to), clocks);
+                let free = ledger.free(Tick::new(to), clocks);
                 for further in 0..free {
-                    let clock = (account.clock + account.together + further) % clocks;
+                    let clock = (ledger.clock + ledger.together + further) % clocks;
                     assert!(
                         self.reach[clock as usize] <= to,
-                        "clock {clock} is used at {to}: {self:?}, {account:?}"
+                        "clock {clock} is used at {to}: {self:?}, {ledger:?}"
                     );
                 }
                 assert!(
-                    account
+                    ledger
                         .free_from(clocks)
                         .is_some_and(|from| from.get() <= to)
                         == (free > 0)
@@ -456,11 +457,11 @@ mod tests {
                 (layout(bits), &deeds[..8])
             };
             let mut first = Case {
-                parts: Account::FRESH.parts(),
+                parts: Ledger::FRESH.parts(),
                 reach: [0; 4],
                 tick: 0,
             };
-            first.issue(Account::FRESH, 6, clocks, 1);
+            first.issue(Ledger::FRESH, 6, clocks, 1);
             let (mut level, mut known) = (vec![first], HashSet::from([first]));
             // Miri is slow.
             for _ in 0..if cfg!(miri) { 2 } else { 6 } {
@@ -478,16 +479,13 @@ mod tests {
                 }
                 level = next;
             }
-            println!(
-                "{clocks} clocks, shared: {shared}: {} accounts",
-                known.len()
-            );
+            println!("{clocks} clocks, shared: {shared}: {} ledgers", known.len());
         }
     }
 
     #[test]
     fn what_a_mark_says_is_free_was_free() {
-        // Every small account, written into every mark behind it and read back.
+        // Every small ledger, written into every mark behind it and read back.
         for (tick_millis, most) in [(1, 150), (7, 30), (64, 10), (100, 10)] {
             let fields = [
                 (Role::Time, 20),
@@ -501,26 +499,26 @@ mod tests {
                 for end in (known_from..most + 70).step_by(step) {
                     let mark = layout.instant_of(Tick::new(end));
                     for (clock, used) in [(0, 1), (3, 1), (1, 2), (2, 3), (3, 4)] {
-                        let account = Account {
+                        let ledger = Ledger {
                             clock,
                             together: 1,
                             used,
                             known_from: Tick::new(known_from),
                             others_before: Tick::new(end),
                         };
-                        let value = account.with_mark(mark, layout).unwrap();
-                        let (read_mark, read) = Account::of_mark(value, layout).unwrap();
+                        let value = ledger.with_mark(mark, layout).unwrap();
+                        let (read_mark, read) = Ledger::read_mark(value, layout).unwrap();
                         assert_eq!((read_mark, read.clock, read.together), (mark, clock, 1));
                         assert_eq!(read.others_before, Tick::new(end));
                         for to in 0..end + 2 {
                             let to = Tick::new(to);
                             assert!(
-                                read.free(to, 4) <= account.free(to, 4),
-                                "{account:?} {read:?}"
+                                read.free(to, 4) <= ledger.free(to, 4),
+                                "{ledger:?} {read:?}"
                             );
                         }
                         // Half of what was known, if that was 64 ms or more.
-                        let known = layout.ticks_as_millis(end - known_from);
+                        let known = layout.ticks_as_millis(end - known_from).get();
                         let kept = mark.get() - layout.instant_of(read.known_from).get();
                         assert!(if known >= 64 {
                             kept + tick_millis > known / 2
@@ -536,27 +534,25 @@ mod tests {
     #[test]
     fn a_mark_of_shared_clocks_says_nothing_but_the_clock() {
         let layout = layout(2).through_clocks().unwrap();
-        let account = Account::FRESH
-            .switch(Tick::new(5), Tick::new(9), 4)
-            .unwrap();
+        let ledger = Ledger::FRESH.switch(Tick::new(5), Tick::new(9), 4).unwrap();
         let mark = layout.instant_of(Tick::new(30));
-        let (_, read) = Account::of_mark(account.with_mark(mark, layout).unwrap(), layout).unwrap();
-        assert_eq!(read, Account::unknown(1, Tick::new(30)));
+        let (_, read) = Ledger::read_mark(ledger.with_mark(mark, layout).unwrap(), layout).unwrap();
+        assert_eq!(read, Ledger::unknown(1, Tick::new(30)));
     }
 
     #[test]
     fn marks_that_no_generator_writes() {
         let layout = layout(2);
-        let of = |above: u64| Account::of_mark((1000 | above << 46).cast_signed(), layout);
+        let of = |above: u64| Ledger::read_mark((1000 | above << 46).cast_signed(), layout);
         let mark = UnixMillis::new(1000);
         // A person's: an instant.
-        assert_eq!(of(0), Some((mark, Account::unknown(0, Tick::new(16)))));
+        assert_eq!(of(0), Some((mark, Ledger::unknown(0, Tick::new(16)))));
         // The fifth clock of four, in force or used.
         assert_eq!(of(4 << 5), None);
         assert_eq!(of(4 << 11), None);
-        assert_eq!(Account::of_mark(-1, layout), None);
+        assert_eq!(Ledger::read_mark(-1, layout), None);
         // No room: after the year 4199, and before 1970.
-        let fresh = |at| Account::FRESH.with_mark(UnixMillis::new(at), layout);
+        let fresh = |at| Ledger::FRESH.with_mark(UnixMillis::new(at), layout);
         assert_eq!(fresh(1 << 46), None);
         assert_eq!(fresh(-1), None);
         assert!(fresh((1 << 46) - 1).is_some());
@@ -566,18 +562,18 @@ mod tests {
     fn each_clock_once_onto_one_instant() {
         for clocks in [2, 4, 64] {
             let (at, reached) = (Tick::new(50), Tick::new(60));
-            let mut account = Account::FRESH;
+            let mut ledger = Ledger::FRESH;
             for clock in 1..clocks {
-                account = account.switch(at, reached, clocks).unwrap();
-                assert_eq!(account.clock(), clock);
+                ledger = ledger.switch(at, reached, clocks).unwrap();
+                assert_eq!(ledger.clock(), clock);
             }
-            assert_eq!(account.switch(at, reached, clocks), None);
-            assert_eq!(account.free_from(clocks), Some(reached));
+            assert_eq!(ledger.switch(at, reached, clocks), None);
+            assert_eq!(ledger.free_from(clocks), Some(reached));
             // Time has passed the others: all are free again.
-            let account = account.switch(reached, Tick::new(70), clocks).unwrap();
-            assert_eq!(account.clock(), 0);
-            assert_eq!(account.free(reached, clocks), clocks - 2);
-            assert_eq!(account.free(at, clocks), 0);
+            let ledger = ledger.switch(reached, Tick::new(70), clocks).unwrap();
+            assert_eq!(ledger.clock(), 0);
+            assert_eq!(ledger.free(reached, clocks), clocks - 2);
+            assert_eq!(ledger.free(at, clocks), 0);
         }
     }
 
@@ -605,24 +601,24 @@ mod tests {
             let layout = Layout::new(epoch, tick_millis, &fields).unwrap();
             let clocks = layout.clocks();
             let end = known_from + since / tick_millis.unsigned_abs();
-            let account = Account {
+            let ledger = Ledger {
                 clock: clock % clocks,
                 together: 1,
                 used: others % clocks + 1,
                 known_from: Tick::new(known_from),
                 others_before: Tick::new(end),
             };
-            prop_assert_eq!(Account::from_parts(account.parts()), account);
+            prop_assert_eq!(Ledger::from_parts(ledger.parts()), ledger);
             let mark = layout.instant_of(Tick::new(end));
-            let read = Account::of_mark(account.with_mark(mark, layout).unwrap(), layout);
+            let read = Ledger::read_mark(ledger.with_mark(mark, layout).unwrap(), layout);
             let (read_mark, read) = read.unwrap();
             prop_assert_eq!(read_mark, mark);
-            prop_assert_eq!(read.clock, account.clock);
-            prop_assert!(read.known_from >= account.known_from);
-            prop_assert_eq!(read.others_before, account.others_before);
+            prop_assert_eq!(read.clock, ledger.clock);
+            prop_assert!(read.known_from >= ledger.known_from);
+            prop_assert_eq!(read.others_before, ledger.others_before);
             for to in [known_from, before, end.saturating_sub(1), end] {
                 let to = Tick::new(to);
-                prop_assert!(read.free(to, clocks) <= account.free(to, clocks));
+                prop_assert!(read.free(to, clocks) <= ledger.free(to, clocks));
             }
         }
     }
@@ -631,23 +627,23 @@ mod tests {
     fn what_was_used_before_a_burst_stays_used() {
         // Clock 0 up to tick 1000, then clock 1 from 500, where a burst takes
         // clock 2 as well.
-        let account = Account::FRESH
+        let ledger = Ledger::FRESH
             .switch(Tick::new(500), Tick::new(1001), 3)
-            .and_then(|account| {
-                account
+            .and_then(|ledger| {
+                ledger
                     .widen(Tick::new(510), 3)
                     .narrow(Tick::new(511))
                     .into()
             });
-        let account: Account = account.unwrap();
-        assert_eq!(account.clock(), 1);
+        let ledger: Ledger = ledger.unwrap();
+        assert_eq!(ledger.clock(), 1);
         // Clock 2 is free from 511 on; clock 0 is not before 1001.
-        let next = account.switch(Tick::new(600), Tick::new(700), 3).unwrap();
+        let next = ledger.switch(Tick::new(600), Tick::new(700), 3).unwrap();
         assert_eq!(next.clock(), 2);
         assert_eq!(next.switch(Tick::new(600), Tick::new(700), 3), None);
         assert_eq!(
             next.switch(Tick::new(1001), Tick::new(1100), 3)
-                .map(Account::clock),
+                .map(Ledger::clock),
             Some(0)
         );
     }

@@ -2,15 +2,15 @@
 //! stated length: calls, clock steps of either sign, crashes, promotions of a
 //! standby that missed the last marks. No ID twice, and always increasing.
 
-use super::account::Account;
-use super::clock::{BootNanos, Reading, UnixNanos};
-use super::generator::{Bounds, Generator};
-use super::id::{Position, Tick, UnixMillis};
-use super::layout::{Layout, Role};
-use super::model::{Disk, MS, Need, Outcome, Server, Settings};
-use super::policy::{OnRollback, Policy, SequenceStart};
-use super::reservation::{Failover, Plan, Refusal, Situation};
-use super::watch::Patience;
+use super::super::clock::Reading;
+use super::super::clocks::Ledger;
+use super::super::generator::Generator;
+use super::super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
+use super::super::layout::{Layout, Role};
+use super::super::policy::{OnRollback, Policy, SequenceStart};
+use super::super::reservation::{Failover, NoMark, Plan, Refusal, Situation};
+use super::super::server::{Host, Need, Settings};
+use super::model::{MS, Outcome, Server, settings};
 
 /// Milliseconds that a standby's marks may lag and its clock differ, together.
 const GAP: i64 = 8;
@@ -54,11 +54,7 @@ enum Event {
     Promote,
 }
 
-const SETTINGS: Settings = Settings {
-    max_clock_jump: 40,
-    reserve: 4,
-    failover_gap: GAP,
-};
+const SETTINGS: Settings = settings(40, 4, GAP);
 
 fn server(generator: Generator, wall_ms: i64) -> Server {
     Server::new(generator, SETTINGS, wall_ms)
@@ -67,7 +63,7 @@ fn server(generator: Generator, wall_ms: i64) -> Server {
 impl Server {
     /// Positions, or nothing if the call was refused or would have waited.
     fn issue(&mut self, count: u64) -> Vec<u64> {
-        match self.call(count, &mut Patience::default()) {
+        match self.call(count) {
             Outcome::Issued { start, end } => (start.get()..end.get()).collect(),
             _ => vec![],
         }
@@ -78,7 +74,7 @@ impl Server {
             Event::One => return self.issue(1),
             Event::Four => return self.issue(4),
             Event::Pass => self.pass(MS),
-            Event::Step(ms) => self.wall += ms * MS,
+            Event::Step(ms) => self.step(ms * MS),
             Event::Crash => {
                 self.pass(MS);
                 self.restart();
@@ -88,12 +84,21 @@ impl Server {
         vec![]
     }
 
+    /// Reserves ahead of need.
     fn reserve_for(&mut self, tick: u64) -> Result<Plan, Refusal> {
-        self.reserve_anyway(Need::Tick(Tick::new(tick)))
+        let plan = self.generator.plan(&self.situation_for(tick));
+        if plan.is_ok() {
+            self.enter().unwrap();
+            let bounds = self.slot.live().bounds();
+            assert!(bounds.elect_early(Position::new(u64::MAX)));
+            self.reserve(Need::Early(Tick::new(tick))).unwrap();
+            assert!(!bounds.early_is_claimed());
+        }
+        plan
     }
 
     fn situation_for(&self, tick: u64) -> Situation {
-        self.situation(Need::Tick(Tick::new(tick)))
+        self.situation(Need::Tick(Tick::new(tick))).unwrap()
     }
 }
 
@@ -113,7 +118,7 @@ fn walk(events: &[Event], length: usize) -> (u64, u64) {
                 );
                 // Promised bound: the borrow window and the lead of the clock.
                 let tick = (position >> 2).cast_signed();
-                let now = server.clock.now(BootNanos::new(server.boot)).millis().get();
+                let now = server.now().millis().get();
                 assert!(tick <= now + 1, "{tick} issued at {now}");
                 last = Some(position);
                 ids += 1;
@@ -175,7 +180,7 @@ fn a_clock_set_back_neither_waits_nor_stays_ahead() {
         server.apply(Event::Pass);
         let issued = server.issue(1);
         assert_eq!(issued.len(), 1, "refused or waited");
-        leads.push((issued[0] >> 2).cast_signed() - server.wall / MS);
+        leads.push((issued[0] >> 2).cast_signed() - server.wall.get() / MS);
     }
     assert!(leads[5] > 40);
     assert!(leads.is_sorted_by(|a, b| a >= b), "{leads:?}");
@@ -196,7 +201,7 @@ fn restarts_in_a_row_do_not_run_away_from_the_clock() {
         server.apply(Event::Crash);
         assert_eq!(server.issue(1).len(), 1);
     }
-    let lead = server.mark().unwrap().get() - server.wall / MS;
+    let lead = server.mark().unwrap().get() - server.wall.get() / MS;
     assert!(lead < 10, "{lead} ms");
 }
 
@@ -206,22 +211,14 @@ fn refusals() {
     let reserved = |wall_step: i64, restart: bool| {
         let mut server = server(tiny(), 200);
         server.reserve_for(200).unwrap();
-        let before = (
-            server.mark(),
-            server.word.position(),
-            server.bounds.reserved(),
-        );
+        let before = (server.mark(), server.word(), server.reserved());
         server.apply(Event::Step(wall_step));
         if restart {
             server.restart();
         }
         let result = server.generator.plan(&server.situation_for(200));
         if result.is_err() && !restart {
-            let after = (
-                server.mark(),
-                server.word.position(),
-                server.bounds.reserved(),
-            );
+            let after = (server.mark(), server.word(), server.reserved());
             assert_eq!(before, after, "a refusal changes nothing");
         }
         result
@@ -229,12 +226,18 @@ fn refusals() {
     assert!(reserved(40, false).is_ok());
     assert_eq!(
         reserved(41, false),
-        Err(Refusal::ClockJumped { by: 41, limit: 40 })
+        Err(Refusal::ClockJumped {
+            by: Millis::new(41),
+            limit: Millis::new(40)
+        })
     );
     assert!(reserved(-60, false).is_ok());
     assert_eq!(
         reserved(-61, false),
-        Err(Refusal::ClockRolledBack { by: 61, limit: 60 })
+        Err(Refusal::ClockRolledBack {
+            by: Millis::new(61),
+            limit: Millis::new(60)
+        })
     );
     // After a restart the jump cannot be told; the mark can. It is 5 ms ahead.
     assert!(reserved(41, true).is_ok());
@@ -242,8 +245,8 @@ fn refusals() {
     assert_eq!(
         reserved(-56, true),
         Err(Refusal::MarkAhead {
-            by: 61,
-            limit: 60,
+            by: Millis::new(61),
+            limit: Millis::new(60),
             start: UnixMillis::new(205)
         })
     );
@@ -257,7 +260,7 @@ fn a_lead_at_its_limit_can_be_started_from() {
         let mut server = server(tiny(), 200);
         server.reserve_for(200).unwrap();
         server.apply(Event::Step(-lead));
-        let through = server.generator.layout.tick_of(server.bounds.reserved());
+        let through = server.generator.layout.tick_of(server.reserved());
         for _ in 0..6 {
             server.apply(Event::Pass);
         }
@@ -274,7 +277,8 @@ fn a_capped_bound_is_reserved_ahead_of_at_its_own_half() {
     server.reserve_for(200).unwrap();
     server.apply(Event::Step(-58));
     let mut situation = server.situation_for(200);
-    (situation.full_window_millis, situation.last_window_millis) = (10_000, 10_000);
+    let window = Millis::new(10_000);
+    (situation.full_window, situation.last_window) = (window, window);
     let plan = server.generator.plan(&situation).unwrap();
     let layout = server.generator.layout;
     assert!(layout.tick_of(plan.reserved) <= Tick::new(206));
@@ -296,7 +300,13 @@ fn an_advance_leaves_room_for_a_rollback() {
             .tick_of(plan(230).unwrap().word_from.unwrap()),
         Tick::new(230)
     );
-    assert_eq!(plan(231), Err(Refusal::AdvanceTooFar { by: 31, limit: 30 }));
+    assert_eq!(
+        plan(231),
+        Err(Refusal::AdvanceTooFar {
+            by: Millis::new(31),
+            limit: Millis::new(30)
+        })
+    );
 }
 
 #[test]
@@ -304,11 +314,15 @@ fn a_generator_without_a_past_does_not_believe_a_clock_that_is_far_back() {
     let server = server(tiny(), 200);
     let plan = |rolled_back| {
         let mut situation = server.situation_for(0);
-        situation.trusted_offset = situation.reading.offset() + rolled_back * MS;
+        let offset = situation.reading.offset();
+        situation.trusted_offset = offset.plus(Nanos::new(rolled_back * MS));
         server.generator.plan(&situation).err()
     };
     assert_eq!(plan(60), None);
-    let refused = Refusal::ClockRolledBack { by: 61, limit: 60 };
+    let refused = Refusal::ClockRolledBack {
+        by: Millis::new(61),
+        limit: Millis::new(60),
+    };
     assert_eq!(plan(61), Some(refused));
 }
 
@@ -331,10 +345,15 @@ fn the_ends_of_the_layouts_time() {
     // 15 is the last tick: never issued, and the bound stops there.
     assert_eq!(
         plan(1014).unwrap().reserved,
-        generator.layout.position_of(Tick::new(15))
+        generator
+            .layout
+            .at(0, generator.layout.place_of(Tick::new(15)))
     );
-    assert_eq!(plan(1015), Err(Refusal::TimeUsedUp));
-    assert_eq!(plan(900_000), Err(Refusal::TimeUsedUp));
+    let used_up = Refusal::TimeUsedUp {
+        last: UnixMillis::new(1015),
+    };
+    assert_eq!(plan(1015), Err(used_up));
+    assert_eq!(plan(900_000), Err(used_up));
 }
 
 #[test]
@@ -343,40 +362,143 @@ fn a_mark_set_by_others() {
     server.issue(1);
     let mine = server.mark().unwrap();
     // Lowered: healed. Raised: no ID before it any more.
-    server.disk.value = Some(3);
+    server.set_mark(Some(3));
     let plan = server.reserve_for(101).unwrap();
     assert!(plan.mark >= mine && plan.word_from.is_none());
-    server.disk.value = Some(130);
+    server.set_mark(Some(130));
     let plan = server.reserve_for(101).unwrap();
     assert!(plan.starts);
     assert_eq!(server.issue(1)[0] >> 2, 130);
 }
 
 #[test]
-fn databases_that_share_a_word_do_not_add_up_their_gaps() {
+fn a_generator_that_tolerates_less_than_a_gap_is_promoted_and_goes_on() {
+    let mut generator = tiny();
+    generator.policy.max_rollback_millis = 2;
+    let mut server = server(generator, 100);
+    server.issue(1);
+    server.apply(Event::Promote);
+    for _ in 0..60 {
+        assert_eq!(server.issue(1).len(), 1, "{:?}", server.call(1));
+        server.apply(Event::Pass);
+    }
+    // The lead is gone: a rollback beyond the limit is refused again.
+    assert!(server.now().millis().get() - server.wall.get() / MS <= 1);
+    server.apply(Event::Step(-20));
+    for _ in 0..8 {
+        server.apply(Event::Pass);
+        server.issue(1);
+    }
+    assert_eq!(server.issue(1), Vec::<u64>::new());
+}
+
+#[test]
+fn two_promotions_from_one_mark_start_apart() {
+    // A dies with both standbys caught up; its mark is ahead of the clock.
+    for lives in 4..40 {
+        let mut server = server(tiny(), 100);
+        server.issue(1);
+        let caught_up = |server: &mut Server| {
+            server.lagging.set(super::model::Replica {
+                disk: server.disk.get(),
+                last_commit: server.committed.get(),
+            });
+        };
+        caught_up(&mut server);
+        server.promote(0);
+        let mut of_b = vec![];
+        for _ in 0..lives {
+            for _ in 0..20 {
+                of_b.extend(server.issue(1));
+            }
+            server.apply(Event::Pass);
+        }
+        server.promote_blind(0);
+        let first = server.issue(1)[0];
+        assert!(of_b.iter().all(|id| *id < first), "after {lives} ms");
+    }
+}
+
+#[test]
+fn a_value_that_no_clock_can_mean_is_no_mark() {
+    let generator = Generator::DEFAULT;
+    let wall = Layout::DEFAULT.instant_of(Tick::new(1 << 35));
+    let id = generator
+        .layout
+        .encode(Tick::new(1 << 34), 5, 7)
+        .unwrap()
+        .get();
+    for (value, no_mark) in [
+        (1, NoMark::Number { value: 1 }),
+        (1234, NoMark::Number { value: 1234 }),
+        // In seconds.
+        (
+            1_763_779_212,
+            NoMark::Number {
+                value: 1_763_779_212,
+            },
+        ),
+        (
+            id,
+            NoMark::Id {
+                value: id,
+                ends: Layout::DEFAULT.instant_of(Tick::new((1 << 34) + 1)),
+            },
+        ),
+    ] {
+        let mut server = server(generator, wall.get());
+        server.set_mark(Some(value));
+        // A start refuses it, and says what it is.
+        let refused = Refusal::NoMark(no_mark);
+        assert_eq!(server.situation(Need::Switch).err(), Some(refused));
+        assert_eq!(server.issue(1), Vec::<u64>::new());
+        assert_eq!(server.disk.get().value, Some(value));
+        // A running generator heals it.
+        server.set_mark(None);
+        let before = server.issue(1)[0];
+        server.set_mark(Some(value));
+        server.reserve_for(0).unwrap();
+        assert!(server.mark() > Some(wall));
+        assert!(server.issue(1)[0] > before);
+        // As one does of which the mark was taken away.
+        server.slot.end_rewrite(true);
+        server.set_mark(Some(value));
+        assert!(server.issue(1)[0] > before);
+    }
+}
+
+#[test]
+fn a_generator_that_is_ahead_of_the_clock_keeps_its_slot() {
     let mut server = server(tiny(), 100);
-    server.timeline = 2;
-    let first = server.issue(1)[0] >> 2;
-    // Another database: its own bound, and a mark from before the promotion too.
-    server.bounds = Bounds::default();
-    (server.window, server.highest, server.gap_was_left) = (0, None, false);
-    server.disk = Disk {
-        value: None,
-        timeline: 1,
-    };
-    let second = server.issue(1)[0] >> 2;
-    // The gap, and what may be borrowed.
-    assert_eq!((first, second), (109, 109));
+    server.issue(1);
+    assert!(
+        server
+            .reserve(Need::Floor(UnixMillis::new(120)))
+            .unwrap()
+            .is_none()
+    );
+    let before = server.issue(4);
+    // Somebody lowers the mark, and others ask for the slot.
+    server.set_mark(Some(100));
+    server.evict();
+    assert!(server.has_place());
+    assert!(server.issue(1)[0] > before[3]);
+    // Once the clock has passed its IDs, nothing is lost.
+    server.set_mark(Some(100));
+    server.pass(40 * MS);
+    server.evict();
+    assert!(!server.has_place());
+    assert!(server.issue(1)[0] > before[3]);
 }
 
 #[test]
 fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
     let begin = |mark: Option<i64>, wall: i64, commit: Option<i64>, mark_is_older: bool| {
-        let mut server = server(tiny(), wall);
-        server.disk.value = mark;
+        let server = server(tiny(), wall);
+        server.set_mark(mark);
         let mut situation = server.situation_for(0);
         situation.failover = Some(Failover {
-            gap_millis: GAP,
+            gap: Millis::new(GAP),
             mark_is_older,
             promoted_at: UnixMillis::new(97),
             last_commit: commit.map(UnixMillis::new),
@@ -391,8 +513,12 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
         )
     };
     let start = |mark, wall, commit| begin(mark, wall, commit, true);
-    assert_eq!(start(Some(120), 100, Some(90)), Tick::new(128));
-    assert_eq!(start(Some(90), 100, Some(80)), Tick::new(108));
+    // The mark, and what has passed since the last commit.
+    assert_eq!(start(Some(120), 100, Some(90)), Tick::new(138));
+    assert_eq!(start(Some(120), 100, Some(100)), Tick::new(128));
+    assert_eq!(start(Some(120), 100, None), Tick::new(128));
+    assert_eq!(start(Some(70), 100, Some(80)), Tick::new(108));
+    assert_eq!(start(Some(90), 100, Some(80)), Tick::new(118));
     assert_eq!(start(Some(90), 100, Some(130)), Tick::new(138));
     assert_eq!(start(None, 100, None), Tick::new(108));
     // A mark that was written since is kept, and is nothing to add to.
@@ -425,43 +551,48 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
     };
     // A restart at an instant, or a reservation if `running`.
     let plan = |millis: i64, stored: Option<i64>, running: Option<&Plan>| {
-        let stored = stored.map(|value| Account::of_mark(value, layout).unwrap());
-        let account = stored.map_or(Account::FRESH, |(_, account)| account);
+        let stored = stored.map(|value| Ledger::read_mark(value, layout).unwrap());
+        let ledger = stored.map_or(Ledger::FRESH, |(_, ledger)| ledger);
         let reserved = running.map_or(Position::ZERO, |plan| plan.reserved);
         generator
             .plan(&Situation {
                 reading: at(millis),
                 generator_now: at(millis).wall,
-                trusted_offset: 0,
-                max_clock_jump_millis: 1000,
-                max_lead_millis: 86_400_000,
-                word: layout.in_clock(
-                    running.map_or(0, |plan| plan.account.clock()),
-                    layout.position_of(Tick::new(millis.cast_unsigned())),
+                trusted_offset: Nanos::ZERO,
+                max_clock_jump: Millis::new(1000),
+                max_lead: Millis::new(86_400_000),
+                max_start_lead: Millis::new(86_400_000),
+                max_advance: Millis::new(43_200_000),
+                word: layout.at(
+                    running.map_or(0, |plan| plan.ledger.clock()),
+                    layout.place_of(Tick::new(millis.cast_unsigned())),
                 ),
                 reserved,
                 stored: stored.map(|(mark, _)| mark),
                 failover: None,
                 floor: None,
-                account: running.map_or(account, |plan| plan.account),
-                behind: None,
+                ledger: running.map_or(ledger, |plan| plan.ledger),
+                rollback: None,
                 through: Tick::new(0),
-                full_window_millis: 1000,
-                last_window_millis: i64::from(running.is_some()) * 1000,
+                full_window: Millis::new(1000),
+                last_window: Millis::new(i64::from(running.is_some()) * 1000),
             })
             .unwrap()
     };
     let mut last = plan(100_000, None, None);
     for restart in 1..4 {
         last = plan(100_000 + restart, Some(last.value), None);
-        assert_eq!(last.account.clock(), restart.cast_unsigned());
+        assert_eq!(last.ledger.clock(), restart.cast_unsigned());
         assert!(last.switches);
     }
     let fifth = plan(100_004, Some(last.value), None);
-    assert!(!fifth.switches && fifth.lead_millis > 900, "all are used");
+    assert!(
+        !fifth.switches && fifth.lead > Millis::new(900),
+        "all are used"
+    );
     // Time has passed them.
     let later = plan(110_000, Some(fifth.value), Some(&fifth));
     let restart = plan(110_500, Some(later.value), None);
     assert!(restart.switches);
-    assert_eq!(restart.lead_millis, 0);
+    assert_eq!(restart.lead, Millis::ZERO);
 }

@@ -1,0 +1,966 @@
+//! The protocol: how an ID is issued, how a mark is raised.
+//!
+//! A [`Host`] is a server: clocks, a disk, a lock, settings. PostgreSQL is one, and
+//! so are the models and threads of the tests. The core decides; the host acts, and
+//! has no decision to make.
+//!
+//! # A reservation
+//!
+//! Under the generator's reservation lock, in this order:
+//!
+//! 1. look again whether it is needed, and at what the disk has;
+//! 2. under the clock lock, read both clocks, plan, and believe the clock if the plan
+//!    does;
+//! 3. write the mark, and wait until it is durable;
+//! 4. move clock and word;
+//! 5. publish the bound.
+//!
+//! A crash between any two steps leaves a mark that is at most too high. What is
+//! refused changes nothing but notes and statistics.
+//!
+//! # Server-wide fields
+//!
+//! [`Beliefs`] are shared by all generators of a server and changed under the clock
+//! lock only.
+
+use super::clock::Reading;
+use super::clocks::Ledger;
+use super::generator::Generator;
+use super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
+use super::policy::{OnExhausted, OnRollback, Policy};
+use super::reservation::{Durable, Failover, Moved, Plan, Planned, Refusal, Situation};
+use super::slot::{Reserving, Slot};
+use super::word::{Clocks, Step};
+
+/// The settings of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// `snowflake_id.reserve`: how much a reservation takes.
+    pub reserve: Millis,
+    /// `snowflake_id.failover_gap`: what a standby's marks may lag and its clock
+    /// differ, together.
+    pub failover_gap: Millis,
+    /// `snowflake_id.max_clock_jump`.
+    pub max_clock_jump: Millis,
+}
+
+/// What a server knows of its wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Beliefs {
+    /// Wall minus boot clock when the wall clock was last believed.
+    pub trusted_offset: Nanos,
+    /// Both clocks when a reserver last read them, unless that was refused as a
+    /// jump. A step since then is noted by the one that sees it.
+    pub seen: Reading,
+    /// The wall clock when a generator was first started after this server was
+    /// promoted.
+    pub promoted_at: Option<UnixMillis>,
+}
+
+impl Beliefs {
+    /// What a server knows at its start.
+    #[must_use]
+    pub const fn new(reading: Reading) -> Self {
+        Self {
+            trusted_offset: reading.offset(),
+            seen: reading,
+            promoted_at: None,
+        }
+    }
+
+    /// A reading for a generator without a past: no later than was believed last. A
+    /// clock that has jumped is the reservation's to judge; a generator that started
+    /// from it would be ahead for as long as that after a correction.
+    #[must_use]
+    pub fn believable(&self, reading: Reading) -> Reading {
+        let trusted = reading.boot.get().saturating_add(self.trusted_offset.get());
+        Reading {
+            wall: reading.wall.min(UnixNanos::new(trusted)),
+            ..reading
+        }
+    }
+
+    /// Believes a reading, and returns how far the wall clock has jumped.
+    pub fn accept(&mut self, reading: Reading) -> Millis {
+        let jumped = reading
+            .offset()
+            .get()
+            .saturating_sub(self.trusted_offset.get());
+        self.trusted_offset = reading.offset();
+        self.seen = reading;
+        Nanos::new(jumped).millis()
+    }
+}
+
+/// What the disk has of a mark.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDisk {
+    /// The value of the sequence; `None` if it has not had one.
+    pub value: Option<i64>,
+    /// Where in WAL it was written.
+    pub lsn: u64,
+}
+
+/// What has become of a server since a mark was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct History {
+    /// How many timelines have begun since.
+    pub switches: i64,
+    /// The server was itself promoted, rather than started as a primary.
+    pub promoted: bool,
+    /// When the last transaction that was replayed had committed.
+    pub last_commit: Option<UnixMillis>,
+}
+
+/// A server.
+pub trait Host: Clocks {
+    /// Why a call of the host fails, or of its user.
+    type Error: From<Refused>;
+
+    /// What the generator is and where its state; checks whatever must hold for this
+    /// caller to issue.
+    ///
+    /// # Errors
+    /// If something does not hold.
+    fn enter(&self) -> Result<(&Slot, &Generator), Self::Error>;
+
+    /// The same, if nothing has changed since; else the caller enters anew.
+    fn entered(&self) -> Option<(&Slot, &Generator)>;
+
+    /// Runs `f` as the only one that reserves for this generator.
+    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T;
+
+    /// Runs `f` with what the server knows of its clock; nobody else does meanwhile.
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T;
+
+    /// The settings in force.
+    fn settings(&self) -> Settings;
+
+    /// Reads the mark.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn read_mark(&self) -> Result<OnDisk, Self::Error>;
+
+    /// What has happened since a mark was written there.
+    fn history(&self, lsn: u64) -> History;
+
+    /// Writes the mark, and returns when it is durable.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn write_durably(&self, value: i64) -> Result<(), Self::Error>;
+
+    /// Sleeps for up to so long, outside of any lock; being cancelled ends it.
+    ///
+    /// # Errors
+    /// If it is cancelled.
+    fn nap(&self, nanos: Nanos) -> Result<(), Self::Error>;
+
+    /// Something that the administrator should know.
+    fn note(&self, note: Note);
+
+    /// A reservation was made that began at this time.
+    fn reserved(&self, _began: BootNanos) {}
+
+    /// Raises the mark: [`reserve`].
+    ///
+    /// # Errors
+    /// As [`reserve`].
+    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error>
+    where
+        Self: Sized,
+    {
+        reserve(self, need)
+    }
+}
+
+/// Why somebody reserves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// An ID of this tick cannot be issued without.
+    Tick(Tick),
+    /// Half of the window is used up, and the caller was elected. If clock and
+    /// mark do not go together, a note says so, and the first caller that runs into
+    /// the bound gets the error.
+    Early(Tick),
+    /// No ID before this instant shall be issued any more.
+    Floor(UnixMillis),
+    /// The wall clock was set back: another clock is needed.
+    Switch,
+    /// The tick is used up, and goes on in further clocks. Takes no mark.
+    Widen,
+}
+
+/// Why a call gets no ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Nothing more may be reserved.
+    Reservation(Refusal),
+    /// The wall clock is behind a reading by which an ID was issued.
+    Behind {
+        by: Millis,
+        latest: UnixMillis,
+        since: UnixMillis,
+    },
+    /// The same, and no clock is free.
+    NoClockFree {
+        by: Millis,
+        clocks: u64,
+        free_from: UnixMillis,
+        since: UnixMillis,
+    },
+    /// The clock has shown the same for so long, and the call waits for a tick.
+    StandsStill { at: UnixMillis, lasts: Millis },
+    /// The tick is used up; the next one that may be used comes after `wait`.
+    TickUsedUp { wait: Millis },
+}
+
+/// What a host may tell its administrator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The wall clock was stepped: negative is back.
+    Stepped { by: Millis },
+    /// The first refusal of a series; with how far IDs are reserved, if they are.
+    Refused {
+        why: Refused,
+        reserved: Option<UnixMillis>,
+    },
+    /// There are IDs again.
+    IssuesAgain { since: UnixMillis },
+    /// The generator goes on in another clock: after a rollback, or at a start before
+    /// its mark. `free` further clocks could be taken at the same tick.
+    Switched {
+        rollback: Option<Millis>,
+        clock: u64,
+        clocks: u64,
+        free: u64,
+    },
+    /// It was promoted with the server and leaves a gap.
+    LeftGap {
+        gap: Millis,
+        start: UnixMillis,
+        lead: Millis,
+    },
+    /// It starts ahead of the clock, as a superuser has accepted.
+    StartsAhead { lead: Millis },
+    /// The layout's time ends soon.
+    EndsSoon { left: Millis, end: UnixMillis },
+}
+
+/// How long before the end of a layout's time there is a note of it.
+const ENDS_SOON: Millis = Millis::new(365 * 24 * 60 * 60 * 1000);
+
+/// Consecutive positions of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// The first one.
+    pub start: Position,
+    /// The one after the last.
+    pub end: Position,
+    /// How many are of ticks that the generator's clock has not reached.
+    pub borrowed: u64,
+    /// The call had to wait.
+    pub waited: bool,
+}
+
+enum Failure<E> {
+    Refused(Refusal),
+    Host(E),
+}
+
+/// Up to `count` IDs, at most [`Generator::max_chunk`]; fewer where there is no room
+/// for more. Waits for the clock and reserves as needed; a failed call issues nothing.
+///
+/// # Errors
+/// The host's, or why there is no ID.
+pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
+    let mut waits = Waits::default();
+    loop {
+        // After a wait or a reservation everything is looked at again: the
+        // sequence may be gone by now, or the transaction read-only.
+        let (slot, generator) = host.enter()?;
+        let live = slot.live();
+        let step = if generator.policy.on_rollback.watches() {
+            live.issue::<true>(generator, count, host)
+        } else {
+            live.issue::<false>(generator, count, host)
+        };
+        match step {
+            Step::Issue {
+                start,
+                end,
+                borrowed,
+            } => {
+                if slot.is_refused_behind() {
+                    end_refusal(host, slot);
+                }
+                if live.bounds().elect_early(end) {
+                    let last = Position::new(end.get() - 1);
+                    let tick = generator.layout.tick_of(last);
+                    let _ = host.reserve(Need::Early(tick))?;
+                }
+                return Ok(Issued {
+                    start,
+                    end,
+                    borrowed,
+                    waited: waits.waited,
+                });
+            }
+            Step::Reserve { through } => demand(host, Need::Tick(through))?,
+            Step::Widen => demand(host, Need::Widen)?,
+            Step::Wait { ticks } => waits.for_tick(host, slot, generator, ticks)?,
+            Step::RolledBack { wall, by } => waits.for_clock(host, slot, generator, wall, by)?,
+        }
+    }
+}
+
+/// How long one call has waited, and whether it may go on waiting.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Patience {
+    /// Since when it waits for a clock that was set back.
+    since: Option<BootNanos>,
+    /// What the clock showed when it was last seen to move.
+    moved: Option<(UnixNanos, BootNanos)>,
+}
+
+/// What two readings of two clocks may differ by, if the wait goes as expected.
+const READING_NANOS: Nanos = Millis::new(1).nanos();
+
+/// A clock that has not moved for so long stands still: a call that waits for it
+/// would wait for ever.
+pub const STANDSTILL: Millis = Millis::new(1000);
+
+impl Patience {
+    /// Whether to wait for a clock that is so far behind, rather than refuse: if the
+    /// wait can be over within `max_wait`.
+    pub fn awaits(&mut self, policy: &Policy, by: Nanos, boot: BootNanos) -> bool {
+        let limit = Millis::new(policy.max_wait_millis).nanos();
+        let may = match self.since {
+            // Two clocks have been read more than once by now.
+            Some(since) => boot.since(since).plus(by) <= limit.plus(READING_NANOS),
+            None => by <= limit,
+        };
+        self.since.get_or_insert(boot);
+        policy.on_rollback.waits() && may
+    }
+
+    /// Whether a call that waits for the next tick of this clock would wait for
+    /// ever.
+    pub fn stands_still(&mut self, clock: UnixNanos, boot: BootNanos) -> bool {
+        match self.moved {
+            // What was set back has moved, too.
+            Some((before, since)) if clock == before => boot.since(since) >= STANDSTILL.nanos(),
+            _ => {
+                self.moved = Some((clock, boot));
+                false
+            }
+        }
+    }
+}
+
+/// What one call has waited for.
+#[derive(Default)]
+struct Waits {
+    patience: Patience,
+    waited: bool,
+    /// No clock is free before.
+    no_clock_before: Option<(UnixMillis, u64)>,
+}
+
+impl Waits {
+    /// The word is as far ahead as it may be, by some ticks too far.
+    fn for_tick<H: Host>(
+        &mut self,
+        host: &H,
+        slot: &Slot,
+        generator: &Generator,
+        ticks: u64,
+    ) -> Result<(), H::Error> {
+        let layout = generator.layout;
+        let reading = host.read();
+        let now = slot.live().now(generator, reading);
+        // The tick is to begin for which there is room.
+        let tick = Tick::new(layout.tick_within(now.millis()).get() + ticks);
+        let left = layout.instant_of(tick).nanos().since(now);
+        if generator.policy.on_exhausted == OnExhausted::Error {
+            slot.stats().count_refusal();
+            let wait = left.millis().max(Millis::ZERO).plus(Millis::new(1));
+            return Err(Refused::TickUsedUp { wait }.into());
+        }
+        if self.patience.stands_still(now, reading.boot) {
+            slot.stats().count_refusal();
+            let (at, lasts) = (now.millis(), STANDSTILL);
+            return Err(Refused::StandsStill { at, lasts }.into());
+        }
+        self.nap(host, left)
+    }
+
+    /// The wall clock showed `wall`, which is so far behind an earlier reading.
+    fn for_clock<H: Host>(
+        &mut self,
+        host: &H,
+        slot: &Slot,
+        generator: &Generator,
+        wall: UnixNanos,
+        by: Nanos,
+    ) -> Result<(), H::Error> {
+        let policy = &generator.policy;
+        // Somebody may have dealt with it meanwhile: it is not to be counted again.
+        if slot.clock().rollback(wall).is_none() {
+            return Ok(());
+        }
+        let millis = by.millis();
+        if slot.clock().is_new_rollback() {
+            slot.stats().count_rollback(millis.max(Millis::new(1)));
+        }
+        let refuse = |why: &dyn Fn(UnixMillis) -> Refused| {
+            Err(refuse_behind(host, slot, wall.millis(), millis, why).into())
+        };
+        let behind = |since| Refused::Behind {
+            by: millis,
+            latest: slot.clock().latest(),
+            since,
+        };
+        if millis.get() > policy.max_rollback_millis {
+            return refuse(&behind);
+        }
+        if policy.on_rollback != OnRollback::NextClock {
+            if !self.patience.awaits(policy, by, host.boot()) {
+                return refuse(&behind);
+            }
+            return self.nap(host, by);
+        }
+        // Unless the reserver has nothing new to say.
+        if self
+            .no_clock_before
+            .is_none_or(|(at, _)| wall.millis() >= at)
+        {
+            match host.reserve(Need::Switch)? {
+                None => return Ok(()),
+                Some(Refusal::NoClockFree {
+                    clocks, free_from, ..
+                }) => self.no_clock_before = Some((free_from, clocks)),
+                Some(refusal) => return Err(refused(slot, refusal).into()),
+            }
+        }
+        let (free_from, clocks) = self.no_clock_before.unwrap_or((wall.millis(), 0));
+        let nanos = free_from.nanos().since(wall).clamp(Nanos::ZERO, by);
+        if self.patience.awaits(policy, nanos, host.boot()) {
+            return self.nap(host, nanos);
+        }
+        refuse(&|since| Refused::NoClockFree {
+            by: millis,
+            clocks,
+            free_from,
+            since,
+        })
+    }
+
+    fn nap<H: Host>(&mut self, host: &H, nanos: Nanos) -> Result<(), H::Error> {
+        self.waited = true;
+        host.nap(nanos)
+    }
+}
+
+/// A call gets no ID because the clock was set back; the first of a series is noted.
+#[cold]
+fn refuse_behind<H: Host>(
+    host: &H,
+    slot: &Slot,
+    now: UnixMillis,
+    by: Millis,
+    why: &dyn Fn(UnixMillis) -> Refused,
+) -> Refused {
+    slot.stats().count_refusal();
+    slot.set_refused_lead(by);
+    let first = slot.begin_refusal(now, true);
+    let why = why(slot.refused_at().unwrap_or(now));
+    if first {
+        let reserved = None;
+        host.note(Note::Refused { why, reserved });
+    }
+    why
+}
+
+fn end_refusal<H: Host>(host: &H, slot: &Slot) {
+    if let Some(since) = slot.end_refusal() {
+        host.note(Note::IssuesAgain { since });
+    }
+}
+
+/// As [`reserve`], for a caller that cannot do without.
+///
+/// # Errors
+/// The host's, or why nothing can be reserved.
+pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
+    match host.reserve(need)? {
+        None => Ok(()),
+        Some(refusal) => Err(match host.entered() {
+            Some((slot, _)) => refused(slot, refusal),
+            None => Refused::Reservation(refusal),
+        }
+        .into()),
+    }
+}
+
+fn refused(slot: &Slot, refusal: Refusal) -> Refused {
+    slot.stats().count_refusal();
+    Refused::Reservation(refusal)
+}
+
+/// Raises the mark, or finds that somebody else has; or says why it may not be
+/// raised. Afterwards the host may have to be entered anew.
+///
+/// # Errors
+/// The host's.
+#[cold]
+pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Error> {
+    let result = host.reserving(|token| {
+        let Some((slot, generator)) = host.entered() else {
+            return Ok(());
+        };
+        let Some((planned, work)) = prepare(host, slot, generator, token, need)? else {
+            return Ok(());
+        };
+        let durable = work
+            .write(host, slot, token, planned)
+            .map_err(Failure::Host)?;
+        let moved = work.move_word(slot, generator, token, durable);
+        work.publish(host, slot, token, moved);
+        Ok(())
+    });
+    match result {
+        Ok(()) => Ok(None),
+        // There is a note of it; the first caller that runs into the bound gets it.
+        Err(Failure::Refused(_)) if matches!(need, Need::Early(_)) => Ok(None),
+        Err(Failure::Refused(refusal)) => Ok(Some(refusal)),
+        Err(Failure::Host(error)) => Err(error),
+    }
+}
+
+/// What a reservation has to remember from one of its steps to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    need: Need,
+    reading: Reading,
+    began: BootNanos,
+    leaves_gap: bool,
+    window: Millis,
+    forgiven: Millis,
+}
+
+/// Looks whether the reservation is needed, and plans it; `None` if it is not.
+fn prepare<H: Host>(
+    host: &H,
+    slot: &Slot,
+    generator: &Generator,
+    token: &Reserving,
+    need: Need,
+) -> Result<Option<(Planned, Work)>, Failure<H::Error>> {
+    let live = slot.live();
+    if is_done(slot, generator, need) {
+        return Ok(None);
+    }
+    if need == Need::Widen {
+        if let Some(ledger) = generator.widen(live, slot.ledger()) {
+            slot.set_ledger(token, ledger);
+        }
+        return Ok(None);
+    }
+    let on_disk = host.read_mark().map_err(Failure::Host)?;
+    // Only a start can meet a mark from another timeline, and only the first one
+    // since the switch.
+    let at_start = live.bounds().reserved() == Position::ZERO;
+    let history = if at_start && slot.gap_at().is_none() {
+        host.history(on_disk.lsn)
+    } else {
+        History::default()
+    };
+    let settings = host.settings();
+    let watches = generator.policy.on_rollback.watches();
+    let (situation, stepped, planned) = host
+        .with_beliefs(|beliefs| {
+            let reading = host.read();
+            if need == Need::Switch && slot.clock().rollback(reading.wall).is_none() {
+                // Of many that meet a rollback, one has dealt with it.
+                return Ok(None);
+            }
+            let found = Found {
+                on_disk,
+                history,
+                settings,
+                beliefs,
+                reading,
+            };
+            let situation = found.situation(slot, generator, need)?;
+            let stepped = reading.stepped_since(beliefs.seen);
+            let planned = generator.plan(&situation);
+            if planned.is_ok() {
+                beliefs.trusted_offset = reading.offset();
+                // Not for a clock that was refused.
+                if let Some(failover) = situation.failover {
+                    beliefs.promoted_at = Some(failover.promoted_at);
+                }
+                if watches {
+                    slot.clock().end_met_line(reading);
+                } else {
+                    slot.clock().anchor(reading);
+                }
+            }
+            // To correct a jump that was refused sets no clock back.
+            if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
+                beliefs.seen = reading;
+            }
+            Ok(Some((situation, stepped, planned)))
+        })
+        .map_err(|refusal| {
+            note_refusal(host, slot, generator, refusal);
+            Failure::Refused(refusal)
+        })?
+        .map_or((None, Millis::ZERO, None), |(s, stepped, planned)| {
+            (Some(s), stepped, Some(planned))
+        });
+    let (Some(situation), Some(planned)) = (situation, planned) else {
+        return Ok(None);
+    };
+    let reading = situation.reading;
+    let rolled_back = Millis::ZERO.minus(reading.stepped_since(slot.seen(token)));
+    // A generator that watches the clock has counted it.
+    if rolled_back > Millis::ZERO && !watches {
+        slot.stats().count_rollback(rolled_back);
+    }
+    if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
+        slot.set_seen(token, reading);
+    }
+    let plan = planned.map_err(|refusal| {
+        if let Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. } = refusal {
+            slot.set_refused_lead(by);
+        }
+        note_refusal(host, slot, generator, refusal);
+        Failure::Refused(refusal)
+    })?;
+    // A refusal is noted as that, and so is a change of clocks.
+    if stepped != Millis::ZERO && !plan.switches {
+        host.note(Note::Stepped { by: stepped });
+    }
+    // One because of a rollback ends with the next ID.
+    if !slot.is_refused_behind() {
+        end_refusal(host, slot);
+    }
+    note_plan(host, slot, generator, token, &situation, &plan);
+
+    let forgiven = slot.forgiven_lead();
+    let may_lead = forgiven > Millis::ZERO || plan.starts && at_start;
+    let policy_lead = Millis::new(generator.policy.max_rollback_millis);
+    let work = Work {
+        need,
+        reading,
+        began: reading.boot,
+        leaves_gap: situation.failover.is_some(),
+        window: plan.window,
+        forgiven: if may_lead && plan.lead > policy_lead {
+            plan.lead
+        } else {
+            Millis::ZERO
+        },
+    };
+    Ok(Some((Planned::new(plan), work)))
+}
+
+/// Whether somebody else has done what is needed.
+fn is_done(slot: &Slot, generator: &Generator, need: Need) -> bool {
+    let (layout, live) = (generator.layout, slot.live());
+    match need {
+        Need::Tick(tick) => {
+            let (word, reserved) = (live.word().position(), live.bounds().reserved());
+            layout.clock_of(reserved) == layout.clock_of(word)
+                && layout.place(reserved) > layout.place_of(tick)
+        }
+        Need::Early(_) => !live.bounds().early_is_claimed(),
+        Need::Floor(_) | Need::Switch | Need::Widen => false,
+    }
+}
+
+/// What a reserver finds, of which a [`Situation`] is made.
+pub(super) struct Found<'a> {
+    pub on_disk: OnDisk,
+    pub history: History,
+    pub settings: Settings,
+    pub beliefs: &'a Beliefs,
+    pub reading: Reading,
+}
+
+impl Found<'_> {
+    /// The one place where a [`Situation`] is made.
+    pub(super) fn situation(
+        &self,
+        slot: &Slot,
+        generator: &Generator,
+        need: Need,
+    ) -> Result<Situation, Refusal> {
+        let (live, layout, reading) = (slot.live(), generator.layout, self.reading);
+        let reserved = live.bounds().reserved();
+        let at_start = reserved == Position::ZERO;
+        let (stored, on_disk) = self.stored(slot, generator, at_start)?;
+        let nothing_known = |mark| Ledger::unknown(0, layout.tick_from(mark));
+        let ledger = if at_start {
+            let unknown = || stored.map_or(Ledger::FRESH, nothing_known);
+            on_disk.unwrap_or_else(unknown)
+        } else {
+            slot.ledger()
+        };
+        let (through, floor) = match need {
+            Need::Tick(tick) | Need::Early(tick) => (tick, None),
+            Need::Floor(at) => (Tick::new(0), Some(at)),
+            Need::Switch | Need::Widen => (Tick::new(0), None),
+        };
+        let policy_lead = Millis::new(generator.policy.max_rollback_millis);
+        // The lost primary may have been ahead of its clock by what it could borrow.
+        let gap = self.settings.failover_gap.plus(generator.max_borrow());
+        Ok(Situation {
+            reading,
+            generator_now: live.now(generator, reading),
+            trusted_offset: self.beliefs.trusted_offset,
+            max_clock_jump: self.settings.max_clock_jump,
+            // On top of a forgiven lead, a rollback is forgiven as ever.
+            max_lead: policy_lead.plus(slot.forgiven_lead()),
+            max_start_lead: gap.plus(self.settings.reserve),
+            max_advance: generator.policy.max_advance(),
+            word: live.word().position(),
+            reserved,
+            stored,
+            failover: self.failover(slot, gap, at_start),
+            floor,
+            ledger,
+            rollback: (need == Need::Switch)
+                .then(|| slot.clock().rollback(reading.wall))
+                .flatten(),
+            through,
+            full_window: self.settings.reserve,
+            last_window: slot.window(),
+        })
+    }
+
+    /// The mark, and what the disk says of clocks.
+    fn stored(
+        &self,
+        slot: &Slot,
+        generator: &Generator,
+        at_start: bool,
+    ) -> Result<(Option<UnixMillis>, Option<Ledger>), Refusal> {
+        let read = self
+            .on_disk
+            .value
+            .map(|value| generator.read_mark(value, self.reading.wall.millis()));
+        let (mark, ledger) = match read {
+            None => (None, None),
+            Some(Ok((mark, ledger))) => (Some(mark), ledger),
+            // Where the slot knows how far the marks were, the next one heals it.
+            Some(Err(_)) if !at_start || slot.highest().is_some() => (None, None),
+            Some(Err(no_mark)) => return Err(Refusal::NoMark(no_mark)),
+        };
+        // What was written here and is not there any more was taken away since; of
+        // clocks something else may have been written under the same mark.
+        if mark < slot.highest() || slot.is_undone() {
+            return Ok((mark.max(slot.highest()), None));
+        }
+        Ok((mark, ledger))
+    }
+
+    /// Whether the mark is from before a switch of timelines, and how much to leave
+    /// out then: one gap for each switch since.
+    ///
+    /// A `setval()` after the promotion moves the page's LSN past the switch, and
+    /// ALTER SEQUENCE ... RESTART leaves no mark at all. So a generator that starts
+    /// in the life of a server that was itself promoted leaves out a gap whatever it
+    /// finds: once as long as it keeps its slot, and from the promotion, not the
+    /// mark, since it may not be the first time.
+    fn failover(&self, slot: &Slot, gap: Millis, at_start: bool) -> Option<Failover> {
+        let History {
+            switches,
+            promoted,
+            last_commit,
+        } = self.history;
+        let count = switches.max(i64::from(promoted));
+        if count == 0 || !at_start || slot.gap_at().is_some() {
+            return None;
+        }
+        let now = self.reading.wall.millis();
+        Some(Failover {
+            gap: gap.times(count),
+            mark_is_older: switches > 0,
+            promoted_at: self.beliefs.promoted_at.unwrap_or(now),
+            last_commit,
+        })
+    }
+}
+
+/// Notes the first of a series of refusals, and how long IDs last.
+fn note_refusal<H: Host>(host: &H, slot: &Slot, generator: &Generator, refusal: Refusal) {
+    // Somebody's wish to go too far says nothing about the clock; and a caller that
+    // finds no clock may want to wait.
+    if matches!(
+        refusal,
+        Refusal::AdvanceTooFar { .. } | Refusal::NoClockFree { .. }
+    ) {
+        return;
+    }
+    if slot.begin_refusal(host.wall().millis(), false) {
+        let layout = generator.layout;
+        let reserved = slot.live().bounds().reserved();
+        host.note(Note::Refused {
+            why: Refused::Reservation(refusal),
+            reserved: (reserved != Position::ZERO)
+                .then(|| layout.instant_of(layout.tick_of(reserved))),
+        });
+    }
+}
+
+/// Notes what is out of the ordinary in a plan.
+fn note_plan<H: Host>(
+    host: &H,
+    slot: &Slot,
+    generator: &Generator,
+    token: &Reserving,
+    s: &Situation,
+    plan: &Plan,
+) {
+    let layout = generator.layout;
+    let lead = plan.lead;
+    if slot.forgiven_lead() > Millis::ZERO && plan.starts {
+        host.note(Note::StartsAhead { lead });
+    }
+    if plan.switches {
+        // The clocks that a rollback to the same time would find.
+        let from = layout.tick_of(plan.word_from.unwrap_or(plan.reserved));
+        host.note(Note::Switched {
+            rollback: s.rollback.map(|by| by.millis().max(Millis::new(1))),
+            clock: plan.ledger.clock(),
+            clocks: layout.clocks(),
+            free: plan.ledger.free(from, layout.clocks()),
+        });
+    }
+    let start = plan.clock_from.millis();
+    // Where it makes no difference there is nothing to tell.
+    let otherwise = s.stored.max(Some(s.generator_now.millis()));
+    if let Some(Failover {
+        gap, mark_is_older, ..
+    }) = s.failover
+        && (mark_is_older || Some(start) > otherwise)
+    {
+        host.note(Note::LeftGap { gap, start, lead });
+    }
+    let end = layout.instant_of(layout.last_tick());
+    let left = end.since(start);
+    if left < ENDS_SOON && !slot.end_was_near(token) {
+        host.note(Note::EndsSoon { left, end });
+    }
+}
+
+/// The steps of a reservation. Each consumes the one before.
+impl Work {
+    /// Writes the mark.
+    fn write<H: Host>(
+        self,
+        host: &H,
+        slot: &Slot,
+        token: &Reserving,
+        planned: Planned,
+    ) -> Result<Durable, H::Error> {
+        planned.write(|plan| {
+            host.write_durably(plan.value)?;
+            slot.set_highest(token, plan.mark);
+            Ok(())
+        })
+    }
+
+    /// Moves clock and word.
+    fn move_word(
+        self,
+        slot: &Slot,
+        generator: &Generator,
+        token: &Reserving,
+        durable: Durable,
+    ) -> Moved {
+        let (moved, ledger) = durable.move_word(generator, slot.live(), self.reading);
+        if generator.changes_clocks() {
+            slot.set_ledger(token, ledger);
+        }
+        moved
+    }
+
+    /// Publishes the bound.
+    fn publish<H: Host>(self, host: &H, slot: &Slot, token: &Reserving, moved: Moved) {
+        if self.need == Need::Switch {
+            slot.clock().believe(self.reading.wall);
+        }
+        // Not before the mark that leaves it is durable.
+        if self.leaves_gap {
+            slot.set_gap_at(token, self.reading.wall.millis());
+        }
+        slot.set_window(token, self.window);
+        slot.set_forgiven_lead(token, self.forgiven);
+        moved.publish(slot.live());
+        host.reserved(self.began);
+    }
+}
+
+/// A reservation that a test takes apart, to look at what others do in between.
+#[cfg(test)]
+#[derive(Clone, Copy)]
+pub enum UnderWay {
+    Planned(Planned, Work),
+    Durable(Durable, Work),
+    Moved(Moved, Work),
+}
+
+#[cfg(test)]
+impl UnderWay {
+    /// How far it has come, what it carries out, and what it remembers.
+    pub fn parts(&self) -> (u8, &Plan, impl std::hash::Hash + use<>) {
+        let (phase, plan, work) = match self {
+            Self::Planned(planned, work) => (0, planned.plan(), work),
+            Self::Durable(durable, work) => (1, durable.plan(), work),
+            Self::Moved(moved, work) => (2, moved.plan(), work),
+        };
+        let work = (
+            work.need == Need::Switch,
+            work.reading,
+            work.leaves_gap,
+            work.forgiven,
+        );
+        (phase, plan, work)
+    }
+
+    /// Begins a reservation; `None` if it is not needed.
+    pub fn begin<H: Host>(host: &H, need: Need) -> Result<Option<Self>, Result<Refusal, H::Error>> {
+        let (slot, generator) = host.entered().expect("it was entered");
+        host.reserving(|token| prepare(host, slot, generator, token, need))
+            .map(|begun| begun.map(|(planned, work)| Self::Planned(planned, work)))
+            .map_err(|failure| match failure {
+                Failure::Refused(refusal) => Ok(refusal),
+                Failure::Host(error) => Err(error),
+            })
+    }
+
+    /// Its next step; `None` after the last.
+    pub fn go_on<H: Host>(self, host: &H) -> Result<Option<Self>, H::Error> {
+        let (slot, generator) = host.entered().expect("it was entered");
+        host.reserving(|token| {
+            Ok(match self {
+                Self::Planned(planned, work) => {
+                    Some(Self::Durable(work.write(host, slot, token, planned)?, work))
+                }
+                Self::Durable(durable, work) => Some(Self::Moved(
+                    work.move_word(slot, generator, token, durable),
+                    work,
+                )),
+                Self::Moved(moved, work) => {
+                    work.publish(host, slot, token, moved);
+                    None
+                }
+            })
+        })
+    }
+}

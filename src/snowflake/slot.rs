@@ -1,0 +1,589 @@
+//! All shared state of a generator, and whose it is.
+//!
+//! # Shared fields
+//!
+//! | field | rule |
+//! |---|---|
+//! | `live` | see [`super::word`] and [`super::clock`] |
+//! | `stats` | see [`super::stats`]; written by anyone |
+//! | `key` | the generator that the slot belongs to; 0 if to none. Stored with Release by whoever evicts, after the slot was emptied |
+//! | `pins` | how many transactions use the slot; [`EVICTING`] is added while somebody empties it. Raised (Acquire) before `key` is looked at, lowered with Release |
+//! | `file`, `epoch`, `scale` | which file holds the mark of the bound, and what the positions of the word mean. Written under the reservation lock, after what they vouch for (Release); read by everybody (Acquire) before an ID is taken, so that nobody sees a new scale with an old word |
+//! | `window` | what the last reservation took (milliseconds), 0 at a start; under the reservation lock |
+//! | `seen` | both clocks when this generator last read them, for its statistics; under the reservation lock |
+//! | `highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); raised under the reservation lock. What `setval()` or a rolled-back rewrite has taken away is known from here |
+//! | `undone` | a mark up to `highest` was rolled back; until the next reservation. Stored at the end of the transaction, before its pin is given back |
+//! | `gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been noted; stored under the reservation lock, read by views without |
+//! | `ledger` | which clocks have been used, see [`super::clocks`]; under the reservation lock |
+//! | `refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone, the winner notes it |
+//! | `refused_behind` | that is because the clock was set back, so that the next ID ends it; stored after `refused_at`, a hint |
+//! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by whoever refuses |
+//! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
+//!
+//! What is "under the reservation lock" is Relaxed: the lock orders it. Such methods
+//! take a [`Reserving`], which only the holder of that lock has.
+//!
+//! # Why no slot is used by two generators
+//!
+//! A transaction that pins adds 1 and looks at `key` and [`EVICTING`] afterwards; if
+//! it finds another key or an eviction, it takes the 1 back and has no pin. An
+//! evictor swaps `pins` from 0 to [`EVICTING`], so that no pin is there and every
+//! later one sees the eviction; it empties the slot, stores the new key, and at last
+//! turns its [`EVICTING`] into a pin of its own. A transaction that pins after that
+//! sees the new key, by the Release of that last step.
+//!
+//! # Which slot may be emptied
+//!
+//! A slot that is empty starts at its mark or at the clock, whichever is later. So
+//! it may be emptied once the clock has passed all of its IDs: what was reserved on
+//! top is lost, and a mark that somebody has lowered or rolled back does no harm. A
+//! generator that is ahead of the clock keeps its slot.
+
+use super::clock::{Clock, Reading};
+use super::clocks::Ledger;
+use super::generator::Generator;
+use super::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
+use super::stats::Stats;
+use super::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use super::word::{Line, Live};
+
+/// Proof that the caller holds the reservation lock of the slot's generator.
+#[derive(Debug)]
+pub struct Reserving(());
+
+impl Reserving {
+    /// For the one place of each host that takes the lock.
+    #[must_use]
+    pub const fn the_lock_is_held() -> Self {
+        Self(())
+    }
+}
+
+/// One generator.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Slot {
+    live: Live,
+    rest: Line<Rest>,
+    stats: Line<Stats>,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Rest {
+    key: AtomicU64,
+    pins: AtomicU32,
+    file: AtomicU32,
+    epoch: AtomicI64,
+    scale: AtomicU64,
+    window: AtomicI64,
+    seen: [AtomicI64; 2],
+    highest: AtomicI64,
+    gap_at: AtomicI64,
+    refused_at: AtomicI64,
+    refused_lead: AtomicI64,
+    forgiven_lead: AtomicI64,
+    ledger: [AtomicU64; 3],
+    undone: AtomicBool,
+    end_is_near: AtomicBool,
+    refused_behind: AtomicBool,
+}
+
+/// In `pins`: somebody empties the slot. More than there are transactions.
+const EVICTING: u32 = 1 << 30;
+
+/// What positions mean: two layouts that agree in this can share a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scale {
+    epoch: i64,
+    /// From bit 0: bits below the tick, bits of the clock, bits of the time if
+    /// clocks change (they are above it then), which of the policies that make a
+    /// difference; from bit 32 the tick in milliseconds. Never 0.
+    packed: u64,
+}
+
+impl Scale {
+    /// The scale of a slot that has not been used.
+    const NONE: Self = Self {
+        epoch: 0,
+        packed: 0,
+    };
+
+    /// What positions of this generator mean.
+    #[must_use]
+    pub fn of_generator(generator: &Generator) -> Self {
+        let (layout, policy) = (generator.layout, generator.policy);
+        let flags = u64::from(policy.on_rollback.watches()) << 2
+            | u64::from(generator.changes_clocks()) << 1
+            | u64::from(generator.is_random());
+        let time = if generator.changes_clocks() {
+            layout.last_tick().get().count_ones()
+        } else {
+            0
+        };
+        Self {
+            epoch: layout.epoch().get(),
+            packed: u64::from(layout.within_bits())
+                | u64::from(layout.clock_bits()) << 8
+                | u64::from(time) << 16
+                | flags << 24
+                | layout.tick_millis().unsigned_abs() << 32,
+        }
+    }
+
+    /// When a tick of this number begins.
+    fn instant_of(self, tick: u64) -> UnixMillis {
+        let tick_millis = Millis::new((self.packed >> 32).cast_signed());
+        UnixMillis::new(self.epoch).plus(tick_millis.times(tick.cast_signed()))
+    }
+
+    /// The number of the tick of a position.
+    fn tick_of(self, position: Position) -> u64 {
+        let time = self.packed >> 16 & 0xff;
+        let tick = position.get() >> (self.packed & 0xff);
+        if time == 0 {
+            tick
+        } else {
+            tick & ((1 << time) - 1)
+        }
+    }
+
+    const fn changes_clocks(self) -> bool {
+        self.packed >> 25 & 1 != 0
+    }
+}
+
+fn instant(raw: &AtomicI64) -> Option<UnixMillis> {
+    let at = raw.load(Ordering::Relaxed);
+    (at != 0).then_some(UnixMillis::new(at))
+}
+
+impl Slot {
+    /// A slot of nobody. `now` is a `timestamptz`, for the statistics.
+    #[must_use]
+    pub fn new(reading: Reading, now: i64) -> Self {
+        let zero = || AtomicI64::new(0);
+        Self {
+            live: Live::new(reading),
+            rest: Line(Rest {
+                key: AtomicU64::new(0),
+                pins: AtomicU32::new(0),
+                file: AtomicU32::new(0),
+                epoch: zero(),
+                scale: AtomicU64::new(0),
+                window: zero(),
+                seen: [reading.boot.get(), reading.wall.get()].map(AtomicI64::new),
+                highest: zero(),
+                gap_at: zero(),
+                refused_at: zero(),
+                refused_lead: zero(),
+                forgiven_lead: zero(),
+                ledger: Ledger::FRESH.parts().map(AtomicU64::new),
+                undone: AtomicBool::new(false),
+                end_is_near: AtomicBool::new(false),
+                refused_behind: AtomicBool::new(false),
+            }),
+            stats: Line(Stats::new(now)),
+        }
+    }
+
+    /// What issuers use.
+    #[must_use]
+    #[inline]
+    pub const fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// The generator's clock.
+    #[must_use]
+    pub const fn clock(&self) -> &Clock {
+        self.live.clock()
+    }
+
+    /// The counters.
+    #[must_use]
+    #[inline]
+    pub const fn stats(&self) -> &Stats {
+        &self.stats.0
+    }
+
+    // Whose it is.
+
+    /// The generator that it belongs to; 0 if to none.
+    #[must_use]
+    pub fn key(&self) -> u64 {
+        self.rest.0.key.load(Ordering::Acquire)
+    }
+
+    /// Keeps the slot this generator's until [`Self::unpin`], if it is this
+    /// generator's.
+    #[must_use]
+    pub fn pin(&self, key: u64) -> bool {
+        let rest = &self.rest.0;
+        if rest.key.load(Ordering::Relaxed) != key {
+            return false;
+        }
+        // Acquire: what an evictor did before is seen, and the key is looked at
+        // afterwards.
+        let before = rest.pins.fetch_add(1, Ordering::Acquire);
+        if before < EVICTING && rest.key.load(Ordering::Relaxed) == key {
+            return true;
+        }
+        rest.pins.fetch_sub(1, Ordering::Relaxed);
+        false
+    }
+
+    /// Gives a pin back.
+    pub fn unpin(&self) {
+        // Release: what we did to the slot is seen by the next evictor.
+        self.rest.0.pins.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Empties the slot for another generator, and pins it for that; false if it is
+    /// in use, or ahead of the clock. One caller at a time. `reading` is one to start
+    /// from, `now` as for [`Self::new`].
+    #[must_use]
+    pub fn evict(&self, key: u64, reading: Reading, now: i64) -> bool {
+        let rest = &self.rest.0;
+        // Acquire pairs with unpin().
+        if rest
+            .pins
+            .compare_exchange(0, EVICTING, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            return false;
+        }
+        let may = rest.key.load(Ordering::Relaxed) == 0 || self.is_behind(reading.wall.millis());
+        if may {
+            self.empty(reading, now);
+            rest.key.store(key, Ordering::Release);
+        }
+        // Release: a transaction that pins from now on sees the key and all else.
+        let pin = u32::from(may);
+        rest.pins.fetch_sub(EVICTING - pin, Ordering::Release);
+        may
+    }
+
+    /// Gives up the slot of a generator that is gone for ever. Nobody uses it.
+    pub fn abandon(&self) {
+        self.rest.0.key.store(0, Ordering::Release);
+    }
+
+    /// Whether all IDs, and all clocks that were used, lie before an instant.
+    fn is_behind(&self, now: UnixMillis) -> bool {
+        let scale = self.scale();
+        let word = self.live.word().position();
+        if word == Position::ZERO || scale == Scale::NONE {
+            // What was issued before the word was reset lies before the mark.
+            return self.highest() <= Some(now);
+        }
+        let mut tick = scale.tick_of(word) + 1;
+        if scale.changes_clocks() {
+            let [_, _, others_before] = self.ledger().parts();
+            tick = tick.max(others_before);
+        }
+        scale.instant_of(tick) <= now
+    }
+
+    fn empty(&self, reading: Reading, now: i64) {
+        let rest = &self.rest.0;
+        self.live.reset(reading);
+        self.store_ledger(Ledger::FRESH);
+        self.store_seen(reading);
+        self.store_scale(Scale::NONE);
+        for field in [
+            &rest.window,
+            &rest.highest,
+            &rest.gap_at,
+            &rest.refused_at,
+            &rest.refused_lead,
+            &rest.forgiven_lead,
+        ] {
+            field.store(0, Ordering::Relaxed);
+        }
+        for field in [&rest.undone, &rest.end_is_near, &rest.refused_behind] {
+            field.store(false, Ordering::Relaxed);
+        }
+        rest.file.store(0, Ordering::Relaxed);
+        self.stats().start_over(now);
+    }
+
+    // What its positions mean.
+
+    /// Whether bound and word are those of this file, by this scale: if not, the
+    /// generator has to [`Self::settle`].
+    #[must_use]
+    pub fn is_settled(&self, file: u32, scale: Scale) -> bool {
+        self.rest.0.file.load(Ordering::Acquire) == file && self.scale() == scale
+    }
+
+    /// The bound belongs to another file than the sequence has now: it was rewritten,
+    /// or the slot is new. Forgets the bound, once. If positions mean something else
+    /// by now, the word too: the generator goes on from its mark. `reading` is one to
+    /// start from.
+    pub fn settle(&self, _: &Reserving, file: u32, scale: Scale, reading: Reading) {
+        if self.is_settled(file, scale) {
+            return;
+        }
+        self.unsettle();
+        if self.scale() != scale {
+            self.live.reset(reading);
+            self.stats().forget_last_tick();
+            self.store_scale(scale);
+        }
+        self.rest.0.file.store(file, Ordering::Release);
+    }
+
+    /// The bound is void, the word stays: the mark that allowed it may be gone.
+    /// Others may be issuing where the rewrite itself was undone by a savepoint;
+    /// they reserve anew, which is safe and costs a start at the mark.
+    pub fn unsettle(&self) {
+        self.live.bounds().clear();
+        self.rest.0.file.store(0, Ordering::Release);
+        self.rest.0.window.store(0, Ordering::Relaxed);
+    }
+
+    /// The transaction that has rewritten the sequence, or a part of it, ends.
+    /// `kept`: it was committed.
+    pub fn end_rewrite(&self, kept: bool) {
+        self.unsettle();
+        if !kept {
+            self.rest.0.undone.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What the positions of its word mean.
+    #[must_use]
+    pub fn scale(&self) -> Scale {
+        // The scale is stored last, see store_scale().
+        let packed = self.rest.0.scale.load(Ordering::Acquire);
+        Scale {
+            epoch: self.rest.0.epoch.load(Ordering::Relaxed),
+            packed,
+        }
+    }
+
+    fn store_scale(&self, scale: Scale) {
+        self.rest.0.epoch.store(scale.epoch, Ordering::Relaxed);
+        self.rest.0.scale.store(scale.packed, Ordering::Release);
+    }
+
+    // What reservers know.
+
+    /// Which clocks have been used. Under the reservation lock, or where nobody
+    /// reserves.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        let [a, b, c] = &self.rest.0.ledger;
+        Ledger::from_parts([a, b, c].map(|part| part.load(Ordering::Relaxed)))
+    }
+
+    /// Remembers it.
+    pub(super) fn set_ledger(&self, _: &Reserving, ledger: Ledger) {
+        self.store_ledger(ledger);
+    }
+
+    fn store_ledger(&self, ledger: Ledger) {
+        for (part, value) in self.rest.0.ledger.iter().zip(ledger.parts()) {
+            part.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// What this generator last saw of the clocks.
+    pub(super) fn seen(&self, _: &Reserving) -> Reading {
+        let [boot, wall] = &self.rest.0.seen;
+        Reading {
+            boot: BootNanos::new(boot.load(Ordering::Relaxed)),
+            wall: UnixNanos::new(wall.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Remembers a reading.
+    pub(super) fn set_seen(&self, _: &Reserving, reading: Reading) {
+        self.store_seen(reading);
+    }
+
+    fn store_seen(&self, reading: Reading) {
+        let [boot, wall] = &self.rest.0.seen;
+        boot.store(reading.boot.get(), Ordering::Relaxed);
+        wall.store(reading.wall.get(), Ordering::Relaxed);
+    }
+
+    /// What the last reservation took; zero at a start.
+    pub(super) fn window(&self) -> Millis {
+        Millis::new(self.rest.0.window.load(Ordering::Relaxed))
+    }
+
+    /// Remembers it.
+    pub(super) fn set_window(&self, _: &Reserving, window: Millis) {
+        self.rest.0.window.store(window.get(), Ordering::Relaxed);
+    }
+
+    /// The latest mark that was written since the generator has this slot.
+    #[must_use]
+    pub fn highest(&self) -> Option<UnixMillis> {
+        instant(&self.rest.0.highest)
+    }
+
+    /// Remembers a mark that is durable, in the file that there is now.
+    pub(super) fn set_highest(&self, _: &Reserving, mark: UnixMillis) {
+        self.rest.0.highest.fetch_max(mark.get(), Ordering::Relaxed);
+        self.rest.0.undone.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether what was written since the generator has this slot was undone.
+    #[must_use]
+    pub fn is_undone(&self) -> bool {
+        self.rest.0.undone.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that a failover gap was left.
+    pub(super) fn set_gap_at(&self, _: &Reserving, at: UnixMillis) {
+        self.rest.0.gap_at.store(at.get(), Ordering::Relaxed);
+    }
+
+    /// When a failover gap was left, in the life of this server and of this slot.
+    #[must_use]
+    pub fn gap_at(&self) -> Option<UnixMillis> {
+        instant(&self.rest.0.gap_at)
+    }
+
+    /// Whether it has been noted that the layout's time ends soon; from now on it
+    /// has.
+    pub(super) fn end_was_near(&self, _: &Reserving) -> bool {
+        self.rest.0.end_is_near.swap(true, Ordering::Relaxed)
+    }
+
+    // What is refused, and what is forgiven.
+
+    /// Since when IDs are refused.
+    #[must_use]
+    pub fn refused_at(&self) -> Option<UnixMillis> {
+        instant(&self.rest.0.refused_at)
+    }
+
+    /// Remembers it; true if they were not refused before. `behind`: because the
+    /// clock was set back, so that the next ID ends it.
+    pub(super) fn begin_refusal(&self, at: UnixMillis, behind: bool) -> bool {
+        let rest = &self.rest.0;
+        let first = rest
+            .refused_at
+            .compare_exchange(0, at.get(), Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if first {
+            rest.refused_behind.store(behind, Ordering::Relaxed);
+        }
+        first
+    }
+
+    /// IDs are not refused any more; since when they were, for the one that notes it.
+    pub(super) fn end_refusal(&self) -> Option<UnixMillis> {
+        self.rest.0.refused_behind.store(false, Ordering::Relaxed);
+        let at = self.rest.0.refused_at.swap(0, Ordering::Relaxed);
+        (at != 0).then_some(UnixMillis::new(at))
+    }
+
+    /// Whether they are refused because the clock was set back.
+    #[must_use]
+    #[inline]
+    pub fn is_refused_behind(&self) -> bool {
+        self.rest.0.refused_behind.load(Ordering::Relaxed)
+    }
+
+    /// A lead over the wall clock that is allowed beyond the policy's limit.
+    pub(super) fn forgiven_lead(&self) -> Millis {
+        Millis::new(self.rest.0.forgiven_lead.load(Ordering::Relaxed))
+    }
+
+    /// What is left of the forgiven lead: it shrinks with the lead itself.
+    pub(super) fn set_forgiven_lead(&self, _: &Reserving, lead: Millis) {
+        self.rest
+            .0
+            .forgiven_lead
+            .store(lead.get(), Ordering::Relaxed);
+        self.rest.0.refused_lead.store(0, Ordering::Relaxed);
+    }
+
+    /// Remembers what was refused: only that can be accepted.
+    pub(super) fn set_refused_lead(&self, lead: Millis) {
+        self.rest
+            .0
+            .refused_lead
+            .store(lead.get(), Ordering::Relaxed);
+    }
+
+    /// A superuser accepts the wall clock: the lead that was refused last is allowed,
+    /// and returned. A generator that was refused because it watches the wall clock
+    /// goes on from where it is; one that was not refused may have a clock to change
+    /// to. The slot is the generator's as long as this lasts.
+    pub fn accept(&self, reading: Reading) -> Millis {
+        let rest = &self.rest.0;
+        let refused = rest.refused_lead.load(Ordering::Relaxed).max(0);
+        if refused > 0 {
+            rest.forgiven_lead.store(refused, Ordering::Relaxed);
+        }
+        let clock = self.clock();
+        if self.is_refused_behind() && clock.rollback(reading.wall).is_some() {
+            let scale = self.scale();
+            let at = scale.instant_of(scale.tick_of(self.live.word().position()));
+            clock.lead_to(reading.boot, at.nanos());
+            clock.believe(reading.wall);
+        }
+        Millis::new(refused)
+    }
+}
+
+#[cfg(test)]
+impl Slot {
+    /// A copy of a slot that nobody uses, for a model of a server.
+    pub fn copy(&self) -> Self {
+        let rest = &self.rest.0;
+        let copy = |raw: &AtomicI64| AtomicI64::new(raw.load(Ordering::Relaxed));
+        let flag = |raw: &AtomicBool| AtomicBool::new(raw.load(Ordering::Relaxed));
+        let [boot, wall] = &rest.seen;
+        Self {
+            live: Live::from_parts(self.live.parts()),
+            rest: Line(Rest {
+                key: AtomicU64::new(rest.key.load(Ordering::Relaxed)),
+                pins: AtomicU32::new(rest.pins.load(Ordering::Relaxed)),
+                file: AtomicU32::new(rest.file.load(Ordering::Relaxed)),
+                epoch: copy(&rest.epoch),
+                scale: AtomicU64::new(rest.scale.load(Ordering::Relaxed)),
+                window: copy(&rest.window),
+                seen: [copy(boot), copy(wall)],
+                highest: copy(&rest.highest),
+                gap_at: copy(&rest.gap_at),
+                refused_at: copy(&rest.refused_at),
+                refused_lead: copy(&rest.refused_lead),
+                forgiven_lead: copy(&rest.forgiven_lead),
+                ledger: self.ledger().parts().map(AtomicU64::new),
+                undone: flag(&rest.undone),
+                end_is_near: flag(&rest.end_is_near),
+                refused_behind: flag(&rest.refused_behind),
+            }),
+            stats: Line(Stats::new(0)),
+        }
+    }
+
+    /// All that decides what becomes of it: not what is only shown or noted.
+    pub fn parts(&self) -> impl std::hash::Hash + use<> {
+        let rest = &self.rest.0;
+        let (word, bounds, [offset, line, latest, _]) = self.live.parts();
+        let numbers = [
+            &rest.epoch,
+            &rest.window,
+            &rest.highest,
+            &rest.gap_at,
+            &rest.refused_lead,
+            &rest.forgiven_lead,
+        ];
+        (
+            (word, bounds, [offset, line, latest]),
+            numbers.map(|raw| raw.load(Ordering::Relaxed)),
+            rest.scale.load(Ordering::Relaxed),
+            rest.file.load(Ordering::Relaxed),
+            self.ledger().parts(),
+            (self.is_undone(), self.is_refused_behind()),
+        )
+    }
+}

@@ -1,0 +1,631 @@
+//! Every interleaving of issuers and a reserver, explored by loom on the production
+//! steps: [`Live::issue`], and [`Planned`] to published.
+
+use std::collections::BTreeSet;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::super::clock::Reading;
+use super::super::clocks::Ledger;
+use super::super::generator::Generator;
+use super::super::id::{
+    BootNanos, Millis, NANOS_PER_MILLI, Place, Position, Tick, UnixMillis, UnixNanos,
+};
+use super::super::layout::{Layout, Role};
+use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use super::super::reservation::{Plan, Planned};
+use super::super::slot::Slot;
+use super::super::sync::{AtomicI64, AtomicU64, Ordering};
+use super::super::word::{Clocks, Live, Spread, Step};
+
+const MS: i64 = NANOS_PER_MILLI;
+
+fn zero() -> Reading {
+    Reading {
+        boot: BootNanos::new(0),
+        wall: UnixNanos::new(0),
+    }
+}
+
+/// What a plan has of these; the rest makes no difference here.
+fn plan(word_from: Option<Position>, reserved: Position, early: Position, ledger: Ledger) -> Plan {
+    Plan {
+        mark: UnixMillis::new(0),
+        value: reserved.get().cast_signed(),
+        clock_from: UnixNanos::new(0),
+        word_from,
+        ledger,
+        reserved,
+        early,
+        window: Millis::new(1),
+        starts: false,
+        lead: Millis::ZERO,
+        switches: false,
+    }
+}
+
+/// Generators that do not watch the wall clock.
+mod plain {
+    use super::*;
+
+    struct Shared {
+        live: Live,
+        /// The durable mark, as a position: what the disk holds.
+        mark: AtomicU64,
+    }
+
+    /// The generator's clock shows a tick.
+    struct At(i64);
+
+    impl Clocks for At {
+        fn wall(&self) -> UnixNanos {
+            UnixNanos::new(0)
+        }
+        fn boot(&self) -> BootNanos {
+            let epoch = G.layout.epoch().get();
+            BootNanos::new((epoch + self.0) * MS)
+        }
+        fn read(&self) -> Reading {
+            zero()
+        }
+    }
+
+    const G: Generator = Generator::DEFAULT;
+    const TICK: u64 = 4096;
+
+    fn shared() -> Arc<Shared> {
+        Arc::new(Shared {
+            // It agrees with the boot clock.
+            live: Live::new(zero()),
+            mark: AtomicU64::new(0),
+        })
+    }
+
+    /// One attempt; an issued position must lie below the mark on disk.
+    fn issue(s: &Shared, now: i64) -> Option<u64> {
+        match s.live.issue::<false>(&G, 1, &At(now)) {
+            Step::Issue { start, end, .. } => {
+                assert!(
+                    end.get() <= s.mark.load(Ordering::Acquire),
+                    "past the durable mark"
+                );
+                Some(start.get())
+            }
+            _ => None,
+        }
+    }
+
+    fn reserve(s: &Shared, from: u64, to: u64) {
+        let from = (from > 0).then_some(Position::new(from));
+        let plan = plan(from, Position::new(to), Position::new(to), Ledger::FRESH);
+        let written = Planned::new(plan).write(|plan| {
+            s.mark.store(plan.value.cast_unsigned(), Ordering::Release);
+            Ok::<(), ()>(())
+        });
+        let (moved, _) = written.unwrap().move_word(&G, &s.live, zero());
+        moved.publish(&s.live);
+    }
+
+    #[test]
+    fn two_issuers_and_a_reserver_that_starts_at_a_mark() {
+        loom::model(|| {
+            let s = shared();
+            // A stored mark at tick 9 while the clock says 3: nothing below
+            // tick 9 may come out.
+            let start = 9 * TICK;
+            let issuers: Vec<_> = (0..2)
+                .map(|_| {
+                    let s = s.clone();
+                    thread::spawn(move || issue(&s, 3))
+                })
+                .collect();
+            reserve(&s, start, start + TICK);
+            let issued: Vec<_> = issuers
+                .into_iter()
+                .filter_map(|t| t.join().unwrap())
+                .collect();
+            assert!(
+                issued.iter().all(|p| *p >= start),
+                "before the mark: {issued:?}"
+            );
+            assert!(
+                issued.len() < 2 || issued[0] != issued[1],
+                "twice: {issued:?}"
+            );
+        });
+    }
+
+    #[test]
+    fn two_issuers_and_a_reserver_that_extends() {
+        loom::model(|| {
+            let s = shared();
+            // Room for one more ID below the old bound.
+            let word = 5 * TICK + 4095;
+            reserve(&s, word, 6 * TICK);
+            let issuers: Vec<_> = (0..2)
+                .map(|_| {
+                    let s = s.clone();
+                    thread::spawn(move || issue(&s, 5))
+                })
+                .collect();
+            reserve(&s, 0, 7 * TICK);
+            let mut issued: Vec<_> = issuers
+                .into_iter()
+                .filter_map(|t| t.join().unwrap())
+                .collect();
+            issued.sort_unstable();
+            // The one who found no room has skipped a position.
+            let second = matches!(issued[1..], [] | [_])
+                && issued[1..]
+                    .iter()
+                    .all(|p| (word + 1..=word + 2).contains(p));
+            assert!(issued[0] == word && second, "{issued:?}");
+        });
+    }
+
+    #[test]
+    fn of_two_issuers_that_meet_the_borrow_limit_one_waits() {
+        loom::model(|| {
+            let s = shared();
+            // Room for one more ID before the limit, far below the bound.
+            let word = (5 + G.policy.max_borrow_ticks) * TICK + 4095;
+            reserve(&s, word, 200 * TICK);
+            let other = {
+                let s = s.clone();
+                thread::spawn(move || issue(&s, 5))
+            };
+            let mine = issue(&s, 5);
+            let other = other.join().unwrap();
+            assert_eq!(mine.xor(other), Some(word), "{mine:?} {other:?}");
+            assert!(
+                s.live.word().position().get() <= word + 2,
+                "one skipped at most"
+            );
+        });
+    }
+
+    #[test]
+    fn a_batch_and_an_issuer_that_meet_the_bound() {
+        loom::model(|| {
+            let s = shared();
+            let word = 5 * TICK + 4093;
+            reserve(&s, word, 6 * TICK);
+            let batch = {
+                let s = s.clone();
+                thread::spawn(move || match s.live.issue::<false>(&G, 3, &At(5)) {
+                    Step::Issue { start, end, .. } => Some((start.get(), end.get())),
+                    _ => None,
+                })
+            };
+            let mine = issue(&s, 5);
+            let batch = batch.join().unwrap();
+            // All three to the batch, or one to the caller and what is left
+            // skipped.
+            assert!(
+                (batch, mine) == (Some((word, word + 3)), None)
+                    || (batch, mine) == (None, Some(word)),
+                "{batch:?} {mine:?}"
+            );
+        });
+    }
+
+    #[test]
+    fn two_issuers_in_a_fresh_tick() {
+        loom::model(|| {
+            let s = shared();
+            reserve(&s, 5 * TICK, 200 * TICK);
+            let fresh = G.fresh(Tick::new(6)).get();
+            let other = {
+                let s = s.clone();
+                thread::spawn(move || issue(&s, 6))
+            };
+            let mut both = [issue(&s, 6).unwrap(), other.join().unwrap().unwrap()];
+            both.sort_unstable();
+            assert_eq!(both, [fresh, fresh + 1]);
+        });
+    }
+
+    #[test]
+    fn early_is_one_callers_work() {
+        loom::model(|| {
+            let s = shared();
+            s.live
+                .bounds()
+                .publish(Position::new(100), Position::new(50));
+            let other = {
+                let s = s.clone();
+                thread::spawn(move || s.live.bounds().elect_early(Position::new(60)))
+            };
+            let mine = s.live.bounds().elect_early(Position::new(61));
+            assert!(mine != other.join().unwrap());
+        });
+    }
+}
+
+/// Generators that watch the wall clock, and those that change clocks.
+mod watching {
+    use super::*;
+
+    struct Shared {
+        generator: Generator,
+        live: Live,
+        /// The wall clock, in milliseconds.
+        wall: AtomicI64,
+        /// What the disk holds: the bound of the durable mark, and its clock.
+        disk: AtomicI64,
+    }
+
+    /// A position: clock, tick, number within the tick.
+    type Place3 = (u64, u64, u64);
+
+    /// 4 bits of time, 2 of clock, 2 of sequence; borrows a tick.
+    fn generator(on_exhausted: OnExhausted) -> Generator {
+        let fields = [
+            (Role::Time, 4),
+            (Role::Clock, 2),
+            (Role::Worker, 2),
+            (Role::Sequence, 2),
+        ];
+        let layout = Layout::new(0, 1, &fields).unwrap();
+        Generator {
+            layout: match on_exhausted {
+                OnExhausted::NextClock => layout.through_clocks().unwrap(),
+                _ => layout,
+            },
+            policy: Policy {
+                on_rollback: OnRollback::NextClock,
+                on_exhausted,
+                max_borrow_ticks: 1,
+                sequence_start: SequenceStart::Masked(0),
+                ..Policy::DEFAULT
+            },
+        }
+    }
+
+    impl Shared {
+        /// One that has just issued up to `word`, at this wall clock.
+        fn new(on_exhausted: OnExhausted, word: Place3, bound: u64, wall: i64) -> Self {
+            let generator = generator(on_exhausted);
+            let s = Self {
+                generator,
+                live: Live::new(zero()),
+                wall: AtomicI64::new(wall),
+                disk: AtomicI64::new(0),
+            };
+            let bound = s.at((word.0, bound, 0));
+            s.disk.store(bound.get().cast_signed(), Ordering::Relaxed);
+            s.live.word().raise(s.at(word));
+            s.live.bounds().publish(bound, Position::new(u64::MAX));
+            s.live.clock().start_at(UnixNanos::new(wall * MS));
+            s
+        }
+
+        fn at(&self, (clock, tick, within): Place3) -> Position {
+            let layout = self.generator.layout;
+            let place = layout.place_of(Tick::new(tick)).get() + within;
+            layout.at(clock, Place::new(place))
+        }
+
+        fn place(&self, position: Position) -> Place3 {
+            let layout = self.generator.layout;
+            let tick = layout.tick_of(position).get();
+            (layout.clock_of(position), tick, layout.within(position))
+        }
+
+        fn read_wall(&self) -> UnixNanos {
+            UnixNanos::new(self.wall.load(Ordering::Acquire) * MS)
+        }
+
+        /// One attempt. What is issued lies below the mark on disk, which says that
+        /// this clock is in force, or a later one.
+        fn issue(&self) -> Result<Place3, Step> {
+            let step = self.live.issue::<true>(&self.generator, 1, self);
+            let Step::Issue { start, .. } = step else {
+                return Err(step);
+            };
+            let disk = self.disk.load(Ordering::Acquire).cast_unsigned();
+            let (disk, place) = (self.place(Position::new(disk)), self.place(start));
+            assert!(place.1 < disk.1 && place.0 <= disk.0, "{place:?} {disk:?}");
+            Ok(place)
+        }
+
+        fn plan(&self, ledger: Ledger, word_from: Option<Place3>, bound: u64) -> Plan {
+            let reserved = self.at((ledger.clock(), bound, 0));
+            let from = word_from.map(|place| self.at(place));
+            plan(from, reserved, Position::new(u64::MAX), ledger)
+        }
+
+        fn carry_out(&self, plan: &Plan, believes: Option<UnixNanos>) -> Ledger {
+            let written = Planned::new(*plan).write(|plan| {
+                self.disk.store(plan.value, Ordering::Release);
+                Ok::<(), ()>(())
+            });
+            let (moved, ledger) = written
+                .unwrap()
+                .move_word(&self.generator, &self.live, zero());
+            if let Some(wall) = believes {
+                self.live.clock().believe(wall);
+            }
+            moved.publish(&self.live);
+            ledger
+        }
+    }
+
+    impl Clocks for Shared {
+        fn wall(&self) -> UnixNanos {
+            self.read_wall()
+        }
+        fn boot(&self) -> BootNanos {
+            BootNanos::new(0)
+        }
+        fn read(&self) -> Reading {
+            zero()
+        }
+    }
+
+    /// All interleavings in which threads are interrupted up to three times: without
+    /// a limit, three threads with so many steps take hours. What was issued in any
+    /// of them is returned, so that it can be seen that they differ.
+    fn explore<const N: usize>(
+        f: impl Fn() -> [Result<Place3, Step>; N] + Sync + Send + 'static,
+    ) -> BTreeSet<Place3> {
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(BTreeSet::new()));
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound =
+            Some(std::env::var("LOOM_MAX_PREEMPTIONS").map_or(3, |text| text.parse().unwrap()));
+        let all = seen.clone();
+        model.check(move || all.lock().unwrap().extend(f().into_iter().flatten()));
+        std::mem::take(&mut *seen.lock().unwrap())
+    }
+
+    fn spawn(s: &Arc<Shared>) -> thread::JoinHandle<Result<Place3, Step>> {
+        let s = s.clone();
+        thread::spawn(move || s.issue())
+    }
+
+    fn differ(one: Result<Place3, Step>, other: Result<Place3, Step>) {
+        assert!(one.is_err() || one != other, "twice: {one:?}");
+    }
+
+    #[test]
+    fn two_issuers_and_a_change_of_clocks() {
+        let seen = explore(|| {
+            // Clock 0 is at tick 5 when the wall clock goes back to 3.
+            let s = Arc::new(Shared::new(OnExhausted::Wait, (0, 5, 1), 9, 5));
+            let issuers = [spawn(&s), spawn(&s)];
+            s.wall.store(3, Ordering::Release);
+            let before = Ledger::FRESH;
+            let (now, reached) = (Tick::new(3), Tick::new(6));
+            let next = before.switch(now, reached, 4).unwrap();
+            let plan = s.plan(next, Some((1, 3, 0)), 9);
+            let ledger = s.carry_out(&plan, Some(s.read_wall()));
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            let [_, _, others_before] = ledger.parts();
+            for (clock, tick, _) in [one, other].into_iter().flatten() {
+                // The ledger knows how far the old clock has come.
+                assert!(clock == 1 || tick < others_before, "{tick}: {ledger:?}");
+                // One who saw the clock set back has no ID of the old one.
+                assert!(tick != 3 || clock == 1);
+            }
+            assert_eq!(s.live.clock().latest(), UnixMillis::new(3));
+            assert!(s.place(s.live.word().position()).0 == 1);
+            [one, other]
+        });
+        assert_eq!(seen, [(0, 5, 1), (0, 5, 2), (1, 3, 0), (1, 3, 1)].into());
+    }
+
+    #[test]
+    fn clocks_go_around_while_one_issues() {
+        let seen = explore(|| {
+            // Of two clocks that are left, back to the one that was in force when the
+            // issuer came: neither an old bound nor an old word allows anything.
+            let s = Arc::new(Shared::new(OnExhausted::Wait, (2, 5, 1), 9, 5));
+            let issuer = spawn(&s);
+            s.wall.store(3, Ordering::Release);
+            let there = Ledger::unknown(3, Tick::new(0));
+            let plan = s.plan(there, Some((3, 3, 0)), 9);
+            s.carry_out(&plan, Some(s.read_wall()));
+            s.wall.store(7, Ordering::Release);
+            let back = Ledger::unknown(2, Tick::new(0));
+            let plan = s.plan(back, Some((2, 7, 0)), 9);
+            // For the assertion that the disk is not behind.
+            let plan = Plan {
+                value: s.at((3, 9, 0)).get().cast_signed(),
+                ..plan
+            };
+            s.carry_out(&plan, Some(s.read_wall()));
+            let issued = issuer.join().unwrap();
+            // What is issued next is new.
+            let next = s.issue();
+            differ(next, issued);
+            assert!(matches!(next, Ok((2, 7, 0 | 1))), "{next:?}");
+            [issued]
+        });
+        assert_eq!(seen, [(2, 5, 1), (2, 7, 0), (3, 3, 0), (3, 7, 0)].into());
+    }
+
+    #[test]
+    fn two_issuers_and_a_start_at_a_mark() {
+        let seen = explore(|| {
+            let s = Shared {
+                live: Live::new(zero()),
+                disk: AtomicI64::new(0),
+                ..Shared::new(OnExhausted::Wait, (0, 0, 0), 0, 3)
+            };
+            let s = Arc::new(s);
+            let issuers = [spawn(&s), spawn(&s)];
+            // The mark is at 9, in clock 1; the wall clock says 3.
+            let plan = s.plan(Ledger::unknown(1, Tick::new(9)), Some((1, 9, 0)), 12);
+            s.live
+                .clock()
+                .lead_to(BootNanos::new(0), UnixNanos::new(9 * MS));
+            s.live.clock().start_at(s.read_wall());
+            s.carry_out(&plan, None);
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            [one, other]
+        });
+        assert_eq!(seen, [(1, 9, 0), (1, 9, 1)].into());
+    }
+
+    #[test]
+    fn two_issuers_and_a_reserver_that_extends() {
+        let seen = explore(|| {
+            // Room for one more ID below the old bound.
+            let s = Arc::new(Shared::new(OnExhausted::Wait, (1, 5, 3), 6, 5));
+            let issuers = [spawn(&s), spawn(&s)];
+            let ledger = Ledger::unknown(1, Tick::new(0));
+            s.carry_out(&s.plan(ledger, None, 7), None);
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            assert!(one.is_ok() || other.is_ok());
+            [one, other]
+        });
+        assert_eq!(seen, [(1, 5, 3), (1, 6, 0)].into());
+    }
+
+    #[test]
+    fn two_issuers_and_one_who_takes_further_clocks() {
+        let seen = explore(|| {
+            let s = Shared::new(OnExhausted::NextClock, (1, 5, 4), 9, 5);
+            s.live.bounds().set_spread(Spread {
+                together: 1,
+                widest: 4,
+            });
+            let s = Arc::new(s);
+            let issuers = [spawn(&s), spawn(&s)];
+            let ledger = Ledger::unknown(1, Tick::new(0));
+            let wider = s.generator.widen(&s.live, ledger);
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            assert_eq!(wider.unwrap().together(), 2);
+            for step in [one, other] {
+                assert!(step.is_ok() || step == Err(Step::Widen), "{step:?}");
+            }
+            [one, other]
+        });
+        assert_eq!(seen, [(1, 5, 4), (1, 5, 5)].into());
+    }
+
+    /// Two issuers while a reserver gives clocks back, the word being at a number of
+    /// a tick.
+    fn narrowed(within: u64) -> BTreeSet<Place3> {
+        explore(move || {
+            let s = Shared::new(OnExhausted::NextClock, (1, 5, within), 9, 5);
+            let ledger = Ledger::unknown(1, Tick::new(0)).widen(Tick::new(4), 4);
+            s.live.bounds().set_spread(Spread {
+                together: 2,
+                widest: 2,
+            });
+            let s = Arc::new(s);
+            let issuers = [spawn(&s), spawn(&s)];
+            let plan = s.plan(ledger, None, 9);
+            let ledger = s.carry_out(&plan, None);
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            // In another clock than the first of the two: not where the ledger says
+            // that it is free.
+            let [_, known_from, _] = ledger.parts();
+            for (_, tick, within) in [one, other].into_iter().flatten() {
+                assert!(
+                    within < 4 || tick < known_from,
+                    "{tick} {within}: {ledger:?}"
+                );
+            }
+            assert_eq!(ledger.together(), 1);
+            [one, other]
+        })
+    }
+
+    #[test]
+    fn two_issuers_and_one_who_gives_further_clocks_back() {
+        // One in the tick that is left, or both; or they borrow the next one, where
+        // the reserver may find them.
+        let seen = [(1, 5, 5), (1, 5, 6), (1, 6, 0), (1, 6, 1), (1, 6, 2)];
+        assert_eq!(narrowed(5), seen.into());
+    }
+
+    #[test]
+    fn two_issuers_and_one_who_gives_unused_clocks_back() {
+        let seen = [(1, 5, 3), (1, 5, 4), (1, 6, 0), (1, 6, 1)];
+        assert_eq!(narrowed(3), seen.into());
+    }
+
+    #[test]
+    fn two_issuers_and_one_who_gives_clocks_of_a_new_tick_back() {
+        let seen = [(1, 5, 0), (1, 5, 1), (1, 5, 2)];
+        assert_eq!(narrowed(0), seen.into());
+    }
+
+    #[test]
+    fn a_raise_that_comes_late_does_not_undo_what_is_believed() {
+        let seen = explore(|| {
+            let s = Arc::new(Shared::new(OnExhausted::Wait, (0, 5, 1), 9, 6));
+            s.live.clock().believe(UnixNanos::new(5 * MS));
+            let issuers = [spawn(&s), spawn(&s)];
+            // Set back, found, and believed.
+            s.wall.store(3, Ordering::Release);
+            s.live.clock().believe(s.read_wall());
+            let issued = issuers.map(|issuer| issuer.join().unwrap());
+            assert_eq!(s.live.clock().latest(), UnixMillis::new(3));
+            issued
+        });
+        assert!(seen.contains(&(0, 6, 0)), "{seen:?}");
+    }
+
+    #[test]
+    fn a_clock_that_goes_on_is_no_rollback() {
+        let seen = explore(|| {
+            let s = Arc::new(Shared::new(OnExhausted::Wait, (0, 5, 1), 9, 5));
+            let issuers = [spawn(&s), spawn(&s)];
+            s.wall.store(6, Ordering::Release);
+            let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+            differ(one, other);
+            assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+            [one, other]
+        });
+        assert_eq!(seen, [(0, 5, 1), (0, 5, 2), (0, 6, 0), (0, 6, 1)].into());
+    }
+}
+
+/// Slots that are given from one generator to another.
+mod eviction {
+    use super::*;
+
+    #[test]
+    fn a_pin_and_an_eviction_exclude_each_other() {
+        loom::model(|| {
+            let slot = Arc::new(Slot::new(zero(), 0));
+            assert!(slot.evict(1, zero(), 0));
+            slot.unpin();
+            let pinners: Vec<_> = [1, 2]
+                .map(|key| {
+                    let slot = slot.clone();
+                    thread::spawn(move || {
+                        let pinned = slot.pin(key);
+                        if pinned {
+                            assert_eq!(slot.key(), key);
+                            slot.unpin();
+                        }
+                    })
+                })
+                .into();
+            let evicted = slot.evict(2, zero(), 0);
+            if evicted {
+                assert_eq!(slot.key(), 2);
+                assert!(slot.pin(2), "a second pin of the new owner");
+                slot.unpin();
+                slot.unpin();
+            } else {
+                assert_eq!(slot.key(), 1);
+            }
+            for pinner in pinners {
+                pinner.join().unwrap();
+            }
+            // Nobody has it any more.
+            assert!(slot.evict(3, zero(), 0));
+        });
+    }
+}

@@ -1,0 +1,26 @@
+//! Tests of the core as a whole.
+//!
+//! A [`model`] is a server in miniature, [`scripted`] one whose wall clock reads what
+//! a script says, [`threads`] one that threads share, [`interleavings`] what loom
+//! explores. All are hosts of the protocol; none has a step of its own.
+
+#[cfg(not(loom))]
+mod behaviour;
+#[cfg(not(loom))]
+mod evenness;
+#[cfg(loom)]
+mod interleavings;
+#[cfg(not(loom))]
+mod model;
+#[cfg(not(loom))]
+mod policy_walks;
+#[cfg(not(loom))]
+mod presets;
+#[cfg(not(loom))]
+mod scripted;
+#[cfg(not(loom))]
+mod threads;
+#[cfg(not(loom))]
+mod walks;
+#[cfg(not(loom))]
+mod word;

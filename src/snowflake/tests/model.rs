@@ -1,0 +1,579 @@
+//! A whole server in miniature, for tests: a host of the protocol with one generator,
+//! one slot, one disk, and clocks that tests move.
+
+use std::cell::{Cell, RefCell};
+use std::hash::{Hash, Hasher};
+
+use super::super::clock::Reading;
+use super::super::clocks::Ledger;
+use super::super::generator::Generator;
+use super::super::id::{
+    BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
+    WorkerId,
+};
+use super::super::reservation::{Refusal, Situation};
+use super::super::server::{
+    self, Beliefs, Found, History, Host, Issued, Need, Note, OnDisk, Refused, Settings, UnderWay,
+};
+use super::super::shuffle::Shuffle;
+use super::super::slot::{Reserving, Scale, Slot};
+use super::super::word::{Clocks, Spread, Step};
+
+pub const MS: i64 = NANOS_PER_MILLI;
+/// Of the four that two bits hold.
+pub const WORKER: i32 = 2;
+const KEY: u64 = 7;
+const OTHER_KEY: u64 = 8;
+
+/// The value of the sequence, the timeline on which it was written, and the file that
+/// holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Disk {
+    pub value: Option<i64>,
+    pub timeline: i64,
+    pub file: u32,
+}
+
+/// A disk, and when the last transaction committed that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Replica {
+    pub disk: Disk,
+    pub last_commit: Option<i64>,
+}
+
+/// Why a call of the model ends without an ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    Refused(Refused),
+    /// It would sleep for so long.
+    Sleeps(Nanos),
+    /// Another reservation is under way.
+    WaitsForLock,
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+/// What a call comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Issued {
+        start: Position,
+        end: Position,
+    },
+    /// For the clock to move on by so many ticks.
+    WaitsForTick(u64),
+    /// For a clock that was set back, by so many nanoseconds.
+    WaitsForClock(i64),
+    /// Refused.
+    Refused(Refused),
+    /// For a reserver under way.
+    WaitsForLock,
+}
+
+/// What a nap does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Naps {
+    /// The call stops there.
+    #[default]
+    Stop,
+    /// Both clocks go on.
+    Pass,
+    /// The boot clock goes on, the wall clock stands.
+    Stand,
+}
+
+/// How long calls have slept: for a tick, and for a clock that was set back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slept {
+    pub for_tick: i64,
+    pub for_clock: i64,
+}
+
+pub struct Server {
+    pub generator: Generator,
+    pub settings: Settings,
+    pub boot: Cell<i64>,
+    pub wall: Cell<i64>,
+    /// How often the server was started: its secret.
+    pub life: u64,
+    pub beliefs: Cell<Beliefs>,
+    pub promoted: bool,
+    pub slot: Slot,
+
+    /// What the disk holds; what a standby has that lags by one mark; and what one has
+    /// that saw nothing since the last promotion.
+    pub disk: Cell<Disk>,
+    pub committed: Cell<Option<i64>>,
+    pub lagging: Cell<Replica>,
+    pub blind: (Replica, i64),
+    /// What it holds again if the transaction that rewrote it is rolled back.
+    pub before_rewrite: Option<Disk>,
+    pub timeline: i64,
+
+    /// Only if `apart`: each call stops where it begins to reserve, and further
+    /// steps are [`Self::go_on`]'s.
+    pub under_way: Cell<Option<UnderWay>>,
+    pub apart: bool,
+    /// The tick that was left unfinished to give clocks back.
+    pub left: Cell<Option<Tick>>,
+    pub naps: Naps,
+    pub slept: Cell<Slept>,
+    pub marks: Cell<u32>,
+    pub notes: RefCell<Vec<Note>>,
+}
+
+impl Clone for Server {
+    fn clone(&self) -> Self {
+        Self {
+            boot: self.boot.clone(),
+            wall: self.wall.clone(),
+            beliefs: self.beliefs.clone(),
+            slot: self.slot.copy(),
+            disk: self.disk.clone(),
+            committed: self.committed.clone(),
+            lagging: self.lagging.clone(),
+            under_way: self.under_way.clone(),
+            left: self.left.clone(),
+            slept: self.slept.clone(),
+            marks: self.marks.clone(),
+            notes: RefCell::default(),
+            ..*self
+        }
+    }
+}
+
+impl Clocks for Server {
+    fn wall(&self) -> UnixNanos {
+        UnixNanos::new(self.wall.get())
+    }
+
+    fn boot(&self) -> BootNanos {
+        BootNanos::new(self.boot.get())
+    }
+
+    fn read(&self) -> Reading {
+        Reading {
+            boot: self.boot(),
+            wall: self.wall(),
+        }
+    }
+}
+
+impl Host for Server {
+    type Error = Stop;
+
+    fn enter(&self) -> Result<(&Slot, &Generator), Stop> {
+        if self.slot.key() != KEY {
+            let start = self.beliefs.get().believable(self.read());
+            assert!(self.slot.evict(KEY, start, 0), "it was evicted before");
+            self.slot.unpin();
+        }
+        let (file, scale) = (self.disk.get().file, self.scale());
+        if !self.slot.is_settled(file, scale) {
+            let start = self.beliefs.get().believable(self.read());
+            self.reserving(|token| self.slot.settle(token, file, scale, start));
+        }
+        Ok((&self.slot, &self.generator))
+    }
+
+    fn entered(&self) -> Option<(&Slot, &Generator)> {
+        Some((&self.slot, &self.generator))
+    }
+
+    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
+        f(&Reserving::the_lock_is_held())
+    }
+
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+        let mut beliefs = self.beliefs.get();
+        let result = f(&mut beliefs);
+        self.beliefs.set(beliefs);
+        result
+    }
+
+    fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    fn read_mark(&self) -> Result<OnDisk, Stop> {
+        Ok(OnDisk {
+            value: self.disk.get().value,
+            lsn: self.disk.get().timeline.cast_unsigned(),
+        })
+    }
+
+    fn history(&self, lsn: u64) -> History {
+        History {
+            switches: self.timeline - lsn.cast_signed(),
+            promoted: self.promoted,
+            last_commit: self.committed.get().map(UnixMillis::new),
+        }
+    }
+
+    fn write_durably(&self, value: i64) -> Result<(), Stop> {
+        self.marks.set(self.marks.get() + 1);
+        self.lagging.set(self.replica());
+        self.disk.set(Disk {
+            value: Some(value),
+            timeline: self.timeline,
+            ..self.disk.get()
+        });
+        Ok(())
+    }
+
+    fn nap(&self, nanos: Nanos) -> Result<(), Stop> {
+        if self.naps == Naps::Stop {
+            return Err(Stop::Sleeps(nanos));
+        }
+        let nap = (nanos.get() / 1000).clamp(50, 500) * 1000;
+        let mut slept = self.slept.get();
+        let watches = self.generator.policy.on_rollback.watches();
+        if watches && self.slot.clock().rollback(self.wall()).is_some() {
+            slept.for_clock += nap;
+        } else {
+            slept.for_tick += nap;
+        }
+        self.slept.set(slept);
+        assert!(slept.for_clock + slept.for_tick < 8000 * MS, "for ever");
+        self.boot.set(self.boot.get() + nap);
+        if self.naps == Naps::Pass {
+            self.wall.set(self.wall.get() + nap);
+        }
+        Ok(())
+    }
+
+    fn note(&self, note: Note) {
+        self.notes.borrow_mut().push(note);
+    }
+
+    fn reserved(&self, _began: BootNanos) {
+        // The ID is in a transaction that commits.
+        self.committed.set(Some(self.wall().millis().get()));
+    }
+
+    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Stop> {
+        let together = self.slot.ledger().together();
+        let at = self
+            .generator
+            .layout
+            .tick_of(self.slot.live().word().position());
+        if !self.apart {
+            let before = self.marks.get();
+            let result = server::reserve(self, need);
+            if together > 1 && self.marks.get() != before {
+                self.left.set(Some(at));
+            }
+            return result;
+        }
+        if self.under_way.get().is_some() {
+            return match need {
+                Need::Early(_) => Ok(None),
+                _ => Err(Stop::WaitsForLock),
+            };
+        }
+        match UnderWay::begin(self, need) {
+            Ok(None) => Ok(None),
+            Ok(under_way) => {
+                self.under_way.set(under_way);
+                match need {
+                    Need::Early(_) => Ok(None),
+                    _ => Err(Stop::WaitsForLock),
+                }
+            }
+            Err(Ok(_)) if matches!(need, Need::Early(_)) => Ok(None),
+            Err(Ok(refusal)) => Ok(Some(refusal)),
+            Err(Err(stop)) => Err(stop),
+        }
+    }
+}
+
+impl Server {
+    pub fn new(generator: Generator, settings: Settings, wall_ms: i64) -> Self {
+        let reading = Reading {
+            boot: BootNanos::new(0),
+            wall: UnixNanos::new(wall_ms * MS),
+        };
+        let disk = Disk {
+            value: None,
+            timeline: 1,
+            file: 1,
+        };
+        let replica = Replica {
+            disk,
+            last_commit: None,
+        };
+        Self {
+            generator,
+            settings,
+            boot: Cell::new(0),
+            wall: Cell::new(wall_ms * MS),
+            life: 0,
+            beliefs: Cell::new(Beliefs::new(reading)),
+            promoted: false,
+            slot: Slot::new(reading, 0),
+            disk: Cell::new(disk),
+            committed: Cell::new(None),
+            lagging: Cell::new(replica),
+            blind: (replica, 1),
+            before_rewrite: None,
+            timeline: 1,
+            under_way: Cell::new(None),
+            apart: false,
+            left: Cell::new(None),
+            naps: Naps::Stop,
+            slept: Cell::default(),
+            marks: Cell::new(0),
+            notes: RefCell::default(),
+        }
+    }
+
+    /// All that tells this server from others of the same walk, but for `life`.
+    pub fn hash(&self, hash: &mut impl Hasher) {
+        let beliefs = self.beliefs.get();
+        let fields = (
+            (self.boot.get(), self.wall.get(), beliefs.trusted_offset),
+            (beliefs.promoted_at, self.promoted, self.slot.key()),
+            self.slot.parts(),
+            (self.disk.get(), self.committed.get(), self.lagging.get()),
+            (self.blind, self.before_rewrite, self.timeline),
+            self.left.get(),
+        );
+        fields.hash(hash);
+        if let Some(under_way) = self.under_way.get() {
+            let (phase, plan, work) = under_way.parts();
+            let plan = (
+                (plan.value, plan.ledger.parts(), plan.clock_from.get()),
+                (plan.reserved.get(), plan.early.get(), plan.window),
+                plan.word_from.map(Position::get),
+            );
+            (phase, plan, work).hash(hash);
+        }
+    }
+
+    pub fn pass(&mut self, nanos: i64) {
+        self.boot.set(self.boot.get() + nanos);
+        self.step(nanos);
+    }
+
+    /// The wall clock is stepped.
+    pub fn step(&mut self, nanos: i64) {
+        self.wall.set(self.wall.get() + nanos);
+    }
+
+    /// The generator's clock.
+    pub fn now(&self) -> UnixNanos {
+        self.slot.live().now(&self.generator, self.read())
+    }
+
+    pub fn scale(&self) -> Scale {
+        Scale::of_generator(&self.generator)
+    }
+
+    /// Whether the generator has a place, and issues by its present layout.
+    pub fn is_in_force(&self) -> bool {
+        self.has_place()
+            && self.slot.scale() == self.scale()
+            && self.reserved() != Position::ZERO
+            && self.under_way.get().is_none()
+    }
+
+    pub fn has_place(&self) -> bool {
+        self.slot.key() == KEY
+    }
+
+    pub fn word(&self) -> Position {
+        self.slot.live().word().position()
+    }
+
+    pub fn reserved(&self) -> Position {
+        self.slot.live().bounds().reserved()
+    }
+
+    pub fn spread(&self) -> Spread {
+        self.slot.live().bounds().spread()
+    }
+
+    /// What the disk says: the mark, and what it knows of clocks.
+    pub fn stored(&self) -> (Option<UnixMillis>, Option<Ledger>) {
+        let value = self.disk.get().value;
+        let now = self.wall().millis();
+        let read = value.map(|value| self.generator.read_mark(value, now).unwrap());
+        read.map_or((None, None), |(mark, ledger)| (Some(mark), ledger))
+    }
+
+    pub fn mark(&self) -> Option<UnixMillis> {
+        self.stored().0
+    }
+
+    /// Somebody sets the mark.
+    pub fn set_mark(&self, value: Option<i64>) {
+        self.disk.set(Disk {
+            value,
+            ..self.disk.get()
+        });
+    }
+
+    pub fn id(&self, position: Position) -> SnowflakeId {
+        let layout = self.generator.layout;
+        let stamp = layout.stamp(WorkerId::new(WORKER).unwrap()).unwrap();
+        if self.generator.is_plain() {
+            layout.compose(position, stamp)
+        } else {
+            let shuffle = self
+                .generator
+                .is_random()
+                .then(|| Shuffle::new((self.life, 5), KEY));
+            layout.compose_in(position, stamp, shuffle.as_ref())
+        }
+    }
+
+    /// Shared memory is lost, the disk is not.
+    pub fn restart(&mut self) {
+        let reading = self.read();
+        self.life += 1;
+        self.beliefs.set(Beliefs::new(reading));
+        self.promoted = false;
+        self.slot = Slot::new(reading, 0);
+        self.before_rewrite = None;
+        self.under_way.set(None);
+        self.left.set(None);
+    }
+
+    fn replica(&self) -> Replica {
+        Replica {
+            disk: self.disk.get(),
+            last_commit: self.committed.get(),
+        }
+    }
+
+    /// A standby takes over that has only seen marks up to the one before the last.
+    pub fn promote(&mut self, clock_difference: i64) {
+        self.take_over(self.lagging.get(), clock_difference);
+    }
+
+    /// A standby takes over that has seen nothing since the last promotion.
+    pub fn promote_blind(&mut self, clock_difference: i64) {
+        // It has no history of a timeline that it has not seen.
+        let (replica, timeline) = self.blind;
+        self.timeline = timeline;
+        self.take_over(replica, clock_difference);
+    }
+
+    fn take_over(&mut self, replica: Replica, clock_difference: i64) {
+        self.step(clock_difference);
+        self.disk.set(replica.disk);
+        self.committed.set(replica.last_commit);
+        self.lagging.set(replica);
+        self.blind = (replica, self.timeline);
+        self.timeline += 1;
+        self.restart();
+        self.promoted = true;
+    }
+
+    /// The slot is given to another generator, if that may be, and comes back.
+    pub fn evict(&mut self) {
+        let start = self.beliefs.get().believable(self.read());
+        if self.slot.evict(OTHER_KEY, start, 0) {
+            self.slot.unpin();
+            self.left.set(None);
+        }
+    }
+
+    /// A transaction gives the sequence a new file: ALTER SEQUENCE ... RESTART,
+    /// which takes the mark away so that it is written anew, or with the value it
+    /// had.
+    pub fn rewrite(&mut self, restart: bool) {
+        let mut disk = self.disk.get();
+        self.before_rewrite = Some(disk);
+        let known = self.mark().max(self.slot.highest());
+        disk.file += 1;
+        if restart && known.is_some() {
+            disk.value = known.map(UnixMillis::get);
+            disk.timeline = self.timeline;
+        }
+        self.disk.set(disk);
+    }
+
+    /// That transaction ends.
+    pub fn end_rewrite(&mut self, commit: bool) {
+        let Some(before) = self.before_rewrite.take() else {
+            return;
+        };
+        self.slot.end_rewrite(commit);
+        if !commit {
+            self.disk.set(before);
+        }
+    }
+
+    /// `snowflake_accept_clock()`.
+    pub fn accept(&mut self) {
+        let reading = self.read();
+        self.with_beliefs(|beliefs| beliefs.accept(reading));
+        self.slot.accept(reading);
+    }
+
+    /// What a reserver would find.
+    pub fn situation(&self, need: Need) -> Result<Situation, Refusal> {
+        let on_disk = self.read_mark().unwrap();
+        Found {
+            on_disk,
+            history: self.history(on_disk.lsn),
+            settings: self.settings,
+            beliefs: &self.beliefs.get(),
+            reading: self.read(),
+        }
+        .situation(&self.slot, &self.generator, need)
+    }
+
+    /// The next step of a reservation under way.
+    pub fn go_on(&self) {
+        if let Some(under_way) = self.under_way.take() {
+            let (phase, plan, _) = under_way.parts();
+            if phase == 1 && plan.ledger.together() > 1 {
+                self.left
+                    .set(Some(self.generator.layout.tick_of(self.word())));
+            }
+            self.under_way.set(under_way.go_on(self).unwrap());
+        }
+    }
+
+    /// A call, up to where it would sleep.
+    pub fn call(&self, count: u64) -> Outcome {
+        match server::issue(self, count) {
+            Ok(Issued { start, end, .. }) => Outcome::Issued { start, end },
+            Err(Stop::WaitsForLock) => Outcome::WaitsForLock,
+            Err(Stop::Refused(refused)) => Outcome::Refused(refused),
+            Err(Stop::Sleeps(nanos)) => {
+                let step = self.look(count);
+                match step {
+                    Step::Wait { ticks } => Outcome::WaitsForTick(ticks),
+                    Step::RolledBack { .. } => Outcome::WaitsForClock(nanos.get()),
+                    step => panic!("it sleeps, but {step:?}"),
+                }
+            }
+        }
+    }
+
+    /// What the next step is, if it takes nothing.
+    fn look(&self, count: u64) -> Step {
+        let (live, generator) = (self.slot.live(), &self.generator);
+        if generator.policy.on_rollback.watches() {
+            live.issue::<true>(generator, count, self)
+        } else {
+            live.issue::<false>(generator, count, self)
+        }
+    }
+}
+
+/// The settings of a test, in milliseconds.
+pub const fn settings(max_clock_jump: i64, reserve: i64, failover_gap: i64) -> Settings {
+    Settings {
+        max_clock_jump: Millis::new(max_clock_jump),
+        reserve: Millis::new(reserve),
+        failover_gap: Millis::new(failover_gap),
+    }
+}

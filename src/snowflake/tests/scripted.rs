@@ -1,0 +1,278 @@
+//! A server whose wall clock reads what a script says, for tests: a host of the
+//! protocol with a variable for a disk.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use super::super::clock::Reading;
+use super::super::generator::Generator;
+use super::super::id::{
+    BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
+    WorkerId,
+};
+use super::super::label::Label;
+use super::super::layout::{Fields, Stamp};
+use super::super::policy::OnRollback;
+use super::super::server::{
+    self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused as Why, Settings,
+};
+use super::super::shuffle::Shuffle;
+use super::super::slot::{Reserving, Scale, Slot};
+use super::super::word::Clocks;
+
+pub const MS: i64 = NANOS_PER_MILLI;
+/// How long a nap is.
+pub const NAP: i64 = 400_000;
+
+/// Why a call got no ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Why(Why),
+    Interrupted,
+}
+
+impl From<Why> for Refused {
+    fn from(why: Why) -> Self {
+        Self::Why(why)
+    }
+}
+
+impl Refused {
+    /// By how many milliseconds the clock is behind, if it is that.
+    pub fn behind(self) -> Option<i64> {
+        match self {
+            Self::Why(Why::Behind { by, .. }) => Some(by.get()),
+            _ => None,
+        }
+    }
+}
+
+/// What a call that fails must not change.
+#[derive(Debug, PartialEq, Eq)]
+pub struct State {
+    word: Position,
+    reserved: Position,
+    latest: UnixMillis,
+    mark: Option<i64>,
+}
+
+pub struct Server {
+    pub generator: Generator,
+    stamp: Stamp,
+    shuffle: Option<Shuffle>,
+    slot: Slot,
+    beliefs: Cell<Beliefs>,
+    mark: Cell<Option<i64>>,
+    /// What the wall clock reads, one after the other, the last for ever, in
+    /// nanoseconds; and whether time passes for it in naps.
+    wall: RefCell<VecDeque<i64>>,
+    pub runs: bool,
+    /// What it read last, if that is not in the script any more.
+    last: Cell<Option<i64>>,
+    pub boot: Cell<i64>,
+    /// How often calls have napped.
+    pub naps: Cell<u32>,
+    /// The next nap is the last.
+    pub interrupted: bool,
+}
+
+impl Clocks for Server {
+    fn wall(&self) -> UnixNanos {
+        let mut wall = self.wall.borrow_mut();
+        let last = if wall.len() > 1 {
+            wall.pop_front()
+        } else {
+            None
+        };
+        self.last.set(last);
+        UnixNanos::new(last.unwrap_or(wall[0]))
+    }
+
+    fn boot(&self) -> BootNanos {
+        BootNanos::new(self.boot.get())
+    }
+
+    /// Both clocks, the wall clock as it was read last.
+    fn read(&self) -> Reading {
+        Reading {
+            boot: self.boot(),
+            wall: UnixNanos::new(self.last.get().unwrap_or(self.wall.borrow()[0])),
+        }
+    }
+}
+
+impl Host for Server {
+    type Error = Refused;
+
+    fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
+        Ok((&self.slot, &self.generator))
+    }
+
+    fn entered(&self) -> Option<(&Slot, &Generator)> {
+        Some((&self.slot, &self.generator))
+    }
+
+    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
+        f(&Reserving::the_lock_is_held())
+    }
+
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+        let mut beliefs = self.beliefs.get();
+        let result = f(&mut beliefs);
+        self.beliefs.set(beliefs);
+        result
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            reserve: Millis::new(10_000),
+            failover_gap: Millis::new(10_000),
+            max_clock_jump: Millis::new(86_400_000),
+        }
+    }
+
+    fn read_mark(&self) -> Result<OnDisk, Refused> {
+        let value = self.mark.get();
+        Ok(OnDisk { value, lsn: 0 })
+    }
+
+    fn history(&self, _lsn: u64) -> History {
+        History::default()
+    }
+
+    fn write_durably(&self, value: i64) -> Result<(), Refused> {
+        self.mark.set(Some(value));
+        Ok(())
+    }
+
+    fn nap(&self, _nanos: Nanos) -> Result<(), Refused> {
+        self.naps.set(self.naps.get() + 1);
+        assert!(self.naps.get() < 10_000, "it waits for ever");
+        if self.interrupted {
+            return Err(Refused::Interrupted);
+        }
+        self.boot.set(self.boot.get() + NAP);
+        if self.runs {
+            self.step_by(NAP);
+        }
+        Ok(())
+    }
+
+    fn note(&self, _note: Note) {}
+
+    fn reserved(&self, _began: BootNanos) {
+        // It took no time.
+        if let Some(last) = self.last.take() {
+            self.wall.borrow_mut().push_front(last);
+        }
+    }
+}
+
+impl Server {
+    /// At this many milliseconds after the epoch, with the first IDs reserved.
+    pub fn new(label: &str, worker: i32, secret: (u64, u64), at: i64) -> Self {
+        let label = Label::parse(label).unwrap_or_else(|error| panic!("{label}: {error:?}"));
+        let generator = label.generator();
+        let wall = (generator.layout.epoch().get() + at) * MS;
+        let reading = Reading {
+            boot: BootNanos::new(0),
+            wall: UnixNanos::new(wall),
+        };
+        let server = Self {
+            generator,
+            stamp: generator
+                .layout
+                .stamp(WorkerId::new(worker).unwrap())
+                .unwrap(),
+            shuffle: generator.is_random().then(|| Shuffle::new(secret, 1)),
+            slot: Slot::new(reading, 0),
+            beliefs: Cell::new(Beliefs::new(reading)),
+            mark: Cell::new(None),
+            wall: RefCell::new(VecDeque::from([wall])),
+            runs: false,
+            last: Cell::new(None),
+            boot: Cell::new(0),
+            naps: Cell::new(0),
+            interrupted: false,
+        };
+        let scale = Scale::of_generator(&generator);
+        server.reserving(|token| server.slot.settle(token, 1, scale, reading));
+        server.reserve_early();
+        server
+    }
+
+    /// Reserves ahead of need.
+    fn reserve_early(&self) {
+        let bounds = self.slot.live().bounds();
+        assert!(bounds.elect_early(Position::new(u64::MAX)));
+        server::demand(self, Need::Early(Tick::new(0))).unwrap();
+        assert!(!bounds.early_is_claimed(), "it was refused");
+    }
+
+    /// The next readings of the wall clock, in milliseconds after the epoch.
+    pub fn reads(&mut self, millis: impl IntoIterator<Item = i64>) {
+        let epoch = self.generator.layout.epoch().get();
+        self.wall = RefCell::new(millis.into_iter().map(|at| (epoch + at) * MS).collect());
+        self.last.set(None);
+    }
+
+    /// Time passes.
+    pub fn pass(&mut self, nanos: i64) {
+        self.boot.set(self.boot.get() + nanos);
+        self.step_by(nanos);
+    }
+
+    /// The wall clock is stepped.
+    pub fn step_by(&self, nanos: i64) {
+        for reading in self.wall.borrow_mut().iter_mut() {
+            *reading += nanos;
+        }
+    }
+
+    pub fn state(&self) -> State {
+        let live = self.slot.live();
+        State {
+            word: live.word().position(),
+            reserved: live.bounds().reserved(),
+            latest: live.clock().latest(),
+            mark: self.mark.get(),
+        }
+    }
+
+    /// Whether the script is over, but for its last reading.
+    pub fn has_read_all(&self) -> bool {
+        self.wall.borrow().len() == 1
+    }
+
+    /// The next ID, taken apart.
+    pub fn next(&mut self) -> Result<Fields, Refused> {
+        let ids = self.issue(1)?;
+        Ok(self.generator.layout.decode(ids[0]).unwrap())
+    }
+
+    pub fn issue(&mut self, count: u64) -> Result<Vec<SnowflakeId>, Refused> {
+        let Issued { start, end, .. } = server::issue(self, count)?;
+        let id = |at| self.id_of(Position::new(at));
+        Ok((start.get()..end.get()).map(id).collect())
+    }
+
+    fn id_of(&self, at: Position) -> SnowflakeId {
+        let layout = self.generator.layout;
+        if self.generator.is_plain() {
+            layout.compose(at, self.stamp)
+        } else {
+            layout.compose_in(at, self.stamp, self.shuffle.as_ref())
+        }
+    }
+
+    /// Reserves ahead of need: only then a generator with `on_rollback=continue`
+    /// looks at the wall clock.
+    pub fn look_at_the_wall(&mut self) {
+        assert_eq!(self.generator.policy.on_rollback, OnRollback::Continue);
+        self.reserve_early();
+        let mut wall = self.wall.borrow_mut();
+        if wall.len() > 1 {
+            wall.pop_front();
+        }
+    }
+}

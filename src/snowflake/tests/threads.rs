@@ -1,0 +1,256 @@
+//! Threads that issue from one word while clocks are set back, bounds are raised and
+//! bursts take further clocks: no ID twice. On the machine's own memory model, or on
+//! that of Miri, which shows less than loom but takes whole calls.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::super::clock::Reading;
+use super::super::generator::Generator;
+use super::super::id::{
+    BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
+    WorkerId,
+};
+use super::super::layout::{Layout, Role};
+use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use super::super::server::{self, Beliefs, History, Host, Issued, Note, OnDisk, Refused, Settings};
+use super::super::shuffle::Shuffle;
+use super::super::slot::{Reserving, Scale, Slot};
+use super::super::word::Clocks;
+
+const THREADS: u64 = 4;
+const IDS: usize = if cfg!(miri) { 60 } else { 5_000 };
+
+/// A host that threads share.
+struct Live {
+    generator: Generator,
+    slot: Slot,
+    /// In milliseconds.
+    wall: AtomicI64,
+    /// Readings of the clocks so far.
+    readings: AtomicI64,
+    mark: AtomicI64,
+    lock: Mutex<()>,
+    beliefs: Mutex<Beliefs>,
+    switches: AtomicU32,
+}
+
+impl Clocks for &Live {
+    /// The wall clock moves on now and then, and is set back seldom.
+    fn wall(&self) -> UnixNanos {
+        let reading = self.readings.fetch_add(1, Ordering::Relaxed);
+        if reading % 97 == 96 {
+            self.wall.fetch_sub(reading % 5, Ordering::AcqRel);
+        } else if reading % 8 == 7 {
+            self.wall.fetch_add(1, Ordering::AcqRel);
+        }
+        UnixNanos::new(self.wall.load(Ordering::Acquire) * NANOS_PER_MILLI)
+    }
+
+    /// As if the wall clock were never set back: what it does then must not matter.
+    fn boot(&self) -> BootNanos {
+        BootNanos::new(self.readings.load(Ordering::Relaxed) / 8 * NANOS_PER_MILLI)
+    }
+
+    fn read(&self) -> Reading {
+        Reading {
+            boot: self.boot(),
+            wall: self.wall(),
+        }
+    }
+}
+
+impl Host for &Live {
+    type Error = Refused;
+
+    fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
+        Ok((&self.slot, &self.generator))
+    }
+
+    fn entered(&self) -> Option<(&Slot, &Generator)> {
+        Some((&self.slot, &self.generator))
+    }
+
+    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
+        // A thread that has failed its test stops the others by that alone.
+        let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        f(&Reserving::the_lock_is_held())
+    }
+
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+        f(&mut self.beliefs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            reserve: Millis::new(20),
+            failover_gap: Millis::new(20),
+            max_clock_jump: Millis::new(100_000),
+        }
+    }
+
+    fn read_mark(&self) -> Result<OnDisk, Refused> {
+        let mark = self.mark.load(Ordering::Acquire);
+        Ok(OnDisk {
+            value: (mark != 0).then_some(mark),
+            lsn: 0,
+        })
+    }
+
+    fn history(&self, _lsn: u64) -> History {
+        History::default()
+    }
+
+    fn write_durably(&self, value: i64) -> Result<(), Refused> {
+        self.mark.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    fn nap(&self, _nanos: Nanos) -> Result<(), Refused> {
+        std::thread::yield_now();
+        Ok(())
+    }
+
+    fn note(&self, note: Note) {
+        if matches!(note, Note::Switched { .. }) {
+            self.switches.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Live {
+    /// As many IDs as are wanted, in the order in which they came.
+    fn issue(&self, wanted: usize, count: u64) -> Vec<SnowflakeId> {
+        let (generator, layout) = (&self.generator, self.generator.layout);
+        let stamp = layout.stamp(WorkerId::new(1).unwrap()).unwrap();
+        let shuffle = generator.is_random().then(|| Shuffle::new((1, 2), 3));
+        let mut ids = vec![];
+        while ids.len() < wanted {
+            match server::issue(&self, count) {
+                Ok(Issued { start, end, .. }) => {
+                    let value = self.mark.load(Ordering::Acquire);
+                    let (mark, _) = generator.read_mark(value, UnixMillis::new(0)).unwrap();
+                    let last = Position::new(end.get() - 1);
+                    assert!(layout.instant_of(layout.tick_of(last)) < mark);
+                    let position = Position::new;
+                    ids.extend(
+                        (start.get()..end.get())
+                            .map(|at| layout.compose_in(position(at), stamp, shuffle.as_ref())),
+                    );
+                }
+                // The clock is set back again and again.
+                Err(Refused::Behind { .. } | Refused::NoClockFree { .. }) => {}
+                Err(refused) => panic!("{refused:?}"),
+            }
+        }
+        ids
+    }
+}
+
+/// How often clocks were changed.
+fn threads(
+    on_rollback: OnRollback,
+    on_exhausted: OnExhausted,
+    sequence_start: SequenceStart,
+) -> u32 {
+    let fields = [
+        (Role::Time, 30),
+        (Role::Clock, 4),
+        (Role::Worker, 2),
+        (Role::Sequence, 2),
+    ];
+    let layout = Layout::new(0, 1, &fields).unwrap();
+    let reading = Reading {
+        boot: BootNanos::new(0),
+        wall: UnixMillis::new(1000).nanos(),
+    };
+    let live = Live {
+        generator: Generator {
+            layout: if on_exhausted == OnExhausted::NextClock {
+                layout.through_clocks().unwrap()
+            } else {
+                layout
+            },
+            policy: Policy {
+                on_rollback,
+                on_exhausted,
+                max_borrow_ticks: 2,
+                sequence_start,
+                ..Policy::DEFAULT
+            },
+        },
+        slot: Slot::new(reading, 0),
+        wall: AtomicI64::new(1000),
+        readings: AtomicI64::new(0),
+        mark: AtomicI64::new(0),
+        lock: Mutex::new(()),
+        beliefs: Mutex::new(Beliefs::new(reading)),
+        switches: AtomicU32::new(0),
+    };
+    let scale = Scale::of_generator(&live.generator);
+    (&live).reserving(|token| live.slot.settle(token, 1, scale, reading));
+    let mut all: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let live = &live;
+                scope.spawn(move || {
+                    let ids = live.issue(IDS, thread + 1);
+                    let in_order =
+                        !live.generator.changes_clocks() && sequence_start != SequenceStart::Random;
+                    assert!(!in_order || ids.is_sorted());
+                    ids
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let issued = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), issued, "twice");
+    live.switches.into_inner()
+}
+
+const ZERO: SequenceStart = SequenceStart::Masked(0);
+
+#[test]
+fn threads_go_on_ahead_of_a_clock_that_was_set_back() {
+    threads(OnRollback::Continue, OnExhausted::Wait, ZERO);
+    threads(
+        OnRollback::Continue,
+        OnExhausted::NextClock,
+        SequenceStart::Random,
+    );
+}
+
+#[test]
+fn threads_wait_for_a_clock_that_was_set_back() {
+    threads(OnRollback::Wait, OnExhausted::Wait, ZERO);
+    threads(OnRollback::Wait, OnExhausted::NextClock, ZERO);
+    threads(OnRollback::Wait, OnExhausted::Wait, SequenceStart::Random);
+}
+
+#[test]
+fn threads_go_on_in_the_next_clock() {
+    let switches = threads(OnRollback::NextClock, OnExhausted::Wait, ZERO);
+    assert!(switches > 1);
+    threads(
+        OnRollback::NextClock,
+        OnExhausted::Wait,
+        SequenceStart::Random,
+    );
+}
+
+#[test]
+fn threads_take_clocks_for_rollbacks_and_for_bursts() {
+    let switches = threads(OnRollback::NextClock, OnExhausted::NextClock, ZERO);
+    assert!(switches > 0);
+    threads(
+        OnRollback::NextClock,
+        OnExhausted::NextClock,
+        SequenceStart::Random,
+    );
+}
