@@ -135,7 +135,7 @@ fn groups<'a>(
     created: UnixMillis,
 ) -> Vec<Group<'a>> {
     let bits = id.get().cast_unsigned();
-    let reversed = is_reversed(bits, label);
+    let reversed = label.layout().is_reversed(bits);
     let workers = workers(label).count();
     let mut groups = Vec::new();
     let unused = 64 - label.layout().width() as usize;
@@ -169,14 +169,6 @@ fn groups<'a>(
         });
     }
     groups
-}
-
-fn is_reversed(bits: u64, label: &Label) -> bool {
-    label.fields().iter().any(|field| match field.role {
-        Role::TimeReversed => true,
-        Role::Mode(_) => field.of(bits) == 0,
-        _ => false,
-    })
 }
 
 fn workers(label: &Label) -> impl Iterator<Item = &Field> {

@@ -26,7 +26,7 @@
 //! which a rollback adds; `further` is how many clocks after it a tick that was
 //! used up has gone on in. Their sum is the clock field.
 
-use super::id::{Position, SnowflakeId, Tick, UnixMillis, WorkerId};
+use super::id::{Place, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
 use super::shuffle::Shuffle;
 
 /// The fields of one ID that every layout has.
@@ -99,6 +99,25 @@ pub enum Role {
     Mode(Option<u64>),
 }
 
+impl Role {
+    /// Whether it is the time, however that is written.
+    #[must_use]
+    pub const fn is_time(self) -> bool {
+        matches!(self, Self::Time | Self::TimeReversed | Self::TimeByMode)
+    }
+
+    /// The most bits that a field of this role has.
+    const fn max_bits(self) -> u32 {
+        match self {
+            Self::Time | Self::TimeReversed | Self::TimeByMode => TIME_BITS_MAX,
+            Self::Sequence | Self::Clock => SEQUENCE_BITS_MAX,
+            Self::Worker => WORKER_BITS_MAX,
+            Self::Fixed(_) => 63,
+            Self::Mode(_) => 1,
+        }
+    }
+}
+
 /// Why fields make no layout. `field` is an index into them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
@@ -154,8 +173,14 @@ impl Span {
         ones(self.bits) << self.shift
     }
 
-    const fn of(self, id: u64) -> u64 {
+    /// The value that an ID has here.
+    const fn extract(self, id: u64) -> u64 {
         id >> self.shift & ones(self.bits)
+    }
+
+    /// How many bits are below its end.
+    const fn end(self) -> u32 {
+        self.shift + self.bits
     }
 }
 
@@ -203,7 +228,7 @@ const fn ones(bits: u32) -> u64 {
 }
 
 /// Puts the low bits of `value` where `mask` has ones, from the lowest up.
-const fn deposit(mut value: u64, mut mask: u64) -> u64 {
+const fn scatter(mut value: u64, mut mask: u64) -> u64 {
     let mut bits = 0;
     while mask != 0 {
         let lowest = mask & mask.wrapping_neg();
@@ -216,8 +241,8 @@ const fn deposit(mut value: u64, mut mask: u64) -> u64 {
     bits
 }
 
-/// The inverse of [`deposit`].
-const fn extract(bits: u64, mut mask: u64) -> u64 {
+/// The inverse of [`scatter`].
+const fn gather(bits: u64, mut mask: u64) -> u64 {
     let mut value = 0;
     let mut place = 0;
     while mask != 0 {
@@ -253,7 +278,7 @@ impl Layout {
     ///
     /// # Errors
     /// A [`Misfit`], if the fields make none.
-    // Indices: slices have no iterators in a const fn; `at` is below the length.
+    // Indices: slices have no iterators in a const fn; `field` is below the length.
     #[allow(clippy::indexing_slicing)]
     pub const fn new(
         epoch_millis: i64,
@@ -282,86 +307,59 @@ impl Layout {
             within_bits: 0,
             sequence_mask: 0,
         };
-        let mut mode = None;
+        let mut mode = Span::NONE;
         // From low to high: what is below a field is its shift.
-        let mut left = fields.len();
-        while left > 0 {
-            left -= 1;
-            let field = left;
+        let mut field = fields.len();
+        while field > 0 {
+            field -= 1;
             let (role, bits) = fields[field];
-            let max = match role {
-                Role::Time | Role::TimeReversed | Role::TimeByMode => TIME_BITS_MAX,
-                Role::Sequence | Role::Clock => SEQUENCE_BITS_MAX,
-                Role::Worker => WORKER_BITS_MAX,
-                Role::Fixed(_) => 63,
-                Role::Mode(_) => 1,
-            };
+            let max = role.max_bits();
             if bits < 1 || bits > max {
                 return Err(Misfit::Bits { field, max });
             }
-            let shift = layout.width;
-            layout.width += bits;
+            let span = Span {
+                shift: layout.width,
+                bits,
+            };
+            layout.width = span.end();
             if layout.width > 64 {
-                let mut bits = 0;
-                let mut at = 0;
-                while at < fields.len() {
-                    bits = fields[at].1.saturating_add(bits);
-                    at += 1;
+                while field > 0 {
+                    field -= 1;
+                    layout.width = layout.width.saturating_add(fields[field].1);
                 }
+                let bits = layout.width;
                 return Err(Misfit::Width { bits });
             }
-            let span = Span { shift, bits };
-            let before = match role {
-                Role::Time | Role::TimeReversed | Role::TimeByMode => {
-                    let before = layout.time;
-                    layout.time = span;
-                    layout.written = match role {
-                        Role::Time => Written::Plain,
-                        Role::TimeReversed => Written::Reversed,
-                        _ => Written::ByMode(0),
-                    };
-                    before
-                }
-                Role::Sequence => {
-                    let before = layout.sequence;
-                    layout.sequence = span;
-                    before
-                }
-                Role::Clock => {
-                    let before = layout.clock;
-                    layout.clock = span;
-                    before
-                }
-                Role::Worker => {
-                    layout.worker_mask |= span.mask();
-                    Span::NONE
-                }
-                Role::Fixed(value) => {
-                    let max = ones(bits);
-                    if value > max {
-                        return Err(Misfit::Value { field, max });
-                    }
-                    layout.fixed_mask |= span.mask();
-                    layout.fixed |= value << shift;
-                    Span::NONE
-                }
-                Role::Mode(value) => {
-                    let before = match mode {
-                        Some(before) => before,
-                        None => Span::NONE,
-                    };
-                    mode = Some(span);
-                    if let Some(value) = value {
-                        if value > 1 {
-                            return Err(Misfit::Value { field, max: 1 });
-                        }
-                        layout.mode = value << shift;
-                    }
-                    before
-                }
+            // A layout has one field of these roles.
+            let only = match role {
+                Role::Time | Role::TimeReversed | Role::TimeByMode => Some(&mut layout.time),
+                Role::Sequence => Some(&mut layout.sequence),
+                Role::Clock => Some(&mut layout.clock),
+                Role::Mode(_) => Some(&mut mode),
+                Role::Worker | Role::Fixed(_) => None,
             };
-            if before.bits > 0 {
-                return Err(Misfit::Twice { field });
+            if let Some(only) = only {
+                if only.bits > 0 {
+                    return Err(Misfit::Twice { field });
+                }
+                *only = span;
+            }
+            let max = ones(bits);
+            if let Role::Fixed(value) | Role::Mode(Some(value)) = role
+                && value > max
+            {
+                return Err(Misfit::Value { field, max });
+            }
+            match role {
+                Role::TimeReversed => layout.written = Written::Reversed,
+                Role::TimeByMode => layout.written = Written::ByMode(0),
+                Role::Worker => layout.worker_mask |= span.mask(),
+                Role::Fixed(value) => {
+                    layout.fixed_mask |= span.mask();
+                    layout.fixed |= value << span.shift;
+                }
+                Role::Mode(Some(value)) => layout.mode = value << span.shift,
+                Role::Time | Role::Sequence | Role::Clock | Role::Mode(None) => {}
             }
         }
         if layout.time.bits == 0 {
@@ -370,10 +368,10 @@ impl Layout {
         if layout.sequence.bits == 0 {
             return Err(Misfit::NoSequence);
         }
-        match (layout.written, mode) {
-            (Written::ByMode(_), Some(span)) => layout.written = Written::ByMode(span.mask()),
-            (Written::ByMode(_), None) | (_, Some(_)) => return Err(Misfit::Mode),
-            (_, None) => {}
+        match layout.written {
+            Written::ByMode(_) if mode.bits > 0 => layout.written = Written::ByMode(mode.mask()),
+            Written::Plain | Written::Reversed if mode.bits == 0 => {}
+            _ => return Err(Misfit::Mode),
         }
         let bits = layout.time.bits + layout.clock.bits + layout.sequence.bits;
         if bits > POSITION_BITS_MAX {
@@ -479,23 +477,15 @@ impl Layout {
         if !matches!(self.written, Written::Plain) {
             return Some(Disorder::Reversed);
         }
-        let top = self.time.shift + self.time.bits;
-        let above = ones(self.width) & !ones(top);
+        let above = ones(self.width) & !ones(self.time.end());
         if above & !self.fixed_mask != 0 {
             return Some(Disorder::TimeBelow);
         }
-        if top == 64 {
+        if self.time.end() == 64 {
             let tick = Tick::new(1 << (self.time.bits - 1));
             return Some(Disorder::NegativeFrom(self.instant_of(tick)));
         }
         None
-    }
-
-    /// Whether a session's IDs increase: sequence numbers lie below the time,
-    /// and nothing is reversed.
-    #[must_use]
-    pub const fn increases(self) -> bool {
-        matches!(self.written, Written::Plain) && self.sequence.shift < self.time.shift
     }
 
     /// The instant at which a tick begins.
@@ -539,7 +529,7 @@ impl Layout {
         }
         let tick = Tick::new(floor.cast_unsigned());
         if self.instant_of(tick).get() < at.get() {
-            Tick::new(tick.get() + 1)
+            tick.next()
         } else {
             tick
         }
@@ -560,6 +550,13 @@ impl Layout {
         i64::try_from(ticks)
             .unwrap_or(i64::MAX)
             .saturating_mul(self.tick_millis)
+    }
+
+    /// Whether IDs can be issued at an instant: it is not before the epoch, and
+    /// before the last tick.
+    #[must_use]
+    pub const fn fits(self, at: UnixMillis) -> bool {
+        at.get() >= self.epoch.get() && at.get() < self.instant_of(self.last_tick).get()
     }
 
     /// The tick that holds an instant.
@@ -602,10 +599,33 @@ impl Layout {
         Position::new(tick.get() << self.within_bits)
     }
 
+    /// How many bits of a position lie below its clock.
+    const fn place_bits(self) -> u32 {
+        self.within_bits + self.time.bits
+    }
+
     /// The clock in force at a position.
     #[must_use]
     pub const fn clock_of(self, position: Position) -> u64 {
-        position.get() >> (self.within_bits + self.time.bits)
+        position.get() >> self.place_bits()
+    }
+
+    /// A position without its clock.
+    #[must_use]
+    pub const fn place(self, position: Position) -> Place {
+        Place::new(position.get() & ones(self.place_bits()))
+    }
+
+    /// The position of a place in a clock.
+    #[must_use]
+    pub const fn at(self, clock: u64, place: Place) -> Position {
+        Position::new(place.get() | clock << self.place_bits())
+    }
+
+    /// The position of another one, of whatever clock, in this clock.
+    #[must_use]
+    pub const fn in_clock(self, clock: u64, position: Position) -> Position {
+        self.at(clock, self.place(position))
     }
 
     /// What of a position lies below its tick.
@@ -614,21 +634,20 @@ impl Layout {
         position.get() & ones(self.within_bits)
     }
 
-    /// The position of another one, of whatever clock, in this clock.
-    #[must_use]
-    pub const fn in_clock(self, clock: u64, position: Position) -> Position {
-        let shift = self.within_bits + self.time.bits;
-        Position::new(position.get() & ones(shift) | clock << shift)
-    }
-
     /// The bits that all IDs of a worker have: its ID and the fixed fields.
     ///
     /// # Errors
-    /// [`LayoutError::FieldRange`] if the worker ID does not fit.
+    /// [`LayoutError::FieldRange`] if the worker ID does not fit. Any does if IDs
+    /// carry none.
     pub fn stamp(self, worker: WorkerId) -> Result<Stamp, LayoutError> {
-        self.check_worker(worker)?;
-        let worker = deposit(u64::from(worker.get()), self.worker_mask);
-        Ok(Stamp(worker | self.fixed | self.mode))
+        if self.has_worker() {
+            in_range("worker_id", i64::from(worker.get()), self.max_worker())?;
+        }
+        Ok(self.stamp_with(u64::from(worker.get())))
+    }
+
+    const fn stamp_with(self, worker: u64) -> Stamp {
+        Stamp(scatter(worker, self.worker_mask) | self.fixed | self.mode)
     }
 
     /// The ID of a position, which the caller has checked to be below that of
@@ -636,20 +655,9 @@ impl Layout {
     #[must_use]
     #[inline]
     pub const fn compose(self, position: Position, stamp: Stamp) -> SnowflakeId {
-        let tick = position.get() >> self.sequence.bits;
-        SnowflakeId::new(
-            self.bits_of(tick, position.get() & self.sequence_mask, stamp)
-                .cast_signed(),
-        )
-    }
-
-    #[inline]
-    const fn bits_of(self, tick: u64, sequence: u64, stamp: Stamp) -> u64 {
-        let tick = match self.written {
-            Written::Plain => tick,
-            _ => self.written(tick, stamp.0),
-        };
-        tick << self.time.shift | sequence << self.sequence.shift | stamp.0
+        let tick = Tick::new(position.get() >> self.sequence.bits);
+        let bits = self.bits_of(tick, position.get() & self.sequence_mask, stamp);
+        SnowflakeId::new(bits.cast_signed())
     }
 
     /// As [`Self::compose`], for positions that have a clock, and for sequence
@@ -670,28 +678,44 @@ impl Layout {
             Some(shuffle) => shuffle.number(tick.get(), clock, number) & self.sequence_mask,
             None => number,
         };
-        let bits = self.bits_of(tick.get(), number, stamp);
-        SnowflakeId::new((bits | clock << self.clock.shift).cast_signed())
+        let bits = self.bits_of(tick, number, stamp) | clock << self.clock.shift;
+        SnowflakeId::new(bits.cast_signed())
     }
 
-    /// A tick as an ID with these mode bits has it, and the other way round.
-    const fn written(self, tick: u64, mode: u64) -> u64 {
+    /// The bits of an ID of clock 0.
+    #[inline]
+    const fn bits_of(self, tick: Tick, sequence: u64, stamp: Stamp) -> u64 {
+        self.time_field(tick, stamp.0) | sequence << self.sequence.shift | stamp.0
+    }
+
+    /// The time field of an ID, in its place. `id` has the mode field, if the
+    /// layout has one; its other bits do not matter.
+    #[must_use]
+    #[inline]
+    pub const fn time_field(self, tick: Tick, id: u64) -> u64 {
+        self.turned(tick.get(), id) << self.time.shift
+    }
+
+    /// Whether the bits of the time of an ID are reversed. Only its mode field
+    /// matters, if the layout has one.
+    #[must_use]
+    #[inline]
+    pub const fn is_reversed(self, id: u64) -> bool {
         match self.written {
-            Written::Plain => tick,
-            Written::ByMode(bit) if mode & bit != 0 => tick,
-            _ => reversed(tick, self.time.bits),
+            Written::Plain => false,
+            Written::Reversed => true,
+            Written::ByMode(bit) => id & bit == 0,
         }
     }
 
-    /// Whether the worker ID fits. Any does if IDs carry none.
-    ///
-    /// # Errors
-    /// [`LayoutError::FieldRange`].
-    pub fn check_worker(self, worker: WorkerId) -> Result<(), LayoutError> {
-        if self.has_worker() {
-            in_range("worker_id", i64::from(worker.get()), self.max_worker())?;
+    /// A tick as this ID has it, and the other way round.
+    #[inline]
+    const fn turned(self, time: u64, id: u64) -> u64 {
+        if self.is_reversed(id) {
+            reversed(time, self.time.bits)
+        } else {
+            time
         }
-        Ok(())
     }
 
     /// An ID from its fields, of clock 0.
@@ -706,22 +730,25 @@ impl Layout {
     ) -> Result<SnowflakeId, LayoutError> {
         let worker = in_range("worker_id", worker, self.max_worker())?;
         let sequence = in_range("sequence", sequence, self.max_sequence())?;
-        let tick = in_range("time", tick.get().cast_signed(), self.last_tick().get())?;
-        Ok(SnowflakeId::new(
-            (self.written(tick, self.mode) << self.time.shift
-                | deposit(worker, self.worker_mask)
-                | sequence << self.sequence.shift
-                | self.fixed
-                | self.mode)
-                .cast_signed(),
-        ))
+        self.check_tick(tick)?;
+        let bits = self.bits_of(tick, sequence, self.stamp_with(worker));
+        Ok(SnowflakeId::new(bits.cast_signed()))
+    }
+
+    /// Whether the time field holds a tick.
+    ///
+    /// # Errors
+    /// [`LayoutError::FieldRange`].
+    pub fn check_tick(self, tick: Tick) -> Result<(), LayoutError> {
+        in_range("time", tick.get().cast_signed(), self.last_tick.get())?;
+        Ok(())
     }
 
     /// The tick of an ID that this layout has made.
     #[must_use]
     pub const fn tick_of_id(self, id: SnowflakeId) -> Tick {
         let bits = id.get().cast_unsigned();
-        Tick::new(self.written(self.time.of(bits), bits))
+        Tick::new(self.turned(self.time.extract(bits), bits))
     }
 
     /// The fields of an ID.
@@ -739,9 +766,9 @@ impl Layout {
         }
         Ok(Fields {
             tick: self.tick_of_id(id),
-            worker: extract(bits, self.worker_mask),
-            sequence: self.sequence.of(bits),
-            clock: self.clock.of(bits),
+            worker: gather(bits, self.worker_mask),
+            sequence: self.sequence.extract(bits),
+            clock: self.clock.extract(bits),
         })
     }
 
@@ -755,7 +782,7 @@ impl Layout {
             Some(disorder) => return Err(LayoutError::Unordered(disorder)),
             None => {}
         }
-        let least = tick.get() << self.time.shift | self.fixed;
+        let least = self.time_field(tick, 0) | self.fixed;
         let varies = ones(self.width) & !self.fixed_mask & !self.time.mask();
         Ok((
             SnowflakeId::new(least.cast_signed()),
@@ -787,8 +814,7 @@ impl Layout {
             Some(Change::NarrowerTime)
         } else if self != wider
             || self.width != before.width
-                && (before.written != Written::Plain
-                    || before.time.shift + before.time.bits != before.width)
+                && (before.written != Written::Plain || before.time.end() != before.width)
         {
             Some(Change::Fields)
         } else {

@@ -6,6 +6,12 @@ use proptest::prelude::*;
 
 const D: Layout = Layout::DEFAULT;
 
+/// Whether the IDs of a clock increase: the time is above the sequence numbers,
+/// and nothing is reversed.
+fn increases(layout: Layout) -> bool {
+    layout.written == Written::Plain && layout.sequence.shift < layout.time.shift
+}
+
 /// Time, worker and sequence, as most layouts have it.
 fn plain(epoch: i64, tick: i64, time: u32, worker: u32, sequence: u32) -> Result<Layout, Misfit> {
     let fields = [
@@ -67,7 +73,7 @@ fn default_is_frozen() {
     assert_eq!(D.max_worker(), 1023);
     assert_eq!(D.width(), 63);
     assert_eq!(D.disorder(), None);
-    assert!(D.increases() && !D.can_be_negative());
+    assert!(increases(D) && !D.can_be_negative());
     assert_eq!(
         D.range_of(D.last_tick()).unwrap().1,
         SnowflakeId::new(i64::MAX)
@@ -116,7 +122,7 @@ fn reversed_time_spreads() {
     let spread = reversed(Role::TimeReversed, &[]);
     assert_eq!(spread.encode(Tick::new(1), 0, 3).unwrap().get(), 0b1000_11);
     assert_eq!(spread.disorder(), Some(Disorder::Reversed));
-    assert!(!spread.increases());
+    assert!(!increases(spread));
     // A column of both kinds decodes by the flag.
     let (zero, one) = ((Role::Mode(Some(0)), 1), (Role::Mode(Some(1)), 1));
     let (zero, one) = (
@@ -253,6 +259,17 @@ fn instants_at_the_ends() {
     assert_eq!(D.tick_within(UnixMillis::new(last + 1)), D.last_tick());
     assert_eq!(D.ids_per_second(), 4_096_000);
     assert!(D.tick_at(UnixMillis::new(last + 1)).is_err());
+    // The last tick is never issued.
+    for (at, fits) in [
+        (i64::MIN, false),
+        (first - 1, false),
+        (first, true),
+        (last - 1, true),
+        (last, false),
+        (i64::MAX, false),
+    ] {
+        assert_eq!(D.fits(UnixMillis::new(at)), fits, "{at}");
+    }
 }
 
 #[test]
@@ -313,13 +330,27 @@ proptest! {
     }
 
     #[test]
+    fn a_position_is_a_clock_and_a_place(l in any_layout(), position: u64, clock: u64) {
+        let l = l.through_clocks().unwrap_or(l);
+        let position = Position::new(position >> (64 - POSITION_BITS_MAX));
+        let place = l.place(position);
+        prop_assert_eq!(l.at(l.clock_of(position), place), position);
+        let other = l.at(clock & (l.clocks() - 1), place);
+        prop_assert_eq!(other, l.in_clock(clock & (l.clocks() - 1), position));
+        prop_assert_eq!(l.clock_of(other), clock & (l.clocks() - 1));
+        prop_assert_eq!(l.place(other), place);
+        prop_assert_eq!(l.tick_of(other), l.tick_of(position));
+        prop_assert_eq!(l.within(other), l.within(position));
+    }
+
+    #[test]
     fn positions_order_as_ids(l in any_layout(), a: u64, b: u64, w: u64) {
         let top = l.position_of(l.last_tick()).get();
         let stamp = l.stamp(worker(l, w)).unwrap();
         let (a, b) = (Position::new(a % top), Position::new(b % top));
         let (x, y) = (l.compose(a, stamp), l.compose(b, stamp));
         prop_assert_eq!(a == b, x == y);
-        if l.increases() && (l.disorder().is_none() || x.get() >= 0 && y.get() >= 0) {
+        if increases(l) && (l.disorder().is_none() || x.get() >= 0 && y.get() >= 0) {
             prop_assert_eq!(a.cmp(&b), x.cmp(&y));
         }
     }
@@ -340,10 +371,10 @@ proptest! {
             |(l, epoch, more, on_top)| {
                 let mut m = l;
                 m.epoch = UnixMillis::new(epoch.min(l.epoch.get()));
-                if on_top && l.time.shift + l.time.bits == l.width {
+                if on_top && l.time.end() == l.width {
                     m.time.bits = (l.time.bits + more).min(TIME_BITS_MAX);
                     m.last_tick = Tick::new(ones(m.time.bits));
-                    m.width = m.time.shift + m.time.bits;
+                    m.width = m.time.end();
                 }
                 (m.width <= 64 && m.time.bits + m.sequence.bits <= POSITION_BITS_MAX)
                     .then_some((l, m))
