@@ -122,7 +122,7 @@ impl Generator {
     #[must_use]
     #[inline]
     pub const fn fresh(&self, tick: Tick) -> Position {
-        let first = self.policy.sequence_start.of(tick);
+        let first = self.policy.sequence_start.first_in(tick);
         Position::new(self.layout.position_of(tick).get() | first)
     }
 

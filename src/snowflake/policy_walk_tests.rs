@@ -558,7 +558,7 @@ fn whole_tick_is_used(state: &State) -> Result<(), String> {
     if server.left == Some(tick) {
         return Ok(());
     }
-    let first = generator.policy.sequence_start.of(tick);
+    let first = generator.policy.sequence_start.first_in(tick);
     let clock = layout.clock_of(server.word.position());
     let wide = 1 << (layout.within_bits() - layout.sequence_bits());
     let clocks = if generator.shares_clocks() {
@@ -1210,7 +1210,7 @@ fn a_saturated_tick_is_used_up() {
                         ids.sort_unstable();
                         ids.dedup();
                         let whole = 1 << generator.layout.within_bits();
-                        let first = start.of(Tick::new(tick));
+                        let first = start.first_in(Tick::new(tick));
                         skipped += whole - first - ids.len() as u64;
                         marks.insert(server.disk.value);
                         server.pass(tick_millis * MS);

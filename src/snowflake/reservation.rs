@@ -175,8 +175,7 @@ impl Generator {
             let latest = mark.max(f.last_commit).map_or(since, |at| at.max(since));
             UnixMillis::new(latest.get().saturating_add(f.gap_millis))
         });
-        // Half, so that a rollback of the clock on top of it is still forgiven.
-        let limit = self.policy.max_rollback_millis / 2;
+        let limit = self.policy.max_advance().get();
         if let Some(floor) = s.floor
             && let by = floor.get().saturating_sub(wall.millis().get())
             && by > limit
