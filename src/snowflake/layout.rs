@@ -323,6 +323,7 @@ impl Layout {
             };
             layout.width = span.end();
             if layout.width > 64 {
+                // The message has the bits of all fields.
                 while field > 0 {
                     field -= 1;
                     layout.width = layout.width.saturating_add(fields[field].1);
@@ -522,26 +523,17 @@ impl Layout {
 
     /// The first tick that begins at or after an instant, at least 0.
     #[must_use]
-    pub const fn tick_from(self, at: UnixMillis) -> Tick {
-        let floor = self.tick_number(at);
-        if floor < 0 {
-            return Tick::new(0);
-        }
-        let tick = Tick::new(floor.cast_unsigned());
-        if self.instant_of(tick).get() < at.get() {
-            tick.next()
-        } else {
-            tick
-        }
+    pub fn tick_from(self, at: UnixMillis) -> Tick {
+        // The tick behind that of the millisecond before.
+        let before = UnixMillis::new(at.get().saturating_sub(1));
+        Tick::new((self.tick_number(before) + 1).max(0).cast_unsigned())
     }
 
     /// How many ticks cover a duration, at least 1.
     #[must_use]
-    pub const fn ticks_in(self, millis: i64) -> u64 {
-        if millis <= self.tick_millis {
-            return 1;
-        }
-        (millis.cast_unsigned()).div_ceil(self.tick_millis.cast_unsigned())
+    pub fn ticks_in(self, millis: i64) -> u64 {
+        let millis = millis.max(1).cast_unsigned();
+        millis.div_ceil(self.tick_millis.cast_unsigned())
     }
 
     /// How long ticks last, in milliseconds.
@@ -656,8 +648,7 @@ impl Layout {
     #[inline]
     pub const fn compose(self, position: Position, stamp: Stamp) -> SnowflakeId {
         let tick = Tick::new(position.get() >> self.sequence.bits);
-        let bits = self.bits_of(tick, position.get() & self.sequence_mask, stamp);
-        SnowflakeId::new(bits.cast_signed())
+        self.id(tick, 0, position.get() & self.sequence_mask, stamp)
     }
 
     /// As [`Self::compose`], for positions that have a clock, and for sequence
@@ -678,14 +669,13 @@ impl Layout {
             Some(shuffle) => shuffle.number(tick.get(), clock, number) & self.sequence_mask,
             None => number,
         };
-        let bits = self.bits_of(tick, number, stamp) | clock << self.clock.shift;
-        SnowflakeId::new(bits.cast_signed())
+        self.id(tick, clock, number, stamp)
     }
 
-    /// The bits of an ID of clock 0.
     #[inline]
-    const fn bits_of(self, tick: Tick, sequence: u64, stamp: Stamp) -> u64 {
-        self.time_field(tick, stamp.0) | sequence << self.sequence.shift | stamp.0
+    const fn id(self, tick: Tick, clock: u64, sequence: u64, stamp: Stamp) -> SnowflakeId {
+        let count = clock << self.clock.shift | sequence << self.sequence.shift;
+        SnowflakeId::new((self.time_field(tick, stamp.0) | count | stamp.0).cast_signed())
     }
 
     /// The time field of an ID, in its place. `id` has the mode field, if the
@@ -731,8 +721,7 @@ impl Layout {
         let worker = in_range("worker_id", worker, self.max_worker())?;
         let sequence = in_range("sequence", sequence, self.max_sequence())?;
         self.check_tick(tick)?;
-        let bits = self.bits_of(tick, sequence, self.stamp_with(worker));
-        Ok(SnowflakeId::new(bits.cast_signed()))
+        Ok(self.id(tick, 0, sequence, self.stamp_with(worker)))
     }
 
     /// Whether the time field holds a tick.
