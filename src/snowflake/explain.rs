@@ -163,7 +163,7 @@ fn groups<'a>(
             name: &field.name,
             is_field: true,
             high: field.shift + field.bits - 1,
-            digits: format!("{:01$b}", field.of(bits), field.bits as usize),
+            digits: format!("{:01$b}", field.value_in(bits), field.bits as usize),
             value: *value,
             note,
         });
@@ -1054,7 +1054,7 @@ ID 175928847299117063 of generator orders_ids
                     let id = label.fields().iter().fold(0, |bits, field| {
                         let value = match field.role {
                             Role::Fixed(value) => value,
-                            _ => field.of(id),
+                            _ => field.value_in(id),
                         };
                         bits | value << field.shift
                     });

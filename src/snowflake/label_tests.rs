@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::account::CLOCK_BITS_MAX;
+use super::generator::Generator;
 use super::id::{SnowflakeId, Tick, UnixMillis};
 use super::label::*;
 use super::layout::{EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role};
@@ -249,6 +250,8 @@ fn errors_quote_no_more_than_a_line() {
 fn defaults() {
     let bare = label("layout='time:41 worker:10 sequence:12' epoch=1735689600000");
     assert_eq!(bare, label("preset=default"));
+    assert_eq!(bare, Label::of_default());
+    assert_eq!(bare.generator(), Generator::DEFAULT);
     assert_eq!(bare.generator().policy, Policy::DEFAULT);
     assert_eq!(bare.layout(), Layout::DEFAULT);
     assert_eq!(
@@ -1050,7 +1053,7 @@ proptest! {
         prop_assert_eq!(label.encode(tick, &given), Ok(id));
         for field in fixed {
             let other = SnowflakeId::new(id.get() ^ 1 << field.shift);
-            let value = field.of(other.get().cast_unsigned());
+            let value = field.value_in(other.get().cast_unsigned());
             let fixed = value ^ 1;
             let field = field.name.clone();
             let error = LayoutError::Fixed { id: other.get(), field, value, fixed };
