@@ -135,7 +135,7 @@ fn groups<'a>(
     created: UnixMillis,
 ) -> Vec<Group<'a>> {
     let bits = id.get().cast_unsigned();
-    let reversed = is_reversed(bits, label);
+    let reversed = label.layout().is_reversed(bits);
     let workers = workers(label).count();
     let mut groups = Vec::new();
     let unused = 64 - label.layout().width() as usize;
@@ -163,20 +163,12 @@ fn groups<'a>(
             name: &field.name,
             is_field: true,
             high: field.shift + field.bits - 1,
-            digits: format!("{:01$b}", field.of(bits), field.bits as usize),
+            digits: format!("{:01$b}", field.value_in(bits), field.bits as usize),
             value: *value,
             note,
         });
     }
     groups
-}
-
-fn is_reversed(bits: u64, label: &Label) -> bool {
-    label.fields().iter().any(|field| match field.role {
-        Role::TimeReversed => true,
-        Role::Mode(_) => field.of(bits) == 0,
-        _ => false,
-    })
 }
 
 fn workers(label: &Label) -> impl Iterator<Item = &Field> {
@@ -1062,7 +1054,7 @@ ID 175928847299117063 of generator orders_ids
                     let id = label.fields().iter().fold(0, |bits, field| {
                         let value = match field.role {
                             Role::Fixed(value) => value,
-                            _ => field.of(id),
+                            _ => field.value_in(id),
                         };
                         bits | value << field.shift
                     });

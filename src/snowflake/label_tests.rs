@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::clocks::CLOCK_BITS_MAX;
+use super::generator::Generator;
 use super::id::{SnowflakeId, Tick, UnixMillis};
 use super::label::*;
 use super::layout::{EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role};
@@ -249,6 +250,8 @@ fn errors_quote_no_more_than_a_line() {
 fn defaults() {
     let bare = label("layout='time:41 worker:10 sequence:12' epoch=1735689600000");
     assert_eq!(bare, label("preset=default"));
+    assert_eq!(bare, Label::of_default());
+    assert_eq!(bare.generator(), Generator::DEFAULT);
     assert_eq!(bare.generator().policy, Policy::DEFAULT);
     assert_eq!(bare.layout(), Layout::DEFAULT);
     assert_eq!(
@@ -463,11 +466,9 @@ fn epochs_in_every_form() {
 
 #[test]
 fn fixed_fields() {
-    let of = |text: &str| {
+    let roles = |text: &str| -> Vec<Role> {
         let label = label(text);
-        let fields = label.fields().iter();
-        let roles: Vec<_> = fields.map(|field| field.role).collect();
-        (label.layout_text(), roles)
+        label.fields().iter().map(|field| field.role).collect()
     };
     let instagram = [Role::Time, Role::Fixed(5), Role::Sequence];
     for text in [
@@ -476,8 +477,8 @@ fn fixed_fields() {
         "layout='time:41 shard:13 sequence:10' epoch=0 shard=5",
         "layout='time:41 shard:13=7 sequence:10' epoch=0 shard=5",
     ] {
-        assert_eq!(of(text).1, instagram, "{text}");
-        assert_eq!(of(text).0, "time:41 shard:13=5 sequence:10");
+        assert_eq!(roles(text), instagram, "{text}");
+        assert_eq!(label(text).layout_text(), "time:41 shard:13=5 sequence:10");
     }
     let open = label("preset=ztesoft");
     let fixed = label("preset=ztesoft resource_type=200 region=22");
@@ -487,19 +488,17 @@ fn fixed_fields() {
     );
     // A mode is one only beside a time that it governs.
     assert_eq!(
-        of("preset=uniqueid mode=1").1.get(3),
+        roles("preset=uniqueid mode=1").get(3),
         Some(&Role::Mode(Some(1)))
     );
-    assert_eq!(of("preset=uniqueid").1.get(3), Some(&Role::Mode(None)));
+    assert_eq!(roles("preset=uniqueid").get(3), Some(&Role::Mode(None)));
     assert_eq!(
-        of("layout='time:40 mode:1 sequence:1' epoch=0").1.get(1),
+        roles("layout='time:40 mode:1 sequence:1' epoch=0").get(1),
         Some(&Role::Worker)
     );
     // The names of no keys are free.
     assert_eq!(
-        of("layout='time:40 and:2 sequence:1' and=3 epoch=0")
-            .1
-            .get(1),
+        roles("layout='time:40 and:2 sequence:1' and=3 epoch=0").get(1),
         Some(&Role::Fixed(3))
     );
 }
@@ -1050,7 +1049,7 @@ proptest! {
         prop_assert_eq!(label.encode(tick, &given), Ok(id));
         for field in fixed {
             let other = SnowflakeId::new(id.get() ^ 1 << field.shift);
-            let value = field.of(other.get().cast_unsigned());
+            let value = field.value_in(other.get().cast_unsigned());
             let fixed = value ^ 1;
             let field = field.name.clone();
             let error = LayoutError::Fixed { id: other.get(), field, value, fixed };

@@ -99,6 +99,25 @@ pub enum Role {
     Mode(Option<u64>),
 }
 
+impl Role {
+    /// Whether it is the time, however that is written.
+    #[must_use]
+    pub const fn is_time(self) -> bool {
+        matches!(self, Self::Time | Self::TimeReversed | Self::TimeByMode)
+    }
+
+    /// The most bits that a field of this role has.
+    const fn max_bits(self) -> u32 {
+        match self {
+            Self::Time | Self::TimeReversed | Self::TimeByMode => TIME_BITS_MAX,
+            Self::Sequence | Self::Clock => SEQUENCE_BITS_MAX,
+            Self::Worker => WORKER_BITS_MAX,
+            Self::Fixed(_) => 63,
+            Self::Mode(_) => 1,
+        }
+    }
+}
+
 /// Why fields make no layout. `field` is an index into them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
@@ -154,8 +173,14 @@ impl Span {
         ones(self.bits) << self.shift
     }
 
-    const fn of(self, id: u64) -> u64 {
+    /// The value that an ID has here.
+    const fn extract(self, id: u64) -> u64 {
         id >> self.shift & ones(self.bits)
+    }
+
+    /// How many bits are below its end.
+    const fn end(self) -> u32 {
+        self.shift + self.bits
     }
 }
 
@@ -203,7 +228,7 @@ const fn ones(bits: u32) -> u64 {
 }
 
 /// Puts the low bits of `value` where `mask` has ones, from the lowest up.
-const fn deposit(mut value: u64, mut mask: u64) -> u64 {
+const fn scatter(mut value: u64, mut mask: u64) -> u64 {
     let mut bits = 0;
     while mask != 0 {
         let lowest = mask & mask.wrapping_neg();
@@ -216,8 +241,8 @@ const fn deposit(mut value: u64, mut mask: u64) -> u64 {
     bits
 }
 
-/// The inverse of [`deposit`].
-const fn extract(bits: u64, mut mask: u64) -> u64 {
+/// The inverse of [`scatter`].
+const fn gather(bits: u64, mut mask: u64) -> u64 {
     let mut value = 0;
     let mut place = 0;
     while mask != 0 {
@@ -253,7 +278,7 @@ impl Layout {
     ///
     /// # Errors
     /// A [`Misfit`], if the fields make none.
-    // Indices: slices have no iterators in a const fn; `at` is below the length.
+    // Indices: slices have no iterators in a const fn; `field` is below the length.
     #[allow(clippy::indexing_slicing)]
     pub const fn new(
         epoch_millis: i64,
@@ -282,86 +307,60 @@ impl Layout {
             within_bits: 0,
             sequence_mask: 0,
         };
-        let mut mode = None;
+        let mut mode = Span::NONE;
         // From low to high: what is below a field is its shift.
-        let mut left = fields.len();
-        while left > 0 {
-            left -= 1;
-            let field = left;
+        let mut field = fields.len();
+        while field > 0 {
+            field -= 1;
             let (role, bits) = fields[field];
-            let max = match role {
-                Role::Time | Role::TimeReversed | Role::TimeByMode => TIME_BITS_MAX,
-                Role::Sequence | Role::Clock => SEQUENCE_BITS_MAX,
-                Role::Worker => WORKER_BITS_MAX,
-                Role::Fixed(_) => 63,
-                Role::Mode(_) => 1,
-            };
+            let max = role.max_bits();
             if bits < 1 || bits > max {
                 return Err(Misfit::Bits { field, max });
             }
-            let shift = layout.width;
-            layout.width += bits;
+            let span = Span {
+                shift: layout.width,
+                bits,
+            };
+            layout.width = span.end();
             if layout.width > 64 {
-                let mut bits = 0;
-                let mut at = 0;
-                while at < fields.len() {
-                    bits = fields[at].1.saturating_add(bits);
-                    at += 1;
+                // The message has the bits of all fields.
+                while field > 0 {
+                    field -= 1;
+                    layout.width = layout.width.saturating_add(fields[field].1);
                 }
+                let bits = layout.width;
                 return Err(Misfit::Width { bits });
             }
-            let span = Span { shift, bits };
-            let before = match role {
-                Role::Time | Role::TimeReversed | Role::TimeByMode => {
-                    let before = layout.time;
-                    layout.time = span;
-                    layout.written = match role {
-                        Role::Time => Written::Plain,
-                        Role::TimeReversed => Written::Reversed,
-                        _ => Written::ByMode(0),
-                    };
-                    before
-                }
-                Role::Sequence => {
-                    let before = layout.sequence;
-                    layout.sequence = span;
-                    before
-                }
-                Role::Clock => {
-                    let before = layout.clock;
-                    layout.clock = span;
-                    before
-                }
-                Role::Worker => {
-                    layout.worker_mask |= span.mask();
-                    Span::NONE
-                }
-                Role::Fixed(value) => {
-                    let max = ones(bits);
-                    if value > max {
-                        return Err(Misfit::Value { field, max });
-                    }
-                    layout.fixed_mask |= span.mask();
-                    layout.fixed |= value << shift;
-                    Span::NONE
-                }
-                Role::Mode(value) => {
-                    let before = match mode {
-                        Some(before) => before,
-                        None => Span::NONE,
-                    };
-                    mode = Some(span);
-                    if let Some(value) = value {
-                        if value > 1 {
-                            return Err(Misfit::Value { field, max: 1 });
-                        }
-                        layout.mode = value << shift;
-                    }
-                    before
-                }
+            // A layout has one field of these roles.
+            let only = match role {
+                Role::Time | Role::TimeReversed | Role::TimeByMode => Some(&mut layout.time),
+                Role::Sequence => Some(&mut layout.sequence),
+                Role::Clock => Some(&mut layout.clock),
+                Role::Mode(_) => Some(&mut mode),
+                Role::Worker | Role::Fixed(_) => None,
             };
-            if before.bits > 0 {
-                return Err(Misfit::Twice { field });
+            if let Some(only) = only {
+                if only.bits > 0 {
+                    return Err(Misfit::Twice { field });
+                }
+                *only = span;
+            }
+            let max = ones(bits);
+            if let Role::Fixed(value) | Role::Mode(Some(value)) = role
+                && value > max
+            {
+                return Err(Misfit::Value { field, max });
+            }
+            match role {
+                Role::TimeReversed => layout.written = Written::Reversed,
+                Role::TimeByMode => layout.written = Written::ByMode(0),
+                Role::Worker => layout.worker_mask |= span.mask(),
+                Role::Fixed(value) => {
+                    layout.fixed_mask |= span.mask();
+                    layout.fixed |= value << span.shift;
+                }
+                Role::Mode(Some(value)) => layout.mode = value << span.shift,
+                Role::Time | Role::Sequence | Role::Clock | Role::Mode(None) => {}
             }
         }
         if layout.time.bits == 0 {
@@ -370,10 +369,10 @@ impl Layout {
         if layout.sequence.bits == 0 {
             return Err(Misfit::NoSequence);
         }
-        match (layout.written, mode) {
-            (Written::ByMode(_), Some(span)) => layout.written = Written::ByMode(span.mask()),
-            (Written::ByMode(_), None) | (_, Some(_)) => return Err(Misfit::Mode),
-            (_, None) => {}
+        match layout.written {
+            Written::ByMode(_) if mode.bits > 0 => layout.written = Written::ByMode(mode.mask()),
+            Written::Plain | Written::Reversed if mode.bits == 0 => {}
+            _ => return Err(Misfit::Mode),
         }
         let bits = layout.time.bits + layout.clock.bits + layout.sequence.bits;
         if bits > POSITION_BITS_MAX {
@@ -479,23 +478,15 @@ impl Layout {
         if !matches!(self.written, Written::Plain) {
             return Some(Disorder::Reversed);
         }
-        let top = self.time.shift + self.time.bits;
-        let above = ones(self.width) & !ones(top);
+        let above = ones(self.width) & !ones(self.time.end());
         if above & !self.fixed_mask != 0 {
             return Some(Disorder::TimeBelow);
         }
-        if top == 64 {
+        if self.time.end() == 64 {
             let tick = Tick::new(1 << (self.time.bits - 1));
             return Some(Disorder::NegativeFrom(self.instant_of(tick)));
         }
         None
-    }
-
-    /// Whether a session's IDs increase: sequence numbers lie below the time,
-    /// and nothing is reversed.
-    #[must_use]
-    pub const fn increases(self) -> bool {
-        matches!(self.written, Written::Plain) && self.sequence.shift < self.time.shift
     }
 
     /// The instant at which a tick begins.
@@ -532,17 +523,10 @@ impl Layout {
 
     /// The first tick that begins at or after an instant, at least 0.
     #[must_use]
-    pub const fn tick_from(self, at: UnixMillis) -> Tick {
-        let floor = self.tick_number(at);
-        if floor < 0 {
-            return Tick::new(0);
-        }
-        let tick = Tick::new(floor.cast_unsigned());
-        if self.instant_of(tick).get() < at.get() {
-            Tick::new(tick.get() + 1)
-        } else {
-            tick
-        }
+    pub fn tick_from(self, at: UnixMillis) -> Tick {
+        // The tick behind that of the millisecond before.
+        let before = UnixMillis::new(at.get().saturating_sub(1));
+        Tick::new((self.tick_number(before) + 1).max(0).cast_unsigned())
     }
 
     /// How many ticks cover a duration, at least 1.
@@ -558,6 +542,13 @@ impl Layout {
     #[must_use]
     pub fn ticks_as_millis(self, ticks: u64) -> Millis {
         Millis::new(self.tick_millis).times(i64::try_from(ticks).unwrap_or(i64::MAX))
+    }
+
+    /// Whether IDs can be issued at an instant: it is not before the epoch, and
+    /// before the last tick.
+    #[must_use]
+    pub const fn fits(self, at: UnixMillis) -> bool {
+        at.get() >= self.epoch.get() && at.get() < self.instant_of(self.last_tick).get()
     }
 
     /// The tick that holds an instant.
@@ -594,10 +585,29 @@ impl Layout {
         Tick::new(position.get() >> self.within_bits & self.last_tick.get())
     }
 
+    /// How many bits of a position lie below its clock.
+    const fn place_bits(self) -> u32 {
+        self.within_bits + self.time.bits
+    }
+
     /// The clock in force at a position.
     #[must_use]
     pub const fn clock_of(self, position: Position) -> u64 {
-        position.get() >> (self.within_bits + self.time.bits)
+        position.get() >> self.place_bits()
+    }
+
+    /// A position without its clock.
+    #[must_use]
+    #[inline]
+    pub const fn place(self, position: Position) -> Place {
+        Place::new(position.get() & ones(self.place_bits()))
+    }
+
+    /// The position of a place in a clock.
+    #[must_use]
+    #[inline]
+    pub const fn at(self, clock: u64, place: Place) -> Position {
+        Position::new(place.get() | clock << self.place_bits())
     }
 
     /// What of a position lies below its tick.
@@ -620,34 +630,20 @@ impl Layout {
         Tick::new(place.get() >> self.within_bits)
     }
 
-    /// A position without its clock number.
-    #[must_use]
-    #[inline]
-    pub const fn place(self, position: Position) -> Place {
-        Place::new(position.get() & ones(self.within_bits + self.time.bits))
-    }
-
-    /// The position with this clock number.
-    #[must_use]
-    #[inline]
-    pub const fn at(self, clock: u64, place: Place) -> Position {
-        Position::new(place.get() | clock << (self.within_bits + self.time.bits))
-    }
-
-    /// Where the tick of a position ends.
-    #[must_use]
-    pub const fn end_of(self, position: Position) -> UnixMillis {
-        self.instant_of(self.tick_of(position).next())
-    }
-
     /// The bits that all IDs of a worker have: its ID and the fixed fields.
     ///
     /// # Errors
-    /// [`LayoutError::FieldRange`] if the worker ID does not fit.
+    /// [`LayoutError::FieldRange`] if the worker ID does not fit. Any does if IDs
+    /// carry none.
     pub fn stamp(self, worker: WorkerId) -> Result<Stamp, LayoutError> {
-        self.check_worker(worker)?;
-        let worker = deposit(u64::from(worker.get()), self.worker_mask);
-        Ok(Stamp(worker | self.fixed | self.mode))
+        if self.has_worker() {
+            in_range("worker_id", i64::from(worker.get()), self.max_worker())?;
+        }
+        Ok(self.stamp_with(u64::from(worker.get())))
+    }
+
+    const fn stamp_with(self, worker: u64) -> Stamp {
+        Stamp(scatter(worker, self.worker_mask) | self.fixed | self.mode)
     }
 
     /// The ID of a position, which the caller has checked to be below that of
@@ -655,20 +651,8 @@ impl Layout {
     #[must_use]
     #[inline]
     pub const fn compose(self, position: Position, stamp: Stamp) -> SnowflakeId {
-        let tick = position.get() >> self.sequence.bits;
-        SnowflakeId::new(
-            self.bits_of(tick, position.get() & self.sequence_mask, stamp)
-                .cast_signed(),
-        )
-    }
-
-    #[inline]
-    const fn bits_of(self, tick: u64, sequence: u64, stamp: Stamp) -> u64 {
-        let tick = match self.written {
-            Written::Plain => tick,
-            _ => self.written(tick, stamp.0),
-        };
-        tick << self.time.shift | sequence << self.sequence.shift | stamp.0
+        let tick = Tick::new(position.get() >> self.sequence.bits);
+        self.id(tick, 0, position.get() & self.sequence_mask, stamp)
     }
 
     /// As [`Self::compose`], for positions that have a clock, and for sequence
@@ -689,28 +673,43 @@ impl Layout {
             Some(shuffle) => shuffle.number(tick.get(), clock, number) & self.sequence_mask,
             None => number,
         };
-        let bits = self.bits_of(tick.get(), number, stamp);
-        SnowflakeId::new((bits | clock << self.clock.shift).cast_signed())
+        self.id(tick, clock, number, stamp)
     }
 
-    /// A tick as an ID with these mode bits has it, and the other way round.
-    const fn written(self, tick: u64, mode: u64) -> u64 {
+    #[inline]
+    const fn id(self, tick: Tick, clock: u64, sequence: u64, stamp: Stamp) -> SnowflakeId {
+        let count = clock << self.clock.shift | sequence << self.sequence.shift;
+        SnowflakeId::new((self.time_field(tick, stamp.0) | count | stamp.0).cast_signed())
+    }
+
+    /// The time field of an ID, in its place. `id` has the mode field, if the
+    /// layout has one; its other bits do not matter.
+    #[must_use]
+    #[inline]
+    pub const fn time_field(self, tick: Tick, id: u64) -> u64 {
+        self.turned(tick.get(), id) << self.time.shift
+    }
+
+    /// Whether the bits of the time of an ID are reversed. Only its mode field
+    /// matters, if the layout has one.
+    #[must_use]
+    #[inline]
+    pub const fn is_reversed(self, id: u64) -> bool {
         match self.written {
-            Written::Plain => tick,
-            Written::ByMode(bit) if mode & bit != 0 => tick,
-            _ => reversed(tick, self.time.bits),
+            Written::Plain => false,
+            Written::Reversed => true,
+            Written::ByMode(bit) => id & bit == 0,
         }
     }
 
-    /// Whether the worker ID fits. Any does if IDs carry none.
-    ///
-    /// # Errors
-    /// [`LayoutError::FieldRange`].
-    pub fn check_worker(self, worker: WorkerId) -> Result<(), LayoutError> {
-        if self.has_worker() {
-            in_range("worker_id", i64::from(worker.get()), self.max_worker())?;
+    /// A tick as this ID has it, and the other way round.
+    #[inline]
+    const fn turned(self, time: u64, id: u64) -> u64 {
+        if self.is_reversed(id) {
+            reversed(time, self.time.bits)
+        } else {
+            time
         }
-        Ok(())
     }
 
     /// An ID from its fields, of clock 0.
@@ -725,22 +724,24 @@ impl Layout {
     ) -> Result<SnowflakeId, LayoutError> {
         let worker = in_range("worker_id", worker, self.max_worker())?;
         let sequence = in_range("sequence", sequence, self.max_sequence())?;
-        let tick = in_range("time", tick.get().cast_signed(), self.last_tick().get())?;
-        Ok(SnowflakeId::new(
-            (self.written(tick, self.mode) << self.time.shift
-                | deposit(worker, self.worker_mask)
-                | sequence << self.sequence.shift
-                | self.fixed
-                | self.mode)
-                .cast_signed(),
-        ))
+        self.check_tick(tick)?;
+        Ok(self.id(tick, 0, sequence, self.stamp_with(worker)))
+    }
+
+    /// Whether the time field holds a tick.
+    ///
+    /// # Errors
+    /// [`LayoutError::FieldRange`].
+    pub fn check_tick(self, tick: Tick) -> Result<(), LayoutError> {
+        in_range("time", tick.get().cast_signed(), self.last_tick.get())?;
+        Ok(())
     }
 
     /// The tick of an ID that this layout has made.
     #[must_use]
     pub const fn tick_of_id(self, id: SnowflakeId) -> Tick {
         let bits = id.get().cast_unsigned();
-        Tick::new(self.written(self.time.of(bits), bits))
+        Tick::new(self.turned(self.time.extract(bits), bits))
     }
 
     /// The fields of an ID.
@@ -758,9 +759,9 @@ impl Layout {
         }
         Ok(Fields {
             tick: self.tick_of_id(id),
-            worker: extract(bits, self.worker_mask),
-            sequence: self.sequence.of(bits),
-            clock: self.clock.of(bits),
+            worker: gather(bits, self.worker_mask),
+            sequence: self.sequence.extract(bits),
+            clock: self.clock.extract(bits),
         })
     }
 
@@ -774,7 +775,7 @@ impl Layout {
             Some(disorder) => return Err(LayoutError::Unordered(disorder)),
             None => {}
         }
-        let least = tick.get() << self.time.shift | self.fixed;
+        let least = self.time_field(tick, 0) | self.fixed;
         let varies = ones(self.width) & !self.fixed_mask & !self.time.mask();
         Ok((
             SnowflakeId::new(least.cast_signed()),
@@ -806,8 +807,7 @@ impl Layout {
             Some(Change::NarrowerTime)
         } else if self != wider
             || self.width != before.width
-                && (before.written != Written::Plain
-                    || before.time.shift + before.time.bits != before.width)
+                && (before.written != Written::Plain || before.time.end() != before.width)
         {
             Some(Change::Fields)
         } else {
@@ -863,398 +863,7 @@ pub fn in_range(field: &str, value: i64, max: u64) -> Result<u64, LayoutError> {
 }
 
 #[cfg(all(test, not(loom)))]
+#[path = "layout_tests.rs"]
 // Binary literals are grouped by field.
 #[allow(clippy::unusual_byte_groupings)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const D: Layout = Layout::DEFAULT;
-
-    /// Time, worker and sequence, as most layouts have it.
-    fn plain(
-        epoch: i64,
-        tick: i64,
-        time: u32,
-        worker: u32,
-        sequence: u32,
-    ) -> Result<Layout, Misfit> {
-        let fields = [
-            (Role::Time, time),
-            (Role::Worker, worker),
-            (Role::Sequence, sequence),
-        ];
-        Layout::new(epoch, tick, &fields)
-    }
-
-    fn any_role() -> impl Strategy<Value = (Role, u32)> {
-        let fixed = (1..=16u32).prop_flat_map(|bits| {
-            (0..1u64 << bits).prop_map(move |value| (Role::Fixed(value), bits))
-        });
-        prop_oneof![
-            (1..=16u32).prop_map(|bits| (Role::Worker, bits)),
-            fixed,
-            (1..=6u32).prop_map(|bits| (Role::Clock, bits)),
-        ]
-    }
-
-    /// Any fields in any order, the time written in any way.
-    fn any_layout() -> impl Strategy<Value = Layout> {
-        let time = prop_oneof![
-            Just(vec![Role::Time]),
-            Just(vec![Role::TimeReversed]),
-            Just(vec![Role::TimeByMode, Role::Mode(Some(0))]),
-            Just(vec![Role::TimeByMode, Role::Mode(Some(1))]),
-        ];
-        let fields = (
-            time,
-            1..=45u32,
-            1..=31u32,
-            prop::collection::vec(any_role(), 0..5),
-        );
-        let fields = fields.prop_flat_map(|(time, time_bits, sequence_bits, mut fields)| {
-            fields.push((Role::Sequence, sequence_bits));
-            for role in time {
-                let bits = if matches!(role, Role::Mode(_)) {
-                    1
-                } else {
-                    time_bits
-                };
-                fields.push((role, bits));
-            }
-            Just(fields).prop_shuffle()
-        });
-        (0..=EPOCH_MAX, 1..=10_000i64, fields)
-            .prop_filter_map("a layout", |(e, t, fields)| Layout::new(e, t, &fields).ok())
-    }
-
-    fn worker(layout: Layout, any: u64) -> WorkerId {
-        WorkerId::new(i32::try_from(any & layout.max_worker()).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn default_is_frozen() {
-        assert_eq!(D.epoch.get(), 1_735_689_600_000);
-        assert_eq!(Ok(D), plain(1_735_689_600_000, 1, 41, 10, 12));
-        assert_eq!(D.max_worker(), 1023);
-        assert_eq!(D.width(), 63);
-        assert_eq!(D.disorder(), None);
-        assert!(D.increases() && !D.can_be_negative());
-        assert_eq!(
-            D.range_of(D.last_tick()).unwrap().1,
-            SnowflakeId::new(i64::MAX)
-        );
-        assert_eq!(
-            D.instant_of(D.last_tick()).get(),
-            1_735_689_600_000 + (1 << 41) - 1
-        );
-        // Worked by hand: tick 1, worker 2, sequence 3.
-        let id = D.encode(Tick::new(1), 2, 3).unwrap();
-        assert_eq!(id.get(), (1 << 22) + (2 << 12) + 3);
-    }
-
-    #[test]
-    fn parts_of_the_worker_id_lie_apart() {
-        // Worked by hand: 3 bits of the worker ID, a flag, 2 more bits.
-        let layout = Layout::new(
-            0,
-            1,
-            &[
-                (Role::Time, 4),
-                (Role::Worker, 3),
-                (Role::Fixed(1), 1),
-                (Role::Worker, 2),
-                (Role::Sequence, 2),
-            ],
-        )
-        .unwrap();
-        let id = layout.encode(Tick::new(5), 0b10110, 3).unwrap();
-        assert_eq!(id.get(), 0b0101_101_1_10_11);
-        assert_eq!(layout.decode(id).unwrap().worker, 0b10110);
-        // The flag is part of what an ID is.
-        assert!(layout.decode(SnowflakeId::new(0b0101_101_0_10_11)).is_err());
-        let (least, greatest) = layout.range_of(Tick::new(5)).unwrap();
-        assert_eq!(least.get(), 0b0101_000_1_00_00);
-        assert_eq!(greatest.get(), 0b0101_111_1_11_11);
-    }
-
-    #[test]
-    fn reversed_time_spreads() {
-        let reversed = |role, mode: &[(Role, u32)]| {
-            let mut fields = vec![(role, 4), (Role::Sequence, 2)];
-            fields.extend_from_slice(mode);
-            Layout::new(0, 1, &fields).unwrap()
-        };
-        let spread = reversed(Role::TimeReversed, &[]);
-        assert_eq!(spread.encode(Tick::new(1), 0, 3).unwrap().get(), 0b1000_11);
-        assert_eq!(spread.disorder(), Some(Disorder::Reversed));
-        assert!(!spread.increases());
-        // A column of both kinds decodes by the flag.
-        let (zero, one) = ((Role::Mode(Some(0)), 1), (Role::Mode(Some(1)), 1));
-        let (zero, one) = (
-            reversed(Role::TimeByMode, &[zero]),
-            reversed(Role::TimeByMode, &[one]),
-        );
-        let (a, b) = (
-            zero.encode(Tick::new(1), 0, 3).unwrap(),
-            one.encode(Tick::new(1), 0, 3).unwrap(),
-        );
-        assert_eq!((a.get(), b.get()), (0b1000_11_0, 0b0001_11_1));
-        for layout in [zero, one] {
-            assert_eq!(layout.decode(a), layout.decode(b));
-        }
-    }
-
-    #[test]
-    fn signs() {
-        let wide = |fields: &[(Role, u32)]| Layout::new(0, 1, fields).unwrap();
-        let discord = wide(&[(Role::Time, 42), (Role::Worker, 10), (Role::Sequence, 12)]);
-        let turn = UnixMillis::new(1 << 41);
-        assert_eq!(discord.disorder(), Some(Disorder::NegativeFrom(turn)));
-        assert!(discord.can_be_negative());
-        assert!(discord.range_of(Tick::new((1 << 41) - 1)).is_ok());
-        assert!(discord.range_of(Tick::new(1 << 41)).is_err());
-        // A fixed sign keeps the order.
-        for (sign, negative) in [(0, false), (1, true)] {
-            let fixed = wide(&[
-                (Role::Fixed(sign), 1),
-                (Role::Time, 41),
-                (Role::Worker, 10),
-                (Role::Sequence, 12),
-            ]);
-            assert_eq!(fixed.disorder(), None);
-            assert_eq!(fixed.can_be_negative(), negative);
-            let (a, b) = (
-                fixed.range_of(Tick::new(7)).unwrap(),
-                fixed.range_of(Tick::new(8)).unwrap(),
-            );
-            assert!(a.0 < a.1 && a.1 < b.0 && (a.0.get() < 0) == negative);
-        }
-        let below = wide(&[(Role::Worker, 10), (Role::Time, 41), (Role::Sequence, 12)]);
-        assert_eq!(below.disorder(), Some(Disorder::TimeBelow));
-    }
-
-    #[test]
-    fn refuses_what_makes_no_layout() {
-        use Role::{Clock, Fixed, Mode, Sequence, Time, TimeByMode, TimeReversed, Worker};
-        let refused = |fields: &[(Role, u32)], why| {
-            assert_eq!(Layout::new(0, 1, fields), Err(why), "{fields:?}");
-        };
-        assert_eq!(plain(-1, 1, 41, 10, 12), Err(Misfit::Epoch));
-        assert_eq!(plain(EPOCH_MAX + 1, 1, 41, 10, 12), Err(Misfit::Epoch));
-        assert_eq!(plain(0, 0, 41, 10, 12), Err(Misfit::Tick));
-        assert_eq!(plain(0, 10_001, 41, 10, 12), Err(Misfit::Tick));
-        let bits = |field, max| Misfit::Bits { field, max };
-        refused(&[(Time, 0), (Sequence, 12)], bits(0, 45));
-        refused(&[(Time, 46), (Sequence, 12)], bits(0, 45));
-        refused(&[(Time, 41), (Sequence, 0)], bits(1, 31));
-        refused(&[(Time, 41), (Worker, 0), (Sequence, 1)], bits(1, 31));
-        refused(
-            &[(Time, 41), (Fixed(0), u32::MAX), (Sequence, 1)],
-            bits(1, 63),
-        );
-        refused(
-            &[(Time, 41), (Sequence, 12), (Time, 5)],
-            Misfit::Twice { field: 0 },
-        );
-        refused(
-            &[(Time, 41), (TimeReversed, 5), (Sequence, 1)],
-            Misfit::Twice { field: 0 },
-        );
-        refused(&[(Sequence, 12)], Misfit::NoTime);
-        refused(&[(Time, 12)], Misfit::NoSequence);
-        refused(&[(TimeByMode, 12), (Sequence, 1)], Misfit::Mode);
-        refused(&[(Time, 12), (Mode(None), 1), (Sequence, 1)], Misfit::Mode);
-        refused(
-            &[(Time, 41), (Fixed(8), 3), (Sequence, 1)],
-            Misfit::Value { field: 1, max: 7 },
-        );
-        refused(
-            &[(Time, 42), (Worker, 11), (Sequence, 12)],
-            Misfit::Width { bits: 65 },
-        );
-        refused(
-            &[(Time, 41), (Clock, 10), (Sequence, 12)],
-            Misfit::PositionWidth { bits: 63 },
-        );
-        refused(
-            &[(Time, 12), (Worker, 16), (Worker, 16), (Sequence, 12)],
-            Misfit::WorkerWidth { bits: 32 },
-        );
-    }
-
-    #[test]
-    fn refuses_what_does_not_fit() {
-        for (worker, sequence, field, value, max) in [
-            (1024, 0, "worker_id", 1024, 1023),
-            (-1, 0, "worker_id", -1, 1023),
-            (0, 4096, "sequence", 4096, 4095),
-        ] {
-            assert_eq!(
-                D.encode(Tick::new(0), worker, sequence),
-                Err(LayoutError::FieldRange {
-                    field: field.to_string(),
-                    value,
-                    max
-                })
-            );
-        }
-        assert_eq!(
-            D.decode(SnowflakeId::new(-1)),
-            Err(LayoutError::NotAnId { id: -1, bits: 63 })
-        );
-        assert_eq!(WorkerId::new(-1), None);
-        let worker = |id| WorkerId::new(id).unwrap();
-        assert!(D.stamp(worker(1023)).is_ok());
-        assert!(D.stamp(worker(1024)).is_err());
-        // IDs without a worker ID do not care.
-        let shard = [(Role::Time, 41), (Role::Fixed(5), 13), (Role::Sequence, 10)];
-        let shard = Layout::new(0, 1, &shard).unwrap();
-        assert_eq!(shard.stamp(worker(i32::MAX)), Ok(Stamp::new(5 << 10)));
-    }
-
-    #[test]
-    fn instants_at_the_ends() {
-        let first = 1_735_689_600_000;
-        let last = first + (1 << 41) - 1;
-        assert!(D.tick_at(UnixMillis::new(first - 1)).is_err());
-        assert_eq!(D.tick_at(UnixMillis::new(first)), Ok(Tick::new(0)));
-        assert_eq!(D.tick_at(UnixMillis::new(last)), Ok(D.last_tick()));
-        assert_eq!(D.tick_within(UnixMillis::new(first - 1)), Tick::new(0));
-        assert_eq!(D.tick_within(UnixMillis::new(first + 5)), Tick::new(5));
-        assert_eq!(D.tick_within(UnixMillis::new(last + 1)), D.last_tick());
-        assert_eq!(D.ids_per_second(), 4_096_000);
-        assert!(D.tick_at(UnixMillis::new(last + 1)).is_err());
-    }
-
-    #[test]
-    fn what_may_change() {
-        use Role::{Sequence, Time, TimeReversed, Worker};
-        let before = plain(1000, 10, 30, 8, 8).unwrap();
-        let to = |layout: Result<Layout, Misfit>| layout.unwrap().change_from(before);
-        assert_eq!(to(Ok(before)), None);
-        assert_eq!(to(plain(999, 10, 30, 8, 8)), None);
-        assert_eq!(to(plain(0, 10, 31, 8, 8)), None);
-        assert_eq!(to(plain(1001, 10, 31, 8, 8)), Some(Change::LaterEpoch));
-        assert_eq!(to(plain(1000, 10, 29, 8, 8)), Some(Change::NarrowerTime));
-        assert_eq!(to(plain(1000, 1, 30, 8, 8)), Some(Change::Tick));
-        assert_eq!(to(plain(1000, 10, 30, 9, 7)), Some(Change::Fields));
-        assert_eq!(to(plain(1000, 10, 30, 9, 8)), Some(Change::Fields));
-        // A wider time that is not on top moves what is above it.
-        let low = |bits| Layout::new(0, 1, &[(Worker, 4), (Time, bits), (Sequence, 2)]).unwrap();
-        assert_eq!(low(9).change_from(low(8)), Some(Change::Fields));
-        // Reversed, a wider time moves all its bits.
-        let spread = |bits| Layout::new(0, 1, &[(TimeReversed, bits), (Sequence, 2)]).unwrap();
-        assert_eq!(spread(9).change_from(spread(8)), Some(Change::Fields));
-    }
-
-    proptest! {
-        #[test]
-        fn encode_and_decode_are_inverse(l in any_layout(), t: u64, w: u64, s: u64) {
-            let fields = Fields {
-                tick: Tick::new(t & l.last_tick().get()),
-                worker: w & l.max_worker(),
-                sequence: s & l.max_sequence(),
-                clock: 0,
-            };
-            let id = l
-                .encode(fields.tick, fields.worker.cast_signed(), fields.sequence.cast_signed())
-                .unwrap();
-            prop_assert_eq!(l.decode(id), Ok(fields));
-            if let Ok((least, greatest)) = l.range_of(fields.tick) {
-                prop_assert!(least <= id && id <= greatest);
-            }
-            // compose is encode for a position.
-            let position = Position::new(l.place_of(fields.tick).get() | fields.sequence);
-            let stamp = l.stamp(worker(l, w)).unwrap();
-            prop_assert_eq!(l.compose(position, stamp), id);
-            prop_assert_eq!(l.tick_of(position), fields.tick);
-        }
-
-        #[test]
-        fn every_id_is_one_thing(l in any_layout(), id: i64) {
-            if let Ok(f) = l.decode(SnowflakeId::new(id))
-                && f.clock == 0
-                && !matches!(l.written, Written::ByMode(_))
-            {
-                prop_assert_eq!(
-                    l.encode(f.tick, f.worker.cast_signed(), f.sequence.cast_signed()),
-                    Ok(SnowflakeId::new(id))
-                );
-            }
-        }
-
-        #[test]
-        fn positions_order_as_ids(l in any_layout(), a: u64, b: u64, w: u64) {
-            let top = l.place_of(l.last_tick()).get();
-            let stamp = l.stamp(worker(l, w)).unwrap();
-            let (a, b) = (Position::new(a % top), Position::new(b % top));
-            let (x, y) = (l.compose(a, stamp), l.compose(b, stamp));
-            prop_assert_eq!(a == b, x == y);
-            if l.increases() && (l.disorder().is_none() || x.get() >= 0 && y.get() >= 0) {
-                prop_assert_eq!(l.place(a).cmp(&l.place(b)), x.cmp(&y));
-            }
-        }
-
-        #[test]
-        fn ticks_do_not_overlap(l in any_layout(), t: u64) {
-            let tick = Tick::new(t % l.last_tick().get().max(1));
-            let next = Tick::new(tick.get() + 1);
-            if let (Ok(a), Ok(b)) = (l.range_of(tick), l.range_of(next)) {
-                prop_assert!(a.0 <= a.1 && a.1 < b.0);
-            }
-        }
-
-        #[test]
-        fn a_change_raises_ids(
-            (l, m) in (any_layout(), 0..EPOCH_MAX, 0..4u32, any::<bool>()).prop_filter_map(
-                "a wider layout",
-                |(l, epoch, more, on_top)| {
-                    let mut m = l;
-                    m.epoch = UnixMillis::new(epoch.min(l.epoch.get()));
-                    if on_top && l.time.shift + l.time.bits == l.width {
-                        m.time.bits = (l.time.bits + more).min(TIME_BITS_MAX);
-                        m.last_tick = Tick::new(ones(m.time.bits));
-                        m.width = m.time.shift + m.time.bits;
-                    }
-                    (m.width <= 64 && m.time.bits + m.sequence.bits <= POSITION_BITS_MAX)
-                        .then_some((l, m))
-                },
-            ),
-            at in 0..1i64 << 46,
-            w: u64,
-        ) {
-            // At the same instant and later, no new ID is an old one.
-            let at = UnixMillis::new(at);
-            if m.change_from(l).is_none()
-                && let (Ok(old), Ok(new)) = (l.tick_at(at), m.tick_at(at))
-                && m.instant_of(new) >= at
-            {
-                prop_assert!(new >= old);
-                let id = |l: Layout, tick| {
-                    l.encode(tick, (w & l.max_worker()).cast_signed(), 0).unwrap()
-                };
-                if new > old {
-                    prop_assert_ne!(id(l, old), id(m, new));
-                    if m.disorder().is_none() {
-                        prop_assert!(id(l, old) < id(m, new));
-                    }
-                }
-            } else if m.change_from(l).is_some() {
-                prop_assert_ne!(l.written, Written::Plain);
-            }
-        }
-
-        #[test]
-        fn ticks_hold_their_instants(l in any_layout(), millis in 0..1i64 << 46) {
-            let at = UnixMillis::new(millis);
-            if let Ok(tick) = l.tick_at(at) {
-                let start = l.instant_of(tick).get();
-                prop_assert!(start <= millis && millis < start + l.tick_millis);
-                let from = l.tick_from(at);
-                prop_assert!(l.instant_of(from).get() >= millis);
-                prop_assert!(from.get() - tick.get() <= 1);
-            }
-        }
-    }
-}
+mod tests;

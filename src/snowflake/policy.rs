@@ -2,6 +2,7 @@
 //! up, and where a fresh tick's sequence numbers start.
 
 use super::id::{Millis, Tick};
+use super::layout::Layout;
 
 /// What a generator does when its clock and its load disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,12 +89,12 @@ impl Policy {
         max_wait_millis: 10,
         max_borrow_ticks: 100,
         on_exhausted: OnExhausted::Wait,
-        sequence_start: SequenceStart::vibrate(63),
+        sequence_start: SequenceStart::usual(Layout::DEFAULT.sequence_bits()),
     };
 
-    /// How far ahead of the clock somebody may advance a generator, or let it borrow:
-    /// half of `max_rollback`, so that a rollback of the clock on top of it is still
-    /// forgiven.
+    /// How far ahead of the wall clock anybody may move a generator, by borrowing or
+    /// at once: half of what is forgiven, so that a rollback of the clock on top of
+    /// it is still forgiven.
     #[must_use]
     pub const fn max_advance(&self) -> Millis {
         Millis::new(self.max_rollback_millis).half()
@@ -118,19 +119,28 @@ impl SequenceStart {
         }
     }
 
+    /// The start of a generator whose label gives none, by the width of its sequence
+    /// field: 64 starts, and fewer if those would leave more than a 64th of a tick's
+    /// numbers unused.
+    #[must_use]
+    pub const fn usual(sequence_bits: u32) -> Self {
+        let bits = sequence_bits.saturating_sub(6);
+        Self::vibrate((1 << if bits < 6 { bits } else { 6 }) - 1)
+    }
+
     /// The first sequence number of a fresh tick.
     #[must_use]
     #[inline]
     pub const fn first_in(self, tick: Tick) -> u64 {
         match self {
             Self::Masked(mask) => tick.get() & mask,
-            other => other.first_of_others(tick),
+            other => other.first_in_others(tick),
         }
     }
 
     /// Out of the path of the common ones, for which each instruction counts.
     #[cold]
-    const fn first_of_others(self, tick: Tick) -> u64 {
+    const fn first_in_others(self, tick: Tick) -> u64 {
         match self {
             Self::Masked(mask) => tick.get() & mask,
             Self::Modulo(modulus) => tick.get() % modulus,
@@ -154,6 +164,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_rollback_on_top_of_an_advance_is_forgiven() {
+        let half = Millis::new(12 * 60 * 60 * 1000);
+        assert_eq!(Policy::DEFAULT.max_advance(), half);
+    }
+
+    #[test]
     fn starts_go_round() {
         for last in [0, 1, 2, 63, 99] {
             let start = SequenceStart::vibrate(last);
@@ -165,7 +181,7 @@ mod tests {
                 );
             }
         }
-        assert_eq!(SequenceStart::vibrate(63), SequenceStart::Masked(63));
+        assert_eq!(Policy::DEFAULT.sequence_start, SequenceStart::Masked(63));
         assert_eq!(SequenceStart::vibrate(99), SequenceStart::Modulo(100));
     }
 }

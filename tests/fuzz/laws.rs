@@ -86,7 +86,11 @@ pub fn is_its_id_or_none(label: &Label, id: i64) {
             ..
         }) => {
             let found = label.fields().iter().find(|it| it.name == field);
-            assert_eq!(found.map(|it| it.of(bits)), Some(value), "{label}: {id}");
+            assert_eq!(
+                found.map(|it| it.value_in(bits)),
+                Some(value),
+                "{label}: {id}"
+            );
             assert!(!beyond && value != fixed, "{label}: {id}");
         }
         Err(other) => panic!("{label}: {id}: {other:?}"),
@@ -133,7 +137,7 @@ pub fn with_the_fixed_bits(label: &Label, id: i64) -> i64 {
     for field in label.fields() {
         let value = match field.role {
             Role::Fixed(value) => value,
-            _ => field.of(id.cast_unsigned()),
+            _ => field.value_in(id.cast_unsigned()),
         };
         bits |= value << field.shift;
     }

@@ -1,0 +1,326 @@
+//! Labels: layout and policy of a generator as text, the way people write it
+//! down and a dump carries it.
+//!
+//! ```text
+//! layout='time:41 worker:10 sequence:12' epoch='2016-11-01 00:00:00+00' on_rollback=wait
+//! preset=ztesoft epoch='2025-01-01 00:00:00+00' resource_type=200
+//! ```
+//!
+//! `key=value` pairs, separated by white space; a value with white space in it is
+//! quoted, and a quote in it doubled. `preset` comes first and stands for a stock
+//! text ([`super::presets`]), the pairs behind it override it. The layout names
+//! the fields from high to low. `time` (or `time_reversed`, `time_by_mode`),
+//! `sequence` and `clock` mean what they say; all others are parts of the worker
+//! ID, high parts first, except those that have a value: they are the same in all
+//! IDs of the generator.
+//!
+//! Printing gives every key, so that it means the same whatever becomes of the
+//! defaults; parsing what was printed gives the label that was printed.
+//!
+//! `grammar` takes texts apart, `values` reads and writes the values of the keys,
+//! `rules` has the defaults and finds contradictions.
+
+use std::fmt;
+
+use super::generator::Generator;
+use super::id::{SnowflakeId, Tick};
+use super::layout::{self, Fields, Layout, LayoutError, Role};
+use super::policy::{OnExhausted, Policy};
+
+mod grammar;
+mod rules;
+mod values;
+
+pub use values::{duration_text, on_exhausted_text, on_rollback_text, start_text, timestamp_text};
+
+/// Most bytes of a label: more than one with 64 fields needs, and few enough to be
+/// read at once.
+pub const TEXT_MAX: usize = 16_384;
+
+/// A label that was understood. Always valid: only [`Label::parse`] makes one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    fields: Vec<Field>,
+    layout: Layout,
+    policy: Policy,
+    max_borrow_millis: i64,
+}
+
+/// One field of a layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// As the label calls it.
+    pub name: String,
+    /// What it is for, with its value if that is fixed.
+    pub role: Role,
+    /// Its width.
+    pub bits: u32,
+    /// How many bits are below it.
+    pub shift: u32,
+}
+
+/// What is wrong with a label, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelError {
+    /// Offset in bytes into the text; its length if something is missing.
+    pub at: usize,
+    /// What is there, lower case, without a full stop.
+    pub problem: String,
+    /// What may be there, in sentences.
+    pub allowed: String,
+}
+
+/// An ID, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded<'a> {
+    /// What every layout has.
+    pub fields: Fields,
+    /// All fields by name, from high to low; the time as a tick.
+    pub named: Vec<(&'a str, u64)>,
+}
+
+impl Label {
+    /// Understands a label.
+    ///
+    /// # Errors
+    /// A [`LabelError`] for the first thing that is wrong.
+    pub fn parse(text: &str) -> Result<Self, LabelError> {
+        if text.len() > TEXT_MAX {
+            return Err(LabelError {
+                at: 0,
+                problem: format!("it has {} bytes", text.len()),
+                allowed: format!("It can have up to {TEXT_MAX}."),
+            });
+        }
+        rules::parse(text)
+    }
+
+    /// The label of the default generator, which its sequence does not carry.
+    #[must_use]
+    pub fn of_default() -> Self {
+        Self::parse("preset=default").unwrap_or_else(|_| unreachable!())
+    }
+
+    /// The fields, from high to low.
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Bits, epoch and tick.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// What generators are made of.
+    #[must_use]
+    pub fn generator(&self) -> Generator {
+        let layout = match self.policy.on_exhausted {
+            // Not None: the rules of labels see to that.
+            OnExhausted::NextClock => self.layout.through_clocks().unwrap_or(self.layout),
+            _ => self.layout,
+        };
+        Generator {
+            layout,
+            policy: self.policy,
+        }
+    }
+
+    /// Why no generator can have this label, though it can decode.
+    ///
+    /// # Errors
+    /// What is missing, and what helps.
+    pub fn check_generates(&self) -> Result<(), (String, String)> {
+        if self.fields.iter().any(|f| f.role == Role::Mode(None)) {
+            return Err((
+                "field \"mode\" has no value".to_string(),
+                "Say how the generator writes the time: mode=0 (reversed, IDs spread) or mode=1 (IDs increase).".to_string(),
+            ));
+        }
+        let tells_apart = |field: &Field| matches!(field.role, Role::Worker | Role::Fixed(_));
+        if !self.fields.iter().any(tells_apart) {
+            return Err((
+                "no field tells the IDs of one server from those of another".to_string(),
+                "Add a field for the worker ID, such as worker:10, or one with a value, such as shard:13=5.".to_string(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The layout as the label writes it.
+    #[must_use]
+    pub fn layout_text(&self) -> String {
+        let fields = self.fields.iter().map(|field| match field.role {
+            Role::Fixed(value) | Role::Mode(Some(value)) => {
+                format!("{}:{}={value}", field.name, field.bits)
+            }
+            _ => format!("{}:{}", field.name, field.bits),
+        });
+        fields.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The policy as the label writes it.
+    #[must_use]
+    pub fn policy_text(&self) -> String {
+        let policy = &self.policy;
+        let max_wait = if policy.on_rollback.waits() {
+            format!(
+                " max_wait={}",
+                quoted(&duration_text(policy.max_wait_millis))
+            )
+        } else {
+            String::new()
+        };
+        format!(
+            "on_rollback={} max_rollback={}{max_wait} max_borrow={} on_exhausted={} sequence_start={}",
+            on_rollback_text(policy.on_rollback),
+            quoted(&duration_text(policy.max_rollback_millis)),
+            quoted(&duration_text(self.max_borrow_millis)),
+            on_exhausted_text(policy.on_exhausted),
+            quoted(&start_text(policy.sequence_start)),
+        )
+    }
+
+    /// Takes an ID apart.
+    ///
+    /// # Errors
+    /// [`LayoutError::NotAnId`] and [`LayoutError::Fixed`] if no generator with
+    /// this label can have made it.
+    pub fn decode(&self, id: SnowflakeId) -> Result<Decoded<'_>, LayoutError> {
+        let bits = id.get().cast_unsigned();
+        let decoded = self.layout.decode(id);
+        let fields = decoded.map_err(|error| self.other_value(bits).unwrap_or(error))?;
+        let named = self.fields.iter().map(|field| {
+            if field.is_time() {
+                ("time", fields.tick.get())
+            } else {
+                (field.name.as_str(), field.value_in(bits))
+            }
+        });
+        Ok(Decoded {
+            fields,
+            named: named.collect(),
+        })
+    }
+
+    /// The highest field whose fixed value is another one in this ID. `None` if
+    /// bits above all fields are to blame.
+    fn other_value(&self, id: u64) -> Option<LayoutError> {
+        if id.checked_shr(self.layout.width()).unwrap_or(0) != 0 {
+            return None;
+        }
+        self.fields.iter().find_map(|field| {
+            let value = field.value_in(id);
+            match field.role {
+                Role::Fixed(fixed) if fixed != value => Some(LayoutError::Fixed {
+                    id: id.cast_signed(),
+                    field: field.name.clone(),
+                    value,
+                    fixed,
+                }),
+                _ => None,
+            }
+        })
+    }
+
+    /// Puts an ID together from a tick and its other fields by name. Fixed fields
+    /// may be left out, and a clock is 0 then.
+    ///
+    /// # Errors
+    /// [`EncodeError`] names the field.
+    pub fn encode(&self, tick: Tick, values: &[(String, i64)]) -> Result<SnowflakeId, EncodeError> {
+        let known = |name: &str| self.fields.iter().any(|f| !f.is_time() && f.name == name);
+        if let Some((name, _)) = values.iter().find(|(name, _)| !known(name)) {
+            return Err(EncodeError::Unknown(name.clone()));
+        }
+        self.layout.check_tick(tick)?;
+        let mut bits = 0;
+        for field in self.fields.iter().filter(|field| !field.is_time()) {
+            let given = match values.iter().find(|(name, _)| *name == field.name) {
+                Some((name, value)) => Some(layout::in_range(name, *value, field.max())?),
+                None => None,
+            };
+            let value = match (field.role, given) {
+                (Role::Fixed(fixed), Some(value)) if value != fixed => {
+                    return Err(EncodeError::Fixed {
+                        field: field.name.clone(),
+                        value,
+                        fixed,
+                    });
+                }
+                (_, Some(value)) => value,
+                (Role::Fixed(value) | Role::Mode(Some(value)), None) => value,
+                (Role::Clock, None) => 0,
+                (_, None) => return Err(EncodeError::Missing(field.name.clone())),
+            };
+            bits |= value << field.shift;
+        }
+        bits |= self.layout.time_field(tick, bits);
+        Ok(SnowflakeId::new(bits.cast_signed()))
+    }
+}
+
+/// Why fields by name make no ID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EncodeError {
+    /// The layout has no field of this name.
+    Unknown(String),
+    /// A field has no value.
+    Missing(String),
+    /// A fixed field was given another value.
+    Fixed {
+        field: String,
+        value: u64,
+        fixed: u64,
+    },
+    /// A value is out of range.
+    Layout(LayoutError),
+}
+
+impl From<LayoutError> for EncodeError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
+
+impl Field {
+    /// Whether it is the time, however it is written.
+    #[must_use]
+    pub fn is_time(&self) -> bool {
+        self.role.is_time()
+    }
+
+    /// The largest value it holds.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        u64::MAX >> (64 - self.bits)
+    }
+
+    /// Its bits of an ID, as they are.
+    #[must_use]
+    pub fn value_in(&self, id: u64) -> u64 {
+        id >> self.shift & self.max()
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "layout='{}' epoch='{}' tick={} {}",
+            self.layout_text(),
+            timestamp_text(self.layout.epoch()),
+            quoted(&duration_text(self.layout.tick_millis())),
+            self.policy_text(),
+        )
+    }
+}
+
+fn quoted(value: &str) -> String {
+    if value.contains(' ') {
+        format!("'{value}'")
+    } else {
+        value.to_string()
+    }
+}

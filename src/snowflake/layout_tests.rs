@@ -1,0 +1,418 @@
+//! Layouts: which of them there are, which bits their IDs have, and what a change
+//! of them may do.
+
+use super::*;
+use proptest::prelude::*;
+
+const D: Layout = Layout::DEFAULT;
+
+/// Whether the IDs of a clock increase: the time is above the sequence numbers,
+/// and nothing is reversed.
+fn increases(layout: Layout) -> bool {
+    layout.written == Written::Plain && layout.sequence.shift < layout.time.shift
+}
+
+/// Time, worker and sequence, as most layouts have it.
+fn plain(epoch: i64, tick: i64, time: u32, worker: u32, sequence: u32) -> Result<Layout, Misfit> {
+    let fields = [
+        (Role::Time, time),
+        (Role::Worker, worker),
+        (Role::Sequence, sequence),
+    ];
+    Layout::new(epoch, tick, &fields)
+}
+
+fn any_role() -> impl Strategy<Value = (Role, u32)> {
+    let fixed = (1..=16u32)
+        .prop_flat_map(|bits| (0..1u64 << bits).prop_map(move |value| (Role::Fixed(value), bits)));
+    prop_oneof![
+        (1..=16u32).prop_map(|bits| (Role::Worker, bits)),
+        fixed,
+        (1..=6u32).prop_map(|bits| (Role::Clock, bits)),
+    ]
+}
+
+/// Any fields in any order, the time written in any way.
+fn any_layout() -> impl Strategy<Value = Layout> {
+    let time = prop_oneof![
+        Just(vec![Role::Time]),
+        Just(vec![Role::TimeReversed]),
+        Just(vec![Role::TimeByMode, Role::Mode(Some(0))]),
+        Just(vec![Role::TimeByMode, Role::Mode(Some(1))]),
+    ];
+    let fields = (
+        time,
+        1..=45u32,
+        1..=31u32,
+        prop::collection::vec(any_role(), 0..5),
+    );
+    let fields = fields.prop_flat_map(|(time, time_bits, sequence_bits, mut fields)| {
+        fields.push((Role::Sequence, sequence_bits));
+        for role in time {
+            let bits = if matches!(role, Role::Mode(_)) {
+                1
+            } else {
+                time_bits
+            };
+            fields.push((role, bits));
+        }
+        Just(fields).prop_shuffle()
+    });
+    (0..=EPOCH_MAX, 1..=10_000i64, fields)
+        .prop_filter_map("a layout", |(e, t, fields)| Layout::new(e, t, &fields).ok())
+}
+
+fn worker(layout: Layout, any: u64) -> WorkerId {
+    WorkerId::new(i32::try_from(any & layout.max_worker()).unwrap()).unwrap()
+}
+
+#[test]
+fn default_is_frozen() {
+    assert_eq!(D.epoch.get(), 1_735_689_600_000);
+    assert_eq!(Ok(D), plain(1_735_689_600_000, 1, 41, 10, 12));
+    assert_eq!(D.max_worker(), 1023);
+    assert_eq!(D.width(), 63);
+    assert_eq!(D.disorder(), None);
+    assert!(increases(D) && !D.can_be_negative());
+    assert_eq!(
+        D.range_of(D.last_tick()).unwrap().1,
+        SnowflakeId::new(i64::MAX)
+    );
+    assert_eq!(
+        D.instant_of(D.last_tick()).get(),
+        1_735_689_600_000 + (1 << 41) - 1
+    );
+    // Worked by hand: tick 1, worker 2, sequence 3.
+    let id = D.encode(Tick::new(1), 2, 3).unwrap();
+    assert_eq!(id.get(), (1 << 22) + (2 << 12) + 3);
+}
+
+#[test]
+fn parts_of_the_worker_id_lie_apart() {
+    // Worked by hand: 3 bits of the worker ID, a flag, 2 more bits.
+    let layout = Layout::new(
+        0,
+        1,
+        &[
+            (Role::Time, 4),
+            (Role::Worker, 3),
+            (Role::Fixed(1), 1),
+            (Role::Worker, 2),
+            (Role::Sequence, 2),
+        ],
+    )
+    .unwrap();
+    let id = layout.encode(Tick::new(5), 0b10110, 3).unwrap();
+    assert_eq!(id.get(), 0b0101_101_1_10_11);
+    assert_eq!(layout.decode(id).unwrap().worker, 0b10110);
+    // The flag is part of what an ID is.
+    assert!(layout.decode(SnowflakeId::new(0b0101_101_0_10_11)).is_err());
+    let (least, greatest) = layout.range_of(Tick::new(5)).unwrap();
+    assert_eq!(least.get(), 0b0101_000_1_00_00);
+    assert_eq!(greatest.get(), 0b0101_111_1_11_11);
+}
+
+#[test]
+fn reversed_time_spreads() {
+    let reversed = |role, mode: &[(Role, u32)]| {
+        let mut fields = vec![(role, 4), (Role::Sequence, 2)];
+        fields.extend_from_slice(mode);
+        Layout::new(0, 1, &fields).unwrap()
+    };
+    let spread = reversed(Role::TimeReversed, &[]);
+    assert_eq!(spread.encode(Tick::new(1), 0, 3).unwrap().get(), 0b1000_11);
+    assert_eq!(spread.disorder(), Some(Disorder::Reversed));
+    assert!(!increases(spread));
+    // A column of both kinds decodes by the flag.
+    let (zero, one) = ((Role::Mode(Some(0)), 1), (Role::Mode(Some(1)), 1));
+    let (zero, one) = (
+        reversed(Role::TimeByMode, &[zero]),
+        reversed(Role::TimeByMode, &[one]),
+    );
+    let (a, b) = (
+        zero.encode(Tick::new(1), 0, 3).unwrap(),
+        one.encode(Tick::new(1), 0, 3).unwrap(),
+    );
+    assert_eq!((a.get(), b.get()), (0b1000_11_0, 0b0001_11_1));
+    for layout in [zero, one] {
+        assert_eq!(layout.decode(a), layout.decode(b));
+    }
+}
+
+#[test]
+fn signs() {
+    let wide = |fields: &[(Role, u32)]| Layout::new(0, 1, fields).unwrap();
+    let discord = wide(&[(Role::Time, 42), (Role::Worker, 10), (Role::Sequence, 12)]);
+    let turn = UnixMillis::new(1 << 41);
+    assert_eq!(discord.disorder(), Some(Disorder::NegativeFrom(turn)));
+    assert!(discord.can_be_negative());
+    assert!(discord.range_of(Tick::new((1 << 41) - 1)).is_ok());
+    assert!(discord.range_of(Tick::new(1 << 41)).is_err());
+    // A fixed sign keeps the order.
+    for (sign, negative) in [(0, false), (1, true)] {
+        let fixed = wide(&[
+            (Role::Fixed(sign), 1),
+            (Role::Time, 41),
+            (Role::Worker, 10),
+            (Role::Sequence, 12),
+        ]);
+        assert_eq!(fixed.disorder(), None);
+        assert_eq!(fixed.can_be_negative(), negative);
+        let (a, b) = (
+            fixed.range_of(Tick::new(7)).unwrap(),
+            fixed.range_of(Tick::new(8)).unwrap(),
+        );
+        assert!(a.0 < a.1 && a.1 < b.0 && (a.0.get() < 0) == negative);
+    }
+    let below = wide(&[(Role::Worker, 10), (Role::Time, 41), (Role::Sequence, 12)]);
+    assert_eq!(below.disorder(), Some(Disorder::TimeBelow));
+}
+
+#[test]
+fn refuses_what_makes_no_layout() {
+    use Role::{Clock, Fixed, Mode, Sequence, Time, TimeByMode, TimeReversed, Worker};
+    let refused = |fields: &[(Role, u32)], why| {
+        assert_eq!(Layout::new(0, 1, fields), Err(why), "{fields:?}");
+    };
+    assert_eq!(plain(-1, 1, 41, 10, 12), Err(Misfit::Epoch));
+    assert_eq!(plain(EPOCH_MAX + 1, 1, 41, 10, 12), Err(Misfit::Epoch));
+    assert_eq!(plain(0, 0, 41, 10, 12), Err(Misfit::Tick));
+    assert_eq!(plain(0, 10_001, 41, 10, 12), Err(Misfit::Tick));
+    let bits = |field, max| Misfit::Bits { field, max };
+    refused(&[(Time, 0), (Sequence, 12)], bits(0, 45));
+    refused(&[(Time, 46), (Sequence, 12)], bits(0, 45));
+    refused(&[(Time, 41), (Sequence, 0)], bits(1, 31));
+    refused(&[(Time, 41), (Worker, 0), (Sequence, 1)], bits(1, 31));
+    refused(
+        &[(Time, 41), (Fixed(0), u32::MAX), (Sequence, 1)],
+        bits(1, 63),
+    );
+    refused(
+        &[(Time, 41), (Sequence, 12), (Time, 5)],
+        Misfit::Twice { field: 0 },
+    );
+    refused(
+        &[(Time, 41), (TimeReversed, 5), (Sequence, 1)],
+        Misfit::Twice { field: 0 },
+    );
+    refused(&[(Sequence, 12)], Misfit::NoTime);
+    refused(&[(Time, 12)], Misfit::NoSequence);
+    refused(&[(TimeByMode, 12), (Sequence, 1)], Misfit::Mode);
+    refused(&[(Time, 12), (Mode(None), 1), (Sequence, 1)], Misfit::Mode);
+    refused(
+        &[(Time, 41), (Fixed(8), 3), (Sequence, 1)],
+        Misfit::Value { field: 1, max: 7 },
+    );
+    refused(
+        &[(Time, 42), (Worker, 11), (Sequence, 12)],
+        Misfit::Width { bits: 65 },
+    );
+    refused(
+        &[(Time, 41), (Clock, 10), (Sequence, 12)],
+        Misfit::PositionWidth { bits: 63 },
+    );
+    refused(
+        &[(Time, 12), (Worker, 16), (Worker, 16), (Sequence, 12)],
+        Misfit::WorkerWidth { bits: 32 },
+    );
+}
+
+#[test]
+fn refuses_what_does_not_fit() {
+    for (worker, sequence, field, value, max) in [
+        (1024, 0, "worker_id", 1024, 1023),
+        (-1, 0, "worker_id", -1, 1023),
+        (0, 4096, "sequence", 4096, 4095),
+    ] {
+        assert_eq!(
+            D.encode(Tick::new(0), worker, sequence),
+            Err(LayoutError::FieldRange {
+                field: field.to_string(),
+                value,
+                max
+            })
+        );
+    }
+    assert_eq!(
+        D.decode(SnowflakeId::new(-1)),
+        Err(LayoutError::NotAnId { id: -1, bits: 63 })
+    );
+    assert_eq!(WorkerId::new(-1), None);
+    let worker = |id| WorkerId::new(id).unwrap();
+    assert!(D.stamp(worker(1023)).is_ok());
+    assert!(D.stamp(worker(1024)).is_err());
+    // IDs without a worker ID do not care.
+    let shard = [(Role::Time, 41), (Role::Fixed(5), 13), (Role::Sequence, 10)];
+    let shard = Layout::new(0, 1, &shard).unwrap();
+    assert_eq!(shard.stamp(worker(i32::MAX)), Ok(Stamp::new(5 << 10)));
+}
+
+#[test]
+fn instants_at_the_ends() {
+    let first = 1_735_689_600_000;
+    let last = first + (1 << 41) - 1;
+    assert!(D.tick_at(UnixMillis::new(first - 1)).is_err());
+    assert_eq!(D.tick_at(UnixMillis::new(first)), Ok(Tick::new(0)));
+    assert_eq!(D.tick_at(UnixMillis::new(last)), Ok(D.last_tick()));
+    assert_eq!(D.tick_within(UnixMillis::new(first - 1)), Tick::new(0));
+    assert_eq!(D.tick_within(UnixMillis::new(first + 5)), Tick::new(5));
+    assert_eq!(D.tick_within(UnixMillis::new(last + 1)), D.last_tick());
+    assert_eq!(D.ids_per_second(), 4_096_000);
+    assert!(D.tick_at(UnixMillis::new(last + 1)).is_err());
+    // The last tick is never issued.
+    for (at, fits) in [
+        (i64::MIN, false),
+        (first - 1, false),
+        (first, true),
+        (last - 1, true),
+        (last, false),
+        (i64::MAX, false),
+    ] {
+        assert_eq!(D.fits(UnixMillis::new(at)), fits, "{at}");
+    }
+}
+
+#[test]
+fn what_may_change() {
+    use Role::{Sequence, Time, TimeReversed, Worker};
+    let before = plain(1000, 10, 30, 8, 8).unwrap();
+    let to = |layout: Result<Layout, Misfit>| layout.unwrap().change_from(before);
+    assert_eq!(to(Ok(before)), None);
+    assert_eq!(to(plain(999, 10, 30, 8, 8)), None);
+    assert_eq!(to(plain(0, 10, 31, 8, 8)), None);
+    assert_eq!(to(plain(1001, 10, 31, 8, 8)), Some(Change::LaterEpoch));
+    assert_eq!(to(plain(1000, 10, 29, 8, 8)), Some(Change::NarrowerTime));
+    assert_eq!(to(plain(1000, 1, 30, 8, 8)), Some(Change::Tick));
+    assert_eq!(to(plain(1000, 10, 30, 9, 7)), Some(Change::Fields));
+    assert_eq!(to(plain(1000, 10, 30, 9, 8)), Some(Change::Fields));
+    // A wider time that is not on top moves what is above it.
+    let low = |bits| Layout::new(0, 1, &[(Worker, 4), (Time, bits), (Sequence, 2)]).unwrap();
+    assert_eq!(low(9).change_from(low(8)), Some(Change::Fields));
+    // Reversed, a wider time moves all its bits.
+    let spread = |bits| Layout::new(0, 1, &[(TimeReversed, bits), (Sequence, 2)]).unwrap();
+    assert_eq!(spread(9).change_from(spread(8)), Some(Change::Fields));
+}
+
+proptest! {
+    #[test]
+    fn encode_and_decode_are_inverse(l in any_layout(), t: u64, w: u64, s: u64) {
+        let fields = Fields {
+            tick: Tick::new(t & l.last_tick().get()),
+            worker: w & l.max_worker(),
+            sequence: s & l.max_sequence(),
+            clock: 0,
+        };
+        let id = l
+            .encode(fields.tick, fields.worker.cast_signed(), fields.sequence.cast_signed())
+            .unwrap();
+        prop_assert_eq!(l.decode(id), Ok(fields));
+        if let Ok((least, greatest)) = l.range_of(fields.tick) {
+            prop_assert!(least <= id && id <= greatest);
+        }
+        // compose is encode for a position.
+        let position = Position::new(l.place_of(fields.tick).get() | fields.sequence);
+        let stamp = l.stamp(worker(l, w)).unwrap();
+        prop_assert_eq!(l.compose(position, stamp), id);
+        prop_assert_eq!(l.tick_of(position), fields.tick);
+    }
+
+    #[test]
+    fn every_id_is_one_thing(l in any_layout(), id: i64) {
+        if let Ok(f) = l.decode(SnowflakeId::new(id))
+            && f.clock == 0
+            && !matches!(l.written, Written::ByMode(_))
+        {
+            prop_assert_eq!(
+                l.encode(f.tick, f.worker.cast_signed(), f.sequence.cast_signed()),
+                Ok(SnowflakeId::new(id))
+            );
+        }
+    }
+
+    #[test]
+    fn a_position_is_a_clock_and_a_place(l in any_layout(), position: u64, clock: u64) {
+        let l = l.through_clocks().unwrap_or(l);
+        let position = Position::new(position >> (64 - POSITION_BITS_MAX));
+        let place = l.place(position);
+        prop_assert_eq!(l.at(l.clock_of(position), place), position);
+        let other = l.at(clock & (l.clocks() - 1), place);
+        prop_assert_eq!(other, l.at(clock & (l.clocks() - 1), l.place(position)));
+        prop_assert_eq!(l.clock_of(other), clock & (l.clocks() - 1));
+        prop_assert_eq!(l.place(other), place);
+        prop_assert_eq!(l.tick_of(other), l.tick_of(position));
+        prop_assert_eq!(l.within(other), l.within(position));
+    }
+
+    #[test]
+    fn positions_order_as_ids(l in any_layout(), a: u64, b: u64, w: u64) {
+        let top = l.place_of(l.last_tick()).get();
+        let stamp = l.stamp(worker(l, w)).unwrap();
+        let (a, b) = (Position::new(a % top), Position::new(b % top));
+        let (x, y) = (l.compose(a, stamp), l.compose(b, stamp));
+        prop_assert_eq!(a == b, x == y);
+        if increases(l) && (l.disorder().is_none() || x.get() >= 0 && y.get() >= 0) {
+            prop_assert_eq!(l.place(a).cmp(&l.place(b)), x.cmp(&y));
+        }
+    }
+
+    #[test]
+    fn ticks_do_not_overlap(l in any_layout(), t: u64) {
+        let tick = Tick::new(t % l.last_tick().get().max(1));
+        let next = Tick::new(tick.get() + 1);
+        if let (Ok(a), Ok(b)) = (l.range_of(tick), l.range_of(next)) {
+            prop_assert!(a.0 <= a.1 && a.1 < b.0);
+        }
+    }
+
+    #[test]
+    fn a_change_raises_ids(
+        (l, m) in (any_layout(), 0..EPOCH_MAX, 0..4u32, any::<bool>()).prop_filter_map(
+            "a wider layout",
+            |(l, epoch, more, on_top)| {
+                let mut m = l;
+                m.epoch = UnixMillis::new(epoch.min(l.epoch.get()));
+                if on_top && l.time.end() == l.width {
+                    m.time.bits = (l.time.bits + more).min(TIME_BITS_MAX);
+                    m.last_tick = Tick::new(ones(m.time.bits));
+                    m.width = m.time.end();
+                }
+                (m.width <= 64 && m.time.bits + m.sequence.bits <= POSITION_BITS_MAX)
+                    .then_some((l, m))
+            },
+        ),
+        at in 0..1i64 << 46,
+        w: u64,
+    ) {
+        // At the same instant and later, no new ID is an old one.
+        let at = UnixMillis::new(at);
+        if m.change_from(l).is_none()
+            && let (Ok(old), Ok(new)) = (l.tick_at(at), m.tick_at(at))
+            && m.instant_of(new) >= at
+        {
+            prop_assert!(new >= old);
+            let id = |l: Layout, tick| {
+                l.encode(tick, (w & l.max_worker()).cast_signed(), 0).unwrap()
+            };
+            if new > old {
+                prop_assert_ne!(id(l, old), id(m, new));
+                if m.disorder().is_none() {
+                    prop_assert!(id(l, old) < id(m, new));
+                }
+            }
+        } else if m.change_from(l).is_some() {
+            prop_assert_ne!(l.written, Written::Plain);
+        }
+    }
+
+    #[test]
+    fn ticks_hold_their_instants(l in any_layout(), millis in 0..1i64 << 46) {
+        let at = UnixMillis::new(millis);
+        if let Ok(tick) = l.tick_at(at) {
+            let start = l.instant_of(tick).get();
+            prop_assert!(start <= millis && millis < start + l.tick_millis);
+            let from = l.tick_from(at);
+            prop_assert!(l.instant_of(from).get() >= millis);
+            prop_assert!(from.get() - tick.get() <= 1);
+        }
+    }
+}
