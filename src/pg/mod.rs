@@ -17,6 +17,7 @@
 //! | [`time`] | conversions between PostgreSQL's time and ours |
 //! | [`compat`] | what differs between PostgreSQL versions |
 //! | [`error`] | what users read when something is wrong |
+//! | [`notice`] | what users are told besides |
 //! | [`sql`] | the SQL functions |
 
 mod compat;
@@ -26,6 +27,7 @@ mod guc;
 mod issue;
 mod label;
 mod mark;
+mod notice;
 mod os_clock;
 mod provider;
 mod reservation_lock;

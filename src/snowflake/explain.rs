@@ -14,8 +14,9 @@
 use jiff::civil::DateTime;
 use jiff::{Span, Timestamp, Unit, tz::Offset};
 
+use super::duration::duration_text;
 use super::id::{SnowflakeId, UnixMillis};
-use super::label::{Decoded, Field, Label, duration_text};
+use super::label::{Decoded, Field, Label};
 use super::layout::{Disorder, LayoutError, Role};
 
 /// The most columns of a line, but for a title that is longer.

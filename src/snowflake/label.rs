@@ -20,6 +20,7 @@
 use std::fmt;
 
 use super::account::CLOCK_BITS_MAX;
+use super::duration::{UNITS, duration_text};
 use super::generator::Generator;
 use super::id::{SnowflakeId, Tick, UnixMillis};
 use super::layout::{
@@ -103,13 +104,6 @@ const KEYS: [&str; 10] = [
     "max_borrow",
     "on_exhausted",
     "sequence_start",
-];
-const UNITS: [(&str, i64); 5] = [
-    ("d", DAY),
-    ("h", 3_600_000),
-    ("min", 60_000),
-    ("s", 1000),
-    ("ms", 1),
 ];
 const ON_ROLLBACK: [(&str, OnRollback); 5] = [
     ("continue", OnRollback::Continue),
@@ -450,15 +444,6 @@ pub fn start_text(value: SequenceStart) -> String {
         SequenceStart::Random => "random".to_string(),
         SequenceStart::Masked(0) => "zero".to_string(),
         other => format!("vibrate {}", other.last()),
-    }
-}
-
-/// As a label writes it: in the largest unit that gives a whole number.
-#[must_use]
-pub fn duration_text(millis: i64) -> String {
-    match UNITS.iter().find(|(_, unit)| millis % unit == 0) {
-        Some((name, unit)) if millis != 0 => format!("{} {name}", millis / unit),
-        _ => "0".to_string(),
     }
 }
 

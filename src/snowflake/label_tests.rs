@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::account::CLOCK_BITS_MAX;
+use super::duration::duration_text;
 use super::id::{SnowflakeId, Tick, UnixMillis};
 use super::label::*;
 use super::layout::{EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role};

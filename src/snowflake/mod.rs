@@ -7,6 +7,7 @@
 //! | module | decides |
 //! |---|---|
 //! | [`id`] | the numbers that everything else is made of |
+//! | [`duration`] | durations in words |
 //! | [`layout`] | which bit means what, and what instant a tick is |
 //! | [`label`] | layout and policy as text |
 //! | [`presets`] | the texts of the schemes that people run |
@@ -22,6 +23,7 @@
 
 pub mod account;
 pub mod clock;
+pub mod duration;
 pub mod explain;
 pub mod generator;
 pub mod id;
