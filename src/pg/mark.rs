@@ -21,7 +21,7 @@ use super::shmem::Note;
 use super::{guc, os_clock, reservation_lock};
 use crate::snowflake::account::Account;
 use crate::snowflake::clock::{Reading, UnixNanos};
-use crate::snowflake::duration::measured_text;
+use crate::snowflake::duration::{measured_text, rounded_text};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Position, Tick, UnixMillis};
 use crate::snowflake::layout::Layout;
@@ -565,7 +565,7 @@ fn warn_of_the_end(entry: &Entry, place: Place, now: UnixNanos) {
             format!(
                 "generator {} has used up the time of its layout in {}",
                 entry.name(),
-                measured_text(left)
+                rounded_text(left.unsigned_abs())
             ),
             format!("It ends at {}.", super::time::display(end)),
         );

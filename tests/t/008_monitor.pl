@@ -202,7 +202,7 @@ start_with_clock($late, 3919708800 - time);    # 2094-03-18
 ids($late, 10);
 $late->safe_psql('postgres', 'SELECT pg_sleep(6)');
 ids($late, 10);
-is(lines_of($late, qr/LOG: .*generator snowflake_default has used up the time of its layout in 1\d\d days/),
+is(lines_of($late, qr/LOG: .*generator snowflake_default has used up the time of its layout in 1\d\d d/),
 	1, 'the end of its time is announced once');
 $late->stop;
 
