@@ -22,37 +22,37 @@ impl Text {
         }
     }
 
-    /// Of what is refused as things are.
+    /// SQLSTATE 55000: not now, or not in this order.
     pub fn not_ready(message: impl Into<String>) -> Self {
         Self::new(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
     }
 
-    /// Of a wrong argument or setting.
+    /// SQLSTATE 22023: an argument or a setting is wrong.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ERRCODE_INVALID_PARAMETER_VALUE, message)
     }
 
-    /// Of a clock that cannot be trusted.
+    /// SQLSTATE 58000: the clock cannot be trusted.
     pub fn system(message: impl Into<String>) -> Self {
         Self::new(ERRCODE_SYSTEM_ERROR, message)
     }
 
-    /// Of an object of another kind.
+    /// SQLSTATE 42809: the object is of another kind.
     pub fn wrong_type(message: impl Into<String>) -> Self {
         Self::new(ERRCODE_WRONG_OBJECT_TYPE, message)
     }
 
-    /// Of what there is not.
+    /// SQLSTATE 0A000: there is no such thing, or not yet.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::new(ERRCODE_FEATURE_NOT_SUPPORTED, message)
     }
 
-    /// Of a number too large or small.
+    /// SQLSTATE 22003: a number is too large or too small.
     pub fn out_of_range(message: impl Into<String>) -> Self {
         Self::new(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, message)
     }
 
-    /// Of what is no error.
+    /// SQLSTATE 00000: this is no error.
     pub fn notice(message: impl Into<String>) -> Self {
         Self::new(ERRCODE_SUCCESSFUL_COMPLETION, message)
     }
