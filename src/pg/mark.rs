@@ -21,6 +21,7 @@ use super::shmem::Note;
 use super::{guc, os_clock, reservation_lock};
 use crate::snowflake::account::Account;
 use crate::snowflake::clock::{Reading, UnixNanos};
+use crate::snowflake::duration::{measured_text, rounded_text};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Position, Tick, UnixMillis};
 use crate::snowflake::layout::Layout;
@@ -224,7 +225,7 @@ fn reserve_locked(entry: &Entry, place: Place, need: Need) -> Result<(), Failure
         pgrx::log!(
             "snowflake_id: generator {} starts {} ahead of the clock, as was accepted",
             entry.name(),
-            super::error::duration(plan.lead_millis),
+            measured_text(plan.lead_millis),
         );
     }
     if plan.switches {
@@ -535,7 +536,7 @@ pub fn end_refusal(entry: &Entry, place: Place) {
 
 /// Says what the clock did. Once: all generators share what was seen last.
 fn log_step(millis: i64) {
-    let by = super::error::duration(millis.saturating_abs());
+    let by = measured_text(millis.saturating_abs());
     if millis < 0 {
         log_line(
             format!("clock moved backwards by {by}"),
@@ -564,7 +565,7 @@ fn warn_of_the_end(entry: &Entry, place: Place, now: UnixNanos) {
             format!(
                 "generator {} has used up the time of its layout in {}",
                 entry.name(),
-                super::error::duration(left)
+                rounded_text(left.unsigned_abs())
             ),
             format!("It ends at {}.", super::time::display(end)),
         );
@@ -580,7 +581,7 @@ fn log_switch(entry: &Entry, plan: &Plan, behind: Option<i64>) {
     let free = plan.account.free(layout.tick_of(from), layout.clocks());
     let message = match behind {
         Some(nanos) => {
-            let by = super::error::duration((nanos / NANOS_PER_MILLI).max(1));
+            let by = measured_text((nanos / NANOS_PER_MILLI).max(1));
             format!("clock moved backwards by {by}")
         }
         None => format!("generator {} starts before its mark", entry.name()),
@@ -606,7 +607,7 @@ fn log_failover(entry: &Entry, plan: &Plan, reading: &Reading, failover: Failove
         format!(
             "IDs start at {}, {} after the clock.",
             super::time::display(plan.clock_from.millis()),
-            super::error::duration(plan.clock_from.millis_after(reading.wall)),
+            measured_text(plan.clock_from.millis_after(reading.wall)),
         ),
     );
 }

@@ -16,6 +16,7 @@
 //! | [`time`] | conversions between PostgreSQL's time and ours |
 //! | [`compat`] | what differs between PostgreSQL versions |
 //! | [`error`] | what users read when something is wrong |
+//! | [`notice`] | what users are told besides |
 //! | [`sql`] | the SQL functions |
 
 mod compat;
@@ -25,6 +26,7 @@ mod guc;
 mod issue;
 mod label;
 mod mark;
+mod notice;
 mod os_clock;
 mod provider;
 mod reservation_lock;

@@ -17,6 +17,7 @@ use pgrx::pg_sys;
 
 use super::error::Error;
 use super::label::{self, PROVIDER};
+use super::notice::Notice;
 use super::{entry, mark, shmem, spi};
 use crate::snowflake::id::UnixMillis;
 use crate::snowflake::label::Label;
@@ -81,7 +82,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
             Some(Disorder::NegativeFrom(at)) => Some(at),
             _ => None,
         };
-        Error::CanBeNegative { from }.notice();
+        Notice::CanBeNegative { from }.notice();
     }
     // SAFETY: the relation is locked, so it exists.
     unsafe { pg_sys::CacheInvalidateRelcacheByRelid(relation) };
@@ -117,7 +118,7 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
     }
     let by = before_layout.epoch().get() - layout.epoch().get();
     if by > 0 {
-        Error::EpochMoved { name, by }.notice();
+        Notice::EpochMoved { name, by }.notice();
     }
     Ok(())
 }

@@ -34,6 +34,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::entry::{self, Entry};
 use super::error::Error;
+use super::notice::Notice;
 use super::{compat, label, mark, shmem, spi};
 use crate::snowflake::id::UnixMillis;
 
@@ -330,7 +331,7 @@ impl Kept {
         self.entry.check_takes(mark)?;
         mark::write(self.entry, mark.get());
         if matches!(kind, Kind::Alter(_)) {
-            Error::MarkKept {
+            Notice::MarkKept {
                 name: self.entry.name(),
             }
             .notice();

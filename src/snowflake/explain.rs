@@ -11,31 +11,26 @@
 //! ASCII, so that it lines up in every terminal and log, and at most
 //! [`COLUMNS`] wide: drawings that are wider go on in further rows.
 
-use jiff::civil::DateTime;
-use jiff::{Span, Timestamp, Unit, tz::Offset};
+use std::cmp::Ordering;
+use std::iter::repeat;
 
+use jiff::{Timestamp, tz::Offset};
+
+use super::duration::{duration_text, rounded_text};
 use super::id::{SnowflakeId, UnixMillis};
-use super::label::{Decoded, Field, Label, duration_text};
-use super::layout::{Disorder, LayoutError, Role};
+use super::label::{Decoded, Field, Label};
+use super::layout::{Disorder::NegativeFrom, LayoutError, Role};
 
 /// The most columns of a line, but for a title that is longer.
 pub const COLUMNS: usize = 100;
 
 const INDENT: &str = "  ";
 const BAR: &str = " | ";
-/// Names up to this length have a column in the table, longer ones a line; and
-/// the most room for a word of a name in the drawing.
+/// Names up to this length have a column in the table, longer ones a line.
 const NAME_COLUMNS: usize = 24;
-/// The most lines of a name in the drawing.
-const NAME_LINES: usize = 3;
-
-const SECOND: u64 = 1000;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
 /// The calendar repeats itself after so many years, and milliseconds.
 const CYCLE_YEARS: i64 = 400;
-const CYCLE: i64 = 146_097 * DAY.cast_signed();
+const CYCLE: i64 = 146_097 * 86_400_000;
 
 /// What there is to know of an ID of the generator that `title` names: lines of
 /// ASCII without trailing white space, none longer than [`COLUMNS`], if `title`
@@ -50,461 +45,221 @@ pub fn explain(
     now: UnixMillis,
 ) -> Result<String, LayoutError> {
     let decoded = label.decode(id)?;
-    let created = label.layout().instant_of(decoded.fields.tick);
-    let groups = groups(id, label, &decoded, created);
-    let mut text = Text::default();
-    let first = format!("ID {} of {title}", id.get());
-    if first.chars().count() > COLUMNS {
-        text.line(&format!("ID {} of", id.get()));
-        text.line(title);
-    } else {
-        text.line(&first);
+    let groups = groups(id, label, &decoded);
+    let first = format!("ID {} of", id.get());
+    let fits = first.len() + 1 + title.chars().count() <= COLUMNS;
+    let mut lines = vec![format!("{first}{}{title}", if fits { " " } else { "\n" })];
+    let mut drawing = draw(&groups, COLUMNS);
+    if drawing.len() > 1 {
+        drawing = draw(&groups, 0);
     }
-    let (drawing, keys) = draw(&groups);
     for row in drawing {
-        text.line("");
-        for line in row {
-            text.line(&line);
-        }
+        lines.push(String::new());
+        lines.extend(row);
     }
-    text.line("");
-    table(&mut text, &groups, &keys);
-    text.line("");
-    for (what, is) in summary(label, &decoded, created, now) {
-        text.wrapped(&format!("{INDENT}{what:<9}  "), &is);
-    }
-    Ok(text.0)
+    table(&mut lines, &groups);
+    summarize(&mut lines, label, &decoded, now);
+    let lines = lines.iter().map(|line| line.trim_end_matches(' '));
+    Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Some neighbouring bits of an ID: a field, or what is above all fields.
-struct Group<'a> {
-    name: &'a str,
+struct Group {
+    name: String,
     is_field: bool,
-    high: u32,
-    /// As they are, high to low.
-    digits: String,
+    /// The bits, high to low, and below them their highest and lowest position.
+    column: Vec<String>,
+    range: String,
     /// What they stand for: of a reversed time, the tick.
-    value: u64,
+    value: String,
     note: String,
 }
 
-impl Group<'_> {
-    fn low(&self) -> usize {
-        (self.high as usize + 1).saturating_sub(self.digits.len())
-    }
-
-    /// Highest and lowest position, under the bits they belong to if those are
-    /// wide enough.
-    fn positions(&self) -> String {
-        let (high, low) = (self.high.to_string(), self.low().to_string());
-        if self.digits.len() == 1 {
-            high
-        } else if self.digits.len() <= high.len() + low.len() {
-            format!("{high}-{low}")
-        } else {
-            format!("{high}{low:>0$}", self.digits.len() - high.len())
-        }
-    }
-
-    fn range(&self) -> String {
-        if self.digits.len() == 1 {
-            self.high.to_string()
-        } else {
-            format!("{}-{}", self.high, self.low())
-        }
-    }
-
-    /// The column of the drawing with this for a name.
-    fn cell(&self, name: Vec<String>) -> Cell {
-        let mut lines = vec![self.digits.clone(), self.positions()];
-        lines.extend(name);
-        let width = lines.iter().map(String::len).max().unwrap_or(0);
-        Cell { lines, width }
-    }
-
-    /// As wide as bits and positions want it.
-    fn narrow(&self) -> usize {
-        self.digits.len().max(self.positions().len())
-    }
-}
-
-fn groups<'a>(
-    id: SnowflakeId,
-    label: &'a Label,
-    decoded: &Decoded<'_>,
-    created: UnixMillis,
-) -> Vec<Group<'a>> {
+fn groups(id: SnowflakeId, label: &Label, decoded: &Decoded) -> Vec<Group> {
+    let created = instant_text(label.layout().instant_of(decoded.fields.tick));
     let bits = id.get().cast_unsigned();
-    let reversed = label.layout().is_reversed(bits);
-    let workers = workers(label).count();
-    let mut groups = Vec::new();
-    let unused = 64 - label.layout().width() as usize;
-    if unused > 0 {
-        groups.push(Group {
-            name: "unused",
-            is_field: false,
-            high: 63,
-            digits: "0".repeat(unused),
-            value: 0,
-            note: String::new(),
-        });
-    }
-    for (field, (_, value)) in label.fields().iter().zip(&decoded.named) {
+    let is_reversed = label.layout().is_reversed(bits);
+    let one_worker = workers(label).len() == 1;
+    let width = label.layout().width();
+    let group = |(field, value): (&Field, u64)| {
+        let digits = format!("{:01$b}", field.value_in(bits), field.bits as usize);
+        let (high, low) = (field.shift + field.bits - 1, field.shift);
+        let range = match field.bits {
+            1 => low.to_string(),
+            _ => format!("{high}-{low}"),
+        };
+        // Under the bits they belong to, if those are wide enough.
+        let positions = match digits.len() {
+            wide if wide > 1 && wide >= range.len() => format!("{high:<0$}{low:>2}", wide - 2),
+            _ => range.clone(),
+        };
         let note = match field.role {
+            _ if field.shift >= width => String::new(),
+            _ if field.is_time() && is_reversed => format!("{created}, bits reversed"),
+            _ if field.is_time() => created.clone(),
             Role::Fixed(_) => "fixed".to_string(),
-            Role::Worker if workers == 1 && field.name != "worker" => "worker ID".to_string(),
-            _ if field.is_time() && reversed => {
-                format!("{}, bits reversed", instant_text(created))
-            }
-            _ if field.is_time() => instant_text(created),
+            Role::Worker if one_worker && field.name != "worker" => "worker ID".to_string(),
             _ => String::new(),
         };
-        groups.push(Group {
-            name: &field.name,
-            is_field: true,
-            high: field.shift + field.bits - 1,
-            digits: format!("{:01$b}", field.value_in(bits), field.bits as usize),
-            value: *value,
+        Group {
+            name: field.name.clone(),
+            is_field: field.shift < width,
+            column: vec![digits, positions],
+            range,
+            value: value.to_string(),
             note,
-        });
-    }
-    groups
-}
-
-fn workers(label: &Label) -> impl Iterator<Item = &Field> {
-    label.fields().iter().filter(|f| f.role == Role::Worker)
-}
-
-/// A group in the drawing: bits, positions, and its name in one line or more.
-struct Cell {
-    lines: Vec<String>,
-    width: usize,
-}
-
-/// How the drawing names fields that are narrower than their names.
-#[derive(Clone, Copy)]
-enum Naming {
-    /// With more room.
-    Whole,
-    /// With more room, but broken before underscores; by a key if that would
-    /// be wide or high.
-    Broken,
-    /// By a key that the table has, too.
-    Key,
-}
-
-/// The drawing by rows and lines, and for each group its key, if it has one.
-/// More room for names is worth another row, but no more.
-fn draw(groups: &[Group<'_>]) -> (Vec<Vec<String>>, Vec<String>) {
-    let whole = draw_as(groups, Naming::Whole);
-    if whole.0.len() == 1 {
-        return whole;
-    }
-    let broken = draw_as(groups, Naming::Broken);
-    if broken.0.len() <= 2 {
-        return broken;
-    }
-    draw_as(groups, Naming::Key)
-}
-
-fn draw_as(groups: &[Group<'_>], naming: Naming) -> (Vec<Vec<String>>, Vec<String>) {
-    let mut keys = Vec::new();
-    let mut count = 0;
-    let cells: Vec<_> = groups
-        .iter()
-        .map(|group| {
-            let (name, key) = match name_lines(group, naming) {
-                Some(name) => (name, String::new()),
-                None => {
-                    count += 1;
-                    (vec![format!("#{count}")], format!("#{count}"))
-                }
-            };
-            keys.push(key);
-            group.cell(name)
-        })
-        .collect();
-    (rows(cells).iter().map(|row| row_lines(row)).collect(), keys)
-}
-
-/// A name for the drawing; `None` if it takes a key.
-fn name_lines(group: &Group<'_>, naming: Naming) -> Option<Vec<String>> {
-    if group.name.len() <= group.narrow() {
-        return Some(vec![group.name.to_string()]);
-    }
-    // Bits without a meaning need no room for a name.
-    if !group.is_field {
-        return Some(Vec::new());
-    }
-    match naming {
-        Naming::Whole => Some(vec![group.name.to_string()]),
-        Naming::Broken => {
-            broken(group.name, group.narrow()).filter(|lines| lines.len() <= NAME_LINES)
         }
-        Naming::Key => None,
-    }
+    };
+    let unused = Field {
+        name: "unused".to_string(),
+        role: Role::Fixed(0),
+        bits: 64 - width,
+        shift: width,
+    };
+    let unused = (width < 64).then(|| group((&unused, 0)));
+    let values = decoded.named.iter().map(|(_, value)| *value);
+    let fields = label.fields().iter().zip(values).map(group);
+    unused.into_iter().chain(fields).collect()
 }
 
-/// A name in lines of `width`, or what its longest word takes; `None` if that
-/// is a lot.
-fn broken(name: &str, width: usize) -> Option<Vec<String>> {
-    let words = name.split('_').enumerate().map(|(at, word)| {
-        let underscore = if at == 0 { "" } else { "_" };
-        format!("{underscore}{word}")
+/// The names of the fields that make up the worker ID.
+fn workers(label: &Label) -> Vec<&str> {
+    let workers = label.fields().iter().filter(|f| f.role == Role::Worker);
+    workers.map(|field| field.name.as_str()).collect()
+}
+
+/// The drawing by rows and lines, as many groups in a row as have room. Names
+/// that are longer than their group and than `width` are broken before
+/// underscores.
+fn draw(groups: &[Group], width: usize) -> Vec<Vec<String>> {
+    let columns = groups.iter().map(|group| {
+        let mut column = group.column.clone();
+        let words = group.name.replace('_', " _");
+        let longest = words.split(' ').map(str::len).max().unwrap_or(0);
+        let own = widest(&column);
+        // Bits without a meaning need no room for a name.
+        if group.is_field || longest <= own {
+            column.extend(fill(&words, "", longest.max(own).max(width)));
+        }
+        column
     });
-    let words: Vec<_> = words.collect();
-    let longest = words.iter().map(String::len).max().unwrap_or(0);
-    let width = width.max(longest);
-    let mut lines: Vec<String> = Vec::new();
-    for word in words {
-        match lines.last_mut() {
-            Some(line) if line.len() + word.len() <= width => line.push_str(&word),
-            _ => lines.push(word),
+    let columns: Vec<_> = columns.collect();
+    let height = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut used = COLUMNS;
+    for column in &columns {
+        let width = widest(column);
+        let mut before = BAR;
+        used += BAR.len() + width;
+        if used > COLUMNS {
+            before = INDENT;
+            used = INDENT.len() + width;
+            rows.push(vec![String::new(); height]);
+        }
+        let cells = column.iter().map(String::as_str).chain(repeat(""));
+        for (line, cell) in rows.last_mut().into_iter().flatten().zip(cells) {
+            line.push_str(&format!("{before}{cell:<width$}"));
         }
     }
-    (longest <= NAME_COLUMNS).then_some(lines)
-}
-
-/// As many cells in a row as have room.
-fn rows(cells: Vec<Cell>) -> Vec<Vec<Cell>> {
-    let mut rows: Vec<Vec<Cell>> = Vec::new();
-    let mut used = 0;
-    for cell in cells {
-        let more = BAR.len() + cell.width;
-        match rows.last_mut() {
-            Some(row) if used + more <= COLUMNS => {
-                used += more;
-                row.push(cell);
-            }
-            _ => {
-                used = INDENT.len() + cell.width;
-                rows.push(vec![cell]);
-            }
-        }
+    for row in &mut rows {
+        row.retain(|line| line.contains(|c| !BAR.contains(c)));
     }
     rows
 }
 
-fn row_lines(row: &[Cell]) -> Vec<String> {
-    let height = row.iter().map(|cell| cell.lines.len()).max().unwrap_or(0);
-    let line = |at| {
-        let cells = row.iter().map(|cell| {
-            let text = cell.lines.get(at).map_or("", String::as_str);
-            format!("{text:<0$}", cell.width)
-        });
-        format!("{INDENT}{}", cells.collect::<Vec<_>>().join(BAR))
-    };
-    (0..height).map(line).collect()
-}
-
-fn table(text: &mut Text, groups: &[Group<'_>], keys: &[String]) {
-    let widest = |of: &dyn Fn(&Group<'_>) -> usize, least: usize| {
-        groups.iter().map(of).fold(least, usize::max)
-    };
-    let name_width = widest(
-        &|group| match group.name.len() {
-            length if length <= NAME_COLUMNS => length,
-            _ => 0,
-        },
-        "field".len(),
-    );
-    let value_width = widest(&|group| group.value.to_string().len(), "value".len());
-    let key_width = match keys.iter().map(String::len).max() {
-        None | Some(0) => 0,
-        Some(length) => length + 2,
-    };
-    let start = |key: &str, name: &str| format!("{INDENT}{key:<key_width$}{name:<name_width$}");
-    let rest = |bits: &str, value: &str| format!("  {bits:<5}  {value:>value_width$}  ");
-
-    text.line(&(start("", "field") + &rest("bits", "value")));
-    for (at, group) in groups.iter().enumerate() {
-        let key = keys.get(at).map_or("", String::as_str);
-        let mut start_of_line = start(key, group.name);
-        if group.name.len() > name_width {
-            text.line(&start_of_line);
-            start_of_line = start("", "");
+/// Adds the fields one by one.
+fn table(lines: &mut Vec<String>, groups: &[Group]) {
+    let names = groups.iter().map(|group| &group.name);
+    let name_width = widest(names.filter(|name| name.len() <= NAME_COLUMNS)).max(5);
+    let value_width = widest(groups.iter().map(|group| &group.value)).max(5);
+    let mut line = |name: &str, bits: &str, value: &str, note: &str| {
+        let mut name = format!("{INDENT}{name:<name_width$}");
+        if name.len() > INDENT.len() + name_width {
+            lines.push(name);
+            name = " ".repeat(INDENT.len() + name_width);
         }
-        let rest = rest(&group.range(), &group.value.to_string());
-        text.wrapped(&(start_of_line + &rest), &group.note);
+        let lead = format!("{name}  {bits:<5}  {value:>value_width$}  ");
+        wrap(lines, lead, note);
+    };
+    line("", "", "", "");
+    line("field", "bits", "value", "");
+    for group in groups {
+        line(&group.name, &group.range, &group.value, &group.note);
     }
 }
 
-/// What the fields do not say one by one.
-fn summary(
-    label: &Label,
-    decoded: &Decoded<'_>,
-    created: UnixMillis,
-    now: UnixMillis,
-) -> Vec<(&'static str, String)> {
+/// Adds what the fields do not say one by one.
+fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: UnixMillis) {
     let layout = label.layout();
-    let at = |instant| format!("{}, {}", instant_text(instant), relative(instant, now));
-    let mut summary = vec![("created", at(created))];
-    let names: Vec<_> = workers(label).map(|field| field.name.as_str()).collect();
-    if names.len() > 1 {
-        let names = names.join(", ");
-        summary.push(("worker ID", format!("{} of {names}", decoded.fields.worker)));
+    let span = |at: UnixMillis| rounded_text(at.get().abs_diff(now.get()));
+    let at = |at: UnixMillis| match at.cmp(&now) {
+        Ordering::Less => format!("{}, {} ago", instant_text(at), span(at)),
+        Ordering::Equal => format!("{}, now", instant_text(at)),
+        Ordering::Greater => format!("{}, in {}", instant_text(at), span(at)),
+    };
+    let mut line = |what, is: String| wrap(lines, format!("{INDENT}{what:<9}  "), &is);
+    line("", String::new());
+    line("created", at(layout.instant_of(decoded.fields.tick)));
+    let workers = workers(label);
+    if workers.len() > 1 {
+        let (worker, names) = (decoded.fields.worker, workers.join(", "));
+        line("worker ID", format!("{worker} of {names}"));
     }
-    summary.push((
-        "epoch",
-        format!(
-            "{}, ticks of {}",
-            instant_text(layout.epoch()),
-            duration_text(layout.tick_millis())
-        ),
-    ));
+    let epoch = instant_text(layout.epoch());
+    let tick = duration_text(layout.tick_millis());
+    line("epoch", format!("{epoch}, ticks of {tick}"));
     // The last tick is never issued.
     let end = layout.instant_of(layout.last_tick());
-    let lasts = if now < end {
-        let left = elapsed(now, end);
-        format!("until {}, another {left}", instant_text(end))
+    if now < end {
+        let (until, left) = (instant_text(end), span(end));
+        line("layout", format!("until {until}, another {left}"));
     } else {
-        format!("over since {}", at(end))
+        line("layout", format!("over since {}", at(end)));
+    }
+    let first = label.fields().first().map(|field| field.role);
+    let sign = match (layout.disorder(), first) {
+        (Some(NegativeFrom(turn)), _) if now < turn => format!("IDs turn negative at {}", at(turn)),
+        (Some(NegativeFrom(turn)), _) => format!("IDs have been negative since {}", at(turn)),
+        _ if !layout.can_be_negative() => return,
+        (_, Some(Role::Fixed(_))) => "all IDs are negative".to_string(),
+        _ => "some IDs are negative".to_string(),
     };
-    summary.push(("layout", lasts));
-    let sign = match layout.disorder() {
-        Some(Disorder::NegativeFrom(turn)) if now < turn => {
-            Some(format!("IDs turn negative at {}", at(turn)))
-        }
-        Some(Disorder::NegativeFrom(turn)) => {
-            Some(format!("IDs have been negative since {}", at(turn)))
-        }
-        _ if !layout.can_be_negative() => None,
-        _ if matches!(
-            label.fields().first(),
-            Some(Field {
-                role: Role::Fixed(_),
-                ..
-            })
-        ) =>
-        {
-            Some("all IDs are negative".to_string())
-        }
-        _ => Some("some IDs are negative".to_string()),
-    };
-    summary.extend(sign.map(|sign| ("sign", sign)));
-    summary
+    line("sign", sign);
 }
 
-/// An instant in UTC, moved by whole repetitions of the calendar to 1970 or up
-/// to 400 years later; and the years to add. jiff ends in 9999, layouts do not.
-fn civil(at: i64) -> (i64, DateTime) {
-    let within = Timestamp::from_millisecond(at.rem_euclid(CYCLE)).unwrap_or_default();
-    (
-        at.div_euclid(CYCLE) * CYCLE_YEARS,
-        Offset::UTC.to_datetime(within),
-    )
-}
-
-/// In UTC, with milliseconds; years beyond 9999 just have more digits.
+/// In UTC, with milliseconds; years beyond 9999 just have more digits. jiff ends
+/// there, so the instant is moved by whole repetitions of the calendar.
 fn instant_text(at: UnixMillis) -> String {
-    let (years, civil) = civil(at.get());
-    let year = years + i64::from(civil.year());
-    let rest = civil.strftime("%m-%d %H:%M:%S%.3f");
-    format!("{year:04}-{rest} UTC")
+    let within = Timestamp::from_millisecond(at.get().rem_euclid(CYCLE)).unwrap_or_default();
+    let civil = Offset::UTC.to_datetime(within);
+    let year = at.get().div_euclid(CYCLE) * CYCLE_YEARS + i64::from(civil.year());
+    format!("{year:04}-{} UTC", civil.strftime("%m-%d %H:%M:%S%.3f"))
 }
 
-fn relative(at: UnixMillis, now: UnixMillis) -> String {
-    if at == now {
-        "now".to_string()
-    } else if at < now {
-        format!("{} ago", elapsed(at, now))
-    } else {
-        format!("in {}", elapsed(now, at))
-    }
+fn widest<'a>(lines: impl IntoIterator<Item = &'a String>) -> usize {
+    lines.into_iter().map(String::len).max().unwrap_or(0)
 }
 
-/// From an instant to a later one, in its two largest units; years are those
-/// of the calendar.
-fn elapsed(from: UnixMillis, to: UnixMillis) -> String {
-    let millis = to.get().abs_diff(from.get());
-    let cycles = millis / CYCLE.cast_unsigned();
-    let start = from.get().rem_euclid(CYCLE);
-    let rest = (millis % CYCLE.cast_unsigned()).cast_signed();
-    let ((_, a), (carry, b)) = (civil(start), civil(start + rest));
-    let b = b.saturating_add(Span::new().years(carry));
-    let years = a.until((Unit::Year, b)).unwrap_or_default().get_years();
-    let birthday = a.saturating_add(Span::new().years(years));
-    let days = birthday
-        .until((Unit::Day, b))
-        .unwrap_or_default()
-        .get_days();
-    let years = i64::from(years).unsigned_abs() + cycles * CYCLE_YEARS.unsigned_abs();
-
-    let (large, small) = if years > 0 {
-        (
-            counted(years, "year"),
-            counted(u64::from(days.unsigned_abs()), "day"),
-        )
-    } else {
-        two_units(millis)
-    };
-    [large, small]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-fn two_units(millis: u64) -> (Option<String>, Option<String>) {
-    let short = |number: u64, unit: &str| (number > 0).then(|| format!("{number} {unit}"));
-    if millis >= DAY {
-        (
-            counted(millis / DAY, "day"),
-            short(millis % DAY / HOUR, "h"),
-        )
-    } else if millis >= HOUR {
-        (
-            short(millis / HOUR, "h"),
-            short(millis % HOUR / MINUTE, "min"),
-        )
-    } else if millis >= MINUTE {
-        (
-            short(millis / MINUTE, "min"),
-            short(millis % MINUTE / SECOND, "s"),
-        )
-    } else {
-        (short(millis / SECOND, "s"), short(millis % SECOND, "ms"))
-    }
-}
-
-fn counted(number: u64, unit: &str) -> Option<String> {
-    match number {
-        0 => None,
-        1 => Some(format!("1 {unit}")),
-        _ => Some(format!("{number} {unit}s")),
-    }
-}
-
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    /// One more line; lines are separated, not ended.
-    fn line(&mut self, line: &str) {
-        if !self.0.is_empty() {
-            self.0.push('\n');
-        }
-        self.0.push_str(line.trim_end_matches(' '));
-    }
-
-    /// Words behind a lead; further lines begin below the first word.
-    fn wrapped(&mut self, lead: &str, words: &str) {
-        let indent = " ".repeat(lead.len());
-        let mut line = lead.to_string();
-        let mut is_first = true;
-        for word in words.split(' ') {
-            if !is_first && line.len() + 1 + word.len() > COLUMNS {
-                self.line(&line);
-                line.clone_from(&indent);
-                is_first = true;
+/// Words in lines of `width`, but for words that are longer.
+fn fill(words: &str, space: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + space.len() + word.len() <= width => {
+                line.push_str(space);
+                line.push_str(word);
             }
-            if !is_first {
-                line.push(' ');
-            }
-            line.push_str(word);
-            is_first = false;
+            _ => lines.push(word.to_string()),
         }
-        self.line(&line);
+    }
+    lines
+}
+
+/// Adds words behind a lead; further lines begin below the first word.
+fn wrap(lines: &mut Vec<String>, mut lead: String, words: &str) {
+    for line in fill(words, " ", COLUMNS.saturating_sub(lead.len())) {
+        lines.push(lead.clone() + &line);
+        lead = " ".repeat(lead.len());
     }
 }
 
@@ -541,7 +296,7 @@ ID 209578384538226732 of generator orders_ids
 
   created    2026-08-02 07:49:40.652 UTC, 8 h 56 min ago
   epoch      2025-01-01 00:00:00.000 UTC, ticks of 1 ms
-  layout     until 2094-09-07 15:47:35.551 UTC, another 68 years 35 days"
+  layout     until 2094-09-07 15:47:35.551 UTC, another 68 y 36 d"
         );
     }
 
@@ -568,7 +323,7 @@ ID -5391707587647182246 of generator orders_ids
   created    2026-08-02 07:49:40.653 UTC, 8 h 56 min ago
   worker ID  31322 of generator_high, generator_low, cluster
   epoch      1970-01-01 00:00:00.000 UTC, ticks of 1 ms
-  layout     until 2109-05-15 07:35:11.103 UTC, another 82 years 285 days
+  layout     until 2109-05-15 07:35:11.103 UTC, another 82 y 285 d
   sign       some IDs are negative"
         );
     }
@@ -593,10 +348,10 @@ ID 4142522431858809111 of generator orders_ids
   machine        4-3               2
   sequence       2-0               7
 
-  created    2018-11-29 13:33:09.012 UTC, 7 years 246 days ago
+  created    2018-11-29 13:33:09.012 UTC, 7 y 246 d ago
   worker ID  134 of region, machine
   epoch      2014-12-31 16:00:00.000 UTC, ticks of 1 ms
-  layout     over since 2023-09-17 02:58:26.943 UTC, 2 years 319 days ago"
+  layout     over since 2023-09-17 02:58:26.943 UTC, 2 y 320 d ago"
         );
     }
 
@@ -617,11 +372,11 @@ ID 175928847299117063 of generator orders_ids
   process   16-12            0
   sequence  11-0             7
 
-  created    2016-04-30 11:18:25.796 UTC, 10 years 94 days ago
+  created    2016-04-30 11:18:25.796 UTC, 10 y 93 d ago
   worker ID  32 of worker, process
   epoch      2015-01-01 00:00:00.000 UTC, ticks of 1 ms
-  layout     until 2154-05-15 07:35:11.103 UTC, another 127 years 285 days
-  sign       IDs turn negative at 2084-09-06 15:47:35.552 UTC, in 58 years 34 days"
+  layout     until 2154-05-15 07:35:11.103 UTC, another 127 y 285 d
+  sign       IDs turn negative at 2084-09-06 15:47:35.552 UTC, in 58 y 35 d"
         );
     }
 
@@ -635,101 +390,110 @@ ID 175928847299117063 of generator orders_ids
             "\
 ID 5299778852922902925 of generator orders_ids
 
-  0  | 1  | 0  | 0  | 1  | 0  | 0  | 1  | 1  | 0   | 0   | 0   | 1   | 1   | 0   | 0   | 1   | 0
-  63 | 62 | 61 | 60 | 59 | 58 | 57 | 56 | 55 | 54  | 53  | 52  | 51  | 50  | 49  | 48  | 47  | 46
-  #1 | #2 | #3 | #4 | #5 | #6 | #7 | #8 | #9 | #10 | #11 | #12 | #13 | #14 | #15 | #16 | #17 | #18
+  0    | 1    | 0  | 0    | 1  | 0    | 0  | 1    | 1  | 0    | 0  | 0    | 1  | 1    | 0  | 0
+  63   | 62   | 61 | 60   | 59 | 58   | 57 | 56   | 55 | 54   | 53 | 52   | 51 | 50   | 49 | 48
+  time | flag | is | flag | is | flag | is | flag | is | flag | is | flag | is | flag | is | flag
+       | _0   | _0 | _1   | _1 | _2   | _2 | _3   | _3 | _4   | _4 | _5   | _5 | _6   | _6 | _7
 
-  0   | 1   | 1   | 0   | 0   | 0   | 1   | 1   | 0   | 0   | 1   | 0   | 0   | 1   | 1   | 0
-  45  | 44  | 43  | 42  | 41  | 40  | 39  | 38  | 37  | 36  | 35  | 34  | 33  | 32  | 31  | 30
-  #19 | #20 | #21 | #22 | #23 | #24 | #25 | #26 | #27 | #28 | #29 | #30 | #31 | #32 | #33 | #34
+  1  | 0    | 0  | 1    | 1  | 0    | 0   | 0    | 1   | 1    | 0   | 0    | 1   | 0    | 0   | 1
+  47 | 46   | 45 | 44   | 43 | 42   | 41  | 40   | 39  | 38   | 37  | 36   | 35  | 34   | 33  | 32
+  is | flag | is | flag | is | flag | is  | flag | is  | flag | is  | flag | is  | flag | is  | flag
+  _7 | _8   | _8 | _9   | _9 | _10  | _10 | _11  | _11 | _12  | _12 | _13  | _13 | _14  | _14 | _15
 
-  0   | 0   | 1   | 1   | 0   | 0   | 1   | 0   | 0   | 1   | 1   | 0   | 0   | 0   | 1   | 1
-  29  | 28  | 27  | 26  | 25  | 24  | 23  | 22  | 21  | 20  | 19  | 18  | 17  | 16  | 15  | 14
-  #35 | #36 | #37 | #38 | #39 | #40 | #41 | #42 | #43 | #44 | #45 | #46 | #47 | #48 | #49 | #50
+  1   | 0    | 0   | 0    | 1   | 1    | 0   | 0    | 1   | 0    | 0   | 1    | 1   | 0    | 0
+  31  | 30   | 29  | 28   | 27  | 26   | 25  | 24   | 23  | 22   | 21  | 20   | 19  | 18   | 17
+  is  | flag | is  | flag | is  | flag | is  | flag | is  | flag | is  | flag | is  | flag | is
+  _15 | _16  | _16 | _17  | _17 | _18  | _18 | _19  | _19 | _20  | _20 | _21  | _21 | _22  | _22
 
-  0   | 0   | 1   | 0   | 0   | 1   | 1   | 0   | 0   | 0   | 1   | 1   | 0   | 1
-  13  | 12  | 11  | 10  | 9   | 8   | 7   | 6   | 5   | 4   | 3   | 2   | 1   | 0
-  #51 | #52 | #53 | #54 | #55 | #56 | #57 | #58 | #59 | #60 | #61 | #62 | #63 | #64
+  0    | 1   | 1    | 0   | 0    | 1   | 0    | 0   | 1    | 1   | 0    | 0   | 0    | 1   | 1
+  16   | 15  | 14   | 13  | 12   | 11  | 10   | 9   | 8    | 7   | 6    | 5   | 4    | 3   | 2
+  flag | is  | flag | is  | flag | is  | flag | is  | flag | is  | flag | is  | flag | is  | flag
+  _23  | _23 | _24  | _24 | _25  | _25 | _26  | _26 | _27  | _27 | _28  | _28 | _29  | _29 | _30
 
-       field     bits   value
-  #1   time      63         0  1970-01-01 00:00:00.000 UTC
-  #2   flag_0    62         1
-  #3   is_0      61         0  fixed
-  #4   flag_1    60         0
-  #5   is_1      59         1  fixed
-  #6   flag_2    58         0
-  #7   is_2      57         0  fixed
-  #8   flag_3    56         1
-  #9   is_3      55         1  fixed
-  #10  flag_4    54         0
-  #11  is_4      53         0  fixed
-  #12  flag_5    52         0
-  #13  is_5      51         1  fixed
-  #14  flag_6    50         1
-  #15  is_6      49         0  fixed
-  #16  flag_7    48         0
-  #17  is_7      47         1  fixed
-  #18  flag_8    46         0
-  #19  is_8      45         0  fixed
-  #20  flag_9    44         1
-  #21  is_9      43         1  fixed
-  #22  flag_10   42         0
-  #23  is_10     41         0  fixed
-  #24  flag_11   40         0
-  #25  is_11     39         1  fixed
-  #26  flag_12   38         1
-  #27  is_12     37         0  fixed
-  #28  flag_13   36         0
-  #29  is_13     35         1  fixed
-  #30  flag_14   34         0
-  #31  is_14     33         0  fixed
-  #32  flag_15   32         1
-  #33  is_15     31         1  fixed
-  #34  flag_16   30         0
-  #35  is_16     29         0  fixed
-  #36  flag_17   28         0
-  #37  is_17     27         1  fixed
-  #38  flag_18   26         1
-  #39  is_18     25         0  fixed
-  #40  flag_19   24         0
-  #41  is_19     23         1  fixed
-  #42  flag_20   22         0
-  #43  is_20     21         0  fixed
-  #44  flag_21   20         1
-  #45  is_21     19         1  fixed
-  #46  flag_22   18         0
-  #47  is_22     17         0  fixed
-  #48  flag_23   16         0
-  #49  is_23     15         1  fixed
-  #50  flag_24   14         1
-  #51  is_24     13         0  fixed
-  #52  flag_25   12         0
-  #53  is_25     11         1  fixed
-  #54  flag_26   10         0
-  #55  is_26     9          0  fixed
-  #56  flag_27   8          1
-  #57  is_27     7          1  fixed
-  #58  flag_28   6          0
-  #59  is_28     5          0  fixed
-  #60  flag_29   4          0
-  #61  is_29     3          1  fixed
-  #62  flag_30   2          1
-  #63  is_30     1          0  fixed
-  #64  sequence  0          1
+  0   | 1
+  1   | 0
+  is  | sequence
+  _30 |
 
-  created    1970-01-01 00:00:00.000 UTC, 56 years 213 days ago
+  field     bits   value
+  time      63         0  1970-01-01 00:00:00.000 UTC
+  flag_0    62         1
+  is_0      61         0  fixed
+  flag_1    60         0
+  is_1      59         1  fixed
+  flag_2    58         0
+  is_2      57         0  fixed
+  flag_3    56         1
+  is_3      55         1  fixed
+  flag_4    54         0
+  is_4      53         0  fixed
+  flag_5    52         0
+  is_5      51         1  fixed
+  flag_6    50         1
+  is_6      49         0  fixed
+  flag_7    48         0
+  is_7      47         1  fixed
+  flag_8    46         0
+  is_8      45         0  fixed
+  flag_9    44         1
+  is_9      43         1  fixed
+  flag_10   42         0
+  is_10     41         0  fixed
+  flag_11   40         0
+  is_11     39         1  fixed
+  flag_12   38         1
+  is_12     37         0  fixed
+  flag_13   36         0
+  is_13     35         1  fixed
+  flag_14   34         0
+  is_14     33         0  fixed
+  flag_15   32         1
+  is_15     31         1  fixed
+  flag_16   30         0
+  is_16     29         0  fixed
+  flag_17   28         0
+  is_17     27         1  fixed
+  flag_18   26         1
+  is_18     25         0  fixed
+  flag_19   24         0
+  is_19     23         1  fixed
+  flag_20   22         0
+  is_20     21         0  fixed
+  flag_21   20         1
+  is_21     19         1  fixed
+  flag_22   18         0
+  is_22     17         0  fixed
+  flag_23   16         0
+  is_23     15         1  fixed
+  flag_24   14         1
+  is_24     13         0  fixed
+  flag_25   12         0
+  is_25     11         1  fixed
+  flag_26   10         0
+  is_26     9          0  fixed
+  flag_27   8          1
+  is_27     7          1  fixed
+  flag_28   6          0
+  is_28     5          0  fixed
+  flag_29   4          0
+  is_29     3          1  fixed
+  flag_30   2          1
+  is_30     1          0  fixed
+  sequence  0          1
+
+  created    1970-01-01 00:00:00.000 UTC, 56 y 214 d ago
   worker ID  1227133513 of flag_0, flag_1, flag_2, flag_3, flag_4, flag_5, flag_6, flag_7, flag_8,
              flag_9, flag_10, flag_11, flag_12, flag_13, flag_14, flag_15, flag_16, flag_17,
              flag_18, flag_19, flag_20, flag_21, flag_22, flag_23, flag_24, flag_25, flag_26,
              flag_27, flag_28, flag_29, flag_30
   epoch      1970-01-01 00:00:00.000 UTC, ticks of 1 ms
-  layout     over since 1970-01-01 00:00:00.001 UTC, 56 years 213 days ago
-  sign       IDs have been negative since 1970-01-01 00:00:00.001 UTC, 56 years 213 days ago"
+  layout     over since 1970-01-01 00:00:00.001 UTC, 56 y 214 d ago
+  sign       IDs have been negative since 1970-01-01 00:00:00.001 UTC, 56 y 214 d ago"
         );
     }
 
     #[test]
-    fn names_without_room_have_keys() {
+    fn long_names_are_broken() {
         let label = "layout='time:31 shard_of_the_customer_by_region:8 zone:5 rack:2 \
                      host_in_the_rack_counted_from_the_bottom:4 sequence:12' epoch=0 tick='1 s'";
         assert_eq!(
@@ -737,42 +501,37 @@ ID 5299778852922902925 of generator orders_ids
             "\
 ID 3834792229273611264 of generator orders_ids
 
-  00    | 1101010011011111101011001101110 | 00001010 | 10010 | 00    | 0010  | 110000000000
-  63-62 | 61                           31 | 30    23 | 22 18 | 17-16 | 15-12 | 11         0
-        | time                            | #1       | zone  | rack  | #2    | sequence
+  00    | 1101010011011111101011001101110 | 00001010  | 10010 | 00    | 0010     | 110000000000
+  63-62 | 61                           31 | 30    23  | 22 18 | 17-16 | 15-12    | 11         0
+        | time                            | shard_of  | zone  | rack  | host_in  | sequence
+        |                                 | _the      |       |       | _the     |
+        |                                 | _customer |       |       | _rack    |
+        |                                 | _by       |       |       | _counted |
+        |                                 | _region   |       |       | _from    |
+        |                                 |           |       |       | _the     |
+        |                                 |           |       |       | _bottom  |
 
-      field     bits        value
-      unused    63-62           0
-      time      61-31  1785714286  2026-08-02 23:44:46.000 UTC
-  #1  shard_of_the_customer_by_region
-                30-23          10
-      zone      22-18          18
-      rack      17-16           0
-  #2  host_in_the_rack_counted_from_the_bottom
-                15-12           2
-      sequence  11-0         3072
+  field     bits        value
+  unused    63-62           0
+  time      61-31  1785714286  2026-08-02 23:44:46.000 UTC
+  shard_of_the_customer_by_region
+            30-23          10
+  zone      22-18          18
+  rack      17-16           0
+  host_in_the_rack_counted_from_the_bottom
+            15-12           2
+  sequence  11-0         3072
 
   created    2026-08-02 23:44:46.000 UTC, in 6 h 58 min
   worker ID  21634 of shard_of_the_customer_by_region, zone, rack,
              host_in_the_rack_counted_from_the_bottom
   epoch      1970-01-01 00:00:00.000 UTC, ticks of 1 s
-  layout     until 2038-01-19 03:14:07.000 UTC, another 11 years 169 days"
+  layout     until 2038-01-19 03:14:07.000 UTC, another 11 y 169 d"
         );
     }
 
     #[test]
-    fn names_break_before_underscores() {
-        let lines = |name: &str, width| broken(name, width).map(|lines| lines.join(" "));
-        let text = |text: &str| Some(text.to_string());
-        assert_eq!(lines("generator_high", 5), text("generator _high"));
-        assert_eq!(lines("generator_high", 14), text("generator_high"));
-        assert_eq!(lines("rack_a__b_", 6), text("rack_a __b_"));
-        assert_eq!(lines(&"x".repeat(24), 3), text(&"x".repeat(24)));
-        assert_eq!(lines(&"x".repeat(25), 3), None);
-    }
-
-    #[test]
-    fn two_rows_rather_than_keys() {
+    fn two_rows() {
         let label = "layout='time:32 region:4 zone:4 building:4 customer:2 product:2 storage:2 \
                      sequence:12' epoch='2025-01-01 00:00:00Z' tick='1 s'";
         assert_eq!(
@@ -799,10 +558,10 @@ ID 81985529216486895 of generator orders_ids
   storage   13-12         0
   sequence  11-0       3567
 
-  created    2027-06-03 17:42:54.000 UTC, in 305 days
+  created    2027-06-03 17:42:54.000 UTC, in 305 d
   worker ID  39612 of region, zone, building, customer, product, storage
   epoch      2025-01-01 00:00:00.000 UTC, ticks of 1 s
-  layout     until 2161-02-07 06:28:15.000 UTC, another 134 years 188 days"
+  layout     until 2161-02-07 06:28:15.000 UTC, another 134 y 189 d"
         );
     }
 
@@ -823,10 +582,10 @@ ID 175928847299117063 of generator orders_ids
   sequence  18-13            16
   worker    12-0              7
 
-  created    108303-12-27 13:14:40.000 UTC, in 106277 years 146 days
+  created    108303-12-27 13:14:40.000 UTC, in 106277 y 145 d
   epoch      1970-01-01 00:00:00.000 UTC, ticks of 10 s
-  layout     until 11151453-09-01 01:25:10.000 UTC, another 11149427 years 29 days
-  sign       IDs turn negative at 5576711-11-02 00:42:40.000 UTC, in 5574685 years 91 days"
+  layout     until 11151453-09-01 01:25:10.000 UTC, another 11149427 y 29 d
+  sign       IDs turn negative at 5576711-11-02 00:42:40.000 UTC, in 5574685 y 90 d"
         );
         // Nothing overflows at the ends of what there is.
         for now in [i64::MIN, -1, i64::MAX] {
@@ -899,80 +658,6 @@ ID 175928847299117063 of generator orders_ids
             ""
         );
         assert_eq!(sign(0, "time:41 worker:10 sequence:12", 0), "");
-    }
-
-    #[test]
-    fn two_largest_units() {
-        let at = |text: &str| {
-            let at: Timestamp = text.parse().unwrap();
-            UnixMillis::new(at.as_millisecond())
-        };
-        for (from, to, expected) in [
-            (
-                "2026-08-02T00:00:00.000Z",
-                "2026-08-02T00:00:00.001Z",
-                "1 ms",
-            ),
-            (
-                "2026-08-02T00:00:00.999Z",
-                "2026-08-02T00:00:02.000Z",
-                "1 s 1 ms",
-            ),
-            ("2026-08-02T00:00:00Z", "2026-08-02T00:00:04Z", "4 s"),
-            (
-                "2026-08-02T00:00:00Z",
-                "2026-08-02T00:00:59.999Z",
-                "59 s 999 ms",
-            ),
-            ("2026-08-02T00:00:00Z", "2026-08-02T00:01:00.999Z", "1 min"),
-            ("2026-08-02T00:00:00Z", "2026-08-02T09:03:59Z", "9 h 3 min"),
-            (
-                "2026-08-02T00:00:00Z",
-                "2026-08-02T23:59:59Z",
-                "23 h 59 min",
-            ),
-            ("2026-08-02T00:00:00Z", "2026-08-03T00:59:59Z", "1 day"),
-            ("2026-08-02T00:00:00Z", "2026-08-04T05:00:00Z", "2 days 5 h"),
-            (
-                "2026-08-02T12:00:00Z",
-                "2027-08-02T11:59:59Z",
-                "364 days 23 h",
-            ),
-            ("2026-08-02T12:00:00Z", "2027-08-02T12:00:00Z", "1 year"),
-            (
-                "2026-08-02T12:00:00Z",
-                "2027-08-03T12:00:00Z",
-                "1 year 1 day",
-            ),
-            (
-                "2026-08-02T12:00:00Z",
-                "2093-05-19T12:00:00Z",
-                "66 years 290 days",
-            ),
-            (
-                "1999-12-31T23:59:59Z",
-                "2001-12-31T23:59:58Z",
-                "1 year 364 days",
-            ),
-            (
-                "2024-02-29T00:00:00Z",
-                "2025-03-01T00:00:00Z",
-                "1 year 1 day",
-            ),
-            (
-                "1600-01-01T00:00:00Z",
-                "9600-01-03T00:00:00Z",
-                "8000 years 2 days",
-            ),
-            ("1969-12-31T00:00:00Z", "2368-12-31T00:00:00Z", "399 years"),
-            ("1969-12-31T00:00:00Z", "2369-12-31T00:00:00Z", "400 years"),
-        ] {
-            assert_eq!(elapsed(at(from), at(to)), expected, "{from} {to}");
-        }
-        let now = at("2026-08-02T00:00:00Z");
-        assert_eq!(relative(now, now), "now");
-        assert_eq!(relative(at("2026-08-01T14:57:00Z"), now), "9 h 3 min ago");
-        assert_eq!(relative(at("2026-08-02T00:00:04Z"), now), "in 4 s");
     }
 
     /// A name of up to 63 characters, different for each `at`.

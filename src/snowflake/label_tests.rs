@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::clocks::CLOCK_BITS_MAX;
+use super::duration::duration_text;
 use super::generator::Generator;
 use super::id::{SnowflakeId, Tick, UnixMillis};
 use super::label::*;

@@ -7,6 +7,8 @@
 //! | module | decides |
 //! |---|---|
 //! | [`id`] | the numbers that everything else is made of |
+//! | [`duration`] | durations in words |
+//! | [`duration`] | how long something takes, as text |
 //! | [`layout`] | which bit means what, and what instant a tick is |
 //! | [`label`] | layout and policy as text |
 //! | [`presets`] | the texts of the schemes that people run |
@@ -25,6 +27,7 @@
 
 pub mod clock;
 pub mod clocks;
+pub mod duration;
 pub mod explain;
 pub mod generator;
 pub mod id;

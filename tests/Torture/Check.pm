@@ -541,12 +541,16 @@ sub errors
 	return @errors;
 }
 
-# "1 day 02:03:04.005"
+# "1 d 2 h 5 ms"
 sub millis
 {
 	my ($text) = @_;
-	my ($days, $hours, $minutes, $seconds) = $text =~ /^(?:(\d+) days? )?(\d+):(\d+):([\d.]+)$/ or return -1;
-	return int(1000 * (86_400 * ($days // 0) + 3600 * $hours + 60 * $minutes + $seconds) + 0.5);
+	my %unit = (d => 86_400_000, h => 3_600_000, min => 60_000, s => 1000, ms => 1);
+	return 0 if $text eq '0';
+	return -1 if $text !~ /^\d+ (?:d|h|min|s|ms)(?: \d+ (?:h|min|s|ms))*$/;
+	my $millis = 0;
+	$millis += $1 * $unit{$2} while $text =~ /(\d+) (\w+)/g;
+	return $millis;
 }
 
 # A refusal that a policy may ask for: what kind of, of which generator, by how many

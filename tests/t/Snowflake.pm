@@ -246,7 +246,11 @@ sub in_log
 sub behind
 {
 	my ($text) = @_;
-	return $text =~ /clock moved backwards by (\d\d):(\d\d):(\d\d(?:\.\d+)?)/ ? ($1 * 60 + $2) * 60 + $3 : -1;
+	my ($by) = $text =~ /clock moved backwards by (\d+ \w+(?: \d+ \w+)*)/ or return -1;
+	my %unit = (d => 86_400, h => 3600, min => 60, s => 1, ms => 0.001);
+	my $seconds = 0;
+	$seconds += $1 * $unit{$2} while $by =~ /(\d+) (\w+)/g;
+	return $seconds;
 }
 
 sub create_generator

@@ -10,6 +10,7 @@ use super::super::mark::{self, Need};
 use super::super::time::{self, Instant};
 use super::super::{os_clock, shmem};
 use crate::snowflake::clock::UnixNanos;
+use crate::snowflake::duration::measured_text;
 use crate::snowflake::id::{SnowflakeId, Tick, UnixMillis};
 
 /// `snowflake_advance(generator, id) -> timestamptz`: VOLATILE and PARALLEL
@@ -115,8 +116,8 @@ fn snowflake_accept_clock() -> Result<Interval, ErrorReport> {
     let lead = shared.accept_leads(unsafe { pg_sys::MyDatabaseId });
     pgrx::log!(
         "snowflake_id: clock accepted, after a jump of {} and with generators {} ahead of it",
-        super::super::error::duration(jumped),
-        super::super::error::duration(lead)
+        measured_text(jumped),
+        measured_text(lead)
     );
     Ok(Interval::from_micros(jumped.saturating_mul(1000)))
 }

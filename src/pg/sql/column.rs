@@ -25,6 +25,7 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::super::entry::{self, Entry};
 use super::super::error::{ColumnError, Error, TableError};
+use super::super::notice::Notice;
 use super::super::spi::{self, Row};
 use super::super::{mark, os_clock, shmem};
 use crate::snowflake::id::{SnowflakeId, Tick, WorkerId};
@@ -333,7 +334,7 @@ impl Source {
         if let Ok(rows) = usage
             && rows.first().is_some_and(|row| !row.is(0))
         {
-            Error::OwnerLacksUsage {
+            Notice::OwnerLacksUsage {
                 table: table.name.clone(),
                 owner: table.owner_name.clone(),
                 generator: self.name.clone(),
@@ -537,7 +538,7 @@ impl<'a> Column<'a> {
         };
         let least = next.id;
         if !next.sorts {
-            Error::ValuesNotCompared {
+            Notice::ValuesNotCompared {
                 column: self.name.clone(),
                 generator: generator.name.clone(),
             }
@@ -648,12 +649,12 @@ impl<'a> Column<'a> {
         for row in &found {
             let constraint = row.text(0);
             if row.is(1) {
-                Error::IsForeignKey {
+                Notice::IsForeignKey {
                     column: self.name.clone(),
                     constraint,
                 }
             } else {
-                Error::NarrowForeignKey {
+                Notice::NarrowForeignKey {
                     column: format!("{}.{}", row.text(2), row.text(4)),
                     declared: row.text(5),
                     constraint,

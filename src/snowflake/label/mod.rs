@@ -22,6 +22,7 @@
 
 use std::fmt;
 
+use super::duration::duration_text;
 use super::generator::Generator;
 use super::id::{SnowflakeId, Tick};
 use super::layout::{self, Fields, Layout, LayoutError, Role};
@@ -31,7 +32,7 @@ mod grammar;
 mod rules;
 mod values;
 
-pub use values::{duration_text, on_exhausted_text, on_rollback_text, start_text, timestamp_text};
+pub use values::{on_exhausted_text, on_rollback_text, start_text, timestamp_text};
 
 /// Most bytes of a label: more than one with 64 fields needs, and few enough to be
 /// read at once.

@@ -6,11 +6,10 @@ use std::ops::RangeInclusive;
 use super::grammar::{
     FIELD_FORM, FieldText, KEYS, Pair, Placed, Spot, fields, list, no_value, number, pairs,
 };
-use super::values::{
-    ON_EXHAUSTED, ON_ROLLBACK, choice, duration, duration_text, epoch, on_rollback_text, start,
-};
+use super::values::{ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, start};
 use super::{Field, Label, LabelError};
 use crate::snowflake::clocks::CLOCK_BITS_MAX;
+use crate::snowflake::duration::duration_text;
 use crate::snowflake::layout::{
     Layout, Misfit, POSITION_BITS_MAX, Role, TICK_MILLIS_MAX, WORKER_BITS_MAX,
 };

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::LabelError;
 use super::grammar::{Placed, is_digits, list};
+use crate::snowflake::duration::{UNITS, duration_text};
 use crate::snowflake::id::UnixMillis;
 use crate::snowflake::layout::EPOCH_MAX;
 use crate::snowflake::policy::{OnExhausted, OnRollback, SequenceStart};
@@ -89,14 +90,6 @@ pub fn start_text(value: SequenceStart) -> String {
     }
 }
 
-const UNITS: [(&str, i64); 5] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("min", 60_000),
-    ("s", 1000),
-    ("ms", 1),
-];
-
 /// Reads a duration in milliseconds.
 pub fn duration(
     key: &str,
@@ -127,16 +120,6 @@ pub fn duration(
     let (min, max) = (duration_text(*range.start()), duration_text(*range.end()));
     let allowed = format!("It can be {min} to {max}, as a whole number of ms, s, min, h or d.");
     text.at.error(problem, allowed)
-}
-
-/// A duration in milliseconds as a label writes it: in the largest unit that gives
-/// a whole number.
-#[must_use]
-pub fn duration_text(millis: i64) -> String {
-    match UNITS.iter().find(|(_, unit)| millis % unit == 0) {
-        Some((name, unit)) if millis != 0 => format!("{} {name}", millis / unit),
-        _ => "0".to_string(),
-    }
 }
 
 const EPOCH_FORM: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00', or in Unix milliseconds, as in 1477958400000.";

@@ -161,7 +161,7 @@ BEGIN
     EXECUTE statement;
 EXCEPTION WHEN others THEN
     GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-    hint := regexp_replace(hint, '[0-9]+ (s|ms)', '(so long)');
+    hint := regexp_replace(hint, '([0-9]+ (s|ms) ?)+', '(so long)');
     RETURN NEXT;
 END $$;
 \x
