@@ -49,6 +49,19 @@ sub set_to
 	return sql("SET ROLE alice; SELECT setval(pg_get_serial_sequence('hers.$name', 'id'), $value) FROM hers.$name");
 }
 
+# An earlier case leaves nothing behind, however it went.
+sub afresh
+{
+	my ($name) = @_;
+	sql("SELECT setval('hers.${name}_ids', (extract(epoch FROM clock_timestamp()) * 1000)::bigint)");
+	$node->restart;
+	sql("SET ROLE alice; INSERT INTO hers.$name DEFAULT VALUES");
+	return sql("SELECT max(id) FROM hers.$name");
+}
+
+# What a case is called in messages.
+sub case_of { my ($name, $what) = @_; return $name . ($what eq 'ID' ? ', an ID' : ', a count'); }
+
 # How many seconds what the sequence holds is ahead of the clock, taken for a mark.
 sub mark_ahead
 {
@@ -61,16 +74,14 @@ for my $name (sort keys %table)
 {
 	for my $what ('ID', 'count')
 	{
-		my $of = "$name, an $what";
-		$of = "$name, a $what" if $what eq 'count';
-		$most = sql("SELECT max(id) FROM hers.$name");
-		# In one session, whose generator has its place as long as it runs.
+		my $of = case_of($name, $what);
+		$most = afresh($name);
 		my $session = session($node, 'alice');
-		$session->query_safe("INSERT INTO hers.$name DEFAULT VALUES");
 		my $set = set_to($name, $what);
 		is((error_of($node, 'SELECT count(*) FROM snowflake_generators'))[0], '', "$of: the view can be read");
 		my ($code, $text) = ('', '');
-		# Past several reservations.
+		# Past several reservations; nobody else uses a generator meanwhile, so that it
+		# keeps its place.
 		my $until = time + 0.5;
 		wait_until("$of: healed", sub {
 			($code, $text) = error_in($session, "INSERT INTO hers.$name DEFAULT VALUES");
@@ -83,9 +94,6 @@ for my $name (sort keys %table)
 		is(sql("SELECT problem FROM snowflake_generators WHERE generator = 'hers.${name}_ids'::regclass"), '', "$of: no problem");
 		$session->quit;
 	}
-	# As it was, should that have failed.
-	sql("SELECT setval('hers.${name}_ids', (extract(epoch FROM clock_timestamp()) * 1000)::bigint)");
-	$node->restart;
 }
 
 # It does not: then nothing tells how far it was. It says what the sequence holds and
@@ -95,13 +103,11 @@ for my $name (sort keys %table)
 {
 	for my $what ('ID', 'count')
 	{
-		my $of = "$name, an $what";
-		$of = "$name, a $what" if $what eq 'count';
-		sql("SET ROLE alice; INSERT INTO hers.$name DEFAULT VALUES");
+		my $of = case_of($name, $what);
+		$most = afresh($name);
 		set_to($name, $what);
 		$node->stop($what eq 'ID' ? 'fast' : 'immediate');
 		$node->start;
-		$most = sql("SELECT max(id) FROM hers.$name");
 		my ($code, $text) = error_of($node, "SET ROLE alice; INSERT INTO hers.$name DEFAULT VALUES");
 		is($code, '55000', "$of: a start is refused") or diag $text;
 		my $said = $what eq 'ID' ? qr/\ban ID\b.*\bno mark\b/ : qr/\ba count\b.*\bno mark\b/;
@@ -119,8 +125,6 @@ for my $name (sort keys %table)
 		is(sql("SELECT count(*) FROM hers.$name WHERE id > $most"), '5', "$of: above all former IDs");
 		between(mark_ahead($name), -5, 60, "$of: its mark is an instant near the clock again");
 	}
-	sql("SELECT setval('hers.${name}_ids', (extract(epoch FROM clock_timestamp()) * 1000)::bigint)");
-	$node->restart;
 }
 
 $node->stop;

@@ -63,12 +63,10 @@ for my $session (values %session)
 
 # They are not in the way of the next start.
 unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock';
-set_clock($node, 0);
 my $started = 0;
 # Other processes of the old server may take a moment longer.
 for (1 .. 50)
 {
-	local $ENV{LD_PRELOAD} = $ENV{CLOCK_LIBRARY};
 	last if $started = $node->start(fail_ok => 1);
 	sleep 0.2;
 }
