@@ -114,6 +114,17 @@ SELECT error_of($$SELECT snowflake_set_default('domains', 's')$$);
 SELECT snowflake_set_default('domains', 'i');
 INSERT INTO domains (k) VALUES (DEFAULT);
 SELECT * FROM columns('domains');
+-- A domain over another one has that one's conditions too. What is neither true nor
+-- false refuses nothing, and an error in a condition is what it is.
+CREATE FUNCTION d.halved(key) RETURNS bigint IMMUTABLE LANGUAGE sql AS 'SELECT $1 / 2';
+CREATE DOMAIN over_small AS small_key CHECK (VALUE <> 7);
+CREATE DOMAIN unsure AS key CHECK (VALUE < NULL) CHECK (d.halved(VALUE) > 0) NOT NULL;
+CREATE DOMAIN failing AS bigint CHECK (1 / (VALUE - VALUE) > 0);
+CREATE TABLE more_domains (o over_small, u unsure, f failing);
+SELECT error_of($$SELECT snowflake_set_default('more_domains', 'o')$$);
+SELECT error_of($$SELECT snowflake_set_default('more_domains', 'f')$$);
+SELECT snowflake_set_default('more_domains', 'u');
+SELECT * FROM columns('more_domains');
 
 -- What is no table.
 CREATE VIEW a_view AS SELECT * FROM plain;
