@@ -164,13 +164,12 @@ impl Table {
     /// Looks at a relation and refuses it if it is no table, a part of one, or
     /// not the caller's. The column is for the hint.
     fn find(relation: pg_sys::Oid, column: Option<&str>) -> Result<Self, Error> {
-        let oid = relation.to_u32();
         let row = spi::read_one(&format!(
             "SELECT {NAMES}, c.relkind AS kind, c.relispartition AS is_partition,
                     c.relowner AS owner, quote_ident(pg_get_userbyid(c.relowner)) AS owner_name,
                     pg_has_role(c.relowner, 'USAGE') AS is_mine,
                     c.relpersistence = 't' AND n.oid <> pg_my_temp_schema() AS is_elsewhere
-             FROM {RELATIONS} WHERE c.oid = {oid}"
+             FROM {RELATIONS} WHERE c.oid = {relation}"
         ))?
         .ok_or(Error::NoSuchRelation { oid: relation })?;
         let table = Self {
@@ -198,7 +197,7 @@ impl Table {
             return table.refuse(TableError::OtherSession);
         }
         if row.is("is_partition") {
-            let root = name_of(&format!("pg_partition_root({oid})"))?;
+            let root = name_of(&format!("pg_partition_root({relation})"))?;
             let column = column.map(str::to_string);
             return table.refuse(TableError::Partition { root, column });
         }
@@ -256,7 +255,7 @@ impl Source {
         entry.lock();
         entry.check_is_generator()?;
         let is_default = relation == default;
-        let name = name_of(&relation.to_u32().to_string())?;
+        let name = name_of(&relation.to_string())?;
         // The extension's own function, wherever it was moved to. In pg_catalog,
         // PostgreSQL shows no schema.
         let arguments = if is_default {
@@ -335,10 +334,10 @@ impl Source {
     /// Inserting needs USAGE, setting a default does not: a table may be set up
     /// before its users are. But its owner, at least, is expected to insert.
     fn notice_missing_usage(&self, table: &Table) {
-        let oid = self.entry.relation().to_u32();
         let usage = spi::read_one(&format!(
-            "SELECT has_sequence_privilege({}::oid, {oid}::oid, 'USAGE, UPDATE') AS is_there",
-            table.owner.to_u32()
+            "SELECT has_sequence_privilege({}::oid, {}::oid, 'USAGE, UPDATE') AS is_there",
+            table.owner,
+            self.entry.relation()
         ));
         if let Ok(Some(row)) = usage
             && !row.is("is_there")
@@ -381,7 +380,6 @@ impl<'a> Column<'a> {
     }
 
     fn find(table: &'a Table, named: Option<&str>) -> Result<Self, Error> {
-        let oid = table.oid.to_u32();
         let stored = match named {
             Some(name) => name.to_string(),
             None => Self::of_primary_key(table)?,
@@ -391,7 +389,8 @@ impl<'a> Column<'a> {
                     format_type(atttypid, atttypmod) AS declared,
                     attidentity AS identity, attgenerated AS generated
              FROM pg_attribute
-             WHERE attrelid = {oid} AND attname = {} AND NOT attisdropped",
+             WHERE attrelid = {} AND attname = {} AND NOT attisdropped",
+            table.oid,
             quote_literal(&stored)
         ))?;
         let refuse = |reason| table.refuse_column(&stored, reason);
@@ -441,7 +440,7 @@ impl<'a> Column<'a> {
              CROSS JOIN unnest(k.conkey) WITH ORDINALITY AS u (number, place)
              JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = u.number
              WHERE k.conrelid = {} AND k.contype = 'p' ORDER BY u.place",
-            table.oid.to_u32()
+            table.oid
         ))?;
         match keys.as_slice() {
             [] => table.refuse(TableError::NoPrimaryKey),
@@ -464,24 +463,23 @@ impl<'a> Column<'a> {
     fn family(&self, generator: &Source) -> Result<Vec<Member>, Error> {
         let rows = spi::read(&format!(
             "WITH RECURSIVE family (oid) AS (
-                 SELECT {}::oid
+                 SELECT {0}::oid
                  UNION
                  SELECT i.inhrelid FROM pg_inherits AS i JOIN family AS f ON i.inhparent = f.oid)
              SELECT {NAMES}, a.attidentity AS identity,
                     pg_get_expr(d.adbin, d.adrelid) AS expression,
                     EXISTS (SELECT FROM pg_depend AS p
                         WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-                          AND p.refclassid = 'pg_proc'::regclass AND p.refobjid = {}) AS calls_it
+                          AND p.refclassid = 'pg_proc'::regclass AND p.refobjid = {1}) AS calls_it
              FROM family AS f
              JOIN pg_class AS c ON c.oid = f.oid
              JOIN pg_namespace AS n ON n.oid = c.relnamespace
-             JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = {} AND NOT a.attisdropped
+             JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = {2} AND NOT a.attisdropped
              LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
-             ORDER BY c.oid <> {}, n.nspname, c.relname",
-            self.table.oid.to_u32(),
-            generator.function.to_u32(),
-            quote_literal(&self.stored),
-            self.table.oid.to_u32(),
+             ORDER BY c.oid <> {0}, n.nspname, c.relname",
+            self.table.oid,
+            generator.function,
+            quote_literal(&self.stored)
         ))?;
         Ok(rows
             .iter()
@@ -508,9 +506,9 @@ impl<'a> Column<'a> {
                AND d.refobjid = {} AND d.refobjsubid = {} AND d.deptype IN ('a', 'i')
                AND c.oid <> {}
              ORDER BY n.nspname, c.relname",
-            self.table.oid.to_u32(),
+            self.table.oid,
             self.number,
-            generator.entry.relation().to_u32(),
+            generator.entry.relation(),
         ))?;
         Ok(rows
             .iter()
@@ -570,36 +568,44 @@ impl<'a> Column<'a> {
         let checks = spi::read(&format!(
             "WITH RECURSIVE domains AS (
                  SELECT oid, typbasetype, 0 AS depth FROM pg_type
-                 WHERE oid = {} AND typtype = 'd'
+                 WHERE oid = {domain} AND typtype = 'd'
                  UNION ALL
                  SELECT t.oid, t.typbasetype, d.depth + 1
                  FROM domains AS d JOIN pg_type AS t ON t.oid = d.typbasetype AND t.typtype = 'd')
              SELECT format_type(d.typbasetype, NULL) AS base, pg_get_expr(k.conbin, 0) AS condition
              FROM domains AS d JOIN pg_constraint AS k ON k.contypid = d.oid AND k.contype = 'c'
-             ORDER BY d.depth DESC, k.conname",
-            domain.to_u32()
+             ORDER BY d.depth DESC, k.conname"
         ))?;
         for check in &checks {
-            // Conditions call it VALUE. What is neither true nor false is no reason.
-            let (condition, value) = (check.text("condition"), least.get());
-            let value = format!("{value}::{} AS value", check.text("base"));
-            if self.holds(&format!("({condition}) IS NOT FALSE"), &value)? {
-                continue;
+            // What is neither true nor false is no reason.
+            let condition = format!("({}) IS NOT FALSE", check.text("condition"));
+            if !self.holds(&condition, least, &check.text("base"), "value")? {
+                return self.refuse(ColumnError::Domain {
+                    domain: declared.clone(),
+                    id: least.get(),
+                    generator: generator.name.clone(),
+                });
             }
-            return self.refuse(ColumnError::Domain {
-                domain: declared.clone(),
-                id: least.get(),
-                generator: generator.name.clone(),
-            });
         }
         Ok(())
     }
 
-    /// Whether a condition that the table's owner wrote holds for a value, with its
-    /// name.
-    fn holds(&self, condition: &str, value: &str) -> Result<bool, Error> {
-        let query = format!("SELECT {condition} AS holds FROM (SELECT {value}) AS row");
-        let row = spi::read_one_as(&query, self.table.owner)?;
+    /// Whether a condition that the table's owner wrote holds for an ID, of this
+    /// type and under this name.
+    fn holds(
+        &self,
+        condition: &str,
+        id: SnowflakeId,
+        of_type: &str,
+        name: &str,
+    ) -> Result<bool, Error> {
+        let row = spi::read_one_as(
+            &format!(
+                "SELECT {condition} AS holds FROM (SELECT '{}'::{of_type} AS {name}) AS row",
+                id.get()
+            ),
+            self.table.owner,
+        )?;
         Ok(row.is_some_and(|row| row.is("holds")))
     }
 
@@ -614,15 +620,13 @@ impl<'a> Column<'a> {
              LEFT JOIN pg_inherits AS i ON i.inhparent = p.partrelid
              WHERE p.partrelid = {} AND p.partstrat IN ('l', 'r')
                AND p.partnatts = 1 AND p.partattrs[0] = {}",
-            self.table.oid.to_u32(),
-            self.number
+            self.table.oid, self.number
         ))?;
         if bounds.is_empty() {
             return Ok(());
         }
-        let value = format!("{}::bigint AS {}", least.get(), self.identifier);
         for bound in bounds.iter().filter_map(|row| row.get("bound")) {
-            if self.holds(bound, &value)? {
+            if self.holds(bound, least, "bigint", &self.identifier)? {
                 return Ok(());
             }
         }
@@ -649,8 +653,7 @@ impl<'a> Column<'a> {
                     OR k.confrelid = {0} AND u.there = {1}
                        AND a.atttypid IN ('integer'::regtype, 'smallint'::regtype))
              ORDER BY k.conname",
-            self.table.oid.to_u32(),
-            self.number
+            self.table.oid, self.number
         ))?;
         for row in &found {
             let constraint = row.text("key");

@@ -125,6 +125,16 @@ SELECT error_of($$SELECT snowflake_set_default('more_domains', 'o')$$);
 SELECT error_of($$SELECT snowflake_set_default('more_domains', 'f')$$);
 SELECT snowflake_set_default('more_domains', 'u');
 SELECT * FROM columns('more_domains');
+-- IDs of 64 bits can be negative.
+CREATE DOMAIN below_zero AS bigint CHECK (VALUE < 0);
+CREATE DOMAIN far_below AS below_zero CHECK (VALUE < -1000000);
+CREATE TABLE below (id far_below PRIMARY KEY);
+SELECT snowflake_create_generator('below_ids', 'layout=''time:41 worker:11 sequence:12'' epoch=''1990-01-01 00:00:00+00''');
+SELECT snowflake_set_default('below', generator => 'below_ids');
+INSERT INTO below DEFAULT VALUES;
+SELECT id < 0 AS is_negative FROM below;
+DROP TABLE below;
+DROP SEQUENCE below_ids;
 
 -- What is no table.
 CREATE VIEW a_view AS SELECT * FROM plain;
