@@ -125,7 +125,7 @@ pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
 /// The labelled sequences of this database, in the order of their OIDs.
 pub fn all() -> Result<Vec<pg_sys::Oid>, Error> {
     let rows = spi::read(
-        "SELECT l.objoid FROM pg_catalog.pg_seclabel AS l
+        "SELECT l.objoid AS sequence FROM pg_catalog.pg_seclabel AS l
          JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) l.objoid
          WHERE l.provider OPERATOR(pg_catalog.=) 'snowflake_id'
            AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
@@ -133,5 +133,5 @@ pub fn all() -> Result<Vec<pg_sys::Oid>, Error> {
            AND c.relkind OPERATOR(pg_catalog.=) 'S'
          ORDER BY l.objoid",
     )?;
-    Ok(rows.iter().map(|row| row.oid(0)).collect())
+    Ok(rows.iter().map(|row| row.oid("sequence")).collect())
 }

@@ -272,7 +272,7 @@ fn owned(tables: Vec<pg_sys::Oid>) -> Result<Vec<pg_sys::Oid>, Error> {
                  SELECT c.conrelid FROM pg_catalog.pg_constraint AS c
                  WHERE c.confrelid OPERATOR(pg_catalog.=) r.oid
                    AND c.contype OPERATOR(pg_catalog.=) 'f') AS next (oid))
-         SELECT DISTINCT s.oid FROM reached AS r
+         SELECT DISTINCT s.oid AS sequence FROM reached AS r
          JOIN pg_catalog.pg_depend AS d
            ON d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
           AND d.refobjid OPERATOR(pg_catalog.=) r.oid
@@ -283,7 +283,7 @@ fn owned(tables: Vec<pg_sys::Oid>) -> Result<Vec<pg_sys::Oid>, Error> {
            AND pg_catalog.pg_has_role(s.relowner, 'USAGE')",
         tables.join(",")
     ))?;
-    Ok(rows.iter().map(|row| row.oid(0)).collect())
+    Ok(rows.iter().map(|row| row.oid("sequence")).collect())
 }
 
 /// `None` if it cannot have a mark. It is a generator, and locked.

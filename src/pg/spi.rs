@@ -9,38 +9,47 @@
 //! Callers qualify and quote every name.
 
 use std::ffi::{CStr, c_char};
+use std::rc::Rc;
 
-use pgrx::{PgSqlErrorCode, PgTryBuilder, pg_sys};
+use pgrx::pg_sys;
 
 use super::error::Error;
 
-/// One row of a result; a column that is not there is NULL.
-pub struct Row(Vec<Option<String>>);
+/// One row of a result. Its columns have the names that the query gives them; to
+/// ask for another one is a mistake of ours, which ends the statement as an
+/// internal error instead of passing for NULL.
+pub struct Row {
+    names: Rc<[String]>,
+    values: Vec<Option<String>>,
+}
 
 impl Row {
     /// A column, if it is not NULL.
-    pub fn get(&self, column: usize) -> Option<&str> {
-        self.0.get(column).and_then(Option::as_deref)
+    pub fn get(&self, name: &str) -> Option<&str> {
+        match self.names.iter().position(|known| known == name) {
+            Some(column) => self.values.get(column)?.as_deref(),
+            None => pgrx::error!("snowflake_id: a query has no column \"{name}\""),
+        }
     }
 
     /// A column, empty for NULL.
-    pub fn text(&self, column: usize) -> String {
-        self.get(column).unwrap_or_default().to_string()
+    pub fn text(&self, name: &str) -> String {
+        self.get(name).unwrap_or_default().to_string()
     }
 
     /// A boolean.
-    pub fn is(&self, column: usize) -> bool {
-        self.get(column) == Some("t")
+    pub fn is(&self, name: &str) -> bool {
+        self.get(name) == Some("t")
     }
 
     /// A number.
-    pub fn number(&self, column: usize) -> Option<i64> {
-        self.get(column)?.parse().ok()
+    pub fn number(&self, name: &str) -> Option<i64> {
+        self.get(name)?.parse().ok()
     }
 
     /// An OID.
-    pub fn oid(&self, column: usize) -> pg_sys::Oid {
-        self.get(column)
+    pub fn oid(&self, name: &str) -> pg_sys::Oid {
+        self.get(name)
             .and_then(|text| text.parse::<u32>().ok())
             .map_or(pg_sys::InvalidOid, pg_sys::Oid::from)
     }
@@ -51,24 +60,26 @@ pub fn read(query: &str) -> Result<Vec<Row>, Error> {
     execute(query, true, false, None)
 }
 
-/// What a query of a user's table gives, as of now, and of all its rows. It runs
-/// as `user`, the table's owner, and can do no lasting harm: planning it already
-/// may call functions that the owner wrote, in an index or a constraint.
-pub fn read_as(query: &str, user: pg_sys::Oid) -> Result<Vec<Row>, Error> {
-    execute(query, true, true, Some(user))
+/// Its first row, if there is one.
+pub fn read_one(query: &str) -> Result<Option<Row>, Error> {
+    Ok(read(query)?.into_iter().next())
+}
+
+/// The first row of a query of a user's table, as of now, and of all its rows. It
+/// runs as `user`, the table's owner, and can do no lasting harm: planning it
+/// already may call functions that the owner wrote, in an index or a constraint.
+pub fn read_all_as(query: &str, user: pg_sys::Oid) -> Result<Option<Row>, Error> {
+    Ok(execute(query, true, true, Some(user))?.into_iter().next())
+}
+
+/// The same of a query that reads no table by itself.
+pub fn read_one_as(query: &str, user: pg_sys::Oid) -> Result<Option<Row>, Error> {
+    Ok(execute(query, true, false, Some(user))?.into_iter().next())
 }
 
 /// Runs a statement that changes something.
 pub fn run(statement: &str) -> Result<(), Error> {
     execute(statement, false, false, None).map(drop)
-}
-
-/// Whether a query gets by without violating a constraint. Its names are looked
-/// up as the user in force; else it is as [`read_as`].
-pub fn passes(query: &str, user: pg_sys::Oid) -> Result<bool, Error> {
-    PgTryBuilder::new(|| execute(query, true, false, Some(user)).map(|_| true))
-        .catch_when(PgSqlErrorCode::ERRCODE_CHECK_VIOLATION, |_| Ok(false))
-        .execute()
 }
 
 fn execute(
@@ -78,8 +89,7 @@ fn execute(
     as_user: Option<pg_sys::Oid>,
 ) -> Result<Vec<Row>, Error> {
     // SAFETY: in a transaction. Whatever is set here is put back below, or by
-    // the abort if a statement raises an error: callers let it end the
-    // statement, or raise another one.
+    // the abort if a statement raises an error, which nobody here catches.
     unsafe {
         pg_sys::SPI_connect();
         let settings = pg_sys::NewGUCNestLevel();
@@ -132,21 +142,32 @@ fn execute(
 /// Connected to SPI, right after a statement that succeeded.
 unsafe fn rows() -> Vec<Row> {
     // SAFETY: the caller's; the table has `numvals` rows, and columns count
-    // from 1. What SPI_getvalue returns is NUL-terminated.
+    // from 1. What SPI_fname and SPI_getvalue return is NUL-terminated, and of a
+    // column that is there SPI_fname does not return NULL.
     unsafe {
         let Some(table) = pg_sys::SPI_tuptable.as_ref() else {
             return Vec::new();
         };
-        let columns = (*table.tupdesc).natts;
+        let columns = 1..=(*table.tupdesc).natts;
+        let names: Rc<[String]> = columns
+            .clone()
+            .map(|column| {
+                let name = pg_sys::SPI_fname(table.tupdesc, column);
+                CStr::from_ptr(name).to_string_lossy().into_owned()
+            })
+            .collect();
         let count = usize::try_from(table.numvals).unwrap_or(0);
         (0..count)
             .map(|row| {
                 let tuple = *table.vals.add(row);
-                let values = (1..=columns).map(|column| {
+                let values = columns.clone().map(|column| {
                     let value = pg_sys::SPI_getvalue(tuple, table.tupdesc, column);
                     (!value.is_null()).then(|| from_server(CStr::from_ptr(value)))
                 });
-                Row(values.collect())
+                Row {
+                    names: Rc::clone(&names),
+                    values: values.collect(),
+                }
             })
             .collect()
     }

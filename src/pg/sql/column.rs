@@ -139,8 +139,19 @@ fn set_default(
 /// temporary tables, whose schema has a number.
 const NAMES: &str =
     "CASE WHEN c.relpersistence = 't' THEN 'pg_temp' ELSE quote_ident(n.nspname) END
-        || '.' || quote_ident(c.relname),
-    quote_ident(n.nspname) || '.' || quote_ident(c.relname)";
+        || '.' || quote_ident(c.relname) AS name,
+    quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS statement";
+
+/// Where these come from.
+const RELATIONS: &str = "pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace";
+
+/// The first of them, of an OID; empty if it is gone.
+fn name_of(oid: &str) -> Result<String, Error> {
+    let row = spi::read_one(&format!(
+        "SELECT {NAMES} FROM {RELATIONS} WHERE c.oid = {oid}"
+    ))?;
+    Ok(row.map_or_else(String::new, |row| row.text("name")))
+}
 
 struct Table {
     oid: pg_sys::Oid,
@@ -154,58 +165,60 @@ impl Table {
     /// Looks at a relation and refuses it if it is no table, a part of one, or
     /// not the caller's. The column is for the hint.
     fn find(relation: pg_sys::Oid, column: Option<&str>) -> Result<Self, Error> {
-        let oid = relation.to_u32();
-        let found = spi::read(&format!(
-            "SELECT {NAMES}, c.relkind, c.relispartition, c.relowner,
-                    quote_ident(pg_get_userbyid(c.relowner)),
-                    pg_has_role(c.relowner, 'USAGE'),
-                    c.relpersistence = 't' AND n.oid <> pg_my_temp_schema()
-             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-             WHERE c.oid = {oid}"
-        ))?;
-        let row = found
-            .first()
-            .ok_or(Error::NoSuchRelation { oid: relation })?;
+        let row = spi::read_one(&format!(
+            "SELECT {NAMES}, c.relkind AS kind, c.relispartition AS is_partition,
+                    c.relowner AS owner, quote_ident(pg_get_userbyid(c.relowner)) AS owner_name,
+                    pg_has_role(c.relowner, 'USAGE') AS is_mine,
+                    c.relpersistence = 't' AND n.oid <> pg_my_temp_schema() AS is_elsewhere
+             FROM {RELATIONS} WHERE c.oid = {relation}"
+        ))?
+        .ok_or(Error::NoSuchRelation { oid: relation })?;
         let table = Self {
             oid: relation,
-            name: row.text(0),
-            statement: row.text(1),
-            owner: row.oid(4),
-            owner_name: row.text(5),
+            name: row.text("name"),
+            statement: row.text("statement"),
+            owner: row.oid("owner"),
+            owner_name: row.text("owner_name"),
         };
-        let refuse = |reason| {
-            Err(Error::Table {
-                table: row.text(0),
-                reason,
-            })
-        };
-        match row.get(2) {
+        match row.get("kind") {
             Some("r" | "p") => {}
-            Some("v") => return refuse(TableError::View),
-            Some("f") => return refuse(TableError::Foreign),
-            _ => return refuse(TableError::Other),
+            Some("v") => return table.refuse(TableError::View),
+            Some("f") => return table.refuse(TableError::Foreign),
+            _ => return table.refuse(TableError::Other),
         }
         // SAFETY: compares numbers.
         if unsafe { pg_sys::IsCatalogRelationOid(relation) } {
-            return refuse(TableError::System);
+            return table.refuse(TableError::System);
         }
-        if !row.is(6) {
-            let owner = row.text(5);
-            return refuse(TableError::NotOwner { owner });
+        if !row.is("is_mine") {
+            let owner = table.owner_name.clone();
+            return table.refuse(TableError::NotOwner { owner });
         }
-        if row.is(7) {
-            return refuse(TableError::OtherSession);
+        if row.is("is_elsewhere") {
+            return table.refuse(TableError::OtherSession);
         }
-        if row.is(3) {
-            let roots = spi::read(&format!(
-                "SELECT {NAMES} FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-                 WHERE c.oid = pg_partition_root({oid})"
-            ))?;
-            let root = roots.first().map_or_else(String::new, |root| root.text(0));
+        if row.is("is_partition") {
+            let root = name_of(&format!("pg_partition_root({relation})"))?;
             let column = column.map(str::to_string);
-            return refuse(TableError::Partition { root, column });
+            return table.refuse(TableError::Partition { root, column });
         }
         Ok(table)
+    }
+
+    fn refuse<T>(&self, reason: TableError) -> Result<T, Error> {
+        Err(Error::Table {
+            table: self.name.clone(),
+            reason,
+        })
+    }
+
+    /// Refuses a column, as stored.
+    fn refuse_column<T>(&self, column: &str, reason: ColumnError) -> Result<T, Error> {
+        Err(Error::Column {
+            table: self.name.clone(),
+            column: column.to_string(),
+            reason,
+        })
     }
 }
 
@@ -243,12 +256,7 @@ impl Source {
         entry.lock();
         entry.check_is_generator()?;
         let is_default = relation == default;
-        let names = spi::read(&format!(
-            "SELECT {NAMES} FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-             WHERE c.oid = {}",
-            relation.to_u32()
-        ))?;
-        let name = names.first().map_or_else(String::new, |row| row.text(0));
+        let name = name_of(&relation.to_string())?;
         // The extension's own function, wherever it was moved to. In pg_catalog,
         // PostgreSQL shows no schema.
         let arguments = if is_default {
@@ -256,17 +264,18 @@ impl Source {
         } else {
             "p.pronargs = 1 AND p.proargtypes[0] = 'regclass'::regtype"
         };
-        let functions = spi::read(&format!(
-            "SELECT p.oid, CASE WHEN n.nspname = 'pg_catalog' THEN '' ELSE quote_ident(n.nspname) || '.' END
-                    || 'snowflake_nextval'
+        let function = spi::read_one(&format!(
+            "SELECT p.oid AS function,
+                    CASE WHEN n.nspname = 'pg_catalog' THEN '' ELSE quote_ident(n.nspname) || '.' END
+                    || 'snowflake_nextval' AS name
              FROM pg_extension AS e
              JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass
                  AND d.refobjid = e.oid AND d.deptype = 'e' AND d.classid = 'pg_proc'::regclass
              JOIN pg_proc AS p ON p.oid = d.objid
              JOIN pg_namespace AS n ON n.oid = p.pronamespace
              WHERE e.extname = 'snowflake_id' AND p.proname = 'snowflake_nextval' AND {arguments}"
-        ))?;
-        let function = functions.first().ok_or(Error::NoNextvalFunction)?;
+        ))?
+        .ok_or(Error::NoNextvalFunction)?;
         let argument = if is_default {
             String::new()
         } else {
@@ -275,8 +284,8 @@ impl Source {
         Ok(Self {
             entry,
             name,
-            function: function.oid(0),
-            expression: format!("{}({argument})", function.text(1)),
+            function: function.oid("function"),
+            expression: format!("{}({argument})", function.text("name")),
         })
     }
 
@@ -326,13 +335,13 @@ impl Source {
     /// Inserting needs USAGE, setting a default does not: a table may be set up
     /// before its users are. But its owner, at least, is expected to insert.
     fn notice_missing_usage(&self, table: &Table) {
-        let oid = self.entry.relation().to_u32();
-        let usage = spi::read(&format!(
-            "SELECT has_sequence_privilege({}::oid, {oid}::oid, 'USAGE, UPDATE')",
-            table.owner.to_u32()
+        let usage = spi::read_one(&format!(
+            "SELECT has_sequence_privilege({}::oid, {}::oid, 'USAGE, UPDATE') AS is_there",
+            table.owner,
+            self.entry.relation()
         ));
-        if let Ok(rows) = usage
-            && rows.first().is_some_and(|row| !row.is(0))
+        if let Ok(Some(row)) = usage
+            && !row.is("is_there")
         {
             Notice::OwnerLacksUsage {
                 table: table.name.clone(),
@@ -361,60 +370,54 @@ struct Column<'a> {
     identifier: String,
     /// With its table.
     name: String,
-    /// The type, if it is a domain.
-    domain: Option<String>,
+    /// The type, and how it was declared, if it is a domain.
+    domain: Option<(pg_sys::Oid, String)>,
     identity: bool,
 }
 
 impl<'a> Column<'a> {
+    fn refuse<T>(&self, reason: ColumnError) -> Result<T, Error> {
+        self.table.refuse_column(&self.stored, reason)
+    }
+
     fn find(table: &'a Table, named: Option<&str>) -> Result<Self, Error> {
-        let oid = table.oid.to_u32();
         let stored = match named {
             Some(name) => name.to_string(),
             None => Self::of_primary_key(table)?,
         };
-        let found = spi::read(&format!(
-            "SELECT attnum, quote_ident(attname), atttypid, format_type(atttypid, atttypmod),
-                    attidentity, attgenerated
+        let found = spi::read_one(&format!(
+            "SELECT attnum AS number, quote_ident(attname) AS identifier, atttypid AS type,
+                    format_type(atttypid, atttypmod) AS declared,
+                    attidentity AS identity, attgenerated AS generated
              FROM pg_attribute
-             WHERE attrelid = {oid} AND attname = {} AND NOT attisdropped",
+             WHERE attrelid = {} AND attname = {} AND NOT attisdropped",
+            table.oid,
             quote_literal(&stored)
         ))?;
-        let refuse = |reason| {
-            Err(Error::Column {
-                table: table.name.clone(),
-                column: stored.clone(),
-                reason,
-            })
-        };
-        let Some(row) = found.first() else {
+        let refuse = |reason| table.refuse_column(&stored, reason);
+        let Some(row) = found else {
             return refuse(ColumnError::Missing);
         };
-        let identifier = row.text(1);
-        let number = row.number(0).unwrap_or(0);
+        let identifier = row.text("identifier");
+        let number = row.number("number").unwrap_or(0);
         if number < 1 {
             return refuse(ColumnError::System);
         }
-        match row.get(5) {
-            None | Some("") => {}
-            Some(kind) => {
-                let is_stored = kind == "s";
-                return refuse(ColumnError::Generated {
-                    identifier,
-                    is_stored,
-                });
-            }
+        let generated = row.text("generated");
+        if !generated.is_empty() {
+            return refuse(ColumnError::Generated {
+                identifier,
+                is_stored: generated == "s",
+            });
         }
-        let declared = row.oid(2);
+        let (of_type, declared) = (row.oid("type"), row.text("declared"));
         // SAFETY: a type that a column has.
-        let base = unsafe { pg_sys::getBaseType(declared) };
+        let base = unsafe { pg_sys::getBaseType(of_type) };
         if base != pg_sys::INT8OID {
-            let widens = [pg_sys::INT4OID, pg_sys::INT2OID].contains(&declared);
-            let declared = row.text(3);
             return refuse(ColumnError::Type {
                 identifier,
                 declared,
-                widens,
+                widens: [pg_sys::INT4OID, pg_sys::INT2OID].contains(&of_type),
             });
         }
         Ok(Self {
@@ -423,8 +426,8 @@ impl<'a> Column<'a> {
             name: format!("{}.{identifier}", table.name),
             identifier,
             // A domain holds IDs unless it refuses them, which is tried.
-            domain: (declared != base).then(|| row.text(3)),
-            identity: !row.text(4).is_empty(),
+            domain: (of_type != base).then_some((of_type, declared)),
+            identity: !row.text("identity").is_empty(),
             stored,
         })
     }
@@ -432,34 +435,26 @@ impl<'a> Column<'a> {
     /// The one column of the primary key.
     fn of_primary_key(table: &Table) -> Result<String, Error> {
         let keys = spi::read(&format!(
-            "SELECT a.attname, quote_ident(a.attname), format_type(a.atttypid, a.atttypmod),
-                    a.atttypid
+            "SELECT a.attname AS stored, a.atttypid AS type,
+                    quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod) AS declared
              FROM pg_constraint AS k
              CROSS JOIN unnest(k.conkey) WITH ORDINALITY AS u (number, place)
              JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = u.number
              WHERE k.conrelid = {} AND k.contype = 'p' ORDER BY u.place",
-            table.oid.to_u32()
+            table.oid
         ))?;
         match keys.as_slice() {
-            [] => Err(Error::Table {
-                table: table.name.clone(),
-                reason: TableError::NoPrimaryKey,
-            }),
-            [key] => Ok(key.text(0)),
+            [] => table.refuse(TableError::NoPrimaryKey),
+            [key] => Ok(key.text("stored")),
             [first, ..] => {
                 // SAFETY: types that columns have.
                 let fits =
-                    |key: &&Row| unsafe { pg_sys::getBaseType(key.oid(3)) } == pg_sys::INT8OID;
-                let example = keys.iter().rfind(fits).unwrap_or(first).text(0);
-                let columns = keys
-                    .iter()
-                    .map(|key| format!("{} {}", key.text(1), key.text(2)));
-                Err(Error::Table {
-                    table: table.name.clone(),
-                    reason: TableError::CompositeKey {
-                        columns: columns.collect::<Vec<_>>().join(", "),
-                        example,
-                    },
+                    |key: &&Row| unsafe { pg_sys::getBaseType(key.oid("type")) } == pg_sys::INT8OID;
+                let example = keys.iter().rfind(fits).unwrap_or(first).text("stored");
+                let columns: Vec<_> = keys.iter().map(|key| key.text("declared")).collect();
+                table.refuse(TableError::CompositeKey {
+                    columns: columns.join(", "),
+                    example,
                 })
             }
         }
@@ -469,33 +464,34 @@ impl<'a> Column<'a> {
     fn family(&self, generator: &Source) -> Result<Vec<Member>, Error> {
         let rows = spi::read(&format!(
             "WITH RECURSIVE family (oid) AS (
-                 SELECT {}::oid
+                 SELECT {0}::oid
                  UNION
                  SELECT i.inhrelid FROM pg_inherits AS i JOIN family AS f ON i.inhparent = f.oid)
-             SELECT {NAMES}, a.attidentity, pg_get_expr(d.adbin, d.adrelid),
+             SELECT {NAMES}, a.attidentity AS identity,
+                    pg_get_expr(d.adbin, d.adrelid) AS expression,
                     EXISTS (SELECT FROM pg_depend AS p
                         WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-                          AND p.refclassid = 'pg_proc'::regclass AND p.refobjid = {})
+                          AND p.refclassid = 'pg_proc'::regclass AND p.refobjid = {1}) AS calls_it
              FROM family AS f
              JOIN pg_class AS c ON c.oid = f.oid
              JOIN pg_namespace AS n ON n.oid = c.relnamespace
-             JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = {} AND NOT a.attisdropped
+             JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = {2} AND NOT a.attisdropped
              LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
-             ORDER BY c.oid <> {}, n.nspname, c.relname",
-            self.table.oid.to_u32(),
-            generator.function.to_u32(),
-            quote_literal(&self.stored),
-            self.table.oid.to_u32(),
+             ORDER BY c.oid <> {0}, n.nspname, c.relname",
+            self.table.oid,
+            generator.function,
+            quote_literal(&self.stored)
         ))?;
         Ok(rows
             .iter()
             .map(|row| Member {
-                name: row.text(0),
-                statement: row.text(1),
-                identity: !row.text(2).is_empty(),
-                default: row.get(3).map(str::to_string),
+                name: row.text("name"),
+                statement: row.text("statement"),
+                identity: !row.text("identity").is_empty(),
+                default: row.get("expression").map(str::to_string),
                 // What is not in pg_catalog is shown qualified.
-                is_set: row.is(4) && row.get(3) == Some(generator.expression.as_str()),
+                is_set: row.is("calls_it")
+                    && row.get("expression") == Some(generator.expression.as_str()),
             })
             .collect())
     }
@@ -503,7 +499,7 @@ impl<'a> Column<'a> {
     /// The sequences that would be dropped with the column.
     fn sequences(&self, generator: &Source) -> Result<Vec<Sequence>, Error> {
         let rows = spi::read(&format!(
-            "SELECT {NAMES}, d.deptype = 'i'
+            "SELECT {NAMES}, d.deptype = 'i' AS of_identity
              FROM pg_depend AS d
              JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'S'
              JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -511,16 +507,16 @@ impl<'a> Column<'a> {
                AND d.refobjid = {} AND d.refobjsubid = {} AND d.deptype IN ('a', 'i')
                AND c.oid <> {}
              ORDER BY n.nspname, c.relname",
-            self.table.oid.to_u32(),
+            self.table.oid,
             self.number,
-            generator.entry.relation().to_u32(),
+            generator.entry.relation(),
         ))?;
         Ok(rows
             .iter()
             .map(|row| Sequence {
-                name: row.text(0),
-                statement: row.text(1),
-                of_identity: row.is(2),
+                name: row.text("name"),
+                statement: row.text("statement"),
+                of_identity: row.is("of_identity"),
             })
             .collect())
     }
@@ -529,11 +525,11 @@ impl<'a> Column<'a> {
     /// Returns the greatest, which the primary key's index has at its end.
     fn check_values(&self, generator: &Source, next: &Next) -> Result<Option<i64>, Error> {
         let query = format!(
-            "SELECT max({}) FROM {}",
+            "SELECT max({}) AS greatest FROM {}",
             self.identifier, self.table.statement
         );
-        let rows = spi::read_as(&query, self.table.owner)?;
-        let Some(value) = rows.first().and_then(|row| row.number(0)) else {
+        let row = spi::read_all_as(&query, self.table.owner)?;
+        let Some(value) = row.and_then(|row| row.number("greatest")) else {
             return Ok(None);
         };
         let least = next.id;
@@ -554,37 +550,64 @@ impl<'a> Column<'a> {
         let now = os_clock::read().wall.millis();
         // As far as snowflake_advance() goes.
         let limit = now.get().saturating_add(policy.max_rollback_millis / 2);
-        Err(Error::Column {
-            table: self.table.name.clone(),
-            column: self.stored.clone(),
-            reason: ColumnError::ValueAbove {
-                value,
-                least: least.get(),
-                generator: name.clone(),
-                can_advance: reached.is_some_and(|at| at.get() < limit),
-                reached,
-            },
+        self.refuse(ColumnError::ValueAbove {
+            value,
+            least: least.get(),
+            generator: name.clone(),
+            can_advance: reached.is_some_and(|at| at.get() < limit),
+            reached,
         })
     }
 
-    /// Refuses a domain that refuses IDs.
+    /// Refuses a domain that refuses IDs, or that is one over such a domain. Its
+    /// conditions are looked at one by one, those of the innermost first: a cast
+    /// would raise an error.
     fn check_domain(&self, generator: &Source, least: SnowflakeId) -> Result<(), Error> {
-        let Some(domain) = &self.domain else {
+        let Some((domain, declared)) = &self.domain else {
             return Ok(());
         };
-        let cast = format!("SELECT {}::{domain}", least.get());
-        if spi::passes(&cast, self.table.owner)? {
-            return Ok(());
+        let checks = spi::read(&format!(
+            "WITH RECURSIVE domains AS (
+                 SELECT oid, typbasetype, 0 AS depth FROM pg_type
+                 WHERE oid = {domain} AND typtype = 'd'
+                 UNION ALL
+                 SELECT t.oid, t.typbasetype, d.depth + 1
+                 FROM domains AS d JOIN pg_type AS t ON t.oid = d.typbasetype AND t.typtype = 'd')
+             SELECT format_type(d.typbasetype, NULL) AS base, pg_get_expr(k.conbin, 0) AS condition
+             FROM domains AS d JOIN pg_constraint AS k ON k.contypid = d.oid AND k.contype = 'c'
+             ORDER BY d.depth DESC, k.conname"
+        ))?;
+        for check in &checks {
+            // What is neither true nor false is no reason.
+            let condition = format!("({}) IS NOT FALSE", check.text("condition"));
+            if !self.holds(&condition, least, &check.text("base"), "value")? {
+                return self.refuse(ColumnError::Domain {
+                    domain: declared.clone(),
+                    id: least.get(),
+                    generator: generator.name.clone(),
+                });
+            }
         }
-        Err(Error::Column {
-            table: self.table.name.clone(),
-            column: self.stored.clone(),
-            reason: ColumnError::Domain {
-                domain: domain.clone(),
-                id: least.get(),
-                generator: generator.name.clone(),
-            },
-        })
+        Ok(())
+    }
+
+    /// Whether a condition that the table's owner wrote holds for an ID, of this
+    /// type and under this name.
+    fn holds(
+        &self,
+        condition: &str,
+        id: SnowflakeId,
+        of_type: &str,
+        name: &str,
+    ) -> Result<bool, Error> {
+        let row = spi::read_one_as(
+            &format!(
+                "SELECT {condition} AS holds FROM (SELECT '{}'::{of_type} AS {name}) AS row",
+                id.get()
+            ),
+            self.table.owner,
+        )?;
+        Ok(row.is_some_and(|row| row.is("holds")))
     }
 
     /// Refuses a table that is partitioned by this column and has no partition
@@ -593,37 +616,24 @@ impl<'a> Column<'a> {
     fn check_partitions(&self, generator: &Source, least: SnowflakeId) -> Result<(), Error> {
         let bounds = spi::read(&format!(
             "SELECT CASE WHEN i.inhrelid IS NOT NULL
-                    THEN coalesce(pg_get_partition_constraintdef(i.inhrelid), 'true') END
+                    THEN coalesce(pg_get_partition_constraintdef(i.inhrelid), 'true') END AS bound
              FROM pg_partitioned_table AS p
              LEFT JOIN pg_inherits AS i ON i.inhparent = p.partrelid
              WHERE p.partrelid = {} AND p.partstrat IN ('l', 'r')
                AND p.partnatts = 1 AND p.partattrs[0] = {}",
-            self.table.oid.to_u32(),
-            self.number
+            self.table.oid, self.number
         ))?;
         if bounds.is_empty() {
             return Ok(());
         }
-        for bound in bounds.iter().filter_map(|row| row.get(0)) {
-            let fits = spi::read_as(
-                &format!(
-                    "SELECT {bound} FROM (SELECT {}::bigint AS {}) AS row",
-                    least.get(),
-                    self.identifier
-                ),
-                self.table.owner,
-            )?;
-            if fits.first().is_some_and(|row| row.is(0)) {
+        for bound in bounds.iter().filter_map(|row| row.get("bound")) {
+            if self.holds(bound, least, "bigint", &self.identifier)? {
                 return Ok(());
             }
         }
-        Err(Error::Column {
-            table: self.table.name.clone(),
-            column: self.stored.clone(),
-            reason: ColumnError::NoPartition {
-                id: least.get(),
-                generator: generator.name.clone(),
-            },
+        self.refuse(ColumnError::NoPartition {
+            id: least.get(),
+            generator: generator.name.clone(),
         })
     }
 
@@ -631,8 +641,9 @@ impl<'a> Column<'a> {
     /// refuse, since there may never be such rows, or the keys change next.
     fn notice_foreign_keys(&self) -> Result<(), Error> {
         let found = spi::read(&format!(
-            "SELECT quote_ident(k.conname), k.conrelid = {0}, {NAMES},
-                    quote_ident(a.attname), format_type(a.atttypid, a.atttypmod)
+            "SELECT quote_ident(k.conname) AS key, k.conrelid = {0} AS is_own, {NAMES},
+                    quote_ident(a.attname) AS identifier,
+                    format_type(a.atttypid, a.atttypmod) AS declared
              FROM pg_constraint AS k
              CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
              JOIN pg_class AS c ON c.oid = k.conrelid
@@ -643,20 +654,19 @@ impl<'a> Column<'a> {
                     OR k.confrelid = {0} AND u.there = {1}
                        AND a.atttypid IN ('integer'::regtype, 'smallint'::regtype))
              ORDER BY k.conname",
-            self.table.oid.to_u32(),
-            self.number
+            self.table.oid, self.number
         ))?;
         for row in &found {
-            let constraint = row.text(0);
-            if row.is(1) {
+            let constraint = row.text("key");
+            if row.is("is_own") {
                 Notice::IsForeignKey {
                     column: self.name.clone(),
                     constraint,
                 }
             } else {
                 Notice::NarrowForeignKey {
-                    column: format!("{}.{}", row.text(2), row.text(4)),
-                    declared: row.text(5),
+                    column: format!("{}.{}", row.text("name"), row.text("identifier")),
+                    declared: row.text("declared"),
                     constraint,
                 }
             }

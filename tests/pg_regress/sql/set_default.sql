@@ -114,6 +114,27 @@ SELECT error_of($$SELECT snowflake_set_default('domains', 's')$$);
 SELECT snowflake_set_default('domains', 'i');
 INSERT INTO domains (k) VALUES (DEFAULT);
 SELECT * FROM columns('domains');
+-- A domain over another one has that one's conditions too. What is neither true nor
+-- false refuses nothing, and an error in a condition is what it is.
+CREATE FUNCTION d.halved(key) RETURNS bigint IMMUTABLE LANGUAGE sql AS 'SELECT $1 / 2';
+CREATE DOMAIN over_small AS small_key CHECK (VALUE <> 7);
+CREATE DOMAIN unsure AS key CHECK (VALUE < NULL) CHECK (d.halved(VALUE) > 0) NOT NULL;
+CREATE DOMAIN failing AS bigint CHECK (1 / (VALUE - VALUE) > 0);
+CREATE TABLE more_domains (o over_small, u unsure, f failing);
+SELECT error_of($$SELECT snowflake_set_default('more_domains', 'o')$$);
+SELECT error_of($$SELECT snowflake_set_default('more_domains', 'f')$$);
+SELECT snowflake_set_default('more_domains', 'u');
+SELECT * FROM columns('more_domains');
+-- IDs of 64 bits can be negative.
+CREATE DOMAIN below_zero AS bigint CHECK (VALUE < 0);
+CREATE DOMAIN far_below AS below_zero CHECK (VALUE < -1000000);
+CREATE TABLE below (id far_below PRIMARY KEY);
+SELECT snowflake_create_generator('below_ids', 'layout=''time:41 worker:11 sequence:12'' epoch=''1990-01-01 00:00:00+00''');
+SELECT snowflake_set_default('below', generator => 'below_ids');
+INSERT INTO below DEFAULT VALUES;
+SELECT id < 0 AS is_negative FROM below;
+DROP TABLE below;
+DROP SEQUENCE below_ids;
 
 -- What is no table.
 CREATE VIEW a_view AS SELECT * FROM plain;
