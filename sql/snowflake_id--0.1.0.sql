@@ -19,7 +19,7 @@ GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 SELECT pg_catalog.pg_extension_config_dump('snowflake_default', '');
 
 -- Issuing. VOLATILE, since each call gives another ID, and PARALLEL UNSAFE, since
--- reserving writes, which a parallel worker may not.
+-- reserving writes, which a parallel worker may not, as with nextval().
 
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -57,11 +57,12 @@ CREATE FUNCTION snowflake_currval(generator regclass) RETURNS bigint
 COMMENT ON FUNCTION snowflake_currval(regclass) IS
     'last ID that this session got from a generator';
 
--- Decoding and encoding. Of the default generator, whose layout never changes, they
--- are IMMUTABLE, so that indexes, generated columns and partition pruning can use
--- them; by the text of a label (_as), which says all, too. Of a generator, whose
--- label may change, they are STABLE. One C function has both the default generator
--- and a named one, and tells them apart by the number of arguments.
+-- Decoding and encoding. For the default generator, whose layout never changes, and
+-- by the text of a label (_as), which says all, they are IMMUTABLE, so that indexes,
+-- generated columns and partition pruning can use them; for a generator, whose label
+-- may change, they are STABLE. All are STRICT (NULL gives NULL) and PARALLEL SAFE
+-- (they read nothing but their arguments and the catalog). Functions of one name
+-- share a C function, which tells them apart by the number of arguments.
 
 CREATE FUNCTION snowflake_decode(
     id bigint,
@@ -204,8 +205,8 @@ CREATE FUNCTION snowflake_max_id_as(at timestamptz, layout text) RETURNS bigint
 COMMENT ON FUNCTION snowflake_max_id_as(timestamptz, text) IS
     'greatest ID in the tick that holds an instant, by the text of a label';
 
--- Presets, and an ID drawn for a person. The latter is STABLE, since it says how
--- long ago that was.
+-- Presets, and an ID drawn for a person, which is STABLE, since it says how long ago
+-- that was.
 
 CREATE FUNCTION snowflake_presets(
     OUT preset text, OUT layout text, OUT epoch timestamptz, OUT tick interval,
@@ -252,7 +253,9 @@ CREATE FUNCTION snowflake_explain_as(id bigint, layout text) RETURNS text
 COMMENT ON FUNCTION snowflake_explain_as(bigint, text) IS
     'an ID drawn for a person, by the text of a label such as ''preset=discord''';
 
--- Administration.
+-- Administration. VOLATILE and PARALLEL UNSAFE, since it writes or changes the
+-- server's state. EXECUTE on what concerns the whole database, here and below, is
+-- the superuser's to grant, as with pg_stat_reset().
 
 CREATE FUNCTION snowflake_create_generator(name text, label text) RETURNS regclass
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -279,8 +282,9 @@ REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_accept_clock() IS
     'declares the wall clock of this server right, after generators of this database have refused it; returns how far it has jumped since it was last believed';
 
--- Monitoring. STABLE like PostgreSQL's own functions for statistics, and PARALLEL
--- RESTRICTED, since what the session has not added up yet is its leader's.
+-- Monitoring. What the views read is STABLE like PostgreSQL's own functions for
+-- statistics, and PARALLEL RESTRICTED, since what the session has not added up yet
+-- is its leader's.
 
 CREATE FUNCTION snowflake_generators(
     OUT generator regclass, OUT worker_id integer,

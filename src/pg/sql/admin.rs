@@ -12,8 +12,7 @@ use super::super::{os_clock, shmem};
 use crate::snowflake::clock::UnixNanos;
 use crate::snowflake::id::{SnowflakeId, Tick, UnixMillis};
 
-/// `snowflake_advance(generator, id) -> timestamptz`: VOLATILE and PARALLEL
-/// UNSAFE, as it writes.
+/// `snowflake_advance(generator, id) -> timestamptz`.
 #[pg_extern(sql = false)]
 fn snowflake_advance_past_id(
     generator: pg_sys::Oid,
@@ -71,8 +70,7 @@ fn advance(
     }
 }
 
-/// `snowflake_accept_clock() -> interval`: VOLATILE and PARALLEL UNSAFE, as it
-/// changes the server's state. EXECUTE is the superuser's to grant.
+/// `snowflake_accept_clock() -> interval`.
 #[pg_extern(sql = false)]
 fn snowflake_accept_clock() -> Result<Interval, ErrorReport> {
     let shared = shmem::shared()?;

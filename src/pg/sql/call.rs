@@ -102,7 +102,8 @@ impl Call {
 
     /// An argument that is a text.
     pub fn text(&self, index: usize) -> &str {
-        // SAFETY: of this type, as `new` asks for; it outlives the call.
+        // SAFETY: of this type, as `new` asks for; it or the copy that it is read
+        // from is there until the call ends.
         unsafe { <&str>::from_datum(self.datum(index), false) }.unwrap_or_default()
     }
 

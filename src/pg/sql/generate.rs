@@ -1,7 +1,4 @@
 //! Generating IDs.
-//!
-//! All are VOLATILE (each call gives another ID) and PARALLEL UNSAFE (reserving
-//! writes, which a parallel worker may not), as `nextval()` is.
 
 use pgrx::iter::SetOfIterator;
 use pgrx::pg_sys::panic::ErrorReport;

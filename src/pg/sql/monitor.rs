@@ -1,8 +1,4 @@
 //! What a DBA looks at: the state of each generator, and its statistics.
-//!
-//! The functions behind the views are STABLE like PostgreSQL's own for
-//! statistics, and PARALLEL RESTRICTED, since what the session has not added up
-//! yet is its leader's.
 
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::iter::TableIterator;
@@ -234,8 +230,7 @@ fn millis(nanos: u64) -> f64 {
     nanos / 1e6
 }
 
-/// `snowflake_stat_reset()`: VOLATILE and PARALLEL UNSAFE, as it changes shared
-/// state. EXECUTE is the superuser's to grant, as with `pg_stat_reset()`.
+/// `snowflake_stat_reset()`.
 #[pg_extern(sql = false)]
 fn snowflake_stat_reset() -> Result<(), ErrorReport> {
     for entry in generators()? {
