@@ -15,7 +15,7 @@
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: help demo test test-server test-upgrade torture fuzz walks miri check-core lint schema build install docs bench bench-contention bench-instructions clean
+.PHONY: help demo test test-server test-upgrade torture fuzz walks miri check-core lint build install docs bench bench-contention bench-instructions clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -68,10 +68,6 @@ bench-instructions:
 
 lint:
 	@tests/run lint
-
-# Writes the committed base script anew, after a change of the SQL functions.
-schema:
-	@tests/run write_schema
 
 build:
 	@tests/run build_for "$(PG_CONFIG)"

@@ -1,3 +1,6 @@
+-- What CREATE EXTENSION runs. The C functions are in src/pg/sql; what a user sees
+-- of them (names of arguments, volatility, COMMENT) is said here and only here.
+
 -- The default generator. Its value is the mark: no ID of an instant at or after
 -- it, in Unix milliseconds, has been issued. With these bounds plain nextval()
 -- cannot move it.
@@ -15,6 +18,9 @@ GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
 GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 SELECT pg_catalog.pg_extension_config_dump('snowflake_default', '');
 
+-- Issuing. VOLATILE, since each call gives another ID, and PARALLEL UNSAFE, since
+-- reserving writes, which a parallel worker may not, as with nextval().
+
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_nextval';
@@ -26,6 +32,37 @@ CREATE FUNCTION snowflake_nextval(generator regclass) RETURNS bigint
     AS 'MODULE_PATHNAME', 'snowflake_nextval';
 COMMENT ON FUNCTION snowflake_nextval(regclass) IS
     'next ID of a generator';
+
+CREATE FUNCTION snowflake_nextval_batch(count integer) RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_wrapper';
+COMMENT ON FUNCTION snowflake_nextval_batch(integer) IS
+    'the next 1 to 100,000 IDs of the default generator, ascending';
+
+CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_of_wrapper';
+COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
+    'the next 1 to 100,000 IDs of a generator, ascending';
+
+CREATE FUNCTION snowflake_currval() RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_currval_wrapper';
+COMMENT ON FUNCTION snowflake_currval() IS
+    'last ID that this session got from the default generator';
+
+CREATE FUNCTION snowflake_currval(generator regclass) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_currval_of_wrapper';
+COMMENT ON FUNCTION snowflake_currval(regclass) IS
+    'last ID that this session got from a generator';
+
+-- Decoding and encoding. For the default generator, whose layout never changes, and
+-- by the text of a label (_as), which says all, they are IMMUTABLE, so that indexes,
+-- generated columns and partition pruning can use them; for a generator, whose label
+-- may change, they are STABLE. All are STRICT (NULL gives NULL) and PARALLEL SAFE
+-- (they read nothing but their arguments and the catalog). Functions of one name
+-- share a C function, which tells them apart by the number of arguments.
 
 CREATE FUNCTION snowflake_decode(
     id bigint,
@@ -41,7 +78,7 @@ CREATE FUNCTION snowflake_decode(
     OUT created_at timestamptz, OUT worker_id bigint, OUT sequence bigint,
     OUT clock integer, OUT fields jsonb)
     LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_decode_of';
+    AS 'MODULE_PATHNAME', 'snowflake_decode';
 COMMENT ON FUNCTION snowflake_decode(bigint, regclass) IS
     'the parts of an ID of a generator, in one row';
 
@@ -54,55 +91,177 @@ CREATE FUNCTION snowflake_decode_as(
 COMMENT ON FUNCTION snowflake_decode_as(bigint, text) IS
     'the parts of an ID, by the text of a label such as ''preset=discord'', in one row';
 
--- Not STRICT: a missing column or generator has a meaning.
-CREATE FUNCTION snowflake_set_default(
-    relation regclass, column_name name DEFAULT NULL,
-    generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false) RETURNS text
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_set_default';
-COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
-    'makes a generator the default of a bigint column, by default that of the primary key, in place of its default or identity; returns what it did';
+CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS timestamptz
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_timestamp';
+COMMENT ON FUNCTION snowflake_timestamp(bigint) IS
+    'when an ID of the default generator was made, to the millisecond';
+
+CREATE FUNCTION snowflake_timestamp(id bigint, generator regclass) RETURNS timestamptz
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_timestamp';
+COMMENT ON FUNCTION snowflake_timestamp(bigint, regclass) IS
+    'when an ID of a generator was made, to the tick';
+
+CREATE FUNCTION snowflake_timestamp_as(id bigint, layout text) RETURNS timestamptz
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_timestamp_as';
+COMMENT ON FUNCTION snowflake_timestamp_as(bigint, text) IS
+    'when an ID, by the text of a label was made, to the tick';
+
+CREATE FUNCTION snowflake_worker_id(id bigint) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_worker_id';
+COMMENT ON FUNCTION snowflake_worker_id(bigint) IS
+    'worker ID of the server that made an ID of the default generator';
+
+CREATE FUNCTION snowflake_worker_id(id bigint, generator regclass) RETURNS bigint
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_worker_id';
+COMMENT ON FUNCTION snowflake_worker_id(bigint, regclass) IS
+    'worker ID of the server that made an ID of a generator; null if the layout has none';
+
+CREATE FUNCTION snowflake_worker_id_as(id bigint, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_worker_id_as';
+COMMENT ON FUNCTION snowflake_worker_id_as(bigint, text) IS
+    'worker ID of the server that made an ID, by the text of a label; null if the layout has none';
+
+CREATE FUNCTION snowflake_sequence(id bigint) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_sequence';
+COMMENT ON FUNCTION snowflake_sequence(bigint) IS
+    'sequence number of an ID of the default generator within its millisecond';
+
+CREATE FUNCTION snowflake_sequence(id bigint, generator regclass) RETURNS bigint
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_sequence';
+COMMENT ON FUNCTION snowflake_sequence(bigint, regclass) IS
+    'sequence number of an ID of a generator within its tick';
+
+CREATE FUNCTION snowflake_sequence_as(id bigint, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_sequence_as';
+COMMENT ON FUNCTION snowflake_sequence_as(bigint, text) IS
+    'sequence number of an ID, by the text of a label within its tick';
+
+CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, sequence bigint) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_encode';
+COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint) IS
+    'the ID of the default generator with these parts; it is not reserved';
+
+CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, sequence bigint, generator regclass) RETURNS bigint
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_encode';
+COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint, regclass) IS
+    'the ID of a generator with these parts; it is not reserved';
+
+CREATE FUNCTION snowflake_encode_as(created_at timestamptz, worker_id bigint, sequence bigint, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_encode_as';
+COMMENT ON FUNCTION snowflake_encode_as(timestamptz, bigint, bigint, text) IS
+    'the ID with these parts, by the text of a label';
+
+CREATE FUNCTION snowflake_encode_as(created_at timestamptz, fields jsonb, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_encode_as';
+COMMENT ON FUNCTION snowflake_encode_as(timestamptz, jsonb, text) IS
+    'the ID with these fields by name, as snowflake_decode_as() gives them; fixed ones may be left out';
+
+CREATE FUNCTION snowflake_min_id(at timestamptz) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_min_id';
+COMMENT ON FUNCTION snowflake_min_id(timestamptz) IS
+    'least ID of the millisecond that holds an instant: id >= snowflake_min_id(a) AND id < snowflake_min_id(b)';
+
+CREATE FUNCTION snowflake_min_id(at timestamptz, generator regclass) RETURNS bigint
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_min_id';
+COMMENT ON FUNCTION snowflake_min_id(timestamptz, regclass) IS
+    'least ID of a generator in the tick that holds an instant';
+
+CREATE FUNCTION snowflake_min_id_as(at timestamptz, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_min_id_as';
+COMMENT ON FUNCTION snowflake_min_id_as(timestamptz, text) IS
+    'least ID in the tick that holds an instant, by the text of a label';
+
+CREATE FUNCTION snowflake_max_id(at timestamptz) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_max_id';
+COMMENT ON FUNCTION snowflake_max_id(timestamptz) IS
+    'greatest ID of the millisecond that holds an instant';
+
+CREATE FUNCTION snowflake_max_id(at timestamptz, generator regclass) RETURNS bigint
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_max_id';
+COMMENT ON FUNCTION snowflake_max_id(timestamptz, regclass) IS
+    'greatest ID of a generator in the tick that holds an instant';
+
+CREATE FUNCTION snowflake_max_id_as(at timestamptz, layout text) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_max_id_as';
+COMMENT ON FUNCTION snowflake_max_id_as(timestamptz, text) IS
+    'greatest ID in the tick that holds an instant, by the text of a label';
+
+-- Presets, and an ID drawn for a person, which is STABLE, since it says how long ago
+-- that was.
+
+CREATE FUNCTION snowflake_presets(
+    OUT preset text, OUT layout text, OUT epoch timestamptz, OUT tick interval,
+    OUT ids_per_second bigint, OUT workers bigint, OUT ends_at timestamptz,
+    OUT can_be_negative boolean, OUT negative_from timestamptz,
+    OUT policy text, OUT label text, OUT origin text)
+    RETURNS SETOF record
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 16
+    AS 'MODULE_PATHNAME', 'snowflake_presets_wrapper';
+COMMENT ON FUNCTION snowflake_presets() IS
+    'the rows of view snowflake_presets';
+CREATE VIEW snowflake_presets AS SELECT * FROM snowflake_presets();
+COMMENT ON VIEW snowflake_presets IS
+    'the schemes that a label can name as preset=...';
+COMMENT ON COLUMN snowflake_presets.preset IS 'its name in a label';
+COMMENT ON COLUMN snowflake_presets.layout IS 'fields from high to low, with their bits, and values of those that are fixed';
+COMMENT ON COLUMN snowflake_presets.epoch IS 'what the time counts from; null if a label has to say';
+COMMENT ON COLUMN snowflake_presets.tick IS 'one unit of the time';
+COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'most IDs per second and worker ID';
+COMMENT ON COLUMN snowflake_presets.workers IS 'number of worker IDs, if no field is given a value';
+COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time is used up; null if a label has to give the epoch';
+COMMENT ON COLUMN snowflake_presets.can_be_negative IS 'whether IDs can be negative';
+COMMENT ON COLUMN snowflake_presets.negative_from IS 'from when on they are; null if never, or at any time';
+COMMENT ON COLUMN snowflake_presets.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
+COMMENT ON COLUMN snowflake_presets.label IS 'what the name stands for';
+COMMENT ON COLUMN snowflake_presets.origin IS 'where it comes from';
+GRANT SELECT ON snowflake_presets TO PUBLIC;
+
+CREATE FUNCTION snowflake_explain(id bigint) RETURNS text
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_explain';
+COMMENT ON FUNCTION snowflake_explain(bigint) IS
+    'an ID of the default generator drawn for a person: its bits, fields, instant, and what is left of the layout';
+
+CREATE FUNCTION snowflake_explain(id bigint, generator regclass) RETURNS text
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_explain';
+COMMENT ON FUNCTION snowflake_explain(bigint, regclass) IS
+    'an ID of a generator drawn for a person: its bits, fields, instant, and what is left of the layout';
+
+CREATE FUNCTION snowflake_explain_as(id bigint, layout text) RETURNS text
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_explain_as';
+COMMENT ON FUNCTION snowflake_explain_as(bigint, text) IS
+    'an ID drawn for a person, by the text of a label such as ''preset=discord''';
+
+-- Administration. VOLATILE and PARALLEL UNSAFE, since it writes or changes the
+-- server's state. EXECUTE on what concerns the whole database, here and below, is
+-- the superuser's to grant, as with pg_stat_reset().
 
 CREATE FUNCTION snowflake_create_generator(name text, label text) RETURNS regclass
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_create_generator';
 COMMENT ON FUNCTION snowflake_create_generator(text, text) IS
     'makes a generator: a sequence of this name, in which it keeps its mark, with this label; returns it';
-
-CREATE FUNCTION pg_stat_snowflake(
-    OUT generator regclass, OUT issued bigint, OUT batches bigint,
-    OUT waits bigint, OUT wait_time double precision, OUT borrowed bigint,
-    OUT refusals bigint, OUT clock_rollbacks bigint, OUT largest_rollback interval,
-    OUT reservations bigint, OUT reservation_time double precision,
-    OUT stats_reset timestamptz)
-    RETURNS SETOF record
-    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
-    AS 'MODULE_PATHNAME', 'pg_stat_snowflake_wrapper';
-COMMENT ON FUNCTION pg_stat_snowflake() IS
-    'the rows of view pg_stat_snowflake';
-CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
-COMMENT ON VIEW pg_stat_snowflake IS
-    'what the generators of this database have done since the server started or the numbers were reset';
-COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
-COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and batches that were not fetched';
-COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
-COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock: because too many IDs were asked for, or because it was set back';
-COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that calls waited for the clock, in milliseconds';
-COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the clock of the generator';
-COMMENT ON COLUMN pg_stat_snowflake.refusals IS 'calls that got no ID because of the clock, a tick that was used up, or the end of the layout''s time';
-COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'times that the wall clock was found set back';
-COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'the furthest that the wall clock was found set back';
-COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'times that the mark was raised';
-COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that raising the mark took, in milliseconds';
-COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers began';
-GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
-
-CREATE FUNCTION snowflake_accept_clock() RETURNS interval
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_accept_clock_wrapper';
-REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_accept_clock() IS
-    'declares the wall clock of this server right, after generators of this database have refused it; returns how far it has jumped since it was last believed';
 
 CREATE FUNCTION snowflake_advance(generator regclass, id bigint) RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -116,59 +275,16 @@ CREATE FUNCTION snowflake_advance(generator regclass, start timestamptz) RETURNS
 COMMENT ON FUNCTION snowflake_advance(regclass, timestamptz) IS
     'makes all further IDs of a generator start at an instant or later; returns the instant they start from';
 
-CREATE FUNCTION snowflake_currval() RETURNS bigint
+CREATE FUNCTION snowflake_accept_clock() RETURNS interval
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_currval_wrapper';
-COMMENT ON FUNCTION snowflake_currval() IS
-    'last ID that this session got from the default generator';
+    AS 'MODULE_PATHNAME', 'snowflake_accept_clock_wrapper';
+REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_accept_clock() IS
+    'declares the wall clock of this server right, after generators of this database have refused it; returns how far it has jumped since it was last believed';
 
-CREATE FUNCTION snowflake_currval(generator regclass) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_currval_of_wrapper';
-COMMENT ON FUNCTION snowflake_currval(regclass) IS
-    'last ID that this session got from a generator';
-
-CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, sequence bigint) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_encode_wrapper';
-COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint) IS
-    'the ID of the default generator with these parts; it is not reserved';
-
-CREATE FUNCTION snowflake_encode_as(created_at timestamptz, worker_id bigint, sequence bigint, layout text) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_encode_as_wrapper';
-COMMENT ON FUNCTION snowflake_encode_as(timestamptz, bigint, bigint, text) IS
-    'the ID with these parts, by the text of a label';
-
-CREATE FUNCTION snowflake_encode_as(created_at timestamptz, fields jsonb, layout text) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_encode_fields_as_wrapper';
-COMMENT ON FUNCTION snowflake_encode_as(timestamptz, jsonb, text) IS
-    'the ID with these fields by name, as snowflake_decode_as() gives them; fixed ones may be left out';
-
-CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, sequence bigint, generator regclass) RETURNS bigint
-    LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_encode_of_wrapper';
-COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint, regclass) IS
-    'the ID of a generator with these parts; it is not reserved';
-
-CREATE FUNCTION snowflake_explain(id bigint) RETURNS text
-    LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_explain_wrapper';
-COMMENT ON FUNCTION snowflake_explain(bigint) IS
-    'an ID of the default generator drawn for a person: its bits, fields, instant, and what is left of the layout';
-
-CREATE FUNCTION snowflake_explain_as(id bigint, layout text) RETURNS text
-    LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_explain_as_wrapper';
-COMMENT ON FUNCTION snowflake_explain_as(bigint, text) IS
-    'an ID drawn for a person, by the text of a label such as ''preset=discord''';
-
-CREATE FUNCTION snowflake_explain(id bigint, generator regclass) RETURNS text
-    LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_explain_of_wrapper';
-COMMENT ON FUNCTION snowflake_explain(bigint, regclass) IS
-    'an ID of a generator drawn for a person: its bits, fields, instant, and what is left of the layout';
+-- Monitoring. What the views read is STABLE like PostgreSQL's own functions for
+-- statistics, and PARALLEL RESTRICTED, since what the session has not added up yet
+-- is its leader's.
 
 CREATE FUNCTION snowflake_generators(
     OUT generator regclass, OUT worker_id integer,
@@ -202,98 +318,33 @@ COMMENT ON COLUMN snowflake_generators.label IS 'the label as it was set';
 COMMENT ON COLUMN snowflake_generators.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
 GRANT SELECT ON snowflake_generators TO PUBLIC;
 
-CREATE FUNCTION snowflake_max_id(at timestamptz) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_max_id_wrapper';
-COMMENT ON FUNCTION snowflake_max_id(timestamptz) IS
-    'greatest ID of the millisecond that holds an instant';
-
-CREATE FUNCTION snowflake_max_id_as(at timestamptz, layout text) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_max_id_as_wrapper';
-COMMENT ON FUNCTION snowflake_max_id_as(timestamptz, text) IS
-    'greatest ID in the tick that holds an instant, by the text of a label';
-
-CREATE FUNCTION snowflake_max_id(at timestamptz, generator regclass) RETURNS bigint
-    LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_max_id_of_wrapper';
-COMMENT ON FUNCTION snowflake_max_id(timestamptz, regclass) IS
-    'greatest ID of a generator in the tick that holds an instant';
-
-CREATE FUNCTION snowflake_min_id(at timestamptz) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_min_id_wrapper';
-COMMENT ON FUNCTION snowflake_min_id(timestamptz) IS
-    'least ID of the millisecond that holds an instant: id >= snowflake_min_id(a) AND id < snowflake_min_id(b)';
-
-CREATE FUNCTION snowflake_min_id_as(at timestamptz, layout text) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_min_id_as_wrapper';
-COMMENT ON FUNCTION snowflake_min_id_as(timestamptz, text) IS
-    'least ID in the tick that holds an instant, by the text of a label';
-
-CREATE FUNCTION snowflake_min_id(at timestamptz, generator regclass) RETURNS bigint
-    LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_min_id_of_wrapper';
-COMMENT ON FUNCTION snowflake_min_id(timestamptz, regclass) IS
-    'least ID of a generator in the tick that holds an instant';
-
-CREATE FUNCTION snowflake_nextval_batch(count integer) RETURNS SETOF bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
-    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_wrapper';
-COMMENT ON FUNCTION snowflake_nextval_batch(integer) IS
-    'the next 1 to 100,000 IDs of the default generator, ascending';
-
-CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETURNS SETOF bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
-    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_of_wrapper';
-COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
-    'the next 1 to 100,000 IDs of a generator, ascending';
-
-CREATE FUNCTION snowflake_presets(
-    OUT preset text, OUT layout text, OUT epoch timestamptz, OUT tick interval,
-    OUT ids_per_second bigint, OUT workers bigint, OUT ends_at timestamptz,
-    OUT can_be_negative boolean, OUT negative_from timestamptz,
-    OUT policy text, OUT label text, OUT origin text)
+CREATE FUNCTION pg_stat_snowflake(
+    OUT generator regclass, OUT issued bigint, OUT batches bigint,
+    OUT waits bigint, OUT wait_time double precision, OUT borrowed bigint,
+    OUT refusals bigint, OUT clock_rollbacks bigint, OUT largest_rollback interval,
+    OUT reservations bigint, OUT reservation_time double precision,
+    OUT stats_reset timestamptz)
     RETURNS SETOF record
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 16
-    AS 'MODULE_PATHNAME', 'snowflake_presets_wrapper';
-COMMENT ON FUNCTION snowflake_presets() IS
-    'the rows of view snowflake_presets';
-CREATE VIEW snowflake_presets AS SELECT * FROM snowflake_presets();
-COMMENT ON VIEW snowflake_presets IS
-    'the schemes that a label can name as preset=...';
-COMMENT ON COLUMN snowflake_presets.preset IS 'its name in a label';
-COMMENT ON COLUMN snowflake_presets.layout IS 'fields from high to low, with their bits, and values of those that are fixed';
-COMMENT ON COLUMN snowflake_presets.epoch IS 'what the time counts from; null if a label has to say';
-COMMENT ON COLUMN snowflake_presets.tick IS 'one unit of the time';
-COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'most IDs per second and worker ID';
-COMMENT ON COLUMN snowflake_presets.workers IS 'number of worker IDs, if no field is given a value';
-COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time is used up; null if a label has to give the epoch';
-COMMENT ON COLUMN snowflake_presets.can_be_negative IS 'whether IDs can be negative';
-COMMENT ON COLUMN snowflake_presets.negative_from IS 'from when on they are; null if never, or at any time';
-COMMENT ON COLUMN snowflake_presets.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
-COMMENT ON COLUMN snowflake_presets.label IS 'what the name stands for';
-COMMENT ON COLUMN snowflake_presets.origin IS 'where it comes from';
-GRANT SELECT ON snowflake_presets TO PUBLIC;
-
-CREATE FUNCTION snowflake_sequence(id bigint) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_sequence_wrapper';
-COMMENT ON FUNCTION snowflake_sequence(bigint) IS
-    'sequence number of an ID of the default generator within its millisecond';
-
-CREATE FUNCTION snowflake_sequence_as(id bigint, layout text) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_sequence_as_wrapper';
-COMMENT ON FUNCTION snowflake_sequence_as(bigint, text) IS
-    'sequence number of an ID, by the text of a label within its tick';
-
-CREATE FUNCTION snowflake_sequence(id bigint, generator regclass) RETURNS bigint
-    LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_sequence_of_wrapper';
-COMMENT ON FUNCTION snowflake_sequence(bigint, regclass) IS
-    'sequence number of an ID of a generator within its tick';
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
+    AS 'MODULE_PATHNAME', 'pg_stat_snowflake_wrapper';
+COMMENT ON FUNCTION pg_stat_snowflake() IS
+    'the rows of view pg_stat_snowflake';
+CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
+COMMENT ON VIEW pg_stat_snowflake IS
+    'what the generators of this database have done since the server started or the numbers were reset';
+COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
+COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and batches that were not fetched';
+COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
+COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock: because too many IDs were asked for, or because it was set back';
+COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that calls waited for the clock, in milliseconds';
+COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the clock of the generator';
+COMMENT ON COLUMN pg_stat_snowflake.refusals IS 'calls that got no ID because of the clock, a tick that was used up, or the end of the layout''s time';
+COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'times that the wall clock was found set back';
+COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'the furthest that the wall clock was found set back';
+COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'times that the mark was raised';
+COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that raising the mark took, in milliseconds';
+COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers began';
+GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
 CREATE FUNCTION snowflake_stat_reset() RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -309,39 +360,13 @@ REVOKE EXECUTE ON FUNCTION snowflake_stat_reset(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
     'resets the numbers of pg_stat_snowflake for a generator';
 
-CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS timestamptz
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_timestamp_wrapper';
-COMMENT ON FUNCTION snowflake_timestamp(bigint) IS
-    'when an ID of the default generator was made, to the millisecond';
+-- snowflake_set_default(). Its search_path has no schema in which others may create.
 
-CREATE FUNCTION snowflake_timestamp_as(id bigint, layout text) RETURNS timestamptz
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_timestamp_as_wrapper';
-COMMENT ON FUNCTION snowflake_timestamp_as(bigint, text) IS
-    'when an ID, by the text of a label was made, to the tick';
-
-CREATE FUNCTION snowflake_timestamp(id bigint, generator regclass) RETURNS timestamptz
-    LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_timestamp_of_wrapper';
-COMMENT ON FUNCTION snowflake_timestamp(bigint, regclass) IS
-    'when an ID of a generator was made, to the tick';
-
-CREATE FUNCTION snowflake_worker_id(id bigint) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_worker_id_wrapper';
-COMMENT ON FUNCTION snowflake_worker_id(bigint) IS
-    'worker ID of the server that made an ID of the default generator';
-
-CREATE FUNCTION snowflake_worker_id_as(id bigint, layout text) RETURNS bigint
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_worker_id_as_wrapper';
-COMMENT ON FUNCTION snowflake_worker_id_as(bigint, text) IS
-    'worker ID of the server that made an ID, by the text of a label; null if the layout has none';
-
-CREATE FUNCTION snowflake_worker_id(id bigint, generator regclass) RETURNS bigint
-    LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_worker_id_of_wrapper';
-COMMENT ON FUNCTION snowflake_worker_id(bigint, regclass) IS
-    'worker ID of the server that made an ID of a generator; null if the layout has none';
-
+-- Not STRICT: a missing column or generator has a meaning.
+CREATE FUNCTION snowflake_set_default(
+    relation regclass, column_name name DEFAULT NULL,
+    generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_set_default';
+COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
+    'makes a generator the default of a bigint column, by default that of the primary key, in place of its default or identity; returns what it did';

@@ -13,18 +13,8 @@ use crate::snowflake::clock::UnixNanos;
 use crate::snowflake::duration::measured_text;
 use crate::snowflake::id::{SnowflakeId, Tick, UnixMillis};
 
-/// `snowflake_advance(generator, id) -> timestamptz`: VOLATILE and PARALLEL
-/// UNSAFE, as it writes.
-#[pg_extern(
-    requires = ["snowflake_nextval"],
-    sql = r#"
-CREATE FUNCTION snowflake_advance(generator regclass, id bigint) RETURNS timestamptz
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-COMMENT ON FUNCTION snowflake_advance(regclass, bigint) IS
-    'makes all further IDs of a generator greater than an ID; returns the instant they start from';
-"#
-)]
+/// `snowflake_advance(generator, id) -> timestamptz`.
+#[pg_extern(sql = false)]
 fn snowflake_advance_past_id(
     generator: pg_sys::Oid,
     id: i64,
@@ -40,16 +30,7 @@ fn snowflake_advance_past_id(
 }
 
 /// `snowflake_advance(generator, start) -> timestamptz`.
-#[pg_extern(
-    requires = ["snowflake_nextval"],
-    sql = r#"
-CREATE FUNCTION snowflake_advance(generator regclass, start timestamptz) RETURNS timestamptz
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-COMMENT ON FUNCTION snowflake_advance(regclass, timestamptz) IS
-    'makes all further IDs of a generator start at an instant or later; returns the instant they start from';
-"#
-)]
+#[pg_extern(sql = false)]
 fn snowflake_advance_to(
     generator: pg_sys::Oid,
     start: pgrx::datum::TimestampWithTimeZone,
@@ -90,19 +71,8 @@ fn advance(
     }
 }
 
-/// `snowflake_accept_clock() -> interval`: VOLATILE and PARALLEL UNSAFE, as it
-/// changes the server's state. EXECUTE is the superuser's to grant.
-#[pg_extern(
-    requires = ["snowflake_nextval"],
-    sql = r#"
-CREATE FUNCTION snowflake_accept_clock() RETURNS interval
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_accept_clock() IS
-    'declares the wall clock of this server right, after generators of this database have refused it; returns how far it has jumped since it was last believed';
-"#
-)]
+/// `snowflake_accept_clock() -> interval`.
+#[pg_extern(sql = false)]
 fn snowflake_accept_clock() -> Result<Interval, ErrorReport> {
     let shared = shmem::shared()?;
     let jumped = shared.with_clocks(|believed| {

@@ -32,22 +32,6 @@ use crate::snowflake::id::{SnowflakeId, Tick, WorkerId};
 use crate::snowflake::policy::SequenceStart;
 
 // Written without #[pg_extern], which knows no type for `name`.
-pgrx::extension_sql!(
-    r#"
--- Not STRICT: a missing column or generator has a meaning.
-CREATE FUNCTION snowflake_set_default(
-    relation regclass, column_name name DEFAULT NULL,
-    generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false) RETURNS text
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_set_default';
-COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
-    'makes a generator the default of a bigint column, by default that of the primary key, in place of its default or identity; returns what it did';
-"#,
-    name = "snowflake_set_default",
-    // Not needed, but the order of blocks without an order differs between
-    // builds, and the base script would with it.
-    requires = ["snowflake_nextval", "snowflake_decode"]
-);
 
 /// The V1 calling convention.
 #[unsafe(no_mangle)]

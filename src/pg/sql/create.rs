@@ -5,55 +5,29 @@ use std::ffi::CStr;
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::iter::TableIterator;
 use pgrx::spi::quote_literal;
-use pgrx::{name, pg_extern, pg_guard, pg_sys};
+use pgrx::{name, pg_extern, pg_sys};
 
 use super::super::entry::{self, Entry};
 use super::super::error::Error;
 use super::super::{label, os_clock, shmem, spi, time};
+use super::call::c_function;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
 use crate::snowflake::presets;
 
-// Written without #[pg_extern]: names are in the database's encoding.
-pgrx::extension_sql!(
-    r#"
-CREATE FUNCTION snowflake_create_generator(name text, label text) RETURNS regclass
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_create_generator';
-COMMENT ON FUNCTION snowflake_create_generator(text, text) IS
-    'makes a generator: a sequence of this name, in which it keeps its mark, with this label; returns it';
-"#,
-    name = "snowflake_create_generator",
-    requires = ["snowflake_set_default"]
-);
-
-/// The V1 calling convention.
-#[unsafe(no_mangle)]
-pub extern "C" fn pg_finfo_snowflake_create_generator() -> &'static pg_sys::Pg_finfo_record {
-    const V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-    &V1
-}
-
-/// `snowflake_create_generator(name, label) -> regclass`.
-///
-/// # Safety
-/// Called by PostgreSQL with two texts that are not null.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn snowflake_create_generator(
-    fcinfo: pg_sys::FunctionCallInfo,
-) -> pg_sys::Datum {
-    // SAFETY: the caller's; what is made of a text is NUL-terminated.
+// `snowflake_create_generator(name, label) -> regclass`. Written without
+// #[pg_extern]: names are in the database's encoding.
+c_function!(snowflake_create_generator, |call| {
+    // SAFETY: two texts, as declared; what is made of one is NUL-terminated.
     let (name, label) = unsafe {
-        let text = |index| pgrx::pg_getarg_datum_raw(fcinfo, index).cast_mut_ptr();
-        let label = pg_sys::text_to_cstring(text(1));
-        (text(0), spi::from_server(CStr::from_ptr(label)))
+        let label = pg_sys::text_to_cstring(call.datum(1).cast_mut_ptr());
+        (
+            call.datum(0).cast_mut_ptr(),
+            spi::from_server(CStr::from_ptr(label)),
+        )
     };
-    match create(name, &label) {
-        Ok(relation) => pg_sys::Datum::from(relation),
-        Err(error) => error.raise(),
-    }
-}
+    create(name, &label)
+});
 
 fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
     Entry::prevent_where_nextval_is(c"snowflake_create_generator()");
@@ -108,37 +82,7 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
 }
 
 /// The view `snowflake_presets`.
-#[pg_extern(
-    requires = ["snowflake_create_generator"],
-    sql = r#"
-CREATE FUNCTION snowflake_presets(
-    OUT preset text, OUT layout text, OUT epoch timestamptz, OUT tick interval,
-    OUT ids_per_second bigint, OUT workers bigint, OUT ends_at timestamptz,
-    OUT can_be_negative boolean, OUT negative_from timestamptz,
-    OUT policy text, OUT label text, OUT origin text)
-    RETURNS SETOF record
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 16
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-COMMENT ON FUNCTION snowflake_presets() IS
-    'the rows of view snowflake_presets';
-CREATE VIEW snowflake_presets AS SELECT * FROM snowflake_presets();
-COMMENT ON VIEW snowflake_presets IS
-    'the schemes that a label can name as preset=...';
-COMMENT ON COLUMN snowflake_presets.preset IS 'its name in a label';
-COMMENT ON COLUMN snowflake_presets.layout IS 'fields from high to low, with their bits, and values of those that are fixed';
-COMMENT ON COLUMN snowflake_presets.epoch IS 'what the time counts from; null if a label has to say';
-COMMENT ON COLUMN snowflake_presets.tick IS 'one unit of the time';
-COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'most IDs per second and worker ID';
-COMMENT ON COLUMN snowflake_presets.workers IS 'number of worker IDs, if no field is given a value';
-COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time is used up; null if a label has to give the epoch';
-COMMENT ON COLUMN snowflake_presets.can_be_negative IS 'whether IDs can be negative';
-COMMENT ON COLUMN snowflake_presets.negative_from IS 'from when on they are; null if never, or at any time';
-COMMENT ON COLUMN snowflake_presets.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
-COMMENT ON COLUMN snowflake_presets.label IS 'what the name stands for';
-COMMENT ON COLUMN snowflake_presets.origin IS 'where it comes from';
-GRANT SELECT ON snowflake_presets TO PUBLIC;
-"#
-)]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn snowflake_presets() -> TableIterator<
     'static,

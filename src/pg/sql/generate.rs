@@ -1,7 +1,4 @@
 //! Generating IDs.
-//!
-//! All are VOLATILE (each call gives another ID) and PARALLEL UNSAFE (reserving
-//! writes, which a parallel worker may not), as `nextval()` is.
 
 use pgrx::iter::SetOfIterator;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -17,23 +14,6 @@ const BATCH_MAX: i32 = 100_000;
 
 // snowflake_nextval is written without #[pg_extern]: it uses fn_extra, and the
 // conversions around a generated wrapper would be a good part of its cost.
-pgrx::extension_sql!(
-    r#"
-CREATE FUNCTION snowflake_nextval() RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_nextval';
-COMMENT ON FUNCTION snowflake_nextval() IS
-    'next ID of the default generator';
-
-CREATE FUNCTION snowflake_nextval(generator regclass) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_nextval';
-COMMENT ON FUNCTION snowflake_nextval(regclass) IS
-    'next ID of a generator';
-"#,
-    name = "snowflake_nextval",
-    requires = ["default_generator"]
-);
 
 /// The V1 calling convention.
 #[unsafe(no_mangle)]
@@ -111,32 +91,14 @@ unsafe fn nextval_slow(fcinfo: pg_sys::FunctionCallInfo) -> Result<i64, Error> {
 }
 
 /// `snowflake_nextval_batch(count) -> setof bigint`.
-#[pg_extern(
-    requires = ["snowflake_nextval"],
-    sql = r#"
-CREATE FUNCTION snowflake_nextval_batch(count integer) RETURNS SETOF bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-COMMENT ON FUNCTION snowflake_nextval_batch(integer) IS
-    'the next 1 to 100,000 IDs of the default generator, ascending';
-"#
-)]
+#[pg_extern(sql = false)]
 fn snowflake_nextval_batch(count: i32) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
     super::super::shmem::shared()?;
     batch(entry::of(entry::default_relation()?), count)
 }
 
 /// `snowflake_nextval_batch(count, generator) -> setof bigint`.
-#[pg_extern(
-    requires = ["snowflake_nextval"],
-    sql = r#"
-CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETURNS SETOF bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
-    'the next 1 to 100,000 IDs of a generator, ascending';
-"#
-)]
+#[pg_extern(sql = false)]
 fn snowflake_nextval_batch_of(
     count: i32,
     generator: pg_sys::Oid,
@@ -220,31 +182,13 @@ fn batch(entry: &'static Entry, count: i32) -> Result<SetOfIterator<'static, i64
 }
 
 /// `snowflake_currval() -> bigint`.
-#[pg_extern(
-    requires = ["snowflake_nextval"],
-    sql = r#"
-CREATE FUNCTION snowflake_currval() RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-COMMENT ON FUNCTION snowflake_currval() IS
-    'last ID that this session got from the default generator';
-"#
-)]
+#[pg_extern(sql = false)]
 fn snowflake_currval() -> Result<i64, ErrorReport> {
     currval(entry::of(entry::default_relation()?))
 }
 
 /// `snowflake_currval(generator) -> bigint`.
-#[pg_extern(
-    requires = ["snowflake_nextval"],
-    sql = r#"
-CREATE FUNCTION snowflake_currval(generator regclass) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-COMMENT ON FUNCTION snowflake_currval(regclass) IS
-    'last ID that this session got from a generator';
-"#
-)]
+#[pg_extern(sql = false)]
 fn snowflake_currval_of(generator: pg_sys::Oid) -> Result<i64, ErrorReport> {
     currval(entry::of(generator))
 }

@@ -1,5 +1,5 @@
-//! The SQL functions. Each carries its SQL beside it, so that what a user sees
-//! (names of arguments, volatility, COMMENT) is not left to defaults.
+//! The SQL functions. What a user sees of them (names of arguments, volatility,
+//! COMMENT) stands in `sql/`, which names these functions by their C symbols.
 //!
 //! | module | functions |
 //! |---|---|
@@ -10,8 +10,11 @@
 //! | [`admin`] | advance, accept_clock |
 //! | [`column`] | set_default |
 //! | [`monitor`] | snowflake_generators, pg_stat_snowflake, stat_reset |
+//!
+//! [`call`] is what those need that are written without `#[pg_extern]`.
 
 mod admin;
+mod call;
 mod column;
 mod create;
 mod decode;
@@ -22,25 +25,10 @@ mod monitor;
 #[cfg(feature = "pg_test")]
 pub use generate::snowflake_nextval as nextval_for_tests;
 
-pgrx::extension_sql!(
-    r#"
--- The default generator. Its value is the mark: no ID of an instant at or after
--- it, in Unix milliseconds, has been issued. With these bounds plain nextval()
--- cannot move it.
-CREATE SEQUENCE snowflake_default AS bigint
-    INCREMENT BY 9223372036854775807 MINVALUE 1 MAXVALUE 9223372036854775807
-    START WITH 9223372036854775807 NO CYCLE;
--- "No mark yet", and nextval() fails from the start.
-SELECT pg_catalog.setval('snowflake_default', 9223372036854775807, true);
-COMMENT ON SEQUENCE snowflake_default IS
-    'default snowflake generator; its value is the mark: no ID from this instant on (Unix milliseconds) has been issued';
-GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
--- Whoever restores a dump of this database sets the mark. To the role that is
--- whoever owns the database, since it cannot be dropped: a dump would go on
--- naming a dropped role, and not restore.
-GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
-SELECT pg_catalog.pg_extension_config_dump('snowflake_default', '');
-"#,
-    name = "default_generator",
+// `make install` copies the file. cargo pgrx, which the tests inside a server use,
+// installs what it finds in the library instead, so the library holds it as well.
+pgrx::extension_sql_file!(
+    "../../../sql/snowflake_id--0.1.0.sql",
+    name = "base",
     bootstrap
 );

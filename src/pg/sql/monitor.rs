@@ -1,8 +1,4 @@
 //! What a DBA looks at: the state of each generator, and its statistics.
-//!
-//! The functions behind the views are STABLE like PostgreSQL's own for
-//! statistics, and PARALLEL RESTRICTED, since what the session has not added up
-//! yet is its leader's.
 
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::iter::TableIterator;
@@ -83,42 +79,7 @@ fn progress(entry: &Entry, readable: bool) -> Progress {
 }
 
 /// The view `snowflake_generators`.
-#[pg_extern(
-    requires = ["snowflake_nextval"],
-    sql = r#"
-CREATE FUNCTION snowflake_generators(
-    OUT generator regclass, OUT worker_id integer,
-    OUT last_id_at timestamptz, OUT reserved_until timestamptz,
-    OUT ahead_by interval, OUT refused_since timestamptz, OUT gap_applied_at timestamptz,
-    OUT ids_per_second bigint, OUT ends_at timestamptz, OUT problem text,
-    OUT layout text, OUT epoch timestamptz, OUT tick interval, OUT policy text,
-    OUT label text)
-    RETURNS SETOF record
-    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-COMMENT ON FUNCTION snowflake_generators() IS
-    'the rows of view snowflake_generators';
-CREATE VIEW snowflake_generators AS SELECT * FROM snowflake_generators();
-COMMENT ON VIEW snowflake_generators IS
-    'the generators of this database: how far their IDs are, how far their marks, and what their layouts hold';
-COMMENT ON COLUMN snowflake_generators.generator IS 'the generator: a sequence whose value is its mark';
-COMMENT ON COLUMN snowflake_generators.worker_id IS 'worker ID in force on this server';
-COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID; as long as the server and its place in shared memory last';
-COMMENT ON COLUMN snowflake_generators.reserved_until IS 'the durable mark: all IDs are before it';
-COMMENT ON COLUMN snowflake_generators.ahead_by IS 'how far the next ID would be ahead of the wall clock';
-COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark cannot be raised or IDs are refused because of the clock, so that there are or soon will be none; null if all is well';
-COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion; as long as the server and its place in shared memory last';
-COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
-COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up';
-COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs for it, and what helps; null if it can';
-COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and values of those that are fixed';
-COMMENT ON COLUMN snowflake_generators.epoch IS 'what the time of IDs counts from';
-COMMENT ON COLUMN snowflake_generators.tick IS 'one unit of the time of IDs';
-COMMENT ON COLUMN snowflake_generators.label IS 'the label as it was set';
-COMMENT ON COLUMN snowflake_generators.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
-GRANT SELECT ON snowflake_generators TO PUBLIC;
-"#
-)]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn snowflake_generators() -> Result<
     TableIterator<
@@ -213,38 +174,7 @@ fn problem(entry: &Entry, described: &Result<&'static Described, Error>) -> Opti
 }
 
 /// The view `pg_stat_snowflake`.
-#[pg_extern(
-    requires = ["snowflake_nextval"],
-    sql = r#"
-CREATE FUNCTION pg_stat_snowflake(
-    OUT generator regclass, OUT issued bigint, OUT batches bigint,
-    OUT waits bigint, OUT wait_time double precision, OUT borrowed bigint,
-    OUT refusals bigint, OUT clock_rollbacks bigint, OUT largest_rollback interval,
-    OUT reservations bigint, OUT reservation_time double precision,
-    OUT stats_reset timestamptz)
-    RETURNS SETOF record
-    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-COMMENT ON FUNCTION pg_stat_snowflake() IS
-    'the rows of view pg_stat_snowflake';
-CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
-COMMENT ON VIEW pg_stat_snowflake IS
-    'what the generators of this database have done since the server started or the numbers were reset';
-COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
-COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and batches that were not fetched';
-COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
-COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock: because too many IDs were asked for, or because it was set back';
-COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that calls waited for the clock, in milliseconds';
-COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the clock of the generator';
-COMMENT ON COLUMN pg_stat_snowflake.refusals IS 'calls that got no ID because of the clock, a tick that was used up, or the end of the layout''s time';
-COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'times that the wall clock was found set back';
-COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'the furthest that the wall clock was found set back';
-COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'times that the mark was raised';
-COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that raising the mark took, in milliseconds';
-COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers began';
-GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
-"#
-)]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity)]
 fn pg_stat_snowflake() -> Result<
     TableIterator<
@@ -300,19 +230,8 @@ fn millis(nanos: u64) -> f64 {
     nanos / 1e6
 }
 
-/// `snowflake_stat_reset()`: VOLATILE and PARALLEL UNSAFE, as it changes shared
-/// state. EXECUTE is the superuser's to grant, as with `pg_stat_reset()`.
-#[pg_extern(
-    requires = ["snowflake_nextval"],
-    sql = r#"
-CREATE FUNCTION snowflake_stat_reset() RETURNS void
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_stat_reset() IS
-    'resets the numbers of pg_stat_snowflake for all generators of this database';
-"#
-)]
+/// `snowflake_stat_reset()`.
+#[pg_extern(sql = false)]
 fn snowflake_stat_reset() -> Result<(), ErrorReport> {
     for entry in generators()? {
         entry.flush_stats();
@@ -321,17 +240,7 @@ fn snowflake_stat_reset() -> Result<(), ErrorReport> {
 }
 
 /// `snowflake_stat_reset(generator)`.
-#[pg_extern(
-    requires = ["snowflake_nextval"],
-    sql = r#"
-CREATE FUNCTION snowflake_stat_reset(generator regclass) RETURNS void
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-REVOKE EXECUTE ON FUNCTION snowflake_stat_reset(regclass) FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
-    'resets the numbers of pg_stat_snowflake for a generator';
-"#
-)]
+#[pg_extern(sql = false)]
 fn snowflake_stat_reset_of(generator: pg_sys::Oid) -> Result<(), ErrorReport> {
     let entry = entry::of(generator);
     entry.describe()?;

@@ -1,0 +1,211 @@
+//! Calls of SQL functions by PostgreSQL's own calling convention, where
+//! `#[pg_extern]` has no word for what they take or return, or would need a
+//! function for each number of arguments.
+
+use std::rc::Rc;
+
+use pgrx::{FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
+
+use super::super::entry::{self, Entry};
+use super::super::error::Error;
+use super::super::label::{self, Described};
+use crate::snowflake::id::SnowflakeId;
+use crate::snowflake::label::Label;
+use crate::snowflake::layout::{Fields, Layout};
+
+/// Defines the C function `$name`, which answers a [`Call`] by `$body`. The SQL
+/// functions that name it are STRICT and declare what `$body` takes.
+macro_rules! c_function {
+    ($name:ident, $body:expr) => {
+        const _: () = {
+            /// The V1 calling convention.
+            #[unsafe(export_name = concat!("pg_finfo_", stringify!($name)))]
+            extern "C" fn convention() -> &'static ::pgrx::pg_sys::Pg_finfo_record {
+                const V1: ::pgrx::pg_sys::Pg_finfo_record =
+                    ::pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
+                &V1
+            }
+        };
+
+        #[::pgrx::pg_guard]
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name(
+            fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
+        ) -> ::pgrx::pg_sys::Datum {
+            // SAFETY: called by PostgreSQL only, for a STRICT function.
+            let call = unsafe { $crate::pg::sql::call::Call::new(fcinfo) };
+            call.answer($body)
+        }
+    };
+}
+
+/// Defines two C functions that answer by `$body` and differ in what tells the
+/// layout: for `$name` the generator behind `$own` other arguments, which without
+/// one is the default generator; for `$name_as` the text of a label.
+macro_rules! by_layout {
+    ($name:ident, $name_as:ident, $own:literal, $body:path) => {
+        $crate::pg::sql::call::c_function!($name, |call| $body(call, &call.whose($own)?));
+        $crate::pg::sql::call::c_function!($name_as, |call| $body(call, &call.whose_by_text()?));
+    };
+}
+
+pub(super) use {by_layout, c_function};
+
+/// A call by PostgreSQL. No argument is NULL.
+pub struct Call(pg_sys::FunctionCallInfo);
+
+impl Call {
+    /// # Safety
+    /// PostgreSQL calls, for as long as this lives, a STRICT function, whose
+    /// arguments and result are declared as what is made of them here.
+    pub unsafe fn new(fcinfo: pg_sys::FunctionCallInfo) -> Self {
+        Self(fcinfo)
+    }
+
+    /// Answers it by `body`, or ends the statement with its error.
+    #[inline]
+    pub fn answer<R: IntoDatum>(
+        &self,
+        body: impl FnOnce(&Self) -> Result<R, Error>,
+    ) -> pg_sys::Datum {
+        match body(self) {
+            Ok(result) => match result.into_datum() {
+                Some(datum) => datum,
+                // SAFETY: the call is PostgreSQL's, as `new` asks for.
+                None => unsafe { pgrx::pg_return_null(self.0) },
+            },
+            Err(error) => error.raise(),
+        }
+    }
+
+    /// How many arguments there are, which tells apart the SQL functions that
+    /// share a C function.
+    #[inline]
+    pub fn count(&self) -> usize {
+        // SAFETY: the call is PostgreSQL's, as `new` asks for.
+        usize::from(unsafe { (*self.0).nargs }.unsigned_abs())
+    }
+
+    /// An argument as it comes.
+    #[inline]
+    pub fn datum(&self, index: usize) -> pg_sys::Datum {
+        // SAFETY: the call is PostgreSQL's, as `new` asks for.
+        unsafe { pgrx::pg_getarg_datum_raw(self.0, index) }
+    }
+
+    /// An argument that is a bigint or a timestamptz.
+    #[inline]
+    pub fn number(&self, index: usize) -> i64 {
+        // SAFETY: of this type, as `new` asks for.
+        unsafe { i64::from_datum(self.datum(index), false) }.unwrap_or_default()
+    }
+
+    /// An argument that is a text.
+    pub fn text(&self, index: usize) -> &str {
+        // SAFETY: of this type, as `new` asks for; it or the copy that it is read
+        // from is there until the call ends.
+        unsafe { <&str>::from_datum(self.datum(index), false) }.unwrap_or_default()
+    }
+
+    /// Whose IDs it is about: those of the generator that is named behind `own`
+    /// other arguments, of the default generator if none is.
+    #[inline]
+    pub fn whose(&self, own: usize) -> Result<Whose<'_>, Error> {
+        if self.count() == own {
+            return Ok(Whose::Default);
+        }
+        // SAFETY: a regclass, as `new` asks for.
+        let relation = unsafe { pg_sys::Oid::from_datum(self.datum(own), false) };
+        let entry = entry::of(relation.unwrap_or(pg_sys::InvalidOid));
+        Ok(Whose::Generator(entry, entry.describe()?))
+    }
+
+    /// Whose IDs it is about: those that the text of a label tells, which is the
+    /// last argument.
+    pub fn whose_by_text(&self) -> Result<Whose<'_>, Error> {
+        let text = self.text(self.count().saturating_sub(1));
+        Ok(Whose::Text(text, label::given(text)?))
+    }
+
+    /// A row of the declared result.
+    pub fn row<const N: usize>(&self, columns: [Option<pg_sys::Datum>; N]) -> pg_sys::Datum {
+        let mut values = columns.map(|column| column.unwrap_or(pg_sys::Datum::from(0)));
+        let mut nulls = columns.map(|column| column.is_none());
+        // SAFETY: the declared result has these columns, as `new` asks for.
+        unsafe {
+            let tuple =
+                pg_sys::heap_form_tuple(self.row_type(), values.as_mut_ptr(), nulls.as_mut_ptr());
+            pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data)
+        }
+    }
+
+    /// The descriptor of the declared result. It is made by the first call of a
+    /// statement and kept for the others, since it takes reading the catalog.
+    fn row_type(&self) -> pg_sys::TupleDesc {
+        // SAFETY: the call is PostgreSQL's, as `new` asks for, and a function that
+        // returns rows is called with `flinfo`. Its `fn_extra` is ours, null at
+        // first, and what it points to lives in `fn_mcxt` as long as itself.
+        unsafe {
+            let function = (*self.0).flinfo;
+            if (*function).fn_extra.is_null() {
+                PgMemoryContexts::For((*function).fn_mcxt).switch_to(|_| {
+                    let mut made = std::ptr::null_mut();
+                    pg_sys::get_call_result_type(self.0, std::ptr::null_mut(), &raw mut made);
+                    (*function).fn_extra = pg_sys::BlessTupleDesc(made).cast();
+                });
+            }
+            (*function).fn_extra.cast()
+        }
+    }
+}
+
+/// Whose IDs a call is about.
+pub enum Whose<'a> {
+    /// The default generator's, whose layout is a constant: reading its IDs asks
+    /// neither for a label nor for the catalog.
+    Default,
+    /// A generator's.
+    Generator(&'static Entry, &'static Described),
+    /// Those that the text of a label tells.
+    Text(&'a str, Rc<Described>),
+}
+
+impl Whose<'_> {
+    fn described(&self) -> &Described {
+        match self {
+            Self::Default => label::of_default(),
+            Self::Generator(_, described) => described,
+            Self::Text(_, described) => described,
+        }
+    }
+
+    /// Their label.
+    pub fn label(&self) -> &Label {
+        &self.described().label
+    }
+
+    /// Applies `f` to their layout. It is called at two places so that the
+    /// compiler can make one of them for the constant layout.
+    #[inline]
+    pub fn with_layout<R>(&self, f: impl Fn(&Layout) -> R) -> R {
+        match self {
+            Self::Default => f(&Layout::DEFAULT),
+            _ => f(&self.described().generator.layout),
+        }
+    }
+
+    /// Takes an ID apart, and applies `f` to their layout and its fields; at two
+    /// places, as [`Self::with_layout`].
+    #[inline]
+    pub fn read<R>(&self, id: i64, f: impl Fn(&Layout, Fields) -> R) -> Result<R, Error> {
+        let id = SnowflakeId::new(id);
+        Ok(match self {
+            Self::Default => f(&Layout::DEFAULT, Layout::DEFAULT.decode(id)?),
+            _ => {
+                let described = self.described();
+                let fields = described.label.decode(id)?.fields;
+                f(&described.generator.layout, fields)
+            }
+        })
+    }
+}
