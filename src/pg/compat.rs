@@ -11,7 +11,7 @@ pub fn transaction() -> u32 {
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
         return (*pg_sys::MyProc).lxid;
-        #[cfg(any(feature = "pg17", feature = "pg18"))]
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
         return (*pg_sys::MyProc).vxid.lxid;
     }
 }
@@ -45,6 +45,16 @@ pub unsafe fn is_new_in_transaction(relation: pg_sys::Relation) -> bool {
         // 0 is InvalidSubTransactionId.
         (*relation).rd_createSubid != 0 || rewritten != 0
     }
+}
+
+/// The subtransaction of the current transaction that created a relation; 0 if it is
+/// older.
+///
+/// # Safety
+/// `relation` is open.
+pub unsafe fn created_in(relation: pg_sys::Relation) -> pg_sys::SubTransactionId {
+    // SAFETY: the caller's.
+    unsafe { (*relation).rd_createSubid }
 }
 
 /// Whether the current subtransaction made the relation: what it does to it
@@ -151,12 +161,25 @@ pub fn report_wait(f: impl FnOnce()) {
     unsafe { pg_sys::my_wait_event_info.write_volatile(0) };
 }
 
+/// Waits for so many milliseconds, on the latch: an interrupt ends the wait, and the
+/// end of the postmaster ends the process. Shown as [`report_wait`] shows it.
+pub fn wait_latch(millis: i64) {
+    let ends = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    #[allow(clippy::cast_possible_wrap)]
+    let ends = ends as i32;
+    // SAFETY: the latch of this process, in a backend or a background worker.
+    unsafe {
+        pg_sys::WaitLatch(pg_sys::MyLatch, ends, millis, wait_event());
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+    }
+}
+
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 fn wait_event() -> u32 {
     pg_sys::PG_WAIT_EXTENSION
 }
 
-#[cfg(any(feature = "pg17", feature = "pg18"))]
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
 fn wait_event() -> u32 {
     use std::cell::Cell;
     thread_local! {

@@ -1,6 +1,7 @@
 //! What users read when something is wrong. [`texts`] has the words.
 
 mod column;
+mod refused;
 mod text;
 mod texts;
 
@@ -10,12 +11,13 @@ use pgrx::{PgLogLevel, pg_sys};
 pub use column::{ColumnError, TableError};
 pub use text::Text;
 
+use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 use crate::snowflake::label::{EncodeError, LabelError};
 use crate::snowflake::layout::{Change, LayoutError};
-use crate::snowflake::policy::Policy;
+use crate::snowflake::server::Refused;
 
-/// Durations are in milliseconds.
+/// An error that a user gets.
 #[derive(Debug)]
 pub enum Error {
     NotPreloaded,
@@ -107,58 +109,11 @@ pub enum Error {
         name: String,
         value: i64,
     },
-    ClockJumped {
-        by: i64,
-        limit: i64,
-    },
-    ClockRolledBack {
+    /// A call gets no ID, or a mark is not raised.
+    Refused {
         name: String,
-        by: i64,
-        limit: i64,
-    },
-    ClockBehind {
-        name: String,
-        by: i64,
-        policy: Policy,
-        latest: UnixMillis,
-        since: UnixMillis,
-    },
-    NoClockFree {
-        name: String,
-        by: i64,
-        clocks: u64,
-        free_from: UnixMillis,
-        since: Option<UnixMillis>,
-    },
-    ClockStandsStill {
-        name: String,
-        at: UnixMillis,
-        millis: i64,
-    },
-    TickUsedUp {
-        name: String,
-        ids: u64,
-        tick_millis: i64,
-        borrowed: i64,
-        wait_millis: i64,
-    },
-    MarkAhead {
-        name: String,
-        by: i64,
-        limit: i64,
-        start: UnixMillis,
-    },
-    ClockBeforeEpoch {
-        name: String,
-        epoch: UnixMillis,
-    },
-    AdvanceTooFar {
-        by: i64,
-        limit: i64,
-    },
-    TimeUsedUp {
-        name: String,
-        last: UnixMillis,
+        generator: Generator,
+        why: Refused,
     },
     BatchCount {
         count: i32,

@@ -3,7 +3,8 @@
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
-use crate::snowflake::id::WorkerId;
+use crate::snowflake::id::{Millis, WorkerId};
+use crate::snowflake::server::Settings;
 
 const WORKER_ID_UNSET: i32 = -1;
 
@@ -45,7 +46,7 @@ pub fn define() {
     GucRegistry::define_int_guc(
         c"snowflake_id.max_generators",
         c"Number of generators whose state is kept in shared memory at a time.",
-        c"A cache size: state that no transaction uses gives way and is read back from its sequence. Only one transaction cannot use more at a time.",
+        c"The state of a generator that no transaction uses gives way, and is read back from its sequence. Where all are in use, the server makes room for more.",
         &MAX_GENERATORS,
         MAX_GENERATORS_MIN,
         MAX_GENERATORS_MAX,
@@ -96,17 +97,11 @@ pub fn max_generators() -> usize {
     usize::try_from(MAX_GENERATORS.get()).unwrap_or(1)
 }
 
-/// `snowflake_id.reserve` in milliseconds.
-pub fn reserve_millis() -> i64 {
-    i64::from(RESERVE.get())
-}
-
-/// `snowflake_id.failover_gap` in milliseconds.
-pub fn failover_gap_millis() -> i64 {
-    i64::from(FAILOVER_GAP.get())
-}
-
-/// `snowflake_id.max_clock_jump` in milliseconds.
-pub fn max_clock_jump_millis() -> i64 {
-    i64::from(MAX_CLOCK_JUMP.get()) * 1000
+/// The settings of the protocol, as they are now.
+pub fn settings() -> Settings {
+    Settings {
+        reserve: Millis::new(i64::from(RESERVE.get())),
+        failover_gap: Millis::new(i64::from(FAILOVER_GAP.get())),
+        max_clock_jump: Millis::new(i64::from(MAX_CLOCK_JUMP.get())).times(1000),
+    }
 }

@@ -1,33 +1,201 @@
-//! Acts on the core's steps until there is an ID.
+//! PostgreSQL as a host of the protocol, and the path of each ID.
+
+use std::cell::Cell;
 
 use pgrx::pg_sys;
 
-use super::compat;
-use super::entry::{Entry, Place};
+use super::entry::{Entry, Right};
 use super::error::Error;
-use super::mark::{self, Need};
-use super::os_clock;
-use crate::snowflake::clock::UnixNanos;
-use crate::snowflake::generator::{Generator, Step};
-use crate::snowflake::id::{Position, SnowflakeId, Tick, UnixMillis};
+use super::shmem::{self, Shared};
+use super::{compat, guc, log, mark, os_clock, reservation_lock};
+use crate::snowflake::clock::Reading;
+use crate::snowflake::generator::Generator;
+use crate::snowflake::id::{
+    BootNanos, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
+};
 use crate::snowflake::layout::Stamp;
-use crate::snowflake::policy::{OnExhausted, OnRollback};
+use crate::snowflake::server::{
+    self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
+};
 use crate::snowflake::shuffle::Shuffle;
-use crate::snowflake::watch::{Patience, STANDSTILL_MILLIS};
+use crate::snowflake::slot::{Reserving, Slot};
+use crate::snowflake::word::{Clocks, Step};
 
-/// The longest and the shortest nap while waiting for the clock. The wait is
-/// over when a tick has passed; a nap is shorter than that, so that a tick is
-/// not lost, and long enough to give the core away.
-const NAP_MICROS_MAX: i64 = 500;
+/// The shortest and the longest nap on a plain sleep, in microseconds. Long enough to
+/// give the core away, and shorter than a tick, so that none is lost.
 const NAP_MICROS_MIN: i64 = 50;
+const NAP_MICROS_MAX: i64 = 500;
 
-const NANOS_PER_MILLI: i64 = 1_000_000;
+/// The longest nap on the latch, in milliseconds: a clock that is corrected in the
+/// meantime is seen soon.
+const NAP_MILLIS_MAX: i64 = 10;
+
+/// The clocks of the operating system.
+struct OsClocks;
+
+impl Clocks for OsClocks {
+    #[inline]
+    fn wall(&self) -> UnixNanos {
+        os_clock::wall()
+    }
+
+    #[inline]
+    fn boot(&self) -> BootNanos {
+        os_clock::boot()
+    }
+
+    fn read(&self) -> Reading {
+        os_clock::read()
+    }
+}
+
+/// A generator as this session uses it.
+struct Session {
+    entry: &'static Entry,
+    shared: Shared,
+    /// By which right it has issued, if it has.
+    right: Cell<Option<Right>>,
+    /// A wait was counted.
+    waited: Cell<bool>,
+}
+
+/// Why the host stops a call.
+enum Stop {
+    Refused(Refused),
+    Error(Error),
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Stop {
+    fn error(self, entry: &'static Entry) -> Error {
+        match self {
+            Self::Error(error) => error,
+            Self::Refused(why) => match entry.describe() {
+                Ok(described) => Error::Refused {
+                    name: entry.name(),
+                    generator: described.generator,
+                    why,
+                },
+                Err(error) => error,
+            },
+        }
+    }
+}
+
+impl Clocks for Session {
+    fn wall(&self) -> UnixNanos {
+        os_clock::wall()
+    }
+
+    fn boot(&self) -> BootNanos {
+        os_clock::boot()
+    }
+
+    fn read(&self) -> Reading {
+        os_clock::read()
+    }
+}
+
+impl Host for Session {
+    type Error = Stop;
+
+    fn enter(&self) -> Result<(&Slot, &Generator), Stop> {
+        let right = match self.entry.right() {
+            Some(right) => right,
+            None => self.entry.fill()?,
+        };
+        self.right.set(Some(right));
+        Ok((right.slot, right.generator))
+    }
+
+    fn entered(&self) -> Option<(&Slot, &Generator)> {
+        self.entry.right().map(|it| (it.slot, it.generator))
+    }
+
+    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
+        reservation_lock::with(self.entry.relation(), f)
+    }
+
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+        self.shared.with_beliefs(f)
+    }
+
+    fn settings(&self) -> Settings {
+        guc::settings()
+    }
+
+    fn read_mark(&self) -> Result<OnDisk, Stop> {
+        Ok(mark::read(self.entry)?)
+    }
+
+    fn history(&self, lsn: u64) -> History {
+        mark::history(lsn)
+    }
+
+    fn write_durably(&self, value: i64) -> Result<(), Stop> {
+        mark::write(self.entry, value);
+        Ok(())
+    }
+
+    /// Cancelling the query ends it, and so does the end of the postmaster.
+    fn nap(&self, nanos: Nanos) -> Result<(), Stop> {
+        if !self.waited.replace(true) {
+            self.entry.pending().count_wait();
+        }
+        pgrx::check_for_interrupts!();
+        let from = os_clock::boot();
+        match nanos.get() / NANOS_PER_MILLI {
+            ..=0 => compat::report_wait(|| {
+                let micros = (nanos.get() / 1000).clamp(NAP_MICROS_MIN, NAP_MICROS_MAX);
+                // SAFETY: a plain sleep, ended early by a signal.
+                unsafe { pg_sys::pg_usleep(micros) };
+            }),
+            millis => compat::wait_latch(millis.min(NAP_MILLIS_MAX)),
+        }
+        self.entry.pending().add_wait(from, os_clock::boot());
+        pgrx::check_for_interrupts!();
+        Ok(())
+    }
+
+    fn note(&self, note: Note) {
+        if let Ok(described) = self.entry.describe() {
+            log::note(&self.entry.name(), &described.generator, note);
+        }
+    }
+
+    fn reserved(&self, began: BootNanos) {
+        self.entry
+            .pending()
+            .count_reservation(began, os_clock::boot());
+        self.entry.flush_stats();
+    }
+}
+
+fn session(entry: &'static Entry) -> Result<Session, Error> {
+    Ok(Session {
+        entry,
+        shared: shmem::shared()?,
+        right: Cell::new(None),
+        waited: Cell::new(false),
+    })
+}
 
 /// Consecutive positions of this session, and what makes IDs of them.
 #[derive(Clone, Copy)]
 pub struct Chunk {
-    next: Position,
-    end: Position,
+    next: u64,
+    end: u64,
     generator: &'static Generator,
     is_plain: bool,
     stamp: Stamp,
@@ -42,280 +210,88 @@ impl Iterator for Chunk {
         if self.next >= self.end {
             return None;
         }
+        let position = Position::new(self.next);
+        self.next += 1;
         let layout = self.generator.layout;
-        let id = if self.is_plain {
-            layout.compose(self.next, self.stamp)
+        Some(if self.is_plain {
+            layout.compose(position, self.stamp)
         } else {
-            layout.compose_in(self.next, self.stamp, self.shuffle.as_ref())
-        };
-        self.next = Position::new(self.next.get() + 1);
-        Some(id)
+            layout.compose_in(position, self.stamp, self.shuffle.as_ref())
+        })
     }
 }
 
 /// One ID, if that takes no waiting, no reserving and no catalog.
 #[inline]
-pub fn next_fast(entry: &Entry) -> Option<SnowflakeId> {
-    let place = entry.plain_place()?;
-    let generator = entry.generator();
+pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
+    let right = entry.plain_right()?;
     let Step::Issue {
         start,
         end,
         borrowed,
-    } = step(generator, place, 1)
+    } = step(&right)
     else {
         return None;
     };
-    let id = generator.layout.compose(start, entry.stamp());
+    let id = right.generator.layout.compose(start, right.stamp);
     entry.set_last_id(id);
     if entry.pending().count_issued(1, borrowed) {
         entry.flush_stats();
     }
-    if place.slot.bounds().elect_early(end) {
-        early(entry, place, generator, start);
+    if right.slot.live().bounds().elect_early(end) {
+        early(entry, &right, start);
     }
     Some(id)
 }
 
 /// The ID is issued already; reserving ahead of need comes on top.
 #[cold]
-fn early(entry: &Entry, place: Place, generator: &Generator, issued: Position) {
-    let tick = generator.layout.tick_of(issued);
-    if let Err(error) = mark::reserve(entry, place, Need::Early(tick)) {
+fn early(entry: &'static Entry, right: &Right, issued: Position) {
+    let tick = right.generator.layout.tick_of(issued);
+    let result = session(entry).and_then(|session| {
+        server::reserve(&session, Need::Early(tick)).map_err(|stop| stop.error(entry))
+    });
+    if let Err(error) = result {
         error.raise();
     }
 }
 
-// Once, for both callers: compiled apart, it costs each ID four instructions more.
-#[inline(never)]
-fn step(generator: &Generator, place: Place, count: u64) -> Step {
-    place
-        .state
-        .word()
-        .issue(generator, place.slot.bounds(), count, || {
-            generator
-                .layout
-                .tick_number(place.state.clock().now(os_clock::boot()).millis())
-        })
-}
-
-/// The same, by whatever the policy looks at.
 #[inline]
-fn step_by_policy(generator: &Generator, place: Place, count: u64) -> Step {
-    if !generator.policy.on_rollback.watches() {
-        return step(generator, place, count);
-    }
-    let (state, bounds) = (place.state, place.slot.bounds());
-    state.word().issue_watching(
-        generator,
-        bounds,
-        state.watch(),
-        count,
-        os_clock::wall,
-        os_clock::boot,
-    )
+fn step(right: &Right) -> Step {
+    right
+        .slot
+        .live()
+        .issue::<false>(right.generator, 1, &OsClocks)
 }
 
-/// `count` IDs, at most [`Generator::max_chunk`] of the entry's generator; or
-/// fewer, where so many would hardly ever be free at once. Waits for the clock
-/// and reserves as needed; a failed call issues nothing.
+/// Up to `count` IDs, at most [`Generator::max_chunk`] of the entry's generator; fewer
+/// where there is no room for more. Waits for the clock and reserves as needed; a
+/// failed call issues nothing.
 #[cold]
-pub fn next_chunk(entry: &'static Entry, mut count: u64) -> Result<Chunk, Error> {
-    let mut waits = Waits::default();
+pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
+    let session = session(entry)?;
     loop {
-        // After a wait or a reservation everything is looked at again: the
-        // sequence may be gone by now, or the transaction read-only.
-        let place = match entry.place() {
-            Some(place) => place,
-            None => entry.fill()?,
-        };
-        let generator = entry.generator();
-        let layout = generator.layout;
-        match step_by_policy(generator, place, count) {
-            Step::Issue {
-                start,
-                end,
-                borrowed,
-            } => {
-                let issued = end.get() - start.get();
-                if entry.pending().count_issued(issued, borrowed) || waits.counted {
-                    entry.flush_stats();
-                }
-                if place.slot.is_refused_behind() {
-                    mark::end_refusal(entry, place);
-                }
-                if place.slot.bounds().elect_early(end) {
-                    let last = Position::new(end.get() - 1);
-                    mark::reserve(entry, place, Need::Early(layout.tick_of(last)))?;
-                }
-                return Ok(Chunk {
-                    next: start,
-                    end,
-                    generator,
-                    is_plain: generator.is_plain(),
-                    stamp: entry.stamp(),
-                    shuffle: entry.shuffle(),
-                });
-            }
-            Step::Reserve { through } => mark::reserve(entry, place, Need::Tick(through))?,
-            Step::Widen => mark::reserve(entry, place, Need::Widen)?,
-            Step::Wait { ticks } => {
-                waits.for_tick(entry, place, ticks)?;
-                // With a window of a tick or so, others always have some of it.
-                if generator.policy.max_borrow_ticks < 4 {
-                    count = (count / 2).max(1);
-                }
-            }
-            Step::RolledBack { by } => waits.for_clock(entry, place, by)?,
-            Step::TimeUsedUp => {
-                place.slot.stats().count_refusal();
-                return Err(Error::TimeUsedUp {
-                    name: entry.name(),
-                    last: layout.instant_of(layout.last_tick()),
-                });
-            }
+        let Issued {
+            start,
+            end,
+            borrowed,
+            waited,
+        } = server::issue(&session, count).map_err(|stop| stop.error(entry))?;
+        let issued = end.get() - start.get();
+        if entry.pending().count_issued(issued, borrowed) || waited {
+            entry.flush_stats();
         }
-    }
-}
-
-/// What one call has waited for.
-#[derive(Default)]
-struct Waits {
-    patience: Patience,
-    counted: bool,
-    /// No clock is free before.
-    no_clock_before: Option<UnixMillis>,
-}
-
-impl Waits {
-    /// The word is as far ahead as it may be, by some ticks too far.
-    fn for_tick(&mut self, entry: &Entry, place: Place, ticks: u64) -> Result<(), Error> {
-        let generator = entry.generator();
-        let (layout, policy) = (generator.layout, generator.policy);
-        let reading = os_clock::read();
-        let now = place.state.now(generator, reading);
-        // The tick is to begin for which there is room.
-        let tick = layout.tick_within(now.millis()).get() + ticks;
-        let begins = UnixNanos::from_millis(layout.instant_of(Tick::new(tick)));
-        let nanos = begins.get().saturating_sub(now.get());
-        if policy.on_exhausted == OnExhausted::Error {
-            place.slot.stats().count_refusal();
-            return Err(Error::TickUsedUp {
-                name: entry.name(),
-                ids: 1 << layout.within_bits(),
-                tick_millis: layout.tick_millis(),
-                borrowed: layout.ticks_as_millis(policy.max_borrow_ticks),
-                wait_millis: nanos.max(0) / NANOS_PER_MILLI + 1,
+        if let Some(right) = session.right.get() {
+            return Ok(Chunk {
+                next: start.get(),
+                end: end.get(),
+                generator: right.generator,
+                is_plain: right.is_plain,
+                stamp: right.stamp,
+                shuffle: right.shuffle,
             });
         }
-        if self.patience.stands_still(now, reading.boot) {
-            place.slot.stats().count_refusal();
-            return Err(Error::ClockStandsStill {
-                name: entry.name(),
-                at: now.millis(),
-                millis: STANDSTILL_MILLIS,
-            });
-        }
-        self.nap(entry, nanos);
-        Ok(())
     }
-
-    /// The wall clock is `by` nanoseconds behind an earlier reading.
-    fn for_clock(&mut self, entry: &Entry, place: Place, by: i64) -> Result<(), Error> {
-        let policy = entry.generator().policy;
-        let watch = place.state.watch();
-        // Somebody may have dealt with it meanwhile: it is not to be counted again.
-        if watch.behind(os_clock::wall()).is_none() {
-            return Ok(());
-        }
-        let millis = by / NANOS_PER_MILLI;
-        if watch.is_new_rollback() {
-            place.slot.stats().count_rollback(millis.max(1));
-        }
-        let boot = os_clock::boot();
-        if millis > policy.max_rollback_millis {
-            return Err(behind(entry, place, millis));
-        }
-        if policy.on_rollback != OnRollback::NextClock {
-            if !self.patience.awaits(&policy, by, boot) {
-                return Err(behind(entry, place, millis));
-            }
-            self.nap(entry, by);
-            return Ok(());
-        }
-        let wall = os_clock::wall();
-        let error = match self.no_clock_before {
-            // The reserver has nothing new to say.
-            Some(free_from) if wall.millis() < free_from => Error::NoClockFree {
-                name: entry.name(),
-                by: millis,
-                clocks: entry.generator().layout.clocks(),
-                free_from,
-                since: None,
-            },
-            _ => match mark::reserve(entry, place, Need::Switch) {
-                Err(error) => error,
-                Ok(()) => return Ok(()),
-            },
-        };
-        let Error::NoClockFree {
-            name,
-            by: millis,
-            clocks,
-            free_from,
-            ..
-        } = error
-        else {
-            return Err(error);
-        };
-        self.no_clock_before = Some(free_from);
-        let free = UnixNanos::from_millis(free_from).get();
-        let nanos = free.saturating_sub(wall.get()).clamp(0, by);
-        if self.patience.awaits(&policy, nanos, boot) {
-            self.nap(entry, nanos);
-            return Ok(());
-        }
-        Err(mark::note_behind(place, millis, |since| {
-            Error::NoClockFree {
-                name: name.clone(),
-                by: millis,
-                clocks,
-                free_from,
-                since: Some(since),
-            }
-        }))
-    }
-
-    /// Sleeps outside any lock; cancelling the query ends it.
-    fn nap(&mut self, entry: &Entry, nanos: i64) {
-        if !std::mem::replace(&mut self.counted, true) {
-            entry.pending().count_wait();
-        }
-        pgrx::check_for_interrupts!();
-        let from = os_clock::boot();
-        compat::report_wait(|| {
-            // SAFETY: a plain sleep, ended early by a signal.
-            unsafe {
-                pg_sys::pg_usleep((nanos / 1000).clamp(NAP_MICROS_MIN, NAP_MICROS_MAX));
-            }
-        });
-        entry.pending().add_wait(from, os_clock::boot());
-        pgrx::check_for_interrupts!();
-    }
-}
-
-/// Refuses an ID until the clock is back where it was.
-#[cold]
-fn behind(entry: &Entry, place: Place, by: i64) -> Error {
-    let policy = entry.generator().policy;
-    let latest = place.state.watch().latest();
-    mark::note_behind(place, by, |since| Error::ClockBehind {
-        name: entry.name(),
-        by,
-        policy,
-        latest,
-        since,
-    })
 }
 
 /// One ID, the long way.
@@ -327,4 +303,15 @@ pub fn next(entry: &'static Entry) -> Result<SnowflakeId, Error> {
             return Ok(id);
         }
     }
+}
+
+/// Makes all further IDs start at an instant or later. The entry was filled. Returns
+/// the instant from which they come; `None` if the caller has to look again.
+pub fn advance(entry: &'static Entry, to: UnixMillis) -> Result<Option<UnixMillis>, Error> {
+    server::demand(&session(entry)?, Need::Floor(to)).map_err(|stop| stop.error(entry))?;
+    Ok(entry.right().map(|right| {
+        let layout = right.generator.layout;
+        let word = right.slot.live().word().position();
+        layout.instant_of(layout.tick_of(word)).max(to)
+    }))
 }

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::rc::Rc;
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
@@ -20,7 +21,7 @@ use crate::snowflake::label::{Label, LabelError};
 pub const PROVIDER: &CStr = c"snowflake_id";
 
 /// A label and what was made of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Described {
     /// As it was set.
     pub text: String,
@@ -47,7 +48,7 @@ thread_local! {
     static KNOWN: RefCell<BTreeMap<String, &'static Described>> =
         const { RefCell::new(BTreeMap::new()) };
     /// The text that was given to a function last, which most often is the next.
-    static GIVEN: RefCell<Option<(String, std::rc::Rc<Described>)>> = const { RefCell::new(None) };
+    static GIVEN: RefCell<Option<Rc<Described>>> = const { RefCell::new(None) };
 }
 
 /// The default generator's, which has no label.
@@ -56,12 +57,15 @@ pub fn of_default() -> &'static Described {
     DEFAULT.get_or_init(|| Described::new("preset=default", Label::of_default()))
 }
 
-/// The label of a sequence, if it has one. It is locked.
+/// The text of a label, and what is wrong with it: it was set without the provider, or
+/// by a later version.
+pub type Unreadable = (String, LabelError);
+
+/// The label of a sequence, if it has one, for good. The sequence is locked.
 ///
 /// # Errors
-/// The text, and what is wrong with it: it was set without the provider, or by a
-/// later version.
-pub fn of(relation: pg_sys::Oid) -> Result<Option<&'static Described>, (String, LabelError)> {
+/// [`Unreadable`].
+pub fn of(relation: pg_sys::Oid) -> Result<Option<&'static Described>, Unreadable> {
     let Some(text) = text_of(relation) else {
         return Ok(None);
     };
@@ -74,16 +78,31 @@ pub fn of(relation: pg_sys::Oid) -> Result<Option<&'static Described>, (String, 
     Ok(Some(described))
 }
 
+/// The same, to be looked at: whoever looks again and again keeps nothing.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<Described>>, Unreadable> {
+    text_of(relation)
+        .map(|text| last_given(&text).map_err(|error| (text, error)))
+        .transpose()
+}
+
 /// A label that a user wrote.
-pub fn given(text: &str) -> Result<std::rc::Rc<Described>, Error> {
+pub fn given(text: &str) -> Result<Rc<Described>, Error> {
+    last_given(text).map_err(|error| Error::BadLabel {
+        text: text.to_string(),
+        error,
+    })
+}
+
+fn last_given(text: &str) -> Result<Rc<Described>, LabelError> {
     GIVEN.with_borrow_mut(|last| {
-        if let Some((known, described)) = last
-            && known == text
-        {
+        if let Some(described) = last.as_ref().filter(|last| last.text == text) {
             return Ok(described.clone());
         }
-        let described = std::rc::Rc::new(Described::new(text, parse(text)?));
-        *last = Some((text.to_string(), described.clone()));
+        let described = Rc::new(Described::new(text, Label::parse(text)?));
+        *last = Some(described.clone());
         Ok(described)
     })
 }

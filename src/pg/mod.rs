@@ -6,9 +6,11 @@
 //! | [`shmem`] | shared memory: the words, bounds and clocks of all generators |
 //! | [`os_clock`] | reads the two clocks of the operating system |
 //! | [`entry`] | what this session knows of a generator, and when that is void |
+//! | [`catalog`] | look-ups of sequences in the catalogs |
 //! | [`label`] | reads labels of sequences |
-//! | [`mark`] | the durable mark: reads it, raises it |
-//! | [`issue`] | acts on the core's steps until there is an ID |
+//! | [`mark`] | the durable mark: reads it, writes it |
+//! | [`issue`] | PostgreSQL as a host of the protocol; the path of each ID |
+//! | [`log`] | what the server's log says |
 //! | [`provider`] | checks a label when it is set |
 //! | [`reservation_lock`] | who may raise a mark |
 //! | [`restart`] | keeps it when a sequence is restarted |
@@ -19,12 +21,14 @@
 //! | [`notice`] | what users are told besides |
 //! | [`sql`] | the SQL functions |
 
+mod catalog;
 mod compat;
 mod entry;
 mod error;
 mod guc;
 mod issue;
 mod label;
+mod log;
 mod mark;
 mod notice;
 mod os_clock;
@@ -42,12 +46,7 @@ mod tests;
 /// Loads the library. Without `shared_preload_libraries` there is no shared
 /// memory and there are no settings: decoding works, generating says why not.
 pub fn init() {
-    // Else pgrx would show users a backtrace in the detail of every error, where
-    // the server's environment asks Rust for backtraces of panics.
-    if std::env::var_os("RUST_LIB_BACKTRACE").is_none() {
-        // SAFETY: a process of PostgreSQL has one thread.
-        unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
-    }
+    no_backtraces();
     provider::register();
     // SAFETY: a flag that only the postmaster changes, before any backend.
     if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
@@ -55,4 +54,20 @@ pub fn init() {
         shmem::request();
         restart::register();
     }
+}
+
+/// Else pgrx would show users a backtrace in the detail of every error, where the
+/// server's environment asks Rust for backtraces of panics. The standard library asks
+/// the environment once and keeps the answer, each library its own; so the variable is
+/// set for that one question, and no child process or other extension sees it.
+fn no_backtraces() {
+    const NAME: &str = "RUST_LIB_BACKTRACE";
+    if std::env::var_os(NAME).is_some() {
+        return;
+    }
+    // SAFETY: a process of PostgreSQL has one thread.
+    unsafe { std::env::set_var(NAME, "0") };
+    drop(std::backtrace::Backtrace::capture());
+    // SAFETY: as above.
+    unsafe { std::env::remove_var(NAME) };
 }

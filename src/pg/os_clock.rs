@@ -1,6 +1,7 @@
 //! The two clocks of the operating system.
 
-use crate::snowflake::clock::{BootNanos, Reading, UnixNanos};
+use crate::snowflake::clock::Reading;
+use crate::snowflake::id::{BootNanos, UnixNanos};
 
 /// Counts on while the machine sleeps, and nobody can step it. Read through the
 /// vDSO, without a system call, since Linux 5.3.

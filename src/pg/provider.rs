@@ -18,10 +18,12 @@ use pgrx::pg_sys;
 use super::error::Error;
 use super::label::{self, PROVIDER};
 use super::notice::Notice;
-use super::{entry, mark, shmem, spi};
+use super::{catalog, entry, mark, shmem, spi};
+use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 use crate::snowflake::label::Label;
-use crate::snowflake::layout::{Disorder, Layout};
+use crate::snowflake::layout::Disorder;
+use crate::snowflake::slot::Slot;
 
 /// Registers the provider, in every process that loads the library.
 pub fn register() {
@@ -67,7 +69,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     if let Some(label) = &label {
         let entry = entry::of(relation);
         for found in [
-            entry.check_fits(),
+            catalog::check_fits(relation),
             entry.check_supported(&label.generator().policy),
         ] {
             if let Err(error) = found {
@@ -92,7 +94,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
 /// Refuses what could repeat IDs that exist, or sort before them.
 fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) -> Result<(), Error> {
     let entry = entry::of(relation);
-    let Some(reached) = reached(relation, before.layout())? else {
+    let Some(reached) = reached(relation, &before.generator())? else {
         return Ok(());
     };
     let name = entry.name();
@@ -125,17 +127,15 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
 
 /// How far a generator has come: no later than its mark; `None` if it has not
 /// issued anything. The relation is locked.
-fn reached(relation: pg_sys::Oid, layout: Layout) -> Result<Option<UnixMillis>, Error> {
+fn reached(relation: pg_sys::Oid, generator: &Generator) -> Result<Option<UnixMillis>, Error> {
     let entry = entry::of(relation);
     // An unlogged one may have been logged, and may be again.
     if entry.is_temporary() {
         return Ok(None);
     }
-    // SAFETY: a variable of this process.
-    let database = unsafe { pg_sys::MyDatabaseId };
     let running = shmem::shared()
         .ok()
-        .and_then(|shared| shared.view(database, relation))
-        .and_then(|view| view.highest);
-    Ok(mark::stored(entry, layout)?.max(running))
+        .and_then(|shared| shared.with_slot(entry.key(), Slot::highest))
+        .flatten();
+    Ok(mark::stored(entry, generator)?.max(running))
 }

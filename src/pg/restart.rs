@@ -35,7 +35,8 @@ use pgrx::{PgList, pg_sys};
 use super::entry::{self, Entry};
 use super::error::Error;
 use super::notice::Notice;
-use super::{compat, label, mark, shmem, spi};
+use super::{catalog, compat, label, mark, shmem, spi};
+use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 
 static mut PREVIOUS: pg_sys::ProcessUtility_hook_type = None;
@@ -295,25 +296,33 @@ fn look(entry: &'static Entry) -> Option<Kept> {
     // With more generators than slots there may be none; then what is reserved
     // between now and the command's lock is not known, only what was before. By a
     // label of a later version nothing is reserved.
+    let generator = entry.learn_label().ok().map(|(it, _)| &it.generator);
     if let Ok(shared) = shmem::shared()
-        && entry.learn_label().is_ok()
+        && generator.is_some()
     {
-        let _ = entry.pin(shared);
+        let _ = entry.pin(entry.key(), shared);
     }
     Some(Kept {
         entry,
         was_pinned,
-        file_number: entry.current_file_number(),
+        file_number: catalog::file_number(entry.relation()),
         // A value that is no mark is not kept: a restart is what removes it.
-        mark: mark::stored(entry, entry.generator().layout).ok().flatten(),
+        mark: stored(entry, generator),
     })
+}
+
+/// The mark, as far as it can be read: without its label, a value is taken for an
+/// instant.
+fn stored(entry: &Entry, generator: Option<&Generator>) -> Option<UnixMillis> {
+    let generator = generator.unwrap_or(&Generator::DEFAULT);
+    mark::stored(entry, generator).ok().flatten()
 }
 
 impl Kept {
     fn put_back(&self, kind: Kind) -> Result<(), Error> {
         // SAFETY: in a transaction that may write, as the command has.
         unsafe { pg_sys::CommandCounterIncrement() };
-        if self.entry.current_file_number() == self.file_number {
+        if catalog::file_number(self.entry.relation()) == self.file_number {
             return Ok(());
         }
         let known = self.mark.max(self.entry.highest_mark());
@@ -321,11 +330,8 @@ impl Kept {
             return Ok(());
         };
         // Not restarted, but rewritten with its value.
-        if mark::stored(self.entry, self.entry.generator().layout)
-            .ok()
-            .flatten()
-            == Some(mark)
-        {
+        let generator = self.entry.learn_label().ok().map(|(it, _)| &it.generator);
+        if stored(self.entry, generator) == Some(mark) {
             return Ok(());
         }
         self.entry.check_takes(mark)?;

@@ -4,10 +4,9 @@ use pgrx::PgSqlErrorCode::*;
 
 use super::{Error, Text};
 use crate::pg::time::display;
-use crate::snowflake::duration::{duration_text, measured_text};
 use crate::snowflake::label::{EncodeError, on_rollback_text};
 use crate::snowflake::layout::{Change, Disorder, LayoutError};
-use crate::snowflake::policy::{OnRollback, Policy};
+use crate::snowflake::policy::OnRollback;
 
 impl Error {
     pub(super) fn text(&self) -> Text {
@@ -208,142 +207,22 @@ impl Error {
             }
             Self::SlotsExhausted { max } => Text::new(
                 ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-                format!("all {max} generator slots are in use by running transactions"),
+                "there is no shared memory for another generator",
             )
+            .detail(format!(
+                "Up to {max} generators have a place there, and those that are in use or ahead of \
+                 the clock keep theirs."
+            ))
             .hint("Increase \"snowflake_id.max_generators\" and restart the server."),
             Self::ImpossibleMark { name, value } => Text::new(
                 ERRCODE_DATA_CORRUPTED,
                 format!("sequence {name} holds {value}, which is no mark of a generator"),
             ),
-            Self::ClockJumped { by, limit } => {
-                Text::system(format!("clock jumped forward by {}", measured_text(*by)))
-                    .detail(format!(
-                        "The wall clock is that far ahead of the time since boot; \
-                         \"snowflake_id.max_clock_jump\" is {}. IDs of a wrong time could not be \
-                         taken back.",
-                        duration_text(*limit)
-                    ))
-                    .hint(clock_hint("."))
-            }
-            Self::ClockRolledBack { name, by, limit } => clock_moved_back(*by)
-                .detail(format!(
-                    "Generator {name} would stay that far ahead of the clock; its limit is {}.",
-                    measured_text(*limit)
-                ))
-                .hint(clock_hint(".")),
-            Self::ClockBehind {
+            Self::Refused {
                 name,
-                by,
-                policy,
-                latest,
-                since,
-            } => clock_moved_back(*by)
-                .detail(format!(
-                    "Generator {name} has issued IDs at {}, and issues none before that is reached \
-                     again ({}). They are refused since {}.",
-                    display(*latest),
-                    refusing_rule(policy, *by),
-                    display(*since)
-                ))
-                .hint(clock_hint(AHEAD)),
-            Self::NoClockFree {
-                name,
-                by,
-                clocks,
-                free_from,
-                since,
-            } => {
-                let since = since.map_or_else(String::new, |since| {
-                    format!(" IDs are refused since {}.", display(since))
-                });
-                let by = measured_text(*by);
-                Text::system(format!(
-                    "clock moved backwards by {by}, and generator {name} has no clock left for \
-                     that time"
-                ))
-                .detail(format!(
-                    "Each of its {clocks} clocks may have issued IDs there. One is free from {} \
-                     on.{since}",
-                    display(*free_from)
-                ))
-                .hint(clock_hint(AHEAD))
-            }
-            Self::ClockStandsStill { name, at, millis } => {
-                Text::system("the clock of this server stands still")
-                    .detail(format!(
-                        "Generator {name} waits for the next tick, and for {} the clock has shown \
-                         {}.",
-                        measured_text(*millis),
-                        display(*at)
-                    ))
-                    .hint("Check the clock of this server, and what virtualizes or fakes it.")
-            }
-            Self::TickUsedUp {
-                name,
-                ids,
-                tick_millis,
-                borrowed,
-                wait_millis,
-            } => Text::new(
-                ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-                format!("generator {name} has used up the sequence numbers of this tick"),
-            )
-            .detail(format!(
-                "A tick of {} holds {ids}, and max_borrow is {}.",
-                duration_text(*tick_millis),
-                duration_text(*borrowed)
-            ))
-            .hint(format!(
-                "Try again in {}, and for fewer if it was a batch. With on_exhausted=wait in its \
-                 label calls would wait; max_borrow lets bursts run ahead of the clock; more bits \
-                 of sequence hold more.",
-                measured_text(*wait_millis)
-            )),
-            Self::MarkAhead {
-                name,
-                by,
-                limit,
-                start,
-            } => Text::system(format!(
-                "generator {name} would start {} ahead of the clock",
-                measured_text(*by)
-            ))
-            .detail(format!(
-                "IDs may have been issued up to {}, so it cannot start before; its limit is {} \
-                 ahead of the clock.",
-                display(*start),
-                measured_text(*limit)
-            ))
-            .hint(clock_hint(
-                ": IDs then go on ahead of the clock. If no such IDs exist, set the mark back: \
-                 compare max(id) of the tables, then setval() the sequence to an instant after it, \
-                 in Unix milliseconds.",
-            )),
-            Self::ClockBeforeEpoch { name, epoch } => Text::system(format!(
-                "the clock is before the epoch of generator {name}"
-            ))
-            .detail(format!("Its IDs count from {}.", display(*epoch)))
-            .hint("Check the time synchronization of this server, and the epoch of the generator."),
-            Self::AdvanceTooFar { by, limit } => Text::new(
-                ERRCODE_DATETIME_FIELD_OVERFLOW,
-                format!(
-                    "cannot advance a generator to {} ahead of the clock",
-                    measured_text(*by)
-                ),
-            )
-            .hint(format!(
-                "It can be advanced by up to {}.",
-                measured_text(*limit)
-            )),
-            Self::TimeUsedUp { name, last } => Text::new(
-                ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
-                format!("generator {name} has used up the time of its layout"),
-            )
-            .detail(format!("Its time field ends at {}.", display(*last)))
-            .hint(
-                "If the clock is right, new rows need a generator with a later epoch and a column \
-                 that tells which generator made an ID.",
-            ),
+                generator,
+                why,
+            } => super::refused::text(name, generator, *why),
             Self::BatchCount { count, max } => {
                 Text::out_of_range(format!("count {count} is out of range"))
                     .hint(format!("A batch has 1 to {max} IDs."))
@@ -459,10 +338,6 @@ fn cannot_change_layout(name: &str) -> Text {
     ))
 }
 
-fn clock_moved_back(by: i64) -> Text {
-    Text::system(format!("clock moved backwards by {}", measured_text(by)))
-}
-
 fn not_an_id(id: i64) -> Text {
     Text::out_of_range(format!("{id} is not an ID of this layout"))
 }
@@ -474,35 +349,6 @@ fn worker_hint(max: u64) -> String {
         "Set \"snowflake_id.worker_id\" in postgresql.conf to a number from 0 to {max} that no \
          other server of the cluster has, and restart the server."
     )
-}
-
-const AHEAD: &str = ": the generator then goes on ahead of the clock, as it always would with \
-                     on_rollback=continue in its label.";
-
-fn clock_hint(then: &str) -> String {
-    format!(
-        "Check the time synchronization of this server. If its clock is right now, a superuser can \
-         say so with snowflake_accept_clock() in this database{then}"
-    )
-}
-
-/// What in a label lets a generator refuse IDs after a rollback.
-fn refusing_rule(policy: &Policy, by: i64) -> String {
-    if by > policy.max_rollback_millis {
-        return format!(
-            "max_rollback is {}",
-            duration_text(policy.max_rollback_millis)
-        );
-    }
-    let rule = format!("on_rollback={}", on_rollback_text(policy.on_rollback));
-    if policy.on_rollback.waits() {
-        format!(
-            "{rule}, max_wait is {}",
-            duration_text(policy.max_wait_millis)
-        )
-    } else {
-        rule
-    }
 }
 
 /// Where in a label something is.

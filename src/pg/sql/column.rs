@@ -25,10 +25,12 @@ use pgrx::{pg_guard, pg_sys};
 
 use super::super::entry::{self, Entry};
 use super::super::error::{ColumnError, Error, TableError};
+use super::super::label::Described;
 use super::super::notice::Notice;
 use super::super::spi::{self, Row};
 use super::super::{mark, os_clock, shmem};
-use crate::snowflake::id::{SnowflakeId, Tick, WorkerId};
+use crate::snowflake::generator::Generator;
+use crate::snowflake::id::{SnowflakeId, WorkerId};
 use crate::snowflake::policy::SequenceStart;
 
 // Written without #[pg_extern], which knows no type for `name`.
@@ -72,7 +74,7 @@ fn set_default(
     drop_sequence: bool,
 ) -> Result<String, Error> {
     let relation = relation.ok_or(Error::NullTable)?;
-    Entry::prevent_where_nextval_is(c"snowflake_set_default()");
+    entry::prevent_where_nextval_is(c"snowflake_set_default()");
     Table::find(relation, column)?;
     let generator = Source::find(generator)?;
     let table = lock(relation, column)?;
@@ -225,6 +227,7 @@ fn lock(relation: pg_sys::Oid, column: Option<&str>) -> Result<Table, Error> {
 /// Where IDs shall come from.
 struct Source {
     entry: &'static Entry,
+    described: &'static Described,
     name: String,
     /// The function that the default calls.
     function: pg_sys::Oid,
@@ -238,7 +241,7 @@ impl Source {
         let relation = generator.unwrap_or(default);
         let entry = entry::of(relation);
         entry.lock();
-        entry.check_is_generator()?;
+        let described = entry.learn()?.described;
         let is_default = relation == default;
         let name = name_of(&relation.to_string())?;
         // The extension's own function, wherever it was moved to. In pg_catalog,
@@ -267,6 +270,7 @@ impl Source {
         };
         Ok(Self {
             entry,
+            described,
             name,
             function: function.oid("function"),
             expression: format!("{}({argument})", function.text("name")),
@@ -279,13 +283,18 @@ impl Source {
     /// clock would be wrong where it is ahead of them. One that has not started
     /// since the server did will start at its mark or now.
     fn next(&self) -> Result<Next, Error> {
-        let layout = self.entry.generator().layout;
-        let (position, runs) = match self.entry.running_at() {
+        let generator = &self.described.generator;
+        let layout = generator.layout;
+        let (position, runs) = match self.entry.running_at(generator) {
             Some(position) => (position, true),
             None => {
                 let wall = os_clock::read().wall.millis();
-                let start = mark::stored(self.entry, layout)?.map_or(wall, |mark| mark.max(wall));
-                (layout.position_of(layout.tick_within(start)), false)
+                let start =
+                    mark::stored(self.entry, generator)?.map_or(wall, |mark| mark.max(wall));
+                (
+                    layout.at(0, layout.place_of(layout.tick_within(start))),
+                    false,
+                )
             }
         };
         let worker = shmem::shared().ok().and_then(|shared| shared.worker_id());
@@ -293,8 +302,8 @@ impl Source {
         let tick = layout.tick_of(position);
         let range = layout.range_of(tick);
         // What else comes in this tick may be anywhere in it.
-        let position = match self.entry.generator().policy.sequence_start {
-            SequenceStart::Random => layout.position_of(Tick::new(tick.get() + 1)),
+        let position = match generator.policy.sequence_start {
+            SequenceStart::Random => layout.at(0, layout.place_of(tick.next())),
             _ => position,
         };
         Ok(Next {
@@ -310,7 +319,7 @@ impl Source {
     /// A table may be set up before its server is, but somebody should know.
     fn warn_if_it_issues_nothing(&self) {
         if let Ok(shared) = shmem::shared()
-            && let Err(error) = self.entry.check_can_issue(shared)
+            && let Err(error) = self.entry.check_can_issue(self.described, shared)
         {
             error.warning();
         }
@@ -527,18 +536,20 @@ impl<'a> Column<'a> {
         if !next.sorts || value < least.get() {
             return Ok(Some(value));
         }
-        let Source { entry, name, .. } = generator;
-        let (layout, policy) = (entry.generator().layout, entry.generator().policy);
+        let Source {
+            described, name, ..
+        } = generator;
+        let Generator { layout, policy } = described.generator;
         let reached = layout.decode(SnowflakeId::new(value)).ok();
         let reached = reached.map(|fields| layout.instant_of(fields.tick));
         let now = os_clock::read().wall.millis();
         // As far as snowflake_advance() goes.
-        let limit = now.get().saturating_add(policy.max_rollback_millis / 2);
+        let limit = now.plus(policy.max_advance());
         self.refuse(ColumnError::ValueAbove {
             value,
             least: least.get(),
             generator: name.clone(),
-            can_advance: reached.is_some_and(|at| at.get() < limit),
+            can_advance: reached.is_some_and(|at| at < limit),
             reached,
         })
     }

@@ -7,7 +7,7 @@ use pgrx::iter::TableIterator;
 use pgrx::spi::quote_literal;
 use pgrx::{name, pg_extern, pg_sys};
 
-use super::super::entry::{self, Entry};
+use super::super::entry;
 use super::super::error::Error;
 use super::super::{label, os_clock, shmem, spi, time};
 use super::call::c_function;
@@ -30,7 +30,7 @@ c_function!(snowflake_create_generator, |call| {
 });
 
 fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
-    Entry::prevent_where_nextval_is(c"snowflake_create_generator()");
+    entry::prevent_where_nextval_is(c"snowflake_create_generator()");
     let described = label::parse_for_generator(label)?;
     let layout = described.layout();
     // Here and not where a label is checked: a dump must restore at any time.
@@ -70,11 +70,11 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
     let entry = entry::of(relation);
     entry.lock();
     // A temporary schema makes a temporary sequence.
-    entry.check_is_generator()?;
+    let facts = entry.learn()?;
     // That its policy is not there yet has been said by now.
     if let Ok(shared) = shmem::shared()
-        && entry.generator().policy.is_supported()
-        && let Err(error) = entry.check_can_issue(shared)
+        && facts.described.generator.policy.is_supported()
+        && let Err(error) = entry.check_can_issue(facts.described, shared)
     {
         error.warning();
     }

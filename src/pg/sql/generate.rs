@@ -4,6 +4,7 @@ use pgrx::iter::SetOfIterator;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{pg_extern, pg_guard, pg_sys};
 
+use super::super::catalog;
 use super::super::entry::{self, Entry};
 use super::super::error::Error;
 use super::super::issue::{self, Chunk};
@@ -123,7 +124,7 @@ struct Batch {
 impl Batch {
     fn next_id(&mut self) -> Result<SnowflakeId, Error> {
         let disturbed = self.last.is_some()
-            && (self.entry.last_id() != self.last || self.entry.place().is_none());
+            && (self.entry.last_id() != self.last || self.entry.right().is_none());
         if disturbed {
             self.max_chunk = 1;
         } else if let Some(id) = self.chunk.next() {
@@ -165,12 +166,13 @@ fn batch(entry: &'static Entry, count: i32) -> Result<SetOfIterator<'static, i64
         .into());
     }
     // The layout must be known before its chunk size is.
-    if entry.place().is_none() {
-        entry.fill()?;
-    }
+    let right = match entry.right() {
+        Some(right) => right,
+        None => entry.fill()?,
+    };
     entry.pending().count_batch();
     let left = u64::from(count.unsigned_abs());
-    let max_chunk = entry.generator().max_chunk();
+    let max_chunk = right.generator.max_chunk();
     let chunk = issue::next_chunk(entry, left.min(max_chunk))?;
     Ok(SetOfIterator::new(Batch {
         entry,
@@ -195,8 +197,8 @@ fn snowflake_currval_of(generator: pg_sys::Oid) -> Result<i64, ErrorReport> {
 
 fn currval(entry: &Entry) -> Result<i64, ErrorReport> {
     entry.lock();
-    entry.check_is_generator()?;
-    entry.check_privilege(pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)?;
+    entry.learn()?;
+    catalog::check_privilege(entry.relation(), pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)?;
     match entry.last_id() {
         Some(id) => Ok(id.get()),
         None => Err(Error::NoCurrval { name: entry.name() }.into()),

@@ -1,5 +1,7 @@
 //! What a DBA looks at: the state of each generator, and its statistics.
 
+use std::rc::Rc;
+
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::iter::TableIterator;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -8,9 +10,13 @@ use pgrx::{name, pg_extern, pg_sys};
 use super::super::entry::{self, Entry};
 use super::super::error::Error;
 use super::super::label::{self, Described};
-use super::super::shmem::{self, View};
-use super::super::{mark, os_clock, time};
-use crate::snowflake::id::{Position, Tick, UnixMillis};
+use super::super::{mark, os_clock, shmem, time};
+use crate::snowflake::generator::Generator;
+use crate::snowflake::id::{Millis, Position, Tick, UnixMillis};
+use crate::snowflake::reservation::{NoMark, Refusal};
+use crate::snowflake::server::Refused;
+use crate::snowflake::slot::Scale;
+use crate::snowflake::stats::Counts;
 
 /// The generators of this database, the default one first.
 fn generators() -> Result<Vec<&'static Entry>, Error> {
@@ -19,12 +25,38 @@ fn generators() -> Result<Vec<&'static Entry>, Error> {
     Ok(all.into_iter().map(entry::of).collect())
 }
 
-fn view(entry: &Entry) -> Option<View> {
+/// What a view shows of a slot, as of one moment.
+struct View {
+    next: Option<Position>,
+    reserved: Position,
+    gap_at: Option<UnixMillis>,
+    refused_at: Option<UnixMillis>,
+    knows_marks: bool,
+    counts: Counts,
+}
+
+/// What there is to see of a generator that has a slot. Only that of one whose label
+/// is known tells where it goes on.
+fn view(entry: &Entry, generator: Option<&Generator>) -> Option<View> {
     // Our own share included.
     entry.flush_stats();
-    // SAFETY: a variable of this process.
-    let database = unsafe { pg_sys::MyDatabaseId };
-    shmem::shared().ok()?.view(database, entry.relation())
+    let reading = os_clock::read();
+    shmem::shared().ok()?.with_slot(entry.key(), |slot| {
+        let runs = |generator: &&Generator| {
+            slot.live().word().position() != Position::ZERO
+                && slot.scale() == Scale::of_generator(generator)
+        };
+        View {
+            next: generator
+                .filter(runs)
+                .map(|generator| slot.live().next(generator, reading)),
+            reserved: slot.live().bounds().reserved(),
+            gap_at: slot.gap_at(),
+            refused_at: slot.refused_at(),
+            knows_marks: slot.highest().is_some(),
+            counts: slot.stats().read(),
+        }
+    })
 }
 
 fn interval(millis: i64) -> Interval {
@@ -36,46 +68,48 @@ fn interval(millis: i64) -> Interval {
 struct Progress {
     last_id_at: Option<UnixMillis>,
     reserved_until: Option<UnixMillis>,
-    ahead_millis: i64,
+    ahead: Millis,
     gap_at: Option<UnixMillis>,
     refused_at: Option<UnixMillis>,
 }
 
-fn progress(entry: &Entry, readable: bool) -> Progress {
-    let layout = entry.generator().layout;
+fn progress(generator: &Generator, shown: Option<&View>, mark: Option<UnixMillis>) -> Progress {
+    let layout = generator.layout;
     let wall = os_clock::read().wall.millis();
-    let shown = view(entry);
-    // What cannot be read is shown as unknown; generating says what is wrong.
-    let mark = || {
-        readable
-            .then(|| mark::stored(entry, layout).ok().flatten())
-            .flatten()
-    };
+    let instant = |position| layout.instant_of(layout.tick_of(position));
     let reserved_until = shown
-        .as_ref()
         .filter(|shown| shown.reserved != Position::ZERO)
-        .map(|shown| layout.instant_of(layout.tick_of(shown.reserved)));
-    let settled = reserved_until.is_some();
-    let reserved_until = reserved_until.or_else(mark);
+        .map(|shown| instant(shown.reserved));
     // It goes on from its word or its clock, whichever is later, or starts at
     // its mark. Where nothing is issued, clock and word say nothing.
     // SAFETY: reads shared memory.
     let in_recovery = unsafe { pg_sys::RecoveryInProgress() };
-    let counting = entry
-        .running_at()
+    let counting = shown
         .filter(|_| !in_recovery)
-        .map(|position| layout.instant_of(layout.tick_of(position)));
-    let next = counting.max(reserved_until.filter(|_| !settled));
+        .and_then(|shown| shown.next)
+        .map(instant);
+    let next = counting.max(mark.filter(|_| reserved_until.is_none()));
     Progress {
         last_id_at: shown
-            .as_ref()
             .and_then(|shown| shown.counts.last_tick)
             .map(|tick: Tick| layout.instant_of(tick)),
-        reserved_until,
-        ahead_millis: next.map_or(0, |next| next.get().saturating_sub(wall.get()).max(0)),
-        gap_at: shown.as_ref().and_then(|shown| shown.gap_at),
+        reserved_until: reserved_until.or(mark),
+        ahead: next.map_or(Millis::ZERO, |next| next.since(wall).max(Millis::ZERO)),
+        gap_at: shown.and_then(|shown| shown.gap_at),
         refused_at: shown.and_then(|shown| shown.refused_at),
     }
+}
+
+/// What the disk has of a generator: its mark, or what is there instead. What cannot
+/// be read is shown as unknown; generating says what is wrong.
+fn on_disk(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, NoMark> {
+    if !entry.is_permanent() {
+        return Ok(None);
+    }
+    let now = os_clock::wall().millis();
+    let value = mark::read(entry).ok().and_then(|on_disk| on_disk.value);
+    let read = value.map(|value| generator.read_mark(value, now));
+    Ok(read.transpose()?.map(|(mark, _)| mark))
 }
 
 /// The view `snowflake_generators`.
@@ -99,7 +133,7 @@ fn snowflake_generators() -> Result<
             name!(epoch, Option<TimestampWithTimeZone>),
             name!(tick, Option<Interval>),
             name!(policy, Option<String>),
-            name!(label, Option<&'static str>),
+            name!(label, Option<String>),
         ),
     >,
     ErrorReport,
@@ -111,26 +145,35 @@ fn snowflake_generators() -> Result<
     // One lock at a time, however many generators there are; `None` is one that
     // was dropped since the list was made.
     let row = |entry: &'static Entry| {
-        let described = entry.learn_label();
+        let described = entry
+            .read_label(entry.is_default(), label::read)
+            .map(|read| read.unwrap_or_else(|| Rc::new(label::of_default().clone())));
+        let generator = described.as_ref().ok().map(|it| it.generator);
+        let view = view(entry, generator.as_ref());
+        let mark = generator.as_ref().map(|it| on_disk(entry, it));
         let visible = entry.may_watch();
-        let shown = if visible && described.is_ok() {
-            progress(entry, entry.is_permanent())
-        } else {
-            Progress::default()
+        let shown = match &generator {
+            Some(generator) if visible => {
+                let mark = mark.and_then(Result::ok).flatten();
+                progress(generator, view.as_ref(), mark)
+            }
+            _ => Progress::default(),
         };
-        let problem = problem(entry, &described);
-        let text = described
-            .as_ref()
-            .ok()
-            .map(|described| described.text.as_str());
-        let label = described.ok().map(|described| &described.label);
+        // A generator that knows how far its marks were heals the one on disk.
+        let no_mark = mark
+            .and_then(Result::err)
+            .filter(|_| view.is_none_or(|view| !view.knows_marks));
+        let problem = problem(entry, &described, no_mark);
+        let described = described.ok();
+        let label = described.as_ref().map(|described| &described.label);
+        let text = described.as_ref().map(|described| described.text.clone());
         let layout = label.map(|label| label.layout());
         Some((
             entry.relation(),
             worker.filter(|_| layout.is_none_or(|layout| layout.has_worker())),
             shown.last_id_at.map(time::to_datum),
             shown.reserved_until.map(time::to_datum),
-            visible.then(|| interval(shown.ahead_millis)),
+            visible.then(|| interval(shown.ahead.get())),
             shown.refused_at.map(time::to_datum),
             shown.gap_at.map(time::to_datum),
             label.map(|label| label.generator().layout.ids_per_second().cast_signed()),
@@ -150,26 +193,36 @@ fn snowflake_generators() -> Result<
 }
 
 /// Why this server can issue no IDs, whatever becomes of its clock.
-fn problem(entry: &Entry, described: &Result<&'static Described, Error>) -> Option<String> {
-    let layout = match described {
-        Ok(described) => described.generator.layout,
+fn problem(
+    entry: &Entry,
+    described: &Result<Rc<Described>, Error>,
+    no_mark: Option<NoMark>,
+) -> Option<String> {
+    let described = match described {
+        Ok(described) => described,
         Err(error) => return Some(error.in_a_line()),
     };
-    let can_issue = shmem::shared().and_then(|shared| entry.check_can_issue(shared));
-    let now = layout.tick_number(os_clock::read().wall.millis());
-    let name = entry.name();
-    let error = match can_issue {
-        Err(error) => error,
-        Ok(()) if now < 0 => Error::ClockBeforeEpoch {
-            name,
+    let layout = described.generator.layout;
+    let now = layout.tick_number(os_clock::wall().millis());
+    let refusal = match no_mark {
+        Some(no_mark) => Some(Refusal::NoMark(no_mark)),
+        None if now < 0 => Some(Refusal::BeforeEpoch {
             epoch: layout.epoch(),
-        },
-        Ok(()) if now >= layout.last_tick().get().cast_signed() => Error::TimeUsedUp {
-            name,
+        }),
+        None if now >= layout.last_tick().get().cast_signed() => Some(Refusal::TimeUsedUp {
             last: layout.instant_of(layout.last_tick()),
-        },
-        Ok(()) => return None,
+        }),
+        None => None,
     };
+    let refused = || {
+        refusal.map(|refusal| Error::Refused {
+            name: entry.name(),
+            generator: described.generator,
+            why: Refused::Reservation(refusal),
+        })
+    };
+    let can_issue = shmem::shared().and_then(|shared| entry.check_can_issue(described, shared));
+    let error = can_issue.err().or_else(refused)?;
     Some(error.in_a_line())
 }
 
@@ -200,7 +253,7 @@ fn pg_stat_snowflake() -> Result<
     let mut rows = Vec::new();
     for entry in generators()? {
         // Without a slot there is nothing to tell.
-        let Some(View { counts, .. }) = view(entry) else {
+        let Some(View { counts, .. }) = view(entry, None) else {
             continue;
         };
         let largest = counts.largest_rollback_millis;
@@ -249,8 +302,6 @@ fn snowflake_stat_reset_of(generator: pg_sys::Oid) -> Result<(), ErrorReport> {
 }
 
 fn reset(generator: Option<pg_sys::Oid>) -> Result<(), ErrorReport> {
-    // SAFETY: a variable of this process.
-    let database = unsafe { pg_sys::MyDatabaseId };
-    shmem::shared()?.reset_stats(database, generator);
+    shmem::shared()?.reset_stats(generator);
     Ok(())
 }

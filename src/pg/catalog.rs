@@ -1,0 +1,200 @@
+//! Look-ups of sequences in the catalogs. Nothing here is kept; what a session keeps
+//! of it is in [`super::entry`].
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys;
+
+use super::compat::{self, SequenceForm};
+use super::entry::NO_MARK;
+use super::error::Error;
+
+/// The name of the default generator's sequence in the extension's schema.
+const DEFAULT_NAME: &CStr = c"snowflake_default";
+
+/// Runs `f` with a relation that is locked, or not visible to others; `None` if it is
+/// gone.
+pub fn with_relation<T>(oid: pg_sys::Oid, f: impl FnOnce(pg_sys::Relation) -> T) -> Option<T> {
+    #[allow(clippy::cast_possible_wrap)]
+    let no_lock = pg_sys::NoLock as i32;
+    // SAFETY: the caller holds a lock; the relation is closed again, or by an abort.
+    unsafe {
+        let relation = pg_sys::try_relation_open(oid, no_lock);
+        if relation.is_null() {
+            return None;
+        }
+        let result = f(relation);
+        pg_sys::relation_close(relation, no_lock);
+        Some(result)
+    }
+}
+
+/// The kind of a relation, as pg_class has it; 0 if there is none.
+pub fn kind(oid: pg_sys::Oid) -> u8 {
+    // SAFETY: looks up the catalogs.
+    unsafe { pg_sys::get_rel_relkind(oid) }.cast_unsigned()
+}
+
+/// Whether a relation is permanent, unlogged or temporary, as pg_class has it.
+pub fn persistence(oid: pg_sys::Oid) -> u8 {
+    // SAFETY: looks up the catalogs.
+    unsafe { pg_sys::get_rel_persistence(oid) }.cast_unsigned()
+}
+
+/// The number of its file as of now; 0 if it is gone. The relation is locked.
+pub fn file_number(oid: pg_sys::Oid) -> u32 {
+    // SAFETY: the relation is open.
+    with_relation(oid, |relation| unsafe { compat::file_number(relation) }).unwrap_or(0)
+}
+
+/// Refuses a relation whose sequence cannot hold a mark: that is safe only in a
+/// sequence that is bigint and logged and that `nextval()` cannot move. The relation
+/// is locked.
+pub fn check_fits(oid: pg_sys::Oid) -> Result<(), Error> {
+    let bad = |reason: &str| {
+        Err(Error::UnfitSequence {
+            name: relation_name(oid),
+            reason: reason.to_string(),
+        })
+    };
+    if persistence(oid) != pg_sys::RELPERSISTENCE_PERMANENT {
+        return bad("It is temporary or unlogged: its mark would not survive a crash.");
+    }
+    let form = sequence_form(oid)?;
+    if form.seqtypid != pg_sys::INT8OID {
+        return bad("Its type is not bigint.");
+    }
+    if form.seqincrement != NO_MARK || form.seqstart != NO_MARK || form.seqmax != NO_MARK {
+        return bad("Its INCREMENT, START and MAXVALUE are not all 9223372036854775807.");
+    }
+    if form.seqmin != 1 || form.seqcycle {
+        return bad("Its MINVALUE is not 1, or it may CYCLE.");
+    }
+    Ok(())
+}
+
+/// The definition of a sequence.
+pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {
+    // SAFETY: pg_sequence has a row for every sequence, of this form.
+    unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        let tuple = pg_sys::SearchSysCache1(
+            pg_sys::SysCacheIdentifier::SEQRELID as i32,
+            pg_sys::Datum::from(oid),
+        );
+        if tuple.is_null() {
+            return Err(Error::NoSuchRelation { oid });
+        }
+        let form = std::ptr::read(pg_sys::GETSTRUCT(tuple).cast::<SequenceForm>());
+        pg_sys::ReleaseSysCache(tuple);
+        Ok(form)
+    }
+}
+
+/// The name of the role that owns a relation, which is locked.
+pub fn owner(oid: pg_sys::Oid) -> String {
+    // SAFETY: the relation is locked, so its row is there; names are
+    // NUL-terminated.
+    unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        let tuple = pg_sys::SearchSysCache1(
+            pg_sys::SysCacheIdentifier::RELOID as i32,
+            pg_sys::Datum::from(oid),
+        );
+        if tuple.is_null() {
+            return String::from("?");
+        }
+        let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relowner;
+        pg_sys::ReleaseSysCache(tuple);
+        let name = pg_sys::GetUserNameFromId(owner, true);
+        if name.is_null() {
+            return owner.to_u32().to_string();
+        }
+        CStr::from_ptr(name).to_string_lossy().into_owned()
+    }
+}
+
+/// Checks that the user in force has one of the privileges.
+pub fn check_privilege(oid: pg_sys::Oid, any_of: u32) -> Result<(), Error> {
+    // SAFETY: looks up the catalogs.
+    let result =
+        unsafe { pg_sys::pg_class_aclcheck(oid, compat::user(), compat::acl_mode(any_of)) };
+    if result == pg_sys::AclResult::ACLCHECK_OK {
+        return Ok(());
+    }
+    Err(Error::NoPrivilege {
+        name: relation_name(oid),
+        owner: owner(oid),
+        update: any_of == pg_sys::ACL_UPDATE,
+    })
+}
+
+/// A relation's name as a user would write it.
+pub fn relation_name(oid: pg_sys::Oid) -> String {
+    // SAFETY: regclassout takes an OID and returns a NUL-terminated string.
+    unsafe {
+        let text = pg_sys::OidOutputFunctionCall(
+            pg_sys::Oid::from(pg_sys::F_REGCLASSOUT),
+            pg_sys::Datum::from(oid),
+        );
+        CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}
+
+/// The default generator: the extension's own sequence of that name.
+pub fn default_relation() -> Option<pg_sys::Oid> {
+    // SAFETY: catalog look-ups with constant names, in a transaction.
+    unsafe {
+        let extension = valid(pg_sys::get_extension_oid(c"snowflake_id".as_ptr(), true))?;
+        let schema = valid(extension_schema(extension))?;
+        let relation = valid(pg_sys::get_relname_relid(DEFAULT_NAME.as_ptr(), schema))?;
+        // In a schema where others may create, one of the same name that is not
+        // the extension's is not the default generator.
+        let owner = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation);
+        (owner == extension).then_some(relation)
+    }
+}
+
+fn valid(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    (oid != pg_sys::InvalidOid).then_some(oid)
+}
+
+/// The schema of an extension; `get_extension_schema` is not exported before 16.
+///
+/// # Safety
+/// In a transaction.
+unsafe fn extension_schema(extension: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: a scan of pg_extension by its OID index, closed again; the key
+    // outlives the scan.
+    unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        let lock = pg_sys::AccessShareLock as i32;
+        let catalog = pg_sys::table_open(pg_sys::ExtensionRelationId, lock);
+        let mut key = pg_sys::ScanKeyData::default();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+        pg_sys::ScanKeyInit(
+            &raw mut key,
+            pg_sys::Anum_pg_extension_oid as i16,
+            pg_sys::BTEqualStrategyNumber as u16,
+            pg_sys::F_OIDEQ.into(),
+            pg_sys::Datum::from(extension),
+        );
+        let scan = pg_sys::systable_beginscan(
+            catalog,
+            pg_sys::ExtensionOidIndexId.into(),
+            true,
+            std::ptr::null_mut(),
+            1,
+            &raw mut key,
+        );
+        let tuple = pg_sys::systable_getnext(scan);
+        let schema = if tuple.is_null() {
+            pg_sys::InvalidOid
+        } else {
+            (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_extension>()).extnamespace
+        };
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(catalog, lock);
+        schema
+    }
+}

@@ -1,0 +1,99 @@
+//! What the server's log says of generators.
+
+use super::error::Error;
+use super::time::display;
+use crate::snowflake::duration::{measured_text, rounded_text};
+use crate::snowflake::generator::Generator;
+use crate::snowflake::id::Millis;
+use crate::snowflake::server::{Note, Refused};
+
+/// A line in the server's log.
+fn line(message: String, detail: String) {
+    pgrx::ereport!(
+        pgrx::PgLogLevel::LOG_SERVER_ONLY,
+        pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        format!("snowflake_id: {message}"),
+        detail
+    );
+}
+
+/// Writes a note of the protocol about the generator of this name.
+#[cold]
+pub fn note(name: &str, generator: &Generator, note: Note) {
+    match note {
+        Note::Stepped { by } if by < Millis::ZERO => {
+            let by = measured_text(by.get().saturating_abs());
+            line(
+                format!("clock moved backwards by {by}"),
+                format!(
+                    "Generators with on_rollback=continue go on, up to {by} ahead of it; they run \
+                     at half speed until it has caught up."
+                ),
+            );
+        }
+        Note::Stepped { by } => line(
+            format!("clock moved forward by {}", measured_text(by.get())),
+            "Generators follow it.".to_string(),
+        ),
+        Note::Refused { why, reserved } => {
+            let lasts = match (why, reserved) {
+                (Refused::Reservation(_), Some(at)) => Some(format!(
+                    "Generator {name} issues IDs up to {}, and none then until that is solved.",
+                    display(at)
+                )),
+                (Refused::Reservation(_), None) => Some(format!(
+                    "Generator {name} issues no IDs until that is solved."
+                )),
+                // The message says it.
+                _ => None,
+            };
+            Error::Refused {
+                name: name.to_string(),
+                generator: *generator,
+                why,
+            }
+            .log(lasts);
+        }
+        Note::IssuesAgain { since } => line(
+            format!("generator {name} issues IDs again"),
+            format!("They were refused since {}.", display(since)),
+        ),
+        Note::Switched {
+            rollback,
+            clock,
+            clocks,
+            free,
+        } => line(
+            match rollback {
+                Some(by) => format!("clock moved backwards by {}", measured_text(by.get())),
+                None => format!("generator {name} starts before its mark"),
+            },
+            format!(
+                "Generator {name} goes on in clock {clock} of 0 to {}; {free} more are free.",
+                clocks - 1
+            ),
+        ),
+        Note::LeftGap { gap, start, lead } => line(
+            format!(
+                "generator {name} was promoted with this server and leaves out {} ms",
+                gap.get()
+            ),
+            format!(
+                "IDs start at {}, {} after the clock.",
+                display(start),
+                measured_text(lead.get())
+            ),
+        ),
+        Note::StartsAhead { lead } => pgrx::log!(
+            "snowflake_id: generator {name} starts {} ahead of the clock, as was accepted",
+            measured_text(lead.get())
+        ),
+        Note::EndsSoon { left, end } => line(
+            format!(
+                "generator {name} has used up the time of its layout in {}",
+                rounded_text(left.get().unsigned_abs())
+            ),
+            format!("It ends at {}.", display(end)),
+        ),
+    }
+}
