@@ -89,6 +89,8 @@ struct Hold {
     read_locked_in: Cell<u32>,
     filled_in: Cell<u32>,
     pinned: Cell<Option<&'static Slot>>,
+    /// The key of the last pin.
+    pinned_as: Cell<Option<Key>>,
     /// This transaction created or rewrote the sequence.
     unsettled: Cell<bool>,
     /// The subtransaction that created it.
@@ -121,6 +123,7 @@ pub fn of(relation: pg_sys::Oid) -> &'static Entry {
                     read_locked_in: never(),
                     filled_in: never(),
                     pinned: Cell::new(None),
+                    pinned_as: Cell::new(None),
                     unsettled: Cell::new(false),
                     created_in: Cell::new(None),
                     relabelled: Cell::new(None),
@@ -529,6 +532,7 @@ impl Entry {
         let slot = shared.pin(key, self.hint.get())?;
         self.hint.set(Some(slot));
         self.hold.pinned.set(Some(slot));
+        self.hold.pinned_as.set(Some(key));
         PINNED.with_borrow_mut(|pinned| pinned.push(self));
         Ok(slot)
     }
@@ -553,6 +557,11 @@ impl Entry {
         catalog::relation_name(self.relation)
     }
 
+    /// Whether its pin is that of the default generator. Looks up nothing.
+    fn was_default(&self) -> bool {
+        self.hold.pinned_as.get().is_some_and(Key::is_default)
+    }
+
     /// The transaction ends.
     fn end(&self, committed: bool, aborted: bool) {
         self.flush_stats();
@@ -563,7 +572,7 @@ impl Entry {
         }
         self.right.set(None);
         if let Some(slot) = self.hold.pinned.take() {
-            if created && aborted {
+            if created && aborted && !self.was_default() {
                 // No generator will ever have this OID and this past.
                 slot.abandon();
             } else if unsettled {
@@ -583,7 +592,7 @@ impl Entry {
         let Some(slot) = self.hold.pinned.get() else {
             return;
         };
-        if self.hold.created_in.get() == Some(mine) {
+        if self.hold.created_in.get() == Some(mine) && !self.was_default() {
             self.hold.created_in.set(None);
             self.hold.pinned.set(None);
             slot.abandon();

@@ -32,12 +32,12 @@
 //!
 //! After a crash of any backend the postmaster initialises all of this anew.
 
-use std::cell::{RefCell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use pgrx::pg_sys;
 
-use super::{error::Error, guc, os_clock, time};
+use super::{catalog, error::Error, guc, os_clock, time};
 use crate::snowflake::clock::Reading;
 use crate::snowflake::id::{Millis, WorkerId};
 use crate::snowflake::layout::Layout;
@@ -74,7 +74,9 @@ pub struct Shared {
     header: &'static Header,
 }
 
-/// A database and a generator of it, or 0: no relation has OID 0.
+/// A database and a generator of it. The default generator of a database has one
+/// place, whatever sequence it is: IDs that were issued before DROP EXTENSION and
+/// CREATE EXTENSION are remembered there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     raw: u64,
@@ -86,11 +88,24 @@ impl Key {
     pub fn of_generator(relation: pg_sys::Oid, is_default: bool) -> Self {
         // SAFETY: a variable of this process.
         let database = unsafe { pg_sys::MyDatabaseId };
+        // No other relation has OID 0, and no database.
+        let relation = if is_default { 0 } else { relation.to_u32() };
         Self {
-            raw: u64::from(database.to_u32()) << 32 | u64::from(relation.to_u32()),
+            raw: u64::from(database.to_u32()) << 32 | u64::from(relation),
             is_default,
         }
     }
+
+    /// Whether it is the default generator's.
+    pub fn is_default(self) -> bool {
+        self.is_default
+    }
+}
+
+/// The relation of a key, as a slot has it.
+fn relation_of(key: u64) -> pg_sys::Oid {
+    #[allow(clippy::cast_possible_truncation)]
+    pg_sys::Oid::from(key as u32)
 }
 
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(std::ptr::null_mut());
@@ -223,7 +238,9 @@ impl Shared {
             if let Some(slot) = pinned {
                 return Ok(slot);
             }
-            if self.header.layers.load(Ordering::Acquire) as usize == layers {
+            if self.header.layers.load(Ordering::Acquire) as usize == layers
+                && !self.abandon_dropped(key)
+            {
                 self.grow(layers, reading, now)?;
             }
         }
@@ -284,6 +301,29 @@ impl Shared {
             LAYERS.with_borrow_mut(|layers| layers.push(slots));
         }
         count
+    }
+
+    /// Gives up the slots, where this generator can have one, of generators of this
+    /// database that were dropped; false if there are none. Without this, a role could
+    /// use up memory with generators that it moves ahead of the clock and drops.
+    fn abandon_dropped(&self, key: Key) -> bool {
+        let found = Cell::new(false);
+        let _ = self.each(key, |slots| {
+            for slot in slots {
+                let its = slot.key();
+                let relation = relation_of(its);
+                if its >> 32 == key.raw >> 32
+                    && relation != pg_sys::InvalidOid
+                    // What a running transaction has made is not seen here, but pinned.
+                    && catalog::kind(relation) == 0
+                    && slot.abandon_unpinned(its)
+                {
+                    found.set(true);
+                }
+            }
+            None
+        });
+        found.get()
     }
 
     /// Makes another table, unless somebody else has done so.
@@ -350,13 +390,12 @@ impl Shared {
     }
 
     /// Resets the counters of the generators of this database, or of one of them.
-    pub fn reset_stats(&self, relation: Option<pg_sys::Oid>) {
+    pub fn reset_stats(&self, generator: Option<Key>) {
         let now = time::timestamptz(os_clock::read().wall.millis());
         // SAFETY: a variable of this process.
         let database = unsafe { pg_sys::MyDatabaseId };
         self.for_each_of(database, |slot, key| {
-            let is_meant = |relation: pg_sys::Oid| key == Key::of_generator(relation, false).raw;
-            if relation.is_none_or(is_meant) {
+            if generator.is_none_or(|generator| generator.raw == key) {
                 slot.stats().reset(now);
             }
         });

@@ -242,25 +242,6 @@ impl Clock {
         let latest = self.latest.load(Ordering::Relaxed);
         self.counted.swap(latest, Ordering::Relaxed) != latest
     }
-
-    /// All fields, to copy a model of a server.
-    #[cfg(test)]
-    pub fn parts(&self) -> [i64; 4] {
-        [&self.offset, &self.line, &self.latest, &self.counted]
-            .map(|field| field.load(Ordering::Relaxed))
-    }
-
-    /// From its fields, in the order of [`Self::parts`].
-    #[cfg(test)]
-    pub fn from_parts(parts: [i64; 4]) -> Self {
-        let [offset, line, latest, counted] = parts.map(AtomicI64::new);
-        Self {
-            offset,
-            line,
-            latest,
-            counted,
-        }
-    }
 }
 
 impl Line {
@@ -276,6 +257,10 @@ impl Line {
 pub fn rollback(latest: UnixMillis, wall: UnixNanos) -> Option<Nanos> {
     (wall.millis() < latest).then(|| latest.nanos().since(wall))
 }
+
+#[cfg(test)]
+#[path = "tests/copy_clock.rs"]
+mod copy;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

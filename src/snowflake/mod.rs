@@ -22,6 +22,7 @@
 //! | [`reservation`] | how far IDs may be issued before the next durable mark |
 //! | [`slot`] | all shared state of a generator |
 //! | [`stats`] | what a generator has done |
+//! | [`wait`] | how long a call waits for a clock |
 //! | [`server`] | the protocol: how an ID is issued, how a mark is raised |
 #![forbid(unsafe_code)]
 
@@ -41,6 +42,7 @@ pub mod shuffle;
 pub mod slot;
 pub mod stats;
 pub mod sync;
+pub mod wait;
 pub mod word;
 
 #[cfg(all(test, not(loom)))]

@@ -27,9 +27,9 @@ use super::clock::Reading;
 use super::clocks::Ledger;
 use super::generator::Generator;
 use super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
-use super::policy::{OnExhausted, OnRollback, Policy};
 use super::reservation::{Durable, Failover, Moved, Plan, Planned, Refusal, Situation};
 use super::slot::{Reserving, Slot};
+use super::wait::Waits;
 use super::word::{Clocks, Step};
 
 /// The settings of a server.
@@ -304,7 +304,7 @@ pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
                     start,
                     end,
                     borrowed,
-                    waited: waits.waited,
+                    waited: waits.waited(),
                 });
             }
             Step::Reserve { through } => demand(host, Need::Tick(through))?,
@@ -313,174 +313,6 @@ pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
             Step::RolledBack { wall, by } => waits.for_clock(host, slot, generator, wall, by)?,
         }
     }
-}
-
-/// How long one call has waited, and whether it may go on waiting.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Patience {
-    /// Since when it waits for a clock that was set back.
-    since: Option<BootNanos>,
-    /// What the clock showed when it was last seen to move.
-    moved: Option<(UnixNanos, BootNanos)>,
-}
-
-/// What two readings of two clocks may differ by, if the wait goes as expected.
-const READING_NANOS: Nanos = Millis::new(1).nanos();
-
-/// A clock that has not moved for so long stands still: a call that waits for it
-/// would wait for ever.
-pub const STANDSTILL: Millis = Millis::new(1000);
-
-impl Patience {
-    /// Whether to wait for a clock that is so far behind, rather than refuse: if the
-    /// wait can be over within `max_wait`.
-    pub fn awaits(&mut self, policy: &Policy, by: Nanos, boot: BootNanos) -> bool {
-        let limit = Millis::new(policy.max_wait_millis).nanos();
-        let may = match self.since {
-            // Two clocks have been read more than once by now.
-            Some(since) => boot.since(since).plus(by) <= limit.plus(READING_NANOS),
-            None => by <= limit,
-        };
-        self.since.get_or_insert(boot);
-        policy.on_rollback.waits() && may
-    }
-
-    /// Whether a call that waits for the next tick of this clock would wait for
-    /// ever.
-    pub fn stands_still(&mut self, clock: UnixNanos, boot: BootNanos) -> bool {
-        match self.moved {
-            // What was set back has moved, too.
-            Some((before, since)) if clock == before => boot.since(since) >= STANDSTILL.nanos(),
-            _ => {
-                self.moved = Some((clock, boot));
-                false
-            }
-        }
-    }
-}
-
-/// What one call has waited for.
-#[derive(Default)]
-struct Waits {
-    patience: Patience,
-    waited: bool,
-    /// No clock is free before.
-    no_clock_before: Option<(UnixMillis, u64)>,
-}
-
-impl Waits {
-    /// The word is as far ahead as it may be, by some ticks too far.
-    fn for_tick<H: Host>(
-        &mut self,
-        host: &H,
-        slot: &Slot,
-        generator: &Generator,
-        ticks: u64,
-    ) -> Result<(), H::Error> {
-        let layout = generator.layout;
-        let reading = host.read();
-        let now = slot.live().now(generator, reading);
-        // The tick is to begin for which there is room.
-        let tick = Tick::new(layout.tick_within(now.millis()).get() + ticks);
-        let left = layout.instant_of(tick).nanos().since(now);
-        if generator.policy.on_exhausted == OnExhausted::Error {
-            slot.stats().count_refusal();
-            let wait = left.millis().max(Millis::ZERO).plus(Millis::new(1));
-            return Err(Refused::TickUsedUp { wait }.into());
-        }
-        if self.patience.stands_still(now, reading.boot) {
-            slot.stats().count_refusal();
-            let (at, lasts) = (now.millis(), STANDSTILL);
-            return Err(Refused::StandsStill { at, lasts }.into());
-        }
-        self.nap(host, left)
-    }
-
-    /// The wall clock showed `wall`, which is so far behind an earlier reading.
-    fn for_clock<H: Host>(
-        &mut self,
-        host: &H,
-        slot: &Slot,
-        generator: &Generator,
-        wall: UnixNanos,
-        by: Nanos,
-    ) -> Result<(), H::Error> {
-        let policy = &generator.policy;
-        // Somebody may have dealt with it meanwhile: it is not to be counted again.
-        if slot.clock().rollback(wall).is_none() {
-            return Ok(());
-        }
-        let millis = by.millis();
-        if slot.clock().is_new_rollback() {
-            slot.stats().count_rollback(millis.max(Millis::new(1)));
-        }
-        let refuse = |why: &dyn Fn(UnixMillis) -> Refused| {
-            Err(refuse_behind(host, slot, wall.millis(), millis, why).into())
-        };
-        let behind = |since| Refused::Behind {
-            by: millis,
-            latest: slot.clock().latest(),
-            since,
-        };
-        if millis.get() > policy.max_rollback_millis {
-            return refuse(&behind);
-        }
-        if policy.on_rollback != OnRollback::NextClock {
-            if !self.patience.awaits(policy, by, host.boot()) {
-                return refuse(&behind);
-            }
-            return self.nap(host, by);
-        }
-        // Unless the reserver has nothing new to say.
-        if self
-            .no_clock_before
-            .is_none_or(|(at, _)| wall.millis() >= at)
-        {
-            match host.reserve(Need::Switch)? {
-                None => return Ok(()),
-                Some(Refusal::NoClockFree {
-                    clocks, free_from, ..
-                }) => self.no_clock_before = Some((free_from, clocks)),
-                Some(refusal) => return Err(refused(slot, refusal).into()),
-            }
-        }
-        let (free_from, clocks) = self.no_clock_before.unwrap_or((wall.millis(), 0));
-        let nanos = free_from.nanos().since(wall).clamp(Nanos::ZERO, by);
-        if self.patience.awaits(policy, nanos, host.boot()) {
-            return self.nap(host, nanos);
-        }
-        refuse(&|since| Refused::NoClockFree {
-            by: millis,
-            clocks,
-            free_from,
-            since,
-        })
-    }
-
-    fn nap<H: Host>(&mut self, host: &H, nanos: Nanos) -> Result<(), H::Error> {
-        self.waited = true;
-        host.nap(nanos)
-    }
-}
-
-/// A call gets no ID because the clock was set back; the first of a series is noted.
-#[cold]
-fn refuse_behind<H: Host>(
-    host: &H,
-    slot: &Slot,
-    now: UnixMillis,
-    by: Millis,
-    why: &dyn Fn(UnixMillis) -> Refused,
-) -> Refused {
-    slot.stats().count_refusal();
-    slot.set_refused_lead(by);
-    let first = slot.begin_refusal(now, true);
-    let why = why(slot.refused_at().unwrap_or(now));
-    if first {
-        let reserved = None;
-        host.note(Note::Refused { why, reserved });
-    }
-    why
 }
 
 fn end_refusal<H: Host>(host: &H, slot: &Slot) {
@@ -504,7 +336,7 @@ pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
     }
 }
 
-fn refused(slot: &Slot, refusal: Refusal) -> Refused {
+pub(super) fn refused(slot: &Slot, refusal: Refusal) -> Refused {
     slot.stats().count_refusal();
     Refused::Reservation(refusal)
 }
@@ -906,61 +738,6 @@ impl Work {
     }
 }
 
-/// A reservation that a test takes apart, to look at what others do in between.
 #[cfg(test)]
-#[derive(Clone, Copy)]
-pub enum UnderWay {
-    Planned(Planned, Work),
-    Durable(Durable, Work),
-    Moved(Moved, Work),
-}
-
-#[cfg(test)]
-impl UnderWay {
-    /// How far it has come, what it carries out, and what it remembers.
-    pub fn parts(&self) -> (u8, &Plan, impl std::hash::Hash + use<>) {
-        let (phase, plan, work) = match self {
-            Self::Planned(planned, work) => (0, planned.plan(), work),
-            Self::Durable(durable, work) => (1, durable.plan(), work),
-            Self::Moved(moved, work) => (2, moved.plan(), work),
-        };
-        let work = (
-            work.need == Need::Switch,
-            work.reading,
-            work.leaves_gap,
-            work.forgiven,
-        );
-        (phase, plan, work)
-    }
-
-    /// Begins a reservation; `None` if it is not needed.
-    pub fn begin<H: Host>(host: &H, need: Need) -> Result<Option<Self>, Result<Refusal, H::Error>> {
-        let (slot, generator) = host.entered().expect("it was entered");
-        host.reserving(|token| prepare(host, slot, generator, token, need))
-            .map(|begun| begun.map(|(planned, work)| Self::Planned(planned, work)))
-            .map_err(|failure| match failure {
-                Failure::Refused(refusal) => Ok(refusal),
-                Failure::Host(error) => Err(error),
-            })
-    }
-
-    /// Its next step; `None` after the last.
-    pub fn go_on<H: Host>(self, host: &H) -> Result<Option<Self>, H::Error> {
-        let (slot, generator) = host.entered().expect("it was entered");
-        host.reserving(|token| {
-            Ok(match self {
-                Self::Planned(planned, work) => {
-                    Some(Self::Durable(work.write(host, slot, token, planned)?, work))
-                }
-                Self::Durable(durable, work) => Some(Self::Moved(
-                    work.move_word(slot, generator, token, durable),
-                    work,
-                )),
-                Self::Moved(moved, work) => {
-                    work.publish(host, slot, token, moved);
-                    None
-                }
-            })
-        })
-    }
-}
+#[path = "tests/apart.rs"]
+pub mod apart;

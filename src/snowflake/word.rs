@@ -390,33 +390,6 @@ impl Live {
         self.word.0.0.store(0, Ordering::Release);
         self.clock().reset(reading);
     }
-
-    /// All fields, to copy a model of a server.
-    #[cfg(test)]
-    pub fn parts(&self) -> (u64, [u64; 3], [i64; 4]) {
-        let bounds = self.bounds();
-        let bounds = [&bounds.reserved, &bounds.early, &bounds.spread];
-        (
-            self.word().position().get(),
-            bounds.map(|field| field.load(Ordering::Relaxed)),
-            self.clock().parts(),
-        )
-    }
-
-    /// From its fields, in the order of [`Self::parts`].
-    #[cfg(test)]
-    pub fn from_parts((word, bounds, clock): (u64, [u64; 3], [i64; 4])) -> Self {
-        let [reserved, early, spread] = bounds.map(AtomicU64::new);
-        let bounds = Bounds {
-            reserved,
-            early,
-            spread,
-        };
-        Self {
-            word: Line(Word(AtomicU64::new(word))),
-            limits: Line((bounds, Clock::from_parts(clock))),
-        }
-    }
 }
 
 impl Word {
@@ -559,3 +532,7 @@ impl Bounds {
             .is_ok()
     }
 }
+
+#[cfg(test)]
+#[path = "tests/copy_live.rs"]
+mod copy;

@@ -10,7 +10,8 @@ use pgrx::{name, pg_extern, pg_sys};
 use super::super::entry::{self, Entry};
 use super::super::error::Error;
 use super::super::label::{self, Described};
-use super::super::{mark, os_clock, shmem, time};
+use super::super::shmem::{self, Key};
+use super::super::{mark, os_clock, time};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, Position, Tick, UnixMillis};
 use crate::snowflake::reservation::{NoMark, Refusal};
@@ -298,10 +299,10 @@ fn snowflake_stat_reset_of(generator: pg_sys::Oid) -> Result<(), ErrorReport> {
     let entry = entry::of(generator);
     entry.describe()?;
     entry.flush_stats();
-    reset(Some(generator))
+    reset(Some(entry.key()))
 }
 
-fn reset(generator: Option<pg_sys::Oid>) -> Result<(), ErrorReport> {
+fn reset(generator: Option<Key>) -> Result<(), ErrorReport> {
     shmem::shared()?.reset_stats(generator);
     Ok(())
 }

@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::super::id::{Tick, WorkerId};
 use super::super::label::Label;
 use super::super::layout::Fields;
-use super::super::server::{Refused as Why, STANDSTILL};
+use super::super::server::Refused as Why;
+use super::super::wait::STANDSTILL;
 use super::scripted::{MS, NAP, Refused, Server};
 
 fn entries() -> Vec<Value> {

@@ -13,7 +13,8 @@ use super::super::id::{
 };
 use super::super::reservation::{Refusal, Situation};
 use super::super::server::{
-    self, Beliefs, Found, History, Host, Issued, Need, Note, OnDisk, Refused, Settings, UnderWay,
+    self, Beliefs, Found, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
+    apart::UnderWay,
 };
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};

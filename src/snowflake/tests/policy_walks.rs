@@ -27,7 +27,8 @@ use super::super::id::{Millis, Position, Tick, UnixMillis};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::Refusal;
-use super::super::server::{self, Host, Issued, Need, Refused, STANDSTILL, Settings};
+use super::super::server::{self, Host, Issued, Need, Refused, Settings};
+use super::super::wait::STANDSTILL;
 use super::super::word::Clocks;
 use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, settings as of_millis};
 

@@ -11,8 +11,8 @@ use super::super::id::{
 };
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::server::Patience;
 use super::super::sync::{AtomicU64, Ordering};
+use super::super::wait::Patience;
 use super::super::word::{Clocks, Live, Spread, Step};
 
 const MS: i64 = NANOS_PER_MILLI;

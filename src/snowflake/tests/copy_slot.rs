@@ -1,0 +1,57 @@
+//! Slots taken apart, to copy and compare models of a server.
+
+use super::*;
+
+impl Slot {
+    /// A copy of a slot that nobody uses, for a model of a server.
+    pub fn copy(&self) -> Self {
+        let rest = &self.rest.0;
+        let copy = |raw: &AtomicI64| AtomicI64::new(raw.load(Ordering::Relaxed));
+        let flag = |raw: &AtomicBool| AtomicBool::new(raw.load(Ordering::Relaxed));
+        let [boot, wall] = &rest.seen;
+        Self {
+            live: Live::from_parts(self.live.parts()),
+            rest: Line(Rest {
+                key: AtomicU64::new(rest.key.load(Ordering::Relaxed)),
+                pins: AtomicU32::new(rest.pins.load(Ordering::Relaxed)),
+                file: AtomicU32::new(rest.file.load(Ordering::Relaxed)),
+                epoch: copy(&rest.epoch),
+                scale: AtomicU64::new(rest.scale.load(Ordering::Relaxed)),
+                window: copy(&rest.window),
+                seen: [copy(boot), copy(wall)],
+                highest: copy(&rest.highest),
+                gap_at: copy(&rest.gap_at),
+                refused_at: copy(&rest.refused_at),
+                refused_lead: copy(&rest.refused_lead),
+                forgiven_lead: copy(&rest.forgiven_lead),
+                ledger: self.ledger().parts().map(AtomicU64::new),
+                undone: flag(&rest.undone),
+                end_is_near: flag(&rest.end_is_near),
+                refused_behind: flag(&rest.refused_behind),
+            }),
+            stats: Line(Stats::new(0)),
+        }
+    }
+
+    /// All that decides what becomes of it: not what is only shown or noted.
+    pub fn parts(&self) -> impl std::hash::Hash + use<> {
+        let rest = &self.rest.0;
+        let (word, bounds, [offset, line, latest, _]) = self.live.parts();
+        let numbers = [
+            &rest.epoch,
+            &rest.window,
+            &rest.highest,
+            &rest.gap_at,
+            &rest.refused_lead,
+            &rest.forgiven_lead,
+        ];
+        (
+            (word, bounds, [offset, line, latest]),
+            numbers.map(|raw| raw.load(Ordering::Relaxed)),
+            rest.scale.load(Ordering::Relaxed),
+            rest.file.load(Ordering::Relaxed),
+            self.ledger().parts(),
+            (self.is_undone(), self.is_refused_behind()),
+        )
+    }
+}
