@@ -15,13 +15,14 @@
 //!
 //! A generator's slot is found by a hash of its key, within the [`WINDOW`] slots that
 //! follow. Default generators have a table of their own, with a slot for each backend
-//! that there can be: a backend is in one database, so that one is always free or can
-//! be emptied. All others share a table of `snowflake_id.max_generators` slots. Where
+//! that there can be: a backend is in one database, so that transactions never use
+//! all of them. All others share a table of `snowflake_id.max_generators` slots. Where
 //! no slot of a window is free, because transactions use them or their generators
 //! are ahead of the clock, the next table is looked at; if there is none, one is made
-//! in dynamic shared memory, twice as large as the one before. So nobody can use up
-//! the slots of others. The price is memory that is not given back before the server
-//! stops: a slot takes 512 bytes, and its generator at least 8 kB of disk.
+//! in dynamic shared memory: the first as large as the shared table, and at least
+//! [`LAYER_MIN`], each further one twice as large as the one before. So nobody can
+//! use up the slots of others. The price is memory that is not given back before the
+//! server stops: a slot takes 512 bytes, and its generator at least 8 kB of disk.
 //!
 //! # Locks
 //!

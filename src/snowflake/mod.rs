@@ -1,13 +1,12 @@
 //! The core: what an ID is and which one comes next.
 //!
-//! Pure Rust. Nothing here knows PostgreSQL, sleeps, or reads a clock: time is
-//! an argument, errors are values, and the only shared state is a handful of
-//! atomics whose owner is somewhere else. `crate::pg` is the other half.
+//! Pure Rust that knows no PostgreSQL. Clocks, disk, locks and sleep are those of a
+//! [`server::Host`]; errors are values, and the only shared state is atomics whose
+//! owner is somewhere else. `crate::pg` is the other half.
 //!
 //! | module | decides |
 //! |---|---|
 //! | [`id`] | the numbers that everything else is made of |
-//! | [`duration`] | durations in words |
 //! | [`duration`] | how long something takes, as text |
 //! | [`layout`] | which bit means what, and what instant a tick is |
 //! | [`label`] | layout and policy as text |

@@ -1,5 +1,5 @@
-//! `sequence_start=random`: a tick's sequence numbers in an order that nobody can
-//! tell who does not have the key.
+//! `sequence_start=random`: a tick's sequence numbers in an order that is
+//! unpredictable without the key.
 //!
 //! The n-th ID of a tick gets the number `a * n + b`, modulo the size of the
 //! sequence field. `a` is odd, so that each number comes once: the whole tick

@@ -2,7 +2,7 @@
 //!
 //! A [`model`] is a server in miniature, [`scripted`] one whose wall clock reads what
 //! a script says, [`threads`] one that threads share, [`interleavings`] what loom
-//! explores. All are hosts of the protocol; none has a step of its own.
+//! explores. The first three are hosts of the protocol; none has a step of its own.
 
 #[cfg(not(loom))]
 mod behaviour;
