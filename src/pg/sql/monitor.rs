@@ -163,7 +163,7 @@ fn snowflake_generators() -> Result<
         // A generator that knows how far its marks were heals the one on disk.
         let no_mark = mark
             .and_then(Result::err)
-            .filter(|_| view.is_none_or(|view| !view.knows_marks));
+            .filter(|_| visible && view.is_none_or(|view| !view.knows_marks));
         let problem = problem(entry, &described, no_mark);
         let described = described.ok();
         let label = described.as_ref().map(|described| &described.label);
