@@ -108,7 +108,7 @@ thread_local! {
 }
 
 /// The entry of a sequence, made if there is none. Says nothing about it yet.
-pub fn of(relation: pg_sys::Oid) -> &'static Entry {
+pub fn of_sequence(relation: pg_sys::Oid) -> &'static Entry {
     register_callbacks();
     let never = || Cell::new(pg_sys::InvalidLocalTransactionId);
     ENTRIES.with_borrow_mut(|entries| {
@@ -275,7 +275,7 @@ impl Entry {
             return Ok(known);
         }
         let is_default = self.is_default();
-        let described = match self.read_label(is_default, label::of)? {
+        let described = match self.read_label(is_default, label::of_sequence)? {
             Some(described) => described,
             None => label::of_default(),
         };

@@ -65,7 +65,7 @@ pub type Unreadable = (String, LabelError);
 ///
 /// # Errors
 /// [`Unreadable`].
-pub fn of(relation: pg_sys::Oid) -> Result<Option<&'static Described>, Unreadable> {
+pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, Unreadable> {
     let Some(text) = text_of(relation) else {
         return Ok(None);
     };

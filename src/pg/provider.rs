@@ -64,10 +64,10 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     }
     if let Some(before) = label::text_of(relation).and_then(|text| Label::parse(&text).ok()) {
         check_change(relation, &before, label.as_ref())?;
-        entry::of(relation).note_relabelling(before.layout());
+        entry::of_sequence(relation).note_relabelling(before.layout());
     }
     if let Some(label) = &label {
-        let entry = entry::of(relation);
+        let entry = entry::of_sequence(relation);
         for found in [
             catalog::check_fits(relation),
             entry.check_supported(&label.generator().policy),
@@ -93,7 +93,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
 
 /// Refuses what could repeat IDs that exist, or sort before them.
 fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) -> Result<(), Error> {
-    let entry = entry::of(relation);
+    let entry = entry::of_sequence(relation);
     let Some(reached) = reached(relation, &before.generator())? else {
         return Ok(());
     };
@@ -128,7 +128,7 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
 /// How far a generator has come: no later than its mark; `None` if it has not
 /// issued anything. The relation is locked.
 fn reached(relation: pg_sys::Oid, generator: &Generator) -> Result<Option<UnixMillis>, Error> {
-    let entry = entry::of(relation);
+    let entry = entry::of_sequence(relation);
     // An unlogged one may have been logged, and may be again.
     if entry.is_temporary() {
         return Ok(None);

@@ -206,7 +206,7 @@ fn keep(kind: Kind) -> Result<Vec<Kept>, Error> {
     for relation in candidates {
         // Entries are for ever: not for every serial column that is made.
         if is_generator(relation) {
-            let entry = entry::of(relation);
+            let entry = entry::of_sequence(relation);
             kept.extend(entry.with_share_lock(|| look(entry)));
         }
     }

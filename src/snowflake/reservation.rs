@@ -527,11 +527,11 @@ impl Durable {
                 live.clock().start_at(reading.wall);
             }
         }
-        let ledger = Self::move_and_settle(&plan, generator, live);
+        let ledger = Self::move_and_record(&plan, generator, live);
         (Moved(plan), ledger)
     }
 
-    fn move_and_settle(plan: &Plan, generator: &Generator, live: &Live) -> Ledger {
+    fn move_and_record(plan: &Plan, generator: &Generator, live: &Live) -> Ledger {
         let (layout, word) = (generator.layout, live.word());
         if !generator.changes_clocks() {
             if let Some(from) = plan.word_from {

@@ -292,7 +292,7 @@ pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
                 end,
                 borrowed,
             } => {
-                if slot.is_refused_behind() {
+                if slot.is_refused_by_rollback() {
                     end_refusal(host, slot);
                 }
                 if live.bounds().elect_early(end) {
@@ -477,7 +477,7 @@ fn prepare<H: Host>(
         host.note(Note::Stepped { by: stepped });
     }
     // One because of a rollback ends with the next ID.
-    if !slot.is_refused_behind() {
+    if !slot.is_refused_by_rollback() {
         end_refusal(host, slot);
     }
     note_plan(host, slot, generator, token, &situation, &plan);

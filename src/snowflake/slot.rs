@@ -16,7 +16,7 @@
 //! | `gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been noted; stored under the reservation lock, read by views without |
 //! | `ledger` | which clocks have been used, see [`super::clocks`]; under the reservation lock |
 //! | `refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone, the winner notes it |
-//! | `refused_behind` | that is because the clock was set back, so that the next ID ends it; stored after `refused_at`, a hint |
+//! | `refused_by_rollback` | that is because the clock was set back, so that the next ID ends it; stored after `refused_at`, a hint |
 //! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by whoever refuses |
 //! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
 //!
@@ -86,7 +86,7 @@ struct Rest {
     ledger: [AtomicU64; 3],
     undone: AtomicBool,
     end_is_near: AtomicBool,
-    refused_behind: AtomicBool,
+    refused_by_rollback: AtomicBool,
 }
 
 /// In `pins`: somebody empties the slot. More than there are transactions.
@@ -181,7 +181,7 @@ impl Slot {
                 ledger: Ledger::FRESH.parts().map(AtomicU64::new),
                 undone: AtomicBool::new(false),
                 end_is_near: AtomicBool::new(false),
-                refused_behind: AtomicBool::new(false),
+                refused_by_rollback: AtomicBool::new(false),
             }),
             stats: Line(Stats::new(now)),
         }
@@ -248,7 +248,7 @@ impl Slot {
         if !self.claim() {
             return false;
         }
-        let may = rest.key.load(Ordering::Relaxed) == 0 || self.is_behind(reading.wall.millis());
+        let may = rest.key.load(Ordering::Relaxed) == 0 || self.is_passed_by(reading.wall.millis());
         if may {
             self.empty(reading, now);
             rest.key.store(key, Ordering::Release);
@@ -290,7 +290,7 @@ impl Slot {
     }
 
     /// Whether all IDs, and all clocks that were used, lie before an instant.
-    fn is_behind(&self, now: UnixMillis) -> bool {
+    fn is_passed_by(&self, now: UnixMillis) -> bool {
         let scale = self.scale();
         let word = self.live.word().position();
         if word == Position::ZERO || scale == Scale::NONE {
@@ -321,7 +321,7 @@ impl Slot {
         ] {
             field.store(0, Ordering::Relaxed);
         }
-        for field in [&rest.undone, &rest.end_is_near, &rest.refused_behind] {
+        for field in [&rest.undone, &rest.end_is_near, &rest.refused_by_rollback] {
             field.store(false, Ordering::Relaxed);
         }
         rest.file.store(0, Ordering::Relaxed);
@@ -482,23 +482,27 @@ impl Slot {
         instant(&self.rest.0.refused_at)
     }
 
-    /// Remembers it; true if they were not refused before. `behind`: because the
+    /// Remembers it; true if they were not refused before. `by_rollback`: because the
     /// clock was set back, so that the next ID ends it.
-    pub(super) fn begin_refusal(&self, at: UnixMillis, behind: bool) -> bool {
+    pub(super) fn begin_refusal(&self, at: UnixMillis, by_rollback: bool) -> bool {
         let rest = &self.rest.0;
         let first = rest
             .refused_at
             .compare_exchange(0, at.get(), Ordering::Relaxed, Ordering::Relaxed)
             .is_ok();
         if first {
-            rest.refused_behind.store(behind, Ordering::Relaxed);
+            rest.refused_by_rollback
+                .store(by_rollback, Ordering::Relaxed);
         }
         first
     }
 
     /// IDs are not refused any more; since when they were, for the one that notes it.
     pub(super) fn end_refusal(&self) -> Option<UnixMillis> {
-        self.rest.0.refused_behind.store(false, Ordering::Relaxed);
+        self.rest
+            .0
+            .refused_by_rollback
+            .store(false, Ordering::Relaxed);
         let at = self.rest.0.refused_at.swap(0, Ordering::Relaxed);
         (at != 0).then_some(UnixMillis::new(at))
     }
@@ -506,8 +510,8 @@ impl Slot {
     /// Whether they are refused because the clock was set back.
     #[must_use]
     #[inline]
-    pub fn is_refused_behind(&self) -> bool {
-        self.rest.0.refused_behind.load(Ordering::Relaxed)
+    pub fn is_refused_by_rollback(&self) -> bool {
+        self.rest.0.refused_by_rollback.load(Ordering::Relaxed)
     }
 
     /// A lead over the wall clock that is allowed beyond the policy's limit.
@@ -543,7 +547,7 @@ impl Slot {
             rest.forgiven_lead.store(refused, Ordering::Relaxed);
         }
         let clock = self.clock();
-        if self.is_refused_behind() && clock.rollback(reading.wall).is_some() {
+        if self.is_refused_by_rollback() && clock.rollback(reading.wall).is_some() {
             let scale = self.scale();
             let at = scale.instant_of(scale.tick_of(self.live.word().position()));
             clock.lead_to(reading.boot, at.nanos());

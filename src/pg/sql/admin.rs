@@ -18,7 +18,7 @@ fn snowflake_advance_past_id(
     generator: pg_sys::Oid,
     id: i64,
 ) -> Result<TimestampWithTimeZone, ErrorReport> {
-    let entry = entry::of(generator);
+    let entry = entry::of_sequence(generator);
     advance(entry, |label| {
         let layout = label.layout();
         let fields = label.decode(SnowflakeId::new(id))?.fields;
@@ -33,7 +33,7 @@ fn snowflake_advance_to(
     generator: pg_sys::Oid,
     start: TimestampWithTimeZone,
 ) -> Result<TimestampWithTimeZone, ErrorReport> {
-    advance(entry::of(generator), |label| {
+    advance(entry::of_sequence(generator), |label| {
         match time::instant(start.into()) {
             Instant::At(at) => {
                 label.layout().tick_at(at)?;

@@ -116,7 +116,7 @@ impl Call {
         }
         // SAFETY: a regclass, as `new` asks for.
         let relation = unsafe { pg_sys::Oid::from_datum(self.datum(own), false) };
-        let entry = entry::of(relation.unwrap_or(pg_sys::InvalidOid));
+        let entry = entry::of_sequence(relation.unwrap_or(pg_sys::InvalidOid));
         Ok(Whose::Generator(entry, entry.describe()?))
     }
 

@@ -239,7 +239,7 @@ impl Source {
     fn find(generator: Option<pg_sys::Oid>) -> Result<Self, Error> {
         let default = entry::default_relation()?;
         let relation = generator.unwrap_or(default);
-        let entry = entry::of(relation);
+        let entry = entry::of_sequence(relation);
         entry.lock();
         let described = entry.learn()?.described;
         let is_default = relation == default;

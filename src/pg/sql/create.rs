@@ -67,7 +67,7 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
         "SECURITY LABEL FOR snowflake_id ON SEQUENCE {statement} IS {}",
         quote_literal(label)
     ))?;
-    let entry = entry::of(relation);
+    let entry = entry::of_sequence(relation);
     entry.lock();
     // A temporary schema makes a temporary sequence.
     let facts = entry.learn()?;

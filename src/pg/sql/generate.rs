@@ -81,7 +81,7 @@ unsafe fn nextval_slow(fcinfo: pg_sys::FunctionCallInfo) -> Result<i64, Error> {
         Some(relation) => relation,
         None => entry::default_relation()?,
     };
-    let entry = entry::of(relation);
+    let entry = entry::of_sequence(relation);
     // SAFETY: fn_extra is ours to use, and an entry lives as long as the process.
     unsafe {
         if let Some(flinfo) = (*fcinfo).flinfo.as_mut() {
@@ -95,7 +95,7 @@ unsafe fn nextval_slow(fcinfo: pg_sys::FunctionCallInfo) -> Result<i64, Error> {
 #[pg_extern(sql = false)]
 fn snowflake_nextval_batch(count: i32) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
     super::super::shmem::shared()?;
-    batch(entry::of(entry::default_relation()?), count)
+    batch(entry::of_sequence(entry::default_relation()?), count)
 }
 
 /// `snowflake_nextval_batch(count, generator) -> setof bigint`.
@@ -105,7 +105,7 @@ fn snowflake_nextval_batch_of(
     generator: pg_sys::Oid,
 ) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
     super::super::shmem::shared()?;
-    batch(entry::of(generator), count)
+    batch(entry::of_sequence(generator), count)
 }
 
 /// IDs chunk by chunk, each when the one before is used up.
@@ -186,13 +186,13 @@ fn batch(entry: &'static Entry, count: i32) -> Result<SetOfIterator<'static, i64
 /// `snowflake_currval() -> bigint`.
 #[pg_extern(sql = false)]
 fn snowflake_currval() -> Result<i64, ErrorReport> {
-    currval(entry::of(entry::default_relation()?))
+    currval(entry::of_sequence(entry::default_relation()?))
 }
 
 /// `snowflake_currval(generator) -> bigint`.
 #[pg_extern(sql = false)]
 fn snowflake_currval_of(generator: pg_sys::Oid) -> Result<i64, ErrorReport> {
-    currval(entry::of(generator))
+    currval(entry::of_sequence(generator))
 }
 
 fn currval(entry: &Entry) -> Result<i64, ErrorReport> {

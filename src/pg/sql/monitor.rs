@@ -23,7 +23,7 @@ use crate::snowflake::stats::Counts;
 fn generators() -> Result<Vec<&'static Entry>, Error> {
     let mut all = vec![entry::default_relation()?];
     all.extend(label::all()?);
-    Ok(all.into_iter().map(entry::of).collect())
+    Ok(all.into_iter().map(entry::of_sequence).collect())
 }
 
 /// What a view shows of a slot, as of one moment.
@@ -296,7 +296,7 @@ fn snowflake_stat_reset() -> Result<(), ErrorReport> {
 /// `snowflake_stat_reset(generator)`.
 #[pg_extern(sql = false)]
 fn snowflake_stat_reset_of(generator: pg_sys::Oid) -> Result<(), ErrorReport> {
-    let entry = entry::of(generator);
+    let entry = entry::of_sequence(generator);
     entry.describe()?;
     entry.flush_stats();
     reset(Some(entry.key()))

@@ -27,7 +27,7 @@ impl Slot {
                 ledger: self.ledger().parts().map(AtomicU64::new),
                 undone: flag(&rest.undone),
                 end_is_near: flag(&rest.end_is_near),
-                refused_behind: flag(&rest.refused_behind),
+                refused_by_rollback: flag(&rest.refused_by_rollback),
             }),
             stats: Line(Stats::new(0)),
         }
@@ -51,7 +51,7 @@ impl Slot {
             rest.scale.load(Ordering::Relaxed),
             rest.file.load(Ordering::Relaxed),
             self.ledger().parts(),
-            (self.is_undone(), self.is_refused_behind()),
+            (self.is_undone(), self.is_refused_by_rollback()),
         )
     }
 }
