@@ -411,49 +411,45 @@ fn prepare<H: Host>(
     };
     let settings = host.settings();
     let watches = generator.policy.on_rollback.watches();
-    let (situation, stepped, planned) = host
-        .with_beliefs(|beliefs| {
-            let reading = host.read();
-            if need == Need::Switch && slot.clock().rollback(reading.wall).is_none() {
-                // Of many that meet a rollback, one has dealt with it.
-                return Ok(None);
+    let surveyed = host.with_beliefs(|beliefs| {
+        let reading = host.read();
+        if need == Need::Switch && slot.clock().rollback(reading.wall).is_none() {
+            // Of many that meet a rollback, one has dealt with it.
+            return Ok(None);
+        }
+        let found = Found {
+            on_disk,
+            history,
+            settings,
+            beliefs,
+            reading,
+        };
+        let situation = found.situation(slot, generator, need)?;
+        let stepped = reading.stepped_since(beliefs.seen);
+        let planned = generator.plan(&situation);
+        if planned.is_ok() {
+            beliefs.trusted_offset = reading.offset();
+            // Not for a clock that was refused.
+            if let Some(failover) = situation.failover {
+                beliefs.promoted_at = Some(failover.promoted_at);
             }
-            let found = Found {
-                on_disk,
-                history,
-                settings,
-                beliefs,
-                reading,
-            };
-            let situation = found.situation(slot, generator, need)?;
-            let stepped = reading.stepped_since(beliefs.seen);
-            let planned = generator.plan(&situation);
-            if planned.is_ok() {
-                beliefs.trusted_offset = reading.offset();
-                // Not for a clock that was refused.
-                if let Some(failover) = situation.failover {
-                    beliefs.promoted_at = Some(failover.promoted_at);
-                }
-                if watches {
-                    slot.clock().end_met_line(reading);
-                } else {
-                    slot.clock().anchor(reading);
-                }
+            if watches {
+                slot.clock().end_met_line(reading);
+            } else {
+                slot.clock().anchor(reading);
             }
-            // To correct a jump that was refused sets no clock back.
-            if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
-                beliefs.seen = reading;
-            }
-            Ok(Some((situation, stepped, planned)))
-        })
-        .map_err(|refusal| {
-            note_refusal(host, slot, generator, refusal);
-            Failure::Refused(refusal)
-        })?
-        .map_or((None, Millis::ZERO, None), |(s, stepped, planned)| {
-            (Some(s), stepped, Some(planned))
-        });
-    let (Some(situation), Some(planned)) = (situation, planned) else {
+        }
+        // To correct a jump that was refused sets no clock back.
+        if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
+            beliefs.seen = reading;
+        }
+        Ok(Some((situation, stepped, planned)))
+    });
+    let refuse = |refusal| {
+        note_refusal(host, slot, generator, refusal);
+        Failure::Refused(refusal)
+    };
+    let Some((situation, stepped, planned)) = surveyed.map_err(refuse)? else {
         return Ok(None);
     };
     let reading = situation.reading;
@@ -469,8 +465,7 @@ fn prepare<H: Host>(
         if let Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. } = refusal {
             slot.set_refused_lead(by);
         }
-        note_refusal(host, slot, generator, refusal);
-        Failure::Refused(refusal)
+        refuse(refusal)
     })?;
     // A refusal is noted as that, and so is a change of clocks.
     if stepped != Millis::ZERO && !plan.switches {
