@@ -28,7 +28,7 @@ impl UnderWay {
 
     /// Begins a reservation; `None` if it is not needed.
     pub fn begin<H: Host>(host: &H, need: Need) -> Result<Option<Self>, Result<Refusal, H::Error>> {
-        let (slot, generator) = host.entered().expect("it was entered");
+        let (slot, generator) = host.entered().unwrap();
         host.reserving(|token| prepare(host, slot, generator, token, need))
             .map(|begun| begun.map(|(planned, work)| Self::Planned(planned, work)))
             .map_err(|failure| match failure {
@@ -39,7 +39,7 @@ impl UnderWay {
 
     /// Its next step; `None` after the last.
     pub fn go_on<H: Host>(self, host: &H) -> Result<Option<Self>, H::Error> {
-        let (slot, generator) = host.entered().expect("it was entered");
+        let (slot, generator) = host.entered().unwrap();
         host.reserving(|token| {
             Ok(match self {
                 Self::Planned(planned, work) => {
