@@ -37,7 +37,9 @@
 //! A slot that is empty starts at its mark or at the clock, whichever is later. So
 //! it may be emptied once the clock has passed all of its IDs: what was reserved on
 //! top is lost, and a mark that somebody has lowered or rolled back does no harm. A
-//! generator that is ahead of the clock keeps its slot.
+//! generator that is ahead of the clock keeps its slot. So does one that changes
+//! clocks: a lowered mark would say of earlier ticks that clocks are free which are
+//! not, and a rollback would go on there.
 
 use super::clock::{Clock, Reading};
 use super::clocks::Ledger;
@@ -289,19 +291,18 @@ impl Slot {
         is_its
     }
 
-    /// Whether all IDs, and all clocks that were used, lie before an instant.
+    /// Whether all IDs lie before an instant, and nothing else has to be known of them.
     fn is_passed_by(&self, now: UnixMillis) -> bool {
         let scale = self.scale();
         let word = self.live.word().position();
+        if scale.changes_clocks() && self.highest().is_some() {
+            return false;
+        }
         if word == Position::ZERO || scale == Scale::NONE {
             // What was issued before the word was reset lies before the mark.
             return self.highest() <= Some(now);
         }
-        let mut tick = scale.tick_of(word) + 1;
-        if scale.changes_clocks() {
-            let [_, _, others_before] = self.ledger().parts();
-            tick = tick.max(others_before);
-        }
+        let tick = scale.tick_of(word) + 1;
         scale.instant_of(tick) <= now
     }
 

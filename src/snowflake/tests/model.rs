@@ -266,7 +266,7 @@ impl Host for Server {
             let before = self.marks.get();
             let result = server::reserve(self, need);
             if together > 1 && self.marks.get() != before {
-                self.left.set(Some(at));
+                self.note_left(at);
             }
             return result;
         }
@@ -402,7 +402,7 @@ impl Server {
     pub fn stored(&self) -> (Option<UnixMillis>, Option<Ledger>) {
         let value = self.disk.get().value;
         let now = self.wall().millis();
-        let read = value.map(|value| self.generator.read_mark(value, now).unwrap());
+        let read = value.and_then(|value| self.generator.read_mark(value, now).ok());
         read.map_or((None, None), |(mark, ledger)| (Some(mark), ledger))
     }
 
@@ -534,12 +534,24 @@ impl Server {
     pub fn go_on(&self) {
         if let Some(under_way) = self.under_way.take() {
             let (phase, plan, _) = under_way.parts();
-            if phase == 1 && plan.ledger.together() > 1 {
-                self.left
-                    .set(Some(self.generator.layout.tick_of(self.word())));
-            }
+            let gives_back = phase == 1 && plan.ledger.together() > 1;
+            let at = self.generator.layout.tick_of(self.word());
             self.under_way.set(under_way.go_on(self).unwrap());
+            if gives_back {
+                self.note_left(at);
+            }
         }
+    }
+
+    /// Clocks were given back, and the word was at this tick before: which tick lacks
+    /// numbers now.
+    fn note_left(&self, before: Tick) {
+        let (layout, word) = (self.generator.layout, self.word());
+        self.left.set(Some(if layout.within(word) == 0 {
+            before
+        } else {
+            layout.tick_of(word)
+        }));
     }
 
     /// A call, up to where it would sleep.

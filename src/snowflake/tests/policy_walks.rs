@@ -62,6 +62,9 @@ enum Event {
     Accept,
     /// No ID before two ticks from now: there are others.
     Advance,
+    /// Somebody sets the sequence to an instant so many ticks from now; far away, it is
+    /// no mark.
+    Setval(i64),
     /// Another policy, of the list of the walk.
     Relabel(usize),
     /// A reservation under way takes its next step.
@@ -80,6 +83,8 @@ struct State {
     /// The latest reading of the wall clock by which an ID was issued, in
     /// milliseconds; since the last start, or since a superuser accepted another.
     seen: i64,
+    /// Somebody has set the mark, and it was not written since: how many were then.
+    set_after: Option<u32>,
     /// By how many ticks the clocks of the lost servers were ahead since the last
     /// promotion; `None` if the server has crashed since, or was never promoted.
     set_back: Option<i64>,
@@ -88,6 +93,12 @@ struct State {
 impl State {
     fn layout(&self) -> Layout {
         self.server.generator.layout
+    }
+
+    /// Whether the disk has a mark that was set by somebody: what was issued before is
+    /// known to the slot alone, or to nobody once the clock has passed it.
+    fn was_set(&self) -> bool {
+        self.set_after == Some(self.server.marks.get())
     }
 
     /// The place of an ID: clock, tick, sequence number.
@@ -130,7 +141,7 @@ impl State {
         let mut hash = SipHasher13::new();
         self.server.hash(&mut hash);
         self.issued.hash(&mut hash);
-        (self.seen, self.set_back).hash(&mut hash);
+        (self.seen, self.set_back, self.was_set()).hash(&mut hash);
         let policy = self.server.generator.policy;
         if policy.sequence_start == SequenceStart::Random {
             self.server.life.hash(&mut hash);
@@ -216,6 +227,7 @@ impl Walk {
             server,
             issued: [0; WORDS],
             seen: i64::MIN,
+            set_after: None,
             set_back: None,
         }
     }
@@ -336,7 +348,31 @@ impl Walk {
         let tick = state.layout().tick_millis() * MS;
         let server = &mut state.server;
         let rewrites = server.before_rewrite.is_some();
+        let was_set = state.set_after == Some(server.marks.get());
         match event {
+            // The slot is lost, and with it what it knew; or the clock goes back to where
+            // it has passed IDs that nobody knows of any more.
+            Event::Crash
+            | Event::Promote
+            | Event::PromoteBlind
+            | Event::Rewrite
+            | Event::Restart
+                if was_set =>
+            {
+                return Ok(false);
+            }
+            Event::Step(..0) | Event::HalfBack if was_set && !server.is_in_force() => {
+                return Ok(false);
+            }
+            // Of a generator that does not run, the mark is all there is.
+            Event::Setval(_) if rewrites || !server.is_in_force() => return Ok(false),
+            Event::Setval(ticks) => {
+                let layout = server.generator.layout;
+                let now = layout.tick_within(server.wall().millis()).get();
+                let at = layout.instant_of(Tick::new(now.saturating_add_signed(ticks)));
+                server.set_mark(Some(at.get()));
+                state.set_after = Some(server.marks.get());
+            }
             Event::One => return call(state, 1, tally, waits),
             Event::Batch => {
                 let count = server.generator.max_chunk();
@@ -474,7 +510,8 @@ fn call(
             tally.issued += 1;
             // Of a reservation ahead of need that came after it nothing is known.
             let now = layout.tick_number(before.now().millis().max(server.now().millis()));
-            let mark = server.mark().ok_or("no mark")?;
+            // While the slot knows more than the disk, it is the slot that says.
+            let mark = server.mark().max(server.slot.highest()).ok_or("no mark")?;
             for position in start.get()..end.get() {
                 let position = Position::new(position);
                 let id = server.id(position);
@@ -650,7 +687,8 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
             wall + furthest.max(0) >= near.get()
         }
         // Only ever to the one who waits for it.
-        Refusal::NoClockFree { .. } | Refusal::NoMark(_) => false,
+        Refusal::NoClockFree { .. } => false,
+        Refusal::NoMark(_) => state.was_set(),
     };
     if is_right {
         Ok(())
@@ -719,6 +757,7 @@ fn check(state: &State) -> Result<(), String> {
     let layout = generator.layout;
     // A promotion leaves a gap instead; a rewrite is remembered by the slot.
     let disk_is_true = server.timeline == server.disk.get().timeline
+        && !state.was_set()
         && server.before_rewrite.is_none()
         && !server.slot.is_undone();
     let (mark, ledger) = server.stored();
@@ -1119,6 +1158,32 @@ fn slots_and_files() {
         ],
         wall: 20,
         depth: 4,
+        apart: false,
+        prelude: &[],
+        relabels: vec![],
+    }
+    .run(some());
+}
+
+#[test]
+fn marks_that_somebody_sets() {
+    use Event::{Advance, Evict, One, Pass, Setval, Step};
+    Walks {
+        what: "marks that are set",
+        // Lower, higher, and where no clock can be.
+        events: &[
+            One,
+            Pass,
+            Step(-3),
+            Step(2),
+            Evict,
+            Advance,
+            Setval(-2),
+            Setval(3),
+            Setval(1000),
+        ],
+        wall: 20,
+        depth: 5,
         apart: false,
         prelude: &[],
         relabels: vec![],
