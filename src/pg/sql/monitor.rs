@@ -256,7 +256,7 @@ fn pg_stat_snowflake() -> Result<
         let Some(View { counts, .. }) = view(entry, None) else {
             continue;
         };
-        let largest = counts.largest_rollback_millis;
+        let largest = counts.largest_rollback_millis.cast_signed();
         rows.push((
             entry.relation(),
             counts.issued.cast_signed(),
