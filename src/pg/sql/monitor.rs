@@ -8,7 +8,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{name, pg_extern, pg_sys};
 
 use super::super::entry::{self, Entry};
-use super::super::error::Error;
+use super::super::error::{self, Error};
 use super::super::label::{self, Described};
 use super::super::{mark, os_clock, shmem, time};
 use crate::snowflake::generator::Generator;
@@ -215,11 +215,8 @@ fn problem(
         None => None,
     };
     let refused = || {
-        refusal.map(|refusal| Error::Refused {
-            name: entry.name(),
-            generator: described.generator,
-            why: Refused::Reservation(refusal),
-        })
+        let why = Refused::Reservation(refusal?);
+        Some(error::refused(&entry.name(), &described.generator, why))
     };
     let can_issue = shmem::shared().and_then(|shared| entry.check_can_issue(described, shared));
     let error = can_issue.err().or_else(refused)?;
