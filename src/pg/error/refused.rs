@@ -6,7 +6,7 @@ use pgrx::spi::quote_literal;
 
 use super::super::os_clock;
 use super::super::time::display;
-use super::{Error, NOT_READY, SYSTEM};
+use super::{Code, Error, bad_clock, not_ready};
 use crate::snowflake::duration::{duration_text, measured_text};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, UnixMillis};
@@ -19,17 +19,18 @@ use crate::snowflake::server::Refused;
 pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
     match why {
         Refused::Reservation(refusal) => not_reserved(name, generator, refusal),
-        Refused::Behind { by, latest, since } => text!(
-            SYSTEM,
-            "clock moved backwards by {by}",
-            "Generator {name} has issued IDs at {latest}, and issues none before that is reached \
-             again ({rule}). They are refused since {since}.",
-            "{CHECK}{AHEAD}",
-            rule = refusing_rule(&generator.policy, by),
-            by = measured(by),
-            latest = display(latest),
-            since = display(since)
-        ),
+        Refused::Behind { by, latest, since } => {
+            let rule = refusing_rule(&generator.policy, by);
+            let by = measured(by);
+            let latest = display(latest);
+            let since = display(since);
+            bad_clock(format!("clock moved backwards by {by}"))
+                .detail(format!(
+                    "Generator {name} has issued IDs at {latest}, and issues none before that is \
+                     reached again ({rule}). They are refused since {since}."
+                ))
+                .hint(format!("{CHECK}{AHEAD}"))
+        }
         Refused::NoClockFree {
             by,
             clocks,
@@ -39,84 +40,101 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
             let since = format!(" IDs are refused since {}.", display(since));
             no_clock_free(name, by, clocks, free_from, &since)
         }
-        Refused::StandsStill { at, lasts } => text!(
-            SYSTEM,
-            "the clock of this server stands still",
-            "Generator {name} waits for the next tick, and for {lasts} the clock has shown {at}.",
-            "Check the clock of this server, and what virtualizes or fakes it.",
-            at = display(at),
-            lasts = measured(lasts)
-        ),
-        Refused::TickUsedUp { wait } => text!(
-            ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-            "generator {name} has used up the sequence numbers of this tick",
-            "A tick of {tick} holds {count}, and max_borrow is {max_borrow}.",
-            "Try again in {wait}, and for fewer if it was a batch. With on_exhausted=wait in its \
-             label calls would wait; max_borrow lets bursts run ahead of the clock; more bits of \
-             sequence hold more.",
-            tick = duration_text(generator.layout.tick_millis()),
-            count = 1u64 << generator.layout.within_bits(),
-            max_borrow = duration_text(generator.max_borrow().get()),
-            wait = measured(wait)
-        ),
+        Refused::StandsStill { at, lasts } => {
+            let (at, lasts) = (display(at), measured(lasts));
+            bad_clock("the clock of this server stands still")
+                .detail(format!(
+                    "Generator {name} waits for the next tick, and for {lasts} the clock has \
+                     shown {at}."
+                ))
+                .hint("Check the clock of this server, and what virtualizes or fakes it.")
+        }
+        Refused::TickUsedUp { wait } => {
+            let tick = duration_text(generator.layout.tick_millis());
+            let count = 1u64 << generator.layout.within_bits();
+            let max_borrow = duration_text(generator.max_borrow().get());
+            let wait = measured(wait);
+            ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
+                .error(format!(
+                    "generator {name} has used up the sequence numbers of this tick"
+                ))
+                .detail(format!(
+                    "A tick of {tick} holds {count}, and max_borrow is {max_borrow}."
+                ))
+                .hint(format!(
+                    "Try again in {wait}, and for fewer if it was a batch. With on_exhausted=wait \
+                     in its label calls would wait; max_borrow lets bursts run ahead of the \
+                     clock; more bits of sequence hold more."
+                ))
+        }
     }
 }
 
 fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
     match refusal {
-        Refusal::ClockJumped { by, limit } => text!(
-            SYSTEM,
-            "clock jumped forward by {by}",
-            "The wall clock is that far ahead of the time since boot; \
-             \"snowflake_id.max_clock_jump\" is {limit}. IDs of a wrong time could not be taken \
-             back.",
-            "{CHECK}.",
-            by = measured(by),
-            limit = duration_text(limit.get())
-        ),
-        Refusal::ClockRolledBack { by, limit } => text!(
-            SYSTEM,
-            "clock moved backwards by {by}",
-            "Generator {name} would stay that far ahead of the clock; its limit is {limit}.",
-            "{CHECK}.",
-            by = measured(by),
-            limit = measured(limit)
-        ),
-        Refusal::MarkAhead { by, limit, start } => text!(
-            SYSTEM,
-            "generator {name} would start {by} ahead of the clock",
-            "IDs may have been issued up to {start}, so it cannot start before; its limit is \
-             {limit} ahead of the clock.",
-            "{CHECK}: IDs then go on ahead of the clock. If no such IDs exist, set the mark back: \
-             compare max(id) of the tables, then setval() the sequence to an instant after it, in \
-             Unix milliseconds.",
-            by = measured(by),
-            limit = measured(limit),
-            start = display(start)
-        ),
-        Refusal::AdvanceTooFar { by, limit } => text!(
-            ERRCODE_DATETIME_FIELD_OVERFLOW,
-            "cannot advance a generator to {by} ahead of the clock",
-            "",
-            "It can be advanced by up to {limit}.",
-            by = measured(by),
-            limit = measured(limit)
-        ),
-        Refusal::BeforeEpoch { epoch } => text!(
-            SYSTEM,
-            "the clock is before the epoch of generator {name}",
-            "Its IDs count from {epoch}.",
-            "Check the time synchronization of this server, and the epoch of the generator.",
-            epoch = display(epoch)
-        ),
-        Refusal::TimeUsedUp { last } => text!(
-            ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
-            "generator {name} has used up the time of its layout",
-            "Its time field ends at {last}.",
-            "If the clock is right, new rows need a generator with a later epoch and a column that \
-             tells which generator made an ID.",
-            last = display(last)
-        ),
+        Refusal::ClockJumped { by, limit } => {
+            let (by, limit) = (measured(by), duration_text(limit.get()));
+            bad_clock(format!("clock jumped forward by {by}"))
+                .detail(format!(
+                    "The wall clock is that far ahead of the time since boot; \
+                     \"snowflake_id.max_clock_jump\" is {limit}. IDs of a wrong time could not be \
+                     taken back."
+                ))
+                .hint(format!("{CHECK}."))
+        }
+        Refusal::ClockRolledBack { by, limit } => {
+            let (by, limit) = (measured(by), measured(limit));
+            bad_clock(format!("clock moved backwards by {by}"))
+                .detail(format!(
+                    "Generator {name} would stay that far ahead of the clock; its limit is \
+                     {limit}."
+                ))
+                .hint(format!("{CHECK}."))
+        }
+        Refusal::MarkAhead { by, limit, start } => {
+            let (by, limit, start) = (measured(by), measured(limit), display(start));
+            bad_clock(format!(
+                "generator {name} would start {by} ahead of the clock"
+            ))
+            .detail(format!(
+                "IDs may have been issued up to {start}, so it cannot start before; its limit is \
+                 {limit} ahead of the clock."
+            ))
+            .hint(format!(
+                "{CHECK}: IDs then go on ahead of the clock. If no such IDs exist, set the mark \
+                 back: compare max(id) of the tables, then setval() the sequence to an instant \
+                 after it, in Unix milliseconds."
+            ))
+        }
+        Refusal::AdvanceTooFar { by, limit } => {
+            let (by, limit) = (measured(by), measured(limit));
+            ERRCODE_DATETIME_FIELD_OVERFLOW
+                .error(format!(
+                    "cannot advance a generator to {by} ahead of the clock"
+                ))
+                .hint(format!("It can be advanced by up to {limit}."))
+        }
+        Refusal::BeforeEpoch { epoch } => {
+            let epoch = display(epoch);
+            bad_clock(format!("the clock is before the epoch of generator {name}"))
+                .detail(format!("Its IDs count from {epoch}."))
+                .hint(
+                    "Check the time synchronization of this server, and the epoch of the \
+                     generator.",
+                )
+        }
+        Refusal::TimeUsedUp { last } => {
+            let last = display(last);
+            ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED
+                .error(format!(
+                    "generator {name} has used up the time of its layout"
+                ))
+                .detail(format!("Its time field ends at {last}."))
+                .hint(
+                    "If the clock is right, new rows need a generator with a later epoch and a \
+                     column that tells which generator made an ID.",
+                )
+        }
         Refusal::NoClockFree {
             by,
             clocks,
@@ -134,30 +152,42 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
     }
 }
 
-texts! {
-    not_a_mark(
-        name: &str, generator: &Generator, value: i64, what: &str, mark: UnixMillis
-    ) => NOT_READY,
-        "sequence {name} holds {value}, which is {what} and no mark",
+fn not_a_mark(
+    name: &str,
+    generator: &Generator,
+    value: i64,
+    what: &str,
+    mark: UnixMillis,
+) -> Error {
+    let layout = generator.layout;
+    let first = display(layout.epoch());
+    let last = display(layout.instant_of(layout.last_tick()));
+    let at = display(mark);
+    let quoted = quote_literal(name);
+    let mark = mark.get();
+    not_ready(format!(
+        "sequence {name} holds {value}, which is {what} and no mark"
+    ))
+    .detail(format!(
         "The value of a generator's sequence is its mark: an instant in Unix milliseconds, from \
          which on it has issued no ID. setval() has taken that away, as scripts do that set \
-         sequences to max(id). Its IDs are of {first} to {last}.",
-        "If none of its IDs is later than {at}, its owner can run: SELECT setval({quoted}, {mark})",
-        layout = generator.layout,
-        first = display(layout.epoch()),
-        last = display(layout.instant_of(layout.last_tick())),
-        at = display(mark),
-        quoted = quote_literal(name),
-        mark = mark.get();
-    no_clock_free(
-        name: &str, by: Millis, clocks: u64, free_from: UnixMillis, since: &str
-    ) => SYSTEM,
-        "clock moved backwards by {by}, and generator {name} has no clock left for that time",
+         sequences to max(id). Its IDs are of {first} to {last}."
+    ))
+    .hint(format!(
+        "If none of its IDs is later than {at}, its owner can run: SELECT setval({quoted}, {mark})"
+    ))
+}
+
+fn no_clock_free(name: &str, by: Millis, clocks: u64, free_from: UnixMillis, since: &str) -> Error {
+    let (by, free_from) = (measured(by), display(free_from));
+    bad_clock(format!(
+        "clock moved backwards by {by}, and generator {name} has no clock left for that time"
+    ))
+    .detail(format!(
         "Each of its {clocks} clocks may have issued IDs there. One is free from {free_from} \
-         on.{since}",
-        "{CHECK}{AHEAD}",
-        by = measured(by),
-        free_from = display(free_from);
+         on.{since}"
+    ))
+    .hint(format!("{CHECK}{AHEAD}"))
 }
 
 const CHECK: &str = "Check the time synchronization of this server. If its clock is right now, a \
