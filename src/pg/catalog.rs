@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 
 use super::compat::{self, SequenceForm};
 use super::entry::NO_MARK;
-use super::error::Error;
+use super::error::{self, Error};
 
 /// The name of the default generator's sequence in the extension's schema.
 const DEFAULT_NAME: &CStr = c"snowflake_default";
@@ -51,12 +51,7 @@ pub fn file_number(oid: pg_sys::Oid) -> u32 {
 /// sequence that is bigint and logged and that `nextval()` cannot move. The relation
 /// is locked.
 pub fn check_fits(oid: pg_sys::Oid) -> Result<(), Error> {
-    let bad = |reason: &str| {
-        Err(Error::UnfitSequence {
-            name: relation_name(oid),
-            reason: reason.to_string(),
-        })
-    };
+    let bad = |reason| Err(error::unfit_sequence(&relation_name(oid), reason));
     if persistence(oid) != pg_sys::RELPERSISTENCE_PERMANENT {
         return bad("It is temporary or unlogged: its mark would not survive a crash.");
     }
@@ -83,7 +78,7 @@ pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {
             pg_sys::Datum::from(oid),
         );
         if tuple.is_null() {
-            return Err(Error::NoSuchRelation { oid });
+            return Err(error::no_such_relation(oid));
         }
         let form = std::ptr::read(pg_sys::GETSTRUCT(tuple).cast::<SequenceForm>());
         pg_sys::ReleaseSysCache(tuple);
@@ -122,11 +117,16 @@ pub fn check_privilege(oid: pg_sys::Oid, any_of: u32) -> Result<(), Error> {
     if result == pg_sys::AclResult::ACLCHECK_OK {
         return Ok(());
     }
-    Err(Error::NoPrivilege {
-        name: relation_name(oid),
-        owner: owner(oid),
-        update: any_of == pg_sys::ACL_UPDATE,
-    })
+    let needed = if any_of == pg_sys::ACL_UPDATE {
+        "UPDATE"
+    } else {
+        "USAGE"
+    };
+    Err(error::no_privilege(
+        needed,
+        &relation_name(oid),
+        &owner(oid),
+    ))
 }
 
 /// A relation's name as a user would write it.

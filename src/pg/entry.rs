@@ -21,7 +21,7 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use super::error::Error;
+use super::error::{self, Error};
 use super::label::{self, Described};
 use super::shmem::{self, Key, Shared};
 use super::{catalog, compat, os_clock, reservation_lock};
@@ -298,20 +298,16 @@ impl Entry {
         if kind == 0 {
             // Should it be the default one: dropped while it was looked for.
             DEFAULT_RELATION.set(pg_sys::InvalidOid);
-            return Err(Error::NoSuchRelation { oid: self.relation });
+            return Err(error::no_such_relation(self.relation));
         }
         if is_default {
             return Ok(None);
         }
         if kind != pg_sys::RELKIND_SEQUENCE {
-            return Err(Error::NotAGenerator { name: self.name() });
+            return Err(error::not_a_generator(&self.name()));
         }
         read(self.relation)
-            .map_err(|(text, error)| Error::StoredLabel {
-                name: self.name(),
-                text,
-                error,
-            })?
+            .map_err(|(text, error)| error::stored_label(&self.name(), &text, &error))?
             .ok_or_else(|| self.unlabelled())
             .map(Some)
     }
@@ -320,8 +316,8 @@ impl Entry {
     fn unlabelled(&self) -> Error {
         let name = self.name();
         match catalog::sequence_form(self.relation) {
-            Ok(form) if form.seqincrement == NO_MARK => Error::Unlabelled { name },
-            _ => Error::NotAGenerator { name },
+            Ok(form) if form.seqincrement == NO_MARK => error::unlabelled(&name),
+            _ => error::not_a_generator(&name),
         }
     }
 
@@ -366,10 +362,7 @@ impl Entry {
         if form.seqmin <= mark.get() && mark.get() <= form.seqmax {
             return Ok(());
         }
-        Err(Error::MarkDoesNotFit {
-            name: self.name(),
-            mark,
-        })
+        Err(error::mark_does_not_fit(&self.name(), mark))
     }
 
     /// The facts of the catalog: as they are known, or read now. The relation, which
@@ -388,7 +381,7 @@ impl Entry {
             )
         });
         let Some((file, is_new, created_in)) = seen else {
-            return Err(Error::NoSuchRelation { oid: self.relation });
+            return Err(error::no_such_relation(self.relation));
         };
         catalog::check_fits(self.relation)?;
         if is_new {
@@ -443,7 +436,7 @@ impl Entry {
         if policy.is_supported() {
             return Ok(());
         }
-        Err(Error::Unsupported { name: self.name() })
+        Err(error::unsupported(&self.name()))
     }
 
     /// This transaction changes the label; the relation is locked.
@@ -468,7 +461,7 @@ impl Entry {
                 if layout.epoch() == before.epoch() && layout.change_from(before).is_none() {
                     return Ok(());
                 }
-                Err(Error::LabelNotCommitted { name: self.name() })
+                Err(error::label_not_committed(&self.name()))
             }
             _ => Ok(()),
         }
@@ -506,14 +499,12 @@ impl Entry {
         let max = layout.max_worker();
         let worker = match shared.worker_id() {
             Some(worker) => worker,
-            None if layout.has_worker() => return Err(Error::NoWorkerId { max }),
+            None if layout.has_worker() => return Err(error::no_worker_id(max)),
             None => WorkerId::NONE,
         };
-        layout.stamp(worker).map_err(|_| Error::WorkerIdRange {
-            worker: worker.get(),
-            max,
-            generator: self.name(),
-            layout: described.label.layout_text(),
+        layout.stamp(worker).map_err(|_| {
+            let text = described.label.layout_text();
+            error::worker_id_range(worker.get(), max, &self.name(), &text)
         })
     }
 
@@ -636,7 +627,7 @@ pub fn default_relation() -> Result<pg_sys::Oid, Error> {
     if cached != pg_sys::InvalidOid {
         return Ok(cached);
     }
-    let found = catalog::default_relation().ok_or(Error::NoDefaultGenerator)?;
+    let found = catalog::default_relation().ok_or_else(error::no_default_generator)?;
     DEFAULT_RELATION.set(found);
     Ok(found)
 }

@@ -1,201 +1,146 @@
-//! What users read when something is wrong. [`texts`] has the words.
+//! What users read when something is wrong.
 
-mod column;
+pub mod column;
+mod generator;
+mod label;
+mod layout;
 mod refused;
-mod text;
-mod texts;
 
+use pgrx::PgSqlErrorCode::*;
 use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{PgLogLevel, pg_sys};
+use pgrx::{PgLogLevel, PgSqlErrorCode};
 
-pub use column::{ColumnError, TableError};
-pub use text::Text;
+pub use generator::*;
+pub use label::*;
+pub use layout::*;
+pub use refused::refused;
 
-use crate::snowflake::generator::Generator;
-use crate::snowflake::id::UnixMillis;
-use crate::snowflake::label::{EncodeError, LabelError};
-use crate::snowflake::layout::{Change, LayoutError};
-use crate::snowflake::server::Refused;
-
-/// An error that a user gets.
+/// What a client, or the log, is told. Detail and hint are empty if there are none.
 #[derive(Debug)]
-pub enum Error {
-    NotPreloaded,
-    NoWorkerId {
-        max: u64,
-    },
-    WorkerIdRange {
-        worker: u32,
-        max: u64,
-        generator: String,
-        layout: String,
-    },
-    NoSuchRelation {
-        oid: pg_sys::Oid,
-    },
-    NoDefaultGenerator,
-    NotAGenerator {
-        name: String,
-    },
-    UnfitSequence {
-        name: String,
-        reason: String,
-    },
-    Unsupported {
-        name: String,
-    },
-    BadLabel {
-        text: String,
-        error: LabelError,
-    },
-    StoredLabel {
-        name: String,
-        text: String,
-        error: LabelError,
-    },
-    LabelOnlyDecodes {
-        problem: String,
-        help: String,
-    },
-    LabelNotOnSequence,
-    LabelOnDefault,
-    LabelRemoved {
-        name: String,
-    },
-    LayoutChanged {
-        name: String,
-        change: Change,
-        before: String,
-        after: String,
-    },
-    LayoutTooShort {
-        name: String,
-        reached: UnixMillis,
-        last: UnixMillis,
-    },
-    LayoutIsOver {
-        layout: String,
-        last: UnixMillis,
-    },
-    MarkDoesNotFit {
-        name: String,
-        mark: UnixMillis,
-    },
-    Unlabelled {
-        name: String,
-    },
-    LabelNotCommitted {
-        name: String,
-    },
-    Encode(EncodeError),
-    FieldsNotObject,
-    FieldNotNumber {
-        field: String,
-    },
-    FieldsNotRead,
-    TimeMismatch {
-        time: i64,
-        tick: i64,
-    },
-    NoPrivilege {
-        name: String,
-        owner: String,
-        update: bool,
-    },
-    SlotsExhausted {
-        max: usize,
-    },
-    ImpossibleMark {
-        name: String,
-        value: i64,
-    },
-    /// A call gets no ID, or a mark is not raised.
-    Refused {
-        name: String,
-        generator: Generator,
-        why: Refused,
-    },
-    BatchCount {
-        count: i32,
-        max: i32,
-    },
-    DamagedSequence {
-        name: String,
-    },
-    NoCurrval {
-        name: String,
-    },
-    Layout(LayoutError),
-    InfiniteInstant,
-    Spi {
-        status: i32,
-    },
-    NullTable,
-    NoNextvalFunction,
-    Table {
-        table: String,
-        reason: TableError,
-    },
-    Column {
-        table: String,
-        column: String,
-        reason: ColumnError,
-    },
-    DefaultNotSet {
-        column: String,
-    },
+#[must_use]
+pub struct Error {
+    code: PgSqlErrorCode,
+    message: String,
+    detail: String,
+    hint: String,
 }
 
-impl From<EncodeError> for Error {
-    fn from(error: EncodeError) -> Self {
-        Self::Encode(error)
-    }
+/// A SQLSTATE.
+pub trait Code {
+    /// An error of it, with neither detail nor hint.
+    fn error(self, message: impl Into<String>) -> Error;
 }
 
-impl From<LayoutError> for Error {
-    fn from(error: LayoutError) -> Self {
-        Self::Layout(error)
+impl Code for PgSqlErrorCode {
+    #[cold]
+    fn error(self, message: impl Into<String>) -> Error {
+        Error {
+            code: self,
+            message: message.into(),
+            detail: String::new(),
+            hint: String::new(),
+        }
     }
 }
 
 impl Error {
+    /// With this detail.
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    /// With this hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
     /// In one line, for a view.
     pub fn in_a_line(&self) -> String {
-        let text = self.text();
-        let more: Vec<_> = text.detail.into_iter().chain(text.hint).collect();
-        if more.is_empty() {
-            text.message
-        } else {
-            format!("{}. {}", text.message, more.join(" "))
-        }
+        let more = joined(&self.detail, &self.hint);
+        let stop = if more.is_empty() { "" } else { ". " };
+        format!("{}{stop}{more}", self.message)
+    }
+
+    /// Tells the client, and goes on.
+    pub fn notice(self) {
+        self.report(PgLogLevel::NOTICE);
     }
 
     /// Warns the client, and goes on.
-    #[cold]
     pub fn warning(self) {
-        self.text().report(PgLogLevel::WARNING);
+        self.report(PgLogLevel::WARNING);
     }
 
     /// Tells the server log, not the client; `more` goes before the detail.
-    #[cold]
-    pub fn log(self, more: Option<String>) {
-        let mut text = self.text();
-        text.message = format!("snowflake_id: {}", text.message);
-        let detail: Vec<_> = more.into_iter().chain(text.detail).collect();
-        text.detail = (!detail.is_empty()).then(|| detail.join(" "));
-        text.report(PgLogLevel::LOG_SERVER_ONLY);
+    pub fn log(mut self, more: &str) {
+        self.message = format!("snowflake_id: {}", self.message);
+        self.detail = joined(more, &self.detail);
+        self.report(PgLogLevel::LOG_SERVER_ONLY);
     }
 
     /// Ends the statement with this error.
-    #[cold]
     pub fn raise(self) -> ! {
-        self.text().report(PgLogLevel::ERROR);
+        self.report(PgLogLevel::ERROR);
         unreachable!("an error report does not return");
     }
+
+    #[cold]
+    fn report(self, level: PgLogLevel) {
+        ErrorReport::from(self).report(level);
+    }
+}
+
+/// Both, with a space between them if neither is empty.
+fn joined(one: &str, other: &str) -> String {
+    let space = if one.is_empty() || other.is_empty() {
+        ""
+    } else {
+        " "
+    };
+    format!("{one}{space}{other}")
 }
 
 impl From<Error> for ErrorReport {
     fn from(error: Error) -> Self {
-        error.text().into()
+        let mut report = Self::new(error.code, error.message, "snowflake_id");
+        if !error.detail.is_empty() {
+            report = report.set_detail(error.detail);
+        }
+        if !error.hint.is_empty() {
+            report = report.set_hint(error.hint);
+        }
+        report
     }
+}
+
+/// SQLSTATE 55000: not now, or not in this order.
+fn not_ready(message: impl Into<String>) -> Error {
+    ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE.error(message)
+}
+
+/// SQLSTATE 22023: an argument or a setting is wrong.
+fn invalid(message: impl Into<String>) -> Error {
+    ERRCODE_INVALID_PARAMETER_VALUE.error(message)
+}
+
+/// SQLSTATE 58000: the clock cannot be trusted.
+fn bad_clock(message: impl Into<String>) -> Error {
+    ERRCODE_SYSTEM_ERROR.error(message)
+}
+
+/// SQLSTATE 42809: the object is of another kind.
+fn wrong_kind(message: impl Into<String>) -> Error {
+    ERRCODE_WRONG_OBJECT_TYPE.error(message)
+}
+
+/// SQLSTATE 0A000: there is no such thing, or not yet.
+fn not_supported(message: impl Into<String>) -> Error {
+    ERRCODE_FEATURE_NOT_SUPPORTED.error(message)
+}
+
+/// SQLSTATE 22003: a number is too large or too small.
+fn out_of_range(message: impl Into<String>) -> Error {
+    ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE.error(message)
 }

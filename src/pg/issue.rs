@@ -5,7 +5,7 @@ use std::cell::Cell;
 use pgrx::pg_sys;
 
 use super::entry::{Entry, Right};
-use super::error::Error;
+use super::error::{self, Error};
 use super::shmem::{self, Shared};
 use super::{compat, guc, log, mark, os_clock, reservation_lock};
 use crate::snowflake::clock::Reading;
@@ -82,11 +82,7 @@ impl Stop {
         match self {
             Self::Error(error) => error,
             Self::Refused(why) => match entry.describe() {
-                Ok(described) => Error::Refused {
-                    name: entry.name(),
-                    generator: described.generator,
-                    why,
-                },
+                Ok(described) => error::refused(&entry.name(), &described.generator, why),
                 Err(error) => error,
             },
         }

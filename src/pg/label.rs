@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-use super::error::Error;
+use super::error::{self, Error};
 use super::spi;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::label::{Label, LabelError};
@@ -90,10 +90,7 @@ pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<Described>>, Unreadable> 
 
 /// A label that a user wrote.
 pub fn given(text: &str) -> Result<Rc<Described>, Error> {
-    last_given(text).map_err(|error| Error::BadLabel {
-        text: text.to_string(),
-        error,
-    })
+    last_given(text).map_err(|error| error::bad_label(text, &error))
 }
 
 fn last_given(text: &str) -> Result<Rc<Described>, LabelError> {
@@ -107,19 +104,12 @@ fn last_given(text: &str) -> Result<Rc<Described>, LabelError> {
     })
 }
 
-fn parse(text: &str) -> Result<Label, Error> {
-    Label::parse(text).map_err(|error| Error::BadLabel {
-        text: text.to_string(),
-        error,
-    })
-}
-
 /// A label that a generator can have.
 pub fn parse_for_generator(text: &str) -> Result<Label, Error> {
-    let label = parse(text)?;
+    let label = Label::parse(text).map_err(|error| error::bad_label(text, &error))?;
     label
         .check_generates()
-        .map_err(|(problem, help)| Error::LabelOnlyDecodes { problem, help })?;
+        .map_err(|(problem, help)| error::label_only_decodes(&problem, &help))?;
     Ok(label)
 }
 

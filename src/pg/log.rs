@@ -1,6 +1,6 @@
 //! What the server's log says of generators.
 
-use super::error::Error;
+use super::error;
 use super::time::display;
 use crate::snowflake::duration::{measured_text, rounded_text};
 use crate::snowflake::generator::Generator;
@@ -37,22 +37,17 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
         ),
         Note::Refused { why, reserved } => {
             let lasts = match (why, reserved) {
-                (Refused::Reservation(_), Some(at)) => Some(format!(
+                (Refused::Reservation(_), Some(at)) => format!(
                     "Generator {name} issues IDs up to {}, and none then until that is solved.",
                     display(at)
-                )),
-                (Refused::Reservation(_), None) => Some(format!(
-                    "Generator {name} issues no IDs until that is solved."
-                )),
+                ),
+                (Refused::Reservation(_), None) => {
+                    format!("Generator {name} issues no IDs until that is solved.")
+                }
                 // The message says it.
-                _ => None,
+                _ => String::new(),
             };
-            Error::Refused {
-                name: name.to_string(),
-                generator: *generator,
-                why,
-            }
-            .log(lasts);
+            error::refused(name, generator, why).log(&lasts);
         }
         Note::IssuesAgain { since } => line(
             format!("generator {name} issues IDs again"),

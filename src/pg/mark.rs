@@ -8,7 +8,7 @@ use pgrx::pg_sys;
 
 use super::compat::{self, SequenceData, TimeLineHistoryEntry};
 use super::entry::{Entry, NO_MARK};
-use super::error::Error;
+use super::error::{self, Error};
 use super::os_clock;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
@@ -41,7 +41,7 @@ pub fn read(entry: &Entry) -> Result<OnDisk, Error> {
         if !is_sequence_page(page) {
             pg_sys::UnlockReleaseBuffer(buffer);
             pg_sys::relation_close(relation, no_lock);
-            return Err(Error::DamagedSequence { name: entry.name() });
+            return Err(error::damaged_sequence(&entry.name()));
         }
         let item = pg_sys::PageGetItemId(page, 1);
         let row = pg_sys::PageGetItem(page, item).cast::<pg_sys::HeapTupleHeaderData>();
@@ -56,10 +56,7 @@ pub fn read(entry: &Entry) -> Result<OnDisk, Error> {
         (data, lsn)
     };
     if data.last_value < 1 {
-        return Err(Error::ImpossibleMark {
-            name: entry.name(),
-            value: data.last_value,
-        });
+        return Err(error::impossible_mark(&entry.name(), data.last_value));
     }
     // What CREATE SEQUENCE leaves, whatever START it was given, is no mark either.
     let is_mark = data.is_called && data.last_value != NO_MARK;

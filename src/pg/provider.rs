@@ -15,12 +15,11 @@ use std::ffi::{CStr, c_char};
 
 use pgrx::pg_sys;
 
-use super::error::Error;
+use super::error::{self, Error};
 use super::label::{self, PROVIDER};
-use super::notice::Notice;
-use super::{catalog, entry, mark, shmem, spi};
+use super::{catalog, entry, mark, notice, shmem, spi};
 use crate::snowflake::generator::Generator;
-use crate::snowflake::id::UnixMillis;
+use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
 use crate::snowflake::slot::Slot;
@@ -51,10 +50,10 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
         // SAFETY: looks up the catalogs.
         && unsafe { pg_sys::get_rel_relkind(relation) }.cast_unsigned() == pg_sys::RELKIND_SEQUENCE;
     if !is_sequence {
-        return Err(Error::LabelNotOnSequence);
+        return Err(error::label_not_on_sequence());
     }
     if entry::default_relation().is_ok_and(|default| default == relation) {
-        return Err(Error::LabelOnDefault);
+        return Err(error::label_on_default());
     }
     let label = text.map(label::parse_for_generator).transpose()?;
     // SAFETY: in a transaction, which keeps the lock.
@@ -84,7 +83,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
             Some(Disorder::NegativeFrom(at)) => Some(at),
             _ => None,
         };
-        Notice::CanBeNegative { from }.notice();
+        notice::can_be_negative(from).notice();
     }
     // SAFETY: the relation is locked, so it exists.
     unsafe { pg_sys::CacheInvalidateRelcacheByRelid(relation) };
@@ -99,28 +98,24 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
     };
     let name = entry.name();
     let Some(after) = after else {
-        return Err(Error::LabelRemoved { name });
+        return Err(error::label_removed(&name));
     };
     let (layout, before_layout) = (after.layout(), before.layout());
     if let Some(change) = layout.change_from(before_layout) {
-        return Err(Error::LayoutChanged {
-            name,
+        return Err(error::layout_changed(
+            &name,
             change,
-            before: before.layout_text(),
-            after: after.layout_text(),
-        });
+            &before.layout_text(),
+            &after.layout_text(),
+        ));
     }
     let last = layout.instant_of(layout.last_tick());
     if layout != before_layout && reached >= last {
-        return Err(Error::LayoutTooShort {
-            name,
-            reached,
-            last,
-        });
+        return Err(error::layout_too_short(&name, reached, last));
     }
-    let by = before_layout.epoch().get() - layout.epoch().get();
-    if by > 0 {
-        Notice::EpochMoved { name, by }.notice();
+    let by = before_layout.epoch().since(layout.epoch());
+    if by > Millis::ZERO {
+        notice::epoch_moved(&name, by).notice();
     }
     Ok(())
 }

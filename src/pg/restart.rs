@@ -34,7 +34,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::entry::{self, Entry};
 use super::error::Error;
-use super::notice::Notice;
+use super::notice;
 use super::{catalog, compat, label, mark, shmem, spi};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
@@ -337,10 +337,7 @@ impl Kept {
         self.entry.check_takes(mark)?;
         mark::write(self.entry, mark.get());
         if matches!(kind, Kind::Alter(_)) {
-            Notice::MarkKept {
-                name: self.entry.name(),
-            }
-            .notice();
+            notice::mark_kept(&self.entry.name()).notice();
         }
         Ok(())
     }

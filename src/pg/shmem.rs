@@ -38,7 +38,8 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use pgrx::pg_sys;
 
-use super::{catalog, error::Error, guc, os_clock, time};
+use super::error::{self, Error};
+use super::{catalog, guc, os_clock, time};
 use crate::snowflake::clock::Reading;
 use crate::snowflake::id::{Millis, WorkerId};
 use crate::snowflake::layout::Layout;
@@ -126,7 +127,7 @@ pub fn shared() -> Result<Shared, Error> {
     // process lives, aligned and initialised.
     unsafe { HEADER.load(Ordering::Relaxed).as_ref() }
         .map(|header| Shared { header })
-        .ok_or(Error::NotPreloaded)
+        .ok_or_else(error::not_preloaded)
 }
 
 const TRANCHE: &std::ffi::CStr = c"snowflake_id";
@@ -329,7 +330,7 @@ impl Shared {
 
     /// Makes another table, unless somebody else has done so.
     fn grow(&self, layers: usize, reading: Reading, now: i64) -> Result<(), Error> {
-        let exhausted = || Error::SlotsExhausted { max: SLOTS_MAX };
+        let exhausted = || error::slots_exhausted(SLOTS_MAX);
         let size = layer_size(layers).ok_or_else(exhausted)?;
         // SAFETY: in a transaction. The segment is as large as its slots, at the start of
         // a page. Only this process knows of it until its handle is stored.

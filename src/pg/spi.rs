@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys;
 
-use super::error::Error;
+use super::error::{self, Error};
 
 /// One row of a result. Its columns have the names that the query gives them; to
 /// ask for another one is a mistake of ours, which ends the statement as an
@@ -132,7 +132,7 @@ fn execute(
         }
         pg_sys::AtEOXact_GUC(true, settings);
         pg_sys::SPI_finish();
-        result.map_err(|status| Error::Spi { status })
+        result.map_err(error::spi)
     }
 }
 

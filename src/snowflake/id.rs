@@ -8,25 +8,87 @@
 /// Nanoseconds in a millisecond.
 pub const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// How long something takes, in milliseconds. Can be negative.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Millis(i64);
+/// Kinds of numbers: any value of the type inside is one.
+macro_rules! kinds {
+    ($($(#[$about:meta])* $name:ident($number:ty);)*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct $name($number);
+
+        impl $name {
+            /// From a bare number, in the unit of the type.
+            #[must_use]
+            pub const fn new(number: $number) -> Self {
+                Self(number)
+            }
+
+            /// The bare number, in the unit of the type.
+            #[must_use]
+            pub const fn get(self) -> $number {
+                self.0
+            }
+        }
+    )*};
+}
+
+kinds! {
+    /// How long something takes, in milliseconds. Can be negative.
+    #[derive(Default, PartialOrd, Ord)]
+    Millis(i64);
+    /// How long something takes, in nanoseconds. Can be negative.
+    #[derive(Default, PartialOrd, Ord)]
+    Nanos(i64);
+    /// A whole number of milliseconds since 1970-01-01 00:00:00 UTC.
+    #[derive(PartialOrd, Ord)]
+    UnixMillis(i64);
+    /// Nanoseconds since 1970-01-01 00:00:00 UTC by some clock; until 2262.
+    #[derive(PartialOrd, Ord)]
+    UnixNanos(i64);
+    /// Nanoseconds since the machine was booted, suspended time included.
+    #[derive(PartialOrd, Ord)]
+    BootNanos(i64);
+    /// A number of ticks since the epoch of a layout. Never negative; whether a layout
+    /// holds it is checked where it is used.
+    #[derive(PartialOrd, Ord)]
+    Tick(u64);
+    /// What a generator counts, in its stored form: see [`super::layout`]. Positions of
+    /// different clock numbers have no order, so this type has none:
+    /// [`super::layout::Layout::place`] gives what can be compared.
+    Position(u64);
+    /// A position without its clock number, in its stored form.
+    #[derive(PartialOrd, Ord)]
+    Place(u64);
+    /// A 64-bit ID as PostgreSQL's `bigint` holds it; whether a layout can have made it
+    /// is checked on decoding.
+    #[derive(PartialOrd, Ord)]
+    SnowflakeId(i64);
+}
+
+/// The identity of one server in its cluster: 0 to 2^31 - 1 here, and at most
+/// what the worker field of a [`super::layout::Layout`] holds when it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(u32);
+
+impl WorkerId {
+    /// For layouts that have no worker ID.
+    pub const NONE: Self = Self(0);
+
+    /// `None` if negative: -1 is how a setting says "not set".
+    #[must_use]
+    pub fn new(id: i32) -> Option<Self> {
+        u32::try_from(id).ok().map(Self)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
 
 impl Millis {
     /// No time at all.
     pub const ZERO: Self = Self(0);
-
-    /// A number of milliseconds.
-    #[must_use]
-    pub const fn new(millis: i64) -> Self {
-        Self(millis)
-    }
-
-    /// The number of milliseconds.
-    #[must_use]
-    pub const fn get(self) -> i64 {
-        self.0
-    }
 
     /// The same time in nanoseconds; at most 292 years.
     #[must_use]
@@ -59,25 +121,9 @@ impl Millis {
     }
 }
 
-/// How long something takes, in nanoseconds. Can be negative.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Nanos(i64);
-
 impl Nanos {
     /// No time at all.
     pub const ZERO: Self = Self(0);
-
-    /// A number of nanoseconds.
-    #[must_use]
-    pub const fn new(nanos: i64) -> Self {
-        Self(nanos)
-    }
-
-    /// The number of nanoseconds.
-    #[must_use]
-    pub const fn get(self) -> i64 {
-        self.0
-    }
 
     /// Whole milliseconds, rounded towards zero.
     #[must_use]
@@ -92,23 +138,7 @@ impl Nanos {
     }
 }
 
-/// A whole number of milliseconds since 1970-01-01 00:00:00 UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UnixMillis(i64);
-
 impl UnixMillis {
-    /// Any number of milliseconds is an instant.
-    #[must_use]
-    pub const fn new(millis: i64) -> Self {
-        Self(millis)
-    }
-
-    /// Milliseconds since 1970.
-    #[must_use]
-    pub const fn get(self) -> i64 {
-        self.0
-    }
-
     /// The beginning of this millisecond; past 2262 the latest instant there is.
     #[must_use]
     pub const fn nanos(self) -> UnixNanos {
@@ -128,23 +158,7 @@ impl UnixMillis {
     }
 }
 
-/// Nanoseconds since 1970-01-01 00:00:00 UTC by some clock; until 2262.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UnixNanos(i64);
-
 impl UnixNanos {
-    /// From nanoseconds since 1970.
-    #[must_use]
-    pub const fn new(nanos: i64) -> Self {
-        Self(nanos)
-    }
-
-    /// Nanoseconds since 1970.
-    #[must_use]
-    pub const fn get(self) -> i64 {
-        self.0
-    }
-
     /// The millisecond that holds this instant.
     #[must_use]
     #[inline]
@@ -159,23 +173,7 @@ impl UnixNanos {
     }
 }
 
-/// Nanoseconds since the machine was booted, suspended time included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BootNanos(i64);
-
 impl BootNanos {
-    /// From nanoseconds since boot.
-    #[must_use]
-    pub const fn new(nanos: i64) -> Self {
-        Self(nanos)
-    }
-
-    /// Nanoseconds since boot.
-    #[must_use]
-    pub const fn get(self) -> i64 {
-        self.0
-    }
-
     /// How far this is after `earlier`.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Nanos {
@@ -190,45 +188,7 @@ impl BootNanos {
     }
 }
 
-/// The identity of one server in its cluster: 0 to 2^31 - 1 here, and at most
-/// what the worker field of a [`super::layout::Layout`] holds when it is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WorkerId(u32);
-
-impl WorkerId {
-    /// For layouts that have no worker ID.
-    pub const NONE: Self = Self(0);
-
-    /// `None` if negative: -1 is how a setting says "not set".
-    #[must_use]
-    pub fn new(id: i32) -> Option<Self> {
-        u32::try_from(id).ok().map(Self)
-    }
-
-    /// The number.
-    #[must_use]
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-}
-
-/// A number of ticks since the epoch of a layout. Never negative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tick(u64);
-
 impl Tick {
-    /// A tick; whether a layout holds it is checked where it is used.
-    #[must_use]
-    pub const fn new(tick: u64) -> Self {
-        Self(tick)
-    }
-
-    /// Ticks since the epoch.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-
     /// The tick after this one.
     #[must_use]
     pub const fn next(self) -> Self {
@@ -236,61 +196,7 @@ impl Tick {
     }
 }
 
-/// What a generator counts: see [`super::layout`]. Positions of different clock
-/// numbers have no order, so this type has none: [`super::layout::Layout::place`]
-/// gives what can be compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Position(u64);
-
 impl Position {
     /// The least position. As a bound: nothing may be issued.
     pub const ZERO: Self = Self(0);
-
-    /// A position from its stored form.
-    #[must_use]
-    pub const fn new(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The stored form.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
-
-/// A position without its clock number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(u64);
-
-impl Place {
-    /// A place from its stored form.
-    #[must_use]
-    pub const fn new(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The stored form.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
-
-/// A 64-bit ID as PostgreSQL's `bigint` holds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SnowflakeId(i64);
-
-impl SnowflakeId {
-    /// Any `bigint`; whether a layout can have made it is checked on decoding.
-    #[must_use]
-    pub const fn new(id: i64) -> Self {
-        Self(id)
-    }
-
-    /// The `bigint`.
-    #[must_use]
-    pub const fn get(self) -> i64 {
-        self.0
-    }
 }

@@ -6,7 +6,7 @@ use pgrx::spi::quote_literal;
 
 use super::super::os_clock;
 use super::super::time::display;
-use super::Text;
+use super::{Code, Error, bad_clock, not_ready};
 use crate::snowflake::duration::{duration_text, measured_text};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, UnixMillis};
@@ -15,179 +15,189 @@ use crate::snowflake::policy::Policy;
 use crate::snowflake::reservation::{NoMark, Refusal};
 use crate::snowflake::server::Refused;
 
-pub(super) fn text(name: &str, generator: &Generator, why: Refused) -> Text {
-    let layout = generator.layout;
+/// The generator of this name does not do what was asked of it.
+pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
     match why {
-        Refused::Reservation(refusal) => refusal_text(name, generator, refusal),
-        Refused::Behind { by, latest, since } => moved_back(by)
-            .detail(format!(
-                "Generator {name} has issued IDs at {}, and issues none before that is reached \
-                 again ({}). They are refused since {}.",
-                display(latest),
-                refusing_rule(&generator.policy, by),
-                display(since)
-            ))
-            .hint(clock_hint(AHEAD)),
+        Refused::Reservation(refusal) => not_reserved(name, generator, refusal),
+        Refused::Behind { by, latest, since } => {
+            let rule = refusing_rule(&generator.policy, by);
+            let by = measured(by);
+            let latest = display(latest);
+            let since = display(since);
+            bad_clock(format!("clock moved backwards by {by}"))
+                .detail(format!(
+                    "Generator {name} has issued IDs at {latest}, and issues none before that is \
+                     reached again ({rule}). They are refused since {since}."
+                ))
+                .hint(format!("{CHECK}{AHEAD}"))
+        }
         Refused::NoClockFree {
             by,
             clocks,
             free_from,
             since,
-        } => no_clock_free(name, by, clocks, free_from, Some(since)),
-        Refused::StandsStill { at, lasts } => Text::system("the clock of this server stands still")
-            .detail(format!(
-                "Generator {name} waits for the next tick, and for {} the clock has shown {}.",
-                measured_text(lasts.get()),
-                display(at)
-            ))
-            .hint("Check the clock of this server, and what virtualizes or fakes it."),
-        Refused::TickUsedUp { wait } => Text::new(
-            ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-            format!("generator {name} has used up the sequence numbers of this tick"),
-        )
-        .detail(format!(
-            "A tick of {} holds {}, and max_borrow is {}.",
-            duration_text(layout.tick_millis()),
-            1u64 << layout.within_bits(),
-            duration_text(generator.max_borrow().get())
-        ))
-        .hint(format!(
-            "Try again in {}, and for fewer if it was a batch. With on_exhausted=wait in its \
-             label calls would wait; max_borrow lets bursts run ahead of the clock; more bits of \
-             sequence hold more.",
-            measured_text(wait.get())
-        )),
+        } => {
+            let since = format!(" IDs are refused since {}.", display(since));
+            no_clock_free(name, by, clocks, free_from, &since)
+        }
+        Refused::StandsStill { at, lasts } => {
+            let (at, lasts) = (display(at), measured(lasts));
+            bad_clock("the clock of this server stands still")
+                .detail(format!(
+                    "Generator {name} waits for the next tick, and for {lasts} the clock has \
+                     shown {at}."
+                ))
+                .hint("Check the clock of this server, and what virtualizes or fakes it.")
+        }
+        Refused::TickUsedUp { wait } => {
+            let tick = duration_text(generator.layout.tick_millis());
+            let count = 1u64 << generator.layout.within_bits();
+            let max_borrow = duration_text(generator.max_borrow().get());
+            let wait = measured(wait);
+            ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
+                .error(format!(
+                    "generator {name} has used up the sequence numbers of this tick"
+                ))
+                .detail(format!(
+                    "A tick of {tick} holds {count}, and max_borrow is {max_borrow}."
+                ))
+                .hint(format!(
+                    "Try again in {wait}, and for fewer if it was a batch. With on_exhausted=wait \
+                     in its label calls would wait; max_borrow lets bursts run ahead of the \
+                     clock; more bits of sequence hold more."
+                ))
+        }
     }
 }
 
-fn refusal_text(name: &str, generator: &Generator, refusal: Refusal) -> Text {
+fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
     match refusal {
-        Refusal::ClockJumped { by, limit } => Text::system(format!(
-            "clock jumped forward by {}",
-            measured_text(by.get())
-        ))
-        .detail(format!(
-            "The wall clock is that far ahead of the time since boot; \
-             \"snowflake_id.max_clock_jump\" is {}. IDs of a wrong time could not be taken back.",
-            duration_text(limit.get())
-        ))
-        .hint(clock_hint(".")),
-        Refusal::ClockRolledBack { by, limit } => moved_back(by)
-            .detail(format!(
-                "Generator {name} would stay that far ahead of the clock; its limit is {}.",
-                measured_text(limit.get())
+        Refusal::ClockJumped { by, limit } => {
+            let (by, limit) = (measured(by), duration_text(limit.get()));
+            bad_clock(format!("clock jumped forward by {by}"))
+                .detail(format!(
+                    "The wall clock is that far ahead of the time since boot; \
+                     \"snowflake_id.max_clock_jump\" is {limit}. IDs of a wrong time could not be \
+                     taken back."
+                ))
+                .hint(format!("{CHECK}."))
+        }
+        Refusal::ClockRolledBack { by, limit } => {
+            let (by, limit) = (measured(by), measured(limit));
+            bad_clock(format!("clock moved backwards by {by}"))
+                .detail(format!(
+                    "Generator {name} would stay that far ahead of the clock; its limit is \
+                     {limit}."
+                ))
+                .hint(format!("{CHECK}."))
+        }
+        Refusal::MarkAhead { by, limit, start } => {
+            let (by, limit, start) = (measured(by), measured(limit), display(start));
+            bad_clock(format!(
+                "generator {name} would start {by} ahead of the clock"
             ))
-            .hint(clock_hint(".")),
-        Refusal::MarkAhead { by, limit, start } => Text::system(format!(
-            "generator {name} would start {} ahead of the clock",
-            measured_text(by.get())
-        ))
-        .detail(format!(
-            "IDs may have been issued up to {}, so it cannot start before; its limit is {} ahead \
-             of the clock.",
-            display(start),
-            measured_text(limit.get())
-        ))
-        .hint(clock_hint(
-            ": IDs then go on ahead of the clock. If no such IDs exist, set the mark back: \
-             compare max(id) of the tables, then setval() the sequence to an instant after it, in \
-             Unix milliseconds.",
-        )),
-        Refusal::AdvanceTooFar { by, limit } => Text::new(
-            ERRCODE_DATETIME_FIELD_OVERFLOW,
-            format!(
-                "cannot advance a generator to {} ahead of the clock",
-                measured_text(by.get())
-            ),
-        )
-        .hint(format!(
-            "It can be advanced by up to {}.",
-            measured_text(limit.get())
-        )),
-        Refusal::BeforeEpoch { epoch } => Text::system(format!(
-            "the clock is before the epoch of generator {name}"
-        ))
-        .detail(format!("Its IDs count from {}.", display(epoch)))
-        .hint("Check the time synchronization of this server, and the epoch of the generator."),
-        Refusal::TimeUsedUp { last } => Text::new(
-            ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
-            format!("generator {name} has used up the time of its layout"),
-        )
-        .detail(format!("Its time field ends at {}.", display(last)))
-        .hint(
-            "If the clock is right, new rows need a generator with a later epoch and a column \
-             that tells which generator made an ID.",
-        ),
+            .detail(format!(
+                "IDs may have been issued up to {start}, so it cannot start before; its limit is \
+                 {limit} ahead of the clock."
+            ))
+            .hint(format!(
+                "{CHECK}: IDs then go on ahead of the clock. If no such IDs exist, set the mark \
+                 back: compare max(id) of the tables, then setval() the sequence to an instant \
+                 after it, in Unix milliseconds."
+            ))
+        }
+        Refusal::AdvanceTooFar { by, limit } => {
+            let (by, limit) = (measured(by), measured(limit));
+            ERRCODE_DATETIME_FIELD_OVERFLOW
+                .error(format!(
+                    "cannot advance a generator to {by} ahead of the clock"
+                ))
+                .hint(format!("It can be advanced by up to {limit}."))
+        }
+        Refusal::BeforeEpoch { epoch } => {
+            let epoch = display(epoch);
+            bad_clock(format!("the clock is before the epoch of generator {name}"))
+                .detail(format!("Its IDs count from {epoch}."))
+                .hint(
+                    "Check the time synchronization of this server, and the epoch of the \
+                     generator.",
+                )
+        }
+        Refusal::TimeUsedUp { last } => {
+            let last = display(last);
+            ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED
+                .error(format!(
+                    "generator {name} has used up the time of its layout"
+                ))
+                .detail(format!("Its time field ends at {last}."))
+                .hint(
+                    "If the clock is right, new rows need a generator with a later epoch and a \
+                     column that tells which generator made an ID.",
+                )
+        }
         Refusal::NoClockFree {
             by,
             clocks,
             free_from,
-        } => no_clock_free(name, by, clocks, free_from, None),
-        Refusal::NoMark(no_mark) => no_mark_text(name, generator, no_mark),
+        } => no_clock_free(name, by, clocks, free_from, ""),
+        Refusal::NoMark(no_mark) => {
+            let now = os_clock::wall().millis();
+            match no_mark {
+                NoMark::Id { value, ends } => {
+                    not_a_mark(name, generator, value, "an ID", ends.max(now))
+                }
+                NoMark::Number { value } => not_a_mark(name, generator, value, "a count", now),
+            }
+        }
     }
 }
 
-fn no_mark_text(name: &str, generator: &Generator, no_mark: NoMark) -> Text {
-    let now = os_clock::wall().millis();
-    let (value, what, mark) = match no_mark {
-        NoMark::Id { value, ends } => (value, "an ID", ends.max(now)),
-        NoMark::Number { value } => (value, "a count", now),
-    };
+fn not_a_mark(
+    name: &str,
+    generator: &Generator,
+    value: i64,
+    what: &str,
+    mark: UnixMillis,
+) -> Error {
     let layout = generator.layout;
-    Text::not_ready(format!(
+    let first = display(layout.epoch());
+    let last = display(layout.instant_of(layout.last_tick()));
+    let at = display(mark);
+    let quoted = quote_literal(name);
+    let mark = mark.get();
+    not_ready(format!(
         "sequence {name} holds {value}, which is {what} and no mark"
     ))
     .detail(format!(
         "The value of a generator's sequence is its mark: an instant in Unix milliseconds, from \
          which on it has issued no ID. setval() has taken that away, as scripts do that set \
-         sequences to max(id). Its IDs are of {} to {}.",
-        display(layout.epoch()),
-        display(layout.instant_of(layout.last_tick()))
+         sequences to max(id). Its IDs are of {first} to {last}."
     ))
     .hint(format!(
-        "If none of its IDs is later than {}, its owner can run: SELECT setval({}, {})",
-        display(mark),
-        quote_literal(name),
-        mark.get()
+        "If none of its IDs is later than {at}, its owner can run: SELECT setval({quoted}, {mark})"
     ))
 }
 
-fn no_clock_free(
-    name: &str,
-    by: Millis,
-    clocks: u64,
-    free_from: UnixMillis,
-    since: Option<UnixMillis>,
-) -> Text {
-    let since = since.map_or_else(String::new, |since| {
-        format!(" IDs are refused since {}.", display(since))
-    });
-    let by = measured_text(by.get());
-    Text::system(format!(
+fn no_clock_free(name: &str, by: Millis, clocks: u64, free_from: UnixMillis, since: &str) -> Error {
+    let (by, free_from) = (measured(by), display(free_from));
+    bad_clock(format!(
         "clock moved backwards by {by}, and generator {name} has no clock left for that time"
     ))
     .detail(format!(
-        "Each of its {clocks} clocks may have issued IDs there. One is free from {} on.{since}",
-        display(free_from)
+        "Each of its {clocks} clocks may have issued IDs there. One is free from {free_from} \
+         on.{since}"
     ))
-    .hint(clock_hint(AHEAD))
+    .hint(format!("{CHECK}{AHEAD}"))
 }
 
-fn moved_back(by: Millis) -> Text {
-    Text::system(format!(
-        "clock moved backwards by {}",
-        measured_text(by.get())
-    ))
-}
+const CHECK: &str = "Check the time synchronization of this server. If its clock is right now, a \
+                     superuser can say so with snowflake_accept_clock() in this database";
 
 const AHEAD: &str = ": the generator then goes on ahead of the clock, as it always would with \
                      on_rollback=continue in its label.";
 
-fn clock_hint(then: &str) -> String {
-    format!(
-        "Check the time synchronization of this server. If its clock is right now, a superuser can \
-         say so with snowflake_accept_clock() in this database{then}"
-    )
+fn measured(millis: Millis) -> String {
+    measured_text(millis.get())
 }
 
 /// What in a label lets a generator refuse IDs after a rollback.

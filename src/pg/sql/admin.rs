@@ -5,7 +5,7 @@ use pgrx::pg_extern;
 use pgrx::pg_sys::{self, panic::ErrorReport};
 
 use super::super::entry::{self, Entry};
-use super::super::error::Error;
+use super::super::error::{self, Error};
 use super::super::time::{self, Instant};
 use super::super::{catalog, issue, shmem};
 use crate::snowflake::duration::measured_text;
@@ -39,7 +39,7 @@ fn snowflake_advance_to(
                 label.layout().tick_at(at)?;
                 Ok(at)
             }
-            Instant::Beginning | Instant::End => Err(Error::InfiniteInstant),
+            Instant::Beginning | Instant::End => Err(error::infinite_instant()),
         }
     })
 }

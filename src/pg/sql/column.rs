@@ -24,11 +24,10 @@ use pgrx::spi::quote_literal;
 use pgrx::{pg_guard, pg_sys};
 
 use super::super::entry::{self, Entry};
-use super::super::error::{ColumnError, Error, TableError};
+use super::super::error::{self, Error, column as refuse};
 use super::super::label::Described;
-use super::super::notice::Notice;
 use super::super::spi::{self, Row};
-use super::super::{mark, os_clock, shmem};
+use super::super::{mark, notice, os_clock, shmem};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{SnowflakeId, WorkerId};
 use crate::snowflake::policy::SequenceStart;
@@ -73,7 +72,7 @@ fn set_default(
     generator: Option<pg_sys::Oid>,
     drop_sequence: bool,
 ) -> Result<String, Error> {
-    let relation = relation.ok_or(Error::NullTable)?;
+    let relation = relation.ok_or_else(refuse::null_table)?;
     entry::prevent_where_nextval_is(c"snowflake_set_default()");
     Table::find(relation, column)?;
     let generator = Source::find(generator)?;
@@ -158,7 +157,7 @@ impl Table {
                     c.relpersistence = 't' AND n.oid <> pg_my_temp_schema() AS is_elsewhere
              FROM {RELATIONS} WHERE c.oid = {relation}"
         ))?
-        .ok_or(Error::NoSuchRelation { oid: relation })?;
+        .ok_or_else(|| error::no_such_relation(relation))?;
         let table = Self {
             oid: relation,
             name: row.text("name"),
@@ -168,43 +167,30 @@ impl Table {
         };
         match row.get("kind") {
             Some("r" | "p") => {}
-            Some("v") => return table.refuse(TableError::View),
-            Some("f") => return table.refuse(TableError::Foreign),
-            _ => return table.refuse(TableError::Other),
+            Some("v") => return Err(refuse::view(&table.name)),
+            Some("f") => return Err(refuse::foreign(&table.name)),
+            _ => return Err(refuse::no_table(&table.name)),
         }
         // SAFETY: compares numbers.
         if unsafe { pg_sys::IsCatalogRelationOid(relation) } {
-            return table.refuse(TableError::System);
+            return Err(refuse::system_catalog(&table.name));
         }
         if !row.is("is_mine") {
-            let owner = table.owner_name.clone();
-            return table.refuse(TableError::NotOwner { owner });
+            return Err(refuse::not_owner(&table.name, &table.owner_name));
         }
         if row.is("is_elsewhere") {
-            return table.refuse(TableError::OtherSession);
+            return Err(refuse::other_session(&table.name));
         }
         if row.is("is_partition") {
             let root = name_of(&format!("pg_partition_root({relation})"))?;
-            let column = column.map(str::to_string);
-            return table.refuse(TableError::Partition { root, column });
+            return Err(refuse::partition(&table.name, &root, column));
         }
         Ok(table)
     }
 
-    fn refuse<T>(&self, reason: TableError) -> Result<T, Error> {
-        Err(Error::Table {
-            table: self.name.clone(),
-            reason,
-        })
-    }
-
-    /// Refuses a column, as stored.
-    fn refuse_column<T>(&self, column: &str, reason: ColumnError) -> Result<T, Error> {
-        Err(Error::Column {
-            table: self.name.clone(),
-            column: column.to_string(),
-            reason,
-        })
+    /// A column, as stored, in the words of an error.
+    fn column(&self, stored: &str) -> String {
+        format!("column \"{stored}\" of table {}", self.name)
     }
 }
 
@@ -262,7 +248,7 @@ impl Source {
              JOIN pg_namespace AS n ON n.oid = p.pronamespace
              WHERE e.extname = 'snowflake_id' AND p.proname = 'snowflake_nextval' AND {arguments}"
         ))?
-        .ok_or(Error::NoNextvalFunction)?;
+        .ok_or_else(refuse::no_nextval_function)?;
         let argument = if is_default {
             String::new()
         } else {
@@ -336,12 +322,7 @@ impl Source {
         if let Ok(Some(row)) = usage
             && !row.is("is_there")
         {
-            Notice::OwnerLacksUsage {
-                table: table.name.clone(),
-                owner: table.owner_name.clone(),
-                generator: self.name.clone(),
-            }
-            .notice();
+            notice::owner_lacks_usage(&table.name, &table.owner_name, &self.name).notice();
         }
     }
 }
@@ -369,10 +350,6 @@ struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    fn refuse<T>(&self, reason: ColumnError) -> Result<T, Error> {
-        self.table.refuse_column(&self.stored, reason)
-    }
-
     fn find(table: &'a Table, named: Option<&str>) -> Result<Self, Error> {
         let stored = match named {
             Some(name) => name.to_string(),
@@ -387,31 +364,28 @@ impl<'a> Column<'a> {
             table.oid,
             quote_literal(&stored)
         ))?;
-        let refuse = |reason| table.refuse_column(&stored, reason);
+        let named = table.column(&stored);
         let Some(row) = found else {
-            return refuse(ColumnError::Missing);
+            return Err(refuse::missing(&named));
         };
         let identifier = row.text("identifier");
         let number = row.number("number").unwrap_or(0);
         if number < 1 {
-            return refuse(ColumnError::System);
+            return Err(refuse::system_column(&named));
         }
+        let alter = format!("ALTER TABLE {} ALTER COLUMN {identifier}", table.name);
         let generated = row.text("generated");
         if !generated.is_empty() {
-            return refuse(ColumnError::Generated {
-                identifier,
-                is_stored: generated == "s",
-            });
+            let alter = (generated == "s").then_some(alter.as_str());
+            return Err(refuse::generated(&named, alter));
         }
         let (of_type, declared) = (row.oid("type"), row.text("declared"));
         // SAFETY: a type that a column has.
         let base = unsafe { pg_sys::getBaseType(of_type) };
         if base != pg_sys::INT8OID {
-            return refuse(ColumnError::Type {
-                identifier,
-                declared,
-                widens: [pg_sys::INT4OID, pg_sys::INT2OID].contains(&of_type),
-            });
+            let widens = [pg_sys::INT4OID, pg_sys::INT2OID].contains(&of_type);
+            let alter = widens.then_some(alter.as_str());
+            return Err(refuse::wrong_type(&named, &declared, alter));
         }
         Ok(Self {
             table,
@@ -437,7 +411,7 @@ impl<'a> Column<'a> {
             table.oid
         ))?;
         match keys.as_slice() {
-            [] => table.refuse(TableError::NoPrimaryKey),
+            [] => Err(refuse::no_primary_key(&table.name)),
             [key] => Ok(key.text("stored")),
             [first, ..] => {
                 // SAFETY: types that columns have.
@@ -445,10 +419,11 @@ impl<'a> Column<'a> {
                     |key: &&Row| unsafe { pg_sys::getBaseType(key.oid("type")) } == pg_sys::INT8OID;
                 let example = keys.iter().rfind(fits).unwrap_or(first).text("stored");
                 let columns: Vec<_> = keys.iter().map(|key| key.text("declared")).collect();
-                table.refuse(TableError::CompositeKey {
-                    columns: columns.join(", "),
-                    example,
-                })
+                Err(refuse::composite_key(
+                    &table.name,
+                    &columns.join(", "),
+                    &example,
+                ))
             }
         }
     }
@@ -527,11 +502,7 @@ impl<'a> Column<'a> {
         };
         let least = next.id;
         if !next.sorts {
-            Notice::ValuesNotCompared {
-                column: self.name.clone(),
-                generator: generator.name.clone(),
-            }
-            .notice();
+            notice::values_not_compared(&self.name, &generator.name).notice();
         }
         if !next.sorts || value < least.get() {
             return Ok(Some(value));
@@ -545,13 +516,14 @@ impl<'a> Column<'a> {
         let now = os_clock::read().wall.millis();
         // As far as snowflake_advance() goes.
         let limit = now.plus(policy.max_advance());
-        self.refuse(ColumnError::ValueAbove {
+        Err(refuse::value_above(
+            &self.table.column(&self.stored),
             value,
-            least: least.get(),
-            generator: name.clone(),
-            can_advance: reached.is_some_and(|at| at < limit),
+            least.get(),
+            name,
             reached,
-        })
+            reached.is_some_and(|at| at < limit),
+        ))
     }
 
     /// Refuses a domain that refuses IDs, or that is one over such a domain. Its
@@ -576,11 +548,9 @@ impl<'a> Column<'a> {
             // What is neither true nor false is no reason.
             let condition = format!("({}) IS NOT FALSE", check.text("condition"));
             if !self.holds(&condition, least, &check.text("base"), "value")? {
-                return self.refuse(ColumnError::Domain {
-                    domain: declared.clone(),
-                    id: least.get(),
-                    generator: generator.name.clone(),
-                });
+                let named = self.table.column(&self.stored);
+                let id = least.get();
+                return Err(refuse::domain(&named, declared, id, &generator.name));
             }
         }
         Ok(())
@@ -626,10 +596,12 @@ impl<'a> Column<'a> {
                 return Ok(());
             }
         }
-        self.refuse(ColumnError::NoPartition {
-            id: least.get(),
-            generator: generator.name.clone(),
-        })
+        Err(refuse::no_partition(
+            &self.table.name,
+            &self.stored,
+            least.get(),
+            &generator.name,
+        ))
     }
 
     /// Tells of foreign keys that new IDs will not fit: they are no reason to
@@ -654,16 +626,10 @@ impl<'a> Column<'a> {
         for row in &found {
             let constraint = row.text("key");
             if row.is("is_own") {
-                Notice::IsForeignKey {
-                    column: self.name.clone(),
-                    constraint,
-                }
+                notice::is_foreign_key(&self.name, &constraint)
             } else {
-                Notice::NarrowForeignKey {
-                    column: format!("{}.{}", row.text("name"), row.text("identifier")),
-                    declared: row.text("declared"),
-                    constraint,
-                }
+                let column = format!("{}.{}", row.text("name"), row.text("identifier"));
+                notice::narrow_foreign_key(&column, &row.text("declared"), &constraint)
             }
             .notice();
         }
@@ -698,9 +664,7 @@ impl<'a> Column<'a> {
             before.split_first(),
             after.iter().all(|member| member.is_set),
         ) else {
-            return Err(Error::DefaultNotSet {
-                column: self.name.clone(),
-            });
+            return Err(refuse::default_not_set(&self.name));
         };
         let mut text = format!("{}: {}", self.name, old.replaced_by(&generator.expression));
         if !children.is_empty() {

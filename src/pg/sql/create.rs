@@ -8,7 +8,7 @@ use pgrx::spi::quote_literal;
 use pgrx::{name, pg_extern, pg_sys};
 
 use super::super::entry;
-use super::super::error::Error;
+use super::super::error::{self, Error};
 use super::super::{label, os_clock, shmem, spi, time};
 use super::call::c_function;
 use crate::snowflake::label::Label;
@@ -36,10 +36,8 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
     // Here and not where a label is checked: a dump must restore at any time.
     let now = layout.tick_number(os_clock::read().wall.millis());
     if now >= layout.last_tick().get().cast_signed() {
-        return Err(Error::LayoutIsOver {
-            layout: described.layout_text(),
-            last: layout.instant_of(layout.last_tick()),
-        });
+        let last = layout.instant_of(layout.last_tick());
+        return Err(error::layout_is_over(&described.layout_text(), last));
     }
     // SAFETY: a text; what it is taken apart into lives as long as this call.
     // CREATE SEQUENCE checks privileges on the schema.

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::{IntoDatum, JsonB, pg_sys};
 
-use super::super::error::Error;
+use super::super::error::{self, Error};
 use super::super::spi;
 use super::super::time::{self, Instant};
 use super::call::{Call, Whose, by_layout, c_function};
@@ -116,7 +116,7 @@ c_function!(snowflake_encode_as, |call| {
 fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
     match time::instant(call.number(0)) {
         Instant::At(at) => Ok(layout.tick_at(at)?),
-        Instant::Beginning | Instant::End => Err(Error::InfiniteInstant),
+        Instant::Beginning | Instant::End => Err(error::infinite_instant()),
     }
 }
 
@@ -140,24 +140,21 @@ fn fields_of(jsonb: pg_sys::Datum) -> Result<serde_json::Value, Error> {
             jsonb,
         ))
     });
-    serde_json::from_str(&text).map_err(|_| Error::FieldsNotRead)
+    serde_json::from_str(&text).map_err(|_| error::fields_not_read())
 }
 
 fn encode_fields(call: &Call, fields: &serde_json::Value, label: &Label) -> Result<i64, Error> {
     let tick = tick(call, &label.layout())?;
-    let fields = fields.as_object().ok_or(Error::FieldsNotObject)?;
+    let fields = fields.as_object().ok_or_else(error::fields_not_object)?;
     let mut values = Vec::with_capacity(fields.len());
     for (name, value) in fields {
-        let value = value.as_i64().ok_or_else(|| Error::FieldNotNumber {
-            field: name.clone(),
-        })?;
+        let value = value
+            .as_i64()
+            .ok_or_else(|| error::field_not_number(name))?;
         if name != "time" {
             values.push((name.clone(), value));
         } else if value.cast_unsigned() != tick.get() {
-            return Err(Error::TimeMismatch {
-                time: value,
-                tick: tick.get().cast_signed(),
-            });
+            return Err(error::time_mismatch(value, tick.get().cast_signed()));
         }
     }
     Ok(label.encode(tick, &values)?.get())

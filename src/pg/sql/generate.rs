@@ -6,7 +6,7 @@ use pgrx::{pg_extern, pg_guard, pg_sys};
 
 use super::super::catalog;
 use super::super::entry::{self, Entry};
-use super::super::error::Error;
+use super::super::error::{self, Error};
 use super::super::issue::{self, Chunk};
 use crate::snowflake::id::SnowflakeId;
 
@@ -159,11 +159,7 @@ impl Iterator for Batch {
 
 fn batch(entry: &'static Entry, count: i32) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
     if !(1..=BATCH_MAX).contains(&count) {
-        return Err(Error::BatchCount {
-            count,
-            max: BATCH_MAX,
-        }
-        .into());
+        return Err(error::batch_count(count, BATCH_MAX).into());
     }
     // The layout must be known before its chunk size is.
     let right = match entry.right() {
@@ -201,6 +197,6 @@ fn currval(entry: &Entry) -> Result<i64, ErrorReport> {
     catalog::check_privilege(entry.relation(), pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)?;
     match entry.last_id() {
         Some(id) => Ok(id.get()),
-        None => Err(Error::NoCurrval { name: entry.name() }.into()),
+        None => Err(error::no_currval(&entry.name()).into()),
     }
 }

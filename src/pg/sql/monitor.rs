@@ -8,7 +8,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{name, pg_extern, pg_sys};
 
 use super::super::entry::{self, Entry};
-use super::super::error::Error;
+use super::super::error::{self, Error};
 use super::super::label::{self, Described};
 use super::super::shmem::{self, Key};
 use super::super::{mark, os_clock, time};
@@ -216,11 +216,8 @@ fn problem(
         None => None,
     };
     let refused = || {
-        refusal.map(|refusal| Error::Refused {
-            name: entry.name(),
-            generator: described.generator,
-            why: Refused::Reservation(refusal),
-        })
+        let why = Refused::Reservation(refusal?);
+        Some(error::refused(&entry.name(), &described.generator, why))
     };
     let can_issue = shmem::shared().and_then(|shared| entry.check_can_issue(described, shared));
     let error = can_issue.err().or_else(refused)?;
@@ -257,7 +254,7 @@ fn pg_stat_snowflake() -> Result<
         let Some(View { counts, .. }) = view(entry, None) else {
             continue;
         };
-        let largest = counts.largest_rollback_millis;
+        let largest = counts.largest_rollback_millis.cast_signed();
         rows.push((
             entry.relation(),
             counts.issued.cast_signed(),
