@@ -33,10 +33,10 @@
 #   - per promotion, failover_gap and what may be borrowed for each switch of
 #     timelines until then,
 # and the ID by what may be borrowed. What is done to one generator moves no other,
-# the default ones of two databases included. That leads shrink at half speed is left out:
-# an episode lasts seconds. Who watches the wall clock does not lead by a rollback:
-# once it has met the clock, it is ahead by what may be borrowed until it starts
-# again.
+# the default ones of two databases included. That leads shrink at half speed is
+# left out: an episode lasts seconds. Who watches the wall clock does not lead by a
+# rollback: once it has met the clock, it is ahead by what may be borrowed until it
+# starts again.
 #
 # How far behind (lower bound): a step forward is followed at the next
 # reservation, and the window in force is used up after twice its length at half
@@ -794,8 +794,8 @@ sub above_earlier_lives
 	return;
 }
 
-# A generator has one word: whoever asks when somebody else has received gets no ID of an
-# earlier tick, but in another clock.
+# A generator has one word: whoever asks when somebody else has received gets no ID
+# of an earlier tick, but in another clock.
 sub above_earlier_calls
 {
 	my ($self) = @_;
