@@ -87,6 +87,11 @@ BEGIN
 	RETURN (SELECT left(md5(label), 8) FROM pg_seclabel
 		WHERE objoid = g AND classoid = 'pg_class'::regclass AND provider = 'snowflake_id');
 END $$;
+-- Of the default generator that there is then.
+CREATE FUNCTION default_of() RETURNS text VOLATILE LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN 'default.' || to_regclass('snowflake_default')::oid;
+END $$;
 -- IDs taken in subtransactions, some of which are rolled back.
 CREATE FUNCTION risky(n int, g regclass DEFAULT NULL) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -386,7 +391,7 @@ SELECT 'S', (SELECT pid || '.' || ms(backend_start) FROM pg_stat_activity WHERE 
 	current_setting('snowflake_id.worker_id'), ms(clock_timestamp());
 END
 my $probe = $prepared . $started . <<'END';
-SELECT 'I', snowflake_nextval(), ms(statement_timestamp()), ms(clock_timestamp());
+SELECT 'I', snowflake_nextval(), ms(statement_timestamp()), ms(clock_timestamp()), default_of();
 END
 
 # The same of all generators of a database.
@@ -411,7 +416,7 @@ sub probe
 		while (1)
 		{
 			my $session = ask($primary, $database, probe_sql($database));
-			delete @missing{ $session->{out} =~ /^I(?:\|-?\d+){3}\|?(\w*)(?:\|\w*)?$/mg };
+			delete @missing{ map { s/^default\.\d+$//r } $session->{out} =~ /^I(?:\|-?\d+){3}\|([\w.]+)(?:\|\w*)?$/mg };
 			delete @missing{ map { (refusal($_))[1] // () } errors($session->{err}) };
 			last if !%missing;
 			return failed('no ID within ' . PATIENCE . " s $what: $session->{err}") if time > $until;
@@ -741,6 +746,7 @@ sub read_logs
 		open my $file, '<', $log or die "$log: $!";
 		while (my $line = <$file>)
 		{
+			$seen{'tables of slots added'}++ if $line =~ /made room for \d+ more generators/;
 			failed("in $log: $line")
 			  if $line =~ /PANIC: |TRAP: |panicked at|\] XX00[12]|terminated by signal (?!9\b)/;
 		}

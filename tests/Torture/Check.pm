@@ -27,15 +27,16 @@
 #     may be borrowed, two ticks. Starts are restarts and crashes, and every time
 #     a client may have rewritten the sequence or changed the label, counted when
 #     its session began,
-#   - with few slots, where generators start again in any transaction, and of
+#   - with few slots, where named generators start again in any transaction, and of
 #     those that come and go, what may be borrowed and four ticks for each, and
 #     the time that has passed: a window grows no faster,
 #   - per promotion, failover_gap and what may be borrowed for each switch of
 #     timelines until then,
-# and the ID by what may be borrowed. That leads shrink at half speed is left out:
-# an episode lasts seconds. Who watches the wall clock does not lead by a rollback:
-# once it has met the clock, it is ahead by what may be borrowed until it starts
-# again.
+# and the ID by what may be borrowed. What is done to one generator moves no other,
+# the default ones of two databases included. That leads shrink at half speed is
+# left out: an episode lasts seconds. Who watches the wall clock does not lead by a
+# rollback: once it has met the clock, it is ahead by what may be borrowed until it
+# starts again.
 #
 # How far behind (lower bound): a step forward is followed at the next
 # reservation, and the window in force is used up after twice its length at half
@@ -109,7 +110,6 @@ sub new
 	my $s = $self->{schedule};
 	$self->{window} = max($s->{reserve_ms}, map { $_->{reserve_ms} // 0 } @{ $s->{faults} });
 	$self->{crowded} = $s->{max_generators} < 100;
-	$self->{generator}{''} = $self->generator(\%default);
 	$self->{generator}{"$_->{database} $_->{name}"} = $self->generator($_) for @{ $s->{generators} };
 	$self->{extra} = [ map { $self->generator($_) } @{ $s->{extras} } ];
 	return $self;
@@ -125,7 +125,10 @@ sub generator
 	my $window = $tick * POSIX::ceil($self->{window} / $tick);
 	my %g = (
 		name => $spec->{name},
+		database => $spec->{database} // '',
+		is_crowded => $self->{crowded} && $spec->{name} ne '',
 		# Those that come and go start anew with each subtransaction that is undone.
+		is_default => $spec->{name} eq '',
 		is_extra => scalar($spec->{name} =~ /^extra/),
 		tick => $tick,
 		clocks => 2**$spec->{clock},
@@ -175,7 +178,10 @@ sub named
 	return $session->{named}{$name} //= do
 	{
 		my $lineage = $session->{lineage};
-		my $g = $name eq '' ? $self->{generator}{''} : $self->{generator}{"$session->{database} $name"};
+		my $default = $name =~ /^(?:default\.\d+)?$/;
+		my $key = $default ? $session->{database} : "$session->{database} $name";
+		$self->{generator}{$key} //= $self->generator({ %default, database => $session->{database} }) if $default;
+		my $g = $self->{generator}{$key};
 		$g ? [ $g, "$session->{database} $name" ]
 		  : $name =~ /^x\d+_\d+_(\d+)$/ ? [ $self->{extra}[$1], "$session->{database} $name" ]
 		  : $name =~ /^shared\.\d+$/ ? [ $self->{extra}[0], "$session->{database} $name $lineage" ]
@@ -248,6 +254,13 @@ sub machine_times
 	};
 }
 
+# Sessions in which a generator could be changed.
+sub sessions_of
+{
+	my ($self, $g) = @_;
+	return grep { $g->{database} eq '' || $_->{database} eq $g->{database} } @{ $self->{sessions} };
+}
+
 # Settings of a session's clock that may have been in force between two instants.
 sub settings
 {
@@ -267,7 +280,7 @@ sub largest_lead_ms
 	return $self->{lead}{$g}{$at} //= do
 	{
 		my $s = $self->{schedule};
-		my @sessions = grep { $_->{launched} <= $at } @{ $self->{sessions} };
+		my @sessions = grep { $_->{launched} <= $at } $self->sessions_of($g);
 		my $starts = (grep { $_ <= $at } @{ $self->{starts} })
 		  + STARTS_PER_REWRITE * sum0(map { $_->{rewrites}{ $g->{name} } // 0 } @sessions);
 		1000 * (
@@ -275,7 +288,7 @@ sub largest_lead_ms
 			+ max(0, $s->{standby_clock})
 			+ max(0, map { $_->{advances}{ $g->{name} } ? 5 : 0 } @sessions))
 		  + $g->{start} * ($starts + ($g->{is_extra} ? STARTS_PER_REWRITE : 0))
-		  + ($self->{crowded} || $g->{is_extra}
+		  + ($g->{is_crowded} || $g->{is_extra}
 			? ($g->{borrow} + 4 * $g->{tick}) * sum0(map { $_->{transactions} } @sessions)
 			+ 1000 * ($at - $self->{history}[0]{since})
 			: 0)
@@ -293,9 +306,10 @@ sub read_session
 	my $text = $session->{out};
 	# A line without an end was not received.
 	$text =~ s/[^\n]*\z//;
-	# Of each generator: IDs that wait for word of a commit, the last one, the label,
-	# and what came last in each clock.
-	my (%pending, %last, %label, %latest);
+	# Of each generator: the last ID, the label, and what came last in each clock; what
+	# the default one is called, and IDs that wait for word of a commit.
+	my (%last, %label, %latest);
+	my ($default, @pending) = ('');
 	my (%bounds, $timed);
 	for my $line (split /\n/, $text)
 	{
@@ -317,6 +331,8 @@ sub read_session
 		my $count = $columns{$tag} // 99;
 		my ($name, $hash) = splice @field, $count < @field ? $count : @field;
 		$name //= '';
+		$name = $default if $name eq '';
+		$default = $name if $name =~ /^default\./;
 		my ($g, $key) = @{ $self->named($session, $name) };
 		if (@field != $count || !$g || grep { !/^-?\d+$/ } @field)
 		{
@@ -324,15 +340,14 @@ sub read_session
 			next;
 		}
 		if ($tag eq 'W') { $timed = { g => $g, is_locked => $field[0] }; next; }
-		my $known = $session->{known}{$key} //= { generator => $g, name => $name, ids => [], ranks => [], calls => [] };
-		if ($tag eq 'B') { delete $pending{$key}; next; }
+		if ($tag eq 'B') { @pending = (); next; }
 		if ($tag eq 'C')
 		{
-			my @waiting = @{ delete $pending{$key} // [] };
-			$self->{seen}{'confirmed by a commit'} += @waiting;
-			$self->confirm($known, @waiting);
+			$self->{seen}{'confirmed by a commit'} += @pending;
+			$self->confirm(@$_) for splice @pending;
 			next;
 		}
+		my $known = $session->{known}{$key} //= { generator => $g, name => $name, ids => [], ranks => [], calls => [] };
 		if ($tag eq 'M')
 		{
 			my ($id, $at) = @{ $last{$key} };
@@ -348,7 +363,7 @@ sub read_session
 		}
 		my ($id, $from, $to) = @field;
 		$self->{seen}{'IDs'}++;
-		$self->{seen}{ $g->{is_extra} ? 'of extra generators' : 'of named generators' }++ if $name ne '';
+		$self->{seen}{ $g->{is_extra} ? 'of extra generators' : 'of named generators' }++ if !$g->{is_default};
 		$to = $from if $tag eq 'D';
 		my ($at, $rank, $worker, $sequence, $clock) = decode($g, $id, $to);
 		if (!defined $rank)
@@ -362,7 +377,7 @@ sub read_session
 			  if $at != $from || $worker != $field[2] || $sequence != $field[3] || $clock != $field[4];
 			next;
 		}
-		my $label = $name eq '' ? $g->{labels}[0] : ($hash // '') eq '' ? $label{$key} : $g->{label}{$hash};
+		my $label = $g->{is_default} ? $g->{labels}[0] : ($hash // '') eq '' ? $label{$key} : $g->{label}{$hash};
 		if (!$label)
 		{
 			$self->violation('label', "$session->{name}: $line, a label that it was never given");
@@ -370,7 +385,7 @@ sub read_session
 		}
 		$label{$key} = $label;
 		$timed->{label} = $label if $timed;
-		$self->count_policy($label, $clock) if $name ne '';
+		$self->count_policy($label, $clock) if !$g->{is_default};
 		$self->violation('label', "$session->{name}: $line is not of its label, $label->{text}")
 		  if $g->{epochs}[$rank] != $label->{epoch};
 		$self->violation('clock', "$session->{name}: $line is of clock $clock")
@@ -393,7 +408,7 @@ sub read_session
 		$self->violation('worker', "$session->{name}: $line has worker ID $worker")
 		  if $session->{worker} >= 0 && $worker != $session->{worker};
 		$last{$key} = [ $id, $at ];
-		if ($tag eq 'X') { push @{ $session->{undone} }, $id; next; }
+		next if $tag eq 'X';
 		my $it = {
 			id => $id, at => $at, clock => $clock, sequence => $sequence, rank => $rank,
 			label => $label, bounds => $bounds
@@ -411,9 +426,11 @@ sub read_session
 			$self->violation('order', "$session->{name}: $line after $before->{id}") if !follows($g, $it, $before);
 		}
 		$latest->{$clock} = $it;
-		if ($tag eq 'R') { push @{ $pending{$key} }, $it; next; }
+		if ($tag eq 'R') { push @pending, [ $known, $it ]; next; }
 		# Somebody has taken an ID since the restart of the sequence.
-		$self->confirm($known, @{ delete $pending{$key} // [] }, $it);
+		my @confirmed = grep { $_->[0] == $known } @pending;
+		@pending = grep { $_->[0] != $known } @pending;
+		$self->confirm(@$_) for @confirmed, [ $known, $it ];
 	}
 	return;
 }
@@ -590,7 +607,7 @@ sub unexpected
 	$name = '' if $name eq 'snowflake_default';
 	$name = 'shared.0' if $name eq 'shared';
 	my ($g) = @{ $self->named($session, $name) } or return 'there is no such generator';
-	my $changed = first { $_->{launched} <= $session->{ended} && $_->{relabels}{ $g->{name} } } @{ $self->{sessions} };
+	my $changed = first { $_->{launched} <= $session->{ended} && $_->{relabels}{ $g->{name} } } $self->sessions_of($g);
 	my @labels = $changed ? @{ $g->{labels} } : $g->{labels}[0];
 
 	if ($kind eq 'on_exhausted=error') { @labels = grep { $_->{exhausted} eq 'error' } @labels; }
@@ -667,7 +684,7 @@ sub must_find_a_clock
 	my $ended = $session->{ended};
 	return 0 if $self->{crowded} || grep { $_ <= $ended } @{ $self->{starts} };
 	return 0 if grep { $_->{exhausted} eq 'next_clock' } @{ $g->{labels} };
-	return 0 if grep { $_->{launched} <= $ended && ($_->{rewrites}{ $g->{name} } || $_->{advances}{ $g->{name} }) } @{ $self->{sessions} };
+	return 0 if grep { $_->{launched} <= $ended && ($_->{rewrites}{ $g->{name} } || $_->{advances}{ $g->{name} }) } $self->sessions_of($g);
 	my $back = grep { $history->[$_]{since} <= $ended && $history->[$_]{offset} < $history->[ $_ - 1 ]{offset} } 1 .. $#$history;
 	return $back < $g->{clocks};
 }
@@ -694,7 +711,6 @@ sub read_errors
 				$self->{refused}{$kind}++;
 				next;
 			}
-			next if $code eq '53400' && $self->{crowded};
 			# The clock was stepped between the call's instant and the call.
 			next if $code eq '22008' && $text =~ /^cannot advance/;
 			next if $code =~ /^(42704|55000)$/ && $text =~ /^prepared transaction with identifier/;
@@ -719,33 +735,21 @@ sub read_errors
 	return;
 }
 
-# A generator's IDs through everything; those that the default generators of two
-# databases gave, and one that came or went, while the server runs.
+# A generator's IDs through everything. Those of others may be equal.
 sub unique
 {
 	my ($self) = @_;
-	my (%generator, %life);
+	my %generator;
 	for my $session (@{ $self->{sessions} })
 	{
-		my $lasting = $session->{database} ne $self->{schedule}{recreates};
 		for my $key (sort keys %{ $session->{known} })
 		{
-			next if !$lasting;
 			my $of = $generator{$key} //= {};
 			for my $id (@{ $session->{known}{$key}{ids} })
 			{
 				$self->violation('duplicate', "$id of $key in $session->{name} and $of->{$id}") if exists $of->{$id};
 				$of->{$id} = $session->{name};
 			}
-		}
-		next if !$session->{life};
-		my $life = $life{ $session->{life} } //= {};
-		my $default = $session->{known}{"$session->{database} "};
-		for my $id ($default ? @{ $default->{ids} } : (), @{ $session->{undone} })
-		{
-			$self->violation('duplicate', "$id in $session->{name} and $life->{$id}, in one life of the server")
-			  if exists $life->{$id};
-			$life->{$id} = $session->{name};
 		}
 	}
 	return;
@@ -760,7 +764,6 @@ sub above_earlier_lives
 	my %lives;
 	for my $session (grep { $_->{life} && @{ $_->{began} } } @{ $self->{sessions} })
 	{
-		next if $session->{database} eq $self->{schedule}{recreates};
 		for my $key (sort keys %{ $session->{known} })
 		{
 			my $reach = $session->{known}{$key}{reach} or next;
@@ -791,13 +794,13 @@ sub above_earlier_lives
 	return;
 }
 
-# There is one word: whoever asks when somebody else has received gets no ID of an
-# earlier tick, but in another clock.
+# A generator has one word: whoever asks when somebody else has received gets no ID
+# of an earlier tick, but in another clock.
 sub above_earlier_calls
 {
 	my ($self) = @_;
 	my %calls;
-	for my $session (grep { $_->{database} ne $self->{schedule}{recreates} } @{ $self->{sessions} })
+	for my $session (@{ $self->{sessions} })
 	{
 		for my $key (sort keys %{ $session->{known} })
 		{
@@ -847,7 +850,7 @@ sub no_lead_without_a_start
 	{
 		my $g = $its->{generator};
 		my @starts = map { [ @$_{qw(launched ended)} ] }
-		  grep { $_->{rewrites}{ $g->{name} } || $_->{advances}{ $g->{name} } } @{ $self->{sessions} };
+		  grep { $_->{rewrites}{ $g->{name} } || $_->{advances}{ $g->{name} } } $self->sessions_of($g);
 		push @starts, map { [ $_ - 10, $_ ] } @{ $self->{accepts} };
 		# Since when it is known to be slow enough to be met, when it was, and when it
 		# has given an ID since.

@@ -57,11 +57,10 @@ sub schedule
 		standby_clock => pick(-6, -3, -3, 0, 2),
 		clock => 0);
 	$s{reserve_ms} = pick(100, 300) if $mood eq 'refusal' || $mood eq 'burst';
-	$s{max_generators} = 1024 if $s{databases}[2] || $mood eq 'policy';
+	$s{max_generators} = 1024 if $mood eq 'policy';
 	generators(\%s);
 
-	# With room for one generator, two databases keep each other out.
-	my $clients = $mood eq 'burst' ? between(4, 6) : $mood eq 'eviction' ? between(2, 5) : between(4, 12);
+	my $clients = $mood eq 'burst' ? between(4, 6) : between(4, 12);
 	for my $client (1 .. $clients)
 	{
 		my $database = pick(@{ $s{databases} });
@@ -197,7 +196,8 @@ sub policy
 	my $tick = $g->{tick};
 	# Refusals make room for little else.
 	my $rollback = weighted(continue => 3, wait => 2, error => 1, next_clock => $g->{clock} ? 6 : 0);
-	my $max_rollback = $far || $s->{mood} eq 'failover' ? DAY : pick((DAY) x 7, 10_000, 60_000, 3_600_000);
+	# After a promotion some are further ahead than that.
+	my $max_rollback = $far ? DAY : pick((DAY) x 7, 10_000, 60_000, 3_600_000);
 	# Less than a tick is refused, and so is more than half of max_rollback.
 	my $least = $max_rollback / 2;
 	my @borrow = $far ? (60_000, 180_000) : (0, 10, 100, $s->{max_generators} < 100 ? () : (1000, 3000));
@@ -345,10 +345,11 @@ sub refusal
 #   V  ID                                       snowflake_currval(), right after an ID
 #   W  1 if its lock is held                    a call follows, and how long it took
 #   A                                           anything else
-# Where the generator is not the default one, its name follows; after I, R and X
-# also a hash of its label, unless it is that of the line before. It is read after
-# the ID, with a lock that keeps it as it is. Instants are milliseconds of the
-# server's wall clock.
+# The generator's name follows; after I, R and X also a hash of its label, unless it
+# is that of the line before. The default one has no label, and its name tells its
+# OID, unless it is that of the line before: it may be dropped and made again. Both
+# are read after the ID, with a lock that keeps them as they are. Instants are
+# milliseconds of the server's wall clock.
 my $received = 'ms(clock_timestamp())';
 my $began    = 'ms(statement_timestamp())';
 
@@ -360,10 +361,11 @@ sub behind { my ($comma) = @_; return $target ? $comma . name() : ''; }
 sub labelled
 {
 	my ($is_numbered) = @_;
-	return '' if !$target;
-	my $label = 'label_of(' . name() . ')';
-	return ', ' . name() . ', ' . ($is_numbered ? "CASE WHEN n = 1 THEN $label END" : $label);
+	my $found = $target ? 'label_of(' . name() . ')' : 'default_of()';
+	$found = "CASE WHEN n = 1 THEN $found END" if $is_numbered;
+	return $target ? ', ' . name() . ", $found" : ", $found";
 }
+sub named { return $target ? behind(', ') : ', default_of()'; }
 sub sequence { return $target ? $target->{name} : 'snowflake_default'; }
 sub table { return $target ? "t_$target->{name}" : 't'; }
 sub scaled { my ($low, $high) = @_; return POSIX::ceil(between($low, $high) * ($target ? $target->{scale} : 1)); }
@@ -481,14 +483,14 @@ my %step = (
 		  . "SELECT 'I', id, ms(now()), $received" . labelled() . " FROM $table WHERE xmin = pg_current_xact_id()::xid ORDER BY s::int;\n" . end();
 	},
 	mark => sub {
-		return "BEGIN;\n" . statement() . "SELECT 'M', last_value" . behind(', ') . ' FROM ' . sequence() . ";\n" . end();
+		return "BEGIN;\n" . statement() . "SELECT 'M', last_value" . named() . ' FROM ' . sequence() . ";\n" . end();
 	},
 	currval => sub {
-		return "BEGIN;\n" . one() . "SELECT 'V', snowflake_currval(" . name() . ')' . behind(', ') . ";\n" . end();
+		return "BEGIN;\n" . one() . "SELECT 'V', snowflake_currval(" . name() . ')' . named() . ";\n" . end();
 	},
 	decode => sub {
 		my $arguments = 'id' . behind(', ');
-		return "SELECT 'D', id, ms(created_at), worker_id, sequence, coalesce(clock, 0)" . behind(', ')
+		return "SELECT 'D', id, ms(created_at), worker_id, sequence, coalesce(clock, 0)" . named()
 		  . ' FROM ' . next_id() . " AS id, LATERAL snowflake_decode($arguments);\n";
 	},
 	advance => sub {
@@ -518,7 +520,7 @@ my %step = (
 			  . "ALTER SEQUENCE $other RENAME TO $sequence;\n" . one() . end(),
 			"BEGIN;\nALTER SEQUENCE $sequence RENAME TO $other;\nROLLBACK;\n") . one();
 	},
-	# With few slots there may be none left.
+	# With few slots there may be none left: room is made for more.
 	several => sub {
 		my $sql = "BEGIN;\n";
 		for (1 .. between(2, 5)) { aim(); $sql .= chance(0.3) ? statement() : one(); }
@@ -567,7 +569,7 @@ sub extra
 sub transaction
 {
 	my ($before, $change, $end) = @_;
-	my $sql = "\\set xid 0\nSELECT 'B'" . behind(', ') . ";\nBEGIN;\n$before" . $change;
+	my $sql = "\\set xid 0\nSELECT 'B';\nBEGIN;\n$before" . $change;
 	local $tag = 'R';
 	$sql .= (chance(0.8) ? one() : '') . (chance(0.3) ? statement() : '')
 	  . "SELECT pg_current_xact_id() AS xid \\gset\n";
@@ -577,7 +579,7 @@ sub transaction
 		  . "PREPARE TRANSACTION :'gid';\n" . pick('COMMIT', 'ROLLBACK') . " PREPARED :'gid';\n";
 	}
 	else { $sql .= "$end;\n"; }
-	return $sql . "SELECT 'C'" . behind(', ') . " WHERE pg_xact_status(:'xid'::xid8) = 'committed';\n";
+	return $sql . "SELECT 'C' WHERE pg_xact_status(:'xid'::xid8) = 'committed';\n";
 }
 
 sub counted { $rewrites{ $target ? $target->{name} : '' }++; return $_[0]; }

@@ -14,10 +14,15 @@ mod snowflake;
 mod contention_model;
 
 use contention_model::{Costs, Design, Outcome, simulate};
-use snowflake::clock::{BootNanos, Clock, Reading, UnixNanos};
-use snowflake::generator::{Bounds, Generator, Step, Word};
-use snowflake::layout::Position;
+use snowflake::clock::Reading;
+use snowflake::clocks::Ledger;
+use snowflake::generator::Generator;
+use snowflake::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
 use snowflake::policy::Policy;
+use snowflake::reservation::{Plan, Planned};
+use snowflake::word::{Clocks, Live, Step};
+use std::cell::Cell;
+use std::convert::Infallible;
 use std::hint::{black_box, spin_loop};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,6 +51,35 @@ fn boot() -> BootNanos {
     BootNanos::new(at.seconds * 1_000_000_000 + at.nanos)
 }
 
+fn wall() -> UnixNanos {
+    let wall = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a clock after 1970");
+    UnixNanos::new(i64::try_from(wall.as_nanos()).expect("a clock before 2262"))
+}
+
+/// The clocks of this machine, and how often somebody has looked at the boot clock.
+#[derive(Default)]
+struct Counted(Cell<u64>);
+
+impl Clocks for Counted {
+    fn wall(&self) -> UnixNanos {
+        wall()
+    }
+
+    fn boot(&self) -> BootNanos {
+        self.0.set(self.0.get() + 1);
+        boot()
+    }
+
+    fn read(&self) -> Reading {
+        Reading {
+            boot: boot(),
+            wall: wall(),
+        }
+    }
+}
+
 /// Moves the calling thread to a core. Where that is refused it stays.
 fn pin(core: usize) {
     let mask = 1u64 << (core % 64);
@@ -67,34 +101,37 @@ const GENERATOR: Generator = Generator {
     },
 };
 
-struct Shared {
-    word: Line<Word>,
-    clock: Line<Clock>,
-    bounds: Line<Bounds>,
-}
+/// What issuers use, with far more reserved than they take.
+struct Shared(Live);
 
 impl Shared {
     fn new() -> Self {
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .expect("a clock after 1970");
-        let shared = Self {
-            word: Line(Word::default()),
-            clock: Line(Clock::new(Reading {
-                boot: boot(),
-                wall: UnixNanos::new(i64::try_from(wall.as_nanos()).expect("a clock before 2262")),
-            })),
-            bounds: Line(Bounds::default()),
-        };
+        let reading = Counted::default().read();
+        let live = Live::new(reading);
         let far = Position::new(1 << 62);
-        shared.bounds.0.publish(far, far);
-        shared
+        let plan = Plan {
+            mark: UnixMillis::new(i64::MAX),
+            value: i64::MAX,
+            clock_from: reading.wall,
+            word_from: None,
+            ledger: Ledger::FRESH,
+            reserved: far,
+            early: far,
+            window: Millis::ZERO,
+            starts: true,
+            lead: Millis::ZERO,
+            switches: false,
+        };
+        let Ok(durable) = Planned::new(plan).write(|_| Ok::<_, Infallible>(()));
+        let (moved, _) = durable.move_word(&GENERATOR, &live, reading);
+        moved.publish(&live);
+        Self(live)
     }
 
     fn tick(&self) -> i64 {
         GENERATOR
             .layout
-            .tick_number(self.clock.0.now(boot()).millis())
+            .tick_number(self.0.clock().now(boot()).millis())
     }
 }
 
@@ -165,14 +202,10 @@ struct Core(Shared);
 
 impl Take for Core {
     fn take(&self, _: &mut u64) -> u64 {
-        let mut attempts = 0;
-        let shared = &self.0;
-        let step = shared.word.0.issue(&GENERATOR, &shared.bounds.0, 1, || {
-            attempts += 1;
-            shared.tick()
-        });
+        let clocks = Counted::default();
+        let step = self.0.0.issue::<false>(&GENERATOR, 1, &clocks);
         assert!(matches!(black_box(step), Step::Issue { .. }));
-        attempts
+        clocks.0.get()
     }
 }
 

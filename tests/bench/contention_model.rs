@@ -24,7 +24,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// How a backend takes a number. The core's way is `LoadAdd`; see
-/// `src/snowflake/generator.rs`. The others are what it was compared with.
+/// `src/snowflake/word.rs`. The others are what it was compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
     /// Load, clock, compare-and-swap; again if somebody else was faster.

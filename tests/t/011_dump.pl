@@ -90,15 +90,11 @@ sub dump_shop
 	return;
 }
 
-# The default generators of all databases count on in one place while the server
-# runs: after a restart each case stands for itself.
+# The default generator of each is one of its own: each case stands for itself.
 sub new_database
 {
-	my ($database, $node) = @_;
-	$node //= $new;
-	$node->stop;
-	start_with_clock($node, $behind);
-	$node->safe_psql('postgres', "CREATE DATABASE $database OWNER keeper");
+	my ($database) = @_;
+	$new->safe_psql('postgres', "CREATE DATABASE $database OWNER keeper");
 	return;
 }
 

@@ -40,7 +40,7 @@ sub labels
 my %before = map { $_ => [ insert('shop', $_) ] } @tables;
 
 # The clock is an hour behind from here on: only the mark that was copied puts IDs
-# above. A restart before each, since the default generators share a word.
+# above.
 my $behind = -3600;
 for my $strategy ('wal_log', 'file_copy')
 {

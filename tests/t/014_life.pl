@@ -305,7 +305,7 @@ $admin->query_safe("ALTER SEQUENCE firm AS bigint INCREMENT $top MAXVALUE $top S
 draw($other, 'firm');
 
 # setval() by hand: lower is healed by the next reservation, higher is followed,
-# too high is refused, as is a number that is no instant.
+# what is no instant that the layout has is refused by a start.
 create_generator($node, 'handmade', $label);
 draw($other, 'handmade');
 for my $value ('5', '1, false', $top)
@@ -328,7 +328,9 @@ is($admin->query_safe(q{
 draw($other, 'handmade');
 create_generator($node, 'poisoned', $label);
 $admin->query_safe(q{SELECT setval('poisoned', 9000000000000000000)});
-is(error_in($other, q{SELECT snowflake_nextval('poisoned')}), '58000', 'one that is far too high is refused');
+my ($refused, $text) = error_in($other, q{SELECT snowflake_nextval('poisoned')});
+is($refused, '55000', 'one that is far too high is refused');
+like($text, qr/HINT:.*SELECT setval\('[^']+', \d{13}\)/s, 'the hint has the statement that helps');
 $admin->query_safe(q{SELECT setval('poisoned', (extract(epoch FROM now()) * 1000)::bigint)});
 draw($other, 'poisoned');
 check_ids('setval()', drawn('handmade'));

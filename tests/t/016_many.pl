@@ -1,5 +1,6 @@
-# More generators than there are slots for: state comes and goes, and no ID comes
-# twice; not over crashes either. Two databases with generators of one name.
+# More generators than there are slots for: state comes and goes, room is made for
+# more, and no ID comes twice; not over crashes either. Two databases with
+# generators of one name.
 use strict;
 use warnings;
 use FindBin;
@@ -38,8 +39,7 @@ for my $database (sort keys %label)
 		CREATE TABLE seen (n bigserial, round int, client text, name text, id bigint)});
 }
 
-# Each transaction draws from two generators, and the last of a session's own from
-# one that only it uses. Four sessions hold all slots then, at times.
+# Each transaction draws from two generators: four sessions hold all slots, at times.
 my $script = $node->basedir . '/draw.sql';
 append_to_file($script, qq{
 \\set first random(1, $generators)
@@ -148,45 +148,71 @@ $session->query_safe("SELECT snowflake_nextval('g$_') FROM generate_series(1, 10
 is($session->query_safe(q{SELECT generator, issued FROM pg_stat_snowflake WHERE generator IN ('g1'::regclass, 'g2'::regclass, 'g3'::regclass) ORDER BY 1}),
 	"g1|10\ng2|10\ng3|10", 'counted by generator');
 $session->query_safe('COMMIT');
-my ($rows, $negative) = split /\|/, $session->query_safe(q{
-	SELECT count(*), count(*) FILTER (WHERE issued < 0 OR batches < 0 OR reservations < 0 OR wait_time < 0 OR borrowed > issued) FROM pg_stat_snowflake});
-cmp_ok($rows, '<=', $slots, "$rows rows, no more than slots");
-is($negative, '0', 'no nonsense');
+is($session->query_safe(q{
+	SELECT count(*) FILTER (WHERE issued < 0 OR batches < 0 OR reservations < 0 OR wait_time < 0 OR borrowed > issued) FROM pg_stat_snowflake}),
+	'0', 'no nonsense');
 
-# A transaction that needs more than there are; it can go on without.
+# Afresh, with the slots that there are at a start: a transaction that needs more.
+$session->quit;
+crash($node);
+$session = session($node);
+my $tables = in_log($node, 'made room');
 $session->query_safe('BEGIN');
-draw($session, "g$_") for 1 .. $slots;
-my ($code, $text) = error_in($session, q{SAVEPOINT a; SELECT snowflake_nextval('g9'); ROLLBACK TO a});
-is($code, '53400', 'a transaction that uses more than all slots');
-like($text, qr/HINT:.*max_generators/, 'the hint names the setting');
-draw($session, "g$_") for 1 .. $slots;
-is((error_of($node, q{SELECT snowflake_nextval('g1')}, 'other'))[0], '53400', 'and others go without');
+my $many = 4 * $slots;
+draw($session, "g$_") for 1 .. $slots / 2;
+is(in_log($node, 'made room'), $tables, 'there is room for a few');
+draw($session, "g$_") for 1 .. $many;
+is(in_log($node, 'made room'), $tables + 1, 'more than all slots: room is made');
+is($session->query_safe(q{SELECT count(*) FROM pg_stat_snowflake}), $many, 'all of them are counted');
+# Others, too: more than these, and by a session that knows of no further room yet.
+my $holder = session($node, undef, 'other');
+my $knows_little = session($node, undef, 'other');
+$knows_little->query_safe(q{SELECT snowflake_nextval('g1')});
+$holder->query_safe('BEGIN');
+$holder->query_safe("SELECT snowflake_nextval('g$_')") for 1 .. $generators;
+cmp_ok(in_log($node, 'made room'), '>', $tables + 1, 'more room is made for another database');
+is(error_in($knows_little, "SELECT snowflake_nextval('g$_')"), '', "g$_ in a session that made none of it") for 2, $generators;
+is($knows_little->query_safe(q{SELECT count(*) FROM pg_stat_snowflake}), $generators, 'which sees all of them');
+is((error_of($node, q{SELECT snowflake_nextval('g1'), snowflake_nextval('g200')}))[0], '', 'and so does a new one');
 # Looking takes no slot.
 is((error_of($node, q{SELECT snowflake_decode(1, 'g20'), snowflake_min_id(now(), 'g20'); TABLE snowflake_generators; TABLE pg_stat_snowflake}))[0], '',
 	'who only looks needs none');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_snowflake WHERE generator IN ('g20'::regclass, 'g100'::regclass)}), '1',
+	'nor gets one');
+draw($session, "g$_") for 1 .. $many;
 $session->query_safe('COMMIT');
-is((error_of($node, q{SELECT snowflake_nextval('g1')}, 'other'))[0], '', 'free again');
-draw($session, 'g9');
-draw($session, "g$_") for 1 .. $slots;
-check_ids("g$_ around that", drawn("g$_")) for 1 .. $slots;
-
-# RESTART of one that has no slot, with none to be had.
-my $holder = session($node, undef, 'other');
-draw($session, 'g100');
-$holder->query_safe('BEGIN');
-$holder->query_safe("SELECT snowflake_nextval('g$_')") for 1 .. $slots;
-is(error_in($session, 'ALTER SEQUENCE g100 RESTART'), '', 'a restart without a slot');
 $holder->query_safe('COMMIT');
+$tables = in_log($node, 'made room');
+draw($session, "g$_") for 1 .. $many;
+check_ids("g$_ around that", drawn("g$_")) for 1 .. $many;
+is(in_log($node, 'made room'), $tables, 'there is room now');
+$knows_little->quit;
+
+# RESTART of one that has no slot, while others hold as many as there are.
 draw($session, 'g100');
-$holder->query_safe('BEGIN');
-$holder->query_safe("SELECT snowflake_nextval('g$_')") for 1 .. $slots;
-is(error_in($session, 'ALTER SEQUENCE g100 RESTART'), '', 'again');
-$holder->query_safe('ROLLBACK');
-$session->quit;
-crash($node);
-$holder = do { eval { $holder->quit }; session($node) };
-draw($holder, 'g100');
+sub afresh
+{
+	eval { $_->quit } for $session, $holder;
+	crash($node);
+	$session = session($node);
+	$holder = session($node, undef, 'other');
+	return;
+}
+for my $then ('used', 'not used before a crash')
+{
+	afresh();
+	$holder->query_safe('BEGIN');
+	$holder->query_safe("SELECT snowflake_nextval('g$_')") for 1 .. $slots;
+	is($session->query_safe('SELECT count(*) FROM pg_stat_snowflake'), '0', 'it has no slot');
+	is(error_in($session, 'ALTER SEQUENCE g100 RESTART'), '', "a restart without a slot, $then");
+	$holder->query_safe('COMMIT');
+	draw($session, 'g100') if $then eq 'used';
+}
+afresh();
+draw($session, 'g100');
 check_ids('restarted without a slot', drawn('g100'));
+$_->quit for $session, $holder;
+$holder = session($node);
 
 # All of them owned by tables: TRUNCATE RESTART IDENTITY of one, or of all.
 $node->safe_psql('postgres', qq{

@@ -125,11 +125,11 @@ is(code(q{SET lock_timeout = '1 s'; SET ROLE alice; TRUNCATE plain RESTART IDENT
 $locks->query_safe('ROLLBACK');
 $locks->quit;
 
-# Strangers: no slots, no locks, and marks that are none stop nobody.
+# Strangers: no locks, and marks that are none stop nobody.
 my $stranger = $node->background_psql('postgres');
 $stranger->query_safe(q{SET ROLE mallory; CREATE TEMP TABLE mine (id serial); BEGIN; TRUNCATE mine RESTART IDENTITY});
 is(code(q{SELECT snowflake_nextval(); SELECT snowflake_nextval('g'); SELECT snowflake_nextval('h')}), '',
-	'who truncates a table of his own holds no slots');
+	'who truncates a table of his own stops nobody');
 $stranger->query_safe('ROLLBACK');
 $stranger->quit;
 $locks = $node->background_psql('postgres');

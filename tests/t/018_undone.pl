@@ -1,6 +1,6 @@
 # A restart of a sequence that is rolled back takes the mark of the IDs given since
-# with it. Then the generator's slot alone knows of them, and keeps it until the
-# clock is past that mark.
+# with it. Then the generator's slot alone knows of them, and it keeps that until
+# the clock is past them.
 use strict;
 use warnings;
 use FindBin;
@@ -12,7 +12,7 @@ use Snowflake;
 
 my $node = new_node('main', 3);
 $node->append_conf('postgresql.conf', "snowflake_id.max_generators = 2\nsnowflake_id.reserve = '3 s'");
-$node->start;
+start_with_clock($node, 0);
 $node->safe_psql('postgres', q{
 	CREATE EXTENSION snowflake_id;
 	SELECT snowflake_create_generator('g' || n, 'preset=discord') FROM generate_series(1, 3) AS n});
@@ -36,12 +36,37 @@ for my $how ('transaction', 'savepoint')
 }
 check_ids('after restarts that were rolled back', \@ids);
 
-# Not for ever.
+# Not for ever. Afresh, and far enough ahead; others, which are not, take turns in
+# the other slot.
+$node->stop;
+start_with_clock($node, 0);
+my $tables = in_log($node, 'made room');
+my $turns = 0;
+sub turn
+{
+	$turns++;
+	create_generator($node, "turn$turns", 'preset=discord');
+	is((error_of($node, "SELECT snowflake_nextval('turn$turns')"))[0], '', "another generator takes its turn: $turns");
+	return shown($node, 'pg_stat_snowflake', 'g1', 'count(*)');
+}
+$node->safe_psql('postgres', q{SELECT snowflake_advance('g1', now() + interval '1 min')});
+push @ids, split /\n/, $node->safe_psql('postgres', $restart{transaction});
+my $there = 0;
+$there += turn() for 1 .. 10;
+is($there, 10, 'the slot is kept');
+set_clock($node, 120);
+wait_until('the slot is given away', sub { return turn() eq '0' });
+is(in_log($node, 'made room'), $tables, 'and room was made for nobody');
+push @ids, split /\n/, $node->safe_psql('postgres', q{SELECT snowflake_nextval('g1')});
+check_ids('after the slot was given away', \@ids);
+# Nor is a slot lost whose generator is gone.
+$node->stop;
+start_with_clock($node, 120);
 $node->safe_psql('postgres', $restart{transaction});
 $node->safe_psql('postgres', 'DROP SEQUENCE g1');
-my $both = q{SELECT snowflake_nextval('g2'), snowflake_nextval('g3')};
-is((error_of($node, $both))[0], '53400', 'the slot is kept');
-wait_until('the slot is given away', sub { return (error_of($node, $both))[0] eq '' });
-is((error_of($node, $both))[0], '', 'until the clock is past the mark');
+set_clock($node, 240);
+$node->safe_psql('postgres', q{SELECT snowflake_nextval('g2'); SELECT pg_sleep(0.01); SELECT snowflake_nextval('g3')}) for 1 .. 2;
+is((error_of($node, q{SELECT snowflake_nextval('g2'), snowflake_nextval('g3')}))[0], '', 'others use the slot of one that was dropped');
+is(in_log($node, 'made room'), $tables, 'and need no further room');
 
 done_testing();

@@ -1,5 +1,5 @@
 # The account of clocks where marks go: into dumps, to standbys, through changes of
-# the label, and out of shared memory.
+# the label, and through starts.
 use strict;
 use warnings;
 use FindBin;
@@ -87,16 +87,17 @@ $node->safe_psql('postgres', 'CREATE TABLE t (id bigint PRIMARY KEY, item text)'
 like($node->safe_psql('postgres', q{SELECT snowflake_set_default('t', generator => 'moved')}), qr/no values so far/, 'a column takes it');
 check_unique('moved');
 
-# Out of shared memory and in again, each time a start: fifteen times in another
-# clock, then at the mark; and with the clock set back in between.
+# A start before the mark: fifteen times in another clock, then at the mark; with the
+# clock set back in between. Where there is one slot, and no other clock was passed
+# by time, nobody gives way: room is made.
 $session->quit;
-$node->stop;
-$node->append_conf('postgresql.conf', 'snowflake_id.max_generators = 1');
-start_with_clock($node, 0);
 reconnect();
 create_generator($node, $_, $multi_clock) for 'one', 'two';
+$node->append_conf('postgresql.conf', 'snowflake_id.max_generators = 1');
 my %clocks;
-for my $round (1 .. 60)
+my $starts = 20;
+my $offset = 0;
+sub draw_both
 {
 	for my $name ('one', 'two')
 	{
@@ -104,8 +105,27 @@ for my $round (1 .. 60)
 		$clocks{$name}{$clock} = 1;
 		draw_batch($session, $name, 1500);
 	}
+	return;
+}
+draw_both();
+$session->quit;
+for my $round (1 .. $starts)
+{
+	$node->stop('immediate');
+	$offset -= 0.1 if $round % 7 == 0;
+	start_with_clock($node, $offset);
+	reconnect();
+	draw_both();
+	$session->quit;
+}
+is(in_log($node, 'made room'), $starts, 'room is made in each life of the server');
+reconnect();
+for my $round (1 .. 40)
+{
+	draw_both();
 	set_back($node, 0.1) if $round % 7 == 0;
 }
+is(in_log($node, 'made room'), $starts, 'and once in each');
 for my $name ('one', 'two')
 {
 	check_unique($name);
