@@ -517,13 +517,6 @@ impl Layout {
         Millis::new(self.tick_millis).times(i64::try_from(ticks).unwrap_or(i64::MAX))
     }
 
-    /// Whether IDs can be issued at an instant: it is not before the epoch, and
-    /// before the last tick.
-    #[must_use]
-    pub const fn fits(self, at: UnixMillis) -> bool {
-        at.get() >= self.epoch.get() && at.get() < self.instant_of(self.last_tick).get()
-    }
-
     /// The tick that holds an instant.
     ///
     /// # Errors
@@ -696,17 +689,8 @@ impl Layout {
     ) -> Result<SnowflakeId, LayoutError> {
         let worker = in_range("worker_id", worker, self.max_worker())?;
         let sequence = in_range("sequence", sequence, self.max_sequence())?;
-        self.check_tick(tick)?;
-        Ok(self.id(tick, 0, sequence, self.stamp_with(worker)))
-    }
-
-    /// Whether the time field holds a tick.
-    ///
-    /// # Errors
-    /// [`LayoutError::FieldRange`].
-    pub fn check_tick(self, tick: Tick) -> Result<(), LayoutError> {
         in_range("time", tick.get().cast_signed(), self.last_tick.get())?;
-        Ok(())
+        Ok(self.id(tick, 0, sequence, self.stamp_with(worker)))
     }
 
     /// The tick of an ID that this layout has made.
@@ -771,20 +755,17 @@ impl Layout {
             within_bits: self.within_bits,
             ..before
         };
-        if self.tick_millis != before.tick_millis {
-            Some(Change::Tick)
-        } else if self.epoch > before.epoch {
-            Some(Change::LaterEpoch)
-        } else if self.time.bits < before.time.bits {
-            Some(Change::NarrowerTime)
-        } else if self != wider
-            || self.width != before.width
-                && (before.written != Written::Plain || before.time.end() != before.width)
-        {
-            Some(Change::Fields)
-        } else {
-            None
-        }
+        // It moves what is above the time, and the bits of a reversed time.
+        let is_moved = self.width != before.width
+            && (before.written != Written::Plain || before.time.end() != before.width);
+        let changes = [
+            (self.tick_millis != before.tick_millis, Change::Tick),
+            (self.epoch > before.epoch, Change::LaterEpoch),
+            (self.time.bits < before.time.bits, Change::NarrowerTime),
+            (self != wider || is_moved, Change::Fields),
+        ];
+        let first = changes.into_iter().find(|(is_so, _)| *is_so);
+        first.map(|(_, change)| change)
     }
 }
 
@@ -824,14 +805,14 @@ impl Stamp {
 /// # Errors
 /// [`LayoutError::FieldRange`].
 pub fn in_range(field: &str, value: i64, max: u64) -> Result<u64, LayoutError> {
-    u64::try_from(value)
-        .ok()
-        .filter(|v| *v <= max)
-        .ok_or_else(|| LayoutError::FieldRange {
+    match u64::try_from(value) {
+        Ok(value) if value <= max => Ok(value),
+        _ => Err(LayoutError::FieldRange {
             field: field.to_string(),
             value,
             max,
-        })
+        }),
+    }
 }
 
 #[cfg(all(test, not(loom)))]

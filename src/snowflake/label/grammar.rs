@@ -43,15 +43,11 @@ impl fmt::Display for Text<'_> {
 
 impl<'a> Text<'a> {
     /// Returns an error in this place, made of the parts of a [`LabelError`].
-    pub fn error<T>(
-        self,
-        problem: impl Into<String>,
-        allowed: impl Into<String>,
-    ) -> Result<T, LabelError> {
+    pub fn error<T>(self, problem: &str, allowed: &str) -> Result<T, LabelError> {
         Err(LabelError {
             at: self.at,
-            problem: problem.into(),
-            allowed: allowed.into(),
+            problem: problem.to_string(),
+            allowed: allowed.to_string(),
         })
     }
 
@@ -67,7 +63,7 @@ impl<'a> Text<'a> {
     }
 
     /// What is behind this character, if it begins with that.
-    fn behind(self, first: char) -> Option<Self> {
+    fn after(self, first: char) -> Option<Self> {
         Some(self.rest(self.text.strip_prefix(first)?))
     }
 
@@ -81,7 +77,7 @@ impl<'a> Text<'a> {
     /// The text in two, without the one character between them.
     fn split_once(self, separator: char) -> Option<(Self, Self)> {
         let (left, rest) = self.split_before(|c| c == separator);
-        Some((left, rest.behind(separator)?))
+        Some((left, rest.after(separator)?))
     }
 }
 
@@ -105,12 +101,10 @@ impl Pair<'_> {
     }
 
     /// The error for a value that its key does not have.
-    pub fn invalid<T>(&self, allowed: impl Into<String>) -> Result<T, LabelError> {
+    pub fn invalid<T>(&self, allowed: &str) -> Result<T, LabelError> {
         let text = self.text();
-        text.error(
-            format!("invalid value for {}: {text}", self.key.text),
-            allowed,
-        )
+        let problem = format!("invalid value for {}: {text}", self.key.text);
+        text.error(&problem, allowed)
     }
 }
 
@@ -122,29 +116,29 @@ pub fn pairs(text: &str) -> Result<Vec<Pair<'_>>, LabelError> {
     while !rest.text.is_empty() {
         let (key, behind) = rest.split_before(|c| !(c.is_ascii_alphanumeric() || c == '_'));
         if key.text.is_empty() {
-            return rest.error(format!("unexpected {rest}"), FORM);
+            return rest.error(&format!("unexpected {rest}"), FORM);
         }
-        let Some(value) = behind.behind('=') else {
-            return behind.error(format!("{key} is not followed by \"=\""), FORM);
+        let Some(value) = behind.after('=') else {
+            return behind.error(&format!("{key} is not followed by \"=\""), FORM);
         };
         if value.text.starts_with('"') {
             return value.error("a value is in double quotes", FORM);
         }
-        let quoted = value.behind('\'');
-        let (at, text, behind) = match quoted.map(|quoted| (quoted.at, unquoted(quoted))) {
-            Some((at, Some((text, behind)))) => (at, text, behind),
-            Some((_, None)) => return value.error("a quoted value is not closed", FORM),
-            None => {
-                let (bare, behind) = value.split_before(|c| c.is_ascii_whitespace() || c == '\'');
-                (bare.at, bare.text.to_string(), behind)
-            }
+        let (value, text, behind) = if let Some(quoted) = value.after('\'') {
+            let Some((text, behind)) = unquoted(quoted) else {
+                return value.error("a quoted value is not closed", FORM);
+            };
+            (quoted, text, behind)
+        } else {
+            let (bare, behind) = value.split_before(|c| c.is_ascii_whitespace() || c == '\'');
+            (bare, bare.text.to_string(), behind)
         };
         rest = behind.trimmed();
         if rest.at == behind.at && !rest.text.is_empty() {
             return rest.error("a value is not followed by a space", FORM);
         }
         if found.iter().any(|pair| pair.key.text == key.text) {
-            return key.error(format!("{key} is given twice"), "Give each key once.");
+            return key.error(&format!("{key} is given twice"), "Give each key once.");
         }
         if key.text == "preset" && !found.is_empty() {
             let allowed = "Put it first: what follows overrides it.";
@@ -153,7 +147,7 @@ pub fn pairs(text: &str) -> Result<Vec<Pair<'_>>, LabelError> {
         found.push(Pair {
             key,
             value: text,
-            at,
+            at: value.at,
             is_preset: false,
         });
     }
@@ -165,7 +159,7 @@ fn unquoted(text: Text<'_>) -> Option<(String, Text<'_>)> {
     // A doubled quote is part of the value.
     let end = text.text.replace("''", "--").find('\'')?;
     let (value, behind) = text.text.split_at(end);
-    Some((value.replace("''", "'"), text.rest(behind).behind('\'')?))
+    Some((value.replace("''", "'"), text.rest(behind).after('\'')?))
 }
 
 /// A field of a layout as it is written; its bits are not checked.
@@ -190,7 +184,7 @@ impl FieldText<'_> {
     pub fn set(&mut self, key: Text<'_>, value: Text<'_>) -> Result<(), LabelError> {
         if !self.is_free() {
             return key.error(
-                format!("field \"{}\" cannot have a value", self.name.text),
+                &format!("field \"{}\" cannot have a value", self.name.text),
                 "Time, sequence and clock differ from ID to ID.",
             );
         }
@@ -224,10 +218,10 @@ pub const FIELD_FORM: &str = "Fields are written name:bits or name:bits=value, w
 
 fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, LabelError> {
     if word.text.contains(',') {
-        return word.error(format!("{word} has a comma"), FIELD_FORM);
+        return word.error(&format!("{word} has a comma"), FIELD_FORM);
     }
     let Some((name, rest)) = word.split_once(':') else {
-        return word.error(format!("{word} is not a field"), FIELD_FORM);
+        return word.error(&format!("{word} is not a field"), FIELD_FORM);
     };
     let of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if !name.text.starts_with(|c: char| c.is_ascii_lowercase())
@@ -237,18 +231,18 @@ fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, 
         let allowed = format!(
             "Names have up to {NAME_MAX} lower-case letters, digits and underscores, and begin with a letter."
         );
-        return word.error(format!("field name {name} is not valid"), allowed);
+        return word.error(&format!("field name {name} is not valid"), &allowed);
     }
     if KEYS.contains(&name.text) {
         let keys = list(&KEYS, "and");
         return word.error(
-            format!("a field cannot be called {name}"),
-            format!("These names have a meaning of their own: {keys}."),
+            &format!("a field cannot be called {name}"),
+            &format!("These names have a meaning of their own: {keys}."),
         );
     }
     if before.iter().any(|field| field.name.text == name.text) {
         return word.error(
-            format!("field \"{}\" is given twice", name.text),
+            &format!("field \"{}\" is given twice", name.text),
             FIELD_FORM,
         );
     }
@@ -286,13 +280,13 @@ pub fn is_digits(text: &str) -> bool {
 fn number(text: Text<'_>) -> Result<u64, LabelError> {
     match text.text.parse() {
         _ if !is_digits(text.text) => text.error(
-            format!("{text} is not a whole number"),
+            &format!("{text} is not a whole number"),
             "Numbers are written in decimal digits.",
         ),
         Ok(number) => Ok(number),
         Err(_) => text.error(
-            format!("number {text} is out of range"),
-            format!("Numbers can be 0 to {}.", u64::MAX),
+            &format!("number {text} is out of range"),
+            &format!("Numbers can be 0 to {}.", u64::MAX),
         ),
     }
 }

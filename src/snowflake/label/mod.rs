@@ -89,8 +89,8 @@ impl Label {
     pub fn parse(text: &str) -> Result<Self, LabelError> {
         if text.len() > TEXT_MAX {
             return Text { text, at: 0 }.error(
-                format!("it has {} bytes", text.len()),
-                format!("It can have up to {TEXT_MAX}."),
+                &format!("it has {} bytes", text.len()),
+                &format!("It can have up to {TEXT_MAX}."),
             );
         }
         rules::parse(text)
@@ -226,7 +226,11 @@ impl Label {
         if let Some((name, _)) = values.iter().find(|(name, _)| !known(name)) {
             return Err(EncodeError::Unknown(name.clone()));
         }
-        self.layout.check_tick(tick)?;
+        in_range(
+            "time",
+            tick.get().cast_signed(),
+            self.layout.last_tick().get(),
+        )?;
         let mut bits = 0;
         for field in self.fields.iter().filter(|field| !field.is_time()) {
             let given = values.iter().find(|(name, _)| *name == field.name);

@@ -28,8 +28,8 @@ pub fn parse(text: &str) -> Result<Label, LabelError> {
         let Some(preset) = presets::find(name.text) else {
             let names: Vec<_> = presets::ALL.iter().map(|preset| preset.name).collect();
             return name.error(
-                format!("unknown preset {name}"),
-                format!("Presets are {}.", list(&names, "and")),
+                &format!("unknown preset {name}"),
+                &format!("Presets are {}.", list(&names, "and")),
             );
         };
         let mut stock = grammar::pairs(preset.text)?;
@@ -107,27 +107,26 @@ impl<'a> Draft<'a> {
                 Some(pair) => unknown_key(pair.key, &[]),
                 None => self.at("layout").error(
                     "neither \"layout\" nor \"preset\" is given",
-                    "Name a preset, or describe the fields, as in layout='time:41 worker:10 sequence:12'.",
+                    "Name a preset, or describe the fields, as in layout='time:41 worker:10 \
+                     sequence:12'.",
                 ),
             };
         };
         for pair in others {
-            match fields
-                .iter_mut()
-                .find(|field| field.name.text == pair.key.text)
-            {
+            let mut named = fields.iter_mut();
+            match named.find(|field| field.name.text == pair.key.text) {
                 Some(field) => field.set(pair.key, pair.text())?,
                 None => return unknown_key(pair.key, &fields),
             }
         }
         let Some(epoch) = self.epoch else {
-            return self.at("epoch").error(
-                match self.given("preset") {
-                    Some(name) => format!("preset {} needs an epoch, and none is given", name.text()),
-                    None => "no epoch is given".to_string(),
-                },
-                "Say what time counts from, as in epoch='2025-01-01 00:00:00+00', or in Unix milliseconds.",
-            );
+            let problem = match self.given("preset").map(Pair::text) {
+                Some(name) => &format!("preset {name} needs an epoch, and none is given"),
+                None => "no epoch is given",
+            };
+            let allowed = "Say what time counts from, as in epoch='2025-01-01 00:00:00+00', or in \
+                           Unix milliseconds.";
+            return self.at("epoch").error(problem, allowed);
         };
         // A mode is one only beside a time that it governs.
         if fields.iter().any(|field| field.role == Role::TimeByMode) {
@@ -139,10 +138,8 @@ impl<'a> Draft<'a> {
             }
         }
         let bits = |field: &FieldText<'_>| u32::try_from(field.bits).unwrap_or(u32::MAX);
-        let roles: Vec<_> = fields
-            .iter()
-            .map(|field| (field.role, bits(field)))
-            .collect();
+        let roles = fields.iter().map(|field| (field.role, bits(field)));
+        let roles: Vec<_> = roles.collect();
         let layout = match Layout::new(epoch, self.tick, &roles) {
             Ok(layout) => layout,
             Err(misfit) => return refuse(misfit, &fields, self.at("layout")),
@@ -175,15 +172,16 @@ impl<'a> Draft<'a> {
         for (key, needs_clock) in [("on_rollback", rollback), ("on_exhausted", exhausted)] {
             if needs_clock && bits == 0 {
                 return self.at(key).error(
-                    format!("{key}=next_clock needs a clock field, and the layout has none"),
-                    format!("Add one, such as clock:4, or set {key} to something else."),
+                    &format!("{key}=next_clock needs a clock field, and the layout has none"),
+                    &format!("Add one, such as clock:4, or set {key} to something else."),
                 );
             }
         }
         if rollback && bits > CLOCK_BITS_MAX {
             return self.at("on_rollback").error(
-                format!(
-                    "on_rollback=next_clock needs a clock field of at most {CLOCK_BITS_MAX} bits, and the layout has one of {bits}"
+                &format!(
+                    "on_rollback=next_clock needs a clock field of at most {CLOCK_BITS_MAX} bits, \
+                     and the layout has one of {bits}"
                 ),
                 "The mark keeps which clocks have been used, and has no room for more.",
             );
@@ -191,8 +189,9 @@ impl<'a> Draft<'a> {
         if exhausted && layout.through_clocks().is_none() {
             return self.at("on_exhausted").error(
                 "on_exhausted=next_clock does not fit the layout",
-                format!(
-                    "The bits of time and sequence, and twice those of the clock, can be {POSITION_BITS_MAX} together."
+                &format!(
+                    "The bits of time and sequence, and twice those of the clock, can be \
+                     {POSITION_BITS_MAX} together."
                 ),
             );
         }
@@ -207,7 +206,7 @@ impl<'a> Draft<'a> {
             if let Some(own) = self.given("max_wait").filter(|pair| !pair.is_preset) {
                 let rule = on_rollback_text(policy.on_rollback);
                 return own.key.error(
-                    format!("max_wait has no meaning with on_rollback={rule}"),
+                    &format!("max_wait has no meaning with on_rollback={rule}"),
                     "It is for on_rollback=wait, next_clock and next_worker.",
                 );
             }
@@ -222,18 +221,17 @@ impl<'a> Draft<'a> {
             let (rollback, most) = (policy.max_rollback_millis, duration_text(most));
             let rollback = duration_text(rollback);
             return self.at("max_borrow").error(
-                format!("max_borrow \"{text}\" is more than half of max_rollback \"{rollback}\""),
-                format!("It can be 0 to {most}: with more, a restart could be refused."),
+                &format!("max_borrow \"{text}\" is more than half of max_rollback \"{rollback}\""),
+                &format!("It can be 0 to {most}: with more, a restart could be refused."),
             );
         }
         // Less than a tick counts as nothing; only a label that asks for it itself is
         // wrong.
         if borrow < tick {
-            let own = self.given("max_borrow").filter(|pair| !pair.is_preset);
-            if let Some(own) = own.filter(|_| borrow > 0) {
-                return own.text().error(
-                    format!("max_borrow \"{text}\" is less than a tick"),
-                    format!("It can be 0, or from {} on.", duration_text(tick)),
+            if borrow > 0 && self.given("max_borrow").is_some_and(|pair| !pair.is_preset) {
+                return self.at("max_borrow").error(
+                    &format!("max_borrow \"{text}\" is less than a tick"),
+                    &format!("It can be 0, or from {} on.", duration_text(tick)),
                 );
             }
             borrow = 0;
@@ -246,8 +244,8 @@ impl<'a> Draft<'a> {
         let (last, max) = (policy.sequence_start.last(), layout.max_sequence());
         if last > max {
             return self.at("sequence_start").error(
-                format!("sequence_start {last} is past the end of the sequence field"),
-                format!("The field holds 0 to {max}."),
+                &format!("sequence_start {last} is past the end of the sequence field"),
+                &format!("The field holds 0 to {max}."),
             );
         }
         self.policy = policy;
@@ -263,7 +261,7 @@ fn unknown_key<T>(key: Text<'_>, fields: &[FieldText<'_>]) -> Result<T, LabelErr
     if !free.is_empty() {
         allowed += &format!(" Fields that can have a value: {}.", list(&free, "and"));
     }
-    key.error(format!("unknown key {key}"), allowed)
+    key.error(&format!("unknown key {key}"), &allowed)
 }
 
 /// The error for fields that make no layout.
@@ -281,20 +279,20 @@ fn refuse<T>(misfit: Misfit, fields: &[FieldText<'_>], layout: Text<'_>) -> Resu
         _ => 0,
     };
     let problem = match misfit {
-        Misfit::Bits { .. } => format!("field \"{name}\" has {has} bits"),
-        Misfit::Twice { .. } => format!("field \"{name}\" is one of two of its kind"),
-        Misfit::Value { .. } => format!("value {value} of field \"{name}\" is out of range"),
-        Misfit::NoSequence => "the layout has no sequence field".to_string(),
-        Misfit::Mode => "the layout has \"time_by_mode\", but no field \"mode\"".to_string(),
-        Misfit::Width { bits } => format!("the fields have {bits} bits together"),
+        Misfit::Bits { .. } => &format!("field \"{name}\" has {has} bits"),
+        Misfit::Twice { .. } => &format!("field \"{name}\" is one of two of its kind"),
+        Misfit::Value { .. } => &format!("value {value} of field \"{name}\" is out of range"),
+        Misfit::NoSequence => "the layout has no sequence field",
+        Misfit::Mode => "the layout has \"time_by_mode\", but no field \"mode\"",
+        Misfit::Width { bits } => &format!("the fields have {bits} bits together"),
         Misfit::PositionWidth { bits } => {
-            format!("time, clock and sequence have {bits} bits together")
+            &format!("time, clock and sequence have {bits} bits together")
         }
         Misfit::WorkerWidth { bits } => {
-            format!("the fields of the worker ID have {bits} bits together")
+            &format!("the fields of the worker ID have {bits} bits together")
         }
         // These have been checked where they were read.
-        Misfit::NoTime | Misfit::Epoch | Misfit::Tick => "the layout is not valid".to_string(),
+        Misfit::NoTime | Misfit::Epoch | Misfit::Tick => "the layout is not valid",
     };
     let allowed = match misfit {
         Misfit::Bits { max: 1, .. } => "It has 1.",

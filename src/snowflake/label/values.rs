@@ -35,7 +35,7 @@ pub fn choice<T: Copy>(pair: &Pair<'_>, choices: &[(&str, T)]) -> Result<T, Labe
         return Ok(*value);
     }
     let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
-    pair.invalid(format!("It can be {}.", list(&names, "or")))
+    pair.invalid(&format!("It can be {}.", list(&names, "or")))
 }
 
 fn choice_text<T: PartialEq>(value: T, choices: &[(&'static str, T)]) -> &'static str {
@@ -104,7 +104,7 @@ pub fn duration(pair: &Pair<'_>, range: RangeInclusive<i64>) -> Result<i64, Labe
     };
     let (min, max) = (duration_text(*range.start()), duration_text(*range.end()));
     let allowed = format!("It can be {min} to {max}, as a whole number of ms, s, min, h or d.");
-    text.error(problem, allowed)
+    text.error(&problem, &allowed)
 }
 
 const EPOCH_FORM: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00', or in Unix milliseconds, as in 1477958400000.";
@@ -112,14 +112,14 @@ const EPOCH_FORM: &str = "An epoch is an instant from 1970 to 3084 with its offs
 /// Reads an epoch in Unix milliseconds.
 pub fn epoch(pair: &Pair<'_>) -> Result<i64, LabelError> {
     let (text, epoch) = (pair.text(), pair.value.as_str());
-    let wrong = |what: &str| text.error(format!("epoch {text} {what}"), EPOCH_FORM);
+    let wrong = |what: &str| text.error(&format!("epoch {text} {what}"), EPOCH_FORM);
     if is_digits(epoch) {
         return match epoch.parse() {
             Ok(millis) if millis == 0 || (EPOCH_NUMBER_MIN..=EPOCH_MAX).contains(&millis) => {
                 Ok(millis)
             }
             Ok(small) if small < EPOCH_NUMBER_MIN => text.error(
-                format!("epoch {text} is too small for Unix milliseconds"),
+                &format!("epoch {text} is too small for Unix milliseconds"),
                 "If it is in seconds, append 000. A year is written as '2025-01-01 00:00:00+00'.",
             ),
             _ => wrong("is out of range"),
@@ -137,13 +137,13 @@ pub fn epoch(pair: &Pair<'_>) -> Result<i64, LabelError> {
         let date = epoch.get(..10).unwrap_or_default();
         return if is_plain && instant(&format!("{epoch}Z")).is_some() {
             text.error(
-                format!("epoch {text} has no offset from UTC"),
-                format!("Without one, it would differ from server to server. {EPOCH_FORM}"),
+                &format!("epoch {text} has no offset from UTC"),
+                &format!("Without one, it would differ from server to server. {EPOCH_FORM}"),
             )
         } else if instant(&format!("{date}T00:00:00Z")).is_some() && !epoch.contains(':') {
             wrong("has no time of day")
         } else {
-            text.error(format!("{text} is not an epoch"), EPOCH_FORM)
+            text.error(&format!("{text} is not an epoch"), EPOCH_FORM)
         };
     };
     // PostgreSQL takes second 60 for the next minute, the library for second 59.
