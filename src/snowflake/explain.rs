@@ -12,7 +12,6 @@
 //! [`COLUMNS`] wide: drawings that are wider go on in further rows.
 
 use std::cmp::Ordering;
-use std::iter::repeat;
 
 use jiff::{Timestamp, tz::Offset};
 
@@ -49,11 +48,13 @@ pub fn explain(
     let first = format!("ID {} of", id.get());
     let fits = first.len() + 1 + title.chars().count() <= COLUMNS;
     let mut lines = vec![format!("{first}{}{title}", if fits { " " } else { "\n" })];
-    let mut drawing = draw(&groups, COLUMNS);
-    if drawing.len() > 1 {
-        drawing = draw(&groups, 0);
-    }
-    for row in drawing {
+    let whole = draw(&groups, COLUMNS);
+    let rows = if whole.len() > 1 {
+        draw(&groups, 0)
+    } else {
+        whole
+    };
+    for row in rows {
         lines.push(String::new());
         lines.extend(row);
     }
@@ -76,13 +77,24 @@ struct Group {
 }
 
 fn groups(id: SnowflakeId, label: &Label, decoded: &Decoded) -> Vec<Group> {
-    let created = instant_text(label.layout().instant_of(decoded.fields.tick));
+    let (layout, tick) = (label.layout(), decoded.fields.tick);
     let bits = id.get().cast_unsigned();
-    let is_reversed = label.layout().is_reversed(bits);
+    let mut created = instant_text(layout.instant_of(tick));
+    if layout.is_reversed(bits) {
+        created += ", bits reversed";
+    }
     let one_worker = workers(label).len() == 1;
-    let width = label.layout().width();
-    let group = |(field, value): (&Field, u64)| {
-        let digits = format!("{:01$b}", field.value_in(bits), field.bits as usize);
+    let width = layout.width();
+    let unused = (width < 64).then(|| Field {
+        name: "unused".to_string(),
+        role: Role::Fixed(0),
+        bits: 64 - width,
+        shift: width,
+    });
+    let group = |field: &Field| {
+        let is_field = field.shift < width;
+        let mut value = field.value_in(bits);
+        let digits = format!("{value:0width$b}", width = field.bits as usize);
         let (high, low) = (field.shift + field.bits - 1, field.shift);
         let range = match field.bits {
             1 => low.to_string(),
@@ -93,33 +105,23 @@ fn groups(id: SnowflakeId, label: &Label, decoded: &Decoded) -> Vec<Group> {
             wide if wide > 1 && wide >= range.len() => format!("{high:<0$}{low:>2}", wide - 2),
             _ => range.clone(),
         };
-        let note = match field.role {
-            _ if field.shift >= width => String::new(),
-            _ if field.is_time() && is_reversed => format!("{created}, bits reversed"),
-            _ if field.is_time() => created.clone(),
-            Role::Fixed(_) => "fixed".to_string(),
-            Role::Worker if one_worker && field.name != "worker" => "worker ID".to_string(),
-            _ => String::new(),
-        };
+        let mut note = "";
+        match field.role {
+            Role::Fixed(_) if is_field => note = "fixed",
+            Role::Worker if one_worker && field.name != "worker" => note = "worker ID",
+            role if role.is_time() => (value, note) = (tick.get(), &created),
+            _ => {}
+        }
         Group {
             name: field.name.clone(),
-            is_field: field.shift < width,
+            is_field,
             column: vec![digits, positions],
             range,
             value: value.to_string(),
-            note,
+            note: note.to_string(),
         }
     };
-    let unused = Field {
-        name: "unused".to_string(),
-        role: Role::Fixed(0),
-        bits: 64 - width,
-        shift: width,
-    };
-    let unused = (width < 64).then(|| group((&unused, 0)));
-    let values = decoded.named.iter().map(|(_, value)| *value);
-    let fields = label.fields().iter().zip(values).map(group);
-    unused.into_iter().chain(fields).collect()
+    unused.iter().chain(label.fields()).map(group).collect()
 }
 
 /// The names of the fields that make up the worker ID.
@@ -132,23 +134,21 @@ fn workers(label: &Label) -> Vec<&str> {
 /// that are longer than their group and than `width` are broken before
 /// underscores.
 fn draw(groups: &[Group], width: usize) -> Vec<Vec<String>> {
-    let columns = groups.iter().map(|group| {
-        let mut column = group.column.clone();
+    let mut columns: Vec<_> = groups.iter().map(|group| group.column.clone()).collect();
+    for (column, group) in columns.iter_mut().zip(groups) {
         let words = group.name.replace('_', " _");
         let longest = words.split(' ').map(str::len).max().unwrap_or(0);
-        let own = widest(&column);
+        let own = widest(&*column);
         // Bits without a meaning need no room for a name.
         if group.is_field || longest <= own {
             column.extend(fill(&words, "", longest.max(own).max(width)));
         }
-        column
-    });
-    let columns: Vec<_> = columns.collect();
+    }
     let height = columns.iter().map(Vec::len).max().unwrap_or(0);
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut used = COLUMNS;
-    for column in &columns {
-        let width = widest(column);
+    for mut column in columns {
+        let width = widest(&column);
         let mut before = BAR;
         used += BAR.len() + width;
         if used > COLUMNS {
@@ -156,9 +156,9 @@ fn draw(groups: &[Group], width: usize) -> Vec<Vec<String>> {
             used = INDENT.len() + width;
             rows.push(vec![String::new(); height]);
         }
-        let cells = column.iter().map(String::as_str).chain(repeat(""));
-        for (line, cell) in rows.last_mut().into_iter().flatten().zip(cells) {
-            line.push_str(&format!("{before}{cell:<width$}"));
+        column.resize(height, String::new());
+        for (line, cell) in rows.last_mut().into_iter().flatten().zip(column) {
+            *line += &format!("{before}{cell:<width$}");
         }
     }
     for row in &mut rows {

@@ -105,17 +105,6 @@ impl Role {
     pub const fn is_time(self) -> bool {
         matches!(self, Self::Time | Self::TimeReversed | Self::TimeByMode)
     }
-
-    /// The most bits that a field of this role has.
-    const fn max_bits(self) -> u32 {
-        match self {
-            Self::Time | Self::TimeReversed | Self::TimeByMode => TIME_BITS_MAX,
-            Self::Sequence | Self::Clock => SEQUENCE_BITS_MAX,
-            Self::Worker => WORKER_BITS_MAX,
-            Self::Fixed(_) => 63,
-            Self::Mode(_) => 1,
-        }
-    }
 }
 
 /// Why fields make no layout. `field` is an index into them.
@@ -206,11 +195,10 @@ pub struct Layout {
     width: u32,
     /// The bits of the worker ID, from all its parts.
     worker_mask: u64,
-    /// The bits that are the same in all IDs, and what they are.
+    /// The bits that are the same in all IDs.
     fixed_mask: u64,
+    /// What they are, and what to issue in the mode field.
     fixed: u64,
-    /// What to issue in the mode field, in place.
-    mode: u64,
     /// What the path of each ID would otherwise compute from the widths.
     last_tick: Tick,
     sequence_mask: u64,
@@ -231,27 +219,20 @@ const fn ones(bits: u32) -> u64 {
 const fn scatter(mut value: u64, mut mask: u64) -> u64 {
     let mut bits = 0;
     while mask != 0 {
-        let lowest = mask & mask.wrapping_neg();
-        if value & 1 != 0 {
-            bits |= lowest;
-        }
+        bits |= (value & 1) << mask.trailing_zeros();
         value >>= 1;
-        mask ^= lowest;
+        mask &= mask - 1;
     }
     bits
 }
 
 /// The inverse of [`scatter`].
 const fn gather(bits: u64, mut mask: u64) -> u64 {
-    let mut value = 0;
-    let mut place = 0;
+    let (mut value, mut place) = (0, 0);
     while mask != 0 {
-        let lowest = mask & mask.wrapping_neg();
-        if bits & lowest != 0 {
-            value |= 1 << place;
-        }
+        value |= (bits >> mask.trailing_zeros() & 1) << place;
         place += 1;
-        mask ^= lowest;
+        mask &= mask - 1;
     }
     value
 }
@@ -302,7 +283,6 @@ impl Layout {
             worker_mask: 0,
             fixed_mask: 0,
             fixed: 0,
-            mode: 0,
             last_tick: Tick::new(0),
             within_bits: 0,
             sequence_mask: 0,
@@ -313,55 +293,52 @@ impl Layout {
         while field > 0 {
             field -= 1;
             let (role, bits) = fields[field];
-            let max = role.max_bits();
-            if bits < 1 || bits > max {
-                return Err(Misfit::Bits { field, max });
-            }
             let span = Span {
                 shift: layout.width,
                 bits,
             };
-            layout.width = span.end();
+            // Of other roles, a layout can have more fields than one.
+            let mut other = Span::NONE;
+            let (only, max) = match role {
+                Role::Time | Role::TimeReversed | Role::TimeByMode => {
+                    (&mut layout.time, TIME_BITS_MAX)
+                }
+                Role::Sequence => (&mut layout.sequence, SEQUENCE_BITS_MAX),
+                Role::Clock => (&mut layout.clock, SEQUENCE_BITS_MAX),
+                Role::Mode(_) => (&mut mode, 1),
+                Role::Worker => (&mut other, WORKER_BITS_MAX),
+                Role::Fixed(_) => (&mut other, 63),
+            };
+            if span.shift <= 64 && (bits < 1 || bits > max) {
+                return Err(Misfit::Bits { field, max });
+            }
+            layout.width = layout.width.saturating_add(bits);
             if layout.width > 64 {
                 // The message has the bits of all fields.
-                while field > 0 {
-                    field -= 1;
-                    layout.width = layout.width.saturating_add(fields[field].1);
-                }
-                let bits = layout.width;
-                return Err(Misfit::Width { bits });
+                continue;
             }
-            // A layout has one field of these roles.
-            let only = match role {
-                Role::Time | Role::TimeReversed | Role::TimeByMode => Some(&mut layout.time),
-                Role::Sequence => Some(&mut layout.sequence),
-                Role::Clock => Some(&mut layout.clock),
-                Role::Mode(_) => Some(&mut mode),
-                Role::Worker | Role::Fixed(_) => None,
-            };
-            if let Some(only) = only {
-                if only.bits > 0 {
-                    return Err(Misfit::Twice { field });
-                }
-                *only = span;
+            if only.bits > 0 {
+                return Err(Misfit::Twice { field });
             }
-            let max = ones(bits);
-            if let Role::Fixed(value) | Role::Mode(Some(value)) = role
-                && value > max
-            {
-                return Err(Misfit::Value { field, max });
+            *only = span;
+            if let Role::Fixed(value) | Role::Mode(Some(value)) = role {
+                let max = ones(bits);
+                if value > max {
+                    return Err(Misfit::Value { field, max });
+                }
+                layout.fixed |= value << span.shift;
             }
             match role {
                 Role::TimeReversed => layout.written = Written::Reversed,
                 Role::TimeByMode => layout.written = Written::ByMode(0),
                 Role::Worker => layout.worker_mask |= span.mask(),
-                Role::Fixed(value) => {
-                    layout.fixed_mask |= span.mask();
-                    layout.fixed |= value << span.shift;
-                }
-                Role::Mode(Some(value)) => layout.mode = value << span.shift,
-                Role::Time | Role::Sequence | Role::Clock | Role::Mode(None) => {}
+                Role::Fixed(_) => layout.fixed_mask |= span.mask(),
+                _ => {}
             }
+        }
+        let bits = layout.width;
+        if bits > 64 {
+            return Err(Misfit::Width { bits });
         }
         if layout.time.bits == 0 {
             return Err(Misfit::NoTime);
@@ -493,12 +470,8 @@ impl Layout {
     #[must_use]
     pub const fn instant_of(self, tick: Tick) -> UnixMillis {
         // At most 2^45 ticks of 10^4 ms after 2^45 ms: below 2^59.
-        UnixMillis::new(
-            tick.get()
-                .cast_signed()
-                .saturating_mul(self.tick_millis)
-                .saturating_add(self.epoch.get()),
-        )
+        let since = tick.get().cast_signed().saturating_mul(self.tick_millis);
+        UnixMillis::new(since.saturating_add(self.epoch.get()))
     }
 
     /// The tick that holds an instant; negative before the epoch, and not
@@ -542,13 +515,6 @@ impl Layout {
     #[must_use]
     pub fn ticks_as_millis(self, ticks: u64) -> Millis {
         Millis::new(self.tick_millis).times(i64::try_from(ticks).unwrap_or(i64::MAX))
-    }
-
-    /// Whether IDs can be issued at an instant: it is not before the epoch, and
-    /// before the last tick.
-    #[must_use]
-    pub const fn fits(self, at: UnixMillis) -> bool {
-        at.get() >= self.epoch.get() && at.get() < self.instant_of(self.last_tick).get()
     }
 
     /// The tick that holds an instant.
@@ -643,7 +609,7 @@ impl Layout {
     }
 
     const fn stamp_with(self, worker: u64) -> Stamp {
-        Stamp(scatter(worker, self.worker_mask) | self.fixed | self.mode)
+        Stamp(scatter(worker, self.worker_mask) | self.fixed)
     }
 
     /// The ID of a position, which the caller has checked to be below that of
@@ -669,10 +635,9 @@ impl Layout {
         let clock = (self.clock_of(position) + further) & ones(self.clock.bits);
         let tick = self.tick_of(position);
         let number = within & self.sequence_mask;
-        let number = match shuffle {
-            Some(shuffle) => shuffle.number(tick.get(), clock, number) & self.sequence_mask,
-            None => number,
-        };
+        let number = shuffle.map_or(number, |shuffle| {
+            shuffle.number(tick.get(), clock, number) & self.sequence_mask
+        });
         self.id(tick, clock, number, stamp)
     }
 
@@ -724,17 +689,8 @@ impl Layout {
     ) -> Result<SnowflakeId, LayoutError> {
         let worker = in_range("worker_id", worker, self.max_worker())?;
         let sequence = in_range("sequence", sequence, self.max_sequence())?;
-        self.check_tick(tick)?;
-        Ok(self.id(tick, 0, sequence, self.stamp_with(worker)))
-    }
-
-    /// Whether the time field holds a tick.
-    ///
-    /// # Errors
-    /// [`LayoutError::FieldRange`].
-    pub fn check_tick(self, tick: Tick) -> Result<(), LayoutError> {
         in_range("time", tick.get().cast_signed(), self.last_tick.get())?;
-        Ok(())
+        Ok(self.id(tick, 0, sequence, self.stamp_with(worker)))
     }
 
     /// The tick of an ID that this layout has made.
@@ -751,7 +707,7 @@ impl Layout {
     /// bit is another: no generator with this layout can have made it.
     pub fn decode(self, id: SnowflakeId) -> Result<Fields, LayoutError> {
         let bits = id.get().cast_unsigned();
-        if bits & !ones(self.width) != 0 || bits & self.fixed_mask != self.fixed {
+        if bits & !ones(self.width) != 0 || (bits ^ self.fixed) & self.fixed_mask != 0 {
             return Err(LayoutError::NotAnId {
                 id: id.get(),
                 bits: self.width,
@@ -799,20 +755,17 @@ impl Layout {
             within_bits: self.within_bits,
             ..before
         };
-        if self.tick_millis != before.tick_millis {
-            Some(Change::Tick)
-        } else if self.epoch > before.epoch {
-            Some(Change::LaterEpoch)
-        } else if self.time.bits < before.time.bits {
-            Some(Change::NarrowerTime)
-        } else if self != wider
-            || self.width != before.width
-                && (before.written != Written::Plain || before.time.end() != before.width)
-        {
-            Some(Change::Fields)
-        } else {
-            None
-        }
+        // It moves what is above the time, and the bits of a reversed time.
+        let is_moved = self.width != before.width
+            && (before.written != Written::Plain || before.time.end() != before.width);
+        let changes = [
+            (self.tick_millis != before.tick_millis, Change::Tick),
+            (self.epoch > before.epoch, Change::LaterEpoch),
+            (self.time.bits < before.time.bits, Change::NarrowerTime),
+            (self != wider || is_moved, Change::Fields),
+        ];
+        let first = changes.into_iter().find(|(is_so, _)| *is_so);
+        first.map(|(_, change)| change)
     }
 }
 
@@ -852,14 +805,14 @@ impl Stamp {
 /// # Errors
 /// [`LayoutError::FieldRange`].
 pub fn in_range(field: &str, value: i64, max: u64) -> Result<u64, LayoutError> {
-    u64::try_from(value)
-        .ok()
-        .filter(|v| *v <= max)
-        .ok_or_else(|| LayoutError::FieldRange {
+    match u64::try_from(value) {
+        Ok(value) if value <= max => Ok(value),
+        _ => Err(LayoutError::FieldRange {
             field: field.to_string(),
             value,
             max,
-        })
+        }),
+    }
 }
 
 #[cfg(all(test, not(loom)))]

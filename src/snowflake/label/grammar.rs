@@ -23,235 +23,192 @@ pub const KEYS: [&str; 10] = [
 /// Most characters of a field's name, as of a name in PostgreSQL.
 const NAME_MAX: usize = 63;
 
-/// A place in a label. The text that a preset stands for has no place of its own:
-/// all of it is where the preset's name is.
+/// A part of a label, and how many bytes are before it.
 #[derive(Clone, Copy)]
-pub struct Spot {
-    offset: usize,
-    is_preset: bool,
-}
-
-impl Spot {
-    /// The place behind so many bytes of the label.
-    pub const fn behind(offset: usize) -> Self {
-        Self {
-            offset,
-            is_preset: false,
-        }
-    }
-
-    /// The place of the text that a preset stands for, whose name is here.
-    pub const fn of_preset(self) -> Self {
-        Self {
-            is_preset: true,
-            ..self
-        }
-    }
-
-    /// Whether a preset says it, and not the label itself.
-    pub const fn is_preset(self) -> bool {
-        self.is_preset
-    }
-
-    const fn plus(self, bytes: usize) -> Self {
-        if self.is_preset {
-            self
-        } else {
-            Self::behind(self.offset + bytes)
-        }
-    }
-
-    /// Returns an error in this place, made of the parts of a [`LabelError`].
-    pub fn error<T>(
-        self,
-        problem: impl Into<String>,
-        allowed: impl Into<String>,
-    ) -> Result<T, LabelError> {
-        Err(LabelError {
-            at: self.offset,
-            problem: problem.into(),
-            allowed: allowed.into(),
-        })
-    }
-}
-
-/// Something, and where it stands.
-#[derive(Clone, Copy)]
-pub struct Placed<T> {
-    pub value: T,
-    pub at: Spot,
-}
-
-impl<T> Placed<T> {
-    /// Something else in the same place.
-    pub fn with<U>(&self, value: U) -> Placed<U> {
-        Placed { value, at: self.at }
-    }
-}
-
-impl Placed<String> {
-    pub fn as_str(&self) -> Placed<&str> {
-        self.with(self.value.as_str())
-    }
+pub struct Text<'a> {
+    pub text: &'a str,
+    pub at: usize,
 }
 
 /// Error messages show a text quoted, and not too long.
-impl fmt::Display for Placed<&str> {
+impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MOST: usize = 40;
-        match self.value.char_indices().nth(MOST) {
-            Some((end, _)) => write!(f, "\"{}...\"", self.value.get(..end).unwrap_or_default()),
-            None => write!(f, "\"{}\"", self.value),
+        match self.text.char_indices().nth(MOST) {
+            Some((end, _)) => write!(f, "\"{}...\"", self.text.get(..end).unwrap_or_default()),
+            None => write!(f, "\"{}\"", self.text),
         }
     }
 }
 
-impl<'a> Placed<&'a str> {
+impl<'a> Text<'a> {
+    /// Returns an error in this place, made of the parts of a [`LabelError`].
+    pub fn error<T>(self, problem: &str, allowed: &str) -> Result<T, LabelError> {
+        Err(LabelError {
+            at: self.at,
+            problem: problem.to_string(),
+            allowed: allowed.to_string(),
+        })
+    }
+
+    /// The end of it, in its place.
+    fn rest(self, text: &'a str) -> Self {
+        let at = self.at + self.text.len() - text.len();
+        Self { text, at }
+    }
+
+    /// What is behind white space, which is that of ASCII.
+    fn trimmed(self) -> Self {
+        self.rest(self.text.trim_ascii_start())
+    }
+
+    /// What is behind this character, if it begins with that.
+    fn after(self, first: char) -> Option<Self> {
+        Some(self.rest(self.text.strip_prefix(first)?))
+    }
+
+    /// The text up to the first character that ends it, and the rest.
+    pub fn split_before(self, ends: impl Fn(char) -> bool) -> (Self, Self) {
+        let end = self.text.find(ends).unwrap_or(self.text.len());
+        let (text, rest) = self.text.split_at(end);
+        (Self { text, ..self }, self.rest(rest))
+    }
+
     /// The text in two, without the one character between them.
     fn split_once(self, separator: char) -> Option<(Self, Self)> {
-        let (left, right) = self.value.split_once(separator)?;
-        let at = self.at.plus(left.len() + separator.len_utf8());
-        Some((self.with(left), Placed { value: right, at }))
-    }
-
-    /// The words between white space.
-    fn words(self) -> impl Iterator<Item = Placed<&'a str>> {
-        let mut end = 0;
-        let words = self.value.split(|c: char| c.is_ascii_whitespace());
-        let words = words.map(move |value| {
-            let at = self.at.plus(end);
-            end += value.len() + 1;
-            Placed { value, at }
-        });
-        words.filter(|word| !word.value.is_empty())
+        let (left, rest) = self.split_before(|c| c == separator);
+        Some((left, rest.after(separator)?))
     }
 }
 
-/// A `key=value`.
+/// A `key=value`. The pairs of a preset are all where its name is.
 pub struct Pair<'a> {
-    pub key: Placed<&'a str>,
+    pub key: Text<'a>,
     /// Without its quotes; its place is that of its first character.
-    pub value: Placed<String>,
+    pub value: String,
+    pub at: usize,
+    /// Whether a preset says it, and not the label itself.
+    pub is_preset: bool,
 }
 
-/// Takes apart a text that starts at `start`. White space is that of ASCII.
-pub fn pairs<'a>(text: &'a str, start: Spot) -> Result<Vec<Pair<'a>>, LabelError> {
+impl Pair<'_> {
+    /// The value in its place.
+    pub fn text(&self) -> Text<'_> {
+        Text {
+            text: &self.value,
+            at: self.at,
+        }
+    }
+
+    /// The error for a value that its key does not have.
+    pub fn invalid<T>(&self, allowed: &str) -> Result<T, LabelError> {
+        let text = self.text();
+        let problem = format!("invalid value for {}: {text}", self.key.text);
+        text.error(&problem, allowed)
+    }
+}
+
+/// Takes a label apart.
+pub fn pairs(text: &str) -> Result<Vec<Pair<'_>>, LabelError> {
     const FORM: &str = "A label is a list of key=value, separated by spaces, with none around \"=\". Values with spaces are quoted, as in layout='time:41 worker:10 sequence:12'.";
-    let here = |rest: &'a str| Placed {
-        value: rest,
-        at: start.plus(text.len() - rest.len()),
-    };
     let mut found: Vec<Pair<'_>> = Vec::new();
-    let mut rest = text.trim_ascii_start();
-    while !rest.is_empty() {
-        let (key, behind) = split_before(rest, |c| !(c.is_ascii_alphanumeric() || c == '_'));
-        let key = here(rest).with(key);
-        if key.value.is_empty() {
-            return key.at.error(format!("unexpected {}", here(rest)), FORM);
+    let mut rest = Text { text, at: 0 }.trimmed();
+    while !rest.text.is_empty() {
+        let (key, behind) = rest.split_before(|c| !(c.is_ascii_alphanumeric() || c == '_'));
+        if key.text.is_empty() {
+            return rest.error(&format!("unexpected {rest}"), FORM);
         }
-        let Some(value) = behind.strip_prefix('=') else {
-            let problem = format!("{key} is not followed by \"=\"");
-            return here(behind).at.error(problem, FORM);
+        let Some(value) = behind.after('=') else {
+            return behind.error(&format!("{key} is not followed by \"=\""), FORM);
         };
-        let at = here(value).at;
-        if value.starts_with('"') {
-            return at.error("a value is in double quotes", FORM);
+        if value.text.starts_with('"') {
+            return value.error("a value is in double quotes", FORM);
         }
-        let (value, behind) = if let Some(quoted) = value.strip_prefix('\'') {
-            let Some((value, behind)) = unquoted(quoted) else {
-                return at.error("a quoted value is not closed", FORM);
+        let (value, text, behind) = if let Some(quoted) = value.after('\'') {
+            let Some((text, behind)) = unquoted(quoted) else {
+                return value.error("a quoted value is not closed", FORM);
             };
-            (here(quoted).with(value), behind)
+            (quoted, text, behind)
         } else {
-            let (bare, behind) = split_before(value, |c| c.is_ascii_whitespace() || c == '\'');
-            (here(value).with(bare.to_string()), behind)
+            let (bare, behind) = value.split_before(|c| c.is_ascii_whitespace() || c == '\'');
+            (bare, bare.text.to_string(), behind)
         };
-        rest = behind.trim_ascii_start();
-        if rest.len() == behind.len() && !rest.is_empty() {
-            let at = here(rest).at;
-            return at.error("a value is not followed by a space", FORM);
+        rest = behind.trimmed();
+        if rest.at == behind.at && !rest.text.is_empty() {
+            return rest.error("a value is not followed by a space", FORM);
         }
-        if found.iter().any(|pair| pair.key.value == key.value) {
-            let problem = format!("{key} is given twice");
-            return key.at.error(problem, "Give each key once.");
+        if found.iter().any(|pair| pair.key.text == key.text) {
+            return key.error(&format!("{key} is given twice"), "Give each key once.");
         }
-        if key.value == "preset" && !found.is_empty() {
+        if key.text == "preset" && !found.is_empty() {
             let allowed = "Put it first: what follows overrides it.";
-            return key.at.error("\"preset\" is not first", allowed);
+            return key.error("\"preset\" is not first", allowed);
         }
-        found.push(Pair { key, value });
+        found.push(Pair {
+            key,
+            value: text,
+            at: value.at,
+            is_preset: false,
+        });
     }
     Ok(found)
 }
 
-/// A text up to the first character that ends it, and the rest.
-fn split_before(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
-    text.split_at(text.find(ends).unwrap_or(text.len()))
-}
-
 /// A value up to its closing quote, and what is behind that.
-fn unquoted(text: &str) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut rest = text;
-    loop {
-        let (before, behind) = rest.split_once('\'')?;
-        value.push_str(before);
-        let Some(more) = behind.strip_prefix('\'') else {
-            return Some((value, behind));
-        };
-        value.push('\'');
-        rest = more;
-    }
+fn unquoted(text: Text<'_>) -> Option<(String, Text<'_>)> {
+    // A doubled quote is part of the value.
+    let end = text.text.replace("''", "--").find('\'')?;
+    let (value, behind) = text.text.split_at(end);
+    Some((value.replace("''", "'"), text.rest(behind).after('\'')?))
 }
 
 /// A field of a layout as it is written; its bits are not checked.
-pub struct FieldText {
-    pub name: Placed<String>,
+pub struct FieldText<'a> {
+    pub name: Text<'a>,
     pub bits: u64,
-    pub value: Option<Placed<u64>>,
+    /// What its name says, or else whether it has a value. A mode is taken for any
+    /// other field.
+    pub role: Role,
+    /// Where its value is, if it has one.
+    pub value_at: usize,
 }
 
-impl FieldText {
-    /// The role that its name gives it. Other fields are parts of the worker ID, or
-    /// the same in all IDs.
-    pub fn named_role(&self) -> Option<Role> {
-        match self.name.value.as_str() {
-            "time" => Some(Role::Time),
-            "time_reversed" => Some(Role::TimeReversed),
-            "time_by_mode" => Some(Role::TimeByMode),
-            "sequence" => Some(Role::Sequence),
-            "clock" => Some(Role::Clock),
-            _ => None,
-        }
+impl FieldText<'_> {
+    /// Whether it can have a value: it is a part of the worker ID, or the same in all
+    /// IDs.
+    pub fn is_free(&self) -> bool {
+        matches!(self.role, Role::Worker | Role::Fixed(_))
     }
 
-    /// Its role. `by_mode` says whether the layout writes its time by mode.
-    pub fn role(&self, by_mode: bool) -> Role {
-        let value = self.value.map(|value| value.value);
-        match (self.named_role(), value) {
-            (Some(role), _) => role,
-            (None, value) if by_mode && self.name.value == "mode" => Role::Mode(value),
-            (None, Some(value)) => Role::Fixed(value),
-            (None, None) => Role::Worker,
+    /// Gives it a value; that it can have none is an error of `key`.
+    pub fn set(&mut self, key: Text<'_>, value: Text<'_>) -> Result<(), LabelError> {
+        if !self.is_free() {
+            return key.error(
+                &format!("field \"{}\" cannot have a value", self.name.text),
+                "Time, sequence and clock differ from ID to ID.",
+            );
         }
+        self.role = Role::Fixed(number(value)?);
+        self.value_at = value.at;
+        Ok(())
     }
 }
 
 /// Reads the fields of a layout.
-pub fn fields(text: Placed<&str>) -> Result<Vec<FieldText>, LabelError> {
+pub fn fields(text: Text<'_>) -> Result<Vec<FieldText<'_>>, LabelError> {
     let mut found = Vec::new();
-    for word in text.words() {
-        let field = field(word, &found)?;
-        found.push(field);
+    let mut rest = text.trimmed();
+    while !rest.text.is_empty() {
+        let (word, behind) = rest.split_before(|c| c.is_ascii_whitespace());
+        found.push(field(word, &found)?);
+        rest = behind.trimmed();
     }
     if found.is_empty() {
-        return text.at.error("the layout is empty", FIELD_FORM);
+        return text.error("the layout is empty", FIELD_FORM);
     }
     // Before the bits of a "timestamp" or "ms" are found to be too many.
-    let is_time = |field: &FieldText| field.named_role().is_some_and(Role::is_time);
-    if !found.iter().any(is_time) {
-        let allowed = "Add one, such as time:41.";
-        return text.at.error("the layout has no time field", allowed);
+    if !found.iter().any(|field| field.role.is_time()) {
+        return text.error("the layout has no time field", "Add one, such as time:41.");
     }
     Ok(found)
 }
@@ -259,56 +216,59 @@ pub fn fields(text: Placed<&str>) -> Result<Vec<FieldText>, LabelError> {
 /// The help for fields that are not well formed.
 pub const FIELD_FORM: &str = "Fields are written name:bits or name:bits=value, with spaces between, from high to low, as in layout='time:41 worker:10 sequence:12'.";
 
-fn field(word: Placed<&str>, before: &[FieldText]) -> Result<FieldText, LabelError> {
-    let at = word.at;
-    if word.value.contains(',') {
-        return at.error(format!("{word} has a comma"), FIELD_FORM);
+fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, LabelError> {
+    if word.text.contains(',') {
+        return word.error(&format!("{word} has a comma"), FIELD_FORM);
     }
     let Some((name, rest)) = word.split_once(':') else {
-        return at.error(format!("{word} is not a field"), FIELD_FORM);
+        return word.error(&format!("{word} is not a field"), FIELD_FORM);
     };
     let of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    if !name.value.starts_with(|c: char| c.is_ascii_lowercase())
-        || !name.value.chars().all(of_name)
-        || name.value.len() > NAME_MAX
+    if !name.text.starts_with(|c: char| c.is_ascii_lowercase())
+        || !name.text.chars().all(of_name)
+        || name.text.len() > NAME_MAX
     {
         let allowed = format!(
             "Names have up to {NAME_MAX} lower-case letters, digits and underscores, and begin with a letter."
         );
-        return at.error(format!("field name {name} is not valid"), allowed);
+        return word.error(&format!("field name {name} is not valid"), &allowed);
     }
-    let name = name.value;
-    if KEYS.contains(&name) {
+    if KEYS.contains(&name.text) {
         let keys = list(&KEYS, "and");
-        return at.error(
-            format!("a field cannot be called \"{name}\""),
-            format!("These names have a meaning of their own: {keys}."),
+        return word.error(
+            &format!("a field cannot be called {name}"),
+            &format!("These names have a meaning of their own: {keys}."),
         );
     }
-    if before.iter().any(|field| field.name.value == name) {
-        return at.error(format!("field \"{name}\" is given twice"), FIELD_FORM);
+    if before.iter().any(|field| field.name.text == name.text) {
+        return word.error(
+            &format!("field \"{}\" is given twice", name.text),
+            FIELD_FORM,
+        );
     }
     let (bits, value) = match rest.split_once('=') {
         Some((bits, value)) => (bits, Some(value)),
         None => (rest, None),
     };
-    let field = FieldText {
-        name: word.with(name.to_string()),
-        bits: number(bits)?.value,
-        value: value.map(number).transpose()?,
+    let mut field = FieldText {
+        name,
+        bits: number(bits)?,
+        role: match name.text {
+            "time" => Role::Time,
+            "time_reversed" => Role::TimeReversed,
+            "time_by_mode" => Role::TimeByMode,
+            "sequence" => Role::Sequence,
+            "clock" => Role::Clock,
+            _ => Role::Worker,
+        },
+        value_at: rest.at,
     };
-    match field.value {
-        Some(value) if field.named_role().is_some() => no_value(name, value.at),
-        _ => Ok(field),
+    if let Some(value) = value {
+        // Also where the field can have none.
+        number(value)?;
+        field.set(value, value)?;
     }
-}
-
-/// The error for a field with a role of its own that is given a value.
-pub fn no_value<T>(field: &str, at: Spot) -> Result<T, LabelError> {
-    at.error(
-        format!("field \"{field}\" cannot have a value"),
-        "Time, sequence and clock differ from ID to ID.",
-    )
+    Ok(field)
 }
 
 /// Whether a text is digits, and nothing else.
@@ -317,26 +277,25 @@ pub fn is_digits(text: &str) -> bool {
 }
 
 /// Reads a whole number.
-pub fn number(text: Placed<&str>) -> Result<Placed<u64>, LabelError> {
-    let (problem, allowed) = match text.value.parse() {
-        _ if !is_digits(text.value) => (
-            format!("{text} is not a whole number"),
-            "Numbers are written in decimal digits.".to_string(),
+fn number(text: Text<'_>) -> Result<u64, LabelError> {
+    match text.text.parse() {
+        _ if !is_digits(text.text) => text.error(
+            &format!("{text} is not a whole number"),
+            "Numbers are written in decimal digits.",
         ),
-        Ok(number) => return Ok(text.with(number)),
-        Err(_) => (
-            format!("number {text} is out of range"),
-            format!("Numbers can be 0 to {}.", u64::MAX),
+        Ok(number) => Ok(number),
+        Err(_) => text.error(
+            &format!("number {text} is out of range"),
+            &format!("Numbers can be 0 to {}.", u64::MAX),
         ),
-    };
-    text.at.error(problem, allowed)
+    }
 }
 
 /// Words as a sentence lists them.
 pub fn list(words: &[&str], last: &str) -> String {
-    match words {
-        [] => String::new(),
-        [word] => (*word).to_string(),
-        [words @ .., word] => format!("{} {last} {word}", words.join(", ")),
+    let list = words.join(", ");
+    match list.rsplit_once(", ") {
+        Some((words, word)) => format!("{words} {last} {word}"),
+        None => list,
     }
 }

@@ -22,10 +22,11 @@
 
 use std::fmt;
 
+use self::grammar::Text;
 use super::duration::duration_text;
 use super::generator::Generator;
 use super::id::{SnowflakeId, Tick};
-use super::layout::{self, Fields, Layout, LayoutError, Role};
+use super::layout::{Fields, Layout, LayoutError, Role, in_range};
 use super::policy::{OnExhausted, Policy};
 
 mod grammar;
@@ -87,11 +88,10 @@ impl Label {
     /// A [`LabelError`] for the first thing that is wrong.
     pub fn parse(text: &str) -> Result<Self, LabelError> {
         if text.len() > TEXT_MAX {
-            return Err(LabelError {
-                at: 0,
-                problem: format!("it has {} bytes", text.len()),
-                allowed: format!("It can have up to {TEXT_MAX}."),
-            });
+            return Text { text, at: 0 }.error(
+                &format!("it has {} bytes", text.len()),
+                &format!("It can have up to {TEXT_MAX}."),
+            );
         }
         rules::parse(text)
     }
@@ -165,22 +165,21 @@ impl Label {
     #[must_use]
     pub fn policy_text(&self) -> String {
         let policy = &self.policy;
-        let max_wait = if policy.on_rollback.waits() {
-            format!(
-                " max_wait={}",
-                quoted(&duration_text(policy.max_wait_millis))
-            )
-        } else {
-            String::new()
-        };
-        format!(
-            "on_rollback={} max_rollback={}{max_wait} max_borrow={} on_exhausted={} sequence_start={}",
-            on_rollback_text(policy.on_rollback),
-            quoted(&duration_text(policy.max_rollback_millis)),
-            quoted(&duration_text(self.max_borrow_millis)),
-            on_exhausted_text(policy.on_exhausted),
-            quoted(&start_text(policy.sequence_start)),
-        )
+        let pairs = [
+            ("on_rollback", on_rollback_text(policy.on_rollback).into()),
+            ("max_rollback", duration_text(policy.max_rollback_millis)),
+            ("max_wait", duration_text(policy.max_wait_millis)),
+            ("max_borrow", duration_text(self.max_borrow_millis)),
+            (
+                "on_exhausted",
+                on_exhausted_text(policy.on_exhausted).into(),
+            ),
+            ("sequence_start", start_text(policy.sequence_start)),
+        ];
+        let waits = policy.on_rollback.waits();
+        let pairs = pairs.iter().filter(|(key, _)| *key != "max_wait" || waits);
+        let pairs = pairs.map(|(key, value)| pair(key, value));
+        pairs.collect::<Vec<_>>().join(" ")
     }
 
     /// Takes an ID apart.
@@ -190,8 +189,22 @@ impl Label {
     /// this label can have made it.
     pub fn decode(&self, id: SnowflakeId) -> Result<Decoded<'_>, LayoutError> {
         let bits = id.get().cast_unsigned();
-        let decoded = self.layout.decode(id);
-        let fields = decoded.map_err(|error| self.other_value(bits).unwrap_or(error))?;
+        let beyond = bits.checked_shr(self.layout.width()).unwrap_or(0) != 0;
+        // No field is to blame for bits above all fields.
+        for field in self.fields.iter().filter(|_| !beyond) {
+            let value = field.value_in(bits);
+            if let Role::Fixed(fixed) = field.role
+                && fixed != value
+            {
+                return Err(LayoutError::Fixed {
+                    id: id.get(),
+                    field: field.name.clone(),
+                    value,
+                    fixed,
+                });
+            }
+        }
+        let fields = self.layout.decode(id)?;
         let named = self.fields.iter().map(|field| {
             if field.is_time() {
                 ("time", fields.tick.get())
@@ -199,30 +212,8 @@ impl Label {
                 (field.name.as_str(), field.value_in(bits))
             }
         });
-        Ok(Decoded {
-            fields,
-            named: named.collect(),
-        })
-    }
-
-    /// The highest field whose fixed value is another one in this ID. `None` if
-    /// bits above all fields are to blame.
-    fn other_value(&self, id: u64) -> Option<LayoutError> {
-        if id.checked_shr(self.layout.width()).unwrap_or(0) != 0 {
-            return None;
-        }
-        self.fields.iter().find_map(|field| {
-            let value = field.value_in(id);
-            match field.role {
-                Role::Fixed(fixed) if fixed != value => Some(LayoutError::Fixed {
-                    id: id.cast_signed(),
-                    field: field.name.clone(),
-                    value,
-                    fixed,
-                }),
-                _ => None,
-            }
-        })
+        let named = named.collect();
+        Ok(Decoded { fields, named })
     }
 
     /// Puts an ID together from a tick and its other fields by name. Fixed fields
@@ -235,14 +226,16 @@ impl Label {
         if let Some((name, _)) = values.iter().find(|(name, _)| !known(name)) {
             return Err(EncodeError::Unknown(name.clone()));
         }
-        self.layout.check_tick(tick)?;
+        in_range(
+            "time",
+            tick.get().cast_signed(),
+            self.layout.last_tick().get(),
+        )?;
         let mut bits = 0;
         for field in self.fields.iter().filter(|field| !field.is_time()) {
-            let given = match values.iter().find(|(name, _)| *name == field.name) {
-                Some((name, value)) => Some(layout::in_range(name, *value, field.max())?),
-                None => None,
-            };
-            let value = match (field.role, given) {
+            let given = values.iter().find(|(name, _)| *name == field.name);
+            let given = given.map(|(name, value)| in_range(name, *value, field.max()));
+            let value = match (field.role, given.transpose()?) {
                 (Role::Fixed(fixed), Some(value)) if value != fixed => {
                     return Err(EncodeError::Fixed {
                         field: field.name.clone(),
@@ -250,8 +243,7 @@ impl Label {
                         fixed,
                     });
                 }
-                (_, Some(value)) => value,
-                (Role::Fixed(value) | Role::Mode(Some(value)), None) => value,
+                (Role::Fixed(value) | Role::Mode(Some(value)), None) | (_, Some(value)) => value,
                 (Role::Clock, None) => 0,
                 (_, None) => return Err(EncodeError::Missing(field.name.clone())),
             };
@@ -307,21 +299,15 @@ impl Field {
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "layout='{}' epoch='{}' tick={} {}",
-            self.layout_text(),
-            timestamp_text(self.layout.epoch()),
-            quoted(&duration_text(self.layout.tick_millis())),
-            self.policy_text(),
-        )
+        let layout = pair("layout", &self.layout_text());
+        let epoch = pair("epoch", &timestamp_text(self.layout.epoch()));
+        let tick = pair("tick", &duration_text(self.layout.tick_millis()));
+        write!(f, "{layout} {epoch} {tick} {}", self.policy_text())
     }
 }
 
-fn quoted(value: &str) -> String {
-    if value.contains(' ') {
-        format!("'{value}'")
-    } else {
-        value.to_string()
-    }
+/// A pair as a label writes it.
+fn pair(key: &str, value: &str) -> String {
+    let quote = if value.contains(' ') { "'" } else { "" };
+    format!("{key}={quote}{value}{quote}")
 }

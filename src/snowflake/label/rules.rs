@@ -3,9 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::grammar::{
-    FIELD_FORM, FieldText, KEYS, Pair, Placed, Spot, fields, list, no_value, number, pairs,
-};
+use super::grammar::{self, FIELD_FORM, FieldText, KEYS, Pair, Text, list};
 use super::values::{ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, start};
 use super::{Field, Label, LabelError};
 use crate::snowflake::clocks::CLOCK_BITS_MAX;
@@ -24,115 +22,135 @@ const MAX_BORROW: RangeInclusive<i64> = 0..=*MAX_ROLLBACK.end() / 2;
 
 /// Understands a label.
 pub fn parse(text: &str) -> Result<Label, LabelError> {
-    let mut draft = Draft::default();
-    for pair in pairs(text, Spot::behind(0))? {
-        draft.take(pair)?;
+    let mut pairs = grammar::pairs(text)?;
+    if let Some(first) = pairs.first().filter(|first| first.key.text == "preset") {
+        let name = first.text();
+        let Some(preset) = presets::find(name.text) else {
+            let names: Vec<_> = presets::ALL.iter().map(|preset| preset.name).collect();
+            return name.error(
+                &format!("unknown preset {name}"),
+                &format!("Presets are {}.", list(&names, "and")),
+            );
+        };
+        let mut stock = grammar::pairs(preset.text)?;
+        for pair in &mut stock {
+            (pair.key.at, pair.at, pair.is_preset) = (name.at, name.at, true);
+        }
+        pairs.splice(..0, stock);
     }
-    draft.finish(Spot::behind(text.len()))
+    let mut draft = Draft {
+        pairs: &pairs,
+        end: text.len(),
+        layout: None,
+        epoch: None,
+        tick: Layout::DEFAULT.tick_millis(),
+        policy: Policy::DEFAULT,
+        max_borrow: None,
+    };
+    for pair in &pairs {
+        draft.read(pair)?;
+    }
+    draft.finish()
 }
 
-/// The values that a label gives, with their places. Those of a preset come first,
-/// and later ones override them.
-#[derive(Default)]
+/// What a label says. The pairs of a preset come first, and later ones override
+/// them.
 struct Draft<'a> {
-    preset: Option<&'static str>,
-    layout: Option<Placed<Vec<FieldText>>>,
-    epoch: Option<Placed<i64>>,
-    tick: Option<Placed<i64>>,
-    on_rollback: Option<Placed<OnRollback>>,
-    max_rollback: Option<Placed<i64>>,
-    /// Its place is that of its key: where the key has no meaning, the value is not
-    /// to blame.
-    max_wait: Option<Placed<i64>>,
-    max_borrow: Option<Placed<i64>>,
-    on_exhausted: Option<Placed<OnExhausted>>,
-    sequence_start: Option<Placed<SequenceStart>>,
-    /// Values of fields. Not numbers yet, because the name may be a mistyped key.
-    others: Vec<Pair<'a>>,
+    pairs: &'a [Pair<'a>],
+    /// How long the text is.
+    end: usize,
+    layout: Option<Vec<FieldText<'a>>>,
+    epoch: Option<i64>,
+    tick: i64,
+    policy: Policy,
+    max_borrow: Option<i64>,
 }
 
 impl<'a> Draft<'a> {
-    fn take(&mut self, pair: Pair<'a>) -> Result<(), LabelError> {
-        let (key, text) = (pair.key.value, pair.value.as_str());
-        match key {
-            "preset" => self.take_preset(text)?,
-            "layout" => self.layout = Some(text.with(fields(text)?)),
-            "epoch" => self.epoch = Some(epoch(text)?),
-            "tick" => self.tick = Some(duration(key, text, TICK)?),
-            "on_rollback" => self.on_rollback = Some(choice(key, text, &ON_ROLLBACK)?),
-            "max_rollback" => self.max_rollback = Some(duration(key, text, MAX_ROLLBACK)?),
-            "max_wait" => {
-                let millis = duration(key, text, MAX_WAIT)?.value;
-                self.max_wait = Some(pair.key.with(millis));
-            }
-            "max_borrow" => self.max_borrow = Some(duration(key, text, MAX_BORROW)?),
-            "on_exhausted" => self.on_exhausted = Some(choice(key, text, &ON_EXHAUSTED)?),
-            "sequence_start" => self.sequence_start = Some(start(text)?),
-            _ => self.others.push(pair),
+    /// The pair that counts of those that have this key.
+    fn given(&self, key: &str) -> Option<&'a Pair<'a>> {
+        self.pairs.iter().rfind(|pair| pair.key.text == key)
+    }
+
+    /// The value of a key in its place; the end of the text, if it is not given.
+    fn at(&self, key: &str) -> Text<'a> {
+        let (text, at) = ("", self.end);
+        self.given(key).map_or(Text { text, at }, Pair::text)
+    }
+
+    fn read(&mut self, pair: &'a Pair<'a>) -> Result<(), LabelError> {
+        let policy = &mut self.policy;
+        match pair.key.text {
+            "layout" => self.layout = Some(grammar::fields(pair.text())?),
+            "epoch" => self.epoch = Some(epoch(pair)?),
+            "tick" => self.tick = duration(pair, TICK)?,
+            "on_rollback" => policy.on_rollback = choice(pair, &ON_ROLLBACK)?,
+            "max_rollback" => policy.max_rollback_millis = duration(pair, MAX_ROLLBACK)?,
+            "max_wait" => policy.max_wait_millis = duration(pair, MAX_WAIT)?,
+            "max_borrow" => self.max_borrow = Some(duration(pair, MAX_BORROW)?),
+            "on_exhausted" => policy.on_exhausted = choice(pair, &ON_EXHAUSTED)?,
+            "sequence_start" => policy.sequence_start = start(pair)?,
+            // The name of a preset, and values of fields: these are not numbers yet,
+            // because the name may be a mistyped key.
+            _ => {}
         }
         Ok(())
     }
 
-    fn take_preset(&mut self, name: Placed<&str>) -> Result<(), LabelError> {
-        let Some(preset) = presets::find(name.value) else {
-            let names: Vec<_> = presets::ALL.iter().map(|preset| preset.name).collect();
-            return name.at.error(
-                format!("unknown preset {name}"),
-                format!("Presets are {}.", list(&names, "and")),
-            );
-        };
-        self.preset = Some(preset.name);
-        for pair in pairs(preset.text, name.at.of_preset())? {
-            self.take(pair)?;
-        }
-        Ok(())
-    }
-
-    /// Makes the label, if nothing is missing and there is no contradiction. `end`
-    /// is the end of the text.
-    fn finish(mut self, end: Spot) -> Result<Label, LabelError> {
+    /// Makes the label, if nothing is missing and there is no contradiction.
+    fn finish(mut self) -> Result<Label, LabelError> {
+        let others = self.pairs.iter();
+        let mut others = others.filter(|pair| !KEYS.contains(&pair.key.text));
         let Some(mut fields) = self.layout.take() else {
             // More likely a misspelled "layout" than a value for a field of none.
-            if let Some(pair) = self.others.first() {
-                return unknown_key(pair.key, &[]);
-            }
-            return end.error(
-                "neither \"layout\" nor \"preset\" is given",
-                "Name a preset, or describe the fields, as in layout='time:41 worker:10 sequence:12'.",
-            );
+            return match others.next() {
+                Some(pair) => unknown_key(pair.key, &[]),
+                None => self.at("layout").error(
+                    "neither \"layout\" nor \"preset\" is given",
+                    "Name a preset, or describe the fields, as in layout='time:41 worker:10 \
+                     sequence:12'.",
+                ),
+            };
         };
-        for pair in &self.others {
-            set(&mut fields.value, pair)?;
+        for pair in others {
+            let mut named = fields.iter_mut();
+            match named.find(|field| field.name.text == pair.key.text) {
+                Some(field) => field.set(pair.key, pair.text())?,
+                None => return unknown_key(pair.key, &fields),
+            }
         }
         let Some(epoch) = self.epoch else {
-            return end.error(
-                match self.preset {
-                    Some(name) => format!("preset \"{name}\" needs an epoch, and none is given"),
-                    None => "no epoch is given".to_string(),
-                },
-                "Say what time counts from, as in epoch='2025-01-01 00:00:00+00', or in Unix milliseconds.",
-            );
+            let problem = match self.given("preset").map(Pair::text) {
+                Some(name) => &format!("preset {name} needs an epoch, and none is given"),
+                None => "no epoch is given",
+            };
+            let allowed = "Say what time counts from, as in epoch='2025-01-01 00:00:00+00', or in \
+                           Unix milliseconds.";
+            return self.at("epoch").error(problem, allowed);
         };
-        let tick = given(self.tick, Layout::DEFAULT.tick_millis());
-        let mut names = fields.value.iter().map(FieldText::named_role);
-        let by_mode = names.any(|role| role == Some(Role::TimeByMode));
-        let roles = fields.value.iter().map(|field| {
-            let bits = u32::try_from(field.bits).unwrap_or(u32::MAX);
-            (field.role(by_mode), bits)
-        });
+        // A mode is one only beside a time that it governs.
+        if fields.iter().any(|field| field.role == Role::TimeByMode) {
+            for field in fields.iter_mut().filter(|field| field.name.text == "mode") {
+                field.role = match field.role {
+                    Role::Fixed(value) => Role::Mode(Some(value)),
+                    _ => Role::Mode(None),
+                };
+            }
+        }
+        let bits = |field: &FieldText<'_>| u32::try_from(field.bits).unwrap_or(u32::MAX);
+        let roles = fields.iter().map(|field| (field.role, bits(field)));
         let roles: Vec<_> = roles.collect();
-        let layout = match Layout::new(epoch.value, tick, &roles) {
+        let layout = match Layout::new(epoch, self.tick, &roles) {
             Ok(layout) => layout,
-            Err(misfit) => return refuse(misfit, &fields),
+            Err(misfit) => return refuse(misfit, &fields, self.at("layout")),
         };
-        let (policy, max_borrow_millis) = self.policy(&layout)?;
-
+        self.check_clocks(&layout)?;
+        let max_borrow_millis = self.complete_policy(&layout)?;
         let mut shift = layout.width();
-        let fields = fields.value.into_iter().zip(roles);
-        let fields = fields.map(|(field, (role, bits))| {
+        let fields = fields.iter().zip(roles).map(|(field, (role, bits))| {
             shift -= bits;
             Field {
-                name: field.name.value,
+                name: field.name.text.to_string(),
                 role,
                 bits,
                 shift,
@@ -141,215 +159,158 @@ impl<'a> Draft<'a> {
         Ok(Label {
             fields: fields.collect(),
             layout,
-            policy,
+            policy: self.policy,
             max_borrow_millis,
         })
-    }
-
-    /// The policy, and `max_borrow` in milliseconds.
-    fn policy(&self, layout: &Layout) -> Result<(Policy, i64), LabelError> {
-        let usual = Policy::DEFAULT;
-        let on_rollback = given(self.on_rollback, usual.on_rollback);
-        self.check_clocks(layout)?;
-        if let Some(max_wait) = self.max_wait
-            && !max_wait.at.is_preset()
-            && !on_rollback.waits()
-        {
-            return max_wait.at.error(
-                format!(
-                    "max_wait has no meaning with on_rollback={}",
-                    on_rollback_text(on_rollback)
-                ),
-                "It is for on_rollback=wait, next_clock and next_worker.",
-            );
-        }
-        let max_wait = self.max_wait.filter(|_| on_rollback.waits());
-        let mut policy = Policy {
-            on_rollback,
-            max_rollback_millis: given(self.max_rollback, usual.max_rollback_millis),
-            max_wait_millis: given(max_wait, usual.max_wait_millis),
-            max_borrow_ticks: 0,
-            on_exhausted: given(self.on_exhausted, usual.on_exhausted),
-            sequence_start: SequenceStart::usual(layout.sequence_bits()),
-        };
-        let max_borrow_millis = self.max_borrow_millis(layout, &policy)?;
-        policy.max_borrow_ticks = (max_borrow_millis / layout.tick_millis()).unsigned_abs();
-        if let Some(Placed { value, at }) = self.sequence_start {
-            if value.last() > layout.max_sequence() {
-                return at.error(
-                    format!(
-                        "sequence_start {} is past the end of the sequence field",
-                        value.last()
-                    ),
-                    format!("The field holds 0 to {}.", layout.max_sequence()),
-                );
-            }
-            policy.sequence_start = value;
-        }
-        Ok((policy, max_borrow_millis))
     }
 
     /// Whether the layout has the clocks that the policy goes on in.
     fn check_clocks(&self, layout: &Layout) -> Result<(), LabelError> {
         let bits = layout.clock_bits();
-        let rollback = place_of(self.on_rollback, OnRollback::NextClock);
-        let exhausted = place_of(self.on_exhausted, OnExhausted::NextClock);
-        let rollback_key = rollback.map(|at| (at, "on_rollback"));
-        let exhausted_key = exhausted.map(|at| (at, "on_exhausted"));
-        if bits == 0
-            && let Some((at, key)) = rollback_key.or(exhausted_key)
-        {
-            return at.error(
-                format!("{key}=next_clock needs a clock field, and the layout has none"),
-                format!("Add one, such as clock:4, or set {key} to something else."),
-            );
+        let rollback = self.policy.on_rollback == OnRollback::NextClock;
+        let exhausted = self.policy.on_exhausted == OnExhausted::NextClock;
+        for (key, needs_clock) in [("on_rollback", rollback), ("on_exhausted", exhausted)] {
+            if needs_clock && bits == 0 {
+                return self.at(key).error(
+                    &format!("{key}=next_clock needs a clock field, and the layout has none"),
+                    &format!("Add one, such as clock:4, or set {key} to something else."),
+                );
+            }
         }
-        if bits > CLOCK_BITS_MAX
-            && let Some(at) = rollback
-        {
-            return at.error(
-                format!(
-                    "on_rollback=next_clock needs a clock field of at most {CLOCK_BITS_MAX} bits, and the layout has one of {bits}"
+        if rollback && bits > CLOCK_BITS_MAX {
+            return self.at("on_rollback").error(
+                &format!(
+                    "on_rollback=next_clock needs a clock field of at most {CLOCK_BITS_MAX} bits, \
+                     and the layout has one of {bits}"
                 ),
                 "The mark keeps which clocks have been used, and has no room for more.",
             );
         }
-        if layout.through_clocks().is_none()
-            && let Some(at) = exhausted
-        {
-            return at.error(
+        if exhausted && layout.through_clocks().is_none() {
+            return self.at("on_exhausted").error(
                 "on_exhausted=next_clock does not fit the layout",
-                format!(
-                    "The bits of time and sequence, and twice those of the clock, can be {POSITION_BITS_MAX} together."
+                &format!(
+                    "The bits of time and sequence, and twice those of the clock, can be \
+                     {POSITION_BITS_MAX} together."
                 ),
             );
         }
         Ok(())
     }
 
-    /// `max_borrow` in milliseconds. Less than a tick counts as nothing; only a label
-    /// that asks for it itself is wrong.
-    fn max_borrow_millis(&self, layout: &Layout, policy: &Policy) -> Result<i64, LabelError> {
+    /// Sets what depends on other values or on the layout. Returns `max_borrow` in
+    /// milliseconds.
+    fn complete_policy(&mut self, layout: &Layout) -> Result<i64, LabelError> {
+        let mut policy = self.policy;
+        if !policy.on_rollback.waits() {
+            if let Some(own) = self.given("max_wait").filter(|pair| !pair.is_preset) {
+                let rule = on_rollback_text(policy.on_rollback);
+                return own.key.error(
+                    &format!("max_wait has no meaning with on_rollback={rule}"),
+                    "It is for on_rollback=wait, next_clock and next_worker.",
+                );
+            }
+            policy.max_wait_millis = Policy::DEFAULT.max_wait_millis;
+        }
+
         let (most, tick) = (policy.max_advance().get(), layout.tick_millis());
-        let usual = Layout::DEFAULT
-            .ticks_as_millis(Policy::DEFAULT.max_borrow_ticks)
-            .get();
-        let millis = given(self.max_borrow, usual.min(most));
-        let text = duration_text;
-        match self.max_borrow {
-            Some(it) if millis > most => it.at.error(
-                format!(
-                    "max_borrow \"{}\" is more than half of max_rollback \"{}\"",
-                    text(millis),
-                    text(policy.max_rollback_millis)
-                ),
-                format!(
-                    "It can be 0 to {}: with more, a restart could be refused.",
-                    text(most)
-                ),
-            ),
-            _ if millis == 0 || millis >= tick => Ok(millis),
-            Some(it) if !it.at.is_preset() => it.at.error(
-                format!("max_borrow \"{}\" is less than a tick", text(millis)),
-                format!("It can be 0, or from {} on.", text(tick)),
-            ),
-            _ => Ok(0),
+        let usual = Layout::DEFAULT.ticks_as_millis(policy.max_borrow_ticks);
+        let mut borrow = self.max_borrow.unwrap_or(usual.get().min(most));
+        let text = duration_text(borrow);
+        if borrow > most {
+            let (rollback, most) = (policy.max_rollback_millis, duration_text(most));
+            let rollback = duration_text(rollback);
+            return self.at("max_borrow").error(
+                &format!("max_borrow \"{text}\" is more than half of max_rollback \"{rollback}\""),
+                &format!("It can be 0 to {most}: with more, a restart could be refused."),
+            );
         }
-    }
-}
-
-fn given<T>(placed: Option<Placed<T>>, otherwise: T) -> T {
-    placed.map_or(otherwise, |it| it.value)
-}
-
-/// The place of a value, if it is this one.
-fn place_of<T: PartialEq>(placed: Option<Placed<T>>, value: T) -> Option<Spot> {
-    placed.filter(|it| it.value == value).map(|it| it.at)
-}
-
-/// Gives a field the value that a pair has for it.
-fn set(fields: &mut [FieldText], pair: &Pair<'_>) -> Result<(), LabelError> {
-    let key = pair.key;
-    let mut named = fields.iter_mut();
-    match named.find(|field| field.name.value == key.value) {
-        Some(field) if field.named_role().is_some() => no_value(key.value, key.at),
-        Some(field) => {
-            field.value = Some(number(pair.value.as_str())?);
-            Ok(())
+        // Less than a tick counts as nothing; only a label that asks for it itself is
+        // wrong.
+        if borrow < tick {
+            if borrow > 0 && self.given("max_borrow").is_some_and(|pair| !pair.is_preset) {
+                return self.at("max_borrow").error(
+                    &format!("max_borrow \"{text}\" is less than a tick"),
+                    &format!("It can be 0, or from {} on.", duration_text(tick)),
+                );
+            }
+            borrow = 0;
         }
-        None => unknown_key(key, fields),
+        policy.max_borrow_ticks = (borrow / tick).unsigned_abs();
+
+        if self.given("sequence_start").is_none() {
+            policy.sequence_start = SequenceStart::usual(layout.sequence_bits());
+        }
+        let (last, max) = (policy.sequence_start.last(), layout.max_sequence());
+        if last > max {
+            return self.at("sequence_start").error(
+                &format!("sequence_start {last} is past the end of the sequence field"),
+                &format!("The field holds 0 to {max}."),
+            );
+        }
+        self.policy = policy;
+        Ok(borrow)
     }
 }
 
 /// The error for a key that is neither one of labels nor one of these fields.
-fn unknown_key<T>(key: Placed<&str>, fields: &[FieldText]) -> Result<T, LabelError> {
-    let free = fields.iter().filter(|field| field.named_role().is_none());
-    let free: Vec<_> = free.map(|field| field.name.value.as_str()).collect();
-    let fields = if free.is_empty() {
-        String::new()
-    } else {
-        format!(" Fields that can have a value: {}.", list(&free, "and"))
-    };
-    key.at.error(
-        format!("unknown key {key}"),
-        format!("Keys are {}.{fields}", list(&KEYS, "and")),
-    )
+fn unknown_key<T>(key: Text<'_>, fields: &[FieldText<'_>]) -> Result<T, LabelError> {
+    let free = fields.iter().filter(|field| field.is_free());
+    let free: Vec<_> = free.map(|field| field.name.text).collect();
+    let mut allowed = format!("Keys are {}.", list(&KEYS, "and"));
+    if !free.is_empty() {
+        allowed += &format!(" Fields that can have a value: {}.", list(&free, "and"));
+    }
+    key.error(&format!("unknown key {key}"), &allowed)
 }
 
 /// The error for fields that make no layout.
-fn refuse<T>(misfit: Misfit, fields: &Placed<Vec<FieldText>>) -> Result<T, LabelError> {
+fn refuse<T>(misfit: Misfit, fields: &[FieldText<'_>], layout: Text<'_>) -> Result<T, LabelError> {
     let field = match misfit {
         Misfit::Bits { field, .. } | Misfit::Twice { field } | Misfit::Value { field, .. } => {
-            fields.value.get(field)
+            fields.get(field)
         }
         _ => None,
     };
-    let name = field.map_or("", |field| field.name.value.as_str());
-    let at = field.map_or(fields.at, |field| field.name.at);
-    let bits = field.map_or(0, |field| field.bits);
-    let value = field.and_then(|field| field.value);
-    match misfit {
-        Misfit::Bits { max, .. } => at.error(
-            format!("field \"{name}\" has {bits} bits"),
-            match max {
-                1 => "It has 1.".to_string(),
-                _ => format!("It can have 1 to {max}."),
-            },
-        ),
-        Misfit::Twice { .. } => at.error(
-            format!("field \"{name}\" is one of two of its kind"),
-            "A layout has one time, one sequence and at most one clock.",
-        ),
-        Misfit::Value { max, .. } => value.map_or(at, |value| value.at).error(
-            format!(
-                "value {} of field \"{name}\" is out of range",
-                given(value, 0)
-            ),
-            format!("The field holds 0 to {max}."),
-        ),
-        Misfit::NoSequence => at.error(
-            "the layout has no sequence field",
-            "Add one, such as sequence:12.",
-        ),
-        Misfit::Mode => at.error(
-            "the layout has \"time_by_mode\", but no field \"mode\"",
-            "Add mode:1, or mode:1=0 for reversed time, mode:1=1 for plain.",
-        ),
-        Misfit::Width { bits } => at.error(
-            format!("the fields have {bits} bits together"),
-            "A bigint has 64; with up to 63, IDs are never negative.",
-        ),
-        Misfit::PositionWidth { bits } => at.error(
-            format!("time, clock and sequence have {bits} bits together"),
-            format!("They can have up to {POSITION_BITS_MAX}."),
-        ),
-        Misfit::WorkerWidth { bits } => at.error(
-            format!("the fields of the worker ID have {bits} bits together"),
-            format!("They can have up to {WORKER_BITS_MAX}; give some of them a value."),
-        ),
-        // These have been checked where they were read.
-        Misfit::NoTime | Misfit::Epoch | Misfit::Tick => {
-            at.error("the layout is not valid", FIELD_FORM)
+    let (Text { text: name, at }, has) =
+        field.map_or((layout, 0), |field| (field.name, field.bits));
+    let value = match field.map(|field| field.role) {
+        Some(Role::Fixed(value) | Role::Mode(Some(value))) => value,
+        _ => 0,
+    };
+    let problem = match misfit {
+        Misfit::Bits { .. } => &format!("field \"{name}\" has {has} bits"),
+        Misfit::Twice { .. } => &format!("field \"{name}\" is one of two of its kind"),
+        Misfit::Value { .. } => &format!("value {value} of field \"{name}\" is out of range"),
+        Misfit::NoSequence => "the layout has no sequence field",
+        Misfit::Mode => "the layout has \"time_by_mode\", but no field \"mode\"",
+        Misfit::Width { bits } => &format!("the fields have {bits} bits together"),
+        Misfit::PositionWidth { bits } => {
+            &format!("time, clock and sequence have {bits} bits together")
         }
-    }
+        Misfit::WorkerWidth { bits } => {
+            &format!("the fields of the worker ID have {bits} bits together")
+        }
+        // These have been checked where they were read.
+        Misfit::NoTime | Misfit::Epoch | Misfit::Tick => "the layout is not valid",
+    };
+    let allowed = match misfit {
+        Misfit::Bits { max: 1, .. } => "It has 1.",
+        Misfit::Bits { max, .. } => &format!("It can have 1 to {max}."),
+        Misfit::Twice { .. } => "A layout has one time, one sequence and at most one clock.",
+        Misfit::Value { max, .. } => &format!("The field holds 0 to {max}."),
+        Misfit::NoSequence => "Add one, such as sequence:12.",
+        Misfit::Mode => "Add mode:1, or mode:1=0 for reversed time, mode:1=1 for plain.",
+        Misfit::Width { .. } => "A bigint has 64; with up to 63, IDs are never negative.",
+        Misfit::PositionWidth { .. } => &format!("They can have up to {POSITION_BITS_MAX}."),
+        Misfit::WorkerWidth { .. } => {
+            &format!("They can have up to {WORKER_BITS_MAX}; give some of them a value.")
+        }
+        Misfit::NoTime | Misfit::Epoch | Misfit::Tick => FIELD_FORM,
+    };
+    let at = match (misfit, field) {
+        (Misfit::Value { .. }, Some(field)) => field.value_at,
+        _ => at,
+    };
+    Text { at, ..layout }.error(problem, allowed)
 }
