@@ -2,15 +2,13 @@
 
 use std::ffi::CStr;
 
-use pgrx::datum::{Interval, TimestampWithTimeZone};
-use pgrx::iter::TableIterator;
+use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
-use pgrx::{name, pg_extern, pg_sys};
 
 use super::super::entry;
 use super::super::error::Error;
 use super::super::{label, os_clock, shmem, spi, time};
-use super::call::c_function;
+use super::call::{c_function, columns};
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
 use crate::snowflake::presets;
@@ -81,26 +79,8 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
     Ok(relation)
 }
 
-/// The view `snowflake_presets`.
-#[pg_extern(sql = false)]
-#[allow(clippy::type_complexity)]
-fn snowflake_presets() -> TableIterator<
-    'static,
-    (
-        name!(preset, &'static str),
-        name!(layout, String),
-        name!(epoch, Option<TimestampWithTimeZone>),
-        name!(tick, Interval),
-        name!(ids_per_second, i64),
-        name!(workers, i64),
-        name!(ends_at, Option<TimestampWithTimeZone>),
-        name!(can_be_negative, bool),
-        name!(negative_from, Option<TimestampWithTimeZone>),
-        name!(policy, String),
-        name!(label, &'static str),
-        name!(origin, &'static str),
-    ),
-> {
+// The view `snowflake_presets`.
+c_function!(snowflake_presets, |call| {
     let rows = presets::ALL.iter().filter_map(|preset| {
         let own = Label::parse(preset.text).ok();
         // Without an epoch of its own, all else is the same with any.
@@ -109,11 +89,11 @@ fn snowflake_presets() -> TableIterator<
             .or_else(|| Label::parse(&format!("{} epoch=0", preset.text)).ok())?;
         let layout = label.layout();
         let with_epoch = |at| own.is_some().then(|| time::to_datum(at));
-        Some((
+        Some(columns![
             preset.name,
             label.layout_text(),
             with_epoch(layout.epoch()),
-            Interval::from_micros(layout.tick_millis().saturating_mul(1000)),
+            time::interval(layout.tick_millis()),
             layout.ids_per_second().cast_signed(),
             layout.max_worker().cast_signed() + 1,
             with_epoch(layout.instant_of(layout.last_tick())),
@@ -125,7 +105,8 @@ fn snowflake_presets() -> TableIterator<
             label.policy_text(),
             preset.text,
             preset.origin,
-        ))
+        ])
     });
-    TableIterator::new(rows)
-}
+    call.rows(rows);
+    Ok(())
+});
