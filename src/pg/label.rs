@@ -90,10 +90,12 @@ pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<Described>>, Unreadable> 
 
 /// A label that a user wrote.
 pub fn given(text: &str) -> Result<Rc<Described>, Error> {
-    last_given(text).map_err(|error| Error::BadLabel {
-        text: text.to_string(),
-        error,
-    })
+    last_given(text).map_err(|error| bad(text, error))
+}
+
+fn bad(text: &str, error: LabelError) -> Error {
+    let text = text.to_string();
+    Error::BadLabel { text, error }
 }
 
 fn last_given(text: &str) -> Result<Rc<Described>, LabelError> {
@@ -107,33 +109,22 @@ fn last_given(text: &str) -> Result<Rc<Described>, LabelError> {
     })
 }
 
-fn parse(text: &str) -> Result<Label, Error> {
-    Label::parse(text).map_err(|error| Error::BadLabel {
-        text: text.to_string(),
-        error,
-    })
-}
-
 /// A label that a generator can have.
 pub fn parse_for_generator(text: &str) -> Result<Label, Error> {
-    let label = parse(text)?;
+    let label = Label::parse(text).map_err(|error| bad(text, error))?;
     label
         .check_generates()
         .map_err(|(problem, help)| Error::LabelOnlyDecodes { problem, help })?;
     Ok(label)
 }
 
-fn address(relation: pg_sys::Oid) -> pg_sys::ObjectAddress {
-    pg_sys::ObjectAddress {
+/// The text of a relation's label.
+pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
+    let object = pg_sys::ObjectAddress {
         classId: pg_sys::RelationRelationId,
         objectId: relation,
         objectSubId: 0,
-    }
-}
-
-/// The text of a relation's label.
-pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
-    let object = address(relation);
+    };
     // SAFETY: scans pg_seclabel; returns NULL or a NUL-terminated copy.
     unsafe {
         let text = pg_sys::GetSecurityLabel(&raw const object, PROVIDER.as_ptr());
