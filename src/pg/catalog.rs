@@ -104,7 +104,7 @@ pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {
 }
 
 /// The name of the role that owns a relation, which is locked.
-pub fn owner(oid: pg_sys::Oid) -> String {
+fn owner(oid: pg_sys::Oid) -> String {
     let cache = pg_sys::SysCacheIdentifier::RELOID;
     // SAFETY: rows of pg_class are of this form; names are NUL-terminated.
     unsafe {

@@ -263,9 +263,8 @@ fn look(entry: &'static Entry) -> Option<Kept> {
     // With more generators than slots there may be none; then what is reserved
     // between now and the command's lock is not known, only what was before. By a
     // label of a later version nothing is reserved.
-    let generator = entry.learn_label().ok().map(|(it, _)| &it.generator);
     if let Ok(shared) = shmem::shared()
-        && generator.is_some()
+        && entry.learn_label().is_ok()
     {
         let _ = entry.pin(entry.key(), shared);
     }
@@ -274,14 +273,15 @@ fn look(entry: &'static Entry) -> Option<Kept> {
         was_pinned,
         file_number: catalog::file_number(entry.relation()),
         // A value that is no mark is not kept: a restart is what removes it.
-        mark: stored(entry, generator),
+        mark: stored(entry),
     })
 }
 
 /// The mark, as far as it can be read: without its label, a value is taken for an
 /// instant.
-fn stored(entry: &Entry, generator: Option<&Generator>) -> Option<UnixMillis> {
-    let generator = generator.unwrap_or(&Generator::DEFAULT);
+fn stored(entry: &Entry) -> Option<UnixMillis> {
+    let described = entry.learn_label();
+    let generator = described.map_or(&Generator::DEFAULT, |(it, _)| &it.generator);
     mark::stored(entry, generator).ok().flatten()
 }
 
@@ -292,13 +292,11 @@ impl Kept {
         if catalog::file_number(self.entry.relation()) == self.file_number {
             return Ok(());
         }
-        let known = self.mark.max(self.entry.highest_mark());
-        let Some(mark) = known else {
+        let Some(mark) = self.mark.max(self.entry.highest_mark()) else {
             return Ok(());
         };
         // Not restarted, but rewritten with its value.
-        let generator = self.entry.learn_label().ok().map(|(it, _)| &it.generator);
-        if stored(self.entry, generator) == Some(mark) {
+        if stored(self.entry) == Some(mark) {
             return Ok(());
         }
         self.entry.check_takes(mark)?;

@@ -16,20 +16,11 @@ use crate::snowflake::presets;
 // `snowflake_create_generator(name, label) -> regclass`. Written without
 // #[pg_extern]: names are in the database's encoding.
 c_function!(snowflake_create_generator, |call| {
-    // SAFETY: two texts, as declared; what is made of one is NUL-terminated.
-    let (name, label) = unsafe {
-        let label = pg_sys::text_to_cstring(call.datum(1).cast_mut_ptr());
-        (
-            call.datum(0).cast_mut_ptr(),
-            spi::from_server(CStr::from_ptr(label)),
-        )
-    };
-    create(name, &label)
-});
-
-fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
+    // SAFETY: a text, as declared; what is made of it is NUL-terminated.
+    let label = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(call.datum(1).cast_mut_ptr())) };
+    let label = spi::from_server(label);
     entry::prevent_where_nextval_is(c"snowflake_create_generator()");
-    let described = label::parse_for_generator(label)?;
+    let described = label::parse_for_generator(&label)?;
     let layout = described.layout();
     // Here and not where a label is checked: a dump must restore at any time.
     let now = layout.tick_number(os_clock::read().wall.millis());
@@ -42,7 +33,8 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
     // SAFETY: a text; what it is taken apart into lives as long as this call.
     // CREATE SEQUENCE checks privileges on the schema.
     let (schema, relation_name, statement) = unsafe {
-        let variable = pg_sys::makeRangeVarFromNameList(pg_sys::textToQualifiedNameList(name));
+        let names = pg_sys::textToQualifiedNameList(call.datum(0).cast_mut_ptr());
+        let variable = pg_sys::makeRangeVarFromNameList(names);
         let schema = pg_sys::RangeVarGetCreationNamespace(variable);
         let relation = (*variable).relname;
         let quoted =
@@ -63,7 +55,7 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
     ))?;
     spi::run(&format!(
         "SECURITY LABEL FOR snowflake_id ON SEQUENCE {statement} IS {}",
-        quote_literal(label)
+        quote_literal(&label)
     ))?;
     let entry = entry::of(relation);
     entry.lock();
@@ -77,7 +69,7 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
         error.warning();
     }
     Ok(relation)
-}
+});
 
 // The view `snowflake_presets`.
 c_function!(snowflake_presets, |call| {

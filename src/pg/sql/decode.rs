@@ -15,7 +15,7 @@ use super::super::time::{self, Instant};
 use super::call::{Call, Whose, by_layout, columns};
 use crate::snowflake::id::{SnowflakeId, Tick};
 use crate::snowflake::label::{EncodeError, Label};
-use crate::snowflake::layout::{Layout, Role};
+use crate::snowflake::layout::{Layout, LayoutError, Role};
 
 by_layout!(snowflake_decode, snowflake_decode_as, 1, decode);
 by_layout!(snowflake_timestamp, snowflake_timestamp_as, 1, timestamp);
@@ -80,18 +80,17 @@ fn max_id(call: &Call, whose: &Whose) -> Result<i64, Error> {
 /// Least and greatest ID of the tick that holds an instant; of the first and the
 /// last tick for the infinities.
 #[inline]
-fn range(layout: &Layout, at: i64) -> Result<(SnowflakeId, SnowflakeId), Error> {
-    Ok(match time::instant(at) {
-        Instant::At(at) => layout.range_of(layout.tick_at(at)?)?,
-        Instant::Beginning => {
-            let (least, _) = layout.range_of(Tick::new(0))?;
-            (least, least)
-        }
+fn range(layout: &Layout, at: i64) -> Result<(SnowflakeId, SnowflakeId), LayoutError> {
+    match time::instant(at) {
+        Instant::At(at) => layout.range_of(layout.tick_at(at)?),
+        Instant::Beginning => layout
+            .range_of(Tick::new(0))
+            .map(|(least, _)| (least, least)),
         Instant::End => {
-            let (_, greatest) = layout.range_of(layout.last_tick())?;
-            (greatest, greatest)
+            let last = layout.range_of(layout.last_tick());
+            last.map(|(_, greatest)| (greatest, greatest))
         }
-    })
+    }
 }
 
 /// The tick that the first argument, a timestamptz, is in.
@@ -108,7 +107,7 @@ fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
 fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
     let label = whose.label();
     if matches!(whose, Whose::Text(..)) && call.count() == 3 {
-        return encode_fields(call, &fields_of(call.datum(1))?, label);
+        return encode_fields(call, label);
     }
     // Both ways of writing the time would be right.
     if let Some(mode) = label.fields().iter().find(|f| f.role == Role::Mode(None)) {
@@ -119,20 +118,16 @@ fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
     Ok(layout.encode(tick, call.number(1), call.number(2))?.get())
 }
 
-/// A jsonb, read from its text: pgrx's `JsonB` gives an internal error for numbers
-/// and depths that only PostgreSQL has.
-fn fields_of(jsonb: pg_sys::Datum) -> Result<serde_json::Value, Error> {
+fn encode_fields(call: &Call, label: &Label) -> Result<i64, Error> {
+    // The jsonb is read from its text: pgrx's `JsonB` gives an internal error for
+    // numbers and depths that only PostgreSQL has.
     // SAFETY: declared as jsonb; its text is NUL-terminated.
     let text = spi::from_server(unsafe {
-        CStr::from_ptr(pg_sys::OidOutputFunctionCall(
-            pg_sys::F_JSONB_OUT.into(),
-            jsonb,
-        ))
+        let text = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), call.datum(1));
+        CStr::from_ptr(text)
     });
-    serde_json::from_str(&text).map_err(|_| Error::FieldsNotRead)
-}
-
-fn encode_fields(call: &Call, fields: &serde_json::Value, label: &Label) -> Result<i64, Error> {
+    let fields: serde_json::Value =
+        serde_json::from_str(&text).map_err(|_| Error::FieldsNotRead)?;
     let tick = tick(call, &label.layout())?;
     let fields = fields.as_object().ok_or(Error::FieldsNotObject)?;
     let mut values = Vec::with_capacity(fields.len());

@@ -154,15 +154,13 @@ fn problem(
         }),
         None => None,
     };
-    let refused = || {
-        refusal.map(|refusal| Error::Refused {
-            name: entry.name(),
-            generator: described.generator,
-            why: Refused::Reservation(refusal),
-        })
+    let refused = |refusal| Error::Refused {
+        name: entry.name(),
+        generator: described.generator,
+        why: Refused::Reservation(refusal),
     };
     let can_issue = shmem::shared().and_then(|shared| entry.check_can_issue(described, shared));
-    let error = can_issue.err().or_else(refused)?;
+    let error = can_issue.err().or_else(|| refusal.map(refused))?;
     Some(error.in_a_line())
 }
 
