@@ -103,6 +103,13 @@ pub const STANDARD_UTILITY: pg_sys::ProcessUtility_hook_type =
 pub const OWNS_RELATION: pg_sys::RangeVarGetRelidCallback =
     Some(unguarded::RangeVarCallbackOwnsRelation);
 
+/// Readies a function for a set of rows. The name in 15 is that of its first
+/// release, which the later ones have as well.
+#[cfg(not(feature = "pg15"))]
+pub use pg_sys::InitMaterializedSRF as init_rows;
+#[cfg(feature = "pg15")]
+pub use pg_sys::SetSingleFuncCall as init_rows;
+
 #[allow(clashing_extern_declarations)]
 mod unguarded {
     use pgrx::pg_sys;

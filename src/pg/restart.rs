@@ -263,9 +263,7 @@ fn look(entry: &'static Entry) -> Option<Kept> {
     // With more generators than slots there may be none; then what is reserved
     // between now and the command's lock is not known, only what was before. By a
     // label of a later version nothing is reserved.
-    if let Ok(shared) = shmem::shared()
-        && entry.learn_label().is_ok()
-    {
+    if let (Ok(shared), Ok(_)) = (shmem::shared(), entry.learn_label()) {
         let _ = entry.pin(entry.key(), shared);
     }
     Some(Kept {
@@ -286,7 +284,7 @@ fn stored(entry: &Entry) -> Option<UnixMillis> {
 }
 
 impl Kept {
-    fn put_back(&self, tell: bool) -> Result<(), Error> {
+    fn put_back(&self, is_alter: bool) -> Result<(), Error> {
         // SAFETY: in a transaction that may write, as the command has.
         unsafe { pg_sys::CommandCounterIncrement() };
         if catalog::file_number(self.entry.relation()) == self.file_number {
@@ -301,7 +299,7 @@ impl Kept {
         }
         self.entry.check_takes(mark)?;
         mark::write(self.entry, mark.get());
-        if tell {
+        if is_alter {
             Notice::MarkKept {
                 name: self.entry.name(),
             }

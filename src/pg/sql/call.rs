@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use pgrx::{FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
 
+use super::super::compat;
 use super::super::entry::{self, Entry};
 use super::super::error::Error;
 use super::super::label::{self, Described};
@@ -164,7 +165,7 @@ impl Call {
         // SAFETY: a function that returns rows, as `new` asks for, is called with
         // `resultinfo`; the declared result has these columns.
         unsafe {
-            pg_sys::InitMaterializedSRF(self.0, 0);
+            compat::init_rows(self.0, 0);
             let result = (*self.0).resultinfo.cast::<pg_sys::ReturnSetInfo>();
             let (store, row_type) = ((*result).setResult, (*result).setDesc);
             for columns in rows {

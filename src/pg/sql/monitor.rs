@@ -95,8 +95,7 @@ c_function!(snowflake_generators, |call| {
         // What only those see who may use the generator, as with `pg_sequences`.
         let visible = entry.may_watch();
         let seen = described.as_ref().filter(|_| visible);
-        let shown = view.zip(layout).filter(|_| visible);
-        let shown = shown.as_ref().map(|(view, layout)| (view, layout));
+        let shown = view.as_ref().filter(|_| visible).zip(layout);
         let mark = mark.ok().flatten().filter(|_| visible);
         let reserved = shown
             .filter(|(view, _)| view.reserved != Position::ZERO)
