@@ -41,19 +41,19 @@ COMMENT ON FUNCTION snowflake_nextval_batch(integer) IS
 
 CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETURNS SETOF bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
-    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_of_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_wrapper';
 COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
     'the next 1 to 100,000 IDs of a generator, ascending';
 
 CREATE FUNCTION snowflake_currval() RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_currval_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_currval';
 COMMENT ON FUNCTION snowflake_currval() IS
     'last ID that this session got from the default generator';
 
 CREATE FUNCTION snowflake_currval(generator regclass) RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_currval_of_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_currval';
 COMMENT ON FUNCTION snowflake_currval(regclass) IS
     'last ID that this session got from a generator';
 
@@ -215,7 +215,7 @@ CREATE FUNCTION snowflake_presets(
     OUT policy text, OUT label text, OUT origin text)
     RETURNS SETOF record
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 16
-    AS 'MODULE_PATHNAME', 'snowflake_presets_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_presets';
 COMMENT ON FUNCTION snowflake_presets() IS
     'the rows of view snowflake_presets';
 CREATE VIEW snowflake_presets AS SELECT * FROM snowflake_presets();
@@ -265,19 +265,19 @@ COMMENT ON FUNCTION snowflake_create_generator(text, text) IS
 
 CREATE FUNCTION snowflake_advance(generator regclass, id bigint) RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_advance_past_id_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_advance_past_id';
 COMMENT ON FUNCTION snowflake_advance(regclass, bigint) IS
     'makes all further IDs of a generator greater than an ID; returns the instant they start from';
 
 CREATE FUNCTION snowflake_advance(generator regclass, start timestamptz) RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_advance_to_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_advance_to';
 COMMENT ON FUNCTION snowflake_advance(regclass, timestamptz) IS
     'makes all further IDs of a generator start at an instant or later; returns the instant they start from';
 
 CREATE FUNCTION snowflake_accept_clock() RETURNS interval
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_accept_clock_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_accept_clock';
 REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_accept_clock() IS
     'declares the wall clock of this server right, after generators of this database have refused it; returns how far it has jumped since it was last believed';
@@ -295,7 +295,7 @@ CREATE FUNCTION snowflake_generators(
     OUT label text)
     RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
-    AS 'MODULE_PATHNAME', 'snowflake_generators_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_generators';
 COMMENT ON FUNCTION snowflake_generators() IS
     'the rows of view snowflake_generators';
 CREATE VIEW snowflake_generators AS SELECT * FROM snowflake_generators();
@@ -326,7 +326,7 @@ CREATE FUNCTION pg_stat_snowflake(
     OUT stats_reset timestamptz)
     RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
-    AS 'MODULE_PATHNAME', 'pg_stat_snowflake_wrapper';
+    AS 'MODULE_PATHNAME', 'pg_stat_snowflake';
 COMMENT ON FUNCTION pg_stat_snowflake() IS
     'the rows of view pg_stat_snowflake';
 CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
@@ -348,14 +348,14 @@ GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
 CREATE FUNCTION snowflake_stat_reset() RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_stat_reset_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_stat_reset';
 REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_stat_reset() IS
     'resets the numbers of pg_stat_snowflake for all generators of this database';
 
 CREATE FUNCTION snowflake_stat_reset(generator regclass) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_stat_reset_of_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_stat_reset';
 REVOKE EXECUTE ON FUNCTION snowflake_stat_reset(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
     'resets the numbers of pg_stat_snowflake for a generator';

@@ -68,39 +68,47 @@ pub fn check_fits(oid: pg_sys::Oid) -> Result<(), Error> {
     Ok(())
 }
 
-/// The definition of a sequence.
-pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {
-    // SAFETY: pg_sequence has a row for every sequence, of this form.
+/// The row of an object in a catalog, read by `read`; `None` if there is none.
+///
+/// # Safety
+/// Rows that the cache holds are of this form.
+unsafe fn with_row<F, T>(
+    cache: pg_sys::SysCacheIdentifier::Type,
+    oid: pg_sys::Oid,
+    read: impl FnOnce(*const F) -> T,
+) -> Option<T> {
+    // SAFETY: the caller's; the row is there until it is released.
     unsafe {
         #[allow(clippy::cast_possible_wrap)]
-        let tuple = pg_sys::SearchSysCache1(
-            pg_sys::SysCacheIdentifier::SEQRELID as i32,
-            pg_sys::Datum::from(oid),
-        );
+        let tuple = pg_sys::SearchSysCache1(cache as i32, pg_sys::Datum::from(oid));
         if tuple.is_null() {
-            return Err(error::no_such_relation(oid));
+            return None;
         }
-        let form = std::ptr::read(pg_sys::GETSTRUCT(tuple).cast::<SequenceForm>());
+        let result = read(pg_sys::GETSTRUCT(tuple).cast());
         pg_sys::ReleaseSysCache(tuple);
-        Ok(form)
+        Some(result)
     }
 }
 
+/// The definition of a sequence.
+pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {
+    let cache = pg_sys::SysCacheIdentifier::SEQRELID;
+    // SAFETY: pg_sequence has a row for every sequence, of this form.
+    let form = unsafe { with_row(cache, oid, |form| std::ptr::read(form)) };
+    form.ok_or_else(|| error::no_such_relation(oid))
+}
+
 /// The name of the role that owns a relation, which is locked.
-pub fn owner(oid: pg_sys::Oid) -> String {
-    // SAFETY: the relation is locked, so its row is there; names are
-    // NUL-terminated.
+fn owner(oid: pg_sys::Oid) -> String {
+    let cache = pg_sys::SysCacheIdentifier::RELOID;
+    // SAFETY: rows of pg_class are of this form; names are NUL-terminated.
     unsafe {
-        #[allow(clippy::cast_possible_wrap)]
-        let tuple = pg_sys::SearchSysCache1(
-            pg_sys::SysCacheIdentifier::RELOID as i32,
-            pg_sys::Datum::from(oid),
-        );
-        if tuple.is_null() {
+        let owner = with_row(cache, oid, |row: *const pg_sys::FormData_pg_class| {
+            (*row).relowner
+        });
+        let Some(owner) = owner else {
             return String::from("?");
-        }
-        let owner = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>()).relowner;
-        pg_sys::ReleaseSysCache(tuple);
+        };
         let name = pg_sys::GetUserNameFromId(owner, true);
         if name.is_null() {
             return owner.to_u32().to_string();
@@ -155,7 +163,8 @@ pub fn default_relation() -> Option<pg_sys::Oid> {
     }
 }
 
-fn valid(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
+/// An OID that is one.
+pub fn valid(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
@@ -164,37 +173,18 @@ fn valid(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
 /// # Safety
 /// In a transaction.
 unsafe fn extension_schema(extension: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: a scan of pg_extension by its OID index, closed again; the key
-    // outlives the scan.
+    // SAFETY: the catalog is open while its row is read, which is a copy.
     unsafe {
         #[allow(clippy::cast_possible_wrap)]
         let lock = pg_sys::AccessShareLock as i32;
         let catalog = pg_sys::table_open(pg_sys::ExtensionRelationId, lock);
-        let mut key = pg_sys::ScanKeyData::default();
         #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
-        pg_sys::ScanKeyInit(
-            &raw mut key,
-            pg_sys::Anum_pg_extension_oid as i16,
-            pg_sys::BTEqualStrategyNumber as u16,
-            pg_sys::F_OIDEQ.into(),
-            pg_sys::Datum::from(extension),
-        );
-        let scan = pg_sys::systable_beginscan(
-            catalog,
-            pg_sys::ExtensionOidIndexId.into(),
-            true,
-            std::ptr::null_mut(),
-            1,
-            &raw mut key,
-        );
-        let tuple = pg_sys::systable_getnext(scan);
-        let schema = if tuple.is_null() {
-            pg_sys::InvalidOid
-        } else {
-            (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_extension>()).extnamespace
-        };
-        pg_sys::systable_endscan(scan);
+        let key = pg_sys::Anum_pg_extension_oid as i16;
+        let tuple = pg_sys::get_catalog_object_by_oid(catalog, key, extension);
         pg_sys::table_close(catalog, lock);
-        schema
+        if tuple.is_null() {
+            return pg_sys::InvalidOid;
+        }
+        (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_extension>()).extnamespace
     }
 }

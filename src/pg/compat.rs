@@ -95,32 +95,20 @@ pub fn in_parallel_mode() -> bool {
 
 /// What runs commands where no other extension has hooked in; not wrapped, as
 /// [`user`].
-pub fn standard_utility() -> UtilityHook {
-    unguarded::standard_ProcessUtility
-}
-
-/// The type of `ProcessUtility_hook`, without the option.
-pub type UtilityHook = unsafe extern "C-unwind" fn(
-    *mut pg_sys::PlannedStmt,
-    *const std::ffi::c_char,
-    bool,
-    pg_sys::ProcessUtilityContext::Type,
-    pg_sys::ParamListInfo,
-    *mut pg_sys::QueryEnvironment,
-    *mut pg_sys::DestReceiver,
-    *mut pg_sys::QueryCompletion,
-);
+pub const STANDARD_UTILITY: pg_sys::ProcessUtility_hook_type =
+    Some(unguarded::standard_ProcessUtility);
 
 /// What checks that a relation is the user's before it is locked. Called by
 /// PostgreSQL only, hence not wrapped.
-pub fn owns_relation() -> unsafe extern "C-unwind" fn(
-    *const pg_sys::RangeVar,
-    pg_sys::Oid,
-    pg_sys::Oid,
-    *mut std::ffi::c_void,
-) {
-    unguarded::RangeVarCallbackOwnsRelation
-}
+pub const OWNS_RELATION: pg_sys::RangeVarGetRelidCallback =
+    Some(unguarded::RangeVarCallbackOwnsRelation);
+
+/// Readies a function for a set of rows. The name in 15 is that of its first
+/// release, which the later ones have as well.
+#[cfg(not(feature = "pg15"))]
+pub use pg_sys::InitMaterializedSRF as init_rows;
+#[cfg(feature = "pg15")]
+pub use pg_sys::SetSingleFuncCall as init_rows;
 
 #[allow(clashing_extern_declarations)]
 mod unguarded {

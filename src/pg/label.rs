@@ -113,17 +113,13 @@ pub fn parse_for_generator(text: &str) -> Result<Label, Error> {
     Ok(label)
 }
 
-fn address(relation: pg_sys::Oid) -> pg_sys::ObjectAddress {
-    pg_sys::ObjectAddress {
+/// The text of a relation's label.
+pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
+    let object = pg_sys::ObjectAddress {
         classId: pg_sys::RelationRelationId,
         objectId: relation,
         objectSubId: 0,
-    }
-}
-
-/// The text of a relation's label.
-pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
-    let object = address(relation);
+    };
     // SAFETY: scans pg_seclabel; returns NULL or a NUL-terminated copy.
     unsafe {
         let text = pg_sys::GetSecurityLabel(&raw const object, PROVIDER.as_ptr());

@@ -47,8 +47,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     let relation = object.objectId;
     let is_sequence = object.classId == pg_sys::RelationRelationId
         && object.objectSubId == 0
-        // SAFETY: looks up the catalogs.
-        && unsafe { pg_sys::get_rel_relkind(relation) }.cast_unsigned() == pg_sys::RELKIND_SEQUENCE;
+        && catalog::kind(relation) == pg_sys::RELKIND_SEQUENCE;
     if !is_sequence {
         return Err(error::label_not_on_sequence());
     }
@@ -66,24 +65,17 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
         entry::of_sequence(relation).note_relabelling(before.layout());
     }
     if let Some(label) = &label {
-        let entry = entry::of_sequence(relation);
-        for found in [
-            catalog::check_fits(relation),
-            entry.check_supported(&label.generator().policy),
-        ] {
-            if let Err(error) = found {
-                error.warning();
-            }
+        let supported = entry::of_sequence(relation).check_supported(&label.generator().policy);
+        for found in [catalog::check_fits(relation), supported] {
+            found.unwrap_or_else(Error::warning);
         }
-    }
-    if let Some(label) = &label
-        && label.layout().can_be_negative()
-    {
-        let from = match label.layout().disorder() {
-            Some(Disorder::NegativeFrom(at)) => Some(at),
-            _ => None,
-        };
-        notice::can_be_negative(from).notice();
+        if label.layout().can_be_negative() {
+            let from = match label.layout().disorder() {
+                Some(Disorder::NegativeFrom(at)) => Some(at),
+                _ => None,
+            };
+            notice::can_be_negative(from).notice();
+        }
     }
     // SAFETY: the relation is locked, so it exists.
     unsafe { pg_sys::CacheInvalidateRelcacheByRelid(relation) };

@@ -69,47 +69,35 @@ unsafe extern "C-unwind" fn on_utility(
     // SAFETY: PostgreSQL's arguments, passed on as they are.
     unsafe {
         let run = || {
-            let next = match PREVIOUS {
-                Some(previous) => previous,
-                None => compat::standard_utility(),
-            };
-            next(
-                statement,
-                query,
-                read_only_tree,
-                context,
-                parameters,
-                environment,
-                destination,
-                completion,
-            );
+            if let Some(next) = PREVIOUS.or(compat::STANDARD_UTILITY) {
+                next(
+                    statement,
+                    query,
+                    read_only_tree,
+                    context,
+                    parameters,
+                    environment,
+                    destination,
+                    completion,
+                );
+            }
         };
         match duty(statement) {
             None => run(),
             // As #[pg_guard] does it for a whole function.
-            Some(Duty::Keep(kind)) => pg_sys::panic::pgrx_extern_c_guard(|| keeping(kind, run)),
-            Some(Duty::ForgetDatabase(name)) => {
-                pg_sys::panic::pgrx_extern_c_guard(|| {
-                    pg_sys::ffi::pg_guard_ffi_boundary(run);
-                    forget_database(name);
-                });
-            }
+            Some(duty) => pg_sys::panic::pgrx_extern_c_guard(|| around(duty, run)),
         }
     }
 }
 
-/// A command that may restart a sequence.
-#[derive(Clone, Copy)]
-enum Kind {
-    Alter(*mut pg_sys::RangeVar),
-    /// Of these tables, a list of RangeVar.
-    Truncate(*mut pg_sys::List),
-}
-
 /// What this module has to do with a command.
+#[derive(Clone, Copy)]
 enum Duty {
-    Keep(Kind),
-    /// Of this name.
+    /// It may restart this sequence.
+    Alter(*mut pg_sys::RangeVar),
+    /// It may restart sequences of these tables, a list of RangeVar.
+    Truncate(*mut pg_sys::List),
+    /// It makes a database of this name.
     ForgetDatabase(*const c_char),
 }
 
@@ -124,18 +112,17 @@ unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
         }
         match (*node).type_ {
             pg_sys::NodeTag::T_AlterSeqStmt => {
-                let sequence = (*node.cast::<pg_sys::AlterSeqStmt>()).sequence;
-                Some(Duty::Keep(Kind::Alter(sequence)))
+                let statement = node.cast::<pg_sys::AlterSeqStmt>();
+                Some(Duty::Alter((*statement).sequence))
             }
-            pg_sys::NodeTag::T_TruncateStmt
-                if (*node.cast::<pg_sys::TruncateStmt>()).restart_seqs =>
-            {
-                let tables = (*node.cast::<pg_sys::TruncateStmt>()).relations;
-                Some(Duty::Keep(Kind::Truncate(tables)))
+            pg_sys::NodeTag::T_TruncateStmt => {
+                let statement = node.cast::<pg_sys::TruncateStmt>();
+                let restarts = (*statement).restart_seqs;
+                restarts.then_some(Duty::Truncate((*statement).relations))
             }
             pg_sys::NodeTag::T_CreatedbStmt => {
-                let name = (*node.cast::<pg_sys::CreatedbStmt>()).dbname;
-                Some(Duty::ForgetDatabase(name))
+                let statement = node.cast::<pg_sys::CreatedbStmt>();
+                Some(Duty::ForgetDatabase((*statement).dbname))
             }
             _ => None,
         }
@@ -143,15 +130,15 @@ unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
 }
 
 /// Runs a command between the two halves of keeping marks.
-fn keeping(kind: Kind, run: impl FnOnce()) {
-    let kept = match keep(kind) {
+fn around(duty: Duty, run: impl FnOnce()) {
+    let kept = match keep(duty) {
         Ok(kept) => kept,
         Err(error) => error.raise(),
     };
     // SAFETY: what runs is PostgreSQL's; its errors are caught at this boundary.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(run) };
     for kept in kept {
-        if let Err(error) = kept.put_back(kind) {
+        if let Err(error) = kept.put_back(matches!(duty, Duty::Alter(_))) {
             error.raise();
         }
         // Others may need the slot before this transaction ends.
@@ -159,17 +146,13 @@ fn keeping(kind: Kind, run: impl FnOnce()) {
             kept.entry.unpin_unused();
         }
     }
-}
-
-/// # Safety
-/// The name of a database that this transaction has made.
-unsafe fn forget_database(name: *const c_char) {
-    // SAFETY: in a transaction; the new row is seen from the next command on.
-    let database = unsafe {
-        pg_sys::CommandCounterIncrement();
-        pg_sys::get_database_oid(name, true)
-    };
-    if let Ok(shared) = shmem::shared() {
+    if let (Duty::ForgetDatabase(name), Ok(shared)) = (duty, shmem::shared()) {
+        // SAFETY: in a transaction, which has made the database; its row is seen
+        // from the next command on.
+        let database = unsafe {
+            pg_sys::CommandCounterIncrement();
+            pg_sys::get_database_oid(name, true)
+        };
         shared.forget(database);
     }
 }
@@ -182,35 +165,40 @@ struct Kept {
     mark: Option<UnixMillis>,
 }
 
-fn keep(kind: Kind) -> Result<Vec<Kept>, Error> {
+fn keep(duty: Duty) -> Result<Vec<Kept>, Error> {
     // SAFETY: shared memory and variables of this process; where nothing may be
     // written the command itself will fail.
     let may_write = unsafe {
         !pg_sys::RecoveryInProgress() && pg_sys::IsTransactionState() && !pg_sys::XactReadOnly
     };
-    if !may_write {
-        return Ok(Vec::new());
-    }
-    let candidates = match kind {
-        // SAFETY: a name from PostgreSQL's parser.
-        Kind::Alter(name) => unsafe { locked_as_owner(name) }.into_iter().collect(),
-        Kind::Truncate(tables) => {
+    let candidates = match duty {
+        _ if !may_write => Vec::new(),
+        // Checked to be the user's, and locked as the command will lock it.
+        // SAFETY: a name from PostgreSQL's parser; the check is that of the command.
+        Duty::Alter(name) => unsafe {
+            let found = find(name, pg_sys::ShareRowExclusiveLock, compat::OWNS_RELATION);
+            found.into_iter().collect()
+        },
+        Duty::Truncate(tables) => {
             // SAFETY: a list of names from PostgreSQL's parser.
             let names = unsafe { PgList::<pg_sys::RangeVar>::from_pg(tables) };
+            // If a name is another's by the time the command locks it, that one is
+            // not kept.
             // SAFETY: as above.
-            let tables = names.iter_ptr().filter_map(|name| unsafe { named(name) });
+            let tables = names
+                .iter_ptr()
+                .filter_map(|name| unsafe { find(name, pg_sys::NoLock, None) });
             owned(tables.collect())?
         }
+        Duty::ForgetDatabase(_) => Vec::new(),
     };
-    let mut kept = Vec::new();
-    for relation in candidates {
-        // Entries are for ever: not for every serial column that is made.
-        if is_generator(relation) {
-            let entry = entry::of_sequence(relation);
-            kept.extend(entry.with_share_lock(|| look(entry)));
-        }
-    }
-    Ok(kept)
+    // Entries are for ever: not for every serial column that is made.
+    let generators = candidates.into_iter().filter(|it| is_generator(*it));
+    let look = |relation| {
+        let entry = entry::of_sequence(relation);
+        entry.with_share_lock(|| look(entry))
+    };
+    Ok(generators.filter_map(look).collect())
 }
 
 /// The default one or a labelled one, be it by a text that cannot be read.
@@ -219,43 +207,22 @@ fn is_generator(relation: pg_sys::Oid) -> bool {
         || entry::default_relation().is_ok_and(|default| default == relation)
 }
 
-/// The sequence that ALTER SEQUENCE means, if it is there: checked to be the
-/// user's, and locked as the command will lock it.
+/// The relation of a name, if there is one, checked and locked.
 ///
 /// # Safety
-/// A name from PostgreSQL's parser.
-unsafe fn locked_as_owner(name: *mut pg_sys::RangeVar) -> Option<pg_sys::Oid> {
-    // SAFETY: the caller's; the callback is that of ALTER SEQUENCE.
-    let relation = unsafe {
-        #[allow(clippy::cast_possible_wrap)]
-        pg_sys::RangeVarGetRelidExtended(
-            name,
-            pg_sys::ShareRowExclusiveLock as i32,
-            pg_sys::RVROption::RVR_MISSING_OK,
-            Some(compat::owns_relation()),
-            std::ptr::null_mut(),
-        )
-    };
-    (relation != pg_sys::InvalidOid).then_some(relation)
-}
-
-/// The relation of a name, if there is one. If the name is another's by the time
-/// the command locks it, that one is not kept.
-///
-/// # Safety
-/// A name from PostgreSQL's parser.
-unsafe fn named(name: *mut pg_sys::RangeVar) -> Option<pg_sys::Oid> {
+/// A name from PostgreSQL's parser, and a check that is PostgreSQL's.
+unsafe fn find(
+    name: *mut pg_sys::RangeVar,
+    lock: u32,
+    check: pg_sys::RangeVarGetRelidCallback,
+) -> Option<pg_sys::Oid> {
+    let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
+    let no_argument = std::ptr::null_mut();
     // SAFETY: the caller's.
-    let relation = unsafe {
-        pg_sys::RangeVarGetRelidExtended(
-            name,
-            0,
-            pg_sys::RVROption::RVR_MISSING_OK,
-            None,
-            std::ptr::null_mut(),
-        )
-    };
-    (relation != pg_sys::InvalidOid).then_some(relation)
+    catalog::valid(unsafe {
+        #[allow(clippy::cast_possible_wrap)]
+        pg_sys::RangeVarGetRelidExtended(name, lock as i32, missing_ok, check, no_argument)
+    })
 }
 
 /// Sequences of the user that belong to a column of a table that truncating these
@@ -296,10 +263,7 @@ fn look(entry: &'static Entry) -> Option<Kept> {
     // With more generators than slots there may be none; then what is reserved
     // between now and the command's lock is not known, only what was before. By a
     // label of a later version nothing is reserved.
-    let generator = entry.learn_label().ok().map(|(it, _)| &it.generator);
-    if let Ok(shared) = shmem::shared()
-        && generator.is_some()
-    {
+    if let (Ok(shared), Ok(_)) = (shmem::shared(), entry.learn_label()) {
         let _ = entry.pin(entry.key(), shared);
     }
     Some(Kept {
@@ -307,36 +271,35 @@ fn look(entry: &'static Entry) -> Option<Kept> {
         was_pinned,
         file_number: catalog::file_number(entry.relation()),
         // A value that is no mark is not kept: a restart is what removes it.
-        mark: stored(entry, generator),
+        mark: stored(entry),
     })
 }
 
 /// The mark, as far as it can be read: without its label, a value is taken for an
 /// instant.
-fn stored(entry: &Entry, generator: Option<&Generator>) -> Option<UnixMillis> {
-    let generator = generator.unwrap_or(&Generator::DEFAULT);
+fn stored(entry: &Entry) -> Option<UnixMillis> {
+    let described = entry.learn_label();
+    let generator = described.map_or(&Generator::DEFAULT, |(it, _)| &it.generator);
     mark::stored(entry, generator).ok().flatten()
 }
 
 impl Kept {
-    fn put_back(&self, kind: Kind) -> Result<(), Error> {
+    fn put_back(&self, is_alter: bool) -> Result<(), Error> {
         // SAFETY: in a transaction that may write, as the command has.
         unsafe { pg_sys::CommandCounterIncrement() };
         if catalog::file_number(self.entry.relation()) == self.file_number {
             return Ok(());
         }
-        let known = self.mark.max(self.entry.highest_mark());
-        let Some(mark) = known else {
+        let Some(mark) = self.mark.max(self.entry.highest_mark()) else {
             return Ok(());
         };
         // Not restarted, but rewritten with its value.
-        let generator = self.entry.learn_label().ok().map(|(it, _)| &it.generator);
-        if stored(self.entry, generator) == Some(mark) {
+        if stored(self.entry) == Some(mark) {
             return Ok(());
         }
         self.entry.check_takes(mark)?;
         mark::write(self.entry, mark.get());
-        if matches!(kind, Kind::Alter(_)) {
+        if is_alter {
             notice::mark_kept(&self.entry.name()).notice();
         }
         Ok(())

@@ -198,3 +198,9 @@ pub fn to_server(text: &str) -> *const c_char {
         pg_sys::pg_any_to_server(copy, length, UTF8)
     }
 }
+
+/// UTF-8 as a text value in the database's encoding.
+pub fn to_text(text: &str) -> pg_sys::Datum {
+    // SAFETY: a NUL-terminated string, copied.
+    unsafe { pg_sys::cstring_to_text(to_server(text)) }.into()
+}

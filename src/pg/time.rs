@@ -64,3 +64,8 @@ pub fn micros_to_datum(timestamptz: i64) -> pgrx::datum::TimestampWithTimeZone {
     pgrx::datum::TimestampWithTimeZone::try_from(timestamptz)
         .unwrap_or_else(|_| pgrx::datum::TimestampWithTimeZone::positive_infinity())
 }
+
+/// Milliseconds as a value for SQL.
+pub fn interval(millis: i64) -> pgrx::datum::Interval {
+    pgrx::datum::Interval::from_micros(millis.saturating_mul(1000))
+}

@@ -1,53 +1,41 @@
 //! Administration: raising a mark, believing a clock.
 
-use pgrx::datum::{Interval, TimestampWithTimeZone};
-use pgrx::pg_extern;
-use pgrx::pg_sys::{self, panic::ErrorReport};
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys;
 
-use super::super::entry::{self, Entry};
+use super::super::entry;
 use super::super::error::{self, Error};
 use super::super::time::{self, Instant};
 use super::super::{catalog, issue, shmem};
+use super::call::{Call, c_function};
 use crate::snowflake::duration::measured_text;
 use crate::snowflake::id::{SnowflakeId, Tick, UnixMillis};
 use crate::snowflake::label::Label;
 
-/// `snowflake_advance(generator, id) -> timestamptz`.
-#[pg_extern(sql = false)]
-fn snowflake_advance_past_id(
-    generator: pg_sys::Oid,
-    id: i64,
-) -> Result<TimestampWithTimeZone, ErrorReport> {
-    let entry = entry::of_sequence(generator);
-    advance(entry, |label| {
-        let layout = label.layout();
-        let fields = label.decode(SnowflakeId::new(id))?.fields;
-        // The next tick: whoever issued that ID may have issued more in its tick.
-        Ok(layout.instant_of(Tick::new(fields.tick.get() + 1)))
-    })
-}
+// `snowflake_advance(generator, id) -> timestamptz`.
+c_function!(snowflake_advance_past_id, |call| advance(call, |label| {
+    let layout = label.layout();
+    let fields = label.decode(SnowflakeId::new(call.number(1)))?.fields;
+    // The next tick: whoever issued that ID may have issued more in its tick.
+    Ok(layout.instant_of(Tick::new(fields.tick.get() + 1)))
+}));
 
-/// `snowflake_advance(generator, start) -> timestamptz`.
-#[pg_extern(sql = false)]
-fn snowflake_advance_to(
-    generator: pg_sys::Oid,
-    start: TimestampWithTimeZone,
-) -> Result<TimestampWithTimeZone, ErrorReport> {
-    advance(entry::of_sequence(generator), |label| {
-        match time::instant(start.into()) {
-            Instant::At(at) => {
-                label.layout().tick_at(at)?;
-                Ok(at)
-            }
-            Instant::Beginning | Instant::End => Err(error::infinite_instant()),
+// `snowflake_advance(generator, start) -> timestamptz`.
+c_function!(snowflake_advance_to, |call| advance(call, |label| {
+    match time::instant(call.number(1)) {
+        Instant::At(at) => {
+            label.layout().tick_at(at)?;
+            Ok(at)
         }
-    })
-}
+        Instant::Beginning | Instant::End => Err(error::infinite_instant()),
+    }
+}));
 
 fn advance(
-    entry: &'static Entry,
+    call: &Call,
     target: impl Fn(&Label) -> Result<UnixMillis, Error>,
-) -> Result<TimestampWithTimeZone, ErrorReport> {
+) -> Result<TimestampWithTimeZone, Error> {
+    let entry = entry::of_sequence(call.get(0).unwrap_or(pg_sys::InvalidOid));
     entry::prevent_where_nextval_is(c"snowflake_advance()");
     loop {
         // The same right as setval(); before any other is asked for.
@@ -65,14 +53,13 @@ fn advance(
     }
 }
 
-/// `snowflake_accept_clock() -> interval`.
-#[pg_extern(sql = false)]
-fn snowflake_accept_clock() -> Result<Interval, ErrorReport> {
+// `snowflake_accept_clock() -> interval`.
+c_function!(snowflake_accept_clock, |_| {
     let (jumped, lead) = shmem::shared()?.accept_clock();
     pgrx::log!(
         "snowflake_id: clock accepted, after a jump of {} and with generators {} ahead of it",
         measured_text(jumped.get()),
         measured_text(lead.get())
     );
-    Ok(Interval::from_micros(jumped.get().saturating_mul(1000)))
-}
+    Ok(time::interval(jumped.get()))
+});

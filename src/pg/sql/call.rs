@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use pgrx::{FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
 
+use super::super::compat;
 use super::super::entry::{self, Entry};
 use super::super::error::Error;
 use super::super::label::{self, Described};
@@ -13,12 +14,10 @@ use crate::snowflake::id::SnowflakeId;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Fields, Layout};
 
-/// Defines the C function `$name`, which answers a [`Call`] by `$body`. The SQL
-/// functions that name it are STRICT and declare what `$body` takes.
-macro_rules! c_function {
-    ($name:ident, $body:expr) => {
+/// Says of the C function `$name` that it has the V1 calling convention.
+macro_rules! convention {
+    ($name:ident) => {
         const _: () = {
-            /// The V1 calling convention.
             #[unsafe(export_name = concat!("pg_finfo_", stringify!($name)))]
             extern "C" fn convention() -> &'static ::pgrx::pg_sys::Pg_finfo_record {
                 const V1: ::pgrx::pg_sys::Pg_finfo_record =
@@ -26,13 +25,22 @@ macro_rules! c_function {
                 &V1
             }
         };
+    };
+}
+
+/// Defines the C function `$name`, which answers a [`Call`] by `$body`. The SQL
+/// functions that name it declare what `$body` takes; they are STRICT, unless it
+/// takes all arguments by [`Call::get`].
+macro_rules! c_function {
+    ($name:ident, $body:expr) => {
+        $crate::pg::sql::call::convention!($name);
 
         #[::pgrx::pg_guard]
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $name(
             fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
         ) -> ::pgrx::pg_sys::Datum {
-            // SAFETY: called by PostgreSQL only, for a STRICT function.
+            // SAFETY: called by PostgreSQL only, for a function as above.
             let call = unsafe { $crate::pg::sql::call::Call::new(fcinfo) };
             call.answer($body)
         }
@@ -49,15 +57,21 @@ macro_rules! by_layout {
     };
 }
 
-pub(super) use {by_layout, c_function};
+/// Values of the columns of a row.
+macro_rules! columns {
+    ($($value:expr),* $(,)?) => { [$(::pgrx::IntoDatum::into_datum($value)),*] };
+}
 
-/// A call by PostgreSQL. No argument is NULL.
+pub(super) use {by_layout, c_function, columns, convention};
+
+/// A call by PostgreSQL.
 pub struct Call(pg_sys::FunctionCallInfo);
 
 impl Call {
     /// # Safety
-    /// PostgreSQL calls, for as long as this lives, a STRICT function, whose
-    /// arguments and result are declared as what is made of them here.
+    /// PostgreSQL calls, for as long as this lives, a function whose arguments and
+    /// result are declared as what is made of them here, and which is STRICT unless
+    /// they are all taken by [`Self::get`].
     pub unsafe fn new(fcinfo: pg_sys::FunctionCallInfo) -> Self {
         Self(fcinfo)
     }
@@ -93,44 +107,78 @@ impl Call {
         unsafe { pgrx::pg_getarg_datum_raw(self.0, index) }
     }
 
+    /// An argument that is not NULL.
+    #[inline]
+    pub fn get<'a, T: FromDatum + 'a>(&'a self, index: usize) -> Option<T> {
+        // SAFETY: of this type, as `new` asks for; it or the copy that it is read
+        // from is there until the call ends.
+        unsafe { pgrx::pg_getarg(self.0, index) }
+    }
+
     /// An argument that is a bigint or a timestamptz.
     #[inline]
     pub fn number(&self, index: usize) -> i64 {
-        // SAFETY: of this type, as `new` asks for.
-        unsafe { i64::from_datum(self.datum(index), false) }.unwrap_or_default()
+        self.get(index).unwrap_or_default()
     }
 
-    /// An argument that is a text.
-    pub fn text(&self, index: usize) -> &str {
-        // SAFETY: of this type, as `new` asks for; it or the copy that it is read
-        // from is there until the call ends.
-        unsafe { <&str>::from_datum(self.datum(index), false) }.unwrap_or_default()
+    /// The generator that is named behind `own` other arguments, if one is.
+    #[inline]
+    pub fn generator(&self, own: usize) -> Option<pg_sys::Oid> {
+        if self.count() == own {
+            return None;
+        }
+        // SAFETY: there is one more argument, a regclass, as `new` asks for.
+        let value = unsafe { (*(*self.0).args.as_ptr().add(own)).value.value() };
+        // An OID datum is 32 bits in a wider word.
+        #[allow(clippy::cast_possible_truncation)]
+        Some(pg_sys::Oid::from(value as u32))
+    }
+
+    /// The same, or the default generator.
+    pub fn entry(&self, own: usize) -> Result<&'static Entry, Error> {
+        let relation = self.generator(own);
+        let relation = relation.map_or_else(entry::default_relation, Ok)?;
+        Ok(entry::of_sequence(relation))
     }
 
     /// Whose IDs it is about: those of the generator that is named behind `own`
     /// other arguments, of the default generator if none is.
     #[inline]
     pub fn whose(&self, own: usize) -> Result<Whose<'_>, Error> {
-        if self.count() == own {
+        let Some(relation) = self.generator(own) else {
             return Ok(Whose::Default);
-        }
-        // SAFETY: a regclass, as `new` asks for.
-        let relation = unsafe { pg_sys::Oid::from_datum(self.datum(own), false) };
-        let entry = entry::of_sequence(relation.unwrap_or(pg_sys::InvalidOid));
+        };
+        let entry = entry::of_sequence(relation);
         Ok(Whose::Generator(entry, entry.describe()?))
     }
 
     /// Whose IDs it is about: those that the text of a label tells, which is the
     /// last argument.
     pub fn whose_by_text(&self) -> Result<Whose<'_>, Error> {
-        let text = self.text(self.count().saturating_sub(1));
+        let text = self.get(self.count().saturating_sub(1));
+        let text = text.unwrap_or_default();
         Ok(Whose::Text(text, label::given(text)?))
+    }
+
+    /// Answers with rows of the declared result.
+    pub fn rows<const N: usize>(&self, rows: impl Iterator<Item = [Option<pg_sys::Datum>; N]>) {
+        // SAFETY: a function that returns rows, as `new` asks for, is called with
+        // `resultinfo`; the declared result has these columns.
+        unsafe {
+            compat::init_rows(self.0, 0);
+            let result = (*self.0).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            let (store, row_type) = ((*result).setResult, (*result).setDesc);
+            for columns in rows {
+                let (mut values, mut nulls) = split(columns);
+                let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
+                pg_sys::tuplestore_putvalues(store, row_type, values, nulls);
+            }
+        }
     }
 
     /// A row of the declared result.
     pub fn row<const N: usize>(&self, columns: [Option<pg_sys::Datum>; N]) -> pg_sys::Datum {
-        let mut values = columns.map(|column| column.unwrap_or(pg_sys::Datum::from(0)));
-        let mut nulls = columns.map(|column| column.is_none());
+        let (mut values, mut nulls) = split(columns);
         // SAFETY: the declared result has these columns, as `new` asks for.
         unsafe {
             let tuple =
@@ -157,6 +205,14 @@ impl Call {
             (*function).fn_extra.cast()
         }
     }
+}
+
+/// Values as PostgreSQL takes them, and which of them are NULL.
+fn split<const N: usize>(columns: [Option<pg_sys::Datum>; N]) -> ([pg_sys::Datum; N], [bool; N]) {
+    (
+        columns.map(|column| column.unwrap_or(pg_sys::Datum::from(0))),
+        columns.map(|column| column.is_none()),
+    )
 }
 
 /// Whose IDs a call is about.

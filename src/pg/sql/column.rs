@@ -20,51 +20,26 @@
 
 use std::ffi::CStr;
 
+use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
-use pgrx::{pg_guard, pg_sys};
 
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error, column as refuse};
 use super::super::label::Described;
 use super::super::spi::{self, Row};
 use super::super::{mark, notice, os_clock, shmem};
+use super::call::c_function;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{SnowflakeId, WorkerId};
 use crate::snowflake::policy::SequenceStart;
 
-// Written without #[pg_extern], which knows no type for `name`.
-
-/// The V1 calling convention.
-#[unsafe(no_mangle)]
-pub extern "C" fn pg_finfo_snowflake_set_default() -> &'static pg_sys::Pg_finfo_record {
-    const V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-    &V1
-}
-
-/// `snowflake_set_default(relation, column_name, generator, drop_sequence) -> text`.
-///
-/// # Safety
-/// Called by PostgreSQL with the four arguments that its declaration says.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn snowflake_set_default(
-    fcinfo: pg_sys::FunctionCallInfo,
-) -> pg_sys::Datum {
-    // SAFETY: the caller's; a name is NUL-terminated.
-    let (relation, column, generator, drop_sequence) = unsafe {
-        (
-            pgrx::pg_getarg::<pg_sys::Oid>(fcinfo, 0),
-            pgrx::pg_getarg::<&CStr>(fcinfo, 1).map(spi::from_server),
-            pgrx::pg_getarg::<pg_sys::Oid>(fcinfo, 2),
-            pgrx::pg_getarg::<bool>(fcinfo, 3).unwrap_or(false),
-        )
-    };
-    match set_default(relation, column.as_deref(), generator, drop_sequence) {
-        // SAFETY: a NUL-terminated string, copied.
-        Ok(done) => unsafe { pg_sys::Datum::from(pg_sys::cstring_to_text(spi::to_server(&done))) },
-        Err(error) => error.raise(),
-    }
-}
+// `snowflake_set_default(relation, column_name, generator, drop_sequence) -> text`.
+c_function!(snowflake_set_default, |call| {
+    let column = call.get::<&CStr>(1).map(spi::from_server);
+    let drop_sequence = call.get(3).unwrap_or(false);
+    let done = set_default(call.get(0), column.as_deref(), call.get(2), drop_sequence)?;
+    Ok(spi::to_text(&done))
+});
 
 fn set_default(
     relation: Option<pg_sys::Oid>,
@@ -76,24 +51,23 @@ fn set_default(
     entry::prevent_where_nextval_is(c"snowflake_set_default()");
     Table::find(relation, column)?;
     let generator = Source::find(generator)?;
-    let table = lock(relation, column)?;
-    let column = Column::find(&table, column)?;
-    let before = column.family(&generator)?;
-    let sequences = column.sequences(&generator)?;
+    let table = Table::lock(relation, column)?;
+    let column = Column::find(&table, &generator, column)?;
+    let before = column.family()?;
+    let sequences = column.sequences()?;
 
     let mut done = Vec::new();
-    if before.iter().all(|member| member.is_set) {
+    if before.iter().all(|member| member.is("is_set")) {
         done.push(format!(
             "{}: default is {} already",
             column.name, generator.expression
         ));
     } else {
-        let next = generator.next()?;
-        let greatest = column.check_values(&generator, &next)?;
-        column.check_domain(&generator, next.id)?;
-        column.check_partitions(&generator, next.id)?;
-        column.alter(&generator)?;
-        done.push(column.changed(&generator, &before)?);
+        let (next, sorts) = generator.next()?;
+        let greatest = column.check_values(next, sorts)?;
+        column.check_takes(next)?;
+        column.alter(&before)?;
+        done.push(column.changed(&before)?);
         done.push(match greatest {
             Some(value) => format!("greatest value so far {value}"),
             None => "no values so far".to_string(),
@@ -104,15 +78,15 @@ fn set_default(
     }
     for sequence in &sequences {
         // Whoever else uses it stops the drop, with an error that says who.
-        let fate = if sequence.of_identity {
+        let fate = if sequence.is("of_identity") {
             "dropped with the identity"
         } else if drop_sequence {
-            spi::run(&format!("DROP SEQUENCE {}", sequence.statement))?;
+            spi::run(&format!("DROP SEQUENCE {}", sequence.text("statement")))?;
             "dropped"
         } else {
             "kept"
         };
-        done.push(format!("sequence {} {fate}", sequence.name));
+        done.push(format!("sequence {} {fate}", sequence.text("name")));
     }
     if drop_sequence && sequences.is_empty() {
         done.push("no sequence is owned by the column".to_string());
@@ -120,94 +94,68 @@ fn set_default(
     Ok(done.join("; "))
 }
 
-/// How to show a relation, and how to name it in a statement: they differ for
-/// temporary tables, whose schema has a number.
-const NAMES: &str =
-    "CASE WHEN c.relpersistence = 't' THEN 'pg_temp' ELSE quote_ident(n.nspname) END
-        || '.' || quote_ident(c.relname) AS name,
-    quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS statement";
+/// `pg_class`, with how to show a relation (`name`), and how to name it in a
+/// statement: they differ for temporary tables, whose schema has a number.
+const RELATIONS: &str = "(SELECT c.*, n.nspname,
+        CASE WHEN c.relpersistence = 't' THEN 'pg_temp' ELSE quote_ident(n.nspname) END
+            || '.' || quote_ident(c.relname) AS name,
+        quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS statement
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace)";
 
-/// Where these come from.
-const RELATIONS: &str = "pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace";
-
-/// The first of them, of an OID; empty if it is gone.
-fn name_of(oid: &str) -> Result<String, Error> {
-    let row = spi::read_one(&format!(
-        "SELECT {NAMES} FROM {RELATIONS} WHERE c.oid = {oid}"
-    ))?;
-    Ok(row.map_or_else(String::new, |row| row.text("name")))
-}
-
+/// A table that is whole and the caller's.
 struct Table {
     oid: pg_sys::Oid,
     name: String,
-    statement: String,
-    owner: pg_sys::Oid,
-    owner_name: String,
+    /// What [`Table::find`] reads of it.
+    row: Row,
 }
 
 impl Table {
     /// Looks at a relation and refuses it if it is no table, a part of one, or
     /// not the caller's. The column is for the hint.
-    fn find(relation: pg_sys::Oid, column: Option<&str>) -> Result<Self, Error> {
+    fn find(oid: pg_sys::Oid, column: Option<&str>) -> Result<Self, Error> {
         let row = spi::read_one(&format!(
-            "SELECT {NAMES}, c.relkind AS kind, c.relispartition AS is_partition,
-                    c.relowner AS owner, quote_ident(pg_get_userbyid(c.relowner)) AS owner_name,
+            "SELECT c.name, c.statement, c.relkind AS kind, c.relispartition AS is_partition,
+                    r.name AS root, c.relowner AS owner,
+                    quote_ident(pg_get_userbyid(c.relowner)) AS owner_name,
                     pg_has_role(c.relowner, 'USAGE') AS is_mine,
-                    c.relpersistence = 't' AND n.oid <> pg_my_temp_schema() AS is_elsewhere
-             FROM {RELATIONS} WHERE c.oid = {relation}"
+                    c.relpersistence = 't' AND c.relnamespace <> pg_my_temp_schema()
+                        AS is_elsewhere
+             FROM {RELATIONS} AS c
+             LEFT JOIN {RELATIONS} AS r ON c.relispartition AND r.oid = pg_partition_root(c.oid)
+             WHERE c.oid = {oid}"
         ))?
-        .ok_or_else(|| error::no_such_relation(relation))?;
-        let table = Self {
-            oid: relation,
-            name: row.text("name"),
-            statement: row.text("statement"),
-            owner: row.oid("owner"),
-            owner_name: row.text("owner_name"),
-        };
-        match row.get("kind") {
-            Some("r" | "p") => {}
-            Some("v") => return Err(refuse::view(&table.name)),
-            Some("f") => return Err(refuse::foreign(&table.name)),
-            _ => return Err(refuse::no_table(&table.name)),
-        }
+        .ok_or_else(|| error::no_such_relation(oid))?;
+        let name = row.text("name");
         // SAFETY: compares numbers.
-        if unsafe { pg_sys::IsCatalogRelationOid(relation) } {
-            return Err(refuse::system_catalog(&table.name));
+        let is_system = unsafe { pg_sys::IsCatalogRelationOid(oid) };
+        Err(match row.text("kind").as_str() {
+            "v" => refuse::view(&name),
+            "f" => refuse::foreign(&name),
+            kind if kind != "r" && kind != "p" => refuse::no_table(&name),
+            _ if is_system => refuse::system_catalog(&name),
+            _ if !row.is("is_mine") => refuse::not_owner(&name, &row.text("owner_name")),
+            _ if row.is("is_elsewhere") => refuse::other_session(&name),
+            _ if row.is("is_partition") => refuse::partition(&name, &row.text("root"), column),
+            _ => return Ok(Self { oid, name, row }),
+        })
+    }
+
+    /// Locks a table with all its descendants, as ALTER TABLE would.
+    fn lock(oid: pg_sys::Oid, column: Option<&str>) -> Result<Self, Error> {
+        // SAFETY: in a transaction, which keeps the lock.
+        unsafe {
+            #[allow(clippy::cast_possible_wrap)]
+            pg_sys::LockRelationOid(oid, pg_sys::AccessExclusiveLock as i32);
         }
-        if !row.is("is_mine") {
-            return Err(refuse::not_owner(&table.name, &table.owner_name));
-        }
-        if row.is("is_elsewhere") {
-            return Err(refuse::other_session(&table.name));
-        }
-        if row.is("is_partition") {
-            let root = name_of(&format!("pg_partition_root({relation})"))?;
-            return Err(refuse::partition(&table.name, &root, column));
-        }
+        // It may have been dropped, renamed or given away while we waited.
+        let table = Self::find(oid, column)?;
+        spi::run(&format!(
+            "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
+            table.row.text("statement")
+        ))?;
         Ok(table)
     }
-
-    /// A column, as stored, in the words of an error.
-    fn column(&self, stored: &str) -> String {
-        format!("column \"{stored}\" of table {}", self.name)
-    }
-}
-
-/// Locks a table with all its descendants, as ALTER TABLE would.
-fn lock(relation: pg_sys::Oid, column: Option<&str>) -> Result<Table, Error> {
-    // SAFETY: in a transaction, which keeps the lock.
-    unsafe {
-        #[allow(clippy::cast_possible_wrap)]
-        pg_sys::LockRelationOid(relation, pg_sys::AccessExclusiveLock as i32);
-    }
-    // It may have been dropped, renamed or given away while we waited.
-    let table = Table::find(relation, column)?;
-    spi::run(&format!(
-        "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
-        table.statement
-    ))?;
-    Ok(table)
 }
 
 /// Where IDs shall come from.
@@ -228,58 +176,52 @@ impl Source {
         let entry = entry::of_sequence(relation);
         entry.lock();
         let described = entry.learn()?.described;
-        let is_default = relation == default;
-        let name = name_of(&relation.to_string())?;
+        let arguments = if relation == default { "" } else { "regclass" };
         // The extension's own function, wherever it was moved to. In pg_catalog,
         // PostgreSQL shows no schema.
-        let arguments = if is_default {
-            "p.pronargs = 0"
-        } else {
-            "p.pronargs = 1 AND p.proargtypes[0] = 'regclass'::regtype"
-        };
-        let function = spi::read_one(&format!(
-            "SELECT p.oid AS function,
+        let row = spi::read_one(&format!(
+            "SELECT c.name, p.oid AS function,
                     CASE WHEN n.nspname = 'pg_catalog' THEN '' ELSE quote_ident(n.nspname) || '.' END
-                    || 'snowflake_nextval' AS name
-             FROM pg_extension AS e
+                    || 'snowflake_nextval('
+                    || CASE p.pronargs WHEN 0 THEN '' ELSE quote_literal(c.name) || '::regclass' END
+                    || ')' AS expression
+             FROM {RELATIONS} AS c
+             CROSS JOIN pg_extension AS e
              JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass
                  AND d.refobjid = e.oid AND d.deptype = 'e' AND d.classid = 'pg_proc'::regclass
              JOIN pg_proc AS p ON p.oid = d.objid
              JOIN pg_namespace AS n ON n.oid = p.pronamespace
-             WHERE e.extname = 'snowflake_id' AND p.proname = 'snowflake_nextval' AND {arguments}"
+             WHERE c.oid = {relation} AND e.extname = 'snowflake_id'
+               AND p.proname = 'snowflake_nextval'
+               AND oidvectortypes(p.proargtypes) = '{arguments}'"
         ))?
         .ok_or_else(refuse::no_nextval_function)?;
-        let argument = if is_default {
-            String::new()
-        } else {
-            format!("{}::regclass", quote_literal(&name))
-        };
         Ok(Self {
             entry,
             described,
-            name,
-            function: function.oid("function"),
-            expression: format!("{}({argument})", function.text("name")),
+            name: row.text("name"),
+            function: row.oid("function"),
+            expression: row.text("expression"),
         })
     }
 
-    /// The next ID.
+    /// The next ID, and whether no further ID of this server is less.
     ///
     /// A generator that runs has a word and a clock that only grow; the wall
     /// clock would be wrong where it is ahead of them. One that has not started
     /// since the server did will start at its mark or now.
-    fn next(&self) -> Result<Next, Error> {
+    fn next(&self) -> Result<(SnowflakeId, bool), Error> {
         let generator = &self.described.generator;
         let layout = generator.layout;
-        let (position, runs) = match self.entry.running_at(generator) {
-            Some(position) => (position, true),
+        let running = self.entry.running_at(generator);
+        let position = match running {
+            Some(position) => position,
             None => {
                 let wall = os_clock::read().wall.millis();
-                let start =
-                    mark::stored(self.entry, generator)?.map_or(wall, |mark| mark.max(wall));
-                (
-                    layout.at(0, layout.place_of(layout.tick_within(start))),
-                    false,
+                let start = mark::stored(self.entry, generator)?.max(Some(wall));
+                layout.at(
+                    0,
+                    layout.place_of(layout.tick_within(start.unwrap_or(wall))),
                 )
             }
         };
@@ -287,19 +229,19 @@ impl Source {
         let stamp = worker.and_then(|worker| layout.stamp(worker).ok());
         let tick = layout.tick_of(position);
         let range = layout.range_of(tick);
-        // What else comes in this tick may be anywhere in it.
-        let position = match generator.policy.sequence_start {
-            SequenceStart::Random => layout.at(0, layout.place_of(tick.next())),
-            _ => position,
+        let id = match (&range, stamp) {
+            (Ok((least, _)), stamp) if running.is_none() || stamp.is_none() => *least,
+            (_, stamp) => {
+                // What else comes in this tick may be anywhere in it.
+                let position = match generator.policy.sequence_start {
+                    SequenceStart::Random => layout.at(0, layout.place_of(tick.next())),
+                    _ => position,
+                };
+                let stamp = stamp.map_or_else(|| layout.stamp(WorkerId::NONE), Ok)?;
+                layout.compose_in(position, stamp, None)
+            }
         };
-        Ok(Next {
-            id: match (&range, stamp) {
-                (Ok((least, _)), stamp) if !runs || stamp.is_none() => *least,
-                (_, Some(stamp)) => layout.compose_in(position, stamp, None),
-                (_, None) => layout.compose_in(position, layout.stamp(WorkerId::NONE)?, None),
-            },
-            sorts: range.is_ok(),
-        })
+        Ok((id, range.is_ok()))
     }
 
     /// A table may be set up before its server is, but somebody should know.
@@ -316,405 +258,319 @@ impl Source {
     fn notice_missing_usage(&self, table: &Table) {
         let usage = spi::read_one(&format!(
             "SELECT has_sequence_privilege({}::oid, {}::oid, 'USAGE, UPDATE') AS is_there",
-            table.owner,
+            table.row.text("owner"),
             self.entry.relation()
         ));
         if let Ok(Some(row)) = usage
             && !row.is("is_there")
         {
-            notice::owner_lacks_usage(&table.name, &table.owner_name, &self.name).notice();
+            notice::owner_lacks_usage(&table.name, &table.row.text("owner_name"), &self.name)
+                .notice();
         }
     }
-}
-
-/// What a generator will issue next.
-struct Next {
-    id: SnowflakeId,
-    /// No further ID of this server is less.
-    sorts: bool,
 }
 
 /// A column that can have the default.
 struct Column<'a> {
     table: &'a Table,
-    number: i64,
-    /// As stored.
-    stored: String,
+    generator: &'a Source,
+    /// What [`Column::find`] reads of it.
+    row: Row,
     /// As in a statement.
     identifier: String,
     /// With its table.
     name: String,
-    /// The type, and how it was declared, if it is a domain.
-    domain: Option<(pg_sys::Oid, String)>,
-    identity: bool,
+    /// The same in the words of an error.
+    described: String,
 }
 
 impl<'a> Column<'a> {
-    fn find(table: &'a Table, named: Option<&str>) -> Result<Self, Error> {
-        let stored = match named {
-            Some(name) => name.to_string(),
-            None => Self::of_primary_key(table)?,
+    /// The column of this name, or the one column of the primary key. A domain
+    /// holds IDs unless it refuses them, which is tried.
+    fn find(table: &'a Table, generator: &'a Source, named: Option<&str>) -> Result<Self, Error> {
+        let wanted = match named {
+            Some(name) => format!("a.attname = {}", quote_literal(name)),
+            None => "k.conkey IS NOT NULL".to_string(),
         };
-        let found = spi::read_one(&format!(
-            "SELECT attnum AS number, quote_ident(attname) AS identifier, atttypid AS type,
-                    format_type(atttypid, atttypmod) AS declared,
-                    attidentity AS identity, attgenerated AS generated
-             FROM pg_attribute
-             WHERE attrelid = {} AND attname = {} AND NOT attisdropped",
-            table.oid,
-            quote_literal(&stored)
+        let mut rows = spi::read(&format!(
+            "SELECT a.attname AS stored, a.attnum AS number, quote_ident(a.attname) AS identifier,
+                    a.atttypid AS type, format_type(a.atttypid, a.atttypmod) AS declared,
+                    a.attgenerated AS generated
+             FROM pg_attribute AS a
+             LEFT JOIN pg_constraint AS k
+               ON k.conrelid = a.attrelid AND k.contype = 'p' AND a.attnum = ANY (k.conkey)
+             WHERE a.attrelid = {} AND NOT a.attisdropped AND {wanted}
+             ORDER BY array_position(k.conkey, a.attnum)",
+            table.oid
         ))?;
-        let named = table.column(&stored);
-        let Some(row) = found else {
-            return Err(refuse::missing(&named));
-        };
-        let identifier = row.text("identifier");
-        let number = row.number("number").unwrap_or(0);
-        if number < 1 {
-            return Err(refuse::system_column(&named));
-        }
-        let alter = format!("ALTER TABLE {} ALTER COLUMN {identifier}", table.name);
-        let generated = row.text("generated");
-        if !generated.is_empty() {
-            let alter = (generated == "s").then_some(alter.as_str());
-            return Err(refuse::generated(&named, alter));
-        }
-        let (of_type, declared) = (row.oid("type"), row.text("declared"));
         // SAFETY: a type that a column has.
-        let base = unsafe { pg_sys::getBaseType(of_type) };
-        if base != pg_sys::INT8OID {
-            let widens = [pg_sys::INT4OID, pg_sys::INT2OID].contains(&of_type);
-            let alter = widens.then_some(alter.as_str());
-            return Err(refuse::wrong_type(&named, &declared, alter));
+        let fits = |row: &Row| unsafe { pg_sys::getBaseType(row.oid("type")) } == pg_sys::INT8OID;
+        if let [first, _, ..] = rows.as_slice() {
+            let example = rows.iter().rfind(|row| fits(row)).unwrap_or(first);
+            let declared = |row: &Row| row.text("identifier") + " " + &row.text("declared");
+            let columns = rows.iter().map(declared).collect::<Vec<_>>().join(", ");
+            let example = example.text("stored");
+            return Err(refuse::composite_key(&table.name, &columns, &example));
         }
-        Ok(Self {
-            table,
-            number,
-            name: format!("{}.{identifier}", table.name),
-            identifier,
-            // A domain holds IDs unless it refuses them, which is tried.
-            domain: (of_type != base).then_some((of_type, declared)),
-            identity: !row.text("identity").is_empty(),
-            stored,
+        let described = |stored: &str| format!("column \"{stored}\" of table {}", table.name);
+        let Some(row) = rows.pop() else {
+            return Err(match named {
+                Some(name) => refuse::missing(&described(name)),
+                None => refuse::no_primary_key(&table.name),
+            });
+        };
+        let described = described(&row.text("stored"));
+        let (identifier, generated) = (row.text("identifier"), row.text("generated"));
+        let alter = format!("ALTER TABLE {} ALTER COLUMN {identifier}", table.name);
+        let alter_if = |it: bool| it.then_some(alter.as_str());
+        Err(if row.number("number") < Some(1) {
+            refuse::system_column(&described)
+        } else if !generated.is_empty() {
+            refuse::generated(&described, alter_if(generated == "s"))
+        } else if !fits(&row) {
+            let widens = [pg_sys::INT4OID, pg_sys::INT2OID].contains(&row.oid("type"));
+            refuse::wrong_type(&described, &row.text("declared"), alter_if(widens))
+        } else {
+            return Ok(Self {
+                table,
+                generator,
+                name: format!("{}.{identifier}", table.name),
+                identifier,
+                described,
+                row,
+            });
         })
     }
 
-    /// The one column of the primary key.
-    fn of_primary_key(table: &Table) -> Result<String, Error> {
-        let keys = spi::read(&format!(
-            "SELECT a.attname AS stored, a.atttypid AS type,
-                    quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod) AS declared
-             FROM pg_constraint AS k
-             CROSS JOIN unnest(k.conkey) WITH ORDINALITY AS u (number, place)
-             JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = u.number
-             WHERE k.conrelid = {} AND k.contype = 'p' ORDER BY u.place",
-            table.oid
-        ))?;
-        match keys.as_slice() {
-            [] => Err(refuse::no_primary_key(&table.name)),
-            [key] => Ok(key.text("stored")),
-            [first, ..] => {
-                // SAFETY: types that columns have.
-                let fits =
-                    |key: &&Row| unsafe { pg_sys::getBaseType(key.oid("type")) } == pg_sys::INT8OID;
-                let example = keys.iter().rfind(fits).unwrap_or(first).text("stored");
-                let columns: Vec<_> = keys.iter().map(|key| key.text("declared")).collect();
-                Err(refuse::composite_key(
-                    &table.name,
-                    &columns.join(", "),
-                    &example,
-                ))
-            }
-        }
-    }
-
-    /// The column in its table, which comes first, and in all descendants.
-    fn family(&self, generator: &Source) -> Result<Vec<Member>, Error> {
-        let rows = spi::read(&format!(
+    /// The column in its table, which comes first, and in all descendants;
+    /// `is_set` where its default is the one that is wanted.
+    fn family(&self) -> Result<Vec<Row>, Error> {
+        // What is not in pg_catalog is shown qualified.
+        spi::read(&format!(
             "WITH RECURSIVE family (oid) AS (
                  SELECT {0}::oid
                  UNION
                  SELECT i.inhrelid FROM pg_inherits AS i JOIN family AS f ON i.inhparent = f.oid)
-             SELECT {NAMES}, a.attidentity AS identity,
+             SELECT c.name, c.statement, a.attidentity <> '' AS identity,
                     pg_get_expr(d.adbin, d.adrelid) AS expression,
-                    EXISTS (SELECT FROM pg_depend AS p
+                    pg_get_expr(d.adbin, d.adrelid) = {1} AND EXISTS (
+                        SELECT FROM pg_depend AS p
                         WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-                          AND p.refclassid = 'pg_proc'::regclass AND p.refobjid = {1}) AS calls_it
+                          AND p.refclassid = 'pg_proc'::regclass AND p.refobjid = {2}) AS is_set
              FROM family AS f
-             JOIN pg_class AS c ON c.oid = f.oid
-             JOIN pg_namespace AS n ON n.oid = c.relnamespace
-             JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = {2} AND NOT a.attisdropped
+             JOIN {RELATIONS} AS c ON c.oid = f.oid
+             JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = {3} AND NOT a.attisdropped
              LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
-             ORDER BY c.oid <> {0}, n.nspname, c.relname",
+             ORDER BY c.oid <> {0}, c.nspname, c.relname",
             self.table.oid,
-            generator.function,
-            quote_literal(&self.stored)
-        ))?;
-        Ok(rows
-            .iter()
-            .map(|row| Member {
-                name: row.text("name"),
-                statement: row.text("statement"),
-                identity: !row.text("identity").is_empty(),
-                default: row.get("expression").map(str::to_string),
-                // What is not in pg_catalog is shown qualified.
-                is_set: row.is("calls_it")
-                    && row.get("expression") == Some(generator.expression.as_str()),
-            })
-            .collect())
+            quote_literal(&self.generator.expression),
+            self.generator.function,
+            quote_literal(self.row.text("stored"))
+        ))
     }
 
     /// The sequences that would be dropped with the column.
-    fn sequences(&self, generator: &Source) -> Result<Vec<Sequence>, Error> {
-        let rows = spi::read(&format!(
-            "SELECT {NAMES}, d.deptype = 'i' AS of_identity
+    fn sequences(&self) -> Result<Vec<Row>, Error> {
+        spi::read(&format!(
+            "SELECT c.name, c.statement, d.deptype = 'i' AS of_identity
              FROM pg_depend AS d
-             JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'S'
-             JOIN pg_namespace AS n ON n.oid = c.relnamespace
+             JOIN {RELATIONS} AS c ON c.oid = d.objid AND c.relkind = 'S'
              WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
                AND d.refobjid = {} AND d.refobjsubid = {} AND d.deptype IN ('a', 'i')
                AND c.oid <> {}
-             ORDER BY n.nspname, c.relname",
+             ORDER BY c.nspname, c.relname",
             self.table.oid,
-            self.number,
-            generator.entry.relation(),
-        ))?;
-        Ok(rows
-            .iter()
-            .map(|row| Sequence {
-                name: row.text("name"),
-                statement: row.text("statement"),
-                of_identity: row.is("of_identity"),
-            })
-            .collect())
+            self.row.text("number"),
+            self.generator.entry.relation(),
+        ))
     }
 
-    /// Refuses values that IDs to come could repeat, or would sort before.
-    /// Returns the greatest, which the primary key's index has at its end.
-    fn check_values(&self, generator: &Source, next: &Next) -> Result<Option<i64>, Error> {
+    /// Refuses values that IDs to come could repeat, or would sort before, if
+    /// these sort. Returns the greatest, which the primary key's index has at its
+    /// end.
+    fn check_values(&self, least: SnowflakeId, sorts: bool) -> Result<Option<i64>, Error> {
         let query = format!(
             "SELECT max({}) AS greatest FROM {}",
-            self.identifier, self.table.statement
+            self.identifier,
+            self.table.row.text("statement")
         );
-        let row = spi::read_all_as(&query, self.table.owner)?;
+        let row = spi::read_all_as(&query, self.table.row.oid("owner"))?;
         let Some(value) = row.and_then(|row| row.number("greatest")) else {
             return Ok(None);
         };
-        let least = next.id;
-        if !next.sorts {
-            notice::values_not_compared(&self.name, &generator.name).notice();
-        }
-        if !next.sorts || value < least.get() {
+        let generator = &self.generator.name;
+        if !sorts {
+            notice::values_not_compared(&self.name, generator).notice();
             return Ok(Some(value));
         }
-        let Source {
-            described, name, ..
-        } = generator;
-        let Generator { layout, policy } = described.generator;
+        if value < least.get() {
+            return Ok(Some(value));
+        }
+        let Generator { layout, policy } = self.generator.described.generator;
         let reached = layout.decode(SnowflakeId::new(value)).ok();
         let reached = reached.map(|fields| layout.instant_of(fields.tick));
         let now = os_clock::read().wall.millis();
         // As far as snowflake_advance() goes.
         let limit = now.plus(policy.max_advance());
         Err(refuse::value_above(
-            &self.table.column(&self.stored),
+            &self.described,
             value,
             least.get(),
-            name,
+            generator,
             reached,
             reached.is_some_and(|at| at < limit),
         ))
     }
 
-    /// Refuses a domain that refuses IDs, or that is one over such a domain. Its
-    /// conditions are looked at one by one, those of the innermost first: a cast
-    /// would raise an error.
-    fn check_domain(&self, generator: &Source, least: SnowflakeId) -> Result<(), Error> {
-        let Some((domain, declared)) = &self.domain else {
-            return Ok(());
-        };
+    /// Refuses a domain that refuses IDs, or that is one over such a domain; and a
+    /// table that is partitioned by this column and has no partition for IDs.
+    fn check_takes(&self, next: SnowflakeId) -> Result<(), Error> {
+        let (id, generator) = (next.get(), &self.generator.name);
+        // Conditions of domains are looked at one by one, those of the innermost
+        // first: a cast would raise an error. What is neither true nor false is no
+        // reason.
         let checks = spi::read(&format!(
             "WITH RECURSIVE domains AS (
                  SELECT oid, typbasetype, 0 AS depth FROM pg_type
-                 WHERE oid = {domain} AND typtype = 'd'
+                 WHERE oid = {} AND typtype = 'd'
                  UNION ALL
                  SELECT t.oid, t.typbasetype, d.depth + 1
                  FROM domains AS d JOIN pg_type AS t ON t.oid = d.typbasetype AND t.typtype = 'd')
-             SELECT format_type(d.typbasetype, NULL) AS base, pg_get_expr(k.conbin, 0) AS condition
+             SELECT 'value' AS name, format_type(d.typbasetype, NULL) AS type,
+                    '(' || pg_get_expr(k.conbin, 0) || ') IS NOT FALSE' AS condition
              FROM domains AS d JOIN pg_constraint AS k ON k.contypid = d.oid AND k.contype = 'c'
-             ORDER BY d.depth DESC, k.conname"
+             ORDER BY d.depth DESC, k.conname",
+            self.row.text("type")
         ))?;
         for check in &checks {
-            // What is neither true nor false is no reason.
-            let condition = format!("({}) IS NOT FALSE", check.text("condition"));
-            if !self.holds(&condition, least, &check.text("base"), "value")? {
-                let named = self.table.column(&self.stored);
-                let id = least.get();
-                return Err(refuse::domain(&named, declared, id, &generator.name));
+            if !self.holds(check, id)? {
+                let domain = self.row.text("declared");
+                return Err(refuse::domain(&self.described, &domain, id, generator));
             }
         }
-        Ok(())
-    }
-
-    /// Whether a condition that the table's owner wrote holds for an ID, of this
-    /// type and under this name.
-    fn holds(
-        &self,
-        condition: &str,
-        id: SnowflakeId,
-        of_type: &str,
-        name: &str,
-    ) -> Result<bool, Error> {
-        let row = spi::read_one_as(
-            &format!(
-                "SELECT {condition} AS holds FROM (SELECT '{}'::{of_type} AS {name}) AS row",
-                id.get()
-            ),
-            self.table.owner,
-        )?;
-        Ok(row.is_some_and(|row| row.is("holds")))
-    }
-
-    /// Refuses a table that is partitioned by this column and has no partition
-    /// for IDs: the next INSERT would fail. Of sub-partitions, and of keys of
-    /// more than one column, nothing is known before.
-    fn check_partitions(&self, generator: &Source, least: SnowflakeId) -> Result<(), Error> {
+        // The next INSERT would fail. Of sub-partitions, and of keys of more than
+        // one column, nothing is known before.
         let bounds = spi::read(&format!(
-            "SELECT CASE WHEN i.inhrelid IS NOT NULL
-                    THEN coalesce(pg_get_partition_constraintdef(i.inhrelid), 'true') END AS bound
+            "SELECT {} AS name, 'bigint' AS type, CASE WHEN i.inhrelid IS NULL THEN 'false'
+                    ELSE coalesce(pg_get_partition_constraintdef(i.inhrelid), 'true') END
+                    AS condition
              FROM pg_partitioned_table AS p
              LEFT JOIN pg_inherits AS i ON i.inhparent = p.partrelid
              WHERE p.partrelid = {} AND p.partstrat IN ('l', 'r')
                AND p.partnatts = 1 AND p.partattrs[0] = {}",
-            self.table.oid, self.number
+            quote_literal(&self.identifier),
+            self.table.oid,
+            self.row.text("number")
         ))?;
-        if bounds.is_empty() {
-            return Ok(());
-        }
-        for bound in bounds.iter().filter_map(|row| row.get("bound")) {
-            if self.holds(bound, least, "bigint", &self.identifier)? {
+        for bound in &bounds {
+            if self.holds(bound, id)? {
                 return Ok(());
             }
         }
-        Err(refuse::no_partition(
-            &self.table.name,
-            &self.stored,
-            least.get(),
-            &generator.name,
-        ))
+        if bounds.is_empty() {
+            return Ok(());
+        }
+        let (table, column) = (&self.table.name, self.row.text("stored"));
+        Err(refuse::no_partition(table, &column, id, generator))
+    }
+
+    /// Whether a condition that the table's owner wrote holds for an ID, of the
+    /// type and under the name that the row says.
+    fn holds(&self, row: &Row, id: i64) -> Result<bool, Error> {
+        let (condition, of_type, name) =
+            (row.text("condition"), row.text("type"), row.text("name"));
+        let row = spi::read_one_as(
+            &format!(
+                "SELECT {condition} AS holds FROM (SELECT '{id}'::{of_type} AS {name}) AS row"
+            ),
+            self.table.row.oid("owner"),
+        )?;
+        Ok(row.is_some_and(|row| row.is("holds")))
     }
 
     /// Tells of foreign keys that new IDs will not fit: they are no reason to
     /// refuse, since there may never be such rows, or the keys change next.
     fn notice_foreign_keys(&self) -> Result<(), Error> {
         let found = spi::read(&format!(
-            "SELECT quote_ident(k.conname) AS key, k.conrelid = {0} AS is_own, {NAMES},
-                    quote_ident(a.attname) AS identifier,
+            "SELECT quote_ident(k.conname) AS key, k.conrelid = {0} AS is_own,
+                    c.name || '.' || quote_ident(a.attname) AS referring,
                     format_type(a.atttypid, a.atttypmod) AS declared
              FROM pg_constraint AS k
              CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
-             JOIN pg_class AS c ON c.oid = k.conrelid
-             JOIN pg_namespace AS n ON n.oid = c.relnamespace
+             JOIN {RELATIONS} AS c ON c.oid = k.conrelid
              JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = u.here
              WHERE k.contype = 'f' AND k.conparentid = 0
                AND (k.conrelid = {0} AND u.here = {1}
                     OR k.confrelid = {0} AND u.there = {1}
                        AND a.atttypid IN ('integer'::regtype, 'smallint'::regtype))
              ORDER BY k.conname",
-            self.table.oid, self.number
+            self.table.oid,
+            self.row.text("number")
         ))?;
         for row in &found {
             let constraint = row.text("key");
             if row.is("is_own") {
                 notice::is_foreign_key(&self.name, &constraint)
             } else {
-                let column = format!("{}.{}", row.text("name"), row.text("identifier"));
-                notice::narrow_foreign_key(&column, &row.text("declared"), &constraint)
+                let (column, declared) = (row.text("referring"), row.text("declared"));
+                notice::narrow_foreign_key(&column, &declared, &constraint)
             }
             .notice();
         }
         Ok(())
     }
 
-    fn alter(&self, generator: &Source) -> Result<(), Error> {
-        let drop_identity = |table: &str| {
+    fn alter(&self, before: &[Row]) -> Result<(), Error> {
+        let alter = |table: &str, what: &str| {
             spi::run(&format!(
-                "ALTER TABLE {table} ALTER COLUMN {} DROP IDENTITY",
+                "ALTER TABLE {table} ALTER COLUMN {} {what}",
                 self.identifier
             ))
         };
-        if self.identity {
-            drop_identity(&self.table.statement)?;
-        }
+        let drop_identity = |member: &Row| match member.is("identity") {
+            true => alter(&member.text("statement"), "DROP IDENTITY"),
+            false => Ok(()),
+        };
+        before.first().map_or(Ok(()), drop_identity)?;
         // From 17 on a partitioned table's identity goes with that of its
         // partitions; any other is a table's own.
-        for member in self.family(generator)?.iter().filter(|m| m.identity) {
-            drop_identity(&member.statement)?;
-        }
-        spi::run(&format!(
-            "ALTER TABLE {} ALTER COLUMN {} SET DEFAULT {}",
-            self.table.statement, self.identifier, generator.expression
-        ))
+        self.family()?.iter().try_for_each(drop_identity)?;
+        let default = format!("SET DEFAULT {}", self.generator.expression);
+        alter(&self.table.row.text("statement"), &default)
     }
 
     /// What was changed, from what was there and what is there.
-    fn changed(&self, generator: &Source, before: &[Member]) -> Result<String, Error> {
-        let after = self.family(generator)?;
-        let (Some((old, children)), true) = (
-            before.split_first(),
-            after.iter().all(|member| member.is_set),
-        ) else {
+    fn changed(&self, before: &[Row]) -> Result<String, Error> {
+        let is_done = self.family()?.iter().all(|member| member.is("is_set"));
+        let (Some((old, children)), true) = (before.split_first(), is_done) else {
             return Err(refuse::default_not_set(&self.name));
         };
-        let mut text = format!("{}: {}", self.name, old.replaced_by(&generator.expression));
-        if !children.is_empty() {
-            let tables = if children.len() == 1 {
-                "table"
-            } else {
-                "tables"
-            };
-            text.push_str(&format!(", also in {} child {tables}", children.len()));
+        let mut text = format!("{}: {}", self.name, self.replaced(old));
+        match children.len() {
+            0 => {}
+            1 => text.push_str(", also in 1 child table"),
+            count => text.push_str(&format!(", also in {count} child tables")),
         }
         for child in children {
-            let own = child.identity && !old.identity
-                || child.default.is_some() && child.default != old.default && !child.is_set;
-            if own {
-                text.push_str(&format!(
-                    "; {}.{}: {}",
-                    child.name,
-                    self.identifier,
-                    child.replaced_by(&generator.expression)
-                ));
+            let default = child.get("expression");
+            let is_own = child.is("identity") && !old.is("identity")
+                || default.is_some() && default != old.get("expression") && !child.is("is_set");
+            if is_own {
+                let (table, done) = (child.text("name"), self.replaced(child));
+                text.push_str(&format!("; {table}.{}: {done}", self.identifier));
             }
         }
         Ok(text)
     }
-}
 
-/// A column in one table of a hierarchy.
-struct Member {
-    name: String,
-    statement: String,
-    identity: bool,
-    default: Option<String>,
-    /// Its default is the one that is wanted.
-    is_set: bool,
-}
-
-impl Member {
-    fn replaced_by(&self, expression: &str) -> String {
-        match &self.default {
-            _ if self.identity => format!("identity replaced by default {expression}"),
-            _ if self.is_set => format!("default {expression} kept"),
+    /// What becomes of the default in one table of the family.
+    fn replaced(&self, before: &Row) -> String {
+        let expression = &self.generator.expression;
+        match before.get("expression") {
+            _ if before.is("identity") => format!("identity replaced by default {expression}"),
+            _ if before.is("is_set") => format!("default {expression} kept"),
             Some(old) => format!("default {old} replaced by {expression}"),
             None => format!("default set to {expression}"),
         }
     }
-}
-
-/// A sequence that belongs to the column.
-struct Sequence {
-    name: String,
-    statement: String,
-    of_identity: bool,
 }

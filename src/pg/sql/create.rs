@@ -2,15 +2,13 @@
 
 use std::ffi::CStr;
 
-use pgrx::datum::{Interval, TimestampWithTimeZone};
-use pgrx::iter::TableIterator;
+use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
-use pgrx::{name, pg_extern, pg_sys};
 
 use super::super::entry;
-use super::super::error::{self, Error};
+use super::super::error;
 use super::super::{label, os_clock, shmem, spi, time};
-use super::call::c_function;
+use super::call::{c_function, columns};
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
 use crate::snowflake::presets;
@@ -18,20 +16,11 @@ use crate::snowflake::presets;
 // `snowflake_create_generator(name, label) -> regclass`. Written without
 // #[pg_extern]: names are in the database's encoding.
 c_function!(snowflake_create_generator, |call| {
-    // SAFETY: two texts, as declared; what is made of one is NUL-terminated.
-    let (name, label) = unsafe {
-        let label = pg_sys::text_to_cstring(call.datum(1).cast_mut_ptr());
-        (
-            call.datum(0).cast_mut_ptr(),
-            spi::from_server(CStr::from_ptr(label)),
-        )
-    };
-    create(name, &label)
-});
-
-fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
+    // SAFETY: a text, as declared; what is made of it is NUL-terminated.
+    let label = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(call.datum(1).cast_mut_ptr())) };
+    let label = spi::from_server(label);
     entry::prevent_where_nextval_is(c"snowflake_create_generator()");
-    let described = label::parse_for_generator(label)?;
+    let described = label::parse_for_generator(&label)?;
     let layout = described.layout();
     // Here and not where a label is checked: a dump must restore at any time.
     let now = layout.tick_number(os_clock::read().wall.millis());
@@ -42,7 +31,8 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
     // SAFETY: a text; what it is taken apart into lives as long as this call.
     // CREATE SEQUENCE checks privileges on the schema.
     let (schema, relation_name, statement) = unsafe {
-        let variable = pg_sys::makeRangeVarFromNameList(pg_sys::textToQualifiedNameList(name));
+        let names = pg_sys::textToQualifiedNameList(call.datum(0).cast_mut_ptr());
+        let variable = pg_sys::makeRangeVarFromNameList(names);
         let schema = pg_sys::RangeVarGetCreationNamespace(variable);
         let relation = (*variable).relname;
         let quoted =
@@ -63,7 +53,7 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
     ))?;
     spi::run(&format!(
         "SECURITY LABEL FOR snowflake_id ON SEQUENCE {statement} IS {}",
-        quote_literal(label)
+        quote_literal(&label)
     ))?;
     let entry = entry::of_sequence(relation);
     entry.lock();
@@ -77,28 +67,10 @@ fn create(name: *mut pg_sys::text, label: &str) -> Result<pg_sys::Oid, Error> {
         error.warning();
     }
     Ok(relation)
-}
+});
 
-/// The view `snowflake_presets`.
-#[pg_extern(sql = false)]
-#[allow(clippy::type_complexity)]
-fn snowflake_presets() -> TableIterator<
-    'static,
-    (
-        name!(preset, &'static str),
-        name!(layout, String),
-        name!(epoch, Option<TimestampWithTimeZone>),
-        name!(tick, Interval),
-        name!(ids_per_second, i64),
-        name!(workers, i64),
-        name!(ends_at, Option<TimestampWithTimeZone>),
-        name!(can_be_negative, bool),
-        name!(negative_from, Option<TimestampWithTimeZone>),
-        name!(policy, String),
-        name!(label, &'static str),
-        name!(origin, &'static str),
-    ),
-> {
+// The view `snowflake_presets`.
+c_function!(snowflake_presets, |call| {
     let rows = presets::ALL.iter().filter_map(|preset| {
         let own = Label::parse(preset.text).ok();
         // Without an epoch of its own, all else is the same with any.
@@ -107,11 +79,11 @@ fn snowflake_presets() -> TableIterator<
             .or_else(|| Label::parse(&format!("{} epoch=0", preset.text)).ok())?;
         let layout = label.layout();
         let with_epoch = |at| own.is_some().then(|| time::to_datum(at));
-        Some((
+        Some(columns![
             preset.name,
             label.layout_text(),
             with_epoch(layout.epoch()),
-            Interval::from_micros(layout.tick_millis().saturating_mul(1000)),
+            time::interval(layout.tick_millis()),
             layout.ids_per_second().cast_signed(),
             layout.max_worker().cast_signed() + 1,
             with_epoch(layout.instant_of(layout.last_tick())),
@@ -123,7 +95,8 @@ fn snowflake_presets() -> TableIterator<
             label.policy_text(),
             preset.text,
             preset.origin,
-        ))
+        ])
     });
-    TableIterator::new(rows)
-}
+    call.rows(rows);
+    Ok(())
+});

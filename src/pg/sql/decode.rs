@@ -7,20 +7,21 @@
 use std::ffi::CStr;
 
 use pgrx::datum::TimestampWithTimeZone;
-use pgrx::{IntoDatum, JsonB, pg_sys};
+use pgrx::{JsonB, pg_sys};
 
 use super::super::error::{self, Error};
 use super::super::spi;
 use super::super::time::{self, Instant};
-use super::call::{Call, Whose, by_layout, c_function};
+use super::call::{Call, Whose, by_layout, columns};
 use crate::snowflake::id::{SnowflakeId, Tick};
 use crate::snowflake::label::{EncodeError, Label};
-use crate::snowflake::layout::{Layout, Role};
+use crate::snowflake::layout::{Layout, LayoutError, Role};
 
 by_layout!(snowflake_decode, snowflake_decode_as, 1, decode);
 by_layout!(snowflake_timestamp, snowflake_timestamp_as, 1, timestamp);
 by_layout!(snowflake_worker_id, snowflake_worker_id_as, 1, worker_id);
 by_layout!(snowflake_sequence, snowflake_sequence_as, 1, sequence);
+by_layout!(snowflake_encode, snowflake_encode_as, 3, encode);
 by_layout!(snowflake_min_id, snowflake_min_id_as, 1, min_id);
 by_layout!(snowflake_max_id, snowflake_max_id_as, 1, max_id);
 
@@ -35,16 +36,13 @@ fn decode(call: &Call, whose: &Whose) -> Result<pg_sys::Datum, Error> {
         .into_iter()
         .map(|(name, value)| (name.to_string(), value.into()))
         .collect();
-    let number = |value: u64| value.cast_signed().into_datum();
-    Ok(call.row([
-        time::to_datum(layout.instant_of(fields.tick)).into_datum(),
-        number(fields.worker).filter(|_| layout.has_worker()),
-        number(fields.sequence),
-        i32::try_from(fields.clock)
-            .ok()
-            .filter(|_| layout.clock_bits() > 0)
-            .and_then(IntoDatum::into_datum),
-        JsonB(named.into()).into_datum(),
+    let clock = i32::try_from(fields.clock).ok();
+    Ok(call.row(columns![
+        time::to_datum(layout.instant_of(fields.tick)),
+        layout.has_worker().then_some(fields.worker.cast_signed()),
+        fields.sequence.cast_signed(),
+        clock.filter(|_| layout.clock_bits() > 0),
+        JsonB(named.into()),
     ]))
 }
 
@@ -82,35 +80,18 @@ fn max_id(call: &Call, whose: &Whose) -> Result<i64, Error> {
 /// Least and greatest ID of the tick that holds an instant; of the first and the
 /// last tick for the infinities.
 #[inline]
-fn range(layout: &Layout, at: i64) -> Result<(SnowflakeId, SnowflakeId), Error> {
-    Ok(match time::instant(at) {
-        Instant::At(at) => layout.range_of(layout.tick_at(at)?)?,
-        Instant::Beginning => {
-            let (least, _) = layout.range_of(Tick::new(0))?;
-            (least, least)
-        }
+fn range(layout: &Layout, at: i64) -> Result<(SnowflakeId, SnowflakeId), LayoutError> {
+    match time::instant(at) {
+        Instant::At(at) => layout.range_of(layout.tick_at(at)?),
+        Instant::Beginning => layout
+            .range_of(Tick::new(0))
+            .map(|(least, _)| (least, least)),
         Instant::End => {
-            let (_, greatest) = layout.range_of(layout.last_tick())?;
-            (greatest, greatest)
+            let last = layout.range_of(layout.last_tick());
+            last.map(|(_, greatest)| (greatest, greatest))
         }
-    })
-}
-
-// `snowflake_encode(created_at, worker_id, sequence [, generator])`.
-c_function!(snowflake_encode, |call| {
-    encode(call, call.whose(3)?.label())
-});
-
-// `snowflake_encode_as(created_at, worker_id, sequence, layout)`, and with all
-// fields in one jsonb `snowflake_encode_as(created_at, fields, layout)`.
-c_function!(snowflake_encode_as, |call| {
-    if call.count() == 3 {
-        let fields = fields_of(call.datum(1))?;
-        encode_fields(call, &fields, call.whose_by_text()?.label())
-    } else {
-        encode(call, call.whose_by_text()?.label())
     }
-});
+}
 
 /// The tick that the first argument, a timestamptz, is in.
 fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
@@ -120,7 +101,14 @@ fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
     }
 }
 
-fn encode(call: &Call, label: &Label) -> Result<i64, Error> {
+/// `snowflake_encode(created_at, worker_id, sequence [, generator])`,
+/// `snowflake_encode_as(created_at, worker_id, sequence, layout)`, and with all
+/// fields in one jsonb `snowflake_encode_as(created_at, fields, layout)`.
+fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
+    let label = whose.label();
+    if matches!(whose, Whose::Text(..)) && call.count() == 3 {
+        return encode_fields(call, label);
+    }
     // Both ways of writing the time would be right.
     if let Some(mode) = label.fields().iter().find(|f| f.role == Role::Mode(None)) {
         return Err(EncodeError::Missing(mode.name.clone()).into());
@@ -130,20 +118,16 @@ fn encode(call: &Call, label: &Label) -> Result<i64, Error> {
     Ok(layout.encode(tick, call.number(1), call.number(2))?.get())
 }
 
-/// A jsonb, read from its text: pgrx's `JsonB` gives an internal error for numbers
-/// and depths that only PostgreSQL has.
-fn fields_of(jsonb: pg_sys::Datum) -> Result<serde_json::Value, Error> {
+fn encode_fields(call: &Call, label: &Label) -> Result<i64, Error> {
+    // The jsonb is read from its text: pgrx's `JsonB` gives an internal error for
+    // numbers and depths that only PostgreSQL has.
     // SAFETY: declared as jsonb; its text is NUL-terminated.
     let text = spi::from_server(unsafe {
-        CStr::from_ptr(pg_sys::OidOutputFunctionCall(
-            pg_sys::F_JSONB_OUT.into(),
-            jsonb,
-        ))
+        let text = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), call.datum(1));
+        CStr::from_ptr(text)
     });
-    serde_json::from_str(&text).map_err(|_| error::fields_not_read())
-}
-
-fn encode_fields(call: &Call, fields: &serde_json::Value, label: &Label) -> Result<i64, Error> {
+    let fields: serde_json::Value =
+        serde_json::from_str(&text).map_err(|_| error::fields_not_read())?;
     let tick = tick(call, &label.layout())?;
     let fields = fields.as_object().ok_or_else(error::fields_not_object)?;
     let mut values = Vec::with_capacity(fields.len());

@@ -4,10 +4,11 @@ use pgrx::iter::SetOfIterator;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{pg_extern, pg_guard, pg_sys};
 
-use super::super::catalog;
-use super::super::entry::{self, Entry};
+use super::super::entry::Entry;
 use super::super::error::{self, Error};
 use super::super::issue::{self, Chunk};
+use super::super::{catalog, shmem};
+use super::call::{Call, c_function, convention};
 use crate::snowflake::id::SnowflakeId;
 
 /// The largest batch.
@@ -16,12 +17,7 @@ const BATCH_MAX: i32 = 100_000;
 // snowflake_nextval is written without #[pg_extern]: it uses fn_extra, and the
 // conversions around a generated wrapper would be a good part of its cost.
 
-/// The V1 calling convention.
-#[unsafe(no_mangle)]
-pub extern "C" fn pg_finfo_snowflake_nextval() -> &'static pg_sys::Pg_finfo_record {
-    const V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-    &V1
-}
+convention!(snowflake_nextval);
 
 /// `snowflake_nextval([generator regclass]) -> bigint`.
 ///
@@ -34,21 +30,23 @@ pub unsafe extern "C-unwind" fn snowflake_nextval(
 ) -> pg_sys::Datum {
     // SAFETY: PostgreSQL's; flinfo may be null, fn_extra is null or was set
     // below, to an entry that is never freed.
-    let cached = unsafe {
-        match (*fcinfo).flinfo.as_ref() {
+    let (call, cached) = unsafe {
+        let cached = match (*fcinfo).flinfo.as_ref() {
             Some(flinfo) => flinfo.fn_extra.cast::<Entry>().as_ref(),
             None => None,
-        }
+        };
+        (Call::new(fcinfo), cached)
     };
     if let Some(entry) = cached
-        // SAFETY: as above.
-        && unsafe { argument(fcinfo) }.is_none_or(|relation| relation == entry.relation())
+        && call
+            .generator(0)
+            .is_none_or(|relation| relation == entry.relation())
         && let Some(id) = issue::next_fast(entry)
     {
         return pg_sys::Datum::from(id.get());
     }
     // SAFETY: as above.
-    match unsafe { nextval_slow(fcinfo) } {
+    match unsafe { nextval_slow(fcinfo, &call) } {
         Ok(id) => pg_sys::Datum::from(id),
         Err(error) => error.raise(),
     }
@@ -56,32 +54,11 @@ pub unsafe extern "C-unwind" fn snowflake_nextval(
 
 /// # Safety
 /// As [`snowflake_nextval`].
-#[inline]
-unsafe fn argument(fcinfo: pg_sys::FunctionCallInfo) -> Option<pg_sys::Oid> {
-    // SAFETY: the caller's; `nargs` tells how many there are.
-    unsafe {
-        if (*fcinfo).nargs == 0 {
-            return None;
-        }
-        let value = (*(*fcinfo).args.as_ptr()).value.value();
-        // An OID datum is 32 bits in a wider word.
-        #[allow(clippy::cast_possible_truncation)]
-        Some(pg_sys::Oid::from(value as u32))
-    }
-}
-
-/// # Safety
-/// As [`snowflake_nextval`].
 #[cold]
-unsafe fn nextval_slow(fcinfo: pg_sys::FunctionCallInfo) -> Result<i64, Error> {
+unsafe fn nextval_slow(fcinfo: pg_sys::FunctionCallInfo, call: &Call) -> Result<i64, Error> {
     // Before any look-up: this is what a new user meets first.
-    super::super::shmem::shared()?;
-    // SAFETY: the caller's.
-    let relation = match unsafe { argument(fcinfo) } {
-        Some(relation) => relation,
-        None => entry::default_relation()?,
-    };
-    let entry = entry::of_sequence(relation);
+    shmem::shared()?;
+    let entry = call.entry(0)?;
     // SAFETY: fn_extra is ours to use, and an entry lives as long as the process.
     unsafe {
         if let Some(flinfo) = (*fcinfo).flinfo.as_mut() {
@@ -89,23 +66,6 @@ unsafe fn nextval_slow(fcinfo: pg_sys::FunctionCallInfo) -> Result<i64, Error> {
         }
     }
     issue::next(entry).map(|id| id.get())
-}
-
-/// `snowflake_nextval_batch(count) -> setof bigint`.
-#[pg_extern(sql = false)]
-fn snowflake_nextval_batch(count: i32) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
-    super::super::shmem::shared()?;
-    batch(entry::of_sequence(entry::default_relation()?), count)
-}
-
-/// `snowflake_nextval_batch(count, generator) -> setof bigint`.
-#[pg_extern(sql = false)]
-fn snowflake_nextval_batch_of(
-    count: i32,
-    generator: pg_sys::Oid,
-) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
-    super::super::shmem::shared()?;
-    batch(entry::of_sequence(generator), count)
 }
 
 /// IDs chunk by chunk, each when the one before is used up.
@@ -157,15 +117,20 @@ impl Iterator for Batch {
     }
 }
 
-fn batch(entry: &'static Entry, count: i32) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
+/// `snowflake_nextval_batch(count [, generator]) -> setof bigint`.
+#[pg_extern(sql = false)]
+fn snowflake_nextval_batch(
+    count: i32,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
+    shmem::shared()?;
+    // SAFETY: PostgreSQL's; the function is STRICT.
+    let entry = unsafe { Call::new(fcinfo) }.entry(1)?;
     if !(1..=BATCH_MAX).contains(&count) {
         return Err(error::batch_count(count, BATCH_MAX).into());
     }
     // The layout must be known before its chunk size is.
-    let right = match entry.right() {
-        Some(right) => right,
-        None => entry.fill()?,
-    };
+    let right = entry.right().map_or_else(|| entry.fill(), Ok)?;
     entry.pending().count_batch();
     let left = u64::from(count.unsigned_abs());
     let max_chunk = right.generator.max_chunk();
@@ -179,24 +144,14 @@ fn batch(entry: &'static Entry, count: i32) -> Result<SetOfIterator<'static, i64
     }))
 }
 
-/// `snowflake_currval() -> bigint`.
-#[pg_extern(sql = false)]
-fn snowflake_currval() -> Result<i64, ErrorReport> {
-    currval(entry::of_sequence(entry::default_relation()?))
-}
-
-/// `snowflake_currval(generator) -> bigint`.
-#[pg_extern(sql = false)]
-fn snowflake_currval_of(generator: pg_sys::Oid) -> Result<i64, ErrorReport> {
-    currval(entry::of_sequence(generator))
-}
-
-fn currval(entry: &Entry) -> Result<i64, ErrorReport> {
+// `snowflake_currval([generator]) -> bigint`.
+c_function!(snowflake_currval, |call| {
+    let entry = call.entry(0)?;
     entry.lock();
     entry.learn()?;
     catalog::check_privilege(entry.relation(), pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)?;
     match entry.last_id() {
         Some(id) => Ok(id.get()),
-        None => Err(error::no_currval(&entry.name()).into()),
+        None => Err(error::no_currval(&entry.name())),
     }
-}
+});
