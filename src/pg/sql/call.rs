@@ -136,9 +136,8 @@ impl Call {
 
     /// The same, or the default generator.
     pub fn entry(&self, own: usize) -> Result<&'static Entry, Error> {
-        let relation = self.generator(own);
-        let relation = relation.map_or_else(entry::default_relation, Ok)?;
-        Ok(entry::of(relation))
+        let named = self.generator(own);
+        Ok(entry::of(named.map_or_else(entry::default_relation, Ok)?))
     }
 
     /// Whose IDs it is about: those of the generator that is named behind `own`

@@ -475,9 +475,8 @@ impl<'a> Column<'a> {
         ))?;
         for check in &checks {
             if !self.holds(check, id)? {
-                let domain = self.row.text("declared");
                 return self.refuse(ColumnError::Domain {
-                    domain,
+                    domain: self.row.text("declared"),
                     id,
                     generator,
                 });
@@ -497,12 +496,11 @@ impl<'a> Column<'a> {
             self.table.oid,
             self.row.text("number")
         ))?;
+        let mut fits = bounds.is_empty();
         for bound in &bounds {
-            if self.holds(bound, id)? {
-                return Ok(());
-            }
+            fits = fits || self.holds(bound, id)?;
         }
-        if bounds.is_empty() {
+        if fits {
             return Ok(());
         }
         self.refuse(ColumnError::NoPartition { id, generator })

@@ -94,13 +94,12 @@ c_function!(snowflake_generators, |call| {
         let layout = label.map(|label| label.layout());
         // What only those see who may use the generator, as with `pg_sequences`.
         let visible = entry.may_watch();
-        let seen = described.as_ref().filter(|_| visible);
         let shown = view.as_ref().filter(|_| visible).zip(layout);
         let mark = mark.ok().flatten().filter(|_| visible);
         let reserved = shown
             .filter(|(view, _)| view.reserved != Position::ZERO)
             .map(|(view, layout)| layout.instant_of(layout.tick_of(view.reserved)));
-        let ahead = seen.map_or(Millis::ZERO, |it| {
+        let ahead = described.as_ref().map_or(Millis::ZERO, |it| {
             ahead(entry, &it.generator, mark.filter(|_| reserved.is_none()))
         });
         Some(columns![
