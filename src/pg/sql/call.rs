@@ -136,8 +136,8 @@ impl Call {
 
     /// The same, or the default generator.
     pub fn entry(&self, own: usize) -> Result<&'static Entry, Error> {
-        let relation = self.generator(own);
-        let relation = relation.map_or_else(entry::default_relation, Ok)?;
+        let named = self.generator(own);
+        let relation = named.map_or_else(entry::default_relation, Ok)?;
         Ok(entry::of_sequence(relation))
     }
 

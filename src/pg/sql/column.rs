@@ -462,12 +462,11 @@ impl<'a> Column<'a> {
             self.table.oid,
             self.row.text("number")
         ))?;
+        let mut fits = bounds.is_empty();
         for bound in &bounds {
-            if self.holds(bound, id)? {
-                return Ok(());
-            }
+            fits = fits || self.holds(bound, id)?;
         }
-        if bounds.is_empty() {
+        if fits {
             return Ok(());
         }
         let (table, column) = (&self.table.name, self.row.text("stored"));

@@ -30,23 +30,21 @@ pub unsafe extern "C-unwind" fn snowflake_nextval(
 ) -> pg_sys::Datum {
     // SAFETY: PostgreSQL's; flinfo may be null, fn_extra is null or was set
     // below, to an entry that is never freed.
-    let (call, cached) = unsafe {
+    let (named, cached) = unsafe {
         let cached = match (*fcinfo).flinfo.as_ref() {
             Some(flinfo) => flinfo.fn_extra.cast::<Entry>().as_ref(),
             None => None,
         };
-        (Call::new(fcinfo), cached)
+        (Call::new(fcinfo).generator(0), cached)
     };
     if let Some(entry) = cached
-        && call
-            .generator(0)
-            .is_none_or(|relation| relation == entry.relation())
+        && named.is_none_or(|relation| relation == entry.relation())
         && let Some(id) = issue::next_fast(entry)
     {
         return pg_sys::Datum::from(id.get());
     }
     // SAFETY: as above.
-    match unsafe { nextval_slow(fcinfo, &call) } {
+    match unsafe { nextval_slow(fcinfo) } {
         Ok(id) => pg_sys::Datum::from(id),
         Err(error) => error.raise(),
     }
@@ -55,10 +53,11 @@ pub unsafe extern "C-unwind" fn snowflake_nextval(
 /// # Safety
 /// As [`snowflake_nextval`].
 #[cold]
-unsafe fn nextval_slow(fcinfo: pg_sys::FunctionCallInfo, call: &Call) -> Result<i64, Error> {
+unsafe fn nextval_slow(fcinfo: pg_sys::FunctionCallInfo) -> Result<i64, Error> {
     // Before any look-up: this is what a new user meets first.
     shmem::shared()?;
-    let entry = call.entry(0)?;
+    // SAFETY: the caller's; the function is STRICT.
+    let entry = unsafe { Call::new(fcinfo) }.entry(0)?;
     // SAFETY: fn_extra is ours to use, and an entry lives as long as the process.
     unsafe {
         if let Some(flinfo) = (*fcinfo).flinfo.as_mut() {

@@ -95,13 +95,12 @@ c_function!(snowflake_generators, |call| {
         let described = described.ok();
         let label = described.as_ref().map(|described| &described.label);
         let layout = label.map(|label| label.layout());
-        let seen = described.as_ref().filter(|_| visible);
         let shown = view.as_ref().filter(|_| visible).zip(layout);
         let mark = mark.ok().flatten().filter(|_| visible);
         let reserved = shown
             .filter(|(view, _)| view.reserved != Position::ZERO)
             .map(|(view, layout)| layout.instant_of(layout.tick_of(view.reserved)));
-        let ahead = seen.map_or(Millis::ZERO, |it| {
+        let ahead = described.as_ref().map_or(Millis::ZERO, |it| {
             ahead(entry, &it.generator, mark.filter(|_| reserved.is_none()))
         });
         Some(columns![
