@@ -94,7 +94,8 @@ c_function!(snowflake_generators, |call| {
         let problem = problem(entry, &described, no_mark);
         let described = described.ok();
         let label = described.as_ref().map(|described| &described.label);
-        let layout = label.map(|label| label.layout());
+        // The generator's, by which positions count.
+        let layout = described.as_ref().map(|it| it.generator.layout);
         let shown = view.as_ref().filter(|_| visible).zip(layout);
         let mark = mark.ok().flatten().filter(|_| visible);
         let reserved = shown
