@@ -1,4 +1,8 @@
-//! Durations in words, in the same units everywhere.
+//! Durations and instants in words, in the same units everywhere.
+
+use jiff::{Timestamp, tz::Offset};
+
+use super::id::UnixMillis;
 
 /// The units of labels and messages, in milliseconds, the largest first.
 pub const UNITS: [(&str, i64); 5] = [
@@ -10,6 +14,9 @@ pub const UNITS: [(&str, i64); 5] = [
 ];
 /// The mean year of the calendar, which has 97 leap years in 400 years.
 const YEAR: (&str, i64) = ("y", 31_556_952_000);
+/// The calendar repeats itself after so many years, and milliseconds.
+const CYCLE_YEARS: i64 = 400;
+const CYCLE: i64 = 146_097 * 86_400_000;
 
 /// As a label writes it: in the largest unit that gives a whole number. For what
 /// somebody has set, which reads as it was written.
@@ -58,6 +65,16 @@ fn in_units(millis: u64, units: &[(&str, i64)], most: usize) -> String {
     } else {
         parts.join(" ")
     }
+}
+
+/// In UTC, with milliseconds; years beyond 9999 just have more digits. jiff ends
+/// there, so the instant is moved by whole repetitions of the calendar.
+#[must_use]
+pub fn instant_text(at: UnixMillis) -> String {
+    let within = Timestamp::from_millisecond(at.get().rem_euclid(CYCLE)).unwrap_or_default();
+    let civil = Offset::UTC.to_datetime(within);
+    let year = at.get().div_euclid(CYCLE) * CYCLE_YEARS + i64::from(civil.year());
+    format!("{year:04}-{} UTC", civil.strftime("%m-%d %H:%M:%S%.3f"))
 }
 
 #[cfg(all(test, not(loom)))]

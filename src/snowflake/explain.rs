@@ -13,9 +13,7 @@
 
 use std::cmp::Ordering;
 
-use jiff::{Timestamp, tz::Offset};
-
-use super::duration::{duration_text, rounded_text};
+use super::duration::{duration_text, instant_text, rounded_text};
 use super::id::{SnowflakeId, UnixMillis};
 use super::label::{Decoded, Field, Label};
 use super::layout::{Disorder::NegativeFrom, LayoutError, Role};
@@ -27,9 +25,6 @@ const INDENT: &str = "  ";
 const BAR: &str = " | ";
 /// Names up to this length have a column in the table, longer ones a line.
 const NAME_COLUMNS: usize = 24;
-/// The calendar repeats itself after so many years, and milliseconds.
-const CYCLE_YEARS: i64 = 400;
-const CYCLE: i64 = 146_097 * 86_400_000;
 
 /// What there is to know of an ID of the generator that `title` names: lines of
 /// ASCII without trailing white space, none longer than [`COLUMNS`], if `title`
@@ -225,15 +220,6 @@ fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: Uni
         _ => "some IDs are negative".to_string(),
     };
     line("sign", sign);
-}
-
-/// In UTC, with milliseconds; years beyond 9999 just have more digits. jiff ends
-/// there, so the instant is moved by whole repetitions of the calendar.
-fn instant_text(at: UnixMillis) -> String {
-    let within = Timestamp::from_millisecond(at.get().rem_euclid(CYCLE)).unwrap_or_default();
-    let civil = Offset::UTC.to_datetime(within);
-    let year = at.get().div_euclid(CYCLE) * CYCLE_YEARS + i64::from(civil.year());
-    format!("{year:04}-{} UTC", civil.strftime("%m-%d %H:%M:%S%.3f"))
 }
 
 fn widest<'a>(lines: impl IntoIterator<Item = &'a String>) -> usize {
