@@ -333,7 +333,7 @@ CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
 COMMENT ON VIEW pg_stat_snowflake IS
     'what the generators of this database have done since the server started or the numbers were reset';
 COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
-COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and batches that were not fetched';
+COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and for rows of a batch that were not fetched';
 COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
 COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock: because too many IDs were asked for, or because it was set back';
 COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that calls waited for the clock, in milliseconds';

@@ -53,7 +53,7 @@ pub fn values_not_compared(column: &str, generator: &str) -> Error {
         "values of {column} were not compared with IDs to come"
     ))
     .detail(format!(
-        "IDs of generator {generator} do not sort by time, so that any value may come again."
+        "IDs of generator {generator} do not sort by time, so that any value of the column may be issued a second time."
     ))
     .hint("A unique constraint refuses a row whose ID is there already.")
 }

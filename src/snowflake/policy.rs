@@ -61,7 +61,7 @@ pub enum SequenceStart {
     /// At `tick % modulus`, for the other moduli. It evens out the numbers; not
     /// `id % modulus`, which the time above them changes as well.
     Modulo(u64),
-    /// Where nobody can tell, and on in an order that nobody can tell.
+    /// At a secret random number, and on in a secret order.
     Random,
 }
 

@@ -179,8 +179,8 @@ fn add_a_column() -> String {
 fn how_far(least: i64, generator: &str, reached: Option<UnixMillis>) -> String {
     match reached.map(display) {
         Some(at) => format!(
-            "IDs of generator {generator} are at {least} now, and at that value on {at}: it would \
-             come again, or sort after newer rows until then."
+            "IDs of generator {generator} are at {least} now, and reach that value on {at}. \
+             Until then its row sorts after newer rows; then it may be issued a second time."
         ),
         None => format!(
             "IDs of generator {generator} are at {least} now; that value is above all of them, \
