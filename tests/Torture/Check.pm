@@ -283,8 +283,12 @@ sub largest_lead_ms
 		my @sessions = grep { $_->{launched} <= $at } $self->sessions_of($g);
 		my $starts = (grep { $_ <= $at } @{ $self->{starts} })
 		  + STARTS_PER_REWRITE * sum0(map { $_->{rewrites}{ $g->{name} } // 0 } @sessions);
+		my @offsets = map { $_->{offset} } grep { $_->{since} <= $at } @{ $self->{history} };
 		1000 * (
 			max(map { $_->{offset} } grep { !$_->{refused} && $_->{since} <= $at } @{ $self->{history} })
+			# A promotion adds the time since the last commit, by clocks that may have
+			# been set meanwhile.
+			+ (grep { $_->{at} <= $at } @{ $self->{gaps} }) * (max(@offsets) - min(@offsets))
 			+ max(0, $s->{standby_clock})
 			+ max(0, map { $_->{advances}{ $g->{name} } ? 5 : 0 } @sessions))
 		  + $g->{start} * ($starts + ($g->{is_extra} ? STARTS_PER_REWRITE : 0))

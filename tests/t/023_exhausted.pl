@@ -161,10 +161,10 @@ for my $how ('fast', 'immediate')
 	between(ahead_of('borrowing'), 1, 60, "after a $how stop it is still");
 	draw_batch($session, 'borrowing', 20_000);
 }
-set_back($node, 2);
+set_back($node, 10);
 ($code) = error_in($session, next_of('borrowing'));
 is($code, '58000', 'its policy sees a rollback all the same');
-set_back($node, -2);
+set_back($node, -10);
 draw($session, 'borrowing');
 check_ids('borrowing', drawn('borrowing'));
 

@@ -1166,6 +1166,22 @@ fn slots_and_files() {
 }
 
 #[test]
+fn after_a_rewrite_that_was_rolled_back() {
+    use Event::{Batch, Crash, Evict, One, Pass, Restart, Rollback, Step};
+    Walks {
+        what: "after a rewrite that was rolled back",
+        events: &[One, Batch, Pass, Step(-3), Step(2), Crash, Evict],
+        wall: 20,
+        depth: 4,
+        apart: false,
+        // The bound is that of a mark which the rollback has taken away.
+        prelude: &[One, Pass, Pass, Pass, Pass, Restart, One, Rollback],
+        relabels: vec![],
+    }
+    .run(some());
+}
+
+#[test]
 fn marks_that_somebody_sets() {
     use Event::{Advance, Evict, One, Pass, Setval, Step};
     Walks {
