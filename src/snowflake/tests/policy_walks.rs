@@ -1172,7 +1172,7 @@ fn after_a_rewrite_that_was_rolled_back() {
         what: "after a rewrite that was rolled back",
         events: &[One, Batch, Pass, Step(-3), Step(2), Crash, Evict],
         wall: 20,
-        depth: 4,
+        depth: 5,
         apart: false,
         // The bound is that of a mark which the rollback has taken away.
         prelude: &[One, Pass, Pass, Pass, Pass, Restart, One, Rollback],
