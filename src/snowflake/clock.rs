@@ -411,8 +411,11 @@ mod loom_tests {
                     clock.anchor(at(4000));
                 })
             };
-            let first = clock.now(BootNanos::new(1000));
-            let second = clock.now(BootNanos::new(1000));
+            let reader = thread::spawn(move || {
+                let first = clock.now(BootNanos::new(1000));
+                (first, clock.now(BootNanos::new(1000)))
+            });
+            let (first, second) = reader.join().unwrap();
             writer.join().unwrap();
             assert_eq!((first.get(), second.get()), (9000, 9000));
         });
