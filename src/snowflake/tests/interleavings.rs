@@ -56,7 +56,7 @@ mod plain {
     }
 
     /// The generator's clock shows a tick.
-    struct At(i64);
+    pub(super) struct At(pub i64);
 
     impl Clocks for At {
         fn wall(&self) -> UnixNanos {
@@ -71,8 +71,8 @@ mod plain {
         }
     }
 
-    const G: Generator = Generator::DEFAULT;
-    const TICK: u64 = 4096;
+    pub(super) const G: Generator = Generator::DEFAULT;
+    pub(super) const TICK: u64 = 4096;
 
     fn shared() -> Arc<Shared> {
         Arc::new(Shared {
@@ -629,5 +629,48 @@ mod eviction {
             // Nobody has it any more.
             assert!(slot.evict(3, zero(), 0));
         });
+    }
+}
+
+/// A sequence is rewritten, and a savepoint undoes that, while others issue.
+mod rewrites {
+    use super::super::super::slot::{Reserving, Scale};
+    use super::plain::{At, G, TICK};
+    use super::*;
+
+    const FILE: u32 = 7;
+
+    fn issue(slot: &Slot) -> Step {
+        slot.live().issue::<false>(&G, 1, &At(5))
+    }
+
+    #[test]
+    fn an_undone_rewrite_leaves_no_bound_to_a_session_that_has_looked_before() {
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(BTreeSet::new()));
+        let all = seen.clone();
+        loom::model(move || {
+            let slot = Arc::new(Slot::new(zero(), 0));
+            let scale = Scale::of_generator(&G);
+            slot.settle(&Reserving::the_lock_is_held(), FILE, scale, zero());
+            let bound = Position::new(9 * TICK);
+            slot.live().bounds().publish(bound, bound);
+            let other = {
+                let slot = slot.clone();
+                thread::spawn(move || slot.is_settled(FILE, scale).then(|| issue(&slot)))
+            };
+            assert!(slot.is_settled(FILE, scale));
+            slot.end_rewrite(false);
+            // This session has looked before, and comes to issue only now.
+            let mine = issue(&slot);
+            assert!(matches!(mine, Step::Reserve { .. }), "{mine:?}");
+            let other = other.join().unwrap();
+            all.lock().unwrap().insert(match other {
+                None => "looked after it",
+                Some(Step::Reserve { .. }) => "looked before it",
+                Some(_) => "issued before it",
+            });
+        });
+        let all = ["issued before it", "looked after it", "looked before it"];
+        assert_eq!(*seen.lock().unwrap(), all.into());
     }
 }

@@ -1157,7 +1157,7 @@ fn slots_and_files() {
             Advance,
         ],
         wall: 20,
-        depth: 4,
+        depth: 5,
         apart: false,
         prelude: &[],
         relabels: vec![],
