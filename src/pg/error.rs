@@ -84,9 +84,10 @@ impl Error {
 
     /// In one line, for a view.
     pub fn in_a_line(&self) -> String {
-        let more = joined(&self.detail, &self.hint);
-        let stop = if more.is_empty() { "" } else { ". " };
-        format!("{}{stop}{more}", self.message)
+        match joined(&self.detail, &self.hint).as_str() {
+            "" => self.message.clone(),
+            more => format!("{}. {more}", self.message),
+        }
     }
 
     /// Tells the client, and goes on.
@@ -118,14 +119,11 @@ impl Error {
     }
 }
 
-/// Both, with a space between them if neither is empty.
+/// Both, or the one that is not empty.
 fn joined(one: &str, other: &str) -> String {
-    let space = if one.is_empty() || other.is_empty() {
-        ""
-    } else {
-        " "
-    };
-    format!("{one}{space}{other}")
+    let both = [one, other];
+    let there: Vec<_> = both.into_iter().filter(|text| !text.is_empty()).collect();
+    there.join(" ")
 }
 
 impl From<Error> for ErrorReport {
