@@ -152,7 +152,8 @@ impl Source {
         entry.lock();
         let described = entry.learn()?.described;
         let arguments = if relation == default { "" } else { "regclass" };
-        // The extension's own function, wherever it was moved to.
+        // The extension's own function, wherever it was moved to: its signature, with
+        // the value of its argument in place of the type.
         let row = spi::read_one(&format!(
             "SELECT c.name, p.oid AS function,
                     left(p.oid::regprocedure::text, - length('{arguments})'))
@@ -254,6 +255,8 @@ impl<'a> Column<'a> {
         let Some(row) = rows.pop() else {
             return Err(error::no_such_relation(relation));
         };
+        let statement = row.text("statement");
+        spi::run(&format!("LOCK TABLE {statement} IN ACCESS EXCLUSIVE MODE"))?;
         let (table, identifier) = (row.text("name"), row.text("identifier"));
         let described = |stored: &str| format!("column \"{stored}\" of table {table}");
         let Some(stored) = row.get("stored") else {
@@ -274,8 +277,6 @@ impl<'a> Column<'a> {
             let declared = row.text("declared");
             return Err(refuse::wrong_type(&described, &declared, alter_if(widens)));
         }
-        let statement = row.text("statement");
-        spi::run(&format!("LOCK TABLE {statement} IN ACCESS EXCLUSIVE MODE"))?;
         Ok(Self {
             generator,
             name: format!("{table}.{identifier}"),
@@ -369,8 +370,9 @@ impl<'a> Column<'a> {
     fn check_takes(&self, next: i64) -> Result<(), Error> {
         // Conditions of domains are looked at one by one, those of the innermost
         // first: a cast would raise an error. What is neither true nor false is no
-        // reason. Of sub-partitions, and of keys of more than one column, nothing is
-        // known before.
+        // reason. Those of partitions are one condition, of which the next INSERT
+        // needs a part to hold. Nothing is known before of sub-partitions, and of keys
+        // of more than one column.
         let conditions = spi::read(&format!(
             "WITH RECURSIVE domains AS (
                  SELECT oid, typbasetype, 0 AS depth FROM pg_type
