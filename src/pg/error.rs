@@ -6,6 +6,7 @@ mod label;
 mod layout;
 mod refused;
 
+use pgrx::PgSqlErrorCode::*;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
@@ -13,40 +14,6 @@ pub use generator::*;
 pub use label::*;
 pub use layout::*;
 pub use refused::refused;
-
-/// SQLSTATEs, the frequent ones with what they mean here.
-pub mod code {
-    pub use pgrx::PgSqlErrorCode::*;
-    pub use pgrx::PgSqlErrorCode::{
-        ERRCODE_FEATURE_NOT_SUPPORTED as NOT_SUPPORTED, ERRCODE_INVALID_PARAMETER_VALUE as INVALID,
-        ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE as OUT_OF_RANGE,
-        ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE as NOT_READY,
-        ERRCODE_SUCCESSFUL_COMPLETION as NOTICE, ERRCODE_SYSTEM_ERROR as BAD_CLOCK,
-        ERRCODE_WRONG_OBJECT_TYPE as WRONG_KIND,
-    };
-}
-
-/// An [`Error`] of a SQLSTATE in [`code`]; the message is a format.
-macro_rules! error {
-    ($code:ident, $message:literal) => {
-        $crate::pg::error::Error::new($crate::pg::error::code::$code, format!($message))
-    };
-}
-
-/// Functions that make errors: name and arguments, in brackets how arguments are shown
-/// that are not shown as they are, SQLSTATE, message, `detail` and `hint`.
-macro_rules! errors {
-    ($(
-        $name:ident($($arg:ident: $type:ty),*) $([$($shown:ident = $as:expr),*])?
-        $code:ident $message:literal $($part:ident $text:literal)*;
-    )*) => { $(
-        pub fn $name($($arg: $type),*) -> $crate::pg::error::Error {
-            $($(let $shown = $as;)*)?
-            $crate::pg::error::error!($code, $message)$(.$part(format!($text)))*
-        }
-    )* };
-}
-pub(super) use {error, errors};
 
 /// What a client, or the log, is told. Detail and hint are empty if there are none.
 #[derive(Debug)]
@@ -58,18 +25,25 @@ pub struct Error {
     hint: String,
 }
 
-impl Error {
-    /// With neither detail nor hint.
+/// A SQLSTATE.
+pub trait Code {
+    /// An error of it, with neither detail nor hint.
+    fn error(self, message: impl Into<String>) -> Error;
+}
+
+impl Code for PgSqlErrorCode {
     #[cold]
-    pub fn new(code: PgSqlErrorCode, message: String) -> Self {
-        Self {
-            code,
-            message,
+    fn error(self, message: impl Into<String>) -> Error {
+        Error {
+            code: self,
+            message: message.into(),
             detail: String::new(),
             hint: String::new(),
         }
     }
+}
 
+impl Error {
     /// With this detail.
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = detail.into();
@@ -84,10 +58,9 @@ impl Error {
 
     /// In one line, for a view.
     pub fn in_a_line(&self) -> String {
-        match joined(&self.detail, &self.hint).as_str() {
-            "" => self.message.clone(),
-            more => format!("{}. {more}", self.message),
-        }
+        let more = joined(&self.detail, &self.hint);
+        let stop = if more.is_empty() { "" } else { ". " };
+        format!("{}{stop}{more}", self.message)
     }
 
     /// Tells the client, and goes on.
@@ -119,11 +92,14 @@ impl Error {
     }
 }
 
-/// Both, or the one that is not empty.
+/// Both, with a space between them if neither is empty.
 fn joined(one: &str, other: &str) -> String {
-    let both = [one, other];
-    let there: Vec<_> = both.into_iter().filter(|text| !text.is_empty()).collect();
-    there.join(" ")
+    let space = if one.is_empty() || other.is_empty() {
+        ""
+    } else {
+        " "
+    };
+    format!("{one}{space}{other}")
 }
 
 impl From<Error> for ErrorReport {
@@ -137,4 +113,34 @@ impl From<Error> for ErrorReport {
         }
         report
     }
+}
+
+/// SQLSTATE 55000: not now, or not in this order.
+fn not_ready(message: impl Into<String>) -> Error {
+    ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE.error(message)
+}
+
+/// SQLSTATE 22023: an argument or a setting is wrong.
+fn invalid(message: impl Into<String>) -> Error {
+    ERRCODE_INVALID_PARAMETER_VALUE.error(message)
+}
+
+/// SQLSTATE 58000: the clock cannot be trusted.
+fn bad_clock(message: impl Into<String>) -> Error {
+    ERRCODE_SYSTEM_ERROR.error(message)
+}
+
+/// SQLSTATE 42809: the object is of another kind.
+fn wrong_kind(message: impl Into<String>) -> Error {
+    ERRCODE_WRONG_OBJECT_TYPE.error(message)
+}
+
+/// SQLSTATE 0A000: there is no such thing, or not yet.
+fn not_supported(message: impl Into<String>) -> Error {
+    ERRCODE_FEATURE_NOT_SUPPORTED.error(message)
+}
+
+/// SQLSTATE 22003: a number is too large or too small.
+fn out_of_range(message: impl Into<String>) -> Error {
+    ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE.error(message)
 }

@@ -2,120 +2,174 @@
 //! generators are quoted where they need it; `named` is a column with its table, as in:
 //! column "id" of table public.t.
 
+use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
-use super::errors;
+use super::{Code, Error, not_ready, not_supported, wrong_kind};
 use crate::pg::time::display;
 use crate::snowflake::id::UnixMillis;
 
-errors! {
-    null_table()
-        ERRCODE_NULL_VALUE_NOT_ALLOWED "table must not be null";
+pub fn null_table() -> Error {
+    ERRCODE_NULL_VALUE_NOT_ALLOWED.error("table must not be null")
+}
 
-    no_nextval_function()
-        ERRCODE_UNDEFINED_FUNCTION "extension snowflake_id has no function snowflake_nextval";
+pub fn no_nextval_function() -> Error {
+    ERRCODE_UNDEFINED_FUNCTION.error("extension snowflake_id has no function snowflake_nextval")
+}
 
-    view(table: &str)
-        WRONG_KIND "{table} is not a table"
-        detail "A view keeps no rows."
-        hint "Name the table that keeps its rows.";
+pub fn view(table: &str) -> Error {
+    wrong_kind(format!("{table} is not a table"))
+        .detail("A view keeps no rows.")
+        .hint("Name the table that keeps its rows.")
+}
 
-    foreign(table: &str)
-        WRONG_KIND "{table} is a foreign table"
-        detail "Rows that are inserted where they are kept would not get a default that is set \
-                here."
-        hint "Set the default where its rows are kept.";
+pub fn foreign(table: &str) -> Error {
+    wrong_kind(format!("{table} is a foreign table"))
+        .detail(
+            "Rows that are inserted where they are kept would not get a default that is set here.",
+        )
+        .hint("Set the default where its rows are kept.")
+}
 
-    no_table(relation: &str)
-        WRONG_KIND "{relation} is not a table"
-        hint "Name a table, partitioned or not.";
+pub fn no_table(relation: &str) -> Error {
+    wrong_kind(format!("{relation} is not a table")).hint("Name a table, partitioned or not.")
+}
 
-    system_catalog(table: &str)
-        ERRCODE_INSUFFICIENT_PRIVILEGE "permission denied: {table} is a system catalog";
+pub fn system_catalog(table: &str) -> Error {
+    ERRCODE_INSUFFICIENT_PRIVILEGE.error(format!("permission denied: {table} is a system catalog"))
+}
 
-    not_owner(table: &str, owner: &str)
-        ERRCODE_INSUFFICIENT_PRIVILEGE "must be owner of table {table}"
-        hint "Role {owner} owns it: that role and its members can do this.";
+pub fn not_owner(table: &str, owner: &str) -> Error {
+    ERRCODE_INSUFFICIENT_PRIVILEGE
+        .error(format!("must be owner of table {table}"))
+        .hint(format!(
+            "Role {owner} owns it: that role and its members can do this."
+        ))
+}
 
-    other_session(table: &str)
-        NOT_SUPPORTED "{table} is a temporary table of another session";
+pub fn other_session(table: &str) -> Error {
+    not_supported(format!("{table} is a temporary table of another session"))
+}
 
-    // `column` is the caller's argument.
-    partition(table: &str, root: &str, column: Option<&str>)
-        [quoted = quote_literal(root),
-         column = column.map_or(String::new(), |column| format!(", {}", quote_literal(column)))]
-        WRONG_KIND "cannot set the default of partition {table} apart from table {root}"
-        detail "Rows that are inserted through a partitioned table get the default of that table, \
-                not of the partition."
-        hint "Set it on table {root}, which reaches all partitions: \
-              snowflake_set_default({quoted}{column})";
+/// `column` is the caller's argument.
+pub fn partition(table: &str, root: &str, column: Option<&str>) -> Error {
+    let column = column.map(|column| format!(", {}", quote_literal(column)));
+    let arguments = quote_literal(root) + &column.unwrap_or_default();
+    wrong_kind(format!(
+        "cannot set the default of partition {table} apart from table {root}"
+    ))
+    .detail(
+        "Rows that are inserted through a partitioned table get the default of that table, not of \
+         the partition.",
+    )
+    .hint(format!(
+        "Set it on table {root}, which reaches all partitions: snowflake_set_default({arguments})"
+    ))
+}
 
-    no_primary_key(table: &str) [quoted = quote_literal(table)]
-        ERRCODE_UNDEFINED_OBJECT "table {table} has no primary key"
-        hint "Name the column, as in snowflake_set_default({quoted}, 'id')";
+pub fn no_primary_key(table: &str) -> Error {
+    let quoted = quote_literal(table);
+    ERRCODE_UNDEFINED_OBJECT
+        .error(format!("table {table} has no primary key"))
+        .hint(format!(
+            "Name the column, as in snowflake_set_default({quoted}, 'id')"
+        ))
+}
 
-    composite_key(table: &str, columns: &str, example: &str)
-        [quoted = quote_literal(table), example = quote_literal(example)]
-        ERRCODE_AMBIGUOUS_COLUMN "primary key of table {table} has more than one column"
-        detail "Its columns are: {columns}."
-        hint "Name the column, as in snowflake_set_default({quoted}, {example})";
+pub fn composite_key(table: &str, columns: &str, example: &str) -> Error {
+    let quoted = quote_literal(table);
+    let example = quote_literal(example);
+    ERRCODE_AMBIGUOUS_COLUMN
+        .error(format!(
+            "primary key of table {table} has more than one column"
+        ))
+        .detail(format!("Its columns are: {columns}."))
+        .hint(format!(
+            "Name the column, as in snowflake_set_default({quoted}, {example})"
+        ))
+}
 
-    missing(named: &str)
-        ERRCODE_UNDEFINED_COLUMN "{named} does not exist"
-        hint "Give the name as it is stored: without quotes, and in lower case unless it was \
-              created in quotes.";
+pub fn missing(named: &str) -> Error {
+    ERRCODE_UNDEFINED_COLUMN
+        .error(format!("{named} does not exist"))
+        .hint(
+            "Give the name as it is stored: without quotes, and in lower case unless it was \
+             created in quotes.",
+        )
+}
 
-    system_column(named: &str)
-        NOT_SUPPORTED "{named} is a system column";
+pub fn system_column(named: &str) -> Error {
+    not_supported(format!("{named} is a system column"))
+}
 
-    // `alter` begins a statement that changes the column; `None` if it cannot become a
-    // plain one.
-    generated(named: &str, alter: Option<&str>)
-        [hint = alter.map_or_else(add_a_column, |alter| format!(
-            "To make it a plain column that keeps its values: {alter} DROP EXPRESSION"
-        ))]
-        ERRCODE_GENERATED_ALWAYS "{named} is a generated column"
-        detail "Its values are computed from other columns: it has no default."
-        hint "{hint}";
+/// `alter` begins a statement that changes the column; `None` if it cannot become a
+/// plain one.
+pub fn generated(named: &str, alter: Option<&str>) -> Error {
+    let hint = alter.map_or_else(add_a_column, |alter| {
+        format!("To make it a plain column that keeps its values: {alter} DROP EXPRESSION")
+    });
+    ERRCODE_GENERATED_ALWAYS
+        .error(format!("{named} is a generated column"))
+        .detail("Its values are computed from other columns: it has no default.")
+        .hint(hint)
+}
 
-    // `alter` as above; `None` if the type cannot be widened.
-    wrong_type(named: &str, declared: &str, alter: Option<&str>)
-        [hint = alter.map_or_else(add_a_column, |alter| format!(
+/// `alter` as above; `None` if the type cannot be widened.
+pub fn wrong_type(named: &str, declared: &str, alter: Option<&str>) -> Error {
+    let hint = alter.map_or_else(add_a_column, |alter| {
+        format!(
             "Change it first, and columns that refer to it too; each change rewrites its table: \
              {alter} TYPE bigint"
-        ))]
-        ERRCODE_DATATYPE_MISMATCH "{named} is of type {declared}, not bigint"
-        detail "IDs have up to 63 bits."
-        hint "{hint}";
+        )
+    });
+    ERRCODE_DATATYPE_MISMATCH
+        .error(format!("{named} is of type {declared}, not bigint"))
+        .detail("IDs have up to 63 bits.")
+        .hint(hint)
+}
 
-    // The generator is at ID `least`. Its IDs come to the value at the instant `reached`;
-    // never, if no layout's ID is it.
-    value_above(
-        named: &str, value: i64, least: i64, generator: &str, reached: Option<UnixMillis>,
-        can_advance: bool
-    )
-        [how_far = how_far(least, generator, reached),
-         remedy = remedy(value, generator, can_advance)]
-        NOT_READY "{named} holds {value}, which is not below the IDs to come"
-        detail "{how_far}"
-        hint "{remedy}";
+/// The generator is at ID `least`. Its IDs come to the value at the instant `reached`;
+/// never, if no layout's ID is it.
+pub fn value_above(
+    named: &str,
+    value: i64,
+    least: i64,
+    generator: &str,
+    reached: Option<UnixMillis>,
+    can_advance: bool,
+) -> Error {
+    not_ready(format!(
+        "{named} holds {value}, which is not below the IDs to come"
+    ))
+    .detail(how_far(least, generator, reached))
+    .hint(remedy(value, generator, can_advance))
+}
 
-    no_partition(table: &str, column: &str, id: i64, generator: &str)
-        NOT_READY "no partition of table {table} takes IDs"
-        detail "It is partitioned by column \"{column}\", and ID {id} of generator {generator} fits \
-                none of its partitions."
-        hint "Make one first, as in: CREATE TABLE ... PARTITION OF {table} FOR VALUES FROM \
-              (snowflake_min_id('2026-01-01Z')) TO (snowflake_min_id('2027-01-01Z'))";
+pub fn no_partition(table: &str, column: &str, id: i64, generator: &str) -> Error {
+    not_ready(format!("no partition of table {table} takes IDs"))
+        .detail(format!(
+            "It is partitioned by column \"{column}\", and ID {id} of generator {generator} fits \
+             none of its partitions."
+        ))
+        .hint(format!(
+            "Make one first, as in: CREATE TABLE ... PARTITION OF {table} FOR VALUES FROM \
+             (snowflake_min_id('2026-01-01Z')) TO (snowflake_min_id('2027-01-01Z'))"
+        ))
+}
 
-    domain(named: &str, domain: &str, id: i64, generator: &str)
-        ERRCODE_CHECK_VIOLATION "{named} is of domain {domain}, which refuses IDs"
-        detail "ID {id} of generator {generator} violates a constraint of the domain."
-        hint "Change the constraint, or the column's type to bigint.";
+pub fn domain(named: &str, domain: &str, id: i64, generator: &str) -> Error {
+    ERRCODE_CHECK_VIOLATION
+        .error(format!("{named} is of domain {domain}, which refuses IDs"))
+        .detail(format!(
+            "ID {id} of generator {generator} violates a constraint of the domain."
+        ))
+        .hint("Change the constraint, or the column's type to bigint.")
+}
 
-    default_not_set(column: &str)
-        NOT_READY "could not set the default of {column}"
-        detail "Another session has renamed its schema meanwhile."
-        hint "Try again.";
+pub fn default_not_set(column: &str) -> Error {
+    not_ready(format!("could not set the default of {column}"))
+        .detail("Another session has renamed its schema meanwhile.")
+        .hint("Try again.")
 }
 
 fn add_a_column() -> String {

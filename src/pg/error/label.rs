@@ -1,73 +1,104 @@
 //! Labels and layouts that a generator cannot have, or not any more.
 
-use super::errors;
+use pgrx::PgSqlErrorCode::*;
+
+use super::{Code, Error, invalid, not_ready, not_supported, wrong_kind};
 use crate::pg::time::display;
 use crate::snowflake::id::UnixMillis;
 use crate::snowflake::label::{LabelError, on_rollback_text};
 use crate::snowflake::layout::Change;
 use crate::snowflake::policy::OnRollback;
 
-errors! {
-    unsupported(name: &str) [rule = on_rollback_text(OnRollback::NextWorker)]
-        NOT_SUPPORTED "generator {name} has a policy that is not supported yet"
-        detail "Its label says on_rollback={rule}, and worker IDs cannot be leased. It can decode, \
-                but issues no IDs."
-        hint "Set its label with another on_rollback, which can follow a preset: wait, error or \
-              continue.";
+pub fn unsupported(name: &str) -> Error {
+    let rule = on_rollback_text(OnRollback::NextWorker);
+    not_supported(format!(
+        "generator {name} has a policy that is not supported yet"
+    ))
+    .detail(format!(
+        "Its label says on_rollback={rule}, and worker IDs cannot be leased. It can decode, but \
+         issues no IDs."
+    ))
+    .hint(
+        "Set its label with another on_rollback, which can follow a preset: wait, error or \
+         continue.",
+    )
+}
 
-    bad_label(text: &str, error: &LabelError)
-        [problem = &error.problem, place = place(text, error.at), allowed = &error.allowed]
-        INVALID "invalid label: {problem}"
-        detail "{place}"
-        hint "{allowed}";
+pub fn bad_label(text: &str, error: &LabelError) -> Error {
+    invalid(format!("invalid label: {}", error.problem))
+        .detail(place(text, error.at))
+        .hint(&error.allowed)
+}
 
-    stored_label(name: &str, text: &str, error: &LabelError)
-        [problem = &error.problem, place = place(text, error.at)]
-        INVALID "generator {name} has an invalid label: {problem}"
-        detail "{place}"
-        hint "It may be of a later version of snowflake_id, or have been set without it.";
+pub fn stored_label(name: &str, text: &str, error: &LabelError) -> Error {
+    let problem = &error.problem;
+    invalid(format!("generator {name} has an invalid label: {problem}"))
+        .detail(place(text, error.at))
+        .hint("It may be of a later version of snowflake_id, or have been set without it.")
+}
 
-    label_only_decodes(problem: &str, help: &str)
-        INVALID "invalid label for a generator: {problem}"
-        hint "{help}";
+pub fn label_only_decodes(problem: &str, help: &str) -> Error {
+    invalid(format!("invalid label for a generator: {problem}")).hint(help)
+}
 
-    label_not_on_sequence()
-        WRONG_KIND "a label of provider snowflake_id can be set on sequences only"
-        hint "snowflake_create_generator() makes a sequence with its label.";
+pub fn label_not_on_sequence() -> Error {
+    wrong_kind("a label of provider snowflake_id can be set on sequences only")
+        .hint("snowflake_create_generator() makes a sequence with its label.")
+}
 
-    label_on_default()
-        NOT_SUPPORTED "cannot set a label on the default generator"
-        detail "Its layout is fixed: indexes and partitions may rely on it."
-        hint "Make a generator of your own with snowflake_create_generator().";
+pub fn label_on_default() -> Error {
+    not_supported("cannot set a label on the default generator")
+        .detail("Its layout is fixed: indexes and partitions may rely on it.")
+        .hint("Make a generator of your own with snowflake_create_generator().")
+}
 
-    label_removed(name: &str)
-        NOT_READY "cannot remove the label of generator {name}: it has issued IDs"
-        detail "With another label afterwards, it could issue them again."
-        hint "Drop the sequence if it is not needed any more.";
+pub fn label_removed(name: &str) -> Error {
+    not_ready(format!(
+        "cannot remove the label of generator {name}: it has issued IDs"
+    ))
+    .detail("With another label afterwards, it could issue them again.")
+    .hint("Drop the sequence if it is not needed any more.")
+}
 
-    label_not_committed(name: &str)
-        NOT_READY "generator {name} was given another layout in this transaction"
-        detail "If that is rolled back, the earlier layout could repeat IDs that are taken now."
-        hint "Commit first.";
+pub fn label_not_committed(name: &str) -> Error {
+    not_ready(format!(
+        "generator {name} was given another layout in this transaction"
+    ))
+    .detail("If that is rolled back, the earlier layout could repeat IDs that are taken now.")
+    .hint("Commit first.")
+}
 
-    layout_changed(name: &str, change: Change, before: &str, after: &str)
-        [detail = change_text(change, before, after)]
-        NOT_READY "cannot change the layout of generator {name}: it has issued IDs"
-        detail "{detail}"
-        hint "An earlier epoch, a wider time that is on top, and other policies are allowed. For \
-              anything else make a new generator.";
+pub fn layout_changed(name: &str, change: Change, before: &str, after: &str) -> Error {
+    not_ready(format!(
+        "cannot change the layout of generator {name}: it has issued IDs"
+    ))
+    .detail(change_text(change, before, after))
+    .hint(
+        "An earlier epoch, a wider time that is on top, and other policies are allowed. For \
+         anything else make a new generator.",
+    )
+}
 
-    layout_too_short(name: &str, reached: UnixMillis, last: UnixMillis)
-        [reached = display(reached), last = display(last)]
-        NOT_READY "cannot change the layout of generator {name}: it has issued IDs"
-        detail "Its IDs have reached {reached}, and the time of the new layout ends at {last}."
-        hint "Give the time more bits, or a later epoch.";
+pub fn layout_too_short(name: &str, reached: UnixMillis, last: UnixMillis) -> Error {
+    let (reached, last) = (display(reached), display(last));
+    not_ready(format!(
+        "cannot change the layout of generator {name}: it has issued IDs"
+    ))
+    .detail(format!(
+        "Its IDs have reached {reached}, and the time of the new layout ends at {last}."
+    ))
+    .hint("Give the time more bits, or a later epoch.")
+}
 
-    layout_is_over(layout: &str, last: UnixMillis) [last = display(last)]
-        ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED "the time of this layout is used up"
-        detail "Layout \"{layout}\" lasted until {last}."
-        hint "It can decode. To generate, give it a later epoch or a wider time; tables that have \
-              IDs already then need a column that tells old IDs from new ones.";
+pub fn layout_is_over(layout: &str, last: UnixMillis) -> Error {
+    let last = display(last);
+    ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED
+        .error("the time of this layout is used up")
+        .detail(format!("Layout \"{layout}\" lasted until {last}."))
+        .hint(
+            "It can decode. To generate, give it a later epoch or a wider time; tables that have \
+             IDs already then need a column that tells old IDs from new ones.",
+        )
 }
 
 /// Where in a label something is.

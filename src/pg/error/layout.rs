@@ -1,6 +1,8 @@
 //! What a layout cannot hold or say, and the values of its fields.
 
-use super::{Error, error, errors};
+use pgrx::PgSqlErrorCode::*;
+
+use super::{Code, Error, invalid, not_supported, out_of_range};
 use crate::pg::time::display;
 use crate::snowflake::label::EncodeError;
 use crate::snowflake::layout::{Disorder, LayoutError};
@@ -22,16 +24,14 @@ impl From<LayoutError> for Error {
             )),
             LayoutError::Unordered(disorder) => no_range(disorder),
             LayoutError::FieldRange { field, value, max } => {
-                error!(OUT_OF_RANGE, "{field} {value} is out of range")
+                out_of_range(format!("{field} {value} is out of range"))
                     .hint(format!("The layout holds 0 to {max}."))
             }
             LayoutError::InstantRange { at, first, last } => {
                 let (at, first, last) = (display(at), display(first), display(last));
-                error!(
-                    ERRCODE_DATETIME_FIELD_OVERFLOW,
-                    "instant {at} is out of range"
-                )
-                .hint(format!("The layout holds {first} to {last}."))
+                ERRCODE_DATETIME_FIELD_OVERFLOW
+                    .error(format!("instant {at} is out of range"))
+                    .hint(format!("The layout holds {first} to {last}."))
             }
         }
     }
@@ -41,25 +41,23 @@ impl From<EncodeError> for Error {
     fn from(error: EncodeError) -> Self {
         match error {
             EncodeError::Layout(error) => error.into(),
-            EncodeError::Unknown(field) => error!(INVALID, "the layout has no field \"{field}\"")
-                .hint("Name the fields as the layout does; the time is the first argument."),
-            EncodeError::Missing(field) => error!(INVALID, "field \"{field}\" has no value")
-                .hint("All fields need one, but for fixed ones and a clock."),
+            EncodeError::Unknown(field) => no_such_field(&field),
+            EncodeError::Missing(field) => no_value(&field),
             EncodeError::Fixed {
                 field,
                 value,
                 fixed,
-            } => error!(OUT_OF_RANGE, "field \"{field}\" cannot be {value}")
-                .detail(format!("In IDs of this layout it is {fixed}.")),
+            } => fixed_field(&field, value, fixed),
         }
     }
 }
 
+fn not_an_id(id: i64) -> Error {
+    out_of_range(format!("{id} is not an ID of this layout"))
+}
+
 fn no_range(disorder: Disorder) -> Error {
-    let error = error!(
-        NOT_SUPPORTED,
-        "IDs of this layout have no range for an instant"
-    );
+    let error = not_supported("IDs of this layout have no range for an instant");
     match disorder {
         Disorder::Reversed => {
             error.detail("The bits of its time are reversed: IDs do not sort by time.")
@@ -81,25 +79,44 @@ fn no_range(disorder: Disorder) -> Error {
     }
 }
 
-errors! {
-    not_an_id(id: i64)
-        OUT_OF_RANGE "{id} is not an ID of this layout";
-
-    fields_not_object()
-        INVALID "fields are not a JSON object"
-        hint "Give the values by field, as in '{{\"worker\": 7, \"sequence\": 0}}'.";
-
-    fields_not_read()
-        INVALID "a value of fields is not a whole number of bigint"
-        hint "Give the values by field, as in '{{\"worker\": 7, \"sequence\": 0}}'.";
-
-    field_not_number(field: &str)
-        INVALID "value of field \"{field}\" is not a whole number of bigint";
-
-    time_mismatch(time: i64, tick: i64)
-        INVALID "field \"time\" is {time}, but the instant is tick {tick}"
-        hint "Leave it out: the instant says it.";
-
-    infinite_instant()
-        ERRCODE_DATETIME_FIELD_OVERFLOW "an ID cannot have an infinite instant";
+fn no_such_field(field: &str) -> Error {
+    invalid(format!("the layout has no field \"{field}\""))
+        .hint("Name the fields as the layout does; the time is the first argument.")
 }
+
+fn no_value(field: &str) -> Error {
+    invalid(format!("field \"{field}\" has no value"))
+        .hint("All fields need one, but for fixed ones and a clock.")
+}
+
+fn fixed_field(field: &str, value: u64, fixed: u64) -> Error {
+    out_of_range(format!("field \"{field}\" cannot be {value}"))
+        .detail(format!("In IDs of this layout it is {fixed}."))
+}
+
+pub fn fields_not_object() -> Error {
+    invalid("fields are not a JSON object").hint(FIELDS_HINT)
+}
+
+pub fn fields_not_read() -> Error {
+    invalid("a value of fields is not a whole number of bigint").hint(FIELDS_HINT)
+}
+
+pub fn field_not_number(field: &str) -> Error {
+    invalid(format!(
+        "value of field \"{field}\" is not a whole number of bigint"
+    ))
+}
+
+pub fn time_mismatch(time: i64, tick: i64) -> Error {
+    invalid(format!(
+        "field \"time\" is {time}, but the instant is tick {tick}"
+    ))
+    .hint("Leave it out: the instant says it.")
+}
+
+pub fn infinite_instant() -> Error {
+    ERRCODE_DATETIME_FIELD_OVERFLOW.error("an ID cannot have an infinite instant")
+}
+
+const FIELDS_HINT: &str = "Give the values by field, as in '{\"worker\": 7, \"sequence\": 0}'.";

@@ -1,11 +1,12 @@
 //! Why a call gets no ID, or a mark is not raised: what clocks, marks and layouts
 //! that do not go together read like.
 
+use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
 use super::super::os_clock;
 use super::super::time::display;
-use super::{Error, errors};
+use super::{Code, Error, bad_clock, not_ready};
 use crate::snowflake::duration::{duration_text, measured_text};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, UnixMillis};
@@ -20,7 +21,15 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
         Refused::Reservation(refusal) => not_reserved(name, generator, refusal),
         Refused::Behind { by, latest, since } => {
             let rule = refusing_rule(&generator.policy, by);
-            behind(name, by, latest, &rule, since)
+            let by = measured(by);
+            let latest = display(latest);
+            let since = display(since);
+            bad_clock(format!("clock moved backwards by {by}"))
+                .detail(format!(
+                    "Generator {name} has issued IDs at {latest}, and issues none before that is \
+                     reached again ({rule}). They are refused since {since}."
+                ))
+                .hint(format!("{CHECK}{AHEAD}"))
         }
         Refused::NoClockFree {
             by,
@@ -31,19 +40,101 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
             let since = format!(" IDs are refused since {}.", display(since));
             no_clock_free(name, by, clocks, free_from, &since)
         }
-        Refused::StandsStill { at, lasts } => stands_still(name, at, lasts),
-        Refused::TickUsedUp { wait } => tick_used_up(name, generator, wait),
+        Refused::StandsStill { at, lasts } => {
+            let (at, lasts) = (display(at), measured(lasts));
+            bad_clock("the clock of this server stands still")
+                .detail(format!(
+                    "Generator {name} waits for the next tick, and for {lasts} the clock has \
+                     shown {at}."
+                ))
+                .hint("Check the clock of this server, and what virtualizes or fakes it.")
+        }
+        Refused::TickUsedUp { wait } => {
+            let tick = duration_text(generator.layout.tick_millis());
+            let count = 1u64 << generator.layout.within_bits();
+            let max_borrow = duration_text(generator.max_borrow().get());
+            let wait = measured(wait);
+            ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
+                .error(format!(
+                    "generator {name} has used up the sequence numbers of this tick"
+                ))
+                .detail(format!(
+                    "A tick of {tick} holds {count}, and max_borrow is {max_borrow}."
+                ))
+                .hint(format!(
+                    "Try again in {wait}, and for fewer if it was a batch. With on_exhausted=wait \
+                     in its label calls would wait; max_borrow lets bursts run ahead of the \
+                     clock; more bits of sequence hold more."
+                ))
+        }
     }
 }
 
 fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
     match refusal {
-        Refusal::ClockJumped { by, limit } => clock_jumped(by, limit),
-        Refusal::ClockRolledBack { by, limit } => clock_rolled_back(name, by, limit),
-        Refusal::MarkAhead { by, limit, start } => mark_ahead(name, by, limit, start),
-        Refusal::AdvanceTooFar { by, limit } => advance_too_far(by, limit),
-        Refusal::BeforeEpoch { epoch } => before_epoch(name, epoch),
-        Refusal::TimeUsedUp { last } => time_used_up(name, last),
+        Refusal::ClockJumped { by, limit } => {
+            let (by, limit) = (measured(by), duration_text(limit.get()));
+            bad_clock(format!("clock jumped forward by {by}"))
+                .detail(format!(
+                    "The wall clock is that far ahead of the time since boot; \
+                     \"snowflake_id.max_clock_jump\" is {limit}. IDs of a wrong time could not be \
+                     taken back."
+                ))
+                .hint(format!("{CHECK}."))
+        }
+        Refusal::ClockRolledBack { by, limit } => {
+            let (by, limit) = (measured(by), measured(limit));
+            bad_clock(format!("clock moved backwards by {by}"))
+                .detail(format!(
+                    "Generator {name} would stay that far ahead of the clock; its limit is \
+                     {limit}."
+                ))
+                .hint(format!("{CHECK}."))
+        }
+        Refusal::MarkAhead { by, limit, start } => {
+            let (by, limit, start) = (measured(by), measured(limit), display(start));
+            bad_clock(format!(
+                "generator {name} would start {by} ahead of the clock"
+            ))
+            .detail(format!(
+                "IDs may have been issued up to {start}, so it cannot start before; its limit is \
+                 {limit} ahead of the clock."
+            ))
+            .hint(format!(
+                "{CHECK}: IDs then go on ahead of the clock. If no such IDs exist, set the mark \
+                 back: compare max(id) of the tables, then setval() the sequence to an instant \
+                 after it, in Unix milliseconds."
+            ))
+        }
+        Refusal::AdvanceTooFar { by, limit } => {
+            let (by, limit) = (measured(by), measured(limit));
+            ERRCODE_DATETIME_FIELD_OVERFLOW
+                .error(format!(
+                    "cannot advance a generator to {by} ahead of the clock"
+                ))
+                .hint(format!("It can be advanced by up to {limit}."))
+        }
+        Refusal::BeforeEpoch { epoch } => {
+            let epoch = display(epoch);
+            bad_clock(format!("the clock is before the epoch of generator {name}"))
+                .detail(format!("Its IDs count from {epoch}."))
+                .hint(
+                    "Check the time synchronization of this server, and the epoch of the \
+                     generator.",
+                )
+        }
+        Refusal::TimeUsedUp { last } => {
+            let last = display(last);
+            ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED
+                .error(format!(
+                    "generator {name} has used up the time of its layout"
+                ))
+                .detail(format!("Its time field ends at {last}."))
+                .hint(
+                    "If the clock is right, new rows need a generator with a later epoch and a \
+                     column that tells which generator made an ID.",
+                )
+        }
         Refusal::NoClockFree {
             by,
             clocks,
@@ -51,98 +142,52 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
         } => no_clock_free(name, by, clocks, free_from, ""),
         Refusal::NoMark(no_mark) => {
             let now = os_clock::wall().millis();
-            let (value, what, mark) = match no_mark {
-                NoMark::Id { value, ends } => (value, "an ID", ends.max(now)),
-                NoMark::Number { value } => (value, "a count", now),
-            };
-            not_a_mark(name, generator, value, what, mark)
+            match no_mark {
+                NoMark::Id { value, ends } => {
+                    not_a_mark(name, generator, value, "an ID", ends.max(now))
+                }
+                NoMark::Number { value } => not_a_mark(name, generator, value, "a count", now),
+            }
         }
     }
 }
 
-errors! {
-    behind(name: &str, by: Millis, latest: UnixMillis, rule: &str, since: UnixMillis)
-        [by = measured(by), latest = display(latest), since = display(since)]
-        BAD_CLOCK "clock moved backwards by {by}"
-        detail "Generator {name} has issued IDs at {latest}, and issues none before that is \
-                reached again ({rule}). They are refused since {since}."
-        hint "{CHECK}{AHEAD}";
+fn not_a_mark(
+    name: &str,
+    generator: &Generator,
+    value: i64,
+    what: &str,
+    mark: UnixMillis,
+) -> Error {
+    let layout = generator.layout;
+    let first = display(layout.epoch());
+    let last = display(layout.instant_of(layout.last_tick()));
+    let at = display(mark);
+    let quoted = quote_literal(name);
+    let mark = mark.get();
+    not_ready(format!(
+        "sequence {name} holds {value}, which is {what} and no mark"
+    ))
+    .detail(format!(
+        "The value of a generator's sequence is its mark: an instant in Unix milliseconds, from \
+         which on it has issued no ID. setval() has taken that away, as scripts do that set \
+         sequences to max(id). Its IDs are of {first} to {last}."
+    ))
+    .hint(format!(
+        "If none of its IDs is later than {at}, its owner can run: SELECT setval({quoted}, {mark})"
+    ))
+}
 
-    // `since` is a sentence of its own, or nothing.
-    no_clock_free(name: &str, by: Millis, clocks: u64, free_from: UnixMillis, since: &str)
-        [by = measured(by), free_from = display(free_from)]
-        BAD_CLOCK "clock moved backwards by {by}, and generator {name} has no clock left for that \
-                   time"
-        detail "Each of its {clocks} clocks may have issued IDs there. One is free from \
-                {free_from} on.{since}"
-        hint "{CHECK}{AHEAD}";
-
-    stands_still(name: &str, at: UnixMillis, lasts: Millis)
-        [at = display(at), lasts = measured(lasts)]
-        BAD_CLOCK "the clock of this server stands still"
-        detail "Generator {name} waits for the next tick, and for {lasts} the clock has shown {at}."
-        hint "Check the clock of this server, and what virtualizes or fakes it.";
-
-    tick_used_up(name: &str, generator: &Generator, wait: Millis)
-        [tick = duration_text(generator.layout.tick_millis()),
-         count = 1u64 << generator.layout.within_bits(),
-         max_borrow = duration_text(generator.max_borrow().get()),
-         wait = measured(wait)]
-        ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
-        "generator {name} has used up the sequence numbers of this tick"
-        detail "A tick of {tick} holds {count}, and max_borrow is {max_borrow}."
-        hint "Try again in {wait}, and for fewer if it was a batch. With on_exhausted=wait in its \
-              label calls would wait; max_borrow lets bursts run ahead of the clock; more bits of \
-              sequence hold more.";
-
-    clock_jumped(by: Millis, limit: Millis) [by = measured(by), limit = duration_text(limit.get())]
-        BAD_CLOCK "clock jumped forward by {by}"
-        detail "The wall clock is that far ahead of the time since boot; \
-                \"snowflake_id.max_clock_jump\" is {limit}. IDs of a wrong time could not be taken \
-                back."
-        hint "{CHECK}.";
-
-    clock_rolled_back(name: &str, by: Millis, limit: Millis)
-        [by = measured(by), limit = measured(limit)]
-        BAD_CLOCK "clock moved backwards by {by}"
-        detail "Generator {name} would stay that far ahead of the clock; its limit is {limit}."
-        hint "{CHECK}.";
-
-    mark_ahead(name: &str, by: Millis, limit: Millis, start: UnixMillis)
-        [by = measured(by), limit = measured(limit), start = display(start)]
-        BAD_CLOCK "generator {name} would start {by} ahead of the clock"
-        detail "IDs may have been issued up to {start}, so it cannot start before; its limit is \
-                {limit} ahead of the clock."
-        hint "{CHECK}: IDs then go on ahead of the clock. If no such IDs exist, set the mark back: \
-              compare max(id) of the tables, then setval() the sequence to an instant after it, \
-              in Unix milliseconds.";
-
-    advance_too_far(by: Millis, limit: Millis) [by = measured(by), limit = measured(limit)]
-        ERRCODE_DATETIME_FIELD_OVERFLOW "cannot advance a generator to {by} ahead of the clock"
-        hint "It can be advanced by up to {limit}.";
-
-    before_epoch(name: &str, epoch: UnixMillis) [epoch = display(epoch)]
-        BAD_CLOCK "the clock is before the epoch of generator {name}"
-        detail "Its IDs count from {epoch}."
-        hint "Check the time synchronization of this server, and the epoch of the generator.";
-
-    time_used_up(name: &str, last: UnixMillis) [last = display(last)]
-        ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED
-        "generator {name} has used up the time of its layout"
-        detail "Its time field ends at {last}."
-        hint "If the clock is right, new rows need a generator with a later epoch and a column \
-              that tells which generator made an ID.";
-
-    not_a_mark(name: &str, generator: &Generator, value: i64, what: &str, mark: UnixMillis)
-        [first = display(generator.layout.epoch()),
-         last = display(generator.layout.instant_of(generator.layout.last_tick())),
-         at = display(mark), mark = mark.get(), quoted = quote_literal(name)]
-        NOT_READY "sequence {name} holds {value}, which is {what} and no mark"
-        detail "The value of a generator's sequence is its mark: an instant in Unix milliseconds, \
-                from which on it has issued no ID. setval() has taken that away, as scripts do \
-                that set sequences to max(id). Its IDs are of {first} to {last}."
-        hint "If none of its IDs is later than {at}, its owner can run: \
-              SELECT setval({quoted}, {mark})";
+fn no_clock_free(name: &str, by: Millis, clocks: u64, free_from: UnixMillis, since: &str) -> Error {
+    let (by, free_from) = (measured(by), display(free_from));
+    bad_clock(format!(
+        "clock moved backwards by {by}, and generator {name} has no clock left for that time"
+    ))
+    .detail(format!(
+        "Each of its {clocks} clocks may have issued IDs there. One is free from {free_from} \
+         on.{since}"
+    ))
+    .hint(format!("{CHECK}{AHEAD}"))
 }
 
 const CHECK: &str = "Check the time synchronization of this server. If its clock is right now, a \
@@ -157,14 +202,19 @@ fn measured(millis: Millis) -> String {
 
 /// What in a label lets a generator refuse IDs after a rollback.
 fn refusing_rule(policy: &Policy, by: Millis) -> String {
-    let max_rollback = policy.max_rollback_millis;
-    if by.get() > max_rollback {
-        return format!("max_rollback is {}", duration_text(max_rollback));
+    if by.get() > policy.max_rollback_millis {
+        return format!(
+            "max_rollback is {}",
+            duration_text(policy.max_rollback_millis)
+        );
     }
     let rule = format!("on_rollback={}", on_rollback_text(policy.on_rollback));
-    let max_wait = duration_text(policy.max_wait_millis);
-    match policy.on_rollback.waits() {
-        true => format!("{rule}, max_wait is {max_wait}"),
-        false => rule,
+    if policy.on_rollback.waits() {
+        format!(
+            "{rule}, max_wait is {}",
+            duration_text(policy.max_wait_millis)
+        )
+    } else {
+        rule
     }
 }
