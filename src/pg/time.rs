@@ -1,39 +1,32 @@
 //! Conversions between PostgreSQL's `timestamptz` and Unix milliseconds.
 
+use std::ffi::CStr;
+
+use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::pg_sys;
 
+use super::error::{self, Error};
 use crate::snowflake::id::UnixMillis;
 
 /// 2000-01-01, where PostgreSQL counts microseconds from.
 const POSTGRES_EPOCH_MILLIS: i64 = 946_684_800_000;
 
-/// A finite `timestamptz`, infinity, or its negative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Instant {
-    /// The millisecond that holds it.
-    At(UnixMillis),
-    /// `infinity`
-    End,
-    /// `-infinity`
-    Beginning,
-}
+/// The `timestamptz` that stand for infinity and its negative.
+pub const END: i64 = i64::MAX;
+pub const BEGINNING: i64 = i64::MIN;
 
-/// Reads a `timestamptz`.
-pub fn instant(timestamptz: i64) -> Instant {
+/// The millisecond that holds a `timestamptz`, which has to be finite.
+pub fn finite(timestamptz: i64) -> Result<UnixMillis, Error> {
     match timestamptz {
-        i64::MAX => Instant::End,
-        i64::MIN => Instant::Beginning,
-        _ => Instant::At(unix_millis(timestamptz)),
+        BEGINNING | END => Err(error::infinite_instant()),
+        _ => Ok(unix_millis(timestamptz)),
     }
 }
 
 /// The millisecond that holds a finite `timestamptz`.
 pub fn unix_millis(timestamptz: i64) -> UnixMillis {
-    UnixMillis::new(
-        timestamptz
-            .div_euclid(1000)
-            .saturating_add(POSTGRES_EPOCH_MILLIS),
-    )
+    let millis = timestamptz.div_euclid(1000);
+    UnixMillis::new(millis.saturating_add(POSTGRES_EPOCH_MILLIS))
 }
 
 /// As a `timestamptz`; saturates far outside of what any layout holds.
@@ -46,26 +39,17 @@ pub fn timestamptz(at: UnixMillis) -> i64 {
 /// For a message, in the session's time zone.
 pub fn display(at: UnixMillis) -> String {
     // SAFETY: returns a NUL-terminated string in a static buffer.
-    unsafe {
-        let text = pg_sys::timestamptz_to_str(timestamptz(at));
-        std::ffi::CStr::from_ptr(text)
-            .to_string_lossy()
-            .into_owned()
-    }
+    let text = unsafe { CStr::from_ptr(pg_sys::timestamptz_to_str(timestamptz(at))) };
+    text.to_string_lossy().into_owned()
 }
 
 /// As a value for SQL.
-pub fn to_datum(at: UnixMillis) -> pgrx::datum::TimestampWithTimeZone {
-    micros_to_datum(timestamptz(at))
-}
-
-/// A `timestamptz` as a value for SQL.
-pub fn micros_to_datum(timestamptz: i64) -> pgrx::datum::TimestampWithTimeZone {
-    pgrx::datum::TimestampWithTimeZone::try_from(timestamptz)
-        .unwrap_or_else(|_| pgrx::datum::TimestampWithTimeZone::positive_infinity())
+pub fn to_datum(at: UnixMillis) -> TimestampWithTimeZone {
+    TimestampWithTimeZone::try_from(timestamptz(at))
+        .unwrap_or_else(|_| TimestampWithTimeZone::positive_infinity())
 }
 
 /// Milliseconds as a value for SQL.
-pub fn interval(millis: i64) -> pgrx::datum::Interval {
-    pgrx::datum::Interval::from_micros(millis.saturating_mul(1000))
+pub fn interval(millis: i64) -> Interval {
+    Interval::from_micros(millis.saturating_mul(1000))
 }

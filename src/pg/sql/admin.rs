@@ -3,10 +3,8 @@
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
-use super::super::entry;
-use super::super::error::{self, Error};
-use super::super::time::{self, Instant};
-use super::super::{catalog, issue, shmem};
+use super::super::error::Error;
+use super::super::{catalog, entry, issue, shmem, time};
 use super::call::{Call, c_function};
 use crate::snowflake::duration::measured_text;
 use crate::snowflake::id::{SnowflakeId, Tick, UnixMillis};
@@ -22,13 +20,9 @@ c_function!(snowflake_advance_past_id, |call| advance(call, |label| {
 
 // `snowflake_advance(generator, start) -> timestamptz`.
 c_function!(snowflake_advance_to, |call| advance(call, |label| {
-    match time::instant(call.number(1)) {
-        Instant::At(at) => {
-            label.layout().tick_at(at)?;
-            Ok(at)
-        }
-        Instant::Beginning | Instant::End => Err(error::infinite_instant()),
-    }
+    let at = time::finite(call.number(1))?;
+    label.layout().tick_at(at)?;
+    Ok(at)
 }));
 
 fn advance(

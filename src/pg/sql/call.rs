@@ -2,6 +2,8 @@
 //! `#[pg_extern]` has no word for what they take or return, or would need a
 //! function for each number of arguments.
 
+use std::cell::Cell;
+use std::ffi::c_void;
 use std::rc::Rc;
 
 use pgrx::{FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
@@ -14,9 +16,12 @@ use crate::snowflake::id::SnowflakeId;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Fields, Layout};
 
-/// Says of the C function `$name` that it has the V1 calling convention.
-macro_rules! convention {
-    ($name:ident) => {
+/// Defines the C function `$name`, which answers a [`Call`] by `$body`. The SQL
+/// functions that name it declare what `$body` takes; they are STRICT, unless it
+/// takes all arguments by [`Call::get`].
+macro_rules! c_function {
+    ($name:ident, $body:expr) => {
+        // Says that it has the V1 calling convention.
         const _: () = {
             #[unsafe(export_name = concat!("pg_finfo_", stringify!($name)))]
             extern "C" fn convention() -> &'static ::pgrx::pg_sys::Pg_finfo_record {
@@ -25,19 +30,10 @@ macro_rules! convention {
                 &V1
             }
         };
-    };
-}
-
-/// Defines the C function `$name`, which answers a [`Call`] by `$body`. The SQL
-/// functions that name it declare what `$body` takes; they are STRICT, unless it
-/// takes all arguments by [`Call::get`].
-macro_rules! c_function {
-    ($name:ident, $body:expr) => {
-        $crate::pg::sql::call::convention!($name);
 
         #[::pgrx::pg_guard]
         #[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name(
+        pub(in $crate::pg) unsafe extern "C-unwind" fn $name(
             fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
         ) -> ::pgrx::pg_sys::Datum {
             // SAFETY: called by PostgreSQL only, for a function as above.
@@ -62,7 +58,7 @@ macro_rules! columns {
     ($($value:expr),* $(,)?) => { [$(::pgrx::IntoDatum::into_datum($value)),*] };
 }
 
-pub(super) use {by_layout, c_function, columns, convention};
+pub(super) use {by_layout, c_function, columns};
 
 /// A call by PostgreSQL.
 pub struct Call(pg_sys::FunctionCallInfo);
@@ -119,6 +115,15 @@ impl Call {
     #[inline]
     pub fn number(&self, index: usize) -> i64 {
         self.get(index).unwrap_or_default()
+    }
+
+    /// What this function keeps between its calls in a statement, null at first;
+    /// `None` for a call that is nobody's.
+    #[inline]
+    pub fn kept(&self) -> Option<&Cell<*mut c_void>> {
+        // SAFETY: the call is PostgreSQL's, as `new` asks for; `flinfo` may be null.
+        let function = unsafe { (*self.0).flinfo.as_mut() };
+        function.map(|function| Cell::from_mut(&mut function.fn_extra))
     }
 
     /// The generator that is named behind `own` other arguments, if one is.

@@ -31,28 +31,17 @@ use super::super::{mark, notice, os_clock, shmem};
 use super::call::c_function;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{SnowflakeId, WorkerId};
-use crate::snowflake::policy::SequenceStart;
 
 // `snowflake_set_default(relation, column_name, generator, drop_sequence) -> text`.
 c_function!(snowflake_set_default, |call| {
-    let column = call.get::<&CStr>(1).map(spi::from_server);
+    let relation = call.get(0).ok_or_else(refuse::null_table)?;
+    let named = call.get::<&CStr>(1).map(spi::from_server);
+    let named = named.as_deref();
     let drop_sequence = call.get(3).unwrap_or(false);
-    let done = set_default(call.get(0), column.as_deref(), call.get(2), drop_sequence)?;
-    Ok(spi::to_text(&done))
-});
-
-fn set_default(
-    relation: Option<pg_sys::Oid>,
-    column: Option<&str>,
-    generator: Option<pg_sys::Oid>,
-    drop_sequence: bool,
-) -> Result<String, Error> {
-    let relation = relation.ok_or_else(refuse::null_table)?;
     entry::prevent_where_nextval_is(c"snowflake_set_default()");
-    Table::find(relation, column)?;
-    let generator = Source::find(generator)?;
-    let table = Table::lock(relation, column)?;
-    let column = Column::find(&table, &generator, column)?;
+    look(relation, named)?;
+    let generator = Source::find(call.get(2))?;
+    let column = Column::lock(relation, named, &generator)?;
     let before = column.family()?;
     let sequences = column.sequences()?;
 
@@ -65,16 +54,14 @@ fn set_default(
     } else {
         let (next, sorts) = generator.next()?;
         let greatest = column.check_values(next, sorts)?;
-        column.check_takes(next)?;
-        column.alter(&before)?;
+        column.check_takes(next.get())?;
+        column.alter()?;
         done.push(column.changed(&before)?);
         done.push(match greatest {
             Some(value) => format!("greatest value so far {value}"),
             None => "no values so far".to_string(),
         });
-        generator.notice_missing_usage(&table);
-        generator.warn_if_it_issues_nothing();
-        column.notice_foreign_keys()?;
+        column.tell()?;
     }
     for sequence in &sequences {
         // Whoever else uses it stops the drop, with an error that says who.
@@ -91,8 +78,8 @@ fn set_default(
     if drop_sequence && sequences.is_empty() {
         done.push("no sequence is owned by the column".to_string());
     }
-    Ok(done.join("; "))
-}
+    Ok(spi::to_text(&done.join("; ")))
+});
 
 /// `pg_class`, with how to show a relation (`name`), and how to name it in a
 /// statement: they differ for temporary tables, whose schema has a number.
@@ -102,60 +89,48 @@ const RELATIONS: &str = "(SELECT c.*, n.nspname,
         quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS statement
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace)";
 
-/// A table that is whole and the caller's.
-struct Table {
-    oid: pg_sys::Oid,
-    name: String,
-    /// What [`Table::find`] reads of it.
-    row: Row,
-}
-
-impl Table {
-    /// Looks at a relation and refuses it if it is no table, a part of one, or
-    /// not the caller's. The column is for the hint.
-    fn find(oid: pg_sys::Oid, column: Option<&str>) -> Result<Self, Error> {
-        let row = spi::read_one(&format!(
-            "SELECT c.name, c.statement, c.relkind AS kind, c.relispartition AS is_partition,
-                    r.name AS root, c.relowner AS owner,
-                    quote_ident(pg_get_userbyid(c.relowner)) AS owner_name,
-                    pg_has_role(c.relowner, 'USAGE') AS is_mine,
-                    c.relpersistence = 't' AND c.relnamespace <> pg_my_temp_schema()
-                        AS is_elsewhere
-             FROM {RELATIONS} AS c
-             LEFT JOIN {RELATIONS} AS r ON c.relispartition AND r.oid = pg_partition_root(c.oid)
-             WHERE c.oid = {oid}"
-        ))?
-        .ok_or_else(|| error::no_such_relation(oid))?;
-        let name = row.text("name");
-        // SAFETY: compares numbers.
-        let is_system = unsafe { pg_sys::IsCatalogRelationOid(oid) };
-        Err(match row.text("kind").as_str() {
-            "v" => refuse::view(&name),
-            "f" => refuse::foreign(&name),
-            kind if kind != "r" && kind != "p" => refuse::no_table(&name),
-            _ if is_system => refuse::system_catalog(&name),
-            _ if !row.is("is_mine") => refuse::not_owner(&name, &row.text("owner_name")),
-            _ if row.is("is_elsewhere") => refuse::other_session(&name),
-            _ if row.is("is_partition") => refuse::partition(&name, &row.text("root"), column),
-            _ => return Ok(Self { oid, name, row }),
-        })
-    }
-
-    /// Locks a table with all its descendants, as ALTER TABLE would.
-    fn lock(oid: pg_sys::Oid, column: Option<&str>) -> Result<Self, Error> {
-        // SAFETY: in a transaction, which keeps the lock.
-        unsafe {
-            #[allow(clippy::cast_possible_wrap)]
-            pg_sys::LockRelationOid(oid, pg_sys::AccessExclusiveLock as i32);
-        }
-        // It may have been dropped, renamed or given away while we waited.
-        let table = Self::find(oid, column)?;
-        spi::run(&format!(
-            "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
-            table.row.text("statement")
-        ))?;
-        Ok(table)
-    }
+/// Looks at a relation, and refuses it if it is no table, a part of one, or not the
+/// caller's. A row for the column of this name, or for each of the primary key;
+/// without a column if there is none.
+fn look(relation: pg_sys::Oid, named: Option<&str>) -> Result<Vec<Row>, Error> {
+    let wanted = match named {
+        Some(name) => format!("a.attname = {}", quote_literal(name)),
+        None => "k.conkey IS NOT NULL".to_string(),
+    };
+    let rows = spi::read(&format!(
+        "SELECT c.oid, c.name, c.statement, c.relkind AS kind, c.relispartition AS is_partition,
+                r.name AS root, c.relowner AS owner,
+                quote_ident(pg_get_userbyid(c.relowner)) AS owner_name,
+                pg_has_role(c.relowner, 'USAGE') AS is_mine,
+                c.relpersistence = 't' AND c.relnamespace <> pg_my_temp_schema() AS is_elsewhere,
+                a.attname AS stored, a.attnum AS number, quote_ident(a.attname) AS identifier,
+                a.atttypid AS type, format_type(a.atttypid, a.atttypmod) AS declared,
+                a.attgenerated AS generated
+         FROM {RELATIONS} AS c
+         LEFT JOIN {RELATIONS} AS r ON c.relispartition AND r.oid = pg_partition_root(c.oid)
+         LEFT JOIN (pg_attribute AS a
+                    LEFT JOIN pg_constraint AS k
+                      ON k.conrelid = a.attrelid AND k.contype = 'p' AND a.attnum = ANY (k.conkey))
+           ON a.attrelid = c.oid AND NOT a.attisdropped AND {wanted}
+         WHERE c.oid = {relation}
+         ORDER BY array_position(k.conkey, a.attnum)"
+    ))?;
+    let Some(row) = rows.first() else {
+        return Err(error::no_such_relation(relation));
+    };
+    let name = row.text("name");
+    // SAFETY: compares numbers.
+    let is_system = unsafe { pg_sys::IsCatalogRelationOid(relation) };
+    Err(match row.text("kind").as_str() {
+        "v" => refuse::view(&name),
+        "f" => refuse::foreign(&name),
+        kind if kind != "r" && kind != "p" => refuse::no_table(&name),
+        _ if is_system => refuse::system_catalog(&name),
+        _ if !row.is("is_mine") => refuse::not_owner(&name, &row.text("owner_name")),
+        _ if row.is("is_elsewhere") => refuse::other_session(&name),
+        _ if row.is("is_partition") => refuse::partition(&name, &row.text("root"), named),
+        _ => return Ok(rows),
+    })
 }
 
 /// Where IDs shall come from.
@@ -177,12 +152,11 @@ impl Source {
         entry.lock();
         let described = entry.learn()?.described;
         let arguments = if relation == default { "" } else { "regclass" };
-        // The extension's own function, wherever it was moved to. In pg_catalog,
-        // PostgreSQL shows no schema.
+        // The extension's own function, wherever it was moved to: its signature, with
+        // the value of its argument in place of the type.
         let row = spi::read_one(&format!(
             "SELECT c.name, p.oid AS function,
-                    CASE WHEN n.nspname = 'pg_catalog' THEN '' ELSE quote_ident(n.nspname) || '.' END
-                    || 'snowflake_nextval('
+                    left(p.oid::regprocedure::text, - length('{arguments})'))
                     || CASE p.pronargs WHEN 0 THEN '' ELSE quote_literal(c.name) || '::regclass' END
                     || ')' AS expression
              FROM {RELATIONS} AS c
@@ -190,7 +164,6 @@ impl Source {
              JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass
                  AND d.refobjid = e.oid AND d.deptype = 'e' AND d.classid = 'pg_proc'::regclass
              JOIN pg_proc AS p ON p.oid = d.objid
-             JOIN pg_namespace AS n ON n.oid = p.pronamespace
              WHERE c.oid = {relation} AND e.extname = 'snowflake_id'
                AND p.proname = 'snowflake_nextval'
                AND oidvectortypes(p.proargtypes) = '{arguments}'"
@@ -217,65 +190,36 @@ impl Source {
         let position = match running {
             Some(position) => position,
             None => {
-                let wall = os_clock::read().wall.millis();
-                let start = mark::stored(self.entry, generator)?.max(Some(wall));
-                layout.at(
-                    0,
-                    layout.place_of(layout.tick_within(start.unwrap_or(wall))),
-                )
+                let wall = os_clock::wall().millis();
+                let mark = mark::stored(self.entry, generator)?.unwrap_or(wall);
+                layout.at(0, layout.place_of(layout.tick_within(mark.max(wall))))
             }
         };
         let worker = shmem::shared().ok().and_then(|shared| shared.worker_id());
         let stamp = worker.and_then(|worker| layout.stamp(worker).ok());
         let tick = layout.tick_of(position);
         let range = layout.range_of(tick);
-        let id = match (&range, stamp) {
-            (Ok((least, _)), stamp) if running.is_none() || stamp.is_none() => *least,
-            (_, stamp) => {
-                // What else comes in this tick may be anywhere in it.
-                let position = match generator.policy.sequence_start {
-                    SequenceStart::Random => layout.at(0, layout.place_of(tick.next())),
-                    _ => position,
-                };
-                let stamp = stamp.map_or_else(|| layout.stamp(WorkerId::NONE), Ok)?;
-                layout.compose_in(position, stamp, None)
-            }
+        if let Ok((least, _)) = range
+            && (running.is_none() || stamp.is_none())
+        {
+            return Ok((least, true));
+        }
+        // What else comes in this tick may be anywhere in it.
+        let position = match generator.is_random() {
+            true => layout.at(0, layout.place_of(tick.next())),
+            false => position,
         };
-        Ok((id, range.is_ok()))
-    }
-
-    /// A table may be set up before its server is, but somebody should know.
-    fn warn_if_it_issues_nothing(&self) {
-        if let Ok(shared) = shmem::shared()
-            && let Err(error) = self.entry.check_can_issue(self.described, shared)
-        {
-            error.warning();
-        }
-    }
-
-    /// Inserting needs USAGE, setting a default does not: a table may be set up
-    /// before its users are. But its owner, at least, is expected to insert.
-    fn notice_missing_usage(&self, table: &Table) {
-        let usage = spi::read_one(&format!(
-            "SELECT has_sequence_privilege({}::oid, {}::oid, 'USAGE, UPDATE') AS is_there",
-            table.row.text("owner"),
-            self.entry.relation()
-        ));
-        if let Ok(Some(row)) = usage
-            && !row.is("is_there")
-        {
-            notice::owner_lacks_usage(&table.name, &table.row.text("owner_name"), &self.name)
-                .notice();
-        }
+        let stamp = stamp.map_or_else(|| layout.stamp(WorkerId::NONE), Ok)?;
+        Ok((layout.compose_in(position, stamp, None), range.is_ok()))
     }
 }
 
 /// A column that can have the default.
 struct Column<'a> {
-    table: &'a Table,
     generator: &'a Source,
-    /// What [`Column::find`] reads of it.
+    /// What [`look`] reads of it.
     row: Row,
+    table: String,
     /// As in a statement.
     identifier: String,
     /// With its table.
@@ -285,60 +229,61 @@ struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// The column of this name, or the one column of the primary key. A domain
-    /// holds IDs unless it refuses them, which is tried.
-    fn find(table: &'a Table, generator: &'a Source, named: Option<&str>) -> Result<Self, Error> {
-        let wanted = match named {
-            Some(name) => format!("a.attname = {}", quote_literal(name)),
-            None => "k.conkey IS NOT NULL".to_string(),
-        };
-        let mut rows = spi::read(&format!(
-            "SELECT a.attname AS stored, a.attnum AS number, quote_ident(a.attname) AS identifier,
-                    a.atttypid AS type, format_type(a.atttypid, a.atttypmod) AS declared,
-                    a.attgenerated AS generated
-             FROM pg_attribute AS a
-             LEFT JOIN pg_constraint AS k
-               ON k.conrelid = a.attrelid AND k.contype = 'p' AND a.attnum = ANY (k.conkey)
-             WHERE a.attrelid = {} AND NOT a.attisdropped AND {wanted}
-             ORDER BY array_position(k.conkey, a.attnum)",
-            table.oid
-        ))?;
+    /// Locks the table with all its descendants, as ALTER TABLE would, and chooses the
+    /// column. A domain holds IDs unless it refuses them, which is tried.
+    fn lock(
+        relation: pg_sys::Oid,
+        named: Option<&str>,
+        generator: &'a Source,
+    ) -> Result<Self, Error> {
+        // SAFETY: in a transaction, which keeps the lock.
+        unsafe {
+            #[allow(clippy::cast_possible_wrap)]
+            pg_sys::LockRelationOid(relation, pg_sys::AccessExclusiveLock as i32);
+        }
+        // It may have been dropped, renamed or given away while we waited.
+        let mut rows = look(relation, named)?;
         // SAFETY: a type that a column has.
         let fits = |row: &Row| unsafe { pg_sys::getBaseType(row.oid("type")) } == pg_sys::INT8OID;
         if let [first, _, ..] = rows.as_slice() {
             let example = rows.iter().rfind(|row| fits(row)).unwrap_or(first);
             let declared = |row: &Row| row.text("identifier") + " " + &row.text("declared");
             let columns = rows.iter().map(declared).collect::<Vec<_>>().join(", ");
-            let example = example.text("stored");
-            return Err(refuse::composite_key(&table.name, &columns, &example));
+            let (table, example) = (first.text("name"), example.text("stored"));
+            return Err(refuse::composite_key(&table, &columns, &example));
         }
-        let described = |stored: &str| format!("column \"{stored}\" of table {}", table.name);
         let Some(row) = rows.pop() else {
+            return Err(error::no_such_relation(relation));
+        };
+        let statement = row.text("statement");
+        spi::run(&format!("LOCK TABLE {statement} IN ACCESS EXCLUSIVE MODE"))?;
+        let (table, identifier) = (row.text("name"), row.text("identifier"));
+        let described = |stored: &str| format!("column \"{stored}\" of table {table}");
+        let Some(stored) = row.get("stored") else {
             return Err(match named {
                 Some(name) => refuse::missing(&described(name)),
-                None => refuse::no_primary_key(&table.name),
+                None => refuse::no_primary_key(&table),
             });
         };
-        let described = described(&row.text("stored"));
-        let (identifier, generated) = (row.text("identifier"), row.text("generated"));
-        let alter = format!("ALTER TABLE {} ALTER COLUMN {identifier}", table.name);
+        let (described, generated) = (described(stored), row.text("generated"));
+        let alter = format!("ALTER TABLE {table} ALTER COLUMN {identifier}");
         let alter_if = |it: bool| it.then_some(alter.as_str());
-        Err(if row.number("number") < Some(1) {
-            refuse::system_column(&described)
+        if row.number("number") < Some(1) {
+            return Err(refuse::system_column(&described));
         } else if !generated.is_empty() {
-            refuse::generated(&described, alter_if(generated == "s"))
+            return Err(refuse::generated(&described, alter_if(generated == "s")));
         } else if !fits(&row) {
             let widens = [pg_sys::INT4OID, pg_sys::INT2OID].contains(&row.oid("type"));
-            refuse::wrong_type(&described, &row.text("declared"), alter_if(widens))
-        } else {
-            return Ok(Self {
-                table,
-                generator,
-                name: format!("{}.{identifier}", table.name),
-                identifier,
-                described,
-                row,
-            });
+            let declared = row.text("declared");
+            return Err(refuse::wrong_type(&described, &declared, alter_if(widens)));
+        }
+        Ok(Self {
+            generator,
+            name: format!("{table}.{identifier}"),
+            table,
+            identifier,
+            described,
+            row,
         })
     }
 
@@ -362,7 +307,7 @@ impl<'a> Column<'a> {
              JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = {3} AND NOT a.attisdropped
              LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
              ORDER BY c.oid <> {0}, c.nspname, c.relname",
-            self.table.oid,
+            self.row.text("oid"),
             quote_literal(&self.generator.expression),
             self.generator.function,
             quote_literal(self.row.text("stored"))
@@ -379,7 +324,7 @@ impl<'a> Column<'a> {
                AND d.refobjid = {} AND d.refobjsubid = {} AND d.deptype IN ('a', 'i')
                AND c.oid <> {}
              ORDER BY c.nspname, c.relname",
-            self.table.oid,
+            self.row.text("oid"),
             self.row.text("number"),
             self.generator.entry.relation(),
         ))
@@ -392,26 +337,24 @@ impl<'a> Column<'a> {
         let query = format!(
             "SELECT max({}) AS greatest FROM {}",
             self.identifier,
-            self.table.row.text("statement")
+            self.row.text("statement")
         );
-        let row = spi::read_all_as(&query, self.table.row.oid("owner"))?;
+        let row = spi::read_all_as(&query, self.row.oid("owner"))?;
         let Some(value) = row.and_then(|row| row.number("greatest")) else {
             return Ok(None);
         };
         let generator = &self.generator.name;
         if !sorts {
             notice::values_not_compared(&self.name, generator).notice();
-            return Ok(Some(value));
         }
-        if value < least.get() {
+        if !sorts || value < least.get() {
             return Ok(Some(value));
         }
         let Generator { layout, policy } = self.generator.described.generator;
         let reached = layout.decode(SnowflakeId::new(value)).ok();
         let reached = reached.map(|fields| layout.instant_of(fields.tick));
-        let now = os_clock::read().wall.millis();
         // As far as snowflake_advance() goes.
-        let limit = now.plus(policy.max_advance());
+        let limit = os_clock::wall().millis().plus(policy.max_advance());
         Err(refuse::value_above(
             &self.described,
             value,
@@ -424,72 +367,85 @@ impl<'a> Column<'a> {
 
     /// Refuses a domain that refuses IDs, or that is one over such a domain; and a
     /// table that is partitioned by this column and has no partition for IDs.
-    fn check_takes(&self, next: SnowflakeId) -> Result<(), Error> {
-        let (id, generator) = (next.get(), &self.generator.name);
+    fn check_takes(&self, next: i64) -> Result<(), Error> {
         // Conditions of domains are looked at one by one, those of the innermost
         // first: a cast would raise an error. What is neither true nor false is no
-        // reason.
-        let checks = spi::read(&format!(
+        // reason. Those of partitions are one condition, of which the next INSERT
+        // needs a part to hold. Nothing is known before of sub-partitions, and of keys
+        // of more than one column.
+        let conditions = spi::read(&format!(
             "WITH RECURSIVE domains AS (
                  SELECT oid, typbasetype, 0 AS depth FROM pg_type
                  WHERE oid = {} AND typtype = 'd'
                  UNION ALL
                  SELECT t.oid, t.typbasetype, d.depth + 1
                  FROM domains AS d JOIN pg_type AS t ON t.oid = d.typbasetype AND t.typtype = 'd')
-             SELECT 'value' AS name, format_type(d.typbasetype, NULL) AS type,
+             SELECT 'value' AS name, format_type(d.typbasetype, NULL) AS type, d.depth, k.conname,
                     '(' || pg_get_expr(k.conbin, 0) || ') IS NOT FALSE' AS condition
              FROM domains AS d JOIN pg_constraint AS k ON k.contypid = d.oid AND k.contype = 'c'
-             ORDER BY d.depth DESC, k.conname",
-            self.row.text("type")
-        ))?;
-        for check in &checks {
-            if !self.holds(check, id)? {
-                let domain = self.row.text("declared");
-                return Err(refuse::domain(&self.described, &domain, id, generator));
-            }
-        }
-        // The next INSERT would fail. Of sub-partitions, and of keys of more than
-        // one column, nothing is known before.
-        let bounds = spi::read(&format!(
-            "SELECT {} AS name, 'bigint' AS type, CASE WHEN i.inhrelid IS NULL THEN 'false'
-                    ELSE coalesce(pg_get_partition_constraintdef(i.inhrelid), 'true') END
-                    AS condition
+             UNION ALL
+             SELECT {}, 'bigint', NULL, NULL,
+                    coalesce(string_agg(coalesce(
+                        '(' || pg_get_partition_constraintdef(i.inhrelid) || ')', 'true'), ' OR ')
+                        FILTER (WHERE i.inhrelid IS NOT NULL), 'false')
              FROM pg_partitioned_table AS p
              LEFT JOIN pg_inherits AS i ON i.inhparent = p.partrelid
              WHERE p.partrelid = {} AND p.partstrat IN ('l', 'r')
-               AND p.partnatts = 1 AND p.partattrs[0] = {}",
+               AND p.partnatts = 1 AND p.partattrs[0] = {}
+             GROUP BY p.partrelid
+             ORDER BY depth DESC NULLS LAST, conname",
+            self.row.text("type"),
             quote_literal(&self.identifier),
-            self.table.oid,
+            self.row.text("oid"),
             self.row.text("number")
         ))?;
-        let mut fits = bounds.is_empty();
-        for bound in &bounds {
-            fits = fits || self.holds(bound, id)?;
+        for row in &conditions {
+            let (condition, name) = (row.text("condition"), row.text("name"));
+            // The table's owner wrote the condition.
+            let query = format!(
+                "SELECT {condition} AS holds FROM (SELECT '{next}'::{} AS {name}) AS row",
+                row.text("type")
+            );
+            let found = spi::read_one_as(&query, self.row.oid("owner"))?;
+            if found.is_some_and(|row| row.is("holds")) {
+                continue;
+            }
+            let generator = &self.generator.name;
+            return Err(match row.get("depth") {
+                Some(_) => {
+                    refuse::domain(&self.described, &self.row.text("declared"), next, generator)
+                }
+                None => {
+                    refuse::no_partition(&self.table, &self.row.text("stored"), next, generator)
+                }
+            });
         }
-        if fits {
-            return Ok(());
-        }
-        let (table, column) = (&self.table.name, self.row.text("stored"));
-        Err(refuse::no_partition(table, &column, id, generator))
+        Ok(())
     }
 
-    /// Whether a condition that the table's owner wrote holds for an ID, of the
-    /// type and under the name that the row says.
-    fn holds(&self, row: &Row, id: i64) -> Result<bool, Error> {
-        let (condition, of_type, name) =
-            (row.text("condition"), row.text("type"), row.text("name"));
-        let row = spi::read_one_as(
-            &format!(
-                "SELECT {condition} AS holds FROM (SELECT '{id}'::{of_type} AS {name}) AS row"
-            ),
-            self.table.row.oid("owner"),
-        )?;
-        Ok(row.is_some_and(|row| row.is("holds")))
-    }
-
-    /// Tells of foreign keys that new IDs will not fit: they are no reason to
-    /// refuse, since there may never be such rows, or the keys change next.
-    fn notice_foreign_keys(&self) -> Result<(), Error> {
+    /// Tells of what keeps nobody from setting the default, but rows or their users
+    /// from having it.
+    fn tell(&self) -> Result<(), Error> {
+        let generator = self.generator;
+        // Inserting needs USAGE, setting a default does not: a table may be set up
+        // before its users are. But its owner, at least, is expected to insert.
+        let usage = spi::read_one(&format!(
+            "SELECT has_sequence_privilege({}::oid, {}::oid, 'USAGE, UPDATE') AS is_there",
+            self.row.text("owner"),
+            generator.entry.relation()
+        ))?;
+        if usage.is_some_and(|row| !row.is("is_there")) {
+            let owner = self.row.text("owner_name");
+            notice::owner_lacks_usage(&self.table, &owner, &generator.name).notice();
+        }
+        // A table may be set up before its server is, but somebody should know.
+        if let Ok(shared) = shmem::shared()
+            && let Err(error) = generator.entry.check_can_issue(generator.described, shared)
+        {
+            error.warning();
+        }
+        // Foreign keys that new IDs will not fit are no reason to refuse, since there
+        // may never be such rows, or the keys change next.
         let found = spi::read(&format!(
             "SELECT quote_ident(k.conname) AS key, k.conrelid = {0} AS is_own,
                     c.name || '.' || quote_ident(a.attname) AS referring,
@@ -503,39 +459,33 @@ impl<'a> Column<'a> {
                     OR k.confrelid = {0} AND u.there = {1}
                        AND a.atttypid IN ('integer'::regtype, 'smallint'::regtype))
              ORDER BY k.conname",
-            self.table.oid,
+            self.row.text("oid"),
             self.row.text("number")
         ))?;
         for row in &found {
-            let constraint = row.text("key");
-            if row.is("is_own") {
-                notice::is_foreign_key(&self.name, &constraint)
-            } else {
-                let (column, declared) = (row.text("referring"), row.text("declared"));
-                notice::narrow_foreign_key(&column, &declared, &constraint)
+            let (constraint, referring) = (row.text("key"), row.text("referring"));
+            match row.is("is_own") {
+                true => notice::is_foreign_key(&self.name, &constraint),
+                false => notice::narrow_foreign_key(&referring, &row.text("declared"), &constraint),
             }
             .notice();
         }
         Ok(())
     }
 
-    fn alter(&self, before: &[Row]) -> Result<(), Error> {
-        let alter = |table: &str, what: &str| {
-            spi::run(&format!(
-                "ALTER TABLE {table} ALTER COLUMN {} {what}",
-                self.identifier
-            ))
+    /// Drops the identity of the table and its descendants, and sets the default.
+    fn alter(&self) -> Result<(), Error> {
+        let alter = |table: &Row, what: &str| {
+            let (table, column) = (table.text("statement"), &self.identifier);
+            spi::run(&format!("ALTER TABLE {table} ALTER COLUMN {column} {what}"))
         };
-        let drop_identity = |member: &Row| match member.is("identity") {
-            true => alter(&member.text("statement"), "DROP IDENTITY"),
-            false => Ok(()),
-        };
-        before.first().map_or(Ok(()), drop_identity)?;
-        // From 17 on a partitioned table's identity goes with that of its
-        // partitions; any other is a table's own.
-        self.family()?.iter().try_for_each(drop_identity)?;
+        // One by one, the table first: from 17 on a partitioned table's identity goes
+        // with that of its partitions; any other is a table's own.
+        while let Some(member) = self.family()?.iter().find(|member| member.is("identity")) {
+            alter(member, "DROP IDENTITY")?;
+        }
         let default = format!("SET DEFAULT {}", self.generator.expression);
-        alter(&self.table.row.text("statement"), &default)
+        alter(&self.row, &default)
     }
 
     /// What was changed, from what was there and what is there.

@@ -5,9 +5,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 
-use super::super::entry;
-use super::super::error;
-use super::super::{label, os_clock, shmem, spi, time};
+use super::super::{entry, error, label, os_clock, shmem, spi, time};
 use super::call::{c_function, columns};
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
@@ -23,7 +21,7 @@ c_function!(snowflake_create_generator, |call| {
     let described = label::parse_for_generator(&label)?;
     let layout = described.layout();
     // Here and not where a label is checked: a dump must restore at any time.
-    let now = layout.tick_number(os_clock::read().wall.millis());
+    let now = layout.tick_number(os_clock::wall().millis());
     if now >= layout.last_tick().get().cast_signed() {
         let last = layout.instant_of(layout.last_tick());
         return Err(error::layout_is_over(&described.layout_text(), last));

@@ -10,8 +10,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::{JsonB, pg_sys};
 
 use super::super::error::{self, Error};
-use super::super::spi;
-use super::super::time::{self, Instant};
+use super::super::{spi, time};
 use super::call::{Call, Whose, by_layout, columns};
 use crate::snowflake::id::{SnowflakeId, Tick};
 use crate::snowflake::label::{EncodeError, Label};
@@ -31,11 +30,8 @@ fn decode(call: &Call, whose: &Whose) -> Result<pg_sys::Datum, Error> {
     let layout = label.layout();
     let decoded = label.decode(SnowflakeId::new(call.number(0)))?;
     let fields = decoded.fields;
-    let named: serde_json::Map<_, _> = decoded
-        .named
-        .into_iter()
-        .map(|(name, value)| (name.to_string(), value.into()))
-        .collect();
+    let named = decoded.named.into_iter();
+    let named: serde_json::Map<_, _> = named.map(|(name, it)| (name.into(), it.into())).collect();
     let clock = i32::try_from(fields.clock).ok();
     Ok(call.row(columns![
         time::to_datum(layout.instant_of(fields.tick)),
@@ -81,24 +77,22 @@ fn max_id(call: &Call, whose: &Whose) -> Result<i64, Error> {
 /// last tick for the infinities.
 #[inline]
 fn range(layout: &Layout, at: i64) -> Result<(SnowflakeId, SnowflakeId), LayoutError> {
-    match time::instant(at) {
-        Instant::At(at) => layout.range_of(layout.tick_at(at)?),
-        Instant::Beginning => layout
-            .range_of(Tick::new(0))
-            .map(|(least, _)| (least, least)),
-        Instant::End => {
-            let last = layout.range_of(layout.last_tick());
-            last.map(|(_, greatest)| (greatest, greatest))
+    match at {
+        time::BEGINNING => {
+            let (least, _) = layout.range_of(Tick::new(0))?;
+            Ok((least, least))
         }
+        time::END => {
+            let (_, greatest) = layout.range_of(layout.last_tick())?;
+            Ok((greatest, greatest))
+        }
+        _ => layout.range_of(layout.tick_at(time::unix_millis(at))?),
     }
 }
 
 /// The tick that the first argument, a timestamptz, is in.
 fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
-    match time::instant(call.number(0)) {
-        Instant::At(at) => Ok(layout.tick_at(at)?),
-        Instant::Beginning | Instant::End => Err(error::infinite_instant()),
-    }
+    Ok(layout.tick_at(time::finite(call.number(0))?)?)
 }
 
 /// `snowflake_encode(created_at, worker_id, sequence [, generator])`,
@@ -130,11 +124,10 @@ fn encode_fields(call: &Call, label: &Label) -> Result<i64, Error> {
         serde_json::from_str(&text).map_err(|_| error::fields_not_read())?;
     let tick = tick(call, &label.layout())?;
     let fields = fields.as_object().ok_or_else(error::fields_not_object)?;
-    let mut values = Vec::with_capacity(fields.len());
+    let mut values = Vec::new();
     for (name, value) in fields {
-        let value = value
-            .as_i64()
-            .ok_or_else(|| error::field_not_number(name))?;
+        let value = value.as_i64();
+        let value = value.ok_or_else(|| error::field_not_number(name))?;
         if name != "time" {
             values.push((name.clone(), value));
         } else if value.cast_unsigned() != tick.get() {

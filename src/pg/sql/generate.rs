@@ -2,121 +2,49 @@
 
 use pgrx::iter::SetOfIterator;
 use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{pg_extern, pg_guard, pg_sys};
+use pgrx::{pg_extern, pg_sys};
 
 use super::super::entry::Entry;
 use super::super::error::{self, Error};
 use super::super::issue::{self, Chunk};
 use super::super::{catalog, shmem};
-use super::call::{Call, c_function, convention};
-use crate::snowflake::id::SnowflakeId;
+use super::call::{Call, c_function};
 
 /// The largest batch.
 const BATCH_MAX: i32 = 100_000;
 
-// snowflake_nextval is written without #[pg_extern]: it uses fn_extra, and the
-// conversions around a generated wrapper would be a good part of its cost.
-
-convention!(snowflake_nextval);
-
-/// `snowflake_nextval([generator regclass]) -> bigint`.
-///
-/// # Safety
-/// Called by PostgreSQL, with no argument or one OID that is not null.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn snowflake_nextval(
-    fcinfo: pg_sys::FunctionCallInfo,
-) -> pg_sys::Datum {
-    // SAFETY: PostgreSQL's; flinfo may be null, fn_extra is null or was set
-    // below, to an entry that is never freed.
-    let (named, cached) = unsafe {
-        let cached = match (*fcinfo).flinfo.as_ref() {
-            Some(flinfo) => flinfo.fn_extra.cast::<Entry>().as_ref(),
-            None => None,
-        };
-        (Call::new(fcinfo).generator(0), cached)
-    };
+// `snowflake_nextval([generator]) -> bigint`.
+c_function!(snowflake_nextval, |call| {
+    let named = call.generator(0);
+    let kept = call.kept();
+    // SAFETY: null, or as `nextval_slow` sets it: an entry, which is never freed.
+    let cached = kept.and_then(|kept| unsafe { kept.get().cast::<Entry>().as_ref() });
     if let Some(entry) = cached
         && named.is_none_or(|relation| relation == entry.relation())
         && let Some(id) = issue::next_fast(entry)
     {
-        return pg_sys::Datum::from(id.get());
+        return Ok(id.get());
     }
-    // SAFETY: as above.
-    match unsafe { nextval_slow(fcinfo) } {
-        Ok(id) => pg_sys::Datum::from(id),
-        Err(error) => error.raise(),
-    }
-}
+    nextval_slow(call)
+});
 
-/// # Safety
-/// As [`snowflake_nextval`].
 #[cold]
-unsafe fn nextval_slow(fcinfo: pg_sys::FunctionCallInfo) -> Result<i64, Error> {
+fn nextval_slow(call: &Call) -> Result<i64, Error> {
     // Before any look-up: this is what a new user meets first.
     shmem::shared()?;
-    // SAFETY: the caller's; the function is STRICT.
-    let entry = unsafe { Call::new(fcinfo) }.entry(0)?;
-    // SAFETY: fn_extra is ours to use, and an entry lives as long as the process.
-    unsafe {
-        if let Some(flinfo) = (*fcinfo).flinfo.as_mut() {
-            flinfo.fn_extra = std::ptr::from_ref(entry).cast_mut().cast();
-        }
+    let entry = call.entry(0)?;
+    if let Some(kept) = call.kept() {
+        kept.set(std::ptr::from_ref(entry).cast_mut().cast());
     }
     issue::next(entry).map(|id| id.get())
 }
 
-/// IDs chunk by chunk, each when the one before is used up.
+/// `snowflake_nextval_batch(count [, generator]) -> setof bigint`: IDs chunk by chunk,
+/// each when the one before is used up.
 ///
 /// Between two rows of a batch the session may do anything: get IDs elsewhere,
 /// change its role, roll back to a savepoint. Then the rest of the chunk is
 /// dropped, and further IDs come one at a time.
-struct Batch {
-    entry: &'static Entry,
-    left: u64,
-    chunk: Chunk,
-    last: Option<SnowflakeId>,
-    max_chunk: u64,
-}
-
-impl Batch {
-    fn next_id(&mut self) -> Result<SnowflakeId, Error> {
-        let disturbed = self.last.is_some()
-            && (self.entry.last_id() != self.last || self.entry.right().is_none());
-        if disturbed {
-            self.max_chunk = 1;
-        } else if let Some(id) = self.chunk.next() {
-            return Ok(id);
-        }
-        loop {
-            self.chunk = issue::next_chunk(self.entry, self.left.min(self.max_chunk))?;
-            if let Some(id) = self.chunk.next() {
-                return Ok(id);
-            }
-        }
-    }
-}
-
-impl Iterator for Batch {
-    type Item = i64;
-
-    fn next(&mut self) -> Option<i64> {
-        if self.left == 0 {
-            return None;
-        }
-        let id = match self.next_id() {
-            Ok(id) => id,
-            Err(error) => error.raise(),
-        };
-        self.last = Some(id);
-        self.left -= 1;
-        self.entry.set_last_id(id);
-        Some(id.get())
-    }
-}
-
-/// `snowflake_nextval_batch(count [, generator]) -> setof bigint`.
 #[pg_extern(sql = false)]
 fn snowflake_nextval_batch(
     count: i32,
@@ -131,16 +59,32 @@ fn snowflake_nextval_batch(
     // The layout must be known before its chunk size is.
     let right = entry.right().map_or_else(|| entry.fill(), Ok)?;
     entry.pending().count_batch();
-    let left = u64::from(count.unsigned_abs());
-    let max_chunk = right.generator.max_chunk();
-    let chunk = issue::next_chunk(entry, left.min(max_chunk))?;
-    Ok(SetOfIterator::new(Batch {
-        entry,
-        left,
-        chunk,
-        last: None,
-        max_chunk,
-    }))
+    let mut left = u64::from(count.unsigned_abs());
+    let mut max_chunk = right.generator.max_chunk();
+    let mut chunk = None;
+    let mut last = None;
+    Ok(SetOfIterator::new(std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        if last.is_some() && (entry.last_id() != last || entry.right().is_none()) {
+            max_chunk = 1;
+            chunk = None;
+        }
+        let id = loop {
+            if let Some(id) = chunk.as_mut().and_then(Chunk::next) {
+                break id;
+            }
+            match issue::next_chunk(entry, left.min(max_chunk)) {
+                Ok(next) => chunk = Some(next),
+                Err(error) => error.raise(),
+            }
+        };
+        last = Some(id);
+        left -= 1;
+        entry.set_last_id(id);
+        Some(id.get())
+    })))
 }
 
 // `snowflake_currval([generator]) -> bigint`.

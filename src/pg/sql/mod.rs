@@ -23,7 +23,7 @@ mod generate;
 mod monitor;
 
 #[cfg(feature = "pg_test")]
-pub use generate::snowflake_nextval as nextval_for_tests;
+pub(super) use generate::snowflake_nextval as nextval_for_tests;
 
 // `make install` copies the file. cargo pgrx, which the tests inside a server use,
 // installs what it finds in the library instead, so the library holds it as well.

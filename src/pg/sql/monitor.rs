@@ -23,6 +23,7 @@ fn generators() -> Result<Vec<&'static Entry>, Error> {
 }
 
 /// What a view shows of a slot.
+#[derive(Clone, Copy)]
 struct View {
     reserved: Position,
     gap_at: Option<UnixMillis>,
@@ -48,14 +49,14 @@ fn view(entry: &Entry) -> Option<View> {
 /// clock, whichever is later, or starts at its mark, if nothing is reserved.
 fn ahead(entry: &Entry, generator: &Generator, mark: Option<UnixMillis>) -> Millis {
     let layout = generator.layout;
-    let wall = os_clock::read().wall.millis();
+    let wall = os_clock::wall().millis();
     // Where nothing is issued, clock and word say nothing.
     // SAFETY: reads shared memory.
     let in_recovery = unsafe { pg_sys::RecoveryInProgress() };
     let running = entry.running_at(generator).filter(|_| !in_recovery);
     let next = running.map(|position| layout.instant_of(layout.tick_of(position)));
-    let next = next.max(mark);
-    next.map_or(Millis::ZERO, |next| next.since(wall).max(Millis::ZERO))
+    let next = next.max(mark).unwrap_or(wall);
+    next.since(wall).max(Millis::ZERO)
 }
 
 /// What the disk has of a generator: its mark, or what is there instead. What cannot
@@ -72,10 +73,8 @@ fn on_disk(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, N
 
 // The view `snowflake_generators`.
 c_function!(snowflake_generators, |call| {
-    let worker = shmem::shared()
-        .ok()
-        .and_then(|shared| shared.worker_id())
-        .and_then(|worker| i32::try_from(worker.get()).ok());
+    let shared = shmem::shared().ok();
+    let worker = shared.and_then(|shared| shared.worker_id());
     // One lock at a time, however many generators there are; `None` is one that
     // was dropped since the list was made.
     let row = |entry: &'static Entry| {
@@ -83,34 +82,34 @@ c_function!(snowflake_generators, |call| {
             .read_label(entry.is_default(), label::read)
             .map(|read| read.unwrap_or_else(|| Rc::new(label::of_default().clone())));
         let view = view(entry);
-        let mark = described.as_ref().ok();
-        let mark = mark.map_or(Ok(None), |it| on_disk(entry, &it.generator));
+        let it = described.as_ref().ok();
+        let mark = it.map_or(Ok(None), |it| on_disk(entry, &it.generator));
         // What only those see who may use the generator, as with `pg_sequences`.
         let visible = entry.may_watch();
         // A generator that knows how far its marks were heals the one on disk.
-        let no_mark = mark.as_ref().err().copied();
-        let no_mark =
-            no_mark.filter(|_| visible && view.as_ref().is_none_or(|view| !view.knows_marks));
-        let problem = problem(entry, &described, no_mark);
-        let described = described.ok();
-        let label = described.as_ref().map(|described| &described.label);
+        let heals = view.is_some_and(|view| view.knows_marks);
+        let no_mark = mark.err().filter(|_| visible && !heals);
+        let problem = match &described {
+            Ok(it) => problem(entry, it, no_mark).map(|error| error.in_a_line()),
+            Err(error) => Some(error.in_a_line()),
+        };
         // The generator's, by which positions count.
-        let layout = described.as_ref().map(|it| it.generator.layout);
-        let shown = view.as_ref().filter(|_| visible).zip(layout);
+        let layout = it.map(|it| it.generator.layout);
+        let shown = view.filter(|_| visible).zip(layout);
         let mark = mark.ok().flatten().filter(|_| visible);
         let reserved = shown
             .filter(|(view, _)| view.reserved != Position::ZERO)
             .map(|(view, layout)| layout.instant_of(layout.tick_of(view.reserved)));
-        let ahead = described.as_ref().map_or(Millis::ZERO, |it| {
-            ahead(entry, &it.generator, mark.filter(|_| reserved.is_none()))
-        });
+        let start = mark.filter(|_| reserved.is_none());
+        let ahead = it.map_or(Millis::ZERO, |it| ahead(entry, &it.generator, start));
         Some(columns![
             entry.relation(),
-            worker.filter(|_| layout.is_none_or(|layout| layout.has_worker())),
-            shown.and_then(|(view, layout)| {
-                let last = view.counts.last_tick?;
-                Some(time::to_datum(layout.instant_of(last)))
-            }),
+            worker
+                .filter(|_| layout.is_none_or(|layout| layout.has_worker()))
+                .map(|worker| worker.get().cast_signed()),
+            shown
+                .and_then(|(view, layout)| Some(layout.instant_of(view.counts.last_tick?)))
+                .map(time::to_datum),
             reserved.or(mark).map(time::to_datum),
             visible.then(|| time::interval(ahead.get())),
             shown
@@ -120,47 +119,38 @@ c_function!(snowflake_generators, |call| {
             layout.map(|layout| layout.ids_per_second().cast_signed()),
             layout.map(|layout| time::to_datum(layout.instant_of(layout.last_tick()))),
             problem,
-            label.map(|label| label.layout_text()),
+            it.map(|it| it.label.layout_text()),
             layout.map(|layout| time::to_datum(layout.epoch())),
             layout.map(|layout| time::interval(layout.tick_millis())),
-            label.map(|label| label.policy_text()),
-            described.as_ref().map(|described| described.text.as_str()),
+            it.map(|it| it.label.policy_text()),
+            it.map(|it| it.text.as_str()),
         ])
     };
-    let rows = generators()?.into_iter();
-    call.rows(rows.filter_map(|entry| entry.with_share_lock(|| row(entry))));
+    let all = generators()?.into_iter();
+    call.rows(all.filter_map(|entry| entry.with_share_lock(|| row(entry))));
     Ok(())
 });
 
 /// Why this server can issue no IDs, whatever becomes of its clock.
-fn problem(
-    entry: &Entry,
-    described: &Result<Rc<Described>, Error>,
-    no_mark: Option<NoMark>,
-) -> Option<String> {
-    let described = match described {
-        Ok(described) => described,
-        Err(error) => return Some(error.in_a_line()),
-    };
-    let layout = described.generator.layout;
-    let now = layout.tick_number(os_clock::wall().millis());
-    let refusal = match no_mark {
-        Some(no_mark) => Some(Refusal::NoMark(no_mark)),
-        None if now < 0 => Some(Refusal::BeforeEpoch {
-            epoch: layout.epoch(),
-        }),
-        None if now >= layout.last_tick().get().cast_signed() => Some(Refusal::TimeUsedUp {
-            last: layout.instant_of(layout.last_tick()),
-        }),
-        None => None,
-    };
-    let refused = |refusal| {
-        let why = Refused::Reservation(refusal);
-        error::refused(&entry.name(), &described.generator, why)
-    };
+fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Option<Error> {
     let can_issue = shmem::shared().and_then(|shared| entry.check_can_issue(described, shared));
-    let error = can_issue.err().or_else(|| refusal.map(refused))?;
-    Some(error.in_a_line())
+    if let Err(error) = can_issue {
+        return Some(error);
+    }
+    let generator = &described.generator;
+    let layout = generator.layout;
+    let (epoch, last) = (layout.epoch(), layout.last_tick());
+    let refusal = match (no_mark, layout.tick_number(os_clock::wall().millis())) {
+        (Some(no_mark), _) => Refusal::NoMark(no_mark),
+        (_, ..0) => Refusal::BeforeEpoch { epoch },
+        (_, now) if now >= last.get().cast_signed() => {
+            let last = layout.instant_of(last);
+            Refusal::TimeUsedUp { last }
+        }
+        _ => return None,
+    };
+    let why = Refused::Reservation(refusal);
+    Some(error::refused(&entry.name(), generator, why))
 }
 
 // The view `pg_stat_snowflake`.
@@ -182,7 +172,8 @@ c_function!(pg_stat_snowflake, |call| {
             (largest > 0).then(|| time::interval(largest)),
             counts.reservations.cast_signed(),
             millis(counts.reservation_nanos),
-            time::micros_to_datum(counts.reset_at),
+            // Already a timestamptz.
+            counts.reset_at,
         ])
     });
     call.rows(rows);
