@@ -9,14 +9,9 @@ use super::compat::{self, SequenceForm};
 use super::entry::NO_MARK;
 use super::error::{self, Error};
 
-/// The name of the default generator's sequence in the extension's schema.
-const DEFAULT_NAME: &CStr = c"snowflake_default";
-
-/// Runs `f` with a relation that is locked, or not visible to others; `None` if it is
-/// gone.
+/// Runs `f` with a relation that is locked; `None` if it is gone.
 pub fn with_relation<T>(oid: pg_sys::Oid, f: impl FnOnce(pg_sys::Relation) -> T) -> Option<T> {
-    #[allow(clippy::cast_possible_wrap)]
-    let no_lock = pg_sys::NoLock as i32;
+    let no_lock = pg_sys::NoLock.cast_signed();
     // SAFETY: the caller holds a lock; the relation is closed again, or by an abort.
     unsafe {
         let relation = pg_sys::try_relation_open(oid, no_lock);
@@ -41,10 +36,16 @@ pub fn persistence(oid: pg_sys::Oid) -> u8 {
     unsafe { pg_sys::get_rel_persistence(oid) }.cast_unsigned()
 }
 
-/// The number of its file as of now; 0 if it is gone. The relation is locked.
-pub fn file_number(oid: pg_sys::Oid) -> u32 {
+/// The file of a relation, which is locked, as of now.
+pub fn file(oid: pg_sys::Oid) -> Result<compat::File, Error> {
     // SAFETY: the relation is open.
-    with_relation(oid, |relation| unsafe { compat::file_number(relation) }).unwrap_or(0)
+    with_relation(oid, |relation| compat::file(unsafe { &*relation }))
+        .ok_or_else(|| error::no_such_relation(oid))
+}
+
+/// Its number; 0 if the relation is gone.
+pub fn file_number(oid: pg_sys::Oid) -> u32 {
+    file(oid).map_or(0, |file| file.number)
 }
 
 /// Refuses a relation whose sequence cannot hold a mark: that is safe only in a
@@ -68,47 +69,30 @@ pub fn check_fits(oid: pg_sys::Oid) -> Result<(), Error> {
     Ok(())
 }
 
-/// The row of an object in a catalog, read by `read`; `None` if there is none.
-///
-/// # Safety
-/// Rows that the cache holds are of this form.
-unsafe fn with_row<F, T>(
-    cache: pg_sys::SysCacheIdentifier::Type,
-    oid: pg_sys::Oid,
-    read: impl FnOnce(*const F) -> T,
-) -> Option<T> {
-    // SAFETY: the caller's; the row is there until it is released.
-    unsafe {
-        #[allow(clippy::cast_possible_wrap)]
-        let tuple = pg_sys::SearchSysCache1(cache as i32, pg_sys::Datum::from(oid));
-        if tuple.is_null() {
-            return None;
-        }
-        let result = read(pg_sys::GETSTRUCT(tuple).cast());
-        pg_sys::ReleaseSysCache(tuple);
-        Some(result)
-    }
-}
-
-/// The definition of a sequence.
 pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {
-    let cache = pg_sys::SysCacheIdentifier::SEQRELID;
-    // SAFETY: pg_sequence has a row for every sequence, of this form.
-    let form = unsafe { with_row(cache, oid, |form| std::ptr::read(form)) };
-    form.ok_or_else(|| error::no_such_relation(oid))
+    let cache = pg_sys::SysCacheIdentifier::SEQRELID.cast_signed();
+    // SAFETY: pg_sequence has a row for every sequence, of this form, which is there
+    // until it is released.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(oid));
+        if tuple.is_null() {
+            return Err(error::no_such_relation(oid));
+        }
+        let form = pg_sys::GETSTRUCT(tuple).cast::<SequenceForm>().read();
+        pg_sys::ReleaseSysCache(tuple);
+        Ok(form)
+    }
 }
 
 /// The name of the role that owns a relation, which is locked.
 fn owner(oid: pg_sys::Oid) -> String {
-    let cache = pg_sys::SysCacheIdentifier::RELOID;
-    // SAFETY: rows of pg_class are of this form; names are NUL-terminated.
+    // SAFETY: the relation is open.
+    let owner = with_relation(oid, |relation| unsafe { (*(*relation).rd_rel).relowner });
+    let Some(owner) = owner else {
+        return String::from("?");
+    };
+    // SAFETY: names are NUL-terminated.
     unsafe {
-        let owner = with_row(cache, oid, |row: *const pg_sys::FormData_pg_class| {
-            (*row).relowner
-        });
-        let Some(owner) = owner else {
-            return String::from("?");
-        };
         let name = pg_sys::GetUserNameFromId(owner, true);
         if name.is_null() {
             return owner.to_u32().to_string();
@@ -119,16 +103,17 @@ fn owner(oid: pg_sys::Oid) -> String {
 
 /// Checks that the user in force has one of the privileges.
 pub fn check_privilege(oid: pg_sys::Oid, any_of: u32) -> Result<(), Error> {
+    // 32 bits in 15, 64 since.
+    #[allow(clippy::useless_conversion)]
+    let mode = pg_sys::AclMode::from(any_of);
     // SAFETY: looks up the catalogs.
-    let result =
-        unsafe { pg_sys::pg_class_aclcheck(oid, compat::user(), compat::acl_mode(any_of)) };
+    let result = unsafe { pg_sys::pg_class_aclcheck(oid, compat::user(), mode) };
     if result == pg_sys::AclResult::ACLCHECK_OK {
         return Ok(());
     }
-    let needed = if any_of == pg_sys::ACL_UPDATE {
-        "UPDATE"
-    } else {
-        "USAGE"
+    let needed = match any_of {
+        pg_sys::ACL_UPDATE => "UPDATE",
+        _ => "USAGE",
     };
     Err(error::no_privilege(
         needed,
@@ -149,13 +134,14 @@ pub fn relation_name(oid: pg_sys::Oid) -> String {
     }
 }
 
-/// The default generator: the extension's own sequence of that name.
+/// The default generator: the extension's own sequence `snowflake_default`.
 pub fn default_relation() -> Option<pg_sys::Oid> {
+    let (extension, name) = (c"snowflake_id", c"snowflake_default");
     // SAFETY: catalog look-ups with constant names, in a transaction.
     unsafe {
-        let extension = valid(pg_sys::get_extension_oid(c"snowflake_id".as_ptr(), true))?;
-        let schema = valid(extension_schema(extension))?;
-        let relation = valid(pg_sys::get_relname_relid(DEFAULT_NAME.as_ptr(), schema))?;
+        let extension = valid(pg_sys::get_extension_oid(extension.as_ptr(), true))?;
+        let schema = extension_schema(extension)?;
+        let relation = valid(pg_sys::get_relname_relid(name.as_ptr(), schema))?;
         // In a schema where others may create, one of the same name that is not
         // the extension's is not the default generator.
         let owner = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation);
@@ -169,22 +155,18 @@ pub fn valid(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
 }
 
 /// The schema of an extension; `get_extension_schema` is not exported before 16.
-///
-/// # Safety
-/// In a transaction.
-unsafe fn extension_schema(extension: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: the catalog is open while its row is read, which is a copy.
+fn extension_schema(extension: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    // SAFETY: in a transaction. The catalog is open while its row is read, which is a copy.
     unsafe {
-        #[allow(clippy::cast_possible_wrap)]
-        let lock = pg_sys::AccessShareLock as i32;
+        let lock = pg_sys::AccessShareLock.cast_signed();
         let catalog = pg_sys::table_open(pg_sys::ExtensionRelationId, lock);
         #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
         let key = pg_sys::Anum_pg_extension_oid as i16;
         let tuple = pg_sys::get_catalog_object_by_oid(catalog, key, extension);
         pg_sys::table_close(catalog, lock);
-        if tuple.is_null() {
-            return pg_sys::InvalidOid;
-        }
-        (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_extension>()).extnamespace
+        (!tuple.is_null()).then(|| {
+            let row = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_extension>();
+            (*row).extnamespace
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! What differs between PostgreSQL versions, and the few declarations that
 //! pgrx does not bind.
 
-use pgrx::pg_sys;
+use pgrx::{PgList, pg_sys};
 
 /// The number of this backend's transaction: another one in the next.
 #[inline]
@@ -16,85 +16,36 @@ pub fn transaction() -> u32 {
     }
 }
 
-/// The number of the file that holds a relation: another one when rewritten.
-///
-/// # Safety
-/// `relation` is open.
-pub unsafe fn file_number(relation: pg_sys::Relation) -> u32 {
-    // SAFETY: the caller's.
-    unsafe {
+/// The file of a relation.
+pub struct File {
+    /// Another one when the relation is rewritten.
+    pub number: u32,
+    /// The subtransactions of this transaction that created and rewrote the relation, 0
+    /// if none: its content goes when they are rolled back.
+    pub created_in: pg_sys::SubTransactionId,
+    pub rewritten_in: pg_sys::SubTransactionId,
+}
+
+pub fn file(relation: &pg_sys::RelationData) -> File {
+    File {
         #[cfg(feature = "pg15")]
-        return (*relation).rd_node.relNode.to_u32();
+        number: relation.rd_node.relNode.to_u32(),
         #[cfg(not(feature = "pg15"))]
-        return (*relation).rd_locator.relNumber.to_u32();
+        number: relation.rd_locator.relNumber.to_u32(),
+        created_in: relation.rd_createSubid,
+        #[cfg(feature = "pg15")]
+        rewritten_in: relation.rd_firstRelfilenodeSubid,
+        #[cfg(not(feature = "pg15"))]
+        rewritten_in: relation.rd_firstRelfilelocatorSubid,
     }
 }
 
-/// Whether the current transaction created or rewrote a relation, so that its
-/// content goes when the transaction is rolled back.
-///
-/// # Safety
-/// `relation` is open.
-pub unsafe fn is_new_in_transaction(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the caller's.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        let rewritten = (*relation).rd_firstRelfilenodeSubid;
-        #[cfg(not(feature = "pg15"))]
-        let rewritten = (*relation).rd_firstRelfilelocatorSubid;
-        // 0 is InvalidSubTransactionId.
-        (*relation).rd_createSubid != 0 || rewritten != 0
-    }
-}
+// Declared here once more because pgrx wraps every function that might raise an error in
+// a `sigsetjmp`, which on the path of each ID costs more than the ID: these return
+// variables.
+pub use unguarded::{GetUserId as user, IsInParallelMode as in_parallel_mode};
 
-/// The subtransaction of the current transaction that created a relation; 0 if it is
-/// older.
-///
-/// # Safety
-/// `relation` is open.
-pub unsafe fn created_in(relation: pg_sys::Relation) -> pg_sys::SubTransactionId {
-    // SAFETY: the caller's.
-    unsafe { (*relation).rd_createSubid }
-}
-
-/// Whether the current subtransaction made the relation: what it does to it
-/// besides is undone together with that.
-///
-/// # Safety
-/// `relation` is open.
-pub unsafe fn is_made_here(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the caller's; in a transaction.
-    unsafe { (*relation).rd_createSubid == pg_sys::GetCurrentSubTransactionId() }
-}
-
-/// A set of privileges: 32 bits in 15, 64 since.
-#[cfg(feature = "pg15")]
-pub const fn acl_mode(privileges: u32) -> pg_sys::AclMode {
-    privileges
-}
-#[cfg(not(feature = "pg15"))]
-pub const fn acl_mode(privileges: u32) -> pg_sys::AclMode {
-    privileges as pg_sys::AclMode
-}
-
-/// The user in force. Declared here once more because pgrx wraps every
-/// function that might raise an error in a `sigsetjmp`, which on the path of
-/// each ID costs more than the ID: this one returns a variable.
-#[inline]
-pub fn user() -> pg_sys::Oid {
-    // SAFETY: no arguments, cannot raise an error.
-    unsafe { unguarded::GetUserId() }
-}
-
-/// Whether this is a parallel worker or leads some. As [`user`].
-#[inline]
-pub fn in_parallel_mode() -> bool {
-    // SAFETY: no arguments, cannot raise an error.
-    unsafe { unguarded::IsInParallelMode() }
-}
-
-/// What runs commands where no other extension has hooked in; not wrapped, as
-/// [`user`].
+/// What runs commands where no other extension has hooked in; not wrapped either.
 pub const STANDARD_UTILITY: pg_sys::ProcessUtility_hook_type =
     Some(unguarded::standard_ProcessUtility);
 
@@ -131,33 +82,33 @@ mod unguarded {
             before: pg_sys::Oid,
             arg: *mut std::ffi::c_void,
         );
-        pub fn GetUserId() -> pgrx::pg_sys::Oid;
-        pub fn IsInParallelMode() -> bool;
+        /// The user in force.
+        pub safe fn GetUserId() -> pg_sys::Oid;
+        /// Whether this is a parallel worker or leads some.
+        pub safe fn IsInParallelMode() -> bool;
     }
 }
 
-/// Runs `f`, a wait for the generator's clock, as what `pg_stat_activity` shows:
-/// wait event type Extension, by name since 17. `f` must not raise an error.
-pub fn report_wait(f: impl FnOnce()) {
-    let event = wait_event();
+/// Waits for so many microseconds, on a plain sleep: a signal ends the wait. As
+/// `pg_stat_activity` shows it, a wait event of type Extension, with a name since 17.
+pub fn sleep(micros: i64) {
     // SAFETY: points to this backend's entry, or to a variable of this process
     // while it has none; written by this process only, as PostgreSQL's inline
-    // functions for it do.
-    unsafe { pg_sys::my_wait_event_info.write_volatile(event) };
-    f();
-    // SAFETY: as above.
-    unsafe { pg_sys::my_wait_event_info.write_volatile(0) };
+    // functions for it do. The sleep raises no error.
+    unsafe {
+        pg_sys::my_wait_event_info.write_volatile(wait_event());
+        pg_sys::pg_usleep(micros);
+        pg_sys::my_wait_event_info.write_volatile(0);
+    }
 }
 
 /// Waits for so many milliseconds, on the latch: an interrupt ends the wait, and the
-/// end of the postmaster ends the process. Shown as [`report_wait`] shows it.
+/// end of the postmaster ends the process. Shown as [`sleep`] is.
 pub fn wait_latch(millis: i64) {
     let ends = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    #[allow(clippy::cast_possible_wrap)]
-    let ends = ends as i32;
     // SAFETY: the latch of this process, in a backend or a background worker.
     unsafe {
-        pg_sys::WaitLatch(pg_sys::MyLatch, ends, millis, wait_event());
+        pg_sys::WaitLatch(pg_sys::MyLatch, ends.cast_signed(), millis, wait_event());
         pg_sys::ResetLatch(pg_sys::MyLatch);
     }
 }
@@ -194,15 +145,17 @@ pub struct TimeLineHistoryEntry {
 /// The history of a timeline: itself first, its ancestors behind it. Without a
 /// history file, itself alone with unknown begin. Raises an error if the file
 /// cannot be read.
-///
-/// # Safety
-/// In a transaction; the list is in the current memory context.
-pub unsafe fn read_timeline_history(tli: pg_sys::TimeLineID) -> *mut pg_sys::List {
+pub fn timeline_history(tli: pg_sys::TimeLineID) -> Vec<TimeLineHistoryEntry> {
     unsafe extern "C-unwind" {
         fn readTimeLineHistory(tli: pg_sys::TimeLineID) -> *mut pg_sys::List;
     }
-    // SAFETY: the caller's; errors are caught at this boundary.
-    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| readTimeLineHistory(tli)) }
+    // SAFETY: in a transaction; errors are caught at this boundary. The list holds
+    // pointers to entries, allocated in the current memory context.
+    unsafe {
+        let list = pg_sys::ffi::pg_guard_ffi_boundary(|| readTimeLineHistory(tli));
+        let list = PgList::<TimeLineHistoryEntry>::from_pg(list);
+        list.iter_ptr().map(|entry| *entry).collect()
+    }
 }
 
 /// `FormData_pg_sequence` of catalog/pg_sequence.h, the same from 15 to 18.

@@ -8,9 +8,8 @@
 //! - the [`Right`] to issue (lock held, slot pinned, USAGE checked for this user),
 //!   until the transaction ends, or anything of it is void.
 //!
-//! Each is there or not; no field of theirs is looked at while it is not. The path of
-//! each ID compares a handful of fields of the right and goes to shared memory;
-//! everything else is [`Entry::fill`], once per transaction.
+//! The path of each ID compares a handful of fields of the right and goes to shared
+//! memory; everything else is [`Entry::fill`], once per transaction.
 //!
 //! The fields are cells and not behind a lock: a backend is one thread, and the
 //! callbacks below run in it, between our own statements but never inside one.
@@ -18,17 +17,17 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::sync::Once;
 
 use pgrx::pg_sys;
 
 use super::error::{self, Error};
 use super::label::{self, Described};
 use super::shmem::{self, Key, Shared};
-use super::{catalog, compat, os_clock, reservation_lock};
+use super::{catalog, compat, mark, os_clock};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Position, SnowflakeId, UnixMillis, WorkerId};
 use crate::snowflake::layout::{Layout, Stamp};
-use crate::snowflake::policy::Policy;
 use crate::snowflake::shuffle::Shuffle;
 use crate::snowflake::slot::{Scale, Slot};
 use crate::snowflake::stats::Pending;
@@ -37,66 +36,61 @@ use crate::snowflake::stats::Pending;
 /// can never step from a mark to another value. As a value: no mark yet.
 pub const NO_MARK: i64 = i64::MAX;
 
-/// See the head of the file.
+/// See the head of the file. Numbers of transactions and subtransactions are 0 where
+/// there is none.
+#[derive(Default)]
 pub struct Entry {
     relation: pg_sys::Oid,
     /// The label, and whether this is the default generator.
     label: Cell<Option<(&'static Described, bool)>>,
     facts: Cell<Option<Facts>>,
     right: Cell<Option<Right>>,
-    hold: Hold,
-    /// Where its slot was.
+    /// The last transaction that locked the sequence, and its strongest mode.
+    locked: Cell<(u32, u32)>,
+    /// The last transaction that was given a right.
+    filled_in: Cell<u32>,
+    /// The slot, if this transaction has pinned it, and as whose.
+    pinned: Cell<Option<(Key, &'static Slot)>>,
+    /// Where the slot was the last time.
     hint: Cell<Option<&'static Slot>>,
+    /// This transaction created or rewrote the sequence.
+    unsettled: Cell<bool>,
+    /// The subtransaction that created it.
+    created_in: Cell<pg_sys::SubTransactionId>,
+    /// The last transaction that changed the label, and the layout before.
+    relabelled: Cell<Option<(u32, Layout)>>,
     last_id: Cell<Option<SnowflakeId>>,
     pending: Pending,
 }
 
-/// What the catalog says.
 #[derive(Clone, Copy)]
 pub struct Facts {
-    /// The label.
     pub described: &'static Described,
     key: Key,
     /// The file that holds the mark.
     file: u32,
     scale: Scale,
-    /// What makes IDs of positions, and the worker number it is for.
+    /// What makes IDs of positions, and the worker number it is for. Made once, since
+    /// every transaction asks.
     stamp: Option<(i32, Stamp, Option<Shuffle>)>,
 }
 
 /// All that issuing takes.
 #[derive(Clone, Copy)]
 pub struct Right {
-    /// The state of the generator, pinned.
+    /// The generator's slot, pinned.
     pub slot: &'static Slot,
-    /// Layout and policy.
     pub generator: &'static Generator,
     /// What IDs get besides their position.
     pub stamp: Stamp,
     /// The order of their sequence numbers, if they are random.
-    pub shuffle: Option<Shuffle>,
+    shuffle: Option<Shuffle>,
     /// Whether the generator is like the default one: [`Generator::is_plain`].
     pub is_plain: bool,
-    shared: Shared,
+    shared: &'static Shared,
     worker: i32,
     transaction: u32,
     user: pg_sys::Oid,
-}
-
-/// What this transaction holds and has done; numbers are those of transactions.
-struct Hold {
-    locked_in: Cell<u32>,
-    read_locked_in: Cell<u32>,
-    filled_in: Cell<u32>,
-    pinned: Cell<Option<&'static Slot>>,
-    /// The key of the last pin.
-    pinned_as: Cell<Option<Key>>,
-    /// This transaction created or rewrote the sequence.
-    unsettled: Cell<bool>,
-    /// The subtransaction that created it.
-    created_in: Cell<Option<pg_sys::SubTransactionId>>,
-    /// The last transaction that changed the label, and the layout before.
-    relabelled: Cell<Option<(u32, Layout)>>,
 }
 
 thread_local! {
@@ -104,46 +98,27 @@ thread_local! {
     /// Entries that hold a pin, to be given back at the end of the transaction.
     static PINNED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
     static DEFAULT_RELATION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
-    static CALLBACKS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The entry of a sequence, made if there is none. Says nothing about it yet.
 pub fn of_sequence(relation: pg_sys::Oid) -> &'static Entry {
     register_callbacks();
-    let never = || Cell::new(pg_sys::InvalidLocalTransactionId);
     ENTRIES.with_borrow_mut(|entries| {
         *entries.entry(relation.to_u32()).or_insert_with(|| {
             Box::leak(Box::new(Entry {
                 relation,
-                label: Cell::new(None),
-                facts: Cell::new(None),
-                right: Cell::new(None),
-                hold: Hold {
-                    locked_in: never(),
-                    read_locked_in: never(),
-                    filled_in: never(),
-                    pinned: Cell::new(None),
-                    pinned_as: Cell::new(None),
-                    unsettled: Cell::new(false),
-                    created_in: Cell::new(None),
-                    relabelled: Cell::new(None),
-                },
-                hint: Cell::new(None),
-                last_id: Cell::new(None),
-                pending: Pending::default(),
+                ..Entry::default()
             }))
         })
     })
 }
 
 impl Entry {
-    /// The sequence.
     #[inline]
     pub fn relation(&self) -> pg_sys::Oid {
         self.relation
     }
 
-    /// The last ID this session got from this generator.
     pub fn last_id(&self) -> Option<SnowflakeId> {
         self.last_id.get()
     }
@@ -160,11 +135,11 @@ impl Entry {
         &self.pending
     }
 
-    /// Adds what this session has done to the shared counters, if it holds a
-    /// slot; else there is nothing to add.
+    /// Adds what this session has done to the shared counters. Without a slot there is
+    /// nothing to add.
     #[cold]
     pub fn flush_stats(&self) {
-        if let Some(slot) = self.hold.pinned.get() {
+        if let Some((_, slot)) = self.pinned.get() {
             let last = self.last_id.get().zip(self.label.get());
             let last = last.map(|(id, (described, _))| described.generator.layout.tick_of_id(id));
             self.pending.flush(slot.stats(), last);
@@ -179,14 +154,6 @@ impl Entry {
         self.right.get().filter(Right::holds)
     }
 
-    /// As [`Self::right`], if the generator is like the default one.
-    #[inline]
-    pub fn plain_right(&self) -> Option<Right> {
-        self.right
-            .get()
-            .filter(|right| right.is_plain && right.holds())
-    }
-
     /// Checks everything that must hold before this session may issue, as
     /// `nextval()` does, and pins the slot.
     #[cold]
@@ -199,20 +166,29 @@ impl Entry {
         loop {
             pgrx::check_for_interrupts!();
             let mut facts = self.learn()?;
+            let generator = &facts.described.generator;
             catalog::check_privilege(self.relation, pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
-            self.check_committed(facts.described.generator.layout)?;
-            let (worker, stamp, shuffle) = self.stamp(&mut facts, shared)?;
+            self.check_committed(generator.layout)?;
+            let worker = shared.worker_number();
+            let (_, stamp, shuffle) = match facts.stamp {
+                Some(known) if known.0 == worker => known,
+                _ => {
+                    let shuffle = generator.is_random().then(|| shared.shuffle(facts.key));
+                    (worker, self.stamp(facts.described, shared)?, shuffle)
+                }
+            };
             let slot = self.pin(facts.key, shared)?;
             if !slot.is_settled(facts.file, facts.scale) {
                 let reading = shared.reading_to_start_from();
-                reservation_lock::with(self.relation, |token| {
+                mark::reserving(self.relation, |token| {
                     slot.settle(token, facts.file, facts.scale, reading);
                 });
             }
             if self.facts.get().is_none() {
                 continue;
             }
-            let generator = &facts.described.generator;
+            facts.stamp = Some((worker, stamp, shuffle));
+            self.facts.set(Some(facts));
             let right = Right {
                 slot,
                 generator,
@@ -224,66 +200,60 @@ impl Entry {
                 transaction: compat::transaction(),
                 user: compat::user(),
             };
-            self.hold.filled_in.set(right.transaction);
+            self.filled_in.set(right.transaction);
             self.right.set(Some(right));
             return Ok(right);
         }
     }
 
-    /// Takes RowExclusive for the rest of the transaction, as `nextval()` does:
-    /// whoever drops, restarts or relabels the sequence waits for us, and we
-    /// for them.
+    /// Takes RowExclusive for the rest of the transaction, as `nextval()` does: whoever
+    /// drops, restarts or relabels the sequence waits for us, and we for them.
     pub fn lock(&self) {
-        let transaction = compat::transaction();
-        if self.hold.locked_in.get() == transaction {
-            return;
-        }
-        self.lock_for_transaction(pg_sys::RowExclusiveLock);
-        self.hold.locked_in.set(transaction);
-        // A view may have learned before that it is new.
-        if self.hold.unsettled.replace(false) {
+        let is_new = self.lock_for_transaction(pg_sys::RowExclusiveLock);
+        // A view may have learned before that the sequence is new.
+        if is_new && self.unsettled.take() {
             self.facts.set(None);
         }
     }
 
-    fn lock_for_transaction(&self, mode: u32) {
+    /// Locks the sequence, unless this transaction has done so; true if it had not.
+    fn lock_for_transaction(&self, mode: u32) -> bool {
+        let transaction = compat::transaction();
+        let (locked_in, held) = self.locked.get();
+        if locked_in == transaction && held >= mode {
+            return false;
+        }
         // SAFETY: resource owners are valid inside a transaction. If the lock is
         // refused, aborting the transaction puts the owner back.
         unsafe {
             let owner = pg_sys::CurrentResourceOwner;
             pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
-            #[allow(clippy::cast_possible_wrap)]
-            pg_sys::LockRelationOid(self.relation, mode as i32);
+            pg_sys::LockRelationOid(self.relation, mode.cast_signed());
             pg_sys::CurrentResourceOwner = owner;
         }
+        self.locked.set((transaction, mode));
+        true
     }
 
-    /// Its label, under a lock that keeps it until the transaction ends. Works
+    /// The label, under a lock that keeps it until the transaction ends. Works
     /// without preloading, in recovery, and in parallel workers.
     pub fn describe(&self) -> Result<&'static Described, Error> {
-        let (transaction, hold) = (compat::transaction(), &self.hold);
-        if hold.locked_in.get() != transaction && hold.read_locked_in.get() != transaction {
-            self.lock_for_transaction(pg_sys::AccessShareLock);
-            hold.read_locked_in.set(transaction);
-        }
+        self.lock_for_transaction(pg_sys::AccessShareLock);
         Ok(self.learn_label()?.0)
     }
 
-    /// Its label, and whether it is the default generator. The relation is locked.
+    /// The label, and whether this is the default generator. The relation is locked.
     pub fn learn_label(&self) -> Result<(&'static Described, bool), Error> {
         if let Some(known) = self.label.get() {
             return Ok(known);
         }
         let is_default = self.is_default();
-        let described = match self.read_label(is_default, label::of_sequence)? {
-            Some(described) => described,
-            None => label::of_default(),
-        };
-        self.label.set(Some((described, is_default)));
-        Ok((described, is_default))
+        let described = self.read_label(is_default, label::of_sequence)?;
+        let known = (described.unwrap_or_else(label::of_default), is_default);
+        self.label.set(Some(known));
+        Ok(known)
     }
 
-    /// Whether it is the default generator.
     pub fn is_default(&self) -> bool {
         default_relation().is_ok_and(|relation| relation == self.relation)
     }
@@ -306,41 +276,32 @@ impl Entry {
         if kind != pg_sys::RELKIND_SEQUENCE {
             return Err(error::not_a_generator(&self.name()));
         }
-        read(self.relation)
-            .map_err(|(text, error)| error::stored_label(&self.name(), &text, &error))?
-            .ok_or_else(|| self.unlabelled())
-            .map(Some)
-    }
-
-    /// A sequence without a label; one of a generator's bounds has lost it.
-    fn unlabelled(&self) -> Error {
-        let name = self.name();
-        match catalog::sequence_form(self.relation) {
-            Ok(form) if form.seqincrement == NO_MARK => error::unlabelled(&name),
-            _ => error::not_a_generator(&name),
+        let label = read(self.relation)
+            .map_err(|(text, error)| error::stored_label(&self.name(), &text, &error))?;
+        if label.is_some() {
+            return Ok(label);
         }
+        // A sequence with a generator's bounds has lost its label.
+        Err(match catalog::sequence_form(self.relation) {
+            Ok(form) if form.seqincrement == NO_MARK => error::unlabelled(&self.name()),
+            _ => error::not_a_generator(&self.name()),
+        })
     }
 
     /// Runs `f` while nobody drops or rewrites the relation; the lock is given
     /// back at once. `None` if it is not there.
     pub fn with_share_lock<T>(&self, f: impl FnOnce() -> Option<T>) -> Option<T> {
-        #[allow(clippy::cast_possible_wrap)]
-        let mode = pg_sys::AccessShareLock as i32;
+        let mode = pg_sys::AccessShareLock.cast_signed();
         // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
         unsafe {
             pg_sys::LockRelationOid(self.relation, mode);
-            let result = if catalog::kind(self.relation) == 0 {
-                None
-            } else {
-                f()
-            };
+            let result = (catalog::kind(self.relation) != 0).then(f).flatten();
             pg_sys::UnlockRelationOid(self.relation, mode);
             result
         }
     }
 
-    /// Whether it is a temporary one, which only its session could read. The
-    /// relation is locked.
+    /// Whether only its session could read it. The relation is locked.
     pub fn is_temporary(&self) -> bool {
         catalog::persistence(self.relation) == pg_sys::RELPERSISTENCE_TEMP
     }
@@ -350,10 +311,9 @@ impl Entry {
         catalog::persistence(self.relation) == pg_sys::RELPERSISTENCE_PERMANENT
     }
 
-    /// The latest mark that was written while this session has its slot pinned,
-    /// and before that.
+    /// The latest mark that was written, if this session has pinned the slot.
     pub fn highest_mark(&self) -> Option<UnixMillis> {
-        self.hold.pinned.get()?.highest()
+        self.pinned.get()?.1.highest()
     }
 
     /// Refuses bounds of the sequence between which a mark does not lie.
@@ -372,28 +332,16 @@ impl Entry {
             return Ok(facts);
         }
         let (described, is_default) = self.learn_label()?;
-        // SAFETY: the relation is open.
-        let seen = catalog::with_relation(self.relation, |relation| unsafe {
-            (
-                compat::file_number(relation),
-                compat::is_new_in_transaction(relation),
-                compat::created_in(relation),
-            )
-        });
-        let Some((file, is_new, created_in)) = seen else {
-            return Err(error::no_such_relation(self.relation));
-        };
+        let file = catalog::file(self.relation)?;
         catalog::check_fits(self.relation)?;
-        if is_new {
-            self.hold.unsettled.set(true);
+        if file.created_in != 0 || file.rewritten_in != 0 {
+            self.unsettled.set(true);
         }
-        self.hold
-            .created_in
-            .set((created_in != 0).then_some(created_in));
+        self.created_in.set(file.created_in);
         let facts = Facts {
             described,
             key: Key::of_generator(self.relation, is_default),
-            file,
+            file: file.number,
             scale: Scale::of_generator(&described.generator),
             stamp: None,
         };
@@ -420,8 +368,8 @@ impl Entry {
         Key::of_generator(self.relation, self.is_default())
     }
 
-    /// Where it goes on, if it has issued since it has a place in shared memory:
-    /// at its word or its clock, whichever is later.
+    /// Where the generator goes on, at its word or its clock, whichever is later; if
+    /// it has issued since it has a place in shared memory.
     pub fn running_at(&self, generator: &Generator) -> Option<Position> {
         let reading = os_clock::read();
         shmem::shared().ok()?.with_slot(self.key(), |slot| {
@@ -431,70 +379,44 @@ impl Entry {
         })?
     }
 
-    /// Refuses a policy that is not there yet.
-    pub fn check_supported(&self, policy: &Policy) -> Result<(), Error> {
-        if policy.is_supported() {
-            return Ok(());
-        }
-        Err(error::unsupported(&self.name()))
-    }
-
     /// This transaction changes the label; the relation is locked.
     pub fn note_relabelling(&self, before: Layout) {
-        // SAFETY: the relation is open.
-        let made_here = catalog::with_relation(self.relation, |relation| unsafe {
-            compat::is_made_here(relation)
-        });
-        let transaction = compat::transaction();
-        let noted = self.hold.relabelled.get();
-        if made_here != Some(true) && noted.is_none_or(|(at, _)| at != transaction) {
-            self.hold.relabelled.set(Some((transaction, before)));
+        // SAFETY: in a transaction.
+        let part = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        // What the subtransaction that made the relation does to it besides is undone
+        // together with it.
+        let is_made_here = catalog::file(self.relation).is_ok_and(|file| file.created_in == part);
+        if !is_made_here && self.committed_layout().is_none() {
+            self.relabelled.set(Some((compat::transaction(), before)));
         }
+    }
+
+    /// The layout as it was, if this transaction has changed the label.
+    fn committed_layout(&self) -> Option<Layout> {
+        let (transaction, before) = self.relabelled.get()?;
+        (transaction == compat::transaction()).then_some(before)
     }
 
     /// Refuses a layout that may be rolled back. The one before would come to
     /// IDs that this one has issued: an epoch that was an hour earlier, an hour
     /// later.
     fn check_committed(&self, layout: Layout) -> Result<(), Error> {
-        match self.hold.relabelled.get() {
-            Some((transaction, before)) if transaction == compat::transaction() => {
-                if layout.epoch() == before.epoch() && layout.change_from(before).is_none() {
-                    return Ok(());
-                }
-                Err(error::label_not_committed(&self.name()))
-            }
-            _ => Ok(()),
+        let differs = |before: Layout| {
+            layout.epoch() != before.epoch() || layout.change_from(before).is_some()
+        };
+        if self.committed_layout().is_some_and(differs) {
+            return Err(error::label_not_committed(&self.name()));
         }
-    }
-
-    /// Refuses a policy that is not there yet; and a server that has no worker ID,
-    /// or one that does not fit, unless IDs do not carry it. Once per label and
-    /// worker ID, since every transaction asks.
-    fn stamp(
-        &self,
-        facts: &mut Facts,
-        shared: Shared,
-    ) -> Result<(i32, Stamp, Option<Shuffle>), Error> {
-        let number = shared.worker_number();
-        if let Some(known) = facts.stamp
-            && known.0 == number
-        {
-            return Ok(known);
-        }
-        let generator = &facts.described.generator;
-        let stamp = self.stamp_of(facts.described, shared)?;
-        let shuffle = generator.is_random().then(|| shared.shuffle(facts.key));
-        facts.stamp = Some((number, stamp, shuffle));
-        // Unless they were invalidated meanwhile.
-        if self.facts.get().is_some() {
-            self.facts.set(Some(*facts));
-        }
-        Ok((number, stamp, shuffle))
+        Ok(())
     }
 
     /// What all IDs of a generator with this label get that this server issues.
-    fn stamp_of(&self, described: &Described, shared: Shared) -> Result<Stamp, Error> {
-        self.check_supported(&described.generator.policy)?;
+    /// Refuses a policy that is not there yet; and a server that has no worker ID, or
+    /// one that does not fit, unless IDs do not carry it.
+    fn stamp(&self, described: &Described, shared: &Shared) -> Result<Stamp, Error> {
+        if !described.generator.policy.is_supported() {
+            return Err(error::unsupported(&self.name()));
+        }
         let layout = described.generator.layout;
         let max = layout.max_worker();
         let worker = match shared.worker_id() {
@@ -510,33 +432,31 @@ impl Entry {
 
     /// Why this server would issue no ID for it, with this label: what [`Self::fill`]
     /// would find, but for privileges. The relation is locked.
-    pub fn check_can_issue(&self, described: &Described, shared: Shared) -> Result<(), Error> {
+    pub fn check_can_issue(&self, described: &Described, shared: &Shared) -> Result<(), Error> {
         catalog::check_fits(self.relation)?;
-        self.stamp_of(described, shared).map(drop)
+        self.stamp(described, shared).map(drop)
     }
 
     /// Keeps the slot this generator's until the transaction ends.
-    pub fn pin(&'static self, key: Key, shared: Shared) -> Result<&'static Slot, Error> {
-        if let Some(slot) = self.hold.pinned.get() {
+    pub fn pin(&'static self, key: Key, shared: &Shared) -> Result<&'static Slot, Error> {
+        if let Some((_, slot)) = self.pinned.get() {
             return Ok(slot);
         }
         let slot = shared.pin(key, self.hint.get())?;
         self.hint.set(Some(slot));
-        self.hold.pinned.set(Some(slot));
-        self.hold.pinned_as.set(Some(key));
+        self.pinned.set(Some((key, slot)));
         PINNED.with_borrow_mut(|pinned| pinned.push(self));
         Ok(slot)
     }
 
-    /// Whether the slot is this generator's until the transaction ends.
     pub fn is_pinned(&self) -> bool {
-        self.hold.pinned.get().is_some()
+        self.pinned.get().is_some()
     }
 
     /// Gives the slot back before that, unless this session issues from it.
     pub fn unpin_unused(&self) {
-        if self.hold.filled_in.get() != compat::transaction()
-            && let Some(slot) = self.hold.pinned.take()
+        if self.filled_in.get() != compat::transaction()
+            && let Some((_, slot)) = self.pinned.take()
         {
             PINNED.with_borrow_mut(|pinned| pinned.retain(|entry| entry.relation != self.relation));
             slot.unpin();
@@ -548,22 +468,16 @@ impl Entry {
         catalog::relation_name(self.relation)
     }
 
-    /// Whether its pin is that of the default generator. Looks up nothing.
-    fn was_default(&self) -> bool {
-        self.hold.pinned_as.get().is_some_and(Key::is_default)
-    }
-
-    /// The transaction ends.
     fn end(&self, committed: bool, aborted: bool) {
         self.flush_stats();
-        let unsettled = self.hold.unsettled.replace(false);
-        let created = self.hold.created_in.take().is_some();
+        let unsettled = self.unsettled.take();
+        let created = self.created_in.take() != 0;
         if unsettled {
             self.facts.set(None);
         }
         self.right.set(None);
-        if let Some(slot) = self.hold.pinned.take() {
-            if created && aborted && !self.was_default() {
+        if let Some((key, slot)) = self.pinned.take() {
+            if created && aborted && !key.is_default() {
                 // No generator will ever have this OID and this past.
                 slot.abandon();
             } else if unsettled {
@@ -575,21 +489,20 @@ impl Entry {
 
     /// A subtransaction was rolled back: what it did to the sequence is undone.
     fn end_part(&self, mine: pg_sys::SubTransactionId) {
-        if !self.hold.unsettled.get() {
+        if !self.unsettled.get() {
             return;
         }
         self.facts.set(None);
         self.right.set(None);
-        let Some(slot) = self.hold.pinned.get() else {
-            return;
-        };
-        if self.hold.created_in.get() == Some(mine) && !self.was_default() {
-            self.hold.created_in.set(None);
-            self.hold.pinned.set(None);
-            slot.abandon();
-            slot.unpin();
-        } else {
-            slot.end_rewrite(false);
+        match self.pinned.get() {
+            Some((key, slot)) if self.created_in.get() == mine && !key.is_default() => {
+                self.created_in.set(0);
+                self.pinned.set(None);
+                slot.abandon();
+                slot.unpin();
+            }
+            Some((_, slot)) => slot.end_rewrite(false),
+            None => {}
         }
     }
 }
@@ -604,6 +517,16 @@ impl Right {
             && self.user == compat::user()
             && !read_only
             && !compat::in_parallel_mode()
+    }
+
+    #[inline]
+    pub fn compose(&self, position: Position) -> SnowflakeId {
+        let layout = self.generator.layout;
+        if self.is_plain {
+            layout.compose(position, self.stamp)
+        } else {
+            layout.compose_in(position, self.stamp, self.shuffle.as_ref())
+        }
     }
 }
 
@@ -623,9 +546,8 @@ pub fn prevent_where_nextval_is(name: &CStr) {
 /// The default generator. Found once per session, and again after an invalidation.
 pub fn default_relation() -> Result<pg_sys::Oid, Error> {
     register_callbacks();
-    let cached = DEFAULT_RELATION.get();
-    if cached != pg_sys::InvalidOid {
-        return Ok(cached);
+    if let Some(known) = catalog::valid(DEFAULT_RELATION.get()) {
+        return Ok(known);
     }
     let found = catalog::default_relation().ok_or_else(error::no_default_generator)?;
     DEFAULT_RELATION.set(found);
@@ -633,16 +555,13 @@ pub fn default_relation() -> Result<pg_sys::Oid, Error> {
 }
 
 fn register_callbacks() {
-    if CALLBACKS.get() {
-        return;
-    }
-    CALLBACKS.set(true);
+    static ONCE: Once = Once::new();
     // SAFETY: functions that live as long as the process.
-    unsafe {
+    ONCE.call_once(|| unsafe {
         pg_sys::CacheRegisterRelcacheCallback(Some(on_invalidation), pg_sys::Datum::from(0));
         pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut());
         pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut());
-    }
+    });
 }
 
 /// A relation changed, or all may have.
@@ -672,21 +591,15 @@ unsafe extern "C-unwind" fn on_transaction(
     event: pg_sys::XactEvent::Type,
     _arg: *mut std::ffi::c_void,
 ) {
-    use pg_sys::XactEvent::{
-        XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PARALLEL_ABORT, XACT_EVENT_PARALLEL_COMMIT,
-        XACT_EVENT_PREPARE,
+    use pg_sys::XactEvent::*;
+    let (committed, aborted) = match event {
+        XACT_EVENT_COMMIT => (true, false),
+        XACT_EVENT_ABORT => (false, true),
+        XACT_EVENT_PARALLEL_ABORT | XACT_EVENT_PARALLEL_COMMIT | XACT_EVENT_PREPARE => {
+            (false, false)
+        }
+        _ => return,
     };
-    let ends = [
-        XACT_EVENT_ABORT,
-        XACT_EVENT_COMMIT,
-        XACT_EVENT_PARALLEL_ABORT,
-        XACT_EVENT_PARALLEL_COMMIT,
-        XACT_EVENT_PREPARE,
-    ];
-    if !ends.contains(&event) {
-        return;
-    }
-    let (committed, aborted) = (event == XACT_EVENT_COMMIT, event == XACT_EVENT_ABORT);
     PINNED.with_borrow_mut(|pinned| {
         for entry in pinned.drain(..) {
             entry.end(committed, aborted);
@@ -710,9 +623,8 @@ unsafe extern "C-unwind" fn on_subtransaction(
         }
         SUBXACT_EVENT_COMMIT_SUB => {
             for entry in pinned.iter() {
-                let created_in = &entry.hold.created_in;
-                if created_in.get() == Some(mine) {
-                    created_in.set(Some(parent));
+                if entry.created_in.get() == mine {
+                    entry.created_in.set(parent);
                 }
             }
         }

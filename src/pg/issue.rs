@@ -1,23 +1,20 @@
 //! PostgreSQL as a host of the protocol, and the path of each ID.
 
 use std::cell::Cell;
-
-use pgrx::pg_sys;
+use std::ops::Range;
 
 use super::entry::{Entry, Right};
 use super::error::{self, Error};
 use super::shmem::{self, Shared};
-use super::{compat, guc, log, mark, os_clock, reservation_lock};
+use super::{compat, guc, log, mark, os_clock};
 use crate::snowflake::clock::Reading;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{
     BootNanos, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
 };
-use crate::snowflake::layout::Stamp;
 use crate::snowflake::server::{
-    self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
+    self, Beliefs, History, Host, Need, Note, OnDisk, Refused, Settings,
 };
-use crate::snowflake::shuffle::Shuffle;
 use crate::snowflake::slot::{Reserving, Slot};
 use crate::snowflake::word::{Clocks, Step};
 
@@ -30,30 +27,15 @@ const NAP_MICROS_MAX: i64 = 500;
 /// meantime is seen soon.
 const NAP_MILLIS_MAX: i64 = 10;
 
-/// The clocks of the operating system.
-struct OsClocks;
+/// PostgreSQL. The path of each ID needs its clocks only; with a [`Caller`] it is a
+/// [`Host`].
+struct Postgres<C>(C);
 
-impl Clocks for OsClocks {
-    #[inline]
-    fn wall(&self) -> UnixNanos {
-        os_clock::wall()
-    }
-
-    #[inline]
-    fn boot(&self) -> BootNanos {
-        os_clock::boot()
-    }
-
-    fn read(&self) -> Reading {
-        os_clock::read()
-    }
-}
-
-/// A generator as this session uses it.
-struct Session {
+/// A session that asks for IDs.
+struct Caller {
     entry: &'static Entry,
-    shared: Shared,
-    /// By which right it has issued, if it has.
+    shared: &'static Shared,
+    /// The right by which it issues, once it has entered.
     right: Cell<Option<Right>>,
     /// A wait was counted.
     waited: Cell<bool>,
@@ -71,29 +53,13 @@ impl From<Refused> for Stop {
     }
 }
 
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl Stop {
-    fn error(self, entry: &'static Entry) -> Error {
-        match self {
-            Self::Error(error) => error,
-            Self::Refused(why) => match entry.describe() {
-                Ok(described) => error::refused(&entry.name(), &described.generator, why),
-                Err(error) => error,
-            },
-        }
-    }
-}
-
-impl Clocks for Session {
+impl<C> Clocks for Postgres<C> {
+    #[inline]
     fn wall(&self) -> UnixNanos {
         os_clock::wall()
     }
 
+    #[inline]
     fn boot(&self) -> BootNanos {
         os_clock::boot()
     }
@@ -103,28 +69,28 @@ impl Clocks for Session {
     }
 }
 
-impl Host for Session {
+impl Host for Postgres<Caller> {
     type Error = Stop;
 
     fn enter(&self) -> Result<(&Slot, &Generator), Stop> {
-        let right = match self.entry.right() {
+        let right = match self.0.entry.right() {
             Some(right) => right,
-            None => self.entry.fill()?,
+            None => self.0.entry.fill().map_err(Stop::Error)?,
         };
-        self.right.set(Some(right));
+        self.0.right.set(Some(right));
         Ok((right.slot, right.generator))
     }
 
     fn entered(&self) -> Option<(&Slot, &Generator)> {
-        self.entry.right().map(|it| (it.slot, it.generator))
+        self.0.entry.right().map(|it| (it.slot, it.generator))
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
-        reservation_lock::with(self.entry.relation(), f)
+        mark::reserving(self.0.entry.relation(), f)
     }
 
     fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
-        self.shared.with_beliefs(f)
+        self.0.shared.with_beliefs(f)
     }
 
     fn settings(&self) -> Settings {
@@ -132,7 +98,7 @@ impl Host for Session {
     }
 
     fn read_mark(&self) -> Result<OnDisk, Stop> {
-        Ok(mark::read(self.entry)?)
+        mark::read(self.0.entry).map_err(Stop::Error)
     }
 
     fn history(&self, lsn: u64) -> History {
@@ -140,62 +106,65 @@ impl Host for Session {
     }
 
     fn write_durably(&self, value: i64) -> Result<(), Stop> {
-        mark::write(self.entry, value);
+        mark::write(self.0.entry, value);
         Ok(())
     }
 
-    /// Cancelling the query ends it, and so does the end of the postmaster.
+    /// A cancelled query ends the nap, and so does the end of the postmaster.
     fn nap(&self, nanos: Nanos) -> Result<(), Stop> {
-        if !self.waited.replace(true) {
-            self.entry.pending().count_wait();
+        let pending = self.0.entry.pending();
+        if !self.0.waited.replace(true) {
+            pending.count_wait();
         }
         pgrx::check_for_interrupts!();
         let from = os_clock::boot();
         match nanos.get() / NANOS_PER_MILLI {
-            ..=0 => compat::report_wait(|| {
-                let micros = (nanos.get() / 1000).clamp(NAP_MICROS_MIN, NAP_MICROS_MAX);
-                // SAFETY: a plain sleep, ended early by a signal.
-                unsafe { pg_sys::pg_usleep(micros) };
-            }),
+            ..=0 => compat::sleep((nanos.get() / 1000).clamp(NAP_MICROS_MIN, NAP_MICROS_MAX)),
             millis => compat::wait_latch(millis.min(NAP_MILLIS_MAX)),
         }
-        self.entry.pending().add_wait(from, os_clock::boot());
+        pending.add_wait(from, os_clock::boot());
         pgrx::check_for_interrupts!();
         Ok(())
     }
 
     fn note(&self, note: Note) {
-        if let Ok(described) = self.entry.describe() {
-            log::note(&self.entry.name(), &described.generator, note);
+        let entry = self.0.entry;
+        if let Ok(described) = entry.describe() {
+            log::note(&entry.name(), &described.generator, note);
         }
     }
 
     fn reserved(&self, began: BootNanos) {
-        self.entry
-            .pending()
-            .count_reservation(began, os_clock::boot());
-        self.entry.flush_stats();
+        let entry = self.0.entry;
+        entry.pending().count_reservation(began, os_clock::boot());
+        entry.flush_stats();
     }
 }
 
-fn session(entry: &'static Entry) -> Result<Session, Error> {
-    Ok(Session {
+/// Runs `f`, a step of the protocol, for this session.
+fn with_host<T>(
+    entry: &'static Entry,
+    f: impl FnOnce(&Postgres<Caller>) -> Result<T, Stop>,
+) -> Result<T, Error> {
+    let host = Postgres(Caller {
         entry,
         shared: shmem::shared()?,
         right: Cell::new(None),
         waited: Cell::new(false),
+    });
+    f(&host).map_err(|stop| match stop {
+        Stop::Error(error) => error,
+        Stop::Refused(why) => match entry.describe() {
+            Ok(described) => error::refused(&entry.name(), &described.generator, why),
+            Err(error) => error,
+        },
     })
 }
 
 /// Consecutive positions of this session, and what makes IDs of them.
-#[derive(Clone, Copy)]
 pub struct Chunk {
-    next: u64,
-    end: u64,
-    generator: &'static Generator,
-    is_plain: bool,
-    stamp: Stamp,
-    shuffle: Option<Shuffle>,
+    positions: Range<u64>,
+    right: Right,
 }
 
 impl Iterator for Chunk {
@@ -203,61 +172,42 @@ impl Iterator for Chunk {
 
     #[inline]
     fn next(&mut self) -> Option<SnowflakeId> {
-        if self.next >= self.end {
-            return None;
-        }
-        let position = Position::new(self.next);
-        self.next += 1;
-        let layout = self.generator.layout;
-        Some(if self.is_plain {
-            layout.compose(position, self.stamp)
-        } else {
-            layout.compose_in(position, self.stamp, self.shuffle.as_ref())
-        })
+        let position = Position::new(self.positions.next()?);
+        Some(self.right.compose(position))
     }
 }
 
 /// One ID, if that takes no waiting, no reserving and no catalog.
 #[inline]
 pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
-    let right = entry.plain_right()?;
+    let right = entry.right().filter(|right| right.is_plain)?;
+    let (live, generator) = (right.slot.live(), right.generator);
     let Step::Issue {
         start,
         end,
         borrowed,
-    } = step(&right)
+    } = live.issue::<false>(generator, 1, &Postgres(()))
     else {
         return None;
     };
-    let id = right.generator.layout.compose(start, right.stamp);
+    let id = generator.layout.compose(start, right.stamp);
     entry.set_last_id(id);
     if entry.pending().count_issued(1, borrowed) {
         entry.flush_stats();
     }
-    if right.slot.live().bounds().elect_early(end) {
-        early(entry, &right, start);
+    if live.bounds().elect_early(end) {
+        early(entry, generator, start);
     }
     Some(id)
 }
 
 /// The ID is issued already; reserving ahead of need comes on top.
 #[cold]
-fn early(entry: &'static Entry, right: &Right, issued: Position) {
-    let tick = right.generator.layout.tick_of(issued);
-    let result = session(entry).and_then(|session| {
-        server::reserve(&session, Need::Early(tick)).map_err(|stop| stop.error(entry))
-    });
-    if let Err(error) = result {
+fn early(entry: &'static Entry, generator: &Generator, issued: Position) {
+    let need = Need::Early(generator.layout.tick_of(issued));
+    if let Err(error) = with_host(entry, |host| server::reserve(host, need)) {
         error.raise();
     }
-}
-
-#[inline]
-fn step(right: &Right) -> Step {
-    right
-        .slot
-        .live()
-        .issue::<false>(right.generator, 1, &OsClocks)
 }
 
 /// Up to `count` IDs, at most [`Generator::max_chunk`] of the entry's generator; fewer
@@ -265,46 +215,32 @@ fn step(right: &Right) -> Step {
 /// failed call issues nothing.
 #[cold]
 pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
-    let session = session(entry)?;
-    loop {
-        let Issued {
-            start,
-            end,
-            borrowed,
-            waited,
-        } = server::issue(&session, count).map_err(|stop| stop.error(entry))?;
-        let issued = end.get() - start.get();
-        if entry.pending().count_issued(issued, borrowed) || waited {
-            entry.flush_stats();
-        }
-        if let Some(right) = session.right.get() {
-            return Ok(Chunk {
-                next: start.get(),
-                end: end.get(),
-                generator: right.generator,
-                is_plain: right.is_plain,
-                stamp: right.stamp,
-                shuffle: right.shuffle,
-            });
-        }
+    let (issued, right) = with_host(entry, |host| {
+        Ok((server::issue(host, count)?, host.0.right.get()))
+    })?;
+    // The protocol has entered, so there is a right.
+    let right = right.map_or_else(|| entry.fill(), Ok)?;
+    let positions = issued.start.get()..issued.end.get();
+    let number = positions.end - positions.start;
+    if entry.pending().count_issued(number, issued.borrowed) || issued.waited {
+        entry.flush_stats();
     }
+    Ok(Chunk { positions, right })
 }
 
 /// One ID, the long way.
 #[cold]
 pub fn next(entry: &'static Entry) -> Result<SnowflakeId, Error> {
-    loop {
-        if let Some(id) = next_chunk(entry, 1)?.next() {
-            entry.set_last_id(id);
-            return Ok(id);
-        }
-    }
+    let chunk = next_chunk(entry, 1)?;
+    let id = chunk.right.compose(Position::new(chunk.positions.start));
+    entry.set_last_id(id);
+    Ok(id)
 }
 
 /// Makes all further IDs start at an instant or later. The entry was filled. Returns
 /// the instant from which they come; `None` if the caller has to look again.
 pub fn advance(entry: &'static Entry, to: UnixMillis) -> Result<Option<UnixMillis>, Error> {
-    server::demand(&session(entry)?, Need::Floor(to)).map_err(|stop| stop.error(entry))?;
+    with_host(entry, |host| server::demand(host, Need::Floor(to)))?;
     Ok(entry.right().map(|right| {
         let layout = right.generator.layout;
         let word = right.slot.live().word().position();

@@ -33,11 +33,10 @@ pub struct Described {
 
 impl Described {
     fn new(text: &str, label: Label) -> Self {
-        let generator = label.generator();
         Self {
             text: text.to_string(),
+            generator: label.generator(),
             label,
-            generator,
         }
     }
 }
@@ -62,9 +61,6 @@ pub fn of_default() -> &'static Described {
 pub type Unreadable = (String, LabelError);
 
 /// The label of a sequence, if it has one, for good. The sequence is locked.
-///
-/// # Errors
-/// [`Unreadable`].
 pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, Unreadable> {
     let Some(text) = text_of(relation) else {
         return Ok(None);
@@ -78,10 +74,7 @@ pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, 
     Ok(Some(described))
 }
 
-/// The same, to be looked at: whoever looks again and again keeps nothing.
-///
-/// # Errors
-/// [`Unreadable`].
+/// The same for a caller that looks again and again: nothing is kept.
 pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<Described>>, Unreadable> {
     text_of(relation)
         .map(|text| last_given(&text).map_err(|error| (text, error)))

@@ -7,31 +7,21 @@ use crate::snowflake::generator::Generator;
 use crate::snowflake::id::Millis;
 use crate::snowflake::server::{Note, Refused};
 
-/// A line in the server's log.
-fn line(message: String, detail: String) {
-    pgrx::ereport!(
-        pgrx::PgLogLevel::LOG_SERVER_ONLY,
-        pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
-        format!("snowflake_id: {message}"),
-        detail
-    );
-}
-
 /// Writes a note of the protocol about the generator of this name.
 #[cold]
 pub fn note(name: &str, generator: &Generator, note: Note) {
-    match note {
+    let (message, detail) = match note {
         Note::Stepped { by } if by < Millis::ZERO => {
             let by = measured_text(by.get().saturating_abs());
-            line(
+            (
                 format!("clock moved backwards by {by}"),
                 format!(
                     "Generators with on_rollback=continue go on, up to {by} ahead of it; they run \
                      at half speed until it has caught up."
                 ),
-            );
+            )
         }
-        Note::Stepped { by } => line(
+        Note::Stepped { by } => (
             format!("clock moved forward by {}", measured_text(by.get())),
             "Generators follow it.".to_string(),
         ),
@@ -47,9 +37,9 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
                 // The message says it.
                 _ => String::new(),
             };
-            error::refused(name, generator, why).log(&lasts);
+            return error::refused(name, generator, why).log(&lasts);
         }
-        Note::IssuesAgain { since } => line(
+        Note::IssuesAgain { since } => (
             format!("generator {name} issues IDs again"),
             format!("They were refused since {}.", display(since)),
         ),
@@ -58,7 +48,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             clock,
             clocks,
             free,
-        } => line(
+        } => (
             match rollback {
                 Some(by) => format!("clock moved backwards by {}", measured_text(by.get())),
                 None => format!("generator {name} starts before its mark"),
@@ -68,7 +58,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
                 clocks - 1
             ),
         ),
-        Note::LeftGap { gap, start, lead } => line(
+        Note::LeftGap { gap, start, lead } => (
             format!(
                 "generator {name} was promoted with this server and leaves out {} ms",
                 gap.get()
@@ -79,16 +69,24 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
                 measured_text(lead.get())
             ),
         ),
-        Note::StartsAhead { lead } => pgrx::log!(
-            "snowflake_id: generator {name} starts {} ahead of the clock, as was accepted",
-            measured_text(lead.get())
-        ),
-        Note::EndsSoon { left, end } => line(
+        Note::StartsAhead { lead } => {
+            let lead = measured_text(lead.get());
+            return pgrx::log!(
+                "snowflake_id: generator {name} starts {lead} ahead of the clock, as was accepted"
+            );
+        }
+        Note::EndsSoon { left, end } => (
             format!(
                 "generator {name} has used up the time of its layout in {}",
                 rounded_text(left.get().unsigned_abs())
             ),
             format!("It ends at {}.", display(end)),
         ),
-    }
+    };
+    pgrx::ereport!(
+        pgrx::PgLogLevel::LOG_SERVER_ONLY,
+        pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        format!("snowflake_id: {message}"),
+        detail
+    );
 }

@@ -3,58 +3,72 @@
 //! The mark is an instant in Unix milliseconds; no ID of a tick that begins at
 //! or after it has been issued. When it is raised, and to where, is decided in
 //! `snowflake::server`. Here it is read, written and flushed.
+//!
+//! A session that raises the mark holds the generator's reservation lock. This is a
+//! heavyweight lock, so that waiting for it can be cancelled and is seen by the deadlock
+//! detector. It is not a lock on the relation: an idle transaction that holds one of those
+//! (COMMENT, SECURITY LABEL) would stop all reservations.
 
 use pgrx::pg_sys;
 
-use super::compat::{self, SequenceData, TimeLineHistoryEntry};
+use super::compat::{self, SequenceData};
 use super::entry::{Entry, NO_MARK};
 use super::error::{self, Error};
-use super::os_clock;
+use super::{catalog, os_clock, spi, time};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 use crate::snowflake::server::{History, OnDisk};
+use crate::snowflake::slot::Reserving;
+
+/// The reservation lock is an object lock on the sequence with a sub-id that nothing in
+/// PostgreSQL takes: it locks relations by other means.
+const LOCK_SUB_ID: u16 = 0xF1AE;
+
+/// Runs `f` as the only one in this database for this sequence. If `f` raises
+/// an error, aborting the transaction releases the lock.
+pub fn reserving<T>(relation: pg_sys::Oid, f: impl FnOnce(&Reserving) -> T) -> T {
+    let class = pg_sys::RelationRelationId;
+    let mode = pg_sys::ExclusiveLock.cast_signed();
+    // SAFETY: in a transaction.
+    unsafe {
+        pg_sys::LockDatabaseObject(class, relation, LOCK_SUB_ID, mode);
+        let result = f(&Reserving::the_lock_is_held());
+        pg_sys::UnlockDatabaseObject(class, relation, LOCK_SUB_ID, mode);
+        result
+    }
+}
 
 /// The mark on disk, if there is one, as this generator wrote it. The relation is
 /// locked.
 pub fn stored(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, Error> {
     let now = os_clock::wall().millis();
     // A value that is no mark says nothing; a start refuses it.
-    Ok(read(entry)?
-        .value
-        .and_then(|value| generator.read_mark(value, now).ok())
-        .map(|(mark, _)| mark))
+    let mark = |value| Some(generator.read_mark(value, now).ok()?.0);
+    Ok(read(entry)?.value.and_then(mark))
 }
 
 /// Reads the one row of the sequence, and the LSN of its page. The relation is locked.
 pub fn read(entry: &Entry) -> Result<OnDisk, Error> {
-    // SAFETY: the relation is locked, so it exists and its file stays.
-    // The buffer is pinned and share-locked while we read it; the row is the
-    // first item of the first page, as in sequence.c.
-    let (data, lsn) = unsafe {
-        #[allow(clippy::cast_possible_wrap)]
-        let no_lock = pg_sys::NoLock as i32;
-        let relation = pg_sys::relation_open(entry.relation(), no_lock);
+    // SAFETY: the relation is locked, so its file stays. The buffer is pinned and
+    // share-locked while we read it; the row is the first item of the first page, as in
+    // sequence.c.
+    let read = catalog::with_relation(entry.relation(), |relation| unsafe {
         let buffer = pg_sys::ReadBuffer(relation, 0);
-        #[allow(clippy::cast_possible_wrap)]
-        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE as i32);
+        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
         let page = pg_sys::BufferGetPage(buffer);
-        if !is_sequence_page(page) {
-            pg_sys::UnlockReleaseBuffer(buffer);
-            pg_sys::relation_close(relation, no_lock);
-            return Err(error::damaged_sequence(&entry.name()));
-        }
-        let item = pg_sys::PageGetItemId(page, 1);
-        let row = pg_sys::PageGetItem(page, item).cast::<pg_sys::HeapTupleHeaderData>();
-        let data = std::ptr::read(
-            row.cast::<u8>()
-                .add(usize::from((*row).t_hoff))
-                .cast::<SequenceData>(),
-        );
-        let lsn = pg_sys::BufferGetLSNAtomic(buffer);
+        let read = is_sequence_page(page).then(|| {
+            let item = pg_sys::PageGetItem(page, pg_sys::PageGetItemId(page, 1));
+            let row = item.cast::<pg_sys::HeapTupleHeaderData>();
+            let data = row.byte_add(usize::from((*row).t_hoff));
+            let lsn = pg_sys::BufferGetLSNAtomic(buffer);
+            (data.cast::<SequenceData>().read(), lsn)
+        });
         pg_sys::UnlockReleaseBuffer(buffer);
-        pg_sys::relation_close(relation, no_lock);
-        (data, lsn)
-    };
+        read
+    });
+    let (data, lsn) = read
+        .ok_or_else(|| error::no_such_relation(entry.relation()))?
+        .ok_or_else(|| error::damaged_sequence(&entry.name()))?;
     if data.last_value < 1 {
         return Err(error::impossible_mark(&entry.name(), data.last_value));
     }
@@ -86,28 +100,19 @@ unsafe fn is_sequence_page(page: pg_sys::Page) -> bool {
 /// clocks.
 ///
 /// As the bootstrap superuser, around this one call: users need USAGE to get
-/// IDs, not UPDATE. If `setval()` raises an error, the abort puts the user back.
+/// IDs, not UPDATE.
 pub fn write(entry: &Entry, value: i64) {
-    // SAFETY: in a transaction that may write; WAL is flushed up to the last
-    // record of this backend, which is the one of setval().
-    unsafe {
-        let mut user = pg_sys::InvalidOid;
-        let mut context = 0;
-        pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-        #[allow(clippy::cast_possible_wrap)]
-        pg_sys::SetUserIdAndSecContext(
-            pg_sys::BOOTSTRAP_SUPERUSERID.into(),
-            context | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32,
-        );
+    // SAFETY: in a transaction that may write.
+    spi::as_user(pg_sys::BOOTSTRAP_SUPERUSERID.into(), 0, || unsafe {
         pg_sys::OidFunctionCall2Coll(
             pg_sys::F_SETVAL_REGCLASS_INT8.into(),
             pg_sys::InvalidOid,
             pg_sys::Datum::from(entry.relation()),
             pg_sys::Datum::from(value),
         );
-        pg_sys::SetUserIdAndSecContext(user, context);
-        pg_sys::XLogFlush(pg_sys::XactLastRecEnd);
-    }
+    });
+    // SAFETY: WAL is flushed up to the last record of this backend, that of setval().
+    unsafe { pg_sys::XLogFlush(pg_sys::XactLastRecEnd) };
 }
 
 /// What has become of this server since WAL was at a location.
@@ -118,38 +123,24 @@ pub fn history(lsn: pg_sys::XLogRecPtr) -> History {
     History {
         switches: switches_since(lsn),
         promoted,
-        last_commit: (last_commit != 0).then(|| super::time::unix_millis(last_commit)),
+        last_commit: (last_commit != 0).then(|| time::unix_millis(last_commit)),
     }
 }
 
 /// How many timelines began at or after a WAL location. A mark written right at
 /// the switch was written before it, hence "at".
 fn switches_since(lsn: pg_sys::XLogRecPtr) -> i64 {
-    // SAFETY: not in recovery, or PreventCommandIfReadOnly had stopped us. The
-    // list holds pointers to entries, allocated in this memory context.
-    unsafe {
-        let current = pg_sys::GetWALInsertionTimeLine();
-        if current <= 1 {
-            return 0;
-        }
-        let list = compat::read_timeline_history(current);
-        let mut switches = 0;
-        let length = if list.is_null() {
-            0
-        } else {
-            usize::try_from((*list).length).unwrap_or(0)
-        };
-        for index in 0..length {
-            let entry = *(*(*list).elements.add(index))
-                .ptr_value
-                .cast::<TimeLineHistoryEntry>();
-            // The oldest timeline has no beginning. A current one without is one
-            // whose history file is missing: that counts as a switch.
-            let begins = entry.begin != 0 || entry.tli == current;
-            if begins && (entry.begin == 0 || lsn <= entry.begin) {
-                switches += 1;
-            }
-        }
-        switches
+    // SAFETY: not in recovery, or PreventCommandIfReadOnly had stopped us.
+    let current = unsafe { pg_sys::GetWALInsertionTimeLine() };
+    if current <= 1 {
+        return 0;
     }
+    let history = compat::timeline_history(current);
+    // The oldest timeline has no beginning. A current one without is one
+    // whose history file is missing: that counts as a switch.
+    let switches = history.iter().filter(|entry| match entry.begin {
+        0 => entry.tli == current,
+        begin => lsn <= begin,
+    });
+    i64::try_from(switches.count()).unwrap_or(i64::MAX)
 }

@@ -1,44 +1,22 @@
 //! Everything that knows PostgreSQL.
-//!
-//! | module | does |
-//! |---|---|
-//! | [`guc`] | settings |
-//! | [`shmem`] | shared memory: the words, bounds and clocks of all generators |
-//! | [`os_clock`] | reads the two clocks of the operating system |
-//! | [`entry`] | what this session knows of a generator, and when that is void |
-//! | [`catalog`] | look-ups of sequences in the catalogs |
-//! | [`label`] | reads labels of sequences |
-//! | [`mark`] | the durable mark: reads it, writes it |
-//! | [`issue`] | PostgreSQL as a host of the protocol; the path of each ID |
-//! | [`log`] | what the server's log says |
-//! | [`provider`] | checks a label when it is set |
-//! | [`reservation_lock`] | who may raise a mark |
-//! | [`restart`] | keeps it when a sequence is restarted |
-//! | [`spi`] | runs SQL statements of our own |
-//! | [`time`] | conversions between PostgreSQL's time and ours |
-//! | [`compat`] | what differs between PostgreSQL versions |
-//! | [`error`] | what users read when something is wrong |
-//! | [`notice`] | what users are told besides |
-//! | [`sql`] | the SQL functions |
 
-mod catalog;
-mod compat;
-mod entry;
-mod error;
-mod guc;
-mod issue;
-mod label;
-mod log;
-mod mark;
-mod notice;
-mod os_clock;
-mod provider;
-mod reservation_lock;
-mod restart;
-mod shmem;
-mod spi;
-mod sql;
-mod time;
+mod catalog; // look-ups of sequences in the catalogs
+mod compat; // what differs between PostgreSQL versions
+mod entry; // what this session knows of a generator, and when that is void
+mod error; // what users read when something is wrong
+mod guc; // settings
+mod issue; // PostgreSQL as a host of the protocol; the path of each ID
+mod label; // reads labels of sequences
+mod log; // what the server's log says
+mod mark; // the durable mark: reads it, writes it, says who may raise it
+mod notice; // what users are told besides
+mod os_clock; // reads the two clocks of the operating system
+mod provider; // checks a label when it is set
+mod restart; // keeps the mark when a sequence is restarted
+mod shmem; // shared memory: the words, bounds and clocks of all generators
+mod spi; // runs SQL statements of our own
+mod sql; // the SQL functions
+mod time; // conversions between PostgreSQL's time and ours
 
 #[cfg(feature = "pg_test")]
 mod tests;

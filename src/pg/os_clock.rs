@@ -1,7 +1,7 @@
 //! The two clocks of the operating system.
 
 use crate::snowflake::clock::Reading;
-use crate::snowflake::id::{BootNanos, UnixNanos};
+use crate::snowflake::id::{BootNanos, Nanos, UnixNanos};
 
 /// Counts on while the machine sleeps, and nobody can step it. Read through the
 /// vDSO, without a system call, since Linux 5.3.
@@ -13,7 +13,7 @@ const BOOT_CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
 /// A process may lose its core between two clock readings; the difference would
 /// then be taken for a step of the wall clock. Readings further apart than this
 /// are taken again, and the best of the attempts counts.
-const READING_NANOS: i64 = 20_000;
+const READINGS_APART: Nanos = Nanos::new(20_000);
 const READING_ATTEMPTS: u32 = 8;
 
 #[inline]
@@ -30,13 +30,11 @@ fn nanos(clock: libc::clockid_t) -> i64 {
         .saturating_add(at.tv_nsec)
 }
 
-/// The boot clock.
 #[inline]
 pub fn boot() -> BootNanos {
     BootNanos::new(nanos(BOOT_CLOCK))
 }
 
-/// The wall clock.
 #[inline]
 pub fn wall() -> UnixNanos {
     UnixNanos::new(nanos(libc::CLOCK_REALTIME))
@@ -45,28 +43,19 @@ pub fn wall() -> UnixNanos {
 /// Both clocks as of one moment. The boot clock is read last: what little lies
 /// between makes the generator's clock late, never early.
 pub fn read() -> Reading {
-    let mut best: Option<(i64, Reading)> = None;
-    for _ in 0..READING_ATTEMPTS {
-        let before = nanos(BOOT_CLOCK);
-        let wall = nanos(libc::CLOCK_REALTIME);
-        let after = nanos(BOOT_CLOCK);
-        let apart = after.saturating_sub(before);
-        if best.is_none_or(|(least, _)| apart < least) {
-            let reading = Reading {
-                boot: BootNanos::new(after),
-                wall: UnixNanos::new(wall),
-            };
-            best = Some((apart, reading));
-        }
-        if apart <= READING_NANOS {
+    let attempt = || {
+        let (before, wall, boot) = (boot(), wall(), boot());
+        (boot.since(before), Reading { boot, wall })
+    };
+    let mut best = attempt();
+    for _ in 1..READING_ATTEMPTS {
+        if best.0 <= READINGS_APART {
             break;
         }
+        let next = attempt();
+        if next.0 < best.0 {
+            best = next;
+        }
     }
-    best.map_or_else(
-        || Reading {
-            boot: boot(),
-            wall: wall(),
-        },
-        |(_, reading)| reading,
-    )
+    best.1
 }

@@ -18,8 +18,7 @@ use pgrx::pg_sys;
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
 use super::{catalog, entry, mark, notice, shmem, spi};
-use crate::snowflake::generator::Generator;
-use crate::snowflake::id::{Millis, UnixMillis};
+use crate::snowflake::id::Millis;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
 use crate::snowflake::slot::Slot;
@@ -56,18 +55,15 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     }
     let label = text.map(label::parse_for_generator).transpose()?;
     // SAFETY: in a transaction, which keeps the lock.
-    unsafe {
-        #[allow(clippy::cast_possible_wrap)]
-        pg_sys::LockRelationOid(relation, pg_sys::AccessExclusiveLock as i32);
-    }
+    unsafe { pg_sys::LockRelationOid(relation, pg_sys::AccessExclusiveLock.cast_signed()) };
     if let Some(before) = label::text_of(relation).and_then(|text| Label::parse(&text).ok()) {
         check_change(relation, &before, label.as_ref())?;
         entry::of_sequence(relation).note_relabelling(before.layout());
     }
     if let Some(label) = &label {
-        let supported = entry::of_sequence(relation).check_supported(&label.generator().policy);
-        for found in [catalog::check_fits(relation), supported] {
-            found.unwrap_or_else(Error::warning);
+        catalog::check_fits(relation).unwrap_or_else(Error::warning);
+        if !label.generator().policy.is_supported() {
+            error::unsupported(&catalog::relation_name(relation)).warning();
         }
         if label.layout().can_be_negative() {
             let from = match label.layout().disorder() {
@@ -82,10 +78,17 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     Ok(())
 }
 
-/// Refuses what could repeat IDs that exist, or sort before them.
+/// Refuses what could repeat IDs that exist, or sort before them. The relation is locked.
 fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) -> Result<(), Error> {
     let entry = entry::of_sequence(relation);
-    let Some(reached) = reached(relation, &before.generator())? else {
+    // An unlogged one may have been logged, and may be again.
+    if entry.is_temporary() {
+        return Ok(());
+    }
+    let shared = shmem::shared().ok();
+    let running = shared.and_then(|shared| shared.with_slot(entry.key(), Slot::highest)?);
+    // How far the generator has come: no later than this.
+    let Some(reached) = mark::stored(entry, &before.generator())?.max(running) else {
         return Ok(());
     };
     let name = entry.name();
@@ -110,19 +113,4 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
         notice::epoch_moved(&name, by).notice();
     }
     Ok(())
-}
-
-/// How far a generator has come: no later than its mark; `None` if it has not
-/// issued anything. The relation is locked.
-fn reached(relation: pg_sys::Oid, generator: &Generator) -> Result<Option<UnixMillis>, Error> {
-    let entry = entry::of_sequence(relation);
-    // An unlogged one may have been logged, and may be again.
-    if entry.is_temporary() {
-        return Ok(None);
-    }
-    let running = shmem::shared()
-        .ok()
-        .and_then(|shared| shared.with_slot(entry.key(), Slot::highest))
-        .flatten();
-    Ok(mark::stored(entry, generator)?.max(running))
 }

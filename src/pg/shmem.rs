@@ -4,11 +4,12 @@
 //!
 //! | field | rule |
 //! |---|---|
-//! | `Header::worker_id` | written by the postmaster before any backend starts; IDs are composed from here only |
-//! | `Header::secret` | made by the postmaster at its start and after a crash; orders of `sequence_start=random` are derived from it. Never leaves shared memory |
-//! | `Header::beliefs` | what the server knows of its wall clock, see `snowflake::server`; under `CLOCK_LOCK` |
-//! | `Header::layers` | how many further tables there are; stored with Release after the handle of the last, under `TABLE_LOCK` |
-//! | `Header::handles` | the dynamic shared memory of each of them; as `layers` |
+//! | `Shared::worker_id` | written by the postmaster before any backend starts; IDs are composed from here only |
+//! | `Shared::secret` | made by the postmaster at its start and after a crash; orders of `sequence_start=random` are derived from it. Never leaves shared memory |
+//! | `Shared::beliefs` | what the server knows of its wall clock, see `snowflake::server`; under `CLOCK_LOCK` |
+//! | `Shared::layers` | how many further tables there are; stored with Release after the handle of the last, under `TABLE_LOCK` |
+//! | `Shared::handles` | the dynamic shared memory of each of them; as `layers` |
+//! | `Shared::defaults`, `others`, `locks` | where the slots of the two fixed tables and the locks are, in every process; as `worker_id` |
 //! | a slot | see `snowflake::slot` |
 //!
 //! # The tables
@@ -33,7 +34,10 @@
 //!
 //! After a crash of any backend the postmaster initialises all of this anew.
 
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{RefCell, UnsafeCell};
+use std::ffi::CStr;
+use std::iter::{Chain, Take};
+use std::slice::Iter;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use pgrx::pg_sys;
@@ -58,102 +62,84 @@ const SLOTS_MAX: usize = 1 << 20;
 
 const LAYERS_MAX: usize = 16;
 
-/// The server's.
 #[repr(C)]
-pub struct Header {
+pub struct Shared {
     worker_id: AtomicI32,
     layers: AtomicU32,
     handles: [AtomicU32; LAYERS_MAX],
     secret: (u64, u64),
     beliefs: UnsafeCell<Beliefs>,
+    defaults: &'static [Slot],
+    others: &'static [Slot],
+    locks: *mut pg_sys::LWLockPadded,
 }
 
 // The core lays its slots out closely for its own tests.
 #[cfg(not(test))]
 const _: () = assert!(size_of::<Slot>() == 4 * 128 && align_of::<Slot>() == 128);
 
-/// This process's view of shared memory.
-#[derive(Clone, Copy)]
-pub struct Shared {
-    header: &'static Header,
-}
-
-/// A database and a generator of it. The default generator of a database has one
-/// place, whatever sequence it is: IDs that were issued before DROP EXTENSION and
-/// CREATE EXTENSION are remembered there.
+/// A database and a generator of it, as a slot has them: two OIDs. That of the default
+/// generator is 0, as of no other relation. So it has one place in its database,
+/// whatever sequence it is: IDs that were issued before DROP EXTENSION and CREATE
+/// EXTENSION are remembered there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Key {
-    raw: u64,
-    is_default: bool,
-}
+pub struct Key(u64);
 
 impl Key {
     /// The key of a generator of this database.
     pub fn of_generator(relation: pg_sys::Oid, is_default: bool) -> Self {
-        // SAFETY: a variable of this process.
-        let database = unsafe { pg_sys::MyDatabaseId };
-        // No other relation has OID 0, and no database.
         let relation = if is_default { 0 } else { relation.to_u32() };
-        Self {
-            raw: u64::from(database.to_u32()) << 32 | u64::from(relation),
-            is_default,
-        }
+        Self(u64::from(this_database().to_u32()) << 32 | u64::from(relation))
     }
 
     /// Whether it is the default generator's.
     pub fn is_default(self) -> bool {
-        self.is_default
+        self.relation() == pg_sys::InvalidOid
+    }
+
+    #[allow(clippy::cast_possible_truncation)]
+    fn relation(self) -> pg_sys::Oid {
+        pg_sys::Oid::from(self.0 as u32)
+    }
+
+    fn database(self) -> u64 {
+        self.0 >> 32
     }
 }
 
-/// The relation of a key, as a slot has it.
-fn relation_of(key: u64) -> pg_sys::Oid {
-    #[allow(clippy::cast_possible_truncation)]
-    pg_sys::Oid::from(key as u32)
+fn this_database() -> pg_sys::Oid {
+    // SAFETY: a variable of this process.
+    unsafe { pg_sys::MyDatabaseId }
 }
 
-static HEADER: AtomicPtr<Header> = AtomicPtr::new(std::ptr::null_mut());
-/// The slots of the default generators, and behind them those of the first table.
-static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
-static LOCKS: AtomicPtr<pg_sys::LWLockPadded> = AtomicPtr::new(std::ptr::null_mut());
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
     /// The tables in dynamic shared memory that this process has mapped.
     static LAYERS: RefCell<Vec<&'static [Slot]>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The state's home, if the library was preloaded.
+/// The server's state, if the library was preloaded.
 #[inline]
-pub fn shared() -> Result<Shared, Error> {
+pub fn shared() -> Result<&'static Shared, Error> {
     // SAFETY: set by on_startup() to shared memory that stays mapped as long as this
     // process lives, aligned and initialised.
-    unsafe { HEADER.load(Ordering::Relaxed).as_ref() }
-        .map(|header| Shared { header })
-        .ok_or_else(error::not_preloaded)
+    unsafe { SHARED.load(Ordering::Relaxed).as_ref() }.ok_or_else(error::not_preloaded)
 }
 
-const TRANCHE: &std::ffi::CStr = c"snowflake_id";
+const NAME: &CStr = c"snowflake_id";
 const TABLE_LOCK: usize = 0;
 const CLOCK_LOCK: usize = 1;
 
-/// Runs `f` under one of our two lightweight locks. `f` must not call
-/// PostgreSQL: an error would leave the lock to the end of the transaction.
-fn locked<T>(index: usize, mode: pg_sys::LWLockMode::Type, f: impl FnOnce() -> T) -> T {
-    // SAFETY: the tranche with both locks was requested by on_request(), and its
-    // address stored by on_startup().
-    unsafe {
-        let lock = &raw mut (*LOCKS.load(Ordering::Relaxed).add(index)).lock;
-        pg_sys::LWLockAcquire(lock, mode);
-        let result = f();
-        pg_sys::LWLockRelease(lock);
-        result
-    }
-}
-
 /// As many default generators can be in use at a time.
-fn defaults_size() -> usize {
+fn defaults_count() -> usize {
     // SAFETY: a variable that the postmaster has set before it loads libraries' hooks.
     usize::try_from(unsafe { pg_sys::MaxBackends }).unwrap_or(1)
+}
+
+/// How many slots there are in fixed shared memory.
+fn slots_count() -> usize {
+    defaults_count() + guc::max_generators()
 }
 
 /// How many slots the next table has, if there may be one.
@@ -161,6 +147,22 @@ fn layer_size(layers: usize) -> Option<usize> {
     let first = guc::max_generators().max(LAYER_MIN);
     let before = first * ((1 << layers) - 1);
     (layers < LAYERS_MAX && before < SLOTS_MAX).then_some(first << layers)
+}
+
+/// The slots where a generator can be in a table: from where its hash points to.
+type Window = Take<Chain<Iter<'static, Slot>, Iter<'static, Slot>>>;
+
+fn window(slots: &'static [Slot], key: Key, size: usize) -> Window {
+    // The golden ratio spreads keys that differ in their low bits.
+    let hash = key.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let count = u64::try_from(slots.len()).unwrap_or(1).max(1);
+    let (before, from) = slots.split_at(usize::try_from(hash % count).unwrap_or(0));
+    from.iter().chain(before).take(size)
+}
+
+/// The tables in dynamic shared memory that are mapped.
+fn mapped_layers() -> impl Iterator<Item = &'static [Slot]> {
+    (0..).map_while(|layer| LAYERS.with_borrow(|layers| layers.get(layer).copied()))
 }
 
 impl Shared {
@@ -174,20 +176,48 @@ impl Shared {
     #[inline]
     pub fn worker_number(&self) -> i32 {
         // Relaxed: set before this process was started.
-        self.header.worker_id.load(Ordering::Relaxed)
+        self.worker_id.load(Ordering::Relaxed)
     }
 
     /// The order of random sequence numbers of a generator.
     pub fn shuffle(&self, key: Key) -> Shuffle {
-        Shuffle::new(self.header.secret, key.raw)
+        Shuffle::new(self.secret, key.0)
+    }
+
+    /// Runs `f` under one of our two lightweight locks. `f` must not call
+    /// PostgreSQL: an error would leave the lock to the end of the transaction.
+    fn locked<T>(&self, index: usize, mode: pg_sys::LWLockMode::Type, f: impl FnOnce() -> T) -> T {
+        // SAFETY: the tranche with both locks was requested by on_request().
+        unsafe {
+            let lock = &raw mut (*self.locks.add(index)).lock;
+            pg_sys::LWLockAcquire(lock, mode);
+            let result = f();
+            pg_sys::LWLockRelease(lock);
+            result
+        }
+    }
+
+    /// Where a generator can be in each table that is mapped.
+    fn windows(&self, key: Key) -> impl Iterator<Item = Window> {
+        let own = if key.is_default() {
+            window(self.defaults, key, self.defaults.len())
+        } else {
+            window(self.others, key, WINDOW)
+        };
+        std::iter::once(own).chain(mapped_layers().map(move |slots| window(slots, key, WINDOW)))
+    }
+
+    /// The slot of a generator, pinned, if it has one in a table that is mapped.
+    fn find(&self, key: Key) -> Option<&'static Slot> {
+        self.windows(key).flatten().find(|slot| slot.pin(key.0))
     }
 
     /// Runs `f` with what is known of the wall clock, to be changed in place.
     /// `f` must not call PostgreSQL.
     pub fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
-        locked(CLOCK_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
+        self.locked(CLOCK_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
             // SAFETY: the lock excludes all others who look at it.
-            f(unsafe { &mut *self.header.beliefs.get() })
+            f(unsafe { &mut *self.beliefs.get() })
         })
     }
 
@@ -210,10 +240,8 @@ impl Shared {
     /// generator's. `hint` is where it was the last time.
     #[inline]
     pub fn pin(&self, key: Key, hint: Option<&'static Slot>) -> Result<&'static Slot, Error> {
-        match hint {
-            Some(slot) if slot.pin(key.raw) => Ok(slot),
-            _ => self.find_or_evict(key),
-        }
+        let slot = hint.filter(|slot| slot.pin(key.0));
+        slot.map_or_else(|| self.find_or_evict(key), Ok)
     }
 
     #[cold]
@@ -225,14 +253,14 @@ impl Shared {
             }
             let reading = self.reading_to_start_from();
             let now = time::timestamptz(reading.wall.millis());
-            let pinned = locked(TABLE_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
+            let pinned = self.locked(TABLE_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
                 // Somebody may have been faster, or added a table.
-                if self.header.layers.load(Ordering::Acquire) as usize != layers {
+                if self.layer_count() != layers {
                     return None;
                 }
-                let evict = |slot: &&'static Slot| slot.evict(key.raw, reading, now);
+                let evict = |slot: &&'static Slot| slot.evict(key.0, reading, now);
                 self.find(key).or_else(|| {
-                    self.each(key, |mut slots| {
+                    self.windows(key).find_map(|mut slots| {
                         // Before a generator has to give way, what is free.
                         let free = slots.clone().find(|slot| slot.key() == 0 && evict(slot));
                         free.or_else(|| slots.find(evict))
@@ -242,57 +270,24 @@ impl Shared {
             if let Some(slot) = pinned {
                 return Ok(slot);
             }
-            if self.header.layers.load(Ordering::Acquire) as usize == layers
-                && !self.abandon_dropped(key)
-            {
+            if self.layer_count() == layers && !self.abandon_dropped(key) {
                 self.grow(layers, reading, now)?;
             }
         }
     }
 
-    /// The slot of a generator, pinned, if it has one in a table that is mapped.
-    fn find(&self, key: Key) -> Option<&'static Slot> {
-        self.each(key, |mut slots| slots.find(|slot| slot.pin(key.raw)))
-    }
-
-    /// Looks for a slot in each table where a generator can have one.
-    fn each(
-        &self,
-        key: Key,
-        look: impl Fn(Window) -> Option<&'static Slot>,
-    ) -> Option<&'static Slot> {
-        let (defaults, first) = self.fixed();
-        let own = if key.is_default {
-            look(Window::new(defaults, key.raw, defaults.len()))
-        } else {
-            look(Window::new(first, key.raw, WINDOW))
-        };
-        own.or_else(|| {
-            LAYERS.with_borrow(|layers| {
-                layers
-                    .iter()
-                    .find_map(|slots| look(Window::new(slots, key.raw, WINDOW)))
-            })
-        })
-    }
-
-    /// The tables that are always there: for default generators, and for all others.
-    fn fixed(&self) -> (&'static [Slot], &'static [Slot]) {
-        let count = defaults_size() + guc::max_generators();
-        // SAFETY: set by on_startup() to so many slots, that are never unmapped.
-        let all = unsafe { std::slice::from_raw_parts(SLOTS.load(Ordering::Relaxed), count) };
-        all.split_at(defaults_size().min(count))
+    /// How many tables there are in dynamic shared memory.
+    fn layer_count(&self) -> usize {
+        // Acquire: the handles of as many tables were stored before.
+        self.layers.load(Ordering::Acquire) as usize
     }
 
     /// Maps the tables that others have made. Returns how many there are.
     fn attach(&self) -> usize {
-        // Acquire: the handles of as many tables were stored before.
-        let count = self.header.layers.load(Ordering::Acquire) as usize;
+        let count = self.layer_count();
         let mapped = LAYERS.with_borrow(Vec::len);
-        for (layer, handle) in self.header.handles.iter().enumerate().take(count) {
-            let Some(size) = layer_size(layer).filter(|_| layer >= mapped) else {
-                continue;
-            };
+        for (layer, handle) in self.handles.iter().enumerate().take(count).skip(mapped) {
+            let size = layer_size(layer).unwrap_or(0);
             // SAFETY: a segment that is pinned until the server stops, of so many slots,
             // which were initialised before the handle was stored. It is mapped at most
             // once in a process, and stays so.
@@ -311,23 +306,16 @@ impl Shared {
     /// database that were dropped; false if there are none. Without this, a role could
     /// use up memory with generators that it moves ahead of the clock and drops.
     fn abandon_dropped(&self, key: Key) -> bool {
-        let found = Cell::new(false);
-        let _ = self.each(key, |slots| {
-            for slot in slots {
-                let its = slot.key();
-                let relation = relation_of(its);
-                if its >> 32 == key.raw >> 32
-                    && relation != pg_sys::InvalidOid
-                    // What a running transaction has made is not seen here, but pinned.
-                    && catalog::kind(relation) == 0
-                    && slot.abandon_unpinned(its)
-                {
-                    found.set(true);
-                }
-            }
-            None
-        });
-        found.get()
+        let mut found = false;
+        for slot in self.windows(key).flatten() {
+            let its = Key(slot.key());
+            // What a running transaction has made is not seen here, but pinned.
+            let is_dropped = its.database() == key.database()
+                && !its.is_default()
+                && catalog::kind(its.relation()) == 0;
+            found |= is_dropped && slot.abandon_unpinned(its.0);
+        }
+        found
     }
 
     /// Makes another table, unless somebody else has done so.
@@ -337,8 +325,7 @@ impl Shared {
         // SAFETY: in a transaction. The segment is as large as its slots, at the start of
         // a page. Only this process knows of it until its handle is stored.
         let (segment, handle) = unsafe {
-            #[allow(clippy::cast_possible_wrap)]
-            let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS as i32;
+            let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS.cast_signed();
             let segment = pg_sys::dsm_create(size * size_of::<Slot>(), flags);
             if segment.is_null() {
                 return Err(exhausted());
@@ -350,26 +337,23 @@ impl Shared {
             pg_sys::dsm_pin_segment(segment);
             (segment, pg_sys::dsm_segment_handle(segment))
         };
-        let stored = locked(TABLE_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
-            let count = &self.header.layers;
-            if count.load(Ordering::Relaxed) as usize != layers {
-                return false;
-            }
-            if let Some(place) = self.header.handles.get(layers) {
+        let stored = self.locked(TABLE_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
+            // There is a place for every layer that has a size.
+            let place = self.handles.get(layers)?;
+            (self.layer_count() == layers).then(|| {
                 place.store(handle, Ordering::Relaxed);
-                count.fetch_add(1, Ordering::Release);
-            }
-            true
+                self.layers.fetch_add(1, Ordering::Release);
+            })
         });
         // SAFETY: ours; attach() maps it again, if it was stored. If not, nobody else
         // knows of it, and it goes with this mapping.
         unsafe {
-            if !stored {
+            if stored.is_none() {
                 pg_sys::dsm_unpin_segment(handle);
             }
             pg_sys::dsm_detach(segment);
         }
-        if stored {
+        if stored.is_some() {
             pgrx::log!("snowflake_id: made room for {size} more generators in shared memory");
         }
         Ok(())
@@ -377,29 +361,24 @@ impl Shared {
 
     /// Goes through all slots of a database; nobody is evicted meanwhile. `f` must not
     /// call PostgreSQL.
-    fn for_each_of(&self, database: pg_sys::Oid, mut f: impl FnMut(&'static Slot, u64)) {
+    fn for_each_of(&self, database: pg_sys::Oid, mut f: impl FnMut(&'static Slot, Key)) {
         self.attach();
-        let (defaults, first) = self.fixed();
-        locked(TABLE_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
-            LAYERS.with_borrow(|layers| {
-                let all = layers.iter().flat_map(|slots| slots.iter());
-                for slot in defaults.iter().chain(first).chain(all) {
-                    let key = slot.key();
-                    if key >> 32 == u64::from(database.to_u32()) {
-                        f(slot, key);
-                    }
+        self.locked(TABLE_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
+            let fixed = self.defaults.iter().chain(self.others);
+            for slot in fixed.chain(mapped_layers().flatten()) {
+                let key = Key(slot.key());
+                if key.database() == u64::from(database.to_u32()) {
+                    f(slot, key);
                 }
-            });
+            }
         });
     }
 
     /// Resets the counters of the generators of this database, or of one of them.
     pub fn reset_stats(&self, generator: Option<Key>) {
         let now = time::timestamptz(os_clock::read().wall.millis());
-        // SAFETY: a variable of this process.
-        let database = unsafe { pg_sys::MyDatabaseId };
-        self.for_each_of(database, |slot, key| {
-            if generator.is_none_or(|generator| generator.raw == key) {
+        self.for_each_of(this_database(), |slot, key| {
+            if generator.is_none_or(|generator| generator == key) {
                 slot.stats().reset(now);
             }
         });
@@ -411,9 +390,7 @@ impl Shared {
         let reading = os_clock::read();
         let jumped = self.with_beliefs(|beliefs| beliefs.accept(reading));
         let mut largest = Millis::ZERO;
-        // SAFETY: a variable of this process.
-        let database = unsafe { pg_sys::MyDatabaseId };
-        self.for_each_of(database, |slot, _| {
+        self.for_each_of(this_database(), |slot, _| {
             largest = largest.max(slot.accept(reading));
         });
         (jumped, largest)
@@ -422,41 +399,6 @@ impl Shared {
     /// Gives up the slots of a database in which nobody can be.
     pub fn forget(&self, database: pg_sys::Oid) {
         self.for_each_of(database, |slot, _| slot.abandon());
-    }
-}
-
-/// The slots where a generator can be in a table: from where its hash points to.
-#[derive(Clone)]
-struct Window {
-    slots: &'static [Slot],
-    next: usize,
-    left: usize,
-}
-
-impl Window {
-    fn new(slots: &'static [Slot], key: u64, size: usize) -> Self {
-        // The golden ratio spreads keys that differ in their low bits.
-        let hash = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        let count = u64::try_from(slots.len()).unwrap_or(1).max(1);
-        Self {
-            slots,
-            next: usize::try_from(hash % count).unwrap_or(0),
-            left: size.min(slots.len()),
-        }
-    }
-}
-
-impl Iterator for Window {
-    type Item = &'static Slot;
-
-    fn next(&mut self) -> Option<&'static Slot> {
-        self.left = self.left.checked_sub(1)?;
-        let slot = self.slots.get(self.next)?;
-        self.next += 1;
-        if self.next == self.slots.len() {
-            self.next = 0;
-        }
-        Some(slot)
     }
 }
 
@@ -475,10 +417,6 @@ pub fn request() {
     }
 }
 
-fn slots_size() -> usize {
-    (defaults_size() + guc::max_generators()) * size_of::<Slot>()
-}
-
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_request() {
     // SAFETY: called by the postmaster when it sizes shared memory.
@@ -486,9 +424,9 @@ unsafe extern "C-unwind" fn on_request() {
         if let Some(previous) = PREVIOUS_REQUEST {
             previous();
         }
-        pg_sys::RequestAddinShmemSpace(size_of::<Header>());
-        pg_sys::RequestAddinShmemSpace(slots_size());
-        pg_sys::RequestNamedLWLockTranche(TRANCHE.as_ptr(), 2);
+        pg_sys::RequestAddinShmemSpace(size_of::<Shared>());
+        pg_sys::RequestAddinShmemSpace(slots_count() * size_of::<Slot>());
+        pg_sys::RequestNamedLWLockTranche(NAME.as_ptr(), 2);
     }
 }
 
@@ -501,72 +439,66 @@ unsafe extern "C-unwind" fn on_startup() {
         if let Some(previous) = PREVIOUS_STARTUP {
             previous();
         }
-        let area = |name: &std::ffi::CStr, size: usize| {
-            let mut found = false;
-            let raw = pg_sys::ShmemInitStruct(name.as_ptr(), size, &raw mut found);
-            (raw, found)
-        };
-        let (header, found) = area(c"snowflake_id", size_of::<Header>());
-        let (slots, _) = area(c"snowflake_id generators", slots_size());
-        let (header, slots) = (header.cast::<Header>(), slots.cast::<Slot>());
+        let mut found = false;
+        let shared = pg_sys::ShmemInitStruct(NAME.as_ptr(), size_of::<Shared>(), &raw mut found);
+        let name = c"snowflake_id generators".as_ptr();
+        let size = slots_count() * size_of::<Slot>();
+        let slots = pg_sys::ShmemInitStruct(name, size, &raw mut found);
+        let (shared, slots) = (shared.cast::<Shared>(), slots.cast::<Slot>());
         if !slots.is_aligned() {
             pgrx::error!("snowflake_id: shared memory is not aligned to 128 bytes");
         }
+        // Both areas are found, or neither.
         if !found {
-            initialise(header, slots);
+            initialise(shared, slots);
         }
-        HEADER.store(header, Ordering::Relaxed);
-        SLOTS.store(slots, Ordering::Relaxed);
-        let locks = pg_sys::GetNamedLWLockTranche(TRANCHE.as_ptr());
-        LOCKS.store(locks, Ordering::Relaxed);
+        SHARED.store(shared, Ordering::Relaxed);
     }
 }
 
 /// From the system's source of randomness; without one the server does not start.
 fn secret() -> (u64, u64) {
-    let mut bytes = [0u8; 16];
+    let mut secret = [0u64; 2];
     // SAFETY: as many bytes as there are.
-    let filled = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
-    if !filled {
+    if !unsafe { pg_sys::pg_strong_random(secret.as_mut_ptr().cast(), size_of_val(&secret)) } {
         pgrx::error!("snowflake_id: could not generate a random secret");
     }
-    let secret = u128::from_ne_bytes(bytes);
-    let half = |value: u128| u64::try_from(value & u128::from(u64::MAX)).unwrap_or(0);
-    (half(secret), half(secret >> 64))
+    secret.into()
 }
 
 /// # Safety
 /// Both point to aligned areas of the requested size that nobody else uses.
-unsafe fn initialise(header: *mut Header, slots: *mut Slot) {
+unsafe fn initialise(shared: *mut Shared, slots: *mut Slot) {
     let reading = os_clock::read();
     let now = time::timestamptz(reading.wall.millis());
-    let worker = guc::worker_id();
-    let number = worker.and_then(|worker| i32::try_from(worker.get()).ok());
+    let worker = guc::worker_id().map(WorkerId::get);
     // SAFETY: the caller's.
     unsafe {
-        header.write(Header {
-            worker_id: AtomicI32::new(number.unwrap_or(-1)),
+        for index in 0..slots_count() {
+            slots.add(index).write(Slot::new(reading, now));
+        }
+        let slots = std::slice::from_raw_parts(slots, slots_count());
+        let (defaults, others) = slots.split_at(defaults_count());
+        shared.write(Shared {
+            worker_id: AtomicI32::new(worker.map_or(-1, u32::cast_signed)),
             layers: AtomicU32::new(0),
             handles: [const { AtomicU32::new(0) }; LAYERS_MAX],
             secret: secret(),
             beliefs: UnsafeCell::new(Beliefs::new(reading)),
+            defaults,
+            others,
+            locks: pg_sys::GetNamedLWLockTranche(NAME.as_ptr()),
         });
-        for index in 0..defaults_size() + guc::max_generators() {
-            slots.add(index).write(Slot::new(reading, now));
-        }
     }
-    match worker {
-        Some(worker) => {
-            pgrx::log!("snowflake_id: worker ID is {}", worker.get());
-            let max = Layout::DEFAULT.max_worker();
-            if u64::from(worker.get()) > max {
-                pgrx::warning!(
-                    "snowflake_id: the default generator needs a worker ID from 0 to {max}"
-                );
-            }
-        }
-        None => pgrx::log!(
+    let Some(worker) = worker else {
+        pgrx::log!(
             "snowflake_id: no worker ID: set \"snowflake_id.worker_id\" to generate IDs on this server"
-        ),
+        );
+        return;
+    };
+    pgrx::log!("snowflake_id: worker ID is {worker}");
+    let max = Layout::DEFAULT.max_worker();
+    if u64::from(worker) > max {
+        pgrx::warning!("snowflake_id: the default generator needs a worker ID from 0 to {max}");
     }
 }

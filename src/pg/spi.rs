@@ -9,7 +9,6 @@
 //! Callers qualify and quote every name.
 
 use std::ffi::{CStr, c_char};
-use std::rc::Rc;
 
 use pgrx::pg_sys;
 
@@ -18,16 +17,13 @@ use super::error::{self, Error};
 /// One row of a result. Its columns have the names that the query gives them; to
 /// ask for another one is a mistake of ours, which ends the statement as an
 /// internal error instead of passing for NULL.
-pub struct Row {
-    names: Rc<[String]>,
-    values: Vec<Option<String>>,
-}
+pub struct Row(Vec<(String, Option<String>)>);
 
 impl Row {
     /// A column, if it is not NULL.
     pub fn get(&self, name: &str) -> Option<&str> {
-        match self.names.iter().position(|known| known == name) {
-            Some(column) => self.values.get(column)?.as_deref(),
+        match self.0.iter().find(|(known, _)| known == name) {
+            Some((_, value)) => value.as_deref(),
             None => pgrx::error!("snowflake_id: a query has no column \"{name}\""),
         }
     }
@@ -37,21 +33,18 @@ impl Row {
         self.get(name).unwrap_or_default().to_string()
     }
 
-    /// A boolean.
     pub fn is(&self, name: &str) -> bool {
         self.get(name) == Some("t")
     }
 
-    /// A number.
     pub fn number(&self, name: &str) -> Option<i64> {
         self.get(name)?.parse().ok()
     }
 
-    /// An OID.
+    /// Invalid for NULL.
     pub fn oid(&self, name: &str) -> pg_sys::Oid {
-        self.get(name)
-            .and_then(|text| text.parse::<u32>().ok())
-            .map_or(pg_sys::InvalidOid, pg_sys::Oid::from)
+        let oid = self.get(name).and_then(|text| text.parse::<u32>().ok());
+        oid.map_or(pg_sys::InvalidOid, pg_sys::Oid::from)
     }
 }
 
@@ -86,7 +79,7 @@ fn execute(
     sql: &str,
     reads: bool,
     all_rows: bool,
-    as_user: Option<pg_sys::Oid>,
+    user: Option<pg_sys::Oid>,
 ) -> Result<Vec<Row>, Error> {
     // SAFETY: in a transaction. Whatever is set here is put back below, or by
     // the abort if a statement raises an error, which nobody here catches.
@@ -112,19 +105,12 @@ fn execute(
         let result = if plan.is_null() {
             Err(pg_sys::SPI_result)
         } else {
-            let mut user = pg_sys::InvalidOid;
-            let mut context = 0;
-            pg_sys::GetUserIdAndSecContext(&raw mut user, &raw mut context);
-            if let Some(other) = as_user {
-                #[allow(clippy::cast_possible_wrap)]
-                let restricted = (pg_sys::SECURITY_LOCAL_USERID_CHANGE
-                    | pg_sys::SECURITY_RESTRICTED_OPERATION)
-                    as i32;
-                pg_sys::SetUserIdAndSecContext(other, context | restricted);
-            }
-            let status =
-                pg_sys::SPI_execute_plan(plan, std::ptr::null_mut(), std::ptr::null(), reads, 0);
-            pg_sys::SetUserIdAndSecContext(user, context);
+            let no_values = std::ptr::null_mut();
+            let run = || pg_sys::SPI_execute_plan(plan, no_values, std::ptr::null(), reads, 0);
+            let status = match user {
+                Some(user) => as_user(user, pg_sys::SECURITY_RESTRICTED_OPERATION, run),
+                None => run(),
+            };
             if status < 0 { Err(status) } else { Ok(rows()) }
         };
         if reads {
@@ -133,6 +119,21 @@ fn execute(
         pg_sys::AtEOXact_GUC(true, settings);
         pg_sys::SPI_finish();
         result.map_err(error::spi)
+    }
+}
+
+/// Runs `f` as another user, under further restrictions. If `f` raises an error, the
+/// abort puts the user back.
+pub fn as_user<T>(user: pg_sys::Oid, restrictions: u32, f: impl FnOnce() -> T) -> T {
+    let restrictions = (pg_sys::SECURITY_LOCAL_USERID_CHANGE | restrictions).cast_signed();
+    let (mut before, mut context) = (pg_sys::InvalidOid, 0);
+    // SAFETY: in a transaction.
+    unsafe {
+        pg_sys::GetUserIdAndSecContext(&raw mut before, &raw mut context);
+        pg_sys::SetUserIdAndSecContext(user, context | restrictions);
+        let result = f();
+        pg_sys::SetUserIdAndSecContext(before, context);
+        result
     }
 }
 
@@ -148,36 +149,22 @@ unsafe fn rows() -> Vec<Row> {
         let Some(table) = pg_sys::SPI_tuptable.as_ref() else {
             return Vec::new();
         };
-        let columns = 1..=(*table.tupdesc).natts;
-        let names: Rc<[String]> = columns
-            .clone()
-            .map(|column| {
-                let name = pg_sys::SPI_fname(table.tupdesc, column);
-                CStr::from_ptr(name).to_string_lossy().into_owned()
-            })
-            .collect();
         let count = usize::try_from(table.numvals).unwrap_or(0);
-        (0..count)
-            .map(|row| {
-                let tuple = *table.vals.add(row);
-                let values = columns.clone().map(|column| {
-                    let value = pg_sys::SPI_getvalue(tuple, table.tupdesc, column);
-                    (!value.is_null()).then(|| from_server(CStr::from_ptr(value)))
-                });
-                Row {
-                    names: Rc::clone(&names),
-                    values: values.collect(),
-                }
-            })
-            .collect()
+        let tuples = std::slice::from_raw_parts(table.vals, count);
+        let row = |tuple: &pg_sys::HeapTuple| {
+            let columns = (1..=(*table.tupdesc).natts).map(|column| {
+                let name = CStr::from_ptr(pg_sys::SPI_fname(table.tupdesc, column));
+                let value = pg_sys::SPI_getvalue(*tuple, table.tupdesc, column);
+                let value = (!value.is_null()).then(|| from_server(CStr::from_ptr(value)));
+                (name.to_string_lossy().into_owned(), value)
+            });
+            Row(columns.collect())
+        };
+        tuples.iter().map(row).collect()
     }
 }
 
-const UTF8: i32 = {
-    #[allow(clippy::cast_possible_wrap)]
-    let utf8 = pg_sys::pg_enc::PG_UTF8 as i32;
-    utf8
-};
+const UTF8: i32 = pg_sys::pg_enc::PG_UTF8.cast_signed();
 
 /// Text in the database's encoding, as UTF-8. Raises an error if it has none.
 pub fn from_server(text: &CStr) -> String {
