@@ -6,16 +6,30 @@ use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 use crate::snowflake::id::{Millis, WorkerId};
 use crate::snowflake::server::Settings;
 
-// Each with its default; define() has the least and the greatest value.
+const WORKER_ID_UNSET: i32 = -1;
 
-static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(-1);
-static MAX_GENERATORS: GucSetting<i32> = GucSetting::<i32>::new(1024);
+const MAX_GENERATORS_DEFAULT: i32 = 1024;
+const MAX_GENERATORS_MIN: i32 = 1;
+const MAX_GENERATORS_MAX: i32 = 65_536;
+
 /// A quiet server reserves every half window while IDs are asked for: at 10 s,
 /// one WAL record and flush per 5 s. A restart starts at the mark, so up to
 /// this far ahead of the clock.
-static RESERVE_MS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
-static FAILOVER_GAP_MS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
-static MAX_CLOCK_JUMP_S: GucSetting<i32> = GucSetting::<i32>::new(86_400);
+const RESERVE_MS_DEFAULT: i32 = 10_000;
+const RESERVE_MS_MIN: i32 = 100;
+const RESERVE_MS_MAX: i32 = 600_000;
+
+const FAILOVER_GAP_MS_DEFAULT: i32 = 10_000;
+const FAILOVER_GAP_MS_MAX: i32 = 3_600_000;
+
+const MAX_CLOCK_JUMP_S_DEFAULT: i32 = 86_400;
+const MAX_CLOCK_JUMP_S_MIN: i32 = 1;
+
+static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(WORKER_ID_UNSET);
+static MAX_GENERATORS: GucSetting<i32> = GucSetting::<i32>::new(MAX_GENERATORS_DEFAULT);
+static RESERVE: GucSetting<i32> = GucSetting::<i32>::new(RESERVE_MS_DEFAULT);
+static FAILOVER_GAP: GucSetting<i32> = GucSetting::<i32>::new(FAILOVER_GAP_MS_DEFAULT);
+static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(MAX_CLOCK_JUMP_S_DEFAULT);
 
 /// Defines all settings. Only in the postmaster, while it preloads.
 pub fn define() {
@@ -24,7 +38,7 @@ pub fn define() {
         c"Worker ID of this server; no other server of the cluster may have it.",
         c"-1 means not set; then no IDs are generated.",
         &WORKER_ID,
-        -1,
+        WORKER_ID_UNSET,
         i32::MAX,
         GucContext::Postmaster,
         GucFlags::empty(),
@@ -34,8 +48,8 @@ pub fn define() {
         c"Number of generators whose state is kept in shared memory at a time.",
         c"The state of a generator that no transaction uses gives way, and is read back from its sequence. Where all are in use, the server makes room for more.",
         &MAX_GENERATORS,
-        1,
-        65_536,
+        MAX_GENERATORS_MIN,
+        MAX_GENERATORS_MAX,
         GucContext::Postmaster,
         GucFlags::empty(),
     );
@@ -43,9 +57,9 @@ pub fn define() {
         c"snowflake_id.reserve",
         c"How far ahead of its clock a generator makes its mark durable.",
         c"Longer: fewer WAL flushes. Shorter: IDs are less far ahead of the clock after a crash.",
-        &RESERVE_MS,
-        100,
-        600_000,
+        &RESERVE,
+        RESERVE_MS_MIN,
+        RESERVE_MS_MAX,
         GucContext::Sighup,
         GucFlags::UNIT_MS,
     );
@@ -53,9 +67,9 @@ pub fn define() {
         c"snowflake_id.failover_gap",
         c"How much time a generator leaves out after a promotion or point-in-time recovery.",
         c"No acknowledged ID is issued again while replication lag plus clock difference is within it.",
-        &FAILOVER_GAP_MS,
+        &FAILOVER_GAP,
         0,
-        3_600_000,
+        FAILOVER_GAP_MS_MAX,
         GucContext::Sighup,
         GucFlags::UNIT_MS,
     );
@@ -63,8 +77,8 @@ pub fn define() {
         c"snowflake_id.max_clock_jump",
         c"Largest forward jump of the wall clock that is believed.",
         c"After a larger one no IDs are reserved until a superuser calls snowflake_accept_clock().",
-        &MAX_CLOCK_JUMP_S,
-        1,
+        &MAX_CLOCK_JUMP,
+        MAX_CLOCK_JUMP_S_MIN,
         i32::MAX,
         GucContext::Sighup,
         GucFlags::UNIT_S,
@@ -85,10 +99,9 @@ pub fn max_generators() -> usize {
 
 /// The settings of the protocol, as they are now.
 pub fn settings() -> Settings {
-    let millis = |setting: &GucSetting<i32>| Millis::new(i64::from(setting.get()));
     Settings {
-        reserve: millis(&RESERVE_MS),
-        failover_gap: millis(&FAILOVER_GAP_MS),
-        max_clock_jump: millis(&MAX_CLOCK_JUMP_S).times(1000),
+        reserve: Millis::new(i64::from(RESERVE.get())),
+        failover_gap: Millis::new(i64::from(FAILOVER_GAP.get())),
+        max_clock_jump: Millis::new(i64::from(MAX_CLOCK_JUMP.get())).times(1000),
     }
 }
