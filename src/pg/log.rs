@@ -22,7 +22,7 @@ fn line(message: String, detail: String) {
 pub fn note(name: &str, generator: &Generator, note: Note) {
     match note {
         Note::Stepped { by } if by < Millis::ZERO => {
-            let by = measured_text(by.get().saturating_abs());
+            let by = measured_text(by.abs());
             line(
                 format!("clock moved backwards by {by}"),
                 format!(
@@ -32,7 +32,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             );
         }
         Note::Stepped { by } => line(
-            format!("clock moved forward by {}", measured_text(by.get())),
+            format!("clock moved forward by {}", measured_text(by)),
             "Generators follow it.".to_string(),
         ),
         Note::Refused { why, reserved } => {
@@ -60,7 +60,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             free,
         } => line(
             match rollback {
-                Some(by) => format!("clock moved backwards by {}", measured_text(by.get())),
+                Some(by) => format!("clock moved backwards by {}", measured_text(by)),
                 None => format!("generator {name} starts before its mark"),
             },
             format!(
@@ -76,17 +76,17 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             format!(
                 "IDs start at {}, {} after the clock.",
                 display(start),
-                measured_text(lead.get())
+                measured_text(lead)
             ),
         ),
         Note::StartsAhead { lead } => pgrx::log!(
             "snowflake_id: generator {name} starts {} ahead of the clock, as was accepted",
-            measured_text(lead.get())
+            measured_text(lead)
         ),
         Note::EndsSoon { left, end } => line(
             format!(
                 "generator {name} has used up the time of its layout in {}",
-                rounded_text(left.get().unsigned_abs())
+                rounded_text(left)
             ),
             format!("It ends at {}.", display(end)),
         ),

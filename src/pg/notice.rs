@@ -23,7 +23,7 @@ pub fn mark_kept(name: &str) -> Error {
 }
 
 pub fn epoch_moved(name: &str, by: Millis) -> Error {
-    let by = measured_text(by.get());
+    let by = measured_text(by);
     notice(format!(
         "IDs that generator {name} has issued decode to {by} earlier from now on"
     ))

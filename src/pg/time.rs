@@ -2,10 +2,10 @@
 
 use pgrx::pg_sys;
 
-use crate::snowflake::id::UnixMillis;
+use crate::snowflake::id::{Millis, UnixMillis};
 
 /// 2000-01-01, where PostgreSQL counts microseconds from.
-const POSTGRES_EPOCH_MILLIS: i64 = 946_684_800_000;
+const POSTGRES_EPOCH: UnixMillis = UnixMillis::new(946_684_800_000);
 
 /// A finite `timestamptz`, infinity, or its negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,18 +29,12 @@ pub fn instant(timestamptz: i64) -> Instant {
 
 /// The millisecond that holds a finite `timestamptz`.
 pub fn unix_millis(timestamptz: i64) -> UnixMillis {
-    UnixMillis::new(
-        timestamptz
-            .div_euclid(1000)
-            .saturating_add(POSTGRES_EPOCH_MILLIS),
-    )
+    POSTGRES_EPOCH.plus(Millis::new(timestamptz.div_euclid(1000)))
 }
 
 /// As a `timestamptz`; saturates far outside of what any layout holds.
 pub fn timestamptz(at: UnixMillis) -> i64 {
-    at.get()
-        .saturating_sub(POSTGRES_EPOCH_MILLIS)
-        .saturating_mul(1000)
+    at.since(POSTGRES_EPOCH).get().saturating_mul(1000)
 }
 
 /// For a message, in the session's time zone.
@@ -65,7 +59,7 @@ pub fn micros_to_datum(timestamptz: i64) -> pgrx::datum::TimestampWithTimeZone {
         .unwrap_or_else(|_| pgrx::datum::TimestampWithTimeZone::positive_infinity())
 }
 
-/// Milliseconds as a value for SQL.
-pub fn interval(millis: i64) -> pgrx::datum::Interval {
-    pgrx::datum::Interval::from_micros(millis.saturating_mul(1000))
+/// A duration as a value for SQL.
+pub fn interval(lasts: Millis) -> pgrx::datum::Interval {
+    pgrx::datum::Interval::from_micros(lasts.get().saturating_mul(1000))
 }

@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, tz::Offset};
 
-use super::id::UnixMillis;
+use super::id::{Millis, UnixMillis};
 
 /// The units of labels and messages, in milliseconds, the largest first.
 pub const UNITS: [(&str, i64); 5] = [
@@ -21,7 +21,8 @@ const CYCLE: i64 = 146_097 * 86_400_000;
 /// As a label writes it: in the largest unit that gives a whole number. For what
 /// somebody has set, which reads as it was written.
 #[must_use]
-pub fn duration_text(millis: i64) -> String {
+pub fn duration_text(time: Millis) -> String {
+    let millis = time.get();
     match UNITS.iter().find(|(_, unit)| millis % unit == 0) {
         Some((name, unit)) if millis != 0 => format!("{} {name}", millis / unit),
         _ => "0".to_string(),
@@ -31,23 +32,23 @@ pub fn duration_text(millis: i64) -> String {
 /// Exact, as "1 d 2 h 5 ms". For what was measured, which is seldom a whole
 /// number of any large unit. A minus is of the whole.
 #[must_use]
-pub fn measured_text(millis: i64) -> String {
-    let sign = if millis < 0 { "-" } else { "" };
-    let text = in_units(millis.unsigned_abs(), &UNITS, UNITS.len());
+pub fn measured_text(time: Millis) -> String {
+    let sign = if time < Millis::ZERO { "-" } else { "" };
+    let text = in_units(time, &UNITS, UNITS.len());
     format!("{sign}{text}")
 }
 
 /// In its two largest units, years among them; less is left out. For a person
 /// who wants to know how long about.
 #[must_use]
-pub fn rounded_text(millis: u64) -> String {
+pub fn rounded_text(time: Millis) -> String {
     let [day, hour, minute, second, milli] = UNITS;
-    in_units(millis, &[YEAR, day, hour, minute, second, milli], 2)
+    in_units(time, &[YEAR, day, hour, minute, second, milli], 2)
 }
 
 /// From the largest unit of which there is one, over `most` units.
-fn in_units(millis: u64, units: &[(&str, i64)], most: usize) -> String {
-    let mut rest = millis;
+fn in_units(time: Millis, units: &[(&str, i64)], most: usize) -> String {
+    let mut rest = time.get().unsigned_abs();
     let counted = units.iter().map(|(name, unit)| {
         let unit = unit.unsigned_abs();
         let count = rest / unit;
@@ -94,7 +95,7 @@ mod tests {
             (3650 * DAY, "3650 d"),
             (-90_000, "-90 s"),
         ] {
-            assert_eq!(duration_text(millis), text);
+            assert_eq!(duration_text(Millis::new(millis)), text);
         }
     }
 
@@ -111,28 +112,27 @@ mod tests {
             (-61_000, "-1 min 1 s"),
             (i64::MIN, "-106751991167 d 7 h 12 min 55 s 808 ms"),
         ] {
-            assert_eq!(measured_text(millis), text);
+            assert_eq!(measured_text(Millis::new(millis)), text);
         }
     }
 
     #[test]
     fn two_largest_units() {
-        let day = DAY.unsigned_abs();
         for (millis, text) in [
             (1, "1 ms"),
             (1001, "1 s 1 ms"),
             (59_999, "59 s 999 ms"),
             (60_999, "1 min"),
-            (day - 1, "23 h 59 min"),
-            (day + 3_599_999, "1 d"),
-            (2 * day + 5 * 3_600_000, "2 d 5 h"),
-            (365 * day, "365 d"),
-            (366 * day, "1 y"),
-            (4 * 365 * day + day, "4 y"),
-            (8000 * 365 * day + 1942 * day, "8000 y 2 d"),
-            (u64::MAX, "584554049 y 92 d"),
+            (DAY - 1, "23 h 59 min"),
+            (DAY + 3_599_999, "1 d"),
+            (2 * DAY + 5 * 3_600_000, "2 d 5 h"),
+            (365 * DAY, "365 d"),
+            (366 * DAY, "1 y"),
+            (4 * 365 * DAY + DAY, "4 y"),
+            (8000 * 365 * DAY + 1942 * DAY, "8000 y 2 d"),
+            (i64::MAX, "292277024 y 228 d"),
         ] {
-            assert_eq!(rounded_text(millis), text);
+            assert_eq!(rounded_text(Millis::new(millis)), text);
         }
     }
 }

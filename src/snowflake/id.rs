@@ -119,6 +119,12 @@ impl Millis {
     pub const fn half(self) -> Self {
         Self(self.0 / 2)
     }
+
+    /// The same without a minus.
+    #[must_use]
+    pub const fn abs(self) -> Self {
+        Self(self.0.saturating_abs())
+    }
 }
 
 impl Nanos {

@@ -143,10 +143,10 @@ pub const WORKER_BITS_MAX: u32 = 31;
 /// Most bits of time, clock and sequence together: two are left so that
 /// additions cannot overflow.
 pub const POSITION_BITS_MAX: u32 = 62;
-/// The latest epoch, in Unix milliseconds: in the year 3084.
-pub const EPOCH_MAX: i64 = 1 << 45;
-/// The longest tick, in milliseconds.
-pub const TICK_MILLIS_MAX: i64 = 10_000;
+/// The latest epoch: in the year 3084.
+pub const EPOCH_MAX: UnixMillis = UnixMillis::new(1 << 45);
+/// The longest tick.
+pub const TICK_MAX: Millis = Millis::new(10_000);
 
 /// Where a field lies: `bits` wide, with `shift` bits below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ enum Written {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     epoch: UnixMillis,
-    tick_millis: i64,
+    tick: Millis,
     time: Span,
     sequence: Span,
     clock: Span,
@@ -246,35 +246,34 @@ impl Layout {
     /// The layout of the default generator. **Frozen**: stored indexes and
     /// partition bounds are computed from it.
     pub const DEFAULT: Self = match Self::new(
-        1_735_689_600_000,
-        1,
+        UnixMillis::new(1_735_689_600_000),
+        Millis::new(1),
         &[(Role::Time, 41), (Role::Worker, 10), (Role::Sequence, 12)],
     ) {
         Ok(layout) => layout,
         Err(_) => unreachable!(),
     };
 
-    /// A layout of fields from high to low, each with its bits. `epoch_millis`
-    /// is in Unix milliseconds.
+    /// A layout of fields from high to low, each with its bits.
     ///
     /// # Errors
     /// A [`Misfit`], if the fields make none.
     // Indices: slices have no iterators in a const fn; `field` is below the length.
     #[allow(clippy::indexing_slicing)]
     pub const fn new(
-        epoch_millis: i64,
-        tick_millis: i64,
+        epoch: UnixMillis,
+        tick: Millis,
         fields: &[(Role, u32)],
     ) -> Result<Self, Misfit> {
-        if epoch_millis < 0 || epoch_millis > EPOCH_MAX {
+        if epoch.get() < 0 || epoch.get() > EPOCH_MAX.get() {
             return Err(Misfit::Epoch);
         }
-        if tick_millis < 1 || tick_millis > TICK_MILLIS_MAX {
+        if tick.get() < 1 || tick.get() > TICK_MAX.get() {
             return Err(Misfit::Tick);
         }
         let mut layout = Self {
-            epoch: UnixMillis::new(epoch_millis),
-            tick_millis,
+            epoch,
+            tick,
             time: Span::NONE,
             sequence: Span::NONE,
             clock: Span::NONE,
@@ -384,10 +383,10 @@ impl Layout {
         self.epoch
     }
 
-    /// How long a tick lasts, in milliseconds.
+    /// How long a tick lasts.
     #[must_use]
-    pub const fn tick_millis(self) -> i64 {
-        self.tick_millis
+    pub const fn tick(self) -> Millis {
+        self.tick
     }
 
     /// Width of the sequence field.
@@ -430,7 +429,7 @@ impl Layout {
     /// How many IDs a second has room for.
     #[must_use]
     pub const fn ids_per_second(self) -> u64 {
-        (1 << self.within_bits) * 1000 / self.tick_millis.cast_unsigned()
+        (1 << self.within_bits) * 1000 / self.tick.get().cast_unsigned()
     }
 
     /// The last tick of the time field. It is never issued: its positions are
@@ -470,8 +469,7 @@ impl Layout {
     #[must_use]
     pub const fn instant_of(self, tick: Tick) -> UnixMillis {
         // At most 2^45 ticks of 10^4 ms after 2^45 ms: below 2^59.
-        let since = tick.get().cast_signed().saturating_mul(self.tick_millis);
-        UnixMillis::new(since.saturating_add(self.epoch.get()))
+        self.epoch.plus(self.tick.times(tick.get().cast_signed()))
     }
 
     /// The tick that holds an instant; negative before the epoch, and not
@@ -479,11 +477,10 @@ impl Layout {
     #[must_use]
     #[inline]
     pub const fn tick_number(self, at: UnixMillis) -> i64 {
-        let since = at.get().saturating_sub(self.epoch.get());
-        if self.tick_millis == 1 {
-            since
-        } else {
-            since.div_euclid(self.tick_millis)
+        let since = at.since(self.epoch).get();
+        match self.tick.get() {
+            1 => since,
+            tick => since.div_euclid(tick),
         }
     }
 
@@ -504,17 +501,15 @@ impl Layout {
 
     /// How many ticks cover a duration, at least 1.
     #[must_use]
-    pub const fn ticks_in(self, duration: Millis) -> u64 {
-        if duration.get() <= self.tick_millis {
-            return 1;
-        }
-        (duration.get().cast_unsigned()).div_ceil(self.tick_millis.cast_unsigned())
+    pub fn ticks_in(self, duration: Millis) -> u64 {
+        let (tick, duration) = (self.tick.get(), duration.get().max(1));
+        duration.unsigned_abs().div_ceil(tick.unsigned_abs())
     }
 
-    /// How long ticks last.
+    /// How long so many ticks last.
     #[must_use]
-    pub fn ticks_as_millis(self, ticks: u64) -> Millis {
-        Millis::new(self.tick_millis).times(i64::try_from(ticks).unwrap_or(i64::MAX))
+    pub fn lasting(self, ticks: u64) -> Millis {
+        self.tick.times(i64::try_from(ticks).unwrap_or(i64::MAX))
     }
 
     /// The tick that holds an instant.
@@ -759,7 +754,7 @@ impl Layout {
         let is_moved = self.width != before.width
             && (before.written != Written::Plain || before.time.end() != before.width);
         let changes = [
-            (self.tick_millis != before.tick_millis, Change::Tick),
+            (self.tick != before.tick, Change::Tick),
             (self.epoch > before.epoch, Change::LaterEpoch),
             (self.time.bits < before.time.bits, Change::NarrowerTime),
             (self != wider || is_moved, Change::Fields),

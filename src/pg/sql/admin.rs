@@ -58,8 +58,8 @@ c_function!(snowflake_accept_clock, |_| {
     let (jumped, lead) = shmem::shared()?.accept_clock();
     pgrx::log!(
         "snowflake_id: clock accepted, after a jump of {} and with generators {} ahead of it",
-        measured_text(jumped.get()),
-        measured_text(lead.get())
+        measured_text(jumped),
+        measured_text(lead)
     );
-    Ok(time::interval(jumped.get()))
+    Ok(time::interval(jumped))
 });

@@ -25,7 +25,7 @@ use std::fmt;
 use self::grammar::Text;
 use super::duration::duration_text;
 use super::generator::Generator;
-use super::id::{SnowflakeId, Tick};
+use super::id::{Millis, SnowflakeId, Tick};
 use super::layout::{Fields, Layout, LayoutError, Role, in_range};
 use super::policy::{OnExhausted, Policy};
 
@@ -45,7 +45,7 @@ pub struct Label {
     fields: Vec<Field>,
     layout: Layout,
     policy: Policy,
-    max_borrow_millis: i64,
+    max_borrow: Millis,
 }
 
 /// One field of a layout.
@@ -167,9 +167,9 @@ impl Label {
         let policy = &self.policy;
         let pairs = [
             ("on_rollback", on_rollback_text(policy.on_rollback).into()),
-            ("max_rollback", duration_text(policy.max_rollback_millis)),
-            ("max_wait", duration_text(policy.max_wait_millis)),
-            ("max_borrow", duration_text(self.max_borrow_millis)),
+            ("max_rollback", duration_text(policy.max_rollback)),
+            ("max_wait", duration_text(policy.max_wait)),
+            ("max_borrow", duration_text(self.max_borrow)),
             (
                 "on_exhausted",
                 on_exhausted_text(policy.on_exhausted).into(),
@@ -301,7 +301,7 @@ impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layout = pair("layout", &self.layout_text());
         let epoch = pair("epoch", &timestamp_text(self.layout.epoch()));
-        let tick = pair("tick", &duration_text(self.layout.tick_millis()));
+        let tick = pair("tick", &duration_text(self.layout.tick()));
         write!(f, "{layout} {epoch} {tick} {}", self.policy_text())
     }
 }

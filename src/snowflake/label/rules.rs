@@ -8,17 +8,18 @@ use super::values::{ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollb
 use super::{Field, Label, LabelError};
 use crate::snowflake::clocks::CLOCK_BITS_MAX;
 use crate::snowflake::duration::duration_text;
+use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::layout::{
-    Layout, Misfit, POSITION_BITS_MAX, Role, TICK_MILLIS_MAX, WORKER_BITS_MAX,
+    Layout, Misfit, POSITION_BITS_MAX, Role, TICK_MAX, WORKER_BITS_MAX,
 };
 use crate::snowflake::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use crate::snowflake::presets;
 
-/// The ranges of durations, in milliseconds. The longest rollback is 10 years.
-const TICK: RangeInclusive<i64> = 1..=TICK_MILLIS_MAX;
-const MAX_ROLLBACK: RangeInclusive<i64> = 1000..=3650 * 86_400_000;
-const MAX_WAIT: RangeInclusive<i64> = 0..=60_000;
-const MAX_BORROW: RangeInclusive<i64> = 0..=*MAX_ROLLBACK.end() / 2;
+/// The ranges of durations. The longest rollback is 10 years.
+const TICK: RangeInclusive<Millis> = Millis::new(1)..=TICK_MAX;
+const MAX_ROLLBACK: RangeInclusive<Millis> = Millis::new(1000)..=Millis::new(3650 * 86_400_000);
+const MAX_WAIT: RangeInclusive<Millis> = Millis::ZERO..=Millis::new(60_000);
+const MAX_BORROW: RangeInclusive<Millis> = Millis::ZERO..=MAX_ROLLBACK.end().half();
 
 /// Understands a label.
 pub fn parse(text: &str) -> Result<Label, LabelError> {
@@ -43,7 +44,7 @@ pub fn parse(text: &str) -> Result<Label, LabelError> {
         end: text.len(),
         layout: None,
         epoch: None,
-        tick: Layout::DEFAULT.tick_millis(),
+        tick: Layout::DEFAULT.tick(),
         policy: Policy::DEFAULT,
         max_borrow: None,
     };
@@ -60,10 +61,10 @@ struct Draft<'a> {
     /// How long the text is.
     end: usize,
     layout: Option<Vec<FieldText<'a>>>,
-    epoch: Option<i64>,
-    tick: i64,
+    epoch: Option<UnixMillis>,
+    tick: Millis,
     policy: Policy,
-    max_borrow: Option<i64>,
+    max_borrow: Option<Millis>,
 }
 
 impl<'a> Draft<'a> {
@@ -85,8 +86,8 @@ impl<'a> Draft<'a> {
             "epoch" => self.epoch = Some(epoch(pair)?),
             "tick" => self.tick = duration(pair, TICK)?,
             "on_rollback" => policy.on_rollback = choice(pair, &ON_ROLLBACK)?,
-            "max_rollback" => policy.max_rollback_millis = duration(pair, MAX_ROLLBACK)?,
-            "max_wait" => policy.max_wait_millis = duration(pair, MAX_WAIT)?,
+            "max_rollback" => policy.max_rollback = duration(pair, MAX_ROLLBACK)?,
+            "max_wait" => policy.max_wait = duration(pair, MAX_WAIT)?,
             "max_borrow" => self.max_borrow = Some(duration(pair, MAX_BORROW)?),
             "on_exhausted" => policy.on_exhausted = choice(pair, &ON_EXHAUSTED)?,
             "sequence_start" => policy.sequence_start = start(pair)?,
@@ -145,7 +146,7 @@ impl<'a> Draft<'a> {
             Err(misfit) => return refuse(misfit, &fields, self.at("layout")),
         };
         self.check_clocks(&layout)?;
-        let max_borrow_millis = self.complete_policy(&layout)?;
+        let max_borrow = self.complete_policy(&layout)?;
         let mut shift = layout.width();
         let fields = fields.iter().zip(roles).map(|(field, (role, bits))| {
             shift -= bits;
@@ -160,7 +161,7 @@ impl<'a> Draft<'a> {
             fields: fields.collect(),
             layout,
             policy: self.policy,
-            max_borrow_millis,
+            max_borrow,
         })
     }
 
@@ -198,9 +199,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Sets what depends on other values or on the layout. Returns `max_borrow` in
-    /// milliseconds.
-    fn complete_policy(&mut self, layout: &Layout) -> Result<i64, LabelError> {
+    /// Sets what depends on other values or on the layout. Returns `max_borrow`.
+    fn complete_policy(&mut self, layout: &Layout) -> Result<Millis, LabelError> {
         let mut policy = self.policy;
         if !policy.on_rollback.waits() {
             if let Some(own) = self.given("max_wait").filter(|pair| !pair.is_preset) {
@@ -210,15 +210,15 @@ impl<'a> Draft<'a> {
                     "It is for on_rollback=wait, next_clock and next_worker.",
                 );
             }
-            policy.max_wait_millis = Policy::DEFAULT.max_wait_millis;
+            policy.max_wait = Policy::DEFAULT.max_wait;
         }
 
-        let (most, tick) = (policy.max_advance().get(), layout.tick_millis());
-        let usual = Layout::DEFAULT.ticks_as_millis(policy.max_borrow_ticks);
-        let mut borrow = self.max_borrow.unwrap_or(usual.get().min(most));
+        let (most, tick) = (policy.max_advance(), layout.tick());
+        let usual = Layout::DEFAULT.lasting(policy.max_borrow_ticks);
+        let mut borrow = self.max_borrow.unwrap_or(usual.min(most));
         let text = duration_text(borrow);
         if borrow > most {
-            let (rollback, most) = (policy.max_rollback_millis, duration_text(most));
+            let (rollback, most) = (policy.max_rollback, duration_text(most));
             let rollback = duration_text(rollback);
             return self.at("max_borrow").error(
                 &format!("max_borrow \"{text}\" is more than half of max_rollback \"{rollback}\""),
@@ -228,15 +228,16 @@ impl<'a> Draft<'a> {
         // Less than a tick counts as nothing; only a label that asks for it itself is
         // wrong.
         if borrow < tick {
-            if borrow > 0 && self.given("max_borrow").is_some_and(|pair| !pair.is_preset) {
+            if borrow > Millis::ZERO && self.given("max_borrow").is_some_and(|pair| !pair.is_preset)
+            {
                 return self.at("max_borrow").error(
                     &format!("max_borrow \"{text}\" is less than a tick"),
                     &format!("It can be 0, or from {} on.", duration_text(tick)),
                 );
             }
-            borrow = 0;
+            borrow = Millis::ZERO;
         }
-        policy.max_borrow_ticks = (borrow / tick).unsigned_abs();
+        policy.max_borrow_ticks = (borrow.get() / tick.get()).unsigned_abs();
 
         if self.given("sequence_start").is_none() {
             policy.sequence_start = SequenceStart::usual(layout.sequence_bits());

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::super::id::{SnowflakeId, Tick, UnixMillis};
+use super::super::id::{Millis, SnowflakeId, Tick, UnixMillis};
 use super::super::label::{EncodeError, Label, timestamp_text};
 use super::super::layout::{Disorder, LayoutError};
 use super::super::presets;
@@ -572,7 +572,7 @@ fn the_page_of_presets_is_right() {
     assert!(now.contains("The one is `worker_queue`."));
     assert!(now.contains("the 15 ms of the preset"));
     let one = label_with_epoch("worker_queue").generator().policy;
-    assert_eq!(one.max_wait_millis, 15);
+    assert_eq!(one.max_wait, Millis::new(15));
     // All others in the page are understood.
     for text in page
         .split('`')
