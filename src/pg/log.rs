@@ -2,7 +2,7 @@
 
 use super::error;
 use super::time::display;
-use crate::snowflake::duration::{measured_text, rounded_text};
+use crate::snowflake::duration::{Form, duration_text};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::Millis;
 use crate::snowflake::server::{Note, Refused};
@@ -22,7 +22,7 @@ fn line(message: String, detail: String) {
 pub fn note(name: &str, generator: &Generator, note: Note) {
     match note {
         Note::Stepped { by } if by < Millis::ZERO => {
-            let by = measured_text(by.abs());
+            let by = duration_text(by.abs(), Form::Exact);
             line(
                 format!("clock moved backwards by {by}"),
                 format!(
@@ -32,7 +32,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             );
         }
         Note::Stepped { by } => line(
-            format!("clock moved forward by {}", measured_text(by)),
+            format!("clock moved forward by {}", duration_text(by, Form::Exact)),
             "Generators follow it.".to_string(),
         ),
         Note::Refused { why, reserved } => {
@@ -60,7 +60,10 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             free,
         } => line(
             match rollback {
-                Some(by) => format!("clock moved backwards by {}", measured_text(by)),
+                Some(by) => format!(
+                    "clock moved backwards by {}",
+                    duration_text(by, Form::Exact)
+                ),
                 None => format!("generator {name} starts before its mark"),
             },
             format!(
@@ -76,17 +79,17 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             format!(
                 "IDs start at {}, {} after the clock.",
                 display(start),
-                measured_text(lead)
+                duration_text(lead, Form::Exact)
             ),
         ),
         Note::StartsAhead { lead } => pgrx::log!(
             "snowflake_id: generator {name} starts {} ahead of the clock, as was accepted",
-            measured_text(lead)
+            duration_text(lead, Form::Exact)
         ),
         Note::EndsSoon { left, end } => line(
             format!(
                 "generator {name} has used up the time of its layout in {}",
-                rounded_text(left)
+                duration_text(left, Form::Rounded)
             ),
             format!("It ends at {}.", display(end)),
         ),

@@ -13,7 +13,7 @@
 
 use std::cmp::Ordering;
 
-use super::duration::{duration_text, instant_text, rounded_text};
+use super::duration::{Form, duration_text, instant_text};
 use super::id::{SnowflakeId, UnixMillis};
 use super::label::{Decoded, Field, Label};
 use super::layout::{Disorder::NegativeFrom, LayoutError, Role};
@@ -186,7 +186,7 @@ fn table(lines: &mut Vec<String>, groups: &[Group]) {
 /// Adds what the fields do not say one by one.
 fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: UnixMillis) {
     let layout = label.layout();
-    let span = |at: UnixMillis| rounded_text(at.since(now).abs());
+    let span = |at: UnixMillis| duration_text(at.since(now).abs(), Form::Rounded);
     let at = |at: UnixMillis| match at.cmp(&now) {
         Ordering::Less => format!("{}, {} ago", instant_text(at), span(at)),
         Ordering::Equal => format!("{}, now", instant_text(at)),
@@ -201,7 +201,7 @@ fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: Uni
         line("worker ID", format!("{worker} of {names}"));
     }
     let epoch = instant_text(layout.epoch());
-    let tick = duration_text(layout.tick());
+    let tick = duration_text(layout.tick(), Form::Set);
     line("epoch", format!("{epoch}, ticks of {tick}"));
     // The last tick is never issued.
     let end = layout.instant_of(layout.last_tick());

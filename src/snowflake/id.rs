@@ -58,6 +58,9 @@ kinds! {
     /// A position without its clock number, in its stored form.
     #[derive(PartialOrd, Ord)]
     Place(u64);
+    /// The bits that all IDs have that a server issues, in their stored form: see
+    /// [`super::layout::Layout::stamp`].
+    Stamp(u64);
     /// A 64-bit ID as PostgreSQL's `bigint` holds it; whether a layout can have made it
     /// is checked on decoding.
     #[derive(PartialOrd, Ord)]

@@ -26,6 +26,7 @@
 //! which a rollback adds; `further` is how many clocks after it a tick that was
 //! used up has gone on in. Their sum is the clock field.
 
+pub use super::id::Stamp;
 use super::id::{Millis, Place, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
 use super::shuffle::Shuffle;
 
@@ -206,13 +207,43 @@ pub struct Layout {
     within_bits: u32,
 }
 
+/// What can be read of a layout as it is stored.
+macro_rules! read_access {
+    ($($(#[$about:meta])* $name:ident: $kind:ty = $($field:ident).+;)*) => {
+        impl Layout {$(
+            $(#[$about])*
+            #[must_use]
+            #[inline]
+            pub const fn $name(self) -> $kind {
+                self.$($field).+
+            }
+        )*}
+    };
+}
+
+read_access! {
+    /// The instant at which tick 0 begins.
+    epoch: UnixMillis = epoch;
+    /// How long a tick lasts.
+    tick: Millis = tick;
+    /// Width of the sequence field.
+    sequence_bits: u32 = sequence.bits;
+    /// Width of the clock field, 0 if there is none.
+    clock_bits: u32 = clock.bits;
+    /// Width of all fields together. With 64, IDs can be negative.
+    width: u32 = width;
+    /// The largest sequence number of a tick.
+    max_sequence: u64 = sequence_mask;
+    /// The last tick of the time field. It is never issued: its positions are
+    /// the room in which "one past the end" can be written down.
+    last_tick: Tick = last_tick;
+    /// How many bits of a position lie below the tick.
+    within_bits: u32 = within_bits;
+}
+
 /// `bits` ones.
 const fn ones(bits: u32) -> u64 {
-    if bits >= 64 {
-        u64::MAX
-    } else {
-        (1 << bits) - 1
-    }
+    !u64::MAX.unbounded_shl(bits)
 }
 
 /// Puts the low bits of `value` where `mask` has ones, from the lowest up.
@@ -292,10 +323,7 @@ impl Layout {
         while field > 0 {
             field -= 1;
             let (role, bits) = fields[field];
-            let span = Span {
-                shift: layout.width,
-                bits,
-            };
+            let shift = layout.width;
             // Of other roles, a layout can have more fields than one.
             let mut other = Span::NONE;
             let (only, max) = match role {
@@ -308,10 +336,10 @@ impl Layout {
                 Role::Worker => (&mut other, WORKER_BITS_MAX),
                 Role::Fixed(_) => (&mut other, 63),
             };
-            if span.shift <= 64 && (bits < 1 || bits > max) {
+            if shift <= 64 && (bits < 1 || bits > max) {
                 return Err(Misfit::Bits { field, max });
             }
-            layout.width = layout.width.saturating_add(bits);
+            layout.width = shift.saturating_add(bits);
             if layout.width > 64 {
                 // The message has the bits of all fields.
                 continue;
@@ -319,19 +347,20 @@ impl Layout {
             if only.bits > 0 {
                 return Err(Misfit::Twice { field });
             }
-            *only = span;
+            *only = Span { shift, bits };
+            let mask = only.mask();
             if let Role::Fixed(value) | Role::Mode(Some(value)) = role {
                 let max = ones(bits);
                 if value > max {
                     return Err(Misfit::Value { field, max });
                 }
-                layout.fixed |= value << span.shift;
+                layout.fixed |= value << shift;
             }
             match role {
                 Role::TimeReversed => layout.written = Written::Reversed,
                 Role::TimeByMode => layout.written = Written::ByMode(0),
-                Role::Worker => layout.worker_mask |= span.mask(),
-                Role::Fixed(_) => layout.fixed_mask |= span.mask(),
+                Role::Worker => layout.worker_mask |= mask,
+                Role::Fixed(_) => layout.fixed_mask |= mask,
                 _ => {}
             }
         }
@@ -377,36 +406,6 @@ impl Layout {
         })
     }
 
-    /// The instant at which tick 0 begins.
-    #[must_use]
-    pub const fn epoch(self) -> UnixMillis {
-        self.epoch
-    }
-
-    /// How long a tick lasts.
-    #[must_use]
-    pub const fn tick(self) -> Millis {
-        self.tick
-    }
-
-    /// Width of the sequence field.
-    #[must_use]
-    pub const fn sequence_bits(self) -> u32 {
-        self.sequence.bits
-    }
-
-    /// Width of the clock field, 0 if there is none.
-    #[must_use]
-    pub const fn clock_bits(self) -> u32 {
-        self.clock.bits
-    }
-
-    /// Width of all fields together. With 64, IDs can be negative.
-    #[must_use]
-    pub const fn width(self) -> u32 {
-        self.width
-    }
-
     /// Whether IDs carry the worker ID. If not, the fixed fields alone tell the
     /// IDs of two servers apart.
     #[must_use]
@@ -420,24 +419,10 @@ impl Layout {
         ones(self.worker_mask.count_ones())
     }
 
-    /// The largest sequence number of a tick.
-    #[must_use]
-    pub const fn max_sequence(self) -> u64 {
-        self.sequence_mask
-    }
-
     /// How many IDs a second has room for.
     #[must_use]
     pub const fn ids_per_second(self) -> u64 {
         (1 << self.within_bits) * 1000 / self.tick.get().cast_unsigned()
-    }
-
-    /// The last tick of the time field. It is never issued: its positions are
-    /// the room in which "one past the end" can be written down.
-    #[must_use]
-    #[inline]
-    pub const fn last_tick(self) -> Tick {
-        self.last_tick
     }
 
     /// Whether an ID of this layout can be negative.
@@ -517,21 +502,14 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::InstantRange`] before the epoch or past the last tick.
     pub fn tick_at(self, at: UnixMillis) -> Result<Tick, LayoutError> {
-        u64::try_from(self.tick_number(at))
-            .ok()
-            .map(Tick::new)
-            .filter(|tick| *tick <= self.last_tick())
-            .ok_or(LayoutError::InstantRange {
+        match u64::try_from(self.tick_number(at)) {
+            Ok(tick) if tick <= self.last_tick.get() => Ok(Tick::new(tick)),
+            _ => Err(LayoutError::InstantRange {
                 at,
                 first: self.epoch,
-                last: self.instant_of(self.last_tick()),
-            })
-    }
-
-    /// How many bits of a position lie below the tick.
-    #[must_use]
-    pub const fn within_bits(self) -> u32 {
-        self.within_bits
+                last: self.instant_of(self.last_tick),
+            }),
+        }
     }
 
     /// How many clocks there are.
@@ -604,7 +582,7 @@ impl Layout {
     }
 
     const fn stamp_with(self, worker: u64) -> Stamp {
-        Stamp(scatter(worker, self.worker_mask) | self.fixed)
+        Stamp::new(scatter(worker, self.worker_mask) | self.fixed)
     }
 
     /// The ID of a position, which the caller has checked to be below that of
@@ -638,8 +616,9 @@ impl Layout {
 
     #[inline]
     const fn id(self, tick: Tick, clock: u64, sequence: u64, stamp: Stamp) -> SnowflakeId {
+        let stamp = stamp.get();
         let count = clock << self.clock.shift | sequence << self.sequence.shift;
-        SnowflakeId::new((self.time_field(tick, stamp.0) | count | stamp.0).cast_signed())
+        SnowflakeId::new((self.time_field(tick, stamp) | count | stamp).cast_signed())
     }
 
     /// The time field of an ID, in its place. `id` has the mode field, if the
@@ -739,25 +718,18 @@ impl Layout {
     /// those of `before`, and an ID of one is at most one of the other.
     #[must_use]
     pub fn change_from(self, before: Self) -> Option<Change> {
-        let wider = Self {
-            epoch: self.epoch,
-            time: Span {
-                bits: self.time.bits,
-                ..before.time
-            },
-            width: self.width,
-            last_tick: self.last_tick,
-            within_bits: self.within_bits,
-            ..before
-        };
-        // It moves what is above the time, and the bits of a reversed time.
-        let is_moved = self.width != before.width
-            && (before.written != Written::Plain || before.time.end() != before.width);
+        let mut allowed = before;
+        (allowed.epoch, allowed.within_bits) = (self.epoch, self.within_bits);
+        // Elsewhere, a wider time moves what is above it, or its own reversed bits.
+        if before.written == Written::Plain && before.time.end() == before.width {
+            allowed.time.bits = self.time.bits;
+            (allowed.width, allowed.last_tick) = (self.width, self.last_tick);
+        }
         let changes = [
             (self.tick != before.tick, Change::Tick),
             (self.epoch > before.epoch, Change::LaterEpoch),
             (self.time.bits < before.time.bits, Change::NarrowerTime),
-            (self != wider || is_moved, Change::Fields),
+            (self != allowed, Change::Fields),
         ];
         let first = changes.into_iter().find(|(is_so, _)| *is_so);
         first.map(|(_, change)| change)
@@ -775,24 +747,6 @@ pub enum Change {
     NarrowerTime,
     /// Other fields, places or fixed values.
     Fields,
-}
-
-/// The bits that all IDs have that a server issues: see [`Layout::stamp`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp(u64);
-
-impl Stamp {
-    /// From its stored form.
-    #[must_use]
-    pub const fn new(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The stored form.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
 }
 
 /// A field's value, if it is in range.

@@ -8,7 +8,7 @@ use super::super::error::{self, Error};
 use super::super::time::{self, Instant};
 use super::super::{catalog, issue, shmem};
 use super::call::{Call, c_function};
-use crate::snowflake::duration::measured_text;
+use crate::snowflake::duration::{Form, duration_text};
 use crate::snowflake::id::{SnowflakeId, Tick, UnixMillis};
 use crate::snowflake::label::Label;
 
@@ -58,8 +58,8 @@ c_function!(snowflake_accept_clock, |_| {
     let (jumped, lead) = shmem::shared()?.accept_clock();
     pgrx::log!(
         "snowflake_id: clock accepted, after a jump of {} and with generators {} ahead of it",
-        measured_text(jumped),
-        measured_text(lead)
+        duration_text(jumped, Form::Exact),
+        duration_text(lead, Form::Exact)
     );
     Ok(time::interval(jumped))
 });

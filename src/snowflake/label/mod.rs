@@ -23,7 +23,7 @@
 use std::fmt;
 
 use self::grammar::Text;
-use super::duration::duration_text;
+use super::duration::{Form, duration_text};
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Tick};
 use super::layout::{Fields, Layout, LayoutError, Role, in_range};
@@ -167,9 +167,12 @@ impl Label {
         let policy = &self.policy;
         let pairs = [
             ("on_rollback", on_rollback_text(policy.on_rollback).into()),
-            ("max_rollback", duration_text(policy.max_rollback)),
-            ("max_wait", duration_text(policy.max_wait)),
-            ("max_borrow", duration_text(self.max_borrow)),
+            (
+                "max_rollback",
+                duration_text(policy.max_rollback, Form::Set),
+            ),
+            ("max_wait", duration_text(policy.max_wait, Form::Set)),
+            ("max_borrow", duration_text(self.max_borrow, Form::Set)),
             (
                 "on_exhausted",
                 on_exhausted_text(policy.on_exhausted).into(),
@@ -301,7 +304,7 @@ impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layout = pair("layout", &self.layout_text());
         let epoch = pair("epoch", &timestamp_text(self.layout.epoch()));
-        let tick = pair("tick", &duration_text(self.layout.tick()));
+        let tick = pair("tick", &duration_text(self.layout.tick(), Form::Set));
         write!(f, "{layout} {epoch} {tick} {}", self.policy_text())
     }
 }

@@ -7,7 +7,7 @@ use super::grammar::{self, FIELD_FORM, FieldText, KEYS, Pair, Text, list};
 use super::values::{ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, start};
 use super::{Field, Label, LabelError};
 use crate::snowflake::clocks::CLOCK_BITS_MAX;
-use crate::snowflake::duration::duration_text;
+use crate::snowflake::duration::{Form, duration_text};
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::layout::{
     Layout, Misfit, POSITION_BITS_MAX, Role, TICK_MAX, WORKER_BITS_MAX,
@@ -216,10 +216,10 @@ impl<'a> Draft<'a> {
         let (most, tick) = (policy.max_advance(), layout.tick());
         let usual = Layout::DEFAULT.lasting(policy.max_borrow_ticks);
         let mut borrow = self.max_borrow.unwrap_or(usual.min(most));
-        let text = duration_text(borrow);
+        let text = duration_text(borrow, Form::Set);
         if borrow > most {
-            let (rollback, most) = (policy.max_rollback, duration_text(most));
-            let rollback = duration_text(rollback);
+            let (rollback, most) = (policy.max_rollback, duration_text(most, Form::Set));
+            let rollback = duration_text(rollback, Form::Set);
             return self.at("max_borrow").error(
                 &format!("max_borrow \"{text}\" is more than half of max_rollback \"{rollback}\""),
                 &format!("It can be 0 to {most}: with more, a restart could be refused."),
@@ -232,7 +232,10 @@ impl<'a> Draft<'a> {
             {
                 return self.at("max_borrow").error(
                     &format!("max_borrow \"{text}\" is less than a tick"),
-                    &format!("It can be 0, or from {} on.", duration_text(tick)),
+                    &format!(
+                        "It can be 0, or from {} on.",
+                        duration_text(tick, Form::Set)
+                    ),
                 );
             }
             borrow = Millis::ZERO;

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::LabelError;
 use super::grammar::{Pair, is_digits, list};
-use crate::snowflake::duration::{UNITS, duration_text};
+use crate::snowflake::duration::{Form, UNITS, duration_text};
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::layout::EPOCH_MAX;
 use crate::snowflake::policy::{OnExhausted, OnRollback, SequenceStart};
@@ -102,7 +102,10 @@ pub fn duration(pair: &Pair<'_>, range: RangeInclusive<Millis>) -> Result<Millis
     } else {
         format!("duration {text} has an unknown unit")
     };
-    let (min, max) = (duration_text(*range.start()), duration_text(*range.end()));
+    let (min, max) = (
+        duration_text(*range.start(), Form::Set),
+        duration_text(*range.end(), Form::Set),
+    );
     let allowed = format!("It can be {min} to {max}, as a whole number of ms, s, min, h or d.");
     text.error(&problem, &allowed)
 }
