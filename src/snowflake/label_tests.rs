@@ -463,11 +463,6 @@ fn epochs_in_every_form() {
         assert_eq!(timestamp_text(UnixMillis::new(millis)), printed);
         assert!(label.to_string().contains(printed), "{label}");
     }
-    // An instant that no label has, as messages show it.
-    assert_eq!(
-        timestamp_text(UnixMillis::new(i64::MAX)),
-        format!("{} ms after 1970", i64::MAX)
-    );
 }
 
 #[test]
@@ -556,14 +551,14 @@ fn encode_refuses_by_name() {
     assert_eq!(encode(3, &[("sequence", 7)]), Ok(without_clock));
     assert_eq!(
         encode(3, &[]),
-        Err(EncodeError::Missing("sequence".to_string()))
+        Err(LayoutError::Missing("sequence".to_string()))
     );
     for unknown in ["worker", "time", "Shard", ""] {
-        let error = Err(EncodeError::Unknown(unknown.to_string()));
+        let error = Err(LayoutError::Unknown(unknown.to_string()));
         assert_eq!(encode(3, &[("sequence", 7), (unknown, 1)]), error);
     }
     for value in [4, 6] {
-        let error = EncodeError::Fixed {
+        let error = LayoutError::Given {
             field: "shard".to_string(),
             value,
             fixed: 5,
@@ -572,11 +567,11 @@ fn encode_refuses_by_name() {
         assert_eq!(encode(3, &[("sequence", 7), ("shard", shard)]), Err(error));
     }
     let range = |field: &str, value, max| {
-        Err(EncodeError::Layout(LayoutError::FieldRange {
+        Err(LayoutError::FieldRange {
             field: field.to_string(),
             value,
             max,
-        }))
+        })
     };
     assert_eq!(encode(3, &[("sequence", 128)]), range("sequence", 128, 127));
     assert_eq!(encode(3, &[("sequence", -1)]), range("sequence", -1, 127));
@@ -599,7 +594,7 @@ fn encode_refuses_by_name() {
         ("generator_low", 0),
         ("cluster", 0),
     ];
-    let missing = Err(EncodeError::Missing("mode".to_string()));
+    let missing = Err(LayoutError::Missing("mode".to_string()));
     assert_eq!(mode.encode(Tick::new(1), &values(&all)), missing);
 }
 
@@ -1027,10 +1022,10 @@ proptest! {
             any = any.rotate_left(17).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let value = match field.role {
                 Role::Fixed(value) => value,
-                _ if field.is_time() => tick.get(),
+                _ if field.role.is_time() => tick.get(),
                 _ => any & field.max(),
             };
-            let name = if field.is_time() { "time" } else { &field.name };
+            let name = if field.role.is_time() { "time" } else { &field.name };
             named.push((name, value));
         }
         let mut given: Vec<_> = named

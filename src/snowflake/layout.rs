@@ -55,6 +55,16 @@ pub enum LayoutError {
         value: u64,
         fixed: u64,
     },
+    /// A fixed field is to have another value.
+    Given {
+        field: String,
+        value: u64,
+        fixed: u64,
+    },
+    /// The layout has no field of this name.
+    Unknown(String),
+    /// A field has no value.
+    Missing(String),
     /// A field value outside its field: name, value, largest value.
     FieldRange { field: String, value: i64, max: u64 },
     /// An instant outside the layout's time: first and last instant it holds.
@@ -116,7 +126,7 @@ pub enum Misfit {
     /// A second field of a role that only one can have.
     Twice { field: usize },
     /// A value that its field does not hold.
-    Value { field: usize, max: u64 },
+    Value { field: usize, value: u64, max: u64 },
     /// There is no time field.
     NoTime,
     /// There is no sequence field.
@@ -268,11 +278,6 @@ const fn gather(bits: u64, mut mask: u64) -> u64 {
     value
 }
 
-/// The lowest `bits` bits the other way round.
-const fn reversed(value: u64, bits: u32) -> u64 {
-    value.reverse_bits() >> (64 - bits)
-}
-
 impl Layout {
     /// The layout of the default generator. **Frozen**: stored indexes and
     /// partition bounds are computed from it.
@@ -352,7 +357,7 @@ impl Layout {
             if let Role::Fixed(value) | Role::Mode(Some(value)) = role {
                 let max = ones(bits);
                 if value > max {
-                    return Err(Misfit::Value { field, max });
+                    return Err(Misfit::Value { field, value, max });
                 }
                 layout.fixed |= value << shift;
             }
@@ -645,7 +650,7 @@ impl Layout {
     #[inline]
     const fn turned(self, time: u64, id: u64) -> u64 {
         if self.is_reversed(id) {
-            reversed(time, self.time.bits)
+            time.reverse_bits() >> (64 - self.time.bits)
         } else {
             time
         }

@@ -210,7 +210,11 @@ fn refuses_what_makes_no_layout() {
     refused(&[(Time, 12), (Mode(None), 1), (Sequence, 1)], Misfit::Mode);
     refused(
         &[(Time, 41), (Fixed(8), 3), (Sequence, 1)],
-        Misfit::Value { field: 1, max: 7 },
+        Misfit::Value {
+            field: 1,
+            value: 8,
+            max: 7,
+        },
     );
     refused(
         &[(Time, 42), (Worker, 11), (Sequence, 12)],

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use super::grammar::{self, FIELD_FORM, FieldText, KEYS, Pair, Text, list};
 use super::values::{ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, start};
-use super::{Field, Label, LabelError};
+use super::{Field, Label, LabelError, TEXT_MAX};
 use crate::snowflake::clocks::CLOCK_BITS_MAX;
 use crate::snowflake::duration::{Form, duration_text};
 use crate::snowflake::id::{Millis, UnixMillis};
@@ -21,37 +21,48 @@ const MAX_ROLLBACK: RangeInclusive<Millis> = Millis::new(1000)..=Millis::new(365
 const MAX_WAIT: RangeInclusive<Millis> = Millis::ZERO..=Millis::new(60_000);
 const MAX_BORROW: RangeInclusive<Millis> = Millis::ZERO..=MAX_ROLLBACK.end().half();
 
-/// Understands a label.
-pub fn parse(text: &str) -> Result<Label, LabelError> {
-    let mut pairs = grammar::pairs(text)?;
-    if let Some(first) = pairs.first().filter(|first| first.key.text == "preset") {
-        let name = first.text();
-        let Some(preset) = presets::find(name.text) else {
-            let names: Vec<_> = presets::ALL.iter().map(|preset| preset.name).collect();
-            return name.error(
-                &format!("unknown preset {name}"),
-                &format!("Presets are {}.", list(&names, "and")),
+impl Label {
+    /// Understands a label.
+    ///
+    /// # Errors
+    /// A [`LabelError`] for the first thing that is wrong.
+    pub fn parse(text: &str) -> Result<Self, LabelError> {
+        if text.len() > TEXT_MAX {
+            return Text { text, at: 0 }.error(
+                &format!("it has {} bytes", text.len()),
+                &format!("It can have up to {TEXT_MAX}."),
             );
-        };
-        let mut stock = grammar::pairs(preset.text)?;
-        for pair in &mut stock {
-            (pair.key.at, pair.at, pair.is_preset) = (name.at, name.at, true);
         }
-        pairs.splice(..0, stock);
+        let mut pairs = grammar::pairs(text)?;
+        if let Some(first) = pairs.first().filter(|first| first.key.text == "preset") {
+            let name = first.text();
+            let Some(preset) = presets::find(name.text) else {
+                let names: Vec<_> = presets::ALL.iter().map(|preset| preset.name).collect();
+                return name.error(
+                    &format!("unknown preset {name}"),
+                    &format!("Presets are {}.", list(&names, "and")),
+                );
+            };
+            let mut stock = grammar::pairs(preset.text)?;
+            for pair in &mut stock {
+                (pair.key.at, pair.at, pair.is_preset) = (name.at, name.at, true);
+            }
+            pairs.splice(..0, stock);
+        }
+        let mut draft = Draft {
+            pairs: &pairs,
+            end: text.len(),
+            layout: None,
+            epoch: None,
+            tick: Layout::DEFAULT.tick(),
+            policy: Policy::DEFAULT,
+            max_borrow: None,
+        };
+        for pair in &pairs {
+            draft.read(pair)?;
+        }
+        draft.finish()
     }
-    let mut draft = Draft {
-        pairs: &pairs,
-        end: text.len(),
-        layout: None,
-        epoch: None,
-        tick: Layout::DEFAULT.tick(),
-        policy: Policy::DEFAULT,
-        max_borrow: None,
-    };
-    for pair in &pairs {
-        draft.read(pair)?;
-    }
-    draft.finish()
 }
 
 /// What a label says. The pairs of a preset come first, and later ones override
@@ -216,10 +227,10 @@ impl<'a> Draft<'a> {
         let (most, tick) = (policy.max_advance(), layout.tick());
         let usual = Layout::DEFAULT.lasting(policy.max_borrow_ticks);
         let mut borrow = self.max_borrow.unwrap_or(usual.min(most));
-        let text = duration_text(borrow, Form::Set);
+        let set = |time| duration_text(time, Form::Set);
+        let text = set(borrow);
         if borrow > most {
-            let (rollback, most) = (policy.max_rollback, duration_text(most, Form::Set));
-            let rollback = duration_text(rollback, Form::Set);
+            let (rollback, most) = (set(policy.max_rollback), set(most));
             return self.at("max_borrow").error(
                 &format!("max_borrow \"{text}\" is more than half of max_rollback \"{rollback}\""),
                 &format!("It can be 0 to {most}: with more, a restart could be refused."),
@@ -232,10 +243,7 @@ impl<'a> Draft<'a> {
             {
                 return self.at("max_borrow").error(
                     &format!("max_borrow \"{text}\" is less than a tick"),
-                    &format!(
-                        "It can be 0, or from {} on.",
-                        duration_text(tick, Form::Set)
-                    ),
+                    &format!("It can be 0, or from {} on.", set(tick)),
                 );
             }
             borrow = Millis::ZERO;
@@ -278,14 +286,12 @@ fn refuse<T>(misfit: Misfit, fields: &[FieldText<'_>], layout: Text<'_>) -> Resu
     };
     let (Text { text: name, at }, has) =
         field.map_or((layout, 0), |field| (field.name, field.bits));
-    let value = match field.map(|field| field.role) {
-        Some(Role::Fixed(value) | Role::Mode(Some(value))) => value,
-        _ => 0,
-    };
     let problem = match misfit {
         Misfit::Bits { .. } => &format!("field \"{name}\" has {has} bits"),
         Misfit::Twice { .. } => &format!("field \"{name}\" is one of two of its kind"),
-        Misfit::Value { .. } => &format!("value {value} of field \"{name}\" is out of range"),
+        Misfit::Value { value, .. } => {
+            &format!("value {value} of field \"{name}\" is out of range")
+        }
         Misfit::NoSequence => "the layout has no sequence field",
         Misfit::Mode => "the layout has \"time_by_mode\", but no field \"mode\"",
         Misfit::Width { bits } => &format!("the fields have {bits} bits together"),

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::LabelError;
 use super::grammar::{Pair, is_digits, list};
-use crate::snowflake::duration::{Form, UNITS, duration_text};
+use crate::snowflake::duration::{Form, UNITS, duration_text, instant_text};
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::layout::EPOCH_MAX;
 use crate::snowflake::policy::{OnExhausted, OnRollback, SequenceStart};
@@ -163,13 +163,10 @@ pub fn epoch(pair: &Pair<'_>) -> Result<UnixMillis, LabelError> {
     }
 }
 
-/// An instant in UTC, as a label writes it. Up to the year 9999.
+/// An instant in UTC, as a label writes it.
 #[must_use]
 pub fn timestamp_text(at: UnixMillis) -> String {
-    let Ok(timestamp) = jiff::Timestamp::from_millisecond(at.get()) else {
-        return format!("{} ms after 1970", at.get());
-    };
-    let digits = if at.get() % 1000 == 0 { 0 } else { 3 };
-    let text = format!("{timestamp:.digits$}").replace('T', " ");
-    format!("{}+00", text.trim_end_matches('Z'))
+    let text = instant_text(at);
+    let text = text.trim_end_matches(" UTC").trim_end_matches(".000");
+    format!("{text}+00")
 }

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::super::id::{Millis, SnowflakeId, Tick, UnixMillis};
-use super::super::label::{EncodeError, Label, timestamp_text};
+use super::super::label::{Label, timestamp_text};
 use super::super::layout::{Disorder, LayoutError};
 use super::super::presets;
 
@@ -402,11 +402,11 @@ fn baidus_worker_id_out_of_range() {
         let label = label_of(&vector);
         assert_eq!(
             label.encode(vector.tick, &vector.fields),
-            Err(EncodeError::Layout(LayoutError::FieldRange {
+            Err(LayoutError::FieldRange {
                 field: "worker".to_string(),
                 value: 462_146,
                 max: 262_143,
-            }))
+            })
         );
         // Taken by itself, it is an ID of another worker: no reader can tell.
         let decoded = label.decode(vector.id).unwrap();
@@ -426,11 +426,11 @@ fn leafs_time_field_overflows() {
     assert_eq!(vector.tick, Tick::new(max + 1));
     assert_eq!(
         label.encode(vector.tick, &vector.fields),
-        Err(EncodeError::Layout(LayoutError::FieldRange {
+        Err(LayoutError::FieldRange {
             field: "time".to_string(),
             value: 2_199_023_255_552,
             max,
-        }))
+        })
     );
     let not_an_id = LayoutError::NotAnId {
         id: id.get(),
