@@ -26,7 +26,6 @@ use super::duration::{Form, duration_text};
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Tick};
 use super::layout::{Fields, Layout, LayoutError, Role, in_range};
-use super::policy::{OnExhausted, Policy};
 
 mod grammar;
 mod rules;
@@ -43,7 +42,7 @@ pub const TEXT_MAX: usize = 16_384;
 pub struct Label {
     fields: Vec<Field>,
     layout: Layout,
-    policy: Policy,
+    generator: Generator,
     max_borrow: Millis,
 }
 
@@ -102,15 +101,7 @@ impl Label {
     /// What generators are made of.
     #[must_use]
     pub fn generator(&self) -> Generator {
-        let layout = match self.policy.on_exhausted {
-            // Not None: the rules of labels see to that.
-            OnExhausted::NextClock => self.layout.through_clocks().unwrap_or(self.layout),
-            _ => self.layout,
-        };
-        Generator {
-            layout,
-            policy: self.policy,
-        }
+        self.generator
     }
 
     /// Why no generator can have this label, though it can decode.
@@ -149,7 +140,7 @@ impl Label {
     /// The policy as the label writes it.
     #[must_use]
     pub fn policy_text(&self) -> String {
-        let policy = &self.policy;
+        let policy = &self.generator.policy;
         let set = |time| duration_text(time, Form::Set);
         let mut pairs = vec![
             pair("on_rollback", on_rollback_text(policy.on_rollback)),

@@ -8,6 +8,7 @@ use super::values::{ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollb
 use super::{Field, Label, LabelError, TEXT_MAX};
 use crate::snowflake::clocks::CLOCK_BITS_MAX;
 use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::layout::{
     Layout, Misfit, POSITION_BITS_MAX, Role, TICK_MAX, WORKER_BITS_MAX,
@@ -156,7 +157,7 @@ impl<'a> Draft<'a> {
             Ok(layout) => layout,
             Err(misfit) => return refuse(misfit, &fields, self.at("layout")),
         };
-        self.check_clocks(&layout)?;
+        let positions = self.check_clocks(layout)?;
         let max_borrow = self.complete_policy(&layout)?;
         let mut shift = layout.width();
         let fields = fields.iter().zip(roles).map(|(field, (role, bits))| {
@@ -171,13 +172,17 @@ impl<'a> Draft<'a> {
         Ok(Label {
             fields: fields.collect(),
             layout,
-            policy: self.policy,
+            generator: Generator {
+                layout: positions,
+                policy: self.policy,
+            },
             max_borrow,
         })
     }
 
-    /// Whether the layout has the clocks that the policy goes on in.
-    fn check_clocks(&self, layout: &Layout) -> Result<(), LabelError> {
+    /// Whether the layout has the clocks that the policy goes on in. Returns the layout
+    /// with the positions that go through them.
+    fn check_clocks(&self, layout: Layout) -> Result<Layout, LabelError> {
         let bits = layout.clock_bits();
         let rollback = self.policy.on_rollback == OnRollback::NextClock;
         let exhausted = self.policy.on_exhausted == OnExhausted::NextClock;
@@ -198,7 +203,10 @@ impl<'a> Draft<'a> {
                 "The mark keeps which clocks have been used, and has no room for more.",
             );
         }
-        if exhausted && layout.through_clocks().is_none() {
+        if !exhausted {
+            return Ok(layout);
+        }
+        let Some(through) = layout.through_clocks() else {
             return self.at("on_exhausted").error(
                 "on_exhausted=next_clock does not fit the layout",
                 &format!(
@@ -206,8 +214,8 @@ impl<'a> Draft<'a> {
                      {POSITION_BITS_MAX} together."
                 ),
             );
-        }
-        Ok(())
+        };
+        Ok(through)
     }
 
     /// Sets what depends on other values or on the layout. Returns `max_borrow`.

@@ -102,10 +102,7 @@ pub fn duration(pair: &Pair<'_>, range: RangeInclusive<Millis>) -> Result<Millis
     } else {
         format!("duration {text} has an unknown unit")
     };
-    let (min, max) = (
-        duration_text(*range.start(), Form::Set),
-        duration_text(*range.end(), Form::Set),
-    );
+    let [min, max] = [range.start(), range.end()].map(|time| duration_text(*time, Form::Set));
     let allowed = format!("It can be {min} to {max}, as a whole number of ms, s, min, h or d.");
     text.error(&problem, &allowed)
 }
