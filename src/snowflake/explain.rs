@@ -132,20 +132,15 @@ fn table(lines: &mut Vec<String>, fields: &[&Field], bits: u64, label: &Label) {
     }
     let rows = fields.iter().map(|field| {
         let is_worker = field.max() == layout.max_worker();
-        let (value, note) = match field.role {
-            role if role.is_time() => (tick.get(), created.as_str()),
-            Role::Fixed(_) if field.shift < layout.width() => (field.value_in(bits), "fixed"),
-            Role::Worker if is_worker && field.name != "worker" => {
-                (field.value_in(bits), "worker ID")
-            }
-            _ => (field.value_in(bits), ""),
-        };
-        [
-            field.name.clone(),
-            positions(field),
-            value.to_string(),
-            note.to_string(),
-        ]
+        let (mut value, mut note) = (field.value_in(bits), "");
+        match field.role {
+            role if role.is_time() => (value, note) = (tick.get(), &created),
+            Role::Fixed(_) if field.shift < layout.width() => note = "fixed",
+            Role::Worker if is_worker && field.name != "worker" => note = "worker ID",
+            _ => {}
+        }
+        let name = field.name.clone();
+        [name, positions(field), value.to_string(), note.to_string()]
     });
     let head = ["field", "bits", "value", ""].map(str::to_string);
     let rows: Vec<_> = once(head).chain(rows).collect();
@@ -159,11 +154,8 @@ fn table(lines: &mut Vec<String>, fields: &[&Field], bits: u64, label: &Label) {
             lines.push(name);
             name = " ".repeat(INDENT.len() + name_width);
         }
-        wrap(
-            lines,
-            format!("{name}  {bits:<5}  {value:>value_width$}  "),
-            note,
-        );
+        let lead = format!("{name}  {bits:<5}  {value:>value_width$}  ");
+        wrap(lines, lead, note);
     }
 }
 
@@ -191,8 +183,8 @@ fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: Uni
     // The last tick is never issued.
     let end = layout.instant_of(layout.last_tick());
     let until = format!("until {}, another {}", instant_text(end), span(end));
-    let over = || format!("over since {}", at(end));
-    line("layout", if now < end { until } else { over() });
+    let over = format!("over since {}", at(end));
+    line("layout", if now < end { until } else { over });
     let top = label.fields().first().map(|field| field.role);
     let sign = match layout.disorder() {
         Some(NegativeFrom(turn)) if now < turn => format!("IDs turn negative at {}", at(turn)),
