@@ -2,7 +2,7 @@
 
 use super::error;
 use super::time::display;
-use crate::snowflake::duration::{measured_text, rounded_text};
+use crate::snowflake::duration::{Form, duration_text};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::Millis;
 use crate::snowflake::server::{Note, Refused};
@@ -12,7 +12,7 @@ use crate::snowflake::server::{Note, Refused};
 pub fn note(name: &str, generator: &Generator, note: Note) {
     let (message, detail) = match note {
         Note::Stepped { by } if by < Millis::ZERO => {
-            let by = measured_text(by.get().saturating_abs());
+            let by = duration_text(by.abs(), Form::Exact);
             (
                 format!("clock moved backwards by {by}"),
                 format!(
@@ -22,7 +22,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             )
         }
         Note::Stepped { by } => (
-            format!("clock moved forward by {}", measured_text(by.get())),
+            format!("clock moved forward by {}", duration_text(by, Form::Exact)),
             "Generators follow it.".to_string(),
         ),
         Note::Refused { why, reserved } => {
@@ -50,7 +50,10 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             free,
         } => (
             match rollback {
-                Some(by) => format!("clock moved backwards by {}", measured_text(by.get())),
+                Some(by) => format!(
+                    "clock moved backwards by {}",
+                    duration_text(by, Form::Exact)
+                ),
                 None => format!("generator {name} starts before its mark"),
             },
             format!(
@@ -66,11 +69,11 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             format!(
                 "IDs start at {}, {} after the clock.",
                 display(start),
-                measured_text(lead.get())
+                duration_text(lead, Form::Exact)
             ),
         ),
         Note::StartsAhead { lead } => {
-            let lead = measured_text(lead.get());
+            let lead = duration_text(lead, Form::Exact);
             return pgrx::log!(
                 "snowflake_id: generator {name} starts {lead} ahead of the clock, as was accepted"
             );
@@ -78,7 +81,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
         Note::EndsSoon { left, end } => (
             format!(
                 "generator {name} has used up the time of its layout in {}",
-                rounded_text(left.get().unsigned_abs())
+                duration_text(left, Form::Rounded)
             ),
             format!("It ends at {}.", display(end)),
         ),

@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
 
 use super::error::{Code, Error};
 use super::time::display;
-use crate::snowflake::duration::measured_text;
+use crate::snowflake::duration::{Form, duration_text};
 use crate::snowflake::id::{Millis, UnixMillis};
 
 /// From this instant on, or from some.
@@ -23,7 +23,7 @@ pub fn mark_kept(name: &str) -> Error {
 }
 
 pub fn epoch_moved(name: &str, by: Millis) -> Error {
-    let by = measured_text(by.get());
+    let by = duration_text(by, Form::Exact);
     notice(format!(
         "IDs that generator {name} has issued decode to {by} earlier from now on"
     ))

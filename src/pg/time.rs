@@ -6,10 +6,10 @@ use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::pg_sys;
 
 use super::error::{self, Error};
-use crate::snowflake::id::UnixMillis;
+use crate::snowflake::id::{Millis, UnixMillis};
 
 /// 2000-01-01, where PostgreSQL counts microseconds from.
-const POSTGRES_EPOCH_MILLIS: i64 = 946_684_800_000;
+const POSTGRES_EPOCH: UnixMillis = UnixMillis::new(946_684_800_000);
 
 /// The `timestamptz` that stand for infinity and its negative.
 pub const END: i64 = i64::MAX;
@@ -25,15 +25,12 @@ pub fn finite(timestamptz: i64) -> Result<UnixMillis, Error> {
 
 /// The millisecond that holds a finite `timestamptz`.
 pub fn unix_millis(timestamptz: i64) -> UnixMillis {
-    let millis = timestamptz.div_euclid(1000);
-    UnixMillis::new(millis.saturating_add(POSTGRES_EPOCH_MILLIS))
+    POSTGRES_EPOCH.plus(Millis::new(timestamptz.div_euclid(1000)))
 }
 
 /// As a `timestamptz`; saturates far outside of what any layout holds.
 pub fn timestamptz(at: UnixMillis) -> i64 {
-    at.get()
-        .saturating_sub(POSTGRES_EPOCH_MILLIS)
-        .saturating_mul(1000)
+    at.since(POSTGRES_EPOCH).get().saturating_mul(1000)
 }
 
 /// For a message, in the session's time zone.
@@ -49,7 +46,7 @@ pub fn to_datum(at: UnixMillis) -> TimestampWithTimeZone {
         .unwrap_or_else(|_| TimestampWithTimeZone::positive_infinity())
 }
 
-/// Milliseconds as a value for SQL.
-pub fn interval(millis: i64) -> Interval {
-    Interval::from_micros(millis.saturating_mul(1000))
+/// A duration as a value for SQL.
+pub fn interval(lasts: Millis) -> Interval {
+    Interval::from_micros(lasts.get().saturating_mul(1000))
 }

@@ -300,6 +300,7 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::id::Millis;
     use super::super::layout::Role;
     use super::*;
 
@@ -338,7 +339,7 @@ mod tests {
             (Role::Worker, 2),
             (Role::Sequence, 1),
         ];
-        Layout::new(0, 64, &fields).unwrap()
+        Layout::new(UnixMillis::new(0), Millis::new(64), &fields).unwrap()
     }
 
     impl Case {
@@ -493,7 +494,8 @@ mod tests {
                 (Role::Worker, 2),
                 (Role::Sequence, 1),
             ];
-            let layout = Layout::new(1_000, tick_millis, &fields).unwrap();
+            let layout =
+                Layout::new(UnixMillis::new(1_000), Millis::new(tick_millis), &fields).unwrap();
             let step = if cfg!(miri) { 25 } else { 1 };
             for known_from in (0..most).step_by(step) {
                 for end in (known_from..most + 70).step_by(step) {
@@ -518,7 +520,7 @@ mod tests {
                             );
                         }
                         // Half of what was known, if that was 64 ms or more.
-                        let known = layout.ticks_as_millis(end - known_from).get();
+                        let known = layout.lasting(end - known_from).get();
                         let kept = mark.get() - layout.instant_of(read.known_from).get();
                         assert!(if known >= 64 {
                             kept + tick_millis > known / 2
@@ -598,7 +600,7 @@ mod tests {
                 (Role::Worker, 2),
                 (Role::Sequence, 8),
             ];
-            let layout = Layout::new(epoch, tick_millis, &fields).unwrap();
+            let layout = Layout::new(UnixMillis::new(epoch), Millis::new(tick_millis), &fields).unwrap();
             let clocks = layout.clocks();
             let end = known_from + since / tick_millis.unsigned_abs();
             let ledger = Ledger {

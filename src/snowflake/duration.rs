@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, tz::Offset};
 
-use super::id::UnixMillis;
+use super::id::{Millis, UnixMillis};
 
 /// The units of labels and messages, in milliseconds, the largest first.
 pub const UNITS: [(&str, i64); 5] = [
@@ -18,52 +18,44 @@ const YEAR: (&str, i64) = ("y", 31_556_952_000);
 const CYCLE_YEARS: i64 = 400;
 const CYCLE: i64 = 146_097 * 86_400_000;
 
-/// As a label writes it: in the largest unit that gives a whole number. For what
-/// somebody has set, which reads as it was written.
-#[must_use]
-pub fn duration_text(millis: i64) -> String {
-    match UNITS.iter().find(|(_, unit)| millis % unit == 0) {
-        Some((name, unit)) if millis != 0 => format!("{} {name}", millis / unit),
-        _ => "0".to_string(),
-    }
+/// How a duration is put into words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As a label writes it: in the largest unit that gives a whole number. For what
+    /// somebody has set, which reads as it was written.
+    Set,
+    /// Exact, as "1 d 2 h 5 ms". For what was measured, which is seldom a whole
+    /// number of any large unit.
+    Exact,
+    /// In its two largest units, years among them; less is left out. For a person
+    /// who wants to know how long about.
+    Rounded,
 }
 
-/// Exact, as "1 d 2 h 5 ms". For what was measured, which is seldom a whole
-/// number of any large unit. A minus is of the whole.
+/// A duration in words. A minus is of the whole.
 #[must_use]
-pub fn measured_text(millis: i64) -> String {
-    let sign = if millis < 0 { "-" } else { "" };
-    let text = in_units(millis.unsigned_abs(), &UNITS, UNITS.len());
-    format!("{sign}{text}")
-}
-
-/// In its two largest units, years among them; less is left out. For a person
-/// who wants to know how long about.
-#[must_use]
-pub fn rounded_text(millis: u64) -> String {
-    let [day, hour, minute, second, milli] = UNITS;
-    in_units(millis, &[YEAR, day, hour, minute, second, milli], 2)
-}
-
-/// From the largest unit of which there is one, over `most` units.
-fn in_units(millis: u64, units: &[(&str, i64)], most: usize) -> String {
-    let mut rest = millis;
-    let counted = units.iter().map(|(name, unit)| {
-        let unit = unit.unsigned_abs();
-        let count = rest / unit;
-        rest %= unit;
+pub fn duration_text(time: Millis, form: Form) -> String {
+    let (year, most) = match form {
+        Form::Rounded => (Some(YEAR), 2),
+        _ => (None, UNITS.len()),
+    };
+    let units = year.into_iter().chain(UNITS);
+    let units = units.filter(|(_, unit)| form != Form::Set || time.get() % unit == 0);
+    let mut rest = time.get().unsigned_abs();
+    let counted = units.map(|(name, unit)| {
+        let count = rest / unit.unsigned_abs();
+        rest %= unit.unsigned_abs();
         (count, name)
     });
+    let counted = counted.skip_while(|(count, _)| *count == 0).take(most);
+    let counted = counted.filter(|(count, _)| *count > 0);
     let parts: Vec<_> = counted
-        .skip_while(|(count, _)| *count == 0)
-        .take(most)
-        .filter(|(count, _)| *count > 0)
         .map(|(count, name)| format!("{count} {name}"))
         .collect();
-    if parts.is_empty() {
-        "0".to_string()
-    } else {
-        parts.join(" ")
+    let sign = if time < Millis::ZERO { "-" } else { "" };
+    match parts.len() {
+        0 => "0".to_string(),
+        _ => format!("{sign}{}", parts.join(" ")),
     }
 }
 
@@ -94,7 +86,7 @@ mod tests {
             (3650 * DAY, "3650 d"),
             (-90_000, "-90 s"),
         ] {
-            assert_eq!(duration_text(millis), text);
+            assert_eq!(duration_text(Millis::new(millis), Form::Set), text);
         }
     }
 
@@ -111,28 +103,27 @@ mod tests {
             (-61_000, "-1 min 1 s"),
             (i64::MIN, "-106751991167 d 7 h 12 min 55 s 808 ms"),
         ] {
-            assert_eq!(measured_text(millis), text);
+            assert_eq!(duration_text(Millis::new(millis), Form::Exact), text);
         }
     }
 
     #[test]
     fn two_largest_units() {
-        let day = DAY.unsigned_abs();
         for (millis, text) in [
             (1, "1 ms"),
             (1001, "1 s 1 ms"),
             (59_999, "59 s 999 ms"),
             (60_999, "1 min"),
-            (day - 1, "23 h 59 min"),
-            (day + 3_599_999, "1 d"),
-            (2 * day + 5 * 3_600_000, "2 d 5 h"),
-            (365 * day, "365 d"),
-            (366 * day, "1 y"),
-            (4 * 365 * day + day, "4 y"),
-            (8000 * 365 * day + 1942 * day, "8000 y 2 d"),
-            (u64::MAX, "584554049 y 92 d"),
+            (DAY - 1, "23 h 59 min"),
+            (DAY + 3_599_999, "1 d"),
+            (2 * DAY + 5 * 3_600_000, "2 d 5 h"),
+            (365 * DAY, "365 d"),
+            (366 * DAY, "1 y"),
+            (4 * 365 * DAY + DAY, "4 y"),
+            (8000 * 365 * DAY + 1942 * DAY, "8000 y 2 d"),
+            (i64::MAX, "292277024 y 228 d"),
         ] {
-            assert_eq!(rounded_text(millis), text);
+            assert_eq!(duration_text(Millis::new(millis), Form::Rounded), text);
         }
     }
 }

@@ -12,8 +12,9 @@
 //! [`COLUMNS`] wide: drawings that are wider go on in further rows.
 
 use std::cmp::Ordering;
+use std::iter::once;
 
-use super::duration::{duration_text, instant_text, rounded_text};
+use super::duration::{Form, duration_text, instant_text};
 use super::id::{SnowflakeId, UnixMillis};
 use super::label::{Decoded, Field, Label};
 use super::layout::{Disorder::NegativeFrom, LayoutError, Role};
@@ -39,135 +40,115 @@ pub fn explain(
     now: UnixMillis,
 ) -> Result<String, LayoutError> {
     let decoded = label.decode(id)?;
-    let groups = groups(id, label, &decoded);
     let first = format!("ID {} of", id.get());
     let fits = first.len() + 1 + title.chars().count() <= COLUMNS;
     let mut lines = vec![format!("{first}{}{title}", if fits { " " } else { "\n" })];
-    let whole = draw(&groups, COLUMNS);
-    let rows = if whole.len() > 1 {
-        draw(&groups, 0)
-    } else {
-        whole
-    };
-    for row in rows {
-        lines.push(String::new());
-        lines.extend(row);
-    }
-    table(&mut lines, &groups);
-    summarize(&mut lines, label, &decoded, now);
-    let lines = lines.iter().map(|line| line.trim_end_matches(' '));
-    Ok(lines.collect::<Vec<_>>().join("\n"))
-}
-
-/// Some neighbouring bits of an ID: a field, or what is above all fields.
-struct Group {
-    name: String,
-    is_field: bool,
-    /// The bits, high to low, and below them their highest and lowest position.
-    column: Vec<String>,
-    range: String,
-    /// What they stand for: of a reversed time, the tick.
-    value: String,
-    note: String,
-}
-
-fn groups(id: SnowflakeId, label: &Label, decoded: &Decoded) -> Vec<Group> {
-    let (layout, tick) = (label.layout(), decoded.fields.tick);
-    let bits = id.get().cast_unsigned();
-    let mut created = instant_text(layout.instant_of(tick));
-    if layout.is_reversed(bits) {
-        created += ", bits reversed";
-    }
-    let one_worker = workers(label).len() == 1;
-    let width = layout.width();
+    let (bits, width) = (id.get().cast_unsigned(), label.layout().width());
     let unused = (width < 64).then(|| Field {
         name: "unused".to_string(),
         role: Role::Fixed(0),
         bits: 64 - width,
         shift: width,
     });
-    let group = |field: &Field| {
-        let is_field = field.shift < width;
-        let mut value = field.value_in(bits);
-        let digits = format!("{value:0width$b}", width = field.bits as usize);
-        let (high, low) = (field.shift + field.bits - 1, field.shift);
-        let range = match field.bits {
-            1 => low.to_string(),
-            _ => format!("{high}-{low}"),
-        };
-        // Under the bits they belong to, if those are wide enough.
-        let positions = match digits.len() {
-            wide if wide > 1 && wide >= range.len() => format!("{high:<0$}{low:>2}", wide - 2),
-            _ => range.clone(),
-        };
-        let mut note = "";
-        match field.role {
-            Role::Fixed(_) if is_field => note = "fixed",
-            Role::Worker if one_worker && field.name != "worker" => note = "worker ID",
-            role if role.is_time() => (value, note) = (tick.get(), &created),
-            _ => {}
+    let fields: Vec<_> = unused.iter().chain(label.fields()).collect();
+    let drawn = |names| draw(fields.iter().map(|field| column(field, bits, width, names)));
+    let mut rows = drawn(COLUMNS);
+    if rows.len() > 1 {
+        rows = drawn(0);
+    }
+    lines.extend(rows.into_iter().flatten());
+    table(&mut lines, &fields, bits, label);
+    summarize(&mut lines, label, &decoded, now);
+    let lines = lines.iter().map(|line| line.trim_end_matches(' '));
+    Ok(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// The positions of the bits of a field, or of what is above all fields.
+fn positions(field: &Field) -> String {
+    match field.bits {
+        1 => field.shift.to_string(),
+        bits => format!("{}-{}", field.shift + bits - 1, field.shift),
+    }
+}
+
+/// A field as it is drawn: its bits, their positions, and its name, which is broken
+/// before underscores if it is longer than these and than `names`. `width` is that of
+/// all fields.
+fn column(field: &Field, bits: u64, width: u32, names: usize) -> Vec<String> {
+    let wide = field.bits as usize;
+    let digits = format!("{:0wide$b}", field.value_in(bits));
+    let mut range = positions(field);
+    // Each end is under its bit, if there is room for both.
+    if wide > 1 && wide >= range.len() {
+        range = range.replace('-', &" ".repeat(wide + 1 - range.len()));
+    }
+    let own = wide.max(range.len());
+    let mut column = vec![digits, range];
+    let words = field.name.replace('_', " _");
+    let longest = words.split(' ').map(str::len).max().unwrap_or(0);
+    // Bits without a meaning need no room for a name.
+    if field.shift < width || longest <= own {
+        column.extend(fill(&words, "", longest.max(own).max(names)));
+    }
+    column
+}
+
+/// The lines of each row, as many columns in a row as have room.
+fn draw(columns: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
+    let mut rows: Vec<Vec<_>> = Vec::new();
+    let mut used = 0;
+    for column in columns {
+        used += BAR.len() + widest(&column);
+        match rows.last_mut() {
+            Some(row) if used <= COLUMNS => row.push(column),
+            _ => {
+                used = INDENT.len() + widest(&column);
+                rows.push(vec![column]);
+            }
         }
-        Group {
-            name: field.name.clone(),
-            is_field,
-            column: vec![digits, positions],
-            range,
-            value: value.to_string(),
-            note: note.to_string(),
-        }
+    }
+    let lines = |row: Vec<Vec<String>>| {
+        let height = row.iter().map(Vec::len).max().unwrap_or(0);
+        let line = |n| {
+            let cell = |column: &Vec<String>| {
+                let cell = column.get(n).map_or("", String::as_str);
+                format!("{cell:<0$}", widest(column))
+            };
+            let cells: Vec<_> = row.iter().map(cell).collect();
+            format!("{INDENT}{}", cells.join(BAR))
+        };
+        once(String::new()).chain((0..height).map(line)).collect()
     };
-    unused.iter().chain(label.fields()).map(group).collect()
-}
-
-/// The names of the fields that make up the worker ID.
-fn workers(label: &Label) -> Vec<&str> {
-    let workers = label.fields().iter().filter(|f| f.role == Role::Worker);
-    workers.map(|field| field.name.as_str()).collect()
-}
-
-/// The drawing by rows and lines, as many groups in a row as have room. Names
-/// that are longer than their group and than `width` are broken before
-/// underscores.
-fn draw(groups: &[Group], width: usize) -> Vec<Vec<String>> {
-    let mut columns: Vec<_> = groups.iter().map(|group| group.column.clone()).collect();
-    for (column, group) in columns.iter_mut().zip(groups) {
-        let words = group.name.replace('_', " _");
-        let longest = words.split(' ').map(str::len).max().unwrap_or(0);
-        let own = widest(&*column);
-        // Bits without a meaning need no room for a name.
-        if group.is_field || longest <= own {
-            column.extend(fill(&words, "", longest.max(own).max(width)));
-        }
-    }
-    let height = columns.iter().map(Vec::len).max().unwrap_or(0);
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut used = COLUMNS;
-    for mut column in columns {
-        let width = widest(&column);
-        let mut before = BAR;
-        used += BAR.len() + width;
-        if used > COLUMNS {
-            before = INDENT;
-            used = INDENT.len() + width;
-            rows.push(vec![String::new(); height]);
-        }
-        column.resize(height, String::new());
-        for (line, cell) in rows.last_mut().into_iter().flatten().zip(column) {
-            *line += &format!("{before}{cell:<width$}");
-        }
-    }
-    for row in &mut rows {
-        row.retain(|line| line.contains(|c| !BAR.contains(c)));
-    }
-    rows
+    rows.into_iter().map(lines).collect()
 }
 
 /// Adds the fields one by one.
-fn table(lines: &mut Vec<String>, groups: &[Group]) {
-    let names = groups.iter().map(|group| &group.name);
-    let name_width = widest(names.filter(|name| name.len() <= NAME_COLUMNS)).max(5);
-    let value_width = widest(groups.iter().map(|group| &group.value)).max(5);
-    let mut line = |name: &str, bits: &str, value: &str, note: &str| {
+fn table(lines: &mut Vec<String>, fields: &[&Field], bits: u64, label: &Label) {
+    let layout = label.layout();
+    let tick = layout.tick_of_id(SnowflakeId::new(bits.cast_signed()));
+    let mut created = instant_text(layout.instant_of(tick));
+    if layout.is_reversed(bits) {
+        created += ", bits reversed";
+    }
+    let rows = fields.iter().map(|field| {
+        let is_worker = field.max() == layout.max_worker();
+        let (mut value, mut note) = (field.value_in(bits), "");
+        match field.role {
+            role if role.is_time() => (value, note) = (tick.get(), &created),
+            Role::Fixed(_) if field.shift < layout.width() => note = "fixed",
+            Role::Worker if is_worker && field.name != "worker" => note = "worker ID",
+            _ => {}
+        }
+        let name = field.name.clone();
+        [name, positions(field), value.to_string(), note.to_string()]
+    });
+    let head = ["field", "bits", "value", ""].map(str::to_string);
+    let rows: Vec<_> = once(head).chain(rows).collect();
+    let names = rows.iter().map(|[name, ..]| name);
+    let name_width = widest(names.filter(|name| name.len() <= NAME_COLUMNS));
+    let value_width = widest(rows.iter().map(|[_, _, value, _]| value));
+    lines.push(String::new());
+    for [name, bits, value, note] in &rows {
         let mut name = format!("{INDENT}{name:<name_width$}");
         if name.len() > INDENT.len() + name_width {
             lines.push(name);
@@ -175,18 +156,13 @@ fn table(lines: &mut Vec<String>, groups: &[Group]) {
         }
         let lead = format!("{name}  {bits:<5}  {value:>value_width$}  ");
         wrap(lines, lead, note);
-    };
-    line("", "", "", "");
-    line("field", "bits", "value", "");
-    for group in groups {
-        line(&group.name, &group.range, &group.value, &group.note);
     }
 }
 
 /// Adds what the fields do not say one by one.
 fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: UnixMillis) {
     let layout = label.layout();
-    let span = |at: UnixMillis| rounded_text(at.get().abs_diff(now.get()));
+    let span = |at: UnixMillis| duration_text(at.since(now).abs(), Form::Rounded);
     let at = |at: UnixMillis| match at.cmp(&now) {
         Ordering::Less => format!("{}, {} ago", instant_text(at), span(at)),
         Ordering::Equal => format!("{}, now", instant_text(at)),
@@ -195,28 +171,26 @@ fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: Uni
     let mut line = |what, is: String| wrap(lines, format!("{INDENT}{what:<9}  "), &is);
     line("", String::new());
     line("created", at(layout.instant_of(decoded.fields.tick)));
-    let workers = workers(label);
+    let workers = label.fields().iter().filter(|f| f.role == Role::Worker);
+    let workers: Vec<_> = workers.map(|field| field.name.as_str()).collect();
     if workers.len() > 1 {
         let (worker, names) = (decoded.fields.worker, workers.join(", "));
         line("worker ID", format!("{worker} of {names}"));
     }
+    let tick = duration_text(layout.tick(), Form::Set);
     let epoch = instant_text(layout.epoch());
-    let tick = duration_text(layout.tick_millis());
     line("epoch", format!("{epoch}, ticks of {tick}"));
     // The last tick is never issued.
     let end = layout.instant_of(layout.last_tick());
-    if now < end {
-        let (until, left) = (instant_text(end), span(end));
-        line("layout", format!("until {until}, another {left}"));
-    } else {
-        line("layout", format!("over since {}", at(end)));
-    }
-    let first = label.fields().first().map(|field| field.role);
-    let sign = match (layout.disorder(), first) {
-        (Some(NegativeFrom(turn)), _) if now < turn => format!("IDs turn negative at {}", at(turn)),
-        (Some(NegativeFrom(turn)), _) => format!("IDs have been negative since {}", at(turn)),
+    let until = format!("until {}, another {}", instant_text(end), span(end));
+    let over = format!("over since {}", at(end));
+    line("layout", if now < end { until } else { over });
+    let top = label.fields().first().map(|field| field.role);
+    let sign = match layout.disorder() {
+        Some(NegativeFrom(turn)) if now < turn => format!("IDs turn negative at {}", at(turn)),
+        Some(NegativeFrom(turn)) => format!("IDs have been negative since {}", at(turn)),
         _ if !layout.can_be_negative() => return,
-        (_, Some(Role::Fixed(_))) => "all IDs are negative".to_string(),
+        _ if matches!(top, Some(Role::Fixed(_))) => "all IDs are negative".to_string(),
         _ => "some IDs are negative".to_string(),
     };
     line("sign", sign);
@@ -232,8 +206,7 @@ fn fill(words: &str, space: &str, width: usize) -> Vec<String> {
     for word in words.split(' ') {
         match lines.last_mut() {
             Some(line) if line.len() + space.len() + word.len() <= width => {
-                line.push_str(space);
-                line.push_str(word);
+                *line += &format!("{space}{word}");
             }
             _ => lines.push(word.to_string()),
         }

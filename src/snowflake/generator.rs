@@ -59,7 +59,7 @@ impl Generator {
     /// How far ahead of its clock it may run.
     #[must_use]
     pub fn max_borrow(&self) -> Millis {
-        self.layout.ticks_as_millis(self.policy.max_borrow_ticks)
+        self.layout.lasting(self.policy.max_borrow_ticks)
     }
 
     /// The largest batch that is issued at once: a quarter of the borrow window, at

@@ -58,6 +58,9 @@ kinds! {
     /// A position without its clock number, in its stored form.
     #[derive(PartialOrd, Ord)]
     Place(u64);
+    /// The bits that all IDs have that a server issues, in their stored form: see
+    /// [`super::layout::Layout::stamp`].
+    Stamp(u64);
     /// A 64-bit ID as PostgreSQL's `bigint` holds it; whether a layout can have made it
     /// is checked on decoding.
     #[derive(PartialOrd, Ord)]
@@ -86,20 +89,40 @@ impl WorkerId {
     }
 }
 
-impl Millis {
-    /// No time at all.
-    pub const ZERO: Self = Self(0);
+/// Durations, and the instants between which they are.
+macro_rules! durations {
+    ($($duration:ident between $($instant:ident),+;)*) => {$(
+        impl $duration {
+            /// No time at all.
+            pub const ZERO: Self = Self(0);
 
+            /// Both times together.
+            #[must_use]
+            pub const fn plus(self, other: Self) -> Self {
+                Self(self.0.saturating_add(other.0))
+            }
+        }
+
+        $(impl $instant {
+            /// How far this is after `earlier`; negative if it is before.
+            #[must_use]
+            pub const fn since(self, earlier: Self) -> $duration {
+                $duration(self.0.saturating_sub(earlier.0))
+            }
+        })+
+    )*};
+}
+
+durations! {
+    Millis between UnixMillis;
+    Nanos between UnixNanos, BootNanos;
+}
+
+impl Millis {
     /// The same time in nanoseconds; at most 292 years.
     #[must_use]
     pub const fn nanos(self) -> Nanos {
         Nanos(self.0.saturating_mul(NANOS_PER_MILLI))
-    }
-
-    /// Both times together.
-    #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
     }
 
     /// This time without another one.
@@ -119,22 +142,19 @@ impl Millis {
     pub const fn half(self) -> Self {
         Self(self.0 / 2)
     }
+
+    /// The same without a minus.
+    #[must_use]
+    pub const fn abs(self) -> Self {
+        Self(self.0.saturating_abs())
+    }
 }
 
 impl Nanos {
-    /// No time at all.
-    pub const ZERO: Self = Self(0);
-
     /// Whole milliseconds, rounded towards zero.
     #[must_use]
     pub const fn millis(self) -> Millis {
         Millis(self.0 / NANOS_PER_MILLI)
-    }
-
-    /// Both times together.
-    #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
     }
 }
 
@@ -143,12 +163,6 @@ impl UnixMillis {
     #[must_use]
     pub const fn nanos(self) -> UnixNanos {
         UnixNanos(self.0.saturating_mul(NANOS_PER_MILLI))
-    }
-
-    /// How far this is after `earlier`; negative if it is before.
-    #[must_use]
-    pub const fn since(self, earlier: Self) -> Millis {
-        Millis(self.0.saturating_sub(earlier.0))
     }
 
     /// The instant that comes so much later.
@@ -165,21 +179,9 @@ impl UnixNanos {
     pub const fn millis(self) -> UnixMillis {
         UnixMillis(self.0.div_euclid(NANOS_PER_MILLI))
     }
-
-    /// How far this is after `earlier`; negative if it is before.
-    #[must_use]
-    pub const fn since(self, earlier: Self) -> Nanos {
-        Nanos(self.0.saturating_sub(earlier.0))
-    }
 }
 
 impl BootNanos {
-    /// How far this is after `earlier`.
-    #[must_use]
-    pub const fn since(self, earlier: Self) -> Nanos {
-        Nanos(self.0.saturating_sub(earlier.0))
-    }
-
     /// Half of it, rounded down.
     #[must_use]
     #[inline]

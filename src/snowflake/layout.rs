@@ -26,6 +26,7 @@
 //! which a rollback adds; `further` is how many clocks after it a tick that was
 //! used up has gone on in. Their sum is the clock field.
 
+pub use super::id::Stamp;
 use super::id::{Millis, Place, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
 use super::shuffle::Shuffle;
 
@@ -54,6 +55,16 @@ pub enum LayoutError {
         value: u64,
         fixed: u64,
     },
+    /// A fixed field is to have another value.
+    Given {
+        field: String,
+        value: u64,
+        fixed: u64,
+    },
+    /// The layout has no field of this name.
+    Unknown(String),
+    /// A field has no value.
+    Missing(String),
     /// A field value outside its field: name, value, largest value.
     FieldRange { field: String, value: i64, max: u64 },
     /// An instant outside the layout's time: first and last instant it holds.
@@ -115,7 +126,7 @@ pub enum Misfit {
     /// A second field of a role that only one can have.
     Twice { field: usize },
     /// A value that its field does not hold.
-    Value { field: usize, max: u64 },
+    Value { field: usize, value: u64, max: u64 },
     /// There is no time field.
     NoTime,
     /// There is no sequence field.
@@ -143,10 +154,10 @@ pub const WORKER_BITS_MAX: u32 = 31;
 /// Most bits of time, clock and sequence together: two are left so that
 /// additions cannot overflow.
 pub const POSITION_BITS_MAX: u32 = 62;
-/// The latest epoch, in Unix milliseconds: in the year 3084.
-pub const EPOCH_MAX: i64 = 1 << 45;
-/// The longest tick, in milliseconds.
-pub const TICK_MILLIS_MAX: i64 = 10_000;
+/// The latest epoch: in the year 3084.
+pub const EPOCH_MAX: UnixMillis = UnixMillis::new(1 << 45);
+/// The longest tick.
+pub const TICK_MAX: Millis = Millis::new(10_000);
 
 /// Where a field lies: `bits` wide, with `shift` bits below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +198,7 @@ enum Written {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     epoch: UnixMillis,
-    tick_millis: i64,
+    tick: Millis,
     time: Span,
     sequence: Span,
     clock: Span,
@@ -206,13 +217,43 @@ pub struct Layout {
     within_bits: u32,
 }
 
+/// What can be read of a layout as it is stored.
+macro_rules! read_access {
+    ($($(#[$about:meta])* $name:ident: $kind:ty = $($field:ident).+;)*) => {
+        impl Layout {$(
+            $(#[$about])*
+            #[must_use]
+            #[inline]
+            pub const fn $name(self) -> $kind {
+                self.$($field).+
+            }
+        )*}
+    };
+}
+
+read_access! {
+    /// The instant at which tick 0 begins.
+    epoch: UnixMillis = epoch;
+    /// How long a tick lasts.
+    tick: Millis = tick;
+    /// Width of the sequence field.
+    sequence_bits: u32 = sequence.bits;
+    /// Width of the clock field, 0 if there is none.
+    clock_bits: u32 = clock.bits;
+    /// Width of all fields together. With 64, IDs can be negative.
+    width: u32 = width;
+    /// The largest sequence number of a tick.
+    max_sequence: u64 = sequence_mask;
+    /// The last tick of the time field. It is never issued: its positions are
+    /// the room in which "one past the end" can be written down.
+    last_tick: Tick = last_tick;
+    /// How many bits of a position lie below the tick.
+    within_bits: u32 = within_bits;
+}
+
 /// `bits` ones.
 const fn ones(bits: u32) -> u64 {
-    if bits >= 64 {
-        u64::MAX
-    } else {
-        (1 << bits) - 1
-    }
+    !u64::MAX.unbounded_shl(bits)
 }
 
 /// Puts the low bits of `value` where `mask` has ones, from the lowest up.
@@ -237,44 +278,38 @@ const fn gather(bits: u64, mut mask: u64) -> u64 {
     value
 }
 
-/// The lowest `bits` bits the other way round.
-const fn reversed(value: u64, bits: u32) -> u64 {
-    value.reverse_bits() >> (64 - bits)
-}
-
 impl Layout {
     /// The layout of the default generator. **Frozen**: stored indexes and
     /// partition bounds are computed from it.
     pub const DEFAULT: Self = match Self::new(
-        1_735_689_600_000,
-        1,
+        UnixMillis::new(1_735_689_600_000),
+        Millis::new(1),
         &[(Role::Time, 41), (Role::Worker, 10), (Role::Sequence, 12)],
     ) {
         Ok(layout) => layout,
         Err(_) => unreachable!(),
     };
 
-    /// A layout of fields from high to low, each with its bits. `epoch_millis`
-    /// is in Unix milliseconds.
+    /// A layout of fields from high to low, each with its bits.
     ///
     /// # Errors
     /// A [`Misfit`], if the fields make none.
     // Indices: slices have no iterators in a const fn; `field` is below the length.
     #[allow(clippy::indexing_slicing)]
     pub const fn new(
-        epoch_millis: i64,
-        tick_millis: i64,
+        epoch: UnixMillis,
+        tick: Millis,
         fields: &[(Role, u32)],
     ) -> Result<Self, Misfit> {
-        if epoch_millis < 0 || epoch_millis > EPOCH_MAX {
+        if epoch.get() < 0 || epoch.get() > EPOCH_MAX.get() {
             return Err(Misfit::Epoch);
         }
-        if tick_millis < 1 || tick_millis > TICK_MILLIS_MAX {
+        if tick.get() < 1 || tick.get() > TICK_MAX.get() {
             return Err(Misfit::Tick);
         }
         let mut layout = Self {
-            epoch: UnixMillis::new(epoch_millis),
-            tick_millis,
+            epoch,
+            tick,
             time: Span::NONE,
             sequence: Span::NONE,
             clock: Span::NONE,
@@ -293,10 +328,7 @@ impl Layout {
         while field > 0 {
             field -= 1;
             let (role, bits) = fields[field];
-            let span = Span {
-                shift: layout.width,
-                bits,
-            };
+            let shift = layout.width;
             // Of other roles, a layout can have more fields than one.
             let mut other = Span::NONE;
             let (only, max) = match role {
@@ -309,10 +341,10 @@ impl Layout {
                 Role::Worker => (&mut other, WORKER_BITS_MAX),
                 Role::Fixed(_) => (&mut other, 63),
             };
-            if span.shift <= 64 && (bits < 1 || bits > max) {
+            if shift <= 64 && (bits < 1 || bits > max) {
                 return Err(Misfit::Bits { field, max });
             }
-            layout.width = layout.width.saturating_add(bits);
+            layout.width = shift.saturating_add(bits);
             if layout.width > 64 {
                 // The message has the bits of all fields.
                 continue;
@@ -320,19 +352,20 @@ impl Layout {
             if only.bits > 0 {
                 return Err(Misfit::Twice { field });
             }
-            *only = span;
+            *only = Span { shift, bits };
+            let mask = only.mask();
             if let Role::Fixed(value) | Role::Mode(Some(value)) = role {
                 let max = ones(bits);
                 if value > max {
-                    return Err(Misfit::Value { field, max });
+                    return Err(Misfit::Value { field, value, max });
                 }
-                layout.fixed |= value << span.shift;
+                layout.fixed |= value << shift;
             }
             match role {
                 Role::TimeReversed => layout.written = Written::Reversed,
                 Role::TimeByMode => layout.written = Written::ByMode(0),
-                Role::Worker => layout.worker_mask |= span.mask(),
-                Role::Fixed(_) => layout.fixed_mask |= span.mask(),
+                Role::Worker => layout.worker_mask |= mask,
+                Role::Fixed(_) => layout.fixed_mask |= mask,
                 _ => {}
             }
         }
@@ -378,36 +411,6 @@ impl Layout {
         })
     }
 
-    /// The instant at which tick 0 begins.
-    #[must_use]
-    pub const fn epoch(self) -> UnixMillis {
-        self.epoch
-    }
-
-    /// How long a tick lasts, in milliseconds.
-    #[must_use]
-    pub const fn tick_millis(self) -> i64 {
-        self.tick_millis
-    }
-
-    /// Width of the sequence field.
-    #[must_use]
-    pub const fn sequence_bits(self) -> u32 {
-        self.sequence.bits
-    }
-
-    /// Width of the clock field, 0 if there is none.
-    #[must_use]
-    pub const fn clock_bits(self) -> u32 {
-        self.clock.bits
-    }
-
-    /// Width of all fields together. With 64, IDs can be negative.
-    #[must_use]
-    pub const fn width(self) -> u32 {
-        self.width
-    }
-
     /// Whether IDs carry the worker ID. If not, the fixed fields alone tell the
     /// IDs of two servers apart.
     #[must_use]
@@ -421,24 +424,10 @@ impl Layout {
         ones(self.worker_mask.count_ones())
     }
 
-    /// The largest sequence number of a tick.
-    #[must_use]
-    pub const fn max_sequence(self) -> u64 {
-        self.sequence_mask
-    }
-
     /// How many IDs a second has room for.
     #[must_use]
     pub const fn ids_per_second(self) -> u64 {
-        (1 << self.within_bits) * 1000 / self.tick_millis.cast_unsigned()
-    }
-
-    /// The last tick of the time field. It is never issued: its positions are
-    /// the room in which "one past the end" can be written down.
-    #[must_use]
-    #[inline]
-    pub const fn last_tick(self) -> Tick {
-        self.last_tick
+        (1 << self.within_bits) * 1000 / self.tick.get().cast_unsigned()
     }
 
     /// Whether an ID of this layout can be negative.
@@ -470,8 +459,7 @@ impl Layout {
     #[must_use]
     pub const fn instant_of(self, tick: Tick) -> UnixMillis {
         // At most 2^45 ticks of 10^4 ms after 2^45 ms: below 2^59.
-        let since = tick.get().cast_signed().saturating_mul(self.tick_millis);
-        UnixMillis::new(since.saturating_add(self.epoch.get()))
+        self.epoch.plus(self.tick.times(tick.get().cast_signed()))
     }
 
     /// The tick that holds an instant; negative before the epoch, and not
@@ -479,11 +467,10 @@ impl Layout {
     #[must_use]
     #[inline]
     pub const fn tick_number(self, at: UnixMillis) -> i64 {
-        let since = at.get().saturating_sub(self.epoch.get());
-        if self.tick_millis == 1 {
-            since
-        } else {
-            since.div_euclid(self.tick_millis)
+        let since = at.since(self.epoch).get();
+        match self.tick.get() {
+            1 => since,
+            tick => since.div_euclid(tick),
         }
     }
 
@@ -504,17 +491,15 @@ impl Layout {
 
     /// How many ticks cover a duration, at least 1.
     #[must_use]
-    pub const fn ticks_in(self, duration: Millis) -> u64 {
-        if duration.get() <= self.tick_millis {
-            return 1;
-        }
-        (duration.get().cast_unsigned()).div_ceil(self.tick_millis.cast_unsigned())
+    pub fn ticks_in(self, duration: Millis) -> u64 {
+        let (tick, duration) = (self.tick.get(), duration.get().max(1));
+        duration.unsigned_abs().div_ceil(tick.unsigned_abs())
     }
 
-    /// How long ticks last.
+    /// How long so many ticks last.
     #[must_use]
-    pub fn ticks_as_millis(self, ticks: u64) -> Millis {
-        Millis::new(self.tick_millis).times(i64::try_from(ticks).unwrap_or(i64::MAX))
+    pub fn lasting(self, ticks: u64) -> Millis {
+        self.tick.times(i64::try_from(ticks).unwrap_or(i64::MAX))
     }
 
     /// The tick that holds an instant.
@@ -522,21 +507,14 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::InstantRange`] before the epoch or past the last tick.
     pub fn tick_at(self, at: UnixMillis) -> Result<Tick, LayoutError> {
-        u64::try_from(self.tick_number(at))
-            .ok()
-            .map(Tick::new)
-            .filter(|tick| *tick <= self.last_tick())
-            .ok_or(LayoutError::InstantRange {
+        match u64::try_from(self.tick_number(at)) {
+            Ok(tick) if tick <= self.last_tick.get() => Ok(Tick::new(tick)),
+            _ => Err(LayoutError::InstantRange {
                 at,
                 first: self.epoch,
-                last: self.instant_of(self.last_tick()),
-            })
-    }
-
-    /// How many bits of a position lie below the tick.
-    #[must_use]
-    pub const fn within_bits(self) -> u32 {
-        self.within_bits
+                last: self.instant_of(self.last_tick),
+            }),
+        }
     }
 
     /// How many clocks there are.
@@ -609,7 +587,7 @@ impl Layout {
     }
 
     const fn stamp_with(self, worker: u64) -> Stamp {
-        Stamp(scatter(worker, self.worker_mask) | self.fixed)
+        Stamp::new(scatter(worker, self.worker_mask) | self.fixed)
     }
 
     /// The ID of a position, which the caller has checked to be below that of
@@ -643,8 +621,9 @@ impl Layout {
 
     #[inline]
     const fn id(self, tick: Tick, clock: u64, sequence: u64, stamp: Stamp) -> SnowflakeId {
+        let stamp = stamp.get();
         let count = clock << self.clock.shift | sequence << self.sequence.shift;
-        SnowflakeId::new((self.time_field(tick, stamp.0) | count | stamp.0).cast_signed())
+        SnowflakeId::new((self.time_field(tick, stamp) | count | stamp).cast_signed())
     }
 
     /// The time field of an ID, in its place. `id` has the mode field, if the
@@ -671,7 +650,7 @@ impl Layout {
     #[inline]
     const fn turned(self, time: u64, id: u64) -> u64 {
         if self.is_reversed(id) {
-            reversed(time, self.time.bits)
+            time.reverse_bits() >> (64 - self.time.bits)
         } else {
             time
         }
@@ -744,25 +723,18 @@ impl Layout {
     /// those of `before`, and an ID of one is at most one of the other.
     #[must_use]
     pub fn change_from(self, before: Self) -> Option<Change> {
-        let wider = Self {
-            epoch: self.epoch,
-            time: Span {
-                bits: self.time.bits,
-                ..before.time
-            },
-            width: self.width,
-            last_tick: self.last_tick,
-            within_bits: self.within_bits,
-            ..before
-        };
-        // It moves what is above the time, and the bits of a reversed time.
-        let is_moved = self.width != before.width
-            && (before.written != Written::Plain || before.time.end() != before.width);
+        let mut allowed = before;
+        (allowed.epoch, allowed.within_bits) = (self.epoch, self.within_bits);
+        // Elsewhere, a wider time moves what is above it, or its own reversed bits.
+        if before.written == Written::Plain && before.time.end() == before.width {
+            allowed.time.bits = self.time.bits;
+            (allowed.width, allowed.last_tick) = (self.width, self.last_tick);
+        }
         let changes = [
-            (self.tick_millis != before.tick_millis, Change::Tick),
+            (self.tick != before.tick, Change::Tick),
             (self.epoch > before.epoch, Change::LaterEpoch),
             (self.time.bits < before.time.bits, Change::NarrowerTime),
-            (self != wider || is_moved, Change::Fields),
+            (self != allowed, Change::Fields),
         ];
         let first = changes.into_iter().find(|(is_so, _)| *is_so);
         first.map(|(_, change)| change)
@@ -780,24 +752,6 @@ pub enum Change {
     NarrowerTime,
     /// Other fields, places or fixed values.
     Fields,
-}
-
-/// The bits that all IDs have that a server issues: see [`Layout::stamp`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp(u64);
-
-impl Stamp {
-    /// From its stored form.
-    #[must_use]
-    pub const fn new(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The stored form.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
 }
 
 /// A field's value, if it is in range.

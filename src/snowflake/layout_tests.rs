@@ -19,7 +19,7 @@ fn plain(epoch: i64, tick: i64, time: u32, worker: u32, sequence: u32) -> Result
         (Role::Worker, worker),
         (Role::Sequence, sequence),
     ];
-    Layout::new(epoch, tick, &fields)
+    Layout::new(UnixMillis::new(epoch), Millis::new(tick), &fields)
 }
 
 fn any_role() -> impl Strategy<Value = (Role, u32)> {
@@ -58,8 +58,9 @@ fn any_layout() -> impl Strategy<Value = Layout> {
         }
         Just(fields).prop_shuffle()
     });
-    (0..=EPOCH_MAX, 1..=10_000i64, fields)
-        .prop_filter_map("a layout", |(e, t, fields)| Layout::new(e, t, &fields).ok())
+    (0..=EPOCH_MAX.get(), 1..=10_000i64, fields).prop_filter_map("a layout", |(e, t, fields)| {
+        Layout::new(UnixMillis::new(e), Millis::new(t), &fields).ok()
+    })
 }
 
 fn worker(layout: Layout, any: u64) -> WorkerId {
@@ -91,8 +92,8 @@ fn default_is_frozen() {
 fn parts_of_the_worker_id_lie_apart() {
     // Worked by hand: 3 bits of the worker ID, a flag, 2 more bits.
     let layout = Layout::new(
-        0,
-        1,
+        UnixMillis::new(0),
+        Millis::new(1),
         &[
             (Role::Time, 4),
             (Role::Worker, 3),
@@ -117,7 +118,7 @@ fn reversed_time_spreads() {
     let reversed = |role, mode: &[(Role, u32)]| {
         let mut fields = vec![(role, 4), (Role::Sequence, 2)];
         fields.extend_from_slice(mode);
-        Layout::new(0, 1, &fields).unwrap()
+        Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap()
     };
     let spread = reversed(Role::TimeReversed, &[]);
     assert_eq!(spread.encode(Tick::new(1), 0, 3).unwrap().get(), 0b1000_11);
@@ -141,7 +142,8 @@ fn reversed_time_spreads() {
 
 #[test]
 fn signs() {
-    let wide = |fields: &[(Role, u32)]| Layout::new(0, 1, fields).unwrap();
+    let wide =
+        |fields: &[(Role, u32)]| Layout::new(UnixMillis::new(0), Millis::new(1), fields).unwrap();
     let discord = wide(&[(Role::Time, 42), (Role::Worker, 10), (Role::Sequence, 12)]);
     let turn = UnixMillis::new(1 << 41);
     assert_eq!(discord.disorder(), Some(Disorder::NegativeFrom(turn)));
@@ -172,10 +174,17 @@ fn signs() {
 fn refuses_what_makes_no_layout() {
     use Role::{Clock, Fixed, Mode, Sequence, Time, TimeByMode, TimeReversed, Worker};
     let refused = |fields: &[(Role, u32)], why| {
-        assert_eq!(Layout::new(0, 1, fields), Err(why), "{fields:?}");
+        assert_eq!(
+            Layout::new(UnixMillis::new(0), Millis::new(1), fields),
+            Err(why),
+            "{fields:?}"
+        );
     };
     assert_eq!(plain(-1, 1, 41, 10, 12), Err(Misfit::Epoch));
-    assert_eq!(plain(EPOCH_MAX + 1, 1, 41, 10, 12), Err(Misfit::Epoch));
+    assert_eq!(
+        plain(EPOCH_MAX.get() + 1, 1, 41, 10, 12),
+        Err(Misfit::Epoch)
+    );
     assert_eq!(plain(0, 0, 41, 10, 12), Err(Misfit::Tick));
     assert_eq!(plain(0, 10_001, 41, 10, 12), Err(Misfit::Tick));
     let bits = |field, max| Misfit::Bits { field, max };
@@ -201,7 +210,11 @@ fn refuses_what_makes_no_layout() {
     refused(&[(Time, 12), (Mode(None), 1), (Sequence, 1)], Misfit::Mode);
     refused(
         &[(Time, 41), (Fixed(8), 3), (Sequence, 1)],
-        Misfit::Value { field: 1, max: 7 },
+        Misfit::Value {
+            field: 1,
+            value: 8,
+            max: 7,
+        },
     );
     refused(
         &[(Time, 42), (Worker, 11), (Sequence, 12)],
@@ -243,7 +256,7 @@ fn refuses_what_does_not_fit() {
     assert!(D.stamp(worker(1024)).is_err());
     // IDs without a worker ID do not care.
     let shard = [(Role::Time, 41), (Role::Fixed(5), 13), (Role::Sequence, 10)];
-    let shard = Layout::new(0, 1, &shard).unwrap();
+    let shard = Layout::new(UnixMillis::new(0), Millis::new(1), &shard).unwrap();
     assert_eq!(shard.stamp(worker(i32::MAX)), Ok(Stamp::new(5 << 10)));
 }
 
@@ -275,10 +288,24 @@ fn what_may_change() {
     assert_eq!(to(plain(1000, 10, 30, 9, 7)), Some(Change::Fields));
     assert_eq!(to(plain(1000, 10, 30, 9, 8)), Some(Change::Fields));
     // A wider time that is not on top moves what is above it.
-    let low = |bits| Layout::new(0, 1, &[(Worker, 4), (Time, bits), (Sequence, 2)]).unwrap();
+    let low = |bits| {
+        Layout::new(
+            UnixMillis::new(0),
+            Millis::new(1),
+            &[(Worker, 4), (Time, bits), (Sequence, 2)],
+        )
+        .unwrap()
+    };
     assert_eq!(low(9).change_from(low(8)), Some(Change::Fields));
     // Reversed, a wider time moves all its bits.
-    let spread = |bits| Layout::new(0, 1, &[(TimeReversed, bits), (Sequence, 2)]).unwrap();
+    let spread = |bits| {
+        Layout::new(
+            UnixMillis::new(0),
+            Millis::new(1),
+            &[(TimeReversed, bits), (Sequence, 2)],
+        )
+        .unwrap()
+    };
     assert_eq!(spread(9).change_from(spread(8)), Some(Change::Fields));
 }
 
@@ -355,7 +382,7 @@ proptest! {
 
     #[test]
     fn a_change_raises_ids(
-        (l, m) in (any_layout(), 0..EPOCH_MAX, 0..4u32, any::<bool>()).prop_filter_map(
+        (l, m) in (any_layout(), 0..EPOCH_MAX.get(), 0..4u32, any::<bool>()).prop_filter_map(
             "a wider layout",
             |(l, epoch, more, on_top)| {
                 let mut m = l;
@@ -398,7 +425,7 @@ proptest! {
         let at = UnixMillis::new(millis);
         if let Ok(tick) = l.tick_at(at) {
             let start = l.instant_of(tick).get();
-            prop_assert!(start <= millis && millis < start + l.tick_millis);
+            prop_assert!(start <= millis && millis < start + l.tick.get());
             let from = l.tick_from(at);
             prop_assert!(l.instant_of(from).get() >= millis);
             prop_assert!(from.get() - tick.get() <= 1);

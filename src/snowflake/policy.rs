@@ -9,12 +9,12 @@ use super::layout::Layout;
 pub struct Policy {
     /// When the wall clock is found set back.
     pub on_rollback: OnRollback,
-    /// How far, in milliseconds, the generator's clock may be ahead of the
-    /// wall clock. A rollback or a stored mark beyond it is refused.
-    pub max_rollback_millis: i64,
-    /// How long, in milliseconds, a call waits for a clock that was set back, where
+    /// How far the generator's clock may be ahead of the wall clock. A rollback or a
+    /// stored mark beyond it is refused.
+    pub max_rollback: Millis,
+    /// How long a call waits for a clock that was set back, where
     /// [`OnRollback::waits`].
-    pub max_wait_millis: i64,
+    pub max_wait: Millis,
     /// How many ticks the word may run ahead of the generator's clock once a
     /// tick's sequence numbers are used up.
     pub max_borrow_ticks: u64,
@@ -85,8 +85,8 @@ impl Policy {
     /// numbers, 1.6 %, are unused).
     pub const DEFAULT: Self = Self {
         on_rollback: OnRollback::Continue,
-        max_rollback_millis: 24 * 60 * 60 * 1000,
-        max_wait_millis: 10,
+        max_rollback: Millis::new(24 * 60 * 60 * 1000),
+        max_wait: Millis::new(10),
         max_borrow_ticks: 100,
         on_exhausted: OnExhausted::Wait,
         sequence_start: SequenceStart::usual(Layout::DEFAULT.sequence_bits()),
@@ -97,7 +97,7 @@ impl Policy {
     /// it is still forgiven.
     #[must_use]
     pub const fn max_advance(&self) -> Millis {
-        Millis::new(self.max_rollback_millis).half()
+        self.max_rollback.half()
     }
 
     /// Whether generators have it: not as long as worker IDs cannot be leased.

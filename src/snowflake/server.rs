@@ -479,7 +479,7 @@ fn prepare<H: Host>(
 
     let forgiven = slot.forgiven_lead();
     let may_lead = forgiven > Millis::ZERO || plan.starts && at_start;
-    let policy_lead = Millis::new(generator.policy.max_rollback_millis);
+    let policy_lead = generator.policy.max_rollback;
     let work = Work {
         need,
         reading,
@@ -542,7 +542,7 @@ impl Found<'_> {
             Need::Floor(at) => (Tick::new(0), Some(at)),
             Need::Switch | Need::Widen => (Tick::new(0), None),
         };
-        let policy_lead = Millis::new(generator.policy.max_rollback_millis);
+        let policy_lead = generator.policy.max_rollback;
         // The lost primary may have been ahead of its clock by what it could borrow.
         let gap = self.settings.failover_gap.plus(generator.max_borrow());
         Ok(Situation {

@@ -129,14 +129,14 @@ impl Scale {
                 | u64::from(layout.clock_bits()) << 8
                 | u64::from(time) << 16
                 | flags << 24
-                | layout.tick_millis().unsigned_abs() << 32,
+                | layout.tick().get().unsigned_abs() << 32,
         }
     }
 
     /// When a tick of this number begins.
     fn instant_of(self, tick: u64) -> UnixMillis {
-        let tick_millis = Millis::new((self.packed >> 32).cast_signed());
-        UnixMillis::new(self.epoch).plus(tick_millis.times(tick.cast_signed()))
+        let lasts = Millis::new((self.packed >> 32).cast_signed());
+        UnixMillis::new(self.epoch).plus(lasts.times(tick.cast_signed()))
     }
 
     /// The number of the tick of a position.

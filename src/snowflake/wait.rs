@@ -27,7 +27,7 @@ impl Patience {
     /// Whether to wait for a clock that is so far behind, rather than refuse: if the
     /// wait can be over within `max_wait`.
     pub fn awaits(&mut self, policy: &Policy, by: Nanos, boot: BootNanos) -> bool {
-        let limit = Millis::new(policy.max_wait_millis).nanos();
+        let limit = policy.max_wait.nanos();
         let may = match self.since {
             // Two clocks have been read more than once by now.
             Some(since) => boot.since(since).plus(by) <= limit.plus(READING_NANOS),
@@ -114,7 +114,7 @@ impl Waits {
             latest: slot.clock().latest(),
             since,
         };
-        if millis.get() > policy.max_rollback_millis {
+        if millis > policy.max_rollback {
             return refuse(&behind);
         }
         if policy.on_rollback != OnRollback::NextClock {

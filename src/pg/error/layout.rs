@@ -4,7 +4,6 @@ use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, not_supported, out_of_range};
 use crate::pg::time::display;
-use crate::snowflake::label::EncodeError;
 use crate::snowflake::layout::{Disorder, LayoutError};
 
 impl From<LayoutError> for Error {
@@ -22,6 +21,13 @@ impl From<LayoutError> for Error {
             } => not_an_id(id).detail(format!(
                 "Its field \"{field}\" is {value}; in IDs of this layout it is {fixed}."
             )),
+            LayoutError::Given {
+                field,
+                value,
+                fixed,
+            } => fixed_field(&field, value, fixed),
+            LayoutError::Unknown(field) => no_such_field(&field),
+            LayoutError::Missing(field) => no_value(&field),
             LayoutError::Unordered(disorder) => no_range(disorder),
             LayoutError::FieldRange { field, value, max } => {
                 out_of_range(format!("{field} {value} is out of range"))
@@ -33,21 +39,6 @@ impl From<LayoutError> for Error {
                     .error(format!("instant {at} is out of range"))
                     .hint(format!("The layout holds {first} to {last}."))
             }
-        }
-    }
-}
-
-impl From<EncodeError> for Error {
-    fn from(error: EncodeError) -> Self {
-        match error {
-            EncodeError::Layout(error) => error.into(),
-            EncodeError::Unknown(field) => no_such_field(&field),
-            EncodeError::Missing(field) => no_value(&field),
-            EncodeError::Fixed {
-                field,
-                value,
-                fixed,
-            } => fixed_field(&field, value, fixed),
         }
     }
 }

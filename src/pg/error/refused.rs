@@ -7,7 +7,7 @@ use pgrx::spi::quote_literal;
 use super::super::os_clock;
 use super::super::time::display;
 use super::{Code, Error, bad_clock, not_ready};
-use crate::snowflake::duration::{duration_text, measured_text};
+use crate::snowflake::duration::{Form, duration_text};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::label::on_rollback_text;
@@ -50,9 +50,9 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
                 .hint("Check the clock of this server, and what virtualizes or fakes it.")
         }
         Refused::TickUsedUp { wait } => {
-            let tick = duration_text(generator.layout.tick_millis());
+            let tick = duration_text(generator.layout.tick(), Form::Set);
             let count = 1u64 << generator.layout.within_bits();
-            let max_borrow = duration_text(generator.max_borrow().get());
+            let max_borrow = duration_text(generator.max_borrow(), Form::Set);
             let wait = measured(wait);
             ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
                 .error(format!(
@@ -73,7 +73,7 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
 fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
     match refusal {
         Refusal::ClockJumped { by, limit } => {
-            let (by, limit) = (measured(by), duration_text(limit.get()));
+            let (by, limit) = (measured(by), duration_text(limit, Form::Set));
             bad_clock(format!("clock jumped forward by {by}"))
                 .detail(format!(
                     "The wall clock is that far ahead of the time since boot; \
@@ -196,23 +196,23 @@ const CHECK: &str = "Check the time synchronization of this server. If its clock
 const AHEAD: &str = ": the generator then goes on ahead of the clock, as it always would with \
                      on_rollback=continue in its label.";
 
-fn measured(millis: Millis) -> String {
-    measured_text(millis.get())
+fn measured(time: Millis) -> String {
+    duration_text(time, Form::Exact)
 }
 
 /// What in a label lets a generator refuse IDs after a rollback.
 fn refusing_rule(policy: &Policy, by: Millis) -> String {
-    if by.get() > policy.max_rollback_millis {
+    if by > policy.max_rollback {
         return format!(
             "max_rollback is {}",
-            duration_text(policy.max_rollback_millis)
+            duration_text(policy.max_rollback, Form::Set)
         );
     }
     let rule = format!("on_rollback={}", on_rollback_text(policy.on_rollback));
     if policy.on_rollback.waits() {
         format!(
             "{rule}, max_wait is {}",
-            duration_text(policy.max_wait_millis)
+            duration_text(policy.max_wait, Form::Set)
         )
     } else {
         rule

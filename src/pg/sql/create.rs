@@ -81,7 +81,7 @@ c_function!(snowflake_presets, |call| {
             preset.name,
             label.layout_text(),
             with_epoch(layout.epoch()),
-            time::interval(layout.tick_millis()),
+            time::interval(layout.tick()),
             layout.ids_per_second().cast_signed(),
             layout.max_worker().cast_signed() + 1,
             with_epoch(layout.instant_of(layout.last_tick())),

@@ -13,7 +13,7 @@ use super::super::error::{self, Error};
 use super::super::{spi, time};
 use super::call::{Call, Whose, by_layout, columns};
 use crate::snowflake::id::{SnowflakeId, Tick};
-use crate::snowflake::label::{EncodeError, Label};
+use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Layout, LayoutError, Role};
 
 by_layout!(snowflake_decode, snowflake_decode_as, 1, decode);
@@ -105,7 +105,7 @@ fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
     }
     // Both ways of writing the time would be right.
     if let Some(mode) = label.fields().iter().find(|f| f.role == Role::Mode(None)) {
-        return Err(EncodeError::Missing(mode.name.clone()).into());
+        return Err(LayoutError::Missing(mode.name.clone()).into());
     }
     let layout = label.layout();
     let tick = tick(call, &layout)?;

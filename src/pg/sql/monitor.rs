@@ -111,7 +111,7 @@ c_function!(snowflake_generators, |call| {
                 .and_then(|(view, layout)| Some(layout.instant_of(view.counts.last_tick?)))
                 .map(time::to_datum),
             reserved.or(mark).map(time::to_datum),
-            visible.then(|| time::interval(ahead.get())),
+            visible.then(|| time::interval(ahead)),
             shown
                 .and_then(|(view, _)| view.refused_at)
                 .map(time::to_datum),
@@ -121,7 +121,7 @@ c_function!(snowflake_generators, |call| {
             problem,
             it.map(|it| it.label.layout_text()),
             layout.map(|layout| time::to_datum(layout.epoch())),
-            layout.map(|layout| time::interval(layout.tick_millis())),
+            layout.map(|layout| time::interval(layout.tick())),
             it.map(|it| it.label.policy_text()),
             it.map(|it| it.text.as_str()),
         ])
@@ -159,7 +159,7 @@ c_function!(pg_stat_snowflake, |call| {
     let rows = generators()?.into_iter().filter_map(|entry| {
         // Without a slot there is nothing to tell.
         let counts = view(entry)?.counts;
-        let largest = counts.largest_rollback_millis.cast_signed();
+        let largest = Millis::new(counts.largest_rollback_millis.cast_signed());
         Some(columns![
             entry.relation(),
             counts.issued.cast_signed(),
@@ -169,7 +169,7 @@ c_function!(pg_stat_snowflake, |call| {
             counts.borrowed.cast_signed(),
             counts.refusals.cast_signed(),
             counts.rollbacks.cast_signed(),
-            (largest > 0).then(|| time::interval(largest)),
+            (largest > Millis::ZERO).then(|| time::interval(largest)),
             counts.reservations.cast_signed(),
             millis(counts.reservation_nanos),
             // Already a timestamptz.

@@ -73,12 +73,6 @@ impl<'a> Text<'a> {
         let (text, rest) = self.text.split_at(end);
         (Self { text, ..self }, self.rest(rest))
     }
-
-    /// The text in two, without the one character between them.
-    fn split_once(self, separator: char) -> Option<(Self, Self)> {
-        let (left, rest) = self.split_before(|c| c == separator);
-        Some((left, rest.after(separator)?))
-    }
 }
 
 /// A `key=value`. The pairs of a preset are all where its name is.
@@ -220,7 +214,8 @@ fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, 
     if word.text.contains(',') {
         return word.error(&format!("{word} has a comma"), FIELD_FORM);
     }
-    let Some((name, rest)) = word.split_once(':') else {
+    let (name, rest) = word.split_before(|c| c == ':');
+    let Some(rest) = rest.after(':') else {
         return word.error(&format!("{word} is not a field"), FIELD_FORM);
     };
     let of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -246,10 +241,7 @@ fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, 
             FIELD_FORM,
         );
     }
-    let (bits, value) = match rest.split_once('=') {
-        Some((bits, value)) => (bits, Some(value)),
-        None => (rest, None),
-    };
+    let (bits, value) = rest.split_before(|c| c == '=');
     let mut field = FieldText {
         name,
         bits: number(bits)?,
@@ -263,7 +255,7 @@ fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, 
         },
         value_at: rest.at,
     };
-    if let Some(value) = value {
+    if let Some(value) = value.after('=') {
         // Also where the field can have none.
         number(value)?;
         field.set(value, value)?;

@@ -22,12 +22,10 @@
 
 use std::fmt;
 
-use self::grammar::Text;
-use super::duration::duration_text;
+use super::duration::{Form, duration_text};
 use super::generator::Generator;
-use super::id::{SnowflakeId, Tick};
+use super::id::{Millis, SnowflakeId, Tick};
 use super::layout::{Fields, Layout, LayoutError, Role, in_range};
-use super::policy::{OnExhausted, Policy};
 
 mod grammar;
 mod rules;
@@ -44,8 +42,8 @@ pub const TEXT_MAX: usize = 16_384;
 pub struct Label {
     fields: Vec<Field>,
     layout: Layout,
-    policy: Policy,
-    max_borrow_millis: i64,
+    generator: Generator,
+    max_borrow: Millis,
 }
 
 /// One field of a layout.
@@ -82,20 +80,6 @@ pub struct Decoded<'a> {
 }
 
 impl Label {
-    /// Understands a label.
-    ///
-    /// # Errors
-    /// A [`LabelError`] for the first thing that is wrong.
-    pub fn parse(text: &str) -> Result<Self, LabelError> {
-        if text.len() > TEXT_MAX {
-            return Text { text, at: 0 }.error(
-                &format!("it has {} bytes", text.len()),
-                &format!("It can have up to {TEXT_MAX}."),
-            );
-        }
-        rules::parse(text)
-    }
-
     /// The label of the default generator, which its sequence does not carry.
     #[must_use]
     pub fn of_default() -> Self {
@@ -117,15 +101,7 @@ impl Label {
     /// What generators are made of.
     #[must_use]
     pub fn generator(&self) -> Generator {
-        let layout = match self.policy.on_exhausted {
-            // Not None: the rules of labels see to that.
-            OnExhausted::NextClock => self.layout.through_clocks().unwrap_or(self.layout),
-            _ => self.layout,
-        };
-        Generator {
-            layout,
-            policy: self.policy,
-        }
+        self.generator
     }
 
     /// Why no generator can have this label, though it can decode.
@@ -164,22 +140,18 @@ impl Label {
     /// The policy as the label writes it.
     #[must_use]
     pub fn policy_text(&self) -> String {
-        let policy = &self.policy;
-        let pairs = [
-            ("on_rollback", on_rollback_text(policy.on_rollback).into()),
-            ("max_rollback", duration_text(policy.max_rollback_millis)),
-            ("max_wait", duration_text(policy.max_wait_millis)),
-            ("max_borrow", duration_text(self.max_borrow_millis)),
-            (
-                "on_exhausted",
-                on_exhausted_text(policy.on_exhausted).into(),
-            ),
-            ("sequence_start", start_text(policy.sequence_start)),
+        let policy = &self.generator.policy;
+        let set = |time| duration_text(time, Form::Set);
+        let mut pairs = vec![
+            pair("on_rollback", on_rollback_text(policy.on_rollback)),
+            pair("max_rollback", &set(policy.max_rollback)),
+            pair("max_wait", &set(policy.max_wait)),
+            pair("max_borrow", &set(self.max_borrow)),
+            pair("on_exhausted", on_exhausted_text(policy.on_exhausted)),
+            pair("sequence_start", &start_text(policy.sequence_start)),
         ];
-        let waits = policy.on_rollback.waits();
-        let pairs = pairs.iter().filter(|(key, _)| *key != "max_wait" || waits);
-        let pairs = pairs.map(|(key, value)| pair(key, value));
-        pairs.collect::<Vec<_>>().join(" ")
+        pairs.retain(|pair| policy.on_rollback.waits() || !pair.starts_with("max_wait="));
+        pairs.join(" ")
     }
 
     /// Takes an ID apart.
@@ -189,28 +161,26 @@ impl Label {
     /// this label can have made it.
     pub fn decode(&self, id: SnowflakeId) -> Result<Decoded<'_>, LayoutError> {
         let bits = id.get().cast_unsigned();
-        let beyond = bits.checked_shr(self.layout.width()).unwrap_or(0) != 0;
+        let beyond = bits.unbounded_shr(self.layout.width()) != 0;
         // No field is to blame for bits above all fields.
         for field in self.fields.iter().filter(|_| !beyond) {
             let value = field.value_in(bits);
             if let Role::Fixed(fixed) = field.role
                 && fixed != value
             {
+                let (id, field) = (id.get(), field.name.clone());
                 return Err(LayoutError::Fixed {
-                    id: id.get(),
-                    field: field.name.clone(),
+                    id,
+                    field,
                     value,
                     fixed,
                 });
             }
         }
         let fields = self.layout.decode(id)?;
-        let named = self.fields.iter().map(|field| {
-            if field.is_time() {
-                ("time", fields.tick.get())
-            } else {
-                (field.name.as_str(), field.value_in(bits))
-            }
+        let named = self.fields.iter().map(|field| match field.role {
+            role if role.is_time() => ("time", fields.tick.get()),
+            _ => (field.name.as_str(), field.value_in(bits)),
         });
         let named = named.collect();
         Ok(Decoded { fields, named })
@@ -220,32 +190,31 @@ impl Label {
     /// may be left out, and a clock is 0 then.
     ///
     /// # Errors
-    /// [`EncodeError`] names the field.
-    pub fn encode(&self, tick: Tick, values: &[(String, i64)]) -> Result<SnowflakeId, EncodeError> {
-        let known = |name: &str| self.fields.iter().any(|f| !f.is_time() && f.name == name);
-        if let Some((name, _)) = values.iter().find(|(name, _)| !known(name)) {
-            return Err(EncodeError::Unknown(name.clone()));
+    /// A [`LayoutError`] that names the field.
+    pub fn encode(&self, tick: Tick, values: &[(String, i64)]) -> Result<SnowflakeId, LayoutError> {
+        let others = || self.fields.iter().filter(|field| !field.role.is_time());
+        let unknown = |name: &str| others().all(|field| field.name != name);
+        if let Some((name, _)) = values.iter().find(|(name, _)| unknown(name)) {
+            return Err(LayoutError::Unknown(name.clone()));
         }
-        in_range(
-            "time",
-            tick.get().cast_signed(),
-            self.layout.last_tick().get(),
-        )?;
+        let time = tick.get().cast_signed();
+        in_range("time", time, self.layout.last_tick().get())?;
         let mut bits = 0;
-        for field in self.fields.iter().filter(|field| !field.is_time()) {
+        for field in others() {
             let given = values.iter().find(|(name, _)| *name == field.name);
             let given = given.map(|(name, value)| in_range(name, *value, field.max()));
             let value = match (field.role, given.transpose()?) {
                 (Role::Fixed(fixed), Some(value)) if value != fixed => {
-                    return Err(EncodeError::Fixed {
-                        field: field.name.clone(),
+                    let field = field.name.clone();
+                    return Err(LayoutError::Given {
+                        field,
                         value,
                         fixed,
                     });
                 }
                 (Role::Fixed(value) | Role::Mode(Some(value)), None) | (_, Some(value)) => value,
                 (Role::Clock, None) => 0,
-                (_, None) => return Err(EncodeError::Missing(field.name.clone())),
+                (_, None) => return Err(LayoutError::Missing(field.name.clone())),
             };
             bits |= value << field.shift;
         }
@@ -254,36 +223,7 @@ impl Label {
     }
 }
 
-/// Why fields by name make no ID.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EncodeError {
-    /// The layout has no field of this name.
-    Unknown(String),
-    /// A field has no value.
-    Missing(String),
-    /// A fixed field was given another value.
-    Fixed {
-        field: String,
-        value: u64,
-        fixed: u64,
-    },
-    /// A value is out of range.
-    Layout(LayoutError),
-}
-
-impl From<LayoutError> for EncodeError {
-    fn from(error: LayoutError) -> Self {
-        Self::Layout(error)
-    }
-}
-
 impl Field {
-    /// Whether it is the time, however it is written.
-    #[must_use]
-    pub fn is_time(&self) -> bool {
-        self.role.is_time()
-    }
-
     /// The largest value it holds.
     #[must_use]
     pub fn max(&self) -> u64 {
@@ -301,7 +241,7 @@ impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layout = pair("layout", &self.layout_text());
         let epoch = pair("epoch", &timestamp_text(self.layout.epoch()));
-        let tick = pair("tick", &duration_text(self.layout.tick_millis()));
+        let tick = pair("tick", &duration_text(self.layout.tick(), Form::Set));
         write!(f, "{layout} {epoch} {tick} {}", self.policy_text())
     }
 }

@@ -5,52 +5,65 @@ use std::ops::RangeInclusive;
 
 use super::grammar::{self, FIELD_FORM, FieldText, KEYS, Pair, Text, list};
 use super::values::{ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, start};
-use super::{Field, Label, LabelError};
+use super::{Field, Label, LabelError, TEXT_MAX};
 use crate::snowflake::clocks::CLOCK_BITS_MAX;
-use crate::snowflake::duration::duration_text;
+use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::generator::Generator;
+use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::layout::{
-    Layout, Misfit, POSITION_BITS_MAX, Role, TICK_MILLIS_MAX, WORKER_BITS_MAX,
+    Layout, Misfit, POSITION_BITS_MAX, Role, TICK_MAX, WORKER_BITS_MAX,
 };
 use crate::snowflake::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use crate::snowflake::presets;
 
-/// The ranges of durations, in milliseconds. The longest rollback is 10 years.
-const TICK: RangeInclusive<i64> = 1..=TICK_MILLIS_MAX;
-const MAX_ROLLBACK: RangeInclusive<i64> = 1000..=3650 * 86_400_000;
-const MAX_WAIT: RangeInclusive<i64> = 0..=60_000;
-const MAX_BORROW: RangeInclusive<i64> = 0..=*MAX_ROLLBACK.end() / 2;
+/// The ranges of durations. The longest rollback is 10 years.
+const TICK: RangeInclusive<Millis> = Millis::new(1)..=TICK_MAX;
+const MAX_ROLLBACK: RangeInclusive<Millis> = Millis::new(1000)..=Millis::new(3650 * 86_400_000);
+const MAX_WAIT: RangeInclusive<Millis> = Millis::ZERO..=Millis::new(60_000);
+const MAX_BORROW: RangeInclusive<Millis> = Millis::ZERO..=MAX_ROLLBACK.end().half();
 
-/// Understands a label.
-pub fn parse(text: &str) -> Result<Label, LabelError> {
-    let mut pairs = grammar::pairs(text)?;
-    if let Some(first) = pairs.first().filter(|first| first.key.text == "preset") {
-        let name = first.text();
-        let Some(preset) = presets::find(name.text) else {
-            let names: Vec<_> = presets::ALL.iter().map(|preset| preset.name).collect();
-            return name.error(
-                &format!("unknown preset {name}"),
-                &format!("Presets are {}.", list(&names, "and")),
+impl Label {
+    /// Understands a label.
+    ///
+    /// # Errors
+    /// A [`LabelError`] for the first thing that is wrong.
+    pub fn parse(text: &str) -> Result<Self, LabelError> {
+        if text.len() > TEXT_MAX {
+            return Text { text, at: 0 }.error(
+                &format!("it has {} bytes", text.len()),
+                &format!("It can have up to {TEXT_MAX}."),
             );
-        };
-        let mut stock = grammar::pairs(preset.text)?;
-        for pair in &mut stock {
-            (pair.key.at, pair.at, pair.is_preset) = (name.at, name.at, true);
         }
-        pairs.splice(..0, stock);
+        let mut pairs = grammar::pairs(text)?;
+        if let Some(first) = pairs.first().filter(|first| first.key.text == "preset") {
+            let name = first.text();
+            let Some(preset) = presets::find(name.text) else {
+                let names: Vec<_> = presets::ALL.iter().map(|preset| preset.name).collect();
+                return name.error(
+                    &format!("unknown preset {name}"),
+                    &format!("Presets are {}.", list(&names, "and")),
+                );
+            };
+            let mut stock = grammar::pairs(preset.text)?;
+            for pair in &mut stock {
+                (pair.key.at, pair.at, pair.is_preset) = (name.at, name.at, true);
+            }
+            pairs.splice(..0, stock);
+        }
+        let mut draft = Draft {
+            pairs: &pairs,
+            end: text.len(),
+            layout: None,
+            epoch: None,
+            tick: Layout::DEFAULT.tick(),
+            policy: Policy::DEFAULT,
+            max_borrow: None,
+        };
+        for pair in &pairs {
+            draft.read(pair)?;
+        }
+        draft.finish()
     }
-    let mut draft = Draft {
-        pairs: &pairs,
-        end: text.len(),
-        layout: None,
-        epoch: None,
-        tick: Layout::DEFAULT.tick_millis(),
-        policy: Policy::DEFAULT,
-        max_borrow: None,
-    };
-    for pair in &pairs {
-        draft.read(pair)?;
-    }
-    draft.finish()
 }
 
 /// What a label says. The pairs of a preset come first, and later ones override
@@ -60,10 +73,10 @@ struct Draft<'a> {
     /// How long the text is.
     end: usize,
     layout: Option<Vec<FieldText<'a>>>,
-    epoch: Option<i64>,
-    tick: i64,
+    epoch: Option<UnixMillis>,
+    tick: Millis,
     policy: Policy,
-    max_borrow: Option<i64>,
+    max_borrow: Option<Millis>,
 }
 
 impl<'a> Draft<'a> {
@@ -85,8 +98,8 @@ impl<'a> Draft<'a> {
             "epoch" => self.epoch = Some(epoch(pair)?),
             "tick" => self.tick = duration(pair, TICK)?,
             "on_rollback" => policy.on_rollback = choice(pair, &ON_ROLLBACK)?,
-            "max_rollback" => policy.max_rollback_millis = duration(pair, MAX_ROLLBACK)?,
-            "max_wait" => policy.max_wait_millis = duration(pair, MAX_WAIT)?,
+            "max_rollback" => policy.max_rollback = duration(pair, MAX_ROLLBACK)?,
+            "max_wait" => policy.max_wait = duration(pair, MAX_WAIT)?,
             "max_borrow" => self.max_borrow = Some(duration(pair, MAX_BORROW)?),
             "on_exhausted" => policy.on_exhausted = choice(pair, &ON_EXHAUSTED)?,
             "sequence_start" => policy.sequence_start = start(pair)?,
@@ -144,8 +157,8 @@ impl<'a> Draft<'a> {
             Ok(layout) => layout,
             Err(misfit) => return refuse(misfit, &fields, self.at("layout")),
         };
-        self.check_clocks(&layout)?;
-        let max_borrow_millis = self.complete_policy(&layout)?;
+        let positions = self.check_clocks(layout)?;
+        let max_borrow = self.complete_policy(&layout)?;
         let mut shift = layout.width();
         let fields = fields.iter().zip(roles).map(|(field, (role, bits))| {
             shift -= bits;
@@ -159,13 +172,17 @@ impl<'a> Draft<'a> {
         Ok(Label {
             fields: fields.collect(),
             layout,
-            policy: self.policy,
-            max_borrow_millis,
+            generator: Generator {
+                layout: positions,
+                policy: self.policy,
+            },
+            max_borrow,
         })
     }
 
-    /// Whether the layout has the clocks that the policy goes on in.
-    fn check_clocks(&self, layout: &Layout) -> Result<(), LabelError> {
+    /// Whether the layout has the clocks that the policy goes on in. Returns the layout
+    /// with the positions that go through them.
+    fn check_clocks(&self, layout: Layout) -> Result<Layout, LabelError> {
         let bits = layout.clock_bits();
         let rollback = self.policy.on_rollback == OnRollback::NextClock;
         let exhausted = self.policy.on_exhausted == OnExhausted::NextClock;
@@ -186,7 +203,10 @@ impl<'a> Draft<'a> {
                 "The mark keeps which clocks have been used, and has no room for more.",
             );
         }
-        if exhausted && layout.through_clocks().is_none() {
+        if !exhausted {
+            return Ok(layout);
+        }
+        let Some(through) = layout.through_clocks() else {
             return self.at("on_exhausted").error(
                 "on_exhausted=next_clock does not fit the layout",
                 &format!(
@@ -194,13 +214,12 @@ impl<'a> Draft<'a> {
                      {POSITION_BITS_MAX} together."
                 ),
             );
-        }
-        Ok(())
+        };
+        Ok(through)
     }
 
-    /// Sets what depends on other values or on the layout. Returns `max_borrow` in
-    /// milliseconds.
-    fn complete_policy(&mut self, layout: &Layout) -> Result<i64, LabelError> {
+    /// Sets what depends on other values or on the layout. Returns `max_borrow`.
+    fn complete_policy(&mut self, layout: &Layout) -> Result<Millis, LabelError> {
         let mut policy = self.policy;
         if !policy.on_rollback.waits() {
             if let Some(own) = self.given("max_wait").filter(|pair| !pair.is_preset) {
@@ -210,16 +229,16 @@ impl<'a> Draft<'a> {
                     "It is for on_rollback=wait, next_clock and next_worker.",
                 );
             }
-            policy.max_wait_millis = Policy::DEFAULT.max_wait_millis;
+            policy.max_wait = Policy::DEFAULT.max_wait;
         }
 
-        let (most, tick) = (policy.max_advance().get(), layout.tick_millis());
-        let usual = Layout::DEFAULT.ticks_as_millis(policy.max_borrow_ticks);
-        let mut borrow = self.max_borrow.unwrap_or(usual.get().min(most));
-        let text = duration_text(borrow);
+        let (most, tick) = (policy.max_advance(), layout.tick());
+        let usual = Layout::DEFAULT.lasting(policy.max_borrow_ticks);
+        let mut borrow = self.max_borrow.unwrap_or(usual.min(most));
+        let set = |time| duration_text(time, Form::Set);
+        let text = set(borrow);
         if borrow > most {
-            let (rollback, most) = (policy.max_rollback_millis, duration_text(most));
-            let rollback = duration_text(rollback);
+            let (rollback, most) = (set(policy.max_rollback), set(most));
             return self.at("max_borrow").error(
                 &format!("max_borrow \"{text}\" is more than half of max_rollback \"{rollback}\""),
                 &format!("It can be 0 to {most}: with more, a restart could be refused."),
@@ -228,15 +247,16 @@ impl<'a> Draft<'a> {
         // Less than a tick counts as nothing; only a label that asks for it itself is
         // wrong.
         if borrow < tick {
-            if borrow > 0 && self.given("max_borrow").is_some_and(|pair| !pair.is_preset) {
+            if borrow > Millis::ZERO && self.given("max_borrow").is_some_and(|pair| !pair.is_preset)
+            {
                 return self.at("max_borrow").error(
                     &format!("max_borrow \"{text}\" is less than a tick"),
-                    &format!("It can be 0, or from {} on.", duration_text(tick)),
+                    &format!("It can be 0, or from {} on.", set(tick)),
                 );
             }
-            borrow = 0;
+            borrow = Millis::ZERO;
         }
-        policy.max_borrow_ticks = (borrow / tick).unsigned_abs();
+        policy.max_borrow_ticks = (borrow.get() / tick.get()).unsigned_abs();
 
         if self.given("sequence_start").is_none() {
             policy.sequence_start = SequenceStart::usual(layout.sequence_bits());
@@ -274,14 +294,12 @@ fn refuse<T>(misfit: Misfit, fields: &[FieldText<'_>], layout: Text<'_>) -> Resu
     };
     let (Text { text: name, at }, has) =
         field.map_or((layout, 0), |field| (field.name, field.bits));
-    let value = match field.map(|field| field.role) {
-        Some(Role::Fixed(value) | Role::Mode(Some(value))) => value,
-        _ => 0,
-    };
     let problem = match misfit {
         Misfit::Bits { .. } => &format!("field \"{name}\" has {has} bits"),
         Misfit::Twice { .. } => &format!("field \"{name}\" is one of two of its kind"),
-        Misfit::Value { .. } => &format!("value {value} of field \"{name}\" is out of range"),
+        Misfit::Value { value, .. } => {
+            &format!("value {value} of field \"{name}\" is out of range")
+        }
         Misfit::NoSequence => "the layout has no sequence field",
         Misfit::Mode => "the layout has \"time_by_mode\", but no field \"mode\"",
         Misfit::Width { bits } => &format!("the fields have {bits} bits together"),

@@ -4,14 +4,14 @@ use std::ops::RangeInclusive;
 
 use super::LabelError;
 use super::grammar::{Pair, is_digits, list};
-use crate::snowflake::duration::{UNITS, duration_text};
-use crate::snowflake::id::UnixMillis;
+use crate::snowflake::duration::{Form, UNITS, duration_text, instant_text};
+use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::layout::EPOCH_MAX;
 use crate::snowflake::policy::{OnExhausted, OnRollback, SequenceStart};
 
 /// Numbers below are no epoch in milliseconds (1973-03-03), but most likely one
 /// in seconds, or a year.
-const EPOCH_NUMBER_MIN: i64 = 100_000_000_000;
+const EPOCH_NUMBER_MIN: UnixMillis = UnixMillis::new(100_000_000_000);
 
 /// The values of `on_rollback`.
 pub const ON_ROLLBACK: [(&str, OnRollback); 5] = [
@@ -79,8 +79,8 @@ pub fn start_text(value: SequenceStart) -> String {
     }
 }
 
-/// Reads a duration in milliseconds.
-pub fn duration(pair: &Pair<'_>, range: RangeInclusive<i64>) -> Result<i64, LabelError> {
+/// Reads a duration.
+pub fn duration(pair: &Pair<'_>, range: RangeInclusive<Millis>) -> Result<Millis, LabelError> {
     let (key, text) = (pair.key.text, pair.text());
     let (number, unit) = text.split_before(|c| !c.is_ascii_digit());
     let unit = unit.text.trim_start_matches(' ');
@@ -93,8 +93,8 @@ pub fn duration(pair: &Pair<'_>, range: RangeInclusive<i64>) -> Result<i64, Labe
         // No number, if it is too large for one.
         let number = number.text.parse().ok();
         let millis = number.and_then(|number: i64| number.checked_mul(*factor));
-        match millis.filter(|millis| range.contains(millis)) {
-            Some(millis) => return Ok(millis),
+        match millis.map(Millis::new).filter(|time| range.contains(time)) {
+            Some(time) => return Ok(time),
             None => format!("{key} {text} is out of range"),
         }
     } else if unit.is_empty() {
@@ -102,21 +102,21 @@ pub fn duration(pair: &Pair<'_>, range: RangeInclusive<i64>) -> Result<i64, Labe
     } else {
         format!("duration {text} has an unknown unit")
     };
-    let (min, max) = (duration_text(*range.start()), duration_text(*range.end()));
+    let [min, max] = [range.start(), range.end()].map(|time| duration_text(*time, Form::Set));
     let allowed = format!("It can be {min} to {max}, as a whole number of ms, s, min, h or d.");
     text.error(&problem, &allowed)
 }
 
 const EPOCH_FORM: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00', or in Unix milliseconds, as in 1477958400000.";
 
-/// Reads an epoch in Unix milliseconds.
-pub fn epoch(pair: &Pair<'_>) -> Result<i64, LabelError> {
+/// Reads an epoch.
+pub fn epoch(pair: &Pair<'_>) -> Result<UnixMillis, LabelError> {
     let (text, epoch) = (pair.text(), pair.value.as_str());
     let wrong = |what: &str| text.error(&format!("epoch {text} {what}"), EPOCH_FORM);
     if is_digits(epoch) {
-        return match epoch.parse() {
-            Ok(millis) if millis == 0 || (EPOCH_NUMBER_MIN..=EPOCH_MAX).contains(&millis) => {
-                Ok(millis)
+        return match epoch.parse().map(UnixMillis::new) {
+            Ok(at) if at == UnixMillis::new(0) || (EPOCH_NUMBER_MIN..=EPOCH_MAX).contains(&at) => {
+                Ok(at)
             }
             Ok(small) if small < EPOCH_NUMBER_MIN => text.error(
                 &format!("epoch {text} is too small for Unix milliseconds"),
@@ -148,25 +148,22 @@ pub fn epoch(pair: &Pair<'_>) -> Result<i64, LabelError> {
     };
     // PostgreSQL takes second 60 for the next minute, the library for second 59.
     let mut time_of_day = bytes.iter().skip(11).filter(|byte| **byte != b':').skip(4);
-    let millis = timestamp.as_millisecond();
+    let at = UnixMillis::new(timestamp.as_millisecond());
     if (time_of_day.next(), time_of_day.next()) == (Some(&b'6'), Some(&b'0')) {
         wrong("is in a leap second")
-    } else if !(0..=EPOCH_MAX).contains(&millis) {
+    } else if !(UnixMillis::new(0)..=EPOCH_MAX).contains(&at) {
         wrong("is out of range")
     } else if timestamp.subsec_nanosecond() % 1_000_000 != 0 {
         wrong("is not a whole number of milliseconds")
     } else {
-        Ok(millis)
+        Ok(at)
     }
 }
 
-/// An instant in UTC, as a label writes it. Up to the year 9999.
+/// An instant in UTC, as a label writes it.
 #[must_use]
 pub fn timestamp_text(at: UnixMillis) -> String {
-    let Ok(timestamp) = jiff::Timestamp::from_millisecond(at.get()) else {
-        return format!("{} ms after 1970", at.get());
-    };
-    let digits = if at.get() % 1000 == 0 { 0 } else { 3 };
-    let text = format!("{timestamp:.digits$}").replace('T', " ");
-    format!("{}+00", text.trim_end_matches('Z'))
+    let text = instant_text(at);
+    let text = text.trim_end_matches(" UTC").trim_end_matches(".000");
+    format!("{text}+00")
 }

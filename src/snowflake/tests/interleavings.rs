@@ -267,7 +267,7 @@ mod watching {
             (Role::Worker, 2),
             (Role::Sequence, 2),
         ];
-        let layout = Layout::new(0, 1, &fields).unwrap();
+        let layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
         Generator {
             layout: match on_exhausted {
                 OnExhausted::NextClock => layout.through_clocks().unwrap(),

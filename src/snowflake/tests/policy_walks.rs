@@ -220,7 +220,7 @@ impl Walk {
     }
 
     fn very_first(&self) -> State {
-        let tick = self.generator.layout.tick_millis();
+        let tick = self.generator.layout.tick().get();
         let mut server = Server::new(self.generator, settings(tick), self.wall * tick);
         server.apart = self.apart;
         State {
@@ -345,7 +345,7 @@ impl Walk {
         tally: &mut Tally,
         waits: &mut HashSet<(Outcome2, bool)>,
     ) -> Result<bool, String> {
-        let tick = state.layout().tick_millis() * MS;
+        let tick = state.layout().tick().nanos().get();
         let server = &mut state.server;
         let rewrites = server.before_rewrite.is_some();
         let was_set = state.set_after == Some(server.marks.get());
@@ -575,7 +575,7 @@ fn call(
         }
         Outcome::WaitsForClock(by) => {
             tally.waits += 1;
-            if by > policy.max_wait_millis * MS || !policy.on_rollback.waits() {
+            if by > policy.max_wait.nanos().get() || !policy.on_rollback.waits() {
                 return Err(format!("waits for {by} ns"));
             }
             if waits.insert((Outcome2::Clock(by), leads)) {
@@ -585,11 +585,11 @@ fn call(
         Outcome::Refused(Refused::Behind { by, .. } | Refused::NoClockFree { by, .. }) => {
             tally.refused += 1;
             let by = by.get();
-            let waits = policy.on_rollback.waits() && by <= policy.max_wait_millis;
+            let waits = policy.on_rollback.waits() && by <= policy.max_wait.get();
             if waits || !policy.on_rollback.watches() {
                 return Err(format!("refused for being {by} ms behind"));
             }
-            if generator.changes_clocks() && by <= policy.max_rollback_millis {
+            if generator.changes_clocks() && by <= policy.max_rollback.get() {
                 let now = layout.tick_within(wall);
                 let ledger = server.slot.ledger();
                 let next = (ledger.clock() + ledger.together()) % layout.clocks();
@@ -677,7 +677,7 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
             let seen = state.seen.saturating_sub(wall).max(furthest);
             let trusted = server.beliefs.get().trusted_offset.get() / MS;
             by > limit
-                && seen.max(trusted - (wall - server.boot.get() / MS)) > policy.max_rollback_millis
+                && seen.max(trusted - (wall - server.boot.get() / MS)) > policy.max_rollback.get()
         }
         Refusal::ClockJumped { by, limit } => by > limit,
         Refusal::AdvanceTooFar { .. } => false,
@@ -717,11 +717,11 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
             for_tick,
             for_clock,
         } = server.slept.get();
-        if for_clock > (policy.max_wait_millis + 2) * MS {
+        if for_clock > (policy.max_wait.get() + 2) * MS {
             return Err(format!("waited {for_clock} ns for the clock"));
         }
         // A clock that leads runs at half speed, and the last nap may be too long.
-        let most = 2 * layout.tick_millis() * count.max(4) as i64 * MS + MS;
+        let most = 2 * layout.tick().nanos().get() * count.max(4) as i64 + MS;
         if !stands_still && for_tick > most {
             return Err(format!("waited {for_tick} ns for a tick"));
         }
@@ -831,7 +831,7 @@ fn is_true_of(state: &State, ledger: Ledger) -> Result<(), String> {
 /// Where a server is, in ticks.
 fn line(state: &State) -> String {
     let (server, layout) = (&state.server, state.layout());
-    let ticks = |nanos: i64| nanos as f64 / (layout.tick_millis() * MS) as f64;
+    let ticks = |nanos: i64| nanos as f64 / layout.tick().nanos().get() as f64;
     let place = |position: Position| {
         let tick = layout.tick_of(position).get();
         format!(
@@ -890,7 +890,7 @@ fn layout(tick_millis: i64, clock: u32, sequence: u32) -> Layout {
         (Role::Worker, 2),
         (Role::Sequence, sequence),
     ];
-    Layout::new(0, tick_millis, &fields).unwrap()
+    Layout::new(UnixMillis::new(0), Millis::new(tick_millis), &fields).unwrap()
 }
 
 fn generator(
@@ -902,8 +902,8 @@ fn generator(
 ) -> Generator {
     let policy = Policy {
         on_rollback,
-        max_rollback_millis: 8 * layout.tick_millis(),
-        max_wait_millis: layout.tick_millis(),
+        max_rollback: layout.tick().times(8),
+        max_wait: layout.tick(),
         max_borrow_ticks,
         on_exhausted,
         sequence_start,
@@ -918,7 +918,7 @@ fn generator(
 
 /// One that may be ahead of the clock by as much as promotions may ask for.
 fn patient(mut generator: Generator) -> Generator {
-    generator.policy.max_rollback_millis = 60 * generator.layout.tick_millis();
+    generator.policy.max_rollback = generator.layout.tick().times(60);
     generator
 }
 
@@ -956,7 +956,7 @@ fn name(generator: &Generator) -> String {
         policy.max_borrow_ticks,
         layout.clocks(),
         1 << layout.sequence_bits(),
-        layout.tick_millis(),
+        layout.tick().get(),
     )
 }
 
@@ -1319,9 +1319,8 @@ fn a_saturated_tick_is_used_up() {
                     (layout(64, 1, 2), true),
                 ] {
                     let generator = generator(layout, on_rollback, on_exhausted, start, 0);
-                    let tick_millis = layout.tick_millis();
-                    let mut server =
-                        Server::new(generator, settings(tick_millis), 20 * tick_millis);
+                    let lasts = layout.tick().get();
+                    let mut server = Server::new(generator, settings(lasts), 20 * lasts);
                     let count = if batch { generator.max_chunk() } else { 1 };
                     let (mut skipped, mut marks) = (0, HashSet::new());
                     for tick in 20..50 {
@@ -1334,7 +1333,7 @@ fn a_saturated_tick_is_used_up() {
                         let first = start.first_in(Tick::new(tick));
                         skipped += whole - first - ids.len() as u64;
                         marks.insert(server.disk.get().value);
-                        server.pass(tick_millis * MS);
+                        server.pass(lasts * MS);
                     }
                     // To give clocks back costs a number for each reservation.
                     let most = if generator.shares_clocks() {

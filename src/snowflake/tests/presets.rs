@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::super::id::{SnowflakeId, Tick, UnixMillis};
-use super::super::label::{EncodeError, Label, timestamp_text};
+use super::super::id::{Millis, SnowflakeId, Tick, UnixMillis};
+use super::super::label::{Label, timestamp_text};
 use super::super::layout::{Disorder, LayoutError};
 use super::super::presets;
 
@@ -402,11 +402,11 @@ fn baidus_worker_id_out_of_range() {
         let label = label_of(&vector);
         assert_eq!(
             label.encode(vector.tick, &vector.fields),
-            Err(EncodeError::Layout(LayoutError::FieldRange {
+            Err(LayoutError::FieldRange {
                 field: "worker".to_string(),
                 value: 462_146,
                 max: 262_143,
-            }))
+            })
         );
         // Taken by itself, it is an ID of another worker: no reader can tell.
         let decoded = label.decode(vector.id).unwrap();
@@ -426,11 +426,11 @@ fn leafs_time_field_overflows() {
     assert_eq!(vector.tick, Tick::new(max + 1));
     assert_eq!(
         label.encode(vector.tick, &vector.fields),
-        Err(EncodeError::Layout(LayoutError::FieldRange {
+        Err(LayoutError::FieldRange {
             field: "time".to_string(),
             value: 2_199_023_255_552,
             max,
-        }))
+        })
     );
     let not_an_id = LayoutError::NotAnId {
         id: id.get(),
@@ -572,7 +572,7 @@ fn the_page_of_presets_is_right() {
     assert!(now.contains("The one is `worker_queue`."));
     assert!(now.contains("the 15 ms of the preset"));
     let one = label_with_epoch("worker_queue").generator().policy;
-    assert_eq!(one.max_wait_millis, 15);
+    assert_eq!(one.max_wait, Millis::new(15));
     // All others in the page are understood.
     for text in page
         .split('`')

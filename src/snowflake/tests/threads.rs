@@ -159,7 +159,7 @@ fn threads(
         (Role::Worker, 2),
         (Role::Sequence, 2),
     ];
-    let layout = Layout::new(0, 1, &fields).unwrap();
+    let layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
     let reading = Reading {
         boot: BootNanos::new(0),
         wall: UnixMillis::new(1000).nanos(),

@@ -22,7 +22,7 @@ fn layout(epoch: i64, time_bits: u32) -> Layout {
         (Role::Worker, 2),
         (Role::Sequence, 2),
     ];
-    Layout::new(epoch, 1, &fields).unwrap()
+    Layout::new(UnixMillis::new(epoch), Millis::new(1), &fields).unwrap()
 }
 
 fn tiny() -> Generator {
@@ -30,7 +30,7 @@ fn tiny() -> Generator {
         layout: layout(0, 9),
         policy: Policy {
             max_borrow_ticks: 1,
-            max_rollback_millis: 60,
+            max_rollback: Millis::new(60),
             sequence_start: SequenceStart::vibrate(1),
             ..Policy::DEFAULT
         },
@@ -374,7 +374,7 @@ fn a_mark_set_by_others() {
 #[test]
 fn a_generator_that_tolerates_less_than_a_gap_is_promoted_and_goes_on() {
     let mut generator = tiny();
-    generator.policy.max_rollback_millis = 2;
+    generator.policy.max_rollback = Millis::new(2);
     let mut server = server(generator, 100);
     server.issue(1);
     server.apply(Event::Promote);
@@ -537,7 +537,7 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
         (Role::Worker, 1),
         (Role::Sequence, 10),
     ];
-    let layout = Layout::new(0, 1, &fields).unwrap();
+    let layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
     let generator = Generator {
         layout,
         policy: Policy {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::clock::Reading;
 use super::super::generator::Generator;
 use super::super::id::{
-    BootNanos, NANOS_PER_MILLI, Nanos, Place, Position, Tick, UnixMillis, UnixNanos,
+    BootNanos, Millis, NANOS_PER_MILLI, Nanos, Place, Position, Tick, UnixMillis, UnixNanos,
 };
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
@@ -56,14 +56,14 @@ fn live(word: u64, reserved: u64) -> Live {
 fn tiny() -> Generator {
     Generator {
         layout: Layout::new(
-            0,
-            1,
+            UnixMillis::new(0),
+            Millis::new(1),
             &[(Role::Time, 4), (Role::Worker, 2), (Role::Sequence, 2)],
         )
         .unwrap(),
         policy: Policy {
             max_borrow_ticks: 2,
-            max_rollback_millis: 8,
+            max_rollback: Millis::new(8),
             sequence_start: SequenceStart::vibrate(1),
             ..Policy::DEFAULT
         },
@@ -288,7 +288,7 @@ fn with_clocks(on_exhausted: OnExhausted) -> Generator {
         (Role::Worker, 2),
         (Role::Sequence, 2),
     ];
-    let layout = Layout::new(0, 1, &fields).unwrap();
+    let layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
     Generator {
         layout: match on_exhausted {
             OnExhausted::NextClock => layout.through_clocks().unwrap(),
@@ -558,10 +558,10 @@ fn a_late_raise_is_dropped_when_a_rollback_was_dealt_with() {
     assert_eq!(live.clock().latest(), UnixMillis::new(2));
 }
 
-fn policy(on_rollback: OnRollback, max_wait_millis: i64) -> Policy {
+fn policy(on_rollback: OnRollback, max_wait: i64) -> Policy {
     Policy {
         on_rollback,
-        max_wait_millis,
+        max_wait: Millis::new(max_wait),
         ..Policy::DEFAULT
     }
 }
