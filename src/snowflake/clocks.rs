@@ -127,12 +127,9 @@ impl Ledger {
     #[must_use]
     pub fn free_from(self, clocks: u64) -> Option<Tick> {
         if self.used < clocks {
-            Some(self.known_from)
-        } else if self.together < clocks {
-            Some(self.others_before)
-        } else {
-            None
+            return Some(self.known_from);
         }
+        (self.together < clocks).then_some(self.others_before)
     }
 
     /// Goes on in the next clock at tick `to`. The clocks in force have been used
@@ -159,22 +156,17 @@ impl Ledger {
 
     /// Nothing is known of ticks before this one any more.
     #[must_use]
-    pub fn forget_before(self, at: Tick) -> Self {
-        Self {
-            known_from: self.known_from.max(at),
-            others_before: self.others_before.max(at),
-            ..self
-        }
+    pub fn forget_before(mut self, at: Tick) -> Self {
+        self.known_from = self.known_from.max(at);
+        self.others_reached(at)
     }
 
     /// The clocks that are not in force any more have been used at ticks before this
     /// one.
     #[must_use]
-    pub fn others_reached(self, before: Tick) -> Self {
-        Self {
-            others_before: self.others_before.max(before),
-            ..self
-        }
+    pub fn others_reached(mut self, before: Tick) -> Self {
+        self.others_before = self.others_before.max(before);
+        self
     }
 
     /// In how many clocks a tick could be used, from `at` on, where those in force
@@ -186,39 +178,30 @@ impl Ledger {
 
     /// Twice as many clocks for a tick, or as many as there are, from `at` on.
     #[must_use]
-    pub fn widen(self, at: Tick, clocks: u64) -> Self {
+    pub fn widen(mut self, at: Tick, clocks: u64) -> Self {
         let wider = self.widest(at, clocks).min(2 * self.together);
         let more = wider - self.together;
-        if self.used + more > clocks || at < self.known_from && more > 0 {
-            return Self {
-                together: wider,
-                used: wider,
-                known_from: self.others_before,
-                ..self
-            };
+        self.together = wider;
+        self.used += more;
+        if self.used > clocks || at < self.known_from && more > 0 {
+            return self.forgotten();
         }
-        Self {
-            together: wider,
-            used: self.used + more,
-            ..self
-        }
+        self
     }
 
     /// One clock for a tick again, from `at` on, where those in force have issued
     /// nothing yet.
     #[must_use]
-    pub fn narrow(self, at: Tick) -> Self {
+    pub fn narrow(mut self, at: Tick) -> Self {
         if at >= self.others_before {
             return Self::unknown(self.clock, at);
         }
         // The others in force have been used before `at` only; those before them,
         // further on.
-        Self {
-            known_from: self.known_from.max(at),
-            together: 1,
-            used: self.used + 1 - self.together,
-            ..self
-        }
+        self.known_from = self.known_from.max(at);
+        self.used = self.used + 1 - self.together;
+        self.together = 1;
+        self
     }
 
     /// Once all clocks have been used since `known_from`, that instant says nothing
@@ -230,11 +213,14 @@ impl Ledger {
         if self.used < clocks {
             return self;
         }
-        Self {
-            used: self.together,
-            known_from: self.others_before,
-            ..self
-        }
+        self.forgotten()
+    }
+
+    /// Knows of those clocks only that are in force: time has passed the others.
+    fn forgotten(mut self) -> Self {
+        self.used = self.together;
+        self.known_from = self.others_before;
+        self
     }
 
     /// What the mark has above its instant: see the head of the file. `None` if
@@ -246,11 +232,9 @@ impl Ledger {
         if at >> INSTANT_BITS != 0 {
             return None;
         }
-        let span = mark
-            .get()
-            .saturating_sub(layout.instant_of(self.known_from).get());
+        let span = mark.since(layout.instant_of(self.known_from));
         let exact = layout.within_bits() == layout.sequence_bits();
-        let known = match u64::try_from(span) {
+        let known = match u64::try_from(span.get()) {
             Ok(span) if exact && span >> SPAN_LEAST != 0 => {
                 u64::from(span.ilog2() - SPAN_LEAST + 1).min((1 << SPAN_BITS) - 1)
             }
@@ -275,20 +259,14 @@ impl Ledger {
             return None;
         }
         let end = layout.tick_from(mark);
-        let ledger = Self::unknown(clock, end);
-        if known == 0 {
-            return Some((mark, ledger));
+        let mut ledger = Self::unknown(clock, end);
+        if known > 0 {
+            let span = 1i64 << (u32::try_from(known).unwrap_or(0) + SPAN_LEAST - 1);
+            let from = UnixMillis::new(mark.get().saturating_sub(span));
+            ledger.used = others + 1;
+            ledger.known_from = layout.tick_from(from);
         }
-        let span = 1i64 << (u32::try_from(known).unwrap_or(0) + SPAN_LEAST - 1);
-        let from = UnixMillis::new(mark.get().saturating_sub(span));
-        Some((
-            mark,
-            Self {
-                used: others + 1,
-                known_from: layout.tick_from(from),
-                ..ledger
-            },
-        ))
+        Some((mark, ledger))
     }
 }
 
