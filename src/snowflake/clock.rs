@@ -63,19 +63,20 @@ impl Reading {
     /// for a rollback, zero if it just went on, or was corrected so gently that
     /// nobody needs to know.
     #[must_use]
-    pub const fn stepped_since(self, earlier: Self) -> Millis {
+    pub fn stepped_since(self, earlier: Self) -> Millis {
         let stepped = self.offset().get().saturating_sub(earlier.offset().get());
         let drift = self.boot.since(earlier.boot).get() / DRIFT;
-        let gentle = if drift > STEP_NANOS_MIN {
-            drift
-        } else {
-            STEP_NANOS_MIN
-        };
-        if stepped.saturating_abs() < gentle {
-            Millis::ZERO
-        } else {
-            Nanos::new(stepped).millis()
+        if stepped.saturating_abs() < drift.max(STEP_NANOS_MIN) {
+            return Millis::ZERO;
         }
+        Nanos::new(stepped).millis()
+    }
+
+    /// How far the wall clock has jumped since this offset was trusted: negative for a
+    /// rollback.
+    #[must_use]
+    pub const fn jumped_from(self, trusted: Nanos) -> Millis {
+        Nanos::new(self.offset().get().saturating_sub(trusted.get())).millis()
     }
 }
 
@@ -104,7 +105,7 @@ pub struct Clock {
 #[derive(Clone, Copy)]
 pub struct Line {
     raw: i64,
-    at: UnixNanos,
+    pub(super) at: UnixNanos,
 }
 
 impl Clock {
@@ -205,12 +206,10 @@ impl Clock {
     pub fn saw(&self, latest: UnixMillis, wall: UnixNanos) {
         let at = wall.millis();
         if at > latest {
-            let _ = self.latest.compare_exchange(
-                latest.get(),
-                at.get(),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+            let (before, at) = (latest.get(), at.get());
+            let _ = self
+                .latest
+                .compare_exchange(before, at, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -241,14 +240,6 @@ impl Clock {
     pub fn is_new_rollback(&self) -> bool {
         let latest = self.latest.load(Ordering::Relaxed);
         self.counted.swap(latest, Ordering::Relaxed) != latest
-    }
-}
-
-impl Line {
-    /// The instant that it shows.
-    #[must_use]
-    pub const fn at(self) -> UnixNanos {
-        self.at
     }
 }
 

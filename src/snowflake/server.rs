@@ -82,13 +82,10 @@ impl Beliefs {
 
     /// Believes a reading, and returns how far the wall clock has jumped.
     pub fn accept(&mut self, reading: Reading) -> Millis {
-        let jumped = reading
-            .offset()
-            .get()
-            .saturating_sub(self.trusted_offset.get());
+        let jumped = reading.jumped_from(self.trusted_offset);
         self.trusted_offset = reading.offset();
         self.seen = reading;
-        Nanos::new(jumped).millis()
+        jumped
     }
 }
 
@@ -264,11 +261,6 @@ pub struct Issued {
     pub waited: bool,
 }
 
-enum Failure<E> {
-    Refused(Refusal),
-    Host(E),
-}
-
 /// Up to `count` IDs, at most [`Generator::max_chunk`]; fewer where there is no room
 /// for more. Waits for the clock and reserves as needed; a failed call issues nothing.
 ///
@@ -304,7 +296,7 @@ pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
                     start,
                     end,
                     borrowed,
-                    waited: waits.waited(),
+                    waited: waits.waited,
                 });
             }
             Step::Reserve { through } => demand(host, Need::Tick(through))?,
@@ -348,62 +340,63 @@ pub(super) fn refused(slot: &Slot, refusal: Refusal) -> Refused {
 /// The host's.
 #[cold]
 pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Error> {
-    let result = host.reserving(|token| {
+    host.reserving(|token| {
         let Some((slot, generator)) = host.entered() else {
-            return Ok(());
+            return Ok(None);
         };
-        let Some((planned, work)) = prepare(host, slot, generator, token, need)? else {
-            return Ok(());
-        };
-        let durable = work
-            .write(host, slot, token, planned)
-            .map_err(Failure::Host)?;
-        let moved = work.move_word(slot, generator, token, durable);
-        work.publish(host, slot, token, moved);
-        Ok(())
-    });
-    match result {
-        Ok(()) => Ok(None),
-        // There is a note of it; the first caller that runs into the bound gets it.
-        Err(Failure::Refused(_)) if matches!(need, Need::Early(_)) => Ok(None),
-        Err(Failure::Refused(refusal)) => Ok(Some(refusal)),
-        Err(Failure::Host(error)) => Err(error),
-    }
+        match prepare(host, slot, generator, token, need)? {
+            Ok(Some(planned)) => {
+                let durable = write(host, slot, token, planned)?;
+                let moved = move_word(slot, generator, token, durable);
+                publish(host, slot, token, moved);
+                Ok(None)
+            }
+            Ok(None) => Ok(None),
+            // There is a note of it; the first caller that runs into the bound gets it.
+            Err(_) if matches!(need, Need::Early(_)) => Ok(None),
+            Err(refusal) => Ok(Some(refusal)),
+        }
+    })
 }
 
-/// What a reservation has to remember from one of its steps to the next.
-#[derive(Clone, Copy, Debug)]
-pub struct Work {
-    need: Need,
-    reading: Reading,
-    began: BootNanos,
-    leaves_gap: bool,
-    window: Millis,
-    forgiven: Millis,
-}
-
-/// Looks whether the reservation is needed, and plans it; `None` if it is not.
+/// Plans a reservation, or notes why nothing may be reserved; `None` if it is not
+/// needed. Outside is whether the host can read the mark.
 fn prepare<H: Host>(
     host: &H,
     slot: &Slot,
     generator: &Generator,
     token: &Reserving,
     need: Need,
-) -> Result<Option<(Planned, Work)>, Failure<H::Error>> {
-    let live = slot.live();
+) -> Result<Result<Option<Planned>, Refusal>, H::Error> {
     if is_done(slot, generator, need) {
-        return Ok(None);
+        return Ok(Ok(None));
     }
     if need == Need::Widen {
-        if let Some(ledger) = generator.widen(live, slot.ledger()) {
+        if let Some(ledger) = generator.widen(slot.live(), slot.ledger()) {
             slot.set_ledger(token, ledger);
         }
-        return Ok(None);
+        return Ok(Ok(None));
     }
-    let on_disk = host.read_mark().map_err(Failure::Host)?;
+    let on_disk = host.read_mark()?;
+    let result = survey(host, slot, generator, token, need, on_disk);
+    if let Err(refusal) = result {
+        note_refusal(host, slot, generator, refusal);
+    }
+    Ok(result)
+}
+
+/// Reads both clocks and plans; believes the wall clock if the plan does.
+fn survey<H: Host>(
+    host: &H,
+    slot: &Slot,
+    generator: &Generator,
+    token: &Reserving,
+    need: Need,
+    on_disk: OnDisk,
+) -> Result<Option<Planned>, Refusal> {
     // Only a start can meet a mark from another timeline, and only the first one
     // since the switch.
-    let at_start = live.bounds().reserved() == Position::ZERO;
+    let at_start = slot.live().bounds().reserved() == Position::ZERO;
     let history = if at_start && slot.gap_at().is_none() {
         host.history(on_disk.lsn)
     } else {
@@ -413,9 +406,13 @@ fn prepare<H: Host>(
     let watches = generator.policy.on_rollback.watches();
     let surveyed = host.with_beliefs(|beliefs| {
         let reading = host.read();
-        if need == Need::Switch && slot.clock().rollback(reading.wall).is_none() {
+        let mut rollback = None;
+        if need == Need::Switch {
+            rollback = slot.clock().rollback(reading.wall);
             // Of many that meet a rollback, one has dealt with it.
-            return Ok(None);
+            if rollback.is_none() {
+                return Ok(None);
+            }
         }
         let found = Found {
             on_disk,
@@ -423,11 +420,12 @@ fn prepare<H: Host>(
             settings,
             beliefs,
             reading,
+            rollback,
         };
         let situation = found.situation(slot, generator, need)?;
         let stepped = reading.stepped_since(beliefs.seen);
-        let planned = generator.plan(&situation);
-        if planned.is_ok() {
+        let plan = generator.plan(&situation);
+        if plan.is_ok() {
             beliefs.trusted_offset = reading.offset();
             // Not for a clock that was refused.
             if let Some(failover) = situation.failover {
@@ -440,16 +438,13 @@ fn prepare<H: Host>(
             }
         }
         // To correct a jump that was refused sets no clock back.
-        if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
+        let is_jump = matches!(plan, Err(Refusal::ClockJumped { .. }));
+        if !is_jump {
             beliefs.seen = reading;
         }
-        Ok(Some((situation, stepped, planned)))
+        Ok(Some((situation, stepped, plan, is_jump)))
     });
-    let refuse = |refusal| {
-        note_refusal(host, slot, generator, refusal);
-        Failure::Refused(refusal)
-    };
-    let Some((situation, stepped, planned)) = surveyed.map_err(refuse)? else {
+    let Some((situation, stepped, plan, is_jump)) = surveyed? else {
         return Ok(None);
     };
     let reading = situation.reading;
@@ -458,15 +453,13 @@ fn prepare<H: Host>(
     if rolled_back > Millis::ZERO && !watches {
         slot.stats().count_rollback(rolled_back);
     }
-    if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
+    if !is_jump {
         slot.set_seen(token, reading);
     }
-    let plan = planned.map_err(|refusal| {
-        if let Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. } = refusal {
-            slot.set_refused_lead(by);
-        }
-        refuse(refusal)
-    })?;
+    if let Err(Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. }) = plan {
+        slot.set_refused_lead(by);
+    }
+    let plan = plan?;
     // A refusal is noted as that, and so is a change of clocks.
     if stepped != Millis::ZERO && !plan.switches {
         host.note(Note::Stepped { by: stepped });
@@ -476,23 +469,7 @@ fn prepare<H: Host>(
         end_refusal(host, slot);
     }
     note_plan(host, slot, generator, token, &situation, &plan);
-
-    let forgiven = slot.forgiven_lead();
-    let may_lead = forgiven > Millis::ZERO || plan.starts && at_start;
-    let policy_lead = Millis::new(generator.policy.max_rollback_millis);
-    let work = Work {
-        need,
-        reading,
-        began: reading.boot,
-        leaves_gap: situation.failover.is_some(),
-        window: plan.window,
-        forgiven: if may_lead && plan.lead > policy_lead {
-            plan.lead
-        } else {
-            Millis::ZERO
-        },
-    };
-    Ok(Some((Planned::new(plan), work)))
+    Ok(Some(Planned::new(plan)))
 }
 
 /// Whether somebody else has done what is needed.
@@ -516,6 +493,7 @@ pub(super) struct Found<'a> {
     pub settings: Settings,
     pub beliefs: &'a Beliefs,
     pub reading: Reading,
+    pub rollback: Option<Nanos>,
 }
 
 impl Found<'_> {
@@ -532,8 +510,7 @@ impl Found<'_> {
         let (stored, on_disk) = self.stored(slot, generator, at_start)?;
         let nothing_known = |mark| Ledger::unknown(0, layout.tick_from(mark));
         let ledger = if at_start {
-            let unknown = || stored.map_or(Ledger::FRESH, nothing_known);
-            on_disk.unwrap_or_else(unknown)
+            on_disk.unwrap_or(stored.map_or(Ledger::FRESH, nothing_known))
         } else {
             slot.ledger()
         };
@@ -542,29 +519,20 @@ impl Found<'_> {
             Need::Floor(at) => (Tick::new(0), Some(at)),
             Need::Switch | Need::Widen => (Tick::new(0), None),
         };
-        let policy_lead = Millis::new(generator.policy.max_rollback_millis);
-        // The lost primary may have been ahead of its clock by what it could borrow.
-        let gap = self.settings.failover_gap.plus(generator.max_borrow());
         Ok(Situation {
             reading,
+            settings: self.settings,
             generator_now: live.now(generator, reading),
             trusted_offset: self.beliefs.trusted_offset,
-            max_clock_jump: self.settings.max_clock_jump,
-            // On top of a forgiven lead, a rollback is forgiven as ever.
-            max_lead: policy_lead.plus(slot.forgiven_lead()),
-            max_start_lead: gap.plus(self.settings.reserve),
-            max_advance: generator.policy.max_advance(),
+            forgiven_lead: slot.forgiven_lead(),
             word: live.word().position(),
             reserved,
             stored,
-            failover: self.failover(slot, gap, at_start),
+            failover: self.failover(slot, generator, at_start),
             floor,
             ledger,
-            rollback: (need == Need::Switch)
-                .then(|| slot.clock().rollback(reading.wall))
-                .flatten(),
+            rollback: self.rollback,
             through,
-            full_window: self.settings.reserve,
             last_window: slot.window(),
         })
     }
@@ -603,7 +571,7 @@ impl Found<'_> {
     /// in the life of a server that was itself promoted leaves out a gap whatever it
     /// finds: once as long as it keeps its slot, and from the promotion, not the
     /// mark, since it may not be the first time.
-    fn failover(&self, slot: &Slot, gap: Millis, at_start: bool) -> Option<Failover> {
+    fn failover(&self, slot: &Slot, generator: &Generator, at_start: bool) -> Option<Failover> {
         let History {
             switches,
             promoted,
@@ -615,7 +583,7 @@ impl Found<'_> {
         }
         let now = self.reading.wall.millis();
         Some(Failover {
-            gap: gap.times(count),
+            gap: generator.gap(&self.settings).times(count),
             mark_is_older: switches > 0,
             promoted_at: self.beliefs.promoted_at.unwrap_or(now),
             last_commit,
@@ -655,7 +623,7 @@ fn note_plan<H: Host>(
 ) {
     let layout = generator.layout;
     let lead = plan.lead;
-    if slot.forgiven_lead() > Millis::ZERO && plan.starts {
+    if s.forgiven_lead > Millis::ZERO && plan.starts {
         host.note(Note::StartsAhead { lead });
     }
     if plan.switches {
@@ -685,52 +653,38 @@ fn note_plan<H: Host>(
     }
 }
 
-/// The steps of a reservation. Each consumes the one before.
-impl Work {
-    /// Writes the mark.
-    fn write<H: Host>(
-        self,
-        host: &H,
-        slot: &Slot,
-        token: &Reserving,
-        planned: Planned,
-    ) -> Result<Durable, H::Error> {
-        planned.write(|plan| {
-            host.write_durably(plan.value)?;
-            slot.set_highest(token, plan.mark);
-            Ok(())
-        })
-    }
+/// Writes the mark.
+fn write<H: Host>(
+    host: &H,
+    slot: &Slot,
+    token: &Reserving,
+    planned: Planned,
+) -> Result<Durable, H::Error> {
+    planned.write(|plan| {
+        host.write_durably(plan.value)?;
+        slot.set_highest(token, plan.mark);
+        Ok(())
+    })
+}
 
-    /// Moves clock and word.
-    fn move_word(
-        self,
-        slot: &Slot,
-        generator: &Generator,
-        token: &Reserving,
-        durable: Durable,
-    ) -> Moved {
-        let (moved, ledger) = durable.move_word(generator, slot.live(), self.reading);
-        if generator.changes_clocks() {
-            slot.set_ledger(token, ledger);
-        }
-        moved
+/// Moves clock and word.
+fn move_word(slot: &Slot, generator: &Generator, token: &Reserving, durable: Durable) -> Moved {
+    let moved = durable.move_word(generator, slot.live());
+    if generator.changes_clocks() {
+        slot.set_ledger(token, moved.plan().ledger);
     }
+    moved
+}
 
-    /// Publishes the bound.
-    fn publish<H: Host>(self, host: &H, slot: &Slot, token: &Reserving, moved: Moved) {
-        if self.need == Need::Switch {
-            slot.clock().believe(self.reading.wall);
-        }
-        // Not before the mark that leaves it is durable.
-        if self.leaves_gap {
-            slot.set_gap_at(token, self.reading.wall.millis());
-        }
-        slot.set_window(token, self.window);
-        slot.set_forgiven_lead(token, self.forgiven);
-        moved.publish(slot.live());
-        host.reserved(self.began);
+/// Publishes the bound.
+fn publish<H: Host>(host: &H, slot: &Slot, token: &Reserving, moved: Moved) {
+    let plan = *moved.plan();
+    if plan.believes {
+        slot.clock().believe(plan.reading.wall);
     }
+    slot.set_taken(token, &plan);
+    moved.publish(slot.live());
+    host.reserved(plan.reading.boot);
 }
 
 #[cfg(test)]

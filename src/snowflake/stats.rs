@@ -27,7 +27,7 @@ const FLUSH_IDS: u64 = 4096;
 macro_rules! counters {
     ($($own:ident)*; $($shared:ident)*) => {
         /// The counters of one generator, in its slot.
-        #[derive(Debug)]
+        #[derive(Debug, Default)]
         #[repr(C)]
         pub struct Stats {
             $($own: AtomicU64,)*
@@ -57,12 +57,8 @@ macro_rules! counters {
             /// The counters of a generator that has done nothing. `at` is a
             /// `timestamptz`.
             pub fn new(at: i64) -> Self {
-                Self {
-                    $($own: AtomicU64::new(0),)*
-                    $($shared: AtomicU64::new(0),)*
-                    after_last_tick: AtomicU64::new(0),
-                    reset_at: AtomicI64::new(at),
-                }
+                let reset_at = AtomicI64::new(at);
+                Self { reset_at, ..Self::default() }
             }
 
             /// Counts from zero again. What sessions add at this moment may be lost,
@@ -110,12 +106,6 @@ counters! {
 }
 
 impl Stats {
-    /// For a generator that takes over the slot.
-    pub fn start_over(&self, at: i64) {
-        self.reset(at);
-        self.forget_last_tick();
-    }
-
     /// Ticks mean something else by now.
     pub fn forget_last_tick(&self) {
         self.after_last_tick.store(0, Relaxed);

@@ -332,7 +332,7 @@ impl Live {
                 }
                 let line = clock.line(|| clocks.boot());
                 seen = Some((latest, wall, line));
-                line.map_or(wall, |line| line.at().max(wall))
+                line.map_or(wall, |line| line.at.max(wall))
             } else {
                 clock.now(clocks.boot())
             };
@@ -436,18 +436,11 @@ impl Word {
     }
 
     fn change(&self, to: impl Fn(Position) -> Position) -> Position {
-        let mut word = self.0.load(Ordering::Acquire);
-        loop {
-            let wanted = to(Position::new(word)).get();
-            // AcqRel as in issue(); on failure we have loaded it anew.
-            match self
-                .0
-                .compare_exchange(word, wanted, Ordering::AcqRel, Ordering::Acquire)
-            {
-                Ok(before) => return Position::new(before),
-                Err(now) => word = now,
-            }
-        }
+        let to = |word| Some(to(Position::new(word)).get());
+        // AcqRel as in issue(). It tries until it has swapped.
+        let (Ok(before) | Err(before)) =
+            self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, to);
+        Position::new(before)
     }
 }
 

@@ -31,14 +31,18 @@ fn zero() -> Reading {
 /// What a plan has of these; the rest makes no difference here.
 fn plan(word_from: Option<Position>, reserved: Position, early: Position, ledger: Ledger) -> Plan {
     Plan {
+        reading: zero(),
         mark: UnixMillis::new(0),
         value: reserved.get().cast_signed(),
         clock_from: UnixNanos::new(0),
         word_from,
         ledger,
+        believes: false,
+        leaves_gap: false,
+        window: Millis::new(1),
+        forgiven: Millis::ZERO,
         reserved,
         early,
-        window: Millis::new(1),
         starts: false,
         lead: Millis::ZERO,
         switches: false,
@@ -103,7 +107,7 @@ mod plain {
             s.mark.store(plan.value.cast_unsigned(), Ordering::Release);
             Ok::<(), ()>(())
         });
-        let (moved, _) = written.unwrap().move_word(&G, &s.live, zero());
+        let moved = written.unwrap().move_word(&G, &s.live);
         moved.publish(&s.live);
     }
 
@@ -341,9 +345,8 @@ mod watching {
                 self.disk.store(plan.value, Ordering::Release);
                 Ok::<(), ()>(())
             });
-            let (moved, ledger) = written
-                .unwrap()
-                .move_word(&self.generator, &self.live, zero());
+            let moved = written.unwrap().move_word(&self.generator, &self.live);
+            let ledger = moved.plan().ledger;
             if let Some(wall) = believes {
                 self.live.clock().believe(wall);
             }

@@ -276,7 +276,7 @@ impl Host for Server {
                 _ => Err(Stop::WaitsForLock),
             };
         }
-        match UnderWay::begin(self, need) {
+        match UnderWay::begin(self, need)? {
             Ok(None) => Ok(None),
             Ok(under_way) => {
                 self.under_way.set(under_way);
@@ -285,9 +285,8 @@ impl Host for Server {
                     _ => Err(Stop::WaitsForLock),
                 }
             }
-            Err(Ok(_)) if matches!(need, Need::Early(_)) => Ok(None),
-            Err(Ok(refusal)) => Ok(Some(refusal)),
-            Err(Err(stop)) => Err(stop),
+            Err(_) if matches!(need, Need::Early(_)) => Ok(None),
+            Err(refusal) => Ok(Some(refusal)),
         }
     }
 }
@@ -345,7 +344,8 @@ impl Server {
         );
         fields.hash(hash);
         if let Some(under_way) = self.under_way.get() {
-            let (phase, plan, work) = under_way.parts();
+            let (phase, plan) = under_way.parts();
+            let work = (plan.believes, plan.reading, plan.leaves_gap, plan.forgiven);
             let plan = (
                 (plan.value, plan.ledger.parts(), plan.clock_from.get()),
                 (plan.reserved.get(), plan.early.get(), plan.window),
@@ -526,6 +526,7 @@ impl Server {
             settings: self.settings,
             beliefs: &self.beliefs.get(),
             reading: self.read(),
+            rollback: None,
         }
         .situation(&self.slot, &self.generator, need)
     }
@@ -533,7 +534,7 @@ impl Server {
     /// The next step of a reservation under way.
     pub fn go_on(&self) {
         if let Some(under_way) = self.under_way.take() {
-            let (phase, plan, _) = under_way.parts();
+            let (phase, plan) = under_way.parts();
             let gives_back = phase == 1 && plan.ledger.together() > 1;
             let at = self.generator.layout.tick_of(self.word());
             self.under_way.set(under_way.go_on(self).unwrap());
