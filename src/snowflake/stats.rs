@@ -69,7 +69,6 @@ macro_rules! counters {
                 self.reset_at.store(at, Relaxed);
             }
 
-            /// The numbers as of now.
             pub fn read(&self) -> Counts {
                 let after_last_tick = self.after_last_tick.load(Relaxed);
                 Counts {
@@ -125,7 +124,7 @@ impl Stats {
 }
 
 fn add(counter: &Cell<u64>, count: u64) {
-    counter.set(counter.get().wrapping_add(count));
+    counter.update(|before| before.wrapping_add(count));
 }
 
 fn nanos_between(from: BootNanos, to: BootNanos) -> u64 {
@@ -146,7 +145,6 @@ impl Pending {
         add(&self.batches, 1);
     }
 
-    /// Counts a call that has to wait for the clock.
     pub fn count_wait(&self) {
         add(&self.waits, 1);
     }
@@ -156,7 +154,6 @@ impl Pending {
         add(&self.wait_nanos, nanos_between(from, to));
     }
 
-    /// Counts a mark that was raised.
     pub fn count_reservation(&self, from: BootNanos, to: BootNanos) {
         add(&self.reservations, 1);
         add(&self.reservation_nanos, nanos_between(from, to));
