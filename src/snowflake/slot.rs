@@ -97,22 +97,17 @@ struct Rest {
 const EVICTING: u32 = 1 << 30;
 
 /// What positions mean: two layouts that agree in this can share a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scale {
     epoch: i64,
     /// From bit 0: bits below the tick, bits of the clock, bits of the time if
     /// clocks change (they are above it then), which of the policies that make a
-    /// difference; from bit 32 the tick in milliseconds. Never 0.
+    /// difference; from bit 32 the tick in milliseconds. 0 only where a slot has not
+    /// been used, which is the default.
     packed: u64,
 }
 
 impl Scale {
-    /// The scale of a slot that has not been used.
-    const NONE: Self = Self {
-        epoch: 0,
-        packed: 0,
-    };
-
     /// What positions of this generator mean.
     #[must_use]
     pub fn of_generator(generator: &Generator) -> Self {
@@ -149,10 +144,6 @@ impl Scale {
             time => tick & ((1 << time) - 1),
         }
     }
-
-    const fn changes_clocks(self) -> bool {
-        self.packed >> 25 & 1 != 0
-    }
 }
 
 fn instant(at: i64) -> Option<UnixMillis> {
@@ -174,20 +165,17 @@ impl Slot {
         }
     }
 
-    /// What issuers use.
     #[must_use]
     #[inline]
     pub const fn live(&self) -> &Live {
         &self.live
     }
 
-    /// The generator's clock.
     #[must_use]
     pub const fn clock(&self) -> &Clock {
         self.live.clock()
     }
 
-    /// The counters.
     #[must_use]
     #[inline]
     pub const fn stats(&self) -> &Stats {
@@ -231,26 +219,32 @@ impl Slot {
     /// from, `now` as for [`Self::new`].
     #[must_use]
     pub fn evict(&self, key: u64, reading: Reading, now: i64) -> bool {
+        self.hand_on(key, 1, |old| {
+            let may = old == 0 || self.is_passed_by(reading.wall.millis());
+            if may {
+                self.empty(reading, now);
+            }
+            may
+        })
+    }
+
+    /// Gives the slot another key and so many pins, if nobody uses it and `may` says
+    /// so of the key it has; what `may` does comes before that.
+    fn hand_on(&self, key: u64, pins: u32, may: impl FnOnce(u64) -> bool) -> bool {
         let rest = &self.rest;
-        if !self.claim() {
+        // Acquire pairs with unpin().
+        let claim = rest.pins.compare_exchange(0, EVICTING, Acquire, Relaxed);
+        if claim.is_err() {
             return false;
         }
-        let may = rest.key.load(Relaxed) == 0 || self.is_passed_by(reading.wall.millis());
+        let may = may(rest.key.load(Relaxed));
         if may {
-            self.empty(reading, now);
             rest.key.store(key, Release);
         }
         // Release: a transaction that pins from now on sees the key and all else.
-        let pin = u32::from(may);
-        rest.pins.fetch_sub(EVICTING - pin, Release);
+        let pins = if may { pins } else { 0 };
+        rest.pins.fetch_sub(EVICTING - pins, Release);
         may
-    }
-
-    /// Begins to empty the slot, if nobody uses it.
-    fn claim(&self) -> bool {
-        let pins = &self.rest.pins;
-        // Acquire pairs with unpin().
-        pins.compare_exchange(0, EVICTING, Acquire, Relaxed).is_ok()
     }
 
     /// Gives up the slot of a generator that is gone for ever. Nobody uses it.
@@ -261,26 +255,18 @@ impl Slot {
     /// As [`Self::abandon`], if it still belongs to the generator and nobody uses it.
     #[must_use]
     pub fn abandon_unpinned(&self, key: u64) -> bool {
-        let rest = &self.rest;
-        if !self.claim() {
-            return false;
-        }
-        let is_its = rest.key.load(Relaxed) == key;
-        if is_its {
-            rest.key.store(0, Release);
-        }
-        rest.pins.fetch_sub(EVICTING, Release);
-        is_its
+        self.hand_on(0, 0, |its| its == key)
     }
 
     /// Whether all IDs lie before an instant, and nothing else has to be known of them.
     fn is_passed_by(&self, now: UnixMillis) -> bool {
         let scale = self.scale();
         let word = self.live.word().position();
-        if scale.changes_clocks() && self.highest().is_some() {
+        let changes_clocks = scale.packed >> 25 & 1 != 0;
+        if changes_clocks && self.highest().is_some() {
             return false;
         }
-        if word == Position::ZERO || scale == Scale::NONE {
+        if word == Position::ZERO || scale == Scale::default() {
             // What was issued before the word was reset lies before the mark.
             return self.highest() <= Some(now);
         }
@@ -293,7 +279,7 @@ impl Slot {
         self.live.reset(reading);
         self.store_ledger(Ledger::FRESH);
         self.store_seen(reading);
-        self.store_scale(Scale::NONE);
+        self.store_scale(Scale::default());
         for field in [
             &rest.window,
             &rest.highest,
@@ -361,10 +347,8 @@ impl Slot {
     pub fn scale(&self) -> Scale {
         // The scale is stored last, see store_scale().
         let packed = self.rest.scale.load(Acquire);
-        Scale {
-            epoch: self.rest.epoch.load(Relaxed),
-            packed,
-        }
+        let epoch = self.rest.epoch.load(Relaxed);
+        Scale { epoch, packed }
     }
 
     fn store_scale(&self, scale: Scale) {
@@ -378,11 +362,9 @@ impl Slot {
     /// reserves.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
-        let [a, b, c] = &self.rest.ledger;
-        Ledger::from_parts([a, b, c].map(|part| part.load(Relaxed)))
+        Ledger::from_parts(self.rest.ledger.each_ref().map(|part| part.load(Relaxed)))
     }
 
-    /// Remembers it.
     pub(super) fn set_ledger(&self, _: &Reserving, ledger: Ledger) {
         self.store_ledger(ledger);
     }
@@ -402,7 +384,6 @@ impl Slot {
         }
     }
 
-    /// Remembers a reading.
     pub(super) fn set_seen(&self, _: &Reserving, reading: Reading) {
         self.store_seen(reading);
     }
@@ -472,14 +453,13 @@ impl Slot {
     /// clock was set back, so that the next ID ends it.
     pub(super) fn begin_refusal(&self, at: UnixMillis, by_rollback: bool) -> bool {
         let rest = &self.rest;
-        let first = rest
+        let swap = rest
             .refused_at
-            .compare_exchange(0, at.get(), Relaxed, Relaxed)
-            .is_ok();
-        if first {
+            .compare_exchange(0, at.get(), Relaxed, Relaxed);
+        if swap.is_ok() {
             rest.refused_by_rollback.store(by_rollback, Relaxed);
         }
-        first
+        swap.is_ok()
     }
 
     /// IDs are not refused any more; since when they were, for the one that notes it.
