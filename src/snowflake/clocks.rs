@@ -52,8 +52,10 @@ const SPAN_LEAST: u32 = 6;
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    clock: u64,
-    together: u64,
+    /// In force.
+    pub(super) clock: u64,
+    /// In how many clocks a tick may be used, the one in force included.
+    pub(super) together: u64,
     used: u64,
     known_from: Tick,
     others_before: Tick,
@@ -99,18 +101,6 @@ impl Ledger {
         ]
     }
 
-    /// The clock in force.
-    #[must_use]
-    pub const fn clock(self) -> u64 {
-        self.clock
-    }
-
-    /// In how many clocks a tick may be used, the one in force included.
-    #[must_use]
-    pub const fn together(self) -> u64 {
-        self.together
-    }
-
     /// How many of `clocks` a rollback to a tick finds free, one after the other.
     #[must_use]
     pub fn free(self, to: Tick, clocks: u64) -> u64 {
@@ -139,13 +129,10 @@ impl Ledger {
         if self.free(to, clocks) == 0 {
             return None;
         }
-        let mut next = Self {
-            clock: (self.clock + self.together) % clocks,
-            together: 1,
-            used: self.used + 1,
-            others_before: self.others_before.max(reached),
-            ..self
-        };
+        let mut next = self.others_reached(reached);
+        next.clock = (self.clock + self.together) % clocks;
+        next.together = 1;
+        next.used += 1;
         // The first way as long as it goes: it knows more of earlier ticks.
         if to < self.known_from || self.used == clocks {
             next.used = self.together + 1;
@@ -326,10 +313,10 @@ mod tests {
 
         /// All clocks in force are used at the tick; they must have been free there.
         fn issue(&mut self, ledger: Ledger, tick: u64, clocks: u64, new: u64) {
-            for further in 0..ledger.together() {
-                let clock = ((ledger.clock() + further) % clocks) as usize;
+            for further in 0..ledger.together {
+                let clock = ((ledger.clock + further) % clocks) as usize;
                 assert!(
-                    further < ledger.together() - new || self.reach[clock] <= tick,
+                    further < ledger.together - new || self.reach[clock] <= tick,
                     "clock {clock} again at {tick}: {ledger:?}, {self:?}"
                 );
                 self.reach[clock] = self.reach[clock].max(tick + 1);
@@ -350,10 +337,10 @@ mod tests {
                 }
                 Deed::Widen => {
                     let wider = ledger.widen(Tick::new(self.tick), clocks);
-                    let more = wider.together() - ledger.together();
+                    let more = wider.together - ledger.together;
                     self.issue(wider, self.tick, clocks, more);
                 }
-                Deed::Narrow | Deed::NarrowAhead if ledger.together() == 1 => return None,
+                Deed::Narrow | Deed::NarrowAhead if ledger.together == 1 => return None,
                 Deed::Narrow => {
                     let at = self.tick + 1;
                     self.issue(ledger.narrow(Tick::new(at)), at, clocks, 0);
@@ -543,13 +530,13 @@ mod tests {
             let mut ledger = Ledger::FRESH;
             for clock in 1..clocks {
                 ledger = ledger.switch(at, reached, clocks).unwrap();
-                assert_eq!(ledger.clock(), clock);
+                assert_eq!(ledger.clock, clock);
             }
             assert_eq!(ledger.switch(at, reached, clocks), None);
             assert_eq!(ledger.free_from(clocks), Some(reached));
             // Time has passed the others: all are free again.
             let ledger = ledger.switch(reached, Tick::new(70), clocks).unwrap();
-            assert_eq!(ledger.clock(), 0);
+            assert_eq!(ledger.clock, 0);
             assert_eq!(ledger.free(reached, clocks), clocks - 2);
             assert_eq!(ledger.free(at, clocks), 0);
         }
@@ -614,14 +601,14 @@ mod tests {
                     .into()
             });
         let ledger: Ledger = ledger.unwrap();
-        assert_eq!(ledger.clock(), 1);
+        assert_eq!(ledger.clock, 1);
         // Clock 2 is free from 511 on; clock 0 is not before 1001.
         let next = ledger.switch(Tick::new(600), Tick::new(700), 3).unwrap();
-        assert_eq!(next.clock(), 2);
+        assert_eq!(next.clock, 2);
         assert_eq!(next.switch(Tick::new(600), Tick::new(700), 3), None);
         assert_eq!(
             next.switch(Tick::new(1001), Tick::new(1100), 3)
-                .map(Ledger::clock),
+                .map(|next| next.clock),
             Some(0)
         );
     }

@@ -65,9 +65,7 @@ impl Failover {
 /// What a reserver finds, read under the reservation lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
-    /// Both clocks, now.
     pub reading: Reading,
-    /// The settings in force.
     pub settings: Settings,
     /// The generator's clock, now.
     pub generator_now: UnixNanos,
@@ -175,6 +173,14 @@ pub enum NoMark {
 /// instant in seconds.
 const MARK_MIN: i64 = 100_000_000_000;
 
+/// The first reservation of a start ahead of the wall clock takes this part of
+/// the window, each further one twice as much as the one before. A start at the
+/// mark takes the mark up by what it reserves: with the whole window each time,
+/// a server that is restarted every second, or a generator that is evicted and
+/// loaded again and again, would run away from the clock. The price is some ten
+/// more records in the first seconds after such a start.
+const SLOW_START: i64 = 1024;
+
 impl Generator {
     /// Reads a mark, and what it says of clocks if the layout has some.
     ///
@@ -194,31 +200,20 @@ impl Generator {
             // A value that no generator has written is an instant.
             _ => (UnixMillis::new(value), None),
         };
+        let number = NoMark::Number { value };
         if mark.get() < MARK_MIN && now.get() >= MARK_MIN {
-            return Err(NoMark::Number { value });
+            return Err(number);
         }
         if mark <= layout.instant_of(layout.last_tick()) {
             return Ok((mark, ledger));
         }
-        Err(match layout.decode(SnowflakeId::new(value)) {
-            Ok(fields) => NoMark::Id {
-                value,
-                ends: layout.instant_of(fields.tick.next()),
-            },
-            Err(_) => NoMark::Number { value },
-        })
+        let decoded = layout.decode(SnowflakeId::new(value));
+        Err(decoded.map_or(number, |fields| {
+            let ends = layout.instant_of(fields.tick.next());
+            NoMark::Id { value, ends }
+        }))
     }
-}
 
-/// The first reservation of a start ahead of the wall clock takes this part of
-/// the window, each further one twice as much as the one before. A start at the
-/// mark takes the mark up by what it reserves: with the whole window each time,
-/// a server that is restarted every second, or a generator that is evicted and
-/// loaded again and again, would run away from the clock. The price is some ten
-/// more records in the first seconds after such a start.
-const SLOW_START: i64 = 1024;
-
-impl Generator {
     /// Plans a reservation.
     ///
     /// # Errors
@@ -230,10 +225,8 @@ impl Generator {
             last: layout.instant_of(layout.last_tick()),
         };
 
-        let (jumped, limit) = (
-            s.reading.jumped_from(s.trusted_offset),
-            s.settings.max_clock_jump,
-        );
+        let jumped = s.reading.jumped_from(s.trusted_offset);
+        let limit = s.settings.max_clock_jump;
         if jumped > limit {
             return Err(Refusal::ClockJumped { by: jumped, limit });
         }
@@ -259,10 +252,8 @@ impl Generator {
             return Err(Refusal::AdvanceTooFar { by, limit });
         }
         let starts = at_start || adopted.is_some() || s.floor.is_some();
-        let target = adopted
-            .max(after_gap)
-            .max(s.floor)
-            .map(|at| layout.tick_from(at));
+        let latest = adopted.max(after_gap).max(s.floor);
+        let target = latest.map(|at| layout.tick_from(at));
         let epoch = layout.epoch();
         let start = target.max(now).ok_or(Refusal::BeforeEpoch { epoch })?;
 
@@ -332,23 +323,20 @@ impl Generator {
         } else {
             mark.get()
         };
-        let at = |tick| layout.at(ledger.clock(), layout.place_of(tick));
+        let at = |tick| layout.at(ledger.clock, layout.place_of(tick));
         let may_lead = s.forgiven_lead > Millis::ZERO || at_start;
+        let forgiven = (may_lead && lead > policy_lead).then_some(lead);
         Ok(Plan {
             reading: s.reading,
             mark,
             value,
             clock_from: start_at.nanos(),
-            word_from: (starts || switches).then(|| layout.at(ledger.clock(), self.fresh(start))),
+            word_from: (starts || switches).then(|| layout.at(ledger.clock, self.fresh(start))),
             ledger,
             believes: s.rollback.is_some(),
             leaves_gap: s.failover.is_some(),
             window,
-            forgiven: if may_lead && lead > policy_lead {
-                lead
-            } else {
-                Millis::ZERO
-            },
+            forgiven: forgiven.unwrap_or_default(),
             reserved: at(bound),
             early: at(early),
             starts,
@@ -391,7 +379,7 @@ impl Generator {
         };
         if s.failover.is_some() {
             // Whatever was used before, it is behind.
-            return same(Ledger::unknown(s.ledger.clock(), start));
+            return same(Ledger::unknown(s.ledger.clock, start));
         }
         if s.floor.is_some() || !at_start && target.is_some() {
             return same(s.ledger.forget_before(start));
@@ -433,7 +421,7 @@ impl Generator {
     fn spread(&self, live: &Live, ledger: Ledger) -> Spread {
         let at = self.layout.tick_of(live.word().position());
         Spread {
-            together: ledger.together(),
+            together: ledger.together,
             widest: ledger.widest(at, self.layout.clocks()),
         }
     }
@@ -463,12 +451,10 @@ impl Situation {
     fn window(&self, lead: Millis) -> Millis {
         let full = self.settings.reserve;
         let slow = Millis::new(full.get() / SLOW_START);
-        let window = if self.last_window > Millis::ZERO {
-            self.last_window.times(2).min(full)
-        } else if lead > slow {
-            slow
-        } else {
-            full
+        let window = match self.last_window {
+            Millis::ZERO if lead > slow => slow,
+            Millis::ZERO => full,
+            last => last.times(2).min(full),
         };
         window.max(Millis::new(1))
     }
@@ -493,7 +479,6 @@ pub struct Durable(Plan);
 pub struct Moved(Plan);
 
 impl Planned {
-    /// A plan to be carried out.
     pub const fn new(plan: Plan) -> Self {
         Self(plan)
     }
@@ -530,13 +515,13 @@ impl Durable {
         let ledger = &mut plan.ledger;
         if let Some(from) = plan.word_from {
             let before = word.go_to(from, layout);
-            if layout.clock_of(before) != ledger.clock() {
+            if layout.clock_of(before) != ledger.clock {
                 *ledger = ledger.others_reached(layout.tick_of(before).next());
             }
         }
         if generator.shares_clocks() {
             // What a burst took is given back here.
-            if ledger.together() > 1 {
+            if ledger.together > 1 {
                 bounds.set_spread(Spread::ONE);
                 *ledger = ledger.narrow(word.leave_clocks(layout));
             }

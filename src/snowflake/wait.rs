@@ -4,7 +4,7 @@ use super::generator::Generator;
 use super::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos};
 use super::policy::{OnExhausted, OnRollback, Policy};
 use super::reservation::Refusal;
-use super::server::{Host, Need, Note, Refused, refused};
+use super::server::{Host, Need, Note, Refused};
 use super::slot::Slot;
 
 /// What one call has waited for, and whether it may go on waiting.
@@ -112,7 +112,10 @@ impl Waits {
                     Some(Refusal::NoClockFree {
                         clocks, free_from, ..
                     }) => (free_from, clocks),
-                    Some(refusal) => return Err(refused(slot, refusal).into()),
+                    Some(refusal) => {
+                        slot.stats().count_refusal();
+                        return Err(Refused::Reservation(refusal).into());
+                    }
                 },
             };
             no_clock = Some((free_from, clocks));

@@ -21,25 +21,50 @@ impl UnderWay {
 
     /// Begins a reservation; `None` if it is not needed.
     pub fn begin<H: Host>(host: &H, need: Need) -> Result<Result<Option<Self>, Refusal>, H::Error> {
-        let (slot, generator) = host.entered().unwrap();
-        host.reserving(|token| prepare(host, slot, generator, token, need))
-            .map(|begun| begun.map(|planned| planned.map(Self::Planned)))
+        let begun = reserving(host, |reserver| reserver.prepare(need));
+        begun.map(|begun| begun.map(|planned| planned.map(Self::Planned)))
     }
 
     /// Its next step; `None` after the last.
     pub fn go_on<H: Host>(self, host: &H) -> Result<Option<Self>, H::Error> {
-        let (slot, generator) = host.entered().unwrap();
-        host.reserving(|token| {
+        reserving(host, |reserver| {
             Ok(match self {
-                Self::Planned(planned) => Some(Self::Durable(write(host, slot, token, planned)?)),
-                Self::Durable(durable) => {
-                    Some(Self::Moved(move_word(slot, generator, token, durable)))
-                }
+                Self::Planned(planned) => Some(Self::Durable(reserver.write(planned)?)),
+                Self::Durable(durable) => Some(Self::Moved(reserver.move_word(durable))),
                 Self::Moved(moved) => {
-                    publish(host, slot, token, moved);
+                    reserver.publish(moved);
                     None
                 }
             })
         })
     }
+}
+
+/// What a reserver would find.
+pub fn situation<H: Host>(
+    host: &H,
+    need: Need,
+    on_disk: OnDisk,
+    beliefs: &Beliefs,
+) -> Result<Situation, Refusal> {
+    let found = Found {
+        on_disk,
+        history: host.history(on_disk.lsn),
+        beliefs,
+        reading: host.read(),
+        rollback: None,
+    };
+    reserving(host, |reserver| reserver.situation(need, &found))
+}
+
+fn reserving<H: Host, T>(host: &H, f: impl FnOnce(&Reserver<H>) -> T) -> T {
+    let (slot, generator) = host.entered().unwrap();
+    host.reserving(|token| {
+        f(&Reserver {
+            host,
+            slot,
+            generator,
+            token,
+        })
+    })
 }

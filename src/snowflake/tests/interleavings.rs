@@ -335,7 +335,7 @@ mod watching {
         }
 
         fn plan(&self, ledger: Ledger, word_from: Option<Place3>, bound: u64) -> Plan {
-            let reserved = self.at((ledger.clock(), bound, 0));
+            let reserved = self.at((ledger.clock, bound, 0));
             let from = word_from.map(|place| self.at(place));
             plan(from, reserved, Position::new(u64::MAX), ledger)
         }
@@ -503,7 +503,7 @@ mod watching {
             let wider = s.generator.widen(&s.live, ledger);
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
             differ(one, other);
-            assert_eq!(wider.unwrap().together(), 2);
+            assert_eq!(wider.unwrap().together, 2);
             for step in [one, other] {
                 assert!(step.is_ok() || step == Err(Step::Widen), "{step:?}");
             }
@@ -537,7 +537,7 @@ mod watching {
                     "{tick} {within}: {ledger:?}"
                 );
             }
-            assert_eq!(ledger.together(), 1);
+            assert_eq!(ledger.together, 1);
             [one, other]
         })
     }

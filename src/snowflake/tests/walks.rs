@@ -562,7 +562,7 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                 trusted_offset: Nanos::ZERO,
                 forgiven_lead: Millis::ZERO,
                 word: layout.at(
-                    running.map_or(0, |plan| plan.ledger.clock()),
+                    running.map_or(0, |plan| plan.ledger.clock),
                     layout.place_of(Tick::new(millis.cast_unsigned())),
                 ),
                 reserved,
@@ -579,7 +579,7 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
     let mut last = plan(100_000, None, None);
     for restart in 1..4 {
         last = plan(100_000 + restart, Some(last.value), None);
-        assert_eq!(last.ledger.clock(), restart.cast_unsigned());
+        assert_eq!(last.ledger.clock, restart.cast_unsigned());
         assert!(last.switches);
     }
     let fifth = plan(100_004, Some(last.value), None);
