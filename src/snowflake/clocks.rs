@@ -52,7 +52,7 @@ const SPAN_LEAST: u32 = 6;
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    /// In force.
+    /// The clock in force.
     pub(super) clock: u64,
     /// In how many clocks a tick may be used, the one in force included.
     pub(super) together: u64,

@@ -228,8 +228,8 @@ impl Slot {
         })
     }
 
-    /// Gives the slot another key and so many pins, if nobody uses it and `may` says
-    /// so of the key it has; what `may` does comes before that.
+    /// Gives the slot to `key` with so many pins, if nobody uses it and `may` allows
+    /// that for the key that it has. What `may` does is seen with the new key.
     fn hand_on(&self, key: u64, pins: u32, may: impl FnOnce(u64) -> bool) -> bool {
         let rest = &self.rest;
         // Acquire pairs with unpin().

@@ -417,7 +417,7 @@ impl Word {
 
     fn change(&self, to: impl Fn(Position) -> Position) -> Position {
         let to = |word| Some(to(Position::new(word)).get());
-        // AcqRel as in issue(). It tries until it has swapped.
+        // AcqRel as in issue(). The update is tried until it succeeds.
         let (Ok(before) | Err(before)) = self.0.fetch_update(AcqRel, Acquire, to);
         Position::new(before)
     }
