@@ -41,14 +41,13 @@
 //! hangs on these fields: the word, the bound and the ledger see to that.
 
 use super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, UnixMillis, UnixNanos};
-use super::sync::{AtomicI64, Ordering};
+use super::sync::AtomicI64;
+use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Both clocks, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reading {
-    /// The clock that cannot be stepped.
     pub boot: BootNanos,
-    /// The clock on the wall.
     pub wall: UnixNanos,
 }
 
@@ -63,19 +62,20 @@ impl Reading {
     /// for a rollback, zero if it just went on, or was corrected so gently that
     /// nobody needs to know.
     #[must_use]
-    pub const fn stepped_since(self, earlier: Self) -> Millis {
+    pub fn stepped_since(self, earlier: Self) -> Millis {
         let stepped = self.offset().get().saturating_sub(earlier.offset().get());
         let drift = self.boot.since(earlier.boot).get() / DRIFT;
-        let gentle = if drift > STEP_NANOS_MIN {
-            drift
-        } else {
-            STEP_NANOS_MIN
-        };
-        if stepped.saturating_abs() < gentle {
-            Millis::ZERO
-        } else {
-            Nanos::new(stepped).millis()
+        if stepped.saturating_abs() < drift.max(STEP_NANOS_MIN) {
+            return Millis::ZERO;
         }
+        Nanos::new(stepped).millis()
+    }
+
+    /// How far the wall clock has jumped since this offset was trusted: negative for a
+    /// rollback.
+    #[must_use]
+    pub const fn jumped_from(self, trusted: Nanos) -> Millis {
+        Nanos::new(self.offset().get().saturating_sub(trusted.get())).millis()
     }
 }
 
@@ -104,7 +104,7 @@ pub struct Clock {
 #[derive(Clone, Copy)]
 pub struct Line {
     raw: i64,
-    at: UnixNanos,
+    pub(super) at: UnixNanos,
 }
 
 impl Clock {
@@ -124,9 +124,9 @@ impl Clock {
     /// nobody uses.
     pub fn reset(&self, reading: Reading) {
         for field in [&self.line, &self.latest, &self.counted] {
-            field.store(NONE, Ordering::Relaxed);
+            field.store(NONE, Relaxed);
         }
-        self.offset.store(reading.offset().get(), Ordering::Release);
+        self.offset.store(reading.offset().get(), Release);
     }
 
     /// The time of a generator that does not watch the wall clock.
@@ -134,13 +134,11 @@ impl Clock {
     #[inline]
     pub fn now(&self, boot: BootNanos) -> UnixNanos {
         // Acquire pairs with the Release in anchor(), see the head of the file.
-        let offset = self.offset.load(Ordering::Acquire);
-        let line = self.line.load(Ordering::Relaxed);
-        UnixNanos::new(
-            boot.get()
-                .saturating_add(offset)
-                .max(boot.half().saturating_add(line)),
-        )
+        let offset = self.offset.load(Acquire);
+        let line = self.line.load(Relaxed);
+        let true_line = boot.get().saturating_add(offset);
+        let slewed_line = boot.half().saturating_add(line);
+        UnixNanos::new(true_line.max(slewed_line))
     }
 
     /// The time of a generator that watches the wall clock. `boot` is read only
@@ -152,7 +150,7 @@ impl Clock {
 
     /// The slewed line, if there is one.
     pub fn line(&self, boot: impl FnOnce() -> BootNanos) -> Option<Line> {
-        let raw = self.line.load(Ordering::Relaxed);
+        let raw = self.line.load(Relaxed);
         (raw != NONE).then(|| Line {
             raw,
             at: UnixNanos::new(boot().half().saturating_add(raw)),
@@ -163,19 +161,19 @@ impl Clock {
     /// clock lock only.
     pub fn anchor(&self, reading: Reading) {
         self.lead_to(reading.boot, self.now(reading.boot).max(reading.wall));
-        self.offset.store(reading.offset().get(), Ordering::Release);
+        self.offset.store(reading.offset().get(), Release);
     }
 
     /// Shows at least `at` from now on, at half speed.
     pub fn lead_to(&self, boot: BootNanos, at: UnixNanos) {
         let line = at.get().saturating_sub(boot.half());
-        self.line.fetch_max(line, Ordering::AcqRel);
+        self.line.fetch_max(line, AcqRel);
     }
 
     /// The latest reading by which an ID was issued.
     #[must_use]
     pub fn latest(&self) -> UnixMillis {
-        UnixMillis::new(self.latest.load(Ordering::Acquire))
+        UnixMillis::new(self.latest.load(Acquire))
     }
 
     /// By how much the wall clock is behind an earlier reading.
@@ -189,7 +187,7 @@ impl Clock {
     pub fn believe(&self, wall: UnixNanos) {
         // A swap, for the model checker: it takes a raise that comes after a plain
         // store for one that may have come before.
-        let _ = self.latest.swap(wall.millis().get(), Ordering::AcqRel);
+        let _ = self.latest.swap(wall.millis().get(), AcqRel);
     }
 
     /// IDs begin to come from this reading, though none has yet. Without it, a clock
@@ -197,7 +195,7 @@ impl Clock {
     /// caller would wait for it as for the next tick. Holders of the reservation lock
     /// only.
     pub fn start_at(&self, wall: UnixNanos) {
-        self.latest.fetch_max(wall.millis().get(), Ordering::AcqRel);
+        self.latest.fetch_max(wall.millis().get(), AcqRel);
     }
 
     /// An ID was issued by a reading, and `latest` was loaded before. If another
@@ -205,12 +203,8 @@ impl Clock {
     pub fn saw(&self, latest: UnixMillis, wall: UnixNanos) {
         let at = wall.millis();
         if at > latest {
-            let _ = self.latest.compare_exchange(
-                latest.get(),
-                at.get(),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+            let (latest, at) = (latest.get(), at.get());
+            let _ = self.latest.compare_exchange(latest, at, AcqRel, Relaxed);
         }
     }
 
@@ -218,9 +212,7 @@ impl Clock {
     /// read any more. A line that was raised meanwhile stays.
     pub fn end_line(&self, line: Line, wall: UnixNanos) {
         if line.at <= wall {
-            let _ = self
-                .line
-                .compare_exchange(line.raw, NONE, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self.line.compare_exchange(line.raw, NONE, AcqRel, Relaxed);
         }
     }
 
@@ -239,16 +231,8 @@ impl Clock {
     /// Whether the rollback that is seen now was not seen before; from now on it
     /// was.
     pub fn is_new_rollback(&self) -> bool {
-        let latest = self.latest.load(Ordering::Relaxed);
-        self.counted.swap(latest, Ordering::Relaxed) != latest
-    }
-}
-
-impl Line {
-    /// The instant that it shows.
-    #[must_use]
-    pub const fn at(self) -> UnixNanos {
-        self.at
+        let latest = self.latest.load(Relaxed);
+        self.counted.swap(latest, Relaxed) != latest
     }
 }
 

@@ -52,8 +52,10 @@ const SPAN_LEAST: u32 = 6;
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    clock: u64,
-    together: u64,
+    /// The clock in force.
+    pub(super) clock: u64,
+    /// In how many clocks a tick may be used, the one in force included.
+    pub(super) together: u64,
     used: u64,
     known_from: Tick,
     others_before: Tick,
@@ -99,18 +101,6 @@ impl Ledger {
         ]
     }
 
-    /// The clock in force.
-    #[must_use]
-    pub const fn clock(self) -> u64 {
-        self.clock
-    }
-
-    /// In how many clocks a tick may be used, the one in force included.
-    #[must_use]
-    pub const fn together(self) -> u64 {
-        self.together
-    }
-
     /// How many of `clocks` a rollback to a tick finds free, one after the other.
     #[must_use]
     pub fn free(self, to: Tick, clocks: u64) -> u64 {
@@ -127,12 +117,9 @@ impl Ledger {
     #[must_use]
     pub fn free_from(self, clocks: u64) -> Option<Tick> {
         if self.used < clocks {
-            Some(self.known_from)
-        } else if self.together < clocks {
-            Some(self.others_before)
-        } else {
-            None
+            return Some(self.known_from);
         }
+        (self.together < clocks).then_some(self.others_before)
     }
 
     /// Goes on in the next clock at tick `to`. The clocks in force have been used
@@ -142,13 +129,10 @@ impl Ledger {
         if self.free(to, clocks) == 0 {
             return None;
         }
-        let mut next = Self {
-            clock: (self.clock + self.together) % clocks,
-            together: 1,
-            used: self.used + 1,
-            others_before: self.others_before.max(reached),
-            ..self
-        };
+        let mut next = self.others_reached(reached);
+        next.clock = (self.clock + self.together) % clocks;
+        next.together = 1;
+        next.used += 1;
         // The first way as long as it goes: it knows more of earlier ticks.
         if to < self.known_from || self.used == clocks {
             next.used = self.together + 1;
@@ -159,22 +143,17 @@ impl Ledger {
 
     /// Nothing is known of ticks before this one any more.
     #[must_use]
-    pub fn forget_before(self, at: Tick) -> Self {
-        Self {
-            known_from: self.known_from.max(at),
-            others_before: self.others_before.max(at),
-            ..self
-        }
+    pub fn forget_before(mut self, at: Tick) -> Self {
+        self.known_from = self.known_from.max(at);
+        self.others_reached(at)
     }
 
     /// The clocks that are not in force any more have been used at ticks before this
     /// one.
     #[must_use]
-    pub fn others_reached(self, before: Tick) -> Self {
-        Self {
-            others_before: self.others_before.max(before),
-            ..self
-        }
+    pub fn others_reached(mut self, before: Tick) -> Self {
+        self.others_before = self.others_before.max(before);
+        self
     }
 
     /// In how many clocks a tick could be used, from `at` on, where those in force
@@ -186,39 +165,30 @@ impl Ledger {
 
     /// Twice as many clocks for a tick, or as many as there are, from `at` on.
     #[must_use]
-    pub fn widen(self, at: Tick, clocks: u64) -> Self {
+    pub fn widen(mut self, at: Tick, clocks: u64) -> Self {
         let wider = self.widest(at, clocks).min(2 * self.together);
         let more = wider - self.together;
-        if self.used + more > clocks || at < self.known_from && more > 0 {
-            return Self {
-                together: wider,
-                used: wider,
-                known_from: self.others_before,
-                ..self
-            };
+        self.together = wider;
+        self.used += more;
+        if self.used > clocks || at < self.known_from && more > 0 {
+            return self.forgotten();
         }
-        Self {
-            together: wider,
-            used: self.used + more,
-            ..self
-        }
+        self
     }
 
     /// One clock for a tick again, from `at` on, where those in force have issued
     /// nothing yet.
     #[must_use]
-    pub fn narrow(self, at: Tick) -> Self {
+    pub fn narrow(mut self, at: Tick) -> Self {
         if at >= self.others_before {
             return Self::unknown(self.clock, at);
         }
         // The others in force have been used before `at` only; those before them,
         // further on.
-        Self {
-            known_from: self.known_from.max(at),
-            together: 1,
-            used: self.used + 1 - self.together,
-            ..self
-        }
+        self.known_from = self.known_from.max(at);
+        self.used = self.used + 1 - self.together;
+        self.together = 1;
+        self
     }
 
     /// Once all clocks have been used since `known_from`, that instant says nothing
@@ -230,11 +200,14 @@ impl Ledger {
         if self.used < clocks {
             return self;
         }
-        Self {
-            used: self.together,
-            known_from: self.others_before,
-            ..self
-        }
+        self.forgotten()
+    }
+
+    /// Knows of those clocks only that are in force: time has passed the others.
+    fn forgotten(mut self) -> Self {
+        self.used = self.together;
+        self.known_from = self.others_before;
+        self
     }
 
     /// What the mark has above its instant: see the head of the file. `None` if
@@ -246,11 +219,9 @@ impl Ledger {
         if at >> INSTANT_BITS != 0 {
             return None;
         }
-        let span = mark
-            .get()
-            .saturating_sub(layout.instant_of(self.known_from).get());
+        let span = mark.since(layout.instant_of(self.known_from));
         let exact = layout.within_bits() == layout.sequence_bits();
-        let known = match u64::try_from(span) {
+        let known = match u64::try_from(span.get()) {
             Ok(span) if exact && span >> SPAN_LEAST != 0 => {
                 u64::from(span.ilog2() - SPAN_LEAST + 1).min((1 << SPAN_BITS) - 1)
             }
@@ -275,20 +246,14 @@ impl Ledger {
             return None;
         }
         let end = layout.tick_from(mark);
-        let ledger = Self::unknown(clock, end);
-        if known == 0 {
-            return Some((mark, ledger));
+        let mut ledger = Self::unknown(clock, end);
+        if known > 0 {
+            let span = 1i64 << (u32::try_from(known).unwrap_or(0) + SPAN_LEAST - 1);
+            let from = UnixMillis::new(mark.get().saturating_sub(span));
+            ledger.used = others + 1;
+            ledger.known_from = layout.tick_from(from);
         }
-        let span = 1i64 << (u32::try_from(known).unwrap_or(0) + SPAN_LEAST - 1);
-        let from = UnixMillis::new(mark.get().saturating_sub(span));
-        Some((
-            mark,
-            Self {
-                used: others + 1,
-                known_from: layout.tick_from(from),
-                ..ledger
-            },
-        ))
+        Some((mark, ledger))
     }
 }
 
@@ -349,10 +314,10 @@ mod tests {
 
         /// All clocks in force are used at the tick; they must have been free there.
         fn issue(&mut self, ledger: Ledger, tick: u64, clocks: u64, new: u64) {
-            for further in 0..ledger.together() {
-                let clock = ((ledger.clock() + further) % clocks) as usize;
+            for further in 0..ledger.together {
+                let clock = ((ledger.clock + further) % clocks) as usize;
                 assert!(
-                    further < ledger.together() - new || self.reach[clock] <= tick,
+                    further < ledger.together - new || self.reach[clock] <= tick,
                     "clock {clock} again at {tick}: {ledger:?}, {self:?}"
                 );
                 self.reach[clock] = self.reach[clock].max(tick + 1);
@@ -373,10 +338,10 @@ mod tests {
                 }
                 Deed::Widen => {
                     let wider = ledger.widen(Tick::new(self.tick), clocks);
-                    let more = wider.together() - ledger.together();
+                    let more = wider.together - ledger.together;
                     self.issue(wider, self.tick, clocks, more);
                 }
-                Deed::Narrow | Deed::NarrowAhead if ledger.together() == 1 => return None,
+                Deed::Narrow | Deed::NarrowAhead if ledger.together == 1 => return None,
                 Deed::Narrow => {
                     let at = self.tick + 1;
                     self.issue(ledger.narrow(Tick::new(at)), at, clocks, 0);
@@ -567,13 +532,13 @@ mod tests {
             let mut ledger = Ledger::FRESH;
             for clock in 1..clocks {
                 ledger = ledger.switch(at, reached, clocks).unwrap();
-                assert_eq!(ledger.clock(), clock);
+                assert_eq!(ledger.clock, clock);
             }
             assert_eq!(ledger.switch(at, reached, clocks), None);
             assert_eq!(ledger.free_from(clocks), Some(reached));
             // Time has passed the others: all are free again.
             let ledger = ledger.switch(reached, Tick::new(70), clocks).unwrap();
-            assert_eq!(ledger.clock(), 0);
+            assert_eq!(ledger.clock, 0);
             assert_eq!(ledger.free(reached, clocks), clocks - 2);
             assert_eq!(ledger.free(at, clocks), 0);
         }
@@ -638,14 +603,14 @@ mod tests {
                     .into()
             });
         let ledger: Ledger = ledger.unwrap();
-        assert_eq!(ledger.clock(), 1);
+        assert_eq!(ledger.clock, 1);
         // Clock 2 is free from 511 on; clock 0 is not before 1001.
         let next = ledger.switch(Tick::new(600), Tick::new(700), 3).unwrap();
-        assert_eq!(next.clock(), 2);
+        assert_eq!(next.clock, 2);
         assert_eq!(next.switch(Tick::new(600), Tick::new(700), 3), None);
         assert_eq!(
             next.switch(Tick::new(1001), Tick::new(1100), 3)
-                .map(Ledger::clock),
+                .map(|next| next.clock),
             Some(0)
         );
     }

@@ -11,7 +11,8 @@
 use super::clock::Reading;
 use super::clocks::Ledger;
 use super::generator::Generator;
-use super::id::{Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
+use super::id::{Millis, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos};
+use super::server::Settings;
 use super::word::{Live, Spread};
 
 /// The gap after a promotion: the stored mark is from before the switch to this
@@ -51,14 +52,12 @@ impl Failover {
     /// Where a generator with this mark starts.
     fn start(&self, mark: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
         let (mark, since) = if self.mark_is_older {
-            let passed = self
-                .last_commit
-                .map_or(Millis::ZERO, |commit| now.since(commit).max(Millis::ZERO));
+            let passed = now.since(self.last_commit.unwrap_or(now)).max(Millis::ZERO);
             (mark.map(|mark| mark.plus(passed)), now)
         } else {
             (None, self.promoted_at)
         };
-        let latest = mark.max(self.last_commit).map_or(since, |at| at.max(since));
+        let latest = mark.max(self.last_commit).unwrap_or(since).max(since);
         latest.plus(self.gap)
     }
 }
@@ -66,21 +65,14 @@ impl Failover {
 /// What a reserver finds, read under the reservation lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
-    /// Both clocks, now.
     pub reading: Reading,
+    pub settings: Settings,
     /// The generator's clock, now.
     pub generator_now: UnixNanos,
     /// Wall minus boot clock when the wall clock was last trusted.
     pub trusted_offset: Nanos,
-    /// How far the wall clock may have jumped since.
-    pub max_clock_jump: Millis,
-    /// How far the generator may be ahead of the wall clock while it goes on.
-    pub max_lead: Millis,
-    /// How far it may be ahead when it starts, without what a failover adds: at
-    /// least what a start after a failover has left ahead of the clock.
-    pub max_start_lead: Millis,
-    /// How far somebody may advance it.
-    pub max_advance: Millis,
+    /// How far the generator may be ahead of the wall clock, beyond the policy's limit.
+    pub forgiven_lead: Millis,
     /// The next free position.
     pub word: Position,
     /// The bound in force; zero at a start.
@@ -99,8 +91,6 @@ pub struct Situation {
     pub rollback: Option<Nanos>,
     /// The tick that is to be issued.
     pub through: Tick,
-    /// `snowflake_id.reserve`.
-    pub full_window: Millis,
     /// What the last reservation of this slot took; zero at a start.
     pub last_window: Millis,
 }
@@ -108,6 +98,8 @@ pub struct Situation {
 /// What to do: in the order of the fields, each before the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// Both clocks, as they were read for it.
+    pub reading: Reading,
     /// Make this mark durable.
     pub mark: UnixMillis,
     /// The mark as it is written, with what it keeps of the ledger.
@@ -118,12 +110,17 @@ pub struct Plan {
     pub word_from: Option<Position>,
     /// The ledger from now on.
     pub ledger: Ledger,
+    /// Believe the wall clock, which was set back.
+    pub believes: bool,
+    /// Remember that a failover gap was left, what this reservation took,
+    pub leaves_gap: bool,
+    pub window: Millis,
+    /// and a lead beyond the policy's limit that goes on being allowed.
+    pub forgiven: Millis,
     /// Then publish this bound,
     pub reserved: Position,
     /// and from here on reserve ahead of need.
     pub early: Position,
-    /// Remember what this reservation took.
-    pub window: Millis,
     /// The generator starts here, at the mark, instead of going on.
     pub starts: bool,
     /// How far it is ahead of the wall clock.
@@ -176,6 +173,14 @@ pub enum NoMark {
 /// instant in seconds.
 const MARK_MIN: i64 = 100_000_000_000;
 
+/// The first reservation of a start ahead of the wall clock takes this part of
+/// the window, each further one twice as much as the one before. A start at the
+/// mark takes the mark up by what it reserves: with the whole window each time,
+/// a server that is restarted every second, or a generator that is evicted and
+/// loaded again and again, would run away from the clock. The price is some ten
+/// more records in the first seconds after such a start.
+const SLOW_START: i64 = 1024;
+
 impl Generator {
     /// Reads a mark, and what it says of clocks if the layout has some.
     ///
@@ -190,41 +195,25 @@ impl Generator {
         now: UnixMillis,
     ) -> Result<(UnixMillis, Option<Ledger>), NoMark> {
         let layout = self.layout;
-        let read = if layout.clock_bits() > 0 {
+        let (mark, ledger) = match Ledger::read_mark(value, layout) {
+            Some((mark, ledger)) if layout.clock_bits() > 0 => (mark, Some(ledger)),
             // A value that no generator has written is an instant.
-            Ledger::read_mark(value, layout)
-        } else {
-            None
+            _ => (UnixMillis::new(value), None),
         };
-        let (mark, ledger) = read.map_or((UnixMillis::new(value), None), |(mark, ledger)| {
-            (mark, Some(ledger))
-        });
+        let number = NoMark::Number { value };
         if mark.get() < MARK_MIN && now.get() >= MARK_MIN {
-            return Err(NoMark::Number { value });
+            return Err(number);
         }
         if mark <= layout.instant_of(layout.last_tick()) {
             return Ok((mark, ledger));
         }
-        let id = super::id::SnowflakeId::new(value);
-        Err(match layout.decode(id) {
-            Ok(fields) => NoMark::Id {
-                value,
-                ends: layout.instant_of(fields.tick.next()),
-            },
-            Err(_) => NoMark::Number { value },
-        })
+        let decoded = layout.decode(SnowflakeId::new(value));
+        Err(decoded.map_or(number, |fields| {
+            let ends = layout.instant_of(fields.tick.next());
+            NoMark::Id { value, ends }
+        }))
     }
-}
 
-/// The first reservation of a start ahead of the wall clock takes this part of
-/// the window, each further one twice as much as the one before. A start at the
-/// mark takes the mark up by what it reserves: with the whole window each time,
-/// a server that is restarted every second, or a generator that is evicted and
-/// loaded again and again, would run away from the clock. The price is some ten
-/// more records in the first seconds after such a start.
-const SLOW_START: i64 = 1024;
-
-impl Generator {
     /// Plans a reservation.
     ///
     /// # Errors
@@ -236,16 +225,17 @@ impl Generator {
             last: layout.instant_of(layout.last_tick()),
         };
 
-        let offset = s.reading.offset().get();
-        let jumped = Nanos::new(offset.saturating_sub(s.trusted_offset.get())).millis();
-        if jumped > s.max_clock_jump {
-            let (by, limit) = (jumped, s.max_clock_jump);
-            return Err(Refusal::ClockJumped { by, limit });
+        let jumped = s.reading.jumped_from(s.trusted_offset);
+        let limit = s.settings.max_clock_jump;
+        if jumped > limit {
+            return Err(Refusal::ClockJumped { by: jumped, limit });
         }
 
         // Forward at once; backward, the generator's clock is the later one.
         let clock = s.generator_now.max(s.reading.wall);
         let now = layout.tick_number(clock.millis());
+        // A clock before the epoch has no tick.
+        let now = u64::try_from(now).ok().map(Tick::new);
 
         // The mark that this slot itself wrote says nothing new, and a lower
         // one was set by somebody else and is healed. A higher one is news.
@@ -254,64 +244,54 @@ impl Generator {
         let adopted = s.stored.filter(|stored| at_start || *stored > known);
         // From the wall clock, not the generator's: that may lead already.
         let after_gap = s.failover.map(|f| f.start(s.stored, wall));
+        let limit = self.policy.max_advance();
         if let Some(floor) = s.floor
             && let by = floor.since(wall)
-            && by > s.max_advance
+            && by > limit
         {
-            let limit = s.max_advance;
             return Err(Refusal::AdvanceTooFar { by, limit });
         }
         let starts = at_start || adopted.is_some() || s.floor.is_some();
-        let target = adopted
-            .max(after_gap)
-            .max(s.floor)
-            .map(|at| layout.tick_from(at));
+        let latest = adopted.max(after_gap).max(s.floor);
+        let target = latest.map(|at| layout.tick_from(at));
+        let epoch = layout.epoch();
+        let start = target.max(now).ok_or(Refusal::BeforeEpoch { epoch })?;
 
-        let start = match (target, u64::try_from(now)) {
-            (Some(target), Ok(now)) => target.max(Tick::new(now)),
-            (Some(target), Err(_)) => target,
-            (None, Ok(now)) => Tick::new(now),
-            (None, Err(_)) => {
-                let epoch = layout.epoch();
-                return Err(Refusal::BeforeEpoch { epoch });
-            }
-        };
+        // On top of a forgiven lead, a rollback is forgiven as ever.
+        let policy_lead = self.policy.max_rollback;
+        let max_lead = policy_lead.plus(s.forgiven_lead);
         let limit = if at_start {
+            // At least what a start after a failover has left ahead of the clock.
+            let may_be_left = self.gap(&s.settings).plus(s.settings.reserve);
             let gap = s.failover.map_or(Millis::ZERO, |f| f.gap);
-            s.max_start_lead.max(s.max_lead).plus(gap)
+            may_be_left.max(max_lead).plus(gap)
         } else {
-            s.max_lead
+            max_lead
         };
         let (start, ledger, switches) = self.choose_clock(s, target, now, start, limit)?;
         let start_at = layout.instant_of(start);
         let lead = start_at.since(wall);
         if lead > limit {
             return Err(if target == Some(start) {
-                Refusal::MarkAhead {
-                    by: lead,
-                    limit,
-                    start: start_at,
-                }
+                self.mark_ahead(start, lead, limit)
             } else {
                 Refusal::ClockRolledBack { by: lead, limit }
             });
         }
         // A generator without a mark and a past does not lead. If it believed this
         // clock, the server would, and refuse the right one as a jump.
-        let rolled_back = Millis::ZERO.minus(jumped);
-        if rolled_back > s.max_lead {
-            return Err(Refusal::ClockRolledBack {
-                by: rolled_back,
-                limit: s.max_lead,
-            });
+        let by = Millis::ZERO.minus(jumped);
+        if by > max_lead {
+            let limit = max_lead;
+            return Err(Refusal::ClockRolledBack { by, limit });
         }
         // A mark past the end is above all a mark too far ahead.
         if start >= layout.last_tick() {
             return Err(time_used_up);
         }
 
-        let window_millis = s.window(lead);
-        let window = layout.ticks_in(window_millis);
+        let window = s.window(lead);
+        let ticks = layout.ticks_in(window);
 
         // A word that is ahead of the clock (it borrowed) needs its bound there.
         // The word of another clock says nothing.
@@ -325,7 +305,7 @@ impl Generator {
         }
         // A mark further ahead than a start may be would be refused after a crash.
         let farthest = layout.tick_from(wall.plus(limit));
-        let bound = Tick::new(first.next().get().saturating_add(window))
+        let bound = Tick::new(first.next().get().saturating_add(ticks))
             .min(farthest.max(first.next()))
             .max(layout.tick_of(s.reserved))
             // Where it starts in another clock, this one has been used up to there.
@@ -333,33 +313,47 @@ impl Generator {
             .min(layout.last_tick());
         // Half of what was in fact reserved: a capped bound leaves less than the
         // window, and every ID would be past the half of that.
-        let left = bound.get().saturating_sub(first.get()).min(window);
+        let left = bound.get().saturating_sub(first.get()).min(ticks);
         let early = Tick::new(bound.get() - left / 2);
         let mark = layout.instant_of(bound);
         let value = if self.changes_clocks() {
-            let kept = if switches {
-                ledger
-            } else {
-                ledger.renewed(layout.clocks())
-            };
+            let renewed = ledger.renewed(layout.clocks());
+            let kept = if switches { ledger } else { renewed };
             kept.with_mark(mark, layout).ok_or(time_used_up)?
         } else {
             mark.get()
         };
-        let at = |tick| layout.at(ledger.clock(), layout.place_of(tick));
+        let at = |tick| layout.at(ledger.clock, layout.place_of(tick));
+        let may_lead = s.forgiven_lead > Millis::ZERO || at_start;
+        let forgiven = (may_lead && lead > policy_lead).then_some(lead);
         Ok(Plan {
+            reading: s.reading,
             mark,
             value,
             clock_from: start_at.nanos(),
-            word_from: (starts || switches).then(|| layout.at(ledger.clock(), self.fresh(start))),
+            word_from: (starts || switches).then(|| layout.at(ledger.clock, self.fresh(start))),
             ledger,
+            believes: s.rollback.is_some(),
+            leaves_gap: s.failover.is_some(),
+            window,
+            forgiven: forgiven.unwrap_or_default(),
             reserved: at(bound),
             early: at(early),
-            window: window_millis,
             starts,
             lead,
             switches,
         })
+    }
+
+    /// The gap after one promotion: the lost primary may have been ahead of its clock by
+    /// what it could borrow.
+    pub(super) fn gap(&self, settings: &Settings) -> Millis {
+        settings.failover_gap.plus(self.max_borrow())
+    }
+
+    const fn mark_ahead(&self, start: Tick, by: Millis, limit: Millis) -> Refusal {
+        let start = self.layout.instant_of(start);
+        Refusal::MarkAhead { by, limit, start }
     }
 
     /// Where a generator that changes clocks goes on, and in which: at `start` in
@@ -368,7 +362,7 @@ impl Generator {
         &self,
         s: &Situation,
         target: Option<Tick>,
-        now: i64,
+        now: Option<Tick>,
         start: Tick,
         limit: Millis,
     ) -> Result<(Tick, Ledger, bool), Refusal> {
@@ -377,33 +371,29 @@ impl Generator {
             return Ok((start, Ledger::FRESH, false));
         }
         let at_start = s.reserved == Position::ZERO;
-        let now = Tick::new(now.max(0).cast_unsigned());
+        let (now, clocks) = (now.unwrap_or(Tick::new(0)), layout.clocks());
         let same = |ledger| Ok((start, ledger, false));
+        let next = |reached| {
+            let ledger = s.ledger.switch(now, reached, clocks)?;
+            Some((now, ledger, true))
+        };
         if s.failover.is_some() {
             // Whatever was used before, it is behind.
-            return same(Ledger::unknown(s.ledger.clock(), start));
+            return same(Ledger::unknown(s.ledger.clock, start));
         }
         if s.floor.is_some() || !at_start && target.is_some() {
             return same(s.ledger.forget_before(start));
         }
         if let Some(target) = target {
-            let start_at = layout.instant_of(target);
-            let by = start_at.since(s.reading.wall.millis());
+            let by = layout.instant_of(target).since(s.reading.wall.millis());
             if by > limit {
-                return Err(Refusal::MarkAhead {
-                    by,
-                    limit,
-                    start: start_at,
-                });
+                return Err(self.mark_ahead(target, by, limit));
             }
             if now >= target {
                 return same(s.ledger);
             }
             // With no clock free, it starts ahead like any other.
-            return Ok(match s.ledger.switch(now, target, layout.clocks()) {
-                Some(ledger) => (now, ledger, true),
-                None => (start, s.ledger, false),
-            });
+            return Ok(next(target).unwrap_or((start, s.ledger, false)));
         }
         let Some(rollback) = s.rollback else {
             return same(s.ledger);
@@ -417,24 +407,21 @@ impl Generator {
             return same(s.ledger);
         }
         let reached = reached.next();
-        match s.ledger.switch(now, reached, layout.clocks()) {
-            Some(ledger) => Ok((now, ledger, true)),
-            None => {
-                let free_from = s.ledger.free_from(layout.clocks());
-                Err(Refusal::NoClockFree {
-                    by,
-                    clocks: layout.clocks(),
-                    free_from: layout.instant_of(free_from.map_or(reached, |at| at.min(reached))),
-                })
+        next(reached).ok_or_else(|| {
+            let free_from = s.ledger.free_from(clocks).unwrap_or(reached).min(reached);
+            Refusal::NoClockFree {
+                by,
+                clocks,
+                free_from: layout.instant_of(free_from),
             }
-        }
+        })
     }
 
     /// In how many clocks a tick may be used, and could be.
     fn spread(&self, live: &Live, ledger: Ledger) -> Spread {
         let at = self.layout.tick_of(live.word().position());
         Spread {
-            together: ledger.together(),
+            together: ledger.together,
             widest: ledger.widest(at, self.layout.clocks()),
         }
     }
@@ -462,13 +449,12 @@ impl Generator {
 impl Situation {
     /// How much to reserve, for a generator that is so far ahead of the clock.
     fn window(&self, lead: Millis) -> Millis {
-        let slow = Millis::new(self.full_window.get() / SLOW_START);
-        let window = if self.last_window > Millis::ZERO {
-            self.last_window.times(2).min(self.full_window)
-        } else if lead > slow {
-            slow
-        } else {
-            self.full_window
+        let full = self.settings.reserve;
+        let slow = Millis::new(full.get() / SLOW_START);
+        let window = match self.last_window {
+            Millis::ZERO if lead > slow => slow,
+            Millis::ZERO => full,
+            last => last.times(2).min(full),
         };
         window.max(Millis::new(1))
     }
@@ -493,7 +479,6 @@ pub struct Durable(Plan);
 pub struct Moved(Plan);
 
 impl Planned {
-    /// A plan to be carried out.
     pub const fn new(plan: Plan) -> Self {
         Self(plan)
     }
@@ -508,57 +493,50 @@ impl Planned {
 }
 
 impl Durable {
-    /// Moves the word to where the plan has it, and returns the ledger as it is then,
-    /// with `reading` the one of the plan. Holders of the reservation lock only.
-    pub fn move_word(
-        self,
-        generator: &Generator,
-        live: &Live,
-        reading: Reading,
-    ) -> (Moved, Ledger) {
-        let plan = self.0;
-        if !generator.policy.on_rollback.watches() {
-            live.clock().lead_to(reading.boot, plan.clock_from);
-        } else {
-            if plan.clock_from > reading.wall {
-                live.clock().lead_to(reading.boot, plan.clock_from);
-            }
-            if plan.starts {
-                live.clock().start_at(reading.wall);
-            }
+    /// Moves clock and word to where the plan has them, and the ledger with the word.
+    /// Holders of the reservation lock only.
+    pub fn move_word(self, generator: &Generator, live: &Live) -> Moved {
+        let mut plan = self.0;
+        let (layout, reading) = (generator.layout, plan.reading);
+        let (word, bounds, clock) = (live.word(), live.bounds(), live.clock());
+        let watches = generator.policy.on_rollback.watches();
+        if !watches || plan.clock_from > reading.wall {
+            clock.lead_to(reading.boot, plan.clock_from);
         }
-        let ledger = Self::move_and_record(&plan, generator, live);
-        (Moved(plan), ledger)
-    }
-
-    fn move_and_record(plan: &Plan, generator: &Generator, live: &Live) -> Ledger {
-        let (layout, word) = (generator.layout, live.word());
+        if watches && plan.starts {
+            clock.start_at(reading.wall);
+        }
         if !generator.changes_clocks() {
             if let Some(from) = plan.word_from {
                 word.raise(from);
             }
-            return plan.ledger;
+            return Moved(plan);
         }
-        let mut ledger = plan.ledger;
+        let ledger = &mut plan.ledger;
         if let Some(from) = plan.word_from {
             let before = word.go_to(from, layout);
-            if layout.clock_of(before) != ledger.clock() {
-                ledger = ledger.others_reached(layout.tick_of(before).next());
+            if layout.clock_of(before) != ledger.clock {
+                *ledger = ledger.others_reached(layout.tick_of(before).next());
             }
         }
         if generator.shares_clocks() {
             // What a burst took is given back here.
-            if ledger.together() > 1 {
-                live.bounds().set_spread(Spread::ONE);
-                ledger = ledger.narrow(word.leave_clocks(layout));
+            if ledger.together > 1 {
+                bounds.set_spread(Spread::ONE);
+                *ledger = ledger.narrow(word.leave_clocks(layout));
             }
-            live.bounds().set_spread(generator.spread(live, ledger));
+            bounds.set_spread(generator.spread(live, *ledger));
         }
-        ledger
+        Moved(plan)
     }
 }
 
 impl Moved {
+    /// What was planned, with the ledger as it is since the word was moved.
+    pub const fn plan(&self) -> &Plan {
+        &self.0
+    }
+
     /// Allows what was planned. Holders of the reservation lock only.
     pub fn publish(self, live: &Live) {
         live.bounds().publish(self.0.reserved, self.0.early);
@@ -567,7 +545,7 @@ impl Moved {
 
 #[cfg(test)]
 mod shown {
-    use super::{Durable, Moved, Plan, Planned};
+    use super::{Durable, Plan, Planned};
 
     /// What is being carried out, for a test to look at.
     macro_rules! plan {
@@ -580,5 +558,5 @@ mod shown {
         )*};
     }
 
-    plan!(Planned Durable Moved);
+    plan!(Planned Durable);
 }

@@ -72,23 +72,18 @@ impl Beliefs {
     /// clock that has jumped is the reservation's to judge; a generator that started
     /// from it would be ahead for as long as that after a correction.
     #[must_use]
-    pub fn believable(&self, reading: Reading) -> Reading {
+    pub fn believable(&self, mut reading: Reading) -> Reading {
         let trusted = reading.boot.get().saturating_add(self.trusted_offset.get());
-        Reading {
-            wall: reading.wall.min(UnixNanos::new(trusted)),
-            ..reading
-        }
+        reading.wall = reading.wall.min(UnixNanos::new(trusted));
+        reading
     }
 
     /// Believes a reading, and returns how far the wall clock has jumped.
     pub fn accept(&mut self, reading: Reading) -> Millis {
-        let jumped = reading
-            .offset()
-            .get()
-            .saturating_sub(self.trusted_offset.get());
+        let jumped = reading.jumped_from(self.trusted_offset);
         self.trusted_offset = reading.offset();
         self.seen = reading;
-        Nanos::new(jumped).millis()
+        jumped
     }
 }
 
@@ -113,15 +108,12 @@ pub struct History {
 }
 
 /// A server.
-pub trait Host: Clocks {
+pub trait Host: Clocks + Sized {
     /// Why a call of the host fails, or of its user.
     type Error: From<Refused>;
 
-    /// What the generator is and where its state; checks whatever must hold for this
-    /// caller to issue.
-    ///
-    /// # Errors
-    /// If something does not hold.
+    /// What the generator is and where its state; an error if something does not hold
+    /// that must for this caller to issue.
     fn enter(&self) -> Result<(&Slot, &Generator), Self::Error>;
 
     /// The same, if nothing has changed since; else the caller enters anew.
@@ -133,28 +125,18 @@ pub trait Host: Clocks {
     /// Runs `f` with what the server knows of its clock; nobody else does meanwhile.
     fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T;
 
-    /// The settings in force.
     fn settings(&self) -> Settings;
 
-    /// Reads the mark.
-    ///
-    /// # Errors
-    /// If it cannot be read.
+    /// Reads the mark; an error if it cannot be read.
     fn read_mark(&self) -> Result<OnDisk, Self::Error>;
 
     /// What has happened since a mark was written there.
     fn history(&self, lsn: u64) -> History;
 
-    /// Writes the mark, and returns when it is durable.
-    ///
-    /// # Errors
-    /// If it cannot be written.
+    /// Writes the mark, and returns when it is durable; an error if it cannot be written.
     fn write_durably(&self, value: i64) -> Result<(), Self::Error>;
 
-    /// Sleeps for up to so long, outside of any lock; being cancelled ends it.
-    ///
-    /// # Errors
-    /// If it is cancelled.
+    /// Sleeps for up to so long, outside of any lock; an error if it is cancelled.
     fn nap(&self, nanos: Nanos) -> Result<(), Self::Error>;
 
     /// Something that the administrator should know.
@@ -163,14 +145,8 @@ pub trait Host: Clocks {
     /// A reservation was made that began at this time.
     fn reserved(&self, _began: BootNanos) {}
 
-    /// Raises the mark: [`reserve`].
-    ///
-    /// # Errors
-    /// As [`reserve`].
-    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error>
-    where
-        Self: Sized,
-    {
+    /// Raises the mark: [`reserve`], with its errors.
+    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
         reserve(self, need)
     }
 }
@@ -251,22 +227,15 @@ pub enum Note {
 /// How long before the end of a layout's time there is a note of it.
 const ENDS_SOON: Millis = Millis::new(365 * 24 * 60 * 60 * 1000);
 
-/// Consecutive positions of the caller.
+/// The positions of a caller, from `start` up to and without `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issued {
-    /// The first one.
     pub start: Position,
-    /// The one after the last.
     pub end: Position,
     /// How many are of ticks that the generator's clock has not reached.
     pub borrowed: u64,
     /// The call had to wait.
     pub waited: bool,
-}
-
-enum Failure<E> {
-    Refused(Refusal),
-    Host(E),
 }
 
 /// Up to `count` IDs, at most [`Generator::max_chunk`]; fewer where there is no room
@@ -304,7 +273,7 @@ pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
                     start,
                     end,
                     borrowed,
-                    waited: waits.waited(),
+                    waited: waits.waited,
                 });
             }
             Step::Reserve { through } => demand(host, Need::Tick(through))?,
@@ -326,19 +295,13 @@ fn end_refusal<H: Host>(host: &H, slot: &Slot) {
 /// # Errors
 /// The host's, or why nothing can be reserved.
 pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
-    match host.reserve(need)? {
-        None => Ok(()),
-        Some(refusal) => Err(match host.entered() {
-            Some((slot, _)) => refused(slot, refusal),
-            None => Refused::Reservation(refusal),
-        }
-        .into()),
+    let Some(refusal) = host.reserve(need)? else {
+        return Ok(());
+    };
+    if let Some((slot, _)) = host.entered() {
+        slot.stats().count_refusal();
     }
-}
-
-pub(super) fn refused(slot: &Slot, refusal: Refusal) -> Refused {
-    slot.stats().count_refusal();
-    Refused::Reservation(refusal)
+    Err(Refused::Reservation(refusal).into())
 }
 
 /// Raises the mark, or finds that somebody else has; or says why it may not be
@@ -348,192 +311,166 @@ pub(super) fn refused(slot: &Slot, refusal: Refusal) -> Refused {
 /// The host's.
 #[cold]
 pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Error> {
-    let result = host.reserving(|token| {
+    host.reserving(|token| {
         let Some((slot, generator)) = host.entered() else {
-            return Ok(());
-        };
-        let Some((planned, work)) = prepare(host, slot, generator, token, need)? else {
-            return Ok(());
-        };
-        let durable = work
-            .write(host, slot, token, planned)
-            .map_err(Failure::Host)?;
-        let moved = work.move_word(slot, generator, token, durable);
-        work.publish(host, slot, token, moved);
-        Ok(())
-    });
-    match result {
-        Ok(()) => Ok(None),
-        // There is a note of it; the first caller that runs into the bound gets it.
-        Err(Failure::Refused(_)) if matches!(need, Need::Early(_)) => Ok(None),
-        Err(Failure::Refused(refusal)) => Ok(Some(refusal)),
-        Err(Failure::Host(error)) => Err(error),
-    }
-}
-
-/// What a reservation has to remember from one of its steps to the next.
-#[derive(Clone, Copy, Debug)]
-pub struct Work {
-    need: Need,
-    reading: Reading,
-    began: BootNanos,
-    leaves_gap: bool,
-    window: Millis,
-    forgiven: Millis,
-}
-
-/// Looks whether the reservation is needed, and plans it; `None` if it is not.
-fn prepare<H: Host>(
-    host: &H,
-    slot: &Slot,
-    generator: &Generator,
-    token: &Reserving,
-    need: Need,
-) -> Result<Option<(Planned, Work)>, Failure<H::Error>> {
-    let live = slot.live();
-    if is_done(slot, generator, need) {
-        return Ok(None);
-    }
-    if need == Need::Widen {
-        if let Some(ledger) = generator.widen(live, slot.ledger()) {
-            slot.set_ledger(token, ledger);
-        }
-        return Ok(None);
-    }
-    let on_disk = host.read_mark().map_err(Failure::Host)?;
-    // Only a start can meet a mark from another timeline, and only the first one
-    // since the switch.
-    let at_start = live.bounds().reserved() == Position::ZERO;
-    let history = if at_start && slot.gap_at().is_none() {
-        host.history(on_disk.lsn)
-    } else {
-        History::default()
-    };
-    let settings = host.settings();
-    let watches = generator.policy.on_rollback.watches();
-    let surveyed = host.with_beliefs(|beliefs| {
-        let reading = host.read();
-        if need == Need::Switch && slot.clock().rollback(reading.wall).is_none() {
-            // Of many that meet a rollback, one has dealt with it.
             return Ok(None);
-        }
-        let found = Found {
-            on_disk,
-            history,
-            settings,
-            beliefs,
-            reading,
         };
-        let situation = found.situation(slot, generator, need)?;
-        let stepped = reading.stepped_since(beliefs.seen);
-        let planned = generator.plan(&situation);
-        if planned.is_ok() {
-            beliefs.trusted_offset = reading.offset();
-            // Not for a clock that was refused.
-            if let Some(failover) = situation.failover {
-                beliefs.promoted_at = Some(failover.promoted_at);
+        let reserver = Reserver {
+            host,
+            slot,
+            generator,
+            token,
+        };
+        match reserver.prepare(need)? {
+            Ok(Some(planned)) => {
+                let durable = reserver.write(planned)?;
+                reserver.publish(reserver.move_word(durable));
+                Ok(None)
             }
-            if watches {
-                slot.clock().end_met_line(reading);
-            } else {
-                slot.clock().anchor(reading);
-            }
+            Ok(None) => Ok(None),
+            // There is a note of it; the first caller that runs into the bound gets it.
+            Err(_) if matches!(need, Need::Early(_)) => Ok(None),
+            Err(refusal) => Ok(Some(refusal)),
         }
-        // To correct a jump that was refused sets no clock back.
-        if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
-            beliefs.seen = reading;
-        }
-        Ok(Some((situation, stepped, planned)))
-    });
-    let refuse = |refusal| {
-        note_refusal(host, slot, generator, refusal);
-        Failure::Refused(refusal)
-    };
-    let Some((situation, stepped, planned)) = surveyed.map_err(refuse)? else {
-        return Ok(None);
-    };
-    let reading = situation.reading;
-    let rolled_back = Millis::ZERO.minus(reading.stepped_since(slot.seen(token)));
-    // A generator that watches the clock has counted it.
-    if rolled_back > Millis::ZERO && !watches {
-        slot.stats().count_rollback(rolled_back);
-    }
-    if !matches!(planned, Err(Refusal::ClockJumped { .. })) {
-        slot.set_seen(token, reading);
-    }
-    let plan = planned.map_err(|refusal| {
-        if let Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. } = refusal {
-            slot.set_refused_lead(by);
-        }
-        refuse(refusal)
-    })?;
-    // A refusal is noted as that, and so is a change of clocks.
-    if stepped != Millis::ZERO && !plan.switches {
-        host.note(Note::Stepped { by: stepped });
-    }
-    // One because of a rollback ends with the next ID.
-    if !slot.is_refused_by_rollback() {
-        end_refusal(host, slot);
-    }
-    note_plan(host, slot, generator, token, &situation, &plan);
-
-    let forgiven = slot.forgiven_lead();
-    let may_lead = forgiven > Millis::ZERO || plan.starts && at_start;
-    let policy_lead = generator.policy.max_rollback;
-    let work = Work {
-        need,
-        reading,
-        began: reading.boot,
-        leaves_gap: situation.failover.is_some(),
-        window: plan.window,
-        forgiven: if may_lead && plan.lead > policy_lead {
-            plan.lead
-        } else {
-            Millis::ZERO
-        },
-    };
-    Ok(Some((Planned::new(plan), work)))
-}
-
-/// Whether somebody else has done what is needed.
-fn is_done(slot: &Slot, generator: &Generator, need: Need) -> bool {
-    let (layout, live) = (generator.layout, slot.live());
-    match need {
-        Need::Tick(tick) => {
-            let (word, reserved) = (live.word().position(), live.bounds().reserved());
-            layout.clock_of(reserved) == layout.clock_of(word)
-                && layout.place(reserved) > layout.place_of(tick)
-        }
-        Need::Early(_) => !live.bounds().early_is_claimed(),
-        Need::Floor(_) | Need::Switch | Need::Widen => false,
-    }
+    })
 }
 
 /// What a reserver finds, of which a [`Situation`] is made.
-pub(super) struct Found<'a> {
-    pub on_disk: OnDisk,
-    pub history: History,
-    pub settings: Settings,
-    pub beliefs: &'a Beliefs,
-    pub reading: Reading,
+struct Found<'a> {
+    on_disk: OnDisk,
+    history: History,
+    beliefs: &'a Beliefs,
+    reading: Reading,
+    rollback: Option<Nanos>,
 }
 
-impl Found<'_> {
+/// One that holds the reservation lock of a generator.
+struct Reserver<'a, H> {
+    host: &'a H,
+    slot: &'a Slot,
+    generator: &'a Generator,
+    token: &'a Reserving,
+}
+
+impl<H: Host> Reserver<'_, H> {
+    /// Plans a reservation, or notes why nothing may be reserved; `None` if it is not
+    /// needed. The outer error is the host's.
+    fn prepare(&self, need: Need) -> Result<Result<Option<Planned>, Refusal>, H::Error> {
+        let slot = self.slot;
+        if self.is_done(need) {
+            return Ok(Ok(None));
+        }
+        if need == Need::Widen {
+            if let Some(ledger) = self.generator.widen(slot.live(), slot.ledger()) {
+                slot.set_ledger(self.token, ledger);
+            }
+            return Ok(Ok(None));
+        }
+        let on_disk = self.host.read_mark()?;
+        let result = self.survey(need, on_disk);
+        Ok(result.inspect_err(|refusal| self.note_refusal(*refusal)))
+    }
+
+    /// Reads both clocks and plans; believes the wall clock if the plan does.
+    fn survey(&self, need: Need, on_disk: OnDisk) -> Result<Option<Planned>, Refusal> {
+        let (host, slot, generator) = (self.host, self.slot, self.generator);
+        // Only a start can meet a mark from another timeline, and only the first one
+        // since the switch.
+        let at_start = slot.live().bounds().reserved() == Position::ZERO;
+        let history = if at_start && slot.gap_at().is_none() {
+            host.history(on_disk.lsn)
+        } else {
+            History::default()
+        };
+        let watches = generator.policy.on_rollback.watches();
+        let surveyed = host.with_beliefs(|beliefs| {
+            let reading = host.read();
+            let rollback = (need == Need::Switch).then(|| slot.clock().rollback(reading.wall));
+            // Of many that meet a rollback, one has dealt with it.
+            if rollback == Some(None) {
+                return Ok(None);
+            }
+            let found = Found {
+                on_disk,
+                history,
+                beliefs,
+                reading,
+                rollback: rollback.flatten(),
+            };
+            let situation = self.situation(need, &found)?;
+            let stepped = reading.stepped_since(beliefs.seen);
+            let plan = generator.plan(&situation);
+            if plan.is_ok() {
+                beliefs.trusted_offset = reading.offset();
+                // Not for a clock that was refused.
+                if let Some(failover) = situation.failover {
+                    beliefs.promoted_at = Some(failover.promoted_at);
+                }
+                if watches {
+                    slot.clock().end_met_line(reading);
+                } else {
+                    slot.clock().anchor(reading);
+                }
+            }
+            // To correct a jump that was refused sets no clock back.
+            let is_jump = matches!(plan, Err(Refusal::ClockJumped { .. }));
+            if !is_jump {
+                beliefs.seen = reading;
+            }
+            Ok(Some((situation, stepped, plan, is_jump)))
+        });
+        let Some((situation, stepped, plan, is_jump)) = surveyed? else {
+            return Ok(None);
+        };
+        let reading = situation.reading;
+        let rolled_back = Millis::ZERO.minus(reading.stepped_since(slot.seen(self.token)));
+        // A generator that watches the clock has counted it.
+        if rolled_back > Millis::ZERO && !watches {
+            slot.stats().count_rollback(rolled_back);
+        }
+        if !is_jump {
+            slot.set_seen(self.token, reading);
+        }
+        if let Err(Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. }) = plan {
+            slot.set_refused_lead(by);
+        }
+        let plan = plan?;
+        // A refusal is noted as that, and so is a change of clocks.
+        if stepped != Millis::ZERO && !plan.switches {
+            host.note(Note::Stepped { by: stepped });
+        }
+        // One because of a rollback ends with the next ID.
+        if !slot.is_refused_by_rollback() {
+            end_refusal(host, slot);
+        }
+        self.note_plan(&situation, &plan);
+        Ok(Some(Planned::new(plan)))
+    }
+
+    /// Whether somebody else has done what is needed.
+    fn is_done(&self, need: Need) -> bool {
+        let (layout, live) = (self.generator.layout, self.slot.live());
+        match need {
+            Need::Tick(tick) => {
+                let (word, reserved) = (live.word().position(), live.bounds().reserved());
+                layout.clock_of(reserved) == layout.clock_of(word)
+                    && layout.place(reserved) > layout.place_of(tick)
+            }
+            Need::Early(_) => !live.bounds().early_is_claimed(),
+            Need::Floor(_) | Need::Switch | Need::Widen => false,
+        }
+    }
+
     /// The one place where a [`Situation`] is made.
-    pub(super) fn situation(
-        &self,
-        slot: &Slot,
-        generator: &Generator,
-        need: Need,
-    ) -> Result<Situation, Refusal> {
-        let (live, layout, reading) = (slot.live(), generator.layout, self.reading);
+    fn situation(&self, need: Need, found: &Found) -> Result<Situation, Refusal> {
+        let (slot, layout, reading) = (self.slot, self.generator.layout, found.reading);
+        let live = slot.live();
         let reserved = live.bounds().reserved();
         let at_start = reserved == Position::ZERO;
-        let (stored, on_disk) = self.stored(slot, generator, at_start)?;
+        let (stored, on_disk) = self.stored(found, at_start)?;
         let nothing_known = |mark| Ledger::unknown(0, layout.tick_from(mark));
         let ledger = if at_start {
-            let unknown = || stored.map_or(Ledger::FRESH, nothing_known);
-            on_disk.unwrap_or_else(unknown)
+            on_disk.unwrap_or(stored.map_or(Ledger::FRESH, nothing_known))
         } else {
             slot.ledger()
         };
@@ -542,29 +479,20 @@ impl Found<'_> {
             Need::Floor(at) => (Tick::new(0), Some(at)),
             Need::Switch | Need::Widen => (Tick::new(0), None),
         };
-        let policy_lead = generator.policy.max_rollback;
-        // The lost primary may have been ahead of its clock by what it could borrow.
-        let gap = self.settings.failover_gap.plus(generator.max_borrow());
         Ok(Situation {
             reading,
-            generator_now: live.now(generator, reading),
-            trusted_offset: self.beliefs.trusted_offset,
-            max_clock_jump: self.settings.max_clock_jump,
-            // On top of a forgiven lead, a rollback is forgiven as ever.
-            max_lead: policy_lead.plus(slot.forgiven_lead()),
-            max_start_lead: gap.plus(self.settings.reserve),
-            max_advance: generator.policy.max_advance(),
+            settings: self.host.settings(),
+            generator_now: live.now(self.generator, reading),
+            trusted_offset: found.beliefs.trusted_offset,
+            forgiven_lead: slot.forgiven_lead(),
             word: live.word().position(),
             reserved,
             stored,
-            failover: self.failover(slot, gap, at_start),
+            failover: self.failover(found, at_start),
             floor,
             ledger,
-            rollback: (need == Need::Switch)
-                .then(|| slot.clock().rollback(reading.wall))
-                .flatten(),
+            rollback: found.rollback,
             through,
-            full_window: self.settings.reserve,
             last_window: slot.window(),
         })
     }
@@ -572,14 +500,12 @@ impl Found<'_> {
     /// The mark, and what the disk says of clocks.
     fn stored(
         &self,
-        slot: &Slot,
-        generator: &Generator,
+        found: &Found,
         at_start: bool,
     ) -> Result<(Option<UnixMillis>, Option<Ledger>), Refusal> {
-        let read = self
-            .on_disk
-            .value
-            .map(|value| generator.read_mark(value, self.reading.wall.millis()));
+        let (slot, now) = (self.slot, found.reading.wall.millis());
+        let value = found.on_disk.value;
+        let read = value.map(|value| self.generator.read_mark(value, now));
         let (mark, ledger) = match read {
             None => (None, None),
             Some(Ok((mark, ledger))) => (Some(mark), ledger),
@@ -603,133 +529,95 @@ impl Found<'_> {
     /// in the life of a server that was itself promoted leaves out a gap whatever it
     /// finds: once as long as it keeps its slot, and from the promotion, not the
     /// mark, since it may not be the first time.
-    fn failover(&self, slot: &Slot, gap: Millis, at_start: bool) -> Option<Failover> {
-        let History {
-            switches,
-            promoted,
-            last_commit,
-        } = self.history;
-        let count = switches.max(i64::from(promoted));
-        if count == 0 || !at_start || slot.gap_at().is_some() {
+    fn failover(&self, found: &Found, at_start: bool) -> Option<Failover> {
+        let history = found.history;
+        let count = history.switches.max(i64::from(history.promoted));
+        if count == 0 || !at_start || self.slot.gap_at().is_some() {
             return None;
         }
-        let now = self.reading.wall.millis();
+        let now = found.reading.wall.millis();
         Some(Failover {
-            gap: gap.times(count),
-            mark_is_older: switches > 0,
-            promoted_at: self.beliefs.promoted_at.unwrap_or(now),
-            last_commit,
+            gap: self.generator.gap(&self.host.settings()).times(count),
+            mark_is_older: history.switches > 0,
+            promoted_at: found.beliefs.promoted_at.unwrap_or(now),
+            last_commit: history.last_commit,
         })
     }
-}
 
-/// Notes the first of a series of refusals, and how long IDs last.
-fn note_refusal<H: Host>(host: &H, slot: &Slot, generator: &Generator, refusal: Refusal) {
-    // Somebody's wish to go too far says nothing about the clock; and a caller that
-    // finds no clock may want to wait.
-    if matches!(
-        refusal,
-        Refusal::AdvanceTooFar { .. } | Refusal::NoClockFree { .. }
-    ) {
-        return;
+    /// Notes the first of a series of refusals, and how long IDs last.
+    fn note_refusal(&self, refusal: Refusal) {
+        // Somebody's wish to go too far says nothing about the clock; and a caller that
+        // finds no clock may want to wait.
+        if let Refusal::AdvanceTooFar { .. } | Refusal::NoClockFree { .. } = refusal {
+            return;
+        }
+        let (host, slot, layout) = (self.host, self.slot, self.generator.layout);
+        if slot.begin_refusal(host.wall().millis(), false) {
+            let reserved = slot.live().bounds().reserved();
+            host.note(Note::Refused {
+                why: Refused::Reservation(refusal),
+                reserved: (reserved != Position::ZERO)
+                    .then(|| layout.instant_of(layout.tick_of(reserved))),
+            });
+        }
     }
-    if slot.begin_refusal(host.wall().millis(), false) {
-        let layout = generator.layout;
-        let reserved = slot.live().bounds().reserved();
-        host.note(Note::Refused {
-            why: Refused::Reservation(refusal),
-            reserved: (reserved != Position::ZERO)
-                .then(|| layout.instant_of(layout.tick_of(reserved))),
-        });
-    }
-}
 
-/// Notes what is out of the ordinary in a plan.
-fn note_plan<H: Host>(
-    host: &H,
-    slot: &Slot,
-    generator: &Generator,
-    token: &Reserving,
-    s: &Situation,
-    plan: &Plan,
-) {
-    let layout = generator.layout;
-    let lead = plan.lead;
-    if slot.forgiven_lead() > Millis::ZERO && plan.starts {
-        host.note(Note::StartsAhead { lead });
+    /// Notes what is out of the ordinary in a plan.
+    fn note_plan(&self, s: &Situation, plan: &Plan) {
+        let (host, layout, lead) = (self.host, self.generator.layout, plan.lead);
+        if s.forgiven_lead > Millis::ZERO && plan.starts {
+            host.note(Note::StartsAhead { lead });
+        }
+        if plan.switches {
+            // The clocks that a rollback to the same time would find.
+            let from = layout.tick_of(plan.word_from.unwrap_or(plan.reserved));
+            host.note(Note::Switched {
+                rollback: s.rollback.map(|by| by.millis().max(Millis::new(1))),
+                clock: plan.ledger.clock,
+                clocks: layout.clocks(),
+                free: plan.ledger.free(from, layout.clocks()),
+            });
+        }
+        let start = plan.clock_from.millis();
+        // Where it makes no difference there is nothing to tell.
+        let otherwise = s.stored.max(Some(s.generator_now.millis()));
+        let is_told = |f: &Failover| f.mark_is_older || Some(start) > otherwise;
+        if let Some(Failover { gap, .. }) = s.failover.filter(is_told) {
+            host.note(Note::LeftGap { gap, start, lead });
+        }
+        let end = layout.instant_of(layout.last_tick());
+        let left = end.since(start);
+        if left < ENDS_SOON && !self.slot.end_was_near(self.token) {
+            host.note(Note::EndsSoon { left, end });
+        }
     }
-    if plan.switches {
-        // The clocks that a rollback to the same time would find.
-        let from = layout.tick_of(plan.word_from.unwrap_or(plan.reserved));
-        host.note(Note::Switched {
-            rollback: s.rollback.map(|by| by.millis().max(Millis::new(1))),
-            clock: plan.ledger.clock(),
-            clocks: layout.clocks(),
-            free: plan.ledger.free(from, layout.clocks()),
-        });
-    }
-    let start = plan.clock_from.millis();
-    // Where it makes no difference there is nothing to tell.
-    let otherwise = s.stored.max(Some(s.generator_now.millis()));
-    if let Some(Failover {
-        gap, mark_is_older, ..
-    }) = s.failover
-        && (mark_is_older || Some(start) > otherwise)
-    {
-        host.note(Note::LeftGap { gap, start, lead });
-    }
-    let end = layout.instant_of(layout.last_tick());
-    let left = end.since(start);
-    if left < ENDS_SOON && !slot.end_was_near(token) {
-        host.note(Note::EndsSoon { left, end });
-    }
-}
 
-/// The steps of a reservation. Each consumes the one before.
-impl Work {
-    /// Writes the mark.
-    fn write<H: Host>(
-        self,
-        host: &H,
-        slot: &Slot,
-        token: &Reserving,
-        planned: Planned,
-    ) -> Result<Durable, H::Error> {
+    // The steps of a reservation. Each consumes the one before.
+
+    fn write(&self, planned: Planned) -> Result<Durable, H::Error> {
         planned.write(|plan| {
-            host.write_durably(plan.value)?;
-            slot.set_highest(token, plan.mark);
+            self.host.write_durably(plan.value)?;
+            self.slot.set_highest(self.token, plan.mark);
             Ok(())
         })
     }
 
-    /// Moves clock and word.
-    fn move_word(
-        self,
-        slot: &Slot,
-        generator: &Generator,
-        token: &Reserving,
-        durable: Durable,
-    ) -> Moved {
-        let (moved, ledger) = durable.move_word(generator, slot.live(), self.reading);
-        if generator.changes_clocks() {
-            slot.set_ledger(token, ledger);
+    fn move_word(&self, durable: Durable) -> Moved {
+        let moved = durable.move_word(self.generator, self.slot.live());
+        if self.generator.changes_clocks() {
+            self.slot.set_ledger(self.token, moved.plan().ledger);
         }
         moved
     }
 
-    /// Publishes the bound.
-    fn publish<H: Host>(self, host: &H, slot: &Slot, token: &Reserving, moved: Moved) {
-        if self.need == Need::Switch {
-            slot.clock().believe(self.reading.wall);
+    fn publish(&self, moved: Moved) {
+        let (plan, slot) = (*moved.plan(), self.slot);
+        if plan.believes {
+            slot.clock().believe(plan.reading.wall);
         }
-        // Not before the mark that leaves it is durable.
-        if self.leaves_gap {
-            slot.set_gap_at(token, self.reading.wall.millis());
-        }
-        slot.set_window(token, self.window);
-        slot.set_forgiven_lead(token, self.forgiven);
+        slot.set_taken(self.token, &plan);
         moved.publish(slot.live());
-        host.reserved(self.began);
+        self.host.reserved(plan.reading.boot);
     }
 }
 

@@ -45,8 +45,10 @@ use super::clock::{Clock, Reading};
 use super::clocks::Ledger;
 use super::generator::Generator;
 use super::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
+use super::reservation::Plan;
 use super::stats::Stats;
-use super::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use super::sync::Ordering::{Acquire, Relaxed, Release};
+use super::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use super::word::{Line, Live};
 
 /// Proof that the caller holds the reservation lock of the slot's generator.
@@ -66,11 +68,11 @@ impl Reserving {
 #[repr(C)]
 pub struct Slot {
     live: Live,
-    rest: Line<Rest>,
+    rest: Rest,
     stats: Line<Stats>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 struct Rest {
     key: AtomicU64,
@@ -95,22 +97,17 @@ struct Rest {
 const EVICTING: u32 = 1 << 30;
 
 /// What positions mean: two layouts that agree in this can share a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scale {
     epoch: i64,
     /// From bit 0: bits below the tick, bits of the clock, bits of the time if
     /// clocks change (they are above it then), which of the policies that make a
-    /// difference; from bit 32 the tick in milliseconds. Never 0.
+    /// difference; from bit 32 the tick in milliseconds. 0 only where a slot has not
+    /// been used, which is the default.
     packed: u64,
 }
 
 impl Scale {
-    /// The scale of a slot that has not been used.
-    const NONE: Self = Self {
-        epoch: 0,
-        packed: 0,
-    };
-
     /// What positions of this generator mean.
     #[must_use]
     pub fn of_generator(generator: &Generator) -> Self {
@@ -141,22 +138,15 @@ impl Scale {
 
     /// The number of the tick of a position.
     fn tick_of(self, position: Position) -> u64 {
-        let time = self.packed >> 16 & 0xff;
         let tick = position.get() >> (self.packed & 0xff);
-        if time == 0 {
-            tick
-        } else {
-            tick & ((1 << time) - 1)
+        match self.packed >> 16 & 0xff {
+            0 => tick,
+            time => tick & ((1 << time) - 1),
         }
-    }
-
-    const fn changes_clocks(self) -> bool {
-        self.packed >> 25 & 1 != 0
     }
 }
 
-fn instant(raw: &AtomicI64) -> Option<UnixMillis> {
-    let at = raw.load(Ordering::Relaxed);
+fn instant(at: i64) -> Option<UnixMillis> {
     (at != 0).then_some(UnixMillis::new(at))
 }
 
@@ -164,45 +154,28 @@ impl Slot {
     /// A slot of nobody. `now` is a `timestamptz`, for the statistics.
     #[must_use]
     pub fn new(reading: Reading, now: i64) -> Self {
-        let zero = || AtomicI64::new(0);
         Self {
             live: Live::new(reading),
-            rest: Line(Rest {
-                key: AtomicU64::new(0),
-                pins: AtomicU32::new(0),
-                file: AtomicU32::new(0),
-                epoch: zero(),
-                scale: AtomicU64::new(0),
-                window: zero(),
+            rest: Rest {
                 seen: [reading.boot.get(), reading.wall.get()].map(AtomicI64::new),
-                highest: zero(),
-                gap_at: zero(),
-                refused_at: zero(),
-                refused_lead: zero(),
-                forgiven_lead: zero(),
                 ledger: Ledger::FRESH.parts().map(AtomicU64::new),
-                undone: AtomicBool::new(false),
-                end_is_near: AtomicBool::new(false),
-                refused_by_rollback: AtomicBool::new(false),
-            }),
+                ..Rest::default()
+            },
             stats: Line(Stats::new(now)),
         }
     }
 
-    /// What issuers use.
     #[must_use]
     #[inline]
     pub const fn live(&self) -> &Live {
         &self.live
     }
 
-    /// The generator's clock.
     #[must_use]
     pub const fn clock(&self) -> &Clock {
         self.live.clock()
     }
 
-    /// The counters.
     #[must_use]
     #[inline]
     pub const fn stats(&self) -> &Stats {
@@ -214,31 +187,31 @@ impl Slot {
     /// The generator that it belongs to; 0 if to none.
     #[must_use]
     pub fn key(&self) -> u64 {
-        self.rest.0.key.load(Ordering::Acquire)
+        self.rest.key.load(Acquire)
     }
 
     /// Keeps the slot this generator's until [`Self::unpin`], if it is this
     /// generator's.
     #[must_use]
     pub fn pin(&self, key: u64) -> bool {
-        let rest = &self.rest.0;
-        if rest.key.load(Ordering::Relaxed) != key {
+        let rest = &self.rest;
+        if rest.key.load(Relaxed) != key {
             return false;
         }
         // Acquire: what an evictor did before is seen, and the key is looked at
         // afterwards.
-        let before = rest.pins.fetch_add(1, Ordering::Acquire);
-        if before < EVICTING && rest.key.load(Ordering::Relaxed) == key {
+        let before = rest.pins.fetch_add(1, Acquire);
+        if before < EVICTING && rest.key.load(Relaxed) == key {
             return true;
         }
-        rest.pins.fetch_sub(1, Ordering::Relaxed);
+        rest.pins.fetch_sub(1, Relaxed);
         false
     }
 
     /// Gives a pin back.
     pub fn unpin(&self) {
         // Release: what we did to the slot is seen by the next evictor.
-        self.rest.0.pins.fetch_sub(1, Ordering::Release);
+        self.rest.pins.fetch_sub(1, Release);
     }
 
     /// Empties the slot for another generator, and pins it for that; false if it is
@@ -246,59 +219,54 @@ impl Slot {
     /// from, `now` as for [`Self::new`].
     #[must_use]
     pub fn evict(&self, key: u64, reading: Reading, now: i64) -> bool {
-        let rest = &self.rest.0;
-        if !self.claim() {
-            return false;
-        }
-        let may = rest.key.load(Ordering::Relaxed) == 0 || self.is_passed_by(reading.wall.millis());
-        if may {
-            self.empty(reading, now);
-            rest.key.store(key, Ordering::Release);
-        }
-        // Release: a transaction that pins from now on sees the key and all else.
-        let pin = u32::from(may);
-        rest.pins.fetch_sub(EVICTING - pin, Ordering::Release);
-        may
+        self.hand_on(key, 1, |old| {
+            let may = old == 0 || self.is_passed_by(reading.wall.millis());
+            if may {
+                self.empty(reading, now);
+            }
+            may
+        })
     }
 
-    /// Begins to empty the slot, if nobody uses it.
-    fn claim(&self) -> bool {
+    /// Gives the slot to `key` with so many pins, if nobody uses it and `may` allows
+    /// that for the key that it has. What `may` does is seen with the new key.
+    fn hand_on(&self, key: u64, pins: u32, may: impl FnOnce(u64) -> bool) -> bool {
+        let rest = &self.rest;
         // Acquire pairs with unpin().
-        self.rest
-            .0
-            .pins
-            .compare_exchange(0, EVICTING, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        let claim = rest.pins.compare_exchange(0, EVICTING, Acquire, Relaxed);
+        if claim.is_err() {
+            return false;
+        }
+        let may = may(rest.key.load(Relaxed));
+        if may {
+            rest.key.store(key, Release);
+        }
+        // Release: a transaction that pins from now on sees the key and all else.
+        let pins = if may { pins } else { 0 };
+        rest.pins.fetch_sub(EVICTING - pins, Release);
+        may
     }
 
     /// Gives up the slot of a generator that is gone for ever. Nobody uses it.
     pub fn abandon(&self) {
-        self.rest.0.key.store(0, Ordering::Release);
+        self.rest.key.store(0, Release);
     }
 
     /// As [`Self::abandon`], if it still belongs to the generator and nobody uses it.
     #[must_use]
     pub fn abandon_unpinned(&self, key: u64) -> bool {
-        let rest = &self.rest.0;
-        if !self.claim() {
-            return false;
-        }
-        let is_its = rest.key.load(Ordering::Relaxed) == key;
-        if is_its {
-            rest.key.store(0, Ordering::Release);
-        }
-        rest.pins.fetch_sub(EVICTING, Ordering::Release);
-        is_its
+        self.hand_on(0, 0, |its| its == key)
     }
 
     /// Whether all IDs lie before an instant, and nothing else has to be known of them.
     fn is_passed_by(&self, now: UnixMillis) -> bool {
         let scale = self.scale();
         let word = self.live.word().position();
-        if scale.changes_clocks() && self.highest().is_some() {
+        let changes_clocks = scale.packed >> 25 & 1 != 0;
+        if changes_clocks && self.highest().is_some() {
             return false;
         }
-        if word == Position::ZERO || scale == Scale::NONE {
+        if word == Position::ZERO || scale == Scale::default() {
             // What was issued before the word was reset lies before the mark.
             return self.highest() <= Some(now);
         }
@@ -307,11 +275,11 @@ impl Slot {
     }
 
     fn empty(&self, reading: Reading, now: i64) {
-        let rest = &self.rest.0;
+        let rest = &self.rest;
         self.live.reset(reading);
         self.store_ledger(Ledger::FRESH);
         self.store_seen(reading);
-        self.store_scale(Scale::NONE);
+        self.store_scale(Scale::default());
         for field in [
             &rest.window,
             &rest.highest,
@@ -320,13 +288,14 @@ impl Slot {
             &rest.refused_lead,
             &rest.forgiven_lead,
         ] {
-            field.store(0, Ordering::Relaxed);
+            field.store(0, Relaxed);
         }
         for field in [&rest.undone, &rest.end_is_near, &rest.refused_by_rollback] {
-            field.store(false, Ordering::Relaxed);
+            field.store(false, Relaxed);
         }
-        rest.file.store(0, Ordering::Relaxed);
-        self.stats().start_over(now);
+        rest.file.store(0, Relaxed);
+        self.stats().reset(now);
+        self.stats().forget_last_tick();
     }
 
     // What its positions mean.
@@ -335,7 +304,7 @@ impl Slot {
     /// generator has to [`Self::settle`].
     #[must_use]
     pub fn is_settled(&self, file: u32, scale: Scale) -> bool {
-        self.rest.0.file.load(Ordering::Acquire) == file && self.scale() == scale
+        self.rest.file.load(Acquire) == file && self.scale() == scale
     }
 
     /// The bound belongs to another file than the sequence has now: it was rewritten,
@@ -352,7 +321,7 @@ impl Slot {
             self.stats().forget_last_tick();
             self.store_scale(scale);
         }
-        self.rest.0.file.store(file, Ordering::Release);
+        self.rest.file.store(file, Release);
     }
 
     /// The bound is void, the word stays: the mark that allowed it may be gone.
@@ -360,8 +329,8 @@ impl Slot {
     /// they reserve anew, which is safe and costs a start at the mark.
     pub fn unsettle(&self) {
         self.live.bounds().clear();
-        self.rest.0.file.store(0, Ordering::Release);
-        self.rest.0.window.store(0, Ordering::Relaxed);
+        self.rest.file.store(0, Release);
+        self.rest.window.store(0, Relaxed);
     }
 
     /// The transaction that has rewritten the sequence, or a part of it, ends.
@@ -369,7 +338,7 @@ impl Slot {
     pub fn end_rewrite(&self, kept: bool) {
         self.unsettle();
         if !kept {
-            self.rest.0.undone.store(true, Ordering::Relaxed);
+            self.rest.undone.store(true, Relaxed);
         }
     }
 
@@ -377,16 +346,14 @@ impl Slot {
     #[must_use]
     pub fn scale(&self) -> Scale {
         // The scale is stored last, see store_scale().
-        let packed = self.rest.0.scale.load(Ordering::Acquire);
-        Scale {
-            epoch: self.rest.0.epoch.load(Ordering::Relaxed),
-            packed,
-        }
+        let packed = self.rest.scale.load(Acquire);
+        let epoch = self.rest.epoch.load(Relaxed);
+        Scale { epoch, packed }
     }
 
     fn store_scale(&self, scale: Scale) {
-        self.rest.0.epoch.store(scale.epoch, Ordering::Relaxed);
-        self.rest.0.scale.store(scale.packed, Ordering::Release);
+        self.rest.epoch.store(scale.epoch, Relaxed);
+        self.rest.scale.store(scale.packed, Release);
     }
 
     // What reservers know.
@@ -395,84 +362,83 @@ impl Slot {
     /// reserves.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
-        let [a, b, c] = &self.rest.0.ledger;
-        Ledger::from_parts([a, b, c].map(|part| part.load(Ordering::Relaxed)))
+        Ledger::from_parts(self.rest.ledger.each_ref().map(|part| part.load(Relaxed)))
     }
 
-    /// Remembers it.
     pub(super) fn set_ledger(&self, _: &Reserving, ledger: Ledger) {
         self.store_ledger(ledger);
     }
 
     fn store_ledger(&self, ledger: Ledger) {
-        for (part, value) in self.rest.0.ledger.iter().zip(ledger.parts()) {
-            part.store(value, Ordering::Relaxed);
+        for (part, value) in self.rest.ledger.iter().zip(ledger.parts()) {
+            part.store(value, Relaxed);
         }
     }
 
     /// What this generator last saw of the clocks.
     pub(super) fn seen(&self, _: &Reserving) -> Reading {
-        let [boot, wall] = &self.rest.0.seen;
+        let [boot, wall] = &self.rest.seen;
         Reading {
-            boot: BootNanos::new(boot.load(Ordering::Relaxed)),
-            wall: UnixNanos::new(wall.load(Ordering::Relaxed)),
+            boot: BootNanos::new(boot.load(Relaxed)),
+            wall: UnixNanos::new(wall.load(Relaxed)),
         }
     }
 
-    /// Remembers a reading.
     pub(super) fn set_seen(&self, _: &Reserving, reading: Reading) {
         self.store_seen(reading);
     }
 
     fn store_seen(&self, reading: Reading) {
-        let [boot, wall] = &self.rest.0.seen;
-        boot.store(reading.boot.get(), Ordering::Relaxed);
-        wall.store(reading.wall.get(), Ordering::Relaxed);
+        let [boot, wall] = &self.rest.seen;
+        boot.store(reading.boot.get(), Relaxed);
+        wall.store(reading.wall.get(), Relaxed);
     }
 
     /// What the last reservation took; zero at a start.
     pub(super) fn window(&self) -> Millis {
-        Millis::new(self.rest.0.window.load(Ordering::Relaxed))
+        Millis::new(self.rest.window.load(Relaxed))
     }
 
-    /// Remembers it.
-    pub(super) fn set_window(&self, _: &Reserving, window: Millis) {
-        self.rest.0.window.store(window.get(), Ordering::Relaxed);
+    /// Remembers what a reservation took, left out and forgave. Its mark is durable.
+    pub(super) fn set_taken(&self, _: &Reserving, plan: &Plan) {
+        let rest = &self.rest;
+        // Not before the mark that leaves it is durable.
+        if plan.leaves_gap {
+            rest.gap_at.store(plan.reading.wall.millis().get(), Relaxed);
+        }
+        rest.window.store(plan.window.get(), Relaxed);
+        rest.forgiven_lead.store(plan.forgiven.get(), Relaxed);
+        rest.refused_lead.store(0, Relaxed);
     }
 
     /// The latest mark that was written since the generator has this slot.
     #[must_use]
     pub fn highest(&self) -> Option<UnixMillis> {
-        instant(&self.rest.0.highest)
+        instant(self.rest.highest.load(Relaxed))
     }
 
     /// Remembers a mark that is durable, in the file that there is now.
     pub(super) fn set_highest(&self, _: &Reserving, mark: UnixMillis) {
-        self.rest.0.highest.fetch_max(mark.get(), Ordering::Relaxed);
-        self.rest.0.undone.store(false, Ordering::Relaxed);
+        self.rest.highest.fetch_max(mark.get(), Relaxed);
+        self.rest.undone.store(false, Relaxed);
     }
 
     /// Whether what was written since the generator has this slot was undone.
     #[must_use]
     pub fn is_undone(&self) -> bool {
-        self.rest.0.undone.load(Ordering::Relaxed)
-    }
-
-    /// Remembers that a failover gap was left.
-    pub(super) fn set_gap_at(&self, _: &Reserving, at: UnixMillis) {
-        self.rest.0.gap_at.store(at.get(), Ordering::Relaxed);
+        self.rest.undone.load(Relaxed)
     }
 
     /// When a failover gap was left, in the life of this server and of this slot.
     #[must_use]
     pub fn gap_at(&self) -> Option<UnixMillis> {
-        instant(&self.rest.0.gap_at)
+        instant(self.rest.gap_at.load(Relaxed))
     }
 
     /// Whether it has been noted that the layout's time ends soon; from now on it
     /// has.
     pub(super) fn end_was_near(&self, _: &Reserving) -> bool {
-        self.rest.0.end_is_near.swap(true, Ordering::Relaxed)
+        self.rest.end_is_near.swap(true, Relaxed)
     }
 
     // What is refused, and what is forgiven.
@@ -480,61 +446,43 @@ impl Slot {
     /// Since when IDs are refused.
     #[must_use]
     pub fn refused_at(&self) -> Option<UnixMillis> {
-        instant(&self.rest.0.refused_at)
+        instant(self.rest.refused_at.load(Relaxed))
     }
 
     /// Remembers it; true if they were not refused before. `by_rollback`: because the
     /// clock was set back, so that the next ID ends it.
     pub(super) fn begin_refusal(&self, at: UnixMillis, by_rollback: bool) -> bool {
-        let rest = &self.rest.0;
-        let first = rest
+        let rest = &self.rest;
+        let swap = rest
             .refused_at
-            .compare_exchange(0, at.get(), Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok();
-        if first {
-            rest.refused_by_rollback
-                .store(by_rollback, Ordering::Relaxed);
+            .compare_exchange(0, at.get(), Relaxed, Relaxed);
+        if swap.is_ok() {
+            rest.refused_by_rollback.store(by_rollback, Relaxed);
         }
-        first
+        swap.is_ok()
     }
 
     /// IDs are not refused any more; since when they were, for the one that notes it.
     pub(super) fn end_refusal(&self) -> Option<UnixMillis> {
-        self.rest
-            .0
-            .refused_by_rollback
-            .store(false, Ordering::Relaxed);
-        let at = self.rest.0.refused_at.swap(0, Ordering::Relaxed);
-        (at != 0).then_some(UnixMillis::new(at))
+        self.rest.refused_by_rollback.store(false, Relaxed);
+        instant(self.rest.refused_at.swap(0, Relaxed))
     }
 
     /// Whether they are refused because the clock was set back.
     #[must_use]
     #[inline]
     pub fn is_refused_by_rollback(&self) -> bool {
-        self.rest.0.refused_by_rollback.load(Ordering::Relaxed)
+        self.rest.refused_by_rollback.load(Relaxed)
     }
 
     /// A lead over the wall clock that is allowed beyond the policy's limit.
     pub(super) fn forgiven_lead(&self) -> Millis {
-        Millis::new(self.rest.0.forgiven_lead.load(Ordering::Relaxed))
-    }
-
-    /// What is left of the forgiven lead: it shrinks with the lead itself.
-    pub(super) fn set_forgiven_lead(&self, _: &Reserving, lead: Millis) {
-        self.rest
-            .0
-            .forgiven_lead
-            .store(lead.get(), Ordering::Relaxed);
-        self.rest.0.refused_lead.store(0, Ordering::Relaxed);
+        Millis::new(self.rest.forgiven_lead.load(Relaxed))
     }
 
     /// Remembers what was refused: only that can be accepted.
     pub(super) fn set_refused_lead(&self, lead: Millis) {
-        self.rest
-            .0
-            .refused_lead
-            .store(lead.get(), Ordering::Relaxed);
+        self.rest.refused_lead.store(lead.get(), Relaxed);
     }
 
     /// A superuser accepts the wall clock: the lead that was refused last is allowed,
@@ -542,10 +490,10 @@ impl Slot {
     /// goes on from where it is; one that was not refused may have a clock to change
     /// to. The slot is the generator's as long as this lasts.
     pub fn accept(&self, reading: Reading) -> Millis {
-        let rest = &self.rest.0;
-        let refused = rest.refused_lead.load(Ordering::Relaxed).max(0);
+        let rest = &self.rest;
+        let refused = rest.refused_lead.load(Relaxed).max(0);
         if refused > 0 {
-            rest.forgiven_lead.store(refused, Ordering::Relaxed);
+            rest.forgiven_lead.store(refused, Relaxed);
         }
         let clock = self.clock();
         if self.is_refused_by_rollback() && clock.rollback(reading.wall).is_some() {

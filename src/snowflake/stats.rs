@@ -27,7 +27,7 @@ const FLUSH_IDS: u64 = 4096;
 macro_rules! counters {
     ($($own:ident)*; $($shared:ident)*) => {
         /// The counters of one generator, in its slot.
-        #[derive(Debug)]
+        #[derive(Debug, Default)]
         #[repr(C)]
         pub struct Stats {
             $($own: AtomicU64,)*
@@ -57,12 +57,8 @@ macro_rules! counters {
             /// The counters of a generator that has done nothing. `at` is a
             /// `timestamptz`.
             pub fn new(at: i64) -> Self {
-                Self {
-                    $($own: AtomicU64::new(0),)*
-                    $($shared: AtomicU64::new(0),)*
-                    after_last_tick: AtomicU64::new(0),
-                    reset_at: AtomicI64::new(at),
-                }
+                let reset_at = AtomicI64::new(at);
+                Self { reset_at, ..Self::default() }
             }
 
             /// Counts from zero again. What sessions add at this moment may be lost,
@@ -73,7 +69,6 @@ macro_rules! counters {
                 self.reset_at.store(at, Relaxed);
             }
 
-            /// The numbers as of now.
             pub fn read(&self) -> Counts {
                 let after_last_tick = self.after_last_tick.load(Relaxed);
                 Counts {
@@ -110,12 +105,6 @@ counters! {
 }
 
 impl Stats {
-    /// For a generator that takes over the slot.
-    pub fn start_over(&self, at: i64) {
-        self.reset(at);
-        self.forget_last_tick();
-    }
-
     /// Ticks mean something else by now.
     pub fn forget_last_tick(&self) {
         self.after_last_tick.store(0, Relaxed);
@@ -135,7 +124,7 @@ impl Stats {
 }
 
 fn add(counter: &Cell<u64>, count: u64) {
-    counter.set(counter.get().wrapping_add(count));
+    counter.update(|before| before.wrapping_add(count));
 }
 
 fn nanos_between(from: BootNanos, to: BootNanos) -> u64 {
@@ -156,7 +145,6 @@ impl Pending {
         add(&self.batches, 1);
     }
 
-    /// Counts a call that has to wait for the clock.
     pub fn count_wait(&self) {
         add(&self.waits, 1);
     }
@@ -166,7 +154,6 @@ impl Pending {
         add(&self.wait_nanos, nanos_between(from, to));
     }
 
-    /// Counts a mark that was raised.
     pub fn count_reservation(&self, from: BootNanos, to: BootNanos) {
         add(&self.reservations, 1);
         add(&self.reservation_nanos, nanos_between(from, to));

@@ -56,7 +56,8 @@ use super::clock::{Clock, Reading, rollback};
 use super::generator::Generator;
 use super::id::{BootNanos, Nanos, Place, Position, Tick, UnixNanos};
 use super::layout::Layout;
-use super::sync::{AtomicU64, Ordering};
+use super::sync::AtomicU64;
+use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// What to do next. The caller acts; nothing has happened yet unless `Issue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +84,7 @@ pub enum Step {
 
 /// The clocks of the operating system.
 pub trait Clocks {
-    /// The wall clock.
     fn wall(&self) -> UnixNanos;
-    /// The boot clock.
     fn boot(&self) -> BootNanos;
     /// Both as of one moment.
     fn read(&self) -> Reading;
@@ -108,7 +107,7 @@ impl Generator {
     /// the wall clock, positions have no clock number, and the step does without.
     #[must_use]
     #[inline]
-    pub const fn step<const WATCHES: bool>(
+    pub fn step<const WATCHES: bool>(
         &self,
         word: Position,
         reserved: Position,
@@ -125,18 +124,21 @@ impl Generator {
         }
         let (clock, place, reserved_place) = if WATCHES {
             let clock = layout.clock_of(word);
-            let bound = if clock == layout.clock_of(reserved) {
-                layout.place(reserved).get()
-            } else {
-                0
-            };
-            (clock, layout.place(word).get(), bound)
+            let same = clock == layout.clock_of(reserved);
+            let bound = layout.place(reserved).get();
+            (
+                clock,
+                layout.place(word).get(),
+                if same { bound } else { 0 },
+            )
         } else {
             (0, word.get(), reserved.get())
         };
         let fresh = self.fresh(Tick::new(now)).get();
-        let mut start = if place > fresh { place } else { fresh };
-        let mut limit = self.limit(now);
+        let mut start = place.max(fresh);
+        // Where the borrow window ends: no place from there on is issued.
+        let window = now + self.policy.max_borrow_ticks + 1;
+        let mut limit = window.min(last.get()) << layout.within_bits();
         if WATCHES && self.shares_clocks() {
             // Only as much of the tick as its clocks hold.
             let size = spread.together << layout.sequence_bits();
@@ -162,11 +164,7 @@ impl Generator {
                 ticks: tick - now - self.policy.max_borrow_ticks,
             };
         }
-        let end = if start + count < limit {
-            start + count
-        } else {
-            limit
-        };
+        let end = limit.min(start + count);
         if end > reserved_place {
             return Step::Reserve {
                 through: layout.tick_in(Place::new(end - 1)),
@@ -179,39 +177,25 @@ impl Generator {
         }
     }
 
-    /// Where the borrow window ends: no place from there on is issued while the
-    /// clock shows this tick, which is before the last one.
-    #[inline]
-    const fn limit(&self, now: u64) -> u64 {
-        let last = self.layout.last_tick().get();
-        let window = now + self.policy.max_borrow_ticks + 1;
-        let end = if window < last { window } else { last };
-        end << self.layout.within_bits()
-    }
-
     /// Where issuing ends for now, at the bound or with the borrow window: if
     /// the word is past the fresh tick, and far enough from there to add to it.
     #[inline]
-    const fn room_past(&self, word: u64, reserved: u64, now: i64, count: u64) -> Option<u64> {
+    fn room_past(&self, word: u64, reserved: u64, now: i64, count: u64) -> Option<u64> {
         let tick = now.cast_unsigned();
         // A clock before the epoch is a huge tick, and past the end as well.
         if tick >= self.layout.last_tick().get() || word < self.fresh(Tick::new(tick)).get() {
             return None;
         }
         let window = (tick + self.policy.max_borrow_ticks + 1) << self.layout.within_bits();
-        let limit = if window < reserved { window } else { reserved };
-        if word + count + ROOM <= limit {
-            Some(limit)
-        } else {
-            None
-        }
+        let limit = window.min(reserved);
+        (word + count + ROOM <= limit).then_some(limit)
     }
 
     /// How many of these places are of ticks after `now`, which lies before the
     /// last tick.
-    const fn borrowed(&self, start: u64, end: u64, now: u64) -> u64 {
+    fn borrowed(&self, start: u64, end: u64, now: u64) -> u64 {
         let present = (now + 1) << self.layout.within_bits();
-        end.saturating_sub(if start > present { start } else { present })
+        end.saturating_sub(start.max(present))
     }
 }
 
@@ -232,7 +216,7 @@ const BATCH_ATTEMPTS: u32 = if cfg!(loom) { 0 } else { 8 };
 pub struct Word(AtomicU64);
 
 /// How far may be issued from a word.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct Bounds {
     reserved: AtomicU64,
@@ -259,34 +243,32 @@ impl Live {
     /// Nothing issued yet, and nothing reserved.
     #[must_use]
     pub fn new(reading: Reading) -> Self {
-        Self {
+        let live = Self {
             word: Line(Word(AtomicU64::new(0))),
             limits: Line((Bounds::default(), Clock::new(reading))),
-        }
+        };
+        live.bounds().set_spread(Spread::ONE);
+        live
     }
 
-    /// The next free position.
     #[must_use]
     #[inline]
     pub const fn word(&self) -> &Word {
         &self.word.0
     }
 
-    /// How far may be issued.
     #[must_use]
     #[inline]
     pub const fn bounds(&self) -> &Bounds {
         &self.limits.0.0
     }
 
-    /// The generator's clock.
     #[must_use]
     #[inline]
     pub const fn clock(&self) -> &Clock {
         &self.limits.0.1
     }
 
-    /// What the generator's clock shows.
     #[must_use]
     pub fn now(&self, generator: &Generator, reading: Reading) -> UnixNanos {
         if generator.policy.on_rollback.watches() {
@@ -322,7 +304,7 @@ impl Live {
         let mut lost = 0;
         loop {
             // Acquire keeps the clock behind this load, see the head of the file.
-            let at = word.load(Ordering::Acquire);
+            let at = word.load(Acquire);
             let mut seen = None;
             let now = if WATCHES {
                 let latest = clock.latest();
@@ -332,7 +314,7 @@ impl Live {
                 }
                 let line = clock.line(|| clocks.boot());
                 seen = Some((latest, wall, line));
-                line.map_or(wall, |line| line.at().max(wall))
+                line.map_or(wall, |line| line.at.max(wall))
             } else {
                 clock.now(clocks.boot())
             };
@@ -343,7 +325,7 @@ impl Live {
                 && let Some(limit) = generator.room_past(at, reserved.get(), now, count)
             {
                 // AcqRel as below; the bound was loaded before.
-                let start = word.fetch_add(count, Ordering::AcqRel);
+                let start = word.fetch_add(count, AcqRel);
                 let end = start + count;
                 if end <= limit {
                     return Step::Issue {
@@ -365,10 +347,8 @@ impl Live {
             };
             // Release: whatever continues from this word comes after us. The
             // failure order is Relaxed: the loop loads again.
-            if word
-                .compare_exchange(at, end.get(), Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-            {
+            let swap = word.compare_exchange(at, end.get(), AcqRel, Relaxed);
+            if swap.is_ok() {
                 if let Some((latest, wall, line)) = seen {
                     clock.saw(latest, wall);
                     if let Some(line) = line {
@@ -387,7 +367,7 @@ impl Live {
     pub fn reset(&self, reading: Reading) {
         self.bounds().clear();
         self.bounds().set_spread(Spread::ONE);
-        self.word.0.0.store(0, Ordering::Release);
+        self.word.0.0.store(0, Release);
         self.clock().reset(reading);
     }
 }
@@ -396,12 +376,12 @@ impl Word {
     /// The next free position, as of now.
     #[must_use]
     pub fn position(&self) -> Position {
-        Position::new(self.0.load(Ordering::Acquire))
+        Position::new(self.0.load(Acquire))
     }
 
     /// Skips to `position`, if it is ahead: where there is one clock number.
     pub fn raise(&self, position: Position) {
-        self.0.fetch_max(position.get(), Ordering::AcqRel);
+        self.0.fetch_max(position.get(), AcqRel);
     }
 
     /// Goes to a position: in the clock where the word is, only forward. Returns
@@ -436,18 +416,10 @@ impl Word {
     }
 
     fn change(&self, to: impl Fn(Position) -> Position) -> Position {
-        let mut word = self.0.load(Ordering::Acquire);
-        loop {
-            let wanted = to(Position::new(word)).get();
-            // AcqRel as in issue(); on failure we have loaded it anew.
-            match self
-                .0
-                .compare_exchange(word, wanted, Ordering::AcqRel, Ordering::Acquire)
-            {
-                Ok(before) => return Position::new(before),
-                Err(now) => word = now,
-            }
-        }
+        let to = |word| Some(to(Position::new(word)).get());
+        // AcqRel as in issue(). The update is tried until it succeeds.
+        let (Ok(before) | Err(before)) = self.0.fetch_update(AcqRel, Acquire, to);
+        Position::new(before)
     }
 }
 
@@ -459,29 +431,19 @@ impl Spread {
     };
 }
 
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            reserved: AtomicU64::new(0),
-            early: AtomicU64::new(0),
-            spread: AtomicU64::new(Spread::ONE.together | Spread::ONE.widest << 32),
-        }
-    }
-}
-
 impl Bounds {
     /// No position at or past this one may be issued.
     #[must_use]
     #[inline]
     pub fn reserved(&self) -> Position {
-        Position::new(self.reserved.load(Ordering::Acquire))
+        Position::new(self.reserved.load(Acquire))
     }
 
     /// Allows positions below `reserved`. The mark is durable and the word has
     /// been raised: this is the last step of a reservation.
     pub(super) fn publish(&self, reserved: Position, early: Position) {
-        self.early.store(early.get(), Ordering::Relaxed);
-        self.reserved.store(reserved.get(), Ordering::Release);
+        self.early.store(early.get(), Relaxed);
+        self.reserved.store(reserved.get(), Release);
     }
 
     /// In how many clocks a tick may be used now, and could be.
@@ -489,24 +451,22 @@ impl Bounds {
     pub fn spread(&self) -> Spread {
         // Acquire: a reader that sees a word that has left its tick sees what was
         // lowered before.
-        let spread = self.spread.load(Ordering::Acquire);
-        Spread {
-            together: spread & u64::from(u32::MAX),
-            widest: spread >> 32,
-        }
+        let spread = self.spread.load(Acquire);
+        let (together, widest) = (spread & u64::from(u32::MAX), spread >> 32);
+        Spread { together, widest }
     }
 
     /// Sets that. Before the bound is published if it allows more, before the word
     /// leaves its tick if it allows less.
     pub(super) fn set_spread(&self, spread: Spread) {
         self.spread
-            .store(spread.together | spread.widest << 32, Ordering::Release);
+            .store(spread.together | spread.widest << 32, Release);
     }
 
     /// Allows nothing, until the next reservation.
     pub(super) fn clear(&self) {
-        self.reserved.store(0, Ordering::Release);
-        self.early.store(0, Ordering::Relaxed);
+        self.reserved.store(0, Release);
+        self.early.store(0, Relaxed);
     }
 
     /// Whether the caller, which has just issued up to `end`, shall reserve
@@ -515,21 +475,22 @@ impl Bounds {
     #[inline]
     pub fn elect_early(&self, end: Position) -> bool {
         // Relaxed: the hint carries no data; the reservation itself takes a lock.
-        let early = self.early.load(Ordering::Relaxed);
+        let early = self.early.load(Relaxed);
         end.get() > early && self.claim(early)
     }
 
     /// Whether somebody was elected and has not reserved yet.
     #[must_use]
     pub fn early_is_claimed(&self) -> bool {
-        self.early.load(Ordering::Relaxed) == u64::MAX
+        self.early.load(Relaxed) == u64::MAX
     }
 
     #[cold]
     fn claim(&self, early: u64) -> bool {
-        self.early
-            .compare_exchange(early, u64::MAX, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        let swap = self
+            .early
+            .compare_exchange(early, u64::MAX, Relaxed, Relaxed);
+        swap.is_ok()
     }
 }
 

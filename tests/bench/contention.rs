@@ -110,21 +110,24 @@ impl Shared {
         let live = Live::new(reading);
         let far = Position::new(1 << 62);
         let plan = Plan {
+            reading,
             mark: UnixMillis::new(i64::MAX),
             value: i64::MAX,
             clock_from: reading.wall,
             word_from: None,
             ledger: Ledger::FRESH,
+            believes: false,
+            leaves_gap: false,
+            window: Millis::ZERO,
+            forgiven: Millis::ZERO,
             reserved: far,
             early: far,
-            window: Millis::ZERO,
             starts: true,
             lead: Millis::ZERO,
             switches: false,
         };
         let Ok(durable) = Planned::new(plan).write(|_| Ok::<_, Infallible>(()));
-        let (moved, _) = durable.move_word(&GENERATOR, &live, reading);
-        moved.publish(&live);
+        durable.move_word(&GENERATOR, &live).publish(&live);
         Self(live)
     }
 

@@ -4,56 +4,67 @@ use super::*;
 
 #[derive(Clone, Copy)]
 pub enum UnderWay {
-    Planned(Planned, Work),
-    Durable(Durable, Work),
-    Moved(Moved, Work),
+    Planned(Planned),
+    Durable(Durable),
+    Moved(Moved),
 }
 
 impl UnderWay {
-    /// How far it has come, what it carries out, and what it remembers.
-    pub fn parts(&self) -> (u8, &Plan, impl std::hash::Hash + use<>) {
-        let (phase, plan, work) = match self {
-            Self::Planned(planned, work) => (0, planned.plan(), work),
-            Self::Durable(durable, work) => (1, durable.plan(), work),
-            Self::Moved(moved, work) => (2, moved.plan(), work),
-        };
-        let work = (
-            work.need == Need::Switch,
-            work.reading,
-            work.leaves_gap,
-            work.forgiven,
-        );
-        (phase, plan, work)
+    /// How far it has come, and what it carries out.
+    pub fn parts(&self) -> (u8, &Plan) {
+        match self {
+            Self::Planned(planned) => (0, planned.plan()),
+            Self::Durable(durable) => (1, durable.plan()),
+            Self::Moved(moved) => (2, moved.plan()),
+        }
     }
 
     /// Begins a reservation; `None` if it is not needed.
-    pub fn begin<H: Host>(host: &H, need: Need) -> Result<Option<Self>, Result<Refusal, H::Error>> {
-        let (slot, generator) = host.entered().unwrap();
-        host.reserving(|token| prepare(host, slot, generator, token, need))
-            .map(|begun| begun.map(|(planned, work)| Self::Planned(planned, work)))
-            .map_err(|failure| match failure {
-                Failure::Refused(refusal) => Ok(refusal),
-                Failure::Host(error) => Err(error),
-            })
+    pub fn begin<H: Host>(host: &H, need: Need) -> Result<Result<Option<Self>, Refusal>, H::Error> {
+        let begun = reserving(host, |reserver| reserver.prepare(need));
+        begun.map(|begun| begun.map(|planned| planned.map(Self::Planned)))
     }
 
     /// Its next step; `None` after the last.
     pub fn go_on<H: Host>(self, host: &H) -> Result<Option<Self>, H::Error> {
-        let (slot, generator) = host.entered().unwrap();
-        host.reserving(|token| {
+        reserving(host, |reserver| {
             Ok(match self {
-                Self::Planned(planned, work) => {
-                    Some(Self::Durable(work.write(host, slot, token, planned)?, work))
-                }
-                Self::Durable(durable, work) => Some(Self::Moved(
-                    work.move_word(slot, generator, token, durable),
-                    work,
-                )),
-                Self::Moved(moved, work) => {
-                    work.publish(host, slot, token, moved);
+                Self::Planned(planned) => Some(Self::Durable(reserver.write(planned)?)),
+                Self::Durable(durable) => Some(Self::Moved(reserver.move_word(durable))),
+                Self::Moved(moved) => {
+                    reserver.publish(moved);
                     None
                 }
             })
         })
     }
+}
+
+/// What a reserver would find.
+pub fn situation<H: Host>(
+    host: &H,
+    need: Need,
+    on_disk: OnDisk,
+    beliefs: &Beliefs,
+) -> Result<Situation, Refusal> {
+    let found = Found {
+        on_disk,
+        history: host.history(on_disk.lsn),
+        beliefs,
+        reading: host.read(),
+        rollback: None,
+    };
+    reserving(host, |reserver| reserver.situation(need, &found))
+}
+
+fn reserving<H: Host, T>(host: &H, f: impl FnOnce(&Reserver<H>) -> T) -> T {
+    let (slot, generator) = host.entered().unwrap();
+    host.reserving(|token| {
+        f(&Reserver {
+            host,
+            slot,
+            generator,
+            token,
+        })
+    })
 }

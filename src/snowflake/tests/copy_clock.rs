@@ -5,8 +5,7 @@ use super::*;
 impl Clock {
     /// All fields, to copy a model of a server.
     pub fn parts(&self) -> [i64; 4] {
-        [&self.offset, &self.line, &self.latest, &self.counted]
-            .map(|field| field.load(Ordering::Relaxed))
+        [&self.offset, &self.line, &self.latest, &self.counted].map(|field| field.load(Relaxed))
     }
 
     /// From its fields, in the order of [`Self::parts`].

@@ -9,7 +9,7 @@ impl Live {
         let bounds = [&bounds.reserved, &bounds.early, &bounds.spread];
         (
             self.word().position().get(),
-            bounds.map(|field| field.load(Ordering::Relaxed)),
+            bounds.map(|field| field.load(Relaxed)),
             self.clock().parts(),
         )
     }

@@ -5,18 +5,18 @@ use super::*;
 impl Slot {
     /// A copy of a slot that nobody uses, for a model of a server.
     pub fn copy(&self) -> Self {
-        let rest = &self.rest.0;
-        let copy = |raw: &AtomicI64| AtomicI64::new(raw.load(Ordering::Relaxed));
-        let flag = |raw: &AtomicBool| AtomicBool::new(raw.load(Ordering::Relaxed));
+        let rest = &self.rest;
+        let copy = |raw: &AtomicI64| AtomicI64::new(raw.load(Relaxed));
+        let flag = |raw: &AtomicBool| AtomicBool::new(raw.load(Relaxed));
         let [boot, wall] = &rest.seen;
         Self {
             live: Live::from_parts(self.live.parts()),
-            rest: Line(Rest {
-                key: AtomicU64::new(rest.key.load(Ordering::Relaxed)),
-                pins: AtomicU32::new(rest.pins.load(Ordering::Relaxed)),
-                file: AtomicU32::new(rest.file.load(Ordering::Relaxed)),
+            rest: Rest {
+                key: AtomicU64::new(rest.key.load(Relaxed)),
+                pins: AtomicU32::new(rest.pins.load(Relaxed)),
+                file: AtomicU32::new(rest.file.load(Relaxed)),
                 epoch: copy(&rest.epoch),
-                scale: AtomicU64::new(rest.scale.load(Ordering::Relaxed)),
+                scale: AtomicU64::new(rest.scale.load(Relaxed)),
                 window: copy(&rest.window),
                 seen: [copy(boot), copy(wall)],
                 highest: copy(&rest.highest),
@@ -28,14 +28,14 @@ impl Slot {
                 undone: flag(&rest.undone),
                 end_is_near: flag(&rest.end_is_near),
                 refused_by_rollback: flag(&rest.refused_by_rollback),
-            }),
+            },
             stats: Line(Stats::new(0)),
         }
     }
 
     /// All that decides what becomes of it: not what is only shown or noted.
     pub fn parts(&self) -> impl std::hash::Hash + use<> {
-        let rest = &self.rest.0;
+        let rest = &self.rest;
         let (word, bounds, [offset, line, latest, _]) = self.live.parts();
         let numbers = [
             &rest.epoch,
@@ -47,9 +47,9 @@ impl Slot {
         ];
         (
             (word, bounds, [offset, line, latest]),
-            numbers.map(|raw| raw.load(Ordering::Relaxed)),
-            rest.scale.load(Ordering::Relaxed),
-            rest.file.load(Ordering::Relaxed),
+            numbers.map(|raw| raw.load(Relaxed)),
+            rest.scale.load(Relaxed),
+            rest.file.load(Relaxed),
             self.ledger().parts(),
             (self.is_undone(), self.is_refused_by_rollback()),
         )

@@ -31,14 +31,18 @@ fn zero() -> Reading {
 /// What a plan has of these; the rest makes no difference here.
 fn plan(word_from: Option<Position>, reserved: Position, early: Position, ledger: Ledger) -> Plan {
     Plan {
+        reading: zero(),
         mark: UnixMillis::new(0),
         value: reserved.get().cast_signed(),
         clock_from: UnixNanos::new(0),
         word_from,
         ledger,
+        believes: false,
+        leaves_gap: false,
+        window: Millis::new(1),
+        forgiven: Millis::ZERO,
         reserved,
         early,
-        window: Millis::new(1),
         starts: false,
         lead: Millis::ZERO,
         switches: false,
@@ -103,7 +107,7 @@ mod plain {
             s.mark.store(plan.value.cast_unsigned(), Ordering::Release);
             Ok::<(), ()>(())
         });
-        let (moved, _) = written.unwrap().move_word(&G, &s.live, zero());
+        let moved = written.unwrap().move_word(&G, &s.live);
         moved.publish(&s.live);
     }
 
@@ -331,7 +335,7 @@ mod watching {
         }
 
         fn plan(&self, ledger: Ledger, word_from: Option<Place3>, bound: u64) -> Plan {
-            let reserved = self.at((ledger.clock(), bound, 0));
+            let reserved = self.at((ledger.clock, bound, 0));
             let from = word_from.map(|place| self.at(place));
             plan(from, reserved, Position::new(u64::MAX), ledger)
         }
@@ -341,9 +345,8 @@ mod watching {
                 self.disk.store(plan.value, Ordering::Release);
                 Ok::<(), ()>(())
             });
-            let (moved, ledger) = written
-                .unwrap()
-                .move_word(&self.generator, &self.live, zero());
+            let moved = written.unwrap().move_word(&self.generator, &self.live);
+            let ledger = moved.plan().ledger;
             if let Some(wall) = believes {
                 self.live.clock().believe(wall);
             }
@@ -500,7 +503,7 @@ mod watching {
             let wider = s.generator.widen(&s.live, ledger);
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
             differ(one, other);
-            assert_eq!(wider.unwrap().together(), 2);
+            assert_eq!(wider.unwrap().together, 2);
             for step in [one, other] {
                 assert!(step.is_ok() || step == Err(Step::Widen), "{step:?}");
             }
@@ -534,7 +537,7 @@ mod watching {
                     "{tick} {within}: {ledger:?}"
                 );
             }
-            assert_eq!(ledger.together(), 1);
+            assert_eq!(ledger.together, 1);
             [one, other]
         })
     }

@@ -13,8 +13,8 @@ use super::super::id::{
 };
 use super::super::reservation::{Refusal, Situation};
 use super::super::server::{
-    self, Beliefs, Found, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
-    apart::UnderWay,
+    self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
+    apart::{self, UnderWay},
 };
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
@@ -257,7 +257,7 @@ impl Host for Server {
     }
 
     fn reserve(&self, need: Need) -> Result<Option<Refusal>, Stop> {
-        let together = self.slot.ledger().together();
+        let together = self.slot.ledger().together;
         let at = self
             .generator
             .layout
@@ -276,7 +276,7 @@ impl Host for Server {
                 _ => Err(Stop::WaitsForLock),
             };
         }
-        match UnderWay::begin(self, need) {
+        match UnderWay::begin(self, need)? {
             Ok(None) => Ok(None),
             Ok(under_way) => {
                 self.under_way.set(under_way);
@@ -285,9 +285,8 @@ impl Host for Server {
                     _ => Err(Stop::WaitsForLock),
                 }
             }
-            Err(Ok(_)) if matches!(need, Need::Early(_)) => Ok(None),
-            Err(Ok(refusal)) => Ok(Some(refusal)),
-            Err(Err(stop)) => Err(stop),
+            Err(_) if matches!(need, Need::Early(_)) => Ok(None),
+            Err(refusal) => Ok(Some(refusal)),
         }
     }
 }
@@ -345,7 +344,8 @@ impl Server {
         );
         fields.hash(hash);
         if let Some(under_way) = self.under_way.get() {
-            let (phase, plan, work) = under_way.parts();
+            let (phase, plan) = under_way.parts();
+            let work = (plan.believes, plan.reading, plan.leaves_gap, plan.forgiven);
             let plan = (
                 (plan.value, plan.ledger.parts(), plan.clock_from.get()),
                 (plan.reserved.get(), plan.early.get(), plan.window),
@@ -519,22 +519,14 @@ impl Server {
 
     /// What a reserver would find.
     pub fn situation(&self, need: Need) -> Result<Situation, Refusal> {
-        let on_disk = self.read_mark().unwrap();
-        Found {
-            on_disk,
-            history: self.history(on_disk.lsn),
-            settings: self.settings,
-            beliefs: &self.beliefs.get(),
-            reading: self.read(),
-        }
-        .situation(&self.slot, &self.generator, need)
+        apart::situation(self, need, self.read_mark().unwrap(), &self.beliefs.get())
     }
 
     /// The next step of a reservation under way.
     pub fn go_on(&self) {
         if let Some(under_way) = self.under_way.take() {
-            let (phase, plan, _) = under_way.parts();
-            let gives_back = phase == 1 && plan.ledger.together() > 1;
+            let (phase, plan) = under_way.parts();
+            let gives_back = phase == 1 && plan.ledger.together > 1;
             let at = self.generator.layout.tick_of(self.word());
             self.under_way.set(under_way.go_on(self).unwrap());
             if gives_back {

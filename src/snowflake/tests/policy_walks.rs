@@ -592,8 +592,8 @@ fn call(
             if generator.changes_clocks() && by <= policy.max_rollback.get() {
                 let now = layout.tick_within(wall);
                 let ledger = server.slot.ledger();
-                let next = (ledger.clock() + ledger.together()) % layout.clocks();
-                if ledger.together() < layout.clocks() && state.reach(next) <= now {
+                let next = (ledger.clock + ledger.together) % layout.clocks();
+                if ledger.together < layout.clocks() && state.reach(next) <= now {
                     tally.needlessly += 1;
                 }
             }
@@ -785,12 +785,12 @@ fn check(state: &State) -> Result<(), String> {
     }
     if generator.changes_clocks() {
         let ledger = server.slot.ledger();
-        if ledger.clock() != clock {
+        if ledger.clock != clock {
             return Err(format!("{ledger:?}, but clock {clock}"));
         }
         is_true_of(state, ledger)?;
         let tick = layout.tick_of(word);
-        for further in 0..ledger.together() {
+        for further in 0..ledger.together {
             let clock = (clock + further) % layout.clocks();
             if state.reach(clock).get() > tick.get() + 1 {
                 return Err(format!("clock {clock} is ahead of the word"));
@@ -798,7 +798,7 @@ fn check(state: &State) -> Result<(), String> {
         }
         let bounds = server.spread();
         if generator.shares_clocks()
-            && (bounds.together != ledger.together()
+            && (bounds.together != ledger.together
                 || bounds.widest > ledger.widest(tick, layout.clocks()))
         {
             return Err(format!("{bounds:?}, but {ledger:?}"));
@@ -816,7 +816,7 @@ fn is_true_of(state: &State, ledger: Ledger) -> Result<(), String> {
     // It says more from one tick to another, but only at these.
     for to in [0, known_from, others_before].map(Tick::new) {
         for further in 0..ledger.free(to, clocks) {
-            let clock = (ledger.clock() + ledger.together() + further) % clocks;
+            let clock = (ledger.clock + ledger.together + further) % clocks;
             let reach = state.reach(clock);
             if reach > to {
                 return Err(format!(
@@ -845,8 +845,7 @@ fn line(state: &State) -> String {
         let used = 1 + layout.clocks() - 1 - ledger.free(Tick::new(known_from), layout.clocks());
         format!(
             "{}+{} of {used} from {known_from}, others before {others_before}",
-            ledger.clock(),
-            ledger.together(),
+            ledger.clock, ledger.together,
         )
     };
     let (mark, stored) = server.stored();

@@ -278,7 +278,7 @@ fn a_capped_bound_is_reserved_ahead_of_at_its_own_half() {
     server.apply(Event::Step(-58));
     let mut situation = server.situation_for(200);
     let window = Millis::new(10_000);
-    (situation.full_window, situation.last_window) = (window, window);
+    (situation.settings.reserve, situation.last_window) = (window, window);
     let plan = server.generator.plan(&situation).unwrap();
     let layout = server.generator.layout;
     assert!(layout.tick_of(plan.reserved) <= Tick::new(206));
@@ -557,14 +557,12 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
         generator
             .plan(&Situation {
                 reading: at(millis),
+                settings: settings(1000, 1000, 0),
                 generator_now: at(millis).wall,
                 trusted_offset: Nanos::ZERO,
-                max_clock_jump: Millis::new(1000),
-                max_lead: Millis::new(86_400_000),
-                max_start_lead: Millis::new(86_400_000),
-                max_advance: Millis::new(43_200_000),
+                forgiven_lead: Millis::ZERO,
                 word: layout.at(
-                    running.map_or(0, |plan| plan.ledger.clock()),
+                    running.map_or(0, |plan| plan.ledger.clock),
                     layout.place_of(Tick::new(millis.cast_unsigned())),
                 ),
                 reserved,
@@ -574,7 +572,6 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                 ledger: running.map_or(ledger, |plan| plan.ledger),
                 rollback: None,
                 through: Tick::new(0),
-                full_window: Millis::new(1000),
                 last_window: Millis::new(i64::from(running.is_some()) * 1000),
             })
             .unwrap()
@@ -582,7 +579,7 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
     let mut last = plan(100_000, None, None);
     for restart in 1..4 {
         last = plan(100_000 + restart, Some(last.value), None);
-        assert_eq!(last.ledger.clock(), restart.cast_unsigned());
+        assert_eq!(last.ledger.clock, restart.cast_unsigned());
         assert!(last.switches);
     }
     let fifth = plan(100_004, Some(last.value), None);

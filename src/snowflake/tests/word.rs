@@ -12,7 +12,7 @@ use super::super::id::{
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::sync::{AtomicU64, Ordering};
-use super::super::wait::Patience;
+use super::super::wait::Waits;
 use super::super::word::{Clocks, Live, Spread, Step};
 
 const MS: i64 = NANOS_PER_MILLI;
@@ -570,7 +570,7 @@ fn policy(on_rollback: OnRollback, max_wait: i64) -> Policy {
 fn waits_for_what_can_be_over_in_time() {
     use OnRollback::{Continue, Error, NextClock, NextWorker, Wait};
     let awaits = |on_rollback, by| {
-        Patience::default().awaits(&policy(on_rollback, 10), Nanos::new(by), boot(1000))
+        Waits::default().awaits(&policy(on_rollback, 10), Nanos::new(by), boot(1000))
     };
     for on_rollback in [Wait, NextClock, NextWorker] {
         assert!(awaits(on_rollback, 1));
@@ -585,15 +585,15 @@ fn waits_for_what_can_be_over_in_time() {
 #[test]
 fn what_was_waited_counts() {
     let policy = policy(OnRollback::Wait, 10);
-    let mut patience = Patience::default();
-    assert!(patience.awaits(&policy, Nanos::new(9 * MS), boot(1000)));
+    let mut waits = Waits::default();
+    assert!(waits.awaits(&policy, Nanos::new(9 * MS), boot(1000)));
     // The clock has not moved while 4 ms have passed.
-    assert!(!patience.awaits(&policy, Nanos::new(9 * MS), boot(1004)));
+    assert!(!waits.awaits(&policy, Nanos::new(9 * MS), boot(1004)));
     // It has, if not by as much: the two are not read at one moment.
-    assert!(patience.awaits(&policy, Nanos::new(7 * MS), boot(1004)));
-    assert!(!patience.awaits(&policy, Nanos::new(7 * MS + 1), boot(1004)));
-    assert!(patience.awaits(&policy, Nanos::new(0), boot(1011)));
-    assert!(!patience.awaits(&policy, Nanos::new(0), boot(1012)));
+    assert!(waits.awaits(&policy, Nanos::new(7 * MS), boot(1004)));
+    assert!(!waits.awaits(&policy, Nanos::new(7 * MS + 1), boot(1004)));
+    assert!(waits.awaits(&policy, Nanos::new(0), boot(1011)));
+    assert!(!waits.awaits(&policy, Nanos::new(0), boot(1012)));
 }
 
 proptest! {
@@ -607,9 +607,9 @@ proptest! {
         ),
     ) {
         let policy = policy(OnRollback::Wait, max_wait);
-        let (mut patience, mut waited) = (Patience::default(), 0);
+        let (mut waits, mut waited) = (Waits::default(), 0);
         for (nap, by) in naps {
-            if !patience.awaits(&policy, Nanos::new(by), BootNanos::new(waited)) {
+            if !waits.awaits(&policy, Nanos::new(by), BootNanos::new(waited)) {
                 break;
             }
             waited += nap;
@@ -621,17 +621,17 @@ proptest! {
 
 #[test]
 fn a_clock_that_stands_for_a_second_stands_still() {
-    let mut patience = Patience::default();
-    assert!(!patience.stands_still(wall(5), boot(0)));
-    assert!(!patience.stands_still(wall(5), boot(999)));
-    assert!(patience.stands_still(wall(5), boot(1000)));
+    let mut waits = Waits::default();
+    assert!(!waits.stands_still(wall(5), boot(0)));
+    assert!(!waits.stands_still(wall(5), boot(999)));
+    assert!(waits.stands_still(wall(5), boot(1000)));
     // It moves, if only a little: from then on it counts anew.
-    assert!(!patience.stands_still(UnixNanos::new(5 * MS + 1), boot(1001)));
-    assert!(!patience.stands_still(UnixNanos::new(5 * MS + 1), boot(2000)));
-    assert!(patience.stands_still(UnixNanos::new(5 * MS + 1), boot(2001)));
+    assert!(!waits.stands_still(UnixNanos::new(5 * MS + 1), boot(1001)));
+    assert!(!waits.stands_still(UnixNanos::new(5 * MS + 1), boot(2000)));
+    assert!(waits.stands_still(UnixNanos::new(5 * MS + 1), boot(2001)));
     // One that goes back does not move on.
-    assert!(!patience.stands_still(wall(3), boot(2002)));
-    assert!(!patience.stands_still(wall(6), boot(9000)));
+    assert!(!waits.stands_still(wall(3), boot(2002)));
+    assert!(!waits.stands_still(wall(6), boot(9000)));
 }
 
 #[test]
@@ -670,21 +670,21 @@ fn a_clock_that_was_waited_for_does_not_stand_still() {
         #[allow(clippy::cast_possible_truncation)]
         BootNanos::new((at * 1e9) as i64)
     };
-    let mut patience = Patience::default();
+    let mut waits = Waits::default();
     // Waits for the next tick, which is a long one.
-    assert!(!patience.stands_still(seconds(100.9), boot(0.0)));
+    assert!(!waits.stands_still(seconds(100.9), boot(0.0)));
     // It is set back by 3 s, and waited for: until 100.0, when the last ID was.
-    assert!(patience.awaits(
+    assert!(waits.awaits(
         &policy(OnRollback::Wait, 5000),
         Nanos::new(2100 * MS),
         boot(0.1)
     ));
-    assert!(patience.awaits(&policy(OnRollback::Wait, 5000), Nanos::new(1), boot(2.2)));
+    assert!(waits.awaits(&policy(OnRollback::Wait, 5000), Nanos::new(1), boot(2.2)));
     // The tick has not passed yet.
-    assert!(!patience.stands_still(seconds(100.0), boot(2.2)));
-    assert!(!patience.stands_still(seconds(100.1), boot(2.3)));
-    assert!(!patience.stands_still(seconds(100.1), boot(3.2)));
-    assert!(patience.stands_still(seconds(100.1), boot(3.3)));
+    assert!(!waits.stands_still(seconds(100.0), boot(2.2)));
+    assert!(!waits.stands_still(seconds(100.1), boot(2.3)));
+    assert!(!waits.stands_still(seconds(100.1), boot(3.2)));
+    assert!(waits.stands_still(seconds(100.1), boot(3.3)));
 }
 
 /// Seconds since the default epoch.
