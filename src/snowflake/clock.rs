@@ -46,6 +46,7 @@ use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Both clocks, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
 pub struct Reading {
     pub boot: BootNanos,
     pub wall: UnixNanos,
@@ -53,7 +54,6 @@ pub struct Reading {
 
 impl Reading {
     /// Wall clock minus boot clock: constant but for steps.
-    #[must_use]
     pub const fn offset(self) -> Nanos {
         Nanos::new(self.wall.get().saturating_sub(self.boot.get()))
     }
@@ -61,7 +61,6 @@ impl Reading {
     /// By how much the wall clock was stepped since an earlier reading: negative
     /// for a rollback, zero if it just went on, or was corrected so gently that
     /// nobody needs to know.
-    #[must_use]
     pub fn stepped_since(self, earlier: Self) -> Millis {
         let stepped = self.offset().get().saturating_sub(earlier.offset().get());
         let drift = self.boot.since(earlier.boot).get() / DRIFT;
@@ -73,7 +72,6 @@ impl Reading {
 
     /// How far the wall clock has jumped since this offset was trusted: negative for a
     /// rollback.
-    #[must_use]
     pub const fn jumped_from(self, trusted: Nanos) -> Millis {
         Nanos::new(self.offset().get().saturating_sub(trusted.get())).millis()
     }
@@ -130,7 +128,6 @@ impl Clock {
     }
 
     /// The time of a generator that does not watch the wall clock.
-    #[must_use]
     #[inline]
     pub fn now(&self, boot: BootNanos) -> UnixNanos {
         // Acquire pairs with the Release in anchor(), see the head of the file.
@@ -143,7 +140,6 @@ impl Clock {
 
     /// The time of a generator that watches the wall clock. `boot` is read only
     /// if there is a line.
-    #[must_use]
     pub fn watched(&self, wall: UnixNanos, boot: impl FnOnce() -> BootNanos) -> UnixNanos {
         self.line(boot).map_or(wall, |line| line.at.max(wall))
     }
@@ -171,7 +167,6 @@ impl Clock {
     }
 
     /// The latest reading by which an ID was issued.
-    #[must_use]
     pub fn latest(&self) -> UnixMillis {
         UnixMillis::new(self.latest.load(Acquire))
     }

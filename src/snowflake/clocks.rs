@@ -51,6 +51,7 @@ const SPAN_LEAST: u32 = 6;
 
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct Ledger {
     /// The clock in force.
     pub(super) clock: u64,
@@ -67,7 +68,6 @@ impl Ledger {
 
     /// Nothing is known of ticks before this one, and nothing has been issued
     /// from there on.
-    #[must_use]
     pub const fn unknown(clock: u64, before: Tick) -> Self {
         Self {
             clock,
@@ -79,7 +79,6 @@ impl Ledger {
     }
 
     /// From its stored parts, in the order of [`Self::parts`].
-    #[must_use]
     pub const fn from_parts(parts: [u64; 3]) -> Self {
         let [clocks, known_from, others_before] = parts;
         Self {
@@ -142,7 +141,6 @@ impl Ledger {
     }
 
     /// Nothing is known of ticks before this one any more.
-    #[must_use]
     pub fn forget_before(mut self, at: Tick) -> Self {
         self.known_from = self.known_from.max(at);
         self.others_reached(at)
@@ -150,7 +148,6 @@ impl Ledger {
 
     /// The clocks that are not in force any more have been used at ticks before this
     /// one.
-    #[must_use]
     pub fn others_reached(mut self, before: Tick) -> Self {
         self.others_before = self.others_before.max(before);
         self
@@ -164,7 +161,6 @@ impl Ledger {
     }
 
     /// Twice as many clocks for a tick, or as many as there are, from `at` on.
-    #[must_use]
     pub fn widen(mut self, at: Tick, clocks: u64) -> Self {
         let wider = self.widest(at, clocks).min(2 * self.together);
         let more = wider - self.together;
@@ -178,7 +174,6 @@ impl Ledger {
 
     /// One clock for a tick again, from `at` on, where those in force have issued
     /// nothing yet.
-    #[must_use]
     pub fn narrow(mut self, at: Tick) -> Self {
         if at >= self.others_before {
             return Self::unknown(self.clock, at);
@@ -195,7 +190,6 @@ impl Ledger {
     /// about later ticks any more. The ledger then goes by the instant from which on
     /// time has passed the other clocks. A ledger that has just switched must not be
     /// renewed: the other clocks may have issued since.
-    #[must_use]
     pub fn renewed(self, clocks: u64) -> Self {
         if self.used < clocks {
             return self;

@@ -49,7 +49,6 @@ impl Generator {
     }
 
     /// Where the numbers of a fresh tick start.
-    #[must_use]
     #[inline]
     pub const fn fresh(&self, tick: Tick) -> Place {
         let first = self.policy.sequence_start.first_in(tick);
@@ -57,7 +56,6 @@ impl Generator {
     }
 
     /// How far ahead of its clock it may run.
-    #[must_use]
     pub fn max_borrow(&self) -> Millis {
         self.layout.lasting(self.policy.max_borrow_ticks)
     }

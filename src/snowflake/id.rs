@@ -13,11 +13,11 @@ macro_rules! kinds {
     ($($(#[$about:meta])* $name:ident($number:ty);)*) => {$(
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[must_use]
         pub struct $name($number);
 
         impl $name {
             /// From a bare number, in the unit of the type.
-            #[must_use]
             pub const fn new(number: $number) -> Self {
                 Self(number)
             }
@@ -97,7 +97,6 @@ macro_rules! durations {
             pub const ZERO: Self = Self(0);
 
             /// Both times together.
-            #[must_use]
             pub const fn plus(self, other: Self) -> Self {
                 Self(self.0.saturating_add(other.0))
             }
@@ -105,7 +104,6 @@ macro_rules! durations {
 
         $(impl $instant {
             /// How far this is after `earlier`; negative if it is before.
-            #[must_use]
             pub const fn since(self, earlier: Self) -> $duration {
                 $duration(self.0.saturating_sub(earlier.0))
             }
@@ -120,31 +118,26 @@ durations! {
 
 impl Millis {
     /// The same time in nanoseconds; at most 292 years.
-    #[must_use]
     pub const fn nanos(self) -> Nanos {
         Nanos(self.0.saturating_mul(NANOS_PER_MILLI))
     }
 
     /// This time without another one.
-    #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
     /// So many times this.
-    #[must_use]
     pub const fn times(self, count: i64) -> Self {
         Self(self.0.saturating_mul(count))
     }
 
     /// Half of it, rounded towards zero.
-    #[must_use]
     pub const fn half(self) -> Self {
         Self(self.0 / 2)
     }
 
     /// The same without a minus.
-    #[must_use]
     pub const fn abs(self) -> Self {
         Self(self.0.saturating_abs())
     }
@@ -152,7 +145,6 @@ impl Millis {
 
 impl Nanos {
     /// Whole milliseconds, rounded towards zero.
-    #[must_use]
     pub const fn millis(self) -> Millis {
         Millis(self.0 / NANOS_PER_MILLI)
     }
@@ -160,13 +152,11 @@ impl Nanos {
 
 impl UnixMillis {
     /// The beginning of this millisecond; past 2262 the latest instant there is.
-    #[must_use]
     pub const fn nanos(self) -> UnixNanos {
         UnixNanos(self.0.saturating_mul(NANOS_PER_MILLI))
     }
 
     /// The instant that comes so much later.
-    #[must_use]
     pub const fn plus(self, millis: Millis) -> Self {
         Self(self.0.saturating_add(millis.0))
     }
@@ -174,7 +164,6 @@ impl UnixMillis {
 
 impl UnixNanos {
     /// The millisecond that holds this instant.
-    #[must_use]
     #[inline]
     pub const fn millis(self) -> UnixMillis {
         UnixMillis(self.0.div_euclid(NANOS_PER_MILLI))
@@ -192,7 +181,6 @@ impl BootNanos {
 
 impl Tick {
     /// The tick after this one.
-    #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }

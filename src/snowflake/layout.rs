@@ -196,6 +196,7 @@ enum Written {
 /// Places and roles of the fields, epoch and tick. Always valid: the
 /// constructors check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct Layout {
     epoch: UnixMillis,
     tick: Millis,
@@ -222,7 +223,6 @@ macro_rules! read_access {
     ($($(#[$about:meta])* $name:ident: $kind:ty = $($field:ident).+;)*) => {
         impl Layout {$(
             $(#[$about])*
-            #[must_use]
             #[inline]
             pub const fn $name(self) -> $kind {
                 self.$($field).+
@@ -456,7 +456,6 @@ impl Layout {
     }
 
     /// The instant at which a tick begins.
-    #[must_use]
     pub const fn instant_of(self, tick: Tick) -> UnixMillis {
         // At most 2^45 ticks of 10^4 ms after 2^45 ms: below 2^59.
         self.epoch.plus(self.tick.times(tick.get().cast_signed()))
@@ -476,13 +475,11 @@ impl Layout {
 
     /// The tick that holds an instant; outside the layout's time, its first or
     /// last.
-    #[must_use]
     pub fn tick_within(self, at: UnixMillis) -> Tick {
         Tick::new(self.tick_number(at).max(0).cast_unsigned()).min(self.last_tick())
     }
 
     /// The first tick that begins at or after an instant, at least 0.
-    #[must_use]
     pub fn tick_from(self, at: UnixMillis) -> Tick {
         // The tick behind that of the millisecond before.
         let before = UnixMillis::new(at.get().saturating_sub(1));
@@ -497,7 +494,6 @@ impl Layout {
     }
 
     /// How long so many ticks last.
-    #[must_use]
     pub fn lasting(self, ticks: u64) -> Millis {
         self.tick.times(i64::try_from(ticks).unwrap_or(i64::MAX))
     }
@@ -524,7 +520,6 @@ impl Layout {
     }
 
     /// The tick of a position.
-    #[must_use]
     pub const fn tick_of(self, position: Position) -> Tick {
         Tick::new(position.get() >> self.within_bits & self.last_tick.get())
     }
@@ -541,14 +536,12 @@ impl Layout {
     }
 
     /// A position without its clock.
-    #[must_use]
     #[inline]
     pub const fn place(self, position: Position) -> Place {
         Place::new(position.get() & ones(self.place_bits()))
     }
 
     /// The position of a place in a clock.
-    #[must_use]
     #[inline]
     pub const fn at(self, clock: u64, place: Place) -> Position {
         Position::new(place.get() | clock << self.place_bits())
@@ -561,14 +554,12 @@ impl Layout {
     }
 
     /// The least place of a tick.
-    #[must_use]
     #[inline]
     pub const fn place_of(self, tick: Tick) -> Place {
         Place::new(tick.get() << self.within_bits)
     }
 
     /// The tick of a place.
-    #[must_use]
     #[inline]
     pub const fn tick_in(self, place: Place) -> Tick {
         Tick::new(place.get() >> self.within_bits)
@@ -592,7 +583,6 @@ impl Layout {
 
     /// The ID of a position, which the caller has checked to be below that of
     /// the last tick, with the bits of a worker.
-    #[must_use]
     #[inline]
     pub const fn compose(self, position: Position, stamp: Stamp) -> SnowflakeId {
         let tick = Tick::new(position.get() >> self.sequence.bits);
@@ -601,7 +591,6 @@ impl Layout {
 
     /// As [`Self::compose`], for positions that have a clock, and for sequence
     /// numbers in another order.
-    #[must_use]
     pub fn compose_in(
         self,
         position: Position,
@@ -673,7 +662,6 @@ impl Layout {
     }
 
     /// The tick of an ID that this layout has made.
-    #[must_use]
     pub const fn tick_of_id(self, id: SnowflakeId) -> Tick {
         let bits = id.get().cast_unsigned();
         Tick::new(self.turned(self.time.extract(bits), bits))

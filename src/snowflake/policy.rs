@@ -95,7 +95,6 @@ impl Policy {
     /// How far ahead of the wall clock anybody may move a generator, by borrowing or
     /// at once: half of what is forgiven, so that a rollback of the clock on top of
     /// it is still forgiven.
-    #[must_use]
     pub const fn max_advance(&self) -> Millis {
         self.max_rollback.half()
     }

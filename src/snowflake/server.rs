@@ -71,7 +71,6 @@ impl Beliefs {
     /// A reading for a generator without a past: no later than was believed last. A
     /// clock that has jumped is the reservation's to judge; a generator that started
     /// from it would be ahead for as long as that after a correction.
-    #[must_use]
     pub fn believable(&self, mut reading: Reading) -> Reading {
         let trusted = reading.boot.get().saturating_add(self.trusted_offset.get());
         reading.wall = reading.wall.min(UnixNanos::new(trusted));

@@ -360,7 +360,6 @@ impl Slot {
 
     /// Which clocks have been used. Under the reservation lock, or where nobody
     /// reserves.
-    #[must_use]
     pub fn ledger(&self) -> Ledger {
         Ledger::from_parts(self.rest.ledger.each_ref().map(|part| part.load(Relaxed)))
     }

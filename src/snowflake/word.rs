@@ -61,6 +61,7 @@ use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// What to do next. The caller acts; nothing has happened yet unless `Issue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub enum Step {
     /// The positions from `start` up to and without `end` are the caller's, fewer
     /// than it asked for where there is no room for more. The last `borrowed` of
@@ -105,7 +106,6 @@ impl Generator {
     /// `now` is the tick of the generator's clock, which may lie outside the
     /// layout; it is compared before it is shifted. Where the policy does not watch
     /// the wall clock, positions have no clock number, and the step does without.
-    #[must_use]
     #[inline]
     pub fn step<const WATCHES: bool>(
         &self,
@@ -269,7 +269,6 @@ impl Live {
         &self.limits.0.1
     }
 
-    #[must_use]
     pub fn now(&self, generator: &Generator, reading: Reading) -> UnixNanos {
         if generator.policy.on_rollback.watches() {
             self.clock().watched(reading.wall, || reading.boot)
@@ -279,7 +278,6 @@ impl Live {
     }
 
     /// Where the generator goes on: at its word or its clock, whichever is later.
-    #[must_use]
     pub fn next(&self, generator: &Generator, reading: Reading) -> Position {
         let layout = generator.layout;
         let word = self.word().position();
@@ -374,7 +372,6 @@ impl Live {
 
 impl Word {
     /// The next free position, as of now.
-    #[must_use]
     pub fn position(&self) -> Position {
         Position::new(self.0.load(Acquire))
     }
@@ -433,7 +430,6 @@ impl Spread {
 
 impl Bounds {
     /// No position at or past this one may be issued.
-    #[must_use]
     #[inline]
     pub fn reserved(&self) -> Position {
         Position::new(self.reserved.load(Acquire))

@@ -93,7 +93,6 @@ impl Label {
     }
 
     /// Bits, epoch and tick.
-    #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
