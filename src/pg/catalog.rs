@@ -4,6 +4,7 @@
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::SysCacheIdentifier::RELOID;
 
 use super::compat::{self, SequenceForm};
 use super::entry::NO_MARK;
@@ -41,10 +42,15 @@ pub fn persistence(oid: pg_sys::Oid) -> u8 {
     unsafe { pg_sys::get_rel_persistence(oid) }.cast_unsigned()
 }
 
-/// The number of its file as of now; 0 if it is gone. The relation is locked.
+/// The number of its file as of now; 0 if it is gone.
 pub fn file_number(oid: pg_sys::Oid) -> u32 {
-    // SAFETY: the relation is open.
-    with_relation(oid, |relation| unsafe { compat::file_number(relation) }).unwrap_or(0)
+    // SAFETY: rows of pg_class are of this form.
+    let file = unsafe {
+        with_row(RELOID, oid, |row: *const pg_sys::FormData_pg_class| {
+            (*row).relfilenode
+        })
+    };
+    file.map_or(0, pg_sys::Oid::to_u32)
 }
 
 /// Refuses a relation whose sequence cannot hold a mark: that is safe only in a
@@ -100,10 +106,9 @@ pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {
 
 /// The name of the role that owns a relation, which is locked.
 fn owner(oid: pg_sys::Oid) -> String {
-    let cache = pg_sys::SysCacheIdentifier::RELOID;
     // SAFETY: rows of pg_class are of this form; names are NUL-terminated.
     unsafe {
-        let owner = with_row(cache, oid, |row: *const pg_sys::FormData_pg_class| {
+        let owner = with_row(RELOID, oid, |row: *const pg_sys::FormData_pg_class| {
             (*row).relowner
         });
         let Some(owner) = owner else {

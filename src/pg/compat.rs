@@ -98,11 +98,6 @@ pub fn in_parallel_mode() -> bool {
 pub const STANDARD_UTILITY: pg_sys::ProcessUtility_hook_type =
     Some(unguarded::standard_ProcessUtility);
 
-/// What checks that a relation is the user's before it is locked. Called by
-/// PostgreSQL only, hence not wrapped.
-pub const OWNS_RELATION: pg_sys::RangeVarGetRelidCallback =
-    Some(unguarded::RangeVarCallbackOwnsRelation);
-
 /// Readies a function for a set of rows. The name in 15 is that of its first
 /// release, which the later ones have as well.
 #[cfg(not(feature = "pg15"))]
@@ -124,12 +119,6 @@ mod unguarded {
             environment: *mut pg_sys::QueryEnvironment,
             destination: *mut pg_sys::DestReceiver,
             completion: *mut pg_sys::QueryCompletion,
-        );
-        pub fn RangeVarCallbackOwnsRelation(
-            name: *const pg_sys::RangeVar,
-            relation: pg_sys::Oid,
-            before: pg_sys::Oid,
-            arg: *mut std::ffi::c_void,
         );
         pub fn GetUserId() -> pgrx::pg_sys::Oid;
         pub fn IsInParallelMode() -> bool;
@@ -203,6 +192,35 @@ pub unsafe fn read_timeline_history(tli: pg_sys::TimeLineID) -> *mut pg_sys::Lis
     }
     // SAFETY: the caller's; errors are caught at this boundary.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| readTimeLineHistory(tli)) }
+}
+
+/// A table and all that inherit from it, as a list of OIDs. No lock is taken.
+///
+/// # Safety
+/// In a transaction; the list is in the current memory context.
+pub unsafe fn find_all_inheritors(table: pg_sys::Oid) -> *mut pg_sys::List {
+    unsafe extern "C-unwind" {
+        fn find_all_inheritors(
+            parent: pg_sys::Oid,
+            lock: pg_sys::LOCKMODE,
+            parents: *mut *mut pg_sys::List,
+        ) -> *mut pg_sys::List;
+    }
+    // SAFETY: the caller's; errors are caught at this boundary.
+    unsafe {
+        pg_sys::ffi::pg_guard_ffi_boundary(|| find_all_inheritors(table, 0, std::ptr::null_mut()))
+    }
+}
+
+/// Whether the user in force owns a relation, or owns all.
+pub fn owns(relation: pg_sys::Oid) -> bool {
+    // SAFETY: looks up the catalogs.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return pg_sys::pg_class_ownercheck(relation, user());
+        #[cfg(not(feature = "pg15"))]
+        return pg_sys::object_ownercheck(pg_sys::RelationRelationId, relation, user());
+    }
 }
 
 /// `FormData_pg_sequence` of catalog/pg_sequence.h, the same from 15 to 18.

@@ -104,6 +104,8 @@ thread_local! {
     /// Entries that hold a pin, to be given back at the end of the transaction.
     static PINNED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
     static DEFAULT_RELATION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
+    /// It was looked for, and nothing has changed since.
+    static NO_DEFAULT: Cell<bool> = const { Cell::new(false) };
     static CALLBACKS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -627,9 +629,17 @@ pub fn default_relation() -> Result<pg_sys::Oid, Error> {
     if cached != pg_sys::InvalidOid {
         return Ok(cached);
     }
-    let found = catalog::default_relation().ok_or_else(error::no_default_generator)?;
+    let found = catalog::default_relation();
+    NO_DEFAULT.set(found.is_none());
+    let found = found.ok_or_else(error::no_default_generator)?;
     DEFAULT_RELATION.set(found);
     Ok(found)
+}
+
+/// Whether this database has the extension. Where it has not, that is known until any
+/// relation changes: CREATE EXTENSION makes some.
+pub fn is_extension_here() -> bool {
+    !NO_DEFAULT.get() && default_relation().is_ok()
 }
 
 fn register_callbacks() {
@@ -649,6 +659,7 @@ fn register_callbacks() {
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
     let all = relation == pg_sys::InvalidOid;
+    NO_DEFAULT.set(false);
     if all || relation == DEFAULT_RELATION.get() {
         DEFAULT_RELATION.set(pg_sys::InvalidOid);
     }
