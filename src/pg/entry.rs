@@ -609,6 +609,16 @@ impl Right {
     }
 }
 
+/// Forgets the last ID of every generator.
+pub fn discard_last() {
+    ENTRIES.with_borrow(|entries| {
+        for entry in entries.values() {
+            entry.flush_stats();
+            entry.last_id.set(None);
+        }
+    });
+}
+
 /// The same errors in the same places as `nextval()`.
 pub fn prevent_where_nextval_is(name: &CStr) {
     // SAFETY: a variable of this process.

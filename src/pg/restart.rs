@@ -28,10 +28,12 @@
 //! A TRUNCATE that a subscription applies is no command: it does not come through
 //! here, and what has no slot then goes on from the clock.
 //!
-//! CREATE DATABASE comes through here as well. Its OID may be that of a database
-//! that was dropped, and then its sequences can have the OIDs and the files of
-//! that one's. Slots go by these, and what was reserved in the old database has
-//! no mark in the new one: such slots are given up, before anybody can connect.
+//! Two more commands come through here. After DISCARD ALL and DISCARD SEQUENCES
+//! `snowflake_currval()` knows nothing, as `currval()`. CREATE DATABASE may make one
+//! with the OID of a database that was dropped, and its sequences can have the OIDs
+//! and the files of that one's. Slots go by these, and what was reserved in the old
+//! database has no mark in the new one: such slots are given up, before anybody can
+//! connect.
 
 use std::ffi::c_char;
 
@@ -110,6 +112,8 @@ enum Duty {
     Truncate(*mut pg_sys::List, bool),
     /// It makes a database of this name.
     ForgetDatabase(*const c_char),
+    /// It forgets what `currval()` knows.
+    DiscardLast,
 }
 
 /// # Safety
@@ -136,6 +140,11 @@ unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
                 let statement = node.cast::<pg_sys::CreatedbStmt>();
                 Some(Duty::ForgetDatabase((*statement).dbname))
             }
+            pg_sys::NodeTag::T_DiscardStmt => {
+                use pg_sys::DiscardMode::{DISCARD_ALL, DISCARD_SEQUENCES};
+                let target = (*node.cast::<pg_sys::DiscardStmt>()).target;
+                (target == DISCARD_ALL || target == DISCARD_SEQUENCES).then_some(Duty::DiscardLast)
+            }
             _ => None,
         }
     }
@@ -154,18 +163,16 @@ struct Kept {
 fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
     // SAFETY: shared memory and variables of this process; where nothing may be
     // written the command itself will fail.
-    let may_write = unsafe {
+    let may_write = || unsafe {
         !pg_sys::RecoveryInProgress() && pg_sys::IsTransactionState() && !pg_sys::XactReadOnly
     };
-    if matches!(duty, Duty::ForgetDatabase(_)) || !may_write || !entry::is_extension_here() {
-        return Ok(&[]);
-    }
     // SAFETY: names from PostgreSQL's parser.
     let sequences = unsafe {
         match duty {
+            Duty::ForgetDatabase(_) | Duty::DiscardLast => return Ok(&[]),
+            _ if !may_write() || !entry::is_extension_here() => return Ok(&[]),
             Duty::Alter(name) => find(name).into_iter().collect(),
             Duty::Truncate(tables, cascades) => owned(tables, cascades),
-            Duty::ForgetDatabase(_) => Vec::new(),
         }
     };
     // Entries are for ever: not for every serial column that is made.
@@ -200,6 +207,9 @@ fn finish(duty: Duty, kept: &[Kept]) -> Result<(), Error> {
             pg_sys::get_database_oid(name, true)
         };
         shared.forget(database);
+    }
+    if matches!(duty, Duty::DiscardLast) {
+        entry::discard_last();
     }
     if !kept.is_empty() {
         // SAFETY: in a transaction that may write, as the command has.
