@@ -3,7 +3,9 @@
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make test-upgrade   pg_upgrade from PostgreSQL 15 to 18; FROM=16 PG=17
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=..
+# make test-core  PostgreSQL's own regression and isolation tests, with the library preloaded
 # make fuzz     texts taken for labels; MINUTES=..
+# make fuzz-sql random queries on a server with assertions; SEED=.., QUERIES=..
 # make walks    every policy, through longer walks of events; DEEPER=..
 # make miri     the core's tests on Miri; needs a nightly compiler
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
@@ -15,7 +17,7 @@
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: help demo test test-server test-upgrade torture fuzz walks miri check-core lint build install docs bench bench-contention bench-instructions clean
+.PHONY: help demo test test-server test-upgrade test-core torture fuzz fuzz-sql walks miri check-core lint build install docs bench bench-contention bench-instructions clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -44,8 +46,14 @@ torture:
 check-core:
 	@tests/run core
 
+test-core:
+	@tests/run suites
+
 fuzz:
 	@tests/run fuzz
+
+fuzz-sql:
+	@tests/run fuzz_sql
 
 # Longer ones than check-core's.
 walks:

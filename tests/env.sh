@@ -4,12 +4,19 @@
 #
 #   PG          major version wanted (15 to 18); the demo takes any
 #   PG_CONFIG   a pg_config to use instead of looking for one
+#
+# A version that has to be built from source is built with PostgreSQL's assertions
+# where the caller has set assertions=1, as the tests do and the benchmarks do not.
 
 # With pipefail, nothing here reads a pipe only in part: who writes to it would
 # fail, now and then.
 set -euo pipefail
 # PostgreSQL's own Makefiles make less when they are called from another one.
 unset MAKEFLAGS MFLAGS MAKELEVEL
+# Nor does a setting of the caller's psql reach a test.
+for variable in $(compgen -e PG); do
+    case $variable in PG | PG_CONFIG) ;; *) unset "$variable" ;; esac
+done
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$top/target}"
 
@@ -102,8 +109,9 @@ is_packaged() {
 # Where a version that is no package is kept between runs: outside the checkout,
 # and where the run user can read it.
 built_from_source() {
-    if is_root; then printf '/var/cache/snowflake_id/postgresql-%s\n' "$1"
-    else printf '%s/snowflake_id/postgresql-%s\n' "${XDG_CACHE_HOME:-$HOME/.cache}" "$1"; fi
+    local cache=/var/cache
+    is_root || cache=${XDG_CACHE_HOME:-$HOME/.cache}
+    printf '%s/snowflake_id/postgresql-%s%s\n' "$cache" "$1" "${assertions:+-assertions}"
 }
 
 # From the source tarball in the distribution's archive, on the mirror that this
@@ -132,9 +140,13 @@ build_from_source() {
         >/dev/null 2>&1 || die "could not download $file"
     mkdir "$work/source"
     tar -xf "$work/$file" -C "$work/source" --strip-components=1
+    # PostgreSQL's own tests are kept beside it, with the library that they load.
     if ! (cd "$work/source" && ./configure --prefix="$prefix" --enable-tap-tests \
-        --without-icu --without-readline --without-zlib &&
-        make -s -j"$(nproc)" install && make -s -C contrib/postgres_fdw install) > "$work/log" 2>&1; then
+        ${assertions:+--enable-cassert} --without-icu --without-readline --without-zlib &&
+        make -s -j"$(nproc)" install && make -s -C contrib/postgres_fdw install &&
+        make -s -C contrib/pg_stat_statements install && make -s -C contrib/spi install &&
+        make -s -C src/test/regress all && mkdir "$prefix/tests" &&
+        cp -R src/test/regress src/test/isolation "$prefix/tests/") > "$work/log" 2>&1; then
         tail -n 20 "$work/log" >&2
         rm -rf "$prefix"
         die "could not build PostgreSQL $1"

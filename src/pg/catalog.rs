@@ -43,9 +43,20 @@ pub fn file(oid: pg_sys::Oid) -> Result<compat::File, Error> {
         .ok_or_else(|| error::no_such_relation(oid))
 }
 
-/// Its number; 0 if the relation is gone.
+/// The number of its file as of now; 0 if it is gone. It need not be locked.
 pub fn file_number(oid: pg_sys::Oid) -> u32 {
-    file(oid).map_or(0, |file| file.number)
+    #[allow(clippy::cast_possible_wrap)]
+    let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
+    // SAFETY: rows of pg_class are of this form; it is there until it is released.
+    unsafe {
+        let row = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(oid));
+        if row.is_null() {
+            return 0;
+        }
+        let file = (*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_class>()).relfilenode;
+        pg_sys::ReleaseSysCache(row);
+        file.to_u32()
+    }
 }
 
 /// Refuses a relation whose sequence cannot hold a mark: that is safe only in a

@@ -49,11 +49,6 @@ pub use unguarded::{GetUserId as user, IsInParallelMode as in_parallel_mode};
 pub const STANDARD_UTILITY: pg_sys::ProcessUtility_hook_type =
     Some(unguarded::standard_ProcessUtility);
 
-/// What checks that a relation is the user's before it is locked. Called by
-/// PostgreSQL only, hence not wrapped.
-pub const OWNS_RELATION: pg_sys::RangeVarGetRelidCallback =
-    Some(unguarded::RangeVarCallbackOwnsRelation);
-
 /// Readies a function for a set of rows. The name in 15 is that of its first
 /// release, which the later ones have as well.
 #[cfg(not(feature = "pg15"))]
@@ -75,12 +70,6 @@ mod unguarded {
             environment: *mut pg_sys::QueryEnvironment,
             destination: *mut pg_sys::DestReceiver,
             completion: *mut pg_sys::QueryCompletion,
-        );
-        pub fn RangeVarCallbackOwnsRelation(
-            name: *const pg_sys::RangeVar,
-            relation: pg_sys::Oid,
-            before: pg_sys::Oid,
-            arg: *mut std::ffi::c_void,
         );
         /// The user in force.
         pub safe fn GetUserId() -> pg_sys::Oid;
@@ -155,6 +144,35 @@ pub fn timeline_history(tli: pg_sys::TimeLineID) -> Vec<TimeLineHistoryEntry> {
         let list = pg_sys::ffi::pg_guard_ffi_boundary(|| readTimeLineHistory(tli));
         let list = PgList::<TimeLineHistoryEntry>::from_pg(list);
         list.iter_ptr().map(|entry| *entry).collect()
+    }
+}
+
+/// A table and all that inherit from it, as a list of OIDs. No lock is taken.
+///
+/// # Safety
+/// In a transaction; the list is in the current memory context.
+pub unsafe fn find_all_inheritors(table: pg_sys::Oid) -> *mut pg_sys::List {
+    unsafe extern "C-unwind" {
+        fn find_all_inheritors(
+            parent: pg_sys::Oid,
+            lock: pg_sys::LOCKMODE,
+            parents: *mut *mut pg_sys::List,
+        ) -> *mut pg_sys::List;
+    }
+    // SAFETY: the caller's; errors are caught at this boundary.
+    unsafe {
+        pg_sys::ffi::pg_guard_ffi_boundary(|| find_all_inheritors(table, 0, std::ptr::null_mut()))
+    }
+}
+
+/// Whether the user in force owns a relation, or owns all.
+pub fn owns(relation: pg_sys::Oid) -> bool {
+    // SAFETY: looks up the catalogs.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return pg_sys::pg_class_ownercheck(relation, user());
+        #[cfg(not(feature = "pg15"))]
+        return pg_sys::object_ownercheck(pg_sys::RelationRelationId, relation, user());
     }
 }
 

@@ -98,6 +98,8 @@ thread_local! {
     /// Entries that hold a pin, to be given back at the end of the transaction.
     static PINNED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
     static DEFAULT_RELATION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
+    /// It was looked for, and nothing has changed since.
+    static NO_DEFAULT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The entry of a sequence, made if there is none. Says nothing about it yet.
@@ -530,6 +532,16 @@ impl Right {
     }
 }
 
+/// Forgets the last ID of every generator.
+pub fn discard_last() {
+    ENTRIES.with_borrow(|entries| {
+        for entry in entries.values() {
+            entry.flush_stats();
+            entry.last_id.set(None);
+        }
+    });
+}
+
 /// The same errors in the same places as `nextval()`.
 pub fn prevent_where_nextval_is(name: &CStr) {
     // SAFETY: a variable of this process.
@@ -549,9 +561,17 @@ pub fn default_relation() -> Result<pg_sys::Oid, Error> {
     if let Some(known) = catalog::valid(DEFAULT_RELATION.get()) {
         return Ok(known);
     }
-    let found = catalog::default_relation().ok_or_else(error::no_default_generator)?;
+    let found = catalog::default_relation();
+    NO_DEFAULT.set(found.is_none());
+    let found = found.ok_or_else(error::no_default_generator)?;
     DEFAULT_RELATION.set(found);
     Ok(found)
+}
+
+/// Whether this database has the extension. Where it has not, that is known until any
+/// relation changes: CREATE EXTENSION makes some.
+pub fn is_extension_here() -> bool {
+    !NO_DEFAULT.get() && default_relation().is_ok()
 }
 
 fn register_callbacks() {
@@ -568,6 +588,7 @@ fn register_callbacks() {
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
     let all = relation == pg_sys::InvalidOid;
+    NO_DEFAULT.set(false);
     if all || relation == DEFAULT_RELATION.get() {
         DEFAULT_RELATION.set(pg_sys::InvalidOid);
     }

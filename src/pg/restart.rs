@@ -7,26 +7,33 @@
 //! such a command and written back after it, into the sequence's new file: in
 //! the same transaction, undone with it.
 //!
-//! In this order:
+//! A command goes in three parts:
 //!
-//! 1. which generators may it restart? Only those of the user: whoever may not
-//!    restart one neither waits for it nor takes its slot. Slots are pinned, so
-//!    that what is reserved from now on is remembered there (`Slot::highest`);
-//! 2. read their marks;
-//! 3. the command, which locks what it restarts until the transaction ends;
-//! 4. where the file is another one now, write the latest mark known.
+//! 1. Before it: the generators that it may restart are found, and their marks read.
+//!    Only those of the user: whoever may not restart one neither waits for it nor
+//!    takes its slot. Slots are pinned, so that what others reserve from now on is
+//!    remembered there (`Slot::highest`).
+//! 2. The command itself. Its errors are PostgreSQL's own and pass through this file
+//!    untouched, so nothing here may be in need of being dropped: what the first part
+//!    has found lies in memory of the transaction.
+//! 3. After it: where the sequence has another file now, the latest mark known is
+//!    written. The command holds its lock until the transaction ends.
 //!
-//! ALTER SEQUENCE locks its sequence before all else, and so do we, with the same
-//! lock. TRUNCATE locks tables first, which is left to it: its sequences are
-//! looked at under a lock that is given back.
+//! Locks are left to the command: before it, a sequence is looked at under a lock
+//! that is given back.
+//!
+//! A database without the extension has no generators. There the price is one test
+//! per command.
 //!
 //! A TRUNCATE that a subscription applies is no command: it does not come through
 //! here, and what has no slot then goes on from the clock.
 //!
-//! CREATE DATABASE comes through here as well. Its OID may be that of a database
-//! that was dropped, and then its sequences can have the OIDs and the files of
-//! that one's. Slots go by these, and what was reserved in the old database has
-//! no mark in the new one: such slots are given up, before anybody can connect.
+//! Two more commands come through here. After DISCARD ALL and DISCARD SEQUENCES
+//! `snowflake_currval()` knows nothing, as `currval()`. CREATE DATABASE may make one
+//! with the OID of a database that was dropped, and its sequences can have the OIDs
+//! and the files of that one's. Slots go by these, and what was reserved in the old
+//! database has no mark in the new one: such slots are given up, before anybody can
+//! connect.
 
 use std::ffi::c_char;
 
@@ -35,7 +42,7 @@ use pgrx::{PgList, pg_sys};
 use super::entry::{self, Entry};
 use super::error::Error;
 use super::notice;
-use super::{catalog, compat, label, mark, shmem, spi};
+use super::{catalog, compat, label, mark, shmem};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 
@@ -52,9 +59,9 @@ pub fn register() {
     }
 }
 
-/// Every command that is no query comes through here. Not guarded as other
-/// callbacks are: errors pass through this frame, which has nothing to clean up,
-/// and BEGIN and COMMIT should not pay for what they do not need.
+/// Every command that is no query comes through here. Not guarded as other callbacks
+/// are: errors of the command pass through this frame, which has nothing to clean up.
+/// BEGIN and COMMIT should not pay for what they do not need.
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C-unwind" fn on_utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -66,28 +73,33 @@ unsafe extern "C-unwind" fn on_utility(
     destination: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: PostgreSQL's arguments, passed on as they are.
+    // SAFETY: PostgreSQL's arguments, passed on as they are. Each half is guarded as
+    // #[pg_guard] does it for a whole function.
     unsafe {
-        let run = || {
-            if let Some(next) = PREVIOUS.or(compat::STANDARD_UTILITY) {
-                next(
-                    statement,
-                    query,
-                    read_only_tree,
-                    context,
-                    parameters,
-                    environment,
-                    destination,
-                    completion,
-                );
-            }
-        };
-        match duty(statement) {
-            None => run(),
-            // As #[pg_guard] does it for a whole function.
-            Some(duty) => pg_sys::panic::pgrx_extern_c_guard(|| around(duty, run)),
+        let duty = duty(statement);
+        let kept = duty
+            .map(|duty| pg_sys::panic::pgrx_extern_c_guard(|| raised(keep(duty))))
+            .unwrap_or_default();
+        if let Some(next) = PREVIOUS.or(compat::STANDARD_UTILITY) {
+            next(
+                statement,
+                query,
+                read_only_tree,
+                context,
+                parameters,
+                environment,
+                destination,
+                completion,
+            );
+        }
+        if let Some(duty) = duty {
+            pg_sys::panic::pgrx_extern_c_guard(|| raised(finish(duty, kept)));
         }
     }
+}
+
+fn raised<T>(result: Result<T, Error>) -> T {
+    result.unwrap_or_else(|error| error.raise())
 }
 
 /// What this module has to do with a command.
@@ -95,10 +107,13 @@ unsafe extern "C-unwind" fn on_utility(
 enum Duty {
     /// It may restart this sequence.
     Alter(*mut pg_sys::RangeVar),
-    /// It may restart sequences of these tables, a list of RangeVar.
-    Truncate(*mut pg_sys::List),
+    /// It may restart sequences of these tables, a list of RangeVar; and of those
+    /// that refer to them, if it cascades.
+    Truncate(*mut pg_sys::List, bool),
     /// It makes a database of this name.
     ForgetDatabase(*const c_char),
+    /// It forgets what `currval()` knows.
+    DiscardLast,
 }
 
 /// # Safety
@@ -118,34 +133,72 @@ unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
             pg_sys::NodeTag::T_TruncateStmt => {
                 let statement = node.cast::<pg_sys::TruncateStmt>();
                 let restarts = (*statement).restart_seqs;
-                restarts.then_some(Duty::Truncate((*statement).relations))
+                let cascades = (*statement).behavior == pg_sys::DropBehavior::DROP_CASCADE;
+                restarts.then_some(Duty::Truncate((*statement).relations, cascades))
             }
             pg_sys::NodeTag::T_CreatedbStmt => {
                 let statement = node.cast::<pg_sys::CreatedbStmt>();
                 Some(Duty::ForgetDatabase((*statement).dbname))
+            }
+            pg_sys::NodeTag::T_DiscardStmt => {
+                use pg_sys::DiscardMode::{DISCARD_ALL, DISCARD_SEQUENCES};
+                let target = (*node.cast::<pg_sys::DiscardStmt>()).target;
+                (target == DISCARD_ALL || target == DISCARD_SEQUENCES).then_some(Duty::DiscardLast)
             }
             _ => None,
         }
     }
 }
 
-/// Runs a command between the two halves of keeping marks.
-fn around(duty: Duty, run: impl FnOnce()) {
-    let kept = match keep(duty) {
-        Ok(kept) => kept,
-        Err(error) => error.raise(),
+/// What is known of a generator before the command.
+#[derive(Clone, Copy)]
+struct Kept {
+    entry: &'static Entry,
+    was_pinned: bool,
+    file_number: u32,
+    mark: Option<UnixMillis>,
+}
+
+/// Before the command.
+fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
+    // SAFETY: shared memory and variables of this process; where nothing may be
+    // written the command itself will fail.
+    let may_write = || unsafe {
+        !pg_sys::RecoveryInProgress() && pg_sys::IsTransactionState() && !pg_sys::XactReadOnly
     };
-    // SAFETY: what runs is PostgreSQL's; its errors are caught at this boundary.
-    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(run) };
-    for kept in kept {
-        if let Err(error) = kept.put_back(matches!(duty, Duty::Alter(_))) {
-            error.raise();
+    // SAFETY: names from PostgreSQL's parser.
+    let sequences = unsafe {
+        match duty {
+            Duty::ForgetDatabase(_) | Duty::DiscardLast => return Ok(&[]),
+            _ if !may_write() || !entry::is_extension_here() => return Ok(&[]),
+            Duty::Alter(name) => find(name).into_iter().collect(),
+            Duty::Truncate(tables, cascades) => owned(tables, cascades),
         }
-        // Others may need the slot before this transaction ends.
-        if !kept.was_pinned {
-            kept.entry.unpin_unused();
-        }
+    };
+    // Entries are for ever: not for every serial column that is made.
+    let generators = sequences
+        .into_iter()
+        .filter(|it| compat::owns(*it) && is_generator(*it));
+    let kept: Vec<Kept> = generators
+        .filter_map(|relation| {
+            let entry = entry::of_sequence(relation);
+            entry.with_share_lock(|| look(entry))
+        })
+        .collect();
+    if kept.is_empty() {
+        return Ok(&[]);
     }
+    // SAFETY: room for so many, which lives longer than the command.
+    unsafe {
+        let size = size_of_val(kept.as_slice());
+        let room = pg_sys::MemoryContextAlloc(pg_sys::TopTransactionContext, size).cast::<Kept>();
+        room.copy_from_nonoverlapping(kept.as_ptr(), kept.len());
+        Ok(std::slice::from_raw_parts(room, kept.len()))
+    }
+}
+
+/// After the command.
+fn finish(duty: Duty, kept: &[Kept]) -> Result<(), Error> {
     if let (Duty::ForgetDatabase(name), Ok(shared)) = (duty, shmem::shared()) {
         // SAFETY: in a transaction, which has made the database; its row is seen
         // from the next command on.
@@ -155,50 +208,23 @@ fn around(duty: Duty, run: impl FnOnce()) {
         };
         shared.forget(database);
     }
-}
-
-/// What is known of a generator before the command.
-struct Kept {
-    entry: &'static Entry,
-    was_pinned: bool,
-    file_number: u32,
-    mark: Option<UnixMillis>,
-}
-
-fn keep(duty: Duty) -> Result<Vec<Kept>, Error> {
-    // SAFETY: shared memory and variables of this process; where nothing may be
-    // written the command itself will fail.
-    let may_write = unsafe {
-        !pg_sys::RecoveryInProgress() && pg_sys::IsTransactionState() && !pg_sys::XactReadOnly
-    };
-    let candidates = match duty {
-        _ if !may_write => Vec::new(),
-        // Checked to be the user's, and locked as the command will lock it.
-        // SAFETY: a name from PostgreSQL's parser; the check is that of the command.
-        Duty::Alter(name) => unsafe {
-            let found = find(name, pg_sys::ShareRowExclusiveLock, compat::OWNS_RELATION);
-            found.into_iter().collect()
-        },
-        Duty::Truncate(tables) => {
-            // SAFETY: a list of names from PostgreSQL's parser.
-            let names = unsafe { PgList::<pg_sys::RangeVar>::from_pg(tables) };
-            // If a name is another's by the time the command locks it, that one is
-            // not kept.
-            // SAFETY: as above.
-            let tables = names
-                .iter_ptr()
-                .filter_map(|name| unsafe { find(name, pg_sys::NoLock, None) });
-            owned(tables.collect())?
+    if matches!(duty, Duty::DiscardLast) {
+        entry::discard_last();
+    }
+    if !kept.is_empty() {
+        // SAFETY: in a transaction that may write, as the command has.
+        unsafe { pg_sys::CommandCounterIncrement() };
+    }
+    for kept in kept {
+        if kept.put_back()? && matches!(duty, Duty::Alter(_)) {
+            notice::mark_kept(&kept.entry.name()).notice();
         }
-        Duty::ForgetDatabase(_) => Vec::new(),
-    };
-    // Entries are for ever: not for every serial column that is made.
-    let generators = candidates.into_iter().filter(|it| is_generator(*it));
-    let look = |relation| {
-        let entry = entry::of_sequence(relation);
-        entry.with_share_lock(|| look(entry))
-    };
-    Ok(generators.filter_map(look).collect())
+        // Others may need the slot before this transaction ends.
+        if !kept.was_pinned {
+            kept.entry.unpin_unused();
+        }
+    }
+    Ok(())
 }
 
 /// The default one or a labelled one, be it by a text that cannot be read.
@@ -207,51 +233,62 @@ fn is_generator(relation: pg_sys::Oid) -> bool {
         || entry::default_relation().is_ok_and(|default| default == relation)
 }
 
-/// The relation of a name, if there is one, checked and locked.
+/// The relation of a name, if there is one. If the name is another's by the time the
+/// command locks it, that one is not kept.
 ///
 /// # Safety
-/// A name from PostgreSQL's parser, and a check that is PostgreSQL's.
-unsafe fn find(
-    name: *mut pg_sys::RangeVar,
-    lock: u32,
-    check: pg_sys::RangeVarGetRelidCallback,
-) -> Option<pg_sys::Oid> {
+/// A name from PostgreSQL's parser.
+unsafe fn find(name: *mut pg_sys::RangeVar) -> Option<pg_sys::Oid> {
+    #[allow(clippy::cast_possible_wrap)]
+    let no_lock = pg_sys::NoLock as i32;
     let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
     let no_argument = std::ptr::null_mut();
     // SAFETY: the caller's.
     catalog::valid(unsafe {
-        #[allow(clippy::cast_possible_wrap)]
-        pg_sys::RangeVarGetRelidExtended(name, lock as i32, missing_ok, check, no_argument)
+        pg_sys::RangeVarGetRelidExtended(name, no_lock, missing_ok, None, no_argument)
     })
 }
 
-/// Sequences of the user that belong to a column of a table that truncating these
-/// may reach: they, their children and, as with CASCADE, what refers to them.
-fn owned(tables: Vec<pg_sys::Oid>) -> Result<Vec<pg_sys::Oid>, Error> {
-    let tables: Vec<_> = tables.iter().map(|oid| oid.to_u32().to_string()).collect();
-    let rows = spi::read(&format!(
-        "WITH RECURSIVE reached (oid) AS (
-             SELECT pg_catalog.unnest('{{{}}}'::pg_catalog.oid[])
-             UNION
-             SELECT next.oid FROM reached AS r, LATERAL (
-                 SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i
-                 WHERE i.inhparent OPERATOR(pg_catalog.=) r.oid
-                 UNION ALL
-                 SELECT c.conrelid FROM pg_catalog.pg_constraint AS c
-                 WHERE c.confrelid OPERATOR(pg_catalog.=) r.oid
-                   AND c.contype OPERATOR(pg_catalog.=) 'f') AS next (oid))
-         SELECT DISTINCT s.oid AS sequence FROM reached AS r
-         JOIN pg_catalog.pg_depend AS d
-           ON d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
-          AND d.refobjid OPERATOR(pg_catalog.=) r.oid
-          AND d.refobjsubid OPERATOR(pg_catalog.<>) 0
-          AND d.classid OPERATOR(pg_catalog.=) d.refclassid
-         JOIN pg_catalog.pg_class AS s ON s.oid OPERATOR(pg_catalog.=) d.objid
-         WHERE s.relkind OPERATOR(pg_catalog.=) 'S'
-           AND pg_catalog.pg_has_role(s.relowner, 'USAGE')",
-        tables.join(",")
-    ))?;
-    Ok(rows.iter().map(|row| row.oid("sequence")).collect())
+/// Sequences that belong to a column of a table that truncating these reaches: as
+/// TRUNCATE finds them.
+///
+/// # Safety
+/// A list of names from PostgreSQL's parser.
+unsafe fn owned(tables: *mut pg_sys::List, cascades: bool) -> Vec<pg_sys::Oid> {
+    // SAFETY: the caller's; lists of OIDs from PostgreSQL's own functions, in the
+    // memory of the command.
+    unsafe {
+        let oids = |list| PgList::<pg_sys::Oid>::from_pg(list);
+        let mut reached = std::ptr::null_mut();
+        for name in PgList::<pg_sys::RangeVar>::from_pg(tables).iter_ptr() {
+            let Some(table) = find(name) else { continue };
+            reached = if (*name).inh {
+                pg_sys::list_concat(reached, compat::find_all_inheritors(table))
+            } else {
+                pg_sys::lappend_oid(reached, table)
+            };
+        }
+        if cascades {
+            // Until nothing refers to what is reached, as ExecuteTruncate() does.
+            loop {
+                let more = pg_sys::heap_truncate_find_FKs(reached);
+                if more.is_null() {
+                    break;
+                }
+                reached = pg_sys::list_concat(reached, more);
+            }
+        }
+        let mut sequences: Vec<_> = oids(reached)
+            .iter_oid()
+            .flat_map(|table| {
+                let owned = oids(pg_sys::getOwnedSequences(table));
+                owned.iter_oid().collect::<Vec<_>>()
+            })
+            .collect();
+        sequences.sort_unstable_by_key(|oid| oid.to_u32());
+        sequences.dedup();
+        sequences
+    }
 }
 
 /// `None` if it cannot have a mark. It is a generator, and locked.
@@ -284,24 +321,28 @@ fn stored(entry: &Entry) -> Option<UnixMillis> {
 }
 
 impl Kept {
-    fn put_back(&self, is_alter: bool) -> Result<(), Error> {
-        // SAFETY: in a transaction that may write, as the command has.
-        unsafe { pg_sys::CommandCounterIncrement() };
-        if catalog::file_number(self.entry.relation()) == self.file_number {
-            return Ok(());
+    /// Writes the mark into the new file of a sequence that was restarted; returns
+    /// whether it was.
+    fn put_back(&self) -> Result<bool, Error> {
+        let relation = self.entry.relation();
+        if catalog::file_number(relation) == self.file_number {
+            return Ok(false);
+        }
+        // Without a wait: whoever has rewritten it holds more. Where that was somebody
+        // else, it may be gone by now.
+        self.entry.lock();
+        if catalog::kind(relation) == 0 {
+            return Ok(false);
         }
         let Some(mark) = self.mark.max(self.entry.highest_mark()) else {
-            return Ok(());
+            return Ok(false);
         };
         // Not restarted, but rewritten with its value.
         if stored(self.entry) == Some(mark) {
-            return Ok(());
+            return Ok(false);
         }
         self.entry.check_takes(mark)?;
         mark::write(self.entry, mark.get());
-        if is_alter {
-            notice::mark_kept(&self.entry.name()).notice();
-        }
-        Ok(())
+        Ok(true)
     }
 }

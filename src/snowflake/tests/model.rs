@@ -513,8 +513,8 @@ impl Server {
     /// `snowflake_accept_clock()`.
     pub fn accept(&mut self) {
         let reading = self.read();
-        self.with_beliefs(|beliefs| beliefs.accept(reading));
-        self.slot.accept(reading);
+        let _ = self.with_beliefs(|beliefs| beliefs.accept(reading));
+        let _ = self.slot.accept(reading);
     }
 
     /// What a reserver would find.

@@ -1,0 +1,42 @@
+# Random queries, made by sqlsmith from the catalogs, on a server with tables and
+# generators of every kind. A query may fail; the server may not.
+#
+#   SEED      of the queries; another each time if not given, and printed
+#   QUERIES   how many; default 20000
+use strict;
+use warnings;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake qw(new_node create_generator);
+
+my $seed    = $ENV{SEED}    || int(rand(2**31));
+my $queries = $ENV{QUERIES} || 20_000;
+/^\d+$/ or die "SEED and QUERIES are whole numbers\n" for $seed, $queries;
+note("SEED=$seed QUERIES=$queries");
+
+my $node = new_node('fuzzed', 7);
+# A query of sqlsmith can be without end.
+$node->append_conf('postgresql.conf', "statement_timeout = '2 s'\nrestart_after_crash = off");
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+create_generator($node, $_->[0], $_->[1])
+  for [ 'discord', 'preset=discord' ], [ 'random', 'preset=default sequence_start=random' ],
+  [ 'clocks', 'layout=time:41,clock:2,worker:8,sequence:12 epoch=2025-01-01T00:00:00Z tick=1ms on_rollback=next_clock' ];
+$node->safe_psql('postgres', q{
+	CREATE TABLE t (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), made timestamptz, label text);
+	INSERT INTO t (made, label) SELECT snowflake_timestamp(snowflake_nextval()), 'preset=discord' FROM generate_series(1, 100)});
+
+my ($out, $err);
+my $ran = run_log([ 'sqlsmith', '--target=' . $node->connstr('postgres'), "--seed=$seed", "--max-queries=$queries" ],
+	'>', \$out, '2>', \$err);
+like($err, qr/queries: \d+/, 'queries were made');
+diag($err) if !$ran;
+is($node->safe_psql('postgres', 'SELECT count(*) > 0 FROM t'), 't', 'the server has not crashed');
+my $log = slurp_file($node->logfile);
+unlike($log, qr/TRAP: |was terminated by signal/, 'no assertion failed');
+my ($calls) = scalar(() = $log =~ /snowflake_/g);
+cmp_ok($calls, '>', 0, "the extension was met in $calls lines of the log");
+# Errors of ours have a state of their own.
+unlike($log, qr/^.*ERROR:  XX000.*snowflake.*$/m, 'no internal error');
+done_testing();
