@@ -404,7 +404,7 @@ sub probe_sql
 
 sub named { my ($database) = @_; return map { $_->{name} } grep { $_->{database} eq $database } @{ $s->{generators} }; }
 
-# IDs come again, in all databases, of all generators; or they are refused by a
+# IDs resume, in all databases, of all generators; or they are refused by a
 # policy, and whether they may be is checked later.
 sub probe
 {
@@ -698,7 +698,7 @@ sub run_episode
 }
 
 # The clients go, the server is stopped in an ordinary way and in a bad one, and
-# each time IDs come again.
+# each time IDs resume.
 sub finish
 {
 	$up = 0;

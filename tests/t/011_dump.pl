@@ -1,5 +1,5 @@
 # Labels and marks travel with a dump: into a new cluster with the same worker ID
-# and its clock an hour behind, where only the mark keeps IDs from coming again.
+# and its clock an hour behind, where only the mark keeps IDs from being issued twice.
 use strict;
 use warnings;
 use FindBin;

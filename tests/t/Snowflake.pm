@@ -35,7 +35,7 @@ END
 
 # The wall clock of a node is the machine's plus a number of seconds; or it stands
 # still, at what it shows when it is stopped. The boot clock is left alone: a test
-# that moved both would prove nothing. See Torture/clock.c.
+# that moved both would prove nothing. See clock.c.
 my %clock_file;
 my %clock_of;
 my %offset_of;

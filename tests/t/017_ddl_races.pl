@@ -1,5 +1,5 @@
 # What owners and strangers may do to generators by DDL, in the wrong moment and
-# to the wrong object: no ID comes again, and nobody else is stopped.
+# to the wrong object: no ID is issued twice, and nobody else is stopped.
 use strict;
 use warnings;
 use FindBin;

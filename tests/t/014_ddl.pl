@@ -1,5 +1,5 @@
 # The life of a generator, with sessions that use it: whatever a user may do to a
-# sequence does to a generator what he knows from sequences, and no ID comes twice.
+# sequence does to a generator what he knows from sequences, and no ID is issued twice.
 use strict;
 use warnings;
 use FindBin;

@@ -1,5 +1,5 @@
 # More generators than there are slots for: state comes and goes, room is made for
-# more, and no ID comes twice; not over crashes either. Two databases with
+# more, and no ID is issued twice; not over crashes either. Two databases with
 # generators of one name.
 use strict;
 use warnings;
