@@ -89,6 +89,19 @@ my %section = (
                 through(of('insert', $_), of('insert', 'ours')), median(@{ of('index', $_) }));
         }
     },
+    gains => sub {
+        my %what = (ours => 'snowflake key', column => 'bigint, created_at with an index', uuid7 => 'uuidv7() key');
+        printf "%d rows that tell when they were made (median: insert in s; table and indexes in MB;\n", setup('rows');
+        print "a query of a hundredth of the time, ms per 1000 rows found; each also times ours)\n";
+        my $per_row = sub { my ($who) = @_; my ($ms, $found) = (of('gains-query', $who), of('gains-found', $who));
+            return [ map { defined $ms->[$_] ? $ms->[$_] / 20 / $found->[$_] * 1000 : undef } 0 .. $#$ms ]; };
+        for (grep { of('gains-insert', $_) } qw(ours column uuid7)) {
+            line($what{$_}, '%8.2f %6.2f %9.1f %6.2f %9.3f %6.2f',
+                median(@{ of('gains-insert', $_) }) / 1000, through(of('gains-insert', $_), of('gains-insert', 'ours')),
+                median(@{ of('gains-size', $_) }), through(of('gains-size', $_), of('gains-size', 'ours')),
+                median(@{ $per_row->($_) }), through($per_row->($_), $per_row->('ours')));
+        }
+    },
     single => sub {
         print "Single-row INSERT, 8 clients, fsync on (median, transactions per second; times ours)\n";
         for (grep { of('single', $_) } @tables) {
