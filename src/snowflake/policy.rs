@@ -81,8 +81,8 @@ impl OnRollback {
 
 impl Policy {
     /// The policy of the default generator: 100 ms of borrowing, one day of
-    /// rollback, 64 starts (so `id % 64` is even, and at most 63 of 4096
-    /// numbers, 1.6 %, are unused).
+    /// rollback, 64 starts: all values of `id % 64` are equally frequent,
+    /// and at most 63 of 4096 numbers, 1.6 %, are unused.
     pub const DEFAULT: Self = Self {
         on_rollback: OnRollback::Continue,
         max_rollback: Millis::new(24 * 60 * 60 * 1000),
