@@ -22,7 +22,7 @@ $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 create_generator($node, $_->[0], $_->[1])
   for [ 'discord', 'preset=discord' ], [ 'random', 'preset=default sequence_start=random' ],
-  [ 'clocks', 'layout=time:41,clock:2,worker:8,sequence:12 epoch=2025-01-01T00:00:00Z tick=1ms on_rollback=next_clock' ];
+  [ 'clocks', "layout='time:41 clock:2 worker:8 sequence:12' epoch=1735689600000 on_rollback=next_clock" ];
 $node->safe_psql('postgres', q{
 	CREATE TABLE t (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), made timestamptz, label text);
 	INSERT INTO t (made, label) SELECT snowflake_timestamp(snowflake_nextval()), 'preset=discord' FROM generate_series(1, 100)});
