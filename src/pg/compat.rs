@@ -49,6 +49,11 @@ pub use unguarded::{GetUserId as user, IsInParallelMode as in_parallel_mode};
 pub const STANDARD_UTILITY: pg_sys::ProcessUtility_hook_type =
     Some(unguarded::standard_ProcessUtility);
 
+/// What checks that a relation is the user's before it is locked. Called by
+/// PostgreSQL only, hence not wrapped.
+pub const OWNS_RELATION: pg_sys::RangeVarGetRelidCallback =
+    Some(unguarded::RangeVarCallbackOwnsRelation);
+
 /// Readies a function for a set of rows. The name in 15 is that of its first
 /// release, which the later ones have as well.
 #[cfg(not(feature = "pg15"))]
@@ -70,6 +75,12 @@ mod unguarded {
             environment: *mut pg_sys::QueryEnvironment,
             destination: *mut pg_sys::DestReceiver,
             completion: *mut pg_sys::QueryCompletion,
+        );
+        pub fn RangeVarCallbackOwnsRelation(
+            name: *const pg_sys::RangeVar,
+            relation: pg_sys::Oid,
+            before: pg_sys::Oid,
+            arg: *mut std::ffi::c_void,
         );
         /// The user in force.
         pub safe fn GetUserId() -> pg_sys::Oid;

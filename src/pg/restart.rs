@@ -19,8 +19,11 @@
 //! 3. After it: where the sequence has another file now, the latest mark known is
 //!    written. The command holds its lock until the transaction ends.
 //!
-//! Locks are left to the command: before it, a sequence is looked at under a lock
-//! that is given back.
+//! ALTER SEQUENCE checks and locks its sequence before all else, and so does the first
+//! part, with the same check and the same lock: the name may be another sequence's by
+//! the time the lock is there. TRUNCATE locks tables first. That is left to it: its
+//! sequences are looked at under a lock that is given back, and where a table's name
+//! has become another's meanwhile, that one's sequences are not kept.
 //!
 //! A database without the extension has no generators. There the price is one test
 //! per command.
@@ -171,7 +174,9 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
         match duty {
             Duty::ForgetDatabase(_) | Duty::DiscardLast => return Ok(&[]),
             _ if !may_write() || !entry::is_extension_here() => return Ok(&[]),
-            Duty::Alter(name) => find(name).into_iter().collect(),
+            Duty::Alter(name) => find(name, pg_sys::ShareRowExclusiveLock, compat::OWNS_RELATION)
+                .into_iter()
+                .collect(),
             Duty::Truncate(tables, cascades) => owned(tables, cascades),
         }
     };
@@ -233,19 +238,21 @@ fn is_generator(relation: pg_sys::Oid) -> bool {
         || entry::default_relation().is_ok_and(|default| default == relation)
 }
 
-/// The relation of a name, if there is one. If the name is another's by the time the
-/// command locks it, that one is not kept.
+/// The relation of a name, if there is one, checked and locked.
 ///
 /// # Safety
-/// A name from PostgreSQL's parser.
-unsafe fn find(name: *mut pg_sys::RangeVar) -> Option<pg_sys::Oid> {
-    #[allow(clippy::cast_possible_wrap)]
-    let no_lock = pg_sys::NoLock as i32;
+/// A name from PostgreSQL's parser, and a check that is PostgreSQL's.
+unsafe fn find(
+    name: *mut pg_sys::RangeVar,
+    lock: u32,
+    check: pg_sys::RangeVarGetRelidCallback,
+) -> Option<pg_sys::Oid> {
     let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
     let no_argument = std::ptr::null_mut();
     // SAFETY: the caller's.
     catalog::valid(unsafe {
-        pg_sys::RangeVarGetRelidExtended(name, no_lock, missing_ok, None, no_argument)
+        #[allow(clippy::cast_possible_wrap)]
+        pg_sys::RangeVarGetRelidExtended(name, lock as i32, missing_ok, check, no_argument)
     })
 }
 
@@ -261,7 +268,9 @@ unsafe fn owned(tables: *mut pg_sys::List, cascades: bool) -> Vec<pg_sys::Oid> {
         let oids = |list| PgList::<pg_sys::Oid>::from_pg(list);
         let mut reached = std::ptr::null_mut();
         for name in PgList::<pg_sys::RangeVar>::from_pg(tables).iter_ptr() {
-            let Some(table) = find(name) else { continue };
+            let Some(table) = find(name, pg_sys::NoLock, None) else {
+                continue;
+            };
             reached = if (*name).inh {
                 pg_sys::list_concat(reached, compat::find_all_inheritors(table))
             } else {
