@@ -35,10 +35,10 @@ const FIELDS: &str = "Fields are written name:bits or name:bits=value, with spac
 const NAMES: &str =
     "Names have up to 63 lower-case letters, digits and underscores, and begin with a letter.";
 const RESERVED: &str = "These names have a meaning of their own: preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, on_exhausted and sequence_start.";
-const EPOCH: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00', or in Unix milliseconds, as in 1477958400000.";
+const EPOCH: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00' or 2016-11-01Z, or in Unix milliseconds, as in 1477958400000.";
 const SECONDS: &str =
     "If it is in seconds, append 000. A year is written as '2025-01-01 00:00:00+00'.";
-const OFFSET: &str = "Without one, it would differ from server to server. An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00', or in Unix milliseconds, as in 1477958400000.";
+const OFFSET: &str = "Without one, it would differ from server to server. An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00' or 2016-11-01Z, or in Unix milliseconds, as in 1477958400000.";
 const TICK: &str = "It can be 1 ms to 10 s, as a whole number of ms, s, min, h or d.";
 const ROLLBACK: &str = "It can be continue, wait, error, next_clock or next_worker.";
 const ROOM: &str = "The mark keeps which clocks have been used, and has no room for more.";
@@ -49,7 +49,7 @@ const START: &str = "It can be zero, random, or 'vibrate N', where N is the larg
 
 /// Text with a mark where the error is, problem, what is allowed.
 #[rustfmt::skip]
-const ERRORS: [(&str, &str, &str); 148] = [
+const ERRORS: [(&str, &str, &str); 154] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("  ‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("epoch=0‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
@@ -139,8 +139,14 @@ const ERRORS: [(&str, &str, &str); 148] = [
     ("preset=discord epoch=‸35184372088833", r#"epoch "35184372088833" is out of range"#, EPOCH),
     ("preset=discord epoch=‸99999999999999999999", r#"epoch "99999999999999999999" is out of range"#, EPOCH),
     ("preset=discord epoch=‸-1", r#""-1" is not an epoch"#, EPOCH),
-    ("preset=discord epoch=‸2025-01-01", r#"epoch "2025-01-01" has no time of day"#, EPOCH),
-    ("preset=discord epoch=‸2025-01-01Z", r#"epoch "2025-01-01Z" has no time of day"#, EPOCH),
+    ("preset=discord epoch=‸2025-01-01", r#"epoch "2025-01-01" has no offset from UTC"#, OFFSET),
+    ("preset=discord epoch='‸2025-01-01 Z'", r#"epoch "2025-01-01 Z" has no time of day"#, EPOCH),
+    ("preset=discord epoch=‸2025-01-01T", r#"epoch "2025-01-01T" has no time of day"#, EPOCH),
+    ("preset=discord epoch=‸2025-02-29Z", r#""2025-02-29Z" is not an epoch"#, EPOCH),
+    ("preset=discord epoch=‸2025-01-01z", r#""2025-01-01z" is not an epoch"#, EPOCH),
+    ("preset=discord epoch=‸2025-01-01+", r#""2025-01-01+" is not an epoch"#, EPOCH),
+    ("preset=discord epoch=‸1969-12-31Z", r#"epoch "1969-12-31Z" is out of range"#, EPOCH),
+    ("preset=discord epoch=‸1970-01-01+01", r#"epoch "1970-01-01+01" is out of range"#, EPOCH),
     ("preset=discord epoch='‸2025-01-01 00:00:00'", r#"epoch "2025-01-01 00:00:00" has no offset from UTC"#, OFFSET),
     ("preset=discord epoch=‸2025-01-01T00:00:00", r#"epoch "2025-01-01T00:00:00" has no offset from UTC"#, OFFSET),
     ("preset=discord epoch='‸2025-02-30 00:00:00+00'", r#""2025-02-30 00:00:00+00" is not an epoch"#, EPOCH),
@@ -451,6 +457,13 @@ fn epochs_in_every_form() {
             "2016-10-31 14:30:00.000000-0930",
             1_477_958_400_000,
             "2016-11-01 00:00:00+00",
+        ),
+        ("2025-01-01Z", 1_735_689_600_000, "2025-01-01 00:00:00+00"),
+        ("2016-11-01+08", 1_477_929_600_000, "2016-10-31 16:00:00+00"),
+        (
+            "2016-10-31-09:30",
+            1_477_906_200_000,
+            "2016-10-31 09:30:00+00",
         ),
         (
             "2016-11-01 00:00Z",

@@ -77,6 +77,7 @@ SELECT snowflake_create_generator('bad', $$layout='time:41 worker:10=1024 sequen
 SELECT snowflake_create_generator('bad', $$layout='time:41 worker:10 sequence:12=0' epoch=0$$);
 SELECT snowflake_create_generator('bad', $$preset=discord epoch='2025-01-01'$$);
 SELECT snowflake_create_generator('bad', $$preset=discord epoch='2025-01-01 00:00:00'$$);
+SELECT snowflake_create_generator('bad', $$preset=discord epoch='2025-01-01 Z'$$);
 SELECT snowflake_create_generator('bad', $$preset=discord epoch='yesterday'$$);
 SELECT snowflake_create_generator('bad', $$preset=discord epoch=1735689600$$);
 SELECT snowflake_create_generator('bad', $$preset=discord epoch='1969-12-31 23:59:59+00'$$);
@@ -176,6 +177,9 @@ SELECT snowflake_create_generator('inventory', 'preset=ztesoft resource_type=200
 SELECT snowflake_create_generator('uid', 'preset=baidu');
 SELECT snowflake_create_generator('inventory', $$preset=ztesoft epoch='2025-01-01 00:00:00+00' resource_type=200 on_rollback=continue$$);
 SELECT d.worker_id, d.fields - 'time' - 'sequence' AS fields FROM snowflake_decode(snowflake_nextval('inventory'), 'inventory') AS d;
+-- A date with an offset is its midnight there.
+SELECT snowflake_timestamp_as(0, 'preset=discord epoch=2025-01-01Z') AS utc,
+       snowflake_timestamp_as(0, 'preset=discord epoch=2025-01-01+08') AS east;
 -- By hand it can be labelled, since a dump must be restored at any time.
 CREATE SEQUENCE uid AS bigint INCREMENT 9223372036854775807 START 9223372036854775807;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE uid IS 'preset=baidu on_rollback=continue';
