@@ -645,7 +645,7 @@ ID 175928847299117063 of generator orders_ids
         });
         let time = (
             prop::sample::select(vec!["time", "time_reversed", "time_by_mode"]),
-            1..=45u32,
+            prop_oneof![3 => 1..=45u32, 1 => 46..=63u32],
         );
         let tick = prop::sample::select(vec!["1 ms", "17 ms", "10 s"]);
         (

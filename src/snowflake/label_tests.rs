@@ -26,7 +26,7 @@ fn label(text: &str) -> Label {
 const NEITHER: &str =
     "Name a preset, or describe the fields, as in layout='time:41 worker:10 sequence:12'.";
 const FORM: &str = r#"A label is a list of key=value, separated by spaces, with none around "=". Values with spaces are quoted, as in layout='time:41 worker:10 sequence:12'."#;
-const PRESETS: &str = "Presets are default, twitter, shardingsphere, ztesoft, worker_queue, uniqueid_time, uniqueid_spread, uniqueid, random_start, multi_clock, baidu, leaf, sonyflake, instagram, discord and javascript.";
+const PRESETS: &str = "Presets are default, twitter, shardingsphere, ztesoft, worker_queue, uniqueid_time, uniqueid_spread, uniqueid, random_start, multi_clock, baidu, leaf, sonyflake, instagram, discord, mastodon, yitter and javascript.";
 const DIGITS: &str = "Numbers are written in decimal digits.";
 const DIFFER: &str = "Time, sequence and clock differ from ID to ID.";
 const NO_EPOCH: &str =
@@ -113,9 +113,9 @@ const ERRORS: [(&str, &str, &str); 154] = [
     ("layout='time:41 a:2=‸x sequence:12' epoch=0", r#""x" is not a whole number"#, DIGITS),
     ("layout='time:41=‸5 sequence:12' epoch=0", r#"field "time" cannot have a value"#, DIFFER),
     ("layout='time:41 a:2=‸ sequence:12' epoch=0", r#""" is not a whole number"#, DIGITS),
-    ("layout='‸time:46 sequence:12' epoch=0", r#"field "time" has 46 bits"#, "It can have 1 to 45."),
-    ("layout='‸time:0 sequence:12' epoch=0", r#"field "time" has 0 bits"#, "It can have 1 to 45."),
-    ("layout='‸time:99999999999 sequence:12' epoch=0", r#"field "time" has 99999999999 bits"#, "It can have 1 to 45."),
+    ("layout='‸time:64 sequence:12' epoch=0", r#"field "time" has 64 bits"#, "It can have 1 to 63."),
+    ("layout='‸time:0 sequence:12' epoch=0", r#"field "time" has 0 bits"#, "It can have 1 to 63."),
+    ("layout='‸time:99999999999 sequence:12' epoch=0", r#"field "time" has 99999999999 bits"#, "It can have 1 to 63."),
     ("layout='time:‸99999999999999999999 sequence:12' epoch=0", r#"number "99999999999999999999" is out of range"#, "Numbers can be 0 to 18446744073709551615."),
     ("layout='time:41 ‸sequence:32' epoch=0", r#"field "sequence" has 32 bits"#, "It can have 1 to 31."),
     ("layout='time:41 ‸clock:32 sequence:12' epoch=0", r#"field "clock" has 32 bits"#, "It can have 1 to 31."),
@@ -128,7 +128,7 @@ const ERRORS: [(&str, &str, &str); 154] = [
     ("layout='‸time:41 worker:10' epoch=0", "the layout has no sequence field", "Add one, such as sequence:12."),
     ("layout='‸time_by_mode:41 sequence:12' epoch=0", r#"the layout has "time_by_mode", but no field "mode""#, "Add mode:1, or mode:1=0 for reversed time, mode:1=1 for plain."),
     ("layout='‸time:41 a:20 sequence:12' epoch=0", "the fields have 73 bits together", "A bigint has 64; with up to 63, IDs are never negative."),
-    ("layout='‸time:45 sequence:18' epoch=0", "time, clock and sequence have 63 bits together", "They can have up to 62."),
+    ("layout='‸time:63 sequence:2' epoch=0", "the fields have 65 bits together", "A bigint has 64; with up to 63, IDs are never negative."),
     ("layout='‸time:30 a:20 b:12 sequence:2' epoch=0", "the fields of the worker ID have 32 bits together", "They can have up to 31; give some of them a value."),
     ("preset=discord layout='‸time:41 worker:20 sequence:12'", "the fields have 73 bits together", "A bigint has 64; with up to 63, IDs are never negative."),
     ("preset=discord epoch=‸", r#""" is not an epoch"#, EPOCH),
@@ -538,6 +538,16 @@ fn what_cannot_generate() {
         problem("layout='time_by_mode:40 mode:1=1 clock:4 sequence:1' epoch=0"),
         Err(nobody.to_string())
     );
+    let wide = |bits| format!("time, clock and sequence have {bits} bits together");
+    assert_eq!(problem("preset=mastodon"), Err(wide(64)));
+    assert_eq!(
+        problem("layout='time:41 clock:10 worker:1 sequence:12' epoch=0"),
+        Err(wide(63))
+    );
+    assert_eq!(
+        problem("preset=mastodon layout='time:48 worker:2 sequence:14'"),
+        Ok(())
+    );
     assert_eq!(problem("layout='time:40 a:1=0 sequence:1' epoch=0"), Ok(()));
     assert_eq!(problem("layout='time:40 a:1 sequence:1' epoch=0"), Ok(()));
 }
@@ -703,7 +713,7 @@ fn any_fields() -> impl Strategy<Value = Vec<(String, Role, u32)>> {
     ]);
     let fields = (
         time,
-        1..=45u32,
+        prop_oneof![3 => 1..=45u32, 1 => 46..=63u32],
         1..=31u32,
         prop::option::of(prop_oneof![1..=CLOCK_BITS_MAX, 1..=31u32]),
         prop::collection::vec(other, 0..5),

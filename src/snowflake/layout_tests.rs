@@ -42,7 +42,7 @@ fn any_layout() -> impl Strategy<Value = Layout> {
     ];
     let fields = (
         time,
-        1..=45u32,
+        prop_oneof![3 => 1..=45u32, 1 => 46..=63u32],
         1..=31u32,
         prop::collection::vec(any_role(), 0..5),
     );
@@ -61,6 +61,11 @@ fn any_layout() -> impl Strategy<Value = Layout> {
     (0..=EPOCH_MAX.get(), 1..=10_000i64, fields).prop_filter_map("a layout", |(e, t, fields)| {
         Layout::new(UnixMillis::new(e), Millis::new(t), &fields).ok()
     })
+}
+
+/// Those that a generator can count in.
+fn any_counted() -> impl Strategy<Value = Layout> {
+    any_layout().prop_filter("positions", |l| l.position_bits() <= POSITION_BITS_MAX)
 }
 
 fn worker(layout: Layout, any: u64) -> WorkerId {
@@ -188,8 +193,8 @@ fn refuses_what_makes_no_layout() {
     assert_eq!(plain(0, 0, 41, 10, 12), Err(Misfit::Tick));
     assert_eq!(plain(0, 10_001, 41, 10, 12), Err(Misfit::Tick));
     let bits = |field, max| Misfit::Bits { field, max };
-    refused(&[(Time, 0), (Sequence, 12)], bits(0, 45));
-    refused(&[(Time, 46), (Sequence, 12)], bits(0, 45));
+    refused(&[(Time, 0), (Sequence, 12)], bits(0, 63));
+    refused(&[(Time, 64), (Sequence, 12)], bits(0, 63));
     refused(&[(Time, 41), (Sequence, 0)], bits(1, 31));
     refused(&[(Time, 41), (Worker, 0), (Sequence, 1)], bits(1, 31));
     refused(
@@ -221,8 +226,8 @@ fn refuses_what_makes_no_layout() {
         Misfit::Width { bits: 65 },
     );
     refused(
-        &[(Time, 41), (Clock, 10), (Sequence, 12)],
-        Misfit::PositionWidth { bits: 63 },
+        &[(Time, 63), (Clock, 1), (Sequence, 1)],
+        Misfit::Width { bits: 65 },
     );
     refused(
         &[(Time, 12), (Worker, 16), (Worker, 16), (Sequence, 12)],
@@ -272,6 +277,55 @@ fn instants_at_the_ends() {
     assert_eq!(D.tick_within(UnixMillis::new(last + 1)), D.last_tick());
     assert_eq!(D.ids_per_second(), 4_096_000);
     assert!(D.tick_at(UnixMillis::new(last + 1)).is_err());
+}
+
+/// Nothing overflows, whatever a layout makes of time: what lies past the last
+/// instant there is, is that instant.
+#[test]
+fn a_time_that_outlives_all_clocks() {
+    let (first, end) = (UnixMillis::new(0), UnixMillis::new(i64::MAX));
+    let beginning = UnixMillis::new(i64::MIN);
+    for time in [1, 41, 45, 48, 51, 61, 62, 63] {
+        for tick in [1, 10, TICK_MAX.get()] {
+            for epoch in [first, EPOCH_MAX] {
+                let fields = [(Role::Time, time), (Role::Sequence, 64 - time.max(33))];
+                let l = Layout::new(epoch, Millis::new(tick), &fields).unwrap();
+                let last = l.last_tick();
+                assert_eq!(last.get(), (1 << time) - 1);
+                let exact = i128::from(epoch.get()) + i128::from(last.get()) * i128::from(tick);
+                let ends = l.instant_of(last);
+                assert_eq!(i128::from(ends.get()), exact.min(i128::from(i64::MAX)));
+                assert_eq!(l.instant_of(Tick::new(u64::MAX)), end);
+                for at in [first, epoch, ends, end] {
+                    let within = l.tick_within(at);
+                    assert!(within <= last && l.instant_of(within) <= at.max(epoch));
+                    let from = l.tick_from(at);
+                    assert!(l.instant_of(from) >= at);
+                    if let Ok(tick) = l.tick_at(at) {
+                        assert_eq!(tick, within);
+                    }
+                }
+                assert_eq!(l.tick_at(ends), Ok(l.tick_within(ends)));
+                assert!(l.tick_at(beginning).is_err());
+                assert_eq!(l.tick_within(beginning), Tick::new(0));
+                assert_eq!(l.tick_from(beginning), Tick::new(0));
+                assert_eq!(l.lasting(u64::MAX), Millis::new(i64::MAX));
+                assert!(l.ticks_in(Millis::new(i64::MAX)) >= (i64::MAX / tick).unsigned_abs());
+                let id = l.encode(last, 0, 1).unwrap();
+                let fields = l.decode(id).unwrap();
+                assert_eq!((fields.tick, fields.sequence), (last, 1));
+                let range = l.range_of(Tick::new(0)).unwrap();
+                assert!(range.0.get() == 0 && range.1 > range.0);
+                assert_eq!(
+                    l.through_clocks().is_some(),
+                    l.position_bits() <= POSITION_BITS_MAX
+                );
+            }
+        }
+    }
+    let negative = plain(0, 1, 48, 1, 15).unwrap();
+    let turn = Disorder::NegativeFrom(UnixMillis::new(1 << 47));
+    assert_eq!(negative.disorder(), Some(turn));
 }
 
 #[test]
@@ -325,6 +379,9 @@ proptest! {
         if let Ok((least, greatest)) = l.range_of(fields.tick) {
             prop_assert!(least <= id && id <= greatest);
         }
+        if l.position_bits() > POSITION_BITS_MAX {
+            return Ok(());
+        }
         // compose is encode for a position.
         let position = Position::new(l.place_of(fields.tick).get() | fields.sequence);
         let stamp = l.stamp(worker(l, w)).unwrap();
@@ -346,7 +403,7 @@ proptest! {
     }
 
     #[test]
-    fn a_position_is_a_clock_and_a_place(l in any_layout(), position: u64, clock: u64) {
+    fn a_position_is_a_clock_and_a_place(l in any_counted(), position: u64, clock: u64) {
         let l = l.through_clocks().unwrap_or(l);
         let position = Position::new(position >> (64 - POSITION_BITS_MAX));
         let place = l.place(position);
@@ -360,7 +417,7 @@ proptest! {
     }
 
     #[test]
-    fn positions_order_as_ids(l in any_layout(), a: u64, b: u64, w: u64) {
+    fn positions_order_as_ids(l in any_counted(), a: u64, b: u64, w: u64) {
         let top = l.place_of(l.last_tick()).get();
         let stamp = l.stamp(worker(l, w)).unwrap();
         let (a, b) = (Position::new(a % top), Position::new(b % top));
@@ -392,7 +449,7 @@ proptest! {
                     m.last_tick = Tick::new(ones(m.time.bits));
                     m.width = m.time.end();
                 }
-                (m.width <= 64 && m.time.bits + m.sequence.bits <= POSITION_BITS_MAX)
+                (m.width <= 64 && m.position_bits() <= POSITION_BITS_MAX)
                     .then_some((l, m))
             },
         ),

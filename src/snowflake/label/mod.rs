@@ -25,7 +25,7 @@ use std::fmt;
 use super::duration::{Form, duration_text};
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Tick};
-use super::layout::{Fields, Layout, LayoutError, Role, in_range};
+use super::layout::{Fields, Layout, LayoutError, POSITION_BITS_MAX, Role, in_range};
 
 mod grammar;
 mod rules;
@@ -112,6 +112,15 @@ impl Label {
             return Err((
                 "field \"mode\" has no value".to_string(),
                 "Say how the generator writes the time: mode=0 (reversed, IDs spread) or mode=1 (IDs increase).".to_string(),
+            ));
+        }
+        let bits = self.layout.position_bits();
+        if bits > POSITION_BITS_MAX {
+            return Err((
+                format!("time, clock and sequence have {bits} bits together"),
+                format!(
+                    "A generator counts in up to {POSITION_BITS_MAX}: give some of them to a field for the worker ID."
+                ),
             ));
         }
         let tells_apart = |field: &Field| matches!(field.role, Role::Worker | Role::Fixed(_));
