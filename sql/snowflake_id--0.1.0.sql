@@ -45,6 +45,33 @@ CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETUR
 COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
     'the next 1 to 100,000 IDs of a generator, ascending';
 
+-- For a generator whose label leaves fields to the caller: which values they have is
+-- the caller's, and the IDs are unique whatever they are.
+
+CREATE FUNCTION snowflake_nextval_with(fields jsonb) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_with';
+COMMENT ON FUNCTION snowflake_nextval_with(jsonb) IS
+    'next ID of the default generator, which leaves no fields to the caller';
+
+CREATE FUNCTION snowflake_nextval_with(fields jsonb, generator regclass) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_with';
+COMMENT ON FUNCTION snowflake_nextval_with(jsonb, regclass) IS
+    'next ID of a generator, with the fields that its label leaves to the caller, such as {"tenant": 42}';
+
+CREATE FUNCTION snowflake_nextval_batch_with(count integer, fields jsonb) RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_with_wrapper';
+COMMENT ON FUNCTION snowflake_nextval_batch_with(integer, jsonb) IS
+    'the next 1 to 100,000 IDs of the default generator, which leaves no fields to the caller';
+
+CREATE FUNCTION snowflake_nextval_batch_with(count integer, fields jsonb, generator regclass) RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_with_wrapper';
+COMMENT ON FUNCTION snowflake_nextval_batch_with(integer, jsonb, regclass) IS
+    'the next 1 to 100,000 IDs of a generator, all with the same fields of the caller';
+
 CREATE FUNCTION snowflake_currval() RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_currval';

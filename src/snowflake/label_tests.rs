@@ -12,7 +12,7 @@ use super::duration::{Form, duration_text};
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Tick, UnixMillis};
 use super::label::*;
-use super::layout::{EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role};
+use super::layout::{EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role, Stamp};
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::presets;
 
@@ -28,7 +28,9 @@ const NEITHER: &str =
 const FORM: &str = r#"A label is a list of key=value, separated by spaces, with none around "=". Values with spaces are quoted, as in layout='time:41 worker:10 sequence:12'."#;
 const PRESETS: &str = "Presets are default, twitter, shardingsphere, ztesoft, worker_queue, uniqueid_time, uniqueid_spread, uniqueid, random_start, multi_clock, baidu, leaf, sonyflake, instagram, discord, mastodon, yitter and javascript.";
 const DIGITS: &str = "Numbers are written in decimal digits.";
+const VALUES: &str = "A value is a number in decimal digits, or caller if each call gives it.";
 const DIFFER: &str = "Time, sequence and clock differ from ID to ID.";
+const MODE: &str = "It says how the generator writes the time: give it 0 or 1.";
 const NO_EPOCH: &str =
     "Say what time counts from, as in epoch='2025-01-01 00:00:00+00', or in Unix milliseconds.";
 const FIELDS: &str = "Fields are written name:bits or name:bits=value, with spaces between, from high to low, as in layout='time:41 worker:10 sequence:12'.";
@@ -49,7 +51,7 @@ const START: &str = "It can be zero, random, or 'vibrate N', where N is the larg
 
 /// Text with a mark where the error is, problem, what is allowed.
 #[rustfmt::skip]
-const ERRORS: [(&str, &str, &str); 154] = [
+const ERRORS: [(&str, &str, &str); 160] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("  ‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("epoch=0‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
@@ -84,10 +86,10 @@ const ERRORS: [(&str, &str, &str); 154] = [
     ("layout='time:41 sequence:12' ‸epok=0", r#"unknown key "epok""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, on_exhausted and sequence_start."),
     ("preset=default ‸x=1", r#"unknown key "x""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, on_exhausted and sequence_start. Fields that can have a value: worker."),
     ("layout='time:41 sequence:12' epoch=0 ‸shard=5", r#"unknown key "shard""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, on_exhausted and sequence_start."),
-    ("preset=instagram shard=‸five", r#""five" is not a whole number"#, DIGITS),
-    ("preset=instagram shard=‸", r#""" is not a whole number"#, DIGITS),
-    ("preset=instagram shard=‸-1", r#""-1" is not a whole number"#, DIGITS),
-    ("preset=instagram shard=‸+1", r#""+1" is not a whole number"#, DIGITS),
+    ("preset=instagram shard=‸five", r#""five" is not a whole number"#, VALUES),
+    ("preset=instagram shard=‸", r#""" is not a whole number"#, VALUES),
+    ("preset=instagram shard=‸-1", r#""-1" is not a whole number"#, VALUES),
+    ("preset=instagram shard=‸+1", r#""+1" is not a whole number"#, VALUES),
     ("preset=instagram shard=‸8192", r#"value 8192 of field "shard" is out of range"#, "The field holds 0 to 8191."),
     ("preset=instagram shard=‸99999999999999999999", r#"number "99999999999999999999" is out of range"#, "Numbers can be 0 to 18446744073709551615."),
     ("preset=instagram ‸time=1", r#"field "time" cannot have a value"#, DIFFER),
@@ -110,9 +112,15 @@ const ERRORS: [(&str, &str, &str); 154] = [
     ("layout='time:41 a:3 ‸a:4 sequence:12' epoch=0", r#"field "a" is given twice"#, FIELDS),
     ("layout='time:‸x sequence:12' epoch=0", r#""x" is not a whole number"#, DIGITS),
     ("layout='time:‸ sequence:12' epoch=0", r#""" is not a whole number"#, DIGITS),
-    ("layout='time:41 a:2=‸x sequence:12' epoch=0", r#""x" is not a whole number"#, DIGITS),
+    ("layout='time:41 a:2=‸x sequence:12' epoch=0", r#""x" is not a whole number"#, VALUES),
     ("layout='time:41=‸5 sequence:12' epoch=0", r#"field "time" cannot have a value"#, DIFFER),
-    ("layout='time:41 a:2=‸ sequence:12' epoch=0", r#""" is not a whole number"#, DIGITS),
+    ("layout='time:41 a:2=‸Caller sequence:12' epoch=0", r#""Caller" is not a whole number"#, VALUES),
+    ("layout='time:41=‸caller sequence:12' epoch=0", r#"field "time" cannot have a value"#, DIFFER),
+    ("preset=instagram ‸sequence=caller", r#"field "sequence" cannot have a value"#, DIFFER),
+    ("layout='time:41 ‸a:64=caller sequence:12' epoch=0", r#"field "a" has 64 bits"#, "It can have 1 to 63."),
+    ("preset=uniqueid mode=‸caller", r#"field "mode" cannot be left to the caller"#, MODE),
+    ("layout='time_by_mode:41 mode:1=‸caller a:1 sequence:12' epoch=0", r#"field "mode" cannot be left to the caller"#, MODE),
+    ("layout='time:41 a:2=‸ sequence:12' epoch=0", r#""" is not a whole number"#, VALUES),
     ("layout='‸time:64 sequence:12' epoch=0", r#"field "time" has 64 bits"#, "It can have 1 to 63."),
     ("layout='‸time:0 sequence:12' epoch=0", r#"field "time" has 0 bits"#, "It can have 1 to 63."),
     ("layout='‸time:99999999999 sequence:12' epoch=0", r#"field "time" has 99999999999 bits"#, "It can have 1 to 63."),
@@ -203,7 +211,7 @@ const ERRORS: [(&str, &str, &str); 154] = [
     ("preset=‸multi_clock layout='time:41 sequence:4' epoch=0", "on_rollback=next_clock needs a clock field, and the layout has none", "Add one, such as clock:4, or set on_rollback to something else."),
     ("preset=baidu max_borrow='‸999 ms'", r#"max_borrow "999 ms" is less than a tick"#, "It can be 0, or from 1 s on."),
     ("preset=baidu max_rollback='1 s' max_borrow='‸501 ms'", r#"max_borrow "501 ms" is more than half of max_rollback "1 s""#, "It can be 0 to 500 ms: with more, a restart could be refused."),
-    ("preset=instagram shard=‸ééééééééééééééééééééééééééééééééééééééééé", r#""éééééééééééééééééééééééééééééééééééééééé..." is not a whole number"#, DIGITS),
+    ("preset=instagram shard=‸ééééééééééééééééééééééééééééééééééééééééé", r#""éééééééééééééééééééééééééééééééééééééééé..." is not a whole number"#, VALUES),
 ];
 
 #[test]
@@ -552,6 +560,69 @@ fn what_cannot_generate() {
     assert_eq!(problem("layout='time:40 a:1 sequence:1' epoch=0"), Ok(()));
 }
 
+#[test]
+fn fields_of_the_caller() {
+    let one = label("layout='time:41 tenant:10=caller worker:4 sequence:8' epoch=0");
+    assert_eq!(
+        one.layout_text(),
+        "time:41 tenant:10=caller worker:4 sequence:8"
+    );
+    let same = label("layout='time:41 tenant:10 worker:4 sequence:8' tenant=caller epoch=0");
+    assert_eq!(one, same);
+    let fixed = label("layout='time:41 tenant:10=caller worker:4 sequence:8' tenant=5 epoch=0");
+    assert_eq!(fixed.fields()[1].role, Role::Fixed(5));
+    let preset = label("preset=ztesoft resource_type=caller");
+    let names = |label: &Label| -> Vec<String> {
+        label
+            .caller_fields()
+            .map(|field| field.name.clone())
+            .collect()
+    };
+    assert_eq!(names(&preset), ["resource_type"]);
+    assert_eq!(names(&fixed), [""; 0]);
+    assert!(preset.layout().takes_fields() && !fixed.layout().takes_fields());
+    // It says nothing of the server.
+    let (problem, _) = label("preset=instagram shard=caller")
+        .check_generates()
+        .unwrap_err();
+    assert_eq!(
+        problem,
+        "no field tells the IDs of one server from those of another"
+    );
+    assert_eq!(one.check_generates(), Ok(()));
+    // What calls give, exactly.
+    let two = label("layout='time:40 a:3=caller b:2=1 worker:4 c:1=caller sequence:8' epoch=0");
+    let given = |named: &[(&str, i64)]| two.given(&values(named));
+    assert_eq!(
+        given(&[("c", 1), ("a", 5)]),
+        Ok(Stamp::new(5 << 15 | 1 << 8))
+    );
+    assert_eq!(given(&[("a", 0), ("c", 0)]), Ok(Stamp::new(0)));
+    let missing = |name: &str| Err(LayoutError::Missing(name.to_string()));
+    assert_eq!(given(&[("a", 5)]), missing("c"));
+    assert_eq!(given(&[]), missing("a"));
+    for unknown in ["b", "worker", "time", "sequence", "A", ""] {
+        let error = Err(LayoutError::Unknown(unknown.to_string()));
+        assert_eq!(given(&[("a", 1), ("c", 1), (unknown, 1)]), error);
+    }
+    for value in [-1, 8, i64::MIN, i64::MAX] {
+        let error = LayoutError::FieldRange {
+            field: "a".to_string(),
+            value,
+            max: 7,
+        };
+        assert_eq!(given(&[("a", value), ("c", 1)]), Err(error));
+    }
+    assert_eq!(label("preset=default").given(&[]), Ok(Stamp::new(0)));
+    // The widest there is.
+    let wide = label("layout='time:1 a:62=caller sequence:1' epoch=0");
+    let most = (1 << 62) - 1;
+    assert_eq!(
+        wide.given(&values(&[("a", most)])),
+        Ok(Stamp::new(most.unsigned_abs() << 1))
+    );
+}
+
 fn values(named: &[(&str, i64)]) -> Vec<(String, i64)> {
     named
         .iter()
@@ -690,11 +761,14 @@ fn any_name() -> impl Strategy<Value = String> {
 
 /// Fields that make a layout, in any order.
 fn any_fields() -> impl Strategy<Value = Vec<(String, Role, u32)>> {
-    let other =
-        (any_name(), 1..=20u32, prop::option::of(any::<u64>())).prop_map(|(name, bits, value)| {
-            let role = value.map_or(Role::Worker, |any| Role::Fixed(any % (1 << bits)));
-            (name, role, bits)
-        });
+    let other = (any_name(), 1..=20u32, 0..3, any::<u64>()).prop_map(|(name, bits, role, any)| {
+        let role = match role {
+            0 => Role::Worker,
+            1 => Role::Caller,
+            _ => Role::Fixed(any % (1 << bits)),
+        };
+        (name, role, bits)
+    });
     let time = prop::sample::select(vec![
         vec![("time", Role::Time)],
         vec![("time_reversed", Role::TimeReversed)],
@@ -748,10 +822,15 @@ fn layout_of(epoch: i64, tick: i64, fields: &[(String, Role, u32)]) -> Result<La
 
 /// The bits that a position has, of clocks that do not go on in each other.
 fn position_bits(fields: &[(String, Role, u32)]) -> u32 {
-    let counts = |role: &Role| !matches!(role, Role::Worker | Role::Fixed(_) | Role::Mode(_));
+    let other = |role: &Role| {
+        matches!(
+            role,
+            Role::Worker | Role::Fixed(_) | Role::Caller | Role::Mode(_)
+        )
+    };
     fields
         .iter()
-        .filter(|(_, role, _)| counts(role))
+        .filter(|(_, role, _)| !other(role))
         .map(|(_, _, bits)| bits)
         .sum()
 }
@@ -862,6 +941,11 @@ fn any_written() -> impl Strategy<Value = Written> {
                     Role::Fixed(value) | Role::Mode(Some(value)) => {
                         words.push(format!("{name}:{bits}={value}"));
                     }
+                    Role::Caller if flags[0] => {
+                        pairs.push((name.as_str(), "caller".to_string()));
+                        words.push(format!("{name}:{bits}"));
+                    }
+                    Role::Caller => words.push(format!("{name}:{bits}=caller")),
                     _ => words.push(format!("{name}:{bits}")),
                 }
             }

@@ -105,6 +105,8 @@ pub enum Role {
     Worker,
     /// The same in all IDs of a generator.
     Fixed(u64),
+    /// What the caller says, ID by ID. IDs are unique without it.
+    Caller,
     /// How the time is written: see [`Role::TimeByMode`]. A generator needs a
     /// value; without one, a layout can only decode.
     Mode(Option<u64>),
@@ -206,6 +208,8 @@ pub struct Layout {
     width: u32,
     /// The bits of the worker ID, from all its parts.
     worker_mask: u64,
+    /// The bits that callers give.
+    caller_mask: u64,
     /// The bits that are the same in all IDs.
     fixed_mask: u64,
     /// What they are, and what to issue in the mode field.
@@ -315,6 +319,7 @@ impl Layout {
             written: Written::Plain,
             width: 0,
             worker_mask: 0,
+            caller_mask: 0,
             fixed_mask: 0,
             fixed: 0,
             last_tick: Tick::new(0),
@@ -338,7 +343,7 @@ impl Layout {
                 Role::Clock => (&mut layout.clock, SEQUENCE_BITS_MAX),
                 Role::Mode(_) => (&mut mode, 1),
                 Role::Worker => (&mut other, WORKER_BITS_MAX),
-                Role::Fixed(_) => (&mut other, 63),
+                Role::Fixed(_) | Role::Caller => (&mut other, 63),
             };
             if shift <= 64 && (bits < 1 || bits > max) {
                 return Err(Misfit::Bits { field, max });
@@ -365,6 +370,7 @@ impl Layout {
                 Role::TimeByMode => layout.written = Written::ByMode(0),
                 Role::Worker => layout.worker_mask |= mask,
                 Role::Fixed(_) => layout.fixed_mask |= mask,
+                Role::Caller => layout.caller_mask |= mask,
                 _ => {}
             }
         }
@@ -419,6 +425,12 @@ impl Layout {
     #[must_use]
     pub const fn has_worker(self) -> bool {
         self.worker_mask != 0
+    }
+
+    /// Whether callers give fields: see [`super::label::Label::given`].
+    #[must_use]
+    pub const fn takes_fields(self) -> bool {
+        self.caller_mask != 0
     }
 
     /// The largest worker ID; 0 if IDs carry none.
@@ -748,7 +760,9 @@ pub enum Change {
     LaterEpoch,
     /// The time field has fewer bits.
     NarrowerTime,
-    /// Other fields, places or fixed values.
+    /// Other fields, places or fixed values; also a field that callers give, in place
+    /// of another one. Where no worker ID is, fixed values alone tell the IDs of two
+    /// servers apart, and a caller could give that of the other.
     Fields,
 }
 

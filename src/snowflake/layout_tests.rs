@@ -27,6 +27,7 @@ fn any_role() -> impl Strategy<Value = (Role, u32)> {
         .prop_flat_map(|bits| (0..1u64 << bits).prop_map(move |value| (Role::Fixed(value), bits)));
     prop_oneof![
         (1..=16u32).prop_map(|bits| (Role::Worker, bits)),
+        (1..=16u32).prop_map(|bits| (Role::Caller, bits)),
         fixed,
         (1..=6u32).prop_map(|bits| (Role::Clock, bits)),
     ]
@@ -116,6 +117,38 @@ fn parts_of_the_worker_id_lie_apart() {
     let (least, greatest) = layout.range_of(Tick::new(5)).unwrap();
     assert_eq!(least.get(), 0b0101_000_1_00_00);
     assert_eq!(greatest.get(), 0b0101_111_1_11_11);
+}
+
+#[test]
+fn what_a_caller_gives_varies() {
+    let layout = |role| {
+        let fields = [
+            (Role::Time, 4),
+            (role, 3),
+            (Role::Worker, 2),
+            (Role::Sequence, 2),
+        ];
+        Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap()
+    };
+    let given = layout(Role::Caller);
+    assert!(given.takes_fields() && !layout(Role::Fixed(5)).takes_fields());
+    assert_eq!(given.max_worker(), 3);
+    assert_eq!(given.disorder(), None);
+    let stamp = given.stamp(WorkerId::new(2).unwrap()).unwrap();
+    let position = Position::new(0b0110_01);
+    let id = |caller: u64| given.compose(position, stamp.and(Stamp::new(caller << 4)));
+    assert_eq!(id(0b101).get(), 0b0110_101_10_01);
+    let fields = given.decode(id(0)).unwrap();
+    for caller in 0..8 {
+        let one = id(caller);
+        assert_eq!(given.decode(one), Ok(fields));
+        let (least, greatest) = given.range_of(Tick::new(6)).unwrap();
+        assert!(least <= one && one <= greatest);
+    }
+    // Above the time, it takes the order away.
+    let above = [(Role::Caller, 3), (Role::Time, 4), (Role::Sequence, 2)];
+    let above = Layout::new(UnixMillis::new(0), Millis::new(1), &above).unwrap();
+    assert_eq!(above.disorder(), Some(Disorder::TimeBelow));
 }
 
 #[test]
@@ -341,6 +374,16 @@ fn what_may_change() {
     assert_eq!(to(plain(1000, 1, 30, 8, 8)), Some(Change::Tick));
     assert_eq!(to(plain(1000, 10, 30, 9, 7)), Some(Change::Fields));
     assert_eq!(to(plain(1000, 10, 30, 9, 8)), Some(Change::Fields));
+    // What a caller gives is neither fixed nor a part of the worker ID.
+    let with = |role| {
+        let fields = [(Time, 30), (role, 4), (Worker, 4), (Sequence, 8)];
+        Layout::new(UnixMillis::new(1000), Millis::new(10), &fields).unwrap()
+    };
+    let roles = [Role::Caller, Role::Fixed(5), Role::Fixed(6), Worker];
+    for (from, to) in roles.iter().flat_map(|from| roles.map(|to| (*from, to))) {
+        let change = (from != to).then_some(Change::Fields);
+        assert_eq!(with(to).change_from(with(from)), change, "{from:?} {to:?}");
+    }
     // A wider time that is not on top moves what is above it.
     let low = |bits| {
         Layout::new(
@@ -393,6 +436,7 @@ proptest! {
     fn every_id_is_one_thing(l in any_layout(), id: i64) {
         if let Ok(f) = l.decode(SnowflakeId::new(id))
             && f.clock == 0
+            && id.cast_unsigned() & l.caller_mask == 0
             && !matches!(l.written, Written::ByMode(_))
         {
             prop_assert_eq!(

@@ -146,6 +146,13 @@ impl<'a> Draft<'a> {
             for field in fields.iter_mut().filter(|field| field.name.text == "mode") {
                 field.role = match field.role {
                     Role::Fixed(value) => Role::Mode(Some(value)),
+                    Role::Caller => {
+                        let (text, at) = ("", field.value_at);
+                        return Text { text, at }.error(
+                            "field \"mode\" cannot be left to the caller",
+                            "It says how the generator writes the time: give it 0 or 1.",
+                        );
+                    }
                     _ => Role::Mode(None),
                 };
             }
