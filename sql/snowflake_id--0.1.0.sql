@@ -45,6 +45,33 @@ CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETUR
 COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
     'the next 1 to 100,000 IDs of a generator, ascending';
 
+-- For a generator whose label leaves fields to the caller: which values they have is
+-- the caller's, and the IDs are unique whatever they are.
+
+CREATE FUNCTION snowflake_nextval_with(fields jsonb) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_with';
+COMMENT ON FUNCTION snowflake_nextval_with(jsonb) IS
+    'next ID of the default generator, which leaves no fields to the caller';
+
+CREATE FUNCTION snowflake_nextval_with(fields jsonb, generator regclass) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_with';
+COMMENT ON FUNCTION snowflake_nextval_with(jsonb, regclass) IS
+    'next ID of a generator, with the fields that its label leaves to the caller, such as {"tenant": 42}';
+
+CREATE FUNCTION snowflake_nextval_batch_with(count integer, fields jsonb) RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_with_wrapper';
+COMMENT ON FUNCTION snowflake_nextval_batch_with(integer, jsonb) IS
+    'the next 1 to 100,000 IDs of the default generator, which leaves no fields to the caller';
+
+CREATE FUNCTION snowflake_nextval_batch_with(count integer, fields jsonb, generator regclass) RETURNS SETOF bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_with_wrapper';
+COMMENT ON FUNCTION snowflake_nextval_batch_with(integer, jsonb, regclass) IS
+    'the next 1 to 100,000 IDs of a generator, all with the same fields of the caller';
+
 CREATE FUNCTION snowflake_currval() RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_currval';
@@ -214,7 +241,7 @@ CREATE FUNCTION snowflake_presets(
     OUT can_be_negative boolean, OUT negative_from timestamptz,
     OUT policy text, OUT label text, OUT origin text)
     RETURNS SETOF record
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 16
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE ROWS 18
     AS 'MODULE_PATHNAME', 'snowflake_presets';
 COMMENT ON FUNCTION snowflake_presets() IS
     'the rows of view snowflake_presets';
@@ -227,7 +254,7 @@ COMMENT ON COLUMN snowflake_presets.epoch IS 'what the time counts from; null if
 COMMENT ON COLUMN snowflake_presets.tick IS 'one unit of the time';
 COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'most IDs per second and worker ID';
 COMMENT ON COLUMN snowflake_presets.workers IS 'number of worker IDs, if no field is given a value';
-COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time is used up; null if a label has to give the epoch';
+COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time is used up: infinity if that is later than timestamps go; null if a label has to give the epoch';
 COMMENT ON COLUMN snowflake_presets.can_be_negative IS 'whether IDs can be negative';
 COMMENT ON COLUMN snowflake_presets.negative_from IS 'from when on they are; null if never, or at any time';
 COMMENT ON COLUMN snowflake_presets.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
@@ -309,7 +336,7 @@ COMMENT ON COLUMN snowflake_generators.ahead_by IS 'how far the next ID would be
 COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark cannot be raised or IDs are refused because of the clock, so that there are or soon will be none; null if all is well';
 COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
-COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up';
+COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up: infinity if that is later than timestamps go';
 COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs for it, and what helps; null if it can';
 COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and values of those that are fixed';
 COMMENT ON COLUMN snowflake_generators.epoch IS 'what the time of IDs counts from';

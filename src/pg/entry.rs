@@ -85,7 +85,8 @@ pub struct Right {
     pub stamp: Stamp,
     /// The order of their sequence numbers, if they are random.
     shuffle: Option<Shuffle>,
-    /// Whether the generator is like the default one: [`Generator::is_plain`].
+    /// Whether the generator is like the default one: [`Generator::is_plain`], and
+    /// callers give no fields.
     pub is_plain: bool,
     shared: &'static Shared,
     worker: i32,
@@ -196,7 +197,7 @@ impl Entry {
                 generator,
                 stamp,
                 shuffle,
-                is_plain: generator.is_plain(),
+                is_plain: generator.is_plain() && !generator.layout.takes_fields(),
                 shared,
                 worker,
                 transaction: compat::transaction(),

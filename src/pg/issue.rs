@@ -12,6 +12,7 @@ use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{
     BootNanos, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
 };
+use crate::snowflake::layout::Stamp;
 use crate::snowflake::server::{
     self, Beliefs, History, Host, Need, Note, OnDisk, Refused, Settings,
 };
@@ -39,6 +40,8 @@ struct Caller {
     right: Cell<Option<Right>>,
     /// A wait was counted.
     waited: Cell<bool>,
+    /// It gives no fields, so that a generator that takes some refuses it.
+    is_bare: bool,
 }
 
 /// Why the host stops a call.
@@ -77,6 +80,9 @@ impl Host for Postgres<Caller> {
             Some(right) => right,
             None => self.0.entry.fill().map_err(Stop::Error)?,
         };
+        if self.0.is_bare {
+            check_bare(self.0.entry, &right).map_err(Stop::Error)?;
+        }
         self.0.right.set(Some(right));
         Ok((right.slot, right.generator))
     }
@@ -141,9 +147,28 @@ impl Host for Postgres<Caller> {
     }
 }
 
-/// Runs `f`, a step of the protocol, for this session.
+/// Refuses a call that gives no fields, if the generator takes some.
+#[inline]
+pub fn check_bare(entry: &Entry, right: &Right) -> Result<(), Error> {
+    if right.generator.layout.takes_fields() {
+        return Err(needs_fields(entry));
+    }
+    Ok(())
+}
+
+#[cold]
+fn needs_fields(entry: &Entry) -> Error {
+    match entry.describe() {
+        Ok(described) => error::needs_fields(&entry.name(), &described.label),
+        Err(error) => error,
+    }
+}
+
+/// Runs `f`, a step of the protocol, for this session. `is_bare`: it asks for IDs and
+/// gives no fields.
 fn with_host<T>(
     entry: &'static Entry,
+    is_bare: bool,
     f: impl FnOnce(&Postgres<Caller>) -> Result<T, Stop>,
 ) -> Result<T, Error> {
     let host = Postgres(Caller {
@@ -151,6 +176,7 @@ fn with_host<T>(
         shared: shmem::shared()?,
         right: Cell::new(None),
         waited: Cell::new(false),
+        is_bare,
     });
     f(&host).map_err(|stop| match stop {
         Stop::Error(error) => error,
@@ -205,21 +231,24 @@ pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
 #[cold]
 fn early(entry: &'static Entry, generator: &Generator, issued: Position) {
     let need = Need::Early(generator.layout.tick_of(issued));
-    if let Err(error) = with_host(entry, |host| server::reserve(host, need)) {
+    if let Err(error) = with_host(entry, false, |host| server::reserve(host, need)) {
         error.raise();
     }
 }
 
 /// Up to `count` IDs, at most [`Generator::max_chunk`] of the entry's generator; fewer
 /// where there is no room for more. Waits for the clock and reserves as needed; a
-/// failed call issues nothing.
+/// failed call issues nothing. `given` is what the caller gives of each ID.
 #[cold]
-pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
-    let (issued, right) = with_host(entry, |host| {
+pub fn next_chunk(entry: &'static Entry, count: u64, given: Option<Stamp>) -> Result<Chunk, Error> {
+    let (issued, right) = with_host(entry, given.is_none(), |host| {
         Ok((server::issue(host, count)?, host.0.right.get()))
     })?;
     // The protocol has entered, so there is a right.
-    let right = right.map_or_else(|| entry.fill(), Ok)?;
+    let mut right = right.map_or_else(|| entry.fill(), Ok)?;
+    if let Some(given) = given {
+        right.stamp = right.stamp.and(given);
+    }
     let positions = issued.start.get()..issued.end.get();
     let number = positions.end - positions.start;
     if entry.pending().count_issued(number, issued.borrowed) || issued.waited {
@@ -228,10 +257,22 @@ pub fn next_chunk(entry: &'static Entry, count: u64) -> Result<Chunk, Error> {
     Ok(Chunk { positions, right })
 }
 
+/// What IDs of a generator get from the values of these fields. As long as the
+/// transaction lasts, only its own session can give the generator another label.
+pub fn given(entry: &'static Entry, values: &[(String, i64)]) -> Result<Stamp, Error> {
+    // Its privilege first.
+    if entry.right().is_none() {
+        entry.fill()?;
+    }
+    let label = &entry.learn()?.described.label;
+    let given = label.given(values);
+    given.map_err(|error| error::given_fields(&entry.name(), label, error))
+}
+
 /// One ID, the long way.
 #[cold]
-pub fn next(entry: &'static Entry) -> Result<SnowflakeId, Error> {
-    let chunk = next_chunk(entry, 1)?;
+pub fn next(entry: &'static Entry, given: Option<Stamp>) -> Result<SnowflakeId, Error> {
+    let chunk = next_chunk(entry, 1, given)?;
     let id = chunk.right.compose(Position::new(chunk.positions.start));
     entry.set_last_id(id);
     Ok(id)
@@ -240,7 +281,7 @@ pub fn next(entry: &'static Entry) -> Result<SnowflakeId, Error> {
 /// Makes all further IDs start at an instant or later. The entry was filled. Returns
 /// the instant from which they come; `None` if the caller has to look again.
 pub fn advance(entry: &'static Entry, to: UnixMillis) -> Result<Option<UnixMillis>, Error> {
-    with_host(entry, |host| server::demand(host, Need::Floor(to)))?;
+    with_host(entry, false, |host| server::demand(host, Need::Floor(to)))?;
     Ok(entry.right().map(|right| {
         let layout = right.generator.layout;
         let word = right.slot.live().word().position();

@@ -68,7 +68,11 @@ pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, 
     if let Some(known) = KNOWN.with_borrow(|known| known.get(&text).copied()) {
         return Ok(Some(known));
     }
-    let label = Label::parse(&text).map_err(|error| (text.clone(), error))?;
+    let label = Label::parse(&text).and_then(|label| {
+        check_stored(&label)?;
+        Ok(label)
+    });
+    let label = label.map_err(|error| (text.clone(), error))?;
     let described: &'static Described = Box::leak(Box::new(Described::new(&text, label)));
     KNOWN.with_borrow_mut(|known| known.insert(text, described));
     Ok(Some(described))
@@ -76,9 +80,27 @@ pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, 
 
 /// The same for a caller that looks again and again: nothing is kept.
 pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<Described>>, Unreadable> {
-    text_of(relation)
-        .map(|text| last_given(&text).map_err(|error| (text, error)))
-        .transpose()
+    let Some(text) = text_of(relation) else {
+        return Ok(None);
+    };
+    match last_given(&text) {
+        Ok(described) => match check_stored(&described.label) {
+            Ok(()) => Ok(Some(described)),
+            Err(error) => Err((text, error)),
+        },
+        Err(error) => Err((text, error)),
+    }
+}
+
+/// The provider takes no label that only decodes. One that a sequence has all the
+/// same was set without it, and nothing may count in its layout.
+fn check_stored(label: &Label) -> Result<(), LabelError> {
+    let error = |(problem, allowed)| LabelError {
+        at: 0,
+        problem,
+        allowed,
+    };
+    label.check_generates().map_err(error)
 }
 
 /// A label that a user wrote.

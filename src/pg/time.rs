@@ -11,6 +11,10 @@ use crate::snowflake::id::{Millis, UnixMillis};
 /// 2000-01-01, where PostgreSQL counts microseconds from.
 const POSTGRES_EPOCH: UnixMillis = UnixMillis::new(946_684_800_000);
 
+/// The first microsecond behind the last `timestamptz` that is finite, in the year
+/// 294276: END_TIMESTAMP in datatype/timestamp.h.
+const FINITE_END: i64 = 9_223_371_331_200_000_000;
+
 /// The `timestamptz` that stand for infinity and its negative.
 pub const END: i64 = i64::MAX;
 pub const BEGINNING: i64 = i64::MIN;
@@ -28,9 +32,12 @@ pub fn unix_millis(timestamptz: i64) -> UnixMillis {
     POSTGRES_EPOCH.plus(Millis::new(timestamptz.div_euclid(1000)))
 }
 
-/// As a `timestamptz`; saturates far outside of what any layout holds.
+/// As a `timestamptz`; infinity where PostgreSQL has no later ones.
 pub fn timestamptz(at: UnixMillis) -> i64 {
-    at.since(POSTGRES_EPOCH).get().saturating_mul(1000)
+    match at.since(POSTGRES_EPOCH).get().saturating_mul(1000) {
+        FINITE_END.. => END,
+        micros => micros,
+    }
 }
 
 /// For a message, in the session's time zone.

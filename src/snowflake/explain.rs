@@ -136,6 +136,7 @@ fn table(lines: &mut Vec<String>, fields: &[&Field], bits: u64, label: &Label) {
         match field.role {
             role if role.is_time() => (value, note) = (tick.get(), &created),
             Role::Fixed(_) if field.shift < layout.width() => note = "fixed",
+            Role::Caller => note = "given by the caller",
             Role::Worker if is_worker && field.name != "worker" => note = "worker ID",
             _ => {}
         }
@@ -311,6 +312,32 @@ ID 4142522431858809111 of generator orders_ids
   worker ID  134 of region, machine
   epoch      2014-12-31 16:00:00.000 UTC, ticks of 1 ms
   layout     over since 2023-09-17 02:58:26.943 UTC, 2 y 320 d ago"
+        );
+    }
+
+    #[test]
+    fn a_field_of_the_caller() {
+        let id = 49_967_380_652 << 22 | 42 << 12 | 5 << 8 | 44;
+        let label = "layout='time:41 tenant:10=caller worker:4 sequence:8' epoch=2025-01-01Z";
+        assert_eq!(
+            explained(id, label, NOW),
+            "\
+ID 209578384538379564 of generator orders_ids
+
+  0  | 00000101110100010010010011011100010101100 | 0000101010 | 0101   | 00101100
+  63 | 62                                     22 | 21      12 | 11 8   | 7      0
+     | time                                      | tenant     | worker | sequence
+
+  field     bits         value
+  unused    63               0
+  time      62-22  49967380652  2026-08-02 07:49:40.652 UTC
+  tenant    21-12           42  given by the caller
+  worker    11-8             5
+  sequence  7-0             44
+
+  created    2026-08-02 07:49:40.652 UTC, 8 h 56 min ago
+  epoch      2025-01-01 00:00:00.000 UTC, ticks of 1 ms
+  layout     until 2094-09-07 15:47:35.551 UTC, another 68 y 36 d"
         );
     }
 
@@ -645,7 +672,7 @@ ID 175928847299117063 of generator orders_ids
         });
         let time = (
             prop::sample::select(vec!["time", "time_reversed", "time_by_mode"]),
-            1..=45u32,
+            prop_oneof![3 => 1..=45u32, 1 => 46..=63u32],
         );
         let tick = prop::sample::select(vec!["1 ms", "17 ms", "10 s"]);
         (

@@ -179,6 +179,13 @@ impl BootNanos {
     }
 }
 
+impl Stamp {
+    /// The bits of both.
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
 impl Tick {
     /// The tick after this one.
     pub const fn next(self) -> Self {

@@ -12,7 +12,7 @@ use super::duration::{Form, duration_text};
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Tick, UnixMillis};
 use super::label::*;
-use super::layout::{EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role};
+use super::layout::{EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role, Stamp};
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::presets;
 
@@ -26,19 +26,21 @@ fn label(text: &str) -> Label {
 const NEITHER: &str =
     "Name a preset, or describe the fields, as in layout='time:41 worker:10 sequence:12'.";
 const FORM: &str = r#"A label is a list of key=value, separated by spaces, with none around "=". Values with spaces are quoted, as in layout='time:41 worker:10 sequence:12'."#;
-const PRESETS: &str = "Presets are default, twitter, shardingsphere, ztesoft, worker_queue, uniqueid_time, uniqueid_spread, uniqueid, random_start, multi_clock, baidu, leaf, sonyflake, instagram, discord and javascript.";
+const PRESETS: &str = "Presets are default, twitter, shardingsphere, ztesoft, worker_queue, uniqueid_time, uniqueid_spread, uniqueid, random_start, multi_clock, baidu, leaf, sonyflake, instagram, discord, mastodon, yitter and javascript.";
 const DIGITS: &str = "Numbers are written in decimal digits.";
+const VALUES: &str = "A value is a number in decimal digits, or caller if each call gives it.";
 const DIFFER: &str = "Time, sequence and clock differ from ID to ID.";
+const MODE: &str = "It says how the generator writes the time: give it 0 or 1.";
 const NO_EPOCH: &str =
     "Say what time counts from, as in epoch='2025-01-01 00:00:00+00', or in Unix milliseconds.";
 const FIELDS: &str = "Fields are written name:bits or name:bits=value, with spaces between, from high to low, as in layout='time:41 worker:10 sequence:12'.";
 const NAMES: &str =
     "Names have up to 63 lower-case letters, digits and underscores, and begin with a letter.";
 const RESERVED: &str = "These names have a meaning of their own: preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, on_exhausted and sequence_start.";
-const EPOCH: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00', or in Unix milliseconds, as in 1477958400000.";
+const EPOCH: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00' or 2016-11-01Z, or in Unix milliseconds, as in 1477958400000.";
 const SECONDS: &str =
     "If it is in seconds, append 000. A year is written as '2025-01-01 00:00:00+00'.";
-const OFFSET: &str = "Without one, it would differ from server to server. An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00', or in Unix milliseconds, as in 1477958400000.";
+const OFFSET: &str = "Without one, it would differ from server to server. An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00' or 2016-11-01Z, or in Unix milliseconds, as in 1477958400000.";
 const TICK: &str = "It can be 1 ms to 10 s, as a whole number of ms, s, min, h or d.";
 const ROLLBACK: &str = "It can be continue, wait, error, next_clock or next_worker.";
 const ROOM: &str = "The mark keeps which clocks have been used, and has no room for more.";
@@ -49,7 +51,7 @@ const START: &str = "It can be zero, random, or 'vibrate N', where N is the larg
 
 /// Text with a mark where the error is, problem, what is allowed.
 #[rustfmt::skip]
-const ERRORS: [(&str, &str, &str); 148] = [
+const ERRORS: [(&str, &str, &str); 160] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("  ‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("epoch=0‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
@@ -84,10 +86,10 @@ const ERRORS: [(&str, &str, &str); 148] = [
     ("layout='time:41 sequence:12' ‸epok=0", r#"unknown key "epok""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, on_exhausted and sequence_start."),
     ("preset=default ‸x=1", r#"unknown key "x""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, on_exhausted and sequence_start. Fields that can have a value: worker."),
     ("layout='time:41 sequence:12' epoch=0 ‸shard=5", r#"unknown key "shard""#, "Keys are preset, layout, epoch, tick, on_rollback, max_rollback, max_wait, max_borrow, on_exhausted and sequence_start."),
-    ("preset=instagram shard=‸five", r#""five" is not a whole number"#, DIGITS),
-    ("preset=instagram shard=‸", r#""" is not a whole number"#, DIGITS),
-    ("preset=instagram shard=‸-1", r#""-1" is not a whole number"#, DIGITS),
-    ("preset=instagram shard=‸+1", r#""+1" is not a whole number"#, DIGITS),
+    ("preset=instagram shard=‸five", r#""five" is not a whole number"#, VALUES),
+    ("preset=instagram shard=‸", r#""" is not a whole number"#, VALUES),
+    ("preset=instagram shard=‸-1", r#""-1" is not a whole number"#, VALUES),
+    ("preset=instagram shard=‸+1", r#""+1" is not a whole number"#, VALUES),
     ("preset=instagram shard=‸8192", r#"value 8192 of field "shard" is out of range"#, "The field holds 0 to 8191."),
     ("preset=instagram shard=‸99999999999999999999", r#"number "99999999999999999999" is out of range"#, "Numbers can be 0 to 18446744073709551615."),
     ("preset=instagram ‸time=1", r#"field "time" cannot have a value"#, DIFFER),
@@ -110,12 +112,18 @@ const ERRORS: [(&str, &str, &str); 148] = [
     ("layout='time:41 a:3 ‸a:4 sequence:12' epoch=0", r#"field "a" is given twice"#, FIELDS),
     ("layout='time:‸x sequence:12' epoch=0", r#""x" is not a whole number"#, DIGITS),
     ("layout='time:‸ sequence:12' epoch=0", r#""" is not a whole number"#, DIGITS),
-    ("layout='time:41 a:2=‸x sequence:12' epoch=0", r#""x" is not a whole number"#, DIGITS),
+    ("layout='time:41 a:2=‸x sequence:12' epoch=0", r#""x" is not a whole number"#, VALUES),
     ("layout='time:41=‸5 sequence:12' epoch=0", r#"field "time" cannot have a value"#, DIFFER),
-    ("layout='time:41 a:2=‸ sequence:12' epoch=0", r#""" is not a whole number"#, DIGITS),
-    ("layout='‸time:46 sequence:12' epoch=0", r#"field "time" has 46 bits"#, "It can have 1 to 45."),
-    ("layout='‸time:0 sequence:12' epoch=0", r#"field "time" has 0 bits"#, "It can have 1 to 45."),
-    ("layout='‸time:99999999999 sequence:12' epoch=0", r#"field "time" has 99999999999 bits"#, "It can have 1 to 45."),
+    ("layout='time:41 a:2=‸Caller sequence:12' epoch=0", r#""Caller" is not a whole number"#, VALUES),
+    ("layout='time:41=‸caller sequence:12' epoch=0", r#"field "time" cannot have a value"#, DIFFER),
+    ("preset=instagram ‸sequence=caller", r#"field "sequence" cannot have a value"#, DIFFER),
+    ("layout='time:41 ‸a:64=caller sequence:12' epoch=0", r#"field "a" has 64 bits"#, "It can have 1 to 63."),
+    ("preset=uniqueid mode=‸caller", r#"field "mode" cannot be left to the caller"#, MODE),
+    ("layout='time_by_mode:41 mode:1=‸caller a:1 sequence:12' epoch=0", r#"field "mode" cannot be left to the caller"#, MODE),
+    ("layout='time:41 a:2=‸ sequence:12' epoch=0", r#""" is not a whole number"#, VALUES),
+    ("layout='‸time:64 sequence:12' epoch=0", r#"field "time" has 64 bits"#, "It can have 1 to 63."),
+    ("layout='‸time:0 sequence:12' epoch=0", r#"field "time" has 0 bits"#, "It can have 1 to 63."),
+    ("layout='‸time:99999999999 sequence:12' epoch=0", r#"field "time" has 99999999999 bits"#, "It can have 1 to 63."),
     ("layout='time:‸99999999999999999999 sequence:12' epoch=0", r#"number "99999999999999999999" is out of range"#, "Numbers can be 0 to 18446744073709551615."),
     ("layout='time:41 ‸sequence:32' epoch=0", r#"field "sequence" has 32 bits"#, "It can have 1 to 31."),
     ("layout='time:41 ‸clock:32 sequence:12' epoch=0", r#"field "clock" has 32 bits"#, "It can have 1 to 31."),
@@ -128,7 +136,7 @@ const ERRORS: [(&str, &str, &str); 148] = [
     ("layout='‸time:41 worker:10' epoch=0", "the layout has no sequence field", "Add one, such as sequence:12."),
     ("layout='‸time_by_mode:41 sequence:12' epoch=0", r#"the layout has "time_by_mode", but no field "mode""#, "Add mode:1, or mode:1=0 for reversed time, mode:1=1 for plain."),
     ("layout='‸time:41 a:20 sequence:12' epoch=0", "the fields have 73 bits together", "A bigint has 64; with up to 63, IDs are never negative."),
-    ("layout='‸time:45 sequence:18' epoch=0", "time, clock and sequence have 63 bits together", "They can have up to 62."),
+    ("layout='‸time:63 sequence:2' epoch=0", "the fields have 65 bits together", "A bigint has 64; with up to 63, IDs are never negative."),
     ("layout='‸time:30 a:20 b:12 sequence:2' epoch=0", "the fields of the worker ID have 32 bits together", "They can have up to 31; give some of them a value."),
     ("preset=discord layout='‸time:41 worker:20 sequence:12'", "the fields have 73 bits together", "A bigint has 64; with up to 63, IDs are never negative."),
     ("preset=discord epoch=‸", r#""" is not an epoch"#, EPOCH),
@@ -139,8 +147,14 @@ const ERRORS: [(&str, &str, &str); 148] = [
     ("preset=discord epoch=‸35184372088833", r#"epoch "35184372088833" is out of range"#, EPOCH),
     ("preset=discord epoch=‸99999999999999999999", r#"epoch "99999999999999999999" is out of range"#, EPOCH),
     ("preset=discord epoch=‸-1", r#""-1" is not an epoch"#, EPOCH),
-    ("preset=discord epoch=‸2025-01-01", r#"epoch "2025-01-01" has no time of day"#, EPOCH),
-    ("preset=discord epoch=‸2025-01-01Z", r#"epoch "2025-01-01Z" has no time of day"#, EPOCH),
+    ("preset=discord epoch=‸2025-01-01", r#"epoch "2025-01-01" has no offset from UTC"#, OFFSET),
+    ("preset=discord epoch='‸2025-01-01 Z'", r#"epoch "2025-01-01 Z" has no time of day"#, EPOCH),
+    ("preset=discord epoch=‸2025-01-01T", r#"epoch "2025-01-01T" has no time of day"#, EPOCH),
+    ("preset=discord epoch=‸2025-02-29Z", r#""2025-02-29Z" is not an epoch"#, EPOCH),
+    ("preset=discord epoch=‸2025-01-01z", r#""2025-01-01z" is not an epoch"#, EPOCH),
+    ("preset=discord epoch=‸2025-01-01+", r#""2025-01-01+" is not an epoch"#, EPOCH),
+    ("preset=discord epoch=‸1969-12-31Z", r#"epoch "1969-12-31Z" is out of range"#, EPOCH),
+    ("preset=discord epoch=‸1970-01-01+01", r#"epoch "1970-01-01+01" is out of range"#, EPOCH),
     ("preset=discord epoch='‸2025-01-01 00:00:00'", r#"epoch "2025-01-01 00:00:00" has no offset from UTC"#, OFFSET),
     ("preset=discord epoch=‸2025-01-01T00:00:00", r#"epoch "2025-01-01T00:00:00" has no offset from UTC"#, OFFSET),
     ("preset=discord epoch='‸2025-02-30 00:00:00+00'", r#""2025-02-30 00:00:00+00" is not an epoch"#, EPOCH),
@@ -197,7 +211,7 @@ const ERRORS: [(&str, &str, &str); 148] = [
     ("preset=‸multi_clock layout='time:41 sequence:4' epoch=0", "on_rollback=next_clock needs a clock field, and the layout has none", "Add one, such as clock:4, or set on_rollback to something else."),
     ("preset=baidu max_borrow='‸999 ms'", r#"max_borrow "999 ms" is less than a tick"#, "It can be 0, or from 1 s on."),
     ("preset=baidu max_rollback='1 s' max_borrow='‸501 ms'", r#"max_borrow "501 ms" is more than half of max_rollback "1 s""#, "It can be 0 to 500 ms: with more, a restart could be refused."),
-    ("preset=instagram shard=‸ééééééééééééééééééééééééééééééééééééééééé", r#""éééééééééééééééééééééééééééééééééééééééé..." is not a whole number"#, DIGITS),
+    ("preset=instagram shard=‸ééééééééééééééééééééééééééééééééééééééééé", r#""éééééééééééééééééééééééééééééééééééééééé..." is not a whole number"#, VALUES),
 ];
 
 #[test]
@@ -452,6 +466,13 @@ fn epochs_in_every_form() {
             1_477_958_400_000,
             "2016-11-01 00:00:00+00",
         ),
+        ("2025-01-01Z", 1_735_689_600_000, "2025-01-01 00:00:00+00"),
+        ("2016-11-01+08", 1_477_929_600_000, "2016-10-31 16:00:00+00"),
+        (
+            "2016-10-31-09:30",
+            1_477_906_200_000,
+            "2016-10-31 09:30:00+00",
+        ),
         (
             "2016-11-01 00:00Z",
             1_477_958_400_000,
@@ -525,8 +546,81 @@ fn what_cannot_generate() {
         problem("layout='time_by_mode:40 mode:1=1 clock:4 sequence:1' epoch=0"),
         Err(nobody.to_string())
     );
+    let wide = |bits| format!("time, clock and sequence have {bits} bits together");
+    assert_eq!(problem("preset=mastodon"), Err(wide(64)));
+    assert_eq!(
+        problem("layout='time:41 clock:10 worker:1 sequence:12' epoch=0"),
+        Err(wide(63))
+    );
+    assert_eq!(
+        problem("preset=mastodon layout='time:48 worker:2 sequence:14'"),
+        Ok(())
+    );
     assert_eq!(problem("layout='time:40 a:1=0 sequence:1' epoch=0"), Ok(()));
     assert_eq!(problem("layout='time:40 a:1 sequence:1' epoch=0"), Ok(()));
+}
+
+#[test]
+fn fields_of_the_caller() {
+    let one = label("layout='time:41 tenant:10=caller worker:4 sequence:8' epoch=0");
+    assert_eq!(
+        one.layout_text(),
+        "time:41 tenant:10=caller worker:4 sequence:8"
+    );
+    let same = label("layout='time:41 tenant:10 worker:4 sequence:8' tenant=caller epoch=0");
+    assert_eq!(one, same);
+    let fixed = label("layout='time:41 tenant:10=caller worker:4 sequence:8' tenant=5 epoch=0");
+    assert_eq!(fixed.fields()[1].role, Role::Fixed(5));
+    let preset = label("preset=ztesoft resource_type=caller");
+    let names = |label: &Label| -> Vec<String> {
+        label
+            .caller_fields()
+            .map(|field| field.name.clone())
+            .collect()
+    };
+    assert_eq!(names(&preset), ["resource_type"]);
+    assert_eq!(names(&fixed), [""; 0]);
+    assert!(preset.layout().takes_fields() && !fixed.layout().takes_fields());
+    // It says nothing of the server.
+    let (problem, _) = label("preset=instagram shard=caller")
+        .check_generates()
+        .unwrap_err();
+    assert_eq!(
+        problem,
+        "no field tells the IDs of one server from those of another"
+    );
+    assert_eq!(one.check_generates(), Ok(()));
+    // What calls give, exactly.
+    let two = label("layout='time:40 a:3=caller b:2=1 worker:4 c:1=caller sequence:8' epoch=0");
+    let given = |named: &[(&str, i64)]| two.given(&values(named));
+    assert_eq!(
+        given(&[("c", 1), ("a", 5)]),
+        Ok(Stamp::new(5 << 15 | 1 << 8))
+    );
+    assert_eq!(given(&[("a", 0), ("c", 0)]), Ok(Stamp::new(0)));
+    let missing = |name: &str| Err(LayoutError::Missing(name.to_string()));
+    assert_eq!(given(&[("a", 5)]), missing("c"));
+    assert_eq!(given(&[]), missing("a"));
+    for unknown in ["b", "worker", "time", "sequence", "A", ""] {
+        let error = Err(LayoutError::Unknown(unknown.to_string()));
+        assert_eq!(given(&[("a", 1), ("c", 1), (unknown, 1)]), error);
+    }
+    for value in [-1, 8, i64::MIN, i64::MAX] {
+        let error = LayoutError::FieldRange {
+            field: "a".to_string(),
+            value,
+            max: 7,
+        };
+        assert_eq!(given(&[("a", value), ("c", 1)]), Err(error));
+    }
+    assert_eq!(label("preset=default").given(&[]), Ok(Stamp::new(0)));
+    // The widest there is.
+    let wide = label("layout='time:1 a:62=caller sequence:1' epoch=0");
+    let most = (1 << 62) - 1;
+    assert_eq!(
+        wide.given(&values(&[("a", most)])),
+        Ok(Stamp::new(most.unsigned_abs() << 1))
+    );
 }
 
 fn values(named: &[(&str, i64)]) -> Vec<(String, i64)> {
@@ -667,11 +761,14 @@ fn any_name() -> impl Strategy<Value = String> {
 
 /// Fields that make a layout, in any order.
 fn any_fields() -> impl Strategy<Value = Vec<(String, Role, u32)>> {
-    let other =
-        (any_name(), 1..=20u32, prop::option::of(any::<u64>())).prop_map(|(name, bits, value)| {
-            let role = value.map_or(Role::Worker, |any| Role::Fixed(any % (1 << bits)));
-            (name, role, bits)
-        });
+    let other = (any_name(), 1..=20u32, 0..3, any::<u64>()).prop_map(|(name, bits, role, any)| {
+        let role = match role {
+            0 => Role::Worker,
+            1 => Role::Caller,
+            _ => Role::Fixed(any % (1 << bits)),
+        };
+        (name, role, bits)
+    });
     let time = prop::sample::select(vec![
         vec![("time", Role::Time)],
         vec![("time_reversed", Role::TimeReversed)],
@@ -690,7 +787,7 @@ fn any_fields() -> impl Strategy<Value = Vec<(String, Role, u32)>> {
     ]);
     let fields = (
         time,
-        1..=45u32,
+        prop_oneof![3 => 1..=45u32, 1 => 46..=63u32],
         1..=31u32,
         prop::option::of(prop_oneof![1..=CLOCK_BITS_MAX, 1..=31u32]),
         prop::collection::vec(other, 0..5),
@@ -725,10 +822,15 @@ fn layout_of(epoch: i64, tick: i64, fields: &[(String, Role, u32)]) -> Result<La
 
 /// The bits that a position has, of clocks that do not go on in each other.
 fn position_bits(fields: &[(String, Role, u32)]) -> u32 {
-    let counts = |role: &Role| !matches!(role, Role::Worker | Role::Fixed(_) | Role::Mode(_));
+    let other = |role: &Role| {
+        matches!(
+            role,
+            Role::Worker | Role::Fixed(_) | Role::Caller | Role::Mode(_)
+        )
+    };
     fields
         .iter()
-        .filter(|(_, role, _)| counts(role))
+        .filter(|(_, role, _)| !other(role))
         .map(|(_, _, bits)| bits)
         .sum()
 }
@@ -839,6 +941,11 @@ fn any_written() -> impl Strategy<Value = Written> {
                     Role::Fixed(value) | Role::Mode(Some(value)) => {
                         words.push(format!("{name}:{bits}={value}"));
                     }
+                    Role::Caller if flags[0] => {
+                        pairs.push((name.as_str(), "caller".to_string()));
+                        words.push(format!("{name}:{bits}"));
+                    }
+                    Role::Caller => words.push(format!("{name}:{bits}=caller")),
                     _ => words.push(format!("{name}:{bits}")),
                 }
             }

@@ -105,6 +105,8 @@ pub enum Role {
     Worker,
     /// The same in all IDs of a generator.
     Fixed(u64),
+    /// What the caller says, ID by ID. IDs are unique without it.
+    Caller,
     /// How the time is written: see [`Role::TimeByMode`]. A generator needs a
     /// value; without one, a layout can only decode.
     Mode(Option<u64>),
@@ -135,8 +137,6 @@ pub enum Misfit {
     Mode,
     /// All fields together have more than 64 bits.
     Width { bits: u32 },
-    /// Time, clock and sequence have more than 62 bits.
-    PositionWidth { bits: u32 },
     /// The parts of the worker ID have more than 31 bits.
     WorkerWidth { bits: u32 },
     /// The epoch is before 1970 or after 3084.
@@ -145,14 +145,14 @@ pub enum Misfit {
     Tick,
 }
 
-/// Most bits of the time field: 1,115 years of milliseconds.
-pub const TIME_BITS_MAX: u32 = 45;
+/// Most bits of the time field: an ID has one more at least, for the sequence.
+pub const TIME_BITS_MAX: u32 = 63;
 /// Most bits of the sequence field, and of the clock field.
 pub const SEQUENCE_BITS_MAX: u32 = 31;
 /// Most bits of the worker ID: a setting is a positive `int`.
 pub const WORKER_BITS_MAX: u32 = 31;
-/// Most bits of time, clock and sequence together: two are left so that
-/// additions cannot overflow.
+/// Most bits of time, clock and sequence together, where a generator counts in
+/// them: two are left so that additions cannot overflow.
 pub const POSITION_BITS_MAX: u32 = 62;
 /// The latest epoch: in the year 3084.
 pub const EPOCH_MAX: UnixMillis = UnixMillis::new(1 << 45);
@@ -194,7 +194,8 @@ enum Written {
 }
 
 /// Places and roles of the fields, epoch and tick. Always valid: the
-/// constructors check.
+/// constructors check. Whether a generator can count in it is another question:
+/// see [`Layout::position_bits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Layout {
@@ -207,6 +208,8 @@ pub struct Layout {
     width: u32,
     /// The bits of the worker ID, from all its parts.
     worker_mask: u64,
+    /// The bits that callers give.
+    caller_mask: u64,
     /// The bits that are the same in all IDs.
     fixed_mask: u64,
     /// What they are, and what to issue in the mode field.
@@ -316,6 +319,7 @@ impl Layout {
             written: Written::Plain,
             width: 0,
             worker_mask: 0,
+            caller_mask: 0,
             fixed_mask: 0,
             fixed: 0,
             last_tick: Tick::new(0),
@@ -339,7 +343,7 @@ impl Layout {
                 Role::Clock => (&mut layout.clock, SEQUENCE_BITS_MAX),
                 Role::Mode(_) => (&mut mode, 1),
                 Role::Worker => (&mut other, WORKER_BITS_MAX),
-                Role::Fixed(_) => (&mut other, 63),
+                Role::Fixed(_) | Role::Caller => (&mut other, 63),
             };
             if shift <= 64 && (bits < 1 || bits > max) {
                 return Err(Misfit::Bits { field, max });
@@ -366,6 +370,7 @@ impl Layout {
                 Role::TimeByMode => layout.written = Written::ByMode(0),
                 Role::Worker => layout.worker_mask |= mask,
                 Role::Fixed(_) => layout.fixed_mask |= mask,
+                Role::Caller => layout.caller_mask |= mask,
                 _ => {}
             }
         }
@@ -384,10 +389,6 @@ impl Layout {
             Written::Plain | Written::Reversed if mode.bits == 0 => {}
             _ => return Err(Misfit::Mode),
         }
-        let bits = layout.time.bits + layout.clock.bits + layout.sequence.bits;
-        if bits > POSITION_BITS_MAX {
-            return Err(Misfit::PositionWidth { bits });
-        }
         let bits = layout.worker_mask.count_ones();
         if bits > WORKER_BITS_MAX {
             return Err(Misfit::WorkerWidth { bits });
@@ -398,11 +399,19 @@ impl Layout {
         Ok(layout)
     }
 
+    /// How many bits time, clock and sequence have together. With more than
+    /// [`POSITION_BITS_MAX`], what is about positions does not work: such a layout
+    /// only decodes and encodes.
+    #[must_use]
+    pub const fn position_bits(self) -> u32 {
+        self.time.bits + self.clock.bits + self.sequence.bits
+    }
+
     /// The same IDs, with positions that count on through all clocks of a tick.
     /// `None` if that makes them too wide.
     #[must_use]
     pub const fn through_clocks(self) -> Option<Self> {
-        if self.time.bits + 2 * self.clock.bits + self.sequence.bits > POSITION_BITS_MAX {
+        if self.position_bits() + self.clock.bits > POSITION_BITS_MAX {
             return None;
         }
         Some(Self {
@@ -416,6 +425,12 @@ impl Layout {
     #[must_use]
     pub const fn has_worker(self) -> bool {
         self.worker_mask != 0
+    }
+
+    /// Whether callers give fields: see [`super::label::Label::given`].
+    #[must_use]
+    pub const fn takes_fields(self) -> bool {
+        self.caller_mask != 0
     }
 
     /// The largest worker ID; 0 if IDs carry none.
@@ -455,10 +470,10 @@ impl Layout {
         None
     }
 
-    /// The instant at which a tick begins.
+    /// The instant at which a tick begins; where that is past all instants, the
+    /// last one. No clock comes near it: those end in 2262.
     pub const fn instant_of(self, tick: Tick) -> UnixMillis {
-        // At most 2^45 ticks of 10^4 ms after 2^45 ms: below 2^59.
-        self.epoch.plus(self.tick.times(tick.get().cast_signed()))
+        self.epoch.plus(self.lasting(tick.get()))
     }
 
     /// The tick that holds an instant; negative before the epoch, and not
@@ -483,7 +498,12 @@ impl Layout {
     pub fn tick_from(self, at: UnixMillis) -> Tick {
         // The tick behind that of the millisecond before.
         let before = UnixMillis::new(at.get().saturating_sub(1));
-        Tick::new((self.tick_number(before) + 1).max(0).cast_unsigned())
+        Tick::new(
+            self.tick_number(before)
+                .saturating_add(1)
+                .max(0)
+                .cast_unsigned(),
+        )
     }
 
     /// How many ticks cover a duration, at least 1.
@@ -494,8 +514,10 @@ impl Layout {
     }
 
     /// How long so many ticks last.
-    pub fn lasting(self, ticks: u64) -> Millis {
-        self.tick.times(i64::try_from(ticks).unwrap_or(i64::MAX))
+    pub const fn lasting(self, ticks: u64) -> Millis {
+        let most = i64::MAX.cast_unsigned();
+        let ticks = if ticks < most { ticks } else { most };
+        self.tick.times(ticks.cast_signed())
     }
 
     /// The tick that holds an instant.
@@ -738,7 +760,9 @@ pub enum Change {
     LaterEpoch,
     /// The time field has fewer bits.
     NarrowerTime,
-    /// Other fields, places or fixed values.
+    /// Other fields, places or fixed values; also a field that callers give, in place
+    /// of another one. Where no worker ID is, fixed values alone tell the IDs of two
+    /// servers apart, and a caller could give that of the other.
     Fields,
 }
 

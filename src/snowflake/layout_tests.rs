@@ -27,6 +27,7 @@ fn any_role() -> impl Strategy<Value = (Role, u32)> {
         .prop_flat_map(|bits| (0..1u64 << bits).prop_map(move |value| (Role::Fixed(value), bits)));
     prop_oneof![
         (1..=16u32).prop_map(|bits| (Role::Worker, bits)),
+        (1..=16u32).prop_map(|bits| (Role::Caller, bits)),
         fixed,
         (1..=6u32).prop_map(|bits| (Role::Clock, bits)),
     ]
@@ -42,7 +43,7 @@ fn any_layout() -> impl Strategy<Value = Layout> {
     ];
     let fields = (
         time,
-        1..=45u32,
+        prop_oneof![3 => 1..=45u32, 1 => 46..=63u32],
         1..=31u32,
         prop::collection::vec(any_role(), 0..5),
     );
@@ -61,6 +62,11 @@ fn any_layout() -> impl Strategy<Value = Layout> {
     (0..=EPOCH_MAX.get(), 1..=10_000i64, fields).prop_filter_map("a layout", |(e, t, fields)| {
         Layout::new(UnixMillis::new(e), Millis::new(t), &fields).ok()
     })
+}
+
+/// Those that a generator can count in.
+fn any_counted() -> impl Strategy<Value = Layout> {
+    any_layout().prop_filter("positions", |l| l.position_bits() <= POSITION_BITS_MAX)
 }
 
 fn worker(layout: Layout, any: u64) -> WorkerId {
@@ -111,6 +117,38 @@ fn parts_of_the_worker_id_lie_apart() {
     let (least, greatest) = layout.range_of(Tick::new(5)).unwrap();
     assert_eq!(least.get(), 0b0101_000_1_00_00);
     assert_eq!(greatest.get(), 0b0101_111_1_11_11);
+}
+
+#[test]
+fn what_a_caller_gives_varies() {
+    let layout = |role| {
+        let fields = [
+            (Role::Time, 4),
+            (role, 3),
+            (Role::Worker, 2),
+            (Role::Sequence, 2),
+        ];
+        Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap()
+    };
+    let given = layout(Role::Caller);
+    assert!(given.takes_fields() && !layout(Role::Fixed(5)).takes_fields());
+    assert_eq!(given.max_worker(), 3);
+    assert_eq!(given.disorder(), None);
+    let stamp = given.stamp(WorkerId::new(2).unwrap()).unwrap();
+    let position = Position::new(0b0110_01);
+    let id = |caller: u64| given.compose(position, stamp.and(Stamp::new(caller << 4)));
+    assert_eq!(id(0b101).get(), 0b0110_101_10_01);
+    let fields = given.decode(id(0)).unwrap();
+    for caller in 0..8 {
+        let one = id(caller);
+        assert_eq!(given.decode(one), Ok(fields));
+        let (least, greatest) = given.range_of(Tick::new(6)).unwrap();
+        assert!(least <= one && one <= greatest);
+    }
+    // Above the time, it takes the order away.
+    let above = [(Role::Caller, 3), (Role::Time, 4), (Role::Sequence, 2)];
+    let above = Layout::new(UnixMillis::new(0), Millis::new(1), &above).unwrap();
+    assert_eq!(above.disorder(), Some(Disorder::TimeBelow));
 }
 
 #[test]
@@ -188,8 +226,8 @@ fn refuses_what_makes_no_layout() {
     assert_eq!(plain(0, 0, 41, 10, 12), Err(Misfit::Tick));
     assert_eq!(plain(0, 10_001, 41, 10, 12), Err(Misfit::Tick));
     let bits = |field, max| Misfit::Bits { field, max };
-    refused(&[(Time, 0), (Sequence, 12)], bits(0, 45));
-    refused(&[(Time, 46), (Sequence, 12)], bits(0, 45));
+    refused(&[(Time, 0), (Sequence, 12)], bits(0, 63));
+    refused(&[(Time, 64), (Sequence, 12)], bits(0, 63));
     refused(&[(Time, 41), (Sequence, 0)], bits(1, 31));
     refused(&[(Time, 41), (Worker, 0), (Sequence, 1)], bits(1, 31));
     refused(
@@ -221,8 +259,8 @@ fn refuses_what_makes_no_layout() {
         Misfit::Width { bits: 65 },
     );
     refused(
-        &[(Time, 41), (Clock, 10), (Sequence, 12)],
-        Misfit::PositionWidth { bits: 63 },
+        &[(Time, 63), (Clock, 1), (Sequence, 1)],
+        Misfit::Width { bits: 65 },
     );
     refused(
         &[(Time, 12), (Worker, 16), (Worker, 16), (Sequence, 12)],
@@ -274,6 +312,55 @@ fn instants_at_the_ends() {
     assert!(D.tick_at(UnixMillis::new(last + 1)).is_err());
 }
 
+/// Nothing overflows, whatever a layout makes of time: what lies past the last
+/// instant there is, is that instant.
+#[test]
+fn a_time_that_outlives_all_clocks() {
+    let (first, end) = (UnixMillis::new(0), UnixMillis::new(i64::MAX));
+    let beginning = UnixMillis::new(i64::MIN);
+    for time in [1, 41, 45, 48, 51, 61, 62, 63] {
+        for tick in [1, 10, TICK_MAX.get()] {
+            for epoch in [first, EPOCH_MAX] {
+                let fields = [(Role::Time, time), (Role::Sequence, 64 - time.max(33))];
+                let l = Layout::new(epoch, Millis::new(tick), &fields).unwrap();
+                let last = l.last_tick();
+                assert_eq!(last.get(), (1 << time) - 1);
+                let exact = i128::from(epoch.get()) + i128::from(last.get()) * i128::from(tick);
+                let ends = l.instant_of(last);
+                assert_eq!(i128::from(ends.get()), exact.min(i128::from(i64::MAX)));
+                assert_eq!(l.instant_of(Tick::new(u64::MAX)), end);
+                for at in [first, epoch, ends, end] {
+                    let within = l.tick_within(at);
+                    assert!(within <= last && l.instant_of(within) <= at.max(epoch));
+                    let from = l.tick_from(at);
+                    assert!(l.instant_of(from) >= at);
+                    if let Ok(tick) = l.tick_at(at) {
+                        assert_eq!(tick, within);
+                    }
+                }
+                assert_eq!(l.tick_at(ends), Ok(l.tick_within(ends)));
+                assert!(l.tick_at(beginning).is_err());
+                assert_eq!(l.tick_within(beginning), Tick::new(0));
+                assert_eq!(l.tick_from(beginning), Tick::new(0));
+                assert_eq!(l.lasting(u64::MAX), Millis::new(i64::MAX));
+                assert!(l.ticks_in(Millis::new(i64::MAX)) >= (i64::MAX / tick).unsigned_abs());
+                let id = l.encode(last, 0, 1).unwrap();
+                let fields = l.decode(id).unwrap();
+                assert_eq!((fields.tick, fields.sequence), (last, 1));
+                let range = l.range_of(Tick::new(0)).unwrap();
+                assert!(range.0.get() == 0 && range.1 > range.0);
+                assert_eq!(
+                    l.through_clocks().is_some(),
+                    l.position_bits() <= POSITION_BITS_MAX
+                );
+            }
+        }
+    }
+    let negative = plain(0, 1, 48, 1, 15).unwrap();
+    let turn = Disorder::NegativeFrom(UnixMillis::new(1 << 47));
+    assert_eq!(negative.disorder(), Some(turn));
+}
+
 #[test]
 fn what_may_change() {
     use Role::{Sequence, Time, TimeReversed, Worker};
@@ -287,6 +374,16 @@ fn what_may_change() {
     assert_eq!(to(plain(1000, 1, 30, 8, 8)), Some(Change::Tick));
     assert_eq!(to(plain(1000, 10, 30, 9, 7)), Some(Change::Fields));
     assert_eq!(to(plain(1000, 10, 30, 9, 8)), Some(Change::Fields));
+    // What a caller gives is neither fixed nor a part of the worker ID.
+    let with = |role| {
+        let fields = [(Time, 30), (role, 4), (Worker, 4), (Sequence, 8)];
+        Layout::new(UnixMillis::new(1000), Millis::new(10), &fields).unwrap()
+    };
+    let roles = [Role::Caller, Role::Fixed(5), Role::Fixed(6), Worker];
+    for (from, to) in roles.iter().flat_map(|from| roles.map(|to| (*from, to))) {
+        let change = (from != to).then_some(Change::Fields);
+        assert_eq!(with(to).change_from(with(from)), change, "{from:?} {to:?}");
+    }
     // A wider time that is not on top moves what is above it.
     let low = |bits| {
         Layout::new(
@@ -325,6 +422,9 @@ proptest! {
         if let Ok((least, greatest)) = l.range_of(fields.tick) {
             prop_assert!(least <= id && id <= greatest);
         }
+        if l.position_bits() > POSITION_BITS_MAX {
+            return Ok(());
+        }
         // compose is encode for a position.
         let position = Position::new(l.place_of(fields.tick).get() | fields.sequence);
         let stamp = l.stamp(worker(l, w)).unwrap();
@@ -336,6 +436,7 @@ proptest! {
     fn every_id_is_one_thing(l in any_layout(), id: i64) {
         if let Ok(f) = l.decode(SnowflakeId::new(id))
             && f.clock == 0
+            && id.cast_unsigned() & l.caller_mask == 0
             && !matches!(l.written, Written::ByMode(_))
         {
             prop_assert_eq!(
@@ -346,7 +447,7 @@ proptest! {
     }
 
     #[test]
-    fn a_position_is_a_clock_and_a_place(l in any_layout(), position: u64, clock: u64) {
+    fn a_position_is_a_clock_and_a_place(l in any_counted(), position: u64, clock: u64) {
         let l = l.through_clocks().unwrap_or(l);
         let position = Position::new(position >> (64 - POSITION_BITS_MAX));
         let place = l.place(position);
@@ -360,7 +461,7 @@ proptest! {
     }
 
     #[test]
-    fn positions_order_as_ids(l in any_layout(), a: u64, b: u64, w: u64) {
+    fn positions_order_as_ids(l in any_counted(), a: u64, b: u64, w: u64) {
         let top = l.place_of(l.last_tick()).get();
         let stamp = l.stamp(worker(l, w)).unwrap();
         let (a, b) = (Position::new(a % top), Position::new(b % top));
@@ -392,7 +493,7 @@ proptest! {
                     m.last_tick = Tick::new(ones(m.time.bits));
                     m.width = m.time.end();
                 }
-                (m.width <= 64 && m.time.bits + m.sequence.bits <= POSITION_BITS_MAX)
+                (m.width <= 64 && m.position_bits() <= POSITION_BITS_MAX)
                     .then_some((l, m))
             },
         ),

@@ -23,7 +23,7 @@ macro_rules! presets {
 }
 
 /// All of them, in the order in which they are shown.
-pub const ALL: [Preset; 16] = presets! {
+pub const ALL: [Preset; 18] = presets! {
     "default" is "the default generator of this extension":
         "layout='time:41 worker:10 sequence:12' epoch=1735689600000 tick='1 ms' on_rollback=continue max_rollback='1 d' max_borrow='100 ms' on_exhausted=wait sequence_start='vibrate 63'";
     "twitter" is "Twitter Snowflake, 2010":
@@ -54,6 +54,10 @@ pub const ALL: [Preset; 16] = presets! {
         "layout='time:41 shard:13 sequence:10' epoch=1314220021721 sequence_start=zero";
     "discord" is "Discord's snowflakes":
         "layout='time:42 worker:5 process:5 sequence:12' epoch=1420070400000 sequence_start=zero";
+    "mastodon" is "Mastodon's IDs, whose low bits are a hash and a count; give a layout with a worker ID to generate":
+        "layout='time:48 sequence:16' epoch=0 sequence_start=random";
+    "yitter" is "Yitter's IdGenerator: short IDs, and bursts of up to 2 s ahead of the clock":
+        "layout='time:51 worker:6 sequence:6' epoch=1582136402000 max_borrow='2 s' sequence_start=zero";
     "javascript" is "53 bits, exact as a JavaScript number":
         "layout='time:41 worker:3 sequence:9' epoch=1735689600000 sequence_start='vibrate 7'";
 };

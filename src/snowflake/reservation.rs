@@ -173,6 +173,10 @@ pub enum NoMark {
 /// instant in seconds.
 const MARK_MIN: i64 = 100_000_000_000;
 
+/// Marks are no later than this, in the year 2527: clocks end in 2262. Where the time
+/// of a layout goes on for longer, an ID would look like an instant.
+const MARK_MAX: i64 = 1 << 44;
+
 /// The first reservation of a start ahead of the wall clock takes this part of
 /// the window, each further one twice as much as the one before. A start at the
 /// mark takes the mark up by what it reserves: with the whole window each time,
@@ -204,7 +208,11 @@ impl Generator {
         if mark.get() < MARK_MIN && now.get() >= MARK_MIN {
             return Err(number);
         }
-        if mark <= layout.instant_of(layout.last_tick()) {
+        if mark
+            <= layout
+                .instant_of(layout.last_tick())
+                .min(UnixMillis::new(MARK_MAX))
+        {
             return Ok((mark, ledger));
         }
         let decoded = layout.decode(SnowflakeId::new(value));

@@ -3,7 +3,7 @@
 
 use crate::snowflake::id::{Place, SnowflakeId, Tick, WorkerId};
 use crate::snowflake::label::{Label, LabelError};
-use crate::snowflake::layout::{Fields, LayoutError};
+use crate::snowflake::layout::{Fields, LayoutError, POSITION_BITS_MAX};
 
 /// # Panics
 /// If one of the laws does not hold.
@@ -97,13 +97,18 @@ pub fn is_its_id_or_none(label: &Label, id: i64) {
     }
 }
 
-/// What a generator counts comes back from the ID that it makes of it.
+/// What a generator counts comes back from the ID that it makes of it, if one can
+/// count in the layout.
 ///
 /// # Panics
 /// Otherwise.
 pub fn makes_ids_of_positions(label: &Label, any: u64) {
     let generator = label.generator();
     let layout = generator.layout;
+    if layout.position_bits() > POSITION_BITS_MAX {
+        assert!(label.check_generates().is_err(), "{label}");
+        return;
+    }
     let worker = any.rotate_left(40) & layout.max_worker();
     let id = i32::try_from(worker).ok().and_then(WorkerId::new);
     let stamp = id.and_then(|id| layout.stamp(id).ok());

@@ -2,8 +2,11 @@
 
 use pgrx::PgSqlErrorCode::*;
 
+use pgrx::spi::quote_literal;
+
 use super::{Code, Error, invalid, not_supported, out_of_range};
 use crate::pg::time::display;
+use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Disorder, LayoutError};
 
 impl From<LayoutError> for Error {
@@ -97,6 +100,74 @@ pub fn field_not_number(field: &str) -> Error {
     invalid(format!(
         "value of field \"{field}\" is not a whole number of bigint"
     ))
+    .hint(FIELDS_HINT)
+}
+
+/// A call that gives no fields.
+pub fn needs_fields(generator: &str, label: &Label) -> Error {
+    invalid(format!(
+        "generator {generator} takes fields from its caller, and none are given"
+    ))
+    .detail(left_to_the_caller(label))
+    .hint(call_with_fields(generator, label))
+}
+
+/// A call that gives others, or other values, than the label leaves to it.
+pub fn given_fields(generator: &str, label: &Label, error: LayoutError) -> Error {
+    match error {
+        LayoutError::Unknown(field) => {
+            let error = invalid(format!(
+                "generator {generator} takes no field \"{field}\" from its caller"
+            ));
+            match label.caller_fields().next() {
+                Some(_) => error
+                    .detail(left_to_the_caller(label))
+                    .hint(call_with_fields(generator, label)),
+                None => {
+                    error.hint("Its label leaves no field to the caller: call snowflake_nextval().")
+                }
+            }
+        }
+        LayoutError::Missing(field) => invalid(format!(
+            "field \"{field}\" of generator {generator} has no value"
+        ))
+        .detail(left_to_the_caller(label))
+        .hint(call_with_fields(generator, label)),
+        other => other.into(),
+    }
+}
+
+/// The default of a column.
+pub fn no_default(generator: &str, label: &Label) -> Error {
+    let fields = label.caller_fields();
+    let pairs = fields.map(|field| format!("'{0}', NEW.{0}", field.name));
+    let pairs = pairs.collect::<Vec<_>>().join(", ");
+    let quoted = quote_literal(generator);
+    not_supported(format!(
+        "generator {generator} takes fields from its caller, which a default cannot give"
+    ))
+    .detail(left_to_the_caller(label))
+    .hint(format!(
+        "Fill the column in a BEFORE INSERT trigger, as in: NEW.id := \
+         snowflake_nextval_with(jsonb_build_object({pairs}), {quoted})"
+    ))
+}
+
+fn left_to_the_caller(label: &Label) -> String {
+    let fields = label.caller_fields();
+    let fields = fields.map(|field| format!("{} (0 to {})", field.name, field.max()));
+    let fields = fields.collect::<Vec<_>>().join(", ");
+    format!("Its label leaves to the caller: {fields}.")
+}
+
+fn call_with_fields(generator: &str, label: &Label) -> String {
+    let fields = label.caller_fields();
+    let fields = fields.map(|field| format!("\"{}\": 0", field.name));
+    let fields = fields.collect::<Vec<_>>().join(", ");
+    let quoted = quote_literal(generator);
+    format!(
+        "Give them with each call, as in: SELECT snowflake_nextval_with('{{{fields}}}', {quoted})"
+    )
 }
 
 pub fn time_mismatch(time: i64, tick: i64) -> Error {
@@ -110,4 +181,4 @@ pub fn infinite_instant() -> Error {
     ERRCODE_DATETIME_FIELD_OVERFLOW.error("an ID cannot have an infinite instant")
 }
 
-const FIELDS_HINT: &str = "Give the values by field, as in '{\"worker\": 7, \"sequence\": 0}'.";
+const FIELDS_HINT: &str = "Give the values by field, as in '{\"region\": 3, \"machine\": 1}'.";

@@ -3,15 +3,16 @@
 //! function for each number of arguments.
 
 use std::cell::Cell;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::rc::Rc;
 
 use pgrx::{FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
 
 use super::super::compat;
 use super::super::entry::{self, Entry};
-use super::super::error::Error;
+use super::super::error::{self, Error};
 use super::super::label::{self, Described};
+use super::super::spi;
 use crate::snowflake::id::SnowflakeId;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Fields, Layout};
@@ -115,6 +116,26 @@ impl Call {
     #[inline]
     pub fn number(&self, index: usize) -> i64 {
         self.get(index).unwrap_or_default()
+    }
+
+    /// An argument that is a jsonb: numbers by the names of fields. It is read from its
+    /// text: pgrx's `JsonB` gives an internal error for numbers and depths that only
+    /// PostgreSQL has.
+    pub fn fields(&self, index: usize) -> Result<Vec<(String, i64)>, Error> {
+        // SAFETY: declared as jsonb; its text is NUL-terminated.
+        let text = spi::from_server(unsafe {
+            let text = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), self.datum(index));
+            CStr::from_ptr(text)
+        });
+        let fields: serde_json::Value =
+            serde_json::from_str(&text).map_err(|_| error::fields_not_read())?;
+        let fields = fields.as_object().ok_or_else(error::fields_not_object)?;
+        let fields = fields.iter().map(|(name, value)| {
+            let value = value.as_i64();
+            let value = value.ok_or_else(|| error::field_not_number(name))?;
+            Ok((name.clone(), value))
+        });
+        fields.collect()
     }
 
     /// What this function keeps between its calls in a statement, null at first;

@@ -151,6 +151,9 @@ impl Source {
         let entry = entry::of_sequence(relation);
         entry.lock();
         let described = entry.learn()?.described;
+        if described.generator.layout.takes_fields() {
+            return Err(error::no_default(&entry.name(), &described.label));
+        }
         let arguments = if relation == default { "" } else { "regclass" };
         // The extension's own function, wherever it was moved to: its signature, with
         // the value of its argument in place of the type.

@@ -4,16 +4,14 @@
 //! the text of a label (`_as`), as [`by_layout`] tells them apart. All work
 //! without preloading and on standbys.
 
-use std::ffi::CStr;
-
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::{JsonB, pg_sys};
 
 use super::super::error::{self, Error};
-use super::super::{spi, time};
+use super::super::time;
 use super::call::{Call, Whose, by_layout, columns};
 use crate::snowflake::id::{SnowflakeId, Tick};
-use crate::snowflake::label::Label;
+use crate::snowflake::label::{Field, Label};
 use crate::snowflake::layout::{Layout, LayoutError, Role};
 
 by_layout!(snowflake_decode, snowflake_decode_as, 1, decode);
@@ -103,9 +101,10 @@ fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
     if matches!(whose, Whose::Text(..)) && call.count() == 3 {
         return encode_fields(call, label);
     }
-    // Both ways of writing the time would be right.
-    if let Some(mode) = label.fields().iter().find(|f| f.role == Role::Mode(None)) {
-        return Err(LayoutError::Missing(mode.name.clone()).into());
+    // Both ways of writing the time would be right, and any value of a caller's.
+    let open = |field: &&Field| matches!(field.role, Role::Mode(None) | Role::Caller);
+    if let Some(field) = label.fields().iter().find(open) {
+        return Err(LayoutError::Missing(field.name.clone()).into());
     }
     let layout = label.layout();
     let tick = tick(call, &layout)?;
@@ -113,26 +112,13 @@ fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
 }
 
 fn encode_fields(call: &Call, label: &Label) -> Result<i64, Error> {
-    // The jsonb is read from its text: pgrx's `JsonB` gives an internal error for
-    // numbers and depths that only PostgreSQL has.
-    // SAFETY: declared as jsonb; its text is NUL-terminated.
-    let text = spi::from_server(unsafe {
-        let text = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), call.datum(1));
-        CStr::from_ptr(text)
-    });
-    let fields: serde_json::Value =
-        serde_json::from_str(&text).map_err(|_| error::fields_not_read())?;
+    let mut values = call.fields(1)?;
     let tick = tick(call, &label.layout())?;
-    let fields = fields.as_object().ok_or_else(error::fields_not_object)?;
-    let mut values = Vec::new();
-    for (name, value) in fields {
-        let value = value.as_i64();
-        let value = value.ok_or_else(|| error::field_not_number(name))?;
-        if name != "time" {
-            values.push((name.clone(), value));
-        } else if value.cast_unsigned() != tick.get() {
-            return Err(error::time_mismatch(value, tick.get().cast_signed()));
-        }
+    let other =
+        |(name, value): &&(String, i64)| name == "time" && value.cast_unsigned() != tick.get();
+    if let Some((_, time)) = values.iter().find(other) {
+        return Err(error::time_mismatch(*time, tick.get().cast_signed()));
     }
+    values.retain(|(name, _)| name != "time");
     Ok(label.encode(tick, &values)?.get())
 }

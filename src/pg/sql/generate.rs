@@ -36,8 +36,16 @@ fn nextval_slow(call: &Call) -> Result<i64, Error> {
     if let Some(kept) = call.kept() {
         kept.set(std::ptr::from_ref(entry).cast_mut().cast());
     }
-    issue::next(entry).map(|id| id.get())
+    issue::next(entry, None).map(|id| id.get())
 }
+
+// `snowflake_nextval_with(fields [, generator]) -> bigint`.
+c_function!(snowflake_nextval_with, |call| {
+    shmem::shared()?;
+    let entry = call.entry(1)?;
+    let given = issue::given(entry, &call.fields(0)?)?;
+    issue::next(entry, Some(given)).map(|id| id.get())
+});
 
 /// `snowflake_nextval_batch(count [, generator]) -> setof bigint`: IDs chunk by chunk,
 /// each when the one before is used up.
@@ -53,11 +61,41 @@ fn snowflake_nextval_batch(
     shmem::shared()?;
     // SAFETY: PostgreSQL's; the function is STRICT.
     let entry = unsafe { Call::new(fcinfo) }.entry(1)?;
+    batch(entry, count, None)
+}
+
+/// `snowflake_nextval_batch_with(count, fields [, generator]) -> setof bigint`: the
+/// same, and all IDs have these fields.
+#[pg_extern(sql = false)]
+fn snowflake_nextval_batch_with(
+    count: i32,
+    fcinfo: pg_sys::FunctionCallInfo,
+) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
+    shmem::shared()?;
+    // SAFETY: as above.
+    let call = unsafe { Call::new(fcinfo) };
+    let entry = call.entry(2)?;
+    batch(entry, count, Some(call.fields(1)?))
+}
+
+fn batch(
+    entry: &'static Entry,
+    count: i32,
+    fields: Option<Vec<(String, i64)>>,
+) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
     if !(1..=BATCH_MAX).contains(&count) {
         return Err(error::batch_count(count, BATCH_MAX).into());
     }
     // The layout must be known before its chunk size is.
     let right = entry.right().map_or_else(|| entry.fill(), Ok)?;
+    // Of the label in force, which the session itself may change between two rows.
+    let given = move || {
+        let fields = fields.as_ref();
+        fields.map(|it| issue::given(entry, it)).transpose()
+    };
+    if given()?.is_none() {
+        issue::check_bare(entry, &right)?;
+    }
     entry.pending().count_batch();
     let mut left = u64::from(count.unsigned_abs());
     let mut max_chunk = right.generator.max_chunk();
@@ -75,7 +113,7 @@ fn snowflake_nextval_batch(
             if let Some(id) = chunk.as_mut().and_then(Chunk::next) {
                 break id;
             }
-            match issue::next_chunk(entry, left.min(max_chunk)) {
+            match given().and_then(|it| issue::next_chunk(entry, left.min(max_chunk), it)) {
                 Ok(next) => chunk = Some(next),
                 Err(error) => error.raise(),
             }

@@ -3,7 +3,7 @@
 //!
 //! | module | functions |
 //! |---|---|
-//! | [`generate`] | nextval, nextval_batch, currval |
+//! | [`generate`] | nextval, nextval_batch, both with fields (`_with`), currval |
 //! | [`decode`] | decode, timestamp, worker_id, sequence, encode, min_id, max_id |
 //! | [`explain`] | explain |
 //! | [`create`] | create_generator, snowflake_presets |

@@ -168,10 +168,10 @@ pub struct FieldText<'a> {
 }
 
 impl FieldText<'_> {
-    /// Whether it can have a value: it is a part of the worker ID, or the same in all
-    /// IDs.
+    /// Whether it can have a value: it is a part of the worker ID, or what a value
+    /// has made of one.
     pub fn is_free(&self) -> bool {
-        matches!(self.role, Role::Worker | Role::Fixed(_))
+        matches!(self.role, Role::Worker | Role::Fixed(_) | Role::Caller)
     }
 
     /// Gives it a value; that it can have none is an error of `key`.
@@ -182,10 +182,21 @@ impl FieldText<'_> {
                 "Time, sequence and clock differ from ID to ID.",
             );
         }
-        self.role = Role::Fixed(number(value)?);
+        self.role = role_of(value)?;
         self.value_at = value.at;
         Ok(())
     }
+}
+
+/// In place of a value: each call gives one.
+pub const CALLER: &str = "caller";
+
+/// What a value makes of a field.
+fn role_of(value: Text<'_>) -> Result<Role, LabelError> {
+    if value.text == CALLER {
+        return Ok(Role::Caller);
+    }
+    number(value, VALUES).map(Role::Fixed)
 }
 
 /// Reads the fields of a layout.
@@ -244,7 +255,7 @@ fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, 
     let (bits, value) = rest.split_before(|c| c == '=');
     let mut field = FieldText {
         name,
-        bits: number(bits)?,
+        bits: number(bits, DIGITS)?,
         role: match name.text {
             "time" => Role::Time,
             "time_reversed" => Role::TimeReversed,
@@ -257,7 +268,7 @@ fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, 
     };
     if let Some(value) = value.after('=') {
         // Also where the field can have none.
-        number(value)?;
+        role_of(value)?;
         field.set(value, value)?;
     }
     Ok(field)
@@ -268,13 +279,13 @@ pub fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Reads a whole number.
-fn number(text: Text<'_>) -> Result<u64, LabelError> {
+const DIGITS: &str = "Numbers are written in decimal digits.";
+const VALUES: &str = "A value is a number in decimal digits, or caller if each call gives it.";
+
+/// Reads a whole number. `form` says what it looks like.
+fn number(text: Text<'_>, form: &str) -> Result<u64, LabelError> {
     match text.text.parse() {
-        _ if !is_digits(text.text) => text.error(
-            &format!("{text} is not a whole number"),
-            "Numbers are written in decimal digits.",
-        ),
+        _ if !is_digits(text.text) => text.error(&format!("{text} is not a whole number"), form),
         Ok(number) => Ok(number),
         Err(_) => text.error(
             &format!("number {text} is out of range"),

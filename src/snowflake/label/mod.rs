@@ -12,7 +12,7 @@
 //! the fields from high to low. `time` (or `time_reversed`, `time_by_mode`),
 //! `sequence` and `clock` mean what they say; all others are parts of the worker
 //! ID, high parts first, except those that have a value: they are the same in all
-//! IDs of the generator.
+//! IDs of the generator. The value `caller` leaves a field to the caller, ID by ID.
 //!
 //! Printing gives every key, so that it means the same whatever becomes of the
 //! defaults; parsing what was printed gives the label that was printed.
@@ -24,8 +24,8 @@ use std::fmt;
 
 use super::duration::{Form, duration_text};
 use super::generator::Generator;
-use super::id::{Millis, SnowflakeId, Tick};
-use super::layout::{Fields, Layout, LayoutError, Role, in_range};
+use super::id::{Millis, SnowflakeId, Stamp, Tick};
+use super::layout::{Fields, Layout, LayoutError, POSITION_BITS_MAX, Role, in_range};
 
 mod grammar;
 mod rules;
@@ -114,6 +114,15 @@ impl Label {
                 "Say how the generator writes the time: mode=0 (reversed, IDs spread) or mode=1 (IDs increase).".to_string(),
             ));
         }
+        let bits = self.layout.position_bits();
+        if bits > POSITION_BITS_MAX {
+            return Err((
+                format!("time, clock and sequence have {bits} bits together"),
+                format!(
+                    "A generator counts in up to {POSITION_BITS_MAX}: give some of them to a field for the worker ID."
+                ),
+            ));
+        }
         let tells_apart = |field: &Field| matches!(field.role, Role::Worker | Role::Fixed(_));
         if !self.fields.iter().any(tells_apart) {
             return Err((
@@ -131,6 +140,7 @@ impl Label {
             Role::Fixed(value) | Role::Mode(Some(value)) => {
                 format!("{}:{}={value}", field.name, field.bits)
             }
+            Role::Caller => format!("{}:{}={}", field.name, field.bits, grammar::CALLER),
             _ => format!("{}:{}", field.name, field.bits),
         });
         fields.collect::<Vec<_>>().join(" ")
@@ -183,6 +193,34 @@ impl Label {
         });
         let named = named.collect();
         Ok(Decoded { fields, named })
+    }
+
+    /// The fields that callers give.
+    pub fn caller_fields(&self) -> impl Iterator<Item = &Field> {
+        self.fields
+            .iter()
+            .filter(|field| field.role == Role::Caller)
+    }
+
+    /// What IDs get from the values that a caller gives to these fields: to all of
+    /// them, and to no others.
+    ///
+    /// # Errors
+    /// A [`LayoutError`] that names the field.
+    pub fn given(&self, values: &[(String, i64)]) -> Result<Stamp, LayoutError> {
+        let unknown = |name: &str| self.caller_fields().all(|field| field.name != name);
+        if let Some((name, _)) = values.iter().find(|(name, _)| unknown(name)) {
+            return Err(LayoutError::Unknown(name.clone()));
+        }
+        let mut bits = 0;
+        for field in self.caller_fields() {
+            let name = &field.name;
+            let Some((_, value)) = values.iter().find(|(given, _)| given == name) else {
+                return Err(LayoutError::Missing(name.clone()));
+            };
+            bits |= in_range(name, *value, field.max())? << field.shift;
+        }
+        Ok(Stamp::new(bits))
     }
 
     /// Puts an ID together from a tick and its other fields by name. Fixed fields

@@ -146,6 +146,13 @@ impl<'a> Draft<'a> {
             for field in fields.iter_mut().filter(|field| field.name.text == "mode") {
                 field.role = match field.role {
                     Role::Fixed(value) => Role::Mode(Some(value)),
+                    Role::Caller => {
+                        let (text, at) = ("", field.value_at);
+                        return Text { text, at }.error(
+                            "field \"mode\" cannot be left to the caller",
+                            "It says how the generator writes the time: give it 0 or 1.",
+                        );
+                    }
                     _ => Role::Mode(None),
                 };
             }
@@ -303,9 +310,6 @@ fn refuse<T>(misfit: Misfit, fields: &[FieldText<'_>], layout: Text<'_>) -> Resu
         Misfit::NoSequence => "the layout has no sequence field",
         Misfit::Mode => "the layout has \"time_by_mode\", but no field \"mode\"",
         Misfit::Width { bits } => &format!("the fields have {bits} bits together"),
-        Misfit::PositionWidth { bits } => {
-            &format!("time, clock and sequence have {bits} bits together")
-        }
         Misfit::WorkerWidth { bits } => {
             &format!("the fields of the worker ID have {bits} bits together")
         }
@@ -320,7 +324,6 @@ fn refuse<T>(misfit: Misfit, fields: &[FieldText<'_>], layout: Text<'_>) -> Resu
         Misfit::NoSequence => "Add one, such as sequence:12.",
         Misfit::Mode => "Add mode:1, or mode:1=0 for reversed time, mode:1=1 for plain.",
         Misfit::Width { .. } => "A bigint has 64; with up to 63, IDs are never negative.",
-        Misfit::PositionWidth { .. } => &format!("They can have up to {POSITION_BITS_MAX}."),
         Misfit::WorkerWidth { .. } => {
             &format!("They can have up to {WORKER_BITS_MAX}; give some of them a value.")
         }

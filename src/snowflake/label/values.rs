@@ -107,11 +107,19 @@ pub fn duration(pair: &Pair<'_>, range: RangeInclusive<Millis>) -> Result<Millis
     text.error(&problem, &allowed)
 }
 
-const EPOCH_FORM: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00', or in Unix milliseconds, as in 1477958400000.";
+const EPOCH_FORM: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00' or 2016-11-01Z, or in Unix milliseconds, as in 1477958400000.";
 
 /// Reads an epoch.
 pub fn epoch(pair: &Pair<'_>) -> Result<UnixMillis, LabelError> {
-    let (text, epoch) = (pair.text(), pair.value.as_str());
+    let text = pair.text();
+    // A date with an offset right behind it is its midnight there.
+    let midnight = match pair.value.split_at_checked(10) {
+        Some((date, offset)) if offset.starts_with(['Z', '+', '-']) => {
+            Some(format!("{date}T00:00:00{offset}"))
+        }
+        _ => None,
+    };
+    let epoch = midnight.as_deref().unwrap_or(&pair.value);
     let wrong = |what: &str| text.error(&format!("epoch {text} {what}"), EPOCH_FORM);
     if is_digits(epoch) {
         return match epoch.parse().map(UnixMillis::new) {
@@ -135,12 +143,16 @@ pub fn epoch(pair: &Pair<'_>) -> Result<UnixMillis, LabelError> {
     let instant = |text: &str| text.parse::<jiff::Timestamp>().ok();
     let Some(timestamp) = instant(epoch).filter(|_| is_plain) else {
         let date = epoch.get(..10).unwrap_or_default();
-        return if is_plain && instant(&format!("{epoch}Z")).is_some() {
+        let is_date = epoch == date && instant(&format!("{date}T00:00:00Z")).is_some();
+        return if is_date || is_plain && instant(&format!("{epoch}Z")).is_some() {
             text.error(
                 &format!("epoch {text} has no offset from UTC"),
                 &format!("Without one, it would differ from server to server. {EPOCH_FORM}"),
             )
-        } else if instant(&format!("{date}T00:00:00Z")).is_some() && !epoch.contains(':') {
+        } else if is_plain
+            && !epoch.contains(':')
+            && instant(&format!("{date}T00:00:00Z")).is_some()
+        {
             wrong("has no time of day")
         } else {
             text.error(&format!("{text} is not an epoch"), EPOCH_FORM)

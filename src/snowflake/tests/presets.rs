@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::super::id::{Millis, SnowflakeId, Tick, UnixMillis};
 use super::super::label::{Label, timestamp_text};
-use super::super::layout::{Disorder, LayoutError};
+use super::super::layout::{Disorder, LayoutError, POSITION_BITS_MAX};
 use super::super::presets;
 
 fn label(text: &str) -> Label {
@@ -36,7 +36,7 @@ enum Negative {
 use Negative::{From, Never, Odd};
 
 /// With an epoch for those that have none.
-const EXPECTED: [Expected; 16] = [
+const EXPECTED: [Expected; 18] = [
     Expected {
         name: "default",
         layout: "time:41 worker:10 sequence:12",
@@ -203,6 +203,28 @@ const EXPECTED: [Expected; 16] = [
         negative: From("2084-09-06 15:47:35.552+00"),
     },
     Expected {
+        name: "mastodon",
+        layout: "time:48 sequence:16",
+        epoch: "1970-01-01 00:00:00+00",
+        tick: "'1 ms'",
+        policy: "on_rollback=continue max_rollback='1 d' max_borrow='100 ms' on_exhausted=wait sequence_start=random",
+        ends: "10889-08-02 05:31:50.655+00",
+        ids_per_second: 65_536_000,
+        workers: 1,
+        negative: From("6429-10-17 02:45:55.328+00"),
+    },
+    Expected {
+        name: "yitter",
+        layout: "time:51 worker:6 sequence:6",
+        epoch: "2020-02-19 18:20:02+00",
+        tick: "'1 ms'",
+        policy: "on_rollback=continue max_rollback='1 d' max_borrow='2 s' on_exhausted=wait sequence_start=zero",
+        ends: "73376-10-30 14:34:47.247+00",
+        ids_per_second: 64_000,
+        workers: 64,
+        negative: Never,
+    },
+    Expected {
         name: "javascript",
         layout: "time:41 worker:3 sequence:9",
         epoch: "2025-01-01 00:00:00+00",
@@ -252,8 +274,8 @@ fn presets_are_frozen() {
             }
             (expected, found) => panic!("{name}: {expected:?}, {found:?}"),
         }
-        let mode = name == "uniqueid";
-        assert_eq!(label.check_generates().is_err(), mode, "{name}");
+        let only_decodes = matches!(name, "uniqueid" | "mastodon");
+        assert_eq!(label.check_generates().is_err(), only_decodes, "{name}");
     }
 }
 
@@ -369,7 +391,7 @@ fn ids_of_other_systems() {
     let (mistakes, good): (Vec<_>, Vec<_>) = vectors()
         .into_iter()
         .partition(|vector| MISTAKES.contains(&(vector.system.as_str(), vector.id.get())));
-    assert_eq!((good.len(), mistakes.len()), (61, MISTAKES.len()));
+    assert_eq!((good.len(), mistakes.len()), (67, MISTAKES.len()));
     for vector in good {
         let label = label_of(&vector);
         let decoded = label.decode(vector.id).unwrap();
@@ -557,19 +579,23 @@ fn the_page_of_presets_is_right() {
         let has = |key: &str| text.contains(&format!(" {key}="));
         let supported = bare.generator().policy.is_supported();
         assert_eq!(has("on_rollback"), !supported, "{text}");
-        assert_eq!(has("mode"), bare.check_generates().is_err(), "{text}");
+        let is_wide = bare.layout().position_bits() > POSITION_BITS_MAX;
+        assert_eq!(has("layout"), is_wide, "{text}");
+        let lacks = bare.check_generates().is_err();
+        assert_eq!(has("mode"), lacks && !is_wide, "{text}");
         let row = page
             .lines()
             .find(|l| l.starts_with(&format!("| `{name}` |")));
         let over = row.is_some_and(|row| row.contains(": over") || row.contains("from the epoch"));
         assert_eq!(has("epoch"), over, "{text}");
-        for key in ["layout", "max_wait", "on_exhausted", "sequence_start"] {
+        for key in ["max_wait", "on_exhausted", "sequence_start"] {
             assert!(!has(key), "{text}");
         }
     }
     names.dedup();
     assert_eq!(names, presets::ALL.map(|preset| preset.name));
-    assert!(now.contains("The one is `worker_queue`."));
+    assert!(now.contains("The first is `worker_queue`."));
+    assert!(now.contains("The second is `mastodon`."));
     assert!(now.contains("the 15 ms of the preset"));
     let one = label_with_epoch("worker_queue").generator().policy;
     assert_eq!(one.max_wait, Millis::new(15));

@@ -6,6 +6,7 @@ use super::super::clock::Reading;
 use super::super::clocks::Ledger;
 use super::super::generator::Generator;
 use super::super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
+use super::super::label::Label;
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
 use super::super::reservation::{Failover, NoMark, Plan, Refusal, Situation};
@@ -464,6 +465,35 @@ fn a_value_that_no_clock_can_mean_is_no_mark() {
         server.slot.end_rewrite(true);
         server.set_mark(Some(value));
         assert!(server.issue(1)[0] > before);
+    }
+}
+
+/// Its IDs would be instants, if marks could be that late.
+#[test]
+fn an_id_is_no_mark_where_the_time_outlives_all_clocks() {
+    for text in [
+        "preset=yitter",
+        "preset=mastodon layout='time:48 worker:4 sequence:10' sequence_start=zero",
+        "layout='time:55 worker:2 sequence:7' epoch=1735689600000",
+    ] {
+        let label = Label::parse(text).unwrap();
+        let (generator, layout) = (label.generator(), label.layout());
+        let wall = UnixMillis::new(1_795_000_000_000);
+        let tick = layout.tick_at(wall).unwrap();
+        let value = layout.encode(tick, 3, 1).unwrap().get();
+        let ends = layout.instant_of(tick.next());
+        let no_mark = Refusal::NoMark(NoMark::Id { value, ends });
+        let mut server = server(generator, wall.get());
+        server.set_mark(Some(value));
+        let refused = server.situation(Need::Switch).err();
+        assert_eq!(refused, Some(no_mark), "{text}");
+        assert_eq!(server.issue(1), Vec::<u64>::new(), "{text}");
+        server.set_mark(None);
+        let before = server.issue(1)[0];
+        assert!(server.mark() > Some(wall), "{text}");
+        server.set_mark(Some(value));
+        server.reserve_for(0).unwrap();
+        assert!(server.issue(1)[0] > before, "{text}");
     }
 }
 

@@ -62,7 +62,7 @@ SELECT snowflake_create_generator('bad', $$layout='' epoch=0$$);
 SELECT snowflake_create_generator('bad', $$layout='time worker:10 sequence:12' epoch=0$$);
 SELECT snowflake_create_generator('bad', $$layout='Time:41 worker:10 sequence:12' epoch=0$$);
 SELECT snowflake_create_generator('bad', $$layout='time:41 worker:ten sequence:12' epoch=0$$);
-SELECT snowflake_create_generator('bad', $$layout='time:46 worker:4 sequence:12' epoch=0$$);
+SELECT snowflake_create_generator('bad', $$layout='time:64 worker:4 sequence:12' epoch=0$$);
 SELECT snowflake_create_generator('bad', $$layout='time:41 worker:0 sequence:12' epoch=0$$);
 SELECT snowflake_create_generator('bad', $$layout='time:41 worker:10 worker:5 sequence:8' epoch=0$$);
 SELECT snowflake_create_generator('bad', $$layout='time:41 time_reversed:5 worker:10 sequence:8' epoch=0$$);
@@ -77,6 +77,7 @@ SELECT snowflake_create_generator('bad', $$layout='time:41 worker:10=1024 sequen
 SELECT snowflake_create_generator('bad', $$layout='time:41 worker:10 sequence:12=0' epoch=0$$);
 SELECT snowflake_create_generator('bad', $$preset=discord epoch='2025-01-01'$$);
 SELECT snowflake_create_generator('bad', $$preset=discord epoch='2025-01-01 00:00:00'$$);
+SELECT snowflake_create_generator('bad', $$preset=discord epoch='2025-01-01 Z'$$);
 SELECT snowflake_create_generator('bad', $$preset=discord epoch='yesterday'$$);
 SELECT snowflake_create_generator('bad', $$preset=discord epoch=1735689600$$);
 SELECT snowflake_create_generator('bad', $$preset=discord epoch='1969-12-31 23:59:59+00'$$);
@@ -176,6 +177,9 @@ SELECT snowflake_create_generator('inventory', 'preset=ztesoft resource_type=200
 SELECT snowflake_create_generator('uid', 'preset=baidu');
 SELECT snowflake_create_generator('inventory', $$preset=ztesoft epoch='2025-01-01 00:00:00+00' resource_type=200 on_rollback=continue$$);
 SELECT d.worker_id, d.fields - 'time' - 'sequence' AS fields FROM snowflake_decode(snowflake_nextval('inventory'), 'inventory') AS d;
+-- A date with an offset is its midnight there.
+SELECT snowflake_timestamp_as(0, 'preset=discord epoch=2025-01-01Z') AS utc,
+       snowflake_timestamp_as(0, 'preset=discord epoch=2025-01-01+08') AS east;
 -- By hand it can be labelled, since a dump must be restored at any time.
 CREATE SEQUENCE uid AS bigint INCREMENT 9223372036854775807 START 9223372036854775807;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE uid IS 'preset=baidu on_rollback=continue';
@@ -191,6 +195,38 @@ SELECT snowflake_nextval('positive') < 2 ^ 53 AS exact_in_javascript;
 SELECT d.created_at BETWEEN now() - interval '1 min' AND now() + interval '1 min' AS now, d.fields ->> 'mode' AS mode
 FROM snowflake_decode(snowflake_nextval('spread'), 'spread') AS d;
 SELECT snowflake_min_id(now(), 'spread');
+
+-- A time that outlives timestamps: it ends at infinity, and so does an ID of it.
+SELECT snowflake_create_generator('wide', $$layout='time:57 worker:3 sequence:3' epoch=2025-01-01Z tick='10 s' max_borrow='1 h'$$);
+SELECT ends_at, problem FROM snowflake_generators WHERE generator = 'wide'::regclass;
+SELECT d.worker_id, d.created_at BETWEEN now() - interval '1 min' AND now() + interval '1 min' AS now
+FROM snowflake_decode(snowflake_nextval('wide'), 'wide') AS d;
+SELECT count(*) FROM snowflake_nextval_batch(100, 'wide');
+\set VERBOSITY sqlstate
+SELECT snowflake_advance('wide', snowflake_max_id('infinity', 'wide'));
+\set VERBOSITY default
+SELECT snowflake_timestamp(snowflake_max_id('infinity', 'wide'), 'wide') AS last,
+       snowflake_timestamp(snowflake_min_id('294276-12-31 23:59:59.999Z', 'wide'), 'wide') AS last_timestamp,
+       snowflake_timestamp(snowflake_min_id('294276-12-31 23:59:59.999Z', 'wide') + 64, 'wide') AS next_tick;
+SELECT snowflake_explain(snowflake_max_id('infinity', 'wide'), 'wide') ~ 'until 292278994-08-17 07:12:55.807 UTC' AS explained;
+-- An ID is no mark there either.
+SELECT setval('wide', snowflake_max_id(now(), 'wide')) > 0 AS set;
+SELECT snowflake_nextval('wide') > 0 AS healed;
+-- The widest ones only decode.
+SELECT * FROM snowflake_decode_as(-1, $$layout='time:63 sequence:1' epoch=0 tick='10 s'$$);
+SELECT preset, workers, ids_per_second, ends_at, negative_from FROM snowflake_presets WHERE preset IN ('mastodon', 'yitter') ORDER BY 1;
+SELECT created_at, worker_id, fields FROM snowflake_decode_as(96993012809756456, 'preset=mastodon');
+SELECT created_at, worker_id, sequence FROM snowflake_decode_as(628953899008069, 'preset=yitter');
+SELECT snowflake_create_generator('wider', 'preset=mastodon');
+SELECT snowflake_create_generator('wider', $$preset=mastodon layout='time:48 worker:6 sequence:10'$$);
+SELECT snowflake_timestamp_as(snowflake_nextval('wider'), 'preset=mastodon') BETWEEN now() - interval '1 min' AND now() + interval '1 min' AS now;
+-- One that was set without the provider counts nothing.
+UPDATE pg_seclabel SET label = 'preset=mastodon' WHERE objoid = 'wider'::regclass;
+\c -
+SET timezone = 'UTC';
+SELECT snowflake_nextval('wider');
+SELECT problem FROM snowflake_generators WHERE generator = 'wider'::regclass;
+DROP SEQUENCE wide, wider;
 
 -- A worker ID that does not fit.
 SELECT snowflake_create_generator('narrow', $$layout='time:41 worker:2 sequence:12' epoch='2025-01-01 00:00:00+00'$$);

@@ -1,0 +1,128 @@
+-- Fields that are left to the caller.
+SET timezone = 'UTC';
+SELECT snowflake_create_generator('ticket_ids', $$layout='time:41 tenant:10=caller worker:4 sequence:8' epoch=2025-01-01Z$$);
+SELECT layout, problem FROM snowflake_generators WHERE generator = 'ticket_ids'::regclass;
+SELECT d.worker_id, d.fields - 'time' - 'sequence' AS fields,
+       d.created_at BETWEEN now() - interval '1 min' AND now() + interval '1 min' AS now
+FROM snowflake_decode(snowflake_nextval_with('{"tenant": 42}', 'ticket_ids'), 'ticket_ids') AS d;
+SELECT snowflake_decode(snowflake_currval('ticket_ids'), 'ticket_ids') = snowflake_decode(id, 'ticket_ids') AS is_currval
+FROM snowflake_nextval_with('{"tenant": 1023}', 'ticket_ids') AS id;
+SELECT count(DISTINCT id), min((d.fields -> 'tenant')::int), max((d.fields -> 'tenant')::int)
+FROM snowflake_nextval_batch_with(1000, '{"tenant": 7}', 'ticket_ids') AS id, snowflake_decode(id, 'ticket_ids') AS d;
+SELECT issued, batches FROM pg_stat_snowflake WHERE generator = 'ticket_ids'::regclass;
+
+-- IDs are unique without it: no position is issued for two tenants.
+SELECT count(DISTINCT id & ~(1023::bigint << 12)) AS positions
+FROM (SELECT snowflake_nextval_with(jsonb_build_object('tenant', n % 3), 'ticket_ids') AS id FROM generate_series(1, 2000) AS n) AS s;
+
+-- What is wrong with a call, and how it is made.
+CREATE FUNCTION error_of(statement text) RETURNS TABLE (code text, message text, detail text, hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+EXCEPTION WHEN others THEN
+    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    RETURN NEXT;
+END $$;
+\x
+SELECT * FROM error_of($$SELECT snowflake_nextval('ticket_ids')$$);
+SELECT * FROM error_of($$SELECT snowflake_nextval_batch(2, 'ticket_ids')$$);
+\x
+SELECT call, e.code, e.message, e.hint FROM unnest(ARRAY[
+    '{}', '{"tenant": 1, "region": 2}', '{"Tenant": 1}', '{"worker": 1, "tenant": 1}', '{"tenant": 1, "time": 5}',
+    '{"tenant": 1024}', '{"tenant": -1}', '{"tenant": 9223372036854775808}', '{"tenant": 1.5}', '{"tenant": "1"}',
+    '{"tenant": null}', '{"tenant": [1]}', '{"tenant": 1e400}', '[1]', '1', 'null']) AS call,
+    error_of(format('SELECT snowflake_nextval_with(%L, ''ticket_ids'')', call)) AS e;
+SELECT count, e.code, e.message FROM unnest(ARRAY[0, 100001]) AS count,
+    error_of(format('SELECT snowflake_nextval_batch_with(%s, ''{"tenant": 1}'', ''ticket_ids'')', count)) AS e;
+SELECT e.code, e.message FROM error_of($$SELECT snowflake_nextval_batch_with(5, '{"tenant": 2000}', 'ticket_ids')$$) AS e;
+SELECT snowflake_nextval_with(NULL, 'ticket_ids') IS NULL AS null_gives_null;
+-- None of these calls has taken an ID, or counts as a batch.
+SELECT issued, batches FROM pg_stat_snowflake WHERE generator = 'ticket_ids'::regclass;
+
+-- A generator that leaves nothing to the caller, as the default one.
+SELECT snowflake_nextval_with('{}') > 0 AS positive;
+SELECT count(*) FROM snowflake_nextval_batch_with(3, '{}');
+SELECT snowflake_nextval_with('{"tenant": 1}');
+SELECT snowflake_nextval_with('{"worker": 1}');
+
+-- Reading: the field is one that varies.
+SELECT snowflake_max_id('2026-01-01Z', 'ticket_ids') - snowflake_min_id('2026-01-01Z', 'ticket_ids') = (1 << 22) - 1 AS all_tenants;
+SELECT snowflake_encode('2026-01-01Z', 1, 2, 'ticket_ids');
+SELECT fields FROM snowflake_decode_as(
+    snowflake_encode_as('2026-01-01Z', '{"tenant": 42, "worker": 1, "sequence": 2}', $$layout='time:41 tenant:10=caller worker:4 sequence:8' epoch=2025-01-01Z$$),
+    $$layout='time:41 tenant:10 worker:4 sequence:8' epoch=2025-01-01Z$$);
+SELECT snowflake_explain(132271570944172290, 'ticket_ids') ~ 'tenant +21-12 +42  given by the caller' AS explained;
+
+-- A preset, and several fields in any order.
+SELECT snowflake_create_generator('resources', $$preset=ztesoft epoch=2025-01-01Z region=caller resource_type=caller machine=1 on_rollback=continue$$);
+\x
+SELECT * FROM error_of($$SELECT snowflake_nextval('resources')$$);
+SELECT * FROM error_of($$SELECT snowflake_nextval_with('{"region": 1}', 'resources')$$);
+\x
+SELECT d.worker_id, d.fields - 'time' - 'sequence' AS fields
+FROM snowflake_nextval_batch_with(3, '{"resource_type": 200, "region": 22}', 'resources') AS id, snowflake_decode(id, 'resources') AS d;
+
+-- Whatever the policy: here, one that looks at the clock for each ID.
+SELECT snowflake_create_generator('watching', $$layout='time:40 region:6=caller resource_type:8=caller worker:3 sequence:6' epoch=2025-01-01Z sequence_start=random on_rollback=wait max_borrow='1 s'$$);
+SELECT count(DISTINCT id & ~(16383::bigint << 9)), count(DISTINCT d.fields -> 'region') AS regions
+FROM generate_series(1, 500) AS n, snowflake_nextval_with(jsonb_build_object('region', n % 7, 'resource_type', n % 9), 'watching') AS id,
+     snowflake_decode(id, 'watching') AS d;
+SELECT e.code, e.message FROM error_of($$SELECT snowflake_nextval('watching')$$) AS e;
+DROP SEQUENCE watching;
+
+-- Somebody has to tell the servers apart, and that is not the caller.
+SELECT snowflake_create_generator('bad', 'preset=instagram shard=caller');
+SELECT snowflake_create_generator('bad', 'preset=uniqueid mode=caller');
+SELECT snowflake_create_generator('bad', 'preset=discord sequence=caller');
+
+-- What was left to the caller stays so, once there are IDs, and what was not, too.
+SECURITY LABEL FOR snowflake_id ON SEQUENCE ticket_ids IS $$layout='time:41 tenant:10=5 worker:4 sequence:8' epoch=2025-01-01Z$$;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE ticket_ids IS $$layout='time:41 tenant:10 worker:4 sequence:8' epoch=2025-01-01Z$$;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE ticket_ids IS $$layout='time:41 customer:10=caller worker:4 sequence:8' epoch=2025-01-01Z$$;
+SELECT e.code, e.message FROM error_of($$SELECT snowflake_nextval_with('{"tenant": 1}', 'ticket_ids')$$) AS e;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE ticket_ids IS $$layout='time:41 tenant:10=caller worker:4 sequence:8' epoch=2025-01-01Z$$;
+SELECT snowflake_create_generator('fixed', $$layout='time:41 tenant:10=5 worker:4 sequence:8' epoch=2025-01-01Z$$);
+SELECT snowflake_nextval('fixed') > 0 AS positive;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE fixed IS $$layout='time:41 tenant:10=caller worker:4 sequence:8' epoch=2025-01-01Z$$;
+DROP SEQUENCE fixed;
+-- Between two rows of a batch, in the transaction that has made the generator.
+BEGIN;
+SELECT snowflake_create_generator('young', $$layout='time:41 a:8=caller worker:6 sequence:8' epoch=2025-01-01Z$$);
+DECLARE rows CURSOR FOR SELECT snowflake_nextval_batch_with(4, '{"a": 3}', 'young') >> 14 & 255 AS a;
+FETCH 2 rows;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE young IS $$layout='time:41 b:8=caller worker:6 sequence:8' epoch=2025-01-01Z$$;
+FETCH 2 rows;
+ROLLBACK;
+
+-- A row's tenant in its key: by a trigger, since a default cannot give it.
+CREATE TABLE tickets (id bigint PRIMARY KEY, tenant int NOT NULL, title text);
+SELECT snowflake_set_default('tickets', generator => 'ticket_ids');
+CREATE FUNCTION ticket_id() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.id := snowflake_nextval_with(jsonb_build_object('tenant', NEW.tenant), 'ticket_ids');
+    RETURN NEW;
+END $$;
+CREATE TRIGGER ticket_id BEFORE INSERT ON tickets FOR EACH ROW WHEN (NEW.id IS NULL) EXECUTE FUNCTION ticket_id();
+INSERT INTO tickets (tenant, title) SELECT n % 5, 'ticket ' || n FROM generate_series(1, 1000) AS n;
+SELECT count(*), bool_and(id >> 12 & 1023 = tenant) AS tenant_in_key FROM tickets;
+\set VERBOSITY terse
+INSERT INTO tickets (tenant, title) VALUES (1024, 'out of range');
+INSERT INTO tickets (tenant, title) VALUES (NULL, 'nobody''s');
+\set VERBOSITY default
+
+-- As with snowflake_nextval(): privileges, and transactions that only read.
+CREATE ROLE regress_snowflake_caller;
+SET ROLE regress_snowflake_caller;
+SELECT e.code, e.message FROM error_of($$SELECT snowflake_nextval_with('{"tenant": 1}', 'ticket_ids')$$) AS e;
+SELECT e.code, e.message FROM error_of($$SELECT snowflake_nextval_with('{}', 'ticket_ids')$$) AS e;
+SELECT e.code, e.message FROM error_of($$SELECT snowflake_nextval('ticket_ids')$$) AS e;
+RESET ROLE;
+DROP ROLE regress_snowflake_caller;
+BEGIN READ ONLY;
+SELECT snowflake_nextval_with('{"tenant": 1}', 'ticket_ids');
+ROLLBACK;
+SELECT snowflake_advance('ticket_ids', now() + interval '1 s') > now() AS advanced;
+SELECT snowflake_nextval_with('{"tenant": 1}', 'ticket_ids') > 0 AS positive;
+DROP TABLE tickets;
+DROP FUNCTION error_of, ticket_id;
+DROP SEQUENCE ticket_ids, resources;
