@@ -22,6 +22,14 @@ pub fn no_worker_id(max: u64) -> Error {
         .hint(worker_hint(max))
 }
 
+/// Of the whole server, before anybody asks it for IDs.
+pub fn started_without_worker_id() -> Error {
+    not_ready("snowflake_id: this server has no worker ID and will generate no IDs").hint(
+        "Set \"snowflake_id.worker_id\" in postgresql.conf to a number that no other server of the \
+         cluster has, and restart the server. A server that only decodes IDs needs none.",
+    )
+}
+
 pub fn worker_id_range(worker: u32, max: u64, generator: &str, layout: &str) -> Error {
     invalid(format!(
         "worker ID {worker} is out of range for generator {generator}"
