@@ -35,13 +35,13 @@ COMMENT ON FUNCTION snowflake_nextval(regclass) IS
 
 CREATE FUNCTION snowflake_nextval_batch(count integer) RETURNS SETOF bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
-    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch';
 COMMENT ON FUNCTION snowflake_nextval_batch(integer) IS
     'the next 1 to 100,000 IDs of the default generator, ascending';
 
 CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETURNS SETOF bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
-    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch';
 COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
     'the next 1 to 100,000 IDs of a generator, ascending';
 

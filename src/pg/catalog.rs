@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 
 use super::compat::{self, SequenceForm};
+use super::encoding::from_server;
 use super::entry::NO_MARK;
 use super::error::{self, Error};
 
@@ -108,7 +109,7 @@ fn owner(oid: pg_sys::Oid) -> String {
         if name.is_null() {
             return owner.to_u32().to_string();
         }
-        CStr::from_ptr(name).to_string_lossy().into_owned()
+        from_server(CStr::from_ptr(name))
     }
 }
 
@@ -141,7 +142,7 @@ pub fn relation_name(oid: pg_sys::Oid) -> String {
             pg_sys::Oid::from(pg_sys::F_REGCLASSOUT),
             pg_sys::Datum::from(oid),
         );
-        CStr::from_ptr(text).to_string_lossy().into_owned()
+        from_server(CStr::from_ptr(text))
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+use super::encoding::from_server;
 use super::error::{self, Error};
 use super::spi;
 use crate::snowflake::generator::Generator;
@@ -116,7 +117,7 @@ pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
     // SAFETY: scans pg_seclabel; returns NULL or a NUL-terminated copy.
     unsafe {
         let text = pg_sys::GetSecurityLabel(&raw const object, PROVIDER.as_ptr());
-        (!text.is_null()).then(|| spi::from_server(CStr::from_ptr(text)))
+        (!text.is_null()).then(|| from_server(CStr::from_ptr(text)))
     }
 }
 

@@ -42,7 +42,7 @@ use pgrx::{PgList, pg_sys};
 use super::entry::{self, Entry};
 use super::error::Error;
 use super::notice;
-use super::{catalog, compat, label, mark, shmem};
+use super::{catalog, compat, label, mark, report, shmem};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 
@@ -73,12 +73,12 @@ unsafe extern "C-unwind" fn on_utility(
     destination: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: PostgreSQL's arguments, passed on as they are. Each half is guarded as
-    // #[pg_guard] does it for a whole function.
+    // SAFETY: PostgreSQL's arguments, passed on as they are. Nothing here must be dropped
+    // when a half fails.
     unsafe {
         let duty = duty(statement);
         let kept = duty
-            .map(|duty| pg_sys::panic::pgrx_extern_c_guard(|| raised(keep(duty))))
+            .map(|duty| report::guard(|| raised(report::keeping_errors(|| keep(duty)))))
             .unwrap_or_default();
         if let Some(next) = PREVIOUS.or(compat::STANDARD_UTILITY) {
             next(
@@ -93,7 +93,7 @@ unsafe extern "C-unwind" fn on_utility(
             );
         }
         if let Some(duty) = duty {
-            pg_sys::panic::pgrx_extern_c_guard(|| raised(finish(duty, kept)));
+            report::guard(|| raised(finish(duty, kept)));
         }
     }
 }

@@ -130,6 +130,12 @@ pub fn spi(status: i32) -> Error {
     ERRCODE_INTERNAL_ERROR.error(format!("could not run a statement: SPI status {status}"))
 }
 
+pub fn untranslatable() -> Error {
+    ERRCODE_UNTRANSLATABLE_CHARACTER.error(
+        "could not run a statement: a name has characters that the database's encoding lacks",
+    )
+}
+
 fn worker_hint(max: u64) -> String {
     format!(
         "Set \"snowflake_id.worker_id\" in postgresql.conf to a number from 0 to {max} that no \

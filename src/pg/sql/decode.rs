@@ -9,8 +9,9 @@ use std::ffi::CStr;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::{JsonB, pg_sys};
 
+use super::super::encoding::from_server;
 use super::super::error::{self, Error};
-use super::super::{spi, time};
+use super::super::time;
 use super::call::{Call, Whose, by_layout, columns};
 use crate::snowflake::id::{SnowflakeId, Tick};
 use crate::snowflake::label::Label;
@@ -116,7 +117,7 @@ fn encode_fields(call: &Call, label: &Label) -> Result<i64, Error> {
     // The jsonb is read from its text: pgrx's `JsonB` gives an internal error for
     // numbers and depths that only PostgreSQL has.
     // SAFETY: declared as jsonb; its text is NUL-terminated.
-    let text = spi::from_server(unsafe {
+    let text = from_server(unsafe {
         let text = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), call.datum(1));
         CStr::from_ptr(text)
     });

@@ -1,8 +1,7 @@
 //! Generating IDs.
 
 use pgrx::iter::SetOfIterator;
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{pg_extern, pg_sys};
+use pgrx::pg_sys;
 
 use super::super::entry::Entry;
 use super::super::error::{self, Error};
@@ -39,22 +38,20 @@ fn nextval_slow(call: &Call) -> Result<i64, Error> {
     issue::next(entry).map(|id| id.get())
 }
 
-/// `snowflake_nextval_batch(count [, generator]) -> setof bigint`: IDs chunk by chunk,
-/// each when the one before is used up.
+// `snowflake_nextval_batch(count [, generator]) -> setof bigint`.
+c_function!(snowflake_nextval_batch, |call| call.set(|| batch(call)));
+
+/// IDs chunk by chunk, each when the one before is used up.
 ///
 /// Between two rows of a batch the session may do anything: get IDs elsewhere,
 /// change its role, roll back to a savepoint. Then the rest of the chunk is
 /// dropped, and further IDs come one at a time.
-#[pg_extern(sql = false)]
-fn snowflake_nextval_batch(
-    count: i32,
-    fcinfo: pg_sys::FunctionCallInfo,
-) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
+fn batch(call: &Call) -> Result<SetOfIterator<'static, i64>, Error> {
     shmem::shared()?;
-    // SAFETY: PostgreSQL's; the function is STRICT.
-    let entry = unsafe { Call::new(fcinfo) }.entry(1)?;
+    let entry = call.entry(1)?;
+    let count = call.get(0).unwrap_or(0);
     if !(1..=BATCH_MAX).contains(&count) {
-        return Err(error::batch_count(count, BATCH_MAX).into());
+        return Err(error::batch_count(count, BATCH_MAX));
     }
     // The layout must be known before its chunk size is.
     let right = entry.right().map_or_else(|| entry.fill(), Ok)?;

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys;
 
+use super::super::encoding::Text;
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
@@ -118,12 +119,12 @@ c_function!(snowflake_generators, |call| {
             shown.and_then(|(view, _)| view.gap_at).map(time::to_datum),
             layout.map(|layout| layout.ids_per_second().cast_signed()),
             layout.map(|layout| time::to_datum(layout.instant_of(layout.last_tick()))),
-            problem,
-            it.map(|it| it.label.layout_text()),
+            problem.map(Text),
+            it.map(|it| Text(it.label.layout_text())),
             layout.map(|layout| time::to_datum(layout.epoch())),
             layout.map(|layout| time::interval(layout.tick())),
-            it.map(|it| it.label.policy_text()),
-            it.map(|it| it.text.as_str()),
+            it.map(|it| Text(it.label.policy_text())),
+            it.map(|it| Text(&it.text)),
         ])
     };
     let all = generators()?.into_iter();
