@@ -134,6 +134,18 @@ pub fn check_privilege(oid: pg_sys::Oid, any_of: u32) -> Result<(), Error> {
     ))
 }
 
+/// Whether the user in force has one of the privileges on a relation that may be gone.
+pub fn has_privilege(oid: pg_sys::Oid, any_of: u32) -> bool {
+    // 32 bits in 15, 64 since.
+    #[allow(clippy::useless_conversion)]
+    let mode = pg_sys::AclMode::from(any_of);
+    let mut is_missing = false;
+    // SAFETY: looks up the catalogs.
+    let result =
+        unsafe { pg_sys::pg_class_aclcheck_ext(oid, compat::user(), mode, &raw mut is_missing) };
+    result == pg_sys::AclResult::ACLCHECK_OK
+}
+
 /// A relation's name as a user would write it.
 pub fn relation_name(oid: pg_sys::Oid) -> String {
     // SAFETY: regclassout takes an OID and returns a NUL-terminated string.

@@ -303,6 +303,22 @@ impl Entry {
         }
     }
 
+    /// The same without a wait: `f` is told whether the lock is held. If somebody else's
+    /// excludes it, the relation may be dropped at any time.
+    pub fn with_share_lock_if_free<T>(&self, f: impl FnOnce(bool) -> Option<T>) -> Option<T> {
+        let mode = pg_sys::AccessShareLock.cast_signed();
+        // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
+        unsafe {
+            let is_held = pg_sys::ConditionalLockRelationOid(self.relation, mode);
+            let is_there = catalog::kind(self.relation) != 0;
+            let result = is_there.then(|| f(is_held)).flatten();
+            if is_held {
+                pg_sys::UnlockRelationOid(self.relation, mode);
+            }
+            result
+        }
+    }
+
     /// Whether only its session could read it. The relation is locked.
     pub fn is_temporary(&self) -> bool {
         catalog::persistence(self.relation) == pg_sys::RELPERSISTENCE_TEMP
@@ -355,14 +371,14 @@ impl Entry {
     }
 
     /// Whether the user in force may know how far it is: may use it, as with
-    /// `pg_sequences`, or read all statistics.
+    /// `pg_sequences`, or read all statistics. The relation need not be locked.
     pub fn may_watch(&self) -> bool {
         // SAFETY: looks up the catalogs.
         let reads_all = || unsafe {
             pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into())
         };
         let any_of = pg_sys::ACL_SELECT | pg_sys::ACL_USAGE;
-        catalog::check_privilege(self.relation, any_of).is_ok() || reads_all()
+        catalog::has_privilege(self.relation, any_of) || reads_all()
     }
 
     /// Where its slot is in shared memory.

@@ -12,9 +12,9 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+use super::catalog;
 use super::encoding::from_server;
 use super::error::{self, Error};
-use super::spi;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::label::{Label, LabelError};
 
@@ -121,16 +121,58 @@ pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
     }
 }
 
-/// The labelled sequences of this database, in the order of their OIDs.
-pub fn all() -> Result<Vec<pg_sys::Oid>, Error> {
-    let rows = spi::read(
-        "SELECT l.objoid AS sequence FROM pg_catalog.pg_seclabel AS l
-         JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) l.objoid
-         WHERE l.provider OPERATOR(pg_catalog.=) 'snowflake_id'
-           AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
-           AND l.objsubid OPERATOR(pg_catalog.=) 0
-           AND c.relkind OPERATOR(pg_catalog.=) 'S'
-         ORDER BY l.objoid",
-    )?;
-    Ok(rows.iter().map(|row| row.oid("sequence")).collect())
+/// The labelled sequences of this database, in the order of their OIDs. By a scan of the
+/// catalog and not by SQL, which takes a snapshot, and none can be taken while parallel
+/// workers run.
+pub fn all() -> Vec<pg_sys::Oid> {
+    let relation_class = pg_sys::Datum::from(pg_sys::RelationRelationId);
+    let lock = pg_sys::AccessShareLock.cast_signed();
+    let mut keys = [pg_sys::ScanKeyData::default(); 3];
+    let [class, part, provider] = &mut keys;
+    let mut found = Vec::new();
+    // SAFETY: in a transaction. The conditions are of the columns' types; rows of
+    // pg_seclabel are of this form, and are there until the next one is asked for. An
+    // error ends the transaction, which closes the catalog.
+    unsafe {
+        let name = pg_sys::cstring_to_text(PROVIDER.as_ptr()).into();
+        let equals = |key, column: u32, by: u32, value| {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+            let (column, strategy) = (column as i16, pg_sys::BTEqualStrategyNumber as u16);
+            pg_sys::ScanKeyInit(key, column, strategy, by.into(), value);
+        };
+        let zero = pg_sys::Datum::from(0);
+        equals(
+            class,
+            pg_sys::Anum_pg_seclabel_classoid,
+            pg_sys::F_OIDEQ,
+            relation_class,
+        );
+        equals(
+            part,
+            pg_sys::Anum_pg_seclabel_objsubid,
+            pg_sys::F_INT4EQ,
+            zero,
+        );
+        equals(
+            provider,
+            pg_sys::Anum_pg_seclabel_provider,
+            pg_sys::F_TEXTEQ,
+            name,
+        );
+        let catalog = pg_sys::table_open(pg_sys::SecLabelRelationId, lock);
+        let (no_index, now) = (pg_sys::InvalidOid, std::ptr::null_mut());
+        let scan = pg_sys::systable_beginscan(catalog, no_index, false, now, 3, keys.as_mut_ptr());
+        loop {
+            let row = pg_sys::systable_getnext(scan);
+            if row.is_null() {
+                break;
+            }
+            found.push((*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_seclabel>()).objoid);
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(catalog, lock);
+    }
+    found.retain(|relation| catalog::kind(*relation) == pg_sys::RELKIND_SEQUENCE);
+    found.sort_unstable_by_key(|relation| relation.to_u32());
+    found
 }

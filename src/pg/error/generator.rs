@@ -104,6 +104,16 @@ pub fn no_privilege(privilege: &str, name: &str, owner: &str) -> Error {
         ))
 }
 
+pub fn locked(name: &str) -> Error {
+    ERRCODE_LOCK_NOT_AVAILABLE
+        .error(format!("generator {name} is locked"))
+        .detail(
+            "Another transaction changes it, or waits to: what its sequence holds is not shown, \
+             and calls wait until that transaction ends.",
+        )
+        .hint("View pg_locks shows which one.")
+}
+
 pub fn slots_exhausted(max: usize) -> Error {
     ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
         .error("there is no shared memory for another generator")
