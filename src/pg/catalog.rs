@@ -25,6 +25,20 @@ pub fn with_relation<T>(oid: pg_sys::Oid, f: impl FnOnce(pg_sys::Relation) -> T)
     }
 }
 
+/// Whether there is such a relation; it is locked then. The other look-ups remember, in
+/// PostgreSQL's memory, that there is none: this one does not.
+pub fn is_there(oid: pg_sys::Oid) -> bool {
+    // SAFETY: in a transaction; what is found is given back.
+    unsafe {
+        let relation = pg_sys::RelationIdGetRelation(oid);
+        if relation.is_null() {
+            return false;
+        }
+        pg_sys::RelationClose(relation);
+        true
+    }
+}
+
 /// The kind of a relation, as pg_class has it; 0 if there is none.
 pub fn kind(oid: pg_sys::Oid) -> u8 {
     // SAFETY: looks up the catalogs.

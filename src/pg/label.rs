@@ -4,8 +4,8 @@
 //! the sequence's owner sets it, it goes with the sequence, and dumps, upgrades
 //! and standbys have it. What happens when one is set is in [`super::provider`].
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -43,12 +43,44 @@ impl Described {
 }
 
 thread_local! {
-    /// The labels of generators that this session has met, by their text. Never
-    /// freed, so that entries can point to them: there are few.
-    static KNOWN: RefCell<BTreeMap<String, &'static Described>> =
+    /// The labels of generators that this session has met, by their text. Entries point
+    /// to them; [`forget_others`] frees those that none points to.
+    static KNOWN: RefCell<BTreeMap<&'static str, &'static Described>> =
         const { RefCell::new(BTreeMap::new()) };
+    /// With more of them, it does.
+    static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
     /// The text that was given to a function last, which most often is the next.
     static GIVEN: RefCell<Option<Rc<Described>>> = const { RefCell::new(None) };
+}
+
+/// The least number of labels among which it is worth to look for unused ones.
+const CROWDED_MIN: usize = 64;
+
+/// Frees the labels that are not in use, if there are many: a session may outlive any
+/// number of labels of its generators. At the end of a transaction, when no function has
+/// a pointer to one. Not done again until there are twice as many as are left.
+pub fn forget_others(in_use: impl FnOnce() -> BTreeSet<*const Described>) {
+    if KNOWN.with_borrow(BTreeMap::len) <= CROWDED.get() {
+        return;
+    }
+    let in_use = in_use();
+    let mut unused = Vec::new();
+    let left = KNOWN.with_borrow_mut(|known| {
+        known.retain(|_, described| {
+            let stays = in_use.contains(&std::ptr::from_ref(*described));
+            if !stays {
+                unused.push(std::ptr::from_ref(*described).cast_mut());
+            }
+            stays
+        });
+        known.len()
+    });
+    CROWDED.set(CROWDED_MIN.max(left.saturating_mul(2)));
+    for described in unused {
+        // SAFETY: made by `of_sequence` as a box; nothing points to it any more, the key
+        // included.
+        drop(unsafe { Box::from_raw(described) });
+    }
 }
 
 /// The default generator's, which has no label.
@@ -61,17 +93,18 @@ pub fn of_default() -> &'static Described {
 /// by a later version.
 pub type Unreadable = (String, LabelError);
 
-/// The label of a sequence, if it has one, for good. The sequence is locked.
+/// The label of a sequence, if it has one, as long as an entry points to it. The
+/// sequence is locked.
 pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, Unreadable> {
     let Some(text) = text_of(relation) else {
         return Ok(None);
     };
-    if let Some(known) = KNOWN.with_borrow(|known| known.get(&text).copied()) {
+    if let Some(known) = KNOWN.with_borrow(|known| known.get(text.as_str()).copied()) {
         return Ok(Some(known));
     }
     let label = Label::parse(&text).map_err(|error| (text.clone(), error))?;
     let described: &'static Described = Box::leak(Box::new(Described::new(&text, label)));
-    KNOWN.with_borrow_mut(|known| known.insert(text, described));
+    KNOWN.with_borrow_mut(|known| known.insert(&described.text, described));
     Ok(Some(described))
 }
 

@@ -154,6 +154,7 @@ unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
 #[derive(Clone, Copy)]
 struct Kept {
     entry: &'static Entry,
+    relation: pg_sys::Oid,
     was_pinned: bool,
     file_number: u32,
     mark: Option<UnixMillis>,
@@ -175,7 +176,7 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
             Duty::Truncate(tables, cascades) => owned(tables, cascades),
         }
     };
-    // Entries are for ever: not for every serial column that is made.
+    // No entry for every serial column that is made.
     let generators = sequences
         .into_iter()
         .filter(|it| compat::owns(*it) && is_generator(*it));
@@ -305,6 +306,7 @@ fn look(entry: &'static Entry) -> Option<Kept> {
     }
     Some(Kept {
         entry,
+        relation: entry.relation(),
         was_pinned,
         file_number: catalog::file_number(entry.relation()),
         // A value that is no mark is not kept: a restart is what removes it.
@@ -324,8 +326,9 @@ impl Kept {
     /// Writes the mark into the new file of a sequence that was restarted; returns
     /// whether it was.
     fn put_back(&self) -> Result<bool, Error> {
-        let relation = self.entry.relation();
-        if catalog::file_number(relation) == self.file_number {
+        let relation = self.relation;
+        // If a trigger has dropped the generator, the entry may be another one's by now.
+        if self.entry.relation() != relation || catalog::file_number(relation) == self.file_number {
             return Ok(false);
         }
         // Without a wait: whoever has rewritten it holds more. Where that was somebody

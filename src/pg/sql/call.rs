@@ -155,7 +155,7 @@ impl Call {
     pub fn entry(&self, own: usize) -> Result<&'static Entry, Error> {
         let named = self.generator(own);
         let relation = named.map_or_else(entry::default_relation, Ok)?;
-        Ok(entry::of_sequence(relation))
+        entry::of_named(relation)
     }
 
     /// Whose IDs it is about: those of the generator that is named behind `own`
@@ -165,7 +165,7 @@ impl Call {
         let Some(relation) = self.generator(own) else {
             return Ok(Whose::Default);
         };
-        let entry = entry::of_sequence(relation);
+        let entry = entry::of_named(relation)?;
         Ok(Whose::Generator(entry, entry.describe()?))
     }
 

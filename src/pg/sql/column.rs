@@ -149,7 +149,7 @@ impl Source {
     fn find(generator: Option<pg_sys::Oid>) -> Result<Self, Error> {
         let default = entry::default_relation()?;
         let relation = generator.unwrap_or(default);
-        let entry = entry::of_sequence(relation);
+        let entry = entry::of_named(relation)?;
         entry.lock();
         let described = entry.learn()?.described;
         let arguments = if relation == default { "" } else { "regclass" };

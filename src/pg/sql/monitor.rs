@@ -195,7 +195,7 @@ fn millis(nanos: u64) -> f64 {
 
 // `snowflake_stat_reset([generator])`.
 c_function!(snowflake_stat_reset, |call| {
-    let generator = call.generator(0).map(entry::of_sequence);
+    let generator = call.generator(0).map(entry::of_named).transpose()?;
     match generator {
         Some(entry) => {
             entry.describe()?;
