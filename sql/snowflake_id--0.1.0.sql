@@ -35,13 +35,13 @@ COMMENT ON FUNCTION snowflake_nextval(regclass) IS
 
 CREATE FUNCTION snowflake_nextval_batch(count integer) RETURNS SETOF bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
-    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch';
 COMMENT ON FUNCTION snowflake_nextval_batch(integer) IS
     'the next 1 to 100,000 IDs of the default generator, ascending';
 
 CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETURNS SETOF bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
-    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch';
 COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
     'the next 1 to 100,000 IDs of a generator, ascending';
 
@@ -337,7 +337,7 @@ COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark can
 COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion; as long as the server and its place in shared memory last';
 COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
 COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up: infinity if that is later than timestamps go';
-COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs for it, and what helps; null if it can';
+COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs for it, or that another transaction has locked it, and what helps; null if there is nothing';
 COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and values of those that are fixed';
 COMMENT ON COLUMN snowflake_generators.epoch IS 'what the time of IDs counts from';
 COMMENT ON COLUMN snowflake_generators.tick IS 'one unit of the time of IDs';

@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 
 use super::compat::{self, SequenceForm};
+use super::encoding::from_server;
 use super::entry::NO_MARK;
 use super::error::{self, Error};
 
@@ -21,6 +22,20 @@ pub fn with_relation<T>(oid: pg_sys::Oid, f: impl FnOnce(pg_sys::Relation) -> T)
         let result = f(relation);
         pg_sys::relation_close(relation, no_lock);
         Some(result)
+    }
+}
+
+/// Whether there is such a relation; it is locked then. The other look-ups remember, in
+/// PostgreSQL's memory, that there is none: this one does not.
+pub fn is_there(oid: pg_sys::Oid) -> bool {
+    // SAFETY: in a transaction; what is found is given back.
+    unsafe {
+        let relation = pg_sys::RelationIdGetRelation(oid);
+        if relation.is_null() {
+            return false;
+        }
+        pg_sys::RelationClose(relation);
+        true
     }
 }
 
@@ -108,7 +123,7 @@ fn owner(oid: pg_sys::Oid) -> String {
         if name.is_null() {
             return owner.to_u32().to_string();
         }
-        CStr::from_ptr(name).to_string_lossy().into_owned()
+        from_server(CStr::from_ptr(name))
     }
 }
 
@@ -133,6 +148,18 @@ pub fn check_privilege(oid: pg_sys::Oid, any_of: u32) -> Result<(), Error> {
     ))
 }
 
+/// Whether the user in force has one of the privileges on a relation that may be gone.
+pub fn has_privilege(oid: pg_sys::Oid, any_of: u32) -> bool {
+    // 32 bits in 15, 64 since.
+    #[allow(clippy::useless_conversion)]
+    let mode = pg_sys::AclMode::from(any_of);
+    let mut is_missing = false;
+    // SAFETY: looks up the catalogs.
+    let result =
+        unsafe { pg_sys::pg_class_aclcheck_ext(oid, compat::user(), mode, &raw mut is_missing) };
+    result == pg_sys::AclResult::ACLCHECK_OK
+}
+
 /// A relation's name as a user would write it.
 pub fn relation_name(oid: pg_sys::Oid) -> String {
     // SAFETY: regclassout takes an OID and returns a NUL-terminated string.
@@ -141,7 +168,7 @@ pub fn relation_name(oid: pg_sys::Oid) -> String {
             pg_sys::Oid::from(pg_sys::F_REGCLASSOUT),
             pg_sys::Datum::from(oid),
         );
-        CStr::from_ptr(text).to_string_lossy().into_owned()
+        from_server(CStr::from_ptr(text))
     }
 }
 

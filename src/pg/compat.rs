@@ -54,6 +54,19 @@ pub const STANDARD_UTILITY: pg_sys::ProcessUtility_hook_type =
 pub const OWNS_RELATION: pg_sys::RangeVarGetRelidCallback =
     Some(unguarded::RangeVarCallbackOwnsRelation);
 
+/// Raises an error that PostgreSQL's functions may pass through, but nothing of Rust's.
+///
+/// # Safety
+/// An error; no frame between this one and PostgreSQL's has anything to drop.
+pub unsafe fn throw(error: *mut pg_sys::ErrorData) -> ! {
+    // SAFETY: the caller's.
+    unsafe { unguarded::ThrowErrorData(error) };
+    unreachable!("an error report does not return");
+}
+
+/// What call-backs of a report use, where errors must not become panics.
+pub use unguarded::{CopyErrorData as copy_error, FreeErrorData as free_error};
+
 /// Readies a function for a set of rows. The name in 15 is that of its first
 /// release, which the later ones have as well.
 #[cfg(not(feature = "pg15"))]
@@ -82,6 +95,9 @@ mod unguarded {
             before: pg_sys::Oid,
             arg: *mut std::ffi::c_void,
         );
+        pub fn ThrowErrorData(error: *mut pg_sys::ErrorData);
+        pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
+        pub fn FreeErrorData(error: *mut pg_sys::ErrorData);
         /// The user in force.
         pub safe fn GetUserId() -> pg_sys::Oid;
         /// Whether this is a parallel worker or leads some.

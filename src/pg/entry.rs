@@ -1,7 +1,8 @@
 //! What this session knows of a generator, and when that is void.
 //!
 //! An entry is made once per session and generator and never freed, so that a
-//! plan may keep a pointer to it (`fn_extra`). What it holds has two lifetimes:
+//! plan may keep a pointer to it (`fn_extra`). Those of generators that were dropped are
+//! used again for others; a plan compares the relation. What it holds has two lifetimes:
 //!
 //! - [`Facts`] of the catalog (its label; that it can hold a mark, and in which
 //!   file), until a relcache invalidation of the sequence;
@@ -30,7 +31,7 @@ use crate::snowflake::id::{Position, SnowflakeId, UnixMillis, WorkerId};
 use crate::snowflake::layout::{Layout, Stamp};
 use crate::snowflake::shuffle::Shuffle;
 use crate::snowflake::slot::{Scale, Slot};
-use crate::snowflake::stats::Pending;
+use crate::snowflake::stats::{Pending, Stats};
 
 /// START, MAXVALUE and INCREMENT of a generator's sequence: plain `nextval()`
 /// can never step from a mark to another value. As a value: no mark yet.
@@ -40,7 +41,7 @@ pub const NO_MARK: i64 = i64::MAX;
 /// there is none.
 #[derive(Default)]
 pub struct Entry {
-    relation: pg_sys::Oid,
+    relation: Cell<pg_sys::Oid>,
     /// The label, and whether this is the default generator.
     label: Cell<Option<(&'static Described, bool)>>,
     facts: Cell<Option<Facts>>,
@@ -61,6 +62,9 @@ pub struct Entry {
     relabelled: Cell<Option<(u32, Layout)>>,
     last_id: Cell<Option<SnowflakeId>>,
     pending: Pending,
+    /// It is, or was, the default generator's. Plans that name no generator keep it
+    /// without comparing the relation, so it is never used again.
+    was_default: Cell<bool>,
 }
 
 #[derive(Clone, Copy)]
@@ -96,6 +100,10 @@ pub struct Right {
 
 thread_local! {
     static ENTRIES: RefCell<BTreeMap<u32, &'static Entry>> = const { RefCell::new(BTreeMap::new()) };
+    /// Entries of generators that were dropped.
+    static UNUSED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
+    /// With so many entries, those of dropped generators are looked for.
+    static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
     /// Entries that hold a pin, to be given back at the end of the transaction.
     static PINNED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
     static DEFAULT_RELATION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
@@ -103,23 +111,125 @@ thread_local! {
     static NO_DEFAULT: Cell<bool> = const { Cell::new(false) };
 }
 
+/// The least number of entries among which it is worth to look for unused ones.
+const CROWDED_MIN: usize = 64;
+
 /// The entry of a sequence, made if there is none. Says nothing about it yet.
 pub fn of_sequence(relation: pg_sys::Oid) -> &'static Entry {
+    known(relation).unwrap_or_else(|| make(relation))
+}
+
+/// The entry of a relation that a user has named. Whatever is no generator gets none.
+pub fn of_named(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
+    known(relation).map_or_else(|| look_and_make(relation), Ok)
+}
+
+fn known(relation: pg_sys::Oid) -> Option<&'static Entry> {
+    ENTRIES.with_borrow(|entries| entries.get(&relation.to_u32()).copied())
+}
+
+#[cold]
+fn look_and_make(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
     register_callbacks();
-    ENTRIES.with_borrow_mut(|entries| {
-        *entries.entry(relation.to_u32()).or_insert_with(|| {
-            Box::leak(Box::new(Entry {
-                relation,
-                ..Entry::default()
-            }))
-        })
-    })
+    let entry = Entry::default();
+    entry.relation.set(relation);
+    let text = |relation| Ok(label::text_of(relation));
+    let mode = pg_sys::AccessShareLock.cast_signed();
+    // Whoever makes a generator of it right now holds a lock.
+    // SAFETY: in a transaction; an error ends it, and with it the lock.
+    let looked = unsafe {
+        pg_sys::LockRelationOid(relation, mode);
+        let is_there = catalog::is_there(relation);
+        let looked = is_there.then(|| entry.read_label(entry.is_default(), text).map(drop));
+        pg_sys::UnlockRelationOid(relation, mode);
+        looked
+    };
+    looked.unwrap_or_else(|| Err(error::no_such_relation(relation)))?;
+    Ok(make(relation))
+}
+
+#[cold]
+fn make(relation: pg_sys::Oid) -> &'static Entry {
+    register_callbacks();
+    if ENTRIES.with_borrow(BTreeMap::len) >= CROWDED.get() {
+        find_unused();
+    }
+    let unused = UNUSED.with_borrow_mut(Vec::pop);
+    let entry = unused.unwrap_or_else(|| Box::leak(Box::default()));
+    entry.relation.set(relation);
+    ENTRIES.with_borrow_mut(|entries| entries.insert(relation.to_u32(), entry));
+    entry
+}
+
+/// Takes away the entries of generators that are gone. Until there are twice as many as
+/// are left then, it is not done again: that costs a look-up of each.
+fn find_unused() {
+    // Looking up catalogs calls the call-backs below.
+    let all: Vec<_> = ENTRIES.with_borrow(|entries| entries.values().copied().collect());
+    for entry in all {
+        let relation = entry.relation();
+        if entry.is_idle() && catalog::kind(relation) == 0 {
+            ENTRIES.with_borrow_mut(|entries| entries.remove(&relation.to_u32()));
+            entry.clear();
+            UNUSED.with_borrow_mut(|unused| unused.push(entry));
+        }
+    }
+    let left = ENTRIES.with_borrow(BTreeMap::len);
+    CROWDED.set(CROWDED_MIN.max(left.saturating_mul(2)));
 }
 
 impl Entry {
     #[inline]
     pub fn relation(&self) -> pg_sys::Oid {
-        self.relation
+        self.relation.get()
+    }
+
+    /// Whether neither this transaction nor a plan relies on it: a function that is
+    /// running has locked the relation. A drop by this transaction may be undone, with
+    /// which `snowflake_currval()` has its value again.
+    fn is_idle(&self) -> bool {
+        // SAFETY: a variable of this process.
+        let may_undo =
+            unsafe { pg_sys::GetTopTransactionIdIfAny() } != pg_sys::InvalidTransactionId;
+        !self.is_pinned()
+            && self.locked.get().0 != compat::transaction()
+            && self.committed_layout().is_none()
+            && !(may_undo && self.last_id.get().is_some())
+            && !self.was_default.get()
+    }
+
+    /// As a new one.
+    fn clear(&self) {
+        let Self {
+            relation,
+            label,
+            facts,
+            right,
+            locked,
+            filled_in,
+            pinned,
+            hint,
+            unsettled,
+            created_in,
+            relabelled,
+            last_id,
+            pending,
+            was_default: _,
+        } = self;
+        relation.take();
+        label.take();
+        facts.take();
+        right.take();
+        locked.take();
+        filled_in.take();
+        pinned.take();
+        hint.take();
+        unsettled.take();
+        created_in.take();
+        relabelled.take();
+        last_id.take();
+        // There is no slot to add it to.
+        pending.flush(&Stats::default(), None);
     }
 
     pub fn last_id(&self) -> Option<SnowflakeId> {
@@ -170,7 +280,7 @@ impl Entry {
             pgrx::check_for_interrupts!();
             let mut facts = self.learn()?;
             let generator = &facts.described.generator;
-            catalog::check_privilege(self.relation, pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
+            catalog::check_privilege(self.relation(), pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
             self.check_committed(generator.layout)?;
             let worker = shared.worker_number();
             let (_, stamp, shuffle) = match facts.stamp {
@@ -183,7 +293,7 @@ impl Entry {
             let slot = self.pin(facts.key, shared)?;
             if !slot.is_settled(facts.file, facts.scale) {
                 let reading = shared.reading_to_start_from();
-                mark::reserving(self.relation, |token| {
+                mark::reserving(self.relation(), |token| {
                     slot.settle(token, facts.file, facts.scale, reading);
                 });
             }
@@ -231,7 +341,7 @@ impl Entry {
         unsafe {
             let owner = pg_sys::CurrentResourceOwner;
             pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
-            pg_sys::LockRelationOid(self.relation, mode.cast_signed());
+            pg_sys::LockRelationOid(self.relation(), mode.cast_signed());
             pg_sys::CurrentResourceOwner = owner;
         }
         self.locked.set((transaction, mode));
@@ -251,6 +361,9 @@ impl Entry {
             return Ok(known);
         }
         let is_default = self.is_default();
+        if is_default {
+            self.was_default.set(true);
+        }
         let described = self.read_label(is_default, label::of_sequence)?;
         let known = (described.unwrap_or_else(label::of_default), is_default);
         self.label.set(Some(known));
@@ -258,7 +371,7 @@ impl Entry {
     }
 
     pub fn is_default(&self) -> bool {
-        default_relation().is_ok_and(|relation| relation == self.relation)
+        default_relation().is_ok_and(|relation| relation == self.relation())
     }
 
     /// Reads the label by `read`; `None` for the default generator, which has none.
@@ -267,11 +380,11 @@ impl Entry {
         is_default: bool,
         read: impl FnOnce(pg_sys::Oid) -> Result<Option<T>, label::Unreadable>,
     ) -> Result<Option<T>, Error> {
-        let kind = catalog::kind(self.relation);
+        let kind = catalog::kind(self.relation());
         if kind == 0 {
             // Should it be the default one: dropped while it was looked for.
             DEFAULT_RELATION.set(pg_sys::InvalidOid);
-            return Err(error::no_such_relation(self.relation));
+            return Err(error::no_such_relation(self.relation()));
         }
         if is_default {
             return Ok(None);
@@ -279,13 +392,13 @@ impl Entry {
         if kind != pg_sys::RELKIND_SEQUENCE {
             return Err(error::not_a_generator(&self.name()));
         }
-        let label = read(self.relation)
+        let label = read(self.relation())
             .map_err(|(text, error)| error::stored_label(&self.name(), &text, &error))?;
         if label.is_some() {
             return Ok(label);
         }
         // A sequence with a generator's bounds has lost its label.
-        Err(match catalog::sequence_form(self.relation) {
+        Err(match catalog::sequence_form(self.relation()) {
             Ok(form) if form.seqincrement == NO_MARK => error::unlabelled(&self.name()),
             _ => error::not_a_generator(&self.name()),
         })
@@ -297,21 +410,37 @@ impl Entry {
         let mode = pg_sys::AccessShareLock.cast_signed();
         // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
         unsafe {
-            pg_sys::LockRelationOid(self.relation, mode);
-            let result = (catalog::kind(self.relation) != 0).then(f).flatten();
-            pg_sys::UnlockRelationOid(self.relation, mode);
+            pg_sys::LockRelationOid(self.relation(), mode);
+            let result = (catalog::kind(self.relation()) != 0).then(f).flatten();
+            pg_sys::UnlockRelationOid(self.relation(), mode);
+            result
+        }
+    }
+
+    /// The same without a wait: `f` is told whether the lock is held. If somebody else's
+    /// excludes it, the relation may be dropped at any time.
+    pub fn with_share_lock_if_free<T>(&self, f: impl FnOnce(bool) -> Option<T>) -> Option<T> {
+        let mode = pg_sys::AccessShareLock.cast_signed();
+        // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
+        unsafe {
+            let is_held = pg_sys::ConditionalLockRelationOid(self.relation(), mode);
+            let is_there = catalog::kind(self.relation()) != 0;
+            let result = is_there.then(|| f(is_held)).flatten();
+            if is_held {
+                pg_sys::UnlockRelationOid(self.relation(), mode);
+            }
             result
         }
     }
 
     /// Whether only its session could read it. The relation is locked.
     pub fn is_temporary(&self) -> bool {
-        catalog::persistence(self.relation) == pg_sys::RELPERSISTENCE_TEMP
+        catalog::persistence(self.relation()) == pg_sys::RELPERSISTENCE_TEMP
     }
 
     /// Whether it has a file also in recovery. The relation is locked.
     pub fn is_permanent(&self) -> bool {
-        catalog::persistence(self.relation) == pg_sys::RELPERSISTENCE_PERMANENT
+        catalog::persistence(self.relation()) == pg_sys::RELPERSISTENCE_PERMANENT
     }
 
     /// The latest mark that was written, if this session has pinned the slot.
@@ -321,7 +450,7 @@ impl Entry {
 
     /// Refuses bounds of the sequence between which a mark does not lie.
     pub fn check_takes(&self, mark: UnixMillis) -> Result<(), Error> {
-        let form = catalog::sequence_form(self.relation)?;
+        let form = catalog::sequence_form(self.relation())?;
         if form.seqmin <= mark.get() && mark.get() <= form.seqmax {
             return Ok(());
         }
@@ -335,15 +464,15 @@ impl Entry {
             return Ok(facts);
         }
         let (described, is_default) = self.learn_label()?;
-        let file = catalog::file(self.relation)?;
-        catalog::check_fits(self.relation)?;
+        let file = catalog::file(self.relation())?;
+        catalog::check_fits(self.relation())?;
         if file.created_in != 0 || file.rewritten_in != 0 {
             self.unsettled.set(true);
         }
         self.created_in.set(file.created_in);
         let facts = Facts {
             described,
-            key: Key::of_generator(self.relation, is_default),
+            key: Key::of_generator(self.relation(), is_default),
             file: file.number,
             scale: Scale::of_generator(&described.generator),
             stamp: None,
@@ -356,19 +485,19 @@ impl Entry {
     }
 
     /// Whether the user in force may know how far it is: may use it, as with
-    /// `pg_sequences`, or read all statistics.
+    /// `pg_sequences`, or read all statistics. The relation need not be locked.
     pub fn may_watch(&self) -> bool {
         // SAFETY: looks up the catalogs.
         let reads_all = || unsafe {
             pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into())
         };
         let any_of = pg_sys::ACL_SELECT | pg_sys::ACL_USAGE;
-        catalog::check_privilege(self.relation, any_of).is_ok() || reads_all()
+        catalog::has_privilege(self.relation(), any_of) || reads_all()
     }
 
     /// Where its slot is in shared memory.
     pub fn key(&self) -> Key {
-        Key::of_generator(self.relation, self.is_default())
+        Key::of_generator(self.relation(), self.is_default())
     }
 
     /// Where the generator goes on, at its word or its clock, whichever is later; if
@@ -388,7 +517,7 @@ impl Entry {
         let part = unsafe { pg_sys::GetCurrentSubTransactionId() };
         // What the subtransaction that made the relation does to it besides is undone
         // together with it.
-        let is_made_here = catalog::file(self.relation).is_ok_and(|file| file.created_in == part);
+        let is_made_here = catalog::file(self.relation()).is_ok_and(|file| file.created_in == part);
         if !is_made_here && self.committed_layout().is_none() {
             self.relabelled.set(Some((compat::transaction(), before)));
         }
@@ -436,7 +565,7 @@ impl Entry {
     /// Why this server would issue no ID for it, with this label: what [`Self::fill`]
     /// would find, but for privileges. The relation is locked.
     pub fn check_can_issue(&self, described: &Described, shared: &Shared) -> Result<(), Error> {
-        catalog::check_fits(self.relation)?;
+        catalog::check_fits(self.relation())?;
         self.stamp(described, shared).map(drop)
     }
 
@@ -461,14 +590,24 @@ impl Entry {
         if self.filled_in.get() != compat::transaction()
             && let Some((_, slot)) = self.pinned.take()
         {
-            PINNED.with_borrow_mut(|pinned| pinned.retain(|entry| entry.relation != self.relation));
+            PINNED.with_borrow_mut(|pinned| {
+                pinned.retain(|entry| entry.relation() != self.relation())
+            });
             slot.unpin();
         }
     }
 
     /// The generator's name, quoted and qualified where needed.
     pub fn name(&self) -> String {
-        catalog::relation_name(self.relation)
+        catalog::relation_name(self.relation())
+    }
+
+    /// The labels that it points to.
+    fn labels(&self) -> impl Iterator<Item = &'static Described> {
+        let label = self.label.get().map(|(described, _)| described);
+        label
+            .into_iter()
+            .chain(self.facts.get().map(|facts| facts.described))
     }
 
     fn end(&self, committed: bool, aborted: bool) {
@@ -626,6 +765,13 @@ unsafe extern "C-unwind" fn on_transaction(
         for entry in pinned.drain(..) {
             entry.end(committed, aborted);
         }
+    });
+    // No function runs, and no right is left.
+    label::forget_others(|| {
+        ENTRIES.with_borrow(|entries| {
+            let known = entries.values().flat_map(|entry| entry.labels());
+            known.map(std::ptr::from_ref).collect()
+        })
     });
 }
 

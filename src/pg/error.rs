@@ -10,6 +10,8 @@ use pgrx::PgSqlErrorCode::*;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
+use super::report::{self, Report};
+
 pub use generator::*;
 pub use label::*;
 pub use layout::*;
@@ -80,15 +82,21 @@ impl Error {
         self.report(PgLogLevel::LOG_SERVER_ONLY);
     }
 
-    /// Ends the statement with this error.
+    /// Ends the statement with this error, as `report::guard` sends it.
     pub fn raise(self) -> ! {
-        self.report(PgLogLevel::ERROR);
+        ErrorReport::from(self).report(PgLogLevel::ERROR);
         unreachable!("an error report does not return");
     }
 
     #[cold]
     fn report(self, level: PgLogLevel) {
-        ErrorReport::from(self).report(level);
+        report::emit(Report {
+            level,
+            code: self.code,
+            message: &self.message,
+            detail: &self.detail,
+            hint: &self.hint,
+        });
     }
 }
 

@@ -4,16 +4,17 @@
 //! the sequence's owner sets it, it goes with the sequence, and dumps, upgrades
 //! and standbys have it. What happens when one is set is in [`super::provider`].
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+use super::catalog;
+use super::encoding::from_server;
 use super::error::{self, Error};
-use super::spi;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::label::{Label, LabelError};
 
@@ -42,12 +43,44 @@ impl Described {
 }
 
 thread_local! {
-    /// The labels of generators that this session has met, by their text. Never
-    /// freed, so that entries can point to them: there are few.
-    static KNOWN: RefCell<BTreeMap<String, &'static Described>> =
+    /// The labels of generators that this session has met, by their text. Entries point
+    /// to them; [`forget_others`] frees those that none points to.
+    static KNOWN: RefCell<BTreeMap<&'static str, &'static Described>> =
         const { RefCell::new(BTreeMap::new()) };
+    /// With more of them, it does.
+    static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
     /// The text that was given to a function last, which most often is the next.
     static GIVEN: RefCell<Option<Rc<Described>>> = const { RefCell::new(None) };
+}
+
+/// The least number of labels among which it is worth to look for unused ones.
+const CROWDED_MIN: usize = 64;
+
+/// Frees the labels that are not in use, if there are many: a session may outlive any
+/// number of labels of its generators. At the end of a transaction, when no function has
+/// a pointer to one. Not done again until there are twice as many as are left.
+pub fn forget_others(in_use: impl FnOnce() -> BTreeSet<*const Described>) {
+    if KNOWN.with_borrow(BTreeMap::len) <= CROWDED.get() {
+        return;
+    }
+    let in_use = in_use();
+    let mut unused = Vec::new();
+    let left = KNOWN.with_borrow_mut(|known| {
+        known.retain(|_, described| {
+            let stays = in_use.contains(&std::ptr::from_ref(*described));
+            if !stays {
+                unused.push(std::ptr::from_ref(*described).cast_mut());
+            }
+            stays
+        });
+        known.len()
+    });
+    CROWDED.set(CROWDED_MIN.max(left.saturating_mul(2)));
+    for described in unused {
+        // SAFETY: made by `of_sequence` as a box; nothing points to it any more, the key
+        // included.
+        drop(unsafe { Box::from_raw(described) });
+    }
 }
 
 /// The default generator's, which has no label.
@@ -60,12 +93,13 @@ pub fn of_default() -> &'static Described {
 /// by a later version.
 pub type Unreadable = (String, LabelError);
 
-/// The label of a sequence, if it has one, for good. The sequence is locked.
+/// The label of a sequence, if it has one, as long as an entry points to it. The
+/// sequence is locked.
 pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, Unreadable> {
     let Some(text) = text_of(relation) else {
         return Ok(None);
     };
-    if let Some(known) = KNOWN.with_borrow(|known| known.get(&text).copied()) {
+    if let Some(known) = KNOWN.with_borrow(|known| known.get(text.as_str()).copied()) {
         return Ok(Some(known));
     }
     let label = Label::parse(&text).and_then(|label| {
@@ -74,7 +108,7 @@ pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, 
     });
     let label = label.map_err(|error| (text.clone(), error))?;
     let described: &'static Described = Box::leak(Box::new(Described::new(&text, label)));
-    KNOWN.with_borrow_mut(|known| known.insert(text, described));
+    KNOWN.with_borrow_mut(|known| known.insert(&described.text, described));
     Ok(Some(described))
 }
 
@@ -138,20 +172,62 @@ pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
     // SAFETY: scans pg_seclabel; returns NULL or a NUL-terminated copy.
     unsafe {
         let text = pg_sys::GetSecurityLabel(&raw const object, PROVIDER.as_ptr());
-        (!text.is_null()).then(|| spi::from_server(CStr::from_ptr(text)))
+        (!text.is_null()).then(|| from_server(CStr::from_ptr(text)))
     }
 }
 
-/// The labelled sequences of this database, in the order of their OIDs.
-pub fn all() -> Result<Vec<pg_sys::Oid>, Error> {
-    let rows = spi::read(
-        "SELECT l.objoid AS sequence FROM pg_catalog.pg_seclabel AS l
-         JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) l.objoid
-         WHERE l.provider OPERATOR(pg_catalog.=) 'snowflake_id'
-           AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
-           AND l.objsubid OPERATOR(pg_catalog.=) 0
-           AND c.relkind OPERATOR(pg_catalog.=) 'S'
-         ORDER BY l.objoid",
-    )?;
-    Ok(rows.iter().map(|row| row.oid("sequence")).collect())
+/// The labelled sequences of this database, in the order of their OIDs. By a scan of the
+/// catalog and not by SQL, which takes a snapshot, and none can be taken while parallel
+/// workers run.
+pub fn all() -> Vec<pg_sys::Oid> {
+    let relation_class = pg_sys::Datum::from(pg_sys::RelationRelationId);
+    let lock = pg_sys::AccessShareLock.cast_signed();
+    let mut keys = [pg_sys::ScanKeyData::default(); 3];
+    let [class, part, provider] = &mut keys;
+    let mut found = Vec::new();
+    // SAFETY: in a transaction. The conditions are of the columns' types; rows of
+    // pg_seclabel are of this form, and are there until the next one is asked for. An
+    // error ends the transaction, which closes the catalog.
+    unsafe {
+        let name = pg_sys::cstring_to_text(PROVIDER.as_ptr()).into();
+        let equals = |key, column: u32, by: u32, value| {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+            let (column, strategy) = (column as i16, pg_sys::BTEqualStrategyNumber as u16);
+            pg_sys::ScanKeyInit(key, column, strategy, by.into(), value);
+        };
+        let zero = pg_sys::Datum::from(0);
+        equals(
+            class,
+            pg_sys::Anum_pg_seclabel_classoid,
+            pg_sys::F_OIDEQ,
+            relation_class,
+        );
+        equals(
+            part,
+            pg_sys::Anum_pg_seclabel_objsubid,
+            pg_sys::F_INT4EQ,
+            zero,
+        );
+        equals(
+            provider,
+            pg_sys::Anum_pg_seclabel_provider,
+            pg_sys::F_TEXTEQ,
+            name,
+        );
+        let catalog = pg_sys::table_open(pg_sys::SecLabelRelationId, lock);
+        let (no_index, now) = (pg_sys::InvalidOid, std::ptr::null_mut());
+        let scan = pg_sys::systable_beginscan(catalog, no_index, false, now, 3, keys.as_mut_ptr());
+        loop {
+            let row = pg_sys::systable_getnext(scan);
+            if row.is_null() {
+                break;
+            }
+            found.push((*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_seclabel>()).objoid);
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(catalog, lock);
+    }
+    found.retain(|relation| catalog::kind(*relation) == pg_sys::RELKIND_SEQUENCE);
+    found.sort_unstable_by_key(|relation| relation.to_u32());
+    found
 }

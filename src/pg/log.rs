@@ -1,6 +1,8 @@
 //! What the server's log says of generators.
 
-use super::error;
+use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
+
+use super::error::{self, Code};
 use super::time::display;
 use crate::snowflake::duration::{Form, duration_text};
 use crate::snowflake::generator::Generator;
@@ -74,9 +76,10 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
         ),
         Note::StartsAhead { lead } => {
             let lead = duration_text(lead, Form::Exact);
-            return pgrx::log!(
-                "snowflake_id: generator {name} starts {lead} ahead of the clock, as was accepted"
-            );
+            (
+                format!("generator {name} starts {lead} ahead of the clock, as was accepted"),
+                String::new(),
+            )
         }
         Note::EndsSoon { left, end } => (
             format!(
@@ -86,10 +89,8 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             format!("It ends at {}.", display(end)),
         ),
     };
-    pgrx::ereport!(
-        pgrx::PgLogLevel::LOG_SERVER_ONLY,
-        pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
-        format!("snowflake_id: {message}"),
-        detail
-    );
+    ERRCODE_SUCCESSFUL_COMPLETION
+        .error(message)
+        .detail(detail)
+        .log("");
 }

@@ -2,6 +2,7 @@
 
 mod catalog; // look-ups of sequences in the catalogs
 mod compat; // what differs between PostgreSQL versions
+mod encoding; // text between UTF-8 and the database's encoding
 mod entry; // what this session knows of a generator, and when that is void
 mod error; // what users read when something is wrong
 mod guc; // settings
@@ -12,6 +13,7 @@ mod mark; // the durable mark: reads it, writes it, says who may raise it
 mod notice; // what users are told besides
 mod os_clock; // reads the two clocks of the operating system
 mod provider; // checks a label when it is set
+mod report; // how errors and messages leave for PostgreSQL
 mod restart; // keeps the mark when a sequence is restarted
 mod shmem; // shared memory: the words, bounds and clocks of all generators
 mod spi; // runs SQL statements of our own

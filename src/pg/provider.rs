@@ -15,9 +15,10 @@ use std::ffi::{CStr, c_char};
 
 use pgrx::pg_sys;
 
+use super::encoding::from_server;
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
-use super::{catalog, entry, mark, notice, shmem, spi};
+use super::{catalog, entry, mark, notice, report, shmem};
 use crate::snowflake::id::Millis;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
@@ -30,15 +31,16 @@ pub fn register() {
 }
 
 /// PostgreSQL has checked that the user owns the object, and locked it.
-#[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_label(object: *const pg_sys::ObjectAddress, label: *const c_char) {
-    // SAFETY: PostgreSQL's: an object, and NULL or a NUL-terminated string.
-    let (object, label) = unsafe {
-        let label = (!label.is_null()).then(|| spi::from_server(CStr::from_ptr(label)));
-        (*object, label)
-    };
-    if let Err(error) = check(object, label.as_deref()) {
-        error.raise();
+    // SAFETY: PostgreSQL's: an object, and NULL or a NUL-terminated string. There is
+    // nothing to drop.
+    unsafe {
+        report::guard(|| {
+            let label = (!label.is_null()).then(|| from_server(CStr::from_ptr(label)));
+            if let Err(error) = check(*object, label.as_deref()) {
+                error.raise();
+            }
+        });
     }
 }
 

@@ -45,7 +45,7 @@ use pgrx::{PgList, pg_sys};
 use super::entry::{self, Entry};
 use super::error::Error;
 use super::notice;
-use super::{catalog, compat, label, mark, shmem};
+use super::{catalog, compat, label, mark, report, shmem};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 
@@ -76,12 +76,12 @@ unsafe extern "C-unwind" fn on_utility(
     destination: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: PostgreSQL's arguments, passed on as they are. Each half is guarded as
-    // #[pg_guard] does it for a whole function.
+    // SAFETY: PostgreSQL's arguments, passed on as they are. Nothing here must be dropped
+    // when a half fails.
     unsafe {
         let duty = duty(statement);
         let kept = duty
-            .map(|duty| pg_sys::panic::pgrx_extern_c_guard(|| raised(keep(duty))))
+            .map(|duty| report::guard(|| raised(report::keeping_errors(|| keep(duty)))))
             .unwrap_or_default();
         if let Some(next) = PREVIOUS.or(compat::STANDARD_UTILITY) {
             next(
@@ -96,7 +96,7 @@ unsafe extern "C-unwind" fn on_utility(
             );
         }
         if let Some(duty) = duty {
-            pg_sys::panic::pgrx_extern_c_guard(|| raised(finish(duty, kept)));
+            report::guard(|| raised(finish(duty, kept)));
         }
     }
 }
@@ -157,6 +157,7 @@ unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
 #[derive(Clone, Copy)]
 struct Kept {
     entry: &'static Entry,
+    relation: pg_sys::Oid,
     was_pinned: bool,
     file_number: u32,
     mark: Option<UnixMillis>,
@@ -180,7 +181,7 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
             Duty::Truncate(tables, cascades) => owned(tables, cascades),
         }
     };
-    // Entries are for ever: not for every serial column that is made.
+    // No entry for every serial column that is made.
     let generators = sequences
         .into_iter()
         .filter(|it| compat::owns(*it) && is_generator(*it));
@@ -314,6 +315,7 @@ fn look(entry: &'static Entry) -> Option<Kept> {
     }
     Some(Kept {
         entry,
+        relation: entry.relation(),
         was_pinned,
         file_number: catalog::file_number(entry.relation()),
         // A value that is no mark is not kept: a restart is what removes it.
@@ -333,8 +335,9 @@ impl Kept {
     /// Writes the mark into the new file of a sequence that was restarted; returns
     /// whether it was.
     fn put_back(&self) -> Result<bool, Error> {
-        let relation = self.entry.relation();
-        if catalog::file_number(relation) == self.file_number {
+        let relation = self.relation;
+        // If a trigger has dropped the generator, the entry may be another one's by now.
+        if self.entry.relation() != relation || catalog::file_number(relation) == self.file_number {
             return Ok(false);
         }
         // Without a wait: whoever has rewritten it holds more. Where that was somebody

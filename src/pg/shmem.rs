@@ -491,9 +491,7 @@ unsafe fn initialise(shared: *mut Shared, slots: *mut Slot) {
         });
     }
     let Some(worker) = worker else {
-        pgrx::log!(
-            "snowflake_id: no worker ID: set \"snowflake_id.worker_id\" to generate IDs on this server"
-        );
+        error::started_without_worker_id().warning();
         return;
     };
     pgrx::log!("snowflake_id: worker ID is {worker}");

@@ -8,11 +8,13 @@
 //!
 //! Callers qualify and quote every name.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
+use super::encoding::{from_server, to_server_exactly};
 use super::error::{self, Error};
+use super::report;
 
 /// One row of a result. Its columns have the names that the query gives them; to
 /// ask for another one is a mistake of ours, which ends the statement as an
@@ -81,6 +83,16 @@ fn execute(
     all_rows: bool,
     user: Option<pg_sys::Oid>,
 ) -> Result<Vec<Row>, Error> {
+    report::keeping_errors(|| execute_inside(sql, reads, all_rows, user))
+}
+
+fn execute_inside(
+    sql: &str,
+    reads: bool,
+    all_rows: bool,
+    user: Option<pg_sys::Oid>,
+) -> Result<Vec<Row>, Error> {
+    let sql = to_server_exactly(sql).map_err(|_| error::untranslatable())?;
     // SAFETY: in a transaction. Whatever is set here is put back below, or by
     // the abort if a statement raises an error, which nobody here catches.
     unsafe {
@@ -101,7 +113,7 @@ fn execute(
         if reads {
             pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
         }
-        let plan = pg_sys::SPI_prepare(to_server(sql), 0, std::ptr::null_mut());
+        let plan = pg_sys::SPI_prepare(sql, 0, std::ptr::null_mut());
         let result = if plan.is_null() {
             Err(pg_sys::SPI_result)
         } else {
@@ -156,38 +168,10 @@ unsafe fn rows() -> Vec<Row> {
                 let name = CStr::from_ptr(pg_sys::SPI_fname(table.tupdesc, column));
                 let value = pg_sys::SPI_getvalue(*tuple, table.tupdesc, column);
                 let value = (!value.is_null()).then(|| from_server(CStr::from_ptr(value)));
-                (name.to_string_lossy().into_owned(), value)
+                (from_server(name), value)
             });
             Row(columns.collect())
         };
         tuples.iter().map(row).collect()
     }
-}
-
-const UTF8: i32 = pg_sys::pg_enc::PG_UTF8.cast_signed();
-
-/// Text in the database's encoding, as UTF-8. Raises an error if it has none.
-pub fn from_server(text: &CStr) -> String {
-    let length = i32::try_from(text.to_bytes().len()).unwrap_or(i32::MAX);
-    // SAFETY: `length` bytes are there; returns the argument or a converted
-    // copy, NUL-terminated both.
-    let utf8 = unsafe { CStr::from_ptr(pg_sys::pg_server_to_any(text.as_ptr(), length, UTF8)) };
-    utf8.to_string_lossy().into_owned()
-}
-
-/// UTF-8 in the database's encoding, NUL-terminated, in the current memory
-/// context. Raises an error if it has none, which what a query gave cannot.
-pub fn to_server(text: &str) -> *const c_char {
-    let length = i32::try_from(text.len()).unwrap_or(i32::MAX);
-    // SAFETY: copies `text`; the conversion gets a NUL-terminated string.
-    unsafe {
-        let copy = pg_sys::pnstrdup(text.as_ptr().cast(), text.len() as pg_sys::Size);
-        pg_sys::pg_any_to_server(copy, length, UTF8)
-    }
-}
-
-/// UTF-8 as a text value in the database's encoding.
-pub fn to_text(text: &str) -> pg_sys::Datum {
-    // SAFETY: a NUL-terminated string, copied.
-    unsafe { pg_sys::cstring_to_text(to_server(text)) }.into()
 }

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use pgrx::datum::{Interval, TimestampWithTimeZone};
 use pgrx::pg_sys;
 
+use super::encoding::from_server;
 use super::error::{self, Error};
 use crate::snowflake::id::{Millis, UnixMillis};
 
@@ -44,7 +45,7 @@ pub fn timestamptz(at: UnixMillis) -> i64 {
 pub fn display(at: UnixMillis) -> String {
     // SAFETY: returns a NUL-terminated string in a static buffer.
     let text = unsafe { CStr::from_ptr(pg_sys::timestamptz_to_str(timestamptz(at))) };
-    text.to_string_lossy().into_owned()
+    from_server(text)
 }
 
 /// As a value for SQL.

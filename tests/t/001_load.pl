@@ -34,7 +34,7 @@ $node->restart;
 my ($code, $text) = error_of($node, 'SELECT "Strange Schema".snowflake_nextval()');
 is($code, '55000', 'no worker ID');
 like($text, qr/HINT:.*"snowflake_id.worker_id".*0 to 1023/, 'the hint names the setting and the range');
-like(slurp_file($node->logfile), qr/LOG:  snowflake_id: no worker ID/, 'logged at start');
+like(slurp_file($node->logfile), qr/WARNING:  snowflake_id: this server has no worker ID/, 'a warning at start');
 is($node->safe_psql('postgres', 'SHOW snowflake_id.worker_id'), '-1', 'not set is -1');
 for my $set ("SET snowflake_id.worker_id = 3", "ALTER SYSTEM SET snowflake_id.worker_id = -2")
 {

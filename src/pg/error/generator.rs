@@ -22,6 +22,14 @@ pub fn no_worker_id(max: u64) -> Error {
         .hint(worker_hint(max))
 }
 
+/// Of the whole server, before anybody asks it for IDs.
+pub fn started_without_worker_id() -> Error {
+    not_ready("snowflake_id: this server has no worker ID and will generate no IDs").hint(
+        "Set \"snowflake_id.worker_id\" in postgresql.conf to a number that no other server of the \
+         cluster has, and restart the server. A server that only decodes IDs needs none.",
+    )
+}
+
 pub fn worker_id_range(worker: u32, max: u64, generator: &str, layout: &str) -> Error {
     invalid(format!(
         "worker ID {worker} is out of range for generator {generator}"
@@ -96,6 +104,16 @@ pub fn no_privilege(privilege: &str, name: &str, owner: &str) -> Error {
         ))
 }
 
+pub fn locked(name: &str) -> Error {
+    ERRCODE_LOCK_NOT_AVAILABLE
+        .error(format!("generator {name} is locked"))
+        .detail(
+            "Another transaction changes it, or waits to: what its sequence holds is not shown, \
+             and calls wait until that transaction ends.",
+        )
+        .hint("View pg_locks shows which one.")
+}
+
 pub fn slots_exhausted(max: usize) -> Error {
     ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
         .error("there is no shared memory for another generator")
@@ -120,6 +138,12 @@ pub fn no_currval(name: &str) -> Error {
 
 pub fn spi(status: i32) -> Error {
     ERRCODE_INTERNAL_ERROR.error(format!("could not run a statement: SPI status {status}"))
+}
+
+pub fn untranslatable() -> Error {
+    ERRCODE_UNTRANSLATABLE_CHARACTER.error(
+        "could not run a statement: a name has characters that the database's encoding lacks",
+    )
 }
 
 fn worker_hint(max: u64) -> String {

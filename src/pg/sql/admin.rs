@@ -29,7 +29,7 @@ fn advance(
     call: &Call,
     target: impl Fn(&Label) -> Result<UnixMillis, Error>,
 ) -> Result<TimestampWithTimeZone, Error> {
-    let entry = entry::of_sequence(call.get(0).unwrap_or(pg_sys::InvalidOid));
+    let entry = entry::of_named(call.get(0).unwrap_or(pg_sys::InvalidOid))?;
     entry::prevent_where_nextval_is(c"snowflake_advance()");
     loop {
         // The same right as setval(); before any other is asked for.

@@ -2,17 +2,19 @@
 //! `#[pg_extern]` has no word for what they take or return, or would need a
 //! function for each number of arguments.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::rc::Rc;
 
+use pgrx::callconv::{CallCx, RetAbi};
 use pgrx::{FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
 
 use super::super::compat;
+use super::super::encoding::{bytes_from_server, from_server};
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
-use super::super::spi;
 use crate::snowflake::id::SnowflakeId;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Fields, Layout};
@@ -32,14 +34,17 @@ macro_rules! c_function {
             }
         };
 
-        #[::pgrx::pg_guard]
         #[unsafe(no_mangle)]
         pub(in $crate::pg) unsafe extern "C-unwind" fn $name(
             fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
         ) -> ::pgrx::pg_sys::Datum {
-            // SAFETY: called by PostgreSQL only, for a function as above.
-            let call = unsafe { $crate::pg::sql::call::Call::new(fcinfo) };
-            call.answer($body)
+            let answer = || {
+                // SAFETY: called by PostgreSQL only, for a function as above.
+                let call = unsafe { $crate::pg::sql::call::Call::new(fcinfo) };
+                call.answer($body)
+            };
+            // SAFETY: PostgreSQL calls, and there is nothing to drop.
+            unsafe { $crate::pg::report::guard(answer) }
         }
     };
 }
@@ -123,7 +128,7 @@ impl Call {
     /// PostgreSQL has.
     pub fn fields(&self, index: usize) -> Result<Vec<(String, i64)>, Error> {
         // SAFETY: declared as jsonb; its text is NUL-terminated.
-        let text = spi::from_server(unsafe {
+        let text = from_server(unsafe {
             let text = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), self.datum(index));
             CStr::from_ptr(text)
         });
@@ -136,6 +141,12 @@ impl Call {
             Ok((name.clone(), value))
         });
         fields.collect()
+    }
+
+    /// An argument that is a text.
+    pub fn text(&self, index: usize) -> Cow<'_, str> {
+        // A text is read as the bytes that it has.
+        bytes_from_server(self.get::<&[u8]>(index).unwrap_or_default())
     }
 
     /// What this function keeps between its calls in a statement, null at first;
@@ -164,7 +175,7 @@ impl Call {
     pub fn entry(&self, own: usize) -> Result<&'static Entry, Error> {
         let named = self.generator(own);
         let relation = named.map_or_else(entry::default_relation, Ok)?;
-        Ok(entry::of_sequence(relation))
+        entry::of_named(relation)
     }
 
     /// Whose IDs it is about: those of the generator that is named behind `own`
@@ -174,16 +185,16 @@ impl Call {
         let Some(relation) = self.generator(own) else {
             return Ok(Whose::Default);
         };
-        let entry = entry::of_sequence(relation);
+        let entry = entry::of_named(relation)?;
         Ok(Whose::Generator(entry, entry.describe()?))
     }
 
     /// Whose IDs it is about: those that the text of a label tells, which is the
     /// last argument.
     pub fn whose_by_text(&self) -> Result<Whose<'_>, Error> {
-        let text = self.get(self.count().saturating_sub(1));
-        let text = text.unwrap_or_default();
-        Ok(Whose::Text(text, label::given(text)?))
+        let text = self.text(self.count().saturating_sub(1));
+        let described = label::given(&text)?;
+        Ok(Whose::Text(text, described))
     }
 
     /// Answers with rows of the declared result.
@@ -199,6 +210,25 @@ impl Call {
                 let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
                 pg_sys::tuplestore_putvalues(store, row_type, values, nulls);
             }
+        }
+    }
+
+    /// Answers with a row of the declared result at each call; `make` makes all of them,
+    /// at the first call.
+    pub fn set<S: RetAbi>(
+        &self,
+        make: impl FnOnce() -> Result<S, Error>,
+    ) -> Result<pg_sys::Datum, Error> {
+        // SAFETY: a function that returns rows, as `new` asks for. What is made at the
+        // first call lives as long as PostgreSQL calls for more.
+        unsafe {
+            let next = match S::check_fcinfo_and_prepare(self.0) {
+                CallCx::WrappedFn(context) => PgMemoryContexts::For(context)
+                    .switch_to(|_| make())?
+                    .to_ret(),
+                CallCx::RestoreCx => S::ret_from_fcinfo_fcx(self.0),
+            };
+            Ok(S::box_ret_in_fcinfo(self.0, next))
         }
     }
 
@@ -249,7 +279,7 @@ pub enum Whose<'a> {
     /// A generator's.
     Generator(&'static Entry, &'static Described),
     /// Those that the text of a label tells.
-    Text(&'a str, Rc<Described>),
+    Text(Cow<'a, str>, Rc<Described>),
 }
 
 impl Whose<'_> {

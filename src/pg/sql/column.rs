@@ -23,6 +23,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 
+use super::super::encoding::{Text, from_server};
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error, column as refuse};
 use super::super::label::Described;
@@ -35,7 +36,7 @@ use crate::snowflake::id::{SnowflakeId, WorkerId};
 // `snowflake_set_default(relation, column_name, generator, drop_sequence) -> text`.
 c_function!(snowflake_set_default, |call| {
     let relation = call.get(0).ok_or_else(refuse::null_table)?;
-    let named = call.get::<&CStr>(1).map(spi::from_server);
+    let named = call.get::<&CStr>(1).map(from_server);
     let named = named.as_deref();
     let drop_sequence = call.get(3).unwrap_or(false);
     entry::prevent_where_nextval_is(c"snowflake_set_default()");
@@ -78,7 +79,7 @@ c_function!(snowflake_set_default, |call| {
     if drop_sequence && sequences.is_empty() {
         done.push("no sequence is owned by the column".to_string());
     }
-    Ok(spi::to_text(&done.join("; ")))
+    Ok(Text(done.join("; ")))
 });
 
 /// `pg_class`, with how to show a relation (`name`), and how to name it in a
@@ -148,7 +149,7 @@ impl Source {
     fn find(generator: Option<pg_sys::Oid>) -> Result<Self, Error> {
         let default = entry::default_relation()?;
         let relation = generator.unwrap_or(default);
-        let entry = entry::of_sequence(relation);
+        let entry = entry::of_named(relation)?;
         entry.lock();
         let described = entry.learn()?.described;
         if described.generator.layout.takes_fields() {

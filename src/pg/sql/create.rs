@@ -5,18 +5,16 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 
-use super::super::{entry, error, label, os_clock, shmem, spi, time};
+use super::super::encoding::{Text, from_server};
+use super::super::{entry, error, label, os_clock, report, shmem, spi, time};
 use super::call::{c_function, columns};
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
 use crate::snowflake::presets;
 
-// `snowflake_create_generator(name, label) -> regclass`. Written without
-// #[pg_extern]: names are in the database's encoding.
+// `snowflake_create_generator(name, label) -> regclass`.
 c_function!(snowflake_create_generator, |call| {
-    // SAFETY: a text, as declared; what is made of it is NUL-terminated.
-    let label = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(call.datum(1).cast_mut_ptr())) };
-    let label = spi::from_server(label);
+    let label = call.text(1);
     entry::prevent_where_nextval_is(c"snowflake_create_generator()");
     let described = label::parse_for_generator(&label)?;
     let layout = described.layout();
@@ -28,18 +26,18 @@ c_function!(snowflake_create_generator, |call| {
     }
     // SAFETY: a text; what it is taken apart into lives as long as this call.
     // CREATE SEQUENCE checks privileges on the schema.
-    let (schema, relation_name, statement) = unsafe {
+    let (schema, relation_name, statement) = report::keeping_errors(|| unsafe {
         let names = pg_sys::textToQualifiedNameList(call.datum(0).cast_mut_ptr());
         let variable = pg_sys::makeRangeVarFromNameList(names);
         let schema = pg_sys::RangeVarGetCreationNamespace(variable);
         let relation = (*variable).relname;
         let quoted =
             pg_sys::quote_qualified_identifier(pg_sys::get_namespace_name(schema), relation);
-        (schema, relation, spi::from_server(CStr::from_ptr(quoted)))
-    };
+        (schema, relation, from_server(CStr::from_ptr(quoted)))
+    });
     let bound = entry::NO_MARK;
     spi::run(&format!(
-        "CREATE SEQUENCE {statement} AS bigint INCREMENT BY {bound} MINVALUE 1 MAXVALUE {bound}
+        "CREATE SEQUENCE {statement} AS bigint INCREMENT BY {bound} MINVALUE 1 MAXVALUE {bound} \
          START WITH {bound} NO CYCLE"
     ))?;
     // SAFETY: looks up the catalogs; the name is NUL-terminated.
@@ -78,8 +76,8 @@ c_function!(snowflake_presets, |call| {
         let layout = label.layout();
         let with_epoch = |at| own.is_some().then(|| time::to_datum(at));
         Some(columns![
-            preset.name,
-            label.layout_text(),
+            Text(preset.name),
+            Text(label.layout_text()),
             with_epoch(layout.epoch()),
             time::interval(layout.tick()),
             layout.ids_per_second().cast_signed(),
@@ -90,9 +88,9 @@ c_function!(snowflake_presets, |call| {
                 Some(Disorder::NegativeFrom(at)) => with_epoch(at),
                 _ => None,
             },
-            label.policy_text(),
-            preset.text,
-            preset.origin,
+            Text(label.policy_text()),
+            Text(preset.text),
+            Text(preset.origin),
         ])
     });
     call.rows(rows);

@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 
+use super::super::encoding::Text;
 use super::super::error::Error;
 use super::super::time;
 use super::call::{Call, Whose, by_layout};
@@ -11,7 +12,7 @@ use crate::snowflake::id::SnowflakeId;
 by_layout!(snowflake_explain, snowflake_explain_as, 1, explained);
 
 /// `snowflake_explain(id [, generator])`, `snowflake_explain_as(id, layout)`.
-fn explained(call: &Call, whose: &Whose) -> Result<String, Error> {
+fn explained(call: &Call, whose: &Whose) -> Result<Text<String>, Error> {
     let title = match whose {
         // Also where only decoding is wanted, and the sequence is not there.
         Whose::Default => "the default generator".to_string(),
@@ -21,5 +22,5 @@ fn explained(call: &Call, whose: &Whose) -> Result<String, Error> {
     // SAFETY: a variable of this process.
     let now = time::unix_millis(unsafe { pg_sys::GetCurrentTransactionStartTimestamp() });
     let id = SnowflakeId::new(call.number(0));
-    Ok(explain::explain(id, whose.label(), &title, now)?)
+    Ok(Text(explain::explain(id, whose.label(), &title, now)?))
 }

@@ -1,8 +1,7 @@
 //! Generating IDs.
 
 use pgrx::iter::SetOfIterator;
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{pg_extern, pg_sys};
+use pgrx::pg_sys;
 
 use super::super::entry::Entry;
 use super::super::error::{self, Error};
@@ -47,44 +46,33 @@ c_function!(snowflake_nextval_with, |call| {
     issue::next(entry, Some(given)).map(|id| id.get())
 });
 
-/// `snowflake_nextval_batch(count [, generator]) -> setof bigint`: IDs chunk by chunk,
-/// each when the one before is used up.
+// `snowflake_nextval_batch(count [, generator]) -> setof bigint`.
+c_function!(snowflake_nextval_batch, |call| call
+    .set(|| { batch(call, 1, None) }));
+
+// `snowflake_nextval_batch_with(count, fields [, generator]) -> setof bigint`: the same,
+// and all IDs have these fields.
+c_function!(snowflake_nextval_batch_with, |call| call.set(|| {
+    let fields = call.fields(1)?;
+    batch(call, 2, Some(fields))
+}));
+
+/// IDs chunk by chunk, each when the one before is used up. The generator, if one is
+/// named, comes behind `own` arguments.
 ///
 /// Between two rows of a batch the session may do anything: get IDs elsewhere,
 /// change its role, roll back to a savepoint. Then the rest of the chunk is
 /// dropped, and further IDs come one at a time.
-#[pg_extern(sql = false)]
-fn snowflake_nextval_batch(
-    count: i32,
-    fcinfo: pg_sys::FunctionCallInfo,
-) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
-    shmem::shared()?;
-    // SAFETY: PostgreSQL's; the function is STRICT.
-    let entry = unsafe { Call::new(fcinfo) }.entry(1)?;
-    batch(entry, count, None)
-}
-
-/// `snowflake_nextval_batch_with(count, fields [, generator]) -> setof bigint`: the
-/// same, and all IDs have these fields.
-#[pg_extern(sql = false)]
-fn snowflake_nextval_batch_with(
-    count: i32,
-    fcinfo: pg_sys::FunctionCallInfo,
-) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
-    shmem::shared()?;
-    // SAFETY: as above.
-    let call = unsafe { Call::new(fcinfo) };
-    let entry = call.entry(2)?;
-    batch(entry, count, Some(call.fields(1)?))
-}
-
 fn batch(
-    entry: &'static Entry,
-    count: i32,
+    call: &Call,
+    own: usize,
     fields: Option<Vec<(String, i64)>>,
-) -> Result<SetOfIterator<'static, i64>, ErrorReport> {
+) -> Result<SetOfIterator<'static, i64>, Error> {
+    shmem::shared()?;
+    let entry = call.entry(own)?;
+    let count = call.get(0).unwrap_or(0);
     if !(1..=BATCH_MAX).contains(&count) {
-        return Err(error::batch_count(count, BATCH_MAX).into());
+        return Err(error::batch_count(count, BATCH_MAX));
     }
     // The layout must be known before its chunk size is.
     let right = entry.right().map_or_else(|| entry.fill(), Ok)?;

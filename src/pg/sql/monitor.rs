@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys;
 
+use super::super::encoding::Text;
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
@@ -16,10 +17,9 @@ use crate::snowflake::server::Refused;
 use crate::snowflake::stats::Counts;
 
 /// The generators of this database, the default one first.
-fn generators() -> Result<Vec<&'static Entry>, Error> {
-    let mut all = vec![entry::default_relation()?];
-    all.extend(label::all()?);
-    Ok(all.into_iter().map(entry::of_sequence).collect())
+fn generators() -> Result<impl Iterator<Item = &'static Entry>, Error> {
+    let all = std::iter::once(entry::default_relation()?).chain(label::all());
+    Ok(all.map(entry::of_sequence))
 }
 
 /// What a view shows of a slot.
@@ -45,18 +45,16 @@ fn view(entry: &Entry) -> Option<View> {
     })
 }
 
-/// How far its next ID is ahead of the wall clock. It goes on from its word or its
-/// clock, whichever is later, or starts at its mark, if nothing is reserved.
-fn ahead(entry: &Entry, generator: &Generator, mark: Option<UnixMillis>) -> Millis {
+/// The instant of its next ID. It goes on from its word or its clock, whichever is later,
+/// or starts at its mark, if nothing is reserved; `None` if it has neither.
+fn next(entry: &Entry, generator: &Generator, mark: Option<UnixMillis>) -> Option<UnixMillis> {
     let layout = generator.layout;
-    let wall = os_clock::wall().millis();
     // Where nothing is issued, clock and word say nothing.
     // SAFETY: reads shared memory.
     let in_recovery = unsafe { pg_sys::RecoveryInProgress() };
     let running = entry.running_at(generator).filter(|_| !in_recovery);
     let next = running.map(|position| layout.instant_of(layout.tick_of(position)));
-    let next = next.max(mark).unwrap_or(wall);
-    next.since(wall).max(Millis::ZERO)
+    next.max(mark)
 }
 
 /// What the disk has of a generator: its mark, or what is there instead. What cannot
@@ -75,21 +73,25 @@ fn on_disk(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, N
 c_function!(snowflake_generators, |call| {
     let shared = shmem::shared().ok();
     let worker = shared.and_then(|shared| shared.worker_id());
-    // One lock at a time, however many generators there are; `None` is one that
-    // was dropped since the list was made.
-    let row = |entry: &'static Entry| {
+    // One lock at a time, however many generators there are, and none is waited for: a
+    // view that hangs shows nothing of all the others. `None` is one that was dropped
+    // since the list was made.
+    let row = |entry: &'static Entry, is_held: bool| {
         let described = entry
             .read_label(entry.is_default(), label::read)
             .map(|read| read.unwrap_or_else(|| Rc::new(label::of_default().clone())));
         let view = view(entry);
         let it = described.as_ref().ok();
-        let mark = it.map_or(Ok(None), |it| on_disk(entry, &it.generator));
+        // The file may be read under a lock only; labels and shared memory without.
+        let readable = it.filter(|_| is_held);
+        let mark = readable.map_or(Ok(None), |it| on_disk(entry, &it.generator));
         // What only those see who may use the generator, as with `pg_sequences`.
         let visible = entry.may_watch();
         // A generator that knows how far its marks were heals the one on disk.
         let heals = view.is_some_and(|view| view.knows_marks);
         let no_mark = mark.err().filter(|_| visible && !heals);
         let problem = match &described {
+            _ if !is_held => Some(error::locked(&entry.name()).in_a_line()),
             Ok(it) => problem(entry, it, no_mark).map(|error| error.in_a_line()),
             Err(error) => Some(error.in_a_line()),
         };
@@ -101,7 +103,10 @@ c_function!(snowflake_generators, |call| {
             .filter(|(view, _)| view.reserved != Position::ZERO)
             .map(|(view, layout)| layout.instant_of(layout.tick_of(view.reserved)));
         let start = mark.filter(|_| reserved.is_none());
-        let ahead = it.map_or(Millis::ZERO, |it| ahead(entry, &it.generator, start));
+        let wall = os_clock::wall().millis();
+        let next = it.and_then(|it| next(entry, &it.generator, start));
+        // Without a word and a mark it starts at the wall clock.
+        let next = next.or(is_held.then_some(wall)).filter(|_| visible);
         Some(columns![
             entry.relation(),
             worker
@@ -111,23 +116,23 @@ c_function!(snowflake_generators, |call| {
                 .and_then(|(view, layout)| Some(layout.instant_of(view.counts.last_tick?)))
                 .map(time::to_datum),
             reserved.or(mark).map(time::to_datum),
-            visible.then(|| time::interval(ahead)),
+            next.map(|next| time::interval(next.since(wall).max(Millis::ZERO))),
             shown
                 .and_then(|(view, _)| view.refused_at)
                 .map(time::to_datum),
             shown.and_then(|(view, _)| view.gap_at).map(time::to_datum),
             layout.map(|layout| layout.ids_per_second().cast_signed()),
             layout.map(|layout| time::to_datum(layout.instant_of(layout.last_tick()))),
-            problem,
-            it.map(|it| it.label.layout_text()),
+            problem.map(Text),
+            it.map(|it| Text(it.label.layout_text())),
             layout.map(|layout| time::to_datum(layout.epoch())),
             layout.map(|layout| time::interval(layout.tick())),
-            it.map(|it| it.label.policy_text()),
-            it.map(|it| it.text.as_str()),
+            it.map(|it| Text(it.label.policy_text())),
+            it.map(|it| Text(&it.text)),
         ])
     };
-    let all = generators()?.into_iter();
-    call.rows(all.filter_map(|entry| entry.with_share_lock(|| row(entry))));
+    let all = generators()?;
+    call.rows(all.filter_map(|entry| entry.with_share_lock_if_free(|is_held| row(entry, is_held))));
     Ok(())
 });
 
@@ -156,7 +161,7 @@ fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Opt
 // The view `pg_stat_snowflake`.
 c_function!(pg_stat_snowflake, |call| {
     shmem::shared()?;
-    let rows = generators()?.into_iter().filter_map(|entry| {
+    let rows = generators()?.filter_map(|entry| {
         // Without a slot there is nothing to tell.
         let counts = view(entry)?.counts;
         let largest = Millis::new(counts.largest_rollback_millis.cast_signed());
@@ -190,15 +195,14 @@ fn millis(nanos: u64) -> f64 {
 
 // `snowflake_stat_reset([generator])`.
 c_function!(snowflake_stat_reset, |call| {
-    let generator = call.generator(0).map(entry::of_sequence);
-    let entries = match generator {
+    let generator = call.generator(0).map(entry::of_named).transpose()?;
+    match generator {
         Some(entry) => {
             entry.describe()?;
-            vec![entry]
+            entry.flush_stats();
         }
-        None => generators()?,
-    };
-    entries.into_iter().for_each(Entry::flush_stats);
+        None => generators()?.for_each(Entry::flush_stats),
+    }
     shmem::shared()?.reset_stats(generator.map(Entry::key));
     Ok(())
 });

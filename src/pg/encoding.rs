@@ -1,0 +1,295 @@
+//! The border between UTF-8, which Rust has, and the encoding of the database.
+//!
+//! All text of PostgreSQL comes in by [`from_server`] or [`bytes_from_server`]. All text
+//! goes out in the database's encoding: messages in [`super::report`], results by
+//! [`Text`], SQL statements in [`super::spi`]. ASCII is the same on both sides, and so
+//! is everything where the database's encoding is UTF-8.
+//!
+//! Nothing fails here, since a message has to show a name whatever its bytes are:
+//!
+//! | what has no equivalent | becomes |
+//! |---|---|
+//! | a byte that comes in | a *stand-in*, a character that nobody uses. It goes out as the byte that it was |
+//! | a character that goes out | its number, as in `\u2500` |
+//!
+//! SQL_ASCII and MULE_INTERNAL have no conversion to UTF-8 at all. There the bytes pass as
+//! they are: those that happen to be UTF-8 are read as that, all others have stand-ins.
+//!
+//! A role's name may be in the encoding of another database, in which the role was
+//! created. Stand-ins that would make text invalid go out as the number of the byte, as
+//! in `\xe9`.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char};
+
+use pgrx::{IntoDatum, pg_sys};
+
+const UTF8: i32 = pg_sys::pg_enc::PG_UTF8.cast_signed();
+
+/// The stand-in of byte 0; only those of bytes from 0x80 on are used. The last private
+/// characters of Unicode. Where text has one of these itself, its bytes have stand-ins.
+const STAND_INS: u32 = 0x0010_FF00;
+
+/// No character takes more bytes than that many times its bytes in another encoding:
+/// `MAX_CONVERSION_GROWTH` of mb/pg_wchar.h.
+const GROWTH: usize = 4;
+
+fn stand_in(byte: u8) -> char {
+    char::from_u32(STAND_INS + u32::from(byte)).unwrap_or(char::REPLACEMENT_CHARACTER)
+}
+
+/// The byte of a stand-in.
+fn stood_for(char: char) -> Option<u8> {
+    let byte = u32::from(char).checked_sub(STAND_INS)?;
+    u8::try_from(byte).ok().filter(|byte| !byte.is_ascii())
+}
+
+/// Text in the database's encoding, as UTF-8.
+pub fn from_server(text: &CStr) -> String {
+    bytes_from_server(text.to_bytes()).into_owned()
+}
+
+/// The same of text that has a length, without a copy where there is nothing to convert.
+pub fn bytes_from_server(bytes: &[u8]) -> Cow<'_, str> {
+    if let Some(text) = valid(bytes)
+        && (bytes.is_ascii() || database_encoding() == UTF8)
+    {
+        return Cow::Borrowed(text);
+    }
+    let encoding = database_encoding();
+    let mut read = String::with_capacity(bytes.len());
+    let Some(conversion) = Conversion::find(encoding, UTF8) else {
+        read_as_utf8(bytes, &mut read);
+        return Cow::Owned(read);
+    };
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (utf8, behind) = conversion.run(rest);
+        read_as_utf8(&utf8, &mut read);
+        let (failed, behind) = behind.split_at(first_length(encoding, behind));
+        read.extend(failed.iter().copied().map(as_char));
+        rest = behind;
+    }
+    Cow::Owned(read)
+}
+
+/// Text of which some bytes may be no UTF-8.
+fn read_as_utf8(bytes: &[u8], read: &mut String) {
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match stood_for(char) {
+                Some(_) => {
+                    let mut bytes = [0; 4];
+                    let bytes = char.encode_utf8(&mut bytes).bytes();
+                    read.extend(bytes.map(as_char));
+                }
+                None => read.push(char),
+            }
+        }
+        read.extend(chunk.invalid().iter().copied().map(as_char));
+    }
+}
+
+/// ASCII as it is, all else as its stand-in.
+fn as_char(byte: u8) -> char {
+    if byte.is_ascii() {
+        char::from(byte)
+    } else {
+        stand_in(byte)
+    }
+}
+
+/// UTF-8 without stand-ins.
+fn valid(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    // The first byte of all of them; few other characters begin with it.
+    let has_stand_ins = bytes.contains(&0xF4) && text.chars().any(|c| stood_for(c).is_some());
+    (!has_stand_ins).then_some(text)
+}
+
+/// UTF-8 in the database's encoding; numbers take the place of what it does not have.
+fn bytes_to_server(text: &str) -> Cow<'_, [u8]> {
+    match exact(text) {
+        Ok(bytes) => bytes,
+        Err(NoEquivalent) => Cow::Owned(write(text, |char, written| {
+            let number = match stood_for(char) {
+                Some(byte) => format!("\\x{byte:02x}"),
+                None => format!("\\u{:04X}", u32::from(char)),
+            };
+            written.extend(number.into_bytes());
+        })),
+    }
+}
+
+/// The database's encoding does not have all characters of a text.
+#[derive(Debug)]
+pub struct NoEquivalent;
+
+/// UTF-8 in the database's encoding, which has to have all of it.
+fn exact(text: &str) -> Result<Cow<'_, [u8]>, NoEquivalent> {
+    let bytes = text.as_bytes();
+    if text.is_ascii() || database_encoding() == UTF8 && valid(bytes).is_some() {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let mut is_exact = true;
+    let mut stands_in = false;
+    let written = write(text, |char, written| match stood_for(char) {
+        Some(byte) => {
+            stands_in = true;
+            written.push(byte);
+        }
+        None => is_exact = false,
+    });
+    if is_exact && (!stands_in || is_valid(&written)) {
+        Ok(Cow::Owned(written))
+    } else {
+        Err(NoEquivalent)
+    }
+}
+
+/// Converts `text`; `other` writes each character that cannot be, stand-ins included.
+fn write(text: &str, mut other: impl FnMut(char, &mut Vec<u8>)) -> Vec<u8> {
+    let conversion = Conversion::find(UTF8, database_encoding());
+    let mut written = Vec::with_capacity(text.len());
+    for part in text.split_inclusive(|char| stood_for(char).is_some()) {
+        let mut rest = part;
+        if let Some(char) = part
+            .chars()
+            .next_back()
+            .filter(|it| stood_for(*it).is_some())
+        {
+            rest = part.strip_suffix(char).unwrap_or(part);
+        }
+        let last = part.get(rest.len()..).unwrap_or_default().chars();
+        while !rest.is_empty() {
+            let Some(conversion) = &conversion else {
+                written.extend(rest.as_bytes());
+                break;
+            };
+            let (bytes, behind) = conversion.run(rest.as_bytes());
+            written.extend(bytes);
+            rest = rest.get(rest.len() - behind.len()..).unwrap_or_default();
+            let mut chars = rest.chars();
+            if let Some(char) = chars.next() {
+                other(char, &mut written);
+            }
+            rest = chars.as_str();
+        }
+        last.for_each(|char| other(char, &mut written));
+    }
+    written
+}
+
+/// UTF-8 in the database's encoding, NUL-terminated, in the current memory context.
+pub fn to_server(text: &str) -> *mut c_char {
+    terminated(&bytes_to_server(text))
+}
+
+/// The same of text in which every character counts: a statement.
+pub fn to_server_exactly(text: &str) -> Result<*mut c_char, NoEquivalent> {
+    exact(text).map(|bytes| terminated(&bytes))
+}
+
+fn terminated(bytes: &[u8]) -> *mut c_char {
+    // SAFETY: copies as many bytes as there are.
+    unsafe { pg_sys::pnstrdup(bytes.as_ptr().cast(), bytes.len() as pg_sys::Size) }
+}
+
+/// A text as a value for SQL.
+pub struct Text<T>(pub T);
+
+impl<T: AsRef<str>> IntoDatum for Text<T> {
+    fn into_datum(self) -> Option<pg_sys::Datum> {
+        let bytes = bytes_to_server(self.0.as_ref());
+        let length = i32::try_from(bytes.len()).ok()?;
+        // SAFETY: copies as many bytes as there are.
+        let text = unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), length) };
+        Some(text.into())
+    }
+
+    fn type_oid() -> pg_sys::Oid {
+        pg_sys::TEXTOID
+    }
+}
+
+fn database_encoding() -> i32 {
+    // SAFETY: a variable of this process.
+    unsafe { pg_sys::GetDatabaseEncoding() }
+}
+
+/// Whether bytes are text in the database's encoding.
+fn is_valid(bytes: &[u8]) -> bool {
+    let Ok(length) = i32::try_from(bytes.len()) else {
+        return false;
+    };
+    // SAFETY: as many bytes as there are; raises no error.
+    unsafe { pg_sys::pg_verify_mbstr(database_encoding(), bytes.as_ptr().cast(), length, true) }
+}
+
+/// How many bytes the first character has, as far as they are there.
+fn first_length(encoding: i32, bytes: &[u8]) -> usize {
+    if bytes.is_empty() {
+        return 0;
+    }
+    let text = terminated(bytes);
+    // SAFETY: NUL-terminated: no encoding has a character with a NUL in it.
+    let length = unsafe {
+        let length = pg_sys::pg_encoding_mblen(encoding, text);
+        pg_sys::pfree(text.cast());
+        length
+    };
+    usize::try_from(length).unwrap_or(1).clamp(1, bytes.len())
+}
+
+/// A function that converts.
+struct Conversion {
+    function: pg_sys::Oid,
+    from: i32,
+    to: i32,
+}
+
+impl Conversion {
+    /// `None` if there is none, or if the catalogs cannot be asked.
+    fn find(from: i32, to: i32) -> Option<Self> {
+        // SAFETY: in a transaction, if it says so.
+        let function = unsafe {
+            if from == to || !pg_sys::IsTransactionState() {
+                return None;
+            }
+            pg_sys::FindDefaultConversionProc(from, to)
+        };
+        (function != pg_sys::InvalidOid).then_some(Self { function, from, to })
+    }
+
+    /// Converts the beginning of a text, and says what is behind it: nothing, or what
+    /// begins with a character that cannot be converted.
+    fn run<'a>(&self, text: &'a [u8]) -> (Vec<u8>, &'a [u8]) {
+        let room = (text.len() + 2) * GROWTH;
+        let (Ok(length), Ok(size)) = (i32::try_from(text.len()), i32::try_from(room)) else {
+            return (Vec::new(), text);
+        };
+        let source = terminated(text);
+        let mut converted = vec![0_u8; room];
+        // SAFETY: as many bytes as there are, and room for them; raises no error for the
+        // text, and one that it raises nevertheless ends the statement. What is written is
+        // NUL-terminated.
+        let (consumed, written) = unsafe {
+            let consumed = pg_sys::pg_do_encoding_conversion_buf(
+                self.function,
+                self.from,
+                self.to,
+                source.cast(),
+                length,
+                converted.as_mut_ptr(),
+                size,
+                true,
+            );
+            pg_sys::pfree(source.cast());
+            let written = CStr::from_ptr(converted.as_ptr().cast()).to_bytes().len();
+            (consumed, written)
+        };
+        converted.truncate(written);
+        let consumed = usize::try_from(consumed).unwrap_or(0);
+        (converted, text.get(consumed..).unwrap_or_default())
+    }
+}

@@ -1,0 +1,151 @@
+# Databases that are not UTF-8: names beyond ASCII in results, messages and the log.
+use strict;
+use warnings;
+use Encode qw(encode decode);
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+
+my $node = new_node('node', 7);
+start_with_clock($node, 0);
+
+# What a script writes, as an error or a notice or as rows; in bytes as they come.
+sub run_in
+{
+	my ($database, $client, $sql) = @_;
+	my ($out, $err) = ('', '');
+	$node->psql($database, "\\set VERBOSITY verbose\nSET client_encoding = '$client';\n$sql",
+		stdout => \$out, stderr => \$err);
+	return ($out, $err);
+}
+
+sub result_in { return (run_in(@_))[0]; }
+sub message_in { return (run_in(@_))[1]; }
+
+sub create_database
+{
+	my ($name, $encoding) = @_;
+	$node->safe_psql('postgres', "CREATE DATABASE $name TEMPLATE template0 ENCODING '$encoding' LOCALE 'C'");
+	$node->safe_psql($name, 'CREATE EXTENSION snowflake_id');
+	return;
+}
+
+my %encodings = (
+	eucjp => [ 'EUC_JP', 'euc-jp', '発番' ],
+	latin1 => [ 'LATIN1', 'iso-8859-1', 'numéro' ],
+	win1251 => [ 'WIN1251', 'cp1251', 'ключ' ],
+	utf8 => [ 'UTF8', 'UTF-8', '発番éключ' ]);
+$node->safe_psql('postgres', 'CREATE ROLE plain');
+for my $database (sort keys %encodings)
+{
+	my ($encoding, $perls, $name) = @{ $encodings{$database} };
+	create_database($database, $encoding);
+	my @in = ($database, 'UTF8');
+	is(message_in(@in, qq{SELECT snowflake_create_generator('"$name"', 'preset=twitter')}), '', "$encoding: made");
+	my ($id) = result_in(@in, qq{SELECT snowflake_nextval('"$name"')}) =~ /(\d+)/;
+	cmp_ok($id, '>', 0, "$encoding: an ID");
+
+	like(message_in(@in, qq{ALTER SEQUENCE "$name" RESTART}),
+		qr/NOTICE: .*generator "$name" keeps its mark/, "$encoding: a restart, and its notice");
+	is(message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter max_borrow=0'}),
+		'', "$encoding: another label");
+	like(message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS NULL}),
+		qr/ERROR:  55000: cannot remove the label of generator "$name"/, "$encoding: a refused one");
+	like(message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=$name'}),
+		qr/ERROR:  22023: .*\nDETAIL:  At character 8: $name\n/s, "$encoding: a wrong one");
+
+	# Stored, and read in the encoding of the database.
+	message_in(@in, qq{CREATE TABLE kept AS SELECT snowflake_explain($id, '"$name"') AS it});
+	like(result_in(@in, 'SELECT it FROM kept'), qr/^ID $id of generator "$name"\n/m, "$encoding: explained");
+	my $bytes = encode($perls, decode('UTF-8', $name));
+	like(result_in($database, $encoding, 'SELECT it FROM kept'), qr/of generator "\Q$bytes\E"\n/, "$encoding: and stored");
+
+	# Given texts.
+	my $text = message_in(@in, "SELECT snowflake_decode_as(1, 'preset=$name')");
+	like($text, qr/ERROR:  22023: invalid label/, "$encoding: a text that is no label");
+	like($text, qr/: $name/, "$encoding: and where");
+	like(message_in(@in, qq{SELECT snowflake_encode_as(now(), '{"$name": "x"}', 'preset=twitter')}),
+		qr/ERROR:  22\w+: .*"?$name/, "$encoding: a field");
+
+	# Names of tables, columns and roles.
+	message_in(@in, qq{CREATE TABLE "t$name" ("$name" bigserial PRIMARY KEY)});
+	like(result_in(@in, qq{SELECT snowflake_set_default('"t$name"', '$name', '"$name"', true)}),
+		qr/^public\."t$name"\."$name": default nextval\(.*snowflake_nextval\('.*"$name".*sequence public\."t${name}_\S*" dropped/m,
+		"$encoding: a default");
+	message_in(@in, qq{CREATE ROLE "$name"; ALTER SEQUENCE "$name" OWNED BY NONE; ALTER SEQUENCE "$name" OWNER TO "$name"});
+	for my $call ('snowflake_nextval', 'snowflake_nextval_batch')
+	{
+		my $count = $call eq 'snowflake_nextval' ? '' : '2, ';
+		like(message_in(@in, qq{SET ROLE plain; SELECT $call($count'"$name"')}),
+			qr/ERROR:  42501: permission denied for generator "$name"\nHINT:  Its owner, role $name, can run/,
+			"$encoding: $call without a privilege");
+	}
+	# An error of PostgreSQL's own.
+	$text = message_in(@in, qq{SELECT snowflake_create_generator('"$name"', 'preset=twitter')});
+	like($text, qr/ERROR:  42P07: relation "$name" already exists/, "$encoding: PostgreSQL's errors");
+	like($text, qr/CONTEXT: .*CREATE SEQUENCE .*"$name"/s, "$encoding: and their context");
+	like(message_in(@in, qq{SELECT snowflake_create_generator('"$name".x', 'preset=twitter')}),
+		qr/ERROR:  3F000: schema "$name" does not exist/, "$encoding: of a schema");
+
+	# What the views show.
+	message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter on_rollback=next_worker'});
+	message_in(@in, 'CREATE TABLE shown AS SELECT * FROM snowflake_generators');
+	like(result_in(@in, 'SELECT generator, problem FROM shown ORDER BY problem'),
+		qr/^"$name"\|generator "$name" has a policy/m, "$encoding: a problem");
+	message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter'});
+}
+
+# The log has the bytes of the database.
+set_clock($node, 3 * 86400);
+for my $database (sort keys %encodings)
+{
+	my ($encoding, $perls, $name) = @{ $encodings{$database} };
+	like(message_in($database, 'UTF8', qq{SELECT snowflake_nextval('"$name"')}), qr/ERROR:  58000/, "$encoding: refused");
+	my $bytes = encode($perls, decode('UTF-8', $name));
+	cmp_ok(in_log($node, qr/LOG:  .*snowflake_id: .*\n.*DETAIL:  [^\n]*[Gg]enerator "\Q$bytes\E"/), '>', 0, "$encoding: logged");
+}
+set_clock($node, 0);
+
+# A role of another database's encoding: its bytes are no text here.
+my $bytes = encode('iso-8859-1', decode('UTF-8', 'numéro'));
+message_in('eucjp', 'EUC_JP', qq{SELECT snowflake_create_generator('foreigns', 'preset=twitter')});
+my ($oid) = $node->safe_psql('latin1', q{SELECT oid FROM pg_roles WHERE length(rolname) = 6 AND rolname ~ '^num.ro$'});
+$node->safe_psql('eucjp', qq{SET allow_system_table_mods = on;
+	UPDATE pg_class SET relowner = $oid WHERE relname = 'foreigns'});
+like(message_in('eucjp', 'UTF8', q{SET ROLE plain; SELECT snowflake_nextval('foreigns')}),
+	qr/ERROR:  42501: permission denied for generator foreigns\nHINT:  Its owner, role num\\xe9ro, can run/,
+	'a name that is no text here is shown all the same');
+
+# SQL_ASCII: bytes as they are.
+create_database('bytes', 'SQL_ASCII');
+for my $name ("num\xe9ro", "\xff\xfe", '発番')
+{
+	my @in = ('bytes', 'SQL_ASCII');
+	my $shown = join('', map { sprintf ord > 126 ? '%02x' : '%c', ord } split //, $name);
+	is(message_in(@in, qq{SELECT snowflake_create_generator('"$name"', 'preset=twitter')}), '', "bytes $shown: made");
+	my ($id) = result_in(@in, qq{SELECT snowflake_nextval('"$name"')}) =~ /(\d+)/;
+	cmp_ok($id, '>', 0, "bytes $shown: an ID");
+	like(message_in(@in, qq{ALTER SEQUENCE "$name" RESTART}),
+		qr/NOTICE: .*generator "\Q$name\E" keeps its mark/, "bytes $shown: a restart");
+	is(message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter max_borrow=0'}),
+		'', "bytes $shown: another label");
+	like(result_in(@in, qq{SELECT snowflake_explain($id, '"$name"')}),
+		qr/^ID $id of generator "\Q$name\E"\n/m, "bytes $shown: explained");
+	like(message_in(@in, "SELECT snowflake_decode_as(1, 'preset=$name')"),
+		qr/ERROR:  22023: .*: \Q$name\E/s, "bytes $shown: a text that is no label");
+	message_in(@in, qq{CREATE TABLE "t$name" ("$name" bigserial PRIMARY KEY)});
+	like(result_in(@in, qq{SELECT snowflake_set_default('"t$name"', generator => '"$name"')}),
+		qr/^public\."t\Q$name\E"\."\Q$name\E": default nextval\(.*"\Q$name\E"/m, "bytes $shown: a default");
+	like(message_in(@in, qq{SELECT snowflake_create_generator('"$name"', 'preset=twitter')}),
+		qr/ERROR:  42P07: relation "\Q$name\E" already exists/, "bytes $shown: PostgreSQL's errors");
+	message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter on_rollback=next_worker'});
+	like(result_in(@in, 'SELECT problem FROM snowflake_generators'),
+		qr/^generator "\Q$name\E" has a policy/m, "bytes $shown: a problem");
+}
+
+is(in_log($node, qr/22021|XX000|panicked/), 0, 'no internal errors, no bad bytes');
+$node->stop;
+done_testing();

@@ -1,0 +1,117 @@
+# What a session keeps: nothing of relations that are no generators, of generators that
+# were dropped, and of labels that were changed.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+
+my $node = new_node('node', 7);
+$node->start;
+$node->safe_psql('postgres', q{
+	CREATE EXTENSION snowflake_id;
+	CREATE TABLE plain (id bigserial);
+	-- Asks for so many relations that are not there.
+	CREATE PROCEDURE ask(first int, count int) LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR n IN first .. first + count - 1 LOOP
+			BEGIN
+				PERFORM snowflake_timestamp(1, n::oid::regclass);
+				RAISE 'OID % is a generator', n;
+			EXCEPTION WHEN undefined_table THEN NULL;
+			END;
+			IF n % 1000 = 0 THEN COMMIT; END IF;
+		END LOOP;
+	END $$;
+	-- Gives a generator so many labels, one after the other, and looks at each.
+	CREATE PROCEDURE relabel(first int, count int) LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR n IN first .. first + count - 1 LOOP
+			EXECUTE format('SECURITY LABEL FOR snowflake_id ON SEQUENCE changing IS ''preset=twitter max_borrow=%sms''', n);
+			PERFORM snowflake_timestamp(1, 'changing');
+			COMMIT;
+		END LOOP;
+	END $$;
+	SELECT snowflake_create_generator('changing', 'preset=twitter')});
+
+my $session = $node->background_psql("postgres", on_error_stop => 0);
+my $pid = $session->query_safe('SELECT pg_backend_pid()');
+
+# Memory of the session's own, in kB.
+sub resident
+{
+	slurp_file("/proc/$pid/smaps_rollup") =~ /^Private_Dirty: +(\d+) kB/m or die 'no size';
+	return $1;
+}
+
+SKIP:
+{
+	skip 'no /proc', 2 if !-r "/proc/$pid/smaps_rollup";
+	for my $what ([ 'relations that are not there', 'ask', 1_000_000, 50_000 ], [ 'labels', 'relabel', 1, 10_000 ])
+	{
+		my ($name, $procedure, $first, $count) = @$what;
+		# What PostgreSQL keeps itself.
+		$session->query_safe("CALL $procedure($first, 1000)");
+		my $before = resident();
+		$session->query_safe("CALL $procedure(" . ($first + 1000) . ", $count)");
+		my $more = resident() - $before;
+		cmp_ok($more, '<', 5_000, "$count $name take $more kB");
+	}
+}
+
+# Entries of generators that were dropped serve others, and know nothing of them.
+$session->query_safe('PREPARE next (regclass) AS SELECT snowflake_nextval($1)');
+my %seen;
+my $wrong = 0;
+for my $n (1 .. 300)
+{
+	my $preset = $n % 2 ? 'preset=twitter' : 'preset=sonyflake';
+	$session->query_safe("SELECT snowflake_create_generator('g$n', '$preset')");
+	my $defined = $session->query_safe("SELECT count(*) FROM pg_sequences WHERE sequencename = 'g$n'");
+	my $id = $session->query_safe("EXECUTE next('g$n')");
+	my $text = $session->query_safe("SELECT snowflake_timestamp($id, 'g$n') BETWEEN now() - interval '1 min' AND now() + interval '1 min',
+		snowflake_currval('g$n') = $id, snowflake_nextval('g$n') > $id, issued >= 1
+		FROM pg_stat_snowflake WHERE generator = 'g$n'::regclass");
+	$wrong++ if $text ne 't|t|t|t' || $defined ne '1';
+	$session->query_safe("DROP SEQUENCE g$n") if $n % 10;
+}
+is($wrong, 0, 'generators that come and go');
+is($session->query_safe(q{SELECT count(*) FROM snowflake_generators}), '32', 'those that are left are shown');
+$session->query_safe("SELECT snowflake_create_generator('fresh', 'preset=twitter')");
+$session->query_safe("SELECT snowflake_create_generator('fresh2', 'preset=twitter')");
+my $code = error_in($session, "\\set VERBOSITY verbose\nSELECT snowflake_currval('fresh')");
+is($code, '55000', 'another one has no value yet');
+
+# A drop that is undone.
+my $id = $session->query_safe("SELECT snowflake_nextval('fresh')");
+$session->query_safe('BEGIN; SAVEPOINT a; DROP SEQUENCE fresh');
+$session->query_safe("SELECT snowflake_create_generator('h$_', 'preset=twitter')") for 1 .. 200;
+$session->query_safe('ROLLBACK TO a; COMMIT');
+is($session->query_safe("SELECT snowflake_currval('fresh')"), $id, 'a drop that is undone keeps it');
+
+# Who is no generator is told so.
+for my $case ([ 'plain', '42809' ], [ 'plain_id_seq', '42809' ], [ '4000000000', '42P01' ], [ 'pg_class', '42809' ])
+{
+	my ($name, $expected) = @$case;
+	for my $call ('snowflake_nextval(%s)', 'snowflake_nextval_batch(1, %s)', 'snowflake_currval(%s)', 'snowflake_timestamp(1, %s)',
+		'snowflake_stat_reset(%s)', 'snowflake_advance(%s, now())')
+	{
+		my ($code) = error_in($session, 'SELECT ' . sprintf($call, "'$name'::regclass"));
+		is($code, $expected, sprintf $call, $name);
+	}
+}
+# One that another session makes right now is waited for.
+$session->query_safe('CREATE SEQUENCE late AS bigint INCREMENT BY 9223372036854775807 MINVALUE 1 START WITH 9223372036854775807');
+my $other = $node->background_psql('postgres');
+$other->query_safe(q{BEGIN; SECURITY LABEL FOR snowflake_id ON SEQUENCE late IS 'preset=twitter'});
+send_to($session, q{SELECT snowflake_nextval('late') > 0});
+wait_for_lock($node, '%late%');
+$other->query_safe('COMMIT');
+$other->quit;
+is((answer_in($session))[2], 't', 'a label that is being set is waited for');
+$session->quit;
+$node->stop;
+done_testing();
