@@ -45,6 +45,18 @@ CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETUR
 COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
     'the next 1 to 100,000 IDs of a generator, ascending';
 
+CREATE FUNCTION snowflake_nextval_block(count integer) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_block';
+COMMENT ON FUNCTION snowflake_nextval_block(integer) IS
+    'takes so many consecutive IDs of the default generator, and returns the first';
+
+CREATE FUNCTION snowflake_nextval_block(count integer, generator regclass) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_block';
+COMMENT ON FUNCTION snowflake_nextval_block(integer, regclass) IS
+    'takes so many consecutive IDs of a generator, and returns the first';
+
 CREATE FUNCTION snowflake_currval() RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_currval';

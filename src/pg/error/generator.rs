@@ -4,6 +4,7 @@ use pgrx::PgSqlErrorCode::*;
 use pgrx::pg_sys;
 
 use super::{Code, Error, invalid, not_ready, out_of_range, wrong_kind};
+use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 
 pub fn not_preloaded() -> Error {
@@ -109,6 +110,24 @@ pub fn slots_exhausted(max: usize) -> Error {
 pub fn batch_count(count: i32, max: i32) -> Error {
     out_of_range(format!("count {count} is out of range"))
         .hint(format!("A batch has 1 to {max} IDs."))
+}
+
+pub fn block_count(count: i32, max: u64, name: &str) -> Error {
+    out_of_range(format!("count {count} is out of range")).hint(format!(
+        "A block of generator {name} has 1 to {max} IDs, as many as every tick holds."
+    ))
+}
+
+pub fn no_blocks(name: &str, generator: &Generator) -> Error {
+    let why = if generator.is_random() {
+        "Its label says sequence_start=random: the numbers of a tick have no order."
+    } else {
+        "The lowest field of its layout is not the sequence: the next number is not the next \
+         integer."
+    };
+    invalid(format!("generator {name} has no consecutive IDs"))
+        .detail(why)
+        .hint("snowflake_nextval_batch() returns each ID of many, and needs no order.")
 }
 
 pub fn no_currval(name: &str) -> Error {
