@@ -22,6 +22,12 @@ pub fn mark_kept(name: &str) -> Error {
         .detail("IDs follow the time: a restart would only forget how far they are.")
 }
 
+pub fn made_fit(name: &str) -> Error {
+    notice(format!("type and bounds of sequence {name} were changed"))
+        .detail("It is to hold the mark of a generator: nextval() on it fails from now on.")
+        .hint("IDs come from snowflake_nextval().")
+}
+
 pub fn epoch_moved(name: &str, by: Millis) -> Error {
     let by = duration_text(by, Form::Exact);
     notice(format!(
