@@ -46,12 +46,10 @@ pub fn is_foreign_key(column: &str, constraint: &str) -> Error {
     )
 }
 
-pub fn narrow_foreign_key(column: &str, declared: &str, constraint: &str) -> Error {
-    notice(format!(
-        "{column} refers to the column, constraint {constraint}, and is of type {declared}, which \
-         holds no IDs"
-    ))
-    .hint("Change its type to bigint.")
+pub fn no_longer_always(column: &str) -> Error {
+    notice(format!("{column} is no longer GENERATED ALWAYS"))
+        .detail("A default gives way to any value that a statement gives.")
+        .hint("To keep values out, GRANT INSERT and UPDATE on the other columns only.")
 }
 
 pub fn values_not_compared(column: &str, generator: &str) -> Error {
