@@ -45,6 +45,18 @@ CREATE FUNCTION snowflake_nextval_batch(count integer, generator regclass) RETUR
 COMMENT ON FUNCTION snowflake_nextval_batch(integer, regclass) IS
     'the next 1 to 100,000 IDs of a generator, ascending';
 
+CREATE FUNCTION snowflake_nextval_block(count integer) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_block';
+COMMENT ON FUNCTION snowflake_nextval_block(integer) IS
+    'takes so many consecutive IDs of the default generator, and returns the first';
+
+CREATE FUNCTION snowflake_nextval_block(count integer, generator regclass) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_block';
+COMMENT ON FUNCTION snowflake_nextval_block(integer, regclass) IS
+    'takes so many consecutive IDs of a generator, and returns the first';
+
 -- For a generator whose label leaves fields to the caller: which values they have is
 -- the caller's, and the IDs are unique whatever they are.
 
@@ -62,13 +74,13 @@ COMMENT ON FUNCTION snowflake_nextval_with(jsonb, regclass) IS
 
 CREATE FUNCTION snowflake_nextval_batch_with(count integer, fields jsonb) RETURNS SETOF bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
-    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_with_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_with';
 COMMENT ON FUNCTION snowflake_nextval_batch_with(integer, jsonb) IS
     'the next 1 to 100,000 IDs of the default generator, which leaves no fields to the caller';
 
 CREATE FUNCTION snowflake_nextval_batch_with(count integer, fields jsonb, generator regclass) RETURNS SETOF bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE ROWS 1000
-    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_with_wrapper';
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_batch_with';
 COMMENT ON FUNCTION snowflake_nextval_batch_with(integer, jsonb, regclass) IS
     'the next 1 to 100,000 IDs of a generator, all with the same fields of the caller';
 

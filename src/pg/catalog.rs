@@ -1,7 +1,7 @@
 //! Look-ups of sequences in the catalogs. Nothing here is kept; what a session keeps
 //! of it is in [`super::entry`].
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 
 use pgrx::pg_sys;
 
@@ -78,10 +78,16 @@ pub fn file_number(oid: pg_sys::Oid) -> u32 {
 /// sequence that is bigint and logged and that `nextval()` cannot move. The relation
 /// is locked.
 pub fn check_fits(oid: pg_sys::Oid) -> Result<(), Error> {
-    let bad = |reason| Err(error::unfit_sequence(&relation_name(oid), reason));
-    if persistence(oid) != pg_sys::RELPERSISTENCE_PERMANENT {
-        return bad("It is temporary or unlogged: its mark would not survive a crash.");
+    match persistence(oid) {
+        pg_sys::RELPERSISTENCE_PERMANENT => check_bounds(oid),
+        pg_sys::RELPERSISTENCE_TEMP => Err(error::temporary_sequence(&relation_name(oid))),
+        _ => Err(error::unlogged_sequence(&relation_name(oid))),
     }
+}
+
+/// The part of that which is neither temporary nor unlogged: type and bounds.
+pub fn check_bounds(oid: pg_sys::Oid) -> Result<(), Error> {
+    let bad = |reason| Err(error::unfit_sequence(&relation_name(oid), reason, FIT));
     let form = sequence_form(oid)?;
     if form.seqtypid != pg_sys::INT8OID {
         return bad("Its type is not bigint.");
@@ -93,6 +99,47 @@ pub fn check_fits(oid: pg_sys::Oid) -> Result<(), Error> {
         return bad("Its MINVALUE is not 1, or it may CYCLE.");
     }
     Ok(())
+}
+
+/// What ALTER SEQUENCE makes of a sequence whose bounds do not fit one whose bounds do.
+pub const FIT: &str = "AS bigint INCREMENT BY 9223372036854775807 MINVALUE 1 \
+                       MAXVALUE 9223372036854775807 START WITH 9223372036854775807 NO CYCLE";
+
+/// The column that owns a sequence, by its serial type, its identity or OWNED BY: the
+/// names of its table and its own.
+pub fn owning_column(oid: pg_sys::Oid) -> Option<(pg_sys::Oid, String)> {
+    let (mut table, mut column) = (pg_sys::InvalidOid, 0);
+    let kinds = [
+        pg_sys::DependencyType::DEPENDENCY_AUTO,
+        pg_sys::DependencyType::DEPENDENCY_INTERNAL,
+    ];
+    // SAFETY: catalog look-ups; a name that is not NULL is NUL-terminated.
+    unsafe {
+        let owns = |kind: &u32| {
+            let kind = c_char::try_from(*kind).unwrap_or_default();
+            pg_sys::sequenceIsOwned(oid, kind, &raw mut table, &raw mut column)
+        };
+        if !kinds.iter().any(owns) {
+            return None;
+        }
+        let name = pg_sys::get_attname(table, i16::try_from(column).ok()?, true);
+        (!name.is_null()).then(|| (table, from_server(CStr::from_ptr(name))))
+    }
+}
+
+/// A name for a generator beside a relation, in its schema, quoted where needed.
+pub fn name_beside(oid: pg_sys::Oid) -> Option<String> {
+    // SAFETY: catalog look-ups; names that are not NULL are NUL-terminated.
+    unsafe {
+        let name = pg_sys::get_rel_name(oid);
+        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(oid));
+        if name.is_null() || schema.is_null() {
+            return None;
+        }
+        let name = pg_sys::psprintf(c"%s_ids".as_ptr(), name);
+        let quoted = pg_sys::quote_qualified_identifier(schema, name);
+        Some(from_server(CStr::from_ptr(quoted)))
+    }
 }
 
 pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {

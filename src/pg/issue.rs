@@ -7,6 +7,7 @@ use super::entry::{Entry, Right};
 use super::error::{self, Error};
 use super::shmem::{self, Shared};
 use super::{compat, guc, log, mark, os_clock};
+use crate::snowflake::block::issue_block;
 use crate::snowflake::clock::Reading;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{
@@ -14,7 +15,7 @@ use crate::snowflake::id::{
 };
 use crate::snowflake::layout::Stamp;
 use crate::snowflake::server::{
-    self, Beliefs, History, Host, Need, Note, OnDisk, Refused, Settings,
+    self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
 };
 use crate::snowflake::slot::{Reserving, Slot};
 use crate::snowflake::word::{Clocks, Step};
@@ -241,8 +242,26 @@ fn early(entry: &'static Entry, generator: &Generator, issued: Position) {
 /// failed call issues nothing. `given` is what the caller gives of each ID.
 #[cold]
 pub fn next_chunk(entry: &'static Entry, count: u64, given: Option<Stamp>) -> Result<Chunk, Error> {
+    take(entry, given, |host| server::issue(host, count))
+}
+
+/// The first of `count` consecutive IDs, at most [`Generator::max_block`] of the entry's
+/// generator.
+#[cold]
+pub fn next_block(entry: &'static Entry, count: u64) -> Result<SnowflakeId, Error> {
+    Ok(first(
+        entry,
+        &take(entry, None, |host| issue_block(host, count))?,
+    ))
+}
+
+fn take(
+    entry: &'static Entry,
+    given: Option<Stamp>,
+    issue: impl FnOnce(&Postgres<Caller>) -> Result<Issued, Stop>,
+) -> Result<Chunk, Error> {
     let (issued, right) = with_host(entry, given.is_none(), |host| {
-        Ok((server::issue(host, count)?, host.0.right.get()))
+        Ok((issue(host)?, host.0.right.get()))
     })?;
     // The protocol has entered, so there is a right.
     let mut right = right.map_or_else(|| entry.fill(), Ok)?;
@@ -272,10 +291,14 @@ pub fn given(entry: &'static Entry, values: &[(String, i64)]) -> Result<Stamp, E
 /// One ID, the long way.
 #[cold]
 pub fn next(entry: &'static Entry, given: Option<Stamp>) -> Result<SnowflakeId, Error> {
-    let chunk = next_chunk(entry, 1, given)?;
+    Ok(first(entry, &next_chunk(entry, 1, given)?))
+}
+
+/// The first ID of a chunk, which is what the session got.
+fn first(entry: &Entry, chunk: &Chunk) -> SnowflakeId {
     let id = chunk.right.compose(Position::new(chunk.positions.start));
     entry.set_last_id(id);
-    Ok(id)
+    id
 }
 
 /// Makes all further IDs start at an instant or later. The entry was filled. Returns

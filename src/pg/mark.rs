@@ -49,6 +49,28 @@ pub fn stored(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>
 
 /// Reads the one row of the sequence, and the LSN of its page. The relation is locked.
 pub fn read(entry: &Entry) -> Result<OnDisk, Error> {
+    let (data, lsn) = row(entry)?;
+    // With other bounds it may have issued such numbers, which are no marks.
+    if data.last_value < 1 && catalog::check_bounds(entry.relation()).is_ok() {
+        return Err(error::impossible_mark(&entry.name(), data.last_value));
+    }
+    let value = issued(&data).filter(|value| *value > 0);
+    Ok(OnDisk { value, lsn })
+}
+
+/// The last value of the sequence, a mark or whatever else; `None` if it has issued none
+/// since it was made or restarted. The relation is locked.
+pub fn last_value(entry: &Entry) -> Result<Option<i64>, Error> {
+    Ok(issued(&row(entry)?.0))
+}
+
+/// What CREATE SEQUENCE leaves, whatever START it was given, was not issued.
+fn issued(data: &SequenceData) -> Option<i64> {
+    (data.is_called && data.last_value != NO_MARK).then_some(data.last_value)
+}
+
+/// The one row of the sequence, and the LSN of its page. The relation is locked.
+fn row(entry: &Entry) -> Result<(SequenceData, pg_sys::XLogRecPtr), Error> {
     // SAFETY: the relation is locked, so its file stays. The buffer is pinned and
     // share-locked while we read it; the row is the first item of the first page, as in
     // sequence.c.
@@ -66,18 +88,8 @@ pub fn read(entry: &Entry) -> Result<OnDisk, Error> {
         pg_sys::UnlockReleaseBuffer(buffer);
         read
     });
-    let (data, lsn) = read
-        .ok_or_else(|| error::no_such_relation(entry.relation()))?
-        .ok_or_else(|| error::damaged_sequence(&entry.name()))?;
-    if data.last_value < 1 {
-        return Err(error::impossible_mark(&entry.name(), data.last_value));
-    }
-    // What CREATE SEQUENCE leaves, whatever START it was given, is no mark either.
-    let is_mark = data.is_called && data.last_value != NO_MARK;
-    Ok(OnDisk {
-        value: is_mark.then_some(data.last_value),
-        lsn,
-    })
+    read.ok_or_else(|| error::no_such_relation(entry.relation()))?
+        .ok_or_else(|| error::damaged_sequence(&entry.name()))
 }
 
 /// The magic number of sequence.c, in the special space of its page.

@@ -22,6 +22,12 @@ pub fn mark_kept(name: &str) -> Error {
         .detail("IDs follow the time: a restart would only forget how far they are.")
 }
 
+pub fn made_fit(name: &str) -> Error {
+    notice(format!("type and bounds of sequence {name} were changed"))
+        .detail("It is to hold the mark of a generator: nextval() on it fails from now on.")
+        .hint("IDs come from snowflake_nextval().")
+}
+
 pub fn epoch_moved(name: &str, by: Millis) -> Error {
     let by = duration_text(by, Form::Exact);
     notice(format!(
@@ -40,12 +46,10 @@ pub fn is_foreign_key(column: &str, constraint: &str) -> Error {
     )
 }
 
-pub fn narrow_foreign_key(column: &str, declared: &str, constraint: &str) -> Error {
-    notice(format!(
-        "{column} refers to the column, constraint {constraint}, and is of type {declared}, which \
-         holds no IDs"
-    ))
-    .hint("Change its type to bigint.")
+pub fn no_longer_always(column: &str) -> Error {
+    notice(format!("{column} is no longer GENERATED ALWAYS"))
+        .detail("A default gives way to any value that a statement gives.")
+        .hint("To keep values out, GRANT INSERT and UPDATE on the other columns only.")
 }
 
 pub fn values_not_compared(column: &str, generator: &str) -> Error {

@@ -10,6 +10,13 @@
 //! sessions ever issue by different labels.
 //!
 //! The check looks at no clock and no setting: a dump must restore anywhere.
+//!
+//! # What gets a label can hold a mark
+//!
+//! A plain sequence that has issued nothing is altered to what
+//! `snowflake_create_generator()` makes. One that has is refused: whoever calls
+//! `nextval()` on it would get an error, and where it was would be lost. In a dump the
+//! label comes after the bounds, which fit, and before or after the mark.
 
 use std::ffi::{CStr, c_char};
 
@@ -18,7 +25,7 @@ use pgrx::pg_sys;
 use super::encoding::from_server;
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
-use super::{catalog, entry, mark, notice, report, shmem};
+use super::{catalog, entry, mark, notice, report, shmem, spi};
 use crate::snowflake::id::Millis;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
@@ -58,12 +65,13 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     let label = text.map(label::parse_for_generator).transpose()?;
     // SAFETY: in a transaction, which keeps the lock.
     unsafe { pg_sys::LockRelationOid(relation, pg_sys::AccessExclusiveLock.cast_signed()) };
-    if let Some(before) = label::text_of(relation).and_then(|text| Label::parse(&text).ok()) {
-        check_change(relation, &before, label.as_ref())?;
+    let before = label::text_of(relation).and_then(|text| Label::parse(&text).ok());
+    if let Some(before) = &before {
+        check_change(relation, before, label.as_ref())?;
         entry::of_sequence(relation).note_relabelling(before.layout());
     }
-    if let Some(label) = &label {
-        catalog::check_fits(relation).unwrap_or_else(Error::warning);
+    if let (Some(label), Some(text)) = (&label, text) {
+        fit(relation, before.as_ref(), text)?;
         if !label.generator().policy.is_supported() {
             error::unsupported(&catalog::relation_name(relation)).warning();
         }
@@ -115,4 +123,50 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
         notice::epoch_moved(&name, by).notice();
     }
     Ok(())
+}
+
+/// Makes a sequence fit to hold a mark, or refuses it. `before` is the label that it has,
+/// `text` the one that it gets. The relation is locked.
+fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), Error> {
+    let entry = entry::of_sequence(relation);
+    if entry.is_temporary() {
+        return catalog::check_fits(relation);
+    }
+    if let Err(unfit) = catalog::check_bounds(relation) {
+        if let Some(value) = mark::last_value(entry)? {
+            let generator = before.map(Label::generator);
+            let mark = generator.map(|it| mark::stored(entry, &it)).transpose()?;
+            return Err(match mark.flatten() {
+                Some(_) => unfit,
+                None => used(relation, value, text),
+            });
+        }
+        // SAFETY: a variable of this process. pg_upgrade brings the files of sequences.
+        if !unsafe { pg_sys::IsBinaryUpgrade } {
+            let name = entry.name();
+            spi::run(&format!("ALTER SEQUENCE {name} {} RESTART", catalog::FIT))?;
+            // As called: plain nextval() fails from the start.
+            mark::write(entry, entry::NO_MARK);
+            notice::made_fit(&name).notice();
+        }
+    }
+    // A dump may have an unlogged one, which was logged when it got its label.
+    catalog::check_fits(relation).unwrap_or_else(Error::warning);
+    Ok(())
+}
+
+/// The error for a plain sequence that is in use.
+fn used(relation: pg_sys::Oid, value: i64, label: &str) -> Error {
+    let name = catalog::relation_name(relation);
+    let owner = catalog::owning_column(relation);
+    let owner = owner.map(|(table, column)| (table, catalog::relation_name(table), column));
+    let beside = catalog::name_beside(owner.as_ref().map_or(relation, |it| it.0));
+    let column = owner.as_ref().map(|it| (it.1.as_str(), it.2.as_str()));
+    error::used_sequence(
+        &name,
+        value,
+        label,
+        beside.as_deref().unwrap_or(&name),
+        column,
+    )
 }

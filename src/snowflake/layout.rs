@@ -420,6 +420,12 @@ impl Layout {
         })
     }
 
+    /// Whether the next number of a tick is the next integer.
+    #[must_use]
+    pub const fn counts_by_one(self) -> bool {
+        self.sequence.shift == 0
+    }
+
     /// Whether IDs carry the worker ID. If not, the fixed fields alone tell the
     /// IDs of two servers apart.
     #[must_use]

@@ -23,8 +23,10 @@
 //! | [`stats`] | what a generator has done |
 //! | [`wait`] | how long a call waits for a clock |
 //! | [`server`] | the protocol: how an ID is issued, how a mark is raised |
+//! | [`block`] | which positions are consecutive IDs |
 #![forbid(unsafe_code)]
 
+pub mod block;
 pub mod clock;
 pub mod clocks;
 pub mod duration;

@@ -189,6 +189,8 @@ pub enum Refused {
     StandsStill { at: UnixMillis, lasts: Millis },
     /// The tick is used up; the next one that may be used comes after `wait`.
     TickUsedUp { wait: Millis },
+    /// Others took in between, as often as so many were asked for as a block.
+    Interleaved { count: u64 },
 }
 
 /// What a host may tell its administrator.

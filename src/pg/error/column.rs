@@ -67,26 +67,34 @@ pub fn partition(table: &str, root: &str, column: Option<&str>) -> Error {
     ))
 }
 
-pub fn no_primary_key(table: &str) -> Error {
-    let quoted = quote_literal(table);
+/// `example` is a column that may be meant.
+pub fn no_primary_key(table: &str, example: Option<&str>) -> Error {
     ERRCODE_UNDEFINED_OBJECT
         .error(format!("table {table} has no primary key"))
-        .hint(format!(
-            "Name the column, as in snowflake_set_default({quoted}, 'id')"
-        ))
+        .hint(name_the_column(table, example))
 }
 
-pub fn composite_key(table: &str, columns: &str, example: &str) -> Error {
-    let quoted = quote_literal(table);
-    let example = quote_literal(example);
+/// `example` as above.
+pub fn composite_key(table: &str, columns: &str, example: Option<&str>) -> Error {
     ERRCODE_AMBIGUOUS_COLUMN
         .error(format!(
             "primary key of table {table} has more than one column"
         ))
         .detail(format!("Its columns are: {columns}."))
-        .hint(format!(
-            "Name the column, as in snowflake_set_default({quoted}, {example})"
-        ))
+        .hint(name_the_column(table, example))
+}
+
+fn name_the_column(table: &str, example: Option<&str>) -> String {
+    match example {
+        Some(column) => format!(
+            "Name the column, as in snowflake_set_default({}, {})",
+            quote_literal(table),
+            quote_literal(column)
+        ),
+        None => {
+            "Name the column that the IDs are for, which needs to be of type bigint.".to_string()
+        }
+    }
 }
 
 pub fn missing(named: &str) -> Error {
@@ -126,6 +134,36 @@ pub fn wrong_type(named: &str, declared: &str, alter: Option<&str>) -> Error {
         .error(format!("{named} is of type {declared}, not bigint"))
         .detail("IDs have up to 63 bits.")
         .hint(hint)
+}
+
+/// Of each column that refers to it: its table, its name and its type.
+pub fn narrow_foreign_keys(
+    named: &str,
+    referring: &[[String; 3]],
+    generator: &str,
+    bits: u32,
+) -> Error {
+    let each = |f: &dyn Fn(&[String; 3]) -> String, between: &str| {
+        referring.iter().map(f).collect::<Vec<_>>().join(between)
+    };
+    let columns = each(
+        &|[table, column, declared]| format!("{table}.{column} is of type {declared}"),
+        ", ",
+    );
+    let alter = each(
+        &|[table, column, _]| format!("ALTER TABLE {table} ALTER COLUMN {column} TYPE bigint"),
+        "; ",
+    );
+    ERRCODE_DATATYPE_MISMATCH
+        .error(format!(
+            "foreign keys that refer to {named} cannot hold IDs"
+        ))
+        .detail(format!(
+            "IDs of generator {generator} have up to {bits} bits, and {columns}."
+        ))
+        .hint(format!(
+            "Change them first; each change rewrites its table: {alter}"
+        ))
 }
 
 /// The generator is at ID `least`. Its IDs come to the value at the instant `reached`;

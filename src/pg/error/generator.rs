@@ -2,8 +2,10 @@
 
 use pgrx::PgSqlErrorCode::*;
 use pgrx::pg_sys;
+use pgrx::spi::quote_literal;
 
 use super::{Code, Error, invalid, not_ready, out_of_range, wrong_kind};
+use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 
 pub fn not_preloaded() -> Error {
@@ -66,15 +68,68 @@ pub fn unlabelled(name: &str) -> Error {
     ))
 }
 
-pub fn unfit_sequence(name: &str, reason: &str) -> Error {
+/// `fit` is what ALTER SEQUENCE makes of it.
+pub fn unfit_sequence(name: &str, reason: &str, fit: &str) -> Error {
+    cannot_hold_mark(name)
+        .detail(reason)
+        .hint(format!("Its owner can run: ALTER SEQUENCE {name} {fit}"))
+}
+
+pub fn unlogged_sequence(name: &str) -> Error {
+    cannot_hold_mark(name)
+        .detail("It is unlogged: its mark would not survive a crash.")
+        .hint(format!(
+            "Its owner can run: ALTER SEQUENCE {name} SET LOGGED"
+        ))
+}
+
+pub fn temporary_sequence(name: &str) -> Error {
+    cannot_hold_mark(name)
+        .detail("It is temporary: its mark would not survive the session.")
+        .hint("Make one in a schema that is not temporary, with snowflake_create_generator().")
+}
+
+fn cannot_hold_mark(name: &str) -> Error {
     not_ready(format!(
         "sequence {name} cannot hold the mark of a generator"
     ))
-    .detail(reason)
-    .hint(
-        "It needs to be a logged bigint sequence with INCREMENT, START and MAXVALUE \
-         9223372036854775807, MINVALUE 1 and NO CYCLE, as snowflake_create_generator() makes it.",
-    )
+}
+
+/// The sequence is at `value`, which is no mark. `label` is the one that was to be
+/// set, and `beside` a name for a generator in place of the sequence. A column that owns
+/// it is given with its table.
+pub fn used_sequence(
+    name: &str,
+    value: i64,
+    label: &str,
+    beside: &str,
+    column: Option<(&str, &str)>,
+) -> Error {
+    let quoted = quote_literal(beside);
+    let make = format!(
+        "SELECT snowflake_create_generator({quoted}, {})",
+        quote_literal(label)
+    );
+    let hint = match column {
+        Some((table, column)) => format!(
+            "Make a generator beside it, and the default of the column that owns it: {make}; \
+             SELECT snowflake_set_default({}, {}, {quoted})",
+            quote_literal(table),
+            quote_literal(column)
+        ),
+        None => format!(
+            "Make a generator beside it: {make}; or, if nobody needs its values, set the label \
+             after: ALTER SEQUENCE {name} RESTART"
+        ),
+    };
+    not_ready(format!(
+        "cannot make a generator of sequence {name}, which is in use"
+    ))
+    .detail(format!(
+        "Its last value is {value}. A generator keeps an instant there, its mark: that value \
+         would be lost, and nextval() would fail."
+    ))
+    .hint(hint)
 }
 
 pub fn mark_does_not_fit(name: &str, mark: UnixMillis) -> Error {
@@ -127,6 +182,24 @@ pub fn slots_exhausted(max: usize) -> Error {
 pub fn batch_count(count: i32, max: i32) -> Error {
     out_of_range(format!("count {count} is out of range"))
         .hint(format!("A batch has 1 to {max} IDs."))
+}
+
+pub fn block_count(count: i32, max: u64, name: &str) -> Error {
+    out_of_range(format!("count {count} is out of range")).hint(format!(
+        "A block of generator {name} has 1 to {max} IDs, as many as every tick holds."
+    ))
+}
+
+pub fn no_blocks(name: &str, generator: &Generator) -> Error {
+    let why = if generator.is_random() {
+        "Its label says sequence_start=random: the numbers of a tick have no order."
+    } else {
+        "The lowest field of its layout is not the sequence: the next number is not the next \
+         integer."
+    };
+    invalid(format!("generator {name} has no consecutive IDs"))
+        .detail(why)
+        .hint("snowflake_nextval_batch() returns each ID of many, and needs no order.")
 }
 
 pub fn no_currval(name: &str) -> Error {

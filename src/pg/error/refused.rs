@@ -67,6 +67,12 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
                      clock; more bits of sequence hold more."
                 ))
         }
+        Refused::Interleaved { count } => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
+            .error(format!(
+                "generator {name} could not issue {count} consecutive IDs"
+            ))
+            .detail("Other sessions took IDs in between, again and again.")
+            .hint("Try again, or ask for fewer."),
     }
 }
 

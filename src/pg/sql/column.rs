@@ -8,7 +8,7 @@
 //! 2. lock it with all its descendants, as ALTER TABLE would: nobody inserts
 //!    until the transaction ends, and names stay what they are, but for those of
 //!    schemas, which nothing locks; step 5 would find out;
-//! 3. find the column and refuse what cannot be;
+//! 3. find the column and refuse what cannot be, here and in columns that refer to it;
 //! 4. refuse existing values at or above the IDs to come, which are read as the
 //!    table's owner: what is attached to the table is the owner's code;
 //! 5. ALTER TABLE, which reaches all descendants, and read back what is there.
@@ -53,6 +53,7 @@ c_function!(snowflake_set_default, |call| {
             column.name, generator.expression
         ));
     } else {
+        column.check_referring()?;
         let (next, sorts) = generator.next()?;
         let greatest = column.check_values(next, sorts)?;
         column.check_takes(next.get())?;
@@ -62,7 +63,7 @@ c_function!(snowflake_set_default, |call| {
             Some(value) => format!("greatest value so far {value}"),
             None => "no values so far".to_string(),
         });
-        column.tell()?;
+        column.tell(&before)?;
     }
     for sequence in &sequences {
         // Whoever else uses it stops the drop, with an error that says who.
@@ -218,6 +219,40 @@ impl Source {
     }
 }
 
+/// The type of a column, without domains.
+fn base_type(row: &Row) -> pg_sys::Oid {
+    // SAFETY: a type that a column has.
+    unsafe { pg_sys::getBaseType(row.oid("type")) }
+}
+
+/// Types that can become bigint, which hold no IDs.
+const NARROW: [pg_sys::Oid; 2] = [pg_sys::INT4OID, pg_sys::INT2OID];
+
+/// The column of a table that is most likely to be meant for IDs, if one is: a number, of
+/// the primary key if there is one, that refers to no other table. One that counts comes
+/// first, then a bigint, then the last of a key and the first of a table.
+fn likely(relation: pg_sys::Oid) -> Result<Option<String>, Error> {
+    let rows = spi::read(&format!(
+        "SELECT a.attname AS stored, a.atttypid AS type,
+                a.attidentity <> '' OR pg_get_expr(d.adbin, d.adrelid) LIKE '%nextval(%' AS counts
+         FROM pg_attribute AS a
+         LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+         LEFT JOIN pg_constraint AS k ON k.conrelid = a.attrelid AND k.contype = 'p'
+         WHERE a.attrelid = {relation} AND a.attnum > 0 AND NOT a.attisdropped
+           AND a.attgenerated = '' AND (k.conkey IS NULL OR a.attnum = ANY (k.conkey))
+           AND NOT EXISTS (
+               SELECT FROM pg_constraint AS f
+               WHERE f.conrelid = a.attrelid AND f.contype = 'f' AND a.attnum = ANY (f.conkey))
+         ORDER BY array_position(k.conkey, a.attnum) DESC, a.attnum"
+    ))?;
+    let is_wide = |row: &Row| base_type(row) == pg_sys::INT8OID;
+    let numbers = rows
+        .iter()
+        .filter(|row| is_wide(row) || NARROW.contains(&base_type(row)));
+    let best = numbers.min_by_key(|row| (!row.is("counts"), !is_wide(row)));
+    Ok(best.map(|row| row.text("stored")))
+}
+
 /// A column that can have the default.
 struct Column<'a> {
     generator: &'a Source,
@@ -247,14 +282,12 @@ impl<'a> Column<'a> {
         }
         // It may have been dropped, renamed or given away while we waited.
         let mut rows = look(relation, named)?;
-        // SAFETY: a type that a column has.
-        let fits = |row: &Row| unsafe { pg_sys::getBaseType(row.oid("type")) } == pg_sys::INT8OID;
         if let [first, _, ..] = rows.as_slice() {
-            let example = rows.iter().rfind(|row| fits(row)).unwrap_or(first);
+            let example = likely(relation)?;
             let declared = |row: &Row| row.text("identifier") + " " + &row.text("declared");
             let columns = rows.iter().map(declared).collect::<Vec<_>>().join(", ");
-            let (table, example) = (first.text("name"), example.text("stored"));
-            return Err(refuse::composite_key(&table, &columns, &example));
+            let table = first.text("name");
+            return Err(refuse::composite_key(&table, &columns, example.as_deref()));
         }
         let Some(row) = rows.pop() else {
             return Err(error::no_such_relation(relation));
@@ -266,7 +299,7 @@ impl<'a> Column<'a> {
         let Some(stored) = row.get("stored") else {
             return Err(match named {
                 Some(name) => refuse::missing(&described(name)),
-                None => refuse::no_primary_key(&table),
+                None => refuse::no_primary_key(&table, likely(relation)?.as_deref()),
             });
         };
         let (described, generated) = (described(stored), row.text("generated"));
@@ -276,8 +309,8 @@ impl<'a> Column<'a> {
             return Err(refuse::system_column(&described));
         } else if !generated.is_empty() {
             return Err(refuse::generated(&described, alter_if(generated == "s")));
-        } else if !fits(&row) {
-            let widens = [pg_sys::INT4OID, pg_sys::INT2OID].contains(&row.oid("type"));
+        } else if base_type(&row) != pg_sys::INT8OID {
+            let widens = NARROW.contains(&row.oid("type"));
             let declared = row.text("declared");
             return Err(refuse::wrong_type(&described, &declared, alter_if(widens)));
         }
@@ -301,6 +334,7 @@ impl<'a> Column<'a> {
                  UNION
                  SELECT i.inhrelid FROM pg_inherits AS i JOIN family AS f ON i.inhparent = f.oid)
              SELECT c.name, c.statement, a.attidentity <> '' AS identity,
+                    a.attidentity = 'a' AS is_always,
                     pg_get_expr(d.adbin, d.adrelid) AS expression,
                     pg_get_expr(d.adbin, d.adrelid) = {1} AND EXISTS (
                         SELECT FROM pg_depend AS p
@@ -331,6 +365,42 @@ impl<'a> Column<'a> {
             self.row.text("oid"),
             self.row.text("number"),
             self.generator.entry.relation(),
+        ))
+    }
+
+    /// Refuses a column to which others refer that hold no IDs: no row could refer to a new
+    /// one.
+    fn check_referring(&self) -> Result<(), Error> {
+        let referring = spi::read(&format!(
+            "SELECT DISTINCT c.name AS table_name, quote_ident(a.attname) AS identifier, a.attnum,
+                    a.atttypid AS type, format_type(a.atttypid, a.atttypmod) AS declared
+             FROM pg_constraint AS k
+             CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
+             JOIN {RELATIONS} AS c ON c.oid = k.conrelid
+             JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = u.here
+             WHERE k.contype = 'f' AND k.conparentid = 0 AND k.confrelid = {} AND u.there = {}
+             ORDER BY c.name, a.attnum",
+            self.row.text("oid"),
+            self.row.text("number")
+        ))?;
+        let bits = self.generator.described.generator.layout.width();
+        let narrow: Vec<_> = referring
+            .iter()
+            .filter(|row| match base_type(row) {
+                pg_sys::INT4OID => bits > 31,
+                pg_sys::INT2OID => bits > 15,
+                _ => false,
+            })
+            .map(|row| ["table_name", "identifier", "declared"].map(|name| row.text(name)))
+            .collect();
+        if narrow.is_empty() {
+            return Ok(());
+        }
+        Err(refuse::narrow_foreign_keys(
+            &self.described,
+            &narrow,
+            &self.generator.name,
+            bits,
         ))
     }
 
@@ -428,8 +498,8 @@ impl<'a> Column<'a> {
     }
 
     /// Tells of what keeps nobody from setting the default, but rows or their users
-    /// from having it.
-    fn tell(&self) -> Result<(), Error> {
+    /// from having it, or changes what they may do. `before` is the family as it was.
+    fn tell(&self, before: &[Row]) -> Result<(), Error> {
         let generator = self.generator;
         // Inserting needs USAGE, setting a default does not: a table may be set up
         // before its users are. But its owner, at least, is expected to insert.
@@ -448,31 +518,27 @@ impl<'a> Column<'a> {
         {
             error.warning();
         }
-        // Foreign keys that new IDs will not fit are no reason to refuse, since there
-        // may never be such rows, or the keys change next.
+        // A key of another table may be what the column is, and its rows always given.
         let found = spi::read(&format!(
-            "SELECT quote_ident(k.conname) AS key, k.conrelid = {0} AS is_own,
-                    c.name || '.' || quote_ident(a.attname) AS referring,
-                    format_type(a.atttypid, a.atttypmod) AS declared
-             FROM pg_constraint AS k
-             CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
-             JOIN {RELATIONS} AS c ON c.oid = k.conrelid
-             JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = u.here
-             WHERE k.contype = 'f' AND k.conparentid = 0
-               AND (k.conrelid = {0} AND u.here = {1}
-                    OR k.confrelid = {0} AND u.there = {1}
-                       AND a.atttypid IN ('integer'::regtype, 'smallint'::regtype))
-             ORDER BY k.conname",
+            "SELECT quote_ident(conname) AS key FROM pg_constraint
+             WHERE contype = 'f' AND conparentid = 0 AND conrelid = {} AND {} = ANY (conkey)
+             ORDER BY conname",
             self.row.text("oid"),
             self.row.text("number")
         ))?;
         for row in &found {
-            let (constraint, referring) = (row.text("key"), row.text("referring"));
-            match row.is("is_own") {
-                true => notice::is_foreign_key(&self.name, &constraint),
-                false => notice::narrow_foreign_key(&referring, &row.text("declared"), &constraint),
-            }
-            .notice();
+            notice::is_foreign_key(&self.name, &row.text("key")).notice();
+        }
+        // Of the table, which speaks for its descendants, or of some of these.
+        let is_always = |member: &&Row| member.is("is_always");
+        let count = if before.first().is_some_and(|it| is_always(&it)) {
+            1
+        } else {
+            before.len()
+        };
+        for member in before.iter().take(count).filter(is_always) {
+            let name = format!("{}.{}", member.text("name"), self.identifier);
+            notice::no_longer_always(&name).notice();
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 
 use super::super::encoding::{Text, from_server};
-use super::super::{entry, error, label, os_clock, report, shmem, spi, time};
+use super::super::{catalog, entry, error, label, os_clock, report, shmem, spi, time};
 use super::call::{c_function, columns};
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
@@ -35,17 +35,14 @@ c_function!(snowflake_create_generator, |call| {
             pg_sys::quote_qualified_identifier(pg_sys::get_namespace_name(schema), relation);
         (schema, relation, from_server(CStr::from_ptr(quoted)))
     });
-    let bound = entry::NO_MARK;
-    spi::run(&format!(
-        "CREATE SEQUENCE {statement} AS bigint INCREMENT BY {bound} MINVALUE 1 MAXVALUE {bound} \
-         START WITH {bound} NO CYCLE"
-    ))?;
+    spi::run(&format!("CREATE SEQUENCE {statement} {}", catalog::FIT))?;
     // SAFETY: looks up the catalogs; the name is NUL-terminated.
     let relation = unsafe { pg_sys::get_relname_relid(relation_name, schema) };
     // As called: plain nextval() fails from the start.
     spi::run(&format!(
-        "SELECT pg_catalog.setval({}::pg_catalog.regclass, {bound}, true)",
-        relation.to_u32()
+        "SELECT pg_catalog.setval({}::pg_catalog.regclass, {}, true)",
+        relation.to_u32(),
+        entry::NO_MARK
     ))?;
     spi::run(&format!(
         "SECURITY LABEL FOR snowflake_id ON SEQUENCE {statement} IS {}",

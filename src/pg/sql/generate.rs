@@ -113,6 +113,22 @@ fn batch(
     })))
 }
 
+// `snowflake_nextval_block(count [, generator]) -> bigint`.
+c_function!(snowflake_nextval_block, |call| {
+    let count = call.get::<i32>(0).unwrap_or_default();
+    shmem::shared()?;
+    let entry = call.entry(1)?;
+    let right = entry.right().map_or_else(|| entry.fill(), Ok)?;
+    let max = right.generator.max_block();
+    let max = max.ok_or_else(|| error::no_blocks(&entry.name(), right.generator))?;
+    match u64::try_from(count) {
+        Ok(count) if (1..=max).contains(&count) => {
+            issue::next_block(entry, count).map(|id| id.get())
+        }
+        _ => Err(error::block_count(count, max, &entry.name())),
+    }
+});
+
 // `snowflake_currval([generator]) -> bigint`.
 c_function!(snowflake_currval, |call| {
     let entry = call.entry(0)?;

@@ -7,6 +7,8 @@
 #[cfg(not(loom))]
 mod behaviour;
 #[cfg(not(loom))]
+mod block;
+#[cfg(not(loom))]
 mod evenness;
 #[cfg(loom)]
 mod interleavings;

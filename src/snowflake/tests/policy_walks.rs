@@ -622,6 +622,9 @@ fn call(
         Outcome::Refused(Refused::StandsStill { .. }) => {
             return Err("it stands still without a wait".to_string());
         }
+        Outcome::Refused(Refused::Interleaved { .. }) => {
+            return Err("nobody asked for a block".to_string());
+        }
         Outcome::WaitsForLock => {}
     }
     Ok(true)
@@ -739,7 +742,7 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
                 Refused::Behind { .. }
                 | Refused::NoClockFree { .. }
                 | Refused::StandsStill { .. } => stands_still,
-                Refused::Reservation(_) => false,
+                Refused::Reservation(_) | Refused::Interleaved { .. } => false,
             },
             Err(Stop::Sleeps(_) | Stop::WaitsForLock) => false,
         };

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::super::block::issue_block;
 use super::super::clock::Reading;
 use super::super::generator::Generator;
 use super::super::id::{
@@ -119,6 +120,42 @@ impl Host for &Live {
 }
 
 impl Live {
+    /// The mark on disk is above the positions before `end`.
+    fn assert_marked(&self, end: Position) {
+        let (generator, layout) = (&self.generator, self.generator.layout);
+        let value = self.mark.load(Ordering::Acquire);
+        let (mark, _) = generator.read_mark(value, UnixMillis::new(0)).unwrap();
+        let last = Position::new(end.get() - 1);
+        assert!(layout.instant_of(layout.tick_of(last)) < mark);
+    }
+
+    /// The same in blocks of so many.
+    fn issue_blocks(&self, wanted: usize, count: u64) -> Vec<SnowflakeId> {
+        let layout = self.generator.layout;
+        let stamp = layout.stamp(WorkerId::new(1).unwrap()).unwrap();
+        let mut ids = vec![];
+        while ids.len() < wanted {
+            match issue_block(&self, count) {
+                Ok(Issued { start, end, .. }) => {
+                    self.assert_marked(end);
+                    let first = layout.compose_in(start, stamp, None).get();
+                    let number = i64::try_from(count).unwrap();
+                    let last = Position::new(end.get() - 1);
+                    let last = layout.compose_in(last, stamp, None).get();
+                    assert_eq!(last, first + number - 1, "consecutive IDs");
+                    ids.extend((first..=last).map(SnowflakeId::new));
+                }
+                Err(
+                    Refused::Behind { .. }
+                    | Refused::NoClockFree { .. }
+                    | Refused::Interleaved { .. },
+                ) => {}
+                Err(refused) => panic!("{refused:?}"),
+            }
+        }
+        ids
+    }
+
     /// As many IDs as are wanted, in the order in which they came.
     fn issue(&self, wanted: usize, count: u64) -> Vec<SnowflakeId> {
         let (generator, layout) = (&self.generator, self.generator.layout);
@@ -128,10 +165,7 @@ impl Live {
         while ids.len() < wanted {
             match server::issue(&self, count) {
                 Ok(Issued { start, end, .. }) => {
-                    let value = self.mark.load(Ordering::Acquire);
-                    let (mark, _) = generator.read_mark(value, UnixMillis::new(0)).unwrap();
-                    let last = Position::new(end.get() - 1);
-                    assert!(layout.instant_of(layout.tick_of(last)) < mark);
+                    self.assert_marked(end);
                     let position = Position::new;
                     ids.extend(
                         (start.get()..end.get())
@@ -149,6 +183,17 @@ impl Live {
 
 /// How often clocks were changed.
 fn threads(
+    on_rollback: OnRollback,
+    on_exhausted: OnExhausted,
+    sequence_start: SequenceStart,
+) -> u32 {
+    let take = |live: &Live, thread| live.issue(IDS, thread + 1);
+    threads_that(take, on_rollback, on_exhausted, sequence_start)
+}
+
+/// The same of threads that each take by `take`, which is given their number.
+fn threads_that(
+    take: impl Fn(&Live, u64) -> Vec<SnowflakeId> + Sync,
     on_rollback: OnRollback,
     on_exhausted: OnExhausted,
     sequence_start: SequenceStart,
@@ -192,9 +237,9 @@ fn threads(
     let mut all: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let live = &live;
+                let (live, take) = (&live, &take);
                 scope.spawn(move || {
-                    let ids = live.issue(IDS, thread + 1);
+                    let ids = take(live, thread);
                     let in_order =
                         !live.generator.changes_clocks() && sequence_start != SequenceStart::Random;
                     assert!(!in_order || ids.is_sorted());
@@ -253,4 +298,27 @@ fn threads_take_clocks_for_rollbacks_and_for_bursts() {
         OnExhausted::NextClock,
         SequenceStart::Random,
     );
+}
+
+/// Two take single IDs and two take blocks, one of them a whole tick at a time.
+#[test]
+fn threads_get_blocks_beside_ids() {
+    let take = |live: &Live, thread| match thread {
+        0 | 1 => live.issue(IDS, thread + 1),
+        2 => live.issue_blocks(IDS, 2),
+        _ => live.issue_blocks(IDS, live.generator.max_block().unwrap()),
+    };
+    for (on_rollback, on_exhausted, start) in [
+        (OnRollback::Continue, OnExhausted::Wait, ZERO),
+        (
+            OnRollback::Continue,
+            OnExhausted::Wait,
+            SequenceStart::Masked(1),
+        ),
+        (OnRollback::Wait, OnExhausted::NextClock, ZERO),
+        (OnRollback::NextClock, OnExhausted::Wait, ZERO),
+        (OnRollback::NextClock, OnExhausted::NextClock, ZERO),
+    ] {
+        threads_that(take, on_rollback, on_exhausted, start);
+    }
 }

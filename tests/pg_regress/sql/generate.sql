@@ -33,6 +33,36 @@ SELECT snowflake_nextval_batch(-1);
 SELECT snowflake_nextval_batch(100001);
 SELECT count(*) FROM snowflake_nextval_batch(NULL);
 
+-- Blocks: the first of so many, and the rest is nobody else's.
+SELECT snowflake_nextval_block(50) AS first \gset
+SELECT snowflake_currval() = :first AS currval_is_the_first,
+       snowflake_nextval() > :first + 49 AS not_in_the_block;
+SELECT bool_and(first > before + 49) AS apart, bool_and(snowflake_timestamp(first) = snowflake_timestamp(first + 49)) AS in_a_tick
+FROM (SELECT first, lag(first, 1, -50::bigint) OVER (ORDER BY n) AS before
+      FROM (SELECT n, snowflake_nextval_block(50) AS first FROM generate_series(1, 1000) AS n) AS b) AS s;
+SELECT bool_and(first / 4096 = (first + 4032) / 4096) AS in_a_tick
+FROM (SELECT snowflake_nextval_block(4033, 'snowflake_default') AS first FROM generate_series(1, 100)) AS s;
+SELECT snowflake_nextval_block(1) > 0 AS one;
+SELECT snowflake_nextval_block(0);
+SELECT snowflake_nextval_block(-1);
+SELECT snowflake_nextval_block(4034);
+SELECT snowflake_nextval_block(NULL) IS NULL AS null_gives_null;
+-- Of generators of one's own: with other starts, in clock numbers; and where IDs do
+-- not count up.
+SELECT snowflake_create_generator('small', $$layout='time:41 worker:10 sequence:3' epoch=1735689600000 max_borrow=0 sequence_start='vibrate 2'$$);
+SELECT snowflake_nextval_block(7, 'small');
+SELECT count(DISTINCT first / 8) AS ticks, bool_and(first % 8 <= 2) AS in_a_tick
+FROM (SELECT snowflake_nextval_block(6, 'small') AS first FROM generate_series(1, 20)) AS s;
+SELECT snowflake_create_generator('clocks', $$preset=multi_clock epoch=1735689600000 on_exhausted=next_clock$$);
+SELECT snowflake_create_generator('apart', $$layout='time:41 sequence:12 worker:10' epoch=1735689600000$$);
+SELECT snowflake_nextval_block(2, 'apart');
+SELECT snowflake_create_generator('unordered', $$preset=javascript sequence_start=random$$);
+SELECT snowflake_nextval_block(2, 'unordered');
+SELECT bool_and((d.fields ->> 'clock') = (e.fields ->> 'clock') AND d.created_at = e.created_at) AS in_a_clock, count(DISTINCT d.fields ->> 'clock') > 1 AS in_clocks
+FROM (SELECT snowflake_nextval_block(100, 'clocks') AS first FROM generate_series(1, 2000)) AS s,
+     snowflake_decode(first, 'clocks') AS d, snowflake_decode(first + 99, 'clocks') AS e;
+DROP SEQUENCE small, clocks, apart, unordered;
+
 -- INSERT, COPY, INSERT ... SELECT.
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text);
 INSERT INTO orders (item) VALUES ('one'), ('two');

@@ -85,6 +85,21 @@ SELECT snowflake_set_default('tenants', 'other');
 SELECT * FROM columns('tenants');
 CREATE TABLE keyless (id bigint);
 SELECT snowflake_set_default('keyless');
+-- The hint names a column that can be meant: a number that refers to no other table,
+-- rather one that counts, rather bigint; or none.
+CREATE TABLE payments (payment_date timestamptz, payment_id serial, customer_id bigint, PRIMARY KEY (payment_date, customer_id, payment_id));
+SELECT snowflake_set_default('payments');
+CREATE TABLE lines (tenant bigint REFERENCES plain, "Line" integer, line_date date, PRIMARY KEY ("Line", tenant, line_date));
+SELECT snowflake_set_default('lines');
+CREATE TABLE links (one bigint REFERENCES plain, other bigint REFERENCES plain, PRIMARY KEY (one, other));
+SELECT snowflake_set_default('links');
+CREATE TABLE log (at timestamptz, plain_id bigint REFERENCES plain, half bigint GENERATED ALWAYS AS (2) STORED, size integer, entry bigint, bytes bigint);
+SELECT snowflake_set_default('log');
+CREATE TABLE words (word text, at timestamptz);
+SELECT snowflake_set_default('words');
+CREATE DOMAIN numbers AS bigint;
+CREATE TABLE domains_too (word text, n numbers);
+SELECT snowflake_set_default('domains_too');
 SELECT snowflake_set_default('keyless', 'id');
 CREATE TABLE included (id bigint, note text, PRIMARY KEY (id) INCLUDE (note));
 SELECT snowflake_set_default('included');
@@ -391,12 +406,33 @@ INSERT INTO listed DEFAULT VALUES;
 CREATE TABLE caught (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE caught_all PARTITION OF caught DEFAULT;
 SELECT snowflake_set_default('caught');
--- Foreign keys that IDs do not fit: no reason to refuse, but to tell.
-CREATE TABLE wide (id bigserial PRIMARY KEY);
-CREATE TABLE narrow (id bigint PRIMARY KEY REFERENCES wide, "wide id" integer REFERENCES wide);
+-- Foreign keys that IDs do not fit: also of the table itself, of a domain, of more
+-- columns, of a partitioned table.
+CREATE TABLE wide (id bigserial PRIMARY KEY, parent integer REFERENCES wide, kind integer, UNIQUE (kind, id));
+CREATE DOMAIN narrow_key AS smallint;
+CREATE TABLE narrow (id bigint PRIMARY KEY REFERENCES wide, "wide id" integer REFERENCES wide, other narrow_key REFERENCES wide);
+CREATE TABLE narrow_too (kind integer, wide_id integer, FOREIGN KEY (kind, wide_id) REFERENCES wide (kind, id)) PARTITION BY LIST (kind);
+CREATE TABLE narrow_too_1 PARTITION OF narrow_too FOR VALUES IN (1);
+INSERT INTO wide VALUES (1, NULL, 1);
+SELECT error_of($$SELECT snowflake_set_default('wide')$$);
+SELECT * FROM columns('wide');
+ALTER TABLE narrow ALTER COLUMN "wide id" TYPE bigint;
+ALTER TABLE narrow ALTER COLUMN other TYPE bigint;
+ALTER TABLE narrow_too ALTER COLUMN wide_id TYPE bigint;
+SELECT error_of($$SELECT snowflake_set_default('wide')$$);
+ALTER TABLE wide ALTER COLUMN parent TYPE bigint;
 SELECT snowflake_set_default('wide');
+INSERT INTO wide (parent, kind) VALUES (1, 1) RETURNING id > 1000 AS is_new;
+INSERT INTO narrow_too SELECT kind, id FROM wide;
+-- IDs that do fit.
+SELECT snowflake_create_generator('d.short_ids', $$layout='time:24 worker:3 sequence:4' epoch='2025-01-01 00:00:00+00' tick='10 s'$$);
+CREATE TABLE short (id bigint PRIMARY KEY, parent integer REFERENCES short, other smallint REFERENCES short);
+SELECT error_of($$SELECT snowflake_set_default('short', generator => 'd.short_ids')$$);
+ALTER TABLE short DROP other;
+SELECT snowflake_set_default('short', generator => 'd.short_ids');
+-- A column that refers to another table is told of, and can have the default.
 SELECT snowflake_set_default('narrow');
-DROP TABLE ranged, listed, caught, narrow, wide;
+DROP TABLE ranged, listed, caught, narrow, narrow_too, wide;
 
 SET client_min_messages = warning;
 DROP SCHEMA d, trap, "s.p ""x""; DROP SCHEMA d" CASCADE;

@@ -1,0 +1,124 @@
+//! Blocks: consecutive IDs for a caller that is told the first one only and counts on.
+//!
+//! Consecutive positions are consecutive IDs within a tick and a clock, since only the
+//! number changes there, which is the lowest field. [`issue`] promises no more than
+//! consecutive positions, which may cross into the next tick, and fewer of them than it
+//! was asked for. So a block takes again, up to [`ATTEMPTS`] times:
+//!
+//! 1. as many as are wanted, which is enough if they lie within a tick;
+//! 2. what is missing to those that lie in the tick that the first call has reached;
+//! 3. where another session has taken in between: so many that a whole block is among
+//!    them wherever they start.
+//!
+//! Positions that are taken and are not of the block are lost: no call issues them. That
+//! is the price for leaving the path of single IDs as it is.
+
+use super::generator::Generator;
+use super::id::Position;
+use super::server::{Host, Issued, Refused, issue};
+
+/// How often a call takes while others take in between. Each time it may use up a tick
+/// that others wait for, so it does not try for ever.
+const ATTEMPTS: u32 = 100;
+
+impl Generator {
+    /// The largest block: what a fresh tick holds, wherever its numbers start. `None` if
+    /// the IDs of a tick do not count up by one.
+    #[must_use]
+    pub fn max_block(&self) -> Option<u64> {
+        let counts_up = self.layout.counts_by_one() && !self.is_random();
+        counts_up.then(|| self.layout.max_sequence() + 1 - self.policy.sequence_start.last())
+    }
+}
+
+/// The positions of `count` consecutive IDs, at most [`Generator::max_block`] of the
+/// host's generator. Waits for the clock and reserves as needed; a failed call issues
+/// nothing.
+///
+/// # Errors
+/// The host's, or why there is no block.
+pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
+    let (_, generator) = host.enter()?;
+    let (bits, max_chunk) = (generator.layout.sequence_bits(), generator.max_chunk());
+    let anywhere = (2 * count - 1).min(max_chunk);
+    let mut held: Option<Taken> = None;
+    let (mut asked, mut waited) = (count, false);
+    for _ in 0..ATTEMPTS {
+        let issued = issue(host, asked)?;
+        waited |= issued.waited;
+        let next = Taken::from(issued);
+        let joined = held.and_then(|held| held.joined(next));
+        let taken = joined.unwrap_or(next);
+        if let Some(block) = taken.block(count, bits) {
+            return Ok(Issued {
+                start: Position::new(block.start),
+                end: Position::new(block.end),
+                borrowed: block.borrowed(),
+                waited,
+            });
+        }
+        let last = taken.in_last_tick(bits);
+        asked = if held.is_some() && joined.is_none() {
+            anywhere
+        } else {
+            count - (last.end - last.start)
+        };
+        held = Some(last);
+    }
+    Err(Refused::Interleaved { count }.into())
+}
+
+/// Consecutive positions. Those from `borrowed_from` on are of ticks that the clock had
+/// not reached.
+#[derive(Clone, Copy)]
+struct Taken {
+    start: u64,
+    end: u64,
+    borrowed_from: u64,
+}
+
+impl From<Issued> for Taken {
+    fn from(issued: Issued) -> Self {
+        let end = issued.end.get();
+        Self {
+            start: issued.start.get(),
+            end,
+            borrowed_from: end - issued.borrowed,
+        }
+    }
+}
+
+impl Taken {
+    /// Together with what was taken later, if that continues.
+    fn joined(self, later: Self) -> Option<Self> {
+        let mine = (self.borrowed_from < self.end).then_some(self.borrowed_from);
+        (self.end == later.start).then_some(Self {
+            start: self.start,
+            end: later.end,
+            borrowed_from: mine.unwrap_or(later.borrowed_from),
+        })
+    }
+
+    /// The first so many that lie within a tick and a clock, whose numbers have so many
+    /// bits.
+    fn block(self, count: u64, bits: u32) -> Option<Self> {
+        let next_tick = ((self.start >> bits) + 1) << bits;
+        let start = if self.start + count <= next_tick {
+            self.start
+        } else {
+            next_tick
+        };
+        let end = start + count;
+        (end <= self.end).then_some(Self { start, end, ..self })
+    }
+
+    /// Those that another call might continue in their tick; none if it is used up.
+    fn in_last_tick(self, bits: u32) -> Self {
+        let start = self.start.max(self.end >> bits << bits);
+        Self { start, ..self }
+    }
+
+    fn borrowed(self) -> u64 {
+        self.end.saturating_sub(self.start.max(self.borrowed_from))
+    }
+}

@@ -1,0 +1,210 @@
+//! Blocks beside other callers, which take as a script says: consecutive IDs, each once.
+
+use std::cell::RefCell;
+use std::collections::{HashSet, VecDeque};
+
+use super::super::block::issue_block;
+use super::super::clock::Reading;
+use super::super::generator::Generator;
+use super::super::id::{BootNanos, Nanos, Position, UnixNanos};
+use super::super::server::{
+    self, Beliefs, History, Host, Issued, Note, OnDisk, Refused as Why, Settings,
+};
+use super::super::slot::{Reserving, Slot};
+use super::super::word::Clocks;
+use super::scripted::{MS, Refused, Server};
+
+/// A session beside others: whenever it enters, they take as many as are next in the
+/// script first.
+struct Busy<'a> {
+    server: &'a Server,
+    others: RefCell<VecDeque<u64>>,
+    /// What they got.
+    theirs: RefCell<Vec<Issued>>,
+}
+
+impl Clocks for Busy<'_> {
+    fn wall(&self) -> UnixNanos {
+        self.server.wall()
+    }
+
+    fn boot(&self) -> BootNanos {
+        self.server.boot()
+    }
+
+    fn read(&self) -> Reading {
+        self.server.read()
+    }
+}
+
+impl Host for Busy<'_> {
+    type Error = Refused;
+
+    fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
+        let next = self.others.borrow_mut().pop_front();
+        if let Some(count) = next.filter(|count| *count > 0) {
+            let issued = server::issue(self.server, count)?;
+            self.theirs.borrow_mut().push(issued);
+        }
+        self.server.enter()
+    }
+
+    fn entered(&self) -> Option<(&Slot, &Generator)> {
+        self.server.entered()
+    }
+
+    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
+        self.server.reserving(f)
+    }
+
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+        self.server.with_beliefs(f)
+    }
+
+    fn settings(&self) -> Settings {
+        self.server.settings()
+    }
+
+    fn read_mark(&self) -> Result<OnDisk, Refused> {
+        self.server.read_mark()
+    }
+
+    fn history(&self, lsn: u64) -> History {
+        self.server.history(lsn)
+    }
+
+    fn write_durably(&self, value: i64) -> Result<(), Refused> {
+        self.server.write_durably(value)
+    }
+
+    fn nap(&self, nanos: Nanos) -> Result<(), Refused> {
+        self.server.nap(nanos)
+    }
+
+    fn note(&self, note: Note) {
+        self.server.note(note);
+    }
+
+    fn reserved(&self, began: BootNanos) {
+        self.server.reserved(began);
+    }
+}
+
+/// Ticks of eight numbers.
+const TINY: &str = "layout='time:41 worker:4 sequence:3' epoch=0";
+
+fn server(label: &str) -> Server {
+    let mut server = Server::new(label, 1, (1, 2), 1_000_000_000_000);
+    server.runs = true;
+    server
+}
+
+fn positions(issued: &Issued) -> std::ops::Range<u64> {
+    issued.start.get()..issued.end.get()
+}
+
+/// The positions of a block of `count` beside others, none of them theirs.
+fn block(server: &Server, count: u64, others: &[u64]) -> Result<Issued, Refused> {
+    let busy = Busy {
+        server,
+        others: RefCell::new(others.iter().copied().collect()),
+        theirs: RefCell::new(vec![]),
+    };
+    let taken = issue_block(&busy, count)?;
+    let theirs = busy.theirs.borrow();
+    let theirs: HashSet<u64> = theirs.iter().flat_map(positions).collect();
+    assert!(positions(&taken).all(|position| !theirs.contains(&position)));
+    assert_eq!(taken.end.get() - taken.start.get(), count);
+    Ok(taken)
+}
+
+/// Wherever in a tick a block is asked for, whoever takes in between.
+#[test]
+fn blocks_are_consecutive_ids_of_a_tick() {
+    for policy in [
+        "max_borrow=0 sequence_start=zero",
+        "max_borrow='1 ms' sequence_start='vibrate 1'",
+        "max_borrow='100 ms' sequence_start='vibrate 2'",
+        "on_rollback=wait max_borrow='20 ms' sequence_start='vibrate 3'",
+    ] {
+        let mut server = server(&format!("{TINY} {policy}"));
+        let max = server.generator.max_block().unwrap();
+        let mut seen = HashSet::new();
+        let mut last = 0;
+        for others in 0..5u64.pow(4) {
+            let script: Vec<u64> = (0..4).map(|at| others / 5u64.pow(at) % 5).collect();
+            for count in 1..=max {
+                let taken = block(&server, count, &script).unwrap();
+                assert!(taken.start.get() >= last, "they ascend");
+                last = taken.end.get();
+                for position in positions(&taken) {
+                    assert!(seen.insert(position), "twice");
+                }
+                let layout = server.generator.layout;
+                let ends = Position::new(last - 1);
+                assert_eq!(layout.tick_of(taken.start), layout.tick_of(ends));
+            }
+            // Now and then in a fresh tick.
+            if others % 3 == 0 {
+                server.pass(150 * MS);
+                server.naps.set(0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_block_is_what_a_fresh_tick_holds_wherever_it_starts() {
+    for (start, max) in [("zero", 8), ("'vibrate 1'", 7), ("'vibrate 2'", 6)] {
+        let mut server = server(&format!("{TINY} max_borrow=0 sequence_start={start}"));
+        assert_eq!(server.generator.max_block(), Some(max));
+        for _ in 0..10 {
+            server.pass(MS);
+            let naps = server.naps.get();
+            block(&server, max, &[]).unwrap();
+            assert_eq!(server.naps.get(), naps, "the first of its tick");
+        }
+    }
+    assert_eq!(Generator::DEFAULT.max_block(), Some(4096 - 63));
+    let random = server(&format!("{TINY} sequence_start=random"));
+    assert_eq!(random.generator.max_block(), None);
+    let above = server("layout='time:41 sequence:3 worker:4' epoch=0");
+    assert_eq!(above.generator.max_block(), None);
+}
+
+/// What lies before the tick that the block comes to is lost, and nothing else: the
+/// part that was taken already counts.
+#[test]
+fn a_block_goes_on_where_its_first_part_ends() {
+    let server = server(&format!("{TINY} max_borrow='100 ms' sequence_start=zero"));
+    let first = block(&server, 6, &[]).unwrap().start.get();
+    let second = block(&server, 6, &[]).unwrap();
+    assert_eq!((second.start.get(), second.borrowed), (first + 8, 6));
+    let third = block(&server, 2, &[]).unwrap();
+    assert_eq!(third.start, second.end);
+}
+
+/// Another session between the parts costs a third take, from which the block comes
+/// wherever that starts.
+#[test]
+fn others_in_between_cost_one_more_take() {
+    for theirs in 1..8 {
+        let server = server(&format!("{TINY} max_borrow='100 ms' sequence_start=zero"));
+        let first = block(&server, 3, &[]).unwrap().start.get();
+        // At the entry of the call, of its first take, and of its second.
+        let taken = block(&server, 8, &[0, 0, theirs]).unwrap();
+        assert!(
+            taken.start.get() <= first + 3 + 8 + 8 + theirs + 8,
+            "{taken:?}"
+        );
+        assert_eq!(taken.start.get() % 8, first % 8);
+    }
+}
+
+#[test]
+fn a_block_is_not_tried_for_ever() {
+    let server = server(&format!("{TINY} max_borrow='1 ms' sequence_start=zero"));
+    let refused = block(&server, 8, &[1; 1000]).unwrap_err();
+    assert_eq!(refused, Refused::Why(Why::Interleaved { count: 8 }));
+    block(&server, 8, &[]).unwrap();
+}
