@@ -550,6 +550,8 @@ sub errors
 {
 	my ($output) = @_;
 	my @errors;
+	# A client that is killed while it writes leaves a part of a line.
+	$output =~ s/[^\n]+\z//;
 	for my $line (split /\n/, $output)
 	{
 		if ($line =~ /(ERROR|FATAL|PANIC|WARNING|NOTICE):\s+([0-9A-Z]{5}):\s+(.*)/)
