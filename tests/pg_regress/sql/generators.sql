@@ -34,7 +34,10 @@ SELECT snowflake_create_generator('no_such_schema.ids', 'preset=discord');
 SELECT snowflake_create_generator('', 'preset=discord');
 SELECT snowflake_create_generator('a.b.c.d', 'preset=discord');
 SELECT snowflake_create_generator(NULL, 'preset=discord') IS NULL AS null_gives_null;
+-- The context has the name of the session's schema.
+\set SHOW_CONTEXT never
 SELECT snowflake_create_generator('pg_temp.ids', 'preset=discord');
+\set SHOW_CONTEXT errors
 DROP SCHEMA "My Schema" CASCADE;
 
 -- What is wrong with a label, where, and what may be there instead.
