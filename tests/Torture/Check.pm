@@ -836,6 +836,15 @@ sub above_earlier_calls
 	return;
 }
 
+# By how many seconds the clock was set back between two instants, in all.
+sub set_back
+{
+	my ($self, $from, $until) = @_;
+	my $history = $self->{history};
+	return sum0(map { max(0, $history->[ $_ - 1 ]{offset} - $history->[$_]{offset}) }
+		grep { $history->[$_]{until} >= $from && $history->[$_]{since} <= $until } 1 .. $#$history);
+}
+
 # Who watches the wall clock, and is not ahead of it, comes to be so by a start
 # only. With few slots there are too many.
 sub no_lead_without_a_start
@@ -875,7 +884,9 @@ sub no_lead_without_a_start
 				$self->violation('ahead', "$call->{line} is " . int($call->{latest} - $call->{without_lead}) . ' ms ahead without a start');
 				next;
 			}
-			$settled //= $call->{until} if defined $met && $call->{from} > $met;
+			# A clock that is set back meanwhile makes the lead larger by as much.
+			$settled //= $call->{until}
+			  if defined $met && $call->{from} > $met + 2 * $self->set_back($since, $call->{until});
 			next if defined $met || !defined $call->{began};
 			$since = $call->{from};
 			$met = $call->{until} + 2 * max(0, $call->{earliest} + $g->{tick} - $call->{began}) / 1000;
