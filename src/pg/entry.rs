@@ -319,8 +319,8 @@ impl Entry {
         }
     }
 
-    /// Takes RowExclusive for the rest of the transaction, as `nextval()` does: sessions
-    /// that drop, restart or relabel the sequence wait for this one, and this one for them.
+    /// Takes RowExclusive for the rest of the transaction, as `nextval()` does: a drop,
+    /// restart or relabelling of the sequence waits for us, and we wait for such a one.
     pub fn lock(&self) {
         let is_new = self.lock_for_transaction(pg_sys::RowExclusiveLock);
         // A view may have learned, before this lock, that the sequence is new.

@@ -309,7 +309,7 @@ impl Shared {
         let mut found = false;
         for slot in self.windows(key).flatten() {
             let its = Key(slot.key());
-            // A new relation of a running transaction is not seen, but has a pinned slot.
+            // A running transaction's new relation is not seen, but its slot is pinned.
             let is_dropped = its.database() == key.database()
                 && !its.is_default()
                 && catalog::kind(its.relation()) == 0;
