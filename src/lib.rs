@@ -1,9 +1,8 @@
 //! snowflake_id: distributed 64-bit primary keys for PostgreSQL.
 //!
-//! Two halves. [`snowflake`] is the core: layouts, the generator's word and
-//! clock, reservations, in pure Rust. `pg` is everything that knows PostgreSQL:
-//! settings, shared memory, the durable mark, SQL functions. `pg` uses
-//! `snowflake`, never the reverse.
+//! The crate has two halves. [`snowflake`] is the core in pure Rust: layouts, the
+//! generator's word and clock, reservations. `pg` calls PostgreSQL: settings, shared
+//! memory, the durable mark, SQL functions. `pg` uses `snowflake`, never the reverse.
 
 #![cfg_attr(
     any(test, feature = "pg_test"),

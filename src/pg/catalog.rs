@@ -1,5 +1,5 @@
-//! Look-ups of sequences in the catalogs. Nothing here is kept; what a session keeps
-//! of it is in [`super::entry`].
+//! Look-ups of sequences in the catalogs. Nothing here is kept; [`super::entry`] has
+//! what a session keeps.
 
 use std::ffi::{CStr, c_char};
 
@@ -10,10 +10,10 @@ use super::encoding::from_server;
 use super::entry::NO_MARK;
 use super::error::{self, Error};
 
-/// Runs `f` with a relation that is locked; `None` if it is gone.
+/// Runs `f` with a locked relation; `None` if the relation is gone.
 pub fn with_relation<T>(oid: pg_sys::Oid, f: impl FnOnce(pg_sys::Relation) -> T) -> Option<T> {
     let no_lock = pg_sys::NoLock.cast_signed();
-    // SAFETY: the caller holds a lock; the relation is closed again, or by an abort.
+    // SAFETY: the caller holds a lock; the relation is closed below, or by an abort.
     unsafe {
         let relation = pg_sys::try_relation_open(oid, no_lock);
         if relation.is_null() {
@@ -25,10 +25,10 @@ pub fn with_relation<T>(oid: pg_sys::Oid, f: impl FnOnce(pg_sys::Relation) -> T)
     }
 }
 
-/// Whether there is such a relation; it is locked then. The other look-ups remember, in
-/// PostgreSQL's memory, that there is none: this one does not.
+/// Whether a relation, which the caller has locked, exists. Other look-ups keep the
+/// answer "no" in PostgreSQL's memory: this one does not.
 pub fn is_there(oid: pg_sys::Oid) -> bool {
-    // SAFETY: in a transaction; what is found is given back.
+    // SAFETY: in a transaction; the relation that is found is given back.
     unsafe {
         let relation = pg_sys::RelationIdGetRelation(oid);
         if relation.is_null() {
@@ -51,18 +51,18 @@ pub fn persistence(oid: pg_sys::Oid) -> u8 {
     unsafe { pg_sys::get_rel_persistence(oid) }.cast_unsigned()
 }
 
-/// The file of a relation, which is locked, as of now.
+/// The current file of a locked relation.
 pub fn file(oid: pg_sys::Oid) -> Result<compat::File, Error> {
     // SAFETY: the relation is open.
     with_relation(oid, |relation| compat::file(unsafe { &*relation }))
         .ok_or_else(|| error::no_such_relation(oid))
 }
 
-/// The number of its file as of now; 0 if it is gone. It need not be locked.
+/// The current number of a relation's file; 0 if it is gone. No lock is needed.
 pub fn file_number(oid: pg_sys::Oid) -> u32 {
     #[allow(clippy::cast_possible_wrap)]
     let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
-    // SAFETY: rows of pg_class are of this form; it is there until it is released.
+    // SAFETY: rows of pg_class are of this form; the row stays until it is released.
     unsafe {
         let row = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(oid));
         if row.is_null() {
@@ -74,9 +74,8 @@ pub fn file_number(oid: pg_sys::Oid) -> u32 {
     }
 }
 
-/// Refuses a relation whose sequence cannot hold a mark: that is safe only in a
-/// sequence that is bigint and logged and that `nextval()` cannot move. The relation
-/// is locked.
+/// Refuses a relation that cannot hold a mark. A mark is safe only in a sequence that
+/// is bigint and logged and that `nextval()` cannot move. The relation is locked.
 pub fn check_fits(oid: pg_sys::Oid) -> Result<(), Error> {
     match persistence(oid) {
         pg_sys::RELPERSISTENCE_PERMANENT => check_bounds(oid),
@@ -85,7 +84,7 @@ pub fn check_fits(oid: pg_sys::Oid) -> Result<(), Error> {
     }
 }
 
-/// The part of that which is neither temporary nor unlogged: type and bounds.
+/// The part of [`check_fits`] that looks at type and bounds.
 pub fn check_bounds(oid: pg_sys::Oid) -> Result<(), Error> {
     let bad = |reason| Err(error::unfit_sequence(&relation_name(oid), reason, FIT));
     let form = sequence_form(oid)?;
@@ -101,12 +100,12 @@ pub fn check_bounds(oid: pg_sys::Oid) -> Result<(), Error> {
     Ok(())
 }
 
-/// What ALTER SEQUENCE makes of a sequence whose bounds do not fit one whose bounds do.
+/// The options of ALTER SEQUENCE that give a sequence the bounds of a generator's.
 pub const FIT: &str = "AS bigint INCREMENT BY 9223372036854775807 MINVALUE 1 \
                        MAXVALUE 9223372036854775807 START WITH 9223372036854775807 NO CYCLE";
 
-/// The column that owns a sequence, by its serial type, its identity or OWNED BY: the
-/// names of its table and its own.
+/// The column that owns a sequence, by its serial type, its identity or OWNED BY: its
+/// table and its name.
 pub fn owning_column(oid: pg_sys::Oid) -> Option<(pg_sys::Oid, String)> {
     let (mut table, mut column) = (pg_sys::InvalidOid, 0);
     let kinds = [
@@ -144,7 +143,7 @@ pub fn name_beside(oid: pg_sys::Oid) -> Option<String> {
 
 pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {
     let cache = pg_sys::SysCacheIdentifier::SEQRELID.cast_signed();
-    // SAFETY: pg_sequence has a row for every sequence, of this form, which is there
+    // SAFETY: pg_sequence has a row of this form for every sequence; the row stays
     // until it is released.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(oid));
@@ -157,7 +156,7 @@ pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {
     }
 }
 
-/// The name of the role that owns a relation, which is locked.
+/// The name of the role that owns a locked relation.
 fn owner(oid: pg_sys::Oid) -> String {
     // SAFETY: the relation is open.
     let owner = with_relation(oid, |relation| unsafe { (*(*relation).rd_rel).relowner });
@@ -227,21 +226,21 @@ pub fn default_relation() -> Option<pg_sys::Oid> {
         let extension = valid(pg_sys::get_extension_oid(extension.as_ptr(), true))?;
         let schema = extension_schema(extension)?;
         let relation = valid(pg_sys::get_relname_relid(name.as_ptr(), schema))?;
-        // In a schema where others may create, one of the same name that is not
-        // the extension's is not the default generator.
+        // In a schema where others may create objects, a sequence of the same name that
+        // is not the extension's is not the default generator.
         let owner = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation);
         (owner == extension).then_some(relation)
     }
 }
 
-/// An OID that is one.
+/// The OID, if it is valid.
 pub fn valid(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
 /// The schema of an extension; `get_extension_schema` is not exported before 16.
 fn extension_schema(extension: pg_sys::Oid) -> Option<pg_sys::Oid> {
-    // SAFETY: in a transaction. The catalog is open while its row is read, which is a copy.
+    // SAFETY: in a transaction. The catalog is open while the row is copied.
     unsafe {
         let lock = pg_sys::AccessShareLock.cast_signed();
         let catalog = pg_sys::table_open(pg_sys::ExtensionRelationId, lock);

@@ -3,7 +3,7 @@
 
 use pgrx::{PgList, pg_sys};
 
-/// The number of this backend's transaction: another one in the next.
+/// The number of this backend's transaction; the next transaction has another one.
 #[inline]
 pub fn transaction() -> u32 {
     // SAFETY: MyProc is set in every process that runs SQL, and the field is
@@ -18,10 +18,10 @@ pub fn transaction() -> u32 {
 
 /// The file of a relation.
 pub struct File {
-    /// Another one when the relation is rewritten.
+    /// The number changes when the relation is rewritten.
     pub number: u32,
     /// The subtransactions of this transaction that created and rewrote the relation, 0
-    /// if none: its content goes when they are rolled back.
+    /// if none: a rollback of them removes its content.
     pub created_in: pg_sys::SubTransactionId,
     pub rewritten_in: pg_sys::SubTransactionId,
 }
@@ -40,35 +40,35 @@ pub fn file(relation: &pg_sys::RelationData) -> File {
     }
 }
 
-// Declared here once more because pgrx wraps every function that might raise an error in
-// a `sigsetjmp`, which on the path of each ID costs more than the ID: these return
-// variables.
+// These functions are declared again because pgrx wraps every function that might raise
+// an error in a `sigsetjmp`, which takes longer than issuing an ID. The functions only
+// return variables.
 pub use unguarded::{GetUserId as user, IsInParallelMode as in_parallel_mode};
 
-/// What runs commands where no other extension has hooked in; not wrapped either.
+/// Runs commands if no other extension has a hook; not wrapped either.
 pub const STANDARD_UTILITY: pg_sys::ProcessUtility_hook_type =
     Some(unguarded::standard_ProcessUtility);
 
-/// What checks that a relation is the user's before it is locked. Called by
-/// PostgreSQL only, hence not wrapped.
+/// Checks, before a relation is locked, that the user owns it. Only PostgreSQL calls
+/// this function, hence it is not wrapped.
 pub const OWNS_RELATION: pg_sys::RangeVarGetRelidCallback =
     Some(unguarded::RangeVarCallbackOwnsRelation);
 
-/// Raises an error that PostgreSQL's functions may pass through, but nothing of Rust's.
+/// Raises an error as PostgreSQL's functions do: no Rust value on its way is dropped.
 ///
 /// # Safety
-/// An error; no frame between this one and PostgreSQL's has anything to drop.
+/// `error` is valid; no frame between this one and PostgreSQL's has anything to drop.
 pub unsafe fn throw(error: *mut pg_sys::ErrorData) -> ! {
-    // SAFETY: the caller's.
+    // SAFETY: as the caller guarantees.
     unsafe { unguarded::ThrowErrorData(error) };
     unreachable!("an error report does not return");
 }
 
-/// What call-backs of a report use, where errors must not become panics.
+/// For the callbacks of a report, in which errors must not become panics.
 pub use unguarded::{CopyErrorData as copy_error, FreeErrorData as free_error};
 
-/// Readies a function for a set of rows. The name in 15 is that of its first
-/// release, which the later ones have as well.
+/// Prepares a function to return a set of rows. In 15 the function has the name of its
+/// first release, which later versions have as well.
 #[cfg(not(feature = "pg15"))]
 pub use pg_sys::InitMaterializedSRF as init_rows;
 #[cfg(feature = "pg15")]
@@ -100,17 +100,17 @@ mod unguarded {
         pub fn FreeErrorData(error: *mut pg_sys::ErrorData);
         /// The user in force.
         pub safe fn GetUserId() -> pg_sys::Oid;
-        /// Whether this is a parallel worker or leads some.
+        /// Whether this is a parallel worker or the leader of some.
         pub safe fn IsInParallelMode() -> bool;
     }
 }
 
-/// Waits for so many microseconds, on a plain sleep: a signal ends the wait. As
-/// `pg_stat_activity` shows it, a wait event of type Extension, with a name since 17.
+/// Sleeps for this many microseconds; a signal ends the sleep. `pg_stat_activity` shows
+/// a wait event of type Extension, with a name since 17.
 pub fn sleep(micros: i64) {
-    // SAFETY: points to this backend's entry, or to a variable of this process
-    // while it has none; written by this process only, as PostgreSQL's inline
-    // functions for it do. The sleep raises no error.
+    // SAFETY: points to this backend's entry or, while it has none, to a variable of
+    // this process; only this process writes there, as PostgreSQL's inline functions
+    // do. The sleep raises no error.
     unsafe {
         pg_sys::my_wait_event_info.write_volatile(wait_event());
         pg_sys::pg_usleep(micros);
@@ -118,7 +118,7 @@ pub fn sleep(micros: i64) {
     }
 }
 
-/// Waits for so many milliseconds, on the latch: an interrupt ends the wait, and the
+/// Waits on the latch for this many milliseconds: an interrupt ends the wait, and the
 /// end of the postmaster ends the process. Shown as [`sleep`] is.
 pub fn wait_latch(millis: i64) {
     let ends = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
@@ -138,7 +138,7 @@ fn wait_event() -> u32 {
 fn wait_event() -> u32 {
     use std::cell::Cell;
     thread_local! {
-        /// Given to the name by the server at its first use, 0 before.
+        /// The number that the server gives to the name at its first use; 0 before.
         static EVENT: Cell<u32> = const { Cell::new(0) };
     }
     if EVENT.get() == 0 {
@@ -158,9 +158,9 @@ pub struct TimeLineHistoryEntry {
     pub end: pg_sys::XLogRecPtr,
 }
 
-/// The history of a timeline: itself first, its ancestors behind it. Without a
-/// history file, itself alone with unknown begin. Raises an error if the file
-/// cannot be read.
+/// The history of a timeline: the timeline itself first, then its ancestors. Without a
+/// history file, the timeline alone, with an unknown beginning. Raises an error if the
+/// file cannot be read.
 pub fn timeline_history(tli: pg_sys::TimeLineID) -> Vec<TimeLineHistoryEntry> {
     unsafe extern "C-unwind" {
         fn readTimeLineHistory(tli: pg_sys::TimeLineID) -> *mut pg_sys::List;
@@ -174,10 +174,10 @@ pub fn timeline_history(tli: pg_sys::TimeLineID) -> Vec<TimeLineHistoryEntry> {
     }
 }
 
-/// A table and all that inherit from it, as a list of OIDs. No lock is taken.
+/// A table and all tables that inherit from it, as a list of OIDs. No lock is taken.
 ///
 /// # Safety
-/// In a transaction; the list is in the current memory context.
+/// The caller is in a transaction; the list is in the current memory context.
 pub unsafe fn find_all_inheritors(table: pg_sys::Oid) -> *mut pg_sys::List {
     unsafe extern "C-unwind" {
         fn find_all_inheritors(
@@ -186,13 +186,13 @@ pub unsafe fn find_all_inheritors(table: pg_sys::Oid) -> *mut pg_sys::List {
             parents: *mut *mut pg_sys::List,
         ) -> *mut pg_sys::List;
     }
-    // SAFETY: the caller's; errors are caught at this boundary.
+    // SAFETY: as the caller guarantees; errors are caught at this boundary.
     unsafe {
         pg_sys::ffi::pg_guard_ffi_boundary(|| find_all_inheritors(table, 0, std::ptr::null_mut()))
     }
 }
 
-/// Whether the user in force owns a relation, or owns all.
+/// Whether the user in force owns a relation, or is a superuser.
 pub fn owns(relation: pg_sys::Oid) -> bool {
     // SAFETY: looks up the catalogs.
     unsafe {

@@ -1,23 +1,23 @@
-//! The border between UTF-8, which Rust has, and the encoding of the database.
+//! The border between Rust's UTF-8 and the encoding of the database.
 //!
-//! All text of PostgreSQL comes in by [`from_server`] or [`bytes_from_server`]. All text
-//! goes out in the database's encoding: messages in [`super::report`], results by
-//! [`Text`], SQL statements in [`super::spi`]. ASCII is the same on both sides, and so
-//! is everything where the database's encoding is UTF-8.
+//! All text from PostgreSQL enters through [`from_server`] or [`bytes_from_server`].
+//! All text leaves in the database's encoding: messages through [`super::report`],
+//! results through [`Text`], SQL statements through [`super::spi`]. ASCII is the same
+//! on both sides, and so is all text if the database's encoding is UTF-8.
 //!
-//! Nothing fails here, since a message has to show a name whatever its bytes are:
+//! Conversion never fails, since a message has to show a name whatever its bytes are:
 //!
 //! | what has no equivalent | becomes |
 //! |---|---|
-//! | a byte that comes in | a *stand-in*, a character that nobody uses. It goes out as the byte that it was |
+//! | a byte that comes in | a *stand-in*, a character that nobody uses. The stand-in goes out as the same byte |
 //! | a character that goes out | its number, as in `\u2500` |
 //!
-//! SQL_ASCII and MULE_INTERNAL have no conversion to UTF-8 at all. There the bytes pass as
-//! they are: those that happen to be UTF-8 are read as that, all others have stand-ins.
+//! SQL_ASCII and MULE_INTERNAL have no conversion to UTF-8. Their bytes pass unchanged:
+//! those that happen to be UTF-8 are read as UTF-8, all others become stand-ins.
 //!
 //! A role's name may be in the encoding of another database, in which the role was
-//! created. Stand-ins that would make text invalid go out as the number of the byte, as
-//! in `\xe9`.
+//! created. A stand-in that would make text invalid goes out as the number of its byte,
+//! as in `\xe9`.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
@@ -26,11 +26,11 @@ use pgrx::{IntoDatum, pg_sys};
 
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8.cast_signed();
 
-/// The stand-in of byte 0; only those of bytes from 0x80 on are used. The last private
-/// characters of Unicode. Where text has one of these itself, its bytes have stand-ins.
+/// The stand-in of byte 0; only those of bytes from 0x80 on are used. Stand-ins are the
+/// last private characters of Unicode; one in a text is replaced byte by byte.
 const STAND_INS: u32 = 0x0010_FF00;
 
-/// No character takes more bytes than that many times its bytes in another encoding:
+/// A character takes at most this many times its bytes in another encoding:
 /// `MAX_CONVERSION_GROWTH` of mb/pg_wchar.h.
 const GROWTH: usize = 4;
 
@@ -38,7 +38,7 @@ fn stand_in(byte: u8) -> char {
     char::from_u32(STAND_INS + u32::from(byte)).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// The byte of a stand-in.
+/// The byte for which a character stands, if the character is a stand-in.
 fn stood_for(char: char) -> Option<u8> {
     let byte = u32::from(char).checked_sub(STAND_INS)?;
     u8::try_from(byte).ok().filter(|byte| !byte.is_ascii())
@@ -49,7 +49,7 @@ pub fn from_server(text: &CStr) -> String {
     bytes_from_server(text.to_bytes()).into_owned()
 }
 
-/// The same of text that has a length, without a copy where there is nothing to convert.
+/// The same for text with a length, without a copy if nothing needs conversion.
 pub fn bytes_from_server(bytes: &[u8]) -> Cow<'_, str> {
     if let Some(text) = valid(bytes)
         && (bytes.is_ascii() || database_encoding() == UTF8)
@@ -73,7 +73,7 @@ pub fn bytes_from_server(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(read)
 }
 
-/// Text of which some bytes may be no UTF-8.
+/// Reads text in which some bytes may not be UTF-8.
 fn read_as_utf8(bytes: &[u8], read: &mut String) {
     for chunk in bytes.utf8_chunks() {
         for char in chunk.valid().chars() {
@@ -90,7 +90,7 @@ fn read_as_utf8(bytes: &[u8], read: &mut String) {
     }
 }
 
-/// ASCII as it is, all else as its stand-in.
+/// An ASCII byte as it is, any other byte as its stand-in.
 fn as_char(byte: u8) -> char {
     if byte.is_ascii() {
         char::from(byte)
@@ -99,15 +99,15 @@ fn as_char(byte: u8) -> char {
     }
 }
 
-/// UTF-8 without stand-ins.
+/// The text of bytes that are UTF-8 without stand-ins.
 fn valid(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
-    // The first byte of all of them; few other characters begin with it.
+    // All stand-ins begin with this byte; few other characters do.
     let has_stand_ins = bytes.contains(&0xF4) && text.chars().any(|c| stood_for(c).is_some());
     (!has_stand_ins).then_some(text)
 }
 
-/// UTF-8 in the database's encoding; numbers take the place of what it does not have.
+/// UTF-8 in the database's encoding; characters without an equivalent become numbers.
 fn bytes_to_server(text: &str) -> Cow<'_, [u8]> {
     match exact(text) {
         Ok(bytes) => bytes,
@@ -121,11 +121,11 @@ fn bytes_to_server(text: &str) -> Cow<'_, [u8]> {
     }
 }
 
-/// The database's encoding does not have all characters of a text.
+/// A text has characters that the database's encoding does not have.
 #[derive(Debug)]
 pub struct NoEquivalent;
 
-/// UTF-8 in the database's encoding, which has to have all of it.
+/// UTF-8 in the database's encoding, which must have every character of it.
 fn exact(text: &str) -> Result<Cow<'_, [u8]>, NoEquivalent> {
     let bytes = text.as_bytes();
     if text.is_ascii() || database_encoding() == UTF8 && valid(bytes).is_some() {
@@ -147,7 +147,7 @@ fn exact(text: &str) -> Result<Cow<'_, [u8]>, NoEquivalent> {
     }
 }
 
-/// Converts `text`; `other` writes each character that cannot be, stand-ins included.
+/// Converts `text`; `other` writes each character without equivalent, also stand-ins.
 fn write(text: &str, mut other: impl FnMut(char, &mut Vec<u8>)) -> Vec<u8> {
     let conversion = Conversion::find(UTF8, database_encoding());
     let mut written = Vec::with_capacity(text.len());
@@ -185,7 +185,7 @@ pub fn to_server(text: &str) -> *mut c_char {
     terminated(&bytes_to_server(text))
 }
 
-/// The same of text in which every character counts: a statement.
+/// The same for text in which every character counts, such as a statement.
 pub fn to_server_exactly(text: &str) -> Result<*mut c_char, NoEquivalent> {
     exact(text).map(|bytes| terminated(&bytes))
 }
@@ -217,7 +217,7 @@ fn database_encoding() -> i32 {
     unsafe { pg_sys::GetDatabaseEncoding() }
 }
 
-/// Whether bytes are text in the database's encoding.
+/// Whether bytes are valid text in the database's encoding.
 fn is_valid(bytes: &[u8]) -> bool {
     let Ok(length) = i32::try_from(bytes.len()) else {
         return false;
@@ -226,7 +226,7 @@ fn is_valid(bytes: &[u8]) -> bool {
     unsafe { pg_sys::pg_verify_mbstr(database_encoding(), bytes.as_ptr().cast(), length, true) }
 }
 
-/// How many bytes the first character has, as far as they are there.
+/// The length of the first character in bytes, at most as many as there are.
 fn first_length(encoding: i32, bytes: &[u8]) -> usize {
     if bytes.is_empty() {
         return 0;
@@ -241,7 +241,7 @@ fn first_length(encoding: i32, bytes: &[u8]) -> usize {
     usize::try_from(length).unwrap_or(1).clamp(1, bytes.len())
 }
 
-/// A function that converts.
+/// A conversion function of PostgreSQL.
 struct Conversion {
     function: pg_sys::Oid,
     from: i32,
@@ -249,9 +249,9 @@ struct Conversion {
 }
 
 impl Conversion {
-    /// `None` if there is none, or if the catalogs cannot be asked.
+    /// `None` if there is no such function, or if the catalogs cannot be read.
     fn find(from: i32, to: i32) -> Option<Self> {
-        // SAFETY: in a transaction, if it says so.
+        // SAFETY: in a transaction, as is checked first.
         let function = unsafe {
             if from == to || !pg_sys::IsTransactionState() {
                 return None;
@@ -261,7 +261,7 @@ impl Conversion {
         (function != pg_sys::InvalidOid).then_some(Self { function, from, to })
     }
 
-    /// Converts the beginning of a text, and says what is behind it: nothing, or what
+    /// Converts the beginning of a text. Also returns the rest: nothing, or text that
     /// begins with a character that cannot be converted.
     fn run<'a>(&self, text: &'a [u8]) -> (Vec<u8>, &'a [u8]) {
         let room = (text.len() + 2) * GROWTH;
@@ -270,8 +270,8 @@ impl Conversion {
         };
         let source = terminated(text);
         let mut converted = vec![0_u8; room];
-        // SAFETY: as many bytes as there are, and room for them; raises no error for the
-        // text, and one that it raises nevertheless ends the statement. What is written is
+        // SAFETY: as many bytes as there are, and room for their conversion. The text
+        // raises no error; any other error ends the statement. What is written is
         // NUL-terminated.
         let (consumed, written) = unsafe {
             let consumed = pg_sys::pg_do_encoding_conversion_buf(

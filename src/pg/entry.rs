@@ -1,19 +1,19 @@
-//! What this session knows of a generator, and when that is void.
+//! What this session knows about a generator, and when that becomes invalid.
 //!
-//! An entry is made once per session and generator and never freed, so that a
-//! plan may keep a pointer to it (`fn_extra`). Those of generators that were dropped are
-//! used again for others; a plan compares the relation. What it holds has two lifetimes:
+//! The session makes one entry per generator and never frees it, so that a plan may
+//! keep a pointer to it (`fn_extra`). A dropped generator's entry is used again for
+//! another one, so a plan compares the relation. An entry holds, with two lifetimes:
 //!
-//! - [`Facts`] of the catalog (its label; that it can hold a mark, and in which
-//!   file), until a relcache invalidation of the sequence;
+//! - [`Facts`] of the catalog (the label; that the sequence can hold a mark, and in
+//!   which file), valid until a relcache invalidation of the sequence;
 //! - the [`Right`] to issue (lock held, slot pinned, USAGE checked for this user),
-//!   until the transaction ends, or anything of it is void.
+//!   valid until the transaction ends or any part of the right becomes invalid.
 //!
-//! The path of each ID compares a handful of fields of the right and goes to shared
-//! memory; everything else is [`Entry::fill`], once per transaction.
+//! The path of each ID compares a few fields of the right and then uses shared memory.
+//! [`Entry::fill`] does everything else, once per transaction.
 //!
-//! The fields are cells and not behind a lock: a backend is one thread, and the
-//! callbacks below run in it, between our own statements but never inside one.
+//! The fields are cells without a lock: a backend is one thread, and the callbacks
+//! below run in that thread, between our own statements but never inside one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -33,12 +33,12 @@ use crate::snowflake::shuffle::Shuffle;
 use crate::snowflake::slot::{Scale, Slot};
 use crate::snowflake::stats::{Pending, Stats};
 
-/// START, MAXVALUE and INCREMENT of a generator's sequence: plain `nextval()`
-/// can never step from a mark to another value. As a value: no mark yet.
+/// START, MAXVALUE and INCREMENT of a generator's sequence, so that plain `nextval()`
+/// can never step from a mark to another value. As the sequence's value: no mark yet.
 pub const NO_MARK: i64 = i64::MAX;
 
-/// See the head of the file. Numbers of transactions and subtransactions are 0 where
-/// there is none.
+/// See the head of the file. Numbers of transactions and subtransactions are 0 if there
+/// is none.
 #[derive(Default)]
 pub struct Entry {
     relation: Cell<pg_sys::Oid>,
@@ -46,24 +46,24 @@ pub struct Entry {
     label: Cell<Option<(&'static Described, bool)>>,
     facts: Cell<Option<Facts>>,
     right: Cell<Option<Right>>,
-    /// The last transaction that locked the sequence, and its strongest mode.
+    /// The last transaction that locked the sequence, and its strongest lock mode.
     locked: Cell<(u32, u32)>,
     /// The last transaction that was given a right.
     filled_in: Cell<u32>,
-    /// The slot, if this transaction has pinned it, and as whose.
+    /// The slot that this transaction has pinned, if any, and its key at that time.
     pinned: Cell<Option<(Key, &'static Slot)>>,
-    /// Where the slot was the last time.
+    /// The slot that was found last.
     hint: Cell<Option<&'static Slot>>,
     /// This transaction created or rewrote the sequence.
     unsettled: Cell<bool>,
-    /// The subtransaction that created it.
+    /// The subtransaction that created the sequence.
     created_in: Cell<pg_sys::SubTransactionId>,
-    /// The last transaction that changed the label, and the layout before.
+    /// The last transaction that changed the label, and the layout before the change.
     relabelled: Cell<Option<(u32, Layout)>>,
     last_id: Cell<Option<SnowflakeId>>,
     pending: Pending,
-    /// It is, or was, the default generator's. Plans that name no generator keep it
-    /// without comparing the relation, so it is never used again.
+    /// This entry is, or was, the default generator's. Plans that name no generator
+    /// keep the entry and compare no relation, so no other generator ever gets it.
     was_default: Cell<bool>,
 }
 
@@ -74,23 +74,23 @@ pub struct Facts {
     /// The file that holds the mark.
     file: u32,
     scale: Scale,
-    /// What makes IDs of positions, and the worker number it is for. Made once, since
-    /// every transaction asks.
+    /// What turns positions into IDs, and the worker number that this is for. Made
+    /// once, since every transaction needs it.
     stamp: Option<(i32, Stamp, Option<Shuffle>)>,
 }
 
-/// All that issuing takes.
+/// All that issuing needs.
 #[derive(Clone, Copy)]
 pub struct Right {
     /// The generator's slot, pinned.
     pub slot: &'static Slot,
     pub generator: &'static Generator,
-    /// What IDs get besides their position.
+    /// What an ID contains besides its position.
     pub stamp: Stamp,
-    /// The order of their sequence numbers, if they are random.
+    /// The order of the sequence numbers, if it is random.
     shuffle: Option<Shuffle>,
-    /// Whether the generator is like the default one: [`Generator::is_plain`], and
-    /// callers give no fields.
+    /// Whether the generator works like the default one: [`Generator::is_plain`] holds,
+    /// and callers give no fields.
     pub is_plain: bool,
     shared: &'static Shared,
     worker: i32,
@@ -102,24 +102,24 @@ thread_local! {
     static ENTRIES: RefCell<BTreeMap<u32, &'static Entry>> = const { RefCell::new(BTreeMap::new()) };
     /// Entries of generators that were dropped.
     static UNUSED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
-    /// With so many entries, those of dropped generators are looked for.
+    /// At this number of entries, those of dropped generators are searched for.
     static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
-    /// Entries that hold a pin, to be given back at the end of the transaction.
+    /// Entries that hold a pin, which is given back at the end of the transaction.
     static PINNED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
     static DEFAULT_RELATION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
-    /// It was looked for, and nothing has changed since.
+    /// The default generator was not found, and nothing has changed since.
     static NO_DEFAULT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The least number of entries among which it is worth to look for unused ones.
+/// With fewer entries, a search for unused ones is not worth its cost.
 const CROWDED_MIN: usize = 64;
 
-/// The entry of a sequence, made if there is none. Says nothing about it yet.
+/// The entry of a sequence, made if there is none. A new entry knows nothing yet.
 pub fn of_sequence(relation: pg_sys::Oid) -> &'static Entry {
     known(relation).unwrap_or_else(|| make(relation))
 }
 
-/// The entry of a relation that a user has named. Whatever is no generator gets none.
+/// The entry of a relation that a user has named. Only a generator gets an entry.
 pub fn of_named(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
     known(relation).map_or_else(|| look_and_make(relation), Ok)
 }
@@ -135,7 +135,7 @@ fn look_and_make(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
     entry.relation.set(relation);
     let text = |relation| Ok(label::text_of(relation));
     let mode = pg_sys::AccessShareLock.cast_signed();
-    // Whoever makes a generator of it right now holds a lock.
+    // A session that is making the relation a generator holds a lock on it.
     // SAFETY: in a transaction; an error ends it, and with it the lock.
     let looked = unsafe {
         pg_sys::LockRelationOid(relation, mode);
@@ -161,10 +161,10 @@ fn make(relation: pg_sys::Oid) -> &'static Entry {
     entry
 }
 
-/// Takes away the entries of generators that are gone. Until there are twice as many as
-/// are left then, it is not done again: that costs a look-up of each.
+/// Frees the entries of dropped generators for other generators. The next search runs
+/// at twice the number of entries that are left, since each entry costs a look-up.
 fn find_unused() {
-    // Looking up catalogs calls the call-backs below.
+    // Catalog look-ups run the callbacks below.
     let all: Vec<_> = ENTRIES.with_borrow(|entries| entries.values().copied().collect());
     for entry in all {
         let relation = entry.relation();
@@ -184,9 +184,9 @@ impl Entry {
         self.relation.get()
     }
 
-    /// Whether neither this transaction nor a plan relies on it: a function that is
-    /// running has locked the relation. A drop by this transaction may be undone, with
-    /// which `snowflake_currval()` has its value again.
+    /// Whether neither this transaction nor a plan relies on the entry: a function that
+    /// is running has locked the relation. A drop by this transaction may be undone,
+    /// and then `snowflake_currval()` has its value again.
     fn is_idle(&self) -> bool {
         // SAFETY: a variable of this process.
         let may_undo =
@@ -198,7 +198,7 @@ impl Entry {
             && !self.was_default.get()
     }
 
-    /// As a new one.
+    /// Makes the entry like a new one.
     fn clear(&self) {
         let Self {
             relation,
@@ -228,7 +228,7 @@ impl Entry {
         created_in.take();
         relabelled.take();
         last_id.take();
-        // There is no slot to add it to.
+        // There is no slot to which the counts could be added.
         pending.flush(&Stats::default(), None);
     }
 
@@ -242,14 +242,14 @@ impl Entry {
         self.last_id.set(Some(id));
     }
 
-    /// What this session has done since it last added up.
+    /// The counts that this session has not yet added to the slot's.
     #[inline]
     pub fn pending(&self) -> &Pending {
         &self.pending
     }
 
-    /// Adds what this session has done to the shared counters. Without a slot there is
-    /// nothing to add.
+    /// Adds this session's counts to the shared counters. Without a slot, nothing is
+    /// added.
     #[cold]
     pub fn flush_stats(&self) {
         if let Some((_, slot)) = self.pinned.get() {
@@ -259,9 +259,9 @@ impl Entry {
         }
     }
 
-    /// All that issuing takes, if this session may do so now: same transaction, same
-    /// user (one plan can run under two), nothing invalidated, not read-only
-    /// (a transaction can be made so half-way), not in parallel mode.
+    /// All that issuing needs, if this session may issue now: same transaction, same
+    /// user (one plan can run under two), nothing invalidated, not read-only (a
+    /// transaction can become read-only half-way), not in parallel mode.
     #[inline]
     pub fn right(&self) -> Option<Right> {
         self.right.get().filter(Right::holds)
@@ -274,8 +274,8 @@ impl Entry {
         let shared = shmem::shared()?;
         prevent_where_nextval_is(c"snowflake_nextval()");
         self.lock();
-        // Invalidations that came with a lock have run by now and made the
-        // facts void; each pass takes locks, so look again after it.
+        // Invalidations that came with a lock have run by now and cleared the facts.
+        // Each pass takes locks, so the facts are checked again after each.
         loop {
             pgrx::check_for_interrupts!();
             let mut facts = self.learn()?;
@@ -319,17 +319,17 @@ impl Entry {
         }
     }
 
-    /// Takes RowExclusive for the rest of the transaction, as `nextval()` does: whoever
-    /// drops, restarts or relabels the sequence waits for us, and we for them.
+    /// Takes RowExclusive for the rest of the transaction, as `nextval()` does: a drop,
+    /// restart or relabelling of the sequence waits for us, and we wait for such a one.
     pub fn lock(&self) {
         let is_new = self.lock_for_transaction(pg_sys::RowExclusiveLock);
-        // A view may have learned before that the sequence is new.
+        // A view may have learned, before this lock, that the sequence is new.
         if is_new && self.unsettled.take() {
             self.facts.set(None);
         }
     }
 
-    /// Locks the sequence, unless this transaction has done so; true if it had not.
+    /// Locks the sequence, unless this transaction has; true if the lock is new.
     fn lock_for_transaction(&self, mode: u32) -> bool {
         let transaction = compat::transaction();
         let (locked_in, held) = self.locked.get();
@@ -348,8 +348,8 @@ impl Entry {
         true
     }
 
-    /// The label, under a lock that keeps it until the transaction ends. Works
-    /// without preloading, in recovery, and in parallel workers.
+    /// The label, under a lock that keeps it unchanged until the transaction ends. This
+    /// works without preloading, in recovery, and in parallel workers.
     pub fn describe(&self) -> Result<&'static Described, Error> {
         self.lock_for_transaction(pg_sys::AccessShareLock);
         Ok(self.learn_label()?.0)
@@ -382,7 +382,7 @@ impl Entry {
     ) -> Result<Option<T>, Error> {
         let kind = catalog::kind(self.relation());
         if kind == 0 {
-            // Should it be the default one: dropped while it was looked for.
+            // If this was the default generator, it was dropped during the look-up.
             DEFAULT_RELATION.set(pg_sys::InvalidOid);
             return Err(error::no_such_relation(self.relation()));
         }
@@ -404,8 +404,8 @@ impl Entry {
         })
     }
 
-    /// Runs `f` while nobody drops or rewrites the relation; the lock is given
-    /// back at once. `None` if it is not there.
+    /// Runs `f` under a lock that excludes drops and rewrites of the relation; the lock
+    /// is released at once. `None` if the relation does not exist.
     pub fn with_share_lock<T>(&self, f: impl FnOnce() -> Option<T>) -> Option<T> {
         let mode = pg_sys::AccessShareLock.cast_signed();
         // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
@@ -417,8 +417,8 @@ impl Entry {
         }
     }
 
-    /// The same without a wait: `f` is told whether the lock is held. If somebody else's
-    /// excludes it, the relation may be dropped at any time.
+    /// The same without waiting: `f` is told whether the lock is held. If another
+    /// session's lock excludes it, the relation may be dropped at any time.
     pub fn with_share_lock_if_free<T>(&self, f: impl FnOnce(bool) -> Option<T>) -> Option<T> {
         let mode = pg_sys::AccessShareLock.cast_signed();
         // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
@@ -433,12 +433,12 @@ impl Entry {
         }
     }
 
-    /// Whether only its session could read it. The relation is locked.
+    /// Whether only its own session can read the sequence. The relation is locked.
     pub fn is_temporary(&self) -> bool {
         catalog::persistence(self.relation()) == pg_sys::RELPERSISTENCE_TEMP
     }
 
-    /// Whether it has a file also in recovery. The relation is locked.
+    /// Whether the sequence has a file also in recovery. The relation is locked.
     pub fn is_permanent(&self) -> bool {
         catalog::persistence(self.relation()) == pg_sys::RELPERSISTENCE_PERMANENT
     }
@@ -448,7 +448,7 @@ impl Entry {
         self.pinned.get()?.1.highest()
     }
 
-    /// Refuses bounds of the sequence between which a mark does not lie.
+    /// Refuses a mark that does not lie between the bounds of the sequence.
     pub fn check_takes(&self, mark: UnixMillis) -> Result<(), Error> {
         let form = catalog::sequence_form(self.relation())?;
         if form.seqmin <= mark.get() && mark.get() <= form.seqmax {
@@ -457,8 +457,8 @@ impl Entry {
         Err(error::mark_does_not_fit(&self.name(), mark))
     }
 
-    /// The facts of the catalog: as they are known, or read now. The relation, which
-    /// is locked, is a generator then.
+    /// The facts of the catalog, as known or read now. The relation is locked; if facts
+    /// are returned, it is a generator.
     pub fn learn(&self) -> Result<Facts, Error> {
         if let Some(facts) = self.facts.get() {
             return Ok(facts);
@@ -477,14 +477,14 @@ impl Entry {
             scale: Scale::of_generator(&described.generator),
             stamp: None,
         };
-        // Whatever was invalidated while we looked: our lock excludes changes of
-        // what we looked at.
+        // The facts hold even if an invalidation ran meanwhile: our lock excludes
+        // changes of what was read.
         self.label.set(Some((described, is_default)));
         self.facts.set(Some(facts));
         Ok(facts)
     }
 
-    /// Whether the user in force may know how far it is: may use it, as with
+    /// Whether the user in force may see how far the generator is: may use it, as with
     /// `pg_sequences`, or read all statistics. The relation need not be locked.
     pub fn may_watch(&self) -> bool {
         // SAFETY: looks up the catalogs.
@@ -495,13 +495,13 @@ impl Entry {
         catalog::has_privilege(self.relation(), any_of) || reads_all()
     }
 
-    /// Where its slot is in shared memory.
+    /// The key of the generator's slot in shared memory.
     pub fn key(&self) -> Key {
         Key::of_generator(self.relation(), self.is_default())
     }
 
-    /// Where the generator goes on, at its word or its clock, whichever is later; if
-    /// it has issued since it has a place in shared memory.
+    /// The generator's next position, by its word or its clock, whichever is later.
+    /// `None` if the generator has not issued since it got a slot in shared memory.
     pub fn running_at(&self, generator: &Generator) -> Option<Position> {
         let reading = os_clock::read();
         shmem::shared().ok()?.with_slot(self.key(), |slot| {
@@ -511,27 +511,27 @@ impl Entry {
         })?
     }
 
-    /// This transaction changes the label; the relation is locked.
+    /// Notes that this transaction changes the label. The relation is locked.
     pub fn note_relabelling(&self, before: Layout) {
         // SAFETY: in a transaction.
         let part = unsafe { pg_sys::GetCurrentSubTransactionId() };
-        // What the subtransaction that made the relation does to it besides is undone
-        // together with it.
+        // Other changes by the subtransaction that made the relation are undone
+        // together with the relation.
         let is_made_here = catalog::file(self.relation()).is_ok_and(|file| file.created_in == part);
         if !is_made_here && self.committed_layout().is_none() {
             self.relabelled.set(Some((compat::transaction(), before)));
         }
     }
 
-    /// The layout as it was, if this transaction has changed the label.
+    /// The layout before the change, if this transaction has changed the label.
     fn committed_layout(&self) -> Option<Layout> {
         let (transaction, before) = self.relabelled.get()?;
         (transaction == compat::transaction()).then_some(before)
     }
 
-    /// Refuses a layout that may be rolled back. The one before would come to
-    /// IDs that this one has issued: an epoch that was an hour earlier, an hour
-    /// later.
+    /// Refuses a layout that may be rolled back: IDs that it has issued would be issued
+    /// twice, by the layout before it. If the new epoch is an hour earlier than the old
+    /// one, this happens an hour later.
     fn check_committed(&self, layout: Layout) -> Result<(), Error> {
         let differs = |before: Layout| {
             layout.epoch() != before.epoch() || layout.change_from(before).is_some()
@@ -542,9 +542,9 @@ impl Entry {
         Ok(())
     }
 
-    /// What all IDs of a generator with this label get that this server issues.
-    /// Refuses a policy that is not there yet; and a server that has no worker ID, or
-    /// one that does not fit, unless IDs do not carry it.
+    /// What every ID contains, besides its position, that this server issues for this
+    /// label. Refuses a policy that is not supported yet; and, if IDs carry the worker
+    /// ID, a server without one or with one that does not fit.
     fn stamp(&self, described: &Described, shared: &Shared) -> Result<Stamp, Error> {
         if !described.generator.policy.is_supported() {
             return Err(error::unsupported(&self.name()));
@@ -562,8 +562,8 @@ impl Entry {
         })
     }
 
-    /// Why this server would issue no ID for it, with this label: what [`Self::fill`]
-    /// would find, but for privileges. The relation is locked.
+    /// Why this server would issue no ID with this label: what [`Self::fill`] would
+    /// find, except for privileges. The relation is locked.
     pub fn check_can_issue(&self, described: &Described, shared: &Shared) -> Result<(), Error> {
         catalog::check_fits(self.relation())?;
         self.stamp(described, shared).map(drop)
@@ -585,7 +585,7 @@ impl Entry {
         self.pinned.get().is_some()
     }
 
-    /// Gives the slot back before that, unless this session issues from it.
+    /// Gives the slot back early, unless this session issues from it.
     pub fn unpin_unused(&self) {
         if self.filled_in.get() != compat::transaction()
             && let Some((_, slot)) = self.pinned.take()
@@ -602,7 +602,7 @@ impl Entry {
         catalog::relation_name(self.relation())
     }
 
-    /// The labels that it points to.
+    /// The labels to which this entry points.
     fn labels(&self) -> impl Iterator<Item = &'static Described> {
         let label = self.label.get().map(|(described, _)| described);
         label
@@ -620,7 +620,7 @@ impl Entry {
         self.right.set(None);
         if let Some((key, slot)) = self.pinned.take() {
             if created && aborted && !key.is_default() {
-                // No generator will ever have this OID and this past.
+                // No generator will ever have both this OID and this past.
                 slot.abandon();
             } else if unsettled {
                 slot.end_rewrite(committed);
@@ -629,7 +629,7 @@ impl Entry {
         }
     }
 
-    /// A subtransaction was rolled back: what it did to the sequence is undone.
+    /// Called when a subtransaction is rolled back, with its changes to the sequence.
     fn end_part(&self, mine: pg_sys::SubTransactionId) {
         if !self.unsettled.get() {
             return;
@@ -682,7 +682,7 @@ pub fn discard_last() {
     });
 }
 
-/// The same errors in the same places as `nextval()`.
+/// Raises the same errors in the same places as `nextval()`.
 pub fn prevent_where_nextval_is(name: &CStr) {
     // SAFETY: a variable of this process.
     if !unsafe { pg_sys::XactReadOnly } && !compat::in_parallel_mode() {
@@ -695,7 +695,7 @@ pub fn prevent_where_nextval_is(name: &CStr) {
     }
 }
 
-/// The default generator. Found once per session, and again after an invalidation.
+/// The default generator, looked up once per session and after each invalidation.
 pub fn default_relation() -> Result<pg_sys::Oid, Error> {
     register_callbacks();
     if let Some(known) = catalog::valid(DEFAULT_RELATION.get()) {
@@ -708,8 +708,8 @@ pub fn default_relation() -> Result<pg_sys::Oid, Error> {
     Ok(found)
 }
 
-/// Whether this database has the extension. Where it has not, that is known until any
-/// relation changes: CREATE EXTENSION makes some.
+/// Whether this database has the extension. If not, the answer is kept until any
+/// relation changes: CREATE EXTENSION makes some relations.
 pub fn is_extension_here() -> bool {
     !NO_DEFAULT.get() && default_relation().is_ok()
 }
@@ -724,7 +724,7 @@ fn register_callbacks() {
     });
 }
 
-/// A relation changed, or all may have.
+/// Called when a relation has changed, or all may have changed.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
     let all = relation == pg_sys::InvalidOid;
@@ -746,7 +746,7 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sy
     });
 }
 
-/// The transaction ends; its locks are still held.
+/// Called when the transaction ends, while its locks are still held.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_transaction(
     event: pg_sys::XactEvent::Type,
@@ -766,7 +766,7 @@ unsafe extern "C-unwind" fn on_transaction(
             entry.end(committed, aborted);
         }
     });
-    // No function runs, and no right is left.
+    // No function is running, and no right is left.
     label::forget_others(|| {
         ENTRIES.with_borrow(|entries| {
             let known = entries.values().flat_map(|entry| entry.labels());
@@ -775,7 +775,7 @@ unsafe extern "C-unwind" fn on_transaction(
     });
 }
 
-/// A subtransaction ends. What it created is its parent's if it is committed.
+/// Called when a subtransaction ends. If it commits, its parent gets what it created.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_subtransaction(
     event: pg_sys::SubXactEvent::Type,

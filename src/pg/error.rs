@@ -1,4 +1,4 @@
-//! What users read when something is wrong.
+//! The errors that users read.
 
 pub mod column;
 mod generator;
@@ -29,7 +29,7 @@ pub struct Error {
 
 /// A SQLSTATE.
 pub trait Code {
-    /// An error of it, with neither detail nor hint.
+    /// An error with this SQLSTATE, and with neither detail nor hint.
     fn error(self, message: impl Into<String>) -> Error;
 }
 
@@ -46,36 +46,36 @@ impl Code for PgSqlErrorCode {
 }
 
 impl Error {
-    /// With this detail.
+    /// Adds this detail.
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    /// With this hint.
+    /// Adds this hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// In one line, for a view.
+    /// The error in one line, for a view.
     pub fn in_a_line(&self) -> String {
         let more = joined(&self.detail, &self.hint);
         let stop = if more.is_empty() { "" } else { ". " };
         format!("{}{stop}{more}", self.message)
     }
 
-    /// Tells the client, and goes on.
+    /// Sends the client a notice. The statement goes on.
     pub fn notice(self) {
         self.report(PgLogLevel::NOTICE);
     }
 
-    /// Warns the client, and goes on.
+    /// Sends the client a warning. The statement goes on.
     pub fn warning(self) {
         self.report(PgLogLevel::WARNING);
     }
 
-    /// Tells the server log, not the client; `more` goes before the detail.
+    /// Writes to the server log, not to the client; `more` goes before the detail.
     pub fn log(mut self, more: &str) {
         self.message = format!("snowflake_id: {}", self.message);
         self.detail = joined(more, &self.detail);
@@ -100,7 +100,7 @@ impl Error {
     }
 }
 
-/// Both, with a space between them if neither is empty.
+/// Joins two texts, with a space between them if neither is empty.
 fn joined(one: &str, other: &str) -> String {
     let space = if one.is_empty() || other.is_empty() {
         ""
@@ -143,7 +143,7 @@ fn wrong_kind(message: impl Into<String>) -> Error {
     ERRCODE_WRONG_OBJECT_TYPE.error(message)
 }
 
-/// SQLSTATE 0A000: there is no such thing, or not yet.
+/// SQLSTATE 0A000: this does not exist, or does not exist yet.
 fn not_supported(message: impl Into<String>) -> Error {
     ERRCODE_FEATURE_NOT_SUPPORTED.error(message)
 }

@@ -12,9 +12,9 @@ const MAX_GENERATORS_DEFAULT: i32 = 1024;
 const MAX_GENERATORS_MIN: i32 = 1;
 const MAX_GENERATORS_MAX: i32 = 65_536;
 
-/// A quiet server reserves every half window while IDs are asked for: at 10 s,
-/// one WAL record and flush per 5 s. A restart starts at the mark, so up to
-/// this far ahead of the clock.
+/// A quiet server reserves every half window while IDs are asked for: at 10 s, one WAL
+/// record and flush per 5 s. After a restart, IDs resume at the mark, up to this far
+/// ahead of the clock.
 const RESERVE_MS_DEFAULT: i32 = 10_000;
 const RESERVE_MS_MIN: i32 = 100;
 const RESERVE_MS_MAX: i32 = 600_000;
@@ -31,7 +31,7 @@ static RESERVE: GucSetting<i32> = GucSetting::<i32>::new(RESERVE_MS_DEFAULT);
 static FAILOVER_GAP: GucSetting<i32> = GucSetting::<i32>::new(FAILOVER_GAP_MS_DEFAULT);
 static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(MAX_CLOCK_JUMP_S_DEFAULT);
 
-/// Defines all settings. Only in the postmaster, while it preloads.
+/// Defines all settings. Called only in the postmaster, while it preloads.
 pub fn define() {
     GucRegistry::define_int_guc(
         c"snowflake_id.worker_id",
@@ -92,7 +92,7 @@ pub fn worker_id() -> Option<WorkerId> {
     WorkerId::new(WORKER_ID.get())
 }
 
-/// `snowflake_id.max_generators`: a number of slots.
+/// `snowflake_id.max_generators`: the number of slots.
 pub fn max_generators() -> usize {
     usize::try_from(MAX_GENERATORS.get()).unwrap_or(1)
 }

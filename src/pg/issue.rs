@@ -20,28 +20,28 @@ use crate::snowflake::server::{
 use crate::snowflake::slot::{Reserving, Slot};
 use crate::snowflake::word::{Clocks, Step};
 
-/// The shortest and the longest nap on a plain sleep, in microseconds. Long enough to
-/// give the core away, and shorter than a tick, so that none is lost.
+/// The shortest and the longest nap on a plain sleep, in microseconds: long enough to
+/// give the core away, and shorter than a tick, so that no tick is lost.
 const NAP_MICROS_MIN: i64 = 50;
 const NAP_MICROS_MAX: i64 = 500;
 
-/// The longest nap on the latch, in milliseconds: a clock that is corrected in the
-/// meantime is seen soon.
+/// The longest nap on the latch, in milliseconds: a clock that is corrected during the
+/// nap is seen soon.
 const NAP_MILLIS_MAX: i64 = 10;
 
-/// PostgreSQL. The path of each ID needs its clocks only; with a [`Caller`] it is a
-/// [`Host`].
+/// PostgreSQL. The path of each ID needs its clocks only; with a [`Caller`], this type
+/// is a [`Host`].
 struct Postgres<C>(C);
 
 /// A session that asks for IDs.
 struct Caller {
     entry: &'static Entry,
     shared: &'static Shared,
-    /// The right by which it issues, once it has entered.
+    /// The right by which the session issues, once it has entered.
     right: Cell<Option<Right>>,
-    /// A wait was counted.
+    /// Whether a wait was counted.
     waited: Cell<bool>,
-    /// It gives no fields, so that a generator that takes some refuses it.
+    /// The call gives no fields, so a generator that takes fields refuses it.
     is_bare: bool,
 }
 
@@ -165,8 +165,8 @@ fn needs_fields(entry: &Entry) -> Error {
     }
 }
 
-/// Runs `f`, a step of the protocol, for this session. `is_bare`: it asks for IDs and
-/// gives no fields.
+/// Runs `f`, a step of the protocol, for this session. `is_bare`: the call asks for IDs
+/// and gives no fields.
 fn with_host<T>(
     entry: &'static Entry,
     is_bare: bool,
@@ -188,7 +188,7 @@ fn with_host<T>(
     })
 }
 
-/// Consecutive positions of this session, and what makes IDs of them.
+/// Consecutive positions of this session, and what turns them into IDs.
 pub struct Chunk {
     positions: Range<u64>,
     right: Right,
@@ -204,7 +204,7 @@ impl Iterator for Chunk {
     }
 }
 
-/// One ID, if that takes no waiting, no reserving and no catalog.
+/// One ID, if that needs no wait, no reservation and no catalog.
 #[inline]
 pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
     let right = entry.right().filter(|right| right.is_plain)?;
@@ -228,7 +228,7 @@ pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
     Some(id)
 }
 
-/// The ID is issued already; reserving ahead of need comes on top.
+/// Reserves ahead of need, after the ID was issued.
 #[cold]
 fn early(entry: &'static Entry, generator: &Generator, issued: Position) {
     let need = Need::Early(generator.layout.tick_of(issued));
@@ -238,8 +238,8 @@ fn early(entry: &'static Entry, generator: &Generator, issued: Position) {
 }
 
 /// Up to `count` IDs, at most [`Generator::max_chunk`] of the entry's generator; fewer
-/// where there is no room for more. Waits for the clock and reserves as needed; a
-/// failed call issues nothing. `given` is what the caller gives of each ID.
+/// if there is no room for more. Waits for the clock and reserves as needed; a failed
+/// call issues nothing. `given` is what the caller gives for each ID.
 #[cold]
 pub fn next_chunk(entry: &'static Entry, count: u64, given: Option<Stamp>) -> Result<Chunk, Error> {
     take(entry, given, |host| server::issue(host, count))
@@ -263,7 +263,7 @@ fn take(
     let (issued, right) = with_host(entry, given.is_none(), |host| {
         Ok((issue(host)?, host.0.right.get()))
     })?;
-    // The protocol has entered, so there is a right.
+    // The session has entered the protocol, so there is a right.
     let mut right = right.map_or_else(|| entry.fill(), Ok)?;
     if let Some(given) = given {
         right.stamp = right.stamp.and(given);
@@ -276,10 +276,10 @@ fn take(
     Ok(Chunk { positions, right })
 }
 
-/// What IDs of a generator get from the values of these fields. As long as the
-/// transaction lasts, only its own session can give the generator another label.
+/// What the values of these fields add to the IDs of a generator. Until the transaction
+/// ends, only its own session can give the generator another label.
 pub fn given(entry: &'static Entry, values: &[(String, i64)]) -> Result<Stamp, Error> {
-    // Its privilege first.
+    // The privilege is checked first.
     if entry.right().is_none() {
         entry.fill()?;
     }
@@ -288,21 +288,21 @@ pub fn given(entry: &'static Entry, values: &[(String, i64)]) -> Result<Stamp, E
     given.map_err(|error| error::given_fields(&entry.name(), label, error))
 }
 
-/// One ID, the long way.
+/// One ID, by the slow path.
 #[cold]
 pub fn next(entry: &'static Entry, given: Option<Stamp>) -> Result<SnowflakeId, Error> {
     Ok(first(entry, &next_chunk(entry, 1, given)?))
 }
 
-/// The first ID of a chunk, which is what the session got.
+/// The first ID of a chunk, which is the session's last ID from now on.
 fn first(entry: &Entry, chunk: &Chunk) -> SnowflakeId {
     let id = chunk.right.compose(Position::new(chunk.positions.start));
     entry.set_last_id(id);
     id
 }
 
-/// Makes all further IDs start at an instant or later. The entry was filled. Returns
-/// the instant from which they come; `None` if the caller has to look again.
+/// Makes all further IDs start at an instant or later. The entry is filled. Returns the
+/// instant of the first such ID; `None` if the caller has to look again.
 pub fn advance(entry: &'static Entry, to: UnixMillis) -> Result<Option<UnixMillis>, Error> {
     with_host(entry, false, |host| server::demand(host, Need::Floor(to)))?;
     Ok(entry.right().map(|right| {

@@ -1,8 +1,8 @@
 //! Labels of sequences: read and interned.
 //!
-//! A label is a security label of our provider. That makes it schema metadata:
-//! the sequence's owner sets it, it goes with the sequence, and dumps, upgrades
-//! and standbys have it. What happens when one is set is in [`super::provider`].
+//! A label is a security label of our provider. That makes it schema metadata: the
+//! sequence's owner sets it, it goes with the sequence, and dumps, upgrades and
+//! standbys have it. [`super::provider`] says what happens when a label is set.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,12 +21,12 @@ use crate::snowflake::label::{Label, LabelError};
 /// The provider's name: SECURITY LABEL FOR snowflake_id.
 pub const PROVIDER: &CStr = c"snowflake_id";
 
-/// A label and what was made of it.
+/// A label, as text and as parsed.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// As it was set.
+    /// The text as it was set.
     pub text: String,
-    /// For people: names of fields.
+    /// For people: the names of fields.
     pub label: Label,
     /// For issuing and decoding.
     pub generator: Generator,
@@ -47,18 +47,18 @@ thread_local! {
     /// to them; [`forget_others`] frees those that none points to.
     static KNOWN: RefCell<BTreeMap<&'static str, &'static Described>> =
         const { RefCell::new(BTreeMap::new()) };
-    /// With more of them, it does.
+    /// With more labels than this, [`forget_others`] frees the unused ones.
     static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
-    /// The text that was given to a function last, which most often is the next.
+    /// The text that a function was given last; most often it is the next one again.
     static GIVEN: RefCell<Option<Rc<Described>>> = const { RefCell::new(None) };
 }
 
-/// The least number of labels among which it is worth to look for unused ones.
+/// With fewer labels, a search for unused ones is not worth its cost.
 const CROWDED_MIN: usize = 64;
 
 /// Frees the labels that are not in use, if there are many: a session may outlive any
-/// number of labels of its generators. At the end of a transaction, when no function has
-/// a pointer to one. Not done again until there are twice as many as are left.
+/// number of labels. Called at the end of a transaction, when no function has a pointer
+/// to a label. The next search runs at twice the number of labels that are left.
 pub fn forget_others(in_use: impl FnOnce() -> BTreeSet<*const Described>) {
     if KNOWN.with_borrow(BTreeMap::len) <= CROWDED.get() {
         return;
@@ -83,18 +83,18 @@ pub fn forget_others(in_use: impl FnOnce() -> BTreeSet<*const Described>) {
     }
 }
 
-/// The default generator's, which has no label.
+/// The description of the default generator, which has no label.
 pub fn of_default() -> &'static Described {
     static DEFAULT: OnceLock<Described> = OnceLock::new();
     DEFAULT.get_or_init(|| Described::new("preset=default", Label::of_default()))
 }
 
-/// The text of a label, and what is wrong with it: it was set without the provider, or
-/// by a later version.
+/// The text of a label that cannot be read, and the reason: it was set without the
+/// provider, or by a later version.
 pub type Unreadable = (String, LabelError);
 
-/// The label of a sequence, if it has one, as long as an entry points to it. The
-/// sequence is locked.
+/// The label of a sequence, if it has one; valid as long as an entry points to the
+/// label. The sequence is locked.
 pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, Unreadable> {
     let Some(text) = text_of(relation) else {
         return Ok(None);
@@ -112,7 +112,7 @@ pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, 
     Ok(Some(described))
 }
 
-/// The same for a caller that looks again and again: nothing is kept.
+/// The same for a caller that looks repeatedly: nothing is kept.
 pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<Described>>, Unreadable> {
     let Some(text) = text_of(relation) else {
         return Ok(None);
@@ -126,8 +126,8 @@ pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<Described>>, Unreadable> 
     }
 }
 
-/// The provider takes no label that only decodes. One that a sequence has all the
-/// same was set without it, and nothing may count in its layout.
+/// The provider takes no label that only decodes. A sequence with such a label got it
+/// without the provider, and no generator may use its layout.
 fn check_stored(label: &Label) -> Result<(), LabelError> {
     let error = |(problem, allowed)| LabelError {
         at: 0,
@@ -137,7 +137,7 @@ fn check_stored(label: &Label) -> Result<(), LabelError> {
     label.check_generates().map_err(error)
 }
 
-/// A label that a user wrote.
+/// Reads a label that a user wrote.
 pub fn given(text: &str) -> Result<Rc<Described>, Error> {
     last_given(text).map_err(|error| error::bad_label(text, &error))
 }
@@ -176,9 +176,9 @@ pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
     }
 }
 
-/// The labelled sequences of this database, in the order of their OIDs. By a scan of the
-/// catalog and not by SQL, which takes a snapshot, and none can be taken while parallel
-/// workers run.
+/// The labelled sequences of this database, in the order of their OIDs. The catalog is
+/// scanned without SQL, since SQL takes a snapshot, and none can be taken while
+/// parallel workers run.
 pub fn all() -> Vec<pg_sys::Oid> {
     let relation_class = pg_sys::Datum::from(pg_sys::RelationRelationId);
     let lock = pg_sys::AccessShareLock.cast_signed();
@@ -186,8 +186,8 @@ pub fn all() -> Vec<pg_sys::Oid> {
     let [class, part, provider] = &mut keys;
     let mut found = Vec::new();
     // SAFETY: in a transaction. The conditions are of the columns' types; rows of
-    // pg_seclabel are of this form, and are there until the next one is asked for. An
-    // error ends the transaction, which closes the catalog.
+    // pg_seclabel are of this form, and stay until the next one is asked for. An error
+    // ends the transaction, which closes the catalog.
     unsafe {
         let name = pg_sys::cstring_to_text(PROVIDER.as_ptr()).into();
         let equals = |key, column: u32, by: u32, value| {

@@ -1,4 +1,4 @@
-//! What the server's log says of generators.
+//! Messages about generators in the server's log.
 
 use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
 
@@ -36,7 +36,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
                 (Refused::Reservation(_), None) => {
                     format!("Generator {name} issues no IDs until that is solved.")
                 }
-                // The message says it.
+                // The message says everything.
                 _ => String::new(),
             };
             return error::refused(name, generator, why).log(&lasts);

@@ -1,12 +1,12 @@
 //! The durable mark: the value of the generator's sequence, and where in WAL it is.
 //!
-//! The mark is an instant in Unix milliseconds; no ID of a tick that begins at
-//! or after it has been issued. When it is raised, and to where, is decided in
-//! `snowflake::server`. Here it is read, written and flushed.
+//! The mark is an instant in Unix milliseconds; no ID of a tick that begins at or after
+//! the mark has been issued. `snowflake::server` decides when the mark is raised, and
+//! to where. This file reads, writes and flushes the mark.
 //!
 //! A session that raises the mark holds the generator's reservation lock. This is a
-//! heavyweight lock, so that waiting for it can be cancelled and is seen by the deadlock
-//! detector. It is not a lock on the relation: an idle transaction that holds one of those
+//! heavyweight lock, so that a wait for it can be cancelled and the deadlock detector
+//! sees it. It is not a lock on the relation: an idle transaction with such a lock
 //! (COMMENT, SECURITY LABEL) would stop all reservations.
 
 use pgrx::pg_sys;
@@ -24,8 +24,8 @@ use crate::snowflake::slot::Reserving;
 /// PostgreSQL takes: it locks relations by other means.
 const LOCK_SUB_ID: u16 = 0xF1AE;
 
-/// Runs `f` as the only one in this database for this sequence. If `f` raises
-/// an error, aborting the transaction releases the lock.
+/// Runs `f` under the reservation lock, which one session at a time holds for a
+/// sequence. If `f` raises an error, aborting the transaction releases the lock.
 pub fn reserving<T>(relation: pg_sys::Oid, f: impl FnOnce(&Reserving) -> T) -> T {
     let class = pg_sys::RelationRelationId;
     let mode = pg_sys::ExclusiveLock.cast_signed();
@@ -42,7 +42,7 @@ pub fn reserving<T>(relation: pg_sys::Oid, f: impl FnOnce(&Reserving) -> T) -> T
 /// locked.
 pub fn stored(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, Error> {
     let now = os_clock::wall().millis();
-    // A value that is no mark says nothing; a start refuses it.
+    // A value that is no mark is ignored here; a start refuses it.
     let mark = |value| Some(generator.read_mark(value, now).ok()?.0);
     Ok(read(entry)?.value.and_then(mark))
 }
@@ -50,7 +50,7 @@ pub fn stored(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>
 /// Reads the one row of the sequence, and the LSN of its page. The relation is locked.
 pub fn read(entry: &Entry) -> Result<OnDisk, Error> {
     let (data, lsn) = row(entry)?;
-    // With other bounds it may have issued such numbers, which are no marks.
+    // With other bounds the sequence may have issued such numbers, which are no marks.
     if data.last_value < 1 && catalog::check_bounds(entry.relation()).is_ok() {
         return Err(error::impossible_mark(&entry.name(), data.last_value));
     }
@@ -58,13 +58,13 @@ pub fn read(entry: &Entry) -> Result<OnDisk, Error> {
     Ok(OnDisk { value, lsn })
 }
 
-/// The last value of the sequence, a mark or whatever else; `None` if it has issued none
-/// since it was made or restarted. The relation is locked.
+/// The last value of the sequence, whether it is a mark or not; `None` if none was
+/// issued since the sequence was made or restarted. The relation is locked.
 pub fn last_value(entry: &Entry) -> Result<Option<i64>, Error> {
     Ok(issued(&row(entry)?.0))
 }
 
-/// What CREATE SEQUENCE leaves, whatever START it was given, was not issued.
+/// The value that CREATE SEQUENCE leaves, whatever START was given, was not issued.
 fn issued(data: &SequenceData) -> Option<i64> {
     (data.is_called && data.last_value != NO_MARK).then_some(data.last_value)
 }
@@ -98,7 +98,7 @@ const SEQUENCE_MAGIC: u32 = 0x1717;
 /// # Safety
 /// `page` is a page in a pinned and locked buffer.
 unsafe fn is_sequence_page(page: pg_sys::Page) -> bool {
-    // SAFETY: the caller's; the offset is checked to lie within the page.
+    // SAFETY: as the caller guarantees; the offset is checked to lie within the page.
     unsafe {
         let special = usize::from((*page.cast::<pg_sys::PageHeaderData>()).pd_special);
         if special == 0 || special + size_of::<u32>() > pg_sys::BLCKSZ as usize {
@@ -108,11 +108,11 @@ unsafe fn is_sequence_page(page: pg_sys::Page) -> bool {
     }
 }
 
-/// Writes a mark and makes it durable: an instant, or one with what is known of
+/// Writes a value and makes it durable: a mark, or a mark with what is known about
 /// clocks.
 ///
-/// As the bootstrap superuser, around this one call: users need USAGE to get
-/// IDs, not UPDATE.
+/// Runs as the bootstrap superuser, for this one call: users need USAGE to get IDs, not
+/// UPDATE.
 pub fn write(entry: &Entry, value: i64) {
     // SAFETY: in a transaction that may write.
     spi::as_user(pg_sys::BOOTSTRAP_SUPERUSERID.into(), 0, || unsafe {
@@ -127,7 +127,7 @@ pub fn write(entry: &Entry, value: i64) {
     unsafe { pg_sys::XLogFlush(pg_sys::XactLastRecEnd) };
 }
 
-/// What has become of this server since WAL was at a location.
+/// What has happened to this server since WAL was at a location.
 pub fn history(lsn: pg_sys::XLogRecPtr) -> History {
     // SAFETY: reads shared memory of the recovery that has ended.
     let (promoted, last_commit) =
@@ -139,17 +139,17 @@ pub fn history(lsn: pg_sys::XLogRecPtr) -> History {
     }
 }
 
-/// How many timelines began at or after a WAL location. A mark written right at
-/// the switch was written before it, hence "at".
+/// How many timelines began at or after a WAL location. A mark written right at the
+/// switch was written before the switch, hence "at".
 fn switches_since(lsn: pg_sys::XLogRecPtr) -> i64 {
-    // SAFETY: not in recovery, or PreventCommandIfReadOnly had stopped us.
+    // SAFETY: not in recovery, or PreventCommandIfReadOnly would have raised an error.
     let current = unsafe { pg_sys::GetWALInsertionTimeLine() };
     if current <= 1 {
         return 0;
     }
     let history = compat::timeline_history(current);
-    // The oldest timeline has no beginning. A current one without is one
-    // whose history file is missing: that counts as a switch.
+    // The oldest timeline has no beginning. If the current one has none, its history
+    // file is missing: that counts as a switch.
     let switches = history.iter().filter(|entry| match entry.begin {
         0 => entry.tli == current,
         begin => lsn <= begin,

@@ -1,4 +1,4 @@
-//! What users are told that keeps nobody from going on.
+//! Notices: what users are told while their statement goes on.
 
 use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
 
@@ -7,7 +7,7 @@ use super::time::display;
 use crate::snowflake::duration::{Form, duration_text};
 use crate::snowflake::id::{Millis, UnixMillis};
 
-/// From this instant on, or from some.
+/// IDs are negative from the instant `from` on; without one, some are.
 pub fn can_be_negative(from: Option<UnixMillis>) -> Error {
     let are_negative = from.map_or_else(
         || "can be negative".to_string(),

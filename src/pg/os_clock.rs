@@ -3,16 +3,16 @@
 use crate::snowflake::clock::Reading;
 use crate::snowflake::id::{BootNanos, Nanos, UnixNanos};
 
-/// Counts on while the machine sleeps, and nobody can step it. Read through the
-/// vDSO, without a system call, since Linux 5.3.
+/// This clock also counts while the machine sleeps, and nobody can step it. Reading it
+/// takes no system call since Linux 5.3, thanks to the vDSO.
 #[cfg(target_os = "linux")]
 const BOOT_CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
 #[cfg(not(target_os = "linux"))]
 const BOOT_CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
-/// A process may lose its core between two clock readings; the difference would
-/// then be taken for a step of the wall clock. Readings further apart than this
-/// are taken again, and the best of the attempts counts.
+/// A process may lose its core between two clock readings; the difference would then be
+/// taken for a step of the wall clock. Readings further apart than this are taken
+/// again, and the best of the attempts is used.
 const READINGS_APART: Nanos = Nanos::new(20_000);
 const READING_ATTEMPTS: u32 = 8;
 
@@ -40,8 +40,8 @@ pub fn wall() -> UnixNanos {
     UnixNanos::new(nanos(libc::CLOCK_REALTIME))
 }
 
-/// Both clocks as of one moment. The boot clock is read last: what little lies
-/// between makes the generator's clock late, never early.
+/// Both clocks as of one moment. The boot clock is read last: the short time between
+/// the readings makes the generator's clock late, never early.
 pub fn read() -> Reading {
     let attempt = || {
         let (before, wall, boot) = (boot(), wall(), boot());

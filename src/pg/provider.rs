@@ -2,21 +2,21 @@
 //!
 //! # Changing a label
 //!
-//! PostgreSQL calls [`check`] before it stores a label. The check takes
-//! AccessExclusive on the sequence, which waits for every transaction that has
-//! taken IDs (they hold RowExclusive), and sends a relcache invalidation, since
-//! labels send none of their own. Whoever takes IDs next gets the lock after our
-//! commit, hears of the invalidation with it, and reads the new label. So no two
-//! sessions ever issue by different labels.
+//! PostgreSQL calls [`check`] before it stores a label. The check takes AccessExclusive
+//! on the sequence, which waits for every transaction that has taken IDs (they hold
+//! RowExclusive), and sends a relcache invalidation, since labels send none of their
+//! own. The next session that takes IDs gets its lock after our commit, receives the
+//! invalidation with the lock, and reads the new label. So no two sessions ever issue
+//! with different labels.
 //!
-//! The check looks at no clock and no setting: a dump must restore anywhere.
+//! The check reads no clock and no setting: a dump must restore anywhere.
 //!
-//! # What gets a label can hold a mark
+//! # A labelled sequence can hold a mark
 //!
 //! A plain sequence that has issued nothing is altered to what
-//! `snowflake_create_generator()` makes. One that has is refused: whoever calls
-//! `nextval()` on it would get an error, and where it was would be lost. In a dump the
-//! label comes after the bounds, which fit, and before or after the mark.
+//! `snowflake_create_generator()` makes. A sequence that has issued a value is refused:
+//! its `nextval()` would raise an error from then on, and its value would be lost. In a
+//! dump the label comes after the bounds, which fit, and before or after the mark.
 
 use std::ffi::{CStr, c_char};
 
@@ -37,10 +37,10 @@ pub fn register() {
     unsafe { pg_sys::register_label_provider(PROVIDER.as_ptr(), Some(on_label)) };
 }
 
-/// PostgreSQL has checked that the user owns the object, and locked it.
+/// PostgreSQL has checked that the user owns the object, and has locked the object.
 unsafe extern "C-unwind" fn on_label(object: *const pg_sys::ObjectAddress, label: *const c_char) {
-    // SAFETY: PostgreSQL's: an object, and NULL or a NUL-terminated string. There is
-    // nothing to drop.
+    // SAFETY: PostgreSQL passes an object, and NULL or a NUL-terminated string. There
+    // is nothing to drop.
     unsafe {
         report::guard(|| {
             let label = (!label.is_null()).then(|| from_server(CStr::from_ptr(label)));
@@ -88,16 +88,16 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     Ok(())
 }
 
-/// Refuses what could repeat IDs that exist, or sort before them. The relation is locked.
+/// Refuses changes that could issue IDs twice or out of order. The relation is locked.
 fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) -> Result<(), Error> {
     let entry = entry::of_sequence(relation);
-    // An unlogged one may have been logged, and may be again.
+    // An unlogged sequence may have been logged before, and may be logged again.
     if entry.is_temporary() {
         return Ok(());
     }
     let shared = shmem::shared().ok();
     let running = shared.and_then(|shared| shared.with_slot(entry.key(), Slot::highest)?);
-    // How far the generator has come: no later than this.
+    // The generator has come no further than this.
     let Some(reached) = mark::stored(entry, &before.generator())?.max(running) else {
         return Ok(());
     };
@@ -125,8 +125,8 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
     Ok(())
 }
 
-/// Makes a sequence fit to hold a mark, or refuses it. `before` is the label that it has,
-/// `text` the one that it gets. The relation is locked.
+/// Makes a sequence fit to hold a mark, or refuses it. `before` is the label that the
+/// sequence has, `text` the new one. The relation is locked.
 fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), Error> {
     let entry = entry::of_sequence(relation);
     if entry.is_temporary() {
@@ -141,16 +141,16 @@ fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), 
                 None => used(relation, value, text),
             });
         }
-        // SAFETY: a variable of this process. pg_upgrade brings the files of sequences.
+        // SAFETY: a variable of this process. pg_upgrade copies the files of sequences.
         if !unsafe { pg_sys::IsBinaryUpgrade } {
             let name = entry.name();
             spi::run(&format!("ALTER SEQUENCE {name} {} RESTART", catalog::FIT))?;
-            // As called: plain nextval() fails from the start.
+            // Marked as called, so that plain nextval() fails from the start.
             mark::write(entry, entry::NO_MARK);
             notice::made_fit(&name).notice();
         }
     }
-    // A dump may have an unlogged one, which was logged when it got its label.
+    // A dump may contain an unlogged sequence that was logged when it got its label.
     catalog::check_fits(relation).unwrap_or_else(Error::warning);
     Ok(())
 }

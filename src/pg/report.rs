@@ -1,14 +1,14 @@
-//! How errors and messages leave for PostgreSQL.
+//! Passes errors and messages to PostgreSQL.
 //!
-//! pgrx has both in UTF-8, whatever the database's encoding is. So it is gone round
-//! twice:
+//! pgrx reports both in UTF-8, whatever the database's encoding is. So this file
+//! bypasses pgrx twice:
 //!
 //! - [`emit`] and [`guard`] report in the database's encoding: `guard` takes the place
-//!   of `#[pg_guard]` where an error can have a name in it.
-//! - pgrx makes an error of PostgreSQL's that passes through Rust an error of its own:
-//!   without the bytes that are no UTF-8, without context, without the names of
+//!   of `#[pg_guard]` where an error can contain a name.
+//! - pgrx turns PostgreSQL's errors that pass through Rust into errors of its own:
+//!   without the bytes that are not UTF-8, without context, without the names of
 //!   constraints. [`keeping_errors`] keeps a copy of the original, and `guard` reports
-//!   that.
+//!   that copy.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -22,7 +22,7 @@ use super::compat;
 use super::encoding::to_server;
 
 thread_local! {
-    /// The error that is on its way through Rust, if it was kept. In memory of the
+    /// The error that is passing through Rust, if it was kept, in memory of the
     /// transaction.
     static KEPT: Cell<*mut pg_sys::ErrorData> = const { Cell::new(std::ptr::null_mut()) };
 }
@@ -38,7 +38,7 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// In memory of PostgreSQL.
+    /// The report in PostgreSQL's memory.
     fn data(self) -> *mut pg_sys::ErrorData {
         let optional = |text: &str| match text {
             "" => std::ptr::null_mut(),
@@ -54,7 +54,7 @@ impl Report<'_> {
             assoc_context: unsafe { pg_sys::CurrentMemoryContext },
             ..pg_sys::ErrorData::default()
         };
-        // SAFETY: room for one.
+        // SAFETY: room for one report.
         unsafe {
             let room = pg_sys::palloc(size_of_val(&data)).cast::<pg_sys::ErrorData>();
             room.write(data);
@@ -63,15 +63,15 @@ impl Report<'_> {
     }
 }
 
-/// Sends a report that ends nothing.
+/// Sends a report that does not end the statement.
 #[cold]
 pub fn emit(report: Report) {
-    // SAFETY: of a level that returns; all texts are copied.
+    // SAFETY: the report has a level that returns; all texts are copied.
     unsafe { pg_sys::ThrowErrorData(report.data()) };
 }
 
 /// Runs `f`, the whole of a function that PostgreSQL calls. If `f` panics, its error is
-/// reported when nothing of Rust's is left.
+/// reported after all values of Rust's are dropped.
 ///
 /// # Safety
 /// The caller has nothing that must be dropped.
@@ -79,7 +79,7 @@ pub fn emit(report: Report) {
 pub unsafe fn guard<R>(f: impl FnOnce() -> R) -> R {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(result) => result,
-        // SAFETY: the caller's.
+        // SAFETY: as the caller guarantees.
         Err(payload) => unsafe { raise(payload) },
     }
 }
@@ -89,15 +89,15 @@ pub unsafe fn guard<R>(f: impl FnOnce() -> R) -> R {
 #[cold]
 #[inline(never)]
 unsafe fn raise(payload: Box<dyn Any + Send>) -> ! {
-    // SAFETY: the caller's. What makes the report may fail in its turn, or leave a panic
-    // to pgrx.
+    // SAFETY: as the caller guarantees. Making the report may itself fail, or leave a
+    // panic to pgrx.
     unsafe {
         let data = pgrx_extern_c_guard(move || data_of(payload));
         compat::throw(data)
     }
 }
 
-/// What a panic says, if it is a report.
+/// The report that a panic carries, if it carries one.
 fn data_of(payload: Box<dyn Any + Send>) -> *mut pg_sys::ErrorData {
     let (report, is_caught) = match payload.downcast::<ErrorReportWithLevel>() {
         Ok(report) => (*report, false),
@@ -125,12 +125,12 @@ fn data_of(payload: Box<dyn Any + Send>) -> *mut pg_sys::ErrorData {
     .data()
 }
 
-/// Whether pgrx has made a report of this error.
+/// Whether pgrx made `report` of the error `kept`.
 ///
 /// # Safety
-/// Null, or an error.
+/// `kept` is null, or points to an error.
 unsafe fn is_original(kept: *const pg_sys::ErrorData, report: &ErrorReportWithLevel) -> bool {
-    // SAFETY: the caller's; a message is NUL-terminated.
+    // SAFETY: as the caller guarantees; a message is NUL-terminated.
     unsafe {
         let Some(kept) = kept.as_ref().filter(|kept| !kept.message.is_null()) else {
             return false;
@@ -142,7 +142,7 @@ unsafe fn is_original(kept: *const pg_sys::ErrorData, report: &ErrorReportWithLe
 
 /// Runs `f`, which calls PostgreSQL in a transaction, and keeps the error that ends it.
 pub fn keeping_errors<T>(f: impl FnOnce() -> T) -> T {
-    /// Takes the call-back away, also while an error passes.
+    /// Removes the callback, also while an error passes.
     struct Installed(*mut pg_sys::ErrorContextCallback);
     impl Drop for Installed {
         fn drop(&mut self) {
@@ -150,7 +150,7 @@ pub fn keeping_errors<T>(f: impl FnOnce() -> T) -> T {
             unsafe { pg_sys::error_context_stack = self.0 };
         }
     }
-    // SAFETY: variables of this process. The call-back is there until it is taken away.
+    // SAFETY: variables of this process. The callback exists until it is removed.
     let previous = unsafe { pg_sys::error_context_stack };
     let mut callback = pg_sys::ErrorContextCallback {
         previous,
@@ -166,8 +166,8 @@ pub fn keeping_errors<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Called for each message that PostgreSQL makes meanwhile, before it is sent. The last
-/// error is the one that passes: earlier ones were caught on their way.
+/// Called for each message that PostgreSQL makes meanwhile, before the message is sent.
+/// The last error is the one that passes: earlier errors were caught on their way.
 unsafe extern "C-unwind" fn keep(_argument: *mut c_void) {
     // SAFETY: a report is being made, in a memory context that must not be used.
     unsafe {

@@ -1,42 +1,41 @@
 //! ALTER SEQUENCE and TRUNCATE ... RESTART IDENTITY keep the mark of a generator.
 //!
-//! To restart a plain sequence is to ask for its numbers again. To restart a
-//! generator cannot be that: IDs go by time, and what is taken away is only the
-//! knowledge of how far they are. While the server runs, the word still knows;
-//! before the first ID after a start nothing does. So the mark is read before
-//! such a command and written back after it, into the sequence's new file: in
-//! the same transaction, undone with it.
+//! Restarting a plain sequence asks for its numbers again. Restarting a generator
+//! cannot mean that: IDs follow the time, and a restart removes only the knowledge of
+//! how far they are. While the server runs, the word still has this knowledge; after a
+//! server start and before the first ID, nothing has it. So the mark is read before
+//! such a command and written after it into the sequence's new file: in the same
+//! transaction, and undone with it.
 //!
 //! A command goes in three parts:
 //!
-//! 1. Before it: the generators that it may restart are found, and their marks read.
-//!    Only those of the user: whoever may not restart one neither waits for it nor
-//!    takes its slot. Slots are pinned, so that what others reserve from now on is
+//! 1. Before it: the generators that the command may restart, and that the user may, are
+//!    found, and their marks read. A user neither waits for other generators nor takes
+//!    their slots. Slots are pinned, so that what other sessions reserve from now on is
 //!    remembered there (`Slot::highest`).
 //! 2. The command itself. Its errors are PostgreSQL's own and pass through this file
-//!    untouched, so nothing here may be in need of being dropped: what the first part
-//!    has found lies in memory of the transaction.
-//! 3. After it: where the sequence has another file now, the latest mark known is
-//!    written. The command holds its lock until the transaction ends.
+//!    untouched, so nothing here may need to be dropped: what the first part has found
+//!    is in memory of the transaction.
+//! 3. After it: if the sequence has another file now, the latest known mark is written.
+//!    The command holds its lock until the transaction ends.
 //!
-//! ALTER SEQUENCE checks and locks its sequence before all else, and so does the first
-//! part, with the same check and the same lock: the name may be another sequence's by
-//! the time the lock is there. TRUNCATE locks tables first. That is left to it: its
-//! sequences are looked at under a lock that is given back, and where a table's name
-//! has become another's meanwhile, that one's sequences are not kept.
+//! ALTER SEQUENCE checks and locks its sequence before all else. The first part does so
+//! too, with the same check and lock: when the lock is granted, the name may be another
+//! sequence's. TRUNCATE locks tables first; the first part does not, and looks at
+//! sequences under a lock that it releases. If a table's name is another table's by the
+//! time of the TRUNCATE, the marks of that other table's sequences are not kept.
 //!
-//! A database without the extension has no generators. There the price is one test
-//! per command.
+//! A database without the extension has no generators. There, the price is one test per
+//! command.
 //!
-//! A TRUNCATE that a subscription applies is no command: it does not come through
-//! here, and what has no slot then goes on from the clock.
+//! A TRUNCATE that a subscription applies is not a command and does not come through
+//! here. A generator without a slot then resumes from the clock.
 //!
-//! Two more commands come through here. After DISCARD ALL and DISCARD SEQUENCES
-//! `snowflake_currval()` knows nothing, as `currval()`. CREATE DATABASE may make one
-//! with the OID of a database that was dropped, and its sequences can have the OIDs
-//! and the files of that one's. Slots go by these, and what was reserved in the old
-//! database has no mark in the new one: such slots are given up, before anybody can
-//! connect.
+//! Two more commands come through here. After DISCARD ALL and DISCARD SEQUENCES,
+//! `snowflake_currval()` has no value, like `currval()`. CREATE DATABASE may reuse the
+//! OID of a dropped database, and the new sequences can have the OIDs and files of the
+//! old ones. Slots are found by these, and what was reserved in the old database has no
+//! mark in the new one. So such slots are given up before anybody can connect.
 
 use std::ffi::c_char;
 
@@ -51,7 +50,7 @@ use crate::snowflake::id::UnixMillis;
 
 static mut PREVIOUS: pg_sys::ProcessUtility_hook_type = None;
 
-/// Hooks into the commands. Only in the postmaster, while it preloads: without
+/// Hooks into the commands. Called only in the postmaster, while it preloads: without
 /// shared memory no mark is ever raised.
 pub fn register() {
     // SAFETY: the postmaster has one thread; hooks are chained as PostgreSQL
@@ -62,9 +61,9 @@ pub fn register() {
     }
 }
 
-/// Every command that is no query comes through here. Not guarded as other callbacks
-/// are: errors of the command pass through this frame, which has nothing to clean up.
-/// BEGIN and COMMIT should not pay for what they do not need.
+/// Called for every command that is no query. Unlike other callbacks, this one has no
+/// guard: errors of the command pass through its frame, which has nothing to clean up,
+/// and BEGIN and COMMIT should not pay for what they do not need.
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C-unwind" fn on_utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -76,8 +75,8 @@ unsafe extern "C-unwind" fn on_utility(
     destination: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: PostgreSQL's arguments, passed on as they are. Nothing here must be dropped
-    // when a half fails.
+    // SAFETY: PostgreSQL's arguments, passed on unchanged. Nothing here needs to be
+    // dropped when a part fails.
     unsafe {
         let duty = duty(statement);
         let kept = duty
@@ -108,21 +107,21 @@ fn raised<T>(result: Result<T, Error>) -> T {
 /// What this module has to do with a command.
 #[derive(Clone, Copy)]
 enum Duty {
-    /// It may restart this sequence.
+    /// The command may restart this sequence.
     Alter(*mut pg_sys::RangeVar),
-    /// It may restart sequences of these tables, a list of RangeVar; and of those
-    /// that refer to them, if it cascades.
+    /// The command may restart sequences of these tables, a list of RangeVar; and, if
+    /// it cascades, of the tables that refer to them.
     Truncate(*mut pg_sys::List, bool),
-    /// It makes a database of this name.
+    /// The command makes a database of this name.
     ForgetDatabase(*const c_char),
-    /// It forgets what `currval()` knows.
+    /// The command discards what `currval()` knows.
     DiscardLast,
 }
 
 /// # Safety
-/// A statement from PostgreSQL.
+/// `statement` is from PostgreSQL.
 unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
-    // SAFETY: the caller's; a node's tag says what it is.
+    // SAFETY: as the caller guarantees; a node's tag says what it is.
     unsafe {
         let node = (*statement).utilityStmt;
         if node.is_null() {
@@ -153,7 +152,7 @@ unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
     }
 }
 
-/// What is known of a generator before the command.
+/// What is known about a generator before the command.
 #[derive(Clone, Copy)]
 struct Kept {
     entry: &'static Entry,
@@ -163,10 +162,10 @@ struct Kept {
     mark: Option<UnixMillis>,
 }
 
-/// Before the command.
+/// The part before the command.
 fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
-    // SAFETY: shared memory and variables of this process; where nothing may be
-    // written the command itself will fail.
+    // SAFETY: reads shared memory and variables of this process. If nothing may be
+    // written, the command itself will fail.
     let may_write = || unsafe {
         !pg_sys::RecoveryInProgress() && pg_sys::IsTransactionState() && !pg_sys::XactReadOnly
     };
@@ -181,7 +180,7 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
             Duty::Truncate(tables, cascades) => owned(tables, cascades),
         }
     };
-    // No entry for every serial column that is made.
+    // Sequences that are no generators, such as new serial columns', get no entry.
     let generators = sequences
         .into_iter()
         .filter(|it| compat::owns(*it) && is_generator(*it));
@@ -194,7 +193,7 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
     if kept.is_empty() {
         return Ok(&[]);
     }
-    // SAFETY: room for so many, which lives longer than the command.
+    // SAFETY: room for that many values, in memory that outlives the command.
     unsafe {
         let size = size_of_val(kept.as_slice());
         let room = pg_sys::MemoryContextAlloc(pg_sys::TopTransactionContext, size).cast::<Kept>();
@@ -203,10 +202,10 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
     }
 }
 
-/// After the command.
+/// The part after the command.
 fn finish(duty: Duty, kept: &[Kept]) -> Result<(), Error> {
     if let (Duty::ForgetDatabase(name), Ok(shared)) = (duty, shmem::shared()) {
-        // SAFETY: in a transaction, which has made the database; its row is seen
+        // SAFETY: in a transaction, which has made the database; its row is visible
         // from the next command on.
         let database = unsafe {
             pg_sys::CommandCounterIncrement();
@@ -225,7 +224,7 @@ fn finish(duty: Duty, kept: &[Kept]) -> Result<(), Error> {
         if kept.put_back()? && matches!(duty, Duty::Alter(_)) {
             notice::mark_kept(&kept.entry.name()).notice();
         }
-        // Others may need the slot before this transaction ends.
+        // Other sessions may need the slot before this transaction ends.
         if !kept.was_pinned {
             kept.entry.unpin_unused();
         }
@@ -233,7 +232,7 @@ fn finish(duty: Duty, kept: &[Kept]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The default one or a labelled one, be it by a text that cannot be read.
+/// Whether a relation is the default generator or has a label, even an unreadable one.
 fn is_generator(relation: pg_sys::Oid) -> bool {
     label::text_of(relation).is_some()
         || entry::default_relation().is_ok_and(|default| default == relation)
@@ -242,7 +241,7 @@ fn is_generator(relation: pg_sys::Oid) -> bool {
 /// The relation of a name, if there is one, checked and locked.
 ///
 /// # Safety
-/// A name from PostgreSQL's parser, and a check that is PostgreSQL's.
+/// `name` is from PostgreSQL's parser, and `check` is a check of PostgreSQL's.
 unsafe fn find(
     name: *mut pg_sys::RangeVar,
     lock: u32,
@@ -250,21 +249,21 @@ unsafe fn find(
 ) -> Option<pg_sys::Oid> {
     let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
     let no_argument = std::ptr::null_mut();
-    // SAFETY: the caller's.
+    // SAFETY: as the caller guarantees.
     catalog::valid(unsafe {
         #[allow(clippy::cast_possible_wrap)]
         pg_sys::RangeVarGetRelidExtended(name, lock as i32, missing_ok, check, no_argument)
     })
 }
 
-/// Sequences that belong to a column of a table that truncating these reaches: as
-/// TRUNCATE finds them.
+/// The sequences that belong to columns of all tables that truncating these tables
+/// reaches, found as TRUNCATE finds them.
 ///
 /// # Safety
-/// A list of names from PostgreSQL's parser.
+/// `tables` is a list of names from PostgreSQL's parser.
 unsafe fn owned(tables: *mut pg_sys::List, cascades: bool) -> Vec<pg_sys::Oid> {
-    // SAFETY: the caller's; lists of OIDs from PostgreSQL's own functions, in the
-    // memory of the command.
+    // SAFETY: as the caller guarantees; lists of OIDs from PostgreSQL's own functions,
+    // in the memory of the command.
     unsafe {
         let oids = |list| PgList::<pg_sys::Oid>::from_pg(list);
         let mut reached = std::ptr::null_mut();
@@ -279,7 +278,7 @@ unsafe fn owned(tables: *mut pg_sys::List, cascades: bool) -> Vec<pg_sys::Oid> {
             };
         }
         if cascades {
-            // Until nothing refers to what is reached, as ExecuteTruncate() does.
+            // Repeated until no further table is found, as ExecuteTruncate() does.
             loop {
                 let more = pg_sys::heap_truncate_find_FKs(reached);
                 if more.is_null() {
@@ -301,15 +300,15 @@ unsafe fn owned(tables: *mut pg_sys::List, cascades: bool) -> Vec<pg_sys::Oid> {
     }
 }
 
-/// `None` if it cannot have a mark. It is a generator, and locked.
+/// What is known about a locked generator; `None` if it cannot have a mark.
 fn look(entry: &'static Entry) -> Option<Kept> {
     if entry.is_temporary() {
         return None;
     }
     let was_pinned = entry.is_pinned();
-    // With more generators than slots there may be none; then what is reserved
-    // between now and the command's lock is not known, only what was before. By a
-    // label of a later version nothing is reserved.
+    // With more generators than slots, there may be no slot to pin; then what is
+    // reserved before the command gets its lock is not known, only earlier marks. With
+    // a label of a later version nothing is reserved.
     if let (Ok(shared), Ok(_)) = (shmem::shared(), entry.learn_label()) {
         let _ = entry.pin(entry.key(), shared);
     }
@@ -318,13 +317,13 @@ fn look(entry: &'static Entry) -> Option<Kept> {
         relation: entry.relation(),
         was_pinned,
         file_number: catalog::file_number(entry.relation()),
-        // A value that is no mark is not kept: a restart is what removes it.
+        // A value that is no mark is not kept: a restart is the way to remove it.
         mark: stored(entry),
     })
 }
 
-/// The mark, as far as it can be read: without its label, a value is taken for an
-/// instant.
+/// The mark, as far as it can be read: if the label cannot be read, the value is taken
+/// for an instant.
 fn stored(entry: &Entry) -> Option<UnixMillis> {
     let described = entry.learn_label();
     let generator = described.map_or(&Generator::DEFAULT, |(it, _)| &it.generator);
@@ -333,15 +332,15 @@ fn stored(entry: &Entry) -> Option<UnixMillis> {
 
 impl Kept {
     /// Writes the mark into the new file of a sequence that was restarted; returns
-    /// whether it was.
+    /// whether it did so.
     fn put_back(&self) -> Result<bool, Error> {
         let relation = self.relation;
-        // If a trigger has dropped the generator, the entry may be another one's by now.
+        // If a trigger has dropped the generator, the entry may be another one's now.
         if self.entry.relation() != relation || catalog::file_number(relation) == self.file_number {
             return Ok(false);
         }
-        // Without a wait: whoever has rewritten it holds more. Where that was somebody
-        // else, it may be gone by now.
+        // This does not wait: the session that rewrote the sequence holds a stronger
+        // lock. If that was another session, the sequence may be gone by now.
         self.entry.lock();
         if catalog::kind(relation) == 0 {
             return Ok(false);
@@ -349,7 +348,7 @@ impl Kept {
         let Some(mark) = self.mark.max(self.entry.highest_mark()) else {
             return Ok(false);
         };
-        // Not restarted, but rewritten with its value.
+        // The sequence was not restarted, but rewritten with its value.
         if stored(self.entry) == Some(mark) {
             return Ok(false);
         }

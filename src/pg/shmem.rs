@@ -5,32 +5,32 @@
 //! | field | rule |
 //! |---|---|
 //! | `Shared::worker_id` | written by the postmaster before any backend starts; IDs are composed from here only |
-//! | `Shared::secret` | made by the postmaster at its start and after a crash; orders of `sequence_start=random` are derived from it. Never leaves shared memory |
-//! | `Shared::beliefs` | what the server knows of its wall clock, see `snowflake::server`; under `CLOCK_LOCK` |
-//! | `Shared::layers` | how many further tables there are; stored with Release after the handle of the last, under `TABLE_LOCK` |
-//! | `Shared::handles` | the dynamic shared memory of each of them; as `layers` |
-//! | `Shared::defaults`, `others`, `locks` | where the slots of the two fixed tables and the locks are, in every process; as `worker_id` |
+//! | `Shared::secret` | made by the postmaster at its start and after a crash; the orders of `sequence_start=random` are derived from this secret. Never leaves shared memory |
+//! | `Shared::beliefs` | what the server knows about its wall clock, see `snowflake::server`; under `CLOCK_LOCK` |
+//! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
+//! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
+//! | `Shared::defaults`, `others`, `locks` | the addresses, in every process, of the slots of the two fixed tables and of the locks; same rule as `worker_id` |
 //! | a slot | see `snowflake::slot` |
 //!
 //! # The tables
 //!
-//! A generator's slot is found by a hash of its key, within the [`WINDOW`] slots that
-//! follow. Default generators have a table of their own, with a slot for each backend
-//! that there can be: a backend is in one database, so that transactions never use
-//! all of them. All others share a table of `snowflake_id.max_generators` slots. Where
-//! no slot of a window is free, because transactions use them or their generators
-//! are ahead of the clock, the next table is looked at; if there is none, one is made
-//! in dynamic shared memory: the first as large as the shared table, and at least
-//! [`LAYER_MIN`], each further one twice as large as the one before. So nobody can
-//! use up the slots of others. The price is memory that is not given back before the
+//! A generator's slot is one of the [`WINDOW`] slots that follow the hash of its key.
+//! Default generators have a table of their own with one slot per possible backend: a
+//! backend is in one database, so transactions never use all of these slots. All other
+//! generators share a table of `snowflake_id.max_generators` slots. If no slot of a
+//! window is free, because transactions use the slots or their generators are ahead of
+//! the clock, the next table is searched. If there is none, one is made in dynamic
+//! shared memory: the first as large as the shared table and with at least
+//! [`LAYER_MIN`] slots, each further one twice as large as the one before. So nobody
+//! can use up the slots of others. The price is memory that stays in use until the
 //! server stops: a slot takes 512 bytes, and its generator at least 8 kB of disk.
 //!
 //! # Locks
 //!
 //! Locks are taken in this order: the relation, the reservation lock (both
 //! heavyweight), then one of the two lightweight locks here. `TABLE_LOCK` is taken
-//! exclusively to evict and to add a table, and shared to go through all slots; to
-//! find and pin a slot takes none. What runs under them does not call PostgreSQL.
+//! exclusively to evict and to add a table, and shared to go through all slots; finding
+//! and pinning a slot takes none. Code under these two never calls PostgreSQL.
 //!
 //! After a crash of any backend the postmaster initialises all of this anew.
 
@@ -54,10 +54,10 @@ use crate::snowflake::slot::Slot;
 /// How many slots a generator can have in a table.
 const WINDOW: usize = 16;
 
-/// The first table in dynamic shared memory has at least so many slots.
+/// The first table in dynamic shared memory has at least this many slots.
 const LAYER_MIN: usize = 64;
 
-/// As many as the largest tables together have slots: half a gigabyte.
+/// With this many slots in dynamic shared memory, no table is added: half a gigabyte.
 const SLOTS_MAX: usize = 1 << 20;
 
 const LAYERS_MAX: usize = 16;
@@ -74,14 +74,14 @@ pub struct Shared {
     locks: *mut pg_sys::LWLockPadded,
 }
 
-// The core lays its slots out closely for its own tests.
+// The core's own tests use a closer layout of slots.
 #[cfg(not(test))]
 const _: () = assert!(size_of::<Slot>() == 4 * 128 && align_of::<Slot>() == 128);
 
-/// A database and a generator of it, as a slot has them: two OIDs. That of the default
-/// generator is 0, as of no other relation. So it has one place in its database,
-/// whatever sequence it is: IDs that were issued before DROP EXTENSION and CREATE
-/// EXTENSION are remembered there.
+/// A database and a generator in it, two OIDs, as a slot holds them. The default
+/// generator has OID 0, as no other relation has. So its slot depends on its database
+/// only: after DROP EXTENSION and CREATE EXTENSION, the slot still remembers the IDs
+/// issued before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(u64);
 
@@ -92,7 +92,7 @@ impl Key {
         Self(u64::from(this_database().to_u32()) << 32 | u64::from(relation))
     }
 
-    /// Whether it is the default generator's.
+    /// Whether this is the key of the default generator.
     pub fn is_default(self) -> bool {
         self.relation() == pg_sys::InvalidOid
     }
@@ -131,9 +131,9 @@ const NAME: &CStr = c"snowflake_id";
 const TABLE_LOCK: usize = 0;
 const CLOCK_LOCK: usize = 1;
 
-/// As many default generators can be in use at a time.
+/// How many default generators can be in use at one time.
 fn defaults_count() -> usize {
-    // SAFETY: a variable that the postmaster has set before it loads libraries' hooks.
+    // SAFETY: a variable that the postmaster sets before it calls the libraries' hooks.
     usize::try_from(unsafe { pg_sys::MaxBackends }).unwrap_or(1)
 }
 
@@ -142,14 +142,14 @@ fn slots_count() -> usize {
     defaults_count() + guc::max_generators()
 }
 
-/// How many slots the next table has, if there may be one.
+/// How many slots the next table has; `None` if there may be no further table.
 fn layer_size(layers: usize) -> Option<usize> {
     let first = guc::max_generators().max(LAYER_MIN);
     let before = first * ((1 << layers) - 1);
     (layers < LAYERS_MAX && before < SLOTS_MAX).then_some(first << layers)
 }
 
-/// The slots where a generator can be in a table: from where its hash points to.
+/// The slots of a table that can hold a generator, starting where its hash points.
 type Window = Take<Chain<Iter<'static, Slot>, Iter<'static, Slot>>>;
 
 fn window(slots: &'static [Slot], key: Key, size: usize) -> Window {
@@ -160,7 +160,7 @@ fn window(slots: &'static [Slot], key: Key, size: usize) -> Window {
     from.iter().chain(before).take(size)
 }
 
-/// The tables in dynamic shared memory that are mapped.
+/// The tables in dynamic shared memory that this process has mapped.
 fn mapped_layers() -> impl Iterator<Item = &'static [Slot]> {
     (0..).map_while(|layer| LAYERS.with_borrow(|layers| layers.get(layer).copied()))
 }
@@ -172,20 +172,20 @@ impl Shared {
         WorkerId::new(self.worker_number())
     }
 
-    /// As a number that is compared on the path of each ID; -1 if there is none.
+    /// The worker ID as a number, for the path of each ID; -1 if there is none.
     #[inline]
     pub fn worker_number(&self) -> i32 {
-        // Relaxed: set before this process was started.
+        // Relaxed: set before this process started.
         self.worker_id.load(Ordering::Relaxed)
     }
 
-    /// The order of random sequence numbers of a generator.
+    /// The order of a generator's random sequence numbers.
     pub fn shuffle(&self, key: Key) -> Shuffle {
         Shuffle::new(self.secret, key.0)
     }
 
-    /// Runs `f` under one of our two lightweight locks. `f` must not call
-    /// PostgreSQL: an error would leave the lock to the end of the transaction.
+    /// Runs `f` under one of our two lightweight locks. `f` must not call PostgreSQL:
+    /// an error would keep the lock held until the end of the transaction.
     fn locked<T>(&self, index: usize, mode: pg_sys::LWLockMode::Type, f: impl FnOnce() -> T) -> T {
         // SAFETY: the tranche with both locks was requested by on_request().
         unsafe {
@@ -197,7 +197,7 @@ impl Shared {
         }
     }
 
-    /// Where a generator can be in each table that is mapped.
+    /// The slots that can hold a generator, in each mapped table.
     fn windows(&self, key: Key) -> impl Iterator<Item = Window> {
         let own = if key.is_default() {
             window(self.defaults, key, self.defaults.len())
@@ -207,13 +207,13 @@ impl Shared {
         std::iter::once(own).chain(mapped_layers().map(move |slots| window(slots, key, WINDOW)))
     }
 
-    /// The slot of a generator, pinned, if it has one in a table that is mapped.
+    /// The slot of a generator, pinned, if it has one in a mapped table.
     fn find(&self, key: Key) -> Option<&'static Slot> {
         self.windows(key).flatten().find(|slot| slot.pin(key.0))
     }
 
-    /// Runs `f` with what is known of the wall clock, to be changed in place.
-    /// `f` must not call PostgreSQL.
+    /// Runs `f` with what is known about the wall clock. `f` may change this knowledge
+    /// in place, and must not call PostgreSQL.
     pub fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
         self.locked(CLOCK_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
             // SAFETY: the lock excludes all others who look at it.
@@ -221,13 +221,13 @@ impl Shared {
         })
     }
 
-    /// A reading for a generator that starts.
+    /// The reading from which a generator starts.
     pub fn reading_to_start_from(&self) -> Reading {
         self.with_beliefs(|beliefs| beliefs.believable(os_clock::read()))
     }
 
-    /// Runs `f` with the slot of a generator, if it has one; it stays the generator's
-    /// meanwhile. `f` must not call PostgreSQL.
+    /// Runs `f` with the slot of a generator, if it has one. The slot stays the
+    /// generator's meanwhile. `f` must not call PostgreSQL.
     pub fn with_slot<T>(&self, key: Key, f: impl FnOnce(&'static Slot) -> T) -> Option<T> {
         self.attach();
         let slot = self.find(key)?;
@@ -236,8 +236,8 @@ impl Shared {
         Some(result)
     }
 
-    /// The slot of a generator, pinned: until [`Slot::unpin`] it is this
-    /// generator's. `hint` is where it was the last time.
+    /// The slot of a generator, pinned: the slot stays this generator's until
+    /// [`Slot::unpin`]. `hint` is the slot that was found last.
     #[inline]
     pub fn pin(&self, key: Key, hint: Option<&'static Slot>) -> Result<&'static Slot, Error> {
         let slot = hint.filter(|slot| slot.pin(key.0));
@@ -254,14 +254,14 @@ impl Shared {
             let reading = self.reading_to_start_from();
             let now = time::timestamptz(reading.wall.millis());
             let pinned = self.locked(TABLE_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
-                // Somebody may have been faster, or added a table.
+                // Another session may have been faster, or have added a table.
                 if self.layer_count() != layers {
                     return None;
                 }
                 let evict = |slot: &&'static Slot| slot.evict(key.0, reading, now);
                 self.find(key).or_else(|| {
                     self.windows(key).find_map(|mut slots| {
-                        // Before a generator has to give way, what is free.
+                        // A generator has to give way only if no slot is free.
                         let free = slots.clone().find(|slot| slot.key() == 0 && evict(slot));
                         free.or_else(|| slots.find(evict))
                     })
@@ -278,19 +278,19 @@ impl Shared {
 
     /// How many tables there are in dynamic shared memory.
     fn layer_count(&self) -> usize {
-        // Acquire: the handles of as many tables were stored before.
+        // Acquire: the handles of this many tables were stored before the count.
         self.layers.load(Ordering::Acquire) as usize
     }
 
-    /// Maps the tables that others have made. Returns how many there are.
+    /// Maps the tables that other processes have made. Returns the number of tables.
     fn attach(&self) -> usize {
         let count = self.layer_count();
         let mapped = LAYERS.with_borrow(Vec::len);
         for (layer, handle) in self.handles.iter().enumerate().take(count).skip(mapped) {
             let size = layer_size(layer).unwrap_or(0);
-            // SAFETY: a segment that is pinned until the server stops, of so many slots,
-            // which were initialised before the handle was stored. It is mapped at most
-            // once in a process, and stays so.
+            // SAFETY: a segment of that many slots, pinned until the server stops; the
+            // slots were initialised before the handle was stored. A process maps the
+            // segment at most once, and keeps it mapped.
             let slots = unsafe {
                 let segment = pg_sys::dsm_attach(handle.load(Ordering::Relaxed));
                 pg_sys::dsm_pin_mapping(segment);
@@ -302,14 +302,14 @@ impl Shared {
         count
     }
 
-    /// Gives up the slots, where this generator can have one, of generators of this
-    /// database that were dropped; false if there are none. Without this, a role could
-    /// use up memory with generators that it moves ahead of the clock and drops.
+    /// Among the slots that this generator can have, gives up those of this database's
+    /// dropped generators; false if there are none. Without this, a role could use up
+    /// memory with generators that it moves ahead of the clock and drops.
     fn abandon_dropped(&self, key: Key) -> bool {
         let mut found = false;
         for slot in self.windows(key).flatten() {
             let its = Key(slot.key());
-            // What a running transaction has made is not seen here, but pinned.
+            // A running transaction's new relation is not seen, but its slot is pinned.
             let is_dropped = its.database() == key.database()
                 && !its.is_default()
                 && catalog::kind(its.relation()) == 0;
@@ -318,12 +318,12 @@ impl Shared {
         found
     }
 
-    /// Makes another table, unless somebody else has done so.
+    /// Makes another table, unless another session has done so.
     fn grow(&self, layers: usize, reading: Reading, now: i64) -> Result<(), Error> {
         let exhausted = || error::slots_exhausted(SLOTS_MAX);
         let size = layer_size(layers).ok_or_else(exhausted)?;
-        // SAFETY: in a transaction. The segment is as large as its slots, at the start of
-        // a page. Only this process knows of it until its handle is stored.
+        // SAFETY: in a transaction. The segment has room for its slots and starts on a
+        // page. Until its handle is stored, only this process knows the segment.
         let (segment, handle) = unsafe {
             let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS.cast_signed();
             let segment = pg_sys::dsm_create(size * size_of::<Slot>(), flags);
@@ -345,8 +345,8 @@ impl Shared {
                 self.layers.fetch_add(1, Ordering::Release);
             })
         });
-        // SAFETY: ours; attach() maps it again, if it was stored. If not, nobody else
-        // knows of it, and it goes with this mapping.
+        // SAFETY: our own segment. If its handle was stored, attach() maps it again. If
+        // not, nobody else knows it, and it is freed with this mapping.
         unsafe {
             if stored.is_none() {
                 pg_sys::dsm_unpin_segment(handle);
@@ -359,8 +359,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Goes through all slots of a database; nobody is evicted meanwhile. `f` must not
-    /// call PostgreSQL.
+    /// Goes through all slots of a database; no generator is evicted meanwhile. `f`
+    /// must not call PostgreSQL.
     fn for_each_of(&self, database: pg_sys::Oid, mut f: impl FnMut(&'static Slot, Key)) {
         self.attach();
         self.locked(TABLE_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
@@ -384,8 +384,8 @@ impl Shared {
         });
     }
 
-    /// Believes the wall clock, and accepts the leads that the generators of this
-    /// database were refused. Returns how far the clock has jumped, and the largest lead.
+    /// Believes the wall clock, and accepts the refused leads of this database's
+    /// generators. Returns how far the clock has jumped, and the largest lead.
     pub fn accept_clock(&self) -> (Millis, Millis) {
         let reading = os_clock::read();
         let jumped = self.with_beliefs(|beliefs| beliefs.accept(reading));
@@ -396,7 +396,7 @@ impl Shared {
         (jumped, largest)
     }
 
-    /// Gives up the slots of a database in which nobody can be.
+    /// Gives up the slots of a database to which nobody can be connected.
     pub fn forget(&self, database: pg_sys::Oid) {
         self.for_each_of(database, |slot, _| slot.abandon());
     }
@@ -405,7 +405,7 @@ impl Shared {
 static mut PREVIOUS_REQUEST: pg_sys::shmem_request_hook_type = None;
 static mut PREVIOUS_STARTUP: pg_sys::shmem_startup_hook_type = None;
 
-/// Asks for shared memory. Only in the postmaster, while it preloads.
+/// Asks for shared memory. Called only in the postmaster, while it preloads.
 pub fn request() {
     // SAFETY: the postmaster has one thread, and hooks are chained as PostgreSQL
     // documents it.
@@ -432,9 +432,9 @@ unsafe extern "C-unwind" fn on_request() {
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_startup() {
-    // SAFETY: called by the postmaster when shared memory exists and no backend
-    // does, also after a crash; the areas are as large as requested. PostgreSQL
-    // aligns them to 128 bytes, as slots are.
+    // SAFETY: called by the postmaster when shared memory exists and no backend exists,
+    // also after a crash; the areas are as large as requested. PostgreSQL aligns them
+    // to 128 bytes, as slots are.
     unsafe {
         if let Some(previous) = PREVIOUS_STARTUP {
             previous();
@@ -448,7 +448,7 @@ unsafe extern "C-unwind" fn on_startup() {
         if !slots.is_aligned() {
             pgrx::error!("snowflake_id: shared memory is not aligned to 128 bytes");
         }
-        // Both areas are found, or neither.
+        // Either both areas are found or neither.
         if !found {
             initialise(shared, slots);
         }
@@ -456,10 +456,10 @@ unsafe extern "C-unwind" fn on_startup() {
     }
 }
 
-/// From the system's source of randomness; without one the server does not start.
+/// A secret from the system's random source; without one the server does not start.
 fn secret() -> (u64, u64) {
     let mut secret = [0u64; 2];
-    // SAFETY: as many bytes as there are.
+    // SAFETY: the buffer has that many bytes.
     if !unsafe { pg_sys::pg_strong_random(secret.as_mut_ptr().cast(), size_of_val(&secret)) } {
         pgrx::error!("snowflake_id: could not generate a random secret");
     }
@@ -467,12 +467,12 @@ fn secret() -> (u64, u64) {
 }
 
 /// # Safety
-/// Both point to aligned areas of the requested size that nobody else uses.
+/// Both pointers are to aligned areas of the requested size that nobody else uses.
 unsafe fn initialise(shared: *mut Shared, slots: *mut Slot) {
     let reading = os_clock::read();
     let now = time::timestamptz(reading.wall.millis());
     let worker = guc::worker_id().map(WorkerId::get);
-    // SAFETY: the caller's.
+    // SAFETY: as the caller guarantees.
     unsafe {
         for index in 0..slots_count() {
             slots.add(index).write(Slot::new(reading, now));

@@ -1,10 +1,10 @@
-//! SQL statements of our own: text in, rows of text out.
+//! SQL statements of the extension's own: text in, rows of text out.
 //!
-//! Three things that pgrx's Spi does not do. Reading is as of now: under
-//! REPEATABLE READ the transaction's snapshot would not show what others
-//! committed before we got our lock. Names are converted between UTF-8, which
-//! Rust has, and the database's encoding: a name that is not the same in both
-//! would be that of another table. And rows that a policy hides are an error.
+//! This file does three things that pgrx's Spi does not. Queries read as of now: under
+//! REPEATABLE READ the transaction's snapshot would not show what others committed
+//! before we got our lock. Names are converted between Rust's UTF-8 and the database's
+//! encoding: unconverted, a name could be that of another table. And rows that a policy
+//! hides are an error.
 //!
 //! Callers qualify and quote every name.
 
@@ -16,9 +16,9 @@ use super::encoding::{from_server, to_server_exactly};
 use super::error::{self, Error};
 use super::report;
 
-/// One row of a result. Its columns have the names that the query gives them; to
-/// ask for another one is a mistake of ours, which ends the statement as an
-/// internal error instead of passing for NULL.
+/// One row of a result. Its columns have the names that the query gives them. To ask
+/// for another name is a mistake of ours, which ends the statement as an internal error
+/// instead of passing for NULL.
 pub struct Row(Vec<(String, Option<String>)>);
 
 impl Row {
@@ -43,31 +43,31 @@ impl Row {
         self.get(name)?.parse().ok()
     }
 
-    /// Invalid for NULL.
+    /// A column as an OID; invalid for NULL.
     pub fn oid(&self, name: &str) -> pg_sys::Oid {
         let oid = self.get(name).and_then(|text| text.parse::<u32>().ok());
         oid.map_or(pg_sys::InvalidOid, pg_sys::Oid::from)
     }
 }
 
-/// What a query of the catalogs gives, as of now.
+/// The rows of a query of the catalogs, as of now.
 pub fn read(query: &str) -> Result<Vec<Row>, Error> {
     execute(query, true, false, None)
 }
 
-/// Its first row, if there is one.
+/// The first row of such a query, if there is one.
 pub fn read_one(query: &str) -> Result<Option<Row>, Error> {
     Ok(read(query)?.into_iter().next())
 }
 
-/// The first row of a query of a user's table, as of now, and of all its rows. It
-/// runs as `user`, the table's owner, and can do no lasting harm: planning it
-/// already may call functions that the owner wrote, in an index or a constraint.
+/// The first row of a query that reads all rows of a user's table, as of now. The query
+/// runs as `user`, the table's owner, and can do no lasting harm: even planning it may
+/// call functions that the owner wrote, in an index or a constraint.
 pub fn read_all_as(query: &str, user: pg_sys::Oid) -> Result<Option<Row>, Error> {
     Ok(execute(query, true, true, Some(user))?.into_iter().next())
 }
 
-/// The same of a query that reads no table by itself.
+/// The same for a query that reads no table by itself.
 pub fn read_one_as(query: &str, user: pg_sys::Oid) -> Result<Option<Row>, Error> {
     Ok(execute(query, true, false, Some(user))?.into_iter().next())
 }
@@ -93,8 +93,8 @@ fn execute_inside(
     user: Option<pg_sys::Oid>,
 ) -> Result<Vec<Row>, Error> {
     let sql = to_server_exactly(sql).map_err(|_| error::untranslatable())?;
-    // SAFETY: in a transaction. Whatever is set here is put back below, or by
-    // the abort if a statement raises an error, which nobody here catches.
+    // SAFETY: in a transaction. Everything set here is put back below, or by the abort
+    // if a statement raises an error, which nobody here catches.
     unsafe {
         pg_sys::SPI_connect();
         let settings = pg_sys::NewGUCNestLevel();
@@ -152,11 +152,11 @@ pub fn as_user<T>(user: pg_sys::Oid, restrictions: u32, f: impl FnOnce() -> T) -
 /// The rows of the statement that has just run.
 ///
 /// # Safety
-/// Connected to SPI, right after a statement that succeeded.
+/// The session is connected to SPI, right after a statement that succeeded.
 unsafe fn rows() -> Vec<Row> {
-    // SAFETY: the caller's; the table has `numvals` rows, and columns count
-    // from 1. What SPI_fname and SPI_getvalue return is NUL-terminated, and of a
-    // column that is there SPI_fname does not return NULL.
+    // SAFETY: as the caller guarantees; the table has `numvals` rows, and columns count
+    // from 1. The results of SPI_fname and SPI_getvalue are NUL-terminated, and
+    // SPI_fname does not return NULL for a column that exists.
     unsafe {
         let Some(table) = pg_sys::SPI_tuptable.as_ref() else {
             return Vec::new();

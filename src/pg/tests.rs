@@ -8,7 +8,7 @@ mod tests {
 
     use crate::pg::entry;
 
-    /// The SQLSTATE that a statement ends in, "00000" if in none.
+    /// The SQLSTATE with which a statement ends, "00000" without an error.
     fn sqlstate(sql: &str) -> String {
         let block = format!(
             "DO $do$ BEGIN EXECUTE {}; PERFORM set_config('t.state', '00000', true);
@@ -192,7 +192,7 @@ mod tests {
     #[pg_test]
     fn works_without_flinfo() {
         unsafe fn nextval(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-            // SAFETY: the caller's.
+            // SAFETY: as the caller guarantees.
             unsafe { crate::pg::sql::nextval_for_tests(fcinfo) }
         }
         // SAFETY: a V1 function without arguments.

@@ -9,14 +9,14 @@ use super::encoding::from_server;
 use super::error::{self, Error};
 use crate::snowflake::id::{Millis, UnixMillis};
 
-/// 2000-01-01, where PostgreSQL counts microseconds from.
+/// 2000-01-01, from which PostgreSQL counts microseconds.
 const POSTGRES_EPOCH: UnixMillis = UnixMillis::new(946_684_800_000);
 
-/// The first microsecond behind the last `timestamptz` that is finite, in the year
-/// 294276: END_TIMESTAMP in datatype/timestamp.h.
+/// The first microsecond after the last finite `timestamptz`, in the year 294276:
+/// END_TIMESTAMP in datatype/timestamp.h.
 const FINITE_END: i64 = 9_223_371_331_200_000_000;
 
-/// The `timestamptz` that stand for infinity and its negative.
+/// The values of `timestamptz` for infinity and its negative.
 pub const END: i64 = i64::MAX;
 pub const BEGINNING: i64 = i64::MIN;
 
@@ -33,7 +33,7 @@ pub fn unix_millis(timestamptz: i64) -> UnixMillis {
     POSTGRES_EPOCH.plus(Millis::new(timestamptz.div_euclid(1000)))
 }
 
-/// As a `timestamptz`; infinity where PostgreSQL has no later ones.
+/// An instant as a `timestamptz`; infinity if PostgreSQL has none so late.
 pub fn timestamptz(at: UnixMillis) -> i64 {
     match at.since(POSTGRES_EPOCH).get().saturating_mul(1000) {
         FINITE_END.. => END,
@@ -41,14 +41,14 @@ pub fn timestamptz(at: UnixMillis) -> i64 {
     }
 }
 
-/// For a message, in the session's time zone.
+/// An instant for a message, in the session's time zone.
 pub fn display(at: UnixMillis) -> String {
     // SAFETY: returns a NUL-terminated string in a static buffer.
     let text = unsafe { CStr::from_ptr(pg_sys::timestamptz_to_str(timestamptz(at))) };
     from_server(text)
 }
 
-/// As a value for SQL.
+/// An instant as a value for SQL.
 pub fn to_datum(at: UnixMillis) -> TimestampWithTimeZone {
     TimestampWithTimeZone::try_from(timestamptz(at))
         .unwrap_or_else(|_| TimestampWithTimeZone::positive_infinity())

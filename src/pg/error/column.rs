@@ -67,7 +67,7 @@ pub fn partition(table: &str, root: &str, column: Option<&str>) -> Error {
     ))
 }
 
-/// `example` is a column that may be meant.
+/// `example` is a column that the user may mean.
 pub fn no_primary_key(table: &str, example: Option<&str>) -> Error {
     ERRCODE_UNDEFINED_OBJECT
         .error(format!("table {table} has no primary key"))
@@ -110,8 +110,8 @@ pub fn system_column(named: &str) -> Error {
     not_supported(format!("{named} is a system column"))
 }
 
-/// `alter` begins a statement that changes the column; `None` if it cannot become a
-/// plain one.
+/// `alter` begins a statement that changes the column; `None` if the column cannot
+/// become a plain one.
 pub fn generated(named: &str, alter: Option<&str>) -> Error {
     let hint = alter.map_or_else(add_a_column, |alter| {
         format!("To make it a plain column that keeps its values: {alter} DROP EXPRESSION")
@@ -136,7 +136,7 @@ pub fn wrong_type(named: &str, declared: &str, alter: Option<&str>) -> Error {
         .hint(hint)
 }
 
-/// Of each column that refers to it: its table, its name and its type.
+/// `referring` has the table, the name and the type of each column that refers to it.
 pub fn narrow_foreign_keys(
     named: &str,
     referring: &[[String; 3]],
@@ -166,8 +166,8 @@ pub fn narrow_foreign_keys(
         ))
 }
 
-/// The generator is at ID `least`. Its IDs come to the value at the instant `reached`;
-/// never, if no layout's ID is it.
+/// The generator is at ID `least`. Its IDs reach the value at the instant `reached`, or
+/// never, if no layout has an ID with this value.
 pub fn value_above(
     named: &str,
     value: i64,

@@ -1,4 +1,4 @@
-//! Servers, sequences and calls without what a generator needs.
+//! Servers, sequences and calls that lack what a generator needs.
 
 use pgrx::PgSqlErrorCode::*;
 use pgrx::pg_sys;
@@ -24,7 +24,7 @@ pub fn no_worker_id(max: u64) -> Error {
         .hint(worker_hint(max))
 }
 
-/// Of the whole server, before anybody asks it for IDs.
+/// About the whole server, before anybody asks it for IDs.
 pub fn started_without_worker_id() -> Error {
     not_ready("snowflake_id: this server has no worker ID and will generate no IDs").hint(
         "Set \"snowflake_id.worker_id\" in postgresql.conf to a number that no other server of the \
@@ -68,7 +68,7 @@ pub fn unlabelled(name: &str) -> Error {
     ))
 }
 
-/// `fit` is what ALTER SEQUENCE makes of it.
+/// `fit` has the options of ALTER SEQUENCE that make the sequence fit.
 pub fn unfit_sequence(name: &str, reason: &str, fit: &str) -> Error {
     cannot_hold_mark(name)
         .detail(reason)
@@ -95,9 +95,9 @@ fn cannot_hold_mark(name: &str) -> Error {
     ))
 }
 
-/// The sequence is at `value`, which is no mark. `label` is the one that was to be
-/// set, and `beside` a name for a generator in place of the sequence. A column that owns
-/// it is given with its table.
+/// The sequence is at `value`, which is no mark. `label` is the label that was to be
+/// set, and `beside` a name for a generator in place of the sequence. A column that
+/// owns the sequence is given with its table.
 pub fn used_sequence(
     name: &str,
     value: i64,

@@ -1,4 +1,4 @@
-//! Labels and layouts that a generator cannot have, or not any more.
+//! Labels and layouts that a generator cannot have, or can no longer have.
 
 use pgrx::PgSqlErrorCode::*;
 
@@ -101,7 +101,7 @@ pub fn layout_is_over(layout: &str, last: UnixMillis) -> Error {
         )
 }
 
-/// Where in a label something is.
+/// The place of an error in a label, in words.
 fn place(text: &str, at: usize) -> String {
     const MOST: usize = 40;
     let before = text.get(..at).unwrap_or(text);

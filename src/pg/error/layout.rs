@@ -1,4 +1,4 @@
-//! What a layout cannot hold or say, and the values of its fields.
+//! Values that a layout or one of its fields cannot hold or express.
 
 use pgrx::PgSqlErrorCode::*;
 
@@ -103,7 +103,7 @@ pub fn field_not_number(field: &str) -> Error {
     .hint(FIELDS_HINT)
 }
 
-/// A call that gives no fields.
+/// The call gives no fields, and the generator takes some.
 pub fn needs_fields(generator: &str, label: &Label) -> Error {
     invalid(format!(
         "generator {generator} takes fields from its caller, and none are given"
@@ -112,7 +112,7 @@ pub fn needs_fields(generator: &str, label: &Label) -> Error {
     .hint(call_with_fields(generator, label))
 }
 
-/// A call that gives others, or other values, than the label leaves to it.
+/// The call gives other fields, or other values, than the label leaves to the call.
 pub fn given_fields(generator: &str, label: &Label, error: LayoutError) -> Error {
     match error {
         LayoutError::Unknown(field) => {
@@ -137,7 +137,7 @@ pub fn given_fields(generator: &str, label: &Label, error: LayoutError) -> Error
     }
 }
 
-/// The default of a column.
+/// A column's default cannot give the fields that the generator takes.
 pub fn no_default(generator: &str, label: &Label) -> Error {
     let fields = label.caller_fields();
     let pairs = fields.map(|field| format!("'{0}', NEW.{0}", field.name));

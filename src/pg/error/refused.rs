@@ -1,5 +1,5 @@
-//! Why a call gets no ID, or a mark is not raised: what clocks, marks and layouts
-//! that do not go together read like.
+//! Why a call gets no ID, or a mark is not raised: errors about clocks, marks and
+//! layouts that do not go together.
 
 use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
@@ -15,7 +15,7 @@ use crate::snowflake::policy::Policy;
 use crate::snowflake::reservation::{NoMark, Refusal};
 use crate::snowflake::server::Refused;
 
-/// The generator of this name does not do what was asked of it.
+/// The generator of this name refuses what was asked.
 pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
     match why {
         Refused::Reservation(refusal) => not_reserved(name, generator, refusal),
@@ -206,7 +206,7 @@ fn measured(time: Millis) -> String {
     duration_text(time, Form::Exact)
 }
 
-/// What in a label lets a generator refuse IDs after a rollback.
+/// The part of a label by which a generator refuses IDs after a rollback.
 fn refusing_rule(policy: &Policy, by: Millis) -> String {
     if by > policy.max_rollback {
         return format!(

@@ -14,7 +14,7 @@ use crate::snowflake::label::Label;
 c_function!(snowflake_advance_past_id, |call| advance(call, |label| {
     let layout = label.layout();
     let fields = label.decode(SnowflakeId::new(call.number(1)))?.fields;
-    // The next tick: whoever issued that ID may have issued more in its tick.
+    // The next tick: the issuer of that ID may have issued more IDs in its tick.
     Ok(layout.instant_of(Tick::new(fields.tick.get() + 1)))
 }));
 
@@ -32,7 +32,7 @@ fn advance(
     let entry = entry::of_named(call.get(0).unwrap_or(pg_sys::InvalidOid))?;
     entry::prevent_where_nextval_is(c"snowflake_advance()");
     loop {
-        // The same right as setval(); before any other is asked for.
+        // The user needs the privilege of setval(), which is checked before any other.
         entry.lock();
         let facts = entry.learn()?;
         catalog::check_privilege(entry.relation(), pg_sys::ACL_UPDATE)?;
@@ -40,7 +40,7 @@ fn advance(
             entry.fill()?;
         }
         let target = target(&facts.described.label)?;
-        // Void if the sequence changed while we waited for the lock.
+        // `None` if the sequence changed while we waited for the lock.
         if let Some(from) = issue::advance(entry, target)? {
             return Ok(time::to_datum(from));
         }

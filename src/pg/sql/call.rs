@@ -1,6 +1,6 @@
-//! Calls of SQL functions by PostgreSQL's own calling convention, where
-//! `#[pg_extern]` has no word for what they take or return, or would need a
-//! function for each number of arguments.
+//! SQL functions by PostgreSQL's own calling convention: `#[pg_extern]` cannot express
+//! what these functions take or return, or would need one function for each number of
+//! arguments.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -20,11 +20,11 @@ use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Fields, Layout};
 
 /// Defines the C function `$name`, which answers a [`Call`] by `$body`. The SQL
-/// functions that name it declare what `$body` takes; they are STRICT, unless it
+/// functions that name it declare what `$body` takes; they are STRICT, unless `$body`
 /// takes all arguments by [`Call::get`].
 macro_rules! c_function {
     ($name:ident, $body:expr) => {
-        // Says that it has the V1 calling convention.
+        // Declares that the function has the V1 calling convention.
         const _: () = {
             #[unsafe(export_name = concat!("pg_finfo_", stringify!($name)))]
             extern "C" fn convention() -> &'static ::pgrx::pg_sys::Pg_finfo_record {
@@ -39,19 +39,19 @@ macro_rules! c_function {
             fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
         ) -> ::pgrx::pg_sys::Datum {
             let answer = || {
-                // SAFETY: called by PostgreSQL only, for a function as above.
+                // SAFETY: called by PostgreSQL only, for a function as described above.
                 let call = unsafe { $crate::pg::sql::call::Call::new(fcinfo) };
                 call.answer($body)
             };
-            // SAFETY: PostgreSQL calls, and there is nothing to drop.
+            // SAFETY: called by PostgreSQL, and there is nothing to drop.
             unsafe { $crate::pg::report::guard(answer) }
         }
     };
 }
 
-/// Defines two C functions that answer by `$body` and differ in what tells the
-/// layout: for `$name` the generator behind `$own` other arguments, which without
-/// one is the default generator; for `$name_as` the text of a label.
+/// Defines two C functions that answer by `$body` and find the layout in different
+/// ways: `$name` by the generator behind `$own` other arguments (without one, the
+/// default generator), `$name_as` by the text of a label.
 macro_rules! by_layout {
     ($name:ident, $name_as:ident, $own:literal, $body:path) => {
         $crate::pg::sql::call::c_function!($name, |call| $body(call, &call.whose($own)?));
@@ -71,14 +71,14 @@ pub struct Call(pg_sys::FunctionCallInfo);
 
 impl Call {
     /// # Safety
-    /// PostgreSQL calls, for as long as this lives, a function whose arguments and
-    /// result are declared as what is made of them here, and which is STRICT unless
-    /// they are all taken by [`Self::get`].
+    /// For as long as this value lives, PostgreSQL calls a function whose arguments and
+    /// result are declared as the types used here. The function is STRICT, unless it
+    /// takes all arguments by [`Self::get`].
     pub unsafe fn new(fcinfo: pg_sys::FunctionCallInfo) -> Self {
         Self(fcinfo)
     }
 
-    /// Answers it by `body`, or ends the statement with its error.
+    /// Answers the call by `body`, or ends the statement with the error of `body`.
     #[inline]
     pub fn answer<R: IntoDatum>(
         &self,
@@ -94,15 +94,15 @@ impl Call {
         }
     }
 
-    /// How many arguments there are, which tells apart the SQL functions that
-    /// share a C function.
+    /// The number of arguments. It tells apart the SQL functions that share a C
+    /// function.
     #[inline]
     pub fn count(&self) -> usize {
         // SAFETY: the call is PostgreSQL's, as `new` asks for.
         usize::from(unsafe { (*self.0).nargs }.unsigned_abs())
     }
 
-    /// An argument as it comes.
+    /// An argument as PostgreSQL passes it.
     #[inline]
     pub fn datum(&self, index: usize) -> pg_sys::Datum {
         // SAFETY: the call is PostgreSQL's, as `new` asks for.
@@ -112,8 +112,8 @@ impl Call {
     /// An argument that is not NULL.
     #[inline]
     pub fn get<'a, T: FromDatum + 'a>(&'a self, index: usize) -> Option<T> {
-        // SAFETY: of this type, as `new` asks for; it or the copy that it is read
-        // from is there until the call ends.
+        // SAFETY: the argument is of this type, as `new` asks for; the argument, or the
+        // copy that is read, exists until the call ends.
         unsafe { pgrx::pg_getarg(self.0, index) }
     }
 
@@ -123,9 +123,9 @@ impl Call {
         self.get(index).unwrap_or_default()
     }
 
-    /// An argument that is a jsonb: numbers by the names of fields. It is read from its
-    /// text: pgrx's `JsonB` gives an internal error for numbers and depths that only
-    /// PostgreSQL has.
+    /// An argument that is a jsonb of numbers by the names of fields. It is parsed from
+    /// its text: pgrx's `JsonB` gives an internal error for numbers and depths that
+    /// only PostgreSQL has.
     pub fn fields(&self, index: usize) -> Result<Vec<(String, i64)>, Error> {
         // SAFETY: declared as jsonb; its text is NUL-terminated.
         let text = from_server(unsafe {
@@ -145,12 +145,12 @@ impl Call {
 
     /// An argument that is a text.
     pub fn text(&self, index: usize) -> Cow<'_, str> {
-        // A text is read as the bytes that it has.
+        // The text is read as its bytes.
         bytes_from_server(self.get::<&[u8]>(index).unwrap_or_default())
     }
 
-    /// What this function keeps between its calls in a statement, null at first;
-    /// `None` for a call that is nobody's.
+    /// What this function keeps between its calls in a statement, null at first; `None`
+    /// for a call without FmgrInfo.
     #[inline]
     pub fn kept(&self) -> Option<&Cell<*mut c_void>> {
         // SAFETY: the call is PostgreSQL's, as `new` asks for; `flinfo` may be null.
@@ -158,7 +158,7 @@ impl Call {
         function.map(|function| Cell::from_mut(&mut function.fn_extra))
     }
 
-    /// The generator that is named behind `own` other arguments, if one is.
+    /// The generator that is named behind `own` other arguments, if any.
     #[inline]
     pub fn generator(&self, own: usize) -> Option<pg_sys::Oid> {
         if self.count() == own {
@@ -171,15 +171,15 @@ impl Call {
         Some(pg_sys::Oid::from(value as u32))
     }
 
-    /// The same, or the default generator.
+    /// The entry of the generator named there, or of the default generator.
     pub fn entry(&self, own: usize) -> Result<&'static Entry, Error> {
         let named = self.generator(own);
         let relation = named.map_or_else(entry::default_relation, Ok)?;
         entry::of_named(relation)
     }
 
-    /// Whose IDs it is about: those of the generator that is named behind `own`
-    /// other arguments, of the default generator if none is.
+    /// Whose IDs the call is about: those of the generator that is named behind `own`
+    /// other arguments, or of the default generator if none is.
     #[inline]
     pub fn whose(&self, own: usize) -> Result<Whose<'_>, Error> {
         let Some(relation) = self.generator(own) else {
@@ -189,8 +189,7 @@ impl Call {
         Ok(Whose::Generator(entry, entry.describe()?))
     }
 
-    /// Whose IDs it is about: those that the text of a label tells, which is the
-    /// last argument.
+    /// Whose IDs the call is about, by the text of a label, which is the last argument.
     pub fn whose_by_text(&self) -> Result<Whose<'_>, Error> {
         let text = self.text(self.count().saturating_sub(1));
         let described = label::given(&text)?;
@@ -213,14 +212,14 @@ impl Call {
         }
     }
 
-    /// Answers with a row of the declared result at each call; `make` makes all of them,
-    /// at the first call.
+    /// Answers each call with one row of the declared result; `make` makes all rows, at
+    /// the first call.
     pub fn set<S: RetAbi>(
         &self,
         make: impl FnOnce() -> Result<S, Error>,
     ) -> Result<pg_sys::Datum, Error> {
-        // SAFETY: a function that returns rows, as `new` asks for. What is made at the
-        // first call lives as long as PostgreSQL calls for more.
+        // SAFETY: a function that returns rows, as `new` asks for. The rows made at the
+        // first call live as long as PostgreSQL calls for more.
         unsafe {
             let next = match S::check_fcinfo_and_prepare(self.0) {
                 CallCx::WrappedFn(context) => PgMemoryContexts::For(context)
@@ -243,12 +242,12 @@ impl Call {
         }
     }
 
-    /// The descriptor of the declared result. It is made by the first call of a
-    /// statement and kept for the others, since it takes reading the catalog.
+    /// The descriptor of the declared result. The first call of a statement reads it
+    /// from the catalog and keeps it for the others.
     fn row_type(&self) -> pg_sys::TupleDesc {
         // SAFETY: the call is PostgreSQL's, as `new` asks for, and a function that
-        // returns rows is called with `flinfo`. Its `fn_extra` is ours, null at
-        // first, and what it points to lives in `fn_mcxt` as long as itself.
+        // returns rows is called with `flinfo`. Its `fn_extra` is ours and null at
+        // first; what it points to lives in `fn_mcxt` as long as `flinfo`.
         unsafe {
             let function = (*self.0).flinfo;
             if (*function).fn_extra.is_null() {
@@ -273,12 +272,12 @@ fn split<const N: usize>(columns: [Option<pg_sys::Datum>; N]) -> ([pg_sys::Datum
 
 /// Whose IDs a call is about.
 pub enum Whose<'a> {
-    /// The default generator's, whose layout is a constant: reading its IDs asks
-    /// neither for a label nor for the catalog.
+    /// The default generator's, whose layout is a constant: reading its IDs needs
+    /// neither a label nor the catalog.
     Default,
     /// A generator's.
     Generator(&'static Entry, &'static Described),
-    /// Those that the text of a label tells.
+    /// IDs of the layout in the text of a label.
     Text(Cow<'a, str>, Rc<Described>),
 }
 
@@ -291,13 +290,13 @@ impl Whose<'_> {
         }
     }
 
-    /// Their label.
+    /// The label of these IDs.
     pub fn label(&self) -> &Label {
         &self.described().label
     }
 
-    /// Applies `f` to their layout. It is called at two places so that the
-    /// compiler can make one of them for the constant layout.
+    /// Applies `f` to the layout of these IDs. `f` is called at two places so that the
+    /// compiler can specialise one of them for the constant layout.
     #[inline]
     pub fn with_layout<R>(&self, f: impl Fn(&Layout) -> R) -> R {
         match self {
@@ -306,8 +305,8 @@ impl Whose<'_> {
         }
     }
 
-    /// Takes an ID apart, and applies `f` to their layout and its fields; at two
-    /// places, as [`Self::with_layout`].
+    /// Takes an ID apart, and applies `f` to the layout and the fields; calls `f` at
+    /// two places, like [`Self::with_layout`].
     #[inline]
     pub fn read<R>(&self, id: i64, f: impl Fn(&Layout, Fields) -> R) -> Result<R, Error> {
         let id = SnowflakeId::new(id);

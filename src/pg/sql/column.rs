@@ -1,22 +1,21 @@
 //! `snowflake_set_default()`: makes a generator the default of a key column.
 //!
-//! In this order, all in the caller's transaction and with at most the caller's
-//! rights:
+//! The steps, all in the caller's transaction and with at most the caller's rights:
 //!
-//! 1. is this a table, whole and the caller's? Before any lock, so that
-//!    strangers cannot take one; and again under it;
-//! 2. lock it with all its descendants, as ALTER TABLE would: nobody inserts
-//!    until the transaction ends, and names stay what they are, but for those of
-//!    schemas, which nothing locks; step 5 would find out;
-//! 3. find the column and refuse what cannot be, here and in columns that refer to it;
-//! 4. refuse existing values at or above the IDs to come, which are read as the
-//!    table's owner: what is attached to the table is the owner's code;
-//! 5. ALTER TABLE, which reaches all descendants, and read back what is there.
+//! 1. check that this is a whole table and the caller's: before any lock, so that
+//!    strangers cannot take one, and again under the lock;
+//! 2. lock the table with all its descendants, as ALTER TABLE would: nobody inserts
+//!    until the transaction ends, and names stay the same, except those of schemas,
+//!    which nothing locks; step 5 would notice that;
+//! 3. find the column; refuse what is impossible, here and in columns that refer to it;
+//! 4. refuse existing values at or above the IDs to come; they are read as the table's
+//!    owner, since code attached to the table is the owner's;
+//! 5. ALTER TABLE, which reaches all descendants; read back the result.
 //!
 //! The function's `search_path` has no schema in which others may create, so
-//! unqualified names and operators below are PostgreSQL's own. Names of users'
-//! objects are qualified and quoted. The price: so is that of event triggers
-//! that fire on our ALTER TABLE, which need a `search_path` of their own.
+//! unqualified names and operators below are PostgreSQL's own. Names of users' objects
+//! are qualified and quoted. The price: event triggers that fire on our ALTER TABLE run
+//! with this `search_path`, and need one of their own.
 
 use std::ffi::CStr;
 
@@ -66,7 +65,7 @@ c_function!(snowflake_set_default, |call| {
         column.tell(&before)?;
     }
     for sequence in &sequences {
-        // Whoever else uses it stops the drop, with an error that says who.
+        // Another object that uses the sequence stops the drop; the error names it.
         let fate = if sequence.is("of_identity") {
             "dropped with the identity"
         } else if drop_sequence {
@@ -83,8 +82,8 @@ c_function!(snowflake_set_default, |call| {
     Ok(Text(done.join("; ")))
 });
 
-/// `pg_class`, with how to show a relation (`name`), and how to name it in a
-/// statement: they differ for temporary tables, whose schema has a number.
+/// `pg_class` with a relation's name for people (`name`) and for SQL (`statement`): they
+/// differ for temporary tables, whose schema has a number.
 const RELATIONS: &str = "(SELECT c.*, n.nspname,
         CASE WHEN c.relpersistence = 't' THEN 'pg_temp' ELSE quote_ident(n.nspname) END
             || '.' || quote_ident(c.relname) AS name,
@@ -92,8 +91,8 @@ const RELATIONS: &str = "(SELECT c.*, n.nspname,
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace)";
 
 /// Looks at a relation, and refuses it if it is no table, a part of one, or not the
-/// caller's. A row for the column of this name, or for each of the primary key;
-/// without a column if there is none.
+/// caller's. Returns a row for the column of this name, or for each of the primary key;
+/// if there is none, a row without a column.
 fn look(relation: pg_sys::Oid, named: Option<&str>) -> Result<Vec<Row>, Error> {
     let wanted = match named {
         Some(name) => format!("a.attname = {}", quote_literal(name)),
@@ -135,14 +134,14 @@ fn look(relation: pg_sys::Oid, named: Option<&str>) -> Result<Vec<Row>, Error> {
     })
 }
 
-/// Where IDs shall come from.
+/// Where IDs shall come from: a generator, and the default that calls it.
 struct Source {
     entry: &'static Entry,
     described: &'static Described,
     name: String,
     /// The function that the default calls.
     function: pg_sys::Oid,
-    /// The default, as PostgreSQL shows it where nothing is in the search path.
+    /// The default, as PostgreSQL shows it with an empty search path.
     expression: String,
 }
 
@@ -157,8 +156,8 @@ impl Source {
             return Err(error::no_default(&entry.name(), &described.label));
         }
         let arguments = if relation == default { "" } else { "regclass" };
-        // The extension's own function, wherever it was moved to: its signature, with
-        // the value of its argument in place of the type.
+        // The extension's own function, in whatever schema: its signature, with the
+        // value of its argument in place of the type.
         let row = spi::read_one(&format!(
             "SELECT c.name, p.oid AS function,
                     left(p.oid::regprocedure::text, - length('{arguments})'))
@@ -183,11 +182,11 @@ impl Source {
         })
     }
 
-    /// The next ID, and whether no further ID of this server is less.
+    /// The next ID, and whether all further IDs of this server are at or above it.
     ///
-    /// A generator that runs has a word and a clock that only grow; the wall
-    /// clock would be wrong where it is ahead of them. One that has not started
-    /// since the server did will start at its mark or now.
+    /// A generator that runs has a word and a clock that only grow; a wall clock ahead
+    /// of them would give a wrong answer. A generator that has issued nothing since the
+    /// server started will start at its mark or now.
     fn next(&self) -> Result<(SnowflakeId, bool), Error> {
         let generator = &self.described.generator;
         let layout = generator.layout;
@@ -209,7 +208,7 @@ impl Source {
         {
             return Ok((least, true));
         }
-        // What else comes in this tick may be anywhere in it.
+        // Other IDs of this tick may be anywhere in it.
         let position = match generator.is_random() {
             true => layout.at(0, layout.place_of(tick.next())),
             false => position,
@@ -219,18 +218,18 @@ impl Source {
     }
 }
 
-/// The type of a column, without domains.
+/// The type of a column, with domains replaced by their base types.
 fn base_type(row: &Row) -> pg_sys::Oid {
     // SAFETY: a type that a column has.
     unsafe { pg_sys::getBaseType(row.oid("type")) }
 }
 
-/// Types that can become bigint, which hold no IDs.
+/// Types that hold no IDs and can become bigint.
 const NARROW: [pg_sys::Oid; 2] = [pg_sys::INT4OID, pg_sys::INT2OID];
 
-/// The column of a table that is most likely to be meant for IDs, if one is: a number, of
-/// the primary key if there is one, that refers to no other table. One that counts comes
-/// first, then a bigint, then the last of a key and the first of a table.
+/// The column of a table that is most likely meant for IDs, if there is one: a number
+/// that refers to no other table, of the primary key if there is one. A column that
+/// counts comes first, then a bigint, then the last of a key and the first of a table.
 fn likely(relation: pg_sys::Oid) -> Result<Option<String>, Error> {
     let rows = spi::read(&format!(
         "SELECT a.attname AS stored, a.atttypid AS type,
@@ -256,20 +255,20 @@ fn likely(relation: pg_sys::Oid) -> Result<Option<String>, Error> {
 /// A column that can have the default.
 struct Column<'a> {
     generator: &'a Source,
-    /// What [`look`] reads of it.
+    /// The row that [`look`] returns for the column.
     row: Row,
     table: String,
-    /// As in a statement.
+    /// The column's name in a statement.
     identifier: String,
-    /// With its table.
+    /// The column's name with its table.
     name: String,
-    /// The same in the words of an error.
+    /// The same, as an error says it.
     described: String,
 }
 
 impl<'a> Column<'a> {
     /// Locks the table with all its descendants, as ALTER TABLE would, and chooses the
-    /// column. A domain holds IDs unless it refuses them, which is tried.
+    /// column. Whether a domain refuses IDs is found out later, by a trial.
     fn lock(
         relation: pg_sys::Oid,
         named: Option<&str>,
@@ -280,7 +279,7 @@ impl<'a> Column<'a> {
             #[allow(clippy::cast_possible_wrap)]
             pg_sys::LockRelationOid(relation, pg_sys::AccessExclusiveLock as i32);
         }
-        // It may have been dropped, renamed or given away while we waited.
+        // The table may have been dropped, renamed or given away while we waited.
         let mut rows = look(relation, named)?;
         if let [first, _, ..] = rows.as_slice() {
             let example = likely(relation)?;
@@ -324,10 +323,10 @@ impl<'a> Column<'a> {
         })
     }
 
-    /// The column in its table, which comes first, and in all descendants;
-    /// `is_set` where its default is the one that is wanted.
+    /// The column in its table, which comes first, and in all descendants; `is_set`
+    /// tells whether the default there is already the wanted one.
     fn family(&self) -> Result<Vec<Row>, Error> {
-        // What is not in pg_catalog is shown qualified.
+        // Names outside pg_catalog are shown qualified.
         spi::read(&format!(
             "WITH RECURSIVE family (oid) AS (
                  SELECT {0}::oid
@@ -368,8 +367,8 @@ impl<'a> Column<'a> {
         ))
     }
 
-    /// Refuses a column to which others refer that hold no IDs: no row could refer to a new
-    /// one.
+    /// Refuses a column if other columns refer to it that cannot hold IDs: no row of
+    /// theirs could refer to a new row.
     fn check_referring(&self) -> Result<(), Error> {
         let referring = spi::read(&format!(
             "SELECT DISTINCT c.name AS table_name, quote_ident(a.attname) AS identifier, a.attnum,
@@ -404,9 +403,9 @@ impl<'a> Column<'a> {
         ))
     }
 
-    /// Refuses values that IDs to come could repeat, or would sort before, if
-    /// these sort. Returns the greatest, which the primary key's index has at its
-    /// end.
+    /// Refuses values that IDs to come could repeat or, if these IDs sort, would sort
+    /// before. Returns the greatest value, which is at the end of the primary key's
+    /// index.
     fn check_values(&self, least: SnowflakeId, sorts: bool) -> Result<Option<i64>, Error> {
         let query = format!(
             "SELECT max({}) AS greatest FROM {}",
@@ -427,7 +426,7 @@ impl<'a> Column<'a> {
         let Generator { layout, policy } = self.generator.described.generator;
         let reached = layout.decode(SnowflakeId::new(value)).ok();
         let reached = reached.map(|fields| layout.instant_of(fields.tick));
-        // As far as snowflake_advance() goes.
+        // As far as snowflake_advance() can go.
         let limit = os_clock::wall().millis().plus(policy.max_advance());
         Err(refuse::value_above(
             &self.described,
@@ -439,14 +438,14 @@ impl<'a> Column<'a> {
         ))
     }
 
-    /// Refuses a domain that refuses IDs, or that is one over such a domain; and a
-    /// table that is partitioned by this column and has no partition for IDs.
+    /// Refuses a domain that refuses IDs, or whose base domain does; and a table that
+    /// is partitioned by this column and has no partition for IDs.
     fn check_takes(&self, next: i64) -> Result<(), Error> {
-        // Conditions of domains are looked at one by one, those of the innermost
-        // first: a cast would raise an error. What is neither true nor false is no
-        // reason. Those of partitions are one condition, of which the next INSERT
-        // needs a part to hold. Nothing is known before of sub-partitions, and of keys
-        // of more than one column.
+        // Conditions of domains are tried one by one, the innermost domain's first: a
+        // cast would raise an error. A condition that is neither true nor false is no
+        // reason to refuse. The conditions of partitions form one condition, of which
+        // the next INSERT needs a part to hold. Sub-partitions, and keys of more than
+        // one column, are not checked.
         let conditions = spi::read(&format!(
             "WITH RECURSIVE domains AS (
                  SELECT oid, typbasetype, 0 AS depth FROM pg_type
@@ -475,7 +474,7 @@ impl<'a> Column<'a> {
         ))?;
         for row in &conditions {
             let (condition, name) = (row.text("condition"), row.text("name"));
-            // The table's owner wrote the condition.
+            // The table's owner wrote the condition, so it runs as the owner.
             let query = format!(
                 "SELECT {condition} AS holds FROM (SELECT '{next}'::{} AS {name}) AS row",
                 row.text("type")
@@ -497,12 +496,12 @@ impl<'a> Column<'a> {
         Ok(())
     }
 
-    /// Tells of what keeps nobody from setting the default, but rows or their users
-    /// from having it, or changes what they may do. `before` is the family as it was.
+    /// Reports what does not prevent setting the default, but keeps rows or users from
+    /// using it, or changes what users may do. `before` is the family as it was.
     fn tell(&self, before: &[Row]) -> Result<(), Error> {
         let generator = self.generator;
         // Inserting needs USAGE, setting a default does not: a table may be set up
-        // before its users are. But its owner, at least, is expected to insert.
+        // before its users are. But at least the table's owner is expected to insert.
         let usage = spi::read_one(&format!(
             "SELECT has_sequence_privilege({}::oid, {}::oid, 'USAGE, UPDATE') AS is_there",
             self.row.text("owner"),
@@ -512,13 +511,13 @@ impl<'a> Column<'a> {
             let owner = self.row.text("owner_name");
             notice::owner_lacks_usage(&self.table, &owner, &generator.name).notice();
         }
-        // A table may be set up before its server is, but somebody should know.
+        // A table may be set up before its server is, but the user should know.
         if let Ok(shared) = shmem::shared()
             && let Err(error) = generator.entry.check_can_issue(generator.described, shared)
         {
             error.warning();
         }
-        // A key of another table may be what the column is, and its rows always given.
+        // If the column refers to another table's key, all rows may give its value.
         let found = spi::read(&format!(
             "SELECT quote_ident(conname) AS key FROM pg_constraint
              WHERE contype = 'f' AND conparentid = 0 AND conrelid = {} AND {} = ANY (conkey)
@@ -529,7 +528,7 @@ impl<'a> Column<'a> {
         for row in &found {
             notice::is_foreign_key(&self.name, &row.text("key")).notice();
         }
-        // Of the table, which speaks for its descendants, or of some of these.
+        // Reported for the table, including its descendants, or for some of these.
         let is_always = |member: &&Row| member.is("is_always");
         let count = if before.first().is_some_and(|it| is_always(&it)) {
             1
@@ -549,8 +548,8 @@ impl<'a> Column<'a> {
             let (table, column) = (table.text("statement"), &self.identifier);
             spi::run(&format!("ALTER TABLE {table} ALTER COLUMN {column} {what}"))
         };
-        // One by one, the table first: from 17 on a partitioned table's identity goes
-        // with that of its partitions; any other is a table's own.
+        // One by one, the table first: from 17 on, a partitioned table's identity goes
+        // with those of its partitions; any other identity belongs to one table.
         while let Some(member) = self.family()?.iter().find(|member| member.is("identity")) {
             alter(member, "DROP IDENTITY")?;
         }
@@ -558,7 +557,7 @@ impl<'a> Column<'a> {
         alter(&self.row, &default)
     }
 
-    /// What was changed, from what was there and what is there.
+    /// A text that says what was changed.
     fn changed(&self, before: &[Row]) -> Result<String, Error> {
         let is_done = self.family()?.iter().all(|member| member.is("is_set"));
         let (Some((old, children)), true) = (before.split_first(), is_done) else {
@@ -582,7 +581,7 @@ impl<'a> Column<'a> {
         Ok(text)
     }
 
-    /// What becomes of the default in one table of the family.
+    /// A text that says what becomes of the default in one table of the family.
     fn replaced(&self, before: &Row) -> String {
         let expression = &self.generator.expression;
         match before.get("expression") {

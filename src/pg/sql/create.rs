@@ -1,4 +1,4 @@
-//! Making generators, and the presets to make them from.
+//! Making generators, and the presets for them.
 
 use std::ffi::CStr;
 
@@ -18,14 +18,14 @@ c_function!(snowflake_create_generator, |call| {
     entry::prevent_where_nextval_is(c"snowflake_create_generator()");
     let described = label::parse_for_generator(&label)?;
     let layout = described.layout();
-    // Here and not where a label is checked: a dump must restore at any time.
+    // Checked here and not with the label: a dump must restore at any time.
     let now = layout.tick_number(os_clock::wall().millis());
     if now >= layout.last_tick().get().cast_signed() {
         let last = layout.instant_of(layout.last_tick());
         return Err(error::layout_is_over(&described.layout_text(), last));
     }
-    // SAFETY: a text; what it is taken apart into lives as long as this call.
-    // CREATE SEQUENCE checks privileges on the schema.
+    // SAFETY: a text; its parts live as long as this call. CREATE SEQUENCE checks
+    // privileges on the schema.
     let (schema, relation_name, statement) = report::keeping_errors(|| unsafe {
         let names = pg_sys::textToQualifiedNameList(call.datum(0).cast_mut_ptr());
         let variable = pg_sys::makeRangeVarFromNameList(names);
@@ -38,7 +38,7 @@ c_function!(snowflake_create_generator, |call| {
     spi::run(&format!("CREATE SEQUENCE {statement} {}", catalog::FIT))?;
     // SAFETY: looks up the catalogs; the name is NUL-terminated.
     let relation = unsafe { pg_sys::get_relname_relid(relation_name, schema) };
-    // As called: plain nextval() fails from the start.
+    // Marked as called, so that plain nextval() fails from the start.
     spi::run(&format!(
         "SELECT pg_catalog.setval({}::pg_catalog.regclass, {}, true)",
         relation.to_u32(),
@@ -52,7 +52,7 @@ c_function!(snowflake_create_generator, |call| {
     entry.lock();
     // A temporary schema makes a temporary sequence.
     let facts = entry.learn()?;
-    // That its policy is not there yet has been said by now.
+    // If its policy is not supported yet, that has been reported by now.
     if let Ok(shared) = shmem::shared()
         && facts.described.generator.policy.is_supported()
         && let Err(error) = entry.check_can_issue(facts.described, shared)
@@ -66,7 +66,7 @@ c_function!(snowflake_create_generator, |call| {
 c_function!(snowflake_presets, |call| {
     let rows = presets::ALL.iter().filter_map(|preset| {
         let own = Label::parse(preset.text).ok();
-        // Without an epoch of its own, all else is the same with any.
+        // The preset has no epoch of its own; the rest is the same with any epoch.
         let label = own
             .clone()
             .or_else(|| Label::parse(&format!("{} epoch=0", preset.text)).ok())?;

@@ -1,8 +1,8 @@
 //! Taking IDs apart and putting them together.
 //!
-//! Each comes in three forms: of the default generator, of a generator, and by
-//! the text of a label (`_as`), as [`by_layout`] tells them apart. All work
-//! without preloading and on standbys.
+//! Each function comes in three forms: for the default generator, for a named one, and
+//! for the text of a label (`_as`); [`by_layout`] tells them apart. All work without
+//! preloading and on standbys.
 
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::{JsonB, pg_sys};
@@ -71,8 +71,8 @@ fn max_id(call: &Call, whose: &Whose) -> Result<i64, Error> {
     whose.with_layout(|layout| Ok(range(layout, at)?.1.get()))
 }
 
-/// Least and greatest ID of the tick that holds an instant; of the first and the
-/// last tick for the infinities.
+/// The least and the greatest ID of the tick that holds an instant. The infinities
+/// stand for the first and the last tick.
 #[inline]
 fn range(layout: &Layout, at: i64) -> Result<(SnowflakeId, SnowflakeId), LayoutError> {
     match at {
@@ -88,7 +88,7 @@ fn range(layout: &Layout, at: i64) -> Result<(SnowflakeId, SnowflakeId), LayoutE
     }
 }
 
-/// The tick that the first argument, a timestamptz, is in.
+/// The tick that holds the first argument, a timestamptz.
 fn tick(call: &Call, layout: &Layout) -> Result<Tick, Error> {
     Ok(layout.tick_at(time::finite(call.number(0))?)?)
 }
@@ -101,7 +101,7 @@ fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
     if matches!(whose, Whose::Text(..)) && call.count() == 3 {
         return encode_fields(call, label);
     }
-    // Both ways of writing the time would be right, and any value of a caller's.
+    // With such a field, more than one ID would be a right answer.
     let open = |field: &&Field| matches!(field.role, Role::Mode(None) | Role::Caller);
     if let Some(field) = label.fields().iter().find(open) {
         return Err(LayoutError::Missing(field.name.clone()).into());

@@ -1,4 +1,4 @@
-//! An ID drawn for a person.
+//! Draws an ID for a person.
 
 use pgrx::pg_sys;
 
@@ -14,7 +14,7 @@ by_layout!(snowflake_explain, snowflake_explain_as, 1, explained);
 /// `snowflake_explain(id [, generator])`, `snowflake_explain_as(id, layout)`.
 fn explained(call: &Call, whose: &Whose) -> Result<Text<String>, Error> {
     let title = match whose {
-        // Also where only decoding is wanted, and the sequence is not there.
+        // This works also if only decoding is wanted, and the sequence does not exist.
         Whose::Default => "the default generator".to_string(),
         Whose::Generator(entry, _) => format!("generator {}", entry.name()),
         Whose::Text(text, _) => text.split_whitespace().collect::<Vec<_>>().join(" "),

@@ -29,7 +29,7 @@ c_function!(snowflake_nextval, |call| {
 
 #[cold]
 fn nextval_slow(call: &Call) -> Result<i64, Error> {
-    // Before any look-up: this is what a new user meets first.
+    // Checked before any look-up: this is the first error that a new user meets.
     shmem::shared()?;
     let entry = call.entry(0)?;
     if let Some(kept) = call.kept() {
@@ -50,15 +50,15 @@ c_function!(snowflake_nextval_with, |call| {
 c_function!(snowflake_nextval_batch, |call| call
     .set(|| { batch(call, 1, None) }));
 
-// `snowflake_nextval_batch_with(count, fields [, generator]) -> setof bigint`: the same,
-// and all IDs have these fields.
+// `snowflake_nextval_batch_with(count, fields [, generator]) -> setof bigint`: the
+// same, with these fields in all IDs.
 c_function!(snowflake_nextval_batch_with, |call| call.set(|| {
     let fields = call.fields(1)?;
     batch(call, 2, Some(fields))
 }));
 
-/// IDs chunk by chunk, each when the one before is used up. The generator, if one is
-/// named, comes behind `own` arguments.
+/// Issues IDs chunk by chunk, each chunk when the one before is used up. The generator,
+/// if one is named, comes behind `own` arguments.
 ///
 /// Between two rows of a batch the session may do anything: get IDs elsewhere,
 /// change its role, roll back to a savepoint. Then the rest of the chunk is
@@ -76,7 +76,7 @@ fn batch(
     }
     // The layout must be known before its chunk size is.
     let right = entry.right().map_or_else(|| entry.fill(), Ok)?;
-    // Of the label in force, which the session itself may change between two rows.
+    // Read with the label in force, which the session may change between two rows.
     let given = move || {
         let fields = fields.as_ref();
         fields.map(|it| issue::given(entry, it)).transpose()

@@ -11,7 +11,7 @@
 //! | [`column`] | set_default |
 //! | [`monitor`] | snowflake_generators, pg_stat_snowflake, stat_reset |
 //!
-//! [`call`] is what those need that are written without `#[pg_extern]`.
+//! [`call`] has what functions without `#[pg_extern]` need.
 
 mod admin;
 mod call;
@@ -26,7 +26,7 @@ mod monitor;
 pub(super) use generate::snowflake_nextval as nextval_for_tests;
 
 // `make install` copies the file. cargo pgrx, which the tests inside a server use,
-// installs what it finds in the library instead, so the library holds it as well.
+// installs the SQL that the library holds; so the library holds the file as well.
 pgrx::extension_sql_file!(
     "../../../sql/snowflake_id--0.1.0.sql",
     name = "base",

@@ -32,9 +32,9 @@ struct View {
     counts: Counts,
 }
 
-/// What there is to see of a generator that has a slot.
+/// The view of a generator that has a slot.
 fn view(entry: &Entry) -> Option<View> {
-    // Our own share included.
+    // The slot's counts shall include our own.
     entry.flush_stats();
     shmem::shared().ok()?.with_slot(entry.key(), |slot| View {
         reserved: slot.live().bounds().reserved(),
@@ -45,11 +45,11 @@ fn view(entry: &Entry) -> Option<View> {
     })
 }
 
-/// The instant of its next ID. It goes on from its word or its clock, whichever is later,
-/// or starts at its mark, if nothing is reserved; `None` if it has neither.
+/// The instant of a generator's next ID, by its word or its clock, whichever is later,
+/// or by its mark if nothing is reserved; `None` if there is neither.
 fn next(entry: &Entry, generator: &Generator, mark: Option<UnixMillis>) -> Option<UnixMillis> {
     let layout = generator.layout;
-    // Where nothing is issued, clock and word say nothing.
+    // In recovery nothing is issued, so clock and word say nothing.
     // SAFETY: reads shared memory.
     let in_recovery = unsafe { pg_sys::RecoveryInProgress() };
     let running = entry.running_at(generator).filter(|_| !in_recovery);
@@ -57,8 +57,8 @@ fn next(entry: &Entry, generator: &Generator, mark: Option<UnixMillis>) -> Optio
     next.max(mark)
 }
 
-/// What the disk has of a generator: its mark, or what is there instead. What cannot
-/// be read is shown as unknown; generating says what is wrong.
+/// What is on disk for a generator: its mark, or what is there instead. A file that
+/// cannot be read is shown as unknown; generating raises the error.
 fn on_disk(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, NoMark> {
     if !entry.is_permanent() {
         return Ok(None);
@@ -73,21 +73,21 @@ fn on_disk(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, N
 c_function!(snowflake_generators, |call| {
     let shared = shmem::shared().ok();
     let worker = shared.and_then(|shared| shared.worker_id());
-    // One lock at a time, however many generators there are, and none is waited for: a
-    // view that hangs shows nothing of all the others. `None` is one that was dropped
-    // since the list was made.
+    // One lock at a time, however many generators there are, and without waiting: a
+    // view that hangs shows nothing about the others. `None` is a generator that was
+    // dropped after the list was made.
     let row = |entry: &'static Entry, is_held: bool| {
         let described = entry
             .read_label(entry.is_default(), label::read)
             .map(|read| read.unwrap_or_else(|| Rc::new(label::of_default().clone())));
         let view = view(entry);
         let it = described.as_ref().ok();
-        // The file may be read under a lock only; labels and shared memory without.
+        // The file may be read under a lock only; labels and shared memory need none.
         let readable = it.filter(|_| is_held);
         let mark = readable.map_or(Ok(None), |it| on_disk(entry, &it.generator));
-        // What only those see who may use the generator, as with `pg_sequences`.
+        // Shown only to users who may use the generator, as with `pg_sequences`.
         let visible = entry.may_watch();
-        // A generator that knows how far its marks were heals the one on disk.
+        // A generator whose slot knows its marks repairs the one on disk.
         let heals = view.is_some_and(|view| view.knows_marks);
         let no_mark = mark.err().filter(|_| visible && !heals);
         let problem = match &described {
@@ -95,7 +95,7 @@ c_function!(snowflake_generators, |call| {
             Ok(it) => problem(entry, it, no_mark).map(|error| error.in_a_line()),
             Err(error) => Some(error.in_a_line()),
         };
-        // The generator's, by which positions count.
+        // The generator's layout, in which positions count.
         let layout = it.map(|it| it.generator.layout);
         let shown = view.filter(|_| visible).zip(layout);
         let mark = mark.ok().flatten().filter(|_| visible);
@@ -105,7 +105,7 @@ c_function!(snowflake_generators, |call| {
         let start = mark.filter(|_| reserved.is_none());
         let wall = os_clock::wall().millis();
         let next = it.and_then(|it| next(entry, &it.generator, start));
-        // Without a word and a mark it starts at the wall clock.
+        // Without a word and a mark, the generator starts at the wall clock.
         let next = next.or(is_held.then_some(wall)).filter(|_| visible);
         Some(columns![
             entry.relation(),
@@ -136,7 +136,7 @@ c_function!(snowflake_generators, |call| {
     Ok(())
 });
 
-/// Why this server can issue no IDs, whatever becomes of its clock.
+/// Why this server can issue no IDs, whatever its clock does.
 fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Option<Error> {
     let can_issue = shmem::shared().and_then(|shared| entry.check_can_issue(described, shared));
     if let Err(error) = can_issue {
@@ -162,7 +162,7 @@ fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Opt
 c_function!(pg_stat_snowflake, |call| {
     shmem::shared()?;
     let rows = generators()?.filter_map(|entry| {
-        // Without a slot there is nothing to tell.
+        // A generator without a slot has no counts.
         let counts = view(entry)?.counts;
         let largest = Millis::new(counts.largest_rollback_millis.cast_signed());
         Some(columns![
@@ -185,7 +185,7 @@ c_function!(pg_stat_snowflake, |call| {
     Ok(())
 });
 
-/// As PostgreSQL's own views give times.
+/// A duration in milliseconds, as PostgreSQL's own views give it.
 fn millis(nanos: u64) -> f64 {
     // Exact up to 2^53 ns, 104 days.
     #[allow(clippy::cast_precision_loss)]
