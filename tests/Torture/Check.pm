@@ -866,8 +866,8 @@ sub no_lead_without_a_start
 		my @starts = map { [ @$_{qw(launched ended)} ] }
 		  grep { $_->{rewrites}{ $g->{name} } || $_->{advances}{ $g->{name} } } $self->sessions_of($g);
 		push @starts, map { [ $_ - 10, $_ ] } @{ $self->{accepts} };
-		# Since when the generator is known to be slow enough to meet the clock, when it
-		# met the clock, and when it has issued an ID since.
+		# These instants tell since when the generator is known to be slow enough to
+		# meet the clock, when it met the clock, and when it has issued an ID since.
 		my ($since, $met, $settled);
 		for my $call (sort { $a->{until} <=> $b->{until} } @{ $its->{calls} })
 		{

@@ -355,11 +355,11 @@ sub refusal
 my $received = 'ms(clock_timestamp())';
 my $began    = 'ms(statement_timestamp())';
 
-# The generator from which statements take IDs; undef is the default one.
+# Picks the generator from which statements take IDs; undef is the default one.
 sub aim { return $target = pick(@targets); }
 sub name { return $target ? $target->{variable} // "'$target->{name}'" : ''; }
 sub behind { my ($comma) = @_; return $target ? $comma . name() : ''; }
-# The label, in the first row only, where rows are numbered, since the lookup is slow.
+# Reads the label, in the first row only if rows are numbered, since the lookup is slow.
 sub labelled
 {
 	my ($is_numbered) = @_;
@@ -371,7 +371,7 @@ sub named { return $target ? behind(', ') : ', default_of()'; }
 sub sequence { return $target ? $target->{name} : 'snowflake_default'; }
 sub table { return $target ? "t_$target->{name}" : 't'; }
 sub scaled { my ($low, $high) = @_; return POSIX::ceil(between($low, $high) * ($target ? $target->{scale} : 1)); }
-# A count that is no more than a small generator gives in a third of a second.
+# Returns a count, no more than a small generator gives in a third of a second.
 sub some { my $count = &between; my $most = $target ? POSIX::ceil(1_200_000 * $target->{scale}) : $count; return $count < $most ? $count : $most; }
 sub literal { my ($text) = @_; return q{'} . $text =~ s/'/''/gr . q{'}; }
 

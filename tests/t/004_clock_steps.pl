@@ -61,8 +61,8 @@ set_clock($node, 0);
 wait_until('in step again', sub { abs(lead()) < 0.5 });
 abs_lt(lead(), 0.5, 'the lead is gone after the correction');
 
-# The clock goes a year forward: calls are refused once the window is used up, and no
-# mark is spoilt.
+# The clock goes a year forward: calls are refused once the window is used up, and the
+# mark does not move.
 set_clock($node, 365 * 86400);
 my ($code, $text) = ('', '');
 wait_until('a year forward is refused', sub {

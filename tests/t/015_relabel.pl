@@ -79,8 +79,8 @@ reconnect();
 is(error_in($other, relabel('tried', 'preset=sonyflake')), '55000', 'nor after a crash');
 draw($other, 'tried');
 
-# After the first ID only changes that cannot repeat or reorder IDs are allowed. A
-# session with plans for issuing and decoding resumes, in order.
+# After the first ID a change is allowed only if no ID can be issued twice or out of
+# order. A session with plans for issuing and decoding resumes, in order.
 create_generator($node, 'g', $base);
 $other->query_safe(q{PREPARE next AS SELECT snowflake_nextval('g')});
 $other->query_safe(q{PREPARE at(bigint) AS SELECT abs(extract(epoch FROM snowflake_timestamp($1, 'g') - clock_timestamp())) < 120, (snowflake_decode($1, 'g')).worker_id});
