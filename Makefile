@@ -1,17 +1,17 @@
-# make          says this
-# make demo     three shards on this machine, inserted into at once
+# make          prints this list
+# make demo     inserts into three shards on this machine at once
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make test-upgrade   pg_upgrade from PostgreSQL 15 to 18; FROM=16 PG=17
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=..
 # make test-core  PostgreSQL's own regression and isolation tests, with the library preloaded
-# make fuzz     texts taken for labels; MINUTES=..
+# make fuzz     random texts as labels; MINUTES=..
 # make fuzz-sql random queries on a server with assertions; SEED=.., QUERIES=..
-# make walks    every policy, through longer walks of events; DEEPER=..
+# make walks    every policy, through longer series of events; DEEPER=..
 # make miri     the core's tests on Miri; needs a nightly compiler
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
 # make docs     draws docs/rollback.svg from what a server issues
 # make bench    what an ID costs, beside its neighbours; PG=18, PLOT=file.svg, QUICK=1, SECTIONS=..
-# make bench-contention     many cores on one word: measured here, and modelled
+# make bench-contention     many cores on one word of memory, measured here and modelled
 # make bench-instructions   instructions per ID, under valgrind
 
 SHELL := /bin/bash
@@ -27,7 +27,7 @@ demo:
 
 test: check-core test-server
 
-# All but the core's: on PostgreSQL PG.
+# These are all tests but the core's, on PostgreSQL PG.
 test-server:
 	@tests/run server
 	@tests/run pg
@@ -35,14 +35,14 @@ test-server:
 	@tests/run regress
 	@tests/run tap
 
-# From FROM to PG, both with the extension.
+# Upgrades from FROM to PG, both with the extension.
 test-upgrade:
 	@tests/run upgrade
 
 torture:
 	@tests/run torture
 
-# No PostgreSQL needed.
+# The core's tests need no PostgreSQL.
 check-core:
 	@tests/run core
 
@@ -55,7 +55,7 @@ fuzz:
 fuzz-sql:
 	@tests/run fuzz_sql
 
-# Longer ones than check-core's.
+# These walks are longer than check-core's.
 walks:
 	@tests/run walks
 

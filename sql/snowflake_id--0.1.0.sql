@@ -1,25 +1,25 @@
--- What CREATE EXTENSION runs. The C functions are in src/pg/sql; what a user sees
--- of them (names of arguments, volatility, COMMENT) is said here and only here.
+-- CREATE EXTENSION runs this script. The C functions are in src/pg/sql; only this
+-- script gives them what a user sees (names of arguments, volatility, COMMENT).
 
--- The default generator. Its value is the mark: no ID of an instant at or after
--- it, in Unix milliseconds, has been issued. With these bounds plain nextval()
--- cannot move it.
+-- The default generator is a sequence whose value is the mark: no ID of an instant at
+-- or after the mark, in Unix milliseconds, has been issued. With these bounds plain
+-- nextval() cannot move the mark.
 CREATE SEQUENCE snowflake_default AS bigint
     INCREMENT BY 9223372036854775807 MINVALUE 1 MAXVALUE 9223372036854775807
     START WITH 9223372036854775807 NO CYCLE;
--- "No mark yet", and nextval() fails from the start.
+-- This value means "no mark yet", and makes nextval() fail from the start.
 SELECT pg_catalog.setval('snowflake_default', 9223372036854775807, true);
 COMMENT ON SEQUENCE snowflake_default IS
     'default snowflake generator; its value is the mark: no ID from this instant on (Unix milliseconds) has been issued';
 GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
--- Whoever restores a dump of this database sets the mark. To the role that is
--- whoever owns the database, since it cannot be dropped: a dump would go on
--- naming a dropped role, and not restore.
+-- A role that restores a dump of this database must set the mark. The grantee is
+-- pg_database_owner, since that role cannot be dropped: a dump would still name a
+-- dropped role, and could not be restored.
 GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 SELECT pg_catalog.pg_extension_config_dump('snowflake_default', '');
 
--- Issuing. VOLATILE, since each call gives another ID, and PARALLEL UNSAFE, since
--- reserving writes, which a parallel worker may not, as with nextval().
+-- Functions that issue IDs are VOLATILE, since each call gives another ID, and PARALLEL
+-- UNSAFE, since a reservation writes, and a parallel worker may not, as with nextval().
 
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -49,16 +49,16 @@ CREATE FUNCTION snowflake_nextval_block(count integer) RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_nextval_block';
 COMMENT ON FUNCTION snowflake_nextval_block(integer) IS
-    'takes so many consecutive IDs of the default generator, and returns the first';
+    'takes count consecutive IDs of the default generator, and returns the first';
 
 CREATE FUNCTION snowflake_nextval_block(count integer, generator regclass) RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_nextval_block';
 COMMENT ON FUNCTION snowflake_nextval_block(integer, regclass) IS
-    'takes so many consecutive IDs of a generator, and returns the first';
+    'takes count consecutive IDs of a generator, and returns the first';
 
--- For a generator whose label leaves fields to the caller: which values they have is
--- the caller's, and the IDs are unique whatever they are.
+-- These functions are for generators whose label leaves fields to the caller. The
+-- caller chooses the values of these fields; IDs are unique whatever the values are.
 
 CREATE FUNCTION snowflake_nextval_with(fields jsonb) RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -96,11 +96,11 @@ CREATE FUNCTION snowflake_currval(generator regclass) RETURNS bigint
 COMMENT ON FUNCTION snowflake_currval(regclass) IS
     'last ID that this session got from a generator';
 
--- Decoding and encoding. For the default generator, whose layout never changes, and
--- by the text of a label (_as), which says all, they are IMMUTABLE, so that indexes,
--- generated columns and partition pruning can use them; for a generator, whose label
--- may change, they are STABLE. All are STRICT (NULL gives NULL) and PARALLEL SAFE
--- (they read nothing but their arguments and the catalog). Functions of one name
+-- Functions that decode and encode are IMMUTABLE for the default generator, whose
+-- layout never changes, and for the text of a label (_as), which contains the layout.
+-- So indexes, generated columns and partition pruning can use them. For a generator,
+-- whose label may change, they are STABLE. All are STRICT (NULL gives NULL) and
+-- PARALLEL SAFE (they read only their arguments and the catalog). Functions of one name
 -- share a C function, which tells them apart by the number of arguments.
 
 CREATE FUNCTION snowflake_decode(
@@ -146,7 +146,7 @@ CREATE FUNCTION snowflake_timestamp_as(id bigint, layout text) RETURNS timestamp
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_timestamp_as';
 COMMENT ON FUNCTION snowflake_timestamp_as(bigint, text) IS
-    'when an ID, by the text of a label was made, to the tick';
+    'when an ID was made, to the tick, by the text of a label';
 
 CREATE FUNCTION snowflake_worker_id(id bigint) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
@@ -182,19 +182,19 @@ CREATE FUNCTION snowflake_sequence_as(id bigint, layout text) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_sequence_as';
 COMMENT ON FUNCTION snowflake_sequence_as(bigint, text) IS
-    'sequence number of an ID, by the text of a label within its tick';
+    'sequence number of an ID within its tick, by the text of a label';
 
 CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, sequence bigint) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_encode';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint) IS
-    'the ID of the default generator with these parts; it is not reserved';
+    'the ID of the default generator with these parts; the ID is not reserved';
 
 CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, sequence bigint, generator regclass) RETURNS bigint
     LANGUAGE c STABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_encode';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint, regclass) IS
-    'the ID of a generator with these parts; it is not reserved';
+    'the ID of a generator with these parts; the ID is not reserved';
 
 CREATE FUNCTION snowflake_encode_as(created_at timestamptz, worker_id bigint, sequence bigint, layout text) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
@@ -206,7 +206,7 @@ CREATE FUNCTION snowflake_encode_as(created_at timestamptz, fields jsonb, layout
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_encode_as';
 COMMENT ON FUNCTION snowflake_encode_as(timestamptz, jsonb, text) IS
-    'the ID with these fields by name, as snowflake_decode_as() gives them; fixed ones may be left out';
+    'the ID with these fields by name, as snowflake_decode_as() returns them; fixed fields may be omitted';
 
 CREATE FUNCTION snowflake_min_id(at timestamptz) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
@@ -244,8 +244,8 @@ CREATE FUNCTION snowflake_max_id_as(at timestamptz, layout text) RETURNS bigint
 COMMENT ON FUNCTION snowflake_max_id_as(timestamptz, text) IS
     'greatest ID in the tick that holds an instant, by the text of a label';
 
--- Presets, and an ID drawn for a person, which is STABLE, since it says how long ago
--- that was.
+-- Presets are constant. snowflake_explain() is STABLE, since it prints how long ago an
+-- ID was made.
 
 CREATE FUNCTION snowflake_presets(
     OUT preset text, OUT layout text, OUT epoch timestamptz, OUT tick interval,
@@ -260,18 +260,18 @@ COMMENT ON FUNCTION snowflake_presets() IS
 CREATE VIEW snowflake_presets AS SELECT * FROM snowflake_presets();
 COMMENT ON VIEW snowflake_presets IS
     'the schemes that a label can name as preset=...';
-COMMENT ON COLUMN snowflake_presets.preset IS 'its name in a label';
-COMMENT ON COLUMN snowflake_presets.layout IS 'fields from high to low, with their bits, and values of those that are fixed';
-COMMENT ON COLUMN snowflake_presets.epoch IS 'what the time counts from; null if a label has to say';
-COMMENT ON COLUMN snowflake_presets.tick IS 'one unit of the time';
-COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'most IDs per second and worker ID';
-COMMENT ON COLUMN snowflake_presets.workers IS 'number of worker IDs, if no field is given a value';
-COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time is used up: infinity if that is later than timestamps go; null if a label has to give the epoch';
+COMMENT ON COLUMN snowflake_presets.preset IS 'name of the preset in a label';
+COMMENT ON COLUMN snowflake_presets.layout IS 'fields from high to low, with their bits, and the values of fixed fields';
+COMMENT ON COLUMN snowflake_presets.epoch IS 'instant from which the time counts; null if the label must give the epoch';
+COMMENT ON COLUMN snowflake_presets.tick IS 'unit of the time';
+COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'greatest number of IDs per second and worker ID';
+COMMENT ON COLUMN snowflake_presets.workers IS 'number of worker IDs, if the label gives no field a value';
+COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time is used up; infinity if that is later than any timestamp; null if the label must give the epoch';
 COMMENT ON COLUMN snowflake_presets.can_be_negative IS 'whether IDs can be negative';
-COMMENT ON COLUMN snowflake_presets.negative_from IS 'from when on they are; null if never, or at any time';
-COMMENT ON COLUMN snowflake_presets.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
-COMMENT ON COLUMN snowflake_presets.label IS 'what the name stands for';
-COMMENT ON COLUMN snowflake_presets.origin IS 'where it comes from';
+COMMENT ON COLUMN snowflake_presets.negative_from IS 'instant from which IDs are negative; null if they never are, or can be at any time';
+COMMENT ON COLUMN snowflake_presets.policy IS 'what a generator does when the clock goes back and when a tick is exhausted, and where sequence numbers start in a tick';
+COMMENT ON COLUMN snowflake_presets.label IS 'label text that the name stands for';
+COMMENT ON COLUMN snowflake_presets.origin IS 'where the scheme comes from';
 GRANT SELECT ON snowflake_presets TO PUBLIC;
 
 CREATE FUNCTION snowflake_explain(id bigint) RETURNS text
@@ -292,38 +292,38 @@ CREATE FUNCTION snowflake_explain_as(id bigint, layout text) RETURNS text
 COMMENT ON FUNCTION snowflake_explain_as(bigint, text) IS
     'an ID drawn for a person, by the text of a label such as ''preset=discord''';
 
--- Administration. VOLATILE and PARALLEL UNSAFE, since it writes or changes the
--- server's state. EXECUTE on what concerns the whole database, here and below, is
--- the superuser's to grant, as with pg_stat_reset().
+-- Functions for administration are VOLATILE and PARALLEL UNSAFE, since they write or
+-- change the server's state. Here and below, only a superuser may grant EXECUTE on
+-- functions that concern the whole database, as with pg_stat_reset().
 
 CREATE FUNCTION snowflake_create_generator(name text, label text) RETURNS regclass
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_create_generator';
 COMMENT ON FUNCTION snowflake_create_generator(text, text) IS
-    'makes a generator: a sequence of this name, in which it keeps its mark, with this label; returns it';
+    'makes a generator: a sequence with this name and label, which holds the mark; returns the sequence';
 
 CREATE FUNCTION snowflake_advance(generator regclass, id bigint) RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_advance_past_id';
 COMMENT ON FUNCTION snowflake_advance(regclass, bigint) IS
-    'makes all further IDs of a generator greater than an ID; returns the instant they start from';
+    'makes all further IDs of a generator greater than an ID; returns the instant from which IDs start';
 
 CREATE FUNCTION snowflake_advance(generator regclass, start timestamptz) RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_advance_to';
 COMMENT ON FUNCTION snowflake_advance(regclass, timestamptz) IS
-    'makes all further IDs of a generator start at an instant or later; returns the instant they start from';
+    'makes all further IDs of a generator start at an instant or later; returns the instant from which IDs start';
 
 CREATE FUNCTION snowflake_accept_clock() RETURNS interval
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_accept_clock';
 REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_accept_clock() IS
-    'declares the wall clock of this server right, after generators of this database have refused it; returns how far it has jumped since it was last believed';
+    'declares the wall clock of this server right, after generators of this database have refused it; returns how far the clock has jumped since it was last believed';
 
--- Monitoring. What the views read is STABLE like PostgreSQL's own functions for
--- statistics, and PARALLEL RESTRICTED, since what the session has not added up yet
--- is its leader's.
+-- Functions for monitoring are STABLE, like PostgreSQL's own functions for statistics,
+-- and PARALLEL RESTRICTED, since only the leader has the counts that its session has
+-- not added up yet.
 
 CREATE FUNCTION snowflake_generators(
     OUT generator regclass, OUT worker_id integer,
@@ -339,22 +339,22 @@ COMMENT ON FUNCTION snowflake_generators() IS
     'the rows of view snowflake_generators';
 CREATE VIEW snowflake_generators AS SELECT * FROM snowflake_generators();
 COMMENT ON VIEW snowflake_generators IS
-    'the generators of this database: how far their IDs are, how far their marks, and what their layouts hold';
+    'the generators of this database, with the instants of their IDs and marks, and what their layouts hold';
 COMMENT ON COLUMN snowflake_generators.generator IS 'the generator: a sequence whose value is its mark';
 COMMENT ON COLUMN snowflake_generators.worker_id IS 'worker ID in force on this server';
-COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID; as long as the server and its place in shared memory last';
+COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID; known while the server runs and the generator keeps its slot in shared memory';
 COMMENT ON COLUMN snowflake_generators.reserved_until IS 'the durable mark: all IDs are before it';
 COMMENT ON COLUMN snowflake_generators.ahead_by IS 'how far the next ID would be ahead of the wall clock';
-COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when its mark cannot be raised or IDs are refused because of the clock, so that there are or soon will be none; null if all is well';
-COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last left out because of a promotion; as long as the server and its place in shared memory last';
-COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'most IDs per second that the layout holds';
-COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up: infinity if that is later than timestamps go';
-COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs for it, or that another transaction has locked it, and what helps; null if there is nothing';
-COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and values of those that are fixed';
-COMMENT ON COLUMN snowflake_generators.epoch IS 'what the time of IDs counts from';
-COMMENT ON COLUMN snowflake_generators.tick IS 'one unit of the time of IDs';
+COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when, because of the clock, IDs are refused, or the mark cannot be raised and IDs will soon be refused; null if all is well';
+COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last skipped because of a promotion; known while the server runs and the generator keeps its slot in shared memory';
+COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'greatest number of IDs per second that the layout holds';
+COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up; infinity if that is later than any timestamp';
+COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs of the generator, or that another transaction has locked the generator, and what helps; null if there is no problem';
+COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and the values of fixed fields';
+COMMENT ON COLUMN snowflake_generators.epoch IS 'instant from which the time of IDs counts';
+COMMENT ON COLUMN snowflake_generators.tick IS 'unit of the time of IDs';
 COMMENT ON COLUMN snowflake_generators.label IS 'the label as it was set';
-COMMENT ON COLUMN snowflake_generators.policy IS 'what it does when the clock goes back, when a tick is used up, and where it starts in a tick';
+COMMENT ON COLUMN snowflake_generators.policy IS 'what a generator does when the clock goes back and when a tick is exhausted, and where sequence numbers start in a tick';
 GRANT SELECT ON snowflake_generators TO PUBLIC;
 
 CREATE FUNCTION pg_stat_snowflake(
@@ -370,19 +370,19 @@ COMMENT ON FUNCTION pg_stat_snowflake() IS
     'the rows of view pg_stat_snowflake';
 CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
 COMMENT ON VIEW pg_stat_snowflake IS
-    'what the generators of this database have done since the server started or the numbers were reset';
+    'counters of the generators of this database, since the server started or the counters were reset';
 COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
 COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and for rows of a batch that were not fetched';
 COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
-COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock: because too many IDs were asked for, or because it was set back';
+COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock, because too many IDs were asked for or because the clock was set back';
 COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that calls waited for the clock, in milliseconds';
 COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the clock of the generator';
-COMMENT ON COLUMN pg_stat_snowflake.refusals IS 'calls that got no ID because of the clock, a tick that was used up, or the end of the layout''s time';
-COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'times that the wall clock was found set back';
-COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'the furthest that the wall clock was found set back';
-COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'times that the mark was raised';
+COMMENT ON COLUMN pg_stat_snowflake.refusals IS 'calls that got no ID because of the clock, an exhausted tick, or the end of the layout''s time';
+COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'number of times that the wall clock was found set back';
+COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'greatest distance by which the wall clock was found set back';
+COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'number of times that the mark was raised';
 COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that raising the mark took, in milliseconds';
-COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers began';
+COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the counters began';
 GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
 CREATE FUNCTION snowflake_stat_reset() RETURNS void
@@ -390,22 +390,23 @@ CREATE FUNCTION snowflake_stat_reset() RETURNS void
     AS 'MODULE_PATHNAME', 'snowflake_stat_reset';
 REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_stat_reset() IS
-    'resets the numbers of pg_stat_snowflake for all generators of this database';
+    'resets the counters of pg_stat_snowflake for all generators of this database';
 
 CREATE FUNCTION snowflake_stat_reset(generator regclass) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_stat_reset';
 REVOKE EXECUTE ON FUNCTION snowflake_stat_reset(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
-    'resets the numbers of pg_stat_snowflake for a generator';
+    'resets the counters of pg_stat_snowflake for a generator';
 
--- snowflake_set_default(). Its search_path has no schema in which others may create.
+-- The search_path of snowflake_set_default() has no schema in which others may create
+-- objects.
 
--- Not STRICT: a missing column or generator has a meaning.
+-- This function is not STRICT: NULL for the column or the generator has a meaning.
 CREATE FUNCTION snowflake_set_default(
     relation regclass, column_name name DEFAULT NULL,
     generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_set_default';
 COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
-    'makes a generator the default of a bigint column, by default that of the primary key, in place of its default or identity; returns what it did';
+    'makes a generator the default of a bigint column, by default that of the primary key, in place of the column''s default or identity; returns what was done';

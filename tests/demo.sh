@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Three shards on this machine, three worker IDs, two tables on each, one of them
-# with a generator of its own: pgbench inserts on all three at once, and then all
-# rows are looked at together.
+# Starts three shards on this machine, with three worker IDs and two tables on each; one
+# of the tables has a generator of its own. pgbench inserts on all three at once, and
+# then one query looks at all rows together.
 # Nothing outside a temporary folder changes. KEEP=1 leaves the servers running.
 . "$(dirname "$0")/env.sh"
 

@@ -1,6 +1,7 @@
-# Sourced by the test and demo scripts: finds PostgreSQL, builds the extension,
-# and puts both into a private copy of the installation, so that nothing outside
-# it changes. Says which packages are missing; as root on Debian installs them.
+# The test and demo scripts source this file. It finds PostgreSQL, builds the extension,
+# and puts both into a private copy of the installation, so that nothing outside the
+# copy changes. It lists missing packages, or installs them if it runs as root on
+# Debian.
 #
 #   PG          major version wanted (15 to 18); the demo takes any
 #   PG_CONFIG   a pg_config to use instead of looking for one
@@ -8,12 +9,12 @@
 # A version that has to be built from source is built with PostgreSQL's assertions
 # where the caller has set assertions=1, as the tests do and the benchmarks do not.
 
-# With pipefail, nothing here reads a pipe only in part: who writes to it would
-# fail, now and then.
+# With pipefail, no command here may read a pipe only in part: the writer would fail,
+# now and then.
 set -euo pipefail
-# PostgreSQL's own Makefiles make less when they are called from another one.
+# PostgreSQL's own Makefiles build less when another Makefile calls them.
 unset MAKEFLAGS MFLAGS MAKELEVEL
-# Nor does a setting of the caller's psql reach a test.
+# No setting of the caller's psql reaches a test.
 for variable in $(compgen -e PG); do
     case $variable in PG | PG_CONFIG) ;; *) unset "$variable" ;; esac
 done
@@ -23,7 +24,7 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$top/target}"
 die() { printf 'error: %s\n' "$1" >&2; exit 1; }
 is_root() { [ "$(id -u)" = 0 ]; }
 
-# Servers do not run as root: as this user then.
+# Servers do not run as root, but as this user.
 if is_root; then
     run_user=nobody
     if id postgres >/dev/null 2>&1; then run_user=postgres; fi
@@ -33,7 +34,7 @@ else
     as_run_user() { "$@"; }
 fi
 
-# Prints the pg_config of a major version, if it is there with server headers.
+# Prints the pg_config of a major version that is installed with server headers.
 pg_config_of() {
     local candidate
     for candidate in "${PG_CONFIG:-}" "/usr/lib/postgresql/$1/bin/pg_config" \
@@ -56,7 +57,7 @@ has_libclang() {
         compgen -G '/usr/lib*/libclang.so*' >/dev/null
 }
 
-# need_packages COMMAND:PACKAGE ... : what a build needs, and these.
+# need_packages COMMAND:PACKAGE ... : finds or installs what a build needs, and these.
 # Sets pg (major version) and pg_config.
 need_packages() {
     local wanted=() version item from_source=
@@ -66,13 +67,13 @@ need_packages() {
         if pg_config=$(pg_config_of "$version"); then pg=$version; break; fi
     done
     if [ -z "$pg" ]; then
-        # The distribution's own version, unless one was asked for.
+        # By default this is the distribution's own version.
         pg=${PG:-$(distribution_version)}
         if is_packaged "$pg"; then
             wanted+=("postgresql-$pg" "postgresql-server-dev-$pg")
         elif [ ! -x "$(built_from_source "$pg")/bin/postgres" ]; then
             from_source=1
-            # The last one is what its test modules, which it installs, ask for.
+            # The test modules, which the build installs, need the last package.
             set -- "$@" make:make gcc:gcc bison:bison flex:flex perl:perl bzip2:bzip2 xz:xz-utils \
                 /usr/share/perl5/IPC/Run.pm:libipc-run-perl
         fi
@@ -93,7 +94,8 @@ need_packages() {
     pg_config=$(pg_config_of "$pg") || die "PostgreSQL $pg could not be installed"
 }
 
-# What the distribution calls its PostgreSQL, 15 if it does not say.
+# Prints the version of the distribution's PostgreSQL, or 15 if the distribution does
+# not say.
 distribution_version() {
     local version
     version=$(apt-cache depends postgresql 2>/dev/null |
@@ -106,17 +108,17 @@ is_packaged() {
     [[ $(apt-cache policy "postgresql-server-dev-$1" 2>/dev/null) =~ Candidate:\ [0-9] ]]
 }
 
-# Where a version that is no package is kept between runs: outside the checkout,
-# and where the run user can read it.
+# Prints where a version that is built from source is kept between runs: outside the
+# checkout, and where the run user can read it.
 built_from_source() {
     local cache=/var/cache
     is_root || cache=${XDG_CACHE_HOME:-$HOME/.cache}
     printf '%s/snowflake_id/postgresql-%s%s\n' "$cache" "$1" "${assertions:+-assertions}"
 }
 
-# From the source tarball in the distribution's archive, on the mirror that this
-# machine's apt uses; checked against the suite's checksum. The development suite
-# has the newest major version, stable ones those before.
+# Builds a version from the source tarball in the distribution's archive, on the mirror
+# that this machine's apt uses; the suite's checksum is checked. The development suite
+# has the newest major version, stable suites have those before.
 build_from_source() {
     local prefix mirror work file= sum folder suite
     prefix=$(built_from_source "$1")
@@ -140,7 +142,7 @@ build_from_source() {
         >/dev/null 2>&1 || die "could not download $file"
     mkdir "$work/source"
     tar -xf "$work/$file" -C "$work/source" --strip-components=1
-    # PostgreSQL's own tests are kept beside it, with the library that they load.
+    # PostgreSQL's own tests are kept beside the build, with the library that they load.
     if ! (cd "$work/source" && ./configure --prefix="$prefix" --enable-tap-tests \
         ${assertions:+--enable-cassert} --without-icu --without-readline --without-zlib &&
         make -s -j"$(nproc)" install && make -s -C contrib/postgres_fdw install &&
@@ -170,7 +172,7 @@ install_packages() {
     rm -f "$conf" "$log"
 }
 
-# The folder in which servers may run: the run user's, and reachable for it.
+# Makes the folder in which servers run: the run user owns it and can reach it.
 make_scratch() {
     scratch=$(mktemp -d "${TMPDIR:-/tmp}/snowflake_id.XXXXXX")
     chmod 755 "$scratch"
@@ -178,11 +180,11 @@ make_scratch() {
     as_run_user test -w "$scratch" || die "$run_user cannot write to $scratch; set TMPDIR"
 }
 
-# build [FEATURES]: the extension for $pg.
+# build [FEATURES]: builds the extension for $pg.
 build() {
     (cd "$top" && PGRX_PG_CONFIG_PATH=$pg_config \
         cargo build --release --locked --quiet --no-default-features --features "pg$pg")
-    # For make install, which does not build: root may have no cargo.
+    # make install, which does not build, reads this file: root may have no cargo.
     printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/release/snowflake_id.pg"
 }
 
@@ -193,8 +195,8 @@ install_into() {
     install -m 644 "$top/snowflake_id.control" "$top"/sql/snowflake_id--*.sql "$2/extension/"
 }
 
-# copy_installation FOLDER: PostgreSQL in a folder of ours. Its programs find
-# their files relative to themselves. Sets bindir, pkglibdir, sharedir.
+# copy_installation FOLDER: copies PostgreSQL into FOLDER. Its programs find their files
+# relative to themselves. Sets bindir, pkglibdir, sharedir.
 copy_installation() {
     local from_bin from_lib from_share from_include prefix
     from_bin=$("$pg_config" --bindir)
@@ -213,7 +215,7 @@ copy_installation() {
     cp -a "$from_bin/." "$bindir/"
     cp -a "$from_lib/." "$pkglibdir/"
     cp -a "$from_share/." "$sharedir/"
-    # For building against the copy.
+    # Builds against the copy need this link.
     mkdir -p "$(dirname "$1${from_include#"$prefix"}")"
     ln -s "$from_include" "$1${from_include#"$prefix"}"
     [ "$("$bindir/pg_config" --sharedir)" = "$sharedir" ] ||

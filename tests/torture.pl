@@ -1,18 +1,17 @@
-# Faults by the hundred, in many short episodes: clients take IDs in every way
-# there is, from the default generator and from labelled ones of many layouts and
-# all policies, while servers are killed, stopped, promoted, their clocks stepped,
-# sequences restarted and labels changed. Then every ID that any client received is
-# checked, and every refusal; what for is in Torture/Check.pm.
+# Strikes servers with hundreds of faults, in many short episodes. Clients take IDs in
+# every way there is, from the default generator and from labelled ones of many layouts
+# and all policies. Meanwhile servers are killed, stopped and promoted, their clocks are
+# stepped, sequences are restarted and labels change. Then Torture/Check.pm checks every
+# ID that a client received, and every refusal.
 #
-#   SEED      of all schedules; another each time if not given, and printed
+#   SEED      seed of all schedules; by default another one each time, printed
 #   MINUTES   how long new episodes are begun; default 3
 #   EPISODE   run this one only
 #
-# What an episode does follows from seed and number: settings, client scripts,
-# faults, the pauses between them, the clock. What does not: how far a client has
-# come when a fault strikes, which of the processes that are there is the victim,
-# and how long a server takes to come back. So a replay does the same again, and
-# may need a few tries to meet the same moment.
+# Seed and number determine an episode: settings, client scripts, faults, the pauses
+# between them, the clock. They do not determine how far a client has come when a fault
+# strikes, which process is the victim, and how long a server takes to come back. So a
+# replay may need a few tries to meet the same moment.
 use strict;
 use warnings;
 use FindBin;
@@ -28,7 +27,7 @@ use Snowflake qw(wait_until);
 use Torture::Check qw(errors refusal);
 use Torture::Schedule qw(schedule describe literal);
 
-# No limit of this test is about speed: only so that a hang ends.
+# The limits of this test do not measure speed: they only end a hang.
 use constant PATIENCE => 60;
 $ENV{PGCTLTIMEOUT} = 3 * PATIENCE;
 
@@ -45,14 +44,15 @@ my $running = 0;
 my $temp = PostgreSQL::Test::Utils::tempdir();
 my $template = "$temp/template";
 
-# Of the episode that runs.
+# These variables belong to the episode that runs.
 my ($s, $dir, $up, $primary, $standby, @clients, @sessions, @history, @starts, @accepts, @gaps, @refusals, @logs, $promotions, $launches);
 
 my %node = map { $_ => PostgreSQL::Test::Cluster->new($_) } qw(one two);
 
 # ---- Servers
 
-# Made once, then copied: no server of an episode knows of an earlier one.
+# Makes a server once; episodes use copies of it, so that no server knows of an earlier
+# one.
 sub make_template
 {
 	my $node = $node{one};
@@ -115,7 +115,7 @@ END
 	return;
 }
 
-# The named generators of this episode.
+# Makes the named generators of this episode.
 sub make_generators
 {
 	for my $g (@{ $s->{generators} })
@@ -168,10 +168,10 @@ sub follow
 	return;
 }
 
-# The second server's clock differs by this.
+# Returns by how much the second server's clock differs.
 sub clock_of { return $_[0]->name eq 'two' ? $s->{standby_clock} : 0; }
 
-# From now on. A refused setting is one that no ID may follow.
+# Records a setting of the clock from now on. No ID may follow a refused setting.
 sub note_clock
 {
 	my ($offset, $refused) = @_;
@@ -189,8 +189,8 @@ sub move_clock
 	return;
 }
 
-# PostgreSQL's timeouts, the deadlock detector's among them, go by the wall
-# clock: who waits for a lock when it is set back waits that much longer.
+# PostgreSQL's timeouts, the deadlock detector's among them, go by the wall clock: a
+# session that waits for a lock when the clock is set back waits that much longer.
 sub unstick
 {
 	kill INT => map { $_->{pid} } grep { $_->{title} =~ / waiting/ } backends($primary);
@@ -199,7 +199,7 @@ sub unstick
 
 sub clock_file { return "$temp/" . $_[0]->name . '.clock'; }
 
-# In place: servers have the file mapped.
+# Writes the file in place, since servers have it mapped.
 sub set_clock
 {
 	my ($node) = @_;
@@ -217,14 +217,15 @@ sub start
 	set_clock($node);
 	local $ENV{LD_PRELOAD} = $ENV{CLOCK_LIBRARY};
 	local $ENV{TORTURE_CLOCK} = clock_file($node);
-	# A child that was being forked when its postmaster was killed can be missed
-	# among the orphans; beside it the server does not start, and is asked again.
+	# A child that was being forked when its postmaster was killed can be missed among
+	# the orphans. The server does not start beside such a child, so the start is tried
+	# again.
 	my $until = time + PATIENCE;
 	tend() while !$node->start(fail_ok => time < $until);
 	return;
 }
 
-# An ordinary stop in the middle of a recovery may take for ever.
+# Stops a server. An ordinary stop in the middle of a recovery may take for ever.
 sub stop
 {
 	my ($node, $mode) = @_;
@@ -233,7 +234,7 @@ sub stop
 	return;
 }
 
-# All processes of a server: they work in its data directory.
+# Returns all processes of a server: they work in its data directory.
 sub processes
 {
 	my ($node) = @_;
@@ -264,11 +265,11 @@ sub kill_postmaster
 		pause(0.05);
 		kill KILL => map { $_->{pid} } processes($node);
 	}
-	# Orphans go on issuing from the old shared memory. A new server beside them
-	# would refuse to start, and must.
+	# Orphans still issue IDs from the old shared memory. A new server must refuse to
+	# start beside them.
 	wait_until('the orphans are gone', sub { tend(); return !processes($node) }) or return;
-	# It may linger as a zombie that nobody has waited for, and then its lock
-	# files look as if it were there.
+	# The postmaster may linger as a zombie; then its lock files look as if it were
+	# running.
 	unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock';
 	return;
 }
@@ -284,7 +285,7 @@ sub write_file
 	return;
 }
 
-# psql in the background, its output in files.
+# Starts psql in the background, with its output in files.
 sub spawn
 {
 	my ($node, $database, $name, $file) = @_;
@@ -336,8 +337,8 @@ sub launch
 	return;
 }
 
-# Clients whose session is over begin the next one. One that could not connect
-# tries again a little later.
+# Starts the next session of clients whose session is over. A client that could not
+# connect tries again a little later.
 sub tend
 {
 	for my $client (@clients)
@@ -361,7 +362,7 @@ sub pause
 	return;
 }
 
-# Statements of our own; what they received is checked as well.
+# Runs statements of this script; the IDs that they receive are checked as well.
 sub ask
 {
 	my ($node, $database, $sql, $rewrites) = @_;
@@ -394,7 +395,7 @@ my $probe = $prepared . $started . <<'END';
 SELECT 'I', snowflake_nextval(), ms(statement_timestamp()), ms(clock_timestamp()), default_of();
 END
 
-# The same of all generators of a database.
+# Returns such statements for all generators of a database.
 sub probe_sql
 {
 	my ($database) = @_;
@@ -404,8 +405,8 @@ sub probe_sql
 
 sub named { my ($database) = @_; return map { $_->{name} } grep { $_->{database} eq $database } @{ $s->{generators} }; }
 
-# IDs resume, in all databases, of all generators; or they are refused by a
-# policy, and whether they may be is checked later.
+# Checks that IDs resume, in all databases, from all generators, or that a policy
+# refuses them. Torture/Check.pm checks later whether the policy may.
 sub probe
 {
 	my ($what) = @_;
@@ -427,7 +428,7 @@ sub probe
 	return;
 }
 
-# The promised answer to a clock that cannot be right.
+# Checks the promised refusal of a clock that cannot be right.
 sub probe_refusal
 {
 	my ($what, $message) = @_;
@@ -455,14 +456,14 @@ sub victims
 	return map { $from[ ($first + $_) % @from ]{pid} } 0 .. ($count > @from ? $#from : $count - 1);
 }
 
-# Shared memory is made anew after these.
+# Crashes the server, which makes its shared memory anew.
 sub crash
 {
 	push @starts, time;
 	return kill KILL => @_;
 }
 
-# Down, and up again with the clock where it was or elsewhere.
+# Stops the server, and starts it again with the same or another clock.
 sub down
 {
 	my ($f, $stop) = @_;
@@ -499,7 +500,7 @@ my %fault = (
 	},
 	step => sub { move_clock($_[0]{clock}); },
 	swing => sub { for my $swing (@{ $_[0]{swings} }) { move_clock($swing->[0]); pause($swing->[1]); } },
-	# Beyond a day from any clock of this episode, and back.
+	# The clock goes beyond a day from any clock of this episode, and back.
 	leap_forward => sub {
 		my ($f) = @_;
 		refuse($f->{by} + max(map { $_->{offset} } @history), 'clock jumped forward');
@@ -508,7 +509,7 @@ my %fault = (
 		my ($f) = @_;
 		refuse(-$f->{by} - max(map { -$_->{offset} } @history), 'clock moved backwards');
 	},
-	# A server that is started with its clock so far back that its mark cannot be.
+	# The server starts with its clock so far back that it must refuse its mark.
 	start_far_back => sub {
 		my ($f) = @_;
 		probe('before a start far back');
@@ -552,7 +553,8 @@ sub refuse
 	return;
 }
 
-# The standby takes over, with the clients, after it has lost touch for a while.
+# Promotes the standby, after it has lost its connection for a while, and moves the
+# clients to it.
 sub promote
 {
 	my ($f) = @_;
@@ -581,8 +583,8 @@ sub promote
 	push @starts, time;
 	if ($f->{end} eq 'kill_postmaster') { kill_postmaster($primary, $f->{orphans}); }
 	else { stop($primary, $f->{end}); }
-	# What a generator may have been ahead of its clock: borrowed, or by a start at
-	# its mark. What is lost of the default generator leaves that much room.
+	# A generator may have been ahead of its clock by what it borrowed, or by a start at
+	# its mark. The gap leaves room for that.
 	my $ahead_ms = max(1000, map { 2 * $_->{tick} + $s->{reserve_ms} + max(map { $_->{borrow} } @{ $_->{labels} }) } @{ $s->{generators} });
 	my $lag_ms = int(1000 * (time - $touched + abs $s->{standby_clock})) + $ahead_ms;
 	my $gap_ms = max(gap_ms(), $lag_ms);
@@ -598,7 +600,7 @@ sub promote
 	return;
 }
 
-# The other server, made anew from the one that runs.
+# Makes the other server anew from the one that runs.
 sub make_standby
 {
 	my $node = $primary->name eq 'one' ? $node{two} : $node{one};
@@ -697,8 +699,8 @@ sub run_episode
 	return 1;
 }
 
-# The clients go, the server is stopped in an ordinary way and in a bad one, and
-# each time IDs resume.
+# Ends the clients, stops the server in an ordinary way and in a bad one, and checks
+# each time that IDs resume.
 sub finish
 {
 	$up = 0;
@@ -738,7 +740,7 @@ sub finish
 	return;
 }
 
-# Servers are killed by signal 9 here and by nothing else.
+# Checks the logs: only this script may kill processes by signal 9.
 sub read_logs
 {
 	for my $log (grep { -e $_ } @logs)
@@ -754,7 +756,7 @@ sub read_logs
 	return;
 }
 
-# However it ended.
+# Cleans up, however the script ended.
 END
 {
 	my $status = $?;

@@ -1,5 +1,5 @@
-# pg_upgrade keeps labels and marks: from the installation in OLD_INSTALLATION to
-# the one in NEW_INSTALLATION, both with the extension.
+# Tests that pg_upgrade keeps labels and marks, from the installation in
+# OLD_INSTALLATION to the one in NEW_INSTALLATION, both with the extension.
 use strict;
 use warnings;
 use FindBin;
@@ -10,8 +10,8 @@ use Test::More;
 use Snowflake;
 
 my ($old_path, $new_path) = @ENV{qw(OLD_INSTALLATION NEW_INSTALLATION)};
-# What initdb does unless told differs between versions, and pg_upgrade wants both
-# clusters to be alike.
+# The defaults of initdb differ between versions, and pg_upgrade needs clusters with
+# equal settings.
 my @initdb = ('--encoding=UTF8', '--no-locale', '--data-checksums');
 my $behind = -3600;
 my %generator_of = (
@@ -44,7 +44,7 @@ CREATE INDEX ON events (snowflake_timestamp(id));
 SELECT snowflake_create_generator('unused_ids', 'preset=discord');
 GRANT SELECT ON SEQUENCE orders_ids TO PUBLIC;
 END
-# A generator in each database; rights on the default one that are not the usual.
+# Each database has a generator; the privileges on the default one are unusual.
 $old->safe_psql('second', 'CREATE EXTENSION snowflake_id; SELECT snowflake_nextval(); REVOKE SELECT ON SEQUENCE snowflake_default FROM PUBLIC');
 
 sub insert
@@ -75,14 +75,14 @@ sub look
 my %before;
 for my $table (@tables)
 {
-	# The last of them in no row.
+	# The last of these IDs are in no row.
 	$before{$table} = [ insert($old, $table), split /\n/, $old->safe_psql('shop',
 		"BEGIN; SELECT snowflake_nextval('$generator_of{$table}') FROM generate_series(1, 5); ROLLBACK") ];
 }
 my $looks = look($old);
-# Since their releases of November 2026 servers keep a pg_attver among the options
-# of each column. One from before, all that may be had of the newer version, does
-# not take it: PostgreSQL's matter and not ours, so it is taken away.
+# Since their releases of November 2026 servers keep a pg_attver among the options of
+# each column. An earlier release of the newer version, if no other is available, does
+# not accept it. That is PostgreSQL's matter, so the test removes the option.
 if (slurp_file("$old_path/bin/postgres") =~ /pg_attver/ && slurp_file("$new_path/bin/postgres") !~ /pg_attver/)
 {
 	diag('the new server is older than the old one: column options pg_attver removed');
@@ -98,14 +98,14 @@ my $linked = PostgreSQL::Test::Cluster->new('old_linked', install_path => $old_p
 $old->backup_fs_cold('linked');
 $linked->init_from_backup($old, 'linked');
 
-# It leaves files where it is called.
+# pg_upgrade leaves files in the folder where it is called.
 chdir $PostgreSQL::Test::Utils::tmp_check or die $!;
 
 for my $case ([ '--copy', $old ], [ '--link', $linked ])
 {
 	my ($mode, $from) = @$case;
 	my $new = new_node('new' . $mode =~ s/-+/_/r, 7, install_path => $new_path, extra => \@initdb);
-	# Preloading is not needed for the upgrade itself.
+	# The upgrade itself does not need preloading.
 	$new->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''") if $mode eq '--link';
 	command_ok([
 		"$new_path/bin/pg_upgrade", '-d', $from->data_dir, '-D', $new->data_dir,
@@ -126,7 +126,7 @@ for my $case ([ '--copy', $old ], [ '--link', $linked ])
 		SET enable_seqscan = off;
 		SELECT count(*) FROM events AS e WHERE snowflake_timestamp(id) = (SELECT created_at FROM events LIMIT 1)}),
 		'>', 0, "$mode: the index over instants");
-	# What makes the mark of the default generator travel has travelled itself.
+	# After the upgrade a dump still includes the mark of the default generator.
 	my ($dump, $err) = run_command([ "$new_path/bin/pg_dump", '-h', $new->host, '-p', $new->port, 'shop' ]);
 	like($dump, qr/setval\('public\.$_'/, "$mode: a dump has the mark of $_") for 'snowflake_default', 'orders_ids';
 	like($dump, qr/^SECURITY LABEL FOR snowflake_id ON SEQUENCE public\.orders_ids IS 'preset=shardingsphere /m,

@@ -1,47 +1,47 @@
-# Holds what clients received in an episode of the torture test against what
-# the README promises, and no more than that.
+# Checks what clients received in an episode of the torture test against the promises of
+# the README, and against no more than these.
 #
-# Clock readings of the server become instants of the machine again by way of
-# the history of settings; where two settings could have given one reading, the
-# more lenient one counts.
+# The history of settings turns clock readings of the server into instants of the
+# machine. Where two settings could have given one reading, the more lenient one counts.
 #
-# By policy. What an ID was made by is told by its line, which has a hash of the
-# label, and checked by the ID: epochs of one generator are 40 days apart, and the
-# clocks never are.
-#   - No ID comes twice, whatever the policy.
-#   - One session's IDs are in the order of their positions, under sequence_start=
-#     random in that of their ticks, under on_rollback=next_clock within each clock.
-#     Whoever asks later, in any session, gets none of an earlier tick. A start is on
-#     a fresh tick, above all that was given before: under next_clock, in its clock.
-#   - A refusal is one that a label of this generator asks for, by no more than the
-#     clock was set back, in this life of the server: a start is no rollback. Where
-#     clocks are known to be free there is none for want of a clock, and under
-#     on_rollback=wait none before max_wait.
-#   - A call takes no longer than max_wait, and as long as is generous.
+# The first checks depend on the policy. An ID's line has a hash of the label that made
+# the ID; the ID's own time confirms the label, since epochs of one generator are 40
+# days apart and clocks never are.
+#   - No ID is issued twice, whatever the policy.
+#   - The IDs of one session are in the order of their positions; under
+#     sequence_start=random in the order of their ticks; under
+#     on_rollback=next_clock within each clock number. A later call, in any session,
+#     gets no ID of an earlier tick. A start is on a fresh tick, above all earlier
+#     IDs; under next_clock, above those of its clock number.
+#   - A label of the generator must ask for each refusal, by no more than the clock
+#     was set back in this life of the server: a start is no rollback. Where clock
+#     numbers are known to be free, no refusal is for want of one; under
+#     on_rollback=wait, none comes before max_wait.
+#   - A call takes no longer than max_wait and a generous time on top.
 #
-# How far an ID may be ahead (upper bound). The generator's clock may have led
-# the machine's by at most the sum of
-#   - the largest setting of either server's clock so far, refused ones left out,
+# Upper bound, how far an ID may be ahead: the generator's clock may have led the
+# machine's by at most the sum of
+#   - the largest setting of either server's clock so far, without refused ones,
 #   - the largest snowflake_advance() so far,
-#   - per start at the mark, what a mark is ahead of the clock: the window, what
-#     may be borrowed, two ticks. Starts are restarts and crashes, and every time
-#     a client may have rewritten the sequence or changed the label, counted when
-#     its session began,
-#   - with few slots, where named generators start again in any transaction, and of
-#     those that come and go, what may be borrowed and four ticks for each, and
-#     the time that has passed: a window grows no faster,
-#   - per promotion, failover_gap and what may be borrowed for each switch of
-#     timelines until then,
-# and the ID by what may be borrowed. What is done to one generator moves no other,
-# the default ones of two databases included. That leads shrink at half speed is
-# left out: an episode lasts seconds. Who watches the wall clock does not lead by a
-# rollback: once it has met the clock, it is ahead by what may be borrowed until it
-# starts again.
+#   - for each start at the mark, what a mark is ahead of the clock: the window,
+#     max_borrow, two ticks. Starts are restarts and crashes, and every time a client
+#     may have rewritten the sequence or changed the label, counted from the beginning
+#     of its session,
+#   - with few slots, where named generators start again in any transaction, and for
+#     generators that come and go: max_borrow and four ticks for each start, and the
+#     time that has passed, since a window grows no faster,
+#   - for each promotion, failover_gap and max_borrow for each switch of timelines
+#     until then,
+# and the ID may have led the generator's clock by max_borrow. Nothing done to one
+# generator moves another one; that includes the default generators of two databases.
+# The bound ignores that leads shrink at half speed, since an episode lasts seconds. A
+# generator that watches the wall clock does not lead by a rollback: once it has met the
+# clock, it is ahead by at most max_borrow until it starts again.
 #
-# How far behind (lower bound): a step forward is followed at the next
-# reservation, and the window in force is used up after twice its length at half
-# speed. So an ID is not before the lowest setting within that time. Who watches
-# the wall clock follows at once.
+# Lower bound, how far an ID may be behind: a generator follows a step forward at the
+# next reservation, and uses up the window in force after twice its length at half
+# speed. So an ID is not before the lowest setting within that time. A generator that
+# watches the wall clock follows at once.
 package Torture::Check;
 
 use strict;
@@ -66,25 +66,26 @@ my %default = (
 		}
 	]);
 
-# A time further from now is of another epoch.
+# A time further from now belongs to another epoch.
 use constant EPOCH_RANGE_MS => 20 * 86_400_000;
 
-# The value of a sequence that holds no mark; the instant of one that holds more.
+# These are the value of a sequence that holds no mark, and the bits of a mark's
+# instant.
 use constant NO_MARK => 9223372036854775807;
 use constant INSTANT => 2**46 - 1;
 
-# Readings are rounded to milliseconds, and the machine's clock is disciplined.
+# Readings are rounded to milliseconds, and the machine's clock is adjusted.
 use constant ROUNDING_MS => 20;
 
-# A call of a single ID that has nothing to wait for takes no longer, if the
-# machine is very busy; seconds. Without the generator's lock, as long for each.
+# A call of a single ID that has nothing to wait for takes no longer, even on a very
+# busy machine, in seconds. Without the generator's lock, each lock may take as long.
 use constant GENEROUS => 4;
 use constant LOCK_TIMEOUT => 3;
 
-# How often a rewrite of the sequence and its end may unsettle a generator.
+# This is how often a rewrite of the sequence and its end may restart a generator.
 use constant STARTS_PER_REWRITE => 4;
 
-# What clients may meet when servers are killed under them.
+# Clients may meet these errors when servers are killed under them.
 my %allowed = map { $_ => 1 } qw(
   00000 22012 25006 25P01 25P02 26000 34000 3B001 40P01 55P03 57014 57P01 57P02 57P03);
 my $lost = qr/
@@ -96,10 +97,10 @@ my $lost = qr/
 	| no\ connection\ to\ the\ server/x;
 my $more = qr/^(?:DETAIL|HINT|CONTEXT|LOCATION|STATEMENT|QUERY|LINE \d+|Process \d+|PL\/pgSQL|SQL |\s|$)/;
 
-# history: settings of the clock, in order: since and until (in force at least
-# from until on), offset, refused. starts: when servers were about to start
-# anew. accepts: when a superuser had accepted the clock. gaps: { at, switches,
-# ms }. refusals: { from, until }.
+# Arguments: history has the settings of the clock, in order: since, until (in force at
+# least from since until then), offset, refused. starts: when servers were about to
+# start anew. accepts: when a superuser had accepted the clock. gaps: { at, switches, ms
+# }. refusals: { from, until }.
 sub new
 {
 	my ($class, %episode) = @_;
@@ -115,7 +116,7 @@ sub new
 	return $self;
 }
 
-# What there is to know of a generator: where its fields lie, how far it may be
+# Returns what is known of a generator: the place of its fields, and how far it may be
 # ahead and behind.
 sub generator
 {
@@ -127,7 +128,8 @@ sub generator
 		name => $spec->{name},
 		database => $spec->{database} // '',
 		is_crowded => $self->{crowded} && $spec->{name} ne '',
-		# Those that come and go start anew with each subtransaction that is undone.
+		# Generators that come and go start anew with each subtransaction that is rolled
+		# back.
 		is_default => $spec->{name} eq '',
 		is_extra => scalar($spec->{name} =~ /^extra/),
 		tick => $tick,
@@ -148,14 +150,14 @@ sub generator
 		$label->{watches} = $label->{rollback} ne 'continue';
 		$label->{changes} = $label->{rollback} eq 'next_clock';
 		$label->{random} = $label->{start} eq 'random';
-		# Labels of which this differs never meet in a tick.
+		# Labels that differ in these values never issue IDs in the same tick.
 		$label->{scale} = join ' ', @$label{qw(epoch watches changes random)}, $label->{exhausted} eq 'next_clock';
 	}
 	my $shift = 0;
 	for my $field (reverse @{ $spec->{fields} })
 	{
 		my ($bits, $role, $value) = @$field[ 1 .. 3 ];
-		# What is above a time on top is 0 until it is wider.
+		# Bits above a time field on top are 0 until the field is wider.
 		$bits += max(map { $_->{wider} } @{ $spec->{labels} }) if $role eq 'time';
 		my $mask = $bits == 64 ? ~0 : (1 << $bits) - 1;
 		@g{qw(time_shift time_mask time_bits)} = ($shift, $mask, $bits) if $role =~ /^(time|reversed)$/;
@@ -170,8 +172,8 @@ sub generator
 	return \%g;
 }
 
-# The generator that a line names, and what its IDs are told apart by from those
-# of others: extra ones are made and dropped under names that tell their label.
+# Returns the generator that a line names, and a key for its IDs: extra generators are
+# made and dropped under names that tell their label.
 sub named
 {
 	my ($self, $session, $name) = @_;
@@ -189,8 +191,8 @@ sub named
 	};
 }
 
-# Time in milliseconds, by which of its epochs, worker ID, sequence number, clock; or
-# what is wrong with the ID, which was received at about $now.
+# Returns time in milliseconds, epoch, worker ID, sequence number and clock number; or
+# the error in the ID, which was received at about $now.
 sub decode
 {
 	my ($g, $id, $now) = @_;
@@ -234,7 +236,7 @@ sub run
 	return;
 }
 
-# Instants of the machine at which a clock can have shown a reading.
+# Returns instants of the machine at which a clock can have shown a reading.
 sub machine_times
 {
 	my ($self, $session, $ms) = @_;
@@ -254,14 +256,15 @@ sub machine_times
 	};
 }
 
-# Sessions in which a generator could be changed.
+# Returns sessions in which a generator could be changed.
 sub sessions_of
 {
 	my ($self, $g) = @_;
 	return grep { $g->{database} eq '' || $_->{database} eq $g->{database} } @{ $self->{sessions} };
 }
 
-# Settings of a session's clock that may have been in force between two instants.
+# Returns settings of a session's clock that may have been in force between two
+# instants.
 sub settings
 {
 	my ($self, $session, $from, $until) = @_;
@@ -275,7 +278,7 @@ sub settings
 sub largest_lead_ms
 {
 	my ($self, $at, $g) = @_;
-	# Many IDs ask for about the same instant.
+	# Many IDs have about the same instant.
 	$at = POSIX::ceil($at * 20) / 20;
 	return $self->{lead}{$g}{$at} //= do
 	{
@@ -286,8 +289,8 @@ sub largest_lead_ms
 		my @offsets = map { $_->{offset} } grep { $_->{since} <= $at } @{ $self->{history} };
 		1000 * (
 			max(map { $_->{offset} } grep { !$_->{refused} && $_->{since} <= $at } @{ $self->{history} })
-			# A promotion adds the time since the last commit, by clocks that may have
-			# been set meanwhile.
+			# A promotion adds the time since the last commit, measured by clocks that
+			# may have been set meanwhile.
 			+ (grep { $_->{at} <= $at } @{ $self->{gaps} }) * (max(@offsets) - min(@offsets))
 			+ max(0, $s->{standby_clock})
 			+ max(0, map { $_->{advances}{ $g->{name} } ? 5 : 0 } @sessions))
@@ -301,7 +304,7 @@ sub largest_lead_ms
 	};
 }
 
-# The columns of a line, by its tag, before the generator's name.
+# Number of columns of a line, by its tag, before the generator's name.
 my %columns = (I => 3, R => 3, X => 3, D => 5, M => 1, V => 1, W => 1, B => 0, C => 0);
 
 sub read_session
@@ -310,8 +313,8 @@ sub read_session
 	my $text = $session->{out};
 	# A line without an end was not received.
 	$text =~ s/[^\n]*\z//;
-	# Of each generator: the last ID, the label, and what came last in each clock; what
-	# the default one is called, and IDs that wait for word of a commit.
+	# These hold for each generator the last ID, the label, and the last ID in each
+	# clock number; also the name of the default one, and IDs that wait for a commit.
 	my (%last, %label, %latest);
 	my ($default, @pending) = ('');
 	my (%bounds, $timed);
@@ -408,7 +411,8 @@ sub read_session
 			$self->violation('ahead', "$session->{name}: $line is " . int($at - $bounds->{upper})
 				  . ' ms further ahead of its time than anything explains');
 		}
-		# Unknown where the session was cancelled before it could tell.
+		# The worker ID is unknown where the session was cancelled before it could print
+		# the worker ID.
 		$self->violation('worker', "$session->{name}: $line has worker ID $worker")
 		  if $session->{worker} >= 0 && $worker != $session->{worker};
 		$last{$key} = [ $id, $at ];
@@ -431,7 +435,7 @@ sub read_session
 		}
 		$latest->{$clock} = $it;
 		if ($tag eq 'R') { push @pending, [ $known, $it ]; next; }
-		# Somebody has taken an ID since the restart of the sequence.
+		# An ID was taken since the restart of the sequence.
 		my @confirmed = grep { $_->[0] == $known } @pending;
 		@pending = grep { $_->[0] != $known } @pending;
 		$self->confirm(@$_) for @confirmed, [ $known, $it ];
@@ -439,8 +443,9 @@ sub read_session
 	return;
 }
 
-# Whether an ID is later than another one, and where the layout says so above it.
-# With another epoch or policy the word may be another one, and starts at the mark.
+# Returns whether an ID is later than another one, and is greater where the layout says
+# so. Under another epoch or policy a generator may have another state word, and starts
+# at the mark.
 sub follows
 {
 	my ($g, $it, $before) = @_;
@@ -467,16 +472,16 @@ sub count_policy
 	return;
 }
 
-# A call of a single ID has taken so long.
+# Checks how long a call of a single ID took.
 sub check_wait
 {
 	my ($self, $session, $seconds, $timed) = @_;
 	my $g = $timed->{g};
-	# Where it got none, any label may have been in force.
+	# Where the call got no ID, any label may have been in force.
 	my @labels = $timed->{label} // @{ $g->{labels} };
 	my @borrow = map { $_->{borrow} } @{ $g->{labels} };
-	# Whoever may borrow less waits for what was borrowed before, at half speed; and
-	# others may be faster, time and again, where a tick is soon used up.
+	# A generator that may borrow less waits for what it borrowed before, at half speed;
+	# and other sessions may be faster, time and again, where a tick is soon exhausted.
 	my $most = GENEROUS + (max(map { $_->{max_wait} } @labels) + 2 * (max(@borrow) - min(@borrow)) + 10 * $g->{tick}) / 1000;
 	$most += 2 * LOCK_TIMEOUT if !$timed->{is_locked};
 	$self->{seen}{'calls timed'}++;
@@ -485,7 +490,7 @@ sub check_wait
 	return;
 }
 
-# These IDs are as good as any.
+# From here on these IDs count as all others do.
 sub confirm
 {
 	my ($self, $known, @its) = @_;
@@ -504,7 +509,7 @@ sub confirm
 	return;
 }
 
-# From when to when a clock was used, and from when on without a change of clocks.
+# Notes from when to when a clock number was used, and since when it has not changed.
 sub note_reach
 {
 	my ($reach, $clock, $from, $until, $steady) = @_;
@@ -515,9 +520,10 @@ sub note_reach
 	return;
 }
 
-# From the earliest to the latest that an ID's time can be; machine times between
-# which it was made. Of who watches the wall clock also the latest without a lead,
-# and how far it can lead that shows none; nothing if the clock was set meanwhile.
+# Returns the earliest and latest time that an ID can have, and the machine times
+# between which it was made. For a generator that watches the wall clock, also returns
+# the latest time without a lead, and the largest lead that shows none; nothing if the
+# clock was set meanwhile.
 sub bounds
 {
 	my ($self, $session, $from, $to, $g, $label) = @_;
@@ -544,8 +550,8 @@ sub bounds
 	return \%bounds;
 }
 
-# What clients read of errors: { line, severity, code, text, detail }, or just a
-# line.
+# Returns the errors that clients read: { line, severity, code, text, detail }, or just
+# a line.
 sub errors
 {
 	my ($output) = @_;
@@ -564,7 +570,7 @@ sub errors
 	return @errors;
 }
 
-# "1 d 2 h 5 ms"
+# Returns the milliseconds of a duration such as "1 d 2 h 5 ms".
 sub millis
 {
 	my ($text) = @_;
@@ -576,8 +582,8 @@ sub millis
 	return $millis;
 }
 
-# A refusal that a policy may ask for: what kind of, of which generator, by how many
-# milliseconds, and the limit that it names.
+# Returns a refusal that a policy may ask for: kind, generator, milliseconds, and the
+# limit in the message.
 sub refusal
 {
 	my ($error) = @_;
@@ -605,7 +611,7 @@ sub refusal
 	return;
 }
 
-# Why no label asks for a refusal; nothing if one does.
+# Returns why no label asks for a refusal; nothing if one does.
 sub unexpected
 {
 	my ($self, $session, $kind, $name, $by, $limit) = @_;
@@ -620,7 +626,7 @@ sub unexpected
 	elsif ($kind eq 'no clock free') { @labels = grep { $_->{changes} } @labels; }
 	elsif ($kind =~ /^on_rollback=(error|wait)$/) { @labels = grep { $_->{rollback} eq $1 && $_->{max_wait} == $limit } @labels; }
 	elsif ($kind eq 'rollback beyond max_rollback') { @labels = grep { $_->{watches} && $_->{max_rollback} == $limit } @labels; }
-	# What was accepted comes on top.
+	# The time of an accepted clock comes on top of the limit.
 	elsif ($kind =~ /^(start|lead) beyond/) { @labels = grep { $_->{max_rollback} <= $limit } @labels; }
 	else { @labels = (); }
 	return 'its label says nothing of that' if !@labels;
@@ -634,7 +640,7 @@ sub unexpected
 	}
 	my $behind = $self->behind($session, $session->{launched}, $session->{ended});
 	return sprintf('the clock was set back by %d ms', $behind) if $behind <= 0 || $by > $behind + ROUNDING_MS;
-	# What was set while the session ran: a second step may have come into its wait.
+	# These steps came while the session ran: a second step may have come into its wait.
 	my @steps = grep { $_->{since} >= $session->{launched} - 0.1 && $_->{since} <= $session->{ended} + 0.1 } @{ $self->{history} };
 	$limit = min(map { $_->{max_wait} } @labels);
 	return 'it could have waited'
@@ -644,8 +650,8 @@ sub unexpected
 	return;
 }
 
-# By how many milliseconds the clock was at most behind its earlier readings in this
-# life of the server, between two instants.
+# Returns by how many milliseconds the clock was at most behind its earlier readings in
+# this life of the server, between two instants.
 sub behind
 {
 	my ($self, $session, $from, $until) = @_;
@@ -664,7 +670,8 @@ sub behind
 	return $most;
 }
 
-# When the life of its server began: the start before its first session.
+# Returns when the life of the session's server began: at the start before its first
+# session.
 sub life_of
 {
 	my ($self, $session) = @_;
@@ -681,8 +688,8 @@ sub life_of
 	return max(0, grep { $_ <= $first } @{ $self->{starts} });
 }
 
-# A generator that was never started anew finds one at each rollback, as long as
-# there are more clocks than rollbacks; unless full ticks use them too.
+# A generator that was never started anew finds a free clock number at each rollback, as
+# long as it has more clock numbers than rollbacks, unless exhausted ticks use them too.
 sub must_find_a_clock
 {
 	my ($self, $session, $g) = @_;
@@ -695,7 +702,7 @@ sub must_find_a_clock
 	return $back < $g->{clocks};
 }
 
-# What is known to happen is counted, all else is a violation.
+# Counts errors that are known to happen; all others are violations.
 sub read_errors
 {
 	my ($self, $session) = @_;
@@ -717,17 +724,17 @@ sub read_errors
 				$self->{refused}{$kind}++;
 				next;
 			}
-			# The clock was stepped between the call's instant and the call.
+			# The clock was stepped between the instant in the call and the call.
 			next if $code eq '22008' && $text =~ /^cannot advance/;
 			next if $code =~ /^(42704|55000)$/ && $text =~ /^prepared transaction with identifier/;
-			# Opened before the savepoint, failed after it.
+			# The cursor was opened before the savepoint, and failed after it.
 			next if $code eq '55000' && $text =~ /^portal "c" cannot be run/;
-			# PostgreSQL does not lock what GRANT changes.
+			# PostgreSQL does not lock the rows that GRANT changes.
 			next if $code eq 'XX000' && $text =~ /^tuple concurrently (updated|deleted)/;
-			# A label that this generator cannot get any more; one that gives no IDs
-			# before it is committed.
+			# This generator can no longer get that label, or a label gives no IDs
+			# before its commit.
 			next if $code eq '55000' && $text =~ /^(cannot change the (layout|label) of generator g\d|generator g\d was given another layout)/;
-			# Made and dropped by everybody.
+			# All clients make and drop this object.
 			next if $code =~ /^(42P07|42P01)$/ && $text =~ /"shared"/;
 			next if $code eq '23505' && $text =~ /"pg_(class_relname_nsp|type_typname_nsp)_index"/;
 			next if $code eq '42P01' && $text =~ /^(sequence|relation) "x\d+_\d+_\d+" does not exist/;
@@ -741,7 +748,8 @@ sub read_errors
 	return;
 }
 
-# A generator's IDs through everything. Those of others may be equal.
+# Checks that a generator issued no ID twice in the whole episode. IDs of different
+# generators may be equal.
 sub unique
 {
 	my ($self) = @_;
@@ -761,9 +769,9 @@ sub unique
 	return;
 }
 
-# A generator starts at its mark, and all its IDs lie before the mark: what it
-# gives later is above what it gave before a restart. In another clock it starts
-# before its mark, and is above what it gave in that.
+# A generator starts at its mark, and all its IDs lie before the mark: IDs after a
+# restart are above those before it. In another clock number it starts before its mark,
+# and above its IDs in that clock number.
 sub above_earlier_lives
 {
 	my ($self) = @_;
@@ -800,8 +808,8 @@ sub above_earlier_lives
 	return;
 }
 
-# A generator has one word: whoever asks when somebody else has received gets no ID
-# of an earlier tick, but in another clock.
+# A generator has one state word: a call that begins after another call has ended gets
+# no ID of an earlier tick, except in another clock number.
 sub above_earlier_calls
 {
 	my ($self) = @_;
@@ -845,8 +853,8 @@ sub set_back
 		grep { $history->[$_]{until} >= $from && $history->[$_]{since} <= $until } 1 .. $#$history);
 }
 
-# Who watches the wall clock, and is not ahead of it, comes to be so by a start
-# only. With few slots there are too many.
+# A generator that watches the wall clock and is not ahead of it gets ahead only by a
+# start. With few slots there are too many starts to check.
 sub no_lead_without_a_start
 {
 	my ($self) = @_;
@@ -867,8 +875,8 @@ sub no_lead_without_a_start
 		my @starts = map { [ @$_{qw(launched ended)} ] }
 		  grep { $_->{rewrites}{ $g->{name} } || $_->{advances}{ $g->{name} } } $self->sessions_of($g);
 		push @starts, map { [ $_ - 10, $_ ] } @{ $self->{accepts} };
-		# Since when it is known to be slow enough to be met, when it was, and when it
-		# has given an ID since.
+		# These instants tell since when the generator is known to be slow enough to
+		# meet the clock, when it met the clock, and when it has issued an ID since.
 		my ($since, $met, $settled);
 		for my $call (sort { $a->{until} <=> $b->{until} } @{ $its->{calls} })
 		{
@@ -895,8 +903,8 @@ sub no_lead_without_a_start
 	return;
 }
 
-# Once there is an ID of an earlier epoch, nobody asks for one and gets one of a
-# later epoch. Except that a promotion may have lost the label.
+# Once there is an ID of an earlier epoch, no later call gets an ID of a later epoch,
+# unless a promotion has lost the label.
 sub one_label_at_a_time
 {
 	my ($self) = @_;

@@ -1,7 +1,6 @@
-# What happens in an episode of the torture test: settings, what each client
-# runs, which faults strike and after how long a pause, where the clock is set.
-# All of it follows from a seed; nothing else draws random numbers while a
-# schedule is made.
+# Makes the schedule of an episode of the torture test: settings, client scripts, faults
+# with the pauses before them, and settings of the clock. All of it follows from a seed;
+# no other code draws random numbers while a schedule is made.
 package Torture::Schedule;
 
 use strict;
@@ -14,8 +13,8 @@ our (@targets, $target, $tag, %rewrites, %relabels, %advances, $stage);
 
 use constant HOUR => 3600;
 
-# Steps of the clock stay within this of its start, so that no two settings are
-# a day apart: what lies beyond a day is the business of the refusals.
+# Steps of the clock stay within this distance of its start, so that no two settings are
+# a day apart; the refusals go beyond a day.
 use constant RANGE => 11 * HOUR;
 
 sub between { my ($low, $high) = @_; return $low + int(rand($high - $low + 1)); }
@@ -23,7 +22,7 @@ sub chance { return rand() < $_[0]; }
 sub pick { return $_[ int(rand(@_)) ]; }
 sub seconds { my ($low, $high) = @_; return sprintf('%.2f', $low + rand($high - $low)); }
 
-# weighted(a => 3, b => 1): a three times as often as b.
+# weighted(a => 3, b => 1) returns a three times as often as b.
 sub weighted
 {
 	my @pairs = @_;
@@ -34,7 +33,7 @@ sub weighted
 	return $pairs[0];
 }
 
-# An episode of each mood makes much of one thing.
+# Returns a schedule. Each mood stresses one part.
 sub schedule
 {
 	my ($seed) = @_;
@@ -43,7 +42,7 @@ sub schedule
 	my %s = (
 		seed => $seed,
 		mood => $mood,
-		# Where labels change, clients should meet.
+		# Where labels change, clients should meet on the same generators.
 		databases => $mood eq 'relabel' ? ['a'] : [ 'a', 'b', chance(0.3) ? 'c' : () ],
 		reserve_ms => pick(100, 100, 300, 1000, 2000),
 		max_generators => $mood eq 'eviction' ? 1 : pick(1024, 1024, 2),
@@ -67,8 +66,8 @@ sub schedule
 		my @named = grep { $_->{database} eq $database } @{ $s{generators} };
 		my $use = @named ? weighted(both => 4, named => $mood eq 'policy' ? 12 : 4, default => 2) : 'default';
 		local @targets = ((undef) x ($use ne 'named'), $use eq 'default' ? () : @named);
-		# Few rewrite the sequence: each time may put the generator ahead of its
-		# clock by a window, and the bound on that should stay tight.
+		# Few clients rewrite the sequence: each rewrite may put the generator ahead of
+		# its clock by a window, and the bound on that should stay tight.
 		my $rewrites = $mood ne 'burst' && $client <= ($mood eq 'relabel' ? 4 : 2);
 		push @{ $s{clients} },
 		  {
@@ -80,13 +79,12 @@ sub schedule
 	return \%s;
 }
 
-# Between the epochs that one generator may have: more than clocks ever differ
-# in an episode, so that an ID can be of one of them only; and no whole number
-# of ticks.
+# Distance between the epochs that one generator may have: more than clocks ever differ
+# in an episode, so that an ID fits one epoch only; and no whole number of ticks.
 use constant EPOCH_STEP => 40 * 86_400_000 + 137;
 
-# Generators beside the default one, each with the labels that it may get in an
-# episode, the first one first. They agree in what a generator must keep.
+# Returns generators beside the default one, each with the labels that it may get in an
+# episode, in this order. The labels agree in what a generator must keep.
 sub generators
 {
 	my ($s) = @_;
@@ -110,7 +108,7 @@ sub generator
 	my $tick = $s->{max_generators} < 100 ? 1 : weighted(1 => 5, 10 => 2, 1000 => 2);
 	my $clock = chance(0.6) ? pick(1, 1, 2, 2, 2, 3, 4) : 0;
 	my $sequence = ($tick == 1 ? between(7, 12) : $tick == 10 ? between(10, 14) : between(16, 18)) - $clock;
-	# So few in a tick that they are used up again and again.
+	# A tick has so few sequence numbers that it is exhausted again and again.
 	my $is_small = chance(0.35);
 	$sequence = $tick == 1 ? between(1, 5) : $tick == 10 ? between(3, 7) : between(9, 12) if $is_small;
 	my $time = $tick == 1 ? 41 : $tick == 10 ? 38 : 32;
@@ -135,7 +133,7 @@ sub generator
 	  : $order =~ /^(fixed_top|negative)$/ ? (@kind, @time, @worker, @sequence)
 	  : $order eq 'sequence_top' ? (@sequence, @time, @worker)
 	  : ([ 'time_reversed', $time, 'reversed' ], @worker, @sequence);
-	# Most often where it belongs, below the time.
+	# The clock field is most often where it belongs, below the time.
 	my $below = 1 + (grep { $fields[$_][2] =~ /time|reversed/ } 0 .. $#fields)[0];
 	my $place = chance(0.6) ? $below : between($order =~ /^(fixed_top|negative)$/ ? 1 : 0, scalar @fields);
 	splice @fields, $place, 0, [ 'clock', $clock, 'clock' ] if $clock;
@@ -151,28 +149,28 @@ sub generator
 		tick => $tick,
 		clock => $clock,
 		sequence => $sequence,
-		# IDs of one session, as long as the policy says nothing else.
+		# IDs of one session increase, as long as the policy says nothing else.
 		increases => $order !~ /sequence_top|reversed/
 		  && (!$clock || $place{time} < $place{clock} && $place{clock} < $place{sequence}),
 		owned => chance(0.7),
 		by_hand => chance(0.3),
 		labels => []);
-	# Beside the default generator's 4096 in a millisecond.
+	# The rate is relative to the default generator's 4096 IDs in a millisecond.
 	my $scale = 2**$sequence / $tick / 4096;
 	$g{scale} = $scale < 1 ? $scale : 1;
 
 	my $epoch = pick(1735689600000, 1700000000123, 1477958400000);
 	my $labels = between(6, 9);
 	my $later = 0;
-	# Of some, only policies change: to and fro, while the layout stays.
+	# For some generators only policies change, back and forth, while the layout stays.
 	my $moves = chance(0.5);
 	my $varies = chance(0.8);
-	# Who has borrowed for minutes must not be told to do without.
+	# A generator that has borrowed minutes must not get a policy without borrowing.
 	my $far = $s->{mood} !~ /failover|eviction/ && chance(0.1);
 	my $policy = policy($s, \%g, $far);
 	for my $n (1 .. $labels)
 	{
-		# Most can follow the one before.
+		# Most labels can follow the one before.
 		$later += pick(0, 1, 1) if $n > 1 && $moves;
 		my $at = $n > 1 && $moves && chance(0.2) ? between(0, $later) : $later;
 		$policy = policy($s, \%g, $far) if $varies;
@@ -187,18 +185,19 @@ sub generator
 	return \%g;
 }
 
-# Milliseconds.
+# A day in milliseconds.
 use constant DAY => 86_400_000;
 
 sub policy
 {
 	my ($s, $g, $far) = @_;
 	my $tick = $g->{tick};
-	# Refusals make room for little else.
+	# A policy that refuses leaves little room for other faults.
 	my $rollback = weighted(continue => 3, wait => 2, error => 1, next_clock => $g->{clock} ? 6 : 0);
-	# After a promotion some are further ahead than that.
+	# After a promotion some generators are further ahead than that.
 	my $max_rollback = $far ? DAY : pick((DAY) x 7, 10_000, 60_000, 3_600_000);
-	# Less than a tick is refused, and so is more than half of max_rollback.
+	# A max_borrow of less than a tick is refused, and so is more than half of
+	# max_rollback.
 	my $least = $max_rollback / 2;
 	my @borrow = $far ? (60_000, 180_000) : (0, 10, 100, $s->{max_generators} < 100 ? () : (1000, 3000));
 	@borrow = grep { !$_ || $_ >= $tick && $_ <= $least } @borrow;
@@ -227,7 +226,7 @@ sub label
 	  . " on_exhausted=$label->{exhausted} sequence_start='$label->{start}'";
 }
 
-# Offsets of the clock are from that of the machine, in seconds.
+# Returns a setting of the clock as its offset from the machine's clock, in seconds.
 sub next_clock
 {
 	my ($s) = @_;
@@ -237,7 +236,7 @@ sub next_clock
 		between(1, 30) => 4,
 		between(60, 1800) => 2,
 		between(HOUR, 2 * RANGE) => 3);
-	# Some can be waited for.
+	# A call can wait for some of these steps.
 	$delta = -$delta if chance($delta < 4 ? 0.7 : 0.5);
 	my $to = $s->{clock} + $delta;
 	$to = $s->{clock} - $delta if abs($to) > RANGE;
@@ -270,7 +269,8 @@ sub faults
 			$still ? () : $mood eq 'policy' ? (step => 15, swing => 15, reload => 1) : (step => 6, swing => 1, reload => 1));
 		push @faults, fault($s, $kind);
 	}
-	# At any place among the others, but their clocks are drawn in this order.
+	# Promotions and refusals come at any place among the other faults; their clocks are
+	# drawn in this order.
 	splice @faults, between(0, scalar @faults), 0, promotion($s) for 1 .. $promotions;
 	splice @faults, between(0, scalar @faults), 0, refusal($s) for 1 .. $refusals;
 	return @faults;
@@ -279,7 +279,7 @@ sub faults
 sub fault
 {
 	my ($s, $kind) = @_;
-	# A burst needs time to run away.
+	# A burst needs time to run ahead of the clock.
 	my %f = (kind => $kind, after => $s->{mood} eq 'burst' ? seconds(1, 3) : seconds(0.1, 1.2), victim => rand(), probe => chance(0.5));
 	$f{clock} = next_clock($s) if $kind eq 'step';
 	$f{swings} = [ swings($s) ] if $kind eq 'swing';
@@ -287,17 +287,18 @@ sub fault
 	{
 		$f{clock} = next_clock($s) if $s->{mood} ne 'burst' && chance(0.4);
 		$f{down} = seconds(0, 0.5);
-		# Before anybody takes an ID: now nothing but the mark knows.
+		# The next fault strikes before the first ID: now only the mark knows the former
+		# IDs.
 		$f{first} = first($s) if chance(0.4);
 	}
-	# Orphans of a killed postmaster find out by themselves, or are killed too.
+	# Orphans of a killed postmaster notice its death by themselves, or are killed too.
 	$f{orphans} = pick('waited for', 'killed') if $kind eq 'kill_postmaster';
 	$f{reserve_ms} = pick(100, 300, $s->{reserve_ms}) if $kind eq 'reload';
 	return \%f;
 }
 
-# To and fro about where the clock is, so that generators go through all their
-# clocks and come to the first one again. Where it goes, and for how long.
+# Returns steps back and forth around the present clock, with pauses, so that generators
+# use all their clock numbers and come to the first one again.
 sub swings
 {
 	my ($s) = @_;
@@ -327,37 +328,38 @@ sub refusal
 		kind => pick('leap_forward', 'leap_back', 'start_far_back'),
 		after => seconds(0.2, 1),
 		by => between(86400 + 2000, 3 * 86400),
-		# After a start far back: a restart, or the word of a superuser.
+		# After a start far back, the clock is corrected by a restart, or a superuser
+		# accepts it.
 		way_out => pick('correct', 'accept'),
 		probe => 1
 	};
 }
 
-# Client scripts. Lines that psql prints, fields separated by '|':
+# Client scripts. psql prints these lines, with fields separated by '|':
 #   S  server's life, worker ID                 once, at the start of a session
 #   I  ID, not made before, received at         an ID
-#   R  the same                                 in a transaction that has restarted the sequence
-#   X  the same                                 of a generator that is rolled back
+#   R  the same                                 an ID of a transaction that restarted the sequence
+#   X  the same                                 an ID of a generator that is rolled back
 #   B                                           a transaction of R begins
-#   C                                           it has committed
+#   C                                           a transaction of R has committed
 #   D  ID, time, worker ID, sequence, clock     an ID as the server decodes it
 #   M  mark                                     read after the ID before it, in its transaction
 #   V  ID                                       snowflake_currval(), right after an ID
-#   W  1 if its lock is held                    a call follows, and how long it took
+#   W  1 if its lock is held                    a call follows, and the time it took
 #   A                                           anything else
-# The generator's name follows; after I, R and X also a hash of its label, unless it
-# is that of the line before. The default one has no label, and its name tells its
-# OID, unless it is that of the line before: it may be dropped and made again. Both
-# are read after the ID, with a lock that keeps them as they are. Instants are
-# milliseconds of the server's wall clock.
+# The generator's name follows; after I, R and X also a hash of its label, unless the
+# line before had the same. The default generator has no label; its name contains its
+# OID, unless the line before had the same, since the generator may be dropped and made
+# again. Name and label are read after the ID, with a lock that keeps them as they are.
+# Instants are milliseconds of the server's wall clock.
 my $received = 'ms(clock_timestamp())';
 my $began    = 'ms(statement_timestamp())';
 
-# Which generator statements take IDs from: undef is the default one.
+# Picks the generator from which statements take IDs; undef is the default one.
 sub aim { return $target = pick(@targets); }
 sub name { return $target ? $target->{variable} // "'$target->{name}'" : ''; }
 sub behind { my ($comma) = @_; return $target ? $comma . name() : ''; }
-# In the first row only, where rows are numbered: to look it up takes its time.
+# Reads the label, in the first row only if rows are numbered, since the lookup is slow.
 sub labelled
 {
 	my ($is_numbered) = @_;
@@ -369,7 +371,7 @@ sub named { return $target ? behind(', ') : ', default_of()'; }
 sub sequence { return $target ? $target->{name} : 'snowflake_default'; }
 sub table { return $target ? "t_$target->{name}" : 't'; }
 sub scaled { my ($low, $high) = @_; return POSIX::ceil(between($low, $high) * ($target ? $target->{scale} : 1)); }
-# No more than a small generator gives in a third of a second.
+# Returns a count, no more than a small generator gives in a third of a second.
 sub some { my $count = &between; my $most = $target ? POSIX::ceil(1_200_000 * $target->{scale}) : $count; return $count < $most ? $count : $most; }
 sub literal { my ($text) = @_; return q{'} . $text =~ s/'/''/gr . q{'}; }
 
@@ -383,7 +385,7 @@ sub next_id { return 'snowflake_nextval(' . name() . ')'; }
 sub batch { return "snowflake_nextval_batch($_[0]" . behind(', ') . ')'; }
 sub one { return ids(next_id(), '', $_[0]); }
 
-# By the clock of the client, which nobody sets.
+# Times a call by the clock of the client, which is never set.
 sub timed
 {
 	my ($is_locked) = @_;
@@ -391,10 +393,10 @@ sub timed
 	return "\\echo W|$is_locked" . ($target ? "|$target->{name}" : '') . "\n\\timing on\n" . one() . "\\timing off\n";
 }
 
-# In the client: pg_sleep() goes by the clock that is stepped.
+# Sleeps in the client, since pg_sleep() goes by the clock that is stepped.
 sub sleeps { my ($low, $high) = @_; return '\! sleep ' . seconds($low, $high) . "\n"; }
 
-# A statement that gives IDs.
+# Returns a statement that gives IDs.
 sub statement
 {
 	my $what = weighted(one => 5, many => 3, batch => 3, rows => 1, insert => 3, risky => 2, copy => 1);
@@ -416,7 +418,7 @@ sub end { return pick("COMMIT;\n", "ROLLBACK;\n", "COMMIT;\n"); }
 
 my %step = (
 	single => sub { return join '', map { timed(0) } 1 .. between(1, 20); },
-	# Nothing but clocks, and who else takes IDs, can make these wait.
+	# Only clocks and other issuers of IDs can make these calls wait.
 	prompt => sub {
 		return "BEGIN;\n" . one() . join('', map { (chance(0.3) ? sleeps(0, 0.3) : '') . timed(1) } 1 .. between(1, 10)) . end();
 	},
@@ -448,7 +450,8 @@ my %step = (
 	burst => sub {
 		return ids('max(' . next_id() . ')', 'generate_series(1, ' . scaled(100_000, 400_000) . ')');
 	},
-	# Faster than the layout holds: what is ahead of its clock must wait.
+	# These calls ask for more than the layout holds: a generator ahead of its clock
+	# must wait.
 	flood => sub {
 		return join '', map {
 			ids('max(id)', '(SELECT ' . batch(scaled(100_000, 100_000)) . ' AS id FROM generate_series(1, 10)) AS s')
@@ -462,7 +465,7 @@ my %step = (
 		return "BEGIN;\n" . one() . "SET TRANSACTION READ ONLY;\n" . one() . "ROLLBACK;\n";
 	},
 	cursor => sub {
-		# What a cursor gives may have been issued with the first row of its batch.
+		# IDs from a cursor may have been issued with the first row of their batch.
 		my $sql = "BEGIN;\nDECLARE c CURSOR FOR SELECT 'I', " . batch(some(5, 500)) . ", ms(now()), $received" . labelled()
 		  . ";\nFETCH " . between(1, 20) . " FROM c;\n";
 		$sql .= one() if chance(0.5);
@@ -520,7 +523,7 @@ my %step = (
 			  . "ALTER SEQUENCE $other RENAME TO $sequence;\n" . one() . end(),
 			"BEGIN;\nALTER SEQUENCE $sequence RENAME TO $other;\nROLLBACK;\n") . one();
 	},
-	# With few slots there may be none left: room is made for more.
+	# With few slots none may be left: then the server makes room.
 	several => sub {
 		my $sql = "BEGIN;\n";
 		for (1 .. between(2, 5)) { aim(); $sql .= chance(0.3) ? statement() : one(); }
@@ -535,8 +538,8 @@ sub advance_by
 	return "SELECT 'A', snowflake_advance('" . sequence() . "', now() + interval '$seconds s');\n";
 }
 
-# Generators that come and go. Names of the first kind are used once; the number
-# at their end tells the label.
+# Generators that come and go. Names of the first kind are used once; the number at
+# their end tells the label.
 sub extra
 {
 	my ($s) = @_;
@@ -564,8 +567,8 @@ sub extra
 		"BEGIN;\n$create" . statement() . "SAVEPOINT a;\n$drop" . "ROLLBACK TO a;\n" . one() . end() . $drop);
 }
 
-# A transaction that restarts the sequence and then takes IDs: these are as good
-# as any once it has committed.
+# Returns a transaction that restarts the sequence and then takes IDs: once it has
+# committed, these count as all others do.
 sub transaction
 {
 	my ($before, $change, $end) = @_;
@@ -595,14 +598,14 @@ sub relabel
 {
 	my $labels = $target->{labels};
 	my $at = 2 * ($stage - 1) + between(0, 2);
-	# Where the layout stays, there is always a way back.
+	# Where the layout stays, the former label can always be set again.
 	$at = between(0, $#$labels) if $labels->[0]{epoch} == $labels->[-1]{epoch};
 	my $label = literal($labels->[ $at > $#$labels ? $#$labels : $at ]{text});
 	$relabels{ $target->{name} }++;
 	return counted("SECURITY LABEL FOR snowflake_id ON SEQUENCE $target->{name} IS $label;\n");
 }
 
-# What may strike between a start of the server and its clients.
+# Returns a fault that may strike between a start of the server and its clients.
 sub first
 {
 	my ($s) = @_;
@@ -614,7 +617,7 @@ sub first
 	return { database => $database, sql => $sql, rewrites => {%rewrites} };
 }
 
-# These put the generator back to its mark, or another label on it.
+# These statements put the generator back to its mark, or set another label.
 my %rewrite = (
 	restart => sub { return restart() . (chance(0.5) ? one() : ''); },
 	restart_transaction => sub {
@@ -709,7 +712,7 @@ END
 	};
 }
 
-# For people.
+# Describes a schedule for a reader.
 sub describe
 {
 	my ($s) = @_;

@@ -1,11 +1,11 @@
-//! What happens when many cores want IDs at once: measured with the real core on
-//! the cores that there are, and modelled for those that there are not.
+//! Measures what happens when many cores want IDs at once, with the real core of the
+//! extension on this machine's cores, and models machines with more cores.
 //!
-//! Argument: nanoseconds between an ID and the next of a backend, default 150,
-//! what a row costs that a statement returns (`make bench`: the empty call).
+//! Argument: nanoseconds between two IDs of a backend. The default, 150, is the cost
+//! of a row that a statement returns (`make bench`: the empty call).
 //!
-//! The core is set not to run into the layout's limit: what is asked is how much
-//! the word can bear. Retries are counted by looks at the clock, one per attempt.
+//! The core does not reach the layout's limit: the question is how much the word can
+//! bear. Retries are counted by looks at the clock, one per attempt.
 
 #[allow(dead_code)]
 #[path = "../../src/snowflake/mod.rs"]
@@ -58,7 +58,7 @@ fn wall() -> UnixNanos {
     UnixNanos::new(i64::try_from(wall.as_nanos()).expect("a clock before 2262"))
 }
 
-/// The clocks of this machine, and how often somebody has looked at the boot clock.
+/// The clocks of this machine, and how often the boot clock was read.
 #[derive(Default)]
 struct Counted(Cell<u64>);
 
@@ -80,7 +80,7 @@ impl Clocks for Counted {
     }
 }
 
-/// Moves the calling thread to a core. Where that is refused it stays.
+/// Moves the calling thread to a core; if that is refused, the thread stays.
 fn pin(core: usize) {
     let mask = 1u64 << (core % 64);
     // SAFETY: a valid mask of 8 bytes; 0 is the calling thread.
@@ -91,8 +91,8 @@ fn pin(core: usize) {
 #[repr(align(128))]
 struct Line<T>(T);
 
-/// The default generator, but that it never waits for the clock: what is asked
-/// here is what the word can bear, not what the layout allows.
+/// The default generator, except that it never waits for the clock: the question is
+/// what the word can bear, not what the layout allows.
 const GENERATOR: Generator = Generator {
     layout: Generator::DEFAULT.layout,
     policy: Policy {
@@ -101,7 +101,7 @@ const GENERATOR: Generator = Generator {
     },
 };
 
-/// What issuers use, with far more reserved than they take.
+/// The state that issuers use, with far more reserved than they take.
 struct Shared(Live);
 
 impl Shared {
@@ -143,8 +143,8 @@ fn median(mut all: Vec<f64>) -> f64 {
     all[all.len() / 2]
 }
 
-/// Nanoseconds for each of many rounds. The quickest of some runs: a core that is
-/// taken away in between only adds.
+/// Nanoseconds for each of many rounds, in the quickest of some runs: a run in which
+/// the core is taken away only lasts longer.
 fn nanos_of(mut round: impl FnMut()) -> f64 {
     const ROUNDS: u32 = 200_000;
     let run = |_| {
@@ -157,7 +157,7 @@ fn nanos_of(mut round: impl FnMut()) -> f64 {
     (0..15).map(run).fold(f64::INFINITY, f64::min)
 }
 
-/// Something to do that takes no memory and no clock: `turns` dependent steps.
+/// Work that uses no memory and no clock: `turns` dependent steps.
 fn think(turns: u64) {
     let mut x = turns;
     for _ in 0..turns {
@@ -166,7 +166,7 @@ fn think(turns: u64) {
     black_box(x);
 }
 
-/// How long a line takes from one core to another. Two threads hand a number
+/// The time that a line takes from one core to another. Two threads hand a number
 /// back and forth; each turn is a read of a line that the other has written and
 /// a write of a line that the other has read: two transfers.
 fn transfer_nanos() -> f64 {
@@ -194,8 +194,8 @@ fn transfer_nanos() -> f64 {
     (0..9).map(run).fold(f64::INFINITY, f64::min)
 }
 
-/// What the threads of a measurement do for each ID: the core itself, or one of
-/// the designs without the rest of it. Returns the number of attempts.
+/// The work of a measurement's threads for each ID: the core itself, or one of the
+/// designs without the rest of the core. Returns the number of attempts.
 trait Take: Sync {
     fn take(&self, last_end: &mut u64) -> u64;
 }
@@ -298,9 +298,8 @@ fn measure(cores: usize, threads: usize, turns: u64, taker: &impl Take) -> Outco
     })
 }
 
-/// What the model takes for machines that are not here: what one core does by
-/// itself, as a quiet machine of this kind measured it. So the model's figures
-/// are the same wherever it runs.
+/// The model's figures for one core by itself, measured on a quiet machine of this
+/// kind. So the model gives the same results on every machine.
 const ELSEWHERE: Costs = Costs {
     transfer: 0.0,
     clock: 35.0,
@@ -361,7 +360,7 @@ fn main() {
         for threads in [1, 2, 4, 8, 32] {
             let mut outcomes: [Vec<Outcome>; 4] = Default::default();
             for round in 0..9 {
-                // Who comes first changes.
+                // Another thread comes first each time.
                 for contestant in (0..4).map(|number| (number + round) % 4) {
                     let bare = |design| Bare {
                         design,

@@ -1,33 +1,33 @@
 //! A model of many cores on one word: a cache line that is handed from core to
 //! core, first come, first served.
 //!
-//! What it holds:
+//! The model contains:
 //!
-//! - An operation on a line that the core has in its cache costs what it costs
-//!   there. Otherwise the core asks for the line and waits for its turn; a
+//! - An operation on a line in the core's cache costs its time there only.
+//!   Otherwise the core asks for the line and waits for its turn; a
 //!   handover takes `transfer` nanoseconds, and there is one at a time.
 //! - A load needs a shared copy, which leaves the line readable where it was.
 //!   Copies of a line that nobody has changed are handed out side by side.
 //! - A read-modify-write, also a compare-and-swap that fails, needs the line
 //!   alone and takes it away from everybody.
 //! - The core that gets the line does its operation at once, and keeps the line
-//!   for the part `stay` of the next handover: so long it takes until the next
-//!   request reaches it.
+//!   for the part `stay` of the next handover: the next request takes that long to
+//!   reach it.
 //! - Time passes in ticks of a millisecond, 4096 positions each; the numbers of
-//!   a new tick start with whoever sees it first.
+//!   a new tick start with the first core that sees the tick.
 //!
-//! What it does not hold: cores that share a cache or a socket are nearer to
-//! each other, and real processors hand out lines less fairly; both help the
-//! loop of the compare-and-swap more than the addition. No preemption.
+//! The model leaves out that cores with a shared cache or socket are nearer to
+//! each other, and that real processors hand out lines less fairly; both help the
+//! loop of the compare-and-swap more than the addition. The model has no preemption.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How a backend takes a number. The core's way is `LoadAdd`; see
-/// `src/snowflake/word.rs`. The others are what it was compared with.
+/// How a backend takes a sequence number. The core's way is `LoadAdd`; see
+/// `src/snowflake/word.rs`. The others were compared with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
-    /// Load, clock, compare-and-swap; again if somebody else was faster.
+    /// Load, clock, compare-and-swap; again if another backend was faster.
     Swap,
     /// Load, clock; where the word is past the start of the tick, fetch-and-add
     /// (which always succeeds), else compare-and-swap.
@@ -52,7 +52,7 @@ pub struct Costs {
     pub stay: f64,
 }
 
-/// What came out.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     /// IDs per second.
@@ -98,7 +98,7 @@ struct Model {
     word: u64,
     /// When the next handover can start.
     free_at: f64,
-    /// Somebody may write to it without asking.
+    /// The core, if any, that may write to the line without asking.
     owner: Option<usize>,
     random: u64,
 }
@@ -110,7 +110,7 @@ impl Model {
         self.events.push(Reverse((key(at), self.times, core)));
     }
 
-    /// Between half and one and a half of `mean`, so that nobody marches in step.
+    /// Between half and one and a half of `mean`, so that backends do not march in step.
     fn around(&mut self, mean: f64) -> f64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

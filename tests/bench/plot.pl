@@ -1,6 +1,5 @@
-# Draws what the benchmark noted (measure, contestant, round, value) as an SVG.
-# It brings its own background, in two colours, so that it can be read on a light
-# page and on a dark one.
+# Draws what the benchmark recorded (measure, contestant, round, value) as an SVG. The
+# SVG has a background of its own, in two colours, for light pages and for dark ones.
 use strict;
 use warnings;
 

@@ -1,5 +1,5 @@
-# Reads what the benchmark noted (measure, contestant, round, value) and prints
-# one section of it: medians, and ratios as medians of the rounds' ratios.
+# Reads what the benchmark recorded (measure, contestant, round, value) and prints one
+# section: medians, and ratios as medians of the rounds' ratios.
 use strict;
 use warnings;
 
@@ -25,7 +25,7 @@ sub median { my @x = sort { $a <=> $b } grep { defined } @_; return ($x[ @x / 2 
 sub most { return (sort { $b <=> $a } grep { defined } @_)[0]; }
 sub of { my ($measure, $who) = @_; return $of{$measure}{$who}; }
 
-# Round by round: these less those, these through those.
+# These subtract and divide two contestants round by round.
 sub less {
     my ($these, $those) = @_;
     return [ map { defined $these->[$_] ? $these->[$_] - $those->[$_] : undef } 0 .. $#$these ];
@@ -67,7 +67,7 @@ my %section = (
     clients => sub {
         my $cores = setup('cores');
         my @clients = (1, 2, 8, 32);
-        # Time on the wall, by the cores that can work: what an ID costs the machine.
+        # Wall time times the cores that can work is what an ID costs the machine.
         my $busy = sub { $_[0] < $cores ? $_[0] : $cores };
         printf "%d IDs at once by 1 to 32 clients together (median, ns of processor time per ID, net of an empty call)\n", setup('ids');
         line('clients', ' %7d' x @clients, @clients);

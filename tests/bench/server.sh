@@ -1,4 +1,4 @@
-# Sourced by the benchmarks: a server of their own, and how to talk to it.
+# The benchmarks source this file: it starts a server of their own, and runs SQL on it.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../env.sh"
 port=${PORT:-54331}
@@ -11,8 +11,8 @@ finish() {
 }
 trap finish EXIT
 
-# The extension, built and installed into a private copy of PostgreSQL, and a
-# data directory that nobody serves yet. Changes into the scratch folder.
+# Builds the extension, installs it into a private copy of PostgreSQL, and makes a data
+# directory without starting a server. Changes into the scratch folder.
 make_cluster() {
     build
     make_scratch
@@ -34,7 +34,7 @@ autovacuum = off
 END_OF_SETTINGS
 }
 
-# With these settings in its environment.
+# Starts the server with these settings in its environment.
 start_server() { as_run_user env "$@" "$bindir/pg_ctl" -D "$scratch/data" -l "$scratch/log" -w start >/dev/null; }
 sql() { "$bindir/psql" -XqAt -v ON_ERROR_STOP=1 -h "$scratch" -p "$port" -U bench postgres "$@"; }
 bench() { "$bindir/pgbench" -n -h "$scratch" -p "$port" -U bench "$@" postgres; }

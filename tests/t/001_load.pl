@@ -1,4 +1,5 @@
-# Loading: not preloaded, no worker ID, a worker ID out of range.
+# Tests a server that has not preloaded the library, has no worker ID, or has one out of
+# range.
 use strict;
 use warnings;
 use FindBin;
@@ -13,7 +14,7 @@ $node->init;
 $node->append_conf('postgresql.conf', "timezone = 'UTC'");
 $node->start;
 
-# Not preloaded: everything but generating works.
+# Without preloading everything but generating works.
 $node->safe_psql('postgres', 'CREATE SCHEMA "Strange Schema"; CREATE EXTENSION snowflake_id SCHEMA "Strange Schema"');
 is($node->safe_psql('postgres', 'SELECT "Strange Schema".snowflake_timestamp(4194304)'),
 	'2025-01-01 00:00:00.001+00', 'decodes without preloading');
@@ -28,7 +29,7 @@ for my $call ('snowflake_nextval()', q{snowflake_nextval('"Strange Schema".snowf
 is($node->safe_psql('postgres', "SELECT count(*) FROM pg_settings WHERE name LIKE 'snowflake_id.%'"),
 	'0', 'no settings that would mean nothing');
 
-# Preloaded without a worker ID: no silent 0.
+# A preloaded server without a worker ID does not take worker ID 0 silently.
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake_id'");
 $node->restart;
 my ($code, $text) = error_of($node, 'SELECT "Strange Schema".snowflake_nextval()');
@@ -41,7 +42,7 @@ for my $set ("SET snowflake_id.worker_id = 3", "ALTER SYSTEM SET snowflake_id.wo
 	isnt((error_of($node, $set))[0], '', "refused: $set");
 }
 
-# Out of range for the layout.
+# A worker ID can be out of range for the layout.
 $node->append_conf('postgresql.conf', 'snowflake_id.worker_id = 1024');
 $node->restart;
 ($code, $text) = error_of($node, 'SELECT "Strange Schema".snowflake_nextval()');
@@ -56,7 +57,7 @@ is($node->safe_psql('postgres',
 		'SELECT "Strange Schema".snowflake_worker_id("Strange Schema".snowflake_nextval())'),
 	'1023', 'the largest worker ID');
 
-# Two in one server, and again after a drop.
+# IDs increase across DROP EXTENSION and CREATE EXTENSION.
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id');
 my ($before) = ids($node, 1);
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id');

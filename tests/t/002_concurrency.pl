@@ -1,4 +1,4 @@
-# Many sessions, two databases: no ID twice.
+# Tests that many sessions in two databases issue no ID twice.
 use strict;
 use warnings;
 use FindBin;
@@ -30,7 +30,7 @@ sub issuer
 my @sessions = map { issuer('postgres', 'SELECT snowflake_nextval() FROM generate_series(1, 200000)') } 1 .. 8;
 check_ids('8 sessions of 200,000', map { $_->() } @sessions);
 
-# Each database's default generator is one of its own.
+# Each database has a default generator of its own.
 my @databases = ('postgres', 'other');
 my %sessions = map {
 	my $database = $_;
@@ -45,20 +45,20 @@ check_ids("two databases at once: $_", map { $_->() } @{ $sessions{$_} }) for @d
 } 1 .. 6;
 check_ids('batches beside single calls', map { $_->() } @sessions);
 
-# At most 100 ms ahead of the clock when saturated.
+# A saturated generator is at most 100 ms ahead of the clock.
 is($node->safe_psql('postgres', q{
 	SELECT max(snowflake_timestamp(id) - now) <= interval '101 ms'
 	FROM (SELECT snowflake_nextval() AS id, clock_timestamp() AS now
 	      FROM generate_series(1, 1000000)) AS s}),
 	't', 'no ID more than 101 ms ahead of the clock');
 
-# A busy generator that has to wait for the clock can be cancelled.
+# A session that waits for the clock because its generator is busy can be cancelled.
 my ($code) = error_of($node, q{
 	SET statement_timeout = '300 ms';
 	SELECT count(snowflake_nextval()) FROM generate_series(1, 100000000)});
 is($code, '57014', 'statement_timeout works while IDs are waited for');
 
-# And by pg_cancel_backend, which is what Ctrl-C in psql sends.
+# pg_cancel_backend also ends the wait; Ctrl-C in psql sends the same signal.
 my ($out, $err) = ('', '');
 my $waiting = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c',
 		"SET application_name = 'waiting'; SELECT count(snowflake_nextval()) FROM generate_series(1, 100000000)" ],
@@ -70,7 +70,7 @@ is($node->safe_psql('postgres',
 $waiting->finish;
 like($err, qr/canceling statement due to user request/, 'cancelled');
 
-# pgbench: a table with a default, many clients, single rows.
+# pgbench inserts single rows with many clients into a table with a default.
 $node->safe_psql('postgres',
 	'CREATE TABLE t (id bigint DEFAULT snowflake_nextval() PRIMARY KEY, client int)');
 my $script = $node->basedir . '/insert.sql';
@@ -80,8 +80,8 @@ $node->command_ok(
 		'-h', $node->host, '-p', $node->port, 'postgres' ], 'pgbench');
 is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM t'), '4000|4000', 'one row each');
 
-# More generators than slots: state comes and goes, and where none can go, room is
-# made for more.
+# There are more generators than slots: slots change owners, and the server makes room
+# where no slot is free.
 $node->append_conf('postgresql.conf', 'snowflake_id.max_generators = 1');
 $node->safe_psql($_, q{SELECT snowflake_create_generator('named', 'preset=default')}) for @databases;
 $node->restart;
@@ -102,7 +102,7 @@ for my $database (@databases)
 	is($lead, 't', "$database: eviction does not run away from the clock");
 }
 
-# Who holds slots is in nobody's way.
+# A session that holds slots is in nobody's way.
 my $holder = $node->background_psql('postgres', on_error_die => 1);
 $holder->query_safe(q{BEGIN; SELECT snowflake_nextval(), snowflake_nextval('named')});
 is((error_of($node, q{SELECT snowflake_nextval(), snowflake_nextval('named')}, 'other'))[0], '',

@@ -1,5 +1,5 @@
-# Restart and crash with the clock 4 s back, under load: no ID twice, still
-# increasing, and the first ID at once.
+# Tests restarts and crashes under load with the clock 4 s back: no ID is issued twice,
+# IDs increase, and the first ID comes at once.
 use strict;
 use warnings;
 use FindBin;
@@ -13,13 +13,14 @@ my $node = new_node('main', 3);
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 
-# 2.4 million IDs in two rounds of four sessions before, as many after.
+# In each of two rounds, two sessions take 300,000 IDs each before the stop, and two
+# after it.
 my (@all, $clock);
 $clock = 0;
 for my $stop ('fast', 'immediate')
 {
 	my @before = map { [ ids($node, 300_000) ] } 1 .. 2;
-	# The last batch is issued as late as possible before the server goes.
+	# The last batch is issued as late as possible before the server stops.
 	my @last = split /\n/, $node->safe_psql('postgres', 'SELECT snowflake_nextval_batch(100000)');
 	$node->stop($stop);
 	$clock -= 4;
@@ -31,13 +32,13 @@ for my $stop ('fast', 'immediate')
 	cmp_ok($after[0][0], '>', $first, 'and onwards');
 }
 check_ids('2.6 million IDs around two restarts', @all);
-# All of them in the order in which they were issued, as one session would see.
+# The IDs are in the order in which they were issued, as one session would see them.
 my $order = 0;
 my $last = -1;
 for my $id (map { @$_ } @all) { $order++ if $id <= $last; $last = $id; }
 is($order, 0, 'increasing over both restarts');
 
-# kill -9 of a backend makes the postmaster start everything anew.
+# After kill -9 of a backend the postmaster restarts all processes.
 $node->append_conf('postgresql.conf', 'restart_after_crash = on');
 $node->reload;
 my ($before) = ids($node, 1);
@@ -65,8 +66,8 @@ my $lead = $node->safe_psql('postgres',
 	'SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())');
 cmp_ok($lead, '<', 25, "ten crashes in a row: $lead s ahead of the clock");
 
-# The mark is durable before an ID is out: with the window at its smallest, every
-# ID lies below the mark that a crash leaves behind.
+# The mark is durable before an ID is out: with the smallest window, every ID lies below
+# the mark that a crash leaves behind.
 is($node->safe_psql('postgres', q{
 	SELECT bool_and(extract(epoch FROM snowflake_timestamp(id)) * 1000 < last_value)
 	FROM (SELECT snowflake_nextval() AS id FROM generate_series(1, 1000)) AS s, snowflake_default}),

@@ -1,4 +1,4 @@
-# The wall clock is stepped while the server runs.
+# Tests steps of the wall clock while the server runs.
 use strict;
 use warnings;
 use FindBin;
@@ -19,15 +19,16 @@ sub abs_lt { my ($value, $limit, $what) = @_; return cmp_ok(abs $value, '<', $li
 
 abs_lt(lead(), 0.5, 'in step with the clock');
 
-# What stands in for the clock does move the wall clock of a running server, and
-# does not move the boot clock: else this test would prove nothing.
+# The test library moves the wall clock of a running server and leaves the boot clock
+# alone. Otherwise this test would prove nothing.
 my $shown = $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
 abs_lt($shown - time, 2, 'the faked clock starts out right');
 set_clock($node, -3600);
 $shown = $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
 abs_lt($shown - time + 3600, 2, 'the clock of the running server is an hour back');
 
-# An hour back while running: increasing, no wait, no error.
+# The clock goes back an hour while the server runs: IDs increase, without waits and
+# errors.
 set_clock($node, 0);
 my $session = $node->background_psql('postgres');
 my @ids;
@@ -54,12 +55,14 @@ my $passed = time - $from;
 cmp_ok(abs($lead - $later - $passed / 2), '<', 0.7,
 	sprintf('the lead shrinks at half speed: by %.3f s in %.3f s', $lead - $later, $passed));
 
-# Corrected: forward at once, in step again after the next reservation.
+# The clock is corrected: IDs go forward at once, and are in step after the next
+# reservation.
 set_clock($node, 0);
 wait_until('in step again', sub { abs(lead()) < 0.5 });
 abs_lt(lead(), 0.5, 'the lead is gone after the correction');
 
-# A year forward: refused once the window is used up, and nothing poisoned.
+# The clock goes a year forward: calls are refused once the window is used up, and the
+# mark does not move.
 set_clock($node, 365 * 86400);
 my ($code, $text) = ('', '');
 wait_until('a year forward is refused', sub {
@@ -75,8 +78,8 @@ cmp_ok($mark, '<', 60, 'the mark stayed where it was');
 set_clock($node, 0);
 abs_lt(lead(), 1.5, 'corrected: as if nothing had been');
 
-# Nor by a generator that takes its place in shared memory while the clock is
-# wrong, whichever way: it has no past that would tell.
+# A generator that takes its slot while the clock is wrong refuses a forward and a
+# backward step too, although it has no earlier reading to compare with.
 for my $days (3, -3)
 {
 	set_clock($node, $days * 86400);
@@ -89,7 +92,7 @@ for my $days (3, -3)
 }
 abs_lt(lead(), 1.5, 'in step with the right clock');
 
-# A real jump is accepted by one call, by a superuser.
+# A superuser accepts a real jump by one call.
 $node->safe_psql('postgres', 'CREATE ROLE mortal LOGIN');
 is((error_of($node, 'SET ROLE mortal; SELECT snowflake_accept_clock()'))[0], '42501',
 	'not for everybody');
@@ -101,7 +104,8 @@ like($node->safe_psql('postgres', 'SELECT snowflake_accept_clock()'),
 abs_lt(lead(), 0.5, 'in step with the new clock');
 my ($before) = ids($node, 1);
 
-# Two days back again: more than max_rollback. Refused, then accepted.
+# The clock goes two days back, more than max_rollback: calls are refused until the
+# clock is accepted.
 set_clock($node, 0);
 wait_until('two days back are refused', sub {
 	($code, $text) = error_of($node, 'SELECT snowflake_nextval()');
@@ -115,13 +119,14 @@ like(slurp_file($node->logfile), qr/clock accepted.*(2 d|1 d 23 h 59 min)/, 'log
 is((error_of($node, 'SELECT count(snowflake_nextval()) FROM generate_series(1, 10000)'))[0], '',
 	'and stays accepted');
 
-# After a restart the mark is two days ahead: refused, never adopted unasked.
+# After a restart the mark is two days ahead: calls are refused, and the clock is never
+# adopted unasked.
 $node->stop;
 start_with_clock($node, 0);
 ($code, $text) = error_of($node, 'SELECT snowflake_nextval()');
 is($code, '58000', 'a mark two days ahead is refused');
 like($text, qr/would start (2 d|1 d 23 h 5\d min).* ahead of the clock/, 'by how much');
-# Only what was refused here can be accepted, and only here.
+# A call accepts only what was refused in its own database.
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 $node->safe_psql('other', 'CREATE EXTENSION snowflake_id; SELECT snowflake_accept_clock()');
 is((error_of($node, 'SELECT snowflake_nextval()'))[0], '58000', 'accepted in another database: still refused');
@@ -134,13 +139,13 @@ my ($again) = ids($node, 1);
 like(slurp_file($node->logfile), qr/starts (2 d|1 d 23 h 5\d min).* ahead of the clock, as was accepted/, 'logged');
 cmp_ok($again, '>', $after, 'accepted after a restart too');
 
-# The administrator knows better: sets the mark back.
+# The administrator sets the mark back by hand.
 $node->restart;
-# restart keeps the environment of this script, so the clock is right from here.
+# restart() keeps the environment of this script, so the clock is right from here on.
 $node->safe_psql('postgres', q{SELECT setval('snowflake_default', (extract(epoch FROM now()) * 1000)::bigint)});
 abs_lt(lead(), 0.5, 'set back by hand');
 
-# The layout's time is used up.
+# The clock is past the end of the layout's time.
 $node->stop;
 my $end = 1735689600 + 2**41 / 1000;
 start_with_clock($node, int($end - time) + 100);
@@ -150,7 +155,7 @@ is($code, '2200H', "the layout's time is used up");
 like($text, qr/2094-09-07/, 'the error says when it ended');
 $node->stop;
 
-# Before the epoch.
+# The clock is before the epoch.
 start_with_clock($node, 1735689600 - int(time) - 100);
 $node->safe_psql('postgres', q{SELECT setval('snowflake_default', 9223372036854775807)});
 ($code, $text) = error_of($node, 'SELECT snowflake_nextval()');

@@ -1,5 +1,5 @@
-# An asynchronous standby that lagged takes over, its clock 6 s behind: nothing
-# that the lost primary acknowledged is issued again.
+# Tests the promotion of an asynchronous standby that lagged, with its clock 6 s behind:
+# no ID that the lost primary acknowledged is issued twice.
 use strict;
 use warnings;
 use FindBin;
@@ -11,8 +11,8 @@ use Snowflake;
 use Time::HiRes qw(sleep);
 
 my $primary = new_node('primary', 3, allows_streaming => 1);
-# Marks only a second ahead: the standby's last one is then behind what the
-# primary goes on to issue, and only the gap can save us.
+# Marks are only a second ahead. So the standby's last mark is behind what the primary
+# issues later, and only the gap prevents IDs that are issued twice.
 $primary->append_conf('postgresql.conf', "snowflake_id.reserve = '1 s'");
 start_with_clock($primary, 0);
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE TABLE t (id bigint)');
@@ -31,19 +31,19 @@ start_with_clock($standby, -6);
 $primary->safe_psql('postgres', 'INSERT INTO t SELECT snowflake_nextval() FROM generate_series(1, 1000)');
 $primary->wait_for_catchup($standby);
 
-# A standby gives no IDs, and decodes.
+# A standby issues no IDs, but decodes them.
 my ($code) = error_of($standby, 'SELECT snowflake_nextval()');
 is($code, '25006', 'in recovery, as nextval');
 is($standby->safe_psql('postgres', 'SELECT snowflake_worker_id(max(id)) FROM t'), '3', 'a standby decodes');
 
-# It loses touch. The primary goes on, reserves anew, acknowledges.
+# The standby loses its connection. The primary goes on, reserves anew and acknowledges.
 $standby->safe_psql('postgres', q{ALTER SYSTEM SET primary_conninfo = ''});
 $standby->reload;
 wait_until('the walreceiver is gone', sub {
 	$standby->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_wal_receiver') eq '0' });
 my @acknowledged;
 my $session = $primary->background_psql('postgres');
-# Far enough for marks that the standby never sees.
+# The primary reaches marks that the standby never sees.
 for (1 .. 20)
 {
 	push @acknowledged, split /\n/, $session->query_safe(
@@ -57,7 +57,7 @@ cmp_ok($past, '>', 0, "the last lies $past ms past the mark that the standby has
 $primary->stop('immediate');
 
 $standby->promote;
-# Somebody restarts a sequence before its first ID: its mark is gone, the gap is not.
+# A sequence is restarted before its first ID: its mark is gone, but the gap is not.
 $standby->safe_psql('db3', 'ALTER SEQUENCE snowflake_default RESTART');
 my $gap = $standby->safe_psql('db3', 'SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())');
 cmp_ok($gap, '>', 9.5, "a restarted sequence leaves the gap: $gap s");
@@ -71,11 +71,12 @@ my $lead = $standby->safe_psql('postgres',
 	'SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())');
 cmp_ok($lead, '<', 26, "the gap is the lead: $lead s");
 
-# The gap is left also after somebody has set the sequence since, which moves its LSN.
+# The gap is also skipped after a user has set the sequence, which moves the LSN of the
+# sequence.
 $standby->safe_psql('db1', "SELECT setval('snowflake_default', last_value + 1) FROM snowflake_default");
 
-# The default generator of each database leaves a gap of its own: it does not get
-# around that by another one that has left one, nor do they add up.
+# The default generator of each database skips a gap of its own. A gap that another
+# generator has skipped neither replaces this gap nor adds to it.
 my %of;
 sub lead_in
 {
@@ -85,8 +86,8 @@ sub lead_in
 }
 between(lead_in($_), 9, 26, "$_: the gap is the lead") for map { "db$_" } 1 .. 3;
 
-# Nor does one that starts again in the life of this server, because its sequence
-# was rewritten.
+# The gap is also not added again when a generator starts again in the life of this
+# server because its sequence was rewritten.
 for my $database ('postgres', map { "db$_" } 1 .. 3, 1 .. 3)
 {
 	push @{ $of{$database} }, split /\n/, $standby->safe_psql($database,
@@ -100,7 +101,7 @@ for my $database (sort keys %of)
 }
 cmp_ok($of{postgres}[0], '>', $new[-1], 'still increasing');
 
-# The gap is taken once: a crash of the promoted server starts at its mark.
+# A generator skips the gap once: after a crash the promoted server starts at its mark.
 $standby->stop('immediate');
 start_with_clock($standby, -6);
 my ($after) = ids($standby, 1);
@@ -109,7 +110,7 @@ cmp_ok($after, '>', $of{postgres}[-1], 'still increasing');
 cmp_ok($after, '>', $of{db3}[-1], 'also where the sequence was restarted');
 is(in_log($standby, 'was promoted'), 4, 'one gap for each database, and none later');
 
-# Point-in-time recovery: the same, by the same rule.
+# After point-in-time recovery the same rule applies.
 my $origin = new_node('origin', 4, has_archiving => 1, allows_streaming => 1);
 $origin->append_conf('postgresql.conf', "snowflake_id.reserve = '100 ms'");
 $origin->start;

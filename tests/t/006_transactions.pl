@@ -1,5 +1,5 @@
-# Transactions, roles and DDL with sessions in flight: what a user of sequences
-# expects, and never an ID twice.
+# Tests transactions, roles and DDL while sessions issue IDs: a generator does what
+# users of sequences expect, and no ID is issued twice.
 use strict;
 use warnings;
 use FindBin;
@@ -11,12 +11,12 @@ use Snowflake;
 
 my $node = new_node('main', 3);
 $node->append_conf('postgresql.conf', "max_prepared_transactions = 5\nlock_timeout = '60 s'");
-# A restart says that the mark is kept.
+# A RESTART prints a notice that the mark is kept.
 $node->append_conf('postgresql.conf', 'client_min_messages = warning');
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE ROLE mortal LOGIN');
 
-# Everything one session gets, in order, across all that follows.
+# These are all IDs that one session gets, in order, during the whole test.
 my @ids;
 my $s = $node->background_psql('postgres', on_error_stop => 0);
 sub next_id { my $id = $s->query_safe('SELECT snowflake_nextval()'); push @ids, $id; return $id; }
@@ -26,7 +26,8 @@ next_id();
 run('BEGIN'); next_id(); run('ROLLBACK');
 next_id();
 
-# ALTER SEQUENCE RESTART keeps the mark; rolled back or not, IDs go on.
+# ALTER SEQUENCE RESTART keeps the mark; IDs resume whether the command is rolled back
+# or not.
 for my $end ('ROLLBACK', 'COMMIT')
 {
 	run('BEGIN; ALTER SEQUENCE snowflake_default RESTART');
@@ -46,8 +47,8 @@ run(q{PREPARE TRANSACTION 'p'});
 run(q{ROLLBACK PREPARED 'p'});
 next_id();
 
-# A bound that was published for a mark that is gone must not outlive it: IDs an
-# hour ahead, their mark rolled back, one more ID, a crash.
+# A bound that was published for a mark must not outlive that mark. IDs run an hour
+# ahead, their mark is rolled back, one more ID is issued, and the server crashes.
 run(q{BEGIN; ALTER SEQUENCE snowflake_default RESTART;
 	SELECT snowflake_advance('snowflake_default', now() + interval '1 hour')});
 next_id();
@@ -59,7 +60,7 @@ $node->start;
 $s = $node->background_psql('postgres', on_error_stop => 0);
 next_id();
 
-# The same by a savepoint.
+# A rollback to a savepoint does the same.
 run(q{BEGIN; SAVEPOINT a; ALTER SEQUENCE snowflake_default RESTART;
 	SELECT snowflake_advance('snowflake_default', now() + interval '2 hours')});
 next_id();
@@ -72,8 +73,8 @@ $node->start;
 $s = $node->background_psql('postgres', on_error_stop => 0);
 next_id();
 
-# A foreign setval: the next reservation heals a lowered mark, and a crash after
-# that repeats nothing.
+# A user lowers the mark by setval(): the next reservation heals the mark, and after a
+# crash no ID is issued twice.
 run(q{SELECT setval('snowflake_default', 5)});
 next_id();
 run(q{SELECT snowflake_advance('snowflake_default', now())});
@@ -98,7 +99,7 @@ is($node->safe_psql('postgres', q{
 		(SELECT last_value FROM snowflake_default);
 	COMMIT}), 't', 'reserved in the new file');
 
-# The right to issue is looked at again when the user changes inside one plan.
+# The privilege to issue is checked again when the user changes inside one plan.
 $node->safe_psql('postgres', q{
 	REVOKE USAGE ON SEQUENCE snowflake_default FROM PUBLIC;
 	CREATE FUNCTION as_owner() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT snowflake_nextval()'});
@@ -113,7 +114,8 @@ $node->safe_psql('postgres', 'GRANT USAGE ON SEQUENCE snowflake_default TO PUBLI
 is((error_of($node, q{SET ROLE mortal; SELECT snowflake_advance('snowflake_default', now())}))[0],
 	'42501', 'snowflake_advance needs UPDATE');
 
-# Read-only, also half-way; parallel workers.
+# Read-only transactions, also from the middle of a transaction on, and parallel workers
+# cannot issue.
 is((error_of($node, 'BEGIN READ ONLY; SELECT snowflake_nextval()'))[0], '25006', 'read-only');
 is((error_of($node, q{
 	PREPARE p AS SELECT snowflake_nextval();
@@ -123,14 +125,15 @@ is((error_of($node, q{
 	SET force_parallel_mode = on; SELECT lie()}))[0], '25000', 'not in a parallel worker')
   if $node->pg_version < 16;
 
-# A sequence that cannot hold a mark.
+# The sequence is altered so that it cannot hold a mark.
 for my $change ('INCREMENT 1', 'MINVALUE -5', 'CYCLE', 'MAXVALUE 1000 START 1 INCREMENT 1 RESTART', 'AS integer MAXVALUE 1000 START 1 INCREMENT 1 RESTART')
 {
 	my ($code, $text) = error_of($node, "BEGIN; ALTER SEQUENCE snowflake_default $change; SELECT snowflake_nextval()");
 	is($code, '55000', "refused after ALTER SEQUENCE $change");
 	like($text, qr/DETAIL:/, 'with the reason');
 }
-# Also when another session made it so, and in a session that knew it well.
+# Another session alters the sequence; a session that has used the generator notices
+# that.
 $node->safe_psql('postgres', 'ALTER SEQUENCE snowflake_default CYCLE');
 is($s->query('SELECT snowflake_nextval()'), '', 'refused in a session that had used it');
 like($s->{stderr}, qr/cannot hold the mark/, 'with the reason');
@@ -144,14 +147,14 @@ is((error_of($node, 'SELECT snowflake_nextval(424242)'))[0], '42P01', 'nor is wh
 is((error_of($node, q{SELECT nextval('snowflake_default')}))[0], '2200H', 'nextval() cannot move a mark');
 push @ids, next_id();
 
-# DDL waits for those who issue, and they for it.
+# DDL waits for transactions that issue IDs, and issuers wait for DDL.
 run('BEGIN'); next_id();
 is((error_of($node, q{SET lock_timeout = '100 ms'; ALTER SEQUENCE snowflake_default RESTART}))[0],
 	'55P03', 'ALTER SEQUENCE waits for a transaction that issued');
 is((error_of($node, q{SET lock_timeout = '100 ms'; DROP EXTENSION snowflake_id}))[0],
 	'55P03', 'so does DROP EXTENSION');
 run('COMMIT');
-# An idle COMMENT stops nobody, not even when it is time to reserve.
+# An open transaction with a COMMENT stops nobody, not even at the next reservation.
 my $other = $node->background_psql('postgres');
 $other->query_safe(q{BEGIN; COMMENT ON SEQUENCE snowflake_default IS 'idle'});
 is((error_of($node, q{SET statement_timeout = '5 s';
@@ -160,9 +163,9 @@ is((error_of($node, q{SET statement_timeout = '5 s';
 $other->query_safe('ROLLBACK');
 $other->quit;
 
-# Dropped and made again in a session that keeps its plans. The default generator of a
-# database has one place while the server runs: no ID of the former one is issued
-# twice, however far ahead it was.
+# The extension is dropped and created again while a session keeps its plans. The
+# default generator of a database has one slot while the server runs: no ID of the
+# former generator is issued twice, however far ahead it was.
 run('PREPARE p AS SELECT snowflake_nextval()');
 run(q{SELECT snowflake_advance('snowflake_default', now() + interval '3 hours')});
 my ($former) = run('EXECUTE p');
@@ -170,13 +173,13 @@ $node->safe_psql('postgres', 'DROP EXTENSION snowflake_id; CREATE EXTENSION snow
 my @fresh = ($s->query_safe('SELECT snowflake_nextval()'), ids($node, 10));
 check_ids('after DROP and CREATE EXTENSION', [ $former, @fresh ]);
 cmp_ok($fresh[0], '>', $former, 'a session survives DROP and CREATE EXTENSION');
-# Nor where that is rolled back.
+# The same holds when the drop and the creation are rolled back.
 my ($undone) = split /\n/, $node->safe_psql('postgres',
 	'BEGIN; DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id; SELECT snowflake_nextval(); ROLLBACK');
 cmp_ok((ids($node, 1))[0], '>', $undone, 'also where that was rolled back');
 $s->quit;
 
-# snowflake_advance.
+# snowflake_advance() raises the mark.
 my $advanced = $node->safe_psql('postgres', q{
 	SELECT snowflake_max_id(now() + interval '4 hours') AS id \\gset
 	SELECT snowflake_advance('snowflake_default', :id);
@@ -200,7 +203,7 @@ cmp_ok($after, '>', $before, 'durable');
 is((error_of($node, q{SELECT snowflake_advance('snowflake_default', now() + interval '13 hours')}))[0],
 	'22008', 'half as far as a rollback may be: room for one on top');
 
-# A batch beside other calls of its session still increases, row by row.
+# A batch that runs beside other calls of its session still increases, row by row.
 is($node->safe_psql('postgres', q{
 	SELECT bool_and(b > before AND a > b) FROM (
 		SELECT a, b, lag(a, 1, 0::bigint) OVER (ORDER BY n) AS before
@@ -218,7 +221,7 @@ my ($mixed) = $node->safe_psql('postgres', q{
 my @mixed = split /\n/, $mixed;
 check_ids('a cursor over a batch', [ @mixed[ 0 .. 2 ] ]);
 is($mixed[3], $mixed[2], 'currval is the last that came out');
-# Its rest is void when the mark that allowed it is rolled back.
+# The rest of a batch is void when the mark that allowed the batch is rolled back.
 my @void = split /\n/, $node->safe_psql('postgres', q{
 	BEGIN;
 	DECLARE c CURSOR FOR SELECT snowflake_nextval_batch(3);
@@ -232,7 +235,7 @@ my @void = split /\n/, $node->safe_psql('postgres', q{
 	COMMIT});
 is($void[-1], 't', 'a chunk does not outlive its mark');
 
-# A dump carries the mark, for a database owner too.
+# A dump carries the mark, also for a database owner.
 $node->safe_psql('postgres', q{CREATE ROLE keeper LOGIN; CREATE DATABASE kept OWNER keeper; CREATE DATABASE copy OWNER keeper; CREATE DATABASE bare OWNER keeper});
 $node->safe_psql('kept', 'CREATE EXTENSION snowflake_id', extra_params => [ '-U', 'keeper' ]);
 my ($high) = ids($node, 1, 'kept');
@@ -243,7 +246,7 @@ $node->command_ok([ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-U', 'keeper', '-h',
 is($node->safe_psql('copy', 'SELECT last_value FROM snowflake_default'), $mark, 'the mark travels');
 $node->command_ok([ 'pg_dump', '-s', '-U', 'keeper', '-h', $node->host, '-p', $node->port, '-f', $dump, 'kept' ], 'schema only');
 $node->command_ok([ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-U', 'keeper', '-h', $node->host, '-p', $node->port, '-f', $dump, 'bare' ], 'restored');
-# Also when the role that created the extension is gone.
+# A dump also carries the mark when the role that created the extension is gone.
 $node->safe_psql('kept', 'REASSIGN OWNED BY keeper TO CURRENT_USER; DROP OWNED BY keeper');
 for my $database ('copy', 'bare') { $node->safe_psql($database, 'REASSIGN OWNED BY keeper TO CURRENT_USER; DROP OWNED BY keeper'); }
 $node->safe_psql('postgres', 'DROP ROLE keeper; CREATE DATABASE orphan');

@@ -1,4 +1,4 @@
-# What IDs cost in WAL and transaction IDs.
+# Tests how much WAL and how many transaction IDs the issuing of IDs takes.
 use strict;
 use warnings;
 use FindBin;
@@ -26,13 +26,13 @@ my $used = $session->query_safe($next_xid) - $before;
 cmp_ok($used, '<=', 2, "100 IDs at 20 per second: $used xids");
 $session->quit;
 
-# A burst reserves once for all of it.
+# A burst of IDs reserves once.
 $before = $node->safe_psql('postgres', $next_xid);
 $node->safe_psql('postgres', 'SELECT count(snowflake_nextval()) FROM generate_series(1, 1000000)');
 $used = $node->safe_psql('postgres', $next_xid) - $before;
 cmp_ok($used, '<=', 1, "1 million IDs in a statement: $used xids");
 
-# The mark is flushed, whatever the transaction that raised it does.
+# The mark is flushed even if the transaction that raised the mark does not flush.
 $node->restart;
 my $behind = $node->safe_psql('postgres', q{
 	SET synchronous_commit = off;

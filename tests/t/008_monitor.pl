@@ -1,5 +1,5 @@
-# Statistics across sessions, crashes and standbys; what the log says of clocks;
-# what pg_stat_activity says of a session that waits.
+# Tests statistics across sessions, crashes and standbys, log messages about clocks, and
+# what pg_stat_activity shows of a session that waits.
 use strict;
 use warnings;
 use FindBin;
@@ -28,8 +28,8 @@ $node->append_conf('postgresql.conf', "snowflake_id.max_generators = 2\nsnowflak
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 
-# Sessions that are gone, one of them killed in the middle of a transaction, and
-# one that rolls back.
+# Some sessions have ended, one of them was killed in the middle of a transaction, and
+# one rolls back.
 ids($node, 1000) for 1 .. 3;
 $node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_nextval_batch(500)');
 $node->safe_psql('postgres', 'BEGIN; SELECT snowflake_nextval(); ROLLBACK');
@@ -47,14 +47,14 @@ my ($reservations, $time) = split /\|/, stat_of($node, 'reservations, reservatio
 cmp_ok($reservations, '>=', 1, "$reservations reservations");
 cmp_ok($time, '>', 0, "took $time ms");
 
-# A long statement is seen to move before it ends.
+# The counters grow before a long statement ends.
 $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; SELECT count(snowflake_nextval()) FROM generate_series(1, 20000)');
 cmp_ok(stat_of($node, 'issued'), '>=', 3511 + 3 * 4096, 'a running transaction is counted');
 $session->quit;
 
-# The clock goes back by an hour, once; every generator counts it, the log has
-# it once.
+# The clock goes back by an hour, once. Every generator counts the rollback, and the log
+# has one line about it.
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 $node->safe_psql('other', 'CREATE EXTENSION snowflake_id');
 ids($node, 1, 'other');
@@ -76,14 +76,14 @@ my $ahead = $node->safe_psql('postgres', 'SELECT extract(epoch FROM ahead_by) FR
 cmp_ok($ahead, '>', 3590, "the view says how far ahead it is: $ahead s");
 cmp_ok($ahead, '<', 3601, 'and not more');
 
-# Forward again.
+# The clock goes forward again.
 set_clock($node, 0);
 sleep 0.3;
 ids($node, 1);
 is(lines_of($node, qr/LOG: .*clock moved forward by/), 1, 'a step forward is logged once');
 is(stat_of($node, 'clock_rollbacks'), '1', 'and is no rollback');
 
-# A refused jump is logged as that; when it is accepted, that is logged.
+# The log has a line for a refused jump, and another line when the jump is accepted.
 set_clock($node, 3 * 86400);
 sleep 0.3;
 my ($code) = error_of($node, 'SELECT snowflake_nextval()');
@@ -93,7 +93,7 @@ is($node->safe_psql('postgres', q{
 	SELECT clock_timestamp() - refused_since BETWEEN '0' AND '1 min', refusals
 	FROM snowflake_generators JOIN pg_stat_snowflake USING (generator)}), 't|3', 'the views say so');
 is(lines_of($node, qr/LOG: .*snowflake_id: clock jumped forward by (?:3 d|2 d 23 h 59 min 59 s)/), 1, 'so does the log, once');
-# It is corrected: no rollback, and all is well.
+# The clock is corrected: no rollback is counted, and no problem is shown.
 set_clock($node, 0);
 ids($node, 1);
 is($node->safe_psql('postgres', q{
@@ -108,13 +108,14 @@ is(lines_of($node, qr/clock moved forward by 3 d/), 0, 'not followed');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock(); SELECT snowflake_nextval()');
 is(lines_of($node, qr/LOG: .*clock accepted, after a jump of (?:3 d|2 d 23 h 59 min 59 s)/), 1, 'an accepted jump is logged');
 
-# A reset, of one database.
+# The statistics of one database are reset.
 $node->safe_psql('postgres', 'SELECT snowflake_stat_reset()');
 is(stat_of($node, 'issued, clock_rollbacks, largest_rollback, reservations'), '0|0||0', 'reset');
 cmp_ok(stat_of($node, 'issued', 'other'), '>', 0, 'the other database keeps its own');
 
 my $before = stat_of($node, 'stats_reset');
-# A database that has issued nothing yet starts at the clock, wherever another one is.
+# The default generator of a new database starts at the clock, however far ahead another
+# one is.
 $node->safe_psql('postgres', q{SELECT snowflake_advance('snowflake_default', clock_timestamp() + interval '1 hour')});
 $node->safe_psql('postgres', 'CREATE DATABASE new');
 $node->safe_psql('new', 'CREATE EXTENSION snowflake_id');
@@ -123,8 +124,8 @@ my $found = $node->safe_psql('new', 'SELECT extract(epoch FROM snowflake_timesta
 between($ahead, 0, 60, 'ahead by so many seconds');
 between($found, -60, 60, 'so is its first ID');
 
-# Numbers of a generator that gave its slot away begin anew, and say since when.
-# Which one gives way is not for a test to know.
+# The counters of a generator that gave up its slot begin anew, and stats_reset shows
+# since when. The test does not know which generator gives up its slot.
 sub counted
 {
 	my ($columns, $view) = @_;
@@ -148,7 +149,7 @@ is(counted("issued, stats_reset > '$before'"), '1|t', 'a new slot counts from it
 is(stat_of($node, 'count(*)'), '1', 'the default generator does not give way');
 is(in_log($node, 'made room'), 0, 'each found a slot');
 
-# A session that waits for the clock is seen to.
+# pg_stat_activity shows that a session waits for the clock.
 $node->safe_psql('new', q{SELECT snowflake_create_generator('few', $$layout='time:41 worker:10 sequence:1' epoch='2025-01-01 00:00:00+00'$$)});
 my $busy = $node->background_psql('new', on_error_stop => 0);
 $busy->query_until(qr/started/, q{\echo started
@@ -167,7 +168,7 @@ is($seen, $expected, 'the wait has a name');
 $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE '%generate_series(1, 10000000)%' AND pid <> pg_backend_pid()");
 $busy->quit;
 
-# A standby shows the mark that it has, and no statistics.
+# A standby shows its mark, and no statistics.
 $node->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'base', has_streaming => 1);
@@ -178,7 +179,8 @@ is($standby->safe_psql('postgres', 'SELECT reserved_until FROM snowflake_generat
 	$node->safe_psql('postgres', 'SELECT to_timestamp(last_value / 1000.0) FROM snowflake_default'),
 	'a standby shows the mark');
 is(stat_of($standby, 'count(*)'), '0', 'and has done nothing');
-# One that cannot be read is shown as such, and stops nothing else.
+# A generator whose sequence cannot be read is shown as such, and the view still shows
+# the others.
 $node->safe_psql('postgres', 'ALTER SEQUENCE snowflake_default SET UNLOGGED');
 $node->wait_for_catchup($standby);
 is($standby->safe_psql('postgres', 'SELECT generator, reserved_until FROM snowflake_generators'),
@@ -193,7 +195,7 @@ is($standby->safe_psql('postgres',
 	't', 'after a promotion it shows when the gap was left');
 $standby->stop;
 
-# Not preloaded: the mark and the layout can be seen, statistics cannot.
+# Without preloading the view shows the mark and the layout, but no statistics.
 $node->stop;
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->start;
@@ -202,7 +204,7 @@ is($node->safe_psql('postgres', 'SELECT worker_id, reserved_until IS NOT NULL, i
 is((error_of($node, 'SELECT * FROM pg_stat_snowflake'))[0], '55000', 'not preloaded: no statistics');
 $node->stop;
 
-# The end of the layout's time is announced a year ahead, once.
+# The log announces the end of the layout's time a year ahead, once.
 my $late = new_node('late', 1);
 start_with_clock($late, 3976128000 - time);    # 2095-12-31, past the end
 $late->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
@@ -219,8 +221,8 @@ is(lines_of($late, qr/LOG: .*generator snowflake_default has used up the time of
 	1, 'the end of its time is announced once');
 $late->stop;
 
-# A generator that changes clocks says so with the reason, and how many are left for
-# that time, whoever has seen the step first.
+# When a generator changes its clock number, the log has the reason and how many clock
+# numbers are left, whichever session saw the step first.
 my $clocks = new_node('clocks', 1);
 $clocks->append_conf('postgresql.conf', "snowflake_id.reserve = '100 ms'");
 start_with_clock($clocks, 0);

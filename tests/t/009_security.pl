@@ -1,5 +1,5 @@
-# Who can do what: a role without privileges, one with USAGE only, a database
-# owner who is no superuser, and the extension's creation as such an owner, from
+# Tests privileges: of a role without any, of a role with USAGE only, and of a database
+# owner who is no superuser; and the creation of the extension by such an owner, in
 # hostile schemas and through dump and restore.
 use strict;
 use warnings;
@@ -17,7 +17,7 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE attacker LOGIN; CREATE ROLE monitor LOGIN; GRANT pg_monitor TO monitor});
 $node->safe_psql('postgres', "CREATE DATABASE $_ OWNER owner") for qw(shop copy);
 
-# SQLSTATE and output of a statement, in a session of a role's own.
+# Runs a statement in a session of a role; returns SQLSTATE and output.
 sub as
 {
 	my ($role, $sql, $database) = @_;
@@ -44,13 +44,13 @@ sub cannot
 	return;
 }
 
-# The trusted path: the database's owner creates it.
+# The owner of the database creates the extension, which is trusted.
 cannot('stranger', '42501', 'CREATE EXTENSION snowflake_id');
 can('owner', 'CREATE EXTENSION snowflake_id');
 can('owner', 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)');
 can('owner', 'INSERT INTO orders (item) VALUES (1), (2)');
 
-# Settings are the administrator's.
+# Only the administrator changes settings.
 for my $role (qw(stranger owner))
 {
 	for my $setting (qw(worker_id reserve failover_gap max_clock_jump max_generators))
@@ -59,12 +59,13 @@ for my $role (qw(stranger owner))
 		cannot($role, '55P02', "SELECT set_config('snowflake_id.$setting', '200', true)");
 		cannot($role, '42501', "ALTER SYSTEM SET snowflake_id.$setting = 200");
 	}
-	# In no session and for no database; refused at once or when a session starts.
+	# No role can set them for a session or a database; the error comes at once or when
+	# a session starts.
 	cannot($role, '55P02', 'ALTER ROLE CURRENT_USER SET snowflake_id.worker_id = 200');
 }
 cannot('owner', '55P02', 'ALTER DATABASE shop SET snowflake_id.worker_id = 200');
 
-# PUBLIC may take IDs and look, and nothing else.
+# PUBLIC may take IDs and read the views, and nothing else.
 can('stranger', 'SELECT snowflake_nextval(), snowflake_currval(), snowflake_nextval_batch(2)');
 for my $sql (
 	q{SELECT setval('snowflake_default', 1)},
@@ -84,13 +85,13 @@ for my $sql (
 {
 	cannot('stranger', '42501', $sql);
 }
-# For PostgreSQL that is a warning.
+# PostgreSQL answers this GRANT with a warning.
 can('stranger', 'GRANT UPDATE ON SEQUENCE snowflake_default TO stranger');
 is($node->safe_psql('shop', q{SELECT has_sequence_privilege('stranger', 'snowflake_default', 'UPDATE')}), 'f',
 	'nothing was granted');
 
-# Statistics: as PostgreSQL's own, everyone sees them. How far the IDs are:
-# whoever may use the sequence.
+# Everyone sees statistics, as PostgreSQL's own. Only a role that may use the sequence
+# sees how far the IDs are.
 can('stranger', 'TABLE pg_stat_snowflake');
 isnt(can('stranger', 'SELECT last_id_at FROM snowflake_generators'), '', 'with USAGE: shown');
 $node->safe_psql('shop', 'REVOKE ALL ON SEQUENCE snowflake_default FROM PUBLIC; GRANT USAGE ON SEQUENCE snowflake_default TO usage_only');
@@ -115,29 +116,31 @@ cannot('usage_only', '42501', q{SELECT snowflake_advance('snowflake_default', no
 cannot('monitor', '42501', 'SELECT snowflake_nextval()');
 can('monitor', 'TABLE pg_stat_snowflake');
 
-# The privileges of a view's or function's owner are not lent by accident.
+# A view does not lend its owner's privileges on the generator to a role that reads the
+# view.
 can('owner', 'CREATE VIEW lending AS SELECT snowflake_nextval() AS id; GRANT SELECT ON lending TO stranger');
 cannot('stranger', '42501', 'SELECT id FROM lending');
 $node->safe_psql('shop', 'GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC');
 
-# The database's owner sets marks, so that restoring works, and no clock.
+# The database's owner may set marks, so that restoring works, but may not accept a
+# clock.
 can('owner', q{SELECT snowflake_advance('snowflake_default', now() + interval '1 s')});
 cannot('owner', '42501', 'SELECT snowflake_accept_clock()');
 cannot('owner', '42501', 'SELECT snowflake_stat_reset()');
 cannot('owner', '42501', 'ALTER SEQUENCE snowflake_default RESTART');
 cannot('owner', '42501', 'ALTER FUNCTION snowflake_nextval() SECURITY DEFINER');
 cannot('owner', '42501', 'CREATE OR REPLACE FUNCTION snowflake_nextval() RETURNS bigint LANGUAGE sql AS $$SELECT 1::bigint$$');
-# A mark that is set back does not take effect.
+# A mark that is set back has no effect.
 my $before = can('owner', 'SELECT snowflake_nextval()');
 can('owner', q{SELECT setval('snowflake_default', 1)});
 cmp_ok(can('owner', 'SELECT snowflake_nextval()'), '>', $before, 'a lowered mark gives no ID again');
-# What a superuser hands out is handed out.
+# A superuser can grant EXECUTE on the functions.
 $node->safe_psql('shop', 'GRANT EXECUTE ON FUNCTION snowflake_accept_clock(), snowflake_stat_reset() TO monitor');
 can('monitor', 'SELECT snowflake_accept_clock(), snowflake_stat_reset()');
-# And only a superuser could restore that.
+# Only a superuser could restore that grant.
 $node->safe_psql('shop', 'REVOKE EXECUTE ON FUNCTION snowflake_accept_clock(), snowflake_stat_reset() FROM monitor');
 
-# Names: nothing in the caller's search_path is picked up.
+# The functions use no object of the caller's search_path.
 $node->safe_psql('shop', 'CREATE SCHEMA trap AUTHORIZATION attacker; GRANT USAGE ON SCHEMA trap TO PUBLIC');
 can('attacker', q{
 	SET search_path = trap;
@@ -165,14 +168,14 @@ for my $sql (
 {
 	is((error_of($node, "$path $sql", 'shop'))[0], '', "not trapped: $sql");
 }
-# A regclass argument is the caller's to name; what it names is checked.
+# The caller names the regclass argument, and the function checks the named object.
 is((error_of($node, "$path SELECT public.snowflake_nextval('snowflake_default')", 'shop'))[0], '42809',
 	'a sequence of the same name elsewhere is no generator');
-# Temporary objects neither.
+# The functions do not use temporary objects either.
 can('stranger', 'CREATE TEMP SEQUENCE snowflake_default; SELECT public.snowflake_nextval()');
 
-# A superuser who helps with somebody's table does not run what its owner has
-# attached to it: planning a query calls the function of an index.
+# A superuser who calls snowflake_set_default() for somebody's table does not run the
+# owner's code: planning a query would call the function of an index.
 $node->safe_psql('shop', 'CREATE SCHEMA lure AUTHORIZATION attacker');
 can('attacker', q{
 	CREATE FUNCTION lure.grab(x integer) RETURNS integer LANGUAGE plpgsql AS $$
@@ -190,7 +193,8 @@ $node->safe_psql('shop', q{SELECT snowflake_set_default('lure.orders'); SELECT s
 is($node->safe_psql('shop', q{SELECT rolsuper FROM pg_roles WHERE rolname = 'attacker'}), 'f', 'nothing of an owner ran as superuser');
 $node->safe_psql('shop', 'DROP SCHEMA lure CASCADE');
 
-# Creating the extension where somebody else was first: it fails, or is ours.
+# Another role was first to use a name: creating the extension fails, or all objects are
+# the extension's own.
 my $n = 0;
 for my $object (
 	'FUNCTION %s.snowflake_nextval() RETURNS bigint LANGUAGE sql AS $$SELECT 1::bigint$$',
@@ -210,7 +214,7 @@ can('attacker', q{CREATE FUNCTION trap.setval(regclass, bigint, boolean) RETURNS
 $node->safe_psql('copy', 'GRANT USAGE ON SCHEMA trap TO owner; CREATE SCHEMA own AUTHORIZATION owner');
 can('owner', 'SET search_path = trap, pg_catalog; CREATE EXTENSION snowflake_id SCHEMA own; DROP EXTENSION snowflake_id', 'copy');
 
-# Dump and restore by the owner, in both formats: the mark goes along.
+# The owner dumps and restores in both formats, and the dump carries the mark.
 my @connect = ('-U', 'owner', '-h', $node->host, '-p', $node->port);
 my $dump = $node->basedir . '/shop.dump';
 $node->safe_psql('copy', 'DROP SCHEMA shared0, shared1, shared2, trap, own CASCADE');

@@ -1,5 +1,5 @@
-# snowflake_set_default() beside other sessions, on a server that cannot issue
-# IDs yet, in another encoding, with a clock that has moved.
+# Tests snowflake_set_default() beside other sessions, on a server that cannot issue IDs
+# yet, in another encoding, and after a step of the clock.
 use strict;
 use warnings;
 use FindBin;
@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Snowflake;
 
-# Not preloaded: it only writes a default.
+# Without preloading the function only writes a default.
 my $node = new_node('main', 3, allows_streaming => 1);
 $node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
 $node->start;
@@ -24,7 +24,7 @@ $node->restart;
 sql('INSERT INTO early DEFAULT VALUES');
 pass('and works once it is');
 
-# The generator starts at its mark, and that counts before its first ID too.
+# The generator starts at its mark, and the mark counts before the first ID too.
 sql(q{INSERT INTO ahead VALUES (snowflake_min_id(now() + interval '10 minutes'))});
 is((error_of($node, q{SELECT snowflake_set_default('ahead')}))[0], '55000', 'a value ahead is refused');
 sql(q{SELECT snowflake_advance('snowflake_default', max(id)) FROM ahead});
@@ -36,7 +36,7 @@ like(sql(q{SELECT snowflake_set_default('ahead')}), qr/greatest value so far/,
 is(sql(q{INSERT INTO ahead DEFAULT VALUES; SELECT max(id) = snowflake_currval() FROM ahead}), 't',
 	'and they are');
 
-# Rows that others committed after our snapshot.
+# Other sessions commit rows after the snapshot of this transaction.
 sql('CREATE TABLE late (id bigint PRIMARY KEY)');
 my $s = $node->background_psql('postgres', on_error_stop => 0);
 $s->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM late');
@@ -49,7 +49,7 @@ my $state = $s->query_safe(q{SET t.state = 'no error';
 is($state, '55000', 'the check does');
 $s->query_safe('ROLLBACK');
 
-# Whoever inserts meanwhile waits, and then gets the new default.
+# A session that inserts meanwhile waits, and then gets the new default.
 sql('CREATE TABLE busy (id bigserial PRIMARY KEY); INSERT INTO busy DEFAULT VALUES');
 $s->query_safe(q{BEGIN; SELECT snowflake_set_default('busy')});
 my $waiter = $node->background_psql('postgres', on_error_stop => 0);
@@ -60,7 +60,8 @@ $s->query_safe('COMMIT');
 $waiter->query_safe('SELECT 1');
 is(sql('SELECT count(*), count(*) FILTER (WHERE id > 1000) FROM busy'), '2|1', 'a waiting insert');
 
-# Who does not own the table cannot queue for its lock and block it.
+# A role that does not own the table cannot queue for the lock of the table and block
+# others.
 sql('CREATE ROLE stranger LOGIN; GRANT ALL ON busy TO stranger');
 $s->query_safe('BEGIN; SELECT count(*) FROM busy');
 is((error_of($node, q{SET ROLE stranger; SET lock_timeout = '5 s';
@@ -70,7 +71,7 @@ is((error_of($node, q{SET lock_timeout = '100 ms'; SELECT snowflake_set_default(
 $s->query_safe('ROLLBACK');
 $waiter->quit;
 
-# A table that is dropped, renamed or given away while we wait.
+# The table is dropped, renamed or given away while the function waits.
 for my $case (['DROP TABLE busy', '42P01'], ['ALTER TABLE busy RENAME TO quiet', ''],
 	['ALTER TABLE busy OWNER TO stranger', '42501'])
 {
@@ -92,7 +93,7 @@ EXCEPTION WHEN OTHERS THEN PERFORM set_config('t.state', SQLSTATE, false); END $
 }
 $s->quit;
 
-# Another encoding: names are the database's, not UTF-8.
+# In a database of another encoding, names are in that encoding.
 sql(q{CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'});
 $ENV{PGCLIENTENCODING} = 'UTF8';
 my $done = $node->safe_psql('latin', qq{CREATE EXTENSION snowflake_id;
@@ -104,7 +105,7 @@ is($node->safe_psql('latin', qq{INSERT INTO "Gr\xc3\xb6\xc3\x9fe" DEFAULT VALUES
 	SELECT "\xc3\xa9" = snowflake_currval() FROM "Gr\xc3\xb6\xc3\x9fe"}), 't', 'and the default is there');
 delete $ENV{PGCLIENTENCODING};
 
-# Not on a standby.
+# The function fails on a standby.
 $node->backup('backup');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'backup', has_streaming => 1);
@@ -113,7 +114,7 @@ is((error_of($standby, q{SELECT snowflake_set_default('late')}))[0], '25006', 'a
 $standby->stop;
 $node->stop;
 
-# The wall clock has jumped ahead of the generator: IDs to come are still below.
+# The wall clock has jumped ahead of the generator: the next IDs are still below it.
 my $jumpy = new_node('jumpy', 4);
 $jumpy->append_conf('postgresql.conf', "snowflake_id.reserve = '60 s'");
 start_with_clock($jumpy, 0);

@@ -1,5 +1,5 @@
-# Labels and marks travel with a dump: into a new cluster with the same worker ID
-# and its clock an hour behind, where only the mark keeps IDs from being issued twice.
+# Tests that a dump carries labels and marks into a new cluster with the same worker ID
+# and its clock an hour behind: there only the mark keeps IDs from being issued twice.
 use strict;
 use warnings;
 use FindBin;
@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Snowflake;
 
-# Far more than this test takes.
+# An hour is far more than this test takes.
 my $behind = -3600;
 my %generator_of = (
 	orders => 'orders_ids',
@@ -55,7 +55,7 @@ sub labels
 		SELECT objname, label FROM pg_seclabels WHERE provider = 'snowflake_id' ORDER BY objname COLLATE "C"});
 }
 
-# The last IDs are in no table: of a transaction that rolled back.
+# The last IDs are in no table, since their transaction was rolled back.
 my (%before, %greatest, @rows);
 for my $table (@tables)
 {
@@ -76,7 +76,8 @@ sub contents
 		"SELECT count(*), md5(string_agg(t::text, ',' ORDER BY id)) FROM $table AS t");
 }
 
-# The new cluster: the worker ID of the lost one, and a clock behind its.
+# The new cluster has the worker ID of the lost one, and a clock behind that of the lost
+# one.
 my $new = new_node('new', 7);
 start_with_clock($new, $behind);
 $new->safe_psql('postgres', 'CREATE ROLE keeper LOGIN');
@@ -90,7 +91,8 @@ sub dump_shop
 	return;
 }
 
-# The default generator of each is one of its own: each case stands for itself.
+# Each database has a default generator of its own, so the cases do not affect each
+# other.
 sub new_database
 {
 	my ($database) = @_;
@@ -108,7 +110,7 @@ sub restore
 	return;
 }
 
-# All generators, or those of some tables, go on above.
+# All generators, or those of some tables, resume above their former IDs.
 sub goes_on_above
 {
 	my ($what, $node, $database, $as, @which) = @_;
@@ -154,12 +156,12 @@ for my $case (
 	}
 }
 
-# Schema only: labels, no marks. IDs start at the clock.
+# A schema-only dump has labels, but no marks. IDs start at the clock.
 dump_shop('schema.sql', 'keeper', '-s');
 new_database('bare');
 restore('schema.sql', 'keeper', 'bare');
 is(labels($new, 'bare'), $labels, 'schema only: labels are the same');
-# Plain nextval() gives once what no layout can issue, and then fails as ever.
+# Plain nextval() returns once a value that no layout can issue, and then fails.
 is($new->safe_psql('bare', q{SELECT nextval('orders_ids')}), '9223372036854775807', 'schema only: plain nextval()');
 is((error_of($new, q{SELECT nextval('orders_ids')}, 'bare'))[0], '2200H', 'and again');
 for my $table (@tables)
@@ -171,7 +173,7 @@ for my $table (@tables)
 	$new->safe_psql('bare', "COPY $table FROM '$file'");
 	my ($first) = $new->safe_psql('bare', "SELECT snowflake_nextval('$generator')");
 	cmp_ok($first, '<', $greatest{$table}, "$table: IDs start at the clock, below the rows");
-	# As the database's owner, who is no superuser.
+	# This runs as the database's owner, who is no superuser.
 	$new->safe_psql('bare', "SELECT snowflake_advance('$generator', max(id)) FROM $table", extra_params => [ '-U', 'keeper' ]);
 	my @ids = insert($new, 'bare', $table);
 	my $most = $origin->safe_psql('shop', "SELECT max(id) FROM $table");
@@ -186,15 +188,15 @@ for my $table (@tables)
 	cmp_ok((insert($new, 'bare', $table))[0], '>', $most, "$table: durable");
 }
 
-# Schema first, data later: the marks come with the data.
+# The schema is restored first and the data later: the marks come with the data.
 dump_shop('data.dump', 'keeper', '-Fc', '-a');
 new_database('later');
 restore('schema.sql', 'keeper', 'later');
 restore('data.dump', 'keeper', 'later');
 goes_on_above('schema first, data later', $new, 'later', 'keeper');
 
-# Data into generators that are in use already: they have not looked at the mark
-# that came, and have to be told.
+# The data are restored into generators that are in use: these have not read the new
+# mark, and a user must call snowflake_advance().
 new_database('used');
 restore('schema.sql', 'keeper', 'used');
 $new->safe_psql('used', "SELECT snowflake_nextval('$_')") for values %generator_of;
@@ -206,8 +208,8 @@ for my $table (@tables)
 }
 goes_on_above('data into generators in use, which are told', $new, 'used', 'keeper');
 
-# One table. The generator that its column owns comes along, mark included; the
-# extension must be there.
+# One table is dumped. The dump includes the generator that a column of the table owns,
+# with its mark; the extension must exist.
 dump_shop('orders.sql', 'keeper', '-t', 'orders');
 new_database('single');
 $new->safe_psql('single', 'CREATE EXTENSION snowflake_id', extra_params => [ '-U', 'keeper' ]);
@@ -215,7 +217,7 @@ restore('orders.sql', 'keeper', 'single');
 is(labels($new, 'single'), (grep { /^orders_ids/ } split /\n/, $labels)[0], 'one table: the label of its generator');
 goes_on_above('one table', $new, 'single', 'keeper', 'orders');
 
-# One that it does not own must be named, or the restore fails.
+# A generator that the table does not own must be named, or the restore fails.
 dump_shop('ledger.sql', 'keeper', '-t', 'ledger');
 dump_shop('ledger_ids.sql', 'keeper', '-t', 'ledger', '-t', 'ledger_ids');
 $new->command_fails_like(
@@ -224,7 +226,7 @@ $new->command_fails_like(
 restore('ledger_ids.sql', 'keeper', 'single');
 goes_on_above('one table and its generator', $new, 'single', 'keeper', 'ledger');
 
-# Nor does the default generator's mark, unless it is named.
+# The mark of the default generator is not dumped either, unless the generator is named.
 dump_shop('events.sql', 'keeper', '-t', 'events');
 dump_shop('events_default.sql', 'keeper', '-t', 'events', '-t', 'snowflake_default');
 new_database('without_mark');
@@ -237,8 +239,8 @@ $new->safe_psql('with_mark', 'CREATE EXTENSION snowflake_id', extra_params => [ 
 restore('events_default.sql', 'keeper', 'with_mark');
 goes_on_above('one table and the default generator', $new, 'with_mark', 'keeper', 'events');
 
-# Without labels there are no IDs, rather than wrong ones; they can be put back,
-# and the marks are there.
+# Without labels there are no IDs, rather than wrong ones. The labels can be set again,
+# and the marks are still there.
 new_database('unlabelled');
 restore('custom_owner.dump', 'keeper', 'unlabelled', '--no-security-labels');
 is((error_of($new, 'INSERT INTO orders DEFAULT VALUES', 'unlabelled'))[0], '42809', 'no label, no IDs');
@@ -249,8 +251,8 @@ restore('custom_owner.dump', 'keeper', 'unlabelled', '-L', $list);
 is(labels($new, 'unlabelled'), $labels, 'labels put back');
 goes_on_above('labels put back', $new, 'unlabelled', 'keeper');
 
-# Into a server that does not preload the library: what makes the functions loads
-# it, so that labels arrive, too. IDs come once it is preloaded.
+# The server does not preload the library: the commands that create the functions load
+# it, so labels are restored too. The server issues IDs once it preloads the library.
 my $plain = PostgreSQL::Test::Cluster->new('plain');
 $plain->init;
 start_with_clock($plain, $behind);
@@ -259,8 +261,8 @@ $plain->command_ok([ 'pg_restore', '--exit-on-error', '-U', 'keeper', '-d', 'sho
 	'restore into a server that does not preload');
 is(labels($plain, 'shop'), $labels, 'labels are the same');
 is((error_of($plain, 'INSERT INTO orders DEFAULT VALUES', 'shop'))[0], '55000', 'but no IDs');
-# Where the extension is there before, nothing loads it: the label is refused, and
-# whoever goes on all the same has a sequence that gives no IDs.
+# Where the extension exists already, no command loads the library: the label is
+# refused, and a restore that ignores the error leaves a sequence that gives no IDs.
 $plain->safe_psql('single', 'CREATE EXTENSION snowflake_id', extra_params => [ '-U', 'keeper' ]);
 $plain->command_checks_all([ 'psql', '-X', '-q', '-U', 'keeper', '-d', 'single', '-f', "$folder/orders.sql" ], 0, [],
 	[ qr/ERROR: +security label provider "snowflake_id" is not loaded/ ], 'a label alone needs the library');

@@ -1,5 +1,5 @@
-# Labels and marks on a physical standby and through its promotion; labels without
-# marks on a logical subscriber, and how to cut over to it.
+# Tests labels and marks on a physical standby and through its promotion, labels without
+# marks on a logical subscriber, and the switch to that subscriber.
 use strict;
 use warnings;
 use FindBin;
@@ -44,13 +44,13 @@ sub labels
 		SELECT objname, label FROM pg_seclabels WHERE provider = 'snowflake_id' ORDER BY objname COLLATE "C"});
 }
 
-# A physical standby, its clock an hour behind.
+# The physical standby has a clock that is an hour behind.
 push @{ $issued{$_} }, insert($primary, $_, 100) for @tables;
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 start_with_clock($standby, $behind);
-# After the backup: a generator, a label that is changed before its first ID.
+# After the backup a generator is created, and a label is changed before its first ID.
 $primary->safe_psql('shop', q{
 	SELECT snowflake_create_generator('late_ids', 'preset=twitter');
 	CREATE TABLE late (id bigint PRIMARY KEY DEFAULT snowflake_nextval('late_ids'), item text)});
@@ -67,7 +67,7 @@ is($session->query_safe("SELECT snowflake_timestamp($id, 'late_ids')"),
 $session->quit;
 
 push @{ $issued{$_} }, insert($primary, $_, 1000) for @tables, 'late';
-# IDs that no row has.
+# These IDs are in no row.
 push @{ $issued{$_} }, split /\n/, $primary->safe_psql('shop',
 	"BEGIN; SELECT snowflake_nextval('$generator_of{$_}') FROM generate_series(1, 10); ROLLBACK") for @tables;
 $primary->wait_for_catchup($standby);
@@ -88,8 +88,8 @@ for my $table (@tables)
 is($standby->safe_psql('shop', 'SELECT count(*), count(reserved_until) FROM snowflake_generators'),
 	'4|4', 'a standby shows generators and marks');
 
-# A subscriber with a worker ID of its own, and one that takes over the
-# publisher's: both by a schema-only dump, clocks an hour behind.
+# One subscriber has a worker ID of its own, and one has the publisher's. Both come from
+# a schema-only dump, and their clocks are an hour behind.
 my $schema = $primary->basedir . '/schema.sql';
 $primary->command_ok([ 'pg_dump', '-s', '--no-publications', '-f', $schema, 'shop' ], 'pg_dump -s');
 $primary->safe_psql('shop', 'CREATE PUBLICATION everything FOR ALL TABLES');
@@ -104,7 +104,7 @@ for my $worker (8, 7)
 	$node->safe_psql('shop', "CREATE SUBSCRIPTION s$worker CONNECTION \$\$$publisher\$\$ PUBLICATION everything");
 }
 for my $worker (8, 7) { $subscriber{$worker}->wait_for_subscription_sync($primary, "s$worker", 'shop'); }
-# And rows that stream.
+# These rows are streamed.
 push @{ $issued{$_} }, insert($primary, $_, 1000) for @tables;
 for my $worker (8, 7)
 {
@@ -119,7 +119,8 @@ for my $worker (8, 7)
 			"subscriber $worker: $table, no mark");
 	}
 }
-# The order: nobody writes any more, all has arrived, the marks, and then go.
+# The switch takes four steps: stop writing, wait until all has arrived, set the marks,
+# start writing on the subscriber.
 my %mark;
 for my $table (@tables)
 {
@@ -137,8 +138,9 @@ for my $worker (8, 7)
 		my $most = $node->safe_psql('shop', "SELECT max(id) FROM $table");
 		my ($first) = $node->safe_psql('shop', "SELECT snowflake_nextval('$generator')");
 		cmp_ok($first, '<', $most, "subscriber $worker: without a mark, IDs of $table start at the clock");
-		# With another worker ID it is enough to be above the rows; with the same one
-		# IDs that are in no table matter too, and the publisher's mark is above them.
+		# With another worker ID, the mark need only be above the rows. With the same
+		# worker ID, IDs that are in no table matter too, and the publisher's mark is
+		# above them.
 		$node->safe_psql('shop', $worker == 8
 			? "SELECT snowflake_advance('$generator', max(id)) FROM $table"
 			: "SELECT snowflake_advance('$generator', to_timestamp($mark{$table} / 1000.0))");
@@ -160,7 +162,7 @@ for my $worker (8, 7)
 	$node->stop;
 }
 
-# The standby takes over, with the worker ID of the primary, which is lost.
+# The primary is lost, and the standby takes over with its worker ID.
 $primary->wait_for_catchup($standby);
 $primary->stop('immediate');
 $standby->promote;

@@ -1,5 +1,6 @@
-# A database made from a template goes on above the template's IDs; one that is
-# dropped and made again, with whatever OIDs, has what its template had.
+# Tests that a database made from a template issues IDs above those of the template, and
+# that a database that is dropped and made again, with the same or other OIDs, has the
+# marks of its template.
 use strict;
 use warnings;
 use FindBin;
@@ -10,7 +11,8 @@ use Test::More;
 use Snowflake;
 
 my $node = new_node('main', 7);
-# Long, so that what is reserved for a database lasts until it is made again.
+# The window is long, so that a reservation for a database lasts until the database is
+# made again.
 $node->append_conf('postgresql.conf', "snowflake_id.reserve = '10 min'");
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE DATABASE shop');
@@ -39,15 +41,15 @@ sub labels
 
 my %before = map { $_ => [ insert('shop', $_) ] } @tables;
 
-# The clock is an hour behind from here on: only the mark that was copied puts IDs
-# above.
+# The clock is an hour behind from here on: only the copied mark puts IDs above the
+# former ones.
 my $behind = -3600;
 for my $strategy ('wal_log', 'file_copy')
 {
 	my $copy = "copy_$strategy";
 	$node->stop;
 	start_with_clock($node, $behind);
-	# Also the template has issued in the life of this server.
+	# The template has issued IDs in the life of this server too.
 	push @{ $before{$_} }, insert('shop', $_) for @tables;
 	$node->safe_psql('postgres', "CREATE DATABASE $copy TEMPLATE shop STRATEGY $strategy");
 	$node->stop('immediate');
@@ -60,8 +62,9 @@ for my $strategy ('wal_log', 'file_copy')
 		check_ids("$strategy: $table", [ @{ $before{$table} }, @ids ]);
 	}
 
-	# Dropped and made again: nothing that this server remembers of the first one
-	# stands in for a mark. With the same OID, so that all keys are the same too.
+	# The database is dropped and made again: the server uses the mark, and nothing that
+	# it remembers of the former database. The OID is the same, so all keys are the same
+	# too.
 	my $oid = $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = '$copy'");
 	$node->safe_psql('postgres', "DROP DATABASE $copy");
 	$node->safe_psql('postgres', "CREATE DATABASE $copy TEMPLATE shop STRATEGY $strategy OID = $oid");
@@ -83,8 +86,8 @@ for my $strategy ('wal_log', 'file_copy')
 		cmp_ok($ids[0], '>', $before{"$strategy $table"}[-1], "$strategy, made again: $table after a crash");
 	}
 
-	# And not for a label: the same OIDs, from a template that was given another
-	# before it issued any IDs.
+	# The server does not use a former label either: the OIDs are the same, but the
+	# template had another label before its first ID.
 	$node->safe_psql('postgres', "DROP DATABASE $copy");
 	$node->safe_psql('postgres', 'CREATE DATABASE bare');
 	$node->safe_psql('bare', q{CREATE EXTENSION snowflake_id;
@@ -101,7 +104,7 @@ for my $strategy ('wal_log', 'file_copy')
 	$node->safe_psql('postgres', 'DROP DATABASE bare');
 }
 
-# The template goes on, too.
+# The template resumes too.
 for my $table (@tables)
 {
 	my @ids = insert('shop', $table);

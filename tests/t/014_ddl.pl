@@ -1,5 +1,5 @@
-# The life of a generator, with sessions that use it: whatever a user may do to a
-# sequence does to a generator what he knows from sequences, and no ID is issued twice.
+# Tests DDL on generators while sessions use them: a generator behaves as users know it
+# from a sequence, and no ID is issued twice.
 use strict;
 use warnings;
 use FindBin;
@@ -11,7 +11,7 @@ use Snowflake;
 
 my $label = 'preset=shardingsphere on_rollback=continue';
 my $node = new_node('main', 3);
-# With a short window, a mark that falls behind is soon behind IDs.
+# With a short window, IDs soon pass a mark that falls behind.
 $node->append_conf('postgresql.conf', q{
 max_prepared_transactions = 5
 snowflake_id.reserve = '100 ms'
@@ -28,9 +28,9 @@ my %session = map { $_ => session($node, $_) } qw(alice bob);
 $session{$_} = session($node) for qw(admin other);
 my ($admin, $other) = @session{qw(admin other)};
 
-# What is expected of a generator is what a plain sequence does: the same steps
-# with both, each "who: statement", must end in the same SQLSTATEs. In them,
-# NEXTVAL is the function, CREATE_S what makes the sequence s.
+# A generator must do what a plain sequence does: the same steps, each "who: statement",
+# run with both and must end in the same SQLSTATEs. In the steps, NEXTVAL stands for the
+# function, and CREATE_S for the command that makes sequence s.
 sub same_as_nextval
 {
 	my ($what, @steps) = @_;
@@ -132,8 +132,8 @@ same_as_nextval('COMMENT stops nobody',
 	q{admin: BEGIN}, q{admin: COMMENT ON SEQUENCE s IS 'idle'},
 	q{other: SET lock_timeout = '100 ms'}, q{other: SELECT NEXTVAL('s')}, q{other: RESET lock_timeout}, q{admin: COMMIT});
 
-# The label of one that is dropped goes with it, also by DROP OWNED and with its
-# table: the same name without a label is no generator.
+# A dropped generator takes its label along, also when it is dropped by DROP OWNED or
+# with its table: a new sequence of that name without a label is no generator.
 for my $drop ('DROP SEQUENCE gone', 'DROP OWNED BY alice', 'DROP TABLE holder')
 {
 	$node->safe_psql('postgres', "SELECT snowflake_create_generator('gone', '$label');
@@ -148,7 +148,7 @@ for my $drop ('DROP SEQUENCE gone', 'DROP OWNED BY alice', 'DROP TABLE holder')
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_seclabel}), '0', 'no label is left');
 $node->safe_psql('postgres', 'GRANT CREATE ON SCHEMA public, attic TO alice');
 
-# Whoever waits for a DROP or a RESTART gets the error, or an ID.
+# A session that waits for a DROP or a RESTART gets the error, or an ID.
 $node->safe_psql('postgres', "SELECT snowflake_create_generator('waited', '$label')");
 draw($other, 'waited');
 for my $end ('ROLLBACK', 'COMMIT')
@@ -174,8 +174,9 @@ for my $end ('ROLLBACK', 'COMMIT')
 	}
 }
 
-# A generator that is not committed is there for its own transaction; prepared,
-# over a crash; and what was issued inside is behind what comes after.
+# A generator that is not committed exists for its own transaction only. A prepared
+# transaction keeps it over a crash, and later IDs are above those that the transaction
+# took.
 $admin->query_safe("BEGIN; SELECT snowflake_create_generator('fresh', '$label')");
 draw($admin, 'fresh');
 is(error_in($other, q{SELECT snowflake_nextval('fresh')}), '42P01', 'not there for others');
@@ -196,12 +197,12 @@ $admin->query_safe("BEGIN; SELECT snowflake_create_generator('committed', '$labe
 draw($admin, 'committed');
 $admin->query_safe('COMMIT');
 
-# Sessions end with the server.
+# Sessions end with the server, so they are opened again.
 sub reconnect
 {
 	for my $who (keys %session)
 	{
-		# It has lost its connection, and may not have noticed.
+		# The session has lost its connection, and may not have noticed.
 		eval { $session{$who}->quit };
 		$session{$who} = session($node, $who =~ /alice|bob/ ? $who : undef);
 	}
@@ -215,9 +216,9 @@ $admin->query_safe(q{COMMIT PREPARED 'p'});
 draw($other, $_) for qw(fresh prepared committed);
 check_ids("$_: created in a transaction with others in flight", drawn($_)) for qw(fresh prepared committed waited);
 
-# ALTER SEQUENCE of every kind: what is expected of the next ID, how to undo it.
-# Each with four generators: of one the next ID comes before the crash, of one it
-# comes after; and of two it is the first thing that happens in a server's life.
+# Each case is a kind of ALTER SEQUENCE, what the next ID must be, and how to undo the
+# change. Each case has four generators: one issues its next ID before the crash, one
+# after the crash; and for two of them the change is the first event in a server's life.
 my $top = 9223372036854775807;
 my @kinds = (
 	[ 'RESTART', '' ],
@@ -241,7 +242,8 @@ $node->safe_psql('postgres', 'CREATE TABLE holder (id bigint)');
 my @places = qw(before after first_before first_after);
 $node->safe_psql('postgres', join ';', map { my $n = $_; map { "SELECT snowflake_create_generator('${_}_$n', '$label')" } @places } 0 .. $#kinds);
 
-# The kind of change, undone at once; what its own and another session see.
+# Makes a change and undoes it at once, and checks what the same session and another one
+# see.
 sub change
 {
 	my ($n, $place) = @_;
@@ -273,8 +275,8 @@ draw_all(@places);
 draw_all(@places);
 for my $n (0 .. $#kinds) { check_ids("ALTER SEQUENCE $kinds[$n][0]: $_", drawn("${_}_$n")) for @places; }
 
-# What a transaction issued that restarted the sequence and is rolled back: the
-# next reservation, here of another session, covers it.
+# A transaction restarts the sequence, issues IDs and is rolled back: the next
+# reservation, here of another session, covers these IDs.
 create_generator($node, 'undone', $label);
 for my $undo ('ROLLBACK', 'ROLLBACK TO a; COMMIT')
 {
@@ -289,7 +291,7 @@ for my $undo ('ROLLBACK', 'ROLLBACK TO a; COMMIT')
 }
 check_ids('a rolled back RESTART, then a crash', drawn('undone'));
 
-# What PostgreSQL itself, or the generator, refuses leaves all as it was.
+# A change that PostgreSQL or the generator refuses leaves the generator as it was.
 create_generator($node, 'firm', $label);
 draw($other, 'firm');
 for my $kind ('AS integer', 'AS smallint', 'MAXVALUE 1000', 'INCREMENT 0', 'RESTART WITH 0', 'RESTART WITH -1')
@@ -297,22 +299,23 @@ for my $kind ('AS integer', 'AS smallint', 'MAXVALUE 1000', 'INCREMENT 0', 'REST
 	isnt(error_in($admin, "ALTER SEQUENCE firm $kind"), '', "refused: ALTER SEQUENCE $kind");
 	draw($other, 'firm');
 }
-# So small that it cannot hold a mark: refused, or without harm once undone.
+# A sequence that is too small to hold a mark is refused, or does no harm once the
+# change is undone.
 my $code = error_in($admin, 'ALTER SEQUENCE firm AS integer MAXVALUE 1000 START 1 INCREMENT 1 RESTART');
 note "an integer is answered by: $code";
 is(error_in($other, q{SELECT snowflake_nextval('firm')}), $code eq '' ? '55000' : '', 'unfit, or as it was');
 $admin->query_safe("ALTER SEQUENCE firm AS bigint INCREMENT $top MAXVALUE $top START $top RESTART");
 draw($other, 'firm');
 
-# setval() by hand: lower is healed by the next reservation, higher is followed,
-# what is no instant that the layout has is refused by a start.
+# A user calls setval(): the next reservation heals a lower value, the generator follows
+# a higher one, and a start refuses a value that is no instant of the layout.
 create_generator($node, 'handmade', $label);
 draw($other, 'handmade');
 for my $value ('5', '1, false', $top)
 {
 	$admin->query_safe("SELECT setval('handmade', $value)");
 	draw($other, 'handmade');
-	# The window is used up: there is a reservation.
+	# The window is used up, so the next ID reserves.
 	$other->query_safe('SELECT pg_sleep(0.15)');
 	draw($other, 'handmade');
 	crash($node);
@@ -340,9 +343,9 @@ for my $name (qw(firm handmade))
 	is(error_in($admin, "SELECT nextval('$name')"), '2200H', 'nextval() does not move a mark');
 }
 
-# TRUNCATE ... RESTART IDENTITY: of the table, by a foreign key, of a partitioned
-# one, of a child, in a function, by an owner who is no superuser; a plain
-# sequence beside it restarts.
+# TRUNCATE ... RESTART IDENTITY reaches the generators of the table, of tables with
+# foreign keys to it, of partitions and of children; it runs also in a function and by
+# an owner who is no superuser. A plain sequence of the table restarts.
 $node->safe_psql('postgres', qq{
 	SET ROLE alice;
 	SELECT snowflake_create_generator(name, '$label')
@@ -379,8 +382,8 @@ for my $wipe ('TRUNCATE parent, parts RESTART IDENTITY CASCADE', 'SELECT wipe()'
 	q{DO $$BEGIN TRUNCATE parent RESTART IDENTITY CASCADE; TRUNCATE ONLY parts RESTART IDENTITY; EXCEPTION WHEN OTHERS THEN TRUNCATE parts RESTART IDENTITY; END$$},
 	'TRUNCATE parent, parts CONTINUE IDENTITY CASCADE')
 {
-	# Nothing happens before the crash, one ID does, and it is the first thing in
-	# the server's life.
+	# Before the crash no ID is issued or one ID is issued, or the command is the first
+	# event in the server's life.
 	$session{alice}->query_safe($wipe);
 	crash($node);
 	reconnect();
@@ -405,7 +408,7 @@ check_ids("TRUNCATE RESTART IDENTITY: $_", drawn("${_}_ids")) for sort keys %tab
 $node->safe_psql('postgres', 'CREATE SEQUENCE plain; SELECT nextval(\'plain\'), nextval(\'plain\'); ALTER SEQUENCE plain RESTART');
 is($node->safe_psql('postgres', q{SELECT nextval('plain')}), '1', 'ALTER SEQUENCE RESTART of a plain sequence is what it was');
 
-# A generator in the place of an identity column's sequence.
+# A generator takes the place of an identity column's sequence.
 $node->safe_psql('postgres', qq{
 	CREATE TABLE identity (id bigint GENERATED BY DEFAULT AS IDENTITY (INCREMENT $top START $top), v int);
 	SECURITY LABEL FOR snowflake_id ON SEQUENCE identity_id_seq IS '$label'});
@@ -419,7 +422,7 @@ for my $restart ('ALTER TABLE identity ALTER COLUMN id RESTART', 'TRUNCATE ident
 }
 check_ids('the sequence of an identity column', drawn('identity_id_seq'));
 
-# With its table unlogged and logged again; a crash in between resets it.
+# The table becomes unlogged and logged again; a crash in between resets the sequence.
 if ($node->pg_version >= 15)
 {
 	$node->safe_psql('postgres', "CREATE TABLE volatile (id bigint); SELECT snowflake_create_generator('volatile_ids', '$label'); ALTER SEQUENCE volatile_ids OWNED BY volatile.id");
@@ -434,7 +437,7 @@ if ($node->pg_version >= 15)
 	check_ids('unlogged for a while', drawn('volatile_ids'));
 }
 
-# With the right clock from here.
+# The clock is right from here on.
 sub restart
 {
 	$node->stop;
@@ -443,7 +446,8 @@ sub restart
 	return;
 }
 
-# While others insert: no deadlock, no error, no ID twice.
+# Other sessions insert meanwhile: there is no deadlock and no error, and no ID is
+# issued twice.
 restart();
 $node->safe_psql('postgres', qq{
 	SELECT snowflake_create_generator('busy_ids', '$label');
@@ -482,15 +486,15 @@ is($node->safe_psql('postgres', q{
 is($node->safe_psql('postgres', q{
 	SELECT count(*) FROM (SELECT id < lag(id) OVER (PARTITION BY client ORDER BY n) AS back FROM seen) AS s WHERE back}), '0',
 	'while others insert: each session\'s IDs increase');
-# Lowered by hand, the mark is healed by the next reservation.
+# The mark is lowered by hand, and the next reservation heals it.
 $other->query_safe(q{SELECT snowflake_advance('busy_ids', now())});
 my $busiest = $node->safe_psql('postgres', 'SELECT max(id) FROM seen');
 crash($node);
 reconnect();
 cmp_ok(draw($other, 'busy_ids'), '>', $busiest, 'and above all after a crash');
 
-# While its privileges change, which takes no lock on it: what a session knows of
-# it is void in the middle of its looking it up, and each ID is still one of its.
+# GRANT and REVOKE take no lock on the generator: a session's knowledge of the generator
+# becomes void in the middle of the lookup, and each ID still belongs to the generator.
 restart();
 create_generator($node, 'granted', $label);
 $node->safe_psql('postgres', 'TRUNCATE seen; GRANT clerks TO bob; GRANT ALL ON seen, seen_n_seq TO clerks; GRANT USAGE ON SEQUENCE granted TO clerks');
@@ -518,7 +522,7 @@ is($node->safe_psql('postgres', q{
 	WHERE worker_id <> 3 OR created_at NOT BETWEEN now() - interval '1 min' AND now() + interval '1 min'}), '0', 'while privileges change: all are its own');
 $node->safe_psql('postgres', 'REVOKE clerks FROM bob');
 
-# The extension goes and comes back: labels and marks stay.
+# The extension is dropped and created again: labels and marks stay.
 create_generator($node, 'survivor', $label);
 draw($other, 'survivor');
 $node->safe_psql('postgres', 'SET client_min_messages = warning; DROP EXTENSION snowflake_id CASCADE');

@@ -1,5 +1,5 @@
-# Labels that are changed: what may change when, in force for everybody at the
-# commit and for nobody after a rollback, and no ID twice.
+# Tests changes of labels: which changes are allowed, that they apply to all sessions
+# from the commit on and to none after a rollback, and that no ID is issued twice.
 use strict;
 use warnings;
 use FindBin;
@@ -42,8 +42,8 @@ sub label_of
 	return $node->safe_psql('postgres', "SELECT label FROM pg_seclabels WHERE objoid = '$name'::regclass AND provider = 'snowflake_id'");
 }
 
-# How far, in seconds, an ID is from the clock under the label in force: of this
-# server, and neither long ago nor far ahead.
+# Checks the worker ID of an ID, and that its time under the current label is near the
+# clock.
 sub fits
 {
 	my ($id, $name, $what) = @_;
@@ -57,7 +57,7 @@ my $fields = 'worker:10 sequence:12';
 sub label { my ($time, $epoch, $rest) = @_; return "layout='time:$time $fields' epoch='$epoch' max_borrow=0 sequence_start=zero" . (defined $rest ? " $rest" : ''); }
 my $base = label(40, '2021-01-01 00:00:00+00');
 
-# Before any ID anything goes: also when one was asked for in vain.
+# Before the first ID all changes are allowed, also after a failed call.
 create_generator($node, 'young', $base);
 for my $label (label(40, '2022-01-01 00:00:00+00'), label(39, '2021-01-01 00:00:00+00'), "$base tick='2 ms'",
 	q{preset=discord}, q{layout='sequence:4 time:40 shard:8=7 worker:8' epoch=0}, q{preset=worker_queue epoch=1735689600000}, undef, $base)
@@ -69,18 +69,18 @@ for my $label (label(40, '2022-01-01 00:00:00+00'), label(39, '2021-01-01 00:00:
 }
 fits(draw($other, 'young'), 'young', 'the last label is in force');
 is(error_in($admin, relabel('young', 'preset=sonyflake')), '55000', 'after an ID no longer');
-# Also after one that was rolled back.
+# They are not after an ID in a transaction that was rolled back.
 create_generator($node, 'tried', $base);
 $admin->query_safe(q{BEGIN; SELECT snowflake_nextval('tried'); ROLLBACK});
 is(error_in($other, relabel('tried', 'preset=sonyflake')), '55000', 'nor after an ID in a transaction that was rolled back');
-# And in another life of the server, before anything has happened in it.
+# They are not after a crash either, before the first call in the server's new life.
 crash($node);
 reconnect();
 is(error_in($other, relabel('tried', 'preset=sonyflake')), '55000', 'nor after a crash');
 draw($other, 'tried');
 
-# After IDs: what cannot repeat or reorder them. A session that has plans for
-# issuing and decoding goes on, in order.
+# After the first ID a change is allowed only if no ID can be issued twice or out of
+# order. A session with plans for issuing and decoding resumes, in order.
 create_generator($node, 'g', $base);
 $other->query_safe(q{PREPARE next AS SELECT snowflake_nextval('g')});
 $other->query_safe(q{PREPARE at(bigint) AS SELECT abs(extract(epoch FROM snowflake_timestamp($1, 'g') - clock_timestamp())) < 120, (snowflake_decode($1, 'g')).worker_id});
@@ -120,7 +120,8 @@ for my $case (@refused)
 	is(label_of('g'), $base, 'nothing changed');
 	next_by_plan("refused: $what");
 }
-# Refused in a transaction that goes on behind a savepoint; and one that is wrong.
+# A change is refused in a transaction that resumes behind a savepoint; an invalid label
+# is refused too.
 $admin->query_safe('BEGIN');
 draw($admin, 'g');
 is(error_in($admin, 'SAVEPOINT a; ' . relabel('g', 'preset=sonyflake') . '; ROLLBACK TO a'), '55000', 'refused in a savepoint');
@@ -148,14 +149,14 @@ for my $case (@allowed)
 	next_by_plan("allowed: $what");
 	draw($admin, 'g');
 }
-# It stays where it was: also in a new life, where only the mark is left.
+# The label stays, also in a new life of the server, where only the mark is left.
 is(error_in($admin, relabel('g', $base)), '55000', 'not back again');
 crash($node);
 is($node->safe_psql('postgres', q{SELECT count(*) FROM snowflake_generators WHERE generator = 'g'::regclass AND epoch = '2019-01-01 00:00:00+00'}), '1', 'the view shows it');
 reconnect();
 is(error_in($admin, relabel('g', $base)), '55000', 'not back again after a crash');
 fits(draw($other, 'g'), 'g', 'after a crash');
-# Relabelled, and nothing happens before the crash.
+# The label changes, and no ID is issued before the crash.
 $admin->query_safe(relabel('g', label(41, '2018-01-01 00:00:00+00')));
 crash($node);
 reconnect();
@@ -169,11 +170,11 @@ is(error_in($admin, relabel('g', undef)), '55000', 'still it has issued IDs');
 $admin->query_safe(relabel('g', label(41, '2018-01-01 00:00:00+00')));
 draw($other, 'g');
 
-# Who may: the owner.
+# Only the owner may change the label.
 $node->safe_psql('postgres', qq{SET ROLE alice; SELECT snowflake_create_generator('hers', 'preset=discord'); SELECT snowflake_nextval('hers'); GRANT ALL ON SEQUENCE hers TO bob});
 is((error_of($node, 'SET ROLE bob; ' . relabel('hers', q{preset=discord max_borrow=0})))[0], '42501', 'not whoever may use it');
 is((error_of($node, 'SET ROLE alice; ' . relabel('hers', q{preset=discord max_borrow=0})))[0], '', 'but its owner');
-# On what there is no place for a label.
+# These objects cannot have a label.
 $node->safe_psql('postgres', 'CREATE TABLE tab (id bigint)');
 for my $object ('TABLE tab', 'COLUMN tab.id', 'SCHEMA public', 'SEQUENCE snowflake_default', 'ROLE alice')
 {
@@ -181,7 +182,7 @@ for my $object ('TABLE tab', 'COLUMN tab.id', 'SCHEMA public', 'SEQUENCE snowfla
 }
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_seclabels WHERE provider = 'snowflake_id' AND objtype <> 'sequence'}), '0', 'and none is there');
 
-# A sequence that is unfit for a while keeps what it has issued in mind.
+# A sequence that is unfit for a while still counts the IDs that it has issued.
 create_generator($node, 'unfit', $base);
 draw($other, 'unfit');
 for my $change ([ 'SET UNLOGGED', 'SET LOGGED' ], [ 'CYCLE', 'NO CYCLE' ], [ 'START 1', 'START 9223372036854775807' ])
@@ -196,7 +197,7 @@ check_ids('unfit for a while', drawn('unfit'));
 is(error_in($admin, 'ALTER SEQUENCE unfit RESTART'), '', 'restarted,');
 is(error_in($admin, relabel('unfit', label(40, '2022-01-01 00:00:00+00'))), '55000', 'and its IDs are not forgotten');
 
-# With the right clock from here.
+# The clock is right from here on.
 sub restart
 {
 	$node->stop;
@@ -205,7 +206,7 @@ sub restart
 	return;
 }
 
-# It waits for transactions that took IDs, and they for it.
+# A change waits for transactions that took IDs, and these wait for the change.
 restart();
 create_generator($node, 'held', $base);
 $other->query_safe('BEGIN');
@@ -227,7 +228,7 @@ $admin->query_safe('COMMIT');
 push @{ drawn('held') }, scalar $other->query('');
 fits(drawn('held')->[-1], 'held', 'whoever waited issues by the new label');
 
-# Two at once: the second is checked against what the first has made of it.
+# Two changes at once: the second is checked against the result of the first.
 $admin->query_safe('BEGIN; ' . relabel('held', label(40, '2018-01-01 00:00:00+00')));
 send_to($third, relabel('held', label(40, '2018-07-01 00:00:00+00')));
 wait_for_lock($node, 'SECURITY LABEL%2018-07%');
@@ -245,7 +246,7 @@ is($third->query(''), '', 'the second after a rollback of the first');
 is(label_of('held'), label(40, '2017-07-01 00:00:00+00'), 'is in force');
 fits(draw($_, 'held'), 'held', 'for all') for $admin, $other, $third;
 
-# Prepared, and committed in another life.
+# A change is prepared, and committed in another life of the server.
 $admin->query_safe('BEGIN; ' . relabel('held', label(40, '2016-01-01 00:00:00+00')) . q{; PREPARE TRANSACTION 'p'});
 crash($node);
 reconnect();
@@ -254,8 +255,8 @@ $admin->query_safe(q{COMMIT PREPARED 'p'});
 fits(draw($other, 'held'), 'held', 'a prepared change, after a crash');
 check_ids('changes in the way of each other', drawn('held'));
 
-# A change that may still be rolled back gives no IDs: the layout before would
-# come to them again. One that may be since they mean the same does.
+# A change that may still be rolled back gives no IDs, since the former layout could
+# issue these IDs again. A change to a label of the same meaning does give IDs.
 create_generator($node, 'undone', $base);
 draw($other, 'undone');
 for my $end ('ROLLBACK', 'ROLLBACK TO a; COMMIT')
@@ -279,7 +280,8 @@ for my $end ('ROLLBACK', 'ROLLBACK TO a; COMMIT')
 	fits(draw($other, 'undone'), 'undone', "after $end and a crash");
 }
 check_ids('changes that were rolled back', drawn('undone'));
-# Nor before there were any, in the same transaction or in one with two changes.
+# No IDs are given either if the generator has issued none, in the same transaction or
+# in one with two changes.
 for my $changes ([ 'preset=sonyflake' ], [ undef, 'preset=sonyflake' ], [ $base, 'preset=sonyflake' ])
 {
 	$node->safe_psql('postgres', 'DROP SEQUENCE IF EXISTS early');
@@ -290,16 +292,16 @@ for my $changes ([ 'preset=sonyflake' ], [ undef, 'preset=sonyflake' ], [ $base,
 	$admin->query_safe('ROLLBACK');
 	fits(draw($_, 'early'), 'early', 'none was issued') for $admin, $other;
 }
-# But in the transaction, or its part, that has made the sequence.
+# IDs are given in the transaction, or the subtransaction, that has made the sequence.
 $admin->query_safe("BEGIN; SAVEPOINT a; SELECT snowflake_create_generator('made', 'preset=sonyflake'); " . relabel('made', $base));
 draw($admin, 'made');
 $admin->query_safe('RELEASE a; COMMIT');
 fits(draw($other, 'made'), 'made', 'made and changed in one transaction');
 check_ids('made and changed', drawn('made'));
 
-# Rolled back, an epoch that is an hour earlier: an hour later, the old label
-# comes to where the new one was. With ticks of 10 s that start at 0, so that
-# chance has no part in it.
+# A change to an epoch that is an hour earlier is rolled back: an hour later, the old
+# label reaches the ticks of the new one. Ticks of 10 s that start at 0 leave nothing to
+# chance.
 my $slow = q{layout='time:31 worker:10 sequence:12' epoch='2021-01-01 00:00:00+00' tick='10 s' max_borrow=0 sequence_start=zero};
 create_generator($node, 'slow', $slow);
 my @slow = $other->query_safe(q{SELECT snowflake_nextval('slow')});
@@ -314,14 +316,14 @@ reconnect();
 for (1 .. 16)
 {
 	push @slow, split /\n/, $other->query_safe(q{SELECT snowflake_nextval('slow') FROM generate_series(1, 20)});
-	# To the next tick, without waiting for it.
+	# The generator goes to the next tick, without waiting for it.
 	$other->query_safe(q{SELECT snowflake_advance('slow', snowflake_timestamp(snowflake_currval('slow'), 'slow') + interval '10 s')});
 }
 my %slow;
 is(scalar(grep { $slow{$_}++ } @slow), 0, 'an hour after a rolled back change by an hour: no ID twice, of ' . @slow);
 
-# Issuers all the time, while the label changes again and again: each ID is one of
-# the label in force, none comes twice, each session's increase.
+# Clients issue IDs all the time while the label changes again and again: each ID fits
+# the label in force, no ID is issued twice, and the IDs of each session increase.
 restart();
 create_generator($node, 'busy', $base);
 $node->safe_psql('postgres', 'CREATE TABLE seen (n bigserial, client int, id bigint, at timestamptz, clock timestamptz, worker bigint, label text)');
@@ -346,8 +348,8 @@ my @inside;
 while ($bench->pumpable)
 {
 	$bench->pump_nb;
-	# Earlier by a quarter of a second each time: less than the time that passes
-	# before the next, were it undone.
+	# Each epoch is a quarter of a second earlier: less than the time that passes before
+	# the next change, if it were undone.
 	my $new = 1609459200000 - 250 * ($back + 1);
 	my $label = label($rounds % 2 ? 41 : 40, '2021-01-01 00:00:00+00') =~ s/epoch='[^']*'/epoch=$new/r;
 	$label =~ s/time:40/time:41/ if $rounds > 3;
@@ -368,7 +370,7 @@ while ($bench->pumpable)
 	}
 	else
 	{
-		# What is refused is a narrower time, in the first rounds.
+		# Only a narrower time is refused, in the first rounds.
 		my ($code) = error_in($admin, relabel('busy', $label));
 		$back++ if $code eq '';
 		isnt($code, $rounds > 3 ? '55000' : '40P01', 'no other error') if $code ne '';

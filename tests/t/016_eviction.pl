@@ -1,6 +1,6 @@
-# More generators than there are slots for: state comes and goes, room is made for
-# more, and no ID is issued twice; not over crashes either. Two databases with
-# generators of one name.
+# Tests more generators than slots: slots change owners, the server makes room, and no
+# ID is issued twice, also over crashes. Two databases have generators of the same
+# names.
 use strict;
 use warnings;
 use FindBin;
@@ -14,11 +14,12 @@ use Time::HiRes qw(time);
 my $slots = 8;
 my $generators = 200;
 my $node = new_node('main', 3);
-# Under load with a moved clock no timer must go off, see there.
+# No timeout may fire under load while the clock moves; see clock.c.
 $node->append_conf('postgresql.conf', "snowflake_id.max_generators = $slots\ndeadlock_timeout = '10 min'");
 start_with_clock($node, 0);
 
-# The same names in both databases, with other labels; some share a layout.
+# The names are the same in both databases, with other labels; some labels share a
+# layout.
 my %label = (
 	postgres => [ q{preset=shardingsphere on_rollback=continue}, q{preset=sonyflake}, q{preset=discord}, q{preset=javascript} ],
 	other => [ q{preset=discord}, q{preset=shardingsphere on_rollback=continue}, q{preset=instagram}, q{preset=sonyflake max_borrow=0} ]);
@@ -39,7 +40,8 @@ for my $database (sort keys %label)
 		CREATE TABLE seen (n bigserial, round int, client text, name text, id bigint)});
 }
 
-# Each transaction draws from two generators: four sessions hold all slots, at times.
+# Each transaction draws from two generators, so that four sessions hold all slots at
+# times.
 my $script = $node->basedir . '/draw.sql';
 append_to_file($script, qq{
 \\set first random(1, $generators)
@@ -75,7 +77,7 @@ for my $round (1 .. $rounds)
 	}
 	if ($round < $rounds)
 	{
-		# In the middle of it, and the clock goes back.
+		# The server crashes in the middle of the load, and the clock goes back.
 		crash($node);
 		$_->{run}->finish for @benches;
 		next;
@@ -101,15 +103,15 @@ for my $database (sort keys %label)
 		SELECT count(*) FROM (
 			SELECT min(id) < lag(max(id)) OVER (PARTITION BY name ORDER BY round) AS back FROM seen GROUP BY name, round) AS s WHERE back}), '0',
 		"$database: after a crash they lie above all before");
-	# By the label that the generator has in this database.
+	# IDs decode by the label that the generator has in this database.
 	is($node->safe_psql($database, q{
 		SELECT count(*) FROM seen, snowflake_decode(id, name::regclass) AS d
 		WHERE worker_id <> 3 OR created_at NOT BETWEEN now() - interval '1 h' AND now() + interval '1 h'}), '0',
 		"$database: each is one of its generator's");
 }
 
-# State that comes and goes starts at the mark each time, and must not run away
-# from the clock: each loading again takes the mark up a little.
+# A generator that gets a slot again starts at its mark. Each such start raises the mark
+# a little, and the generator must not run away from the clock.
 for my $database (sort keys %label)
 {
 	my $lead = $node->safe_psql($database, q{
@@ -121,7 +123,7 @@ for my $database (sort keys %label)
 	cmp_ok($lead, '<', 30 * ($rounds - 1) + 30, "$database: at most $lead s ahead at the end");
 }
 
-# The views: all of them, soon, and true.
+# The views show all generators, quickly, and with the right values.
 for my $database (sort keys %label)
 {
 	my $from = time;
@@ -129,7 +131,7 @@ for my $database (sort keys %label)
 		join('|', ($generators + 1) x 2), "$database: all are listed");
 	note sprintf '%s: %d generators listed in %.0f ms, with the connection', $database, $generators + 1, (time - $from) * 1000;
 	is($node->safe_psql($database, 'SELECT count(*) FROM snowflake_generators WHERE problem IS NOT NULL'), '0', "$database: none has a problem");
-	# What has no slot has its mark, and that is after the last ID.
+	# A generator without a slot shows its mark, and the mark is after the last ID.
 	is($node->safe_psql($database, q{
 		SELECT count(*), bool_and(reserved_until > last.at), bool_and(coalesce(last_id_at <= reserved_until, true))
 		FROM snowflake_generators JOIN (
@@ -139,10 +141,10 @@ for my $database (sort keys %label)
 		{ postgres => 'time:41 worker:10 sequence:12', other => 'time:42 worker:5 process:5 sequence:12' }->{$database}, "$database: with its own label");
 }
 
-# Statistics are of what is in a slot.
+# Statistics exist for generators in slots only.
 my $session = session($node);
 $session->query_safe(q{SELECT snowflake_stat_reset()});
-# In one transaction, so that none of them gives way to another.
+# One transaction uses all three, so that none of them gives up its slot.
 $session->query_safe('BEGIN');
 $session->query_safe("SELECT snowflake_nextval('g$_') FROM generate_series(1, 10)") for 1 .. 3;
 is($session->query_safe(q{SELECT generator, issued FROM pg_stat_snowflake WHERE generator IN ('g1'::regclass, 'g2'::regclass, 'g3'::regclass) ORDER BY 1}),
@@ -152,7 +154,7 @@ is($session->query_safe(q{
 	SELECT count(*) FILTER (WHERE issued < 0 OR batches < 0 OR reservations < 0 OR wait_time < 0 OR borrowed > issued) FROM pg_stat_snowflake}),
 	'0', 'no nonsense');
 
-# Afresh, with the slots that there are at a start: a transaction that needs more.
+# The server has its initial slots again, and a transaction needs more.
 $session->quit;
 crash($node);
 $session = session($node);
@@ -164,7 +166,8 @@ is(in_log($node, 'made room'), $tables, 'there is room for a few');
 draw($session, "g$_") for 1 .. $many;
 is(in_log($node, 'made room'), $tables + 1, 'more than all slots: room is made');
 is($session->query_safe(q{SELECT count(*) FROM pg_stat_snowflake}), $many, 'all of them are counted');
-# Others, too: more than these, and by a session that knows of no further room yet.
+# Other sessions need more slots than that, one of them a session that has not noticed
+# the new room.
 my $holder = session($node, undef, 'other');
 my $knows_little = session($node, undef, 'other');
 $knows_little->query_safe(q{SELECT snowflake_nextval('g1')});
@@ -174,7 +177,7 @@ cmp_ok(in_log($node, 'made room'), '>', $tables + 1, 'more room is made for anot
 is(error_in($knows_little, "SELECT snowflake_nextval('g$_')"), '', "g$_ in a session that made none of it") for 2, $generators;
 is($knows_little->query_safe(q{SELECT count(*) FROM pg_stat_snowflake}), $generators, 'which sees all of them');
 is((error_of($node, q{SELECT snowflake_nextval('g1'), snowflake_nextval('g200')}))[0], '', 'and so does a new one');
-# Looking takes no slot.
+# Decoding and reading the views take no slot.
 is((error_of($node, q{SELECT snowflake_decode(1, 'g20'), snowflake_min_id(now(), 'g20'); TABLE snowflake_generators; TABLE pg_stat_snowflake}))[0], '',
 	'who only looks needs none');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_snowflake WHERE generator IN ('g20'::regclass, 'g100'::regclass)}), '1',
@@ -188,7 +191,7 @@ check_ids("g$_ around that", drawn("g$_")) for 1 .. $many;
 is(in_log($node, 'made room'), $tables, 'there is room now');
 $knows_little->quit;
 
-# RESTART of one that has no slot, while others hold as many as there are.
+# RESTART of a generator without a slot works while others hold all slots.
 draw($session, 'g100');
 sub afresh
 {
@@ -214,7 +217,7 @@ check_ids('restarted without a slot', drawn('g100'));
 $_->quit for $session, $holder;
 $holder = session($node);
 
-# All of them owned by tables: TRUNCATE RESTART IDENTITY of one, or of all.
+# All generators are owned by tables: TRUNCATE RESTART IDENTITY of one table, or of all.
 $node->safe_psql('postgres', qq{
 	SET client_min_messages = warning;
 	DO \$\$BEGIN FOR n IN 1 .. $generators LOOP

@@ -1,5 +1,5 @@
-# What owners and strangers may do to generators by DDL, in the wrong moment and
-# to the wrong object: no ID is issued twice, and nobody else is stopped.
+# Tests DDL of owners and strangers on generators at the wrong moment and on the wrong
+# object: no ID is issued twice, and no other session is stopped.
 use strict;
 use warnings;
 use FindBin;
@@ -25,7 +25,7 @@ sub create { return sql("SELECT snowflake_create_generator('$_[0]', \$\$$_[1]\$\
 sub relabel { return "SECURITY LABEL FOR snowflake_id ON SEQUENCE $_[0] IS \$\$$_[1]\$\$;"; }
 sub mark { return sql("SELECT last_value FROM $_[0]"); }
 
-# Unlogged for a while: what it has issued still counts.
+# A generator is unlogged for a while: the IDs that it has issued still count.
 create('g', $from_2020);
 my $before = sql(q{SELECT snowflake_nextval('g')});
 my $mark = mark('g');
@@ -37,7 +37,7 @@ is(mark('g'), $mark, 'an unlogged one keeps its mark');
 sql('ALTER SEQUENCE g SET LOGGED');
 cmp_ok(sql(q{SELECT snowflake_nextval('g')}), '>', $before, 'IDs go on when it is logged again');
 
-# An epoch that may be rolled back gives no IDs.
+# A change of the epoch that may still be rolled back gives no IDs.
 create('h', $from_2024);
 $before = sql(q{SELECT snowflake_nextval('h')});
 my $earlier = relabel('h', $from_2020);
@@ -62,7 +62,7 @@ is(code(q{BEGIN; CREATE SEQUENCE fresh INCREMENT 9223372036854775807 START 92233
 	. relabel('fresh', $from_2024) . relabel('fresh', $from_2020) . q{SELECT snowflake_nextval('fresh')}),
 	'', 'so does a new generator');
 
-# The name means another sequence by the time the command has its lock.
+# The name belongs to another sequence by the time the command has its lock.
 create('other', $from_2024);
 sql(q{SELECT snowflake_nextval('other')});
 $mark = mark('other');
@@ -77,7 +77,8 @@ $restarts->query_safe('SELECT 1');
 is(mark('g'), $mark, 'a sequence that was renamed meanwhile keeps its mark');
 $_->quit for $renames, $restarts;
 
-# TRUNCATE: the generators of the tables it reaches, and no others.
+# TRUNCATE keeps the marks of the generators of the tables that it reaches, and touches
+# no others.
 sql(q{
 	SET ROLE alice;
 	CREATE TABLE root (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
@@ -117,7 +118,7 @@ sql('TRUNCATE of_default RESTART IDENTITY');
 is(mark('snowflake_default'), $mark, 'and the default generator, should it belong to a column');
 sql('ALTER SEQUENCE snowflake_default OWNED BY NONE');
 
-# A lock on the generator of another table is no reason to wait.
+# TRUNCATE does not wait for a lock on the generator of another table.
 my $locks = $node->background_psql('postgres');
 $locks->query_safe('BEGIN; TRUNCATE apart RESTART IDENTITY');
 is(code(q{SET lock_timeout = '1 s'; SET ROLE alice; TRUNCATE plain RESTART IDENTITY}), '',
@@ -125,7 +126,7 @@ is(code(q{SET lock_timeout = '1 s'; SET ROLE alice; TRUNCATE plain RESTART IDENT
 $locks->query_safe('ROLLBACK');
 $locks->quit;
 
-# Strangers: no locks, and marks that are none stop nobody.
+# A stranger's locks and a stranger's invalid mark stop no other session.
 my $stranger = $node->background_psql('postgres');
 $stranger->query_safe(q{SET ROLE mallory; CREATE TEMP TABLE mine (id serial); BEGIN; TRUNCATE mine RESTART IDENTITY});
 is(code(q{SELECT snowflake_nextval(); SELECT snowflake_nextval('g'); SELECT snowflake_nextval('h')}), '',
@@ -148,17 +149,18 @@ is(code('SET ROLE alice; TRUNCATE plain RESTART IDENTITY'), '', 'a mark that is 
 is(code(q{SET ROLE mallory; ALTER SEQUENCE wrong MINVALUE 1 RESTART; SELECT snowflake_nextval('wrong')}), '',
 	'and its owner gets rid of it');
 
-# A view that anybody may ask holds on to nothing.
+# The view keeps no locks until the end of the transaction.
 is(sql(q{SET ROLE mallory; BEGIN; SELECT count(*) > 5 FROM snowflake_generators;
 	SELECT count(*) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
 	WHERE l.pid = pg_backend_pid() AND c.relkind = 'S'}), "t\n0", 'the view gives its locks back');
 
-# Values that only PostgreSQL has are an error, and not an internal one.
+# Values that only PostgreSQL can represent are an error of the caller, and not an
+# internal one.
 for my $fields (q{'{"worker": 1e400, "sequence": 1}'}, q{(repeat('[', 200) || repeat(']', 200))::jsonb})
 {
 	is(code("SELECT snowflake_encode_as(now(), $fields, 'preset=discord')"), '22023', 'fields that are no numbers');
 }
-# Long ones would take longer and longer, and could not be cancelled.
+# Long labels would take too long, and could not be cancelled.
 like((error_of($node, q{SELECT snowflake_decode_as(1, (SELECT string_agg('k' || i || '=1', ' ') FROM generate_series(1, 10000) AS i))}))[1],
 	qr/invalid label: it has \d+ bytes/, 'a label of ten thousand keys is refused at once');
 

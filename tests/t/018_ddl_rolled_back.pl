@@ -1,6 +1,6 @@
-# A restart of a sequence that is rolled back takes the mark of the IDs given since
-# with it. Then the generator's slot alone knows of them, and it keeps that until
-# the clock is past them.
+# Tests a restart of a sequence that is rolled back: the rollback removes the mark of
+# the IDs issued since. Then only the generator's slot knows these IDs, and the
+# generator keeps the slot until the clock is past them.
 use strict;
 use warnings;
 use FindBin;
@@ -27,7 +27,7 @@ for my $how ('transaction', 'savepoint')
 {
 	push @ids, split /\n/, $node->safe_psql('postgres', q{SELECT snowflake_nextval('g1')});
 	push @ids, split /\n/, $node->safe_psql('postgres', $restart{$how});
-	# They take turns in the other slot.
+	# Two other generators take turns in the other slot.
 	for my $other (2, 3)
 	{
 		is((error_of($node, "SELECT snowflake_nextval('g$other')"))[0], '', "$how: another generator finds a slot");
@@ -36,8 +36,8 @@ for my $how ('transaction', 'savepoint')
 }
 check_ids('after restarts that were rolled back', \@ids);
 
-# Not for ever. Afresh, and far enough ahead; others, which are not, take turns in
-# the other slot.
+# The slot is not kept for ever. The server starts anew, with the generator far enough
+# ahead; other generators take turns in the other slot.
 $node->stop;
 start_with_clock($node, 0);
 my $tables = in_log($node, 'made room');
@@ -59,7 +59,7 @@ wait_until('the slot is given away', sub { return turn() eq '0' });
 is(in_log($node, 'made room'), $tables, 'and room was made for nobody');
 push @ids, split /\n/, $node->safe_psql('postgres', q{SELECT snowflake_nextval('g1')});
 check_ids('after the slot was given away', \@ids);
-# Nor is a slot lost whose generator is gone.
+# A slot is not lost either when its generator was dropped.
 $node->stop;
 start_with_clock($node, 120);
 $node->safe_psql('postgres', $restart{transaction});

@@ -1,5 +1,5 @@
-# The clock is set back under on_rollback=error and wait, and by more than
-# max_rollback under each.
+# Tests a clock that is set back under on_rollback=error and on_rollback=wait, and by
+# more than max_rollback under each policy.
 use strict;
 use warnings;
 use FindBin;
@@ -23,7 +23,7 @@ sub next_of { return "SELECT snowflake_nextval('$_[0]')"; }
 sub stat_of { return shown($node, 'pg_stat_snowflake', @_); }
 sub view_of { return shown($node, 'snowflake_generators', @_); }
 
-# All that a call which is refused must leave as it was.
+# Returns the state that a refused call must leave as it was.
 sub state_of
 {
 	my ($name) = @_;
@@ -32,7 +32,7 @@ sub state_of
 	  stat_of($name, 'issued'), view_of($name, 'last_id_at');
 }
 
-# on_rollback=error: five seconds back.
+# Under on_rollback=error the clock goes five seconds back.
 for (1 .. 3) { draw($session, $_) for 'refusing', 'going'; }
 my $state = state_of('refusing');
 set_clock($node, -5);
@@ -61,7 +61,7 @@ is(stat_of('refusing', 'waits'), '0', 'nobody waited');
 is(in_log($node, 'snowflake_id: clock moved backwards by .*\n.*DETAIL:  Generator refusing has issued IDs'), 1, 'logged once');
 is(in_log($node, 'generator refusing issues IDs again'), 0, 'and not over yet');
 
-# Until the clock has passed the last ID.
+# Calls are refused until the clock has passed the last ID.
 set_clock($node, -2);
 wait_until('the clock has passed', sub { (error_in($other, next_of('refusing')))[0] eq '' });
 is($session->query_safe("SELECT clock_timestamp() >= '$until'"), 't', 'IDs again when the clock is where it was');
@@ -75,7 +75,7 @@ is(stat_of('refusing', 'clock_rollbacks'), '2', 'two rollbacks');
 set_clock($node, -2);
 draw($session, 'refusing');
 
-# A start is no rollback: at the mark, at once.
+# A start is no rollback: IDs resume at the mark, at once.
 set_clock($node, -7);
 is((error_in($session, next_of('refusing')))[0], '58000', 'and again');
 $node->stop('immediate');
@@ -84,8 +84,8 @@ start_with_clock($node, -7);
 cmp_ok(draw_timed($session, 'refusing'), '<', 1, 'a start is no rollback');
 between(view_of('refusing', 'extract(epoch FROM ahead_by)'), 0.5, 7, 'it begins at the mark');
 
-# A superuser accepts the clock: on ahead of it, and refused again only when it is
-# set back anew.
+# A superuser accepts the clock: IDs resume ahead of the clock, and calls are refused
+# again only when the clock is set back anew.
 set_clock($node, -67);
 ($code, $text) = error_in($session, next_of('refusing'));
 between(behind($text), 50, 70, 'a minute back');
@@ -110,7 +110,8 @@ wait_until('with the clock again', sub {
 	return view_of('refusing', q{ahead_by < '1 s'}) eq 't' });
 check_ids('on_rollback=error', drawn('refusing'));
 
-# An ID of now, which is later each time, and then the clock so many seconds before it.
+# Draws an ID at the present instant, which is later each time, and then sets the clock
+# back by some seconds.
 my $now = 0;
 sub step_back
 {
@@ -122,7 +123,7 @@ sub step_back
 	return;
 }
 
-# on_rollback=wait: waits for what is within max_wait.
+# Under on_rollback=wait a call waits for up to max_wait.
 step_back('waiting', 2);
 cmp_ok(draw_timed($session, 'waiting'), '>', 1, 'the ID comes when the clock is where it was');
 draw($session, 'waiting');
@@ -133,7 +134,7 @@ between(stat_of('waiting', 'extract(epoch FROM largest_rollback)'), 1, 2, 'the l
 is(stat_of('waiting', 'refusals'), '0', 'nothing refused');
 is(in_log($node, 'generator waiting issues IDs again'), 0, 'and nothing to be logged as over');
 
-# It can be ended: by a timeout and by a user.
+# A timeout and a user can end the wait.
 step_back('waiting', 2.9);
 my $from = time;
 is((error_in($session, q{SET statement_timeout = '300 ms'; } . next_of('waiting')))[0], '57014', 'statement_timeout ends the wait');
@@ -147,7 +148,7 @@ $node->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activi
 is($code, '57014', 'so does pg_cancel_backend()');
 is(stat_of('waiting', 'clock_rollbacks'), '3', 'three rollbacks');
 
-# Beyond max_wait it does not begin to wait.
+# Beyond max_wait a call does not begin to wait.
 step_back('waiting', 10);
 $from = time;
 ($code, $text) = error_in($session, next_of('waiting'));
@@ -157,13 +158,14 @@ between(behind($text), 5, 10, 'by how much');
 like($text, qr/issues none before that is reached again \(on_rollback=wait, max_wait is 3 s\)/, 'and by which limit');
 is(view_of('waiting', 'refused_since IS NOT NULL'), 't', 'the view says so');
 is(in_log($node, 'snowflake_id: clock moved backwards by .*\n.*DETAIL:  Generator waiting has issued IDs'), 1, 'and the log');
-# Less than max_wait is left by now: whoever asks waits, and it is over with an ID.
+# Less than max_wait is left now: a call waits, and its ID ends the rollback.
 set_clock($node, $now - 1);
 draw($session, 'waiting');
 is(view_of('waiting', 'refused_since'), '', 'over');
 is(in_log($node, 'generator waiting issues IDs again'), 1, 'logged once');
 
-# Set during a wait: further back within max_wait, beyond it, forward.
+# The clock is set during a wait: further back within max_wait, beyond max_wait, and
+# forward.
 for my $case ([ 1.5, 2.5, '' ], [ 2, 100, '58000' ], [ 2, 0, '' ])
 {
 	my ($first, $then, $expected) = @$case;
@@ -177,7 +179,8 @@ for my $case ([ 1.5, 2.5, '' ], [ 2, 100, '58000' ], [ 2, 0, '' ])
 	push @{ drawn('waiting') }, $id if $code eq '';
 	cmp_ok(time - $from, '<', 1.5, 'at once') if $then == 0 || $expected ne '';
 }
-# What it has waited counts: 1.5 s, and then less than max_wait to go.
+# The time already waited counts: a call has waited 1.5 s, and less than max_wait is
+# left.
 step_back('waiting', 2.9);
 send_to($session, next_of('waiting'));
 wait_for_clock($node, '%waiting%');
@@ -185,7 +188,7 @@ sleep 1.5;
 set_clock($node, $now - 4);
 is((answer_in($session))[0], '58000', 'set back too far for what is left');
 
-# Several wait for the same instant.
+# Several sessions wait for the same instant.
 step_back('waiting', 1);
 send_to($_, next_of('waiting')) for $session, $other;
 my @both = map { (answer_in($_))[2] } $session, $other;
@@ -193,7 +196,8 @@ push @{ drawn('waiting') }, sort { $a <=> $b } @both;
 draw($other, 'waiting');
 check_ids('on_rollback=wait', drawn('waiting'));
 
-# More than max_rollback: under each policy refused, whatever max_wait is.
+# A rollback of more than max_rollback is refused under each policy, whatever max_wait
+# is.
 set_clock($node, $now);
 my %label = (
 	refusing_short => 'preset=default on_rollback=error',
@@ -213,7 +217,7 @@ for my $name (grep { $_ ne 'going_short' } sort keys %label)
 	between(behind($text), 10, 20, "$name: by how much");
 	like($text, qr/reached again \(max_rollback is 1 s\)/, "$name: and by which limit");
 }
-# This one finds out when it raises its mark.
+# This generator notices the rollback when it raises its mark.
 wait_until('going_short: refused', sub {
 	($code, $text) = error_in($session, next_of('going_short'));
 	return $code ne '' });

@@ -1,5 +1,5 @@
-# on_rollback=next_clock: a rollback goes on in another clock, and which clocks have
-# been used is known whatever becomes of the server.
+# Tests on_rollback=next_clock: after a rollback IDs resume in another clock number, and
+# the server knows which clock numbers were used, also after restarts and crashes.
 use strict;
 use warnings;
 use FindBin;
@@ -29,7 +29,8 @@ sub restart
 	return;
 }
 
-# Two seconds back: at once, at the time of the clock, in the next one.
+# The clock goes two seconds back: IDs resume at once, at the time of the clock, in the
+# next clock number.
 create_generator($node, 'g', $multi_clock);
 my ($clock, $ahead) = draw_clock($session, 'g');
 is($clock, 0, 'clock 0 at first');
@@ -48,10 +49,12 @@ set_clock($node, 0);
 is((draw_clock($session, 'g'))[0], 1, 'forward is no reason for another one');
 check_unique('g');
 
-# Seventeen times back to one instant, while it runs and while it is down. Fifteen
-# times there is another clock; then a rollback is refused, and a start is at the mark.
+# The clock goes back seventeen times to one instant, while the server runs and while it
+# is down. Fifteen times there is another clock number; then a rollback is refused, and
+# a start is at the mark.
 create_generator($node, 'again', $multi_clock);
-# Always the same two ticks: what repeats a clock repeats IDs.
+# IDs are drawn in the same two ticks each time: a clock number used twice issues IDs
+# twice.
 draw($session, 'again');
 sleep 0.01;
 my $instant = stop_clock($node);
@@ -96,13 +99,13 @@ is($clock, 15, 'round 17: a start in the same clock');
 between($ahead, 5, 15, 'at the mark');
 check_unique('again');
 draw_batch($session, 'again', 500);
-# From there it is ahead of any such rollback.
+# From there the generator is ahead of any such rollback.
 stop_clock($node, $instant + 0.02);
 draw_batch($session, 'again', 500);
 stop_clock($node, $instant);
 is((draw_clock($session, 'again'))[0], 15, 'a rollback of a generator that is ahead needs no other clock');
 draw_batch($session, 'again', 500);
-# Time frees them all.
+# With time, all clock numbers become free.
 set_clock_to($node, $instant + 60);
 is((draw_clock($session, 'again'))[0], 15, 'a minute later: still the same clock');
 sleep 0.02;
@@ -113,7 +116,7 @@ is($clock, 0, 'then around to clock 0');
 cmp_ok($ahead, '<', 0.05, 'at the time of the clock');
 check_unique('again');
 
-# With two clocks and patience: waits until one is free.
+# With two clock numbers and max_wait, a call waits until one is free.
 create_generator($node, 'patient', q{layout='time:41 clock:1 worker:10 sequence:11' epoch='2025-01-01 00:00:00+00' on_rollback=next_clock max_wait='5 s' max_borrow=0});
 set_clock($node, 0);
 draw($session, 'patient');
@@ -132,7 +135,7 @@ $from = time;
 is($code, '58000', 'longer than max_wait: refused');
 cmp_ok(time - $from, '<', 2, 'at once');
 like($text, qr/has no clock left for that time\nDETAIL:  Each of its 2 clocks/, 'with the text');
-# Accepted: ahead of the clock, in the order of before.
+# The clock is accepted: IDs resume ahead of the clock, above the former ones.
 my $before = drawn('patient')->[-1];
 $session->query_safe('SELECT snowflake_accept_clock()');
 ($clock, $ahead) = draw_clock($session, 'patient');
@@ -141,8 +144,8 @@ between($ahead, 25, 30, 'ahead of the clock');
 is(shown($node, 'snowflake_generators', 'patient', 'refused_since'), '', 'refused no more');
 check_unique('patient');
 
-# The mark keeps the account: in another clock while the mark is ahead, in the same
-# one after it.
+# The mark keeps the ledger of clock numbers: a start uses another clock number while
+# the mark is ahead, and the same one after it.
 set_clock($node, 0);
 create_generator($node, 'kept', $multi_clock);
 my $shift = 0;
@@ -159,7 +162,8 @@ for my $how ('fast', 'immediate')
 }
 check_unique('kept');
 
-# What keeps the mark keeps no account: at the mark, which is safe.
+# Commands that keep the mark drop the ledger of clock numbers: IDs resume at the mark,
+# which is safe.
 set_clock($node, 0);
 create_generator($node, 'altered', $multi_clock);
 draw($session, 'altered');
@@ -172,8 +176,8 @@ $session->query_safe(q{ALTER SEQUENCE altered CACHE 10});
 draw_batch($session, 'altered', 100);
 check_unique('altered');
 
-# A transaction that rewrote the sequence is rolled back, and with it what the mark
-# said of the clocks that it had taken.
+# A transaction that rewrote the sequence is rolled back, and with it the clock numbers
+# that the mark had recorded.
 create_generator($node, 'undone', $multi_clock);
 set_clock($node, 0);
 draw($session, 'undone');

@@ -1,6 +1,6 @@
-# What a generator that changes clocks has written in its mark is read back by
-# sessions that know nothing of it, and not where it was undone. What a rollback
-# leaves behind once it is over, and what it costs.
+# Tests the clock numbers that a generator writes into its mark: sessions that know
+# nothing of the generator read them, but not where they were rolled back. Tests also
+# what a rollback leaves behind once it is over, and what it costs.
 use strict;
 use warnings;
 use FindBin;
@@ -21,14 +21,14 @@ my $layout = q{layout='time:41 clock:3 worker:9 sequence:10'};
 sub label { return qq{$layout epoch='$_[0]-01-01 00:00:00+00' on_rollback=$_[1]}; }
 sub relabel { return "SECURITY LABEL FOR snowflake_id ON SEQUENCE $_[0] IS \$\$$_[1]\$\$"; }
 
-# A session that has not met its label.
+# This session has not read the generator's label.
 create_generator($node, 'earlier', label(2025, 'next_clock'));
 my ($before) = sql(q{SELECT snowflake_nextval('earlier')});
 is((error_of($node, relabel('earlier', label(2024, 'next_clock'))))[0], '',
 	'an earlier epoch, by a session that has taken no IDs');
 cmp_ok(sql(q{SELECT snowflake_nextval('earlier')}), '>', $before, 'IDs go on');
 
-# A rewrite that is rolled back takes with it in which clocks IDs were given, also
+# A rewrite that is rolled back also removes the record of the clock numbers used, even
 # where the mark stays at the same instant.
 create_generator($node, 'undone', label(2025, 'next_clock'));
 my $session = session($node);
@@ -55,7 +55,7 @@ is((grep { $_->[0] == $clock && $_->[1] >= $at } @used), 0,
   or diag join "\n", map { "@$_" } @used;
 $session->quit;
 
-# Of a rollback that is over nothing is left when the policy is another one.
+# After a rollback is over, nothing of it is left under another policy.
 set_clock($node, 20);
 ok(wait_until('the default generator believes the clock',
 	sub { return sql('SELECT snowflake_timestamp(snowflake_nextval()) > clock_timestamp() - interval \'5 s\'') eq 't' }), 'the clock is 20 s ahead');
@@ -68,7 +68,7 @@ wait_until('IDs again', sub { return (error_of($node, $lead))[0] eq '' });
 sql(relabel('over', label(2025, 'continue')));
 cmp_ok(sql($lead), '<', 2, 'with on_rollback=continue: at the mark');
 
-# Many who meet one rollback.
+# Many sessions meet one rollback.
 $node->append_conf('postgresql.conf', "snowflake_id.reserve = '60 s'");
 $node->reload;
 create_generator($node, 'herd', label(2025, 'next_clock'));
@@ -89,7 +89,8 @@ is($after[2], 0, 'no refusal');
 is($after[0] - $before[0], 1, 'one of them has dealt with it');
 is(sql(q{SELECT clock FROM snowflake_decode(snowflake_nextval('herd'), 'herd')}), 1, 'once');
 
-# A burst that is given back does not take the rest of a long tick with it.
+# When a generator gives back the clock numbers of a burst, the rest of a long tick
+# stays usable.
 $node->append_conf('postgresql.conf', "snowflake_id.reserve = '8 s'");
 $node->reload;
 create_generator($node, 'long', q{layout='time:31 clock:4 worker:9 sequence:4' tick='2 s'

@@ -1,5 +1,5 @@
-# The account of clocks where marks go: into dumps, to standbys, through changes of
-# the label, and through starts.
+# Tests that the ledger of clock numbers goes wherever marks go: into dumps, to
+# standbys, through changes of the label, and through starts.
 use strict;
 use warnings;
 use FindBin;
@@ -18,7 +18,7 @@ my $session = session($node);
 
 sub reconnect { $session = session($node, undef, @_); return; }
 
-# In a dump: restored beside the clocks that were used before it.
+# A dump carries the ledger: after a restore IDs use other clock numbers than before.
 create_generator($node, 'dumped', $multi_clock);
 draw_batch($session, 'dumped', 2000);
 set_back($node, 2);
@@ -40,8 +40,8 @@ draw_batch($session, 'dumped', 2000);
 check_unique('dumped');
 $session->quit;
 
-# Changes of the label: of the policy alone, by sessions that know nothing of the
-# generator yet, and of what the mark has to be compared with.
+# Labels change: of the policy alone, by sessions that know nothing of the generator
+# yet, and in parts with which the mark is compared.
 sub relabel
 {
 	my ($name, $label) = @_;
@@ -73,8 +73,9 @@ for my $next ("$multi_clock on_rollback=continue", $multi_clock, "$multi_clock o
 }
 check_unique('relabelled');
 
-# With an account above its instant the mark is no instant far away: not for a
-# session that knows no label, nor for what keeps or compares it.
+# The ledger lies above the instant in the mark. Such a mark is not read as an instant
+# far ahead: not by a session that knows no label, and not by code that keeps or
+# compares the mark.
 create_generator($node, 'moved', $multi_clock);
 draw($session, 'moved');
 set_back($node, 1);
@@ -87,9 +88,10 @@ $node->safe_psql('postgres', 'CREATE TABLE t (id bigint PRIMARY KEY, item text)'
 like($node->safe_psql('postgres', q{SELECT snowflake_set_default('t', generator => 'moved')}), qr/no values so far/, 'a column takes it');
 check_unique('moved');
 
-# A start before the mark: fifteen times in another clock, then at the mark; with the
-# clock set back in between. Where there is one slot, and no other clock was passed
-# by time, nobody gives way: room is made.
+# The server starts while the clock is before the mark: IDs resume fifteen times in
+# another clock number, then at the mark; in between the clock is set back. With one
+# slot, and where no time freed another clock number, no generator gives up its slot:
+# the server makes room.
 $session->quit;
 reconnect();
 create_generator($node, $_, $multi_clock) for 'one', 'two';
@@ -136,9 +138,9 @@ for my $name ('one', 'two')
 $session->quit;
 $node->stop;
 
-# A standby that lagged takes over, its clock 6 s behind: it knows of none of the
-# clocks that the primary took meanwhile, and leaves out what they can have been
-# used for, with what may be borrowed on top.
+# A standby that lagged takes over, its clock 6 s behind. It knows none of the clock
+# numbers that the primary used meanwhile, and skips the time in which they can have
+# been used, and max_borrow on top.
 my $primary = new_node('primary', 3, allows_streaming => 1);
 $primary->append_conf('postgresql.conf', "snowflake_id.reserve = '1 s'");
 start_with_clock($primary, 0);
@@ -154,7 +156,8 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 start_with_clock($standby, -6);
 draw_batch($session, 'borrowing', 1000);
-# By less than the pauses that follow: this one refuses what is longer.
+# The step is shorter than the pauses that follow, since this generator refuses longer
+# ones.
 set_back($primary, 0.2);
 draw_batch($session, $_, 1000) for 'promoted', 'bursting';
 $primary->wait_for_catchup($standby);

@@ -1,4 +1,4 @@
-# What happens to a tick that is used up, where its numbers start, and how far
+# Tests exhausted ticks, the start of the sequence numbers in a tick, and how far
 # generators run ahead of the clock.
 use strict;
 use warnings;
@@ -31,7 +31,8 @@ sub restart
 	return;
 }
 
-# Of each tick: how many IDs, the least and the greatest number, in how many clocks.
+# Returns for each tick the number of IDs, the least and the greatest sequence number,
+# and the number of clock numbers.
 sub ticks_of
 {
 	my ($name, @ids) = @_;
@@ -43,7 +44,7 @@ GROUP BY created_at ORDER BY created_at
 END
 }
 
-# on_exhausted=error: eight IDs a second.
+# Under on_exhausted=error this layout has eight IDs a second.
 my $second = "layout='time:31 worker:10 sequence:3' $epoch tick='1 s' max_borrow=0 on_rollback=error on_exhausted=error";
 create_generator($node, 'few', "$second sequence_start=zero");
 my $instant = stop_clock($node);
@@ -62,14 +63,15 @@ is(join(' ', map { "$_->[0]:$_->[1]-$_->[2]" } ticks_of('few', @{ drawn('few') }
 check_ids('on_exhausted=error', drawn('few'));
 set_clock($node, 1);
 
-# on_exhausted=next_clock: sixteen clocks of 1024 numbers a millisecond.
+# Under on_exhausted=next_clock a millisecond has sixteen clock numbers of 1024 IDs
+# each.
 create_generator($node, 'burst', "preset=multi_clock $epoch on_exhausted=next_clock on_rollback=continue");
 draw_batch($session, 'burst', 100_000);
 my ($fullest) = sort { $b->[0] <=> $a->[0] } ticks_of('burst', @{ drawn('burst') });
 is("@$fullest", '16384 0 1023 16', 'a tick holds 16,384 IDs: 1024 in each of 16 clocks');
 check_ids('burst', drawn('burst'));
-# With on_rollback=next_clock as many as are needed are taken: in a tick that lasts,
-# all.
+# Together with on_rollback=next_clock a tick takes as many clock numbers as it needs; a
+# tick that lasts takes all.
 create_generator($node, 'sharing', "preset=multi_clock $epoch on_exhausted=next_clock");
 draw($session, 'sharing');
 is((ticks_of('sharing', draw_batch($session, 'sharing', 1000)))[0][3], 1, 'one clock as long as it holds the IDs');
@@ -81,8 +83,8 @@ is(join(' ', map { @$_ } ticks_of('sharing', @ids)), '16384 0 1023 16', 'then al
 is($code, '58000', 'there is no seventeenth');
 like($text, qr/stands still/, 'and no next tick');
 check_ids('sharing', drawn('sharing'));
-# It shares them with rollbacks: none is free after a burst, but some are once the
-# mark has been raised.
+# Exhausted ticks and rollbacks share the clock numbers: none is free after a burst, but
+# some are once the mark has been raised.
 set_clock_to($node, $instant - 1);
 ($code, $text) = error_in($session, next_of('sharing'));
 is($code, '58000', 'a rollback onto a burst finds no clock');
@@ -99,14 +101,14 @@ cmp_ok($clock, '>', 0, 'there is another clock again');
 between($ahead, -1, 0.01, 'at the time of the clock');
 draw_batch($session, 'sharing', 20_000);
 check_unique('sharing');
-# A crash right after a burst: at the mark.
+# After a crash right after a burst, IDs resume at the mark.
 $mark = shown($node, 'snowflake_generators', 'sharing', 'reserved_until');
 restart('immediate');
 my $first = draw($session, 'sharing');
 is($session->query_safe("SELECT snowflake_timestamp($first, 'sharing') >= '$mark'"), 't', 'after a burst it starts at the mark');
 draw_batch($session, 'sharing', 20_000);
 check_unique('sharing');
-# With max_wait it waits.
+# With max_wait a call waits.
 create_generator($node, 'patient', "preset=multi_clock $epoch on_exhausted=next_clock max_wait='5 s'");
 draw($session, 'patient');
 sleep 0.01;
@@ -117,8 +119,8 @@ cmp_ok(draw_timed($session, 'patient'), '>', 0.8, 'with max_wait it waits');
 draw_batch($session, 'patient', 20_000);
 check_unique('patient');
 
-# sequence_start=random: all numbers of a tick, each once, in an order that tells
-# nothing and is another generator's own.
+# Under sequence_start=random a tick issues all its sequence numbers, each once, in an
+# order that is unpredictable and differs between generators.
 create_generator($node, $_, ($second =~ s/sequence:3/sequence:8/r) . ' sequence_start=random') for 'shuffled', 'other';
 draw($session, $_) for 'shuffled', 'other';
 $instant = stop_clock($node, wall_clock($node) + 1);
@@ -144,8 +146,8 @@ for my $how ('fast', 'immediate')
 }
 check_unique('shuffled');
 
-# max_borrow='1 h': ahead of the clock by what was asked for, over a restart, a crash
-# and a refusal.
+# Under max_borrow='1 h' the generator stays ahead of the clock by what it borrowed,
+# over a restart, a crash and a refusal.
 create_generator($node, 'borrowing', "preset=baidu $epoch max_borrow='1 h'");
 @ids = draw_batch($session, 'borrowing', 50_000);
 my @full = grep { $_->[0] == 8192 } ticks_of('borrowing', @ids);
@@ -157,7 +159,7 @@ for my $how ('fast', 'immediate')
 {
 	restart($how);
 	draw($session, 'borrowing');
-	# 31 seconds of IDs, and each start at a mark that is a window further.
+	# The IDs take 31 seconds, and each start at a mark adds a window.
 	between(ahead_of('borrowing'), 1, 60, "after a $how stop it is still");
 	draw_batch($session, 'borrowing', 20_000);
 }
@@ -168,8 +170,8 @@ set_back($node, -10);
 draw($session, 'borrowing');
 check_ids('borrowing', drawn('borrowing'));
 
-# A clock that stands still: who would wait for the next tick is told; who follows
-# the boot clock goes on.
+# The clock stands still: a generator that would wait for the next tick fails, and one
+# that follows the boot clock resumes.
 create_generator($node, 'stuck', "preset=twitter");
 create_generator($node, 'going', 'preset=default');
 draw($session, $_) for 'stuck', 'going';

@@ -1,5 +1,5 @@
-# Many clients at once under each policy: while the clock is stepped, while labels
-# change, while ticks are used up, and around a crash. No ID twice.
+# Tests that many clients at once issue no ID twice under each policy: while the clock
+# is stepped, labels change, and ticks are exhausted, and around a crash.
 use strict;
 use warnings;
 use FindBin;
@@ -30,8 +30,8 @@ END $$;
 END
 my @pgbench = ('pgbench', '-n', '-c', '4', '-j', '2', '-M', 'prepared', '-h', $node->host, '-p', $node->port, 'postgres');
 
-# Clients that run statements again and again, for some seconds, or until they are
-# stopped with the server.
+# Starts clients that run statements again and again, for some seconds, or until the
+# server stops.
 sub start_clients
 {
 	my ($seconds, @statements) = @_;
@@ -48,7 +48,8 @@ sub start_clients
 	};
 }
 
-# That no ID is there twice; that those which say so increase within each session.
+# Checks that no ID was issued twice, and that IDs of the given generators increase
+# within each session.
 sub check_table
 {
 	my ($what, %ordered) = @_;
@@ -66,7 +67,7 @@ END
 	return;
 }
 
-# The clock is stepped to and fro.
+# The clock is stepped forward and back.
 my %label = (
 	going => 'preset=default',
 	refusing => 'preset=default on_rollback=error',
@@ -87,7 +88,7 @@ for my $round (1 .. 2)
 		set_clock($node, rand(0.6) - 0.4);
 		sleep 0.02 + rand 0.1;
 	}
-	# A crash with the clock behind, in the middle of it all.
+	# The server crashes with the clock behind, in the middle of the load.
 	$node->stop('immediate') if $round == 1;
 	$clients->($round == 1);
 	start_with_clock($node, -0.5) if $round == 1;
@@ -98,8 +99,8 @@ for my $name (grep { $_ ne 'going' } sort keys %label)
 	cmp_ok(shown($node, 'pg_stat_snowflake', $name, 'clock_rollbacks'), '>', 5, "$name: it was seen");
 }
 
-# Labels change: one key for the order of a tick after the other, and orders that
-# are none.
+# Labels change: each has another key for the order of a tick, and some have no such
+# order.
 $node->safe_psql('postgres', 'TRUNCATE ids');
 set_clock($node, 5);
 my $base = "layout='time:41 worker:10 sequence:6' $epoch max_borrow='5 ms'";
@@ -112,7 +113,7 @@ for my $start (('random', 'zero') x 4)
 }
 $clients->();
 check_table('labels change');
-# Around a crash, a key for each life of the server.
+# The order has another key in each life of the server, before and after a crash.
 create_generator($node, 'crashed', "$base sequence_start=random");
 $clients = start_clients(3, q{SELECT take('crashed', :client_id, 50)});
 sleep 1;
@@ -123,7 +124,8 @@ $clients = start_clients(1, q{SELECT take('crashed', :client_id, 50)});
 $clients->();
 check_table('a crash');
 
-# More is asked for than there is, without borrowing: no tick is lost for long.
+# Clients ask for more than the layout holds, without borrowing: no tick is lost for
+# long.
 $node->safe_psql('postgres', 'TRUNCATE ids');
 %label = (
 	saturated => "layout='time:41 worker:10 sequence:3' $epoch max_borrow=0",

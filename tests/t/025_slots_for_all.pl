@@ -1,5 +1,5 @@
-# Nobody can use up the places of others: places in shared memory are a cache,
-# whatever a user who may create generators does with his own.
+# Tests that no user can use up the slots of others: slots in shared memory are a cache,
+# whatever a user does with generators of their own.
 use strict;
 use warnings;
 use FindBin;
@@ -24,12 +24,13 @@ for my $database ('postgres', 'other')
 $node->safe_psql('postgres', 'CREATE ROLE alice LOGIN; CREATE SCHEMA hers AUTHORIZATION alice');
 my %session = map { $_ => session($node, undef, $_) } 'postgres', 'other';
 
-# Of others: the default generators and more named ones than there are places, in
-# this database and in another one, each in a transaction of its own.
+# These generators belong to others: the default generators and more named ones than
+# there are slots, in this database and in another one. Each is used in a transaction of
+# its own.
 my @names = ('snowflake_default', map { "g$_" } 1 .. $many);
 my %ids;
 
-# How many of them get no ID, and what the first is told.
+# Returns how many of them get no ID, and the first error.
 sub refused
 {
 	my ($count, $first) = (0, '');
@@ -50,7 +51,7 @@ sub refused
 }
 is(refused(), 0, 'all get IDs in the beginning');
 
-# What one part has left in shared memory is not in the way of the next.
+# Restarts the server, so that slots of one part do not affect the next.
 sub restart
 {
 	$_->quit for values %session;
@@ -60,8 +61,8 @@ sub restart
 	return;
 }
 
-# One user, in one statement: she makes a generator, takes it ahead of the clock as
-# far as her label lets her, and takes all of it back. Again and again.
+# One user makes a generator, moves it ahead of the clock as far as the label allows,
+# and rolls all of that back, again and again in one statement.
 my $rounds = 3 * $places;
 my $round = <<'END';
 PERFORM snowflake_create_generator('hers.g', $label$preset=default max_rollback='3650 d'$label$);
@@ -112,17 +113,17 @@ for my $way (sort keys %way)
 	is(refused(), 0, "$way: and when she is gone");
 }
 
-# The mark of a generator that was restarted, and used, is taken back: under the
-# default settings, of more generators than there are places.
+# The marks of restarted and used generators are rolled back, under the default
+# settings, for more generators than there are slots.
 $node->safe_psql('postgres', join ';', map {
 	"CREATE TABLE t$_ (id bigint PRIMARY KEY DEFAULT snowflake_nextval('g$_'));
 	ALTER SEQUENCE g$_ OWNED BY t$_.id" } 1 .. $many);
 
-# What it said first.
+# This is the first error.
 my $said;
 
-# Restarts these tables' generators, inserts, and takes it back. IDs that were
-# given count all the same.
+# Restarts the generators of these tables, inserts, and rolls back. The IDs that were
+# issued still count.
 sub restart_and_roll_back
 {
 	my @numbers = @_;
@@ -149,7 +150,7 @@ restart();
 is(restart_and_roll_back(1 .. $many), 0, 'the same of all tables in one transaction');
 is(refused(), 0, 'all get IDs after it was rolled back');
 
-# One transaction that uses more generators than there are places, and stays.
+# One transaction uses more generators than there are slots, and stays open.
 restart();
 my $holder = session($node);
 $holder->query_safe('BEGIN');
@@ -173,7 +174,7 @@ is(refused(), 0, 'all get IDs afterwards');
 is((error_of($node, 'SELECT count(*) FROM snowflake_generators; SELECT count(*) FROM pg_stat_snowflake'))[0], '', 'the views can be read');
 $_->quit for $holder, values %session;
 
-# Their marks hold: what is left after a crash.
+# Their marks hold after a crash.
 crash($node);
 %session = map { $_ => session($node, undef, $_) } 'postgres', 'other';
 is(refused(), 0, 'all get IDs after a crash');

@@ -1,5 +1,5 @@
-# A database's owner moves nobody else: the default generator of each database has
-# a clock of its own, and how far one is ahead is that one's own affair.
+# Tests that a database's owner moves no other database: the default generator of each
+# database has a clock of its own, and one that is ahead does not affect the others.
 use strict;
 use warnings;
 use FindBin;
@@ -19,8 +19,8 @@ $node->safe_psql('b', 'CREATE EXTENSION snowflake_id');
 
 my %ids;
 
-# How many seconds the next ID of a database is ahead of the clock; the error's
-# code if there is none.
+# Returns how many seconds the next ID of a database is ahead of the clock, or the
+# error's code.
 sub lead
 {
 	my ($database) = @_;
@@ -46,7 +46,7 @@ sub near
 	return;
 }
 
-# The mark of a's default generator, by whoever owns the database.
+# Sets the mark of the default generator of database a, as the owner of the database.
 sub set_mark
 {
 	my ($seconds) = @_;
@@ -64,24 +64,24 @@ near('after snowflake_advance()');
 ok(abs($node->safe_psql('b', q{SELECT extract(epoch FROM snowflake_advance('snowflake_default', now() + interval '1 s') - now())})) < 60,
 	'nor is it in the way of an advance by less');
 
-# By setval() before a start, and as the first to start.
+# The mark is set by setval() before a start, and this generator is the first to start.
 set_mark(20 * 3600);
 between(lead('a'), 71900, 72100, 'a mark that is 20 hours ahead');
 near('after setval() before a start');
-# As the second one.
+# This generator is the second to start.
 $node->stop;
 start_with_clock($node, 0);
 near('before it starts');
 between(lead('a'), 71900, 72200, 'the one that is ahead starts');
 near('after it has started');
 
-# As far as it goes: then a small step back of the clock is too much for that one,
-# and for nobody else.
+# The mark is as far ahead as possible: then a small step back of the clock is too much
+# for that generator, and for no other.
 set_mark(86400 - 60);
 lead('a');
 near('after a mark that is almost a day ahead');
 set_clock($node, -120);
-# What is reserved is used up first.
+# The generator first uses up what is reserved.
 wait_until('a reservation', sub {
 	my $lead = lead('b');
 	return 1 if $lead =~ /error/;

@@ -1,6 +1,6 @@
-# A value that a user sets the sequence of a generator to: one that is too low
-# repeats nothing, and one that is no mark at all is healed by a generator that
-# runs, and told from a clock that is wrong by one that starts.
+# Tests values that a user sets a generator's sequence to. After a value that is too
+# low, no ID is issued twice. A value that is no mark is healed by a running generator;
+# a generator that starts tells such a value from a wrong clock.
 use strict;
 use warnings;
 use FindBin;
@@ -21,8 +21,8 @@ $node->safe_psql('postgres', q{
 	SELECT snowflake_create_generator(name, 'preset=default') FROM unnest('{a,b,c}'::text[]) AS name});
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 
-# A mark that is lowered between two uses of a generator, which gives its place to
-# others meanwhile. Far enough ahead that the clock is not there in time.
+# The mark is lowered between two uses of a generator that gives its slot to others
+# meanwhile. The mark is so far ahead that the clock does not reach it in time.
 sql(q{SELECT snowflake_advance('a', now() + interval '10 s')});
 my $most = sql(q{SELECT max(snowflake_nextval('a')) FROM generate_series(1, 200000)});
 sql(q{SELECT setval('a', (extract(epoch FROM clock_timestamp()) * 1000)::bigint)});
@@ -30,7 +30,7 @@ sql("SELECT snowflake_nextval('$_')") for 'b', 'c';
 my $least = sql(q{SELECT min(snowflake_nextval('a')) FROM generate_series(1, 1000)});
 cmp_ok($least, '>', $most, 'a mark was lowered, others were used: IDs go on above the former ones');
 
-# Generators that a column owns: the default one's layout, and another one.
+# A column owns each generator: one has the default generator's layout, one has another.
 my %table = (plain => 'preset=default', chat => 'preset=discord');
 for my $name (sort keys %table)
 {
@@ -41,7 +41,7 @@ for my $name (sort keys %table)
 		INSERT INTO hers.$name SELECT FROM generate_series(1, 10)});
 }
 
-# What people set the sequence of a serial column to.
+# Sets the sequence as people set that of a serial column.
 sub set_to
 {
 	my ($name, $what) = @_;
@@ -49,7 +49,7 @@ sub set_to
 	return sql("SET ROLE alice; SELECT setval(pg_get_serial_sequence('hers.$name', 'id'), $value) FROM hers.$name");
 }
 
-# An earlier case leaves nothing behind, however it went.
+# Resets the generator, whatever an earlier case has left.
 sub afresh
 {
 	my ($name) = @_;
@@ -59,17 +59,18 @@ sub afresh
 	return sql("SELECT max(id) FROM hers.$name");
 }
 
-# What a case is called in messages.
+# Returns the name of a case in messages.
 sub case_of { my ($name, $what) = @_; return $name . ($what eq 'ID' ? ', an ID' : ', a count'); }
 
-# How many seconds what the sequence holds is ahead of the clock, taken for a mark.
+# Returns how many seconds the value of the sequence, taken for a mark, is ahead of the
+# clock.
 sub mark_ahead
 {
 	my ($name) = @_;
 	return sql("SELECT last_value / 1000.0 - extract(epoch FROM clock_timestamp()) FROM hers.${name}_ids");
 }
 
-# It runs: it knows how far it is, and its next reservation puts that back.
+# A running generator knows its last ID, and its next reservation heals the mark.
 for my $name (sort keys %table)
 {
 	for my $what ('ID', 'count')
@@ -80,8 +81,8 @@ for my $name (sort keys %table)
 		my $set = set_to($name, $what);
 		is((error_of($node, 'SELECT count(*) FROM snowflake_generators'))[0], '', "$of: the view can be read");
 		my ($code, $text) = ('', '');
-		# Past several reservations; nobody else uses a generator meanwhile, so that it
-		# keeps its place.
+		# This waits for several reservations; no other generator is used meanwhile, so
+		# that this one keeps its slot.
 		my $until = time + 0.5;
 		wait_until("$of: healed", sub {
 			($code, $text) = error_in($session, "INSERT INTO hers.$name DEFAULT VALUES");
@@ -96,8 +97,8 @@ for my $name (sort keys %table)
 	}
 }
 
-# It does not: then nothing tells how far it was. It says what the sequence holds and
-# what to do, and does not blame the clock.
+# After a start the server does not know the last ID. The error says what the sequence
+# holds and what to do, and does not blame the clock.
 my $superuser = 0;
 for my $name (sort keys %table)
 {
@@ -118,7 +119,7 @@ for my $name (sort keys %table)
 		my ($statement) = $text =~ /HINT:.*?(SELECT setval\('[^']+', \d{13}\))/s;
 		ok(defined $statement, "$of: the hint has the statement that helps") or diag $text;
 		next if !defined $statement;
-		# By either of those who may.
+		# Either the superuser or the owner runs the statement.
 		$superuser = !$superuser;
 		is((error_of($node, ($superuser ? '' : 'SET ROLE alice; ') . $statement))[0], '', "$of: $statement");
 		is((error_of($node, "SET ROLE alice; INSERT INTO hers.$name SELECT FROM generate_series(1, 5)"))[0], '', "$of: it issues again");

@@ -1,5 +1,5 @@
-# After a promotion: a generator whose max_rollback is less than what is left out
-# issues, and two standbys that are promoted from one mark issue different IDs.
+# Tests promotions: a generator whose max_rollback is less than the skipped time issues
+# IDs, and two standbys that are promoted from one mark issue different IDs.
 use strict;
 use warnings;
 use FindBin;
@@ -10,7 +10,7 @@ use Test::More;
 use Snowflake;
 use Time::HiRes qw(time sleep);
 
-# A server with two standbys, all with one worker ID, which have all that it has.
+# Starts a server with two standbys that have all its data, all with one worker ID.
 sub cluster
 {
 	my ($name, $reserve, $sql) = @_;
@@ -30,8 +30,8 @@ sub cluster
 	return ($primary, @standbys);
 }
 
-# Two promotions from one mark, which is ahead of the clock: nothing that the first
-# one does is known to the second.
+# Two standbys are promoted from one mark, which is ahead of the clock: the second knows
+# nothing of what the first has done.
 my ($a, $b, $c) = cluster('twice', '60 s', q{
 	SELECT snowflake_create_generator('named', 'preset=discord');
 	SELECT snowflake_nextval(), snowflake_nextval('named') FROM generate_series(1, 100)});
@@ -62,7 +62,7 @@ for my $name (@names)
 }
 $c->stop;
 
-# What is left out is more than the clock may be set back.
+# The skipped time is longer than max_rollback.
 my %label = (
 	going => q{preset=default max_rollback='1 s'},
 	refusing => q{preset=default max_rollback='1 s' on_rollback=error},

@@ -1,5 +1,5 @@
-# Who waits for the clock does not outlive the server: sessions end with the
-# postmaster, however it ends, and however long they would have waited.
+# Tests that sessions that wait for the clock end with the postmaster, however it ends,
+# and however long they would have waited.
 use strict;
 use warnings;
 use FindBin;
@@ -37,7 +37,7 @@ for my $name (sort keys %label)
 	draw($session{$name}, $name);
 }
 set_clock($node, -30);
-# The second one for more ticks than the test will last.
+# The second session waits for more ticks than the test will last.
 my %count = (set_back => 1, used_up => 100);
 for my $name (sort keys %label)
 {
@@ -46,7 +46,7 @@ for my $name (sort keys %label)
 }
 ok(is_there($pid{$_}), "$_: its process is there") for sort keys %label;
 
-# What the postmaster leaves behind is cleaned up whatever the outcome.
+# The test cleans up what the postmaster leaves behind, whatever the outcome.
 my $postmaster = $node->{_pid};
 $node->kill9;
 wait_until('the postmaster is gone', sub { !is_there($postmaster) });
@@ -61,7 +61,7 @@ for my $session (values %session)
 	eval { $session->quit };
 }
 
-# They are not in the way of the next start.
+# The ended sessions do not prevent the next start.
 unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock';
 my $started = 0;
 # Other processes of the old server may take a moment longer.

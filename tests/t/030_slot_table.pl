@@ -1,5 +1,4 @@
-# Room for as many generators as can be set: what is found there is the
-# generator's own.
+# Tests the largest slot table: each generator finds its own slot.
 use strict;
 use warnings;
 use FindBin;
@@ -16,14 +15,14 @@ $node->append_conf('postgresql.conf', "snowflake_id.max_generators = 65536");
 $node->start;
 is($node->safe_psql('postgres', 'SHOW snowflake_id.max_generators'), '65536', 'the server starts');
 
-# Two kinds, in turn, whose IDs differ in every part.
+# Generators have two labels in turn, whose IDs differ in every field.
 my @label = ('preset=discord', 'preset=shardingsphere on_rollback=continue');
 $node->safe_psql('postgres', qq{
 	CREATE EXTENSION snowflake_id;
 	SELECT count(snowflake_create_generator('g' || n, ('{$label[0],$label[1]}'::text[])[n % 2 + 1])) FROM generate_series(1, $generators) AS n;
 	CREATE TABLE seen (n bigserial, name text, id bigint)});
 
-# What is taken, in statements of which each is a transaction.
+# Issues IDs in statements that are transactions of their own, and takes the time.
 sub timed
 {
 	my ($what, $sql) = @_;
@@ -41,7 +40,7 @@ is($node->safe_psql('postgres', 'SELECT count(*), count(last_id_at), count(probl
 is($node->safe_psql('postgres', q{SELECT count(*), sum(issued) FROM pg_stat_snowflake WHERE generator <> 'snowflake_default'::regclass}),
 	join('|', $generators, 2 * $generators), 'and counted');
 
-# By turns, in one transaction.
+# Two generators issue in turn, in one transaction.
 timed('two in one transaction', q{BEGIN;
 	INSERT INTO seen (name, id) SELECT name, snowflake_nextval(name::regclass)
 	FROM generate_series(1, 500) AS n, unnest('{g500,g501}'::text[]) AS name;

@@ -1,6 +1,5 @@
-# Commands that the library looks at are what they are without it: their errors,
-# their privileges, their locks; and in a database without the extension nothing is
-# looked up.
+# Tests that the commands that the library hooks keep their errors, privileges and
+# locks, and that the library looks up nothing in a database without the extension.
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -18,7 +17,7 @@ $node->safe_psql('postgres', q{
 create_generator($node, 'par_ids', 'preset=default');
 create_generator($node, 'heir_ids', 'preset=default');
 
-# What TRUNCATE needs is all that its user needs.
+# TRUNCATE needs no privilege beyond PostgreSQL's own.
 for my $database (qw(bare postgres))
 {
 	$node->safe_psql($database, 'REVOKE ALL ON ALL TABLES IN SCHEMA pg_catalog FROM PUBLIC; GRANT CREATE ON SCHEMA public TO owner');
@@ -60,7 +59,8 @@ END
 	$owner->quit;
 }
 
-# ONLY leaves an heir's generator alone, also one that somebody is dropping.
+# ONLY does not touch the generator of a child table, even one that another session is
+# dropping.
 $node->safe_psql('postgres', q{
 	CREATE TABLE par (id bigint DEFAULT snowflake_nextval('par_ids'));
 	CREATE TABLE heir () INHERITS (par);
@@ -79,8 +79,8 @@ $other->query_safe('ROLLBACK');
 draw($one, 'par_ids');
 check_ids('TRUNCATE ONLY', drawn('par_ids'));
 
-# DISCARD forgets the last ID, as it does for currval(): behind a pooler the next
-# client is another one.
+# DISCARD forgets the last ID, as it does for currval(): behind a pooler the next client
+# is another one.
 for my $discard ('DISCARD ALL', 'DISCARD SEQUENCES')
 {
 	$one->query_safe('SELECT snowflake_nextval()');

@@ -1,17 +1,17 @@
-# Every SQL block of README.md and docs/*.md does what the page shows, and every link
-# leads somewhere.
+# Tests that every SQL block of README.md and docs/*.md does what the page shows, and
+# that every link leads somewhere.
 #
 # The blocks of a page (```sql) run in order, each in a psql of its own, in a fresh
-# database with the extension. What a page takes for granted, such as a table that
-# exists, is made before by 032_docs/PAGE.sql.
+# database with the extension. 032_docs/PAGE.sql first makes what the page takes for
+# granted, such as a table.
 #
-# The plain block (```) that follows a block, if one does, is all that psql prints,
-# without notices and row counts. In it
+# A plain block (```) that follows a SQL block is all that psql prints, without notices
+# and row counts. In a plain block
 # - spaces, blank lines and the length of rules do not matter;
 # - a number of 15 and more digits stands for any other one, if the block takes IDs
 #   (it says nextval or INSERT);
 # - `...` stands for anything in a line, and on a line of its own for further lines.
-# An error has to be shown. A block without a plain one prints anything else.
+# A page must show an error. A SQL block without a plain one may print anything else.
 use strict;
 use warnings;
 use FindBin;
@@ -28,8 +28,8 @@ is_deeply([ sort @pages ], [ sort 'README.md', map { s{^\Q$top\E/}{}r } glob "$t
 my $node = new_node('main', 7);
 $node->start;
 
-# What is between fences: language, line number, text, and whether only blank lines are
-# between it and the block before.
+# Returns the blocks: language, line number, text, and whether only blank lines are
+# between a block and the one before.
 sub blocks
 {
 	my ($text) = @_;
@@ -50,10 +50,10 @@ sub blocks
 	return @blocks;
 }
 
-# Lines without what does not matter.
+# Removes from lines what does not matter.
 sub lines { return grep { $_ ne '' } map { s/\s+/ /gr =~ s/^ | $//gr =~ s/-{2,}/--/gr } split /\n/, $_[0]; }
 
-# The lines that a page shows, as a pattern.
+# Turns the lines that a page shows into a pattern.
 sub pattern
 {
 	my ($shown, $takes_ids) = @_;
@@ -103,7 +103,7 @@ for my $page (@pages)
 	}
 }
 
-# The anchors of a page, as they are made of its headings.
+# These are the anchors of a page, made from its headings.
 my %anchors;
 sub anchors
 {

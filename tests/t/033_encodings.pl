@@ -1,4 +1,5 @@
-# Databases that are not UTF-8: names beyond ASCII in results, messages and the log.
+# Tests databases that are not UTF-8: names beyond ASCII in results, messages and the
+# log.
 use strict;
 use warnings;
 use Encode qw(encode decode);
@@ -12,7 +13,7 @@ use Snowflake;
 my $node = new_node('node', 7);
 start_with_clock($node, 0);
 
-# What a script writes, as an error or a notice or as rows; in bytes as they come.
+# Runs a script, and returns its error or notice or its rows, as the bytes that arrive.
 sub run_in
 {
 	my ($database, $client, $sql) = @_;
@@ -57,20 +58,20 @@ for my $database (sort keys %encodings)
 	like(message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=$name'}),
 		qr/ERROR:  22023: .*\nDETAIL:  At character 8: $name\n/s, "$encoding: a wrong one");
 
-	# Stored, and read in the encoding of the database.
+	# The text is stored, and read in the encoding of the database.
 	message_in(@in, qq{CREATE TABLE kept AS SELECT snowflake_explain($id, '"$name"') AS it});
 	like(result_in(@in, 'SELECT it FROM kept'), qr/^ID $id of generator "$name"\n/m, "$encoding: explained");
 	my $bytes = encode($perls, decode('UTF-8', $name));
 	like(result_in($database, $encoding, 'SELECT it FROM kept'), qr/of generator "\Q$bytes\E"\n/, "$encoding: and stored");
 
-	# Given texts.
+	# The caller gives the text.
 	my $text = message_in(@in, "SELECT snowflake_decode_as(1, 'preset=$name')");
 	like($text, qr/ERROR:  22023: invalid label/, "$encoding: a text that is no label");
 	like($text, qr/: $name/, "$encoding: and where");
 	like(message_in(@in, qq{SELECT snowflake_encode_as(now(), '{"$name": "x"}', 'preset=twitter')}),
 		qr/ERROR:  22\w+: .*"?$name/, "$encoding: a field");
 
-	# Names of tables, columns and roles.
+	# Names of tables, columns and roles are converted.
 	message_in(@in, qq{CREATE TABLE "t$name" ("$name" bigserial PRIMARY KEY)});
 	like(result_in(@in, qq{SELECT snowflake_set_default('"t$name"', '$name', '"$name"', true)}),
 		qr/^public\."t$name"\."$name": default nextval\(.*snowflake_nextval\('.*"$name".*sequence public\."t${name}_\S*" dropped/m,
@@ -83,14 +84,14 @@ for my $database (sort keys %encodings)
 			qr/ERROR:  42501: permission denied for generator "$name"\nHINT:  Its owner, role $name, can run/,
 			"$encoding: $call without a privilege");
 	}
-	# An error of PostgreSQL's own.
+	# PostgreSQL's own errors are converted.
 	$text = message_in(@in, qq{SELECT snowflake_create_generator('"$name"', 'preset=twitter')});
 	like($text, qr/ERROR:  42P07: relation "$name" already exists/, "$encoding: PostgreSQL's errors");
 	like($text, qr/CONTEXT: .*CREATE SEQUENCE .*"$name"/s, "$encoding: and their context");
 	like(message_in(@in, qq{SELECT snowflake_create_generator('"$name".x', 'preset=twitter')}),
 		qr/ERROR:  3F000: schema "$name" does not exist/, "$encoding: of a schema");
 
-	# What the views show.
+	# The views show converted names.
 	message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter on_rollback=next_worker'});
 	message_in(@in, 'CREATE TABLE shown AS SELECT * FROM snowflake_generators');
 	like(result_in(@in, 'SELECT generator, problem FROM shown ORDER BY problem'),
@@ -98,7 +99,7 @@ for my $database (sort keys %encodings)
 	message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter'});
 }
 
-# The log has the bytes of the database.
+# The log contains the bytes of the database.
 set_clock($node, 3 * 86400);
 for my $database (sort keys %encodings)
 {
@@ -109,7 +110,7 @@ for my $database (sort keys %encodings)
 }
 set_clock($node, 0);
 
-# A role of another database's encoding: its bytes are no text here.
+# A role's name is in another database's encoding: its bytes are no text here.
 my $bytes = encode('iso-8859-1', decode('UTF-8', 'numéro'));
 message_in('eucjp', 'EUC_JP', qq{SELECT snowflake_create_generator('foreigns', 'preset=twitter')});
 my ($oid) = $node->safe_psql('latin1', q{SELECT oid FROM pg_roles WHERE length(rolname) = 6 AND rolname ~ '^num.ro$'});
@@ -119,7 +120,7 @@ like(message_in('eucjp', 'UTF8', q{SET ROLE plain; SELECT snowflake_nextval('for
 	qr/ERROR:  42501: permission denied for generator foreigns\nHINT:  Its owner, role num\\xe9ro, can run/,
 	'a name that is no text here is shown all the same');
 
-# SQL_ASCII: bytes as they are.
+# SQL_ASCII passes bytes through as they are.
 create_database('bytes', 'SQL_ASCII');
 for my $name ("num\xe9ro", "\xff\xfe", '発番')
 {

@@ -1,4 +1,4 @@
-# The views in parallel plans, and while generators are locked.
+# Tests the views in parallel plans, and while generators are locked.
 use strict;
 use warnings;
 use FindBin;
@@ -23,7 +23,7 @@ $node->safe_psql('postgres', "SELECT snowflake_create_generator('$_', 'preset=tw
   for qw(quiet busy issuing);
 $node->safe_psql('postgres', 'SELECT snowflake_nextval(), snowflake_nextval(\'busy\'), snowflake_nextval(\'issuing\')');
 
-# Parallel plans. The session leads workers while it reads the view.
+# The plans are parallel: the session leads workers while it reads the view.
 my $parallel = q{SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 	SET max_parallel_workers_per_gather = 2};
 for my $view (qw(snowflake_generators pg_stat_snowflake))
@@ -62,13 +62,13 @@ for my $lock (q{SECURITY LABEL FOR snowflake_id ON SEQUENCE %s IS 'preset=twitte
 	$node->psql('postgres', "SET statement_timeout = '10 s'; SELECT generator, issued FROM pg_stat_snowflake ORDER BY generator::text",
 		stdout => \$out, stderr => \$err, extra_params => [ '-U', 'watcher' ]);
 	is("$out$err", "busy|1\nissuing|1\nsnowflake_default|1", "$what: so does pg_stat_snowflake");
-	# One's own lock is none.
+	# The session's own lock does not count.
 	is($session->query_safe(q{SELECT count(*) FROM snowflake_generators WHERE problem LIKE '%locked%'}), '0',
 		"$what: not locked for the session that has");
 	$session->query_safe('ROLLBACK');
 }
 
-# A drop.
+# A drop locks the generator too.
 $session->query_safe('BEGIN');
 $session->query_safe('DROP SEQUENCE busy');
 like($node->safe_psql('postgres', $watch), qr/^busy\|.*is locked/m, 'locked for a drop');

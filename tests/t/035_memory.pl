@@ -1,5 +1,5 @@
-# What a session keeps: nothing of relations that are no generators, of generators that
-# were dropped, and of labels that were changed.
+# Tests that a session keeps no memory for relations that are no generators, for dropped
+# generators, and for changed labels.
 use strict;
 use warnings;
 use FindBin;
@@ -40,7 +40,7 @@ $node->safe_psql('postgres', q{
 my $session = $node->background_psql("postgres", on_error_stop => 0);
 my $pid = $session->query_safe('SELECT pg_backend_pid()');
 
-# Memory of the session's own, in kB.
+# Returns the session's own memory, in kB.
 sub resident
 {
 	slurp_file("/proc/$pid/smaps_rollup") =~ /^Private_Dirty: +(\d+) kB/m or die 'no size';
@@ -53,7 +53,7 @@ SKIP:
 	for my $what ([ 'relations that are not there', 'ask', 1_000_000, 50_000 ], [ 'labels', 'relabel', 1, 10_000 ])
 	{
 		my ($name, $procedure, $first, $count) = @$what;
-		# What PostgreSQL keeps itself.
+		# The first calls fill PostgreSQL's own caches.
 		$session->query_safe("CALL $procedure($first, 1000)");
 		my $before = resident();
 		$session->query_safe("CALL $procedure(" . ($first + 1000) . ", $count)");
@@ -62,7 +62,8 @@ SKIP:
 	}
 }
 
-# Entries of generators that were dropped serve others, and know nothing of them.
+# Entries of dropped generators are used for others, and keep nothing of the dropped
+# ones.
 $session->query_safe('PREPARE next (regclass) AS SELECT snowflake_nextval($1)');
 my %seen;
 my $wrong = 0;
@@ -85,14 +86,14 @@ $session->query_safe("SELECT snowflake_create_generator('fresh2', 'preset=twitte
 my $code = error_in($session, "\\set VERBOSITY verbose\nSELECT snowflake_currval('fresh')");
 is($code, '55000', 'another one has no value yet');
 
-# A drop that is undone.
+# A drop is rolled back.
 my $id = $session->query_safe("SELECT snowflake_nextval('fresh')");
 $session->query_safe('BEGIN; SAVEPOINT a; DROP SEQUENCE fresh');
 $session->query_safe("SELECT snowflake_create_generator('h$_', 'preset=twitter')") for 1 .. 200;
 $session->query_safe('ROLLBACK TO a; COMMIT');
 is($session->query_safe("SELECT snowflake_currval('fresh')"), $id, 'a drop that is undone keeps it');
 
-# Who is no generator is told so.
+# A relation that is no generator is refused with the right error.
 for my $case ([ 'plain', '42809' ], [ 'plain_id_seq', '42809' ], [ '4000000000', '42P01' ], [ 'pg_class', '42809' ])
 {
 	my ($name, $expected) = @$case;
@@ -103,7 +104,7 @@ for my $case ([ 'plain', '42809' ], [ 'plain_id_seq', '42809' ], [ '4000000000',
 		is($code, $expected, sprintf $call, $name);
 	}
 }
-# One that another session makes right now is waited for.
+# A call waits for a generator that another session is making.
 $session->query_safe('CREATE SEQUENCE late AS bigint INCREMENT BY 9223372036854775807 MINVALUE 1 START WITH 9223372036854775807');
 my $other = $node->background_psql('postgres');
 $other->query_safe(q{BEGIN; SECURITY LABEL FOR snowflake_id ON SEQUENCE late IS 'preset=twitter'});

@@ -1,5 +1,5 @@
-# Fields that are left to the caller: whatever they are, no position is issued twice,
-# by sessions at once, after a crash, and after a change of the label.
+# Tests fields that the caller gives: whatever their values, no position is issued
+# twice, by sessions at once, after a crash, and after a change of the label.
 use strict;
 use warnings;
 use FindBin;
@@ -15,8 +15,8 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 my $label = q{layout='time:41 tenant:10=caller worker:4 sequence:8' epoch=2025-01-01Z};
 create_generator($node, 'ticket_ids', $label);
 
-# IDs of one session without their tenant, in the order in which it got them: what is
-# left is a position and the worker ID.
+# Returns the IDs of one session without their tenant, in the order in which the session
+# got them: a position and the worker ID are left.
 my $call = q{snowflake_nextval_with(jsonb_build_object('tenant', (random() * 1023)::int), 'ticket_ids')};
 my $bare = q{& ~(1023::bigint << 12)};
 
@@ -45,7 +45,7 @@ sub at_once
 my @lists = at_once(20_000);
 check_ids('six sessions', @lists);
 
-# Single statements, each a transaction of its own, beside calls that are refused.
+# Single statements run as transactions of their own, beside calls that are refused.
 my $session = session($node);
 my @singles;
 for my $n (1 .. 50)
@@ -67,7 +67,7 @@ $node->start;
 push @lists, \@singles, at_once(5_000);
 check_ids('after a crash', @lists);
 
-# Another policy under the same fields; and no other fields.
+# The label gets another policy with the same fields; other fields are refused.
 $node->safe_psql('postgres', "SECURITY LABEL FOR snowflake_id ON SEQUENCE ticket_ids IS \$\$$label on_rollback=wait max_borrow='1 s'\$\$");
 push @lists, at_once(5_000);
 check_ids('by another policy', @lists);
@@ -78,7 +78,7 @@ for my $other ('tenant:10=5', 'tenant:10', 'tenant:4=caller rack:6=caller shelf:
 	is($code, '55000', "the caller's field does not become $other");
 }
 
-# A dump has the label, as for all generators.
+# A dump carries the label, as for all generators.
 my ($dump) = run_command([ 'pg_dump', '-d', $node->connstr('postgres') ]);
 like($dump, qr/tenant:10=caller/, 'pg_dump has the label');
 

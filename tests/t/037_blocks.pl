@@ -1,5 +1,5 @@
-# Blocks of consecutive IDs, taken by many sessions at once beside single IDs: no ID is
-# of two of them.
+# Tests blocks of consecutive IDs that many sessions take beside single IDs: no ID
+# belongs to two of them.
 use strict;
 use warnings;
 use FindBin;
@@ -48,19 +48,19 @@ for my $name (sort keys %generator)
 		WHERE f.fields - 'sequence' <> l.fields - 'sequence'}), '0', "$name: each is of one tick");
 }
 
-# A crash takes nothing back.
+# A crash takes no block back.
 my $before = $node->safe_psql('postgres', 'SELECT snowflake_nextval_block(1000) FROM generate_series(1, 200)');
 $node->stop('immediate');
 $node->start;
 my $last = (split /\n/, $before)[-1];
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>=', $last + 1000, 'after a crash, above the last block');
 
-# Who may: as for single IDs.
+# Blocks need the same privileges as single IDs.
 $node->safe_psql('postgres', 'CREATE ROLE stranger');
 is((error_of($node, q{SET ROLE stranger; SELECT snowflake_nextval_block(2, 'small')}))[0], '42501', 'not without USAGE');
 is((error_of($node, 'BEGIN READ ONLY; SELECT snowflake_nextval_block(2)'))[0], '25006', 'not in a read-only transaction');
 
-# Beside a batch that is under way, the IDs of a session ascend.
+# Beside a batch that is being fetched, the IDs of a session ascend.
 is($node->safe_psql('postgres', q{
 	SELECT count(*), bool_and(first > id AND id > before) FROM (
 		SELECT id, first, lag(first + 9, 1, 0::bigint) OVER (ORDER BY n) AS before FROM (

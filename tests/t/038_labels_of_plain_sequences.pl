@@ -1,5 +1,5 @@
-# Labels of plain sequences, beside other sessions, and in the orders in which dumps
-# bring label and value.
+# Tests labels of plain sequences, beside other sessions, and in the orders in which
+# dumps restore label and value.
 use strict;
 use warnings;
 use FindBin;
@@ -16,7 +16,7 @@ sub code { my ($sql, $database) = @_; return (error_of($node, $sql))[0]; }
 sub relabel { return "SECURITY LABEL FOR snowflake_id ON SEQUENCE $_[0] IS '" . ($_[1] // 'preset=discord') . "'"; }
 sql('CREATE EXTENSION snowflake_id; CREATE ROLE keeper LOGIN; GRANT CREATE ON SCHEMA public TO keeper');
 
-# Whoever is taking a value when the label is set.
+# Another session has taken a value in an open transaction when the label is set.
 sql('CREATE SEQUENCE busy');
 my $other = $node->background_psql('postgres', on_error_stop => 0);
 my $admin = $node->background_psql('postgres', on_error_stop => 0);
@@ -30,7 +30,7 @@ $admin->query("SELECT 1");
 like($admin->{stderr}, qr/Its last value is 1/, 'a value of a transaction that was rolled back counts');
 $admin->{stderr} = '';
 is($other->query_safe(q{SELECT nextval('busy')}), '2', 'and it goes on');
-# One that comes while it is being set.
+# Another session asks for a value while the label is being set.
 sql('CREATE SEQUENCE calm');
 $admin->query_safe('BEGIN; ' . relabel('calm'));
 $other->query_until(qr/go/, "\\echo go\nSELECT nextval('calm');\n");
@@ -40,7 +40,7 @@ $admin->query_safe('ROLLBACK');
 like($other->query_safe(q{SELECT currval('calm')}), qr/^1$/m, 'what is undone leaves it plain');
 $_->quit for $other, $admin;
 
-# The owner needs no more than to be the owner; and triggers on commands see it.
+# The owner needs no further privilege, and event triggers see the command.
 sql(q{CREATE TABLE seen (tag text);
 	GRANT INSERT ON seen TO PUBLIC;
 	CREATE FUNCTION see() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO public.seen VALUES (tg_tag); END$$;
@@ -51,7 +51,7 @@ sql('DROP EVENT TRIGGER see');
 is(code('SET ROLE keeper; ' . relabel('calm')), '42501', 'and nobody else');
 is(code('SET ROLE keeper; GRANT USAGE ON SEQUENCE kept TO keeper; SELECT snowflake_nextval($$kept$$)'), '', 'it issues');
 
-# After a crash it is what it was.
+# After a crash the sequence is what it was.
 sql('CREATE SEQUENCE crashed AS integer; ' . relabel('crashed'));
 crash($node);
 isnt(sql(q{SELECT snowflake_nextval('crashed')}), '', 'fit after a crash');
@@ -60,7 +60,7 @@ my $id = sql(q{SELECT snowflake_nextval('crashed')});
 crash($node);
 cmp_ok(sql(q{SELECT snowflake_nextval('crashed')}), '>', $id, 'with its mark');
 
-# Dumps: label before value, after value, and without it.
+# A dump restores the label before the value, after the value, or without a value.
 sql('CREATE DATABASE shop');
 sql('CREATE EXTENSION snowflake_id; CREATE SEQUENCE made AS smallint CYCLE; ' . relabel('made') . ';
 	CREATE TABLE orders (id bigserial PRIMARY KEY); ' . relabel('orders_id_seq') . ';
@@ -94,8 +94,8 @@ for my $way (sort keys %restore)
 	isnt(sql(q{ALTER TABLE fast SET LOGGED; SELECT snowflake_nextval('fast_ids')}, $way), '', "$way: unlogged for a while");
 }
 
-# A dump of a sequence that was labelled while it did not fit, as could be done once:
-# unused when the label comes.
+# An old dump may have the label of a sequence that did not fit, as was possible once:
+# the sequence is unused when the label is restored.
 append_to_file("$folder/old.sql", "CREATE SEQUENCE old START WITH 1 INCREMENT BY 1 NO MINVALUE NO MAXVALUE CACHE 1;\n"
 	. relabel('old') . ";\nSELECT pg_catalog.setval('old', 1, false);\n");
 $node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', 'postgres', '-f', "$folder/old.sql" ], 'label, and no value');

@@ -1,5 +1,5 @@
-# What the TAP tests share: servers with the extension, whose wall clock can be
-# moved while they run, and checks on the IDs they give.
+# Functions of the TAP tests: they start servers with the extension, move the wall clock
+# of running servers, and check IDs.
 package Snowflake;
 
 use strict;
@@ -16,8 +16,8 @@ our @EXPORT = qw(new_node start_with_clock set_clock set_clock_to set_back stop_
   create_generator draw drawn draw_timed draw_clock
   draw_batch check_unique answer_in wait_for_clock between shown in_log behind);
 
-# A server with the extension preloaded; behind name and worker ID what init()
-# takes, and install_path.
+# Makes a server with the extension preloaded. The arguments after name and worker ID
+# are those of init(), and install_path.
 sub new_node
 {
 	my ($name, $worker, %options) = @_;
@@ -33,9 +33,9 @@ END
 	return $node;
 }
 
-# The wall clock of a node is the machine's plus a number of seconds; or it stands
-# still, at what it shows when it is stopped. The boot clock is left alone: a test
-# that moved both would prove nothing. See clock.c.
+# The wall clock of a node is the machine's clock plus a number of seconds, or stands
+# still at an instant. The boot clock is left alone: a test that moved both would prove
+# nothing. See clock.c.
 my %clock_file;
 my %clock_of;
 my %offset_of;
@@ -45,7 +45,7 @@ sub write_clock
 	my ($node, $offset, $stands_at) = @_;
 	my $file = $clock_file{ $node->name } //=
 	  PostgreSQL::Test::Utils::tempdir() . '/' . $node->name . '.clock';
-	# In place: servers have the file mapped.
+	# The file is written in place, since servers have it mapped.
 	sysopen my $out, $file, O_WRONLY | O_CREAT or die "$file: $!";
 	syswrite $out, pack('q2', $offset * 1e9, $stands_at * 1e9);
 	close $out or die "$file: $!";
@@ -55,8 +55,8 @@ sub write_clock
 
 sub set_clock { my ($node, $seconds) = @_; return write_clock($node, $seconds, 0); }
 
-# At an instant, or at what it shows, which is returned; until it is set again, when
-# it is as far off as it was.
+# Stops the clock at an instant, or at the present one, and returns the instant. When
+# the clock is set again, it has the same offset as before.
 sub stop_clock
 {
 	my ($node, $instant) = @_;
@@ -66,7 +66,8 @@ sub stop_clock
 	return $instant;
 }
 
-# What it shows; it goes on from an instant, wherever it was.
+# Returns what the clock shows. The next two functions set the clock back, or to an
+# instant.
 sub wall_clock { return time + $offset_of{ $_[0]->name }; }
 sub set_back { my ($node, $by) = @_; return set_clock($node, $offset_of{ $node->name } - $by); }
 sub set_clock_to { my ($node, $instant) = @_; return set_clock($node, $instant - time); }
@@ -87,11 +88,11 @@ sub start_with_clock
 	return;
 }
 
-# How far off it was started.
+# Returns the offset of the clock when the server was started.
 sub clock_of { return $clock_of{ $_[0]->name } // 0; }
 
-# A crash, and a start with the clock another 30 s further back: the mark is all
-# that keeps IDs from repeating.
+# Crashes the server, and starts it with the clock another 30 s further back: only the
+# mark keeps IDs from being issued twice.
 sub crash
 {
 	my ($node) = @_;
@@ -100,7 +101,7 @@ sub crash
 	return;
 }
 
-# IDs from one session, in the order in which it got them.
+# Returns IDs of one session, in the order in which the session got them.
 sub ids
 {
 	my ($node, $count, $database) = @_;
@@ -109,7 +110,7 @@ sub ids
 	return split /\n/, $out;
 }
 
-# The first ID after a start, and that it came in time.
+# Returns the first ID after a start, and checks that it came in time.
 sub first_id_within
 {
 	my ($node, $seconds, $what) = @_;
@@ -120,7 +121,7 @@ sub first_id_within
 	return $id;
 }
 
-# No ID twice among any number of lists, each of which increases.
+# Checks that no ID was issued twice among any number of lists, each of which increases.
 sub check_ids
 {
 	my ($what, @lists) = @_;
@@ -147,7 +148,7 @@ sub check_ids
 	return;
 }
 
-# SQLSTATE and text of the error that a statement ends in.
+# Returns SQLSTATE and text of a statement's error.
 sub error_of
 {
 	my ($node, $sql, $database) = @_;
@@ -159,7 +160,7 @@ sub error_of
 	return ($code // '', $err);
 }
 
-# A session of a role's own, which goes on after errors.
+# Opens a session of a role, which stays open after errors.
 sub session
 {
 	my ($node, $role, $database) = @_;
@@ -169,7 +170,7 @@ sub session
 	return $session;
 }
 
-# SQLSTATE of the error that a statement ends in there, '' if none; and its text.
+# Returns SQLSTATE, '' if none, and text of a statement's error in that session.
 sub error_in
 {
 	my ($session, $sql) = @_;
@@ -181,7 +182,7 @@ sub error_in
 	return wantarray ? ($code, $text) : $code;
 }
 
-# A statement of which the answer is not waited for: query('') does that.
+# Sends a statement without waiting for its answer: query('') waits for it.
 sub send_to
 {
 	my ($session, $sql) = @_;
@@ -190,7 +191,7 @@ sub send_to
 	return;
 }
 
-# Somebody waits for a lock while running a statement like this.
+# Waits until a session that runs a statement like this waits for a lock.
 sub wait_for_lock
 {
 	my ($node, $like) = @_;
@@ -199,7 +200,7 @@ sub wait_for_lock
 			WHERE wait_event_type = 'Lock' AND query LIKE '$like'") });
 }
 
-# Somebody waits for the clock while running a statement like this.
+# Waits until a session that runs a statement like this waits for the clock.
 sub wait_for_clock
 {
 	my ($node, $like) = @_;
@@ -208,7 +209,7 @@ sub wait_for_clock
 			WHERE wait_event_type = 'Extension' AND query LIKE '$like' AND pid <> pg_backend_pid()") });
 }
 
-# What a statement that was sent ends in, as error_in(); and what it gives.
+# Returns the end of a statement that was sent, as error_in(), and its result.
 sub answer_in
 {
 	my ($session) = @_;
@@ -219,7 +220,7 @@ sub answer_in
 	return ($code // '', $text, $out);
 }
 
-# Both ends included.
+# Checks a range; both ends are included.
 sub between
 {
 	my ($value, $least, $most, $what) = @_;
@@ -227,14 +228,14 @@ sub between
 	return ok($value ne '' && $least <= $value && $value <= $most, "$what: $value");
 }
 
-# What a view shows of a generator.
+# Returns what a view shows of a generator.
 sub shown
 {
 	my ($node, $view, $name, $expression) = @_;
 	return $node->safe_psql('postgres', "SELECT $expression FROM $view WHERE generator = '$name'::regclass");
 }
 
-# How often a pattern is in the server's log.
+# Returns how often a pattern is in the server's log.
 sub in_log
 {
 	my ($node, $pattern) = @_;
@@ -242,7 +243,7 @@ sub in_log
 	return scalar @found;
 }
 
-# How many seconds behind an error says that the clock is; -1 if it does not.
+# Returns how many seconds behind an error says that the clock is, or -1.
 sub behind
 {
 	my ($text) = @_;
@@ -260,8 +261,8 @@ sub create_generator
 	return;
 }
 
-# IDs that one session after the other got from generators, by whatever the
-# caller calls them: all that one generator gives, in the order of the calls.
+# These are the IDs that sessions, one after the other, drew from each generator, by a
+# name of the caller: all IDs of the generator in the order of the calls.
 my %drawn;
 
 sub draw
@@ -274,7 +275,7 @@ sub draw
 	return $id;
 }
 
-# The same; how many seconds it took.
+# Draws an ID; returns how many seconds the call took.
 sub draw_timed
 {
 	my $from = time;
@@ -282,7 +283,8 @@ sub draw_timed
 	return time - $from;
 }
 
-# The same; its clock, and how many seconds it is ahead of the server's.
+# Draws an ID; returns its clock number, and how many seconds it is ahead of the
+# server's clock.
 sub draw_clock
 {
 	my ($session, $key, $name) = @_;
@@ -292,7 +294,7 @@ sub draw_clock
 		"SELECT clock, extract(epoch FROM created_at - clock_timestamp()) FROM snowflake_decode($id, '$name')");
 }
 
-# Many at once.
+# Draws a batch of IDs.
 sub draw_batch
 {
 	my ($session, $key, $count, $name) = @_;
@@ -305,7 +307,7 @@ sub draw_batch
 
 sub drawn { return $drawn{ $_[0] }; }
 
-# That there is none twice among them; the order is another matter.
+# Checks that no drawn ID was issued twice; their order is not checked.
 sub check_unique
 {
 	my ($key) = @_;

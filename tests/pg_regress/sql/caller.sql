@@ -1,4 +1,4 @@
--- Fields that are left to the caller.
+-- Fields that the caller gives.
 SET timezone = 'UTC';
 SELECT snowflake_create_generator('ticket_ids', $$layout='time:41 tenant:10=caller worker:4 sequence:8' epoch=2025-01-01Z$$);
 SELECT layout, problem FROM snowflake_generators WHERE generator = 'ticket_ids'::regclass;
@@ -11,11 +11,11 @@ SELECT count(DISTINCT id), min((d.fields -> 'tenant')::int), max((d.fields -> 't
 FROM snowflake_nextval_batch_with(1000, '{"tenant": 7}', 'ticket_ids') AS id, snowflake_decode(id, 'ticket_ids') AS d;
 SELECT issued, batches FROM pg_stat_snowflake WHERE generator = 'ticket_ids'::regclass;
 
--- IDs are unique without it: no position is issued for two tenants.
+-- IDs are unique without the field: no position is issued for two tenants.
 SELECT count(DISTINCT id & ~(1023::bigint << 12)) AS positions
 FROM (SELECT snowflake_nextval_with(jsonb_build_object('tenant', n % 3), 'ticket_ids') AS id FROM generate_series(1, 2000) AS n) AS s;
 
--- What is wrong with a call, and how it is made.
+-- Calls with wrong fields: the error says how to make the call.
 CREATE FUNCTION error_of(statement text) RETURNS TABLE (code text, message text, detail text, hint text) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE statement;
@@ -39,13 +39,13 @@ SELECT snowflake_nextval_with(NULL, 'ticket_ids') IS NULL AS null_gives_null;
 -- None of these calls has taken an ID, or counts as a batch.
 SELECT issued, batches FROM pg_stat_snowflake WHERE generator = 'ticket_ids'::regclass;
 
--- A generator that leaves nothing to the caller, as the default one.
+-- The default generator, as others, leaves no field to the caller.
 SELECT snowflake_nextval_with('{}') > 0 AS positive;
 SELECT count(*) FROM snowflake_nextval_batch_with(3, '{}');
 SELECT snowflake_nextval_with('{"tenant": 1}');
 SELECT snowflake_nextval_with('{"worker": 1}');
 
--- Reading: the field is one that varies.
+-- Functions that read IDs treat the field as one that varies.
 SELECT snowflake_max_id('2026-01-01Z', 'ticket_ids') - snowflake_min_id('2026-01-01Z', 'ticket_ids') = (1 << 22) - 1 AS all_tenants;
 SELECT snowflake_encode('2026-01-01Z', 1, 2, 'ticket_ids');
 SELECT fields FROM snowflake_decode_as(
@@ -53,7 +53,7 @@ SELECT fields FROM snowflake_decode_as(
     $$layout='time:41 tenant:10 worker:4 sequence:8' epoch=2025-01-01Z$$);
 SELECT snowflake_explain(132271570944172290, 'ticket_ids') ~ 'tenant +21-12 +42  given by the caller' AS explained;
 
--- A preset, and several fields in any order.
+-- A preset can have several fields of the caller, given in any order.
 SELECT snowflake_create_generator('resources', $$preset=ztesoft epoch=2025-01-01Z region=caller resource_type=caller machine=1 on_rollback=continue$$);
 \x
 SELECT * FROM error_of($$SELECT snowflake_nextval('resources')$$);
@@ -62,7 +62,7 @@ SELECT * FROM error_of($$SELECT snowflake_nextval_with('{"region": 1}', 'resourc
 SELECT d.worker_id, d.fields - 'time' - 'sequence' AS fields
 FROM snowflake_nextval_batch_with(3, '{"resource_type": 200, "region": 22}', 'resources') AS id, snowflake_decode(id, 'resources') AS d;
 
--- Whatever the policy: here, one that looks at the clock for each ID.
+-- IDs are unique under each policy: this one looks at the clock for each ID.
 SELECT snowflake_create_generator('watching', $$layout='time:40 region:6=caller resource_type:8=caller worker:3 sequence:6' epoch=2025-01-01Z sequence_start=random on_rollback=wait max_borrow='1 s'$$);
 SELECT count(DISTINCT id & ~(16383::bigint << 9)), count(DISTINCT d.fields -> 'region') AS regions
 FROM generate_series(1, 500) AS n, snowflake_nextval_with(jsonb_build_object('region', n % 7, 'resource_type', n % 9), 'watching') AS id,
@@ -70,12 +70,12 @@ FROM generate_series(1, 500) AS n, snowflake_nextval_with(jsonb_build_object('re
 SELECT e.code, e.message FROM error_of($$SELECT snowflake_nextval('watching')$$) AS e;
 DROP SEQUENCE watching;
 
--- Somebody has to tell the servers apart, and that is not the caller.
+-- A field that tells the servers apart cannot be the caller's.
 SELECT snowflake_create_generator('bad', 'preset=instagram shard=caller');
 SELECT snowflake_create_generator('bad', 'preset=uniqueid mode=caller');
 SELECT snowflake_create_generator('bad', 'preset=discord sequence=caller');
 
--- What was left to the caller stays so, once there are IDs, and what was not, too.
+-- Once there are IDs, the caller's fields stay the caller's, and no others become so.
 SECURITY LABEL FOR snowflake_id ON SEQUENCE ticket_ids IS $$layout='time:41 tenant:10=5 worker:4 sequence:8' epoch=2025-01-01Z$$;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE ticket_ids IS $$layout='time:41 tenant:10 worker:4 sequence:8' epoch=2025-01-01Z$$;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE ticket_ids IS $$layout='time:41 customer:10=caller worker:4 sequence:8' epoch=2025-01-01Z$$;
@@ -85,7 +85,7 @@ SELECT snowflake_create_generator('fixed', $$layout='time:41 tenant:10=5 worker:
 SELECT snowflake_nextval('fixed') > 0 AS positive;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE fixed IS $$layout='time:41 tenant:10=caller worker:4 sequence:8' epoch=2025-01-01Z$$;
 DROP SEQUENCE fixed;
--- Between two rows of a batch, in the transaction that has made the generator.
+-- The label changes between two rows of a batch, in the generator's first transaction.
 BEGIN;
 SELECT snowflake_create_generator('young', $$layout='time:41 a:8=caller worker:6 sequence:8' epoch=2025-01-01Z$$);
 DECLARE rows CURSOR FOR SELECT snowflake_nextval_batch_with(4, '{"a": 3}', 'young') >> 14 & 255 AS a;
@@ -94,7 +94,7 @@ SECURITY LABEL FOR snowflake_id ON SEQUENCE young IS $$layout='time:41 b:8=calle
 FETCH 2 rows;
 ROLLBACK;
 
--- A row's tenant in its key: by a trigger, since a default cannot give it.
+-- A trigger puts a row's tenant into its key, since a default cannot.
 CREATE TABLE tickets (id bigint PRIMARY KEY, tenant int NOT NULL, title text);
 SELECT snowflake_set_default('tickets', generator => 'ticket_ids');
 CREATE FUNCTION ticket_id() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -110,7 +110,7 @@ INSERT INTO tickets (tenant, title) VALUES (1024, 'out of range');
 INSERT INTO tickets (tenant, title) VALUES (NULL, 'nobody''s');
 \set VERBOSITY default
 
--- As with snowflake_nextval(): privileges, and transactions that only read.
+-- Privileges and read-only transactions are as with snowflake_nextval().
 CREATE ROLE regress_snowflake_caller;
 SET ROLE regress_snowflake_caller;
 SELECT e.code, e.message FROM error_of($$SELECT snowflake_nextval_with('{"tenant": 1}', 'ticket_ids')$$) AS e;

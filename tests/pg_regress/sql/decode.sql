@@ -1,4 +1,4 @@
--- Taking IDs apart and putting them together.
+-- IDs are decoded and encoded.
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 SELECT * FROM snowflake_decode(249722523258744845);
@@ -6,7 +6,7 @@ SELECT snowflake_timestamp(249722523258744845), snowflake_worker_id(249722523258
        snowflake_sequence(249722523258744845);
 SELECT snowflake_encode('2026-11-21 02:28:09.165+00', 7, 13);
 
--- The ends of the range.
+-- These are the ends of the range.
 SELECT * FROM snowflake_decode(0);
 SELECT * FROM snowflake_decode(9223372036854775807);
 SELECT snowflake_encode('2025-01-01 00:00:00+00', 0, 0),
@@ -18,7 +18,7 @@ SELECT snowflake_timestamp(NULL), snowflake_worker_id(NULL), snowflake_sequence(
        snowflake_max_id(NULL);
 SELECT * FROM snowflake_decode(NULL);
 
--- What this layout cannot have made is an error, not a guess.
+-- A value that this layout cannot have made is an error, not a guess.
 SELECT snowflake_timestamp(-1);
 \echo :LAST_ERROR_SQLSTATE
 SELECT * FROM snowflake_decode(-1);
@@ -33,7 +33,7 @@ SELECT snowflake_encode('2024-12-31 23:59:59.999+00', 0, 0);
 SELECT snowflake_encode('2094-09-07 15:47:35.552+00', 0, 0);
 SELECT snowflake_encode('infinity', 0, 0);
 
--- Bounds: the least and greatest ID of the millisecond that holds an instant.
+-- Bounds are the least and greatest ID of the millisecond that holds an instant.
 SELECT snowflake_min_id('2026-11-21 02:28:09.165+00'), snowflake_max_id('2026-11-21 02:28:09.165+00');
 SELECT snowflake_min_id('2026-11-21 02:28:09.165999+00') = snowflake_min_id('2026-11-21 02:28:09.165+00') AS same_millisecond;
 SELECT snowflake_max_id(t) + 1 = snowflake_min_id(t + interval '1 ms') AS no_gap
@@ -44,13 +44,13 @@ SELECT snowflake_min_id('2025-01-01 00:00:00+00'), snowflake_max_id('2094-09-07 
 SELECT snowflake_min_id('2024-12-31 23:59:59.999+00');
 SELECT snowflake_max_id('2094-09-07 15:47:35.552+00');
 
--- The parts put together are the ID.
+-- The parts of an ID encode to the same ID.
 SELECT count(*) AS differ
 FROM (SELECT snowflake_nextval() AS id FROM generate_series(1, 10000)) AS s
 WHERE id <> snowflake_encode(snowflake_timestamp(id), snowflake_worker_id(id), snowflake_sequence(id))
    OR id NOT BETWEEN snowflake_min_id(snowflake_timestamp(id)) AND snowflake_max_id(snowflake_timestamp(id));
 
--- As declared.
+-- Functions have these declarations.
 SELECT p.oid::regprocedure AS function, provolatile AS volatile, proisstrict AS strict, proparallel AS parallel,
        obj_description(p.oid, 'pg_proc') IS NOT NULL AS has_comment
 FROM pg_proc AS p

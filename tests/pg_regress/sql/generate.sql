@@ -1,4 +1,4 @@
--- Generating IDs as the default of a key column.
+-- IDs are generated as the default of a key column.
 SELECT snowflake_currval();
 SELECT snowflake_nextval() > 0 AS positive;
 SELECT snowflake_nextval('snowflake_default') < snowflake_nextval('snowflake_default') AS increasing;
@@ -8,7 +8,7 @@ SELECT snowflake_worker_id(snowflake_nextval());
 SELECT snowflake_timestamp(snowflake_nextval()) BETWEEN now() - interval '1 s' AND now() + interval '1 s' AS now;
 SELECT snowflake_nextval(NULL) IS NULL AS null_gives_null;
 
--- The low bits do not stand still at low rates: each fresh tick starts elsewhere.
+-- The low bits vary at low rates: each fresh tick starts at another sequence number.
 DO $$
 DECLARE starts integer[] := '{}';
 BEGIN
@@ -20,7 +20,7 @@ BEGIN
         (SELECT count(DISTINCT s) > 10 FROM unnest(starts) AS s);
 END $$;
 
--- Batches ascend and do not repeat.
+-- Batches ascend, and no ID is issued twice.
 SELECT count(*), count(DISTINCT id), bool_and(id > before) AS ascending
 FROM (SELECT id, lag(id, 1, 0::bigint) OVER (ORDER BY n) AS before
       FROM snowflake_nextval_batch(5000) WITH ORDINALITY AS b (id, n)) AS s;
@@ -33,7 +33,7 @@ SELECT snowflake_nextval_batch(-1);
 SELECT snowflake_nextval_batch(100001);
 SELECT count(*) FROM snowflake_nextval_batch(NULL);
 
--- Blocks: the first of so many, and the rest is nobody else's.
+-- A block returns its first ID, and no other call gets the rest.
 SELECT snowflake_nextval_block(50) AS first \gset
 SELECT snowflake_currval() = :first AS currval_is_the_first,
        snowflake_nextval() > :first + 49 AS not_in_the_block;
@@ -47,8 +47,8 @@ SELECT snowflake_nextval_block(0);
 SELECT snowflake_nextval_block(-1);
 SELECT snowflake_nextval_block(4034);
 SELECT snowflake_nextval_block(NULL) IS NULL AS null_gives_null;
--- Of generators of one's own: with other starts, in clock numbers; and where IDs do
--- not count up.
+-- Other generators give blocks too, with other starts and in clock numbers; a generator
+-- whose IDs do not count up refuses.
 SELECT snowflake_create_generator('small', $$layout='time:41 worker:10 sequence:3' epoch=1735689600000 max_borrow=0 sequence_start='vibrate 2'$$);
 SELECT snowflake_nextval_block(7, 'small');
 SELECT count(DISTINCT first / 8) AS ticks, bool_and(first % 8 <= 2) AS in_a_tick
@@ -63,7 +63,7 @@ FROM (SELECT snowflake_nextval_block(100, 'clocks') AS first FROM generate_serie
      snowflake_decode(first, 'clocks') AS d, snowflake_decode(first + 99, 'clocks') AS e;
 DROP SEQUENCE small, clocks, apart, unordered;
 
--- INSERT, COPY, INSERT ... SELECT.
+-- INSERT, COPY and INSERT ... SELECT use the default.
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text);
 INSERT INTO orders (item) VALUES ('one'), ('two');
 COPY orders (item) FROM stdin;
@@ -77,7 +77,7 @@ INSERT INTO orders (item) VALUES ('returned') RETURNING id = snowflake_currval()
 UPDATE orders SET id = DEFAULT WHERE item = 'one';
 SELECT item FROM orders ORDER BY id DESC LIMIT 1;
 
--- Partitioned parents, triggers, prepared statements, PL/pgSQL, MERGE.
+-- So do partitioned parents, triggers, prepared statements, PL/pgSQL and MERGE.
 CREATE TABLE events (id bigint DEFAULT snowflake_nextval(), kind integer) PARTITION BY HASH (id);
 CREATE TABLE events_0 PARTITION OF events FOR VALUES WITH (MODULUS 4, REMAINDER 0);
 CREATE TABLE events_1 PARTITION OF events FOR VALUES WITH (MODULUS 4, REMAINDER 1);
@@ -106,7 +106,7 @@ MERGE INTO events AS e USING (VALUES (1), (2)) AS v (kind) ON e.kind = -v.kind
     WHEN NOT MATCHED THEN INSERT (kind) VALUES (v.kind);
 SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM orders UNION ALL SELECT id FROM events) AS s;
 
--- A savepoint that is rolled back gives no ID twice.
+-- After a rollback to a savepoint no ID is issued twice.
 BEGIN;
 CREATE TEMP TABLE seen (id bigint);
 INSERT INTO seen SELECT snowflake_nextval();
@@ -117,7 +117,7 @@ INSERT INTO seen SELECT snowflake_nextval();
 SELECT count(*), bool_and(id <> :inner_id) AS not_again FROM seen;
 COMMIT;
 
--- Roles that own nothing.
+-- Roles that own nothing can take IDs.
 CREATE ROLE regress_snowflake_user;
 GRANT INSERT ON orders, events TO regress_snowflake_user;
 SET ROLE regress_snowflake_user;
@@ -131,7 +131,7 @@ SELECT snowflake_advance('snowflake_default', now());
 \set VERBOSITY default
 RESET ROLE;
 
--- A cursor, and a volatile default in ALTER TABLE.
+-- A cursor and a volatile default in ALTER TABLE take IDs.
 BEGIN;
 DECLARE c CURSOR FOR SELECT snowflake_nextval() FROM generate_series(1, 3);
 MOVE ALL IN c;
@@ -141,7 +141,7 @@ INSERT INTO old SELECT generate_series(1, 1000);
 ALTER TABLE old ADD COLUMN id bigint DEFAULT snowflake_nextval() NOT NULL;
 SELECT count(DISTINCT id) FROM old;
 
--- What is not a generator.
+-- These objects are no generators.
 CREATE SEQUENCE plain;
 SELECT snowflake_nextval('plain');
 SELECT snowflake_nextval('orders');

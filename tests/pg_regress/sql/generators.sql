@@ -1,7 +1,7 @@
--- Generators beside the default one: a sequence and a label.
+-- Generators beside the default one are sequences with a label.
 SET timezone = 'UTC';
 
--- By one call.
+-- One call makes a generator.
 SELECT snowflake_create_generator('orders_ids', 'preset=shardingsphere on_rollback=continue');
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval('orders_ids'), item text);
 ALTER SEQUENCE orders_ids OWNED BY orders.id;
@@ -10,22 +10,22 @@ SELECT item, w.worker_id, w.created_at BETWEEN now() - interval '1 min' AND now(
 FROM orders, snowflake_decode(id, 'orders_ids') AS w ORDER BY id;
 SELECT objtype, objname, provider, label FROM pg_seclabels WHERE provider = 'snowflake_id';
 
--- The same by hand, of a plain sequence.
+-- A label makes a plain sequence a generator.
 CREATE SEQUENCE by_hand;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE by_hand IS 'preset=sonyflake';
--- Before there are IDs, it can be any other.
+-- Before the first ID, any other label can be set.
 SECURITY LABEL FOR snowflake_id ON SEQUENCE by_hand IS NULL;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE by_hand IS 'preset=discord max_borrow=0';
 SELECT snowflake_nextval('by_hand') > 0 AS positive;
 SELECT d.worker_id, d.fields - 'time' - 'sequence' AS fields FROM snowflake_decode(snowflake_nextval('by_hand'), 'by_hand') AS d;
 SELECT nextval('by_hand');
--- So that it is one from the start, in one statement.
+-- One statement makes a sequence that fits from the start.
 CREATE SEQUENCE by_hand_too AS bigint INCREMENT 9223372036854775807 START 9223372036854775807;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE by_hand_too IS 'preset=instagram shard=5';
 SELECT d.worker_id, d.fields ->> 'shard' AS shard FROM snowflake_decode(snowflake_nextval('by_hand_too'), 'by_hand_too') AS d;
 DROP SEQUENCE by_hand, by_hand_too;
 
--- Names are as in CREATE SEQUENCE.
+-- Names have the form of those in CREATE SEQUENCE.
 CREATE SCHEMA "My Schema";
 SELECT snowflake_create_generator('"My Schema"."Order IDs"', 'preset=discord');
 SELECT snowflake_nextval('"My Schema"."Order IDs"') > 0 AS positive;
@@ -34,13 +34,13 @@ SELECT snowflake_create_generator('no_such_schema.ids', 'preset=discord');
 SELECT snowflake_create_generator('', 'preset=discord');
 SELECT snowflake_create_generator('a.b.c.d', 'preset=discord');
 SELECT snowflake_create_generator(NULL, 'preset=discord') IS NULL AS null_gives_null;
--- The context has the name of the session's schema.
+-- The error's context is hidden, since it has the name of the session's schema.
 \set SHOW_CONTEXT never
 SELECT snowflake_create_generator('pg_temp.ids', 'preset=discord');
 \set SHOW_CONTEXT errors
 DROP SCHEMA "My Schema" CASCADE;
 
--- What is wrong with a label, where, and what may be there instead.
+-- The error says what is wrong with a label, where, and what is valid there.
 SELECT snowflake_create_generator('bad', '');
 SELECT snowflake_create_generator('bad', 'discord');
 SELECT snowflake_create_generator('bad', 'preset=discrod');
@@ -100,17 +100,17 @@ SELECT snowflake_create_generator('bad', $$preset=discord max_borrow='13 h'$$);
 SELECT snowflake_create_generator('bad', $$preset=discord sequence_start=vibrate$$);
 SELECT snowflake_create_generator('bad', $$preset=discord sequence_start='vibrate 4096'$$);
 SELECT snowflake_create_generator('bad', $$preset=uniqueid$$);
--- Nothing is left of them.
+-- No sequence is left of the failed calls.
 SELECT to_regclass('bad') IS NULL AS no_sequence;
--- SECURITY LABEL says the same, and leaves the sequence as it was.
+-- SECURITY LABEL gives the same errors, and leaves the sequence as it was.
 CREATE SEQUENCE bad;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE bad IS 'preset=discrod';
 SELECT count(*) AS labels FROM pg_seclabels WHERE objoid = 'bad'::regclass;
 DROP SEQUENCE bad;
--- Characters and not bytes are counted.
+-- The position counts characters and not bytes.
 SELECT snowflake_create_generator('bad', $$preset=discord größe=5$$);
 
--- Labels belong on sequences of one's own.
+-- Labels can be set on the user's own sequences only.
 CREATE TABLE plain (id bigint, n serial);
 SECURITY LABEL FOR snowflake_id ON TABLE plain IS 'preset=discord';
 SECURITY LABEL FOR snowflake_id ON COLUMN plain.id IS 'preset=discord';
@@ -121,7 +121,7 @@ SELECT snowflake_nextval('plain_n_seq');
 SELECT snowflake_decode(1, 'plain_n_seq');
 DROP TABLE plain;
 
--- A policy that generators do not have yet can be written down, and decoded by.
+-- A label can have a policy that generators do not have yet, and can decode.
 SELECT snowflake_create_generator('waiting', $$preset=worker_queue epoch='2025-01-01 00:00:00+00'$$);
 SELECT snowflake_nextval('waiting');
 SELECT * FROM snowflake_nextval_batch(2, 'waiting');
@@ -134,7 +134,7 @@ SECURITY LABEL FOR snowflake_id ON SEQUENCE waiting IS $$preset=worker_queue epo
 SELECT snowflake_nextval('waiting') > 0 AS positive;
 DROP SEQUENCE waiting;
 
--- All others issue IDs, and the view spells them out.
+-- All other policies issue IDs, and the view shows the policies in full.
 CREATE FUNCTION issues(label text) RETURNS TABLE (positive boolean, policy text) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM snowflake_create_generator('policies', label);
@@ -156,7 +156,7 @@ SELECT label, i.* FROM unnest(ARRAY[
     'preset=javascript sequence_start=''vibrate 99''']) AS label, issues(label) AS i;
 \x
 DROP FUNCTION issues;
--- A tick that is used up, under on_exhausted=error.
+-- A tick is exhausted under on_exhausted=error.
 SELECT snowflake_create_generator('few', $$layout='time:30 worker:10 sequence:3' epoch='2025-01-01 00:00:00+00' tick='10 s' max_borrow=0 on_exhausted=error sequence_start=zero$$);
 CREATE FUNCTION error_of(statement text) RETURNS TABLE (code text, message text, detail text, hint text) LANGUAGE plpgsql AS $$
 BEGIN
@@ -173,22 +173,22 @@ SELECT * FROM error_of($$SELECT snowflake_nextval_batch(20, 'few')$$);
 DROP FUNCTION error_of;
 DROP SEQUENCE few;
 
--- Presets whose time is over decode; to generate they need an epoch.
+-- Presets whose time is over decode, but need an epoch to generate.
 SELECT snowflake_create_generator('inventory', 'preset=ztesoft resource_type=200 on_rollback=continue');
 SELECT snowflake_create_generator('uid', 'preset=baidu');
 SELECT snowflake_create_generator('inventory', $$preset=ztesoft epoch='2025-01-01 00:00:00+00' resource_type=200 on_rollback=continue$$);
 SELECT d.worker_id, d.fields - 'time' - 'sequence' AS fields FROM snowflake_decode(snowflake_nextval('inventory'), 'inventory') AS d;
--- A date with an offset is its midnight there.
+-- A date with an offset means midnight at that offset.
 SELECT snowflake_timestamp_as(0, 'preset=discord epoch=2025-01-01Z') AS utc,
        snowflake_timestamp_as(0, 'preset=discord epoch=2025-01-01+08') AS east;
--- By hand it can be labelled, since a dump must be restored at any time.
+-- SECURITY LABEL accepts such a preset, since a dump must be restored at any time.
 CREATE SEQUENCE uid AS bigint INCREMENT 9223372036854775807 START 9223372036854775807;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE uid IS 'preset=baidu on_rollback=continue';
 SELECT snowflake_nextval('uid');
 SELECT snowflake_timestamp(snowflake_encode('2020-01-01 00:00:00+00', 1, 2, 'uid'), 'uid');
 DROP SEQUENCE inventory, uid;
 
--- With 64 bits, IDs can be negative: that is said.
+-- With 64 bits, IDs can be negative: a notice says so.
 SELECT snowflake_create_generator('shards', 'preset=instagram shard=5');
 SELECT snowflake_create_generator('spread', 'preset=uniqueid_spread');
 SELECT snowflake_create_generator('positive', 'preset=javascript');
@@ -197,7 +197,7 @@ SELECT d.created_at BETWEEN now() - interval '1 min' AND now() + interval '1 min
 FROM snowflake_decode(snowflake_nextval('spread'), 'spread') AS d;
 SELECT snowflake_min_id(now(), 'spread');
 
--- A time that outlives timestamps: it ends at infinity, and so does an ID of it.
+-- A time field can outlast timestamps: it ends at infinity, and so does an ID's time.
 SELECT snowflake_create_generator('wide', $$layout='time:57 worker:3 sequence:3' epoch=2025-01-01Z tick='10 s' max_borrow='1 h'$$);
 SELECT ends_at, problem FROM snowflake_generators WHERE generator = 'wide'::regclass;
 SELECT d.worker_id, d.created_at BETWEEN now() - interval '1 min' AND now() + interval '1 min' AS now
@@ -210,10 +210,10 @@ SELECT snowflake_timestamp(snowflake_max_id('infinity', 'wide'), 'wide') AS last
        snowflake_timestamp(snowflake_min_id('294276-12-31 23:59:59.999Z', 'wide'), 'wide') AS last_timestamp,
        snowflake_timestamp(snowflake_min_id('294276-12-31 23:59:59.999Z', 'wide') + 64, 'wide') AS next_tick;
 SELECT snowflake_explain(snowflake_max_id('infinity', 'wide'), 'wide') ~ 'until 292278994-08-17 07:12:55.807 UTC' AS explained;
--- An ID is no mark there either.
+-- An ID is no mark under that layout either.
 SELECT setval('wide', snowflake_max_id(now(), 'wide')) > 0 AS set;
 SELECT snowflake_nextval('wide') > 0 AS healed;
--- The widest ones only decode.
+-- The widest layouts only decode.
 SELECT * FROM snowflake_decode_as(-1, $$layout='time:63 sequence:1' epoch=0 tick='10 s'$$);
 SELECT preset, workers, ids_per_second, ends_at, negative_from FROM snowflake_presets WHERE preset IN ('mastodon', 'yitter') ORDER BY 1;
 SELECT created_at, worker_id, fields FROM snowflake_decode_as(96993012809756456, 'preset=mastodon');
@@ -221,7 +221,7 @@ SELECT created_at, worker_id, sequence FROM snowflake_decode_as(628953899008069,
 SELECT snowflake_create_generator('wider', 'preset=mastodon');
 SELECT snowflake_create_generator('wider', $$preset=mastodon layout='time:48 worker:6 sequence:10'$$);
 SELECT snowflake_timestamp_as(snowflake_nextval('wider'), 'preset=mastodon') BETWEEN now() - interval '1 min' AND now() + interval '1 min' AS now;
--- One that was set without the provider counts nothing.
+-- A label without a sequence number was set without the provider.
 UPDATE pg_seclabel SET label = 'preset=mastodon' WHERE objoid = 'wider'::regclass;
 \c -
 SET timezone = 'UTC';
@@ -229,12 +229,12 @@ SELECT snowflake_nextval('wider');
 SELECT problem FROM snowflake_generators WHERE generator = 'wider'::regclass;
 DROP SEQUENCE wide, wider;
 
--- A worker ID that does not fit.
+-- The worker ID does not fit the layout.
 SELECT snowflake_create_generator('narrow', $$layout='time:41 worker:2 sequence:12' epoch='2025-01-01 00:00:00+00'$$);
 SELECT snowflake_nextval('narrow');
 DROP SEQUENCE narrow;
 
--- What a label may become, once there are IDs.
+-- Once there are IDs, these changes of a label are allowed or refused.
 SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$preset=shardingsphere on_rollback=continue epoch='2016-10-31 16:00:00+00'$$;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS 'preset=shardingsphere on_rollback=continue';
 SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$preset=shardingsphere on_rollback=continue epoch='2016-10-31 16:00:00+00' tick='2 ms'$$;
@@ -244,7 +244,7 @@ SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$layout='time:41 work
 SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$layout='time:41 worker:10 sequence:12' epoch=0$$;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS NULL;
 SELECT label FROM pg_seclabels WHERE objoid = 'orders_ids'::regclass;
--- A wider time: on top, so that the IDs that exist mean what they meant.
+-- A time field on top can become wider, since existing IDs keep their meaning.
 SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$layout='time:42 worker:10 sequence:12' epoch='2016-10-31 16:00:00+00'$$;
 INSERT INTO orders (item) VALUES ('three');
 SELECT item FROM orders ORDER BY id;
@@ -261,7 +261,7 @@ INSERT INTO orders (item) VALUES ('four');
 ALTER SEQUENCE orders_ids NO CYCLE;
 INSERT INTO orders (item) VALUES ('four');
 
--- The view, and the statistics.
+-- The view and the statistics show these values.
 \x
 SELECT generator, worker_id, ids_per_second, ends_at, problem, layout, epoch, tick, policy
 FROM snowflake_generators ORDER BY generator::text COLLATE "C";
@@ -273,7 +273,7 @@ SELECT snowflake_stat_reset('spread');
 SELECT count(*) FROM snowflake_nextval_batch(100, 'spread');
 SELECT generator, issued, batches FROM pg_stat_snowflake WHERE generator = 'spread'::regclass;
 
--- Privileges are those of the sequence.
+-- Privileges on the sequence apply.
 CREATE ROLE regress_snowflake_clerk;
 GRANT INSERT ON orders TO regress_snowflake_clerk;
 SET ROLE regress_snowflake_clerk;
@@ -284,7 +284,7 @@ SELECT snowflake_advance('orders_ids', now());
 SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS 'preset=discord';
 SELECT snowflake_create_generator('mine', 'preset=discord');
 SELECT generator, layout, last_id_at, reserved_until, ahead_by FROM snowflake_generators WHERE generator = 'orders_ids'::regclass;
--- Decoding needs none.
+-- Decoding needs no privilege.
 SELECT snowflake_timestamp(0, 'orders_ids');
 RESET ROLE;
 GRANT USAGE ON SEQUENCE orders_ids TO regress_snowflake_clerk;
@@ -302,13 +302,13 @@ RESET ROLE;
 DROP OWNED BY regress_snowflake_clerk;
 DROP ROLE regress_snowflake_clerk;
 
--- In a transaction that gives it another layout, no IDs: that could be undone.
+-- A transaction that changes the layout gets no IDs, since it could be rolled back.
 BEGIN;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE positive IS $$preset=javascript epoch='2024-01-01 00:00:00+00'$$;
 SELECT snowflake_nextval('positive');
 ROLLBACK;
 
--- In a transaction that only reads, or that is undone.
+-- Transactions can be read-only, or rolled back.
 BEGIN READ ONLY;
 SELECT snowflake_create_generator('late', 'preset=discord');
 ROLLBACK;
@@ -318,7 +318,7 @@ SELECT snowflake_nextval('late') > 0 AS positive;
 ROLLBACK;
 SELECT snowflake_nextval('late');
 
--- Where a label was lost on the way, and where a default would issue nothing.
+-- A label was lost on the way; the default of another table would issue nothing.
 CREATE SEQUENCE lost INCREMENT BY 9223372036854775807 MINVALUE 1
     MAXVALUE 9223372036854775807 START WITH 9223372036854775807;
 SELECT snowflake_nextval('lost');

@@ -1,4 +1,4 @@
--- The state of generators, and their statistics.
+-- The views show the state and the statistics of generators.
 SET timezone = 'UTC';
 \x
 SELECT generator, worker_id, ids_per_second, ends_at
@@ -8,11 +8,11 @@ SELECT last_id_at = snowflake_timestamp(:id) AS last_id, last_id_at < reserved_u
        ahead_by < interval '1 s' AS close_to_the_clock, gap_applied_at
 FROM snowflake_generators;
 \x
--- Nobody reserves further than the setting says.
+-- No generator reserves further than the setting says.
 SELECT reserved_until < now() + current_setting('snowflake_id.reserve')::interval + interval '1 s' AS near
 FROM snowflake_generators;
 
--- Counting. What this session does is seen at once.
+-- The session sees its own counts at once.
 SELECT snowflake_stat_reset();
 SELECT count(snowflake_nextval()) FROM generate_series(1, 100);
 SELECT count(*) FROM snowflake_nextval_batch(1000);
@@ -27,19 +27,19 @@ SELECT snowflake_stat_reset('snowflake_default');
 SELECT issued, batches FROM pg_stat_snowflake;
 SELECT snowflake_stat_reset('pg_class');
 
--- A batch that nobody fetches to its end has been issued all the same, where there
--- was room for it.
+-- A batch that is not fetched to its end counts as issued in full, as far as there was
+-- room for it.
 DO $$ BEGIN PERFORM snowflake_nextval_batch(100000) LIMIT 1; END $$;
 SELECT issued, batches FROM pg_stat_snowflake;
 
--- More than the clock gives is borrowed, and then waited for. A batch that finds less
--- room takes what there is.
+-- A call that asks for more than the clock gives borrows, and then waits. A batch that
+-- finds less room takes what there is.
 DO $$ BEGIN FOR i IN 1 .. 20 LOOP PERFORM snowflake_nextval_batch(100000) LIMIT 1; END LOOP; END $$;
 SELECT issued BETWEEN 400000 AND 2100000 AS issued, batches, borrowed > 300000 AS borrowed,
        waits > 0 AS waits, wait_time > 0 AS wait_time
 FROM pg_stat_snowflake;
 
--- Who may see and do what.
+-- Privileges decide what a role sees and does.
 CREATE ROLE regress_snowflake_nobody;
 SET ROLE regress_snowflake_nobody;
 SELECT issued > 0 AS issued FROM pg_stat_snowflake;
@@ -49,7 +49,7 @@ SELECT snowflake_stat_reset('snowflake_default');
 RESET ROLE;
 REVOKE ALL ON SEQUENCE snowflake_default FROM PUBLIC;
 SET ROLE regress_snowflake_nobody;
--- As with pg_sequences: not how far somebody else's IDs are.
+-- As with pg_sequences, a role does not see how far another role's IDs are.
 SELECT generator, last_id_at, reserved_until, ahead_by, ids_per_second FROM snowflake_generators;
 RESET ROLE;
 GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
@@ -60,14 +60,14 @@ RESET ROLE;
 REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM regress_snowflake_nobody;
 DROP ROLE regress_snowflake_nobody;
 
--- What columns mean, where policies differ.
+-- The descriptions say what these columns mean where policies differ.
 SELECT attrelid::regclass AS view, attname, col_description(attrelid, attnum)
 FROM pg_attribute
 WHERE attrelid IN ('pg_stat_snowflake'::regclass, 'snowflake_generators'::regclass)
     AND attname IN ('waits', 'refusals', 'clock_rollbacks', 'refused_since', 'ahead_by')
 ORDER BY attrelid::regclass::text COLLATE "C", attname;
 
--- Every object says what it is (row types of views are members since 17).
+-- Every object has a description (row types of views are members since 17).
 SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment
 FROM pg_depend AS d
 LEFT JOIN pg_description AS c ON c.classoid = d.classid AND c.objoid = d.objid AND c.objsubid = 0

@@ -1,4 +1,4 @@
--- Time in the key: indexes, generated columns, partitions, ranges.
+-- The time in the key serves indexes, generated columns, partitions and ranges.
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 SET intervalstyle = 'postgres';
@@ -17,7 +17,7 @@ WHERE id >= snowflake_min_id('2026-02-01 00:00:00+00') AND id < snowflake_min_id
 EXPLAIN (COSTS OFF)
 SELECT * FROM plain WHERE id >= snowflake_min_id(now() - interval '1 day');
 
--- An index on the time, for those who write it that way.
+-- The time can have an index of its own.
 CREATE INDEX plain_created ON plain (snowflake_timestamp(id));
 ANALYZE plain;
 EXPLAIN (COSTS OFF)
@@ -26,7 +26,7 @@ WHERE snowflake_timestamp(id) BETWEEN '2026-02-01 00:00:00+00' AND '2026-02-01 0
 SELECT note FROM plain
 WHERE snowflake_timestamp(id) BETWEEN '2026-02-01 00:00:00+00' AND '2026-02-01 00:02:00+00' ORDER BY id;
 
--- A stored generated column.
+-- The time can be a stored generated column.
 CREATE TABLE generated (
     id bigint PRIMARY KEY DEFAULT snowflake_nextval(),
     created_at timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id)) STORED,
@@ -35,7 +35,7 @@ INSERT INTO generated DEFAULT VALUES;
 INSERT INTO generated VALUES (snowflake_encode('2026-03-04 05:06:07.089+00', 7, 0));
 SELECT count(*), min(created_at), bool_and(shard = 7) AS all_shard_7 FROM generated;
 
--- Partitions by time on the key.
+-- The key partitions by time.
 CREATE TABLE parted (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), note text) PARTITION BY RANGE (id);
 CREATE TABLE parted_old PARTITION OF parted
     FOR VALUES FROM (MINVALUE) TO (snowflake_min_id('2026-01-01 00:00:00+00'));
@@ -49,11 +49,11 @@ INSERT INTO parted SELECT * FROM plain WHERE snowflake_timestamp(id) < '2026-03-
 INSERT INTO parted (note) VALUES ('made now');
 ANALYZE parted;
 SELECT tableoid::regclass AS partition, count(*) FROM parted GROUP BY 1 ORDER BY 1;
--- Pruned when planned,
+-- Partitions are pruned by the planner,
 EXPLAIN (COSTS OFF)
 SELECT * FROM parted
 WHERE id >= snowflake_min_id('2026-02-03 00:00:00+00') AND id < snowflake_min_id('2026-02-03 00:10:00+00');
--- when started, with a time that is known only then,
+-- at the start, with a time that is known only then,
 EXPLAIN (COSTS OFF)
 SELECT count(*) FROM parted WHERE id >= snowflake_min_id(now() - interval '1 day');
 -- and with parameters.
