@@ -12,11 +12,10 @@
 //! Fields may come in any order. A layout knows their roles and places;
 //! [`super::label`] knows their names.
 //!
-//! A **position** is what a generator counts. On one worker, positions and IDs
-//! map one to one; also in the same order, unless the layout writes the time
 //! A **position** is what a generator counts. On one worker, positions and IDs map one
 //! to one. They are also in the same order, unless the layout writes the time reversed
-//! or below other fields, or the policy gives the order up. From high
+//! or below other fields, or the policy gives the order up. From high to low:
+//!
 //! ```text
 //!  clock | tick | further | sequence
 //! ```
@@ -46,8 +45,7 @@ pub struct Fields {
 /// Why a value does not fit a layout. Carries the value and the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// No ID of this layout has these bits. The fields are the ID and the layout's
-    /// width.
+    /// No ID of this layout has these bits: the ID, and the layout's width.
     NotAnId { id: i64, bits: u32 },
     /// A fixed field has another value in this ID.
     Fixed {
@@ -351,7 +349,7 @@ impl Layout {
             }
             layout.width = shift.saturating_add(bits);
             if layout.width > 64 {
-                // Count on: the error message has the bits of all fields.
+                // Add up the others: the error message has the bits of all.
                 continue;
             }
             if only.bits > 0 {
@@ -698,9 +696,9 @@ impl Layout {
 
     /// The fields of an ID.
     ///
+    /// # Errors
     /// [`LayoutError::NotAnId`] if a bit outside the fields is set, or a fixed bit
     /// differs: no generator with this layout can have made the ID.
-    /// bit is another: no generator with this layout can have made it.
     pub fn decode(self, id: SnowflakeId) -> Result<Fields, LayoutError> {
         let bits = id.get().cast_unsigned();
         if bits & !ones(self.width) != 0 || (bits ^ self.fixed) & self.fixed_mask != 0 {
@@ -742,8 +740,7 @@ impl Layout {
     pub fn change_from(self, before: Self) -> Option<Change> {
         let mut allowed = before;
         (allowed.epoch, allowed.within_bits) = (self.epoch, self.within_bits);
-        // In other layouts, a wider time moves the fields above it, or its own reversed
-        // bits.
+        // Elsewhere, a wider time moves the fields above it, or its own reversed bits.
         if before.written == Written::Plain && before.time.end() == before.width {
             allowed.time.bits = self.time.bits;
             (allowed.width, allowed.last_tick) = (self.width, self.last_tick);

@@ -98,8 +98,7 @@ impl Policy {
         self.max_rollback.half()
     }
 
-    /// Whether generators support this value: not as long as worker IDs cannot be
-    /// leased.
+    /// Whether generators support this: not as long as worker IDs cannot be leased.
     #[must_use]
     pub const fn is_supported(&self) -> bool {
         !matches!(self.on_rollback, OnRollback::NextWorker)
