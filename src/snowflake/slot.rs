@@ -151,8 +151,7 @@ fn instant(at: i64) -> Option<UnixMillis> {
 }
 
 impl Slot {
-    /// A slot that belongs to no generator. `now` is a `timestamptz`, for the
-    /// statistics.
+    /// A slot without a generator. `now` is a `timestamptz`, for the statistics.
     #[must_use]
     pub fn new(reading: Reading, now: i64) -> Self {
         Self {
@@ -230,8 +229,7 @@ impl Slot {
     }
 
     /// Gives the slot to `key` with this many pins, if nobody uses it and `may` allows
-    /// that for the slot's present key. A transaction that sees the new key sees what
-    /// `may` did.
+    /// that for the present key. Whoever sees the new key sees what `may` did.
     fn hand_on(&self, key: u64, pins: u32, may: impl FnOnce(u64) -> bool) -> bool {
         let rest = &self.rest;
         // Acquire pairs with unpin().
