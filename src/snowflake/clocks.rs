@@ -177,8 +177,8 @@ impl Ledger {
         if at >= self.others_before {
             return Self::unknown(self.clock, at);
         }
-        // The others in force have been used before `at` only; those before them,
-        // further on.
+        // The other clocks in force have been used only before `at`; earlier clocks may
+        // have been used further on.
         self.known_from = self.known_from.max(at);
         self.used = self.used + 1 - self.together;
         self.together = 1;

@@ -6,17 +6,17 @@
 //! |---|---|
 //! | `live` | see [`super::word`] and [`super::clock`] |
 //! | `stats` | see [`super::stats`]; written by anyone |
-//! | `key` | the generator that the slot belongs to; 0 if to none. Stored with Release by whoever evicts, after the slot was emptied |
+//! | `key` | the generator that the slot belongs to; 0 if none. Stored with Release by whoever evicts, after the slot was emptied |
 //! | `pins` | how many transactions use the slot; [`EVICTING`] is added while somebody empties it. Raised (Acquire) before `key` is looked at, lowered with Release |
 //! | `file`, `epoch`, `scale` | which file holds the mark of the bound, and what the positions of the word mean. Written under the reservation lock, after what they vouch for (Release); read by everybody (Acquire) before an ID is taken, so that nobody sees a new scale with an old word |
 //! | `window` | what the last reservation took (milliseconds), 0 at a start; under the reservation lock |
 //! | `seen` | both clocks when this generator last read them, for its statistics; under the reservation lock |
-//! | `highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); raised under the reservation lock. What `setval()` or a rolled-back rewrite has taken away is known from here |
+//! | `highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); raised under the reservation lock. It shows what `setval()` or a rolled-back rewrite has taken away |
 //! | `undone` | a mark up to `highest` was rolled back; until the next reservation. Stored at the end of the transaction, before its pin is given back |
 //! | `gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been noted; stored under the reservation lock, read by views without |
 //! | `ledger` | which clocks have been used, see [`super::clocks`]; under the reservation lock |
-//! | `refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone, the winner notes it |
-//! | `refused_by_rollback` | that is because the clock was set back, so that the next ID ends it; stored after `refused_at`, a hint |
+//! | `refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone; the winner notes the change |
+//! | `refused_by_rollback` | IDs are refused because the clock was set back, so that the next ID ends the refusal; stored after `refused_at`, a hint |
 //! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by whoever refuses |
 //! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
 //!

@@ -53,7 +53,7 @@ impl Waits {
         }
     }
 
-    /// The word is as far ahead as it may be, and this many ticks too far for the call.
+    /// The word is as far ahead as it may be: the clock must move on by `ticks` first.
     pub(super) fn for_tick<H: Host>(
         &mut self,
         host: &H,

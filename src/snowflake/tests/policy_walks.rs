@@ -364,7 +364,7 @@ impl Walk {
             Event::Step(..0) | Event::HalfBack if was_set && !server.is_in_force() => {
                 return Ok(false);
             }
-            // Of a generator that does not run, only the mark is known.
+            // Only the mark is known of a generator that does not run.
             Event::Setval(_) if rewrites || !server.is_in_force() => return Ok(false),
             Event::Setval(ticks) => {
                 let layout = server.generator.layout;
