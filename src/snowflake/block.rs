@@ -1,29 +1,29 @@
-//! Blocks: consecutive IDs for a caller that is told the first one only and counts on.
+//! Blocks: consecutive IDs for a caller that gets only the first ID and counts up.
 //!
 //! Consecutive positions are consecutive IDs within a tick and a clock, since only the
-//! number changes there, which is the lowest field. [`issue`] promises no more than
-//! consecutive positions, which may cross into the next tick, and fewer of them than it
-//! was asked for. So a block takes again, up to [`ATTEMPTS`] times:
+//! lowest field, the sequence number, changes there. [`issue`] promises no more than
+//! consecutive positions: they may cross into the next tick, and may be fewer than
+//! requested. So a block takes positions up to [`ATTEMPTS`] times:
 //!
 //! 1. as many as are wanted, which is enough if they lie within a tick;
-//! 2. what is missing to those that lie in the tick that the first call has reached;
-//! 3. where another session has taken in between: so many that a whole block is among
-//!    them wherever they start.
+//! 2. then the positions that are missing in the tick that the first call has reached;
+//! 3. if another session has taken some in between: so many that they contain a whole
+//!    block wherever they start.
 //!
-//! Positions that are taken and are not of the block are lost: no call issues them. That
-//! is the price for leaving the path of single IDs as it is.
+//! Positions that are taken but do not belong to the block are lost: no call issues
+//! them. That is the price for leaving the path of single IDs as it is.
 
 use super::generator::Generator;
 use super::id::Position;
 use super::server::{Host, Issued, Refused, issue};
 
-/// How often a call takes while others take in between. Each time it may use up a tick
-/// that others wait for, so it does not try for ever.
+/// How often a call takes positions while others take some in between. Each time may
+/// exhaust a tick that others wait for, so the call does not try for ever.
 const ATTEMPTS: u32 = 100;
 
 impl Generator {
-    /// The largest block: what a fresh tick holds, wherever its numbers start. `None` if
-    /// the IDs of a tick do not count up by one.
+    /// The largest block: what a fresh tick holds, wherever its sequence numbers start.
+    /// `None` if the IDs of a tick do not count up by one.
     #[must_use]
     pub fn max_block(&self) -> Option<u64> {
         let counts_up = self.layout.counts_by_one() && !self.is_random();
@@ -36,7 +36,7 @@ impl Generator {
 /// nothing.
 ///
 /// # Errors
-/// The host's, or why there is no block.
+/// The host's error, or why there is no block.
 pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
     let (_, generator) = host.enter()?;
     let (bits, max_chunk) = (generator.layout.sequence_bits(), generator.max_chunk());
@@ -68,8 +68,8 @@ pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
     Err(Refused::Interleaved { count }.into())
 }
 
-/// Consecutive positions. Those from `borrowed_from` on are of ticks that the clock had
-/// not reached.
+/// Consecutive positions. Those from `borrowed_from` on belong to ticks that the clock
+/// had not reached.
 #[derive(Clone, Copy)]
 struct Taken {
     start: u64,
@@ -89,7 +89,7 @@ impl From<Issued> for Taken {
 }
 
 impl Taken {
-    /// Together with what was taken later, if that continues.
+    /// Joins these positions with later ones, if the later ones continue them.
     fn joined(self, later: Self) -> Option<Self> {
         let mine = (self.borrowed_from < self.end).then_some(self.borrowed_from);
         (self.end == later.start).then_some(Self {
@@ -99,8 +99,8 @@ impl Taken {
         })
     }
 
-    /// The first so many that lie within a tick and a clock, whose numbers have so many
-    /// bits.
+    /// The first `count` positions that lie within one tick and one clock. `bits` is
+    /// the width of their sequence numbers.
     fn block(self, count: u64, bits: u32) -> Option<Self> {
         let next_tick = ((self.start >> bits) + 1) << bits;
         let start = if self.start + count <= next_tick {
@@ -112,7 +112,7 @@ impl Taken {
         (end <= self.end).then_some(Self { start, end, ..self })
     }
 
-    /// Those that another call might continue in their tick; none if it is used up.
+    /// The positions that another call might continue; none if their tick is exhausted.
     fn in_last_tick(self, bits: u32) -> Self {
         let start = self.start.max(self.end >> bits << bits);
         Self { start, ..self }

@@ -53,14 +53,13 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Wall clock minus boot clock: constant but for steps.
+    /// Wall clock minus boot clock: constant except for steps.
     pub const fn offset(self) -> Nanos {
         Nanos::new(self.wall.get().saturating_sub(self.boot.get()))
     }
 
-    /// By how much the wall clock was stepped since an earlier reading: negative
-    /// for a rollback, zero if it just went on, or was corrected so gently that
-    /// nobody needs to know.
+    /// How far the wall clock was stepped since an earlier reading: negative for a
+    /// rollback, zero if it just went on, or was corrected too gently to matter.
     pub fn stepped_since(self, earlier: Self) -> Millis {
         let stepped = self.offset().get().saturating_sub(earlier.offset().get());
         let drift = self.boot.since(earlier.boot).get() / DRIFT;
@@ -77,15 +76,15 @@ impl Reading {
     }
 }
 
-/// Differences below this are the noise of two clock readings and the small
-/// change of time synchronization.
+/// Differences below this are the noise of two clock readings and the small corrections
+/// of time synchronization.
 const STEP_NANOS_MIN: i64 = 10 * NANOS_PER_MILLI;
 
-/// Below a thousandth of the time that passed a difference is drift: kernels
-/// steer a clock by half of that.
+/// A difference below a thousandth of the time that passed is drift: kernels steer a
+/// clock by half of that.
 const DRIFT: i64 = 1000;
 
-/// No line, no reading.
+/// Stands for "no line" and "no reading".
 const NONE: i64 = i64::MIN;
 
 /// The clock of one word; see the head of this file for the rules.
@@ -98,7 +97,7 @@ pub struct Clock {
     counted: AtomicI64,
 }
 
-/// The slewed line, and what it shows.
+/// The slewed line, and the time that it shows.
 #[derive(Clone, Copy)]
 pub struct Line {
     raw: i64,
@@ -160,7 +159,7 @@ impl Clock {
         self.offset.store(reading.offset().get(), Release);
     }
 
-    /// Shows at least `at` from now on, at half speed.
+    /// Makes the clock show at least `at` from now on, and go on at half speed.
     pub fn lead_to(&self, boot: BootNanos, at: UnixNanos) {
         let line = at.get().saturating_sub(boot.half());
         self.line.fetch_max(line, AcqRel);
@@ -171,30 +170,30 @@ impl Clock {
         UnixMillis::new(self.latest.load(Acquire))
     }
 
-    /// By how much the wall clock is behind an earlier reading.
+    /// How far the wall clock is behind an earlier reading.
     #[must_use]
     pub fn rollback(&self, wall: UnixNanos) -> Option<Nanos> {
         rollback(self.latest(), wall)
     }
 
-    /// A rollback has been dealt with, or somebody has accepted it: earlier
-    /// readings do not count any more.
+    /// Drops all earlier readings: a rollback has been dealt with, or somebody has
+    /// accepted it.
     pub fn believe(&self, wall: UnixNanos) {
-        // A swap, for the model checker: it takes a raise that comes after a plain
-        // store for one that may have come before.
+        // A swap because of the model checker: it lets a raise that comes after a plain
+        // store act as if it had come before.
         let _ = self.latest.swap(wall.millis().get(), AcqRel);
     }
 
-    /// IDs begin to come from this reading, though none has yet. Without it, a clock
-    /// that is set back before the first ID would not be found behind anything, and a
-    /// caller would wait for it as for the next tick. Holders of the reservation lock
-    /// only.
+    /// IDs are about to be issued from this reading, though none has been yet. Without
+    /// this, a clock that is set back before the first ID would be behind no reading,
+    /// and a caller would wait for it as for the next tick. Holders of the reservation
+    /// lock only.
     pub fn start_at(&self, wall: UnixNanos) {
         self.latest.fetch_max(wall.millis().get(), AcqRel);
     }
 
-    /// An ID was issued by a reading, and `latest` was loaded before. If another
-    /// issuer or a reserver has changed it since, theirs counts.
+    /// An ID was issued by a reading, and `latest` was loaded before. If another issuer
+    /// or a reserver has changed `latest` since, their value stays.
     pub fn saw(&self, latest: UnixMillis, wall: UnixNanos) {
         let at = wall.millis();
         if at > latest {
@@ -203,17 +202,17 @@ impl Clock {
         }
     }
 
-    /// Ends a line that the wall clock has met, so that the boot clock need not be
-    /// read any more. A line that was raised meanwhile stays.
+    /// Ends a line that the wall clock has met, so that the boot clock is no longer
+    /// read. A line that was raised meanwhile stays.
     pub fn end_line(&self, line: Line, wall: UnixNanos) {
         if line.at <= wall {
             let _ = self.line.compare_exchange(line.raw, NONE, AcqRel, Relaxed);
         }
     }
 
-    /// As [`Self::end_line`], for a reserver. From then on, being behind this reading
-    /// is a rollback: before, the line held the clock up. Holders of the reservation
-    /// lock only.
+    /// As [`Self::end_line`], for a reserver. From then on, a clock behind this reading
+    /// is a rollback; until then, the line held the clock up. Holders of the
+    /// reservation lock only.
     pub fn end_met_line(&self, reading: Reading) {
         if let Some(line) = self.line(|| reading.boot)
             && line.at <= reading.wall
@@ -223,15 +222,15 @@ impl Clock {
         }
     }
 
-    /// Whether the rollback that is seen now was not seen before; from now on it
-    /// was.
+    /// Whether the rollback that is seen now is a new one; from now on it counts as
+    /// seen.
     pub fn is_new_rollback(&self) -> bool {
         let latest = self.latest.load(Relaxed);
         self.counted.swap(latest, Relaxed) != latest
     }
 }
 
-/// By how much the wall clock is behind the millisecond of an earlier reading.
+/// How far the wall clock is behind the millisecond of an earlier reading.
 #[must_use]
 pub fn rollback(latest: UnixMillis, wall: UnixNanos) -> Option<Nanos> {
     (wall.millis() < latest).then(|| latest.nanos().since(wall))
@@ -283,7 +282,7 @@ mod tests {
         assert_eq!(clock.now(BootNanos::new(0)).get(), 10 * SEC);
         assert_eq!(clock.now(BootNanos::new(10 * SEC)).get(), 15 * SEC);
         assert_eq!(clock.now(BootNanos::new(20 * SEC)).get(), 20 * SEC);
-        // Not back to an earlier lead.
+        // The clock does not return to an earlier lead.
         clock.lead_to(BootNanos::new(20 * SEC), UnixNanos::new(SEC));
         assert_eq!(clock.now(BootNanos::new(21 * SEC)).get(), 21 * SEC);
     }
@@ -312,24 +311,24 @@ mod tests {
             |millis: i64| BootNanos::new(millis * NANOS_PER_MILLI),
         );
         let clock = Clock::new(at(0, 0));
-        // Nobody reads the boot clock for nothing.
+        // The boot clock is not read without need.
         assert_eq!(clock.watched(wall(7), || unreachable!()), wall(7));
         clock.lead_to(boot(100), wall(20));
         assert_eq!(clock.watched(wall(10), || boot(100)), wall(20));
         assert_eq!(clock.watched(wall(14), || boot(104)), wall(22));
-        // Only ever further.
+        // The line only moves forward.
         clock.lead_to(boot(104), wall(15));
         assert_eq!(clock.watched(wall(14), || boot(104)), wall(22));
         clock.lead_to(boot(104), wall(23));
         assert_eq!(clock.watched(wall(14), || boot(104)), wall(23));
-        // Not met, then met at last: 2 * 9 ms later.
+        // The line is not met at first, and met 2 * 9 ms later.
         let met = |boot, wall| clock.end_met_line(Reading { boot, wall });
         met(boot(121), wall(31));
         assert_eq!(clock.watched(wall(0), || boot(122)), wall(32));
         assert_eq!(clock.rollback(wall(0)), None);
         met(boot(122), wall(32));
         assert_eq!(clock.watched(wall(32), || unreachable!()), wall(32));
-        // From now on that reading counts, as the line did.
+        // From now on that reading counts, as the line did before.
         assert_eq!(clock.rollback(wall(31)), Some(Nanos::new(NANOS_PER_MILLI)));
     }
 
@@ -341,8 +340,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the wall clock does, this one never goes back, is never
-        /// behind the wall clock it has seen, and loses any lead.
+        /// Whatever the wall clock does, this clock never goes back, is never behind
+        /// the wall clock it has seen, and loses any lead.
         #[test]
         fn never_back_never_behind_never_stays_ahead(
             steps in prop::collection::vec((0..10 * SEC, -5000 * SEC..5000 * SEC, any::<bool>()), 1..40)

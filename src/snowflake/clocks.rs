@@ -1,14 +1,14 @@
 //! The ledger of clock numbers: which of a layout's clocks have been used at an
-//! instant, so that a rollback can go on in one that has not.
+//! instant, so that IDs can resume in an unused clock after a rollback.
 //!
-//! Clocks are taken one after the other and around. The ledger knows
+//! Clocks are taken in order, and the first follows the last. The ledger knows
 //!
-//! - the clock **in force**, and the `together - 1` after it in which a tick that
-//!   is used up goes on;
-//! - how many clocks, those included, have been **used** since `known_from`. At
-//!   ticks before that, any clock may have been;
-//! - `others_before`: at ticks from there on, no clock but those in force has
-//!   been used. Time has passed the others.
+//! - the clock **in force**, and the `together - 1` clocks after it, in which an
+//!   exhausted tick goes on;
+//! - how many clocks, those included, have been **used** since `known_from`. At ticks
+//!   before that, any clock may have been used;
+//! - `others_before`: at ticks from this one on, only the clocks in force have been
+//!   used. Time has passed the others.
 //!
 //! ```text
 //!   clock 1        ------------------              others_before
@@ -20,33 +20,32 @@
 //! A rollback to a tick takes the next clock if
 //!
 //! 1. the tick is not before `known_from` and not all clocks are used; or
-//! 2. the tick is not before `others_before`: there, all others are free. From
-//!    then on `known_from` is that tick, for what was used before it is forgotten.
+//! 2. the tick is not before `others_before`: there, all other clocks are free. From
+//!    then on `known_from` is that tick, because all earlier use is forgotten.
 //!
-//! Otherwise no clock is known to be free. That is one tick more than "time
-//! beyond the highest tick frees all clocks" would need: freed like that, a
-//! rollback further back than that tick would meet the clocks that were used
-//! there.
+//! Otherwise no clock is known to be free. The rule "time beyond the highest tick frees
+//! all clocks" would need one tick less. But clocks freed by that rule would be met,
+//! where they were used, by a rollback further back than that tick.
 //!
 //! # What the mark keeps of it
 //!
-//! The mark of a generator that changes clocks has, above the 46 bits of its
-//! instant: 5 bits of how long before the mark `known_from` is, rounded down to a
-//! power of two; 6 bits of the clock in force; 6 bits of how many others have been
-//! used. All zero, as in a mark that a person sets: nothing is known. On reading
-//! it back, others may have been used up to the mark.
+//! The mark of a generator that changes clocks has three fields above the 46 bits of
+//! its instant. 5 bits say how long before the mark `known_from` is, rounded down to a
+//! power of two; 6 bits are the clock in force; 6 bits say how many others have been
+//! used. If all are zero, as in a mark that a person sets, nothing is known. A reader
+//! of the mark assumes that the others have been used up to the mark.
 
 use super::id::{Tick, UnixMillis};
 use super::layout::Layout;
 
-/// Most bits of the clock field of a generator that changes clocks: what the mark
-/// has room for.
+/// Most bits of the clock field of a generator that changes clocks: the mark has no
+/// room for more.
 pub const CLOCK_BITS_MAX: u32 = 6;
 
 /// Bits of the instant: until the year 4199.
 const INSTANT_BITS: u32 = 46;
 const SPAN_BITS: u32 = 5;
-/// Shorter spans than 2^6 ms are not worth knowing.
+/// Spans shorter than 2^6 ms are not worth storing.
 const SPAN_LEAST: u32 = 6;
 
 /// See the head of the file.
@@ -55,7 +54,7 @@ const SPAN_LEAST: u32 = 6;
 pub struct Ledger {
     /// The clock in force.
     pub(super) clock: u64,
-    /// In how many clocks a tick may be used, the one in force included.
+    /// How many clocks a tick may use, the one in force included.
     pub(super) together: u64,
     used: u64,
     known_from: Tick,
@@ -78,7 +77,7 @@ impl Ledger {
         }
     }
 
-    /// From its stored parts, in the order of [`Self::parts`].
+    /// Makes a ledger from its stored parts, in the order of [`Self::parts`].
     pub const fn from_parts(parts: [u64; 3]) -> Self {
         let [clocks, known_from, others_before] = parts;
         Self {
@@ -90,7 +89,7 @@ impl Ledger {
         }
     }
 
-    /// To be stored. No clock number is above 64.
+    /// The parts to be stored. No clock number is above 64.
     #[must_use]
     pub const fn parts(self) -> [u64; 3] {
         [
@@ -100,7 +99,7 @@ impl Ledger {
         ]
     }
 
-    /// How many of `clocks` a rollback to a tick finds free, one after the other.
+    /// How many of `clocks` are free, one after the other, for a rollback to a tick.
     #[must_use]
     pub fn free(self, to: Tick, clocks: u64) -> u64 {
         if to >= self.others_before {
@@ -112,7 +111,7 @@ impl Ledger {
         }
     }
 
-    /// From which tick on a rollback finds a clock; `None` if from none.
+    /// The first tick from which on a rollback finds a free clock; `None` if none.
     #[must_use]
     pub fn free_from(self, clocks: u64) -> Option<Tick> {
         if self.used < clocks {
@@ -121,8 +120,8 @@ impl Ledger {
         (self.together < clocks).then_some(self.others_before)
     }
 
-    /// Goes on in the next clock at tick `to`. The clocks in force have been used
-    /// at ticks before `reached`. `None` if no clock is known to be free.
+    /// Switches to the next clock at tick `to`. The clocks in force have been used at
+    /// ticks before `reached`. `None` if no clock is known to be free.
     #[must_use]
     pub fn switch(self, to: Tick, reached: Tick, clocks: u64) -> Option<Self> {
         if self.free(to, clocks) == 0 {
@@ -132,7 +131,7 @@ impl Ledger {
         next.clock = (self.clock + self.together) % clocks;
         next.together = 1;
         next.used += 1;
-        // The first way as long as it goes: it knows more of earlier ticks.
+        // The first rule has precedence: it keeps more knowledge of earlier ticks.
         if to < self.known_from || self.used == clocks {
             next.used = self.together + 1;
             next.known_from = self.others_before;
@@ -140,27 +139,27 @@ impl Ledger {
         Some(next)
     }
 
-    /// Nothing is known of ticks before this one any more.
+    /// Forgets what is known of ticks before this one.
     pub fn forget_before(mut self, at: Tick) -> Self {
         self.known_from = self.known_from.max(at);
         self.others_reached(at)
     }
 
-    /// The clocks that are not in force any more have been used at ticks before this
+    /// Notes that the clocks no longer in force have been used at ticks before this
     /// one.
     pub fn others_reached(mut self, before: Tick) -> Self {
         self.others_before = self.others_before.max(before);
         self
     }
 
-    /// In how many clocks a tick could be used, from `at` on, where those in force
-    /// are.
+    /// How many clocks a tick could use, from `at` on, which is where the clocks in
+    /// force are.
     #[must_use]
     pub fn widest(self, at: Tick, clocks: u64) -> u64 {
         self.together + self.free(at, clocks)
     }
 
-    /// Twice as many clocks for a tick, or as many as there are, from `at` on.
+    /// Lets a tick use twice as many clocks, or all that there are, from `at` on.
     pub fn widen(mut self, at: Tick, clocks: u64) -> Self {
         let wider = self.widest(at, clocks).min(2 * self.together);
         let more = wider - self.together;
@@ -172,14 +171,14 @@ impl Ledger {
         self
     }
 
-    /// One clock for a tick again, from `at` on, where those in force have issued
-    /// nothing yet.
+    /// Lets a tick use only one clock again, from `at` on, where the clocks in force
+    /// have issued nothing yet.
     pub fn narrow(mut self, at: Tick) -> Self {
         if at >= self.others_before {
             return Self::unknown(self.clock, at);
         }
-        // The others in force have been used before `at` only; those before them,
-        // further on.
+        // The other clocks in force have been used only before `at`; earlier clocks may
+        // have been used further on.
         self.known_from = self.known_from.max(at);
         self.used = self.used + 1 - self.together;
         self.together = 1;
@@ -187,7 +186,7 @@ impl Ledger {
     }
 
     /// Once all clocks have been used since `known_from`, that instant says nothing
-    /// about later ticks any more. The ledger then goes by the instant from which on
+    /// about later ticks any more. The ledger then relies on the instant from which on
     /// time has passed the other clocks. A ledger that has just switched must not be
     /// renewed: the other clocks may have issued since.
     pub fn renewed(self, clocks: u64) -> Self {
@@ -197,16 +196,16 @@ impl Ledger {
         self.forgotten()
     }
 
-    /// Knows of those clocks only that are in force: time has passed the others.
+    /// Forgets all clocks but those in force: time has passed the others.
     fn forgotten(mut self) -> Self {
         self.used = self.together;
         self.known_from = self.others_before;
         self
     }
 
-    /// What the mark has above its instant: see the head of the file. `None` if
-    /// the instant leaves no room. Of a generator whose ticks go on in further
-    /// clocks it says nothing but the clock: how many is not worth a flush.
+    /// What the mark has above its instant: see the head of the file. `None` if the
+    /// instant leaves no room. For a generator whose ticks go on in further clocks,
+    /// this is only the clock: how many clocks were used is not worth a flush.
     #[must_use]
     pub fn with_mark(self, mark: UnixMillis, layout: Layout) -> Option<i64> {
         let at = u64::try_from(mark.get()).ok()?;
@@ -267,7 +266,7 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     struct Case {
         parts: [u64; 3],
-        /// The first tick from which on a clock has not been used.
+        /// The first tick from which on each clock has not been used.
         reach: [u64; 4],
         /// Where the word is. All clocks in force have been used there.
         tick: u64,
@@ -275,9 +274,9 @@ mod tests {
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Deed {
-        /// So many ticks pass.
+        /// This many ticks pass.
         Pass(u64),
-        /// A rollback by so many ticks.
+        /// A rollback by this many ticks.
         Back(u64),
         Widen,
         /// In a tick in which all clocks in force have been used, or only the first.
@@ -306,7 +305,7 @@ mod tests {
             Ledger::from_parts(self.parts)
         }
 
-        /// All clocks in force are used at the tick; they must have been free there.
+        /// All clocks in force are used at the tick; they must have been unused there.
         fn issue(&mut self, ledger: Ledger, tick: u64, clocks: u64, new: u64) {
             for further in 0..ledger.together {
                 let clock = ((ledger.clock + further) % clocks) as usize;
@@ -341,7 +340,7 @@ mod tests {
                     self.issue(ledger.narrow(Tick::new(at)), at, clocks, 0);
                 }
                 Deed::NarrowAhead => {
-                    // Time has passed, in which only the first clock was needed.
+                    // Time has passed in which only the first clock was needed.
                     let at = self.tick + 2;
                     self.issue(ledger.narrow(Tick::new(at)), at, clocks, 0);
                 }
@@ -368,7 +367,7 @@ mod tests {
             Some(self)
         }
 
-        /// What it says is free is free.
+        /// Every clock that the ledger calls free is free.
         fn check(&self, clocks: u64) {
             let ledger = self.ledger();
             assert!(ledger.used <= clocks && ledger.together <= ledger.used);
@@ -404,7 +403,7 @@ mod tests {
             Forget,
             Start(0),
             Start(2),
-            // Only where a used-up tick goes on in further clocks.
+            // Only where an exhausted tick goes on in further clocks.
             Widen,
             Narrow,
             NarrowAhead,
@@ -506,13 +505,13 @@ mod tests {
         let layout = layout(2);
         let of = |above: u64| Ledger::read_mark((1000 | above << 46).cast_signed(), layout);
         let mark = UnixMillis::new(1000);
-        // A person's: an instant.
+        // A mark that a person sets is an instant.
         assert_eq!(of(0), Some((mark, Ledger::unknown(0, Tick::new(16)))));
-        // The fifth clock of four, in force or used.
+        // The mark names the fifth clock of four, as in force or as used.
         assert_eq!(of(4 << 5), None);
         assert_eq!(of(4 << 11), None);
         assert_eq!(Ledger::read_mark(-1, layout), None);
-        // No room: after the year 4199, and before 1970.
+        // There is no room after the year 4199, nor before 1970.
         let fresh = |at| Ledger::FRESH.with_mark(UnixMillis::new(at), layout);
         assert_eq!(fresh(1 << 46), None);
         assert_eq!(fresh(-1), None);
@@ -541,7 +540,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
 
-        /// Of any layout, with numbers as they are.
+        /// For any layout, and any numbers in the ledger.
         #[test]
         fn no_mark_says_more_than_was_known(
             epoch in 0i64..2_000_000_000_000,
@@ -598,7 +597,7 @@ mod tests {
             });
         let ledger: Ledger = ledger.unwrap();
         assert_eq!(ledger.clock, 1);
-        // Clock 2 is free from 511 on; clock 0 is not before 1001.
+        // Clock 2 is free from 511 on; clock 0 is free only from 1001 on.
         let next = ledger.switch(Tick::new(600), Tick::new(700), 3).unwrap();
         assert_eq!(next.clock, 2);
         assert_eq!(next.switch(Tick::new(600), Tick::new(700), 3), None);

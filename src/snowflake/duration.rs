@@ -14,25 +14,25 @@ pub const UNITS: [(&str, i64); 5] = [
 ];
 /// The mean year of the calendar, which has 97 leap years in 400 years.
 const YEAR: (&str, i64) = ("y", 31_556_952_000);
-/// The calendar repeats itself after so many years, and milliseconds.
+/// The calendar repeats itself after this many years, and milliseconds.
 const CYCLE_YEARS: i64 = 400;
 const CYCLE: i64 = 146_097 * 86_400_000;
 
 /// How a duration is put into words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As a label writes it: in the largest unit that gives a whole number. For what
+    /// In the largest unit that gives a whole number, as a label writes it. For what
     /// somebody has set, which reads as it was written.
     Set,
     /// Exact, as "1 d 2 h 5 ms". For what was measured, which is seldom a whole
     /// number of any large unit.
     Exact,
-    /// In its two largest units, years among them; less is left out. For a person
-    /// who wants to know how long about.
+    /// In its two largest units, years among them; less is left out. For a person who
+    /// wants a rough idea.
     Rounded,
 }
 
-/// A duration in words. A minus is of the whole.
+/// A duration in words. A minus sign applies to the whole.
 #[must_use]
 pub fn duration_text(time: Millis, form: Form) -> String {
     let (year, most) = match form {
@@ -59,8 +59,8 @@ pub fn duration_text(time: Millis, form: Form) -> String {
     }
 }
 
-/// In UTC, with milliseconds; years beyond 9999 just have more digits. jiff ends
-/// there, so the instant is moved by whole repetitions of the calendar.
+/// In UTC, with milliseconds; years beyond 9999 just have more digits. jiff ends with
+/// 9999, so the instant is moved by whole repetitions of the calendar.
 #[must_use]
 pub fn instant_text(at: UnixMillis) -> String {
     let within = Timestamp::from_millisecond(at.get().rem_euclid(CYCLE)).unwrap_or_default();

@@ -19,17 +19,17 @@ use super::id::{SnowflakeId, UnixMillis};
 use super::label::{Decoded, Field, Label};
 use super::layout::{Disorder::NegativeFrom, LayoutError, Role};
 
-/// The most columns of a line, but for a title that is longer.
+/// The most columns of a line; only a longer title exceeds them.
 pub const COLUMNS: usize = 100;
 
 const INDENT: &str = "  ";
 const BAR: &str = " | ";
-/// Names up to this length have a column in the table, longer ones a line.
+/// Names up to this length have a column in the table; longer ones have a line.
 const NAME_COLUMNS: usize = 24;
 
-/// What there is to know of an ID of the generator that `title` names: lines of
-/// ASCII without trailing white space, none longer than [`COLUMNS`], if `title`
-/// is so; it is not cut.
+/// What there is to know about an ID of the generator that `title` names, as lines of
+/// ASCII without trailing white space. No line is longer than [`COLUMNS`], except for a
+/// longer `title`, which is not cut.
 ///
 /// # Errors
 /// As [`Label::decode`], if no generator with this label can have made the ID.
@@ -63,7 +63,7 @@ pub fn explain(
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// The positions of the bits of a field, or of what is above all fields.
+/// The positions of the bits of a field, or of the bits above all fields.
 fn positions(field: &Field) -> String {
     match field.bits {
         1 => field.shift.to_string(),
@@ -72,13 +72,13 @@ fn positions(field: &Field) -> String {
 }
 
 /// A field as it is drawn: its bits, their positions, and its name, which is broken
-/// before underscores if it is longer than these and than `names`. `width` is that of
-/// all fields.
+/// before underscores if it is longer than the bits, the positions and `names`. `width`
+/// is the width of all fields.
 fn column(field: &Field, bits: u64, width: u32, names: usize) -> Vec<String> {
     let wide = field.bits as usize;
     let digits = format!("{:0wide$b}", field.value_in(bits));
     let mut range = positions(field);
-    // Each end is under its bit, if there is room for both.
+    // Each end stands under its bit, if there is room for both.
     if wide > 1 && wide >= range.len() {
         range = range.replace('-', &" ".repeat(wide + 1 - range.len()));
     }
@@ -93,7 +93,7 @@ fn column(field: &Field, bits: u64, width: u32, names: usize) -> Vec<String> {
     column
 }
 
-/// The lines of each row, as many columns in a row as have room.
+/// The lines of each row; a row has as many columns as fit.
 fn draw(columns: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
     let mut rows: Vec<Vec<_>> = Vec::new();
     let mut used = 0;
@@ -160,7 +160,7 @@ fn table(lines: &mut Vec<String>, fields: &[&Field], bits: u64, label: &Label) {
     }
 }
 
-/// Adds what the fields do not say one by one.
+/// Adds what the single fields do not say.
 fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: UnixMillis) {
     let layout = label.layout();
     let span = |at: UnixMillis| duration_text(at.since(now).abs(), Form::Rounded);
@@ -201,7 +201,7 @@ fn widest<'a>(lines: impl IntoIterator<Item = &'a String>) -> usize {
     lines.into_iter().map(String::len).max().unwrap_or(0)
 }
 
-/// Words in lines of `width`, but for words that are longer.
+/// Breaks words into lines of `width`; only longer words exceed it.
 fn fill(words: &str, space: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words.split(' ') {
@@ -215,7 +215,7 @@ fn fill(words: &str, space: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Adds words behind a lead; further lines begin below the first word.
+/// Adds words after `lead`; further lines begin below the first word.
 fn wrap(lines: &mut Vec<String>, mut lead: String, words: &str) {
     for line in fill(words, " ", COLUMNS.saturating_sub(lead.len())) {
         lines.push(lead.clone() + &line);
@@ -573,7 +573,7 @@ ID 175928847299117063 of generator orders_ids
   layout     until 11151453-09-01 01:25:10.000 UTC, another 11149427 y 29 d
   sign       IDs turn negative at 5576711-11-02 00:42:40.000 UTC, in 5574685 y 90 d"
         );
-        // Nothing overflows at the ends of what there is.
+        // Nothing overflows at the smallest and largest instants.
         for now in [i64::MIN, -1, i64::MAX] {
             for id in [0, i64::MAX, i64::MIN, -1] {
                 explained(id, label, UnixMillis::new(now));
@@ -595,7 +595,7 @@ ID 175928847299117063 of generator orders_ids
 
     #[test]
     fn mode_says_how_the_time_is_written() {
-        // Tick 1, once reversed and once as it is.
+        // Tick 1, once reversed and once plain.
         for (id, is_reversed) in [(i64::MIN, true), (1 << 22 | 1 << 12, false)] {
             let text = explained(id, "preset=uniqueid", NOW);
             assert!(text.contains("  1  1970-01-01 00:00:00.001 UTC"), "{text}");
@@ -656,8 +656,8 @@ ID 175928847299117063 of generator orders_ids
         })
     }
 
-    /// Fields of all roles, widths and lengths of names, as a label; and an ID
-    /// that it can have made.
+    /// Fields of all roles, widths and lengths of names, as a label; and an ID that
+    /// this label can have made.
     fn any_label_and_id() -> impl Strategy<Value = (Label, SnowflakeId)> {
         let others = (1..=62usize).prop_flat_map(|count| {
             (0..count)

@@ -4,24 +4,24 @@ use super::id::{Millis, Place, Tick};
 use super::layout::Layout;
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 
-/// All that is needed to decide a step.
+/// All that a step is decided from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generator {
     /// Bits, epoch and tick.
     pub layout: Layout,
-    /// How far it may go.
+    /// How far the generator may go.
     pub policy: Policy,
 }
 
 impl Generator {
-    /// The built-in generator. **Frozen**, as its layout is.
+    /// The built-in generator. **Frozen**, like its layout.
     pub const DEFAULT: Self = Self {
         layout: Layout::DEFAULT,
         policy: Policy::DEFAULT,
     };
 
     /// Whether IDs are [`Layout::compose`] of what [`super::word::Live::issue`] yields
-    /// without watching the wall clock: the default generator and its like.
+    /// without watching the wall clock: so in the default generator and its like.
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         let policy = &self.policy;
@@ -36,33 +36,33 @@ impl Generator {
         matches!(self.policy.sequence_start, SequenceStart::Random)
     }
 
-    /// Whether a rollback goes on in another clock.
+    /// Whether IDs resume in another clock after a rollback.
     #[must_use]
     pub const fn changes_clocks(&self) -> bool {
         matches!(self.policy.on_rollback, OnRollback::NextClock)
     }
 
-    /// Whether a rollback, and a tick that is used up, take clocks from one ledger.
+    /// Whether a rollback and an exhausted tick take clocks from one ledger.
     #[must_use]
     pub const fn shares_clocks(&self) -> bool {
         self.changes_clocks() && matches!(self.policy.on_exhausted, OnExhausted::NextClock)
     }
 
-    /// Where the numbers of a fresh tick start.
+    /// Where the sequence numbers of a fresh tick start.
     #[inline]
     pub const fn fresh(&self, tick: Tick) -> Place {
         let first = self.policy.sequence_start.first_in(tick);
         Place::new(self.layout.place_of(tick).get() | first)
     }
 
-    /// How far ahead of its clock it may run.
+    /// How far the generator may run ahead of its clock.
     pub fn max_borrow(&self) -> Millis {
         self.layout.lasting(self.policy.max_borrow_ticks)
     }
 
     /// The largest batch that is issued at once: a quarter of the borrow window, at
     /// least one tick. So a batch never uses up at once what single calls of other
-    /// sessions may borrow. Without borrowing, what is left of a tick wherever it
+    /// sessions may borrow. Without borrowing, it is what is left of a tick wherever it
     /// starts.
     #[must_use]
     pub fn max_chunk(&self) -> u64 {

@@ -1,14 +1,14 @@
-//! The numbers that everything else is made of: instants, durations, ticks,
-//! positions, IDs. A number of one kind cannot be taken for one of another:
-//! nanoseconds not for milliseconds, an instant not for a duration, and a position
-//! of one clock number does not compare with a position of another.
+//! The kinds of numbers that everything else is made of: instants, durations, ticks,
+//! positions, IDs. A number of one kind cannot be taken for another kind: nanoseconds
+//! for milliseconds, an instant for a duration. A position of one clock number does not
+//! compare with a position of another.
 //!
-//! All arithmetic saturates: the ends of `i64` are centuries from any clock.
+//! All arithmetic saturates: the ends of `i64` are centuries away from any clock.
 
 /// Nanoseconds in a millisecond.
 pub const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Kinds of numbers: any value of the type inside is one.
+/// Declares kinds of numbers: any value of the type inside is one.
 macro_rules! kinds {
     ($($(#[$about:meta])* $name:ident($number:ty);)*) => {$(
         $(#[$about])*
@@ -47,22 +47,22 @@ kinds! {
     /// Nanoseconds since the machine was booted, suspended time included.
     #[derive(PartialOrd, Ord)]
     BootNanos(i64);
-    /// A number of ticks since the epoch of a layout. Never negative; whether a layout
-    /// holds it is checked where it is used.
+    /// A number of ticks since the epoch of a layout. Never negative; the code that
+    /// uses a tick checks whether the layout holds it.
     #[derive(PartialOrd, Ord)]
     Tick(u64);
     /// What a generator counts, in its stored form: see [`super::layout`]. Positions of
-    /// different clock numbers have no order, so this type has none:
+    /// different clock numbers have no order, so this type has none;
     /// [`super::layout::Layout::place`] gives what can be compared.
     Position(u64);
     /// A position without its clock number, in its stored form.
     #[derive(PartialOrd, Ord)]
     Place(u64);
-    /// The bits that all IDs have that a server issues, in their stored form: see
+    /// The bits that all IDs issued by a server share, in their stored form: see
     /// [`super::layout::Layout::stamp`].
     Stamp(u64);
-    /// A 64-bit ID as PostgreSQL's `bigint` holds it; whether a layout can have made it
-    /// is checked on decoding.
+    /// A 64-bit ID as PostgreSQL's `bigint` holds it; decoding checks whether a layout
+    /// can have made it.
     #[derive(PartialOrd, Ord)]
     SnowflakeId(i64);
 }
@@ -89,14 +89,14 @@ impl WorkerId {
     }
 }
 
-/// Durations, and the instants between which they are.
+/// Durations, and the instants between which they lie.
 macro_rules! durations {
     ($($duration:ident between $($instant:ident),+;)*) => {$(
         impl $duration {
             /// No time at all.
             pub const ZERO: Self = Self(0);
 
-            /// Both times together.
+            /// The sum of both times.
             pub const fn plus(self, other: Self) -> Self {
                 Self(self.0.saturating_add(other.0))
             }
@@ -122,22 +122,22 @@ impl Millis {
         Nanos(self.0.saturating_mul(NANOS_PER_MILLI))
     }
 
-    /// This time without another one.
+    /// This time minus another one.
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// So many times this.
+    /// This time, multiplied by `count`.
     pub const fn times(self, count: i64) -> Self {
         Self(self.0.saturating_mul(count))
     }
 
-    /// Half of it, rounded towards zero.
+    /// Half of this time, rounded towards zero.
     pub const fn half(self) -> Self {
         Self(self.0 / 2)
     }
 
-    /// The same without a minus.
+    /// The same time without a minus.
     pub const fn abs(self) -> Self {
         Self(self.0.saturating_abs())
     }
@@ -156,7 +156,7 @@ impl UnixMillis {
         UnixNanos(self.0.saturating_mul(NANOS_PER_MILLI))
     }
 
-    /// The instant that comes so much later.
+    /// The instant that is this much later.
     pub const fn plus(self, millis: Millis) -> Self {
         Self(self.0.saturating_add(millis.0))
     }
@@ -171,7 +171,7 @@ impl UnixNanos {
 }
 
 impl BootNanos {
-    /// Half of it, rounded down.
+    /// Half of this number, rounded down.
     #[must_use]
     #[inline]
     pub const fn half(self) -> i64 {

@@ -1,5 +1,5 @@
-//! Labels: what is refused, where and in which words; what is understood; and
-//! what holds of every label and of every text.
+//! Labels: what is refused, where and in which words; what is understood; and what is
+//! true of every label and of every text.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -49,7 +49,7 @@ const TWICE: &str =
 const WAITS: &str = "It is for on_rollback=wait, next_clock and next_worker.";
 const START: &str = "It can be zero, random, or 'vibrate N', where N is the largest number that a tick may start with.";
 
-/// Text with a mark where the error is, problem, what is allowed.
+/// The text with a mark at the error, the problem, and what is allowed.
 #[rustfmt::skip]
 const ERRORS: [(&str, &str, &str); 160] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
@@ -234,7 +234,7 @@ fn a_label_is_no_book() {
     assert!(Label::parse(&fits).is_ok());
     let error = Label::parse(&format!("{fits} ")).unwrap_err();
     assert_eq!(error.problem, "it has 16385 bytes");
-    // The longest that means something.
+    // The longest label that means something.
     let mut fields = String::from("time:1 sequence:1");
     let mut values = String::new();
     for field in 0..62 {
@@ -294,7 +294,7 @@ fn defaults() {
     let policy = |text: &str| label(text).generator().policy;
     let short = policy("preset=sonyflake max_rollback='1 s'");
     assert_eq!(short.max_borrow_ticks, 10);
-    // Less than a tick is nothing, unless somebody asked for it.
+    // Less than a tick counts as nothing, unless the label itself asks for it.
     let coarse = label("preset=default tick='1 s'");
     assert_eq!(coarse.generator().policy.max_borrow_ticks, 0);
     assert!(coarse.policy_text().contains("max_borrow=0 "), "{coarse}");
@@ -323,7 +323,7 @@ fn what_follows_a_preset_overrides_it() {
             sequence_start: SequenceStart::Modulo(100),
         }
     );
-    // What the preset says of waiting goes with its on_rollback.
+    // The preset's values on waiting belong to its own on_rollback.
     let goes_on = label("preset=leaf on_rollback=continue");
     assert!(!goes_on.policy_text().contains("max_wait"), "{goes_on}");
     assert!(base.policy_text().contains("max_wait='5 ms'"), "{base}");
@@ -346,11 +346,11 @@ fn policies_that_change_clocks() {
     let longer = format!("{clocks} max_wait='2 s'");
     assert_eq!(policy(&longer).max_wait, Millis::new(2000));
     assert!(label(&longer).policy_text().contains(" max_wait='2 s' "));
-    // That of a preset stays.
+    // The max_wait of a preset stays.
     let other = "preset=leaf layout='time:41 clock:4 worker:6 sequence:12' on_rollback=next_clock";
     assert_eq!(policy(other).max_wait, Millis::new(5));
 
-    // The largest clock fields; and any, where a rollback does not change clocks.
+    // The largest clock fields; and any width, if a rollback does not change clocks.
     let bits = |text: &str| label(text).layout().clock_bits();
     let text = "layout='time:44 clock:6 sequence:12' epoch=0 on_rollback=next_clock";
     assert_eq!(bits(text), 6);
@@ -365,7 +365,7 @@ fn policies_that_change_clocks() {
     let (one, all) = (own.generator().layout, through.generator().layout);
     assert_eq!(one.ids_per_second(), 1_024_000);
     assert_eq!(all.ids_per_second(), 16_384_000);
-    // That is no other layout.
+    // The layout is the same.
     assert_eq!(own.layout(), through.layout());
 }
 
@@ -398,7 +398,7 @@ fn spaces_and_quotes() {
     ] {
         assert_eq!(label(text), plain, "{text}");
     }
-    // A doubled quote is one; none is part of anything that has a meaning.
+    // A doubled quote is one quote; nothing that has a meaning contains one.
     let error = Label::parse("preset='a''b'").unwrap_err();
     assert_eq!(error.problem, "unknown preset \"a'b\"");
 }
@@ -508,7 +508,7 @@ fn fixed_fields() {
         (open.layout().max_worker(), fixed.layout().max_worker()),
         ((1 << 22) - 1, 3)
     );
-    // A mode is one only beside a time that it governs.
+    // A field is a mode only beside a time that it governs.
     assert_eq!(
         roles("preset=uniqueid mode=1").get(3),
         Some(&Role::Mode(Some(1)))
@@ -518,7 +518,7 @@ fn fixed_fields() {
         roles("layout='time:40 mode:1 sequence:1' epoch=0").get(1),
         Some(&Role::Worker)
     );
-    // The names of no keys are free.
+    // A name that is no key may name a field.
     assert_eq!(
         roles("layout='time:40 and:2 sequence:1' and=3 epoch=0").get(1),
         Some(&Role::Fixed(3))
@@ -581,7 +581,7 @@ fn fields_of_the_caller() {
     assert_eq!(names(&preset), ["resource_type"]);
     assert_eq!(names(&fixed), [""; 0]);
     assert!(preset.layout().takes_fields() && !fixed.layout().takes_fields());
-    // It says nothing of the server.
+    // The error says nothing of the server.
     let (problem, _) = label("preset=instagram shard=caller")
         .check_generates()
         .unwrap_err();
@@ -590,7 +590,7 @@ fn fields_of_the_caller() {
         "no field tells the IDs of one server from those of another"
     );
     assert_eq!(one.check_generates(), Ok(()));
-    // What calls give, exactly.
+    // Exactly the fields that calls give.
     let two = label("layout='time:40 a:3=caller b:2=1 worker:4 c:1=caller sequence:8' epoch=0");
     let given = |named: &[(&str, i64)]| two.given(&values(named));
     assert_eq!(
@@ -614,7 +614,7 @@ fn fields_of_the_caller() {
         assert_eq!(given(&[("a", value), ("c", 1)]), Err(error));
     }
     assert_eq!(label("preset=default").given(&[]), Ok(Stamp::new(0)));
-    // The widest there is.
+    // The widest field that callers can give.
     let wide = label("layout='time:1 a:62=caller sequence:1' epoch=0");
     let most = (1 << 62) - 1;
     assert_eq!(
@@ -712,10 +712,10 @@ fn decode_says_what_is_wrong() {
     };
     let other_shard = good ^ 1 << 7;
     assert_eq!(decode(other_shard), fixed(other_shard, "shard", 4, 5));
-    // The highest that is wrong is named.
+    // The highest wrong field is named.
     let both = other_shard ^ 1 << 52;
     assert_eq!(decode(both), fixed(both, "flag", 3, 1));
-    // A bit above all fields is no field's.
+    // A bit above all fields belongs to no field.
     let beyond = both | 1 << 53;
     let not_an_id = LayoutError::NotAnId {
         id: beyond.cast_signed(),
@@ -739,7 +739,7 @@ fn decode_says_what_is_wrong() {
     );
 }
 
-/// What a label is made of, and the text that a person could have written.
+/// The parts of a label, and the text that a person could have written.
 #[derive(Clone, Debug)]
 struct Written {
     text: String,
@@ -794,7 +794,7 @@ fn any_fields() -> impl Strategy<Value = Vec<(String, Role, u32)>> {
     );
     fields
         .prop_flat_map(|(time, time_bits, sequence, clock, mut fields)| {
-            // Not twice, nor as what has a meaning of its own.
+            // No name is used twice, nor is a name with a meaning of its own.
             let mut taken: HashSet<String> =
                 time.iter().map(|(name, _)| (*name).to_string()).collect();
             for own in ["time", "time_reversed", "time_by_mode", "sequence", "clock"] {
@@ -820,7 +820,7 @@ fn layout_of(epoch: i64, tick: i64, fields: &[(String, Role, u32)]) -> Result<La
     Layout::new(UnixMillis::new(epoch), Millis::new(tick), &roles)
 }
 
-/// The bits that a position has, of clocks that do not go on in each other.
+/// The width of a position, for clocks that do not go on in each other.
 fn position_bits(fields: &[(String, Role, u32)]) -> u32 {
     let other = |role: &Role| {
         matches!(
@@ -929,7 +929,7 @@ fn any_written() -> impl Strategy<Value = Written> {
                 on_exhausted,
                 sequence_start,
             };
-            // Values of fields stand in the layout, or behind it.
+            // Values of fields stand in the layout, or after it.
             let mut pairs = vec![];
             let mut words = vec![];
             for (name, role, bits) in &fields {
@@ -961,7 +961,7 @@ fn any_written() -> impl Strategy<Value = Written> {
             pairs.push(("max_borrow", duration(max_borrow, 3)));
             pairs.push(("on_exhausted", on_exhausted_text(on_exhausted).to_string()));
             pairs.push(("sequence_start", start_text(sequence_start)));
-            // In an order of their own, quoted where that is needed or liked.
+            // In any order, and quoted where that is necessary or chosen.
             let mut ordered: Vec<_> = pairs.iter().enumerate().collect();
             ordered.sort_by_key(|(at, _)| order.get(*at).copied().unwrap_or(*at));
             let texts = ordered.iter().map(|(_, (key, value))| {
@@ -1047,7 +1047,7 @@ fn any_edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Words, and what is between them.
+/// The words of a text, and what stands between them.
 fn words(text: &str) -> Vec<Vec<u8>> {
     let of_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut words: Vec<String> = vec![];
@@ -1145,9 +1145,9 @@ proptest! {
         let decoded = label.decode(id).unwrap();
         prop_assert_eq!(decoded.fields.tick, tick);
         prop_assert_eq!(&decoded.named, &named);
-        // The layout agrees, which knows no names.
+        // The layout, which knows no names, agrees.
         prop_assert_eq!(label.layout().decode(id), Ok(decoded.fields));
-        // A fixed value may be left out, but is not negotiable.
+        // A fixed value may be left out, but cannot be changed.
         let fixed: Vec<_> = label
             .fields()
             .iter()

@@ -12,19 +12,18 @@
 //! Fields may come in any order. A layout knows their roles and places;
 //! [`super::label`] knows their names.
 //!
-//! A **position** is what a generator counts. On one worker, positions and IDs
-//! map one to one; also in the same order, unless the layout writes the time
-//! reversed or below other fields, or the policy gives the order up. From high
-//! to low:
+//! A **position** is what a generator counts. On one worker, positions and IDs map one
+//! to one. They are also in the same order, unless the layout writes the time reversed
+//! or below other fields, or the policy gives the order up. From high to low:
 //!
 //! ```text
 //!  clock | tick | further | sequence
 //! ```
 //!
-//! `tick` and `sequence` are the fields. The others are 0 unless the layout has a
-//! clock field and the policy makes use of it: `clock` is the clock in force, to
-//! which a rollback adds; `further` is how many clocks after it a tick that was
-//! used up has gone on in. Their sum is the clock field.
+//! `tick` and `sequence` are the fields. The others are 0 unless the layout has a clock
+//! field and the policy makes use of it: `clock` is the clock in force, to which a
+//! rollback adds; `further` is how many clocks after that one an exhausted tick has
+//! gone on in. The sum of the two is the clock field.
 
 pub use super::id::Stamp;
 use super::id::{Millis, Place, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
@@ -37,9 +36,9 @@ pub struct Fields {
     pub tick: Tick,
     /// The server that issued it; 0 if the layout has no worker ID.
     pub worker: u64,
-    /// Its number within the tick.
+    /// The sequence number within the tick.
     pub sequence: u64,
-    /// Which of the layout's clocks it was issued by; 0 if it has only one.
+    /// The layout's clock that issued the ID; 0 if there is only one.
     pub clock: u64,
 }
 
@@ -55,7 +54,7 @@ pub enum LayoutError {
         value: u64,
         fixed: u64,
     },
-    /// A fixed field is to have another value.
+    /// The caller gives a fixed field another value.
     Given {
         field: String,
         value: u64,
@@ -65,7 +64,7 @@ pub enum LayoutError {
     Unknown(String),
     /// A field has no value.
     Missing(String),
-    /// A field value outside its field: name, value, largest value.
+    /// A value outside the range of its field: name, value, largest value.
     FieldRange { field: String, value: i64, max: u64 },
     /// An instant outside the layout's time: first and last instant it holds.
     InstantRange {
@@ -97,15 +96,15 @@ pub enum Role {
     TimeReversed,
     /// One of these two, as the mode field says: reversed where it is 0.
     TimeByMode,
-    /// The number within a tick.
+    /// The sequence number within a tick.
     Sequence,
     /// Counts changes of the clock.
     Clock,
     /// A part of the worker ID; the highest field has its highest bits.
     Worker,
-    /// The same in all IDs of a generator.
+    /// A value that is the same in all IDs of a generator.
     Fixed(u64),
-    /// What the caller says, ID by ID. IDs are unique without it.
+    /// A value that the caller gives with each ID. IDs are unique without it.
     Caller,
     /// How the time is written: see [`Role::TimeByMode`]. A generator needs a
     /// value; without one, a layout can only decode.
@@ -113,7 +112,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether it is the time, however that is written.
+    /// Whether the field is the time, however that is written.
     #[must_use]
     pub const fn is_time(self) -> bool {
         matches!(self, Self::Time | Self::TimeReversed | Self::TimeByMode)
@@ -123,11 +122,11 @@ impl Role {
 /// Why fields make no layout. `field` is an index into them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// A field has 1 to this many bits.
+    /// A field must have 1 to this many bits.
     Bits { field: usize, max: u32 },
-    /// A second field of a role that only one can have.
+    /// A second field of a role that only one field can have.
     Twice { field: usize },
-    /// A value that its field does not hold.
+    /// A value is too large for its field.
     Value { field: usize, value: u64, max: u64 },
     /// There is no time field.
     NoTime,
@@ -151,8 +150,8 @@ pub const TIME_BITS_MAX: u32 = 63;
 pub const SEQUENCE_BITS_MAX: u32 = 31;
 /// Most bits of the worker ID: a setting is a positive `int`.
 pub const WORKER_BITS_MAX: u32 = 31;
-/// Most bits of time, clock and sequence together, where a generator counts in
-/// them: two are left so that additions cannot overflow.
+/// Most bits of time, clock and sequence together, if a generator counts in them: two
+/// bits are left so that additions cannot overflow.
 pub const POSITION_BITS_MAX: u32 = 62;
 /// The latest epoch: in the year 3084.
 pub const EPOCH_MAX: UnixMillis = UnixMillis::new(1 << 45);
@@ -173,12 +172,12 @@ impl Span {
         ones(self.bits) << self.shift
     }
 
-    /// The value that an ID has here.
+    /// The value that an ID has in these bits.
     const fn extract(self, id: u64) -> u64 {
         id >> self.shift & ones(self.bits)
     }
 
-    /// How many bits are below its end.
+    /// How many bits lie below the end of the field.
     const fn end(self) -> u32 {
         self.shift + self.bits
     }
@@ -189,13 +188,13 @@ impl Span {
 enum Written {
     Plain,
     Reversed,
-    /// As this bit of the ID says: plain where it is set.
+    /// As this bit of the ID says: plain if the bit is set.
     ByMode(u64),
 }
 
-/// Places and roles of the fields, epoch and tick. Always valid: the
-/// constructors check. Whether a generator can count in it is another question:
-/// see [`Layout::position_bits`].
+/// Places and roles of the fields, epoch and tick. Always valid: the constructors
+/// check. Whether a generator can count in a layout is another question: see
+/// [`Layout::position_bits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Layout {
@@ -212,16 +211,16 @@ pub struct Layout {
     caller_mask: u64,
     /// The bits that are the same in all IDs.
     fixed_mask: u64,
-    /// What they are, and what to issue in the mode field.
+    /// The values of these bits, and what to issue in the mode field.
     fixed: u64,
-    /// What the path of each ID would otherwise compute from the widths.
+    /// Stored, because the path of each ID would otherwise compute it from the widths.
     last_tick: Tick,
     sequence_mask: u64,
     /// The bits of a position below the tick.
     within_bits: u32,
 }
 
-/// What can be read of a layout as it is stored.
+/// Makes the functions that read a layout as it is stored.
 macro_rules! read_access {
     ($($(#[$about:meta])* $name:ident: $kind:ty = $($field:ident).+;)*) => {
         impl Layout {$(
@@ -247,8 +246,8 @@ read_access! {
     width: u32 = width;
     /// The largest sequence number of a tick.
     max_sequence: u64 = sequence_mask;
-    /// The last tick of the time field. It is never issued: its positions are
-    /// the room in which "one past the end" can be written down.
+    /// The last tick of the time field. It is never issued: its positions are the room
+    /// for writing down "one past the end".
     last_tick: Tick = last_tick;
     /// How many bits of a position lie below the tick.
     within_bits: u32 = within_bits;
@@ -293,10 +292,10 @@ impl Layout {
         Err(_) => unreachable!(),
     };
 
-    /// A layout of fields from high to low, each with its bits.
+    /// Makes a layout of fields from high to low, each with its bits.
     ///
     /// # Errors
-    /// A [`Misfit`], if the fields make none.
+    /// A [`Misfit`], if the fields make no layout.
     // Indices: slices have no iterators in a const fn; `field` is below the length.
     #[allow(clippy::indexing_slicing)]
     pub const fn new(
@@ -333,7 +332,7 @@ impl Layout {
             field -= 1;
             let (role, bits) = fields[field];
             let shift = layout.width;
-            // Of other roles, a layout can have more fields than one.
+            // A layout can have several fields of any other role.
             let mut other = Span::NONE;
             let (only, max) = match role {
                 Role::Time | Role::TimeReversed | Role::TimeByMode => {
@@ -350,7 +349,7 @@ impl Layout {
             }
             layout.width = shift.saturating_add(bits);
             if layout.width > 64 {
-                // The message has the bits of all fields.
+                // Add up the others: the error message has the bits of all.
                 continue;
             }
             if only.bits > 0 {
@@ -400,15 +399,15 @@ impl Layout {
     }
 
     /// How many bits time, clock and sequence have together. With more than
-    /// [`POSITION_BITS_MAX`], what is about positions does not work: such a layout
+    /// [`POSITION_BITS_MAX`], the functions on positions do not work: such a layout
     /// only decodes and encodes.
     #[must_use]
     pub const fn position_bits(self) -> u32 {
         self.time.bits + self.clock.bits + self.sequence.bits
     }
 
-    /// The same IDs, with positions that count on through all clocks of a tick.
-    /// `None` if that makes them too wide.
+    /// The same layout, with positions that count on through all clocks of a tick.
+    /// `None` if that makes positions too wide.
     #[must_use]
     pub const fn through_clocks(self) -> Option<Self> {
         if self.position_bits() + self.clock.bits > POSITION_BITS_MAX {
@@ -420,14 +419,14 @@ impl Layout {
         })
     }
 
-    /// Whether the next number of a tick is the next integer.
+    /// Whether the next sequence number of a tick gives the next integer.
     #[must_use]
     pub const fn counts_by_one(self) -> bool {
         self.sequence.shift == 0
     }
 
-    /// Whether IDs carry the worker ID. If not, the fixed fields alone tell the
-    /// IDs of two servers apart.
+    /// Whether IDs carry the worker ID. If they do not, only the fixed fields
+    /// distinguish the IDs of two servers.
     #[must_use]
     pub const fn has_worker(self) -> bool {
         self.worker_mask != 0
@@ -445,7 +444,7 @@ impl Layout {
         ones(self.worker_mask.count_ones())
     }
 
-    /// How many IDs a second has room for.
+    /// How many IDs fit into a second.
     #[must_use]
     pub const fn ids_per_second(self) -> u64 {
         (1 << self.within_bits) * 1000 / self.tick.get().cast_unsigned()
@@ -458,8 +457,8 @@ impl Layout {
         self.width == 64 && (self.fixed_mask & sign == 0 || self.fixed & sign != 0)
     }
 
-    /// Why IDs do not sort by time; `None` if they do, all of them. A layout
-    /// whose IDs turn negative sorts before.
+    /// Why IDs do not sort by time; `None` if all of them do. A layout whose IDs turn
+    /// negative sorts by time until then.
     #[must_use]
     pub const fn disorder(self) -> Option<Disorder> {
         if !matches!(self.written, Written::Plain) {
@@ -476,8 +475,8 @@ impl Layout {
         None
     }
 
-    /// The instant at which a tick begins; where that is past all instants, the
-    /// last one. No clock comes near it: those end in 2262.
+    /// The instant at which a tick begins, or the last instant if the tick is past all
+    /// instants. No clock comes near that: clocks end in 2262.
     pub const fn instant_of(self, tick: Tick) -> UnixMillis {
         self.epoch.plus(self.lasting(tick.get()))
     }
@@ -494,15 +493,15 @@ impl Layout {
         }
     }
 
-    /// The tick that holds an instant; outside the layout's time, its first or
-    /// last.
+    /// The tick that holds an instant. Outside the layout's time it is the first or the
+    /// last tick.
     pub fn tick_within(self, at: UnixMillis) -> Tick {
         Tick::new(self.tick_number(at).max(0).cast_unsigned()).min(self.last_tick())
     }
 
-    /// The first tick that begins at or after an instant, at least 0.
+    /// The first tick that begins at or after an instant; not below 0.
     pub fn tick_from(self, at: UnixMillis) -> Tick {
-        // The tick behind that of the millisecond before.
+        // The tick after that of the millisecond before.
         let before = UnixMillis::new(at.get().saturating_sub(1));
         Tick::new(
             self.tick_number(before)
@@ -519,7 +518,7 @@ impl Layout {
         duration.unsigned_abs().div_ceil(tick.unsigned_abs())
     }
 
-    /// How long so many ticks last.
+    /// How long this many ticks last.
     pub const fn lasting(self, ticks: u64) -> Millis {
         let most = i64::MAX.cast_unsigned();
         let ticks = if ticks < most { ticks } else { most };
@@ -541,7 +540,7 @@ impl Layout {
         }
     }
 
-    /// How many clocks there are.
+    /// How many clocks the layout has.
     #[must_use]
     pub const fn clocks(self) -> u64 {
         1 << self.clock.bits
@@ -575,7 +574,7 @@ impl Layout {
         Position::new(place.get() | clock << self.place_bits())
     }
 
-    /// What of a position lies below its tick.
+    /// The part of a position below its tick.
     #[must_use]
     pub const fn within(self, position: Position) -> u64 {
         position.get() & ones(self.within_bits)
@@ -596,8 +595,8 @@ impl Layout {
     /// The bits that all IDs of a worker have: its ID and the fixed fields.
     ///
     /// # Errors
-    /// [`LayoutError::FieldRange`] if the worker ID does not fit. Any does if IDs
-    /// carry none.
+    /// [`LayoutError::FieldRange`] if the worker ID does not fit. If IDs carry none,
+    /// any worker ID fits.
     pub fn stamp(self, worker: WorkerId) -> Result<Stamp, LayoutError> {
         if self.has_worker() {
             in_range("worker_id", i64::from(worker.get()), self.max_worker())?;
@@ -617,8 +616,8 @@ impl Layout {
         self.id(tick, 0, position.get() & self.sequence_mask, stamp)
     }
 
-    /// As [`Self::compose`], for positions that have a clock, and for sequence
-    /// numbers in another order.
+    /// As [`Self::compose`], for positions that have a clock, and for sequence numbers
+    /// in another order.
     pub fn compose_in(
         self,
         position: Position,
@@ -651,7 +650,7 @@ impl Layout {
         self.turned(tick.get(), id) << self.time.shift
     }
 
-    /// Whether the bits of the time of an ID are reversed. Only its mode field
+    /// Whether the time of an ID has its bits reversed. Only the mode field of `id`
     /// matters, if the layout has one.
     #[must_use]
     #[inline]
@@ -663,7 +662,7 @@ impl Layout {
         }
     }
 
-    /// A tick as this ID has it, and the other way round.
+    /// Turns a tick into the form that this ID has, and the other way round.
     #[inline]
     const fn turned(self, time: u64, id: u64) -> u64 {
         if self.is_reversed(id) {
@@ -673,7 +672,7 @@ impl Layout {
         }
     }
 
-    /// An ID from its fields, of clock 0.
+    /// Makes an ID of clock 0 from its fields.
     ///
     /// # Errors
     /// [`LayoutError::FieldRange`] names the field that is out of range.
@@ -698,8 +697,8 @@ impl Layout {
     /// The fields of an ID.
     ///
     /// # Errors
-    /// [`LayoutError::NotAnId`] if a bit outside the fields is set, or a fixed
-    /// bit is another: no generator with this layout can have made it.
+    /// [`LayoutError::NotAnId`] if a bit outside the fields is set, or a fixed bit
+    /// differs: no generator with this layout can have made the ID.
     pub fn decode(self, id: SnowflakeId) -> Result<Fields, LayoutError> {
         let bits = id.get().cast_unsigned();
         if bits & !ones(self.width) != 0 || (bits ^ self.fixed) & self.fixed_mask != 0 {
@@ -716,7 +715,7 @@ impl Layout {
         })
     }
 
-    /// Least and greatest ID of a tick, over all workers.
+    /// The least and the greatest ID of a tick, over all workers.
     ///
     /// # Errors
     /// [`LayoutError::Unordered`] where IDs do not sort by time.
@@ -741,7 +740,7 @@ impl Layout {
     pub fn change_from(self, before: Self) -> Option<Change> {
         let mut allowed = before;
         (allowed.epoch, allowed.within_bits) = (self.epoch, self.within_bits);
-        // Elsewhere, a wider time moves what is above it, or its own reversed bits.
+        // Elsewhere, a wider time moves the fields above it, or its own reversed bits.
         if before.written == Written::Plain && before.time.end() == before.width {
             allowed.time.bits = self.time.bits;
             (allowed.width, allowed.last_tick) = (self.width, self.last_tick);
@@ -766,9 +765,9 @@ pub enum Change {
     LaterEpoch,
     /// The time field has fewer bits.
     NarrowerTime,
-    /// Other fields, places or fixed values; also a field that callers give, in place
-    /// of another one. Where no worker ID is, fixed values alone tell the IDs of two
-    /// servers apart, and a caller could give that of the other.
+    /// Other fields, places or fixed values; also a field that callers give instead of
+    /// another one. Without a worker ID, only fixed values distinguish the IDs of two
+    /// servers, and a caller could give the value of the other server.
     Fields,
 }
 

@@ -1,5 +1,5 @@
-//! Layouts: which of them there are, which bits their IDs have, and what a change
-//! of them may do.
+//! Layouts: which layouts there are, which bits their IDs have, and what a change of
+//! layout may do.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn increases(layout: Layout) -> bool {
     layout.written == Written::Plain && layout.sequence.shift < layout.time.shift
 }
 
-/// Time, worker and sequence, as most layouts have it.
+/// Time, worker and sequence, as in most layouts.
 fn plain(epoch: i64, tick: i64, time: u32, worker: u32, sequence: u32) -> Result<Layout, Misfit> {
     let fields = [
         (Role::Time, time),
@@ -64,7 +64,7 @@ fn any_layout() -> impl Strategy<Value = Layout> {
     })
 }
 
-/// Those that a generator can count in.
+/// Layouts that a generator can count in.
 fn any_counted() -> impl Strategy<Value = Layout> {
     any_layout().prop_filter("positions", |l| l.position_bits() <= POSITION_BITS_MAX)
 }
@@ -112,7 +112,7 @@ fn parts_of_the_worker_id_lie_apart() {
     let id = layout.encode(Tick::new(5), 0b10110, 3).unwrap();
     assert_eq!(id.get(), 0b0101_101_1_10_11);
     assert_eq!(layout.decode(id).unwrap().worker, 0b10110);
-    // The flag is part of what an ID is.
+    // The flag is part of an ID.
     assert!(layout.decode(SnowflakeId::new(0b0101_101_0_10_11)).is_err());
     let (least, greatest) = layout.range_of(Tick::new(5)).unwrap();
     assert_eq!(least.get(), 0b0101_000_1_00_00);
@@ -145,7 +145,7 @@ fn what_a_caller_gives_varies() {
         let (least, greatest) = given.range_of(Tick::new(6)).unwrap();
         assert!(least <= one && one <= greatest);
     }
-    // Above the time, it takes the order away.
+    // Above the time, a caller's field destroys the order.
     let above = [(Role::Caller, 3), (Role::Time, 4), (Role::Sequence, 2)];
     let above = Layout::new(UnixMillis::new(0), Millis::new(1), &above).unwrap();
     assert_eq!(above.disorder(), Some(Disorder::TimeBelow));
@@ -292,7 +292,7 @@ fn refuses_what_does_not_fit() {
     let worker = |id| WorkerId::new(id).unwrap();
     assert!(D.stamp(worker(1023)).is_ok());
     assert!(D.stamp(worker(1024)).is_err());
-    // IDs without a worker ID do not care.
+    // For IDs without a worker ID, any worker ID will do.
     let shard = [(Role::Time, 41), (Role::Fixed(5), 13), (Role::Sequence, 10)];
     let shard = Layout::new(UnixMillis::new(0), Millis::new(1), &shard).unwrap();
     assert_eq!(shard.stamp(worker(i32::MAX)), Ok(Stamp::new(5 << 10)));
@@ -312,8 +312,8 @@ fn instants_at_the_ends() {
     assert!(D.tick_at(UnixMillis::new(last + 1)).is_err());
 }
 
-/// Nothing overflows, whatever a layout makes of time: what lies past the last
-/// instant there is, is that instant.
+/// Nothing overflows, whatever a layout makes of time: an instant past the last one
+/// becomes the last one.
 #[test]
 fn a_time_that_outlives_all_clocks() {
     let (first, end) = (UnixMillis::new(0), UnixMillis::new(i64::MAX));
@@ -374,7 +374,7 @@ fn what_may_change() {
     assert_eq!(to(plain(1000, 1, 30, 8, 8)), Some(Change::Tick));
     assert_eq!(to(plain(1000, 10, 30, 9, 7)), Some(Change::Fields));
     assert_eq!(to(plain(1000, 10, 30, 9, 8)), Some(Change::Fields));
-    // What a caller gives is neither fixed nor a part of the worker ID.
+    // A field that a caller gives is neither fixed nor a part of the worker ID.
     let with = |role| {
         let fields = [(Time, 30), (role, 4), (Worker, 4), (Sequence, 8)];
         Layout::new(UnixMillis::new(1000), Millis::new(10), &fields).unwrap()
@@ -384,7 +384,7 @@ fn what_may_change() {
         let change = (from != to).then_some(Change::Fields);
         assert_eq!(with(to).change_from(with(from)), change, "{from:?} {to:?}");
     }
-    // A wider time that is not on top moves what is above it.
+    // A wider time that is not on top moves the fields above it.
     let low = |bits| {
         Layout::new(
             UnixMillis::new(0),
@@ -394,7 +394,7 @@ fn what_may_change() {
         .unwrap()
     };
     assert_eq!(low(9).change_from(low(8)), Some(Change::Fields));
-    // Reversed, a wider time moves all its bits.
+    // A wider reversed time moves all its bits.
     let spread = |bits| {
         Layout::new(
             UnixMillis::new(0),
@@ -500,7 +500,7 @@ proptest! {
         at in 0..1i64 << 46,
         w: u64,
     ) {
-        // At the same instant and later, no new ID is an old one.
+        // At the same instant and later, no new ID equals an old one.
         let at = UnixMillis::new(at);
         if m.change_from(l).is_none()
             && let (Ok(old), Ok(new)) = (l.tick_at(at), m.tick_at(at))

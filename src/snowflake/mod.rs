@@ -1,21 +1,21 @@
 //! The core: what an ID is and which one comes next.
 //!
-//! Pure Rust that knows no PostgreSQL. Clocks, disk, locks and sleep are those of a
+//! Pure Rust that does not know PostgreSQL. Clocks, disk, locks and sleep belong to a
 //! [`server::Host`]; errors are values, and the only shared state is atomics whose
-//! owner is somewhere else. `crate::pg` is the other half.
+//! owner is elsewhere. `crate::pg` is the other half.
 //!
 //! | module | decides |
 //! |---|---|
 //! | [`id`] | the numbers that everything else is made of |
-//! | [`duration`] | how long something takes, as text |
-//! | [`layout`] | which bit means what, and what instant a tick is |
+//! | [`duration`] | how a length of time reads as text |
+//! | [`layout`] | which bit means what, and which instant a tick is |
 //! | [`label`] | layout and policy as text |
 //! | [`presets`] | the texts of the schemes that people run |
 //! | [`explain`] | an ID, for a person to read |
-//! | [`policy`] | how far a generator may go, and where a tick's numbers start |
+//! | [`policy`] | how far a generator may go, and where a tick's sequence numbers start |
 //! | [`generator`] | what a generator is made of: layout and policy |
-//! | [`shuffle`] | a tick's numbers in an unpredictable order |
-//! | [`clock`] | what time a generator believes it is |
+//! | [`shuffle`] | a tick's sequence numbers in an unpredictable order |
+//! | [`clock`] | which time a generator believes |
 //! | [`word`] | the next position: issue, wait or reserve |
 //! | [`clocks`] | which clock numbers have been used, for policies that change them |
 //! | [`reservation`] | how far IDs may be issued before the next durable mark |

@@ -1,5 +1,5 @@
-//! Policies: what a generator does when the clock goes back, when a tick is used
-//! up, and where a fresh tick's sequence numbers start.
+//! Policies: what a generator does after a clock rollback and when a tick is exhausted,
+//! and where a fresh tick's sequence numbers start.
 
 use super::id::{Millis, Tick};
 use super::layout::Layout;
@@ -7,18 +7,17 @@ use super::layout::Layout;
 /// What a generator does when its clock and its load disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// When the wall clock is found set back.
+    /// What to do when the wall clock is found set back.
     pub on_rollback: OnRollback,
     /// How far the generator's clock may be ahead of the wall clock. A rollback or a
-    /// stored mark beyond it is refused.
+    /// stored mark beyond that is refused.
     pub max_rollback: Millis,
-    /// How long a call waits for a clock that was set back, where
-    /// [`OnRollback::waits`].
+    /// How long a call waits for a clock that was set back, if [`OnRollback::waits`].
     pub max_wait: Millis,
-    /// How many ticks the word may run ahead of the generator's clock once a
-    /// tick's sequence numbers are used up.
+    /// How many ticks the word may run ahead of the generator's clock once a tick is
+    /// exhausted.
     pub max_borrow_ticks: u64,
-    /// When they are, and no more may be borrowed.
+    /// What to do when a tick is exhausted and no more ticks may be borrowed.
     pub on_exhausted: OnExhausted,
     /// Where the sequence numbers of a fresh tick start.
     pub sequence_start: SequenceStart,
@@ -29,7 +28,7 @@ pub struct Policy {
 pub enum OnRollback {
     /// Go on ahead of it, at half speed, until it has caught up.
     Continue,
-    /// Wait until it has.
+    /// Wait until it has caught up.
     Wait,
     /// Refuse.
     Error,
@@ -39,7 +38,7 @@ pub enum OnRollback {
     NextWorker,
 }
 
-/// What to do when a tick's sequence numbers are used up.
+/// What to do when a tick is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnExhausted {
     /// Wait for the next tick.
@@ -53,15 +52,15 @@ pub enum OnExhausted {
 /// Where the sequence numbers of a fresh tick start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SequenceStart {
-    /// At `tick & mask`, the mask being one less than a power of two. Always
-    /// from 0, `id % 2^n` would be constant at low rates, and sharding by it
-    /// would pile up on one shard. Counting up from the start keeps the order;
-    /// as many numbers as the mask says are unused at the most.
+    /// At `tick & mask`, the mask being one less than a power of two. If every tick
+    /// started from 0, `id % 2^n` would be constant at low rates, and sharding by it
+    /// would pile up on one shard. Counting up from the start keeps the order; at most
+    /// as many sequence numbers as the mask says are unused.
     Masked(u64),
-    /// At `tick % modulus`, for the other moduli. It evens out the numbers; not
-    /// `id % modulus`, which the time above them changes as well.
+    /// At `tick % modulus`, for the other moduli. This evens out the sequence numbers,
+    /// but not `id % modulus`, which the time above them changes as well.
     Modulo(u64),
-    /// At a secret random number, and on in a secret order.
+    /// At a secret random number, and onward in a secret order.
     Random,
 }
 
@@ -80,9 +79,9 @@ impl OnRollback {
 }
 
 impl Policy {
-    /// The policy of the default generator: 100 ms of borrowing, one day of
-    /// rollback, 64 starts: all values of `id % 64` are equally frequent,
-    /// and at most 63 of 4096 numbers, 1.6 %, are unused.
+    /// The policy of the default generator: 100 ms of borrowing, one day of rollback,
+    /// 64 starts. All values of `id % 64` are equally frequent, and at most 63 of 4096
+    /// sequence numbers, 1.6 %, are unused.
     pub const DEFAULT: Self = Self {
         on_rollback: OnRollback::Continue,
         max_rollback: Millis::new(24 * 60 * 60 * 1000),
@@ -92,14 +91,14 @@ impl Policy {
         sequence_start: SequenceStart::usual(Layout::DEFAULT.sequence_bits()),
     };
 
-    /// How far ahead of the wall clock anybody may move a generator, by borrowing or
-    /// at once: half of what is forgiven, so that a rollback of the clock on top of
-    /// it is still forgiven.
+    /// How far ahead of the wall clock a generator may be moved, by borrowing or at
+    /// once: half of what is forgiven, so that a clock rollback on top of that is still
+    /// forgiven.
     pub const fn max_advance(&self) -> Millis {
         self.max_rollback.half()
     }
 
-    /// Whether generators have it: not as long as worker IDs cannot be leased.
+    /// Whether generators support this: not as long as worker IDs cannot be leased.
     #[must_use]
     pub const fn is_supported(&self) -> bool {
         !matches!(self.on_rollback, OnRollback::NextWorker)
@@ -119,8 +118,8 @@ impl SequenceStart {
     }
 
     /// The start of a generator whose label gives none, by the width of its sequence
-    /// field: 64 starts, and fewer if those would leave more than a 64th of a tick's
-    /// numbers unused.
+    /// field: 64 starts, or fewer if 64 would leave more than a 64th of a tick's
+    /// sequence numbers unused.
     #[must_use]
     pub const fn usual(sequence_bits: u32) -> Self {
         let bits = sequence_bits.saturating_sub(6);
@@ -137,7 +136,7 @@ impl SequenceStart {
         }
     }
 
-    /// Out of the path of the common ones, for which each instruction counts.
+    /// Kept out of the path of the common starts, in which each instruction counts.
     #[cold]
     const fn first_in_others(self, tick: Tick) -> u64 {
         match self {
@@ -147,7 +146,7 @@ impl SequenceStart {
         }
     }
 
-    /// The largest number that a fresh tick may start with.
+    /// The largest sequence number that a fresh tick may start with.
     #[must_use]
     pub const fn last(self) -> u64 {
         match self {

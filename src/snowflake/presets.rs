@@ -1,28 +1,28 @@
-//! Presets: the schemes that people run, under their names. **Frozen for ever**:
-//! a label that names one must go on meaning what it meant.
+//! Presets: the schemes that people run, under their names. **Frozen for ever**: a
+//! label that names a preset must go on meaning what it meant.
 //!
-//! Where the original leaves something open, or does what would repeat IDs, the
-//! text says what ours does.
+//! Where the original leaves something open, or does something that would issue IDs
+//! twice, the text says what ours does.
 
-/// A stock text under a name.
+/// A stock text with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// As labels call it.
+    /// The name that labels use.
     pub name: &'static str,
-    /// What it stands for.
+    /// The text that the name stands for.
     pub text: &'static str,
-    /// Where it comes from, in one line.
+    /// Where the preset comes from, in one line.
     pub origin: &'static str,
 }
 
-/// The table of presets, two lines for each.
+/// The table of presets, two lines for each preset.
 macro_rules! presets {
     ($($name:literal is $origin:literal: $text:literal;)*) => {
         [$(Preset { name: $name, text: $text, origin: $origin }),*]
     };
 }
 
-/// All of them, in the order in which they are shown.
+/// All presets, in the order in which they are shown.
 pub const ALL: [Preset; 18] = presets! {
     "default" is "the default generator of this extension":
         "layout='time:41 worker:10 sequence:12' epoch=1735689600000 tick='1 ms' on_rollback=continue max_rollback='1 d' max_borrow='100 ms' on_exhausted=wait sequence_start='vibrate 63'";
@@ -62,7 +62,7 @@ pub const ALL: [Preset; 18] = presets! {
         "layout='time:41 worker:3 sequence:9' epoch=1735689600000 sequence_start='vibrate 7'";
 };
 
-/// The preset of a name.
+/// The preset with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)

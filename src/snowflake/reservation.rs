@@ -15,25 +15,24 @@ use super::id::{Millis, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNano
 use super::server::Settings;
 use super::word::{Live, Spread};
 
-/// The gap after a promotion: the stored mark is from before the switch to this
-/// timeline, and the lost primary may have gone on past it. One gap for each
+/// The gap after a promotion: the stored mark was written before the switch to this
+/// timeline, and the lost primary may have gone on past it. There is one gap for each
 /// switch since: a primary that had just been promoted ran a gap ahead.
 ///
-/// # From where it counts
+/// # From where the gap counts
 ///
-/// From the mark as it would be if the lost primary had lived on until now: the
-/// mark plus the time since the last replayed commit, or from now if that is later.
-/// Two standbys that are promoted one after the other from one mark then start at
-/// different instants, as far apart as their promotions. The first one runs at half
-/// speed while it is ahead, so that the second one starts past all of its IDs, if
-/// the two promotions are further apart than twice what the first one may borrow and
-/// what the two clocks differ by.
+/// The gap counts from the mark as it would be if the lost primary had lived on until
+/// now: the mark plus the time since the last replayed commit, or from now if that is
+/// later. Two standbys that are promoted one after the other from one mark then start
+/// at different instants, as far apart as their promotions. The first one runs at half
+/// speed while it is ahead. So the second one starts past all of its IDs, if the two
+/// promotions are further apart than twice what the first one may borrow and what the
+/// two clocks differ by.
 ///
 /// If the mark was written since the switch, by this generator or by a foreign
-/// `setval()`, which cannot be told apart, the gap counts from the promotion. On
-/// top of the mark it would be left anew at each start in the life of this
-/// server and the lead would grow without end; from the clock it would never
-/// shrink.
+/// `setval()`, which cannot be told apart, the gap counts from the promotion. On top of
+/// the mark it would be left anew at each start in the life of this server, and the
+/// lead would grow without end; from the clock, the lead would never shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failover {
     /// `snowflake_id.failover_gap` and what the generator may borrow, times the
@@ -44,7 +43,7 @@ pub struct Failover {
     /// The wall clock when this server first started a generator since the
     /// promotion.
     pub promoted_at: UnixMillis,
-    /// When the last transaction that was replayed had committed.
+    /// When the last replayed transaction had committed.
     pub last_commit: Option<UnixMillis>,
 }
 
@@ -81,28 +80,28 @@ pub struct Situation {
     pub stored: Option<UnixMillis>,
     /// Set if the mark is from before a promotion.
     pub failover: Option<Failover>,
-    /// Somebody advances the generator and wants no ID before this instant.
+    /// Somebody advances the generator: no ID is to be issued before this instant.
     pub floor: Option<UnixMillis>,
-    /// For a generator that changes clocks: the ledger that came with the stored
-    /// mark at a start, the one in force later.
+    /// For a generator that changes clocks: at a start, the ledger that came with the
+    /// stored mark; later, the ledger in force.
     pub ledger: Ledger,
-    /// By how much the wall clock is behind an earlier reading, where that is to be
+    /// How far the wall clock is behind an earlier reading, if that rollback is to be
     /// dealt with.
     pub rollback: Option<Nanos>,
-    /// The tick that is to be issued.
+    /// The tick of which IDs are to be issued.
     pub through: Tick,
     /// What the last reservation of this slot took; zero at a start.
     pub last_window: Millis,
 }
 
-/// What to do: in the order of the fields, each before the next.
+/// What to do, in the order of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Both clocks, as they were read for it.
+    /// Both clocks, as they were read for this plan.
     pub reading: Reading,
     /// Make this mark durable.
     pub mark: UnixMillis,
-    /// The mark as it is written, with what it keeps of the ledger.
+    /// The mark as it is written, with the part of the ledger that it keeps.
     pub value: i64,
     /// Let the generator's clock show at least this.
     pub clock_from: UnixNanos,
@@ -123,9 +122,9 @@ pub struct Plan {
     pub early: Position,
     /// The generator starts here, at the mark, instead of going on.
     pub starts: bool,
-    /// How far it is ahead of the wall clock.
+    /// How far the generator is ahead of the wall clock.
     pub lead: Millis,
-    /// It goes on in another clock.
+    /// The generator goes on in another clock.
     pub switches: bool,
 }
 
@@ -143,11 +142,11 @@ pub enum Refusal {
         limit: Millis,
         start: UnixMillis,
     },
-    /// Somebody wants to advance it to this far ahead of the wall clock.
+    /// Somebody wants to advance the generator to this far ahead of the wall clock.
     AdvanceTooFar { by: Millis, limit: Millis },
     /// The wall clock is before the layout's epoch.
     BeforeEpoch { epoch: UnixMillis },
-    /// The layout's time is used up.
+    /// The layout's time has ended.
     TimeUsedUp { last: UnixMillis },
     /// The wall clock is this far behind an earlier reading, and no other clock is
     /// known to be free before the instant.
@@ -156,7 +155,7 @@ pub enum Refusal {
         clocks: u64,
         free_from: UnixMillis,
     },
-    /// The sequence holds a value that no clock can mean.
+    /// The sequence holds a value that cannot be a mark.
     NoMark(NoMark),
 }
 
@@ -169,12 +168,12 @@ pub enum NoMark {
     Number { value: i64 },
 }
 
-/// Marks are later than this: 1973-03-03. A smaller number is a count, or an
+/// Marks are later than this, which is 1973-03-03. A smaller number is a count, or an
 /// instant in seconds.
 const MARK_MIN: i64 = 100_000_000_000;
 
-/// Marks are no later than this, in the year 2527: clocks end in 2262. Where the time
-/// of a layout goes on for longer, an ID would look like an instant.
+/// Marks are no later than this, in the year 2527: clocks end in 2262. In a layout
+/// whose time goes on for longer, an ID would look like an instant.
 const MARK_MAX: i64 = 1 << 44;
 
 /// The first reservation of a start ahead of the wall clock takes this part of
@@ -188,11 +187,10 @@ const SLOW_START: i64 = 1024;
 impl Generator {
     /// Reads a mark, and what it says of clocks if the layout has some.
     ///
-    /// `now` is the wall clock: only where that is before 1973, as in a test, marks
-    /// can be so.
+    /// `now` is the wall clock: marks can be before 1973 only if it is, as in a test.
     ///
     /// # Errors
-    /// What the value is instead.
+    /// What the value is instead of a mark.
     pub fn read_mark(
         &self,
         value: i64,
@@ -225,7 +223,7 @@ impl Generator {
     /// Plans a reservation.
     ///
     /// # Errors
-    /// A [`Refusal`], when clocks, mark and layout do not go together.
+    /// A [`Refusal`], if clocks, mark and layout contradict each other.
     pub fn plan(&self, s: &Situation) -> Result<Plan, Refusal> {
         let layout = self.layout;
         let wall = s.reading.wall.millis();
@@ -239,7 +237,7 @@ impl Generator {
             return Err(Refusal::ClockJumped { by: jumped, limit });
         }
 
-        // Forward at once; backward, the generator's clock is the later one.
+        // Forward at once; after a rollback, the generator's clock is the later one.
         let clock = s.generator_now.max(s.reading.wall);
         let now = layout.tick_number(clock.millis());
         // A clock before the epoch has no tick.
@@ -250,7 +248,7 @@ impl Generator {
         let at_start = s.reserved == Position::ZERO;
         let known = layout.instant_of(layout.tick_of(s.reserved));
         let adopted = s.stored.filter(|stored| at_start || *stored > known);
-        // From the wall clock, not the generator's: that may lead already.
+        // From the wall clock, not from the generator's clock, which may lead already.
         let after_gap = s.failover.map(|f| f.start(s.stored, wall));
         let limit = self.policy.max_advance();
         if let Some(floor) = s.floor
@@ -265,11 +263,11 @@ impl Generator {
         let epoch = layout.epoch();
         let start = target.max(now).ok_or(Refusal::BeforeEpoch { epoch })?;
 
-        // On top of a forgiven lead, a rollback is forgiven as ever.
+        // A rollback is forgiven on top of a forgiven lead, as without one.
         let policy_lead = self.policy.max_rollback;
         let max_lead = policy_lead.plus(s.forgiven_lead);
         let limit = if at_start {
-            // At least what a start after a failover has left ahead of the clock.
+            // At least the lead that a start after a failover has left.
             let may_be_left = self.gap(&s.settings).plus(s.settings.reserve);
             let gap = s.failover.map_or(Millis::ZERO, |f| f.gap);
             may_be_left.max(max_lead).plus(gap)
@@ -287,13 +285,13 @@ impl Generator {
             });
         }
         // A generator without a mark and a past does not lead. If it believed this
-        // clock, the server would, and refuse the right one as a jump.
+        // clock, the server would do so too, and refuse the right clock as a jump.
         let by = Millis::ZERO.minus(jumped);
         if by > max_lead {
             let limit = max_lead;
             return Err(Refusal::ClockRolledBack { by, limit });
         }
-        // A mark past the end is above all a mark too far ahead.
+        // A mark past the end is first of all a mark too far ahead.
         if start >= layout.last_tick() {
             return Err(time_used_up);
         }
@@ -301,8 +299,8 @@ impl Generator {
         let window = s.window(lead);
         let ticks = layout.ticks_in(window);
 
-        // A word that is ahead of the clock (it borrowed) needs its bound there.
-        // The word of another clock says nothing.
+        // A word that is ahead of the clock (it borrowed) needs its bound there. The
+        // word of another clock does not matter.
         let first = if switches {
             start
         } else {
@@ -316,11 +314,11 @@ impl Generator {
         let bound = Tick::new(first.next().get().saturating_add(ticks))
             .min(farthest.max(first.next()))
             .max(layout.tick_of(s.reserved))
-            // Where it starts in another clock, this one has been used up to there.
+            // A start in another clock: this clock has been used up to the target.
             .max(target.unwrap_or(start))
             .min(layout.last_tick());
         // Half of what was in fact reserved: a capped bound leaves less than the
-        // window, and every ID would be past the half of that.
+        // window, and every ID would be past half of the window.
         let left = bound.get().saturating_sub(first.get()).min(ticks);
         let early = Tick::new(bound.get() - left / 2);
         let mark = layout.instant_of(bound);
@@ -353,8 +351,8 @@ impl Generator {
         })
     }
 
-    /// The gap after one promotion: the lost primary may have been ahead of its clock by
-    /// what it could borrow.
+    /// The gap after one promotion: the lost primary may have been ahead of its clock
+    /// by all that it could borrow.
     pub(super) fn gap(&self, settings: &Settings) -> Millis {
         settings.failover_gap.plus(self.max_borrow())
     }
@@ -364,8 +362,8 @@ impl Generator {
         Refusal::MarkAhead { by, limit, start }
     }
 
-    /// Where a generator that changes clocks goes on, and in which: at `start` in
-    /// the same clock, or at `now` in the next one.
+    /// The tick and the clock in which a generator that changes clocks goes on: `start`
+    /// in the same clock, or `now` in the next one.
     fn choose_clock(
         &self,
         s: &Situation,
@@ -386,7 +384,7 @@ impl Generator {
             Some((now, ledger, true))
         };
         if s.failover.is_some() {
-            // Whatever was used before, it is behind.
+            // All earlier use of any clock lies before the start.
             return same(Ledger::unknown(s.ledger.clock, start));
         }
         if s.floor.is_some() || !at_start && target.is_some() {
@@ -400,7 +398,7 @@ impl Generator {
             if now >= target {
                 return same(s.ledger);
             }
-            // With no clock free, it starts ahead like any other.
+            // If no clock is free, the generator starts ahead like any other.
             return Ok(next(target).unwrap_or((start, s.ledger, false)));
         }
         let Some(rollback) = s.rollback else {
@@ -425,7 +423,7 @@ impl Generator {
         })
     }
 
-    /// In how many clocks a tick may be used, and could be.
+    /// How many clocks a tick may use now, and how many it could use.
     fn spread(&self, live: &Live, ledger: Ledger) -> Spread {
         let at = self.layout.tick_of(live.word().position());
         Spread {
@@ -434,10 +432,10 @@ impl Generator {
         }
     }
 
-    /// Lets a tick be used in further clocks, and returns the ledger then; unless
-    /// somebody else has just done so. The mark of such a generator says that any
-    /// clock may have been used before it, so that this need not be durable. Holders
-    /// of the reservation lock only.
+    /// Lets a tick use further clocks, unless somebody else has just done so; returns
+    /// the ledger after that. The mark of such a generator says that any clock may have
+    /// been used before it, so that this need not be durable. Holders of the
+    /// reservation lock only.
     pub(super) fn widen(&self, live: &Live, ledger: Ledger) -> Option<Ledger> {
         let layout = self.layout;
         let position = live.word().position();
@@ -455,7 +453,7 @@ impl Generator {
 }
 
 impl Situation {
-    /// How much to reserve, for a generator that is so far ahead of the clock.
+    /// How much to reserve for a generator that is this far ahead of the clock.
     fn window(&self, lead: Millis) -> Millis {
         let full = self.settings.reserve;
         let slow = Millis::new(full.get() / SLOW_START);
@@ -468,19 +466,19 @@ impl Situation {
     }
 }
 
-/// A plan of which nothing has been done.
+/// A plan that has not been carried out at all.
 #[must_use]
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Copy))]
 pub struct Planned(Plan);
 
-/// Its mark is durable.
+/// A plan whose mark is durable.
 #[must_use]
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Copy))]
 pub struct Durable(Plan);
 
-/// The word was moved, and nothing is allowed yet that was not before.
+/// A plan whose word was moved, and which allows nothing new yet.
 #[must_use]
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Copy))]
@@ -528,7 +526,7 @@ impl Durable {
             }
         }
         if generator.shares_clocks() {
-            // What a burst took is given back here.
+            // The clocks that a burst took are given back here.
             if ledger.together > 1 {
                 bounds.set_spread(Spread::ONE);
                 *ledger = ledger.narrow(word.leave_clocks(layout));
@@ -555,7 +553,7 @@ impl Moved {
 mod shown {
     use super::{Durable, Plan, Planned};
 
-    /// What is being carried out, for a test to look at.
+    /// A plan that is being carried out, for a test to look at.
     macro_rules! plan {
         ($($phase:ident)*) => {$(
             impl $phase {

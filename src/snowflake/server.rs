@@ -1,22 +1,22 @@
 //! The protocol: how an ID is issued, how a mark is raised.
 //!
-//! A [`Host`] is a server: clocks, a disk, a lock, settings. PostgreSQL is one, and
-//! so are the models and threads of the tests. The core decides; the host acts, and
-//! has no decision to make.
+//! A [`Host`] is a server: clocks, a disk, a lock, settings. PostgreSQL is one, and so
+//! are the models and threads of the tests. The core decides; the host acts, and makes
+//! no decision.
 //!
 //! # A reservation
 //!
 //! Under the generator's reservation lock, in this order:
 //!
-//! 1. look again whether it is needed, and at what the disk has;
+//! 1. look again whether the reservation is needed, and which mark is on disk;
 //! 2. under the clock lock, read both clocks, plan, and believe the clock if the plan
 //!    does;
 //! 3. write the mark, and wait until it is durable;
 //! 4. move clock and word;
 //! 5. publish the bound.
 //!
-//! A crash between any two steps leaves a mark that is at most too high. What is
-//! refused changes nothing but notes and statistics.
+//! A crash between any two steps leaves a mark that is at most too high. A refusal
+//! changes nothing but notes and statistics.
 //!
 //! # Server-wide fields
 //!
@@ -37,8 +37,8 @@ use super::word::{Clocks, Step};
 pub struct Settings {
     /// `snowflake_id.reserve`: how much a reservation takes.
     pub reserve: Millis,
-    /// `snowflake_id.failover_gap`: what a standby's marks may lag and its clock
-    /// differ, together.
+    /// `snowflake_id.failover_gap`: the sum of how far a standby's marks may lag and
+    /// how much its clock may differ.
     pub failover_gap: Millis,
     /// `snowflake_id.max_clock_jump`.
     pub max_clock_jump: Millis,
@@ -49,8 +49,8 @@ pub struct Settings {
 pub struct Beliefs {
     /// Wall minus boot clock when the wall clock was last believed.
     pub trusted_offset: Nanos,
-    /// Both clocks when a reserver last read them, unless that was refused as a
-    /// jump. A step since then is noted by the one that sees it.
+    /// Both clocks when a reserver last read them, unless that reading was refused as a
+    /// jump. The reserver that sees a step since then notes it.
     pub seen: Reading,
     /// The wall clock when a generator was first started after this server was
     /// promoted.
@@ -68,9 +68,9 @@ impl Beliefs {
         }
     }
 
-    /// A reading for a generator without a past: no later than was believed last. A
-    /// clock that has jumped is the reservation's to judge; a generator that started
-    /// from it would be ahead for as long as that after a correction.
+    /// A reading for a generator without a past: no later than was believed last. The
+    /// reservation judges a clock that has jumped; a generator that started from such a
+    /// clock would stay ahead by the jump after a correction.
     pub fn believable(&self, mut reading: Reading) -> Reading {
         let trusted = reading.boot.get().saturating_add(self.trusted_offset.get());
         reading.wall = reading.wall.min(UnixNanos::new(trusted));
@@ -86,42 +86,42 @@ impl Beliefs {
     }
 }
 
-/// What the disk has of a mark.
+/// The mark that the disk has.
 #[derive(Clone, Copy, Debug)]
 pub struct OnDisk {
-    /// The value of the sequence; `None` if it has not had one.
+    /// The value of the sequence; `None` if it has never had one.
     pub value: Option<i64>,
     /// Where in WAL it was written.
     pub lsn: u64,
 }
 
-/// What has become of a server since a mark was written.
+/// What has happened to a server since a mark was written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct History {
     /// How many timelines have begun since.
     pub switches: i64,
     /// The server was itself promoted, rather than started as a primary.
     pub promoted: bool,
-    /// When the last transaction that was replayed had committed.
+    /// When the last replayed transaction had committed.
     pub last_commit: Option<UnixMillis>,
 }
 
 /// A server.
 pub trait Host: Clocks + Sized {
-    /// Why a call of the host fails, or of its user.
+    /// Why a call of the host or of its user fails.
     type Error: From<Refused>;
 
-    /// What the generator is and where its state; an error if something does not hold
-    /// that must for this caller to issue.
+    /// The generator and the slot with its state; an error if a condition does not hold
+    /// that this caller needs to issue.
     fn enter(&self) -> Result<(&Slot, &Generator), Self::Error>;
 
-    /// The same, if nothing has changed since; else the caller enters anew.
+    /// The same, if nothing has changed since; otherwise the caller enters anew.
     fn entered(&self) -> Option<(&Slot, &Generator)>;
 
     /// Runs `f` as the only one that reserves for this generator.
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T;
 
-    /// Runs `f` with what the server knows of its clock; nobody else does meanwhile.
+    /// Runs `f` with what the server knows of its clock, one caller at a time.
     fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T;
 
     fn settings(&self) -> Settings;
@@ -135,13 +135,13 @@ pub trait Host: Clocks + Sized {
     /// Writes the mark, and returns when it is durable; an error if it cannot be written.
     fn write_durably(&self, value: i64) -> Result<(), Self::Error>;
 
-    /// Sleeps for up to so long, outside of any lock; an error if it is cancelled.
+    /// Sleeps for up to this long, outside of any lock; an error if that is cancelled.
     fn nap(&self, nanos: Nanos) -> Result<(), Self::Error>;
 
-    /// Something that the administrator should know.
+    /// Tells the administrator something.
     fn note(&self, note: Note);
 
-    /// A reservation was made that began at this time.
+    /// A reservation that began at this time was made.
     fn reserved(&self, _began: BootNanos) {}
 
     /// Raises the mark: [`reserve`], with its errors.
@@ -153,17 +153,17 @@ pub trait Host: Clocks + Sized {
 /// Why somebody reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// An ID of this tick cannot be issued without.
+    /// An ID of this tick cannot be issued without a reservation.
     Tick(Tick),
     /// Half of the window is used up, and the caller was elected. If clock and
     /// mark do not go together, a note says so, and the first caller that runs into
     /// the bound gets the error.
     Early(Tick),
-    /// No ID before this instant shall be issued any more.
+    /// No ID before this instant may be issued any more.
     Floor(UnixMillis),
     /// The wall clock was set back: another clock is needed.
     Switch,
-    /// The tick is used up, and goes on in further clocks. Takes no mark.
+    /// The tick is exhausted and goes on in further clocks. Takes no mark.
     Widen,
 }
 
@@ -178,32 +178,32 @@ pub enum Refused {
         latest: UnixMillis,
         since: UnixMillis,
     },
-    /// The same, and no clock is free.
+    /// The same, and no other clock is free.
     NoClockFree {
         by: Millis,
         clocks: u64,
         free_from: UnixMillis,
         since: UnixMillis,
     },
-    /// The clock has shown the same for so long, and the call waits for a tick.
+    /// The clock has not moved for this long, and the call waits for a tick.
     StandsStill { at: UnixMillis, lasts: Millis },
-    /// The tick is used up; the next one that may be used comes after `wait`.
+    /// The tick is exhausted; the next one that may be used comes after `wait`.
     TickUsedUp { wait: Millis },
-    /// Others took in between, as often as so many were asked for as a block.
+    /// Others took IDs in between, each time that a block of this size was tried.
     Interleaved { count: u64 },
 }
 
 /// What a host may tell its administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The wall clock was stepped: negative is back.
+    /// The wall clock was stepped; a negative `by` is a rollback.
     Stepped { by: Millis },
     /// The first refusal of a series; with how far IDs are reserved, if they are.
     Refused {
         why: Refused,
         reserved: Option<UnixMillis>,
     },
-    /// There are IDs again.
+    /// IDs are issued again.
     IssuesAgain { since: UnixMillis },
     /// The generator goes on in another clock: after a rollback, or at a start before
     /// its mark. `free` further clocks could be taken at the same tick.
@@ -213,19 +213,19 @@ pub enum Note {
         clocks: u64,
         free: u64,
     },
-    /// It was promoted with the server and leaves a gap.
+    /// The generator was promoted with the server and leaves a gap.
     LeftGap {
         gap: Millis,
         start: UnixMillis,
         lead: Millis,
     },
-    /// It starts ahead of the clock, as a superuser has accepted.
+    /// The generator starts ahead of the clock, as a superuser has accepted.
     StartsAhead { lead: Millis },
     /// The layout's time ends soon.
     EndsSoon { left: Millis, end: UnixMillis },
 }
 
-/// How long before the end of a layout's time there is a note of it.
+/// How long before the end of a layout's time a note tells of it.
 const ENDS_SOON: Millis = Millis::new(365 * 24 * 60 * 60 * 1000);
 
 /// The positions of a caller, from `start` up to and without `end`.
@@ -233,22 +233,22 @@ const ENDS_SOON: Millis = Millis::new(365 * 24 * 60 * 60 * 1000);
 pub struct Issued {
     pub start: Position,
     pub end: Position,
-    /// How many are of ticks that the generator's clock has not reached.
+    /// How many of these belong to ticks that the generator's clock has not reached.
     pub borrowed: u64,
     /// The call had to wait.
     pub waited: bool,
 }
 
-/// Up to `count` IDs, at most [`Generator::max_chunk`]; fewer where there is no room
-/// for more. Waits for the clock and reserves as needed; a failed call issues nothing.
+/// Issues up to `count` IDs, at most [`Generator::max_chunk`]; fewer if room is lacking.
+/// Waits for the clock and reserves as needed; a failed call issues nothing.
 ///
 /// # Errors
-/// The host's, or why there is no ID.
+/// The host's error, or why there is no ID.
 pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
     let mut waits = Waits::default();
     loop {
-        // After a wait or a reservation everything is looked at again: the
-        // sequence may be gone by now, or the transaction read-only.
+        // After a wait or a reservation everything is checked again: the sequence may
+        // be gone by now, or the transaction read-only.
         let (slot, generator) = host.enter()?;
         let live = slot.live();
         let step = if generator.policy.on_rollback.watches() {
@@ -291,10 +291,10 @@ fn end_refusal<H: Host>(host: &H, slot: &Slot) {
     }
 }
 
-/// As [`reserve`], for a caller that cannot do without.
+/// As [`reserve`], for a caller that cannot go on without it.
 ///
 /// # Errors
-/// The host's, or why nothing can be reserved.
+/// The host's error, or why nothing can be reserved.
 pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
     let Some(refusal) = host.reserve(need)? else {
         return Ok(());
@@ -309,7 +309,7 @@ pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
 /// raised. Afterwards the host may have to be entered anew.
 ///
 /// # Errors
-/// The host's.
+/// The host's error.
 #[cold]
 pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Error> {
     host.reserving(|token| {
@@ -329,14 +329,14 @@ pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Erro
                 Ok(None)
             }
             Ok(None) => Ok(None),
-            // There is a note of it; the first caller that runs into the bound gets it.
+            // A note tells; the first caller that runs into the bound gets the error.
             Err(_) if matches!(need, Need::Early(_)) => Ok(None),
             Err(refusal) => Ok(Some(refusal)),
         }
     })
 }
 
-/// What a reserver finds, of which a [`Situation`] is made.
+/// What a reserver finds: a [`Situation`] is made of it.
 struct Found<'a> {
     on_disk: OnDisk,
     history: History,
@@ -345,7 +345,7 @@ struct Found<'a> {
     rollback: Option<Nanos>,
 }
 
-/// One that holds the reservation lock of a generator.
+/// The holder of the reservation lock of a generator.
 struct Reserver<'a, H> {
     host: &'a H,
     slot: &'a Slot,
@@ -387,7 +387,7 @@ impl<H: Host> Reserver<'_, H> {
         let surveyed = host.with_beliefs(|beliefs| {
             let reading = host.read();
             let rollback = (need == Need::Switch).then(|| slot.clock().rollback(reading.wall));
-            // Of many that meet a rollback, one has dealt with it.
+            // Many callers may meet one rollback; another one has dealt with it.
             if rollback == Some(None) {
                 return Ok(None);
             }
@@ -403,7 +403,7 @@ impl<H: Host> Reserver<'_, H> {
             let plan = generator.plan(&situation);
             if plan.is_ok() {
                 beliefs.trusted_offset = reading.offset();
-                // Not for a clock that was refused.
+                // A gap is not left for a clock that was refused.
                 if let Some(failover) = situation.failover {
                     beliefs.promoted_at = Some(failover.promoted_at);
                 }
@@ -413,7 +413,7 @@ impl<H: Host> Reserver<'_, H> {
                     slot.clock().anchor(reading);
                 }
             }
-            // To correct a jump that was refused sets no clock back.
+            // Correcting a jump that was refused does not set a clock back.
             let is_jump = matches!(plan, Err(Refusal::ClockJumped { .. }));
             if !is_jump {
                 beliefs.seen = reading;
@@ -425,7 +425,7 @@ impl<H: Host> Reserver<'_, H> {
         };
         let reading = situation.reading;
         let rolled_back = Millis::ZERO.minus(reading.stepped_since(slot.seen(self.token)));
-        // A generator that watches the clock has counted it.
+        // A generator that watches the clock has counted the rollback.
         if rolled_back > Millis::ZERO && !watches {
             slot.stats().count_rollback(rolled_back);
         }
@@ -436,11 +436,11 @@ impl<H: Host> Reserver<'_, H> {
             slot.set_refused_lead(by);
         }
         let plan = plan?;
-        // A refusal is noted as that, and so is a change of clocks.
+        // A refusal and a change of clocks have their own notes.
         if stepped != Millis::ZERO && !plan.switches {
             host.note(Note::Stepped { by: stepped });
         }
-        // One because of a rollback ends with the next ID.
+        // A refusal because of a rollback ends with the next ID.
         if !slot.is_refused_by_rollback() {
             end_refusal(host, slot);
         }
@@ -498,7 +498,7 @@ impl<H: Host> Reserver<'_, H> {
         })
     }
 
-    /// The mark, and what the disk says of clocks.
+    /// The stored mark, and what the disk says of clocks.
     fn stored(
         &self,
         found: &Found,
@@ -510,26 +510,26 @@ impl<H: Host> Reserver<'_, H> {
         let (mark, ledger) = match read {
             None => (None, None),
             Some(Ok((mark, ledger))) => (Some(mark), ledger),
-            // Where the slot knows how far the marks were, the next one heals it.
+            // If the slot knows how far the marks were, the next mark heals the value.
             Some(Err(_)) if !at_start || slot.highest().is_some() => (None, None),
             Some(Err(no_mark)) => return Err(Refusal::NoMark(no_mark)),
         };
-        // What was written here and is not there any more was taken away since; of
-        // clocks something else may have been written under the same mark.
+        // A mark that was written here and is gone was taken away since. Clocks may
+        // have been written differently under the same mark.
         if mark < slot.highest() || slot.is_undone() {
             return Ok((mark.max(slot.highest()), None));
         }
         Ok((mark, ledger))
     }
 
-    /// Whether the mark is from before a switch of timelines, and how much to leave
+    /// Whether the mark was written before a switch of timelines, and how much to leave
     /// out then: one gap for each switch since.
     ///
-    /// A `setval()` after the promotion moves the page's LSN past the switch, and
-    /// ALTER SEQUENCE ... RESTART leaves no mark at all. So a generator that starts
-    /// in the life of a server that was itself promoted leaves out a gap whatever it
-    /// finds: once as long as it keeps its slot, and from the promotion, not the
-    /// mark, since it may not be the first time.
+    /// A `setval()` after the promotion moves the page's LSN past the switch, and ALTER
+    /// SEQUENCE ... RESTART leaves no mark at all. So a generator that starts in the
+    /// life of a server that was itself promoted leaves out a gap whatever it finds. It
+    /// does so once as long as it keeps its slot, and counts from the promotion, not
+    /// the mark, since this may not be the first time.
     fn failover(&self, found: &Found, at_start: bool) -> Option<Failover> {
         let history = found.history;
         let count = history.switches.max(i64::from(history.promoted));
@@ -545,10 +545,10 @@ impl<H: Host> Reserver<'_, H> {
         })
     }
 
-    /// Notes the first of a series of refusals, and how long IDs last.
+    /// Notes the first refusal of a series, and how long IDs last.
     fn note_refusal(&self, refusal: Refusal) {
-        // Somebody's wish to go too far says nothing about the clock; and a caller that
-        // finds no clock may want to wait.
+        // A request to go too far says nothing about the clock; and a caller that finds
+        // no free clock may want to wait.
         if let Refusal::AdvanceTooFar { .. } | Refusal::NoClockFree { .. } = refusal {
             return;
         }
@@ -570,7 +570,7 @@ impl<H: Host> Reserver<'_, H> {
             host.note(Note::StartsAhead { lead });
         }
         if plan.switches {
-            // The clocks that a rollback to the same time would find.
+            // The clocks that a rollback to the same time would find free.
             let from = layout.tick_of(plan.word_from.unwrap_or(plan.reserved));
             host.note(Note::Switched {
                 rollback: s.rollback.map(|by| by.millis().max(Millis::new(1))),
@@ -580,7 +580,7 @@ impl<H: Host> Reserver<'_, H> {
             });
         }
         let start = plan.clock_from.millis();
-        // Where it makes no difference there is nothing to tell.
+        // If the failover makes no difference there is nothing to report.
         let otherwise = s.stored.max(Some(s.generator_now.millis()));
         let is_told = |f: &Failover| f.mark_is_older || Some(start) > otherwise;
         if let Some(Failover { gap, .. }) = s.failover.filter(is_told) {

@@ -1,15 +1,15 @@
 //! `sequence_start=random`: a tick's sequence numbers in an order that is
 //! unpredictable without the key.
 //!
-//! The n-th ID of a tick gets the number `a * n + b`, modulo the size of the
-//! sequence field. `a` is odd, so that each number comes once: the whole tick
-//! stays usable. Both come from a keyed hash of the tick and the clock, so that
-//! nothing but the key has to be known, by no matter how many sessions. With `b`
-//! alone, a rotation, two IDs of a tick would tell how many lie between them.
+//! The n-th ID of a tick gets the sequence number `a * n + b`, modulo the size of the
+//! sequence field. `a` is odd, so that each number is used once: the whole tick stays
+//! usable. Both come from a keyed hash of the tick and the clock, so that any number of
+//! sessions need to know only the key. With `b` alone, a rotation, two IDs of a tick
+//! would tell how many lie between them.
 //!
-//! The key is of one life of the server and is never stored. That is safe
-//! because every start, and every change of label or worker ID, begins at a fresh
-//! tick: two keys never meet in one.
+//! The key belongs to one life of the server and is never stored. That is safe because
+//! every start, and every change of label or worker ID, begins at a fresh tick: two
+//! keys never meet in one tick.
 
 use std::hash::Hasher;
 
@@ -21,7 +21,7 @@ pub struct Shuffle {
     key: (u64, u64),
 }
 
-// Not the key.
+// Debug output does not show the key.
 impl std::fmt::Debug for Shuffle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Shuffle")
@@ -29,8 +29,8 @@ impl std::fmt::Debug for Shuffle {
 }
 
 impl Shuffle {
-    /// From the server's secret and what tells this generator from its others:
-    /// each has an order of its own.
+    /// Made from the server's secret and from what distinguishes this generator from
+    /// the others, so that each has an order of its own.
     #[must_use]
     pub fn new(secret: (u64, u64), generator: u64) -> Self {
         let part = |which: u8| {
@@ -44,7 +44,7 @@ impl Shuffle {
         }
     }
 
-    /// The number of the `nth` ID of a tick. The low bits count, up to 32: as
+    /// The sequence number of the `nth` ID of a tick. The low bits count, up to 32: as
     /// many as the sequence field has.
     #[must_use]
     pub fn number(&self, tick: u64, clock: u64, nth: u64) -> u64 {
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn two_ids_of_a_tick_do_not_tell_how_many_are_between() {
-        // The difference of the first and the second ID: seldom the same.
+        // The difference of the first and the second ID is seldom the same.
         let ticks = if cfg!(miri) { 50 } else { 1000usize };
         let differences: std::collections::BTreeSet<_> = (0..ticks as u64)
             .map(|tick| {

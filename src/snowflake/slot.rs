@@ -1,4 +1,4 @@
-//! All shared state of a generator, and whose it is.
+//! All shared state of a generator, and who may change it.
 //!
 //! # Shared fields
 //!
@@ -6,17 +6,17 @@
 //! |---|---|
 //! | `live` | see [`super::word`] and [`super::clock`] |
 //! | `stats` | see [`super::stats`]; written by anyone |
-//! | `key` | the generator that the slot belongs to; 0 if to none. Stored with Release by whoever evicts, after the slot was emptied |
+//! | `key` | the generator that the slot belongs to; 0 if none. Stored with Release by whoever evicts, after the slot was emptied |
 //! | `pins` | how many transactions use the slot; [`EVICTING`] is added while somebody empties it. Raised (Acquire) before `key` is looked at, lowered with Release |
 //! | `file`, `epoch`, `scale` | which file holds the mark of the bound, and what the positions of the word mean. Written under the reservation lock, after what they vouch for (Release); read by everybody (Acquire) before an ID is taken, so that nobody sees a new scale with an old word |
 //! | `window` | what the last reservation took (milliseconds), 0 at a start; under the reservation lock |
 //! | `seen` | both clocks when this generator last read them, for its statistics; under the reservation lock |
-//! | `highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); raised under the reservation lock. What `setval()` or a rolled-back rewrite has taken away is known from here |
+//! | `highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); raised under the reservation lock. It shows what `setval()` or a rolled-back rewrite has taken away |
 //! | `undone` | a mark up to `highest` was rolled back; until the next reservation. Stored at the end of the transaction, before its pin is given back |
 //! | `gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been noted; stored under the reservation lock, read by views without |
 //! | `ledger` | which clocks have been used, see [`super::clocks`]; under the reservation lock |
-//! | `refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone, the winner notes it |
-//! | `refused_by_rollback` | that is because the clock was set back, so that the next ID ends it; stored after `refused_at`, a hint |
+//! | `refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone; the winner notes the change |
+//! | `refused_by_rollback` | IDs are refused because the clock was set back, so that the next ID ends the refusal; stored after `refused_at`, a hint |
 //! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by whoever refuses |
 //! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
 //!
@@ -25,21 +25,21 @@
 //!
 //! # Why no slot is used by two generators
 //!
-//! A transaction that pins adds 1 and looks at `key` and [`EVICTING`] afterwards; if
-//! it finds another key or an eviction, it takes the 1 back and has no pin. An
-//! evictor swaps `pins` from 0 to [`EVICTING`], so that no pin is there and every
-//! later one sees the eviction; it empties the slot, stores the new key, and at last
-//! turns its [`EVICTING`] into a pin of its own. A transaction that pins after that
-//! sees the new key, by the Release of that last step.
+//! A transaction that pins adds 1 and looks at `key` and [`EVICTING`] afterwards; if it
+//! finds another key or an eviction, it takes the 1 back and has no pin. An evictor
+//! swaps `pins` from 0 to [`EVICTING`]: so there is no pin, and every later one sees
+//! the eviction. The evictor empties the slot, stores the new key, and at last turns
+//! its [`EVICTING`] into a pin of its own. A transaction that pins after that sees the
+//! new key, by the Release of that last step.
 //!
 //! # Which slot may be emptied
 //!
-//! A slot that is empty starts at its mark or at the clock, whichever is later. So
-//! it may be emptied once the clock has passed all of its IDs: what was reserved on
-//! top is lost, and a mark that somebody has lowered or rolled back does no harm. A
-//! generator that is ahead of the clock keeps its slot. So does one that changes
-//! clocks: a lowered mark would say of earlier ticks that clocks are free which are
-//! not, and a rollback would go on there.
+//! An empty slot starts at its mark or at the clock, whichever is later. So a slot may
+//! be emptied once the clock has passed all of its IDs: what was reserved on top is
+//! lost, and a mark that somebody has lowered or rolled back does no harm. A generator
+//! that is ahead of the clock keeps its slot. So does one that changes clocks: for
+//! earlier ticks, a lowered mark would call clocks free that are not, and a rollback
+//! would go on there.
 
 use super::clock::{Clock, Reading};
 use super::clocks::Ledger;
@@ -93,10 +93,10 @@ struct Rest {
     refused_by_rollback: AtomicBool,
 }
 
-/// In `pins`: somebody empties the slot. More than there are transactions.
+/// In `pins`: somebody empties the slot. The value is above any number of transactions.
 const EVICTING: u32 = 1 << 30;
 
-/// What positions mean: two layouts that agree in this can share a word.
+/// What positions mean: two layouts with the same meaning can share a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scale {
     epoch: i64,
@@ -130,7 +130,7 @@ impl Scale {
         }
     }
 
-    /// When a tick of this number begins.
+    /// The instant at which the tick of this number begins.
     fn instant_of(self, tick: u64) -> UnixMillis {
         let lasts = Millis::new((self.packed >> 32).cast_signed());
         UnixMillis::new(self.epoch).plus(lasts.times(tick.cast_signed()))
@@ -151,7 +151,7 @@ fn instant(at: i64) -> Option<UnixMillis> {
 }
 
 impl Slot {
-    /// A slot of nobody. `now` is a `timestamptz`, for the statistics.
+    /// A slot without a generator. `now` is a `timestamptz`, for the statistics.
     #[must_use]
     pub fn new(reading: Reading, now: i64) -> Self {
         Self {
@@ -182,16 +182,16 @@ impl Slot {
         &self.stats.0
     }
 
-    // Whose it is.
+    // Which generator the slot belongs to.
 
-    /// The generator that it belongs to; 0 if to none.
+    /// The generator that the slot belongs to; 0 if none.
     #[must_use]
     pub fn key(&self) -> u64 {
         self.rest.key.load(Acquire)
     }
 
-    /// Keeps the slot this generator's until [`Self::unpin`], if it is this
-    /// generator's.
+    /// Keeps the slot for this generator until [`Self::unpin`], if the slot belongs to
+    /// it.
     #[must_use]
     pub fn pin(&self, key: u64) -> bool {
         let rest = &self.rest;
@@ -214,9 +214,9 @@ impl Slot {
         self.rest.pins.fetch_sub(1, Release);
     }
 
-    /// Empties the slot for another generator, and pins it for that; false if it is
-    /// in use, or ahead of the clock. One caller at a time. `reading` is one to start
-    /// from, `now` as for [`Self::new`].
+    /// Empties the slot for another generator, and pins it for that one; false if the
+    /// slot is in use, or ahead of the clock. One caller at a time. `reading` is one to
+    /// start from, `now` as for [`Self::new`].
     #[must_use]
     pub fn evict(&self, key: u64, reading: Reading, now: i64) -> bool {
         self.hand_on(key, 1, |old| {
@@ -228,8 +228,8 @@ impl Slot {
         })
     }
 
-    /// Gives the slot to `key` with so many pins, if nobody uses it and `may` allows
-    /// that for the key that it has. What `may` does is seen with the new key.
+    /// Gives the slot to `key` with this many pins, if nobody uses it and `may` allows
+    /// that for the present key. Whoever sees the new key sees what `may` did.
     fn hand_on(&self, key: u64, pins: u32, may: impl FnOnce(u64) -> bool) -> bool {
         let rest = &self.rest;
         // Acquire pairs with unpin().
@@ -241,7 +241,7 @@ impl Slot {
         if may {
             rest.key.store(key, Release);
         }
-        // Release: a transaction that pins from now on sees the key and all else.
+        // Release: a transaction that pins from now on sees the key and all the rest.
         let pins = if may { pins } else { 0 };
         rest.pins.fetch_sub(EVICTING - pins, Release);
         may
@@ -252,13 +252,13 @@ impl Slot {
         self.rest.key.store(0, Release);
     }
 
-    /// As [`Self::abandon`], if it still belongs to the generator and nobody uses it.
+    /// As [`Self::abandon`], if the slot still is the generator's and is not in use.
     #[must_use]
     pub fn abandon_unpinned(&self, key: u64) -> bool {
         self.hand_on(0, 0, |its| its == key)
     }
 
-    /// Whether all IDs lie before an instant, and nothing else has to be known of them.
+    /// Whether all IDs lie before an instant, and nothing else need be known of them.
     fn is_passed_by(&self, now: UnixMillis) -> bool {
         let scale = self.scale();
         let word = self.live.word().position();
@@ -298,19 +298,19 @@ impl Slot {
         self.stats().forget_last_tick();
     }
 
-    // What its positions mean.
+    // What the positions of the slot mean.
 
-    /// Whether bound and word are those of this file, by this scale: if not, the
-    /// generator has to [`Self::settle`].
+    /// Whether bound and word belong to this file and this scale: if not, the generator
+    /// has to [`Self::settle`].
     #[must_use]
     pub fn is_settled(&self, file: u32, scale: Scale) -> bool {
         self.rest.file.load(Acquire) == file && self.scale() == scale
     }
 
-    /// The bound belongs to another file than the sequence has now: it was rewritten,
-    /// or the slot is new. Forgets the bound, once. If positions mean something else
-    /// by now, the word too: the generator goes on from its mark. `reading` is one to
-    /// start from.
+    /// The bound belongs to another file than the sequence has now: the sequence was
+    /// rewritten, or the slot is new. Forgets the bound, once. If positions have
+    /// another meaning by now, also forgets the word: the generator goes on from its
+    /// mark. `reading` is one to start from.
     pub fn settle(&self, _: &Reserving, file: u32, scale: Scale, reading: Reading) {
         if self.is_settled(file, scale) {
             return;
@@ -324,9 +324,9 @@ impl Slot {
         self.rest.file.store(file, Release);
     }
 
-    /// The bound is void, the word stays: the mark that allowed it may be gone.
-    /// Others may be issuing where the rewrite itself was undone by a savepoint;
-    /// they reserve anew, which is safe and costs a start at the mark.
+    /// The bound is void, the word stays: the mark that allowed the bound may be gone.
+    /// Others may be issuing where the rewrite itself was undone by a savepoint; they
+    /// reserve anew, which is safe and costs a start at the mark.
     pub fn unsettle(&self) {
         self.live.bounds().clear();
         self.rest.file.store(0, Release);
@@ -342,7 +342,7 @@ impl Slot {
         }
     }
 
-    /// What the positions of its word mean.
+    /// What the positions of the slot's word mean.
     #[must_use]
     pub fn scale(&self) -> Scale {
         // The scale is stored last, see store_scale().
@@ -398,10 +398,10 @@ impl Slot {
         Millis::new(self.rest.window.load(Relaxed))
     }
 
-    /// Remembers what a reservation took, left out and forgave. Its mark is durable.
+    /// Stores what a reservation took, left out and forgave. Its mark is durable.
     pub(super) fn set_taken(&self, _: &Reserving, plan: &Plan) {
         let rest = &self.rest;
-        // Not before the mark that leaves it is durable.
+        // Not stored before the mark that leaves the gap is durable.
         if plan.leaves_gap {
             rest.gap_at.store(plan.reading.wall.millis().get(), Relaxed);
         }
@@ -416,7 +416,7 @@ impl Slot {
         instant(self.rest.highest.load(Relaxed))
     }
 
-    /// Remembers a mark that is durable, in the file that there is now.
+    /// Stores a mark that is durable, in the file that the sequence has now.
     pub(super) fn set_highest(&self, _: &Reserving, mark: UnixMillis) {
         self.rest.highest.fetch_max(mark.get(), Relaxed);
         self.rest.undone.store(false, Relaxed);
@@ -434,8 +434,7 @@ impl Slot {
         instant(self.rest.gap_at.load(Relaxed))
     }
 
-    /// Whether it has been noted that the layout's time ends soon; from now on it
-    /// has.
+    /// Whether the near end of the layout's time has been noted; from now on it has.
     pub(super) fn end_was_near(&self, _: &Reserving) -> bool {
         self.rest.end_is_near.swap(true, Relaxed)
     }
@@ -448,8 +447,8 @@ impl Slot {
         instant(self.rest.refused_at.load(Relaxed))
     }
 
-    /// Remembers it; true if they were not refused before. `by_rollback`: because the
-    /// clock was set back, so that the next ID ends it.
+    /// Notes that IDs are refused; true if they were not before. `by_rollback`: because
+    /// the clock was set back, so that the next ID ends the refusal.
     pub(super) fn begin_refusal(&self, at: UnixMillis, by_rollback: bool) -> bool {
         let rest = &self.rest;
         let swap = rest
@@ -461,13 +460,13 @@ impl Slot {
         swap.is_ok()
     }
 
-    /// IDs are not refused any more; since when they were, for the one that notes it.
+    /// Ends a refusal. Returns its beginning to the one caller that notes the end.
     pub(super) fn end_refusal(&self) -> Option<UnixMillis> {
         self.rest.refused_by_rollback.store(false, Relaxed);
         instant(self.rest.refused_at.swap(0, Relaxed))
     }
 
-    /// Whether they are refused because the clock was set back.
+    /// Whether IDs are refused because the clock was set back.
     #[must_use]
     #[inline]
     pub fn is_refused_by_rollback(&self) -> bool {
@@ -479,7 +478,7 @@ impl Slot {
         Millis::new(self.rest.forgiven_lead.load(Relaxed))
     }
 
-    /// Remembers what was refused: only that can be accepted.
+    /// Stores the lead that was refused: no other can be accepted.
     pub(super) fn set_refused_lead(&self, lead: Millis) {
         self.rest.refused_lead.store(lead.get(), Relaxed);
     }
@@ -487,7 +486,7 @@ impl Slot {
     /// A superuser accepts the wall clock: the lead that was refused last is allowed,
     /// and returned. A generator that was refused because it watches the wall clock
     /// goes on from where it is; one that was not refused may have a clock to change
-    /// to. The slot is the generator's as long as this lasts.
+    /// to. The slot stays the generator's during this call.
     pub fn accept(&self, reading: Reading) -> Millis {
         let rest = &self.rest;
         let refused = rest.refused_lead.load(Relaxed).max(0);

@@ -18,8 +18,8 @@ use std::cell::Cell;
 use super::id::{BootNanos, Millis, Tick};
 use super::sync::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// IDs after which a long statement adds up: seldom enough to cost nothing, and
-/// a busy session is seen to move.
+/// The number of IDs after which a long statement adds up: so large that adding costs
+/// nothing, and so small that a busy session is seen to move.
 const FLUSH_IDS: u64 = 4096;
 
 /// Makes the types below from the names of their counters: those of sessions, and
@@ -47,7 +47,7 @@ macro_rules! counters {
             pub reset_at: i64,
         }
 
-        /// One session's, not added up yet.
+        /// The counters of one session that are not added up yet.
         #[derive(Default)]
         pub struct Pending {
             $($own: Cell<u64>,)*
@@ -61,8 +61,8 @@ macro_rules! counters {
                 Self { reset_at, ..Self::default() }
             }
 
-            /// Counts from zero again. What sessions add at this moment may be lost,
-            /// or stay.
+            /// Counts from zero again. What sessions add at this moment may be lost or
+            /// may stay.
             pub fn reset(&self, at: i64) {
                 $(self.$own.store(0, Relaxed);)*
                 $(self.$shared.store(0, Relaxed);)*
@@ -105,7 +105,7 @@ counters! {
 }
 
 impl Stats {
-    /// Ticks mean something else by now.
+    /// Ticks have another meaning by now.
     pub fn forget_last_tick(&self) {
         self.after_last_tick.store(0, Relaxed);
     }
@@ -149,7 +149,7 @@ impl Pending {
         add(&self.waits, 1);
     }
 
-    /// Adds to the time waited, nap by nap: also what is cancelled has waited.
+    /// Adds to the time waited, nap by nap: a cancelled call has waited, too.
     pub fn add_wait(&self, from: BootNanos, to: BootNanos) {
         add(&self.wait_nanos, nanos_between(from, to));
     }

@@ -1,4 +1,4 @@
-//! The atomics: the real ones, or loom's when their interleavings are explored.
+//! The atomics: the real ones, or loom's while loom explores interleavings.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};

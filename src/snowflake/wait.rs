@@ -10,7 +10,7 @@ use super::slot::Slot;
 /// What one call has waited for, and whether it may go on waiting.
 #[derive(Default)]
 pub(super) struct Waits {
-    /// Since when it waits for a clock that was set back.
+    /// Since when the call waits for a clock that was set back.
     since: Option<BootNanos>,
     /// What the clock showed when it was last seen to move.
     moved: Option<(UnixNanos, BootNanos)>,
@@ -20,20 +20,20 @@ pub(super) struct Waits {
     no_clock_before: Option<(UnixMillis, u64)>,
 }
 
-/// What two readings of two clocks may differ by, if the wait goes as expected.
+/// How much readings of two clocks may differ if the wait goes as expected.
 const READING_NANOS: Nanos = Millis::new(1).nanos();
 
-/// A clock that has not moved for so long stands still: a call that waits for it
+/// A clock that has not moved for this long stands still: a call that waits for it
 /// would wait for ever.
 pub const STANDSTILL: Millis = Millis::new(1000);
 
 impl Waits {
-    /// Whether to wait for a clock that is so far behind, rather than refuse: if the
-    /// wait can be over within `max_wait`.
+    /// Whether to wait for a clock that is behind by `by`, rather than refuse: only if
+    /// the wait can be over within `max_wait`.
     pub(super) fn awaits(&mut self, policy: &Policy, by: Nanos, boot: BootNanos) -> bool {
         let limit = policy.max_wait.nanos();
         let may = match self.since {
-            // Two clocks have been read more than once by now.
+            // By now, both clocks have been read more than once.
             Some(since) => boot.since(since).plus(by) <= limit.plus(READING_NANOS),
             None => by <= limit,
         };
@@ -41,11 +41,10 @@ impl Waits {
         policy.on_rollback.waits() && may
     }
 
-    /// Whether a call that waits for the next tick of this clock would wait for
-    /// ever.
+    /// Whether a call that waits for the next tick of this clock would wait for ever.
     pub(super) fn stands_still(&mut self, clock: UnixNanos, boot: BootNanos) -> bool {
         match self.moved {
-            // What was set back has moved, too.
+            // A clock that was set back has moved, too.
             Some((before, since)) if clock == before => boot.since(since) >= STANDSTILL.nanos(),
             _ => {
                 self.moved = Some((clock, boot));
@@ -54,7 +53,7 @@ impl Waits {
         }
     }
 
-    /// The word is as far ahead as it may be, by some ticks too far.
+    /// The word is as far ahead as it may be: the clock must move on by `ticks` first.
     pub(super) fn for_tick<H: Host>(
         &mut self,
         host: &H,
@@ -65,7 +64,7 @@ impl Waits {
         let layout = generator.layout;
         let reading = host.read();
         let now = slot.live().now(generator, reading);
-        // The tick is to begin for which there is room.
+        // The tick in which there is room must begin.
         let tick = Tick::new(layout.tick_within(now.millis()).get() + ticks);
         let left = layout.instant_of(tick).nanos().since(now);
         let refusal = if generator.policy.on_exhausted == OnExhausted::Error {
@@ -81,7 +80,7 @@ impl Waits {
         Err(refusal.into())
     }
 
-    /// The wall clock showed `wall`, which is so far behind an earlier reading.
+    /// The wall clock showed `wall`, which is behind an earlier reading by this much.
     pub(super) fn for_clock<H: Host>(
         &mut self,
         host: &H,
@@ -91,7 +90,7 @@ impl Waits {
         by: Nanos,
     ) -> Result<(), H::Error> {
         let policy = &generator.policy;
-        // Somebody may have dealt with it meanwhile: it is not to be counted again.
+        // Somebody may have dealt with the rollback meanwhile: it is not counted again.
         if slot.clock().rollback(wall).is_none() {
             return Ok(());
         }
@@ -105,7 +104,7 @@ impl Waits {
         let (mut left, mut no_clock) = (by, None);
         if policy.on_rollback == OnRollback::NextClock {
             let (free_from, clocks) = match self.no_clock_before {
-                // The reserver has nothing new to say.
+                // A reserver would find nothing new.
                 Some(known) if now < known.0 => known,
                 _ => match host.reserve(Need::Switch)? {
                     None => return Ok(()),
@@ -134,8 +133,8 @@ impl Waits {
     }
 }
 
-/// A call gets no ID because the clock was set back; the first of a series is noted.
-/// `no_clock`: from when on a clock is free, and how many there are.
+/// A call gets no ID because the clock was set back; the first refusal of a series is
+/// noted. `no_clock`: from when on a clock is free, and how many there are.
 #[cold]
 fn refuse_behind<H: Host>(
     host: &H,

@@ -1,4 +1,4 @@
-//! The word: what IDs are taken from, how far they may be taken, and the one step
+//! The word: IDs are taken from it. Also how far they may be taken, and the one step
 //! that takes them.
 //!
 //! # Shared fields
@@ -40,11 +40,11 @@
 //! # Where clocks change
 //!
 //! The clock in force is the top of the word and of the bound. A switch, under the
-//! reserver's lock, makes the mark durable, moves the word and publishes the bound,
-//! in this order. Nobody issues while the two are of different clocks, and an issuer
-//! that has loaded the word before fails to swap. A word may grow smaller by that:
-//! clocks go around. A swap that succeeds takes what is the next free position at
-//! that moment, whatever the word was in between. Additions are only made where
+//! reserver's lock, makes the mark durable, moves the word and publishes the bound, in
+//! this order. Nobody issues while word and bound are of different clocks, and an
+//! issuer that has loaded the word before fails to swap. A switch may make the word
+//! smaller, because clocks go around. A swap that succeeds takes the next free position
+//! of that moment, whatever the word was in between. Additions are only made where
 //! clocks do not change.
 //!
 //! # Why the word is loaded before the clock is read
@@ -59,7 +59,7 @@ use super::layout::Layout;
 use super::sync::AtomicU64;
 use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// What to do next. The caller acts; nothing has happened yet unless `Issue`.
+/// What to do next. The caller acts; nothing has happened yet, except for `Issue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
@@ -74,12 +74,12 @@ pub enum Step {
     /// The word is as far ahead as it may be: wait until the generator's clock
     /// has moved on by this many ticks, then ask again.
     Wait { ticks: u64 },
-    /// IDs up to this tick need a durable mark first. Of the last tick: the layout's
-    /// time is used up, or the clock is wrong, which the reserver can tell.
+    /// IDs up to this tick need a durable mark first. If it is the last tick, the
+    /// layout's time has ended or the clock is wrong; the reserver can tell which.
     Reserve { through: Tick },
-    /// The wall clock showed `wall`, which is so far behind an earlier reading.
+    /// The wall clock showed `wall`, which is behind an earlier reading by `by`.
     RolledBack { wall: UnixNanos, by: Nanos },
-    /// The tick is used up in the clocks that it may be used in; there are more.
+    /// The tick is exhausted in the clocks that it may use now; there are more.
     Widen,
 }
 
@@ -87,11 +87,11 @@ pub enum Step {
 pub trait Clocks {
     fn wall(&self) -> UnixNanos;
     fn boot(&self) -> BootNanos;
-    /// Both as of one moment.
+    /// Both clocks as of one moment.
     fn read(&self) -> Reading;
 }
 
-/// In how many clocks, the one in force included, a tick may be used.
+/// How many clocks, the one in force included, a tick may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
     /// Now.
@@ -103,9 +103,9 @@ pub struct Spread {
 impl Generator {
     /// Decides how `count` IDs can be issued: at most [`Self::max_chunk`].
     ///
-    /// `now` is the tick of the generator's clock, which may lie outside the
-    /// layout; it is compared before it is shifted. Where the policy does not watch
-    /// the wall clock, positions have no clock number, and the step does without.
+    /// `now` is the tick of the generator's clock. It may lie outside the layout, so it
+    /// is compared before it is shifted. If the policy does not watch the wall clock,
+    /// positions have no clock number, and the step does without.
     #[inline]
     pub fn step<const WATCHES: bool>(
         &self,
@@ -117,7 +117,7 @@ impl Generator {
     ) -> Step {
         let layout = self.layout;
         let last = layout.last_tick();
-        // A clock before the epoch is for the reservation to complain about.
+        // The reservation reports a clock before the epoch.
         let now = if now < 0 { 0 } else { now.cast_unsigned() };
         if now >= last.get() {
             return Step::Reserve { through: last };
@@ -140,7 +140,7 @@ impl Generator {
         let window = now + self.policy.max_borrow_ticks + 1;
         let mut limit = window.min(last.get()) << layout.within_bits();
         if WATCHES && self.shares_clocks() {
-            // Only as much of the tick as its clocks hold.
+            // A chunk takes only as much of the tick as its clocks hold.
             let size = spread.together << layout.sequence_bits();
             let tick = layout.tick_in(Place::new(start));
             let mut full = layout.place_of(tick).get() + size;
@@ -177,12 +177,12 @@ impl Generator {
         }
     }
 
-    /// Where issuing ends for now, at the bound or with the borrow window: if
-    /// the word is past the fresh tick, and far enough from there to add to it.
+    /// Where issuing ends for now, at the bound or with the borrow window; `Some` only
+    /// if the word is past the fresh tick, and far enough from that end to add to it.
     #[inline]
     fn room_past(&self, word: u64, reserved: u64, now: i64, count: u64) -> Option<u64> {
         let tick = now.cast_unsigned();
-        // A clock before the epoch is a huge tick, and past the end as well.
+        // A clock before the epoch is a huge tick, and thus past the end as well.
         if tick >= self.layout.last_tick().get() || word < self.fresh(Tick::new(tick)).get() {
             return None;
         }
@@ -191,23 +191,23 @@ impl Generator {
         (word + count + ROOM <= limit).then_some(limit)
     }
 
-    /// How many of these places are of ticks after `now`, which lies before the
-    /// last tick.
+    /// How many of these places belong to ticks after `now`, which lies before the last
+    /// tick.
     fn borrowed(&self, start: u64, end: u64, now: u64) -> u64 {
         let present = (now + 1) << self.layout.within_bits();
         end.saturating_sub(start.max(present))
     }
 }
 
-/// Positions that must be left below a limit for an addition: more than there
-/// are callers under way at a time, so that next to none are skipped. The model
-/// checker is to see what happens when that is not enough.
+/// Positions that must be left below a limit for an addition: more than there are
+/// callers under way at a time, so that hardly any are skipped. The model checker is to
+/// see what happens when that is not enough.
 const ROOM: u64 = if cfg!(loom) { 0 } else { 256 };
 
-/// The largest batch that adds: several at a time skip a fraction of a tick.
+/// The largest batch that adds: several at a time skip only a fraction of a tick.
 const ADDED_BATCH_MAX: u64 = 256;
 
-/// How often it tries to compare and swap before it adds.
+/// How often a batch tries to compare and swap before it adds.
 const BATCH_ATTEMPTS: u32 = if cfg!(loom) { 0 } else { 8 };
 
 /// The next free position. Zero: nothing issued since the server started.
@@ -215,7 +215,7 @@ const BATCH_ATTEMPTS: u32 = if cfg!(loom) { 0 } else { 8 };
 #[repr(transparent)]
 pub struct Word(AtomicU64);
 
-/// How far may be issued from a word.
+/// How far IDs may be issued from a word.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Bounds {
@@ -360,8 +360,8 @@ impl Live {
         }
     }
 
-    /// Forgets where the generator is and what it knows of the clock. Only where
-    /// nobody issues.
+    /// Forgets where the generator is and what it knows of the clock. Only if nobody
+    /// issues.
     pub fn reset(&self, reading: Reading) {
         self.bounds().clear();
         self.bounds().set_spread(Spread::ONE);
@@ -376,13 +376,13 @@ impl Word {
         Position::new(self.0.load(Acquire))
     }
 
-    /// Skips to `position`, if it is ahead: where there is one clock number.
+    /// Skips to `position`, if that is ahead: for generators with one clock number.
     pub fn raise(&self, position: Position) {
         self.0.fetch_max(position.get(), AcqRel);
     }
 
-    /// Goes to a position: in the clock where the word is, only forward. Returns
-    /// where it was.
+    /// Goes to a position: within the clock of the word, only forward. Returns where
+    /// the word was.
     pub fn go_to(&self, to: Position, layout: Layout) -> Position {
         self.change(|word| {
             let stays = layout.clock_of(word) == layout.clock_of(to)
@@ -391,16 +391,16 @@ impl Word {
         })
     }
 
-    /// Leaves the further clocks of its tick: goes to the next number where they are
-    /// unused, else to the next tick. In any case it moves, so that an issuer that
-    /// loaded it while they could be used fails to swap. Returns from which tick on
-    /// they are unused.
+    /// Leaves the further clocks of the word's tick: goes to the next number if they
+    /// are unused, else to the next tick. In any case the word moves, so that an issuer
+    /// that loaded it while they could be used fails to swap. Returns from which tick
+    /// on they are unused.
     pub fn leave_clocks(&self, layout: Layout) -> Tick {
         let are_unused = |word| layout.within(word) <= 1 << layout.sequence_bits();
         let next_tick = |word| layout.tick_of(word).next();
         let before = self.change(|word| {
             if are_unused(word) {
-                // Also in the last tick, after which there is none.
+                // The same in the last tick, after which there is none.
                 return Position::new(word.get() + 1);
             }
             layout.at(layout.clock_of(word), layout.place_of(next_tick(word)))
@@ -421,7 +421,7 @@ impl Word {
 }
 
 impl Spread {
-    /// A tick is used in the clock in force only.
+    /// A tick uses the clock in force only.
     pub const ONE: Self = Self {
         together: 1,
         widest: 1,
@@ -442,7 +442,7 @@ impl Bounds {
         self.reserved.store(reserved.get(), Release);
     }
 
-    /// In how many clocks a tick may be used now, and could be.
+    /// How many clocks a tick may use now, and could use.
     #[must_use]
     pub fn spread(&self) -> Spread {
         // Acquire: a reader that sees a word that has left its tick sees what was
@@ -452,21 +452,21 @@ impl Bounds {
         Spread { together, widest }
     }
 
-    /// Sets that. Before the bound is published if it allows more, before the word
-    /// leaves its tick if it allows less.
+    /// Sets the spread: before the bound is published if it allows more, before the
+    /// word leaves its tick if it allows less.
     pub(super) fn set_spread(&self, spread: Spread) {
         self.spread
             .store(spread.together | spread.widest << 32, Release);
     }
 
-    /// Allows nothing, until the next reservation.
+    /// Allows no ID until the next reservation.
     pub(super) fn clear(&self) {
         self.reserved.store(0, Release);
         self.early.store(0, Relaxed);
     }
 
-    /// Whether the caller, which has just issued up to `end`, shall reserve
-    /// ahead of need. Says so to one caller per reservation.
+    /// Whether the caller, which has just issued up to `end`, shall reserve ahead of
+    /// need. True for one caller per reservation.
     #[must_use]
     #[inline]
     pub fn elect_early(&self, end: Position) -> bool {
@@ -475,7 +475,7 @@ impl Bounds {
         end.get() > early && self.claim(early)
     }
 
-    /// Whether somebody was elected and has not reserved yet.
+    /// Whether a caller was elected and has not reserved yet.
     #[must_use]
     pub fn early_is_claimed(&self) -> bool {
         self.early.load(Relaxed) == u64::MAX

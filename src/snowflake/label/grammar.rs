@@ -20,17 +20,17 @@ pub const KEYS: [&str; 10] = [
     "sequence_start",
 ];
 
-/// Most characters of a field's name, as of a name in PostgreSQL.
+/// Most characters of a field's name, the same as of a name in PostgreSQL.
 const NAME_MAX: usize = 63;
 
-/// A part of a label, and how many bytes are before it.
+/// A part of a label, and the number of bytes before it.
 #[derive(Clone, Copy)]
 pub struct Text<'a> {
     pub text: &'a str,
     pub at: usize,
 }
 
-/// Error messages show a text quoted, and not too long.
+/// Error messages show a text quoted and, if it is long, cut.
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MOST: usize = 40;
@@ -51,18 +51,18 @@ impl<'a> Text<'a> {
         })
     }
 
-    /// The end of it, in its place.
+    /// The end of this text, in its place.
     fn rest(self, text: &'a str) -> Self {
         let at = self.at + self.text.len() - text.len();
         Self { text, at }
     }
 
-    /// What is behind white space, which is that of ASCII.
+    /// The text without the white space of ASCII at its beginning.
     fn trimmed(self) -> Self {
         self.rest(self.text.trim_ascii_start())
     }
 
-    /// What is behind this character, if it begins with that.
+    /// What follows this character, if the text begins with the character.
     fn after(self, first: char) -> Option<Self> {
         Some(self.rest(self.text.strip_prefix(first)?))
     }
@@ -75,13 +75,13 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A `key=value`. The pairs of a preset are all where its name is.
+/// A `key=value`. All pairs of a preset have the place of its name.
 pub struct Pair<'a> {
     pub key: Text<'a>,
-    /// Without its quotes; its place is that of its first character.
+    /// The value without its quotes; its place is that of its first character.
     pub value: String,
     pub at: usize,
-    /// Whether a preset says it, and not the label itself.
+    /// Whether the pair comes from a preset, and not from the label itself.
     pub is_preset: bool,
 }
 
@@ -94,7 +94,7 @@ impl Pair<'_> {
         }
     }
 
-    /// The error for a value that its key does not have.
+    /// The error for a value that is not allowed for its key.
     pub fn invalid<T>(&self, allowed: &str) -> Result<T, LabelError> {
         let text = self.text();
         let problem = format!("invalid value for {}: {text}", self.key.text);
@@ -148,7 +148,7 @@ pub fn pairs(text: &str) -> Result<Vec<Pair<'_>>, LabelError> {
     Ok(found)
 }
 
-/// A value up to its closing quote, and what is behind that.
+/// Splits a text into a value up to its closing quote, and what follows the quote.
 fn unquoted(text: Text<'_>) -> Option<(String, Text<'_>)> {
     // A doubled quote is part of the value.
     let end = text.text.replace("''", "--").find('\'')?;
@@ -160,21 +160,21 @@ fn unquoted(text: Text<'_>) -> Option<(String, Text<'_>)> {
 pub struct FieldText<'a> {
     pub name: Text<'a>,
     pub bits: u64,
-    /// What its name says, or else whether it has a value. A mode is taken for any
+    /// The role that the field's name gives, or else its value. A mode is taken for any
     /// other field.
     pub role: Role,
-    /// Where its value is, if it has one.
+    /// Where the field's value is, if there is one.
     pub value_at: usize,
 }
 
 impl FieldText<'_> {
-    /// Whether it can have a value: it is a part of the worker ID, or what a value
-    /// has made of one.
+    /// Whether the field can have a value: it is a part of the worker ID, or it was one
+    /// before it got a value.
     pub fn is_free(&self) -> bool {
         matches!(self.role, Role::Worker | Role::Fixed(_) | Role::Caller)
     }
 
-    /// Gives it a value; that it can have none is an error of `key`.
+    /// Gives the field a value. If it can have none, that is an error of `key`.
     pub fn set(&mut self, key: Text<'_>, value: Text<'_>) -> Result<(), LabelError> {
         if !self.is_free() {
             return key.error(
@@ -188,10 +188,10 @@ impl FieldText<'_> {
     }
 }
 
-/// In place of a value: each call gives one.
+/// Stands in place of a value: each call gives one.
 pub const CALLER: &str = "caller";
 
-/// What a value makes of a field.
+/// The role that a value gives to a field.
 fn role_of(value: Text<'_>) -> Result<Role, LabelError> {
     if value.text == CALLER {
         return Ok(Role::Caller);
@@ -211,7 +211,7 @@ pub fn fields(text: Text<'_>) -> Result<Vec<FieldText<'_>>, LabelError> {
     if found.is_empty() {
         return text.error("the layout is empty", FIELD_FORM);
     }
-    // Before the bits of a "timestamp" or "ms" are found to be too many.
+    // Checked before the bits of a "timestamp" or "ms" are found to be too many.
     if !found.iter().any(|field| field.role.is_time()) {
         return text.error("the layout has no time field", "Add one, such as time:41.");
     }
@@ -267,14 +267,14 @@ fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, 
         value_at: rest.at,
     };
     if let Some(value) = value.after('=') {
-        // Also where the field can have none.
+        // Also checked if the field can have no value.
         role_of(value)?;
         field.set(value, value)?;
     }
     Ok(field)
 }
 
-/// Whether a text is digits, and nothing else.
+/// Whether a text consists of digits only.
 pub fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

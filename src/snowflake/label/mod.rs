@@ -7,15 +7,15 @@
 //! ```
 //!
 //! `key=value` pairs, separated by white space; a value with white space in it is
-//! quoted, and a quote in it doubled. `preset` comes first and stands for a stock
-//! text ([`super::presets`]), the pairs behind it override it. The layout names
-//! the fields from high to low. `time` (or `time_reversed`, `time_by_mode`),
-//! `sequence` and `clock` mean what they say; all others are parts of the worker
-//! ID, high parts first, except those that have a value: they are the same in all
-//! IDs of the generator. The value `caller` leaves a field to the caller, ID by ID.
+//! quoted, and a quote in the value is doubled. `preset` comes first and stands for a
+//! stock text ([`super::presets`]); the pairs after it override that text. The layout
+//! names the fields from high to low. `time` (or `time_reversed`, `time_by_mode`),
+//! `sequence` and `clock` have a meaning of their own; all others are parts of the
+//! worker ID, high parts first, except those with a value: they are the same in all IDs
+//! of the generator. The value `caller` leaves a field to the caller, ID by ID.
 //!
-//! Printing gives every key, so that it means the same whatever becomes of the
-//! defaults; parsing what was printed gives the label that was printed.
+//! A printed label gives every key, so that it keeps its meaning if the defaults
+//! change; parsing a printed label gives the same label.
 //!
 //! `grammar` takes texts apart, `values` reads and writes the values of the keys,
 //! `rules` has the defaults and finds contradictions.
@@ -33,7 +33,7 @@ mod values;
 
 pub use values::{on_exhausted_text, on_rollback_text, start_text, timestamp_text};
 
-/// Most bytes of a label: more than one with 64 fields needs, and few enough to be
+/// Most bytes of a label: more than a label with 64 fields needs, and few enough to be
 /// read at once.
 pub const TEXT_MAX: usize = 16_384;
 
@@ -49,13 +49,13 @@ pub struct Label {
 /// One field of a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// As the label calls it.
+    /// The name that the label gives the field.
     pub name: String,
-    /// What it is for, with its value if that is fixed.
+    /// The field's role, with its value if that is fixed.
     pub role: Role,
-    /// Its width.
+    /// The field's width.
     pub bits: u32,
-    /// How many bits are below it.
+    /// How many bits are below the field.
     pub shift: u32,
 }
 
@@ -73,7 +73,7 @@ pub struct LabelError {
 /// An ID, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// What every layout has.
+    /// The fields that every layout has.
     pub fields: Fields,
     /// All fields by name, from high to low; the time as a tick.
     pub named: Vec<(&'a str, u64)>,
@@ -97,13 +97,13 @@ impl Label {
         self.layout
     }
 
-    /// What generators are made of.
+    /// The generator that this label describes.
     #[must_use]
     pub fn generator(&self) -> Generator {
         self.generator
     }
 
-    /// Why no generator can have this label, though it can decode.
+    /// Why no generator can have this label, although the label can decode.
     ///
     /// # Errors
     /// What is missing, and what helps.
@@ -202,8 +202,8 @@ impl Label {
             .filter(|field| field.role == Role::Caller)
     }
 
-    /// What IDs get from the values that a caller gives to these fields: to all of
-    /// them, and to no others.
+    /// The bits that IDs get from the values that a caller gives to these fields: to
+    /// all fields that callers give, and to no others.
     ///
     /// # Errors
     /// A [`LayoutError`] that names the field.
@@ -261,13 +261,13 @@ impl Label {
 }
 
 impl Field {
-    /// The largest value it holds.
+    /// The largest value that the field holds.
     #[must_use]
     pub fn max(&self) -> u64 {
         u64::MAX >> (64 - self.bits)
     }
 
-    /// Its bits of an ID, as they are.
+    /// The field's bits of an ID, as they are.
     #[must_use]
     pub fn value_in(&self, id: u64) -> u64 {
         id >> self.shift & self.max()

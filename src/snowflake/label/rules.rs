@@ -66,7 +66,7 @@ impl Label {
     }
 }
 
-/// What a label says. The pairs of a preset come first, and later ones override
+/// The contents of a label. The pairs of a preset come first, and later ones override
 /// them.
 struct Draft<'a> {
     pairs: &'a [Pair<'a>],
@@ -80,12 +80,12 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// The pair that counts of those that have this key.
+    /// The pair that is valid among those with this key.
     fn given(&self, key: &str) -> Option<&'a Pair<'a>> {
         self.pairs.iter().rfind(|pair| pair.key.text == key)
     }
 
-    /// The value of a key in its place; the end of the text, if it is not given.
+    /// The value of a key in its place, or the end of the text if the key is not given.
     fn at(&self, key: &str) -> Text<'a> {
         let (text, at) = ("", self.end);
         self.given(key).map_or(Text { text, at }, Pair::text)
@@ -103,19 +103,19 @@ impl<'a> Draft<'a> {
             "max_borrow" => self.max_borrow = Some(duration(pair, MAX_BORROW)?),
             "on_exhausted" => policy.on_exhausted = choice(pair, &ON_EXHAUSTED)?,
             "sequence_start" => policy.sequence_start = start(pair)?,
-            // The name of a preset, and values of fields: these are not numbers yet,
+            // The name of a preset, and values of fields: they are not numbers yet,
             // because the name may be a mistyped key.
             _ => {}
         }
         Ok(())
     }
 
-    /// Makes the label, if nothing is missing and there is no contradiction.
+    /// Makes the label, if nothing is missing and nothing contradicts.
     fn finish(mut self) -> Result<Label, LabelError> {
         let others = self.pairs.iter();
         let mut others = others.filter(|pair| !KEYS.contains(&pair.key.text));
         let Some(mut fields) = self.layout.take() else {
-            // More likely a misspelled "layout" than a value for a field of none.
+            // More likely a misspelled "layout" than a value for an unknown field.
             return match others.next() {
                 Some(pair) => unknown_key(pair.key, &[]),
                 None => self.at("layout").error(
@@ -141,7 +141,7 @@ impl<'a> Draft<'a> {
                            Unix milliseconds.";
             return self.at("epoch").error(problem, allowed);
         };
-        // A mode is one only beside a time that it governs.
+        // A field is a mode only beside a time that it governs.
         if fields.iter().any(|field| field.role == Role::TimeByMode) {
             for field in fields.iter_mut().filter(|field| field.name.text == "mode") {
                 field.role = match field.role {
@@ -187,8 +187,8 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Whether the layout has the clocks that the policy goes on in. Returns the layout
-    /// with the positions that go through them.
+    /// Checks that the layout has the clocks in which the policy goes on. Returns the
+    /// layout with the positions that go through these clocks.
     fn check_clocks(&self, layout: Layout) -> Result<Layout, LabelError> {
         let bits = layout.clock_bits();
         let rollback = self.policy.on_rollback == OnRollback::NextClock;
@@ -225,7 +225,7 @@ impl<'a> Draft<'a> {
         Ok(through)
     }
 
-    /// Sets what depends on other values or on the layout. Returns `max_borrow`.
+    /// Sets the values that depend on others or on the layout. Returns `max_borrow`.
     fn complete_policy(&mut self, layout: &Layout) -> Result<Millis, LabelError> {
         let mut policy = self.policy;
         if !policy.on_rollback.waits() {
@@ -251,8 +251,8 @@ impl<'a> Draft<'a> {
                 &format!("It can be 0 to {most}: with more, a restart could be refused."),
             );
         }
-        // Less than a tick counts as nothing; only a label that asks for it itself is
-        // wrong.
+        // Less than a tick counts as nothing. That is an error only if the label itself
+        // asks for it.
         if borrow < tick {
             if borrow > Millis::ZERO && self.given("max_borrow").is_some_and(|pair| !pair.is_preset)
             {
@@ -280,7 +280,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The error for a key that is neither one of labels nor one of these fields.
+/// The error for a key that is neither a key of labels nor one of these fields.
 fn unknown_key<T>(key: Text<'_>, fields: &[FieldText<'_>]) -> Result<T, LabelError> {
     let free = fields.iter().filter(|field| field.is_free());
     let free: Vec<_> = free.map(|field| field.name.text).collect();

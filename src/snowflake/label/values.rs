@@ -9,8 +9,8 @@ use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::layout::EPOCH_MAX;
 use crate::snowflake::policy::{OnExhausted, OnRollback, SequenceStart};
 
-/// Numbers below are no epoch in milliseconds (1973-03-03), but most likely one
-/// in seconds, or a year.
+/// A number below this is no epoch in milliseconds (1973-03-03), but most likely one in
+/// seconds, or a year.
 const EPOCH_NUMBER_MIN: UnixMillis = UnixMillis::new(100_000_000_000);
 
 /// The values of `on_rollback`.
@@ -29,7 +29,7 @@ pub const ON_EXHAUSTED: [(&str, OnExhausted); 3] = [
     ("next_clock", OnExhausted::NextClock),
 ];
 
-/// Reads one of some words.
+/// Reads one of several words.
 pub fn choice<T: Copy>(pair: &Pair<'_>, choices: &[(&str, T)]) -> Result<T, LabelError> {
     if let Some((_, value)) = choices.iter().find(|(name, _)| *name == pair.value) {
         return Ok(*value);
@@ -90,7 +90,7 @@ pub fn duration(pair: &Pair<'_>, range: RangeInclusive<Millis>) -> Result<Millis
     let problem = if number.text.is_empty() || !unit.chars().all(char::is_alphabetic) {
         format!("{text} is not a duration")
     } else if let Some((_, factor)) = factor.or(is_zero.then_some(&("", 0))) {
-        // No number, if it is too large for one.
+        // No number, if the text is too large for one.
         let number = number.text.parse().ok();
         let millis = number.and_then(|number: i64| number.checked_mul(*factor));
         match millis.map(Millis::new).filter(|time| range.contains(time)) {
@@ -112,7 +112,7 @@ const EPOCH_FORM: &str = "An epoch is an instant from 1970 to 3084 with its offs
 /// Reads an epoch.
 pub fn epoch(pair: &Pair<'_>) -> Result<UnixMillis, LabelError> {
     let text = pair.text();
-    // A date with an offset right behind it is its midnight there.
+    // A date with an offset right after it means midnight at that offset.
     let midnight = match pair.value.split_at_checked(10) {
         Some((date, offset)) if offset.starts_with(['Z', '+', '-']) => {
             Some(format!("{date}T00:00:00{offset}"))
@@ -133,8 +133,8 @@ pub fn epoch(pair: &Pair<'_>) -> Result<UnixMillis, LabelError> {
             _ => wrong("is out of range"),
         };
     }
-    // Only what has the form of PostgreSQL's output or of ISO 8601, not all that
-    // the library knows, so that it stays the same when that learns more.
+    // Only the forms of PostgreSQL's output and of ISO 8601 are read, not all that the
+    // library knows, so that this stays the same when the library learns more.
     let bytes = epoch.as_bytes();
     let of_form = |byte: &u8| byte.is_ascii_digit() || b"-+:. TZ".contains(byte);
     let is_plain = bytes.iter().all(of_form)

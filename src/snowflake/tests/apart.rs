@@ -10,7 +10,7 @@ pub enum UnderWay {
 }
 
 impl UnderWay {
-    /// How far it has come, and what it carries out.
+    /// How far the reservation has come, and the plan that it carries out.
     pub fn parts(&self) -> (u8, &Plan) {
         match self {
             Self::Planned(planned) => (0, planned.plan()),
@@ -25,7 +25,7 @@ impl UnderWay {
         begun.map(|begun| begun.map(|planned| planned.map(Self::Planned)))
     }
 
-    /// Its next step; `None` after the last.
+    /// The next step of the reservation; `None` after the last one.
     pub fn go_on<H: Host>(self, host: &H) -> Result<Option<Self>, H::Error> {
         reserving(host, |reserver| {
             Ok(match self {

@@ -1,6 +1,6 @@
-//! What the systems behind the presets do when their clocks misbehave, from their
-//! own tests and sources (`tests/vectors/behaviour.json`), played to ours. Where an
-//! original repeats IDs, or issues one behind the last, ours must not.
+//! What the systems behind the presets do when their clocks misbehave, taken from their
+//! own tests and sources (`tests/vectors/behaviour.json`) and played to ours. Where an
+//! original issues IDs twice, or an ID below the last one, ours must not.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ fn is(entry: &Value, system: &str, scenario: &str) -> bool {
     entry["system"] == system && name.starts_with(scenario)
 }
 
-/// A test of each entry, by its system and how its scenario begins.
+/// A test for each entry, by its system and by how its scenario begins.
 macro_rules! scripts {
     ($($name:ident($system:literal, $scenario:literal);)*) => {
         mod each {
@@ -70,7 +70,7 @@ fn each_entry_is_used_by_one_test() {
     assert_eq!(USED.len(), entries.len());
 }
 
-/// By how many milliseconds the clock is behind, if that is why there is no ID.
+/// How many milliseconds the clock is behind, if that is why there is no ID.
 fn behind_by<T>(result: Result<T, Refused>) -> Option<i64> {
     result.err().and_then(Refused::behind)
 }
@@ -106,8 +106,8 @@ fn numbers(step: &Value) -> Vec<i64> {
         .collect()
 }
 
-/// ShardingSphere's `FixedTimeService(times)`: a reading is given so many times;
-/// after that comes the next one, which counts as none of its times.
+/// ShardingSphere's `FixedTimeService(times)`: a reading is given this many times; then
+/// the next one is given, which does not count as one of its own times.
 fn fixed_time_service(times: usize) -> impl Iterator<Item = i64> {
     let first = std::iter::repeat_n(0, times);
     first.chain((1..20).flat_map(move |at| std::iter::repeat_n(at, times + 1)))
@@ -129,8 +129,8 @@ fn all(server: &mut Server, count: usize) -> Vec<At> {
     (0..count).map(|_| at(server.next().unwrap())).collect()
 }
 
-/// The same ticks as often; but ours starts each at `tick % 2`, where the original
-/// starts every second one that it uses at 1.
+/// The same ticks, equally often; but ours starts each at `tick % 2`, where the
+/// original starts every second tick that it uses at 1.
 fn with_our_starts(originals: &[At]) -> Vec<At> {
     let mut ours: Vec<At> = vec![];
     for (tick, _) in originals {
@@ -149,7 +149,7 @@ fn a_tick_passes_now_and_then(entry: &Value) {
     assert_eq!(server.generator, preset.generator());
     assert_eq!(numbers(&entry["scenario"]), [1]);
     server.reads(fixed_time_service(1));
-    // Each tick is used, and the first is 0: both start them alike.
+    // Each tick is used, and the first is 0: both systems start the ticks alike.
     let originals: Vec<_> = steps(entry).iter().map(id).collect();
     assert_eq!(all(&mut server, originals.len()), originals);
     assert_eq!(server.naps.get(), 0);
@@ -170,7 +170,7 @@ fn behind_within_the_tolerance(entry: &Value) {
     let ours = all(&mut server, originals.len());
     let expected = [&[before], originals].concat();
     assert_eq!(ours, with_our_starts(&expected)[1..]);
-    // Twice it read 1, and looked again.
+    // Ours read 1 twice, and looked again.
     assert_eq!(server.naps.get(), 2);
 }
 
@@ -182,7 +182,7 @@ fn a_tick_is_used_up(entry: &Value) {
     server.reads(fixed_time_service(2).skip(1));
     let originals: Vec<_> = steps(entry).iter().map(id).collect();
     let ours = all(&mut server, originals.len());
-    // Also the tick that it waited for starts at `tick % 2`, here 1; the original's
+    // The tick that ours waited for also starts at `tick % 2`, here 1; the original's
     // starts at 0.
     assert_eq!(originals[0], (1, 0));
     assert_eq!(ours[0], (1, 1));
@@ -203,8 +203,8 @@ fn behind_beyond_the_tolerance(entry: &Value) {
     server.reads([2]);
     assert_eq!(at(server.next().unwrap()), (2, 1));
 
-    // Ours waits up to and including the tolerance: the original, where it is 10,
-    // waits for 9 and not for 10. Where it is 0, neither does.
+    // Ours waits up to and including the tolerance. With a tolerance of 10, the
+    // original waits for 9 and not for 10. With 0, neither waits.
     let waits = |tolerance: i64, nanos: i64| {
         let label = format!("preset=shardingsphere max_wait='{tolerance} ms'");
         let mut server = Server::new(&label, 0, (0, 0), 100);
@@ -233,7 +233,7 @@ fn starts_of_five_ticks(entry: &Value) {
     // after a pause.
     server.reads([8, 9, 11, 15]);
     assert_eq!(all(&mut server, 4), [(8, 0), (9, 1), (11, 3), (15, 3)]);
-    // Both refuse these when they are set up.
+    // Both refuse these values when they are set up.
     for bad in [
         "sequence_start='vibrate -1'",
         "sequence_start='vibrate 4096'",
@@ -265,7 +265,7 @@ fn one_wait_for_one_tick(entry: &Value) {
     let clock = entry["config"]["clock"].as_array().unwrap();
     let clock: Vec<_> = clock.iter().map(|at| at.as_i64().unwrap()).collect();
     let mut server = Server::new("preset=twitter", 0, (0, 0), 1);
-    // The tick before is used up, and has nothing to do with the next one.
+    // The tick before is exhausted, which does not affect the next one.
     assert_eq!(server.issue(4096).unwrap().len(), 4096);
     server.reads([clock[0]]);
     let number = *numbers(&steps(entry)[0]).last().unwrap();
@@ -308,7 +308,7 @@ fn a_clock_that_stands_still(entry: &Value) {
         let mut server = until_used_up("");
         assert_eq!(at(server.next().unwrap()), (2, 0));
         assert_eq!(i64::from(server.naps.get()), (MS + NAP - 1) / NAP);
-        // Where it is, the wait is bounded: the original gives up after 11 tries.
+        // With this policy the wait is bounded: the original gives up after 11 tries.
         let mut server = until_used_up("on_rollback=wait");
         let before = (server.state(), server.boot.get());
         let stands = server.next().unwrap_err();
@@ -319,7 +319,7 @@ fn a_clock_that_stands_still(entry: &Value) {
             (0..2 * NAP).contains(&(waited - STANDSTILL.get() * MS)),
             "{waited}"
         );
-        // The next call waits anew, and has its ID as soon as the clock moves.
+        // The next call waits anew, and gets its ID as soon as the clock moves.
         server.reads([1, 1, 1, 2]);
         assert_eq!(at(server.next().unwrap()), (2, 0));
     }
@@ -339,8 +339,8 @@ fn no_id_twice(entry: &Value) {
     let distinct: HashSet<_> = originals.iter().collect();
     assert!(distinct.len() < originals.len(), "the original repeats");
 
-    // As the preset is: it looks at the wall clock before each ID here, and never
-    // goes back.
+    // The preset as it is: it reads the wall clock before each ID here, and never goes
+    // back.
     for preset in ["uniqueid_time", "uniqueid_spread"] {
         let mut server = Server::new(&format!("preset={preset}"), 1, (0, 0), clock[0]);
         server.reads(clock.iter().copied());
@@ -353,7 +353,7 @@ fn no_id_twice(entry: &Value) {
         assert_eq!(ours[..2], originals[..2]);
         assert_eq!(ours, [(5, 0), (5, 1), (5, 2), (5, 3)]);
     }
-    // And whatever else it shall do.
+    // And with any other policy.
     let layout = "layout='time:42 clock:2 sequence:6 worker:13' epoch=0 max_borrow=0";
     for (policy, expected) in [
         ("wait", &[(5, 0), (5, 1), (5, 2)][..]),
@@ -390,11 +390,11 @@ fn behind_up_to_five_milliseconds(entry: &Value) {
         server.reads([100 - millis]);
         server
     };
-    // By the original's results.
+    // The results of the original.
     for step in steps(entry) {
         match numbers(step).last() {
-            // Still behind after a wait: the original doubles it, once. Ours gives up
-            // when the clock, if it went on from here, would be there too late.
+            // Still behind after a wait: the original doubles the wait, once. Ours
+            // gives up if the clock, going on from here, would be there too late.
             Some(-1) => {
                 let mut server = behind(3);
                 let before = (server.state(), server.boot.get());
@@ -403,7 +403,7 @@ fn behind_up_to_five_milliseconds(entry: &Value) {
                 let waited = server.boot.get() - before.1;
                 assert!((2 * MS..=3 * MS + NAP).contains(&waited), "{waited}");
             }
-            // Interrupted: the glue notices, in a nap. Nothing has changed.
+            // Interrupted: the host notices that in a nap. Nothing has changed.
             Some(-2) => {
                 let mut server = behind(3);
                 let before = server.state();
@@ -425,14 +425,14 @@ fn behind_up_to_five_milliseconds(entry: &Value) {
         }
     }
     assert_eq!(steps(entry).len(), 3);
-    // A clock that goes on has caught up when it is where it was.
+    // A clock that goes on has caught up when it is where it was before.
     let mut server = behind(5);
     server.runs = true;
     assert_eq!(server.next().unwrap().tick.get(), 100);
     assert_eq!(i64::from(server.naps.get()), (5 * MS + NAP - 1) / NAP);
 
-    // The original starts at 0 to 99 and counts up. Ours starts anywhere, goes
-    // anywhere, and uses the whole tick.
+    // The original starts at 0 to 99 and counts up. Ours starts and goes on anywhere,
+    // and uses the whole tick.
     let starts: Vec<_> = (101..200)
         .map(|tick| {
             server.reads([tick]);

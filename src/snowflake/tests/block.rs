@@ -1,4 +1,4 @@
-//! Blocks beside other callers, which take as a script says: consecutive IDs, each once.
+//! Blocks beside other callers, which follow a script: consecutive IDs, none twice.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -14,12 +14,12 @@ use super::super::slot::{Reserving, Slot};
 use super::super::word::Clocks;
 use super::scripted::{MS, Refused, Server};
 
-/// A session beside others: whenever it enters, they take as many as are next in the
-/// script first.
+/// A session beside others: whenever it enters, they first take as many IDs as are next
+/// in the script.
 struct Busy<'a> {
     server: &'a Server,
     others: RefCell<VecDeque<u64>>,
-    /// What they got.
+    /// The IDs that the others got.
     theirs: RefCell<Vec<Issued>>,
 }
 
@@ -90,7 +90,7 @@ impl Host for Busy<'_> {
     }
 }
 
-/// Ticks of eight numbers.
+/// Ticks of eight sequence numbers.
 const TINY: &str = "layout='time:41 worker:4 sequence:3' epoch=0";
 
 fn server(label: &str) -> Server {
@@ -103,7 +103,7 @@ fn positions(issued: &Issued) -> std::ops::Range<u64> {
     issued.start.get()..issued.end.get()
 }
 
-/// The positions of a block of `count` beside others, none of them theirs.
+/// The positions of a block of `count` beside others; none belongs to the others.
 fn block(server: &Server, count: u64, others: &[u64]) -> Result<Issued, Refused> {
     let busy = Busy {
         server,
@@ -144,7 +144,7 @@ fn blocks_are_consecutive_ids_of_a_tick() {
                 let ends = Position::new(last - 1);
                 assert_eq!(layout.tick_of(taken.start), layout.tick_of(ends));
             }
-            // Now and then in a fresh tick.
+            // Now and then a block starts in a fresh tick.
             if others % 3 == 0 {
                 server.pass(150 * MS);
                 server.naps.set(0);
@@ -172,8 +172,8 @@ fn a_block_is_what_a_fresh_tick_holds_wherever_it_starts() {
     assert_eq!(above.generator.max_block(), None);
 }
 
-/// What lies before the tick that the block comes to is lost, and nothing else: the
-/// part that was taken already counts.
+/// Only what lies before the tick that the block comes to is lost: the part that was
+/// already taken there counts.
 #[test]
 fn a_block_goes_on_where_its_first_part_ends() {
     let server = server(&format!("{TINY} max_borrow='100 ms' sequence_start=zero"));
@@ -184,14 +184,14 @@ fn a_block_goes_on_where_its_first_part_ends() {
     assert_eq!(third.start, second.end);
 }
 
-/// Another session between the parts costs a third take, from which the block comes
-/// wherever that starts.
+/// Another session between the parts costs a third take. The block comes from that one
+/// wherever it starts.
 #[test]
 fn others_in_between_cost_one_more_take() {
     for theirs in 1..8 {
         let server = server(&format!("{TINY} max_borrow='100 ms' sequence_start=zero"));
         let first = block(&server, 3, &[]).unwrap().start.get();
-        // At the entry of the call, of its first take, and of its second.
+        // At the entry of the call, of its first take, and of its second one.
         let taken = block(&server, 8, &[0, 0, theirs]).unwrap();
         assert!(
             taken.start.get() <= first + 3 + 8 + 8 + theirs + 8,

@@ -8,7 +8,7 @@ impl Clock {
         [&self.offset, &self.line, &self.latest, &self.counted].map(|field| field.load(Relaxed))
     }
 
-    /// From its fields, in the order of [`Self::parts`].
+    /// Made from its fields, in the order of [`Self::parts`].
     pub fn from_parts(parts: [i64; 4]) -> Self {
         let [offset, line, latest, counted] = parts.map(AtomicI64::new);
         Self {

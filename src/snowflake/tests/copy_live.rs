@@ -14,7 +14,7 @@ impl Live {
         )
     }
 
-    /// From its fields, in the order of [`Self::parts`].
+    /// Made from its fields, in the order of [`Self::parts`].
     pub fn from_parts((word, bounds, clock): (u64, [u64; 3], [i64; 4])) -> Self {
         let [reserved, early, spread] = bounds.map(AtomicU64::new);
         let bounds = Bounds {

@@ -33,7 +33,7 @@ impl Slot {
         }
     }
 
-    /// All that decides what becomes of it: not what is only shown or noted.
+    /// All fields that decide what the slot does, without those only shown or noted.
     pub fn parts(&self) -> impl std::hash::Hash + use<> {
         let rest = &self.rest;
         let (word, bounds, [offset, line, latest, _]) = self.live.parts();

@@ -1,6 +1,6 @@
-//! `sequence_start`: whether the numbers of fresh ticks spread evenly, at a rate so
-//! low that nearly every ID is the first of its tick; and whether those of `random`
-//! tell anything. Seeds are fixed: what passes once passes always.
+//! `sequence_start`: whether the sequence numbers of fresh ticks spread evenly, at a
+//! rate so low that nearly every ID is the first of its tick; and whether those of
+//! `random` reveal anything. Seeds are fixed: a test that passes once passes always.
 
 use std::collections::HashSet;
 
@@ -47,12 +47,12 @@ fn is_even(values: impl Iterator<Item = u64>, classes: u64) -> bool {
     chi_squared(values, classes) < critical(classes)
 }
 
-/// Of a list with itself, shifted by `lag`.
+/// The correlation of a list with itself, shifted by `lag`.
 fn correlation(values: &[f64], lag: usize) -> f64 {
     between(&values[..values.len() - lag], &values[lag..])
 }
 
-/// Pearson's coefficient.
+/// Pearson's coefficient of correlation.
 fn between(a: &[f64], b: &[f64]) -> f64 {
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     let (mean_a, mean_b) = (mean(a), mean(b));
@@ -85,7 +85,7 @@ fn server(start: &str, secret: (u64, u64)) -> Server {
     Server::new(&label, 5, secret, 60_000_000_123)
 }
 
-/// One ID in each second of an hour, in a millisecond of it that varies.
+/// One ID in each second of an hour, in a varying millisecond of the second.
 fn an_hour(server: &mut Server, random: &mut Random) -> Vec<u64> {
     let mut at = 0;
     (0..3600)
@@ -108,7 +108,7 @@ fn an_hour_by_a_timer(server: &mut Server) -> Vec<u64> {
         .collect()
 }
 
-/// One ID in each of so many ticks; their numbers.
+/// One ID in each of `ticks` ticks; returns their sequence numbers.
 fn starts(server: &mut Server, ticks: usize) -> Vec<u64> {
     (0..ticks)
         .map(|_| {
@@ -141,11 +141,11 @@ fn random_is_even_whatever_ids_are_divided_by() {
             let chi = chi_squared(modulo(&ids, by), by);
             assert!(chi < critical(by), "id % {by}: {chi}");
         }
-        // The high bits of the number as well as the low ones.
+        // The high bits of the sequence number as well as the low ones.
         let high = ids.iter().map(|id| id >> 6 & 63);
         assert!(is_even(high, 64));
     }
-    // Also where the wall clock is read for each ID.
+    // The same where the wall clock is read for each ID.
     let label = "preset=random_start epoch='2025-01-01 00:00:00+00'";
     let mut server = Server::new(label, 5, random.secret(), 1 << 40);
     let ids = an_hour(&mut server, &mut random);
@@ -166,14 +166,14 @@ fn vibrate_is_even_by_its_power_of_two() {
             assert!(chi < critical(by), "vibrate {last}: id % {by}: {chi}");
             by *= 2;
         }
-        // Not by more than that: half of the remainders do not come up.
+        // It is uneven by no more than that: half of the remainders do not come up.
         let ours = usize::try_from(last).unwrap() + 1;
         assert_eq!(distinct(modulo(&ids, 2 * (last + 1))), ours);
     }
 }
 
-/// The time above the numbers changes remainders, too, except by powers of two.
-/// With these numbers, the two together are even; and an odd divisor needs none.
+/// The time above the sequence numbers also changes remainders, except by powers of two.
+/// With these numbers, the two together are even; an odd divisor needs none of them.
 #[test]
 fn vibrate_63_is_even_by_all_that_it_has_the_powers_of_two_of() {
     let mut random = Random(3);
@@ -218,9 +218,9 @@ fn zero_is_not_even() {
     }
 }
 
-/// What `vibrate` makes of a tick is not random: calls that come with a timer find few
-/// starts. 1000 is 8 times an odd number, so that a tick is always the same modulo 8,
-/// and one of 8 modulo 64. Only `random` helps there.
+/// The starts that `vibrate` gives to ticks are not random: calls that come with a
+/// timer meet few of them. 1000 is 8 times an odd number, so that a tick is always the
+/// same modulo 8, and one of 8 values modulo 64. Only `random` helps there.
 #[test]
 fn a_timer_finds_few_starts() {
     let mut server = self::server("vibrate 63", (0, 0));
@@ -251,15 +251,15 @@ fn random_uses_each_number_of_a_tick_once() {
         orders.push(order.iter().map(|id| id % 4096).collect::<Vec<_>>());
     }
     assert!(orders[0] != orders[1] && orders[1] != orders[2]);
-    // A batch takes the same.
+    // A batch takes the same sequence numbers.
     server.pass(MS);
     let ids = server.issue(4096).unwrap();
     let numbers = ids.iter().map(|id: &SnowflakeId| id.get().cast_unsigned());
     assert_eq!(distinct(numbers), 4096);
 }
 
-/// Without the key, starts cannot be told from those before: that is a property of
-/// SipHash, and no test can show it. This one would see a start that depends on the
+/// Without the key, starts cannot be predicted from earlier ones: that is a property of
+/// SipHash, and no test can show it. This test would see a start that depends on the
 /// last one, on the tick or on the clock in a simple way.
 #[test]
 fn starts_do_not_tell_the_next_one() {
@@ -274,7 +274,7 @@ fn starts_do_not_tell_the_next_one() {
             let r = correlation(&numbers(&starts), lag);
             assert!(r.abs() < limit, "lag {lag}: {r}");
         }
-        // A correlation does not see all: a step from one to the next would be.
+        // A correlation does not show everything: it would not show constant steps.
         let steps = || starts.windows(2).map(|it| it[1].wrapping_sub(it[0]) & 4095);
         assert!(is_even(steps().map(|step| step & 63), 64));
         assert!(is_even(steps().map(|step| step >> 6), 64));
@@ -297,7 +297,7 @@ fn starts_do_not_tell_the_next_one() {
         assert!(is_even(between().map(|step| step >> 1 & 63), 64));
         assert!(is_even(between().map(|step| step >> 6), 64));
     }
-    // It can fail: starts that go round.
+    // The test can fail: here the starts go round.
     let starts = starts(&mut server("vibrate 63", (0, 0)), TICKS);
     assert!(correlation(&numbers(&starts), 1) > limit);
     let steps = starts.windows(2).map(|it| it[1].wrapping_sub(it[0]) & 63);

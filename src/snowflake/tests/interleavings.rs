@@ -28,7 +28,7 @@ fn zero() -> Reading {
     }
 }
 
-/// What a plan has of these; the rest makes no difference here.
+/// Makes a plan of these parts; the others make no difference here.
 fn plan(word_from: Option<Position>, reserved: Position, early: Position, ledger: Ledger) -> Plan {
     Plan {
         reading: zero(),
@@ -80,7 +80,7 @@ mod plain {
 
     fn shared() -> Arc<Shared> {
         Arc::new(Shared {
-            // It agrees with the boot clock.
+            // The clock agrees with the boot clock.
             live: Live::new(zero()),
             mark: AtomicU64::new(0),
         })
@@ -115,8 +115,8 @@ mod plain {
     fn two_issuers_and_a_reserver_that_starts_at_a_mark() {
         loom::model(|| {
             let s = shared();
-            // A stored mark at tick 9 while the clock says 3: nothing below
-            // tick 9 may come out.
+            // A stored mark at tick 9 while the clock says 3: no ID below tick 9 may be
+            // issued.
             let start = 9 * TICK;
             let issuers: Vec<_> = (0..2)
                 .map(|_| {
@@ -159,7 +159,7 @@ mod plain {
                 .filter_map(|t| t.join().unwrap())
                 .collect();
             issued.sort_unstable();
-            // The one who found no room has skipped a position.
+            // The issuer that found no room has skipped a position.
             let second = matches!(issued[1..], [] | [_])
                 && issued[1..]
                     .iter()
@@ -204,8 +204,8 @@ mod plain {
             };
             let mine = issue(&s, 5);
             let batch = batch.join().unwrap();
-            // All three to the batch, or one to the caller and what is left
-            // skipped.
+            // All three positions to the batch, or one to the caller while the others
+            // are skipped.
             assert!(
                 (batch, mine) == (Some((word, word + 3)), None)
                     || (batch, mine) == (None, Some(word)),
@@ -288,7 +288,7 @@ mod watching {
     }
 
     impl Shared {
-        /// One that has just issued up to `word`, at this wall clock.
+        /// A generator that has just issued up to `word`, at this wall clock.
         fn new(on_exhausted: OnExhausted, word: Place3, bound: u64, wall: i64) -> Self {
             let generator = generator(on_exhausted);
             let s = Self {
@@ -321,7 +321,7 @@ mod watching {
             UnixNanos::new(self.wall.load(Ordering::Acquire) * MS)
         }
 
-        /// One attempt. What is issued lies below the mark on disk, which says that
+        /// One attempt. An issued position lies below the mark on disk, which says that
         /// this clock is in force, or a later one.
         fn issue(&self) -> Result<Place3, Step> {
             let step = self.live.issue::<true>(&self.generator, 1, self);
@@ -409,7 +409,7 @@ mod watching {
             for (clock, tick, _) in [one, other].into_iter().flatten() {
                 // The ledger knows how far the old clock has come.
                 assert!(clock == 1 || tick < others_before, "{tick}: {ledger:?}");
-                // One who saw the clock set back has no ID of the old one.
+                // An issuer that saw the clock set back has no ID of the old clock.
                 assert!(tick != 3 || clock == 1);
             }
             assert_eq!(s.live.clock().latest(), UnixMillis::new(3));
@@ -422,8 +422,8 @@ mod watching {
     #[test]
     fn clocks_go_around_while_one_issues() {
         let seen = explore(|| {
-            // Of two clocks that are left, back to the one that was in force when the
-            // issuer came: neither an old bound nor an old word allows anything.
+            // With two clocks left, back to the clock that was in force when the issuer
+            // came: neither an old bound nor an old word allows anything.
             let s = Arc::new(Shared::new(OnExhausted::Wait, (2, 5, 1), 9, 5));
             let issuer = spawn(&s);
             s.wall.store(3, Ordering::Release);
@@ -433,14 +433,14 @@ mod watching {
             s.wall.store(7, Ordering::Release);
             let back = Ledger::unknown(2, Tick::new(0));
             let plan = s.plan(back, Some((2, 7, 0)), 9);
-            // For the assertion that the disk is not behind.
+            // For the assertion that the disk is not behind the bound.
             let plan = Plan {
                 value: s.at((3, 9, 0)).get().cast_signed(),
                 ..plan
             };
             s.carry_out(&plan, Some(s.read_wall()));
             let issued = issuer.join().unwrap();
-            // What is issued next is new.
+            // The next ID is a new one.
             let next = s.issue();
             differ(next, issued);
             assert!(matches!(next, Ok((2, 7, 0 | 1))), "{next:?}");
@@ -512,8 +512,8 @@ mod watching {
         assert_eq!(seen, [(1, 5, 4), (1, 5, 5)].into());
     }
 
-    /// Two issuers while a reserver gives clocks back, the word being at a number of
-    /// a tick.
+    /// Two issuers while a reserver gives clocks back; the word is at a number of a
+    /// tick.
     fn narrowed(within: u64) -> BTreeSet<Place3> {
         explore(move || {
             let s = Shared::new(OnExhausted::NextClock, (1, 5, within), 9, 5);

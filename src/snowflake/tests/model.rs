@@ -21,7 +21,7 @@ use super::super::slot::{Reserving, Scale, Slot};
 use super::super::word::{Clocks, Spread, Step};
 
 pub const MS: i64 = NANOS_PER_MILLI;
-/// Of the four that two bits hold.
+/// One of the four worker IDs that two bits hold.
 pub const WORKER: i32 = 2;
 const KEY: u64 = 7;
 const OTHER_KEY: u64 = 8;
@@ -35,7 +35,7 @@ pub struct Disk {
     pub file: u32,
 }
 
-/// A disk, and when the last transaction committed that it has.
+/// A disk, and the commit time of the last transaction that is on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Replica {
     pub disk: Disk,
@@ -46,7 +46,7 @@ pub struct Replica {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     Refused(Refused),
-    /// It would sleep for so long.
+    /// The call would sleep for this long.
     Sleeps(Nanos),
     /// Another reservation is under way.
     WaitsForLock,
@@ -58,20 +58,20 @@ impl From<Refused> for Stop {
     }
 }
 
-/// What a call comes to.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Issued {
         start: Position,
         end: Position,
     },
-    /// For the clock to move on by so many ticks.
+    /// Waits for the clock to move on by this many ticks.
     WaitsForTick(u64),
-    /// For a clock that was set back, by so many nanoseconds.
+    /// Waits for a clock that was set back, by this many nanoseconds.
     WaitsForClock(i64),
     /// Refused.
     Refused(Refused),
-    /// For a reserver under way.
+    /// Waits for a reserver under way.
     WaitsForLock,
 }
 
@@ -83,7 +83,7 @@ pub enum Naps {
     Stop,
     /// Both clocks go on.
     Pass,
-    /// The boot clock goes on, the wall clock stands.
+    /// The boot clock goes on, the wall clock stands still.
     Stand,
 }
 
@@ -105,18 +105,18 @@ pub struct Server {
     pub promoted: bool,
     pub slot: Slot,
 
-    /// What the disk holds; what a standby has that lags by one mark; and what one has
-    /// that saw nothing since the last promotion.
+    /// What the disk holds; what a standby that lags by one mark has; and what a
+    /// standby has that saw nothing since the last promotion.
     pub disk: Cell<Disk>,
     pub committed: Cell<Option<i64>>,
     pub lagging: Cell<Replica>,
     pub blind: (Replica, i64),
-    /// What it holds again if the transaction that rewrote it is rolled back.
+    /// What the disk holds again if the transaction that rewrote it is rolled back.
     pub before_rewrite: Option<Disk>,
     pub timeline: i64,
 
-    /// Only if `apart`: each call stops where it begins to reserve, and further
-    /// steps are [`Self::go_on`]'s.
+    /// Only if `apart`: each call stops where it begins to reserve, and [`Self::go_on`]
+    /// takes the further steps.
     pub under_way: Cell<Option<UnderWay>>,
     pub apart: bool,
     /// The tick that was left unfinished to give clocks back.
@@ -331,7 +331,7 @@ impl Server {
         }
     }
 
-    /// All that tells this server from others of the same walk, but for `life`.
+    /// All that distinguishes this server from others of the same walk, except `life`.
     pub fn hash(&self, hash: &mut impl Hasher) {
         let beliefs = self.beliefs.get();
         let fields = (
@@ -374,7 +374,7 @@ impl Server {
         Scale::of_generator(&self.generator)
     }
 
-    /// Whether the generator has a place, and issues by its present layout.
+    /// Whether the generator has a slot, and issues by its present layout.
     pub fn is_in_force(&self) -> bool {
         self.has_place()
             && self.slot.scale() == self.scale()
@@ -398,7 +398,7 @@ impl Server {
         self.slot.live().bounds().spread()
     }
 
-    /// What the disk says: the mark, and what it knows of clocks.
+    /// What the disk says: the mark, and what the mark says of clocks.
     pub fn stored(&self) -> (Option<UnixMillis>, Option<Ledger>) {
         let value = self.disk.get().value;
         let now = self.wall().millis();
@@ -458,7 +458,7 @@ impl Server {
 
     /// A standby takes over that has seen nothing since the last promotion.
     pub fn promote_blind(&mut self, clock_difference: i64) {
-        // It has no history of a timeline that it has not seen.
+        // The standby has no history of a timeline that it has not seen.
         let (replica, timeline) = self.blind;
         self.timeline = timeline;
         self.take_over(replica, clock_difference);
@@ -475,7 +475,7 @@ impl Server {
         self.promoted = true;
     }
 
-    /// The slot is given to another generator, if that may be, and comes back.
+    /// The slot is given to another generator, if that is allowed, and comes back.
     pub fn evict(&mut self) {
         let start = self.beliefs.get().believable(self.read());
         if self.slot.evict(OTHER_KEY, start, 0) {
@@ -484,9 +484,8 @@ impl Server {
         }
     }
 
-    /// A transaction gives the sequence a new file: ALTER SEQUENCE ... RESTART,
-    /// which takes the mark away so that it is written anew, or with the value it
-    /// had.
+    /// A transaction gives the sequence a new file: by ALTER SEQUENCE ... RESTART,
+    /// which takes the mark away so that it is written anew, or with the same value.
     pub fn rewrite(&mut self, restart: bool) {
         let mut disk = self.disk.get();
         self.before_rewrite = Some(disk);
@@ -535,8 +534,8 @@ impl Server {
         }
     }
 
-    /// Clocks were given back, and the word was at this tick before: which tick lacks
-    /// numbers now.
+    /// Clocks were given back, and the word was at this tick before: notes which tick
+    /// lacks numbers now.
     fn note_left(&self, before: Tick) {
         let (layout, word) = (self.generator.layout, self.word());
         self.left.set(Some(if layout.within(word) == 0 {
@@ -563,7 +562,7 @@ impl Server {
         }
     }
 
-    /// What the next step is, if it takes nothing.
+    /// The next step, without taking anything.
     fn look(&self, count: u64) -> Step {
         let (live, generator) = (self.slot.live(), &self.generator);
         if generator.policy.on_rollback.watches() {

@@ -2,10 +2,10 @@
 //! that pass, go back and jump, crashes, promotions, slots that are lost, marks
 //! that are rewritten, labels that change.
 //!
-//! Walks that lead to the same server (and the same IDs issued) go on as one, so
-//! that they can be long: a search, breadth first. Each state is checked, not only
-//! its IDs: what the ledger and the mark say of clocks must be true of all IDs so
-//! far. `cargo test policy_walk -- --nocapture` prints how many states there were.
+//! Walks that lead to the same server (and the same IDs issued) continue as one, so
+//! that they can be long: a breadth-first search. Each state is checked, not only its
+//! IDs: what the ledger and the mark say of clocks must be true of all IDs so far.
+//! `cargo test policy_walk -- --nocapture` prints how many states there were.
 
 // Numbers are small here.
 #![allow(
@@ -35,13 +35,13 @@ use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, settings as o
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     One,
-    /// As large as a chunk may be.
+    /// A batch as large as a chunk may be.
     Batch,
     /// A tick passes.
     Pass,
-    /// The wall clock is stepped by so many ticks.
+    /// The wall clock is stepped by this many ticks.
     Step(i64),
-    /// Half a tick back.
+    /// The wall clock is stepped back by half a tick.
     HalfBack,
     /// Shared memory is lost, the disk is not. A tick passes.
     Crash,
@@ -60,12 +60,12 @@ enum Event {
     Rollback,
     /// `snowflake_accept_clock()`.
     Accept,
-    /// No ID before two ticks from now: there are others.
+    /// No ID before two ticks from now: IDs from elsewhere exist there.
     Advance,
-    /// Somebody sets the sequence to an instant so many ticks from now; far away, it is
-    /// no mark.
+    /// Somebody sets the sequence to an instant this many ticks from now; an instant
+    /// far away is no mark.
     Setval(i64),
-    /// Another policy, of the list of the walk.
+    /// The generator gets another policy, from the list of the walk.
     Relabel(usize),
     /// A reservation under way takes its next step.
     GoOn,
@@ -78,12 +78,12 @@ const WORDS: usize = 8;
 #[derive(Clone)]
 struct State {
     server: Server,
-    /// A bit for each ID that was issued.
+    /// One bit for each ID that was issued.
     issued: [u64; WORDS],
     /// The latest reading of the wall clock by which an ID was issued, in
     /// milliseconds; since the last start, or since a superuser accepted another.
     seen: i64,
-    /// Somebody has set the mark, and it was not written since: how many were then.
+    /// How many marks were written when somebody set the mark; equal if none was since.
     set_after: Option<u32>,
     /// By how many ticks the clocks of the lost servers were ahead since the last
     /// promotion; `None` if the server has crashed since, or was never promoted.
@@ -95,8 +95,8 @@ impl State {
         self.server.generator.layout
     }
 
-    /// Whether the disk has a mark that was set by somebody: what was issued before is
-    /// known to the slot alone, or to nobody once the clock has passed it.
+    /// Whether the disk has a mark that somebody set: IDs issued before are known to
+    /// the slot alone, or to nobody once the clock has passed them.
     fn was_set(&self) -> bool {
         self.set_after == Some(self.server.marks.get())
     }
@@ -111,7 +111,7 @@ impl State {
         self.issued[index / 64] >> (index % 64) & 1 == 1
     }
 
-    /// The latest ID of a clock: its tick and number.
+    /// The latest ID of a clock: its tick and sequence number.
     fn latest_of(&self, clock: u64) -> Option<(u64, u64)> {
         let bits = self.layout().sequence_bits();
         let words = (1usize << (TIME_BITS + bits)) / 64;
@@ -122,7 +122,7 @@ impl State {
         Some((place >> bits, place & ((1 << bits) - 1)))
     }
 
-    /// The latest ID: its tick, clock and number.
+    /// The latest ID: its tick, clock and sequence number.
     fn latest(&self) -> Option<(u64, u64, u64)> {
         (0..self.layout().clocks())
             .filter_map(|clock| {
@@ -165,7 +165,7 @@ struct Walk {
     events: Vec<Event>,
     relabels: Vec<Generator>,
     apart: bool,
-    /// What happens before.
+    /// The events before the walk.
     prelude: Vec<Event>,
     depth: usize,
     /// No further level is begun with more states than this in the last.
@@ -181,9 +181,9 @@ struct Tally {
     waits: usize,
     refused: usize,
     switches: usize,
-    /// Refused although the next clock was free.
+    /// Refused calls for which the next clock was free.
     needlessly: usize,
-    /// In walks at random.
+    /// States of walks at random.
     long: usize,
 }
 
@@ -232,7 +232,7 @@ impl Walk {
         }
     }
 
-    /// Goes the way again, and shows it.
+    /// Repeats the walk that failed, and prints it.
     fn fail(&self, way: &[Event], problem: &str, state: &State) -> ! {
         let mut text = String::new();
         let mut again = self.very_first();
@@ -284,7 +284,7 @@ impl Walk {
         };
         let mut known: HashSet<u128, BuildHasherDefault<AsIs>> = HashSet::default();
         known.insert(first.hash());
-        // How each state was come to: from which, and by which event.
+        // How each state was reached: from which state, and by which event.
         let mut ways: Vec<(usize, u8)> = vec![(0, 0)];
         let mut waits = HashSet::new();
         let mut level = vec![(0usize, first)];
@@ -295,7 +295,7 @@ impl Walk {
                     let mut state = state.clone();
                     tally.steps += 1;
                     let problem = match self.apply(&mut state, *event, &mut tally, &mut waits) {
-                        // It would change nothing.
+                        // The event would change nothing.
                         Ok(false) => continue,
                         Ok(true) => check(&state).err(),
                         Err(problem) => Some(problem),
@@ -350,8 +350,8 @@ impl Walk {
         let rewrites = server.before_rewrite.is_some();
         let was_set = state.set_after == Some(server.marks.get());
         match event {
-            // The slot is lost, and with it what it knew; or the clock goes back to where
-            // it has passed IDs that nobody knows of any more.
+            // The slot is lost, with all that it knew; or the clock goes back to where
+            // it has passed IDs that are no longer known.
             Event::Crash
             | Event::Promote
             | Event::PromoteBlind
@@ -364,7 +364,7 @@ impl Walk {
             Event::Step(..0) | Event::HalfBack if was_set && !server.is_in_force() => {
                 return Ok(false);
             }
-            // Of a generator that does not run, the mark is all there is.
+            // Only the mark is known of a generator that does not run.
             Event::Setval(_) if rewrites || !server.is_in_force() => return Ok(false),
             Event::Setval(ticks) => {
                 let layout = server.generator.layout;
@@ -384,8 +384,8 @@ impl Walk {
                 state.set_back = state.set_back.map(|all| all - ticks.min(0));
             }
             Event::HalfBack => server.step(-tick / 2),
-            // What a transaction was given that has rewritten the sequence, and did
-            // not commit, is known to the slot alone.
+            // IDs issued by a transaction that rewrote the sequence and did not commit
+            // are known to the slot alone.
             Event::Crash | Event::Promote | Event::PromoteBlind
                 if rewrites || server.slot.is_undone() =>
             {
@@ -398,7 +398,7 @@ impl Walk {
             }
             Event::Promote => {
                 server.promote(-tick);
-                // What the clock of the lost server was ahead counts as well.
+                // The lead of the lost server's clock counts as well.
                 let wall = server.wall().millis().get();
                 let ahead = server.committed.get().map_or(0, |at| (at - wall).max(0));
                 let ticks = ahead / (tick / MS) + i64::from(ahead > 0);
@@ -421,7 +421,7 @@ impl Walk {
                 }
                 *state = after;
             }
-            // A transaction that has rewritten the sequence has the slot pinned.
+            // A transaction that has rewritten the sequence keeps the slot pinned.
             Event::Evict
                 if rewrites || server.slot.is_undone() || server.under_way.get().is_some() =>
             {
@@ -452,7 +452,7 @@ impl Walk {
                     return Ok(false);
                 }
                 if server.reserve(Need::Floor(at)) == Ok(None) {
-                    // Because of IDs that came from elsewhere, of any clock.
+                    // Because of IDs from elsewhere, of any clock.
                     let layout = state.layout();
                     let Some(before) = layout.tick_from(at).get().checked_sub(1) else {
                         return Ok(true);
@@ -508,9 +508,9 @@ fn call(
     match outcome {
         Outcome::Issued { start, end } => {
             tally.issued += 1;
-            // Of a reservation ahead of need that came after it nothing is known.
+            // Nothing is known of a reservation ahead of need that came after the call.
             let now = layout.tick_number(before.now().millis().max(server.now().millis()));
-            // While the slot knows more than the disk, it is the slot that says.
+            // While the slot knows more than the disk, the slot decides.
             let mark = server.mark().max(server.slot.highest()).ok_or("no mark")?;
             for position in start.get()..end.get() {
                 let position = Position::new(position);
@@ -525,7 +525,7 @@ fn call(
                     return Err(format!("twice: {fields:?}"));
                 }
                 let latest = if policy.sequence_start == SequenceStart::Random {
-                    // Within a tick there is no order.
+                    // Within a tick there is no order of IDs.
                     state.latest().map(|(tick, ..)| (tick, 0, 0))
                 } else {
                     state.latest()
@@ -544,7 +544,7 @@ fn call(
                 state.issued[index / 64] |= 1 << (index % 64);
             }
             if policy.on_rollback.watches() && !leads && before.now() != before.read().wall {
-                // It led until this call, which found that it need not.
+                // The clock led until this call, which found no need for that.
                 let met = before.now().millis() <= wall;
                 if !met && server.now() > server.read().wall {
                     return Err("it leads for no reason".to_string());
@@ -630,7 +630,7 @@ fn call(
     Ok(true)
 }
 
-/// Every number of the tick is taken, in all clocks in which it may be used.
+/// Every sequence number of the tick is taken, in all clocks that it may use.
 fn whole_tick_is_used(state: &State) -> Result<(), String> {
     let server = &state.server;
     let generator = server.generator;
@@ -670,7 +670,7 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
         .max(Some(server.now().millis()))
         .map_or(0, ahead);
     let furthest = if server.timeline > 1 {
-        // The gap comes on top.
+        // The gap is added.
         furthest.max(0) + server.settings.failover_gap.get() * server.timeline
     } else {
         furthest
@@ -689,7 +689,7 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
             let near = layout.instant_of(Tick::new(layout.last_tick().get() - 1));
             wall + furthest.max(0) >= near.get()
         }
-        // Only ever to the one who waits for it.
+        // Only a caller that waits for the clock gets this refusal.
         Refusal::NoClockFree { .. } => false,
         Refusal::NoMark(_) => state.was_set(),
     };
@@ -812,11 +812,11 @@ fn check(state: &State) -> Result<(), String> {
     Ok(())
 }
 
-/// What it says is free at some tick, and from there on, is free.
+/// Every clock that the ledger calls free from some tick on is free there.
 fn is_true_of(state: &State, ledger: Ledger) -> Result<(), String> {
     let clocks = state.layout().clocks();
     let [_, known_from, others_before] = ledger.parts();
-    // It says more from one tick to another, but only at these.
+    // The answer of the ledger changes only at these ticks.
     for to in [0, known_from, others_before].map(Tick::new) {
         for further in 0..ledger.free(to, clocks) {
             let clock = (ledger.clock + ledger.together + further) % clocks;
@@ -831,7 +831,7 @@ fn is_true_of(state: &State, ledger: Ledger) -> Result<(), String> {
     Ok(())
 }
 
-/// Where a server is, in ticks.
+/// The position of a server, in ticks.
 fn line(state: &State) -> String {
     let (server, layout) = (&state.server, state.layout());
     let ticks = |nanos: i64| nanos as f64 / layout.tick().nanos().get() as f64;
@@ -918,7 +918,7 @@ fn generator(
     Generator { layout, policy }
 }
 
-/// One that may be ahead of the clock by as much as promotions may ask for.
+/// A generator that may be as far ahead of the clock as promotions may need.
 fn patient(mut generator: Generator) -> Generator {
     generator.policy.max_rollback = generator.layout.tick().times(60);
     generator
@@ -972,7 +972,7 @@ const CLOCKS: [Event; 7] = [
     Event::Crash,
 ];
 
-/// Walks of all generators; prints what was found, all in all.
+/// Walks of all generators; prints the findings of all together.
 struct Walks<'a> {
     what: &'a str,
     events: &'a [Event],
@@ -1024,7 +1024,7 @@ impl Walks<'_> {
     }
 }
 
-/// So many events more than by default.
+/// How many events more than by default.
 fn deeper() -> usize {
     std::env::var("WALK_DEEPER").map_or(0, |text| text.parse().unwrap())
 }
@@ -1079,7 +1079,7 @@ const ALL: [OnRollback; 4] = [
     OnRollback::NextClock,
 ];
 
-/// A few of each policy: those that differ in what a start, a mark or a
+/// A few generators of each policy: those that differ in what a start, a mark or a
 /// reservation does.
 fn some() -> Vec<Generator> {
     let mut all = vec![];
@@ -1176,7 +1176,7 @@ fn after_a_rewrite_that_was_rolled_back() {
         wall: 20,
         depth: 5,
         apart: false,
-        // The bound is that of a mark which the rollback has taken away.
+        // The bound belongs to a mark that the rollback has taken away.
         prelude: &[One, Pass, Pass, Pass, Pass, Restart, One, Rollback],
         relabels: vec![],
     }
@@ -1275,7 +1275,7 @@ fn clocks_that_are_refused_and_accepted() {
     use Event::{Accept, Advance, Crash, One, Pass, Step};
     Walks {
         what: "refused and accepted",
-        // Further back than may be, and further forward.
+        // Further back than is allowed, and further forward.
         events: &[
             One,
             Pass,
@@ -1295,7 +1295,7 @@ fn clocks_that_are_refused_and_accepted() {
     .run(some());
 }
 
-/// One after the other until a call would wait, and the IDs it got.
+/// Calls one after the other until one would wait; returns the IDs.
 fn saturate(server: &Server, count: u64) -> Vec<i64> {
     let mut ids = vec![];
     loop {
@@ -1327,7 +1327,7 @@ fn a_saturated_tick_is_used_up() {
                     let (mut skipped, mut marks) = (0, HashSet::new());
                     for tick in 20..50 {
                         let mut ids = saturate(&server, count);
-                        // What is left is less than a batch of one compare-and-swap.
+                        // Less is left than a batch of one compare-and-swap.
                         ids.extend(saturate(&server, 1));
                         ids.sort_unstable();
                         ids.dedup();
@@ -1337,7 +1337,7 @@ fn a_saturated_tick_is_used_up() {
                         marks.insert(server.disk.get().value);
                         server.pass(lasts * MS);
                     }
-                    // To give clocks back costs a number for each reservation.
+                    // Giving clocks back costs a sequence number for each reservation.
                     let most = if generator.shares_clocks() {
                         marks.len() as u64
                     } else {
@@ -1389,7 +1389,7 @@ fn a_rollback_goes_on_at_once_in_each_clock_but_one() {
             panic!("{refused:?}");
         };
         assert_eq!(by, Millis::new(4 * 64));
-        // A tick before they are free it waits; then time has passed the others.
+        // A tick before clocks are free it waits; then time has passed the others.
         server.wall.set(24 * tick + tick / 2);
         let waits = server.call(1);
         assert!(matches!(waits, Outcome::Issued { .. }), "{waits:?}");
@@ -1417,15 +1417,15 @@ fn a_start_goes_on_now_in_a_clock_that_is_known_to_be_free() {
         server.restart();
         assert_eq!(next(&mut server), (20, clock));
     }
-    // No clock is free any more: at the mark.
+    // No clock is free any more: the start is at the mark.
     server.restart();
     assert_eq!(next(&mut server), (25, 3));
-    // Behind the mark, in the same clock.
+    // Behind the mark, the start is in the same clock.
     server.pass(9 * 64 * MS);
     server.restart();
     assert_eq!(next(&mut server), (29, 3));
 
-    // Nothing is known by the mark of shared clocks, or after a promotion.
+    // A mark of shared clocks says nothing, nor does a mark after a promotion.
     let mut server = of(OnRollback::NextClock, OnExhausted::NextClock);
     server.restart();
     assert_eq!(next(&mut server), (25, 0));
@@ -1441,7 +1441,7 @@ fn a_start_goes_on_now_in_a_clock_that_is_known_to_be_free() {
     server.set_mark(Some(27 * 64));
     server.restart();
     assert_eq!(next(&mut server), (27, 0));
-    // Others start at the mark.
+    // Generators with other policies start at the mark.
     for on_rollback in [OnRollback::Continue, OnRollback::Wait, OnRollback::Error] {
         let mut server = of(on_rollback, OnExhausted::NextClock);
         server.restart();

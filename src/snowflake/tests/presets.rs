@@ -1,5 +1,4 @@
-//! Presets: what each of them is, in numbers, and the IDs of the systems that
-//! they stand for.
+//! Presets: each of them in numbers, and the IDs of the systems that they stand for.
 
 use serde_json::Value;
 
@@ -19,7 +18,7 @@ struct Expected {
     epoch: &'static str,
     tick: &'static str,
     policy: &'static str,
-    /// Its last tick, which is never issued.
+    /// The preset's last tick, which is never issued.
     ends: &'static str,
     ids_per_second: u64,
     workers: u64,
@@ -35,7 +34,7 @@ enum Negative {
 }
 use Negative::{From, Never, Odd};
 
-/// With an epoch for those that have none.
+/// The presets, with an epoch for those that have none.
 const EXPECTED: [Expected; 18] = [
     Expected {
         name: "default",
@@ -282,11 +281,11 @@ fn presets_are_frozen() {
 /// A vector of a system that the presets stand for.
 struct Vector {
     system: String,
-    /// As the label that fits calls it.
+    /// The layout, by the name that the fitting label gives it.
     layout: String,
     epoch: i64,
     tick: Tick,
-    /// Without the time.
+    /// All fields but the time.
     fields: Vec<(String, i64)>,
     id: SnowflakeId,
 }
@@ -360,8 +359,8 @@ fn vector(json: &Value) -> Vector {
     }
 }
 
-/// The label for a vector: a preset, with the epoch that this user of the system
-/// had, and for systems whose widths are a setting, the widths.
+/// The label for a vector: a preset, with the epoch of this user of the system, and for
+/// systems whose widths are a setting, with the widths.
 fn label_of(vector: &Vector) -> Label {
     let preset = match vector.system.as_str() {
         "twitter (2010)" => "twitter",
@@ -379,7 +378,7 @@ fn label_of(vector: &Vector) -> Label {
     }
 }
 
-/// IDs of the systems that come from a mistake: ours refuses to make them.
+/// IDs that the systems made by mistake: ours refuses to make them.
 const MISTAKES: [(&str, i64); 3] = [
     ("baidu", 33_969_564_322_693_120),
     ("baidu", 33_969_564_322_693_120),
@@ -430,14 +429,14 @@ fn baidus_worker_id_out_of_range() {
                 max: 262_143,
             })
         );
-        // Taken by itself, it is an ID of another worker: no reader can tell.
+        // Taken alone, it is an ID of another worker: no reader can tell.
         let decoded = label.decode(vector.id).unwrap();
         let named = vec![("time", 3_954_577), ("worker", 200_002), ("sequence", 0)];
         assert_eq!(decoded.named, named);
     }
 }
 
-/// The tick behind the last one, shifted into the sign.
+/// The tick after the last one, shifted into the sign.
 #[test]
 fn leafs_time_field_overflows() {
     let vectors = vectors();
@@ -508,7 +507,7 @@ fn both_modes_in_one_column() {
             assert_eq!(generates.encode(tick, &fields), Ok(id));
             let decoded = own.decode(id).unwrap();
             assert_eq!((decoded.fields.tick, decoded.fields.worker), (tick, worker));
-            // Whatever a generator of this preset makes, all of it can be read.
+            // All IDs that a generator of this preset makes can be read.
             for label in [&column, &zero, &one] {
                 assert_eq!(label.decode(id), Ok(decoded.clone()));
             }
@@ -516,7 +515,7 @@ fn both_modes_in_one_column() {
             assert_eq!(column.encode(tick, &fields), Ok(id));
             fields.pop();
         }
-        // Each mode by itself refuses the IDs of the other.
+        // Each mode alone refuses the IDs of the other mode.
         for (label, id, mode) in [(&time, in_spread, 0), (&spread, in_time, 1)] {
             let error = LayoutError::Fixed {
                 id,
@@ -564,7 +563,7 @@ fn the_page_of_presets_is_right() {
             Odd => assert!(row.contains("odd") || row.contains("mode"), "{row}"),
         }
     }
-    // Those that issue IDs now: all presets, each with what it needs and no more.
+    // The labels that issue IDs now: all presets, each with what it needs and no more.
     let (_, now) = page.split_once("## What issues IDs now").unwrap();
     let (now, _) = now.split_once("## Differences").unwrap();
     let labels = now.lines().filter(|line| line.starts_with("preset="));
@@ -599,14 +598,14 @@ fn the_page_of_presets_is_right() {
     assert!(now.contains("the 15 ms of the preset"));
     let one = label_with_epoch("worker_queue").generator().policy;
     assert_eq!(one.max_wait, Millis::new(15));
-    // All others in the page are understood.
+    // All other labels in the page are understood.
     for text in page
         .split('`')
         .filter(|text| text.starts_with("preset=") && *text != "preset=...")
     {
         label(text);
     }
-    // What it says of bursts.
+    // The page's statement on bursts.
     let (clocks, bursts) = (
         label_with_epoch("multi_clock"),
         label("preset=multi_clock epoch=0 on_exhausted=next_clock"),

@@ -38,7 +38,7 @@ impl From<Why> for Refused {
 }
 
 impl Refused {
-    /// By how many milliseconds the clock is behind, if it is that.
+    /// How many milliseconds the clock is behind, if that is the reason.
     pub fn behind(self) -> Option<i64> {
         match self {
             Self::Why(Why::Behind { by, .. }) => Some(by.get()),
@@ -63,11 +63,11 @@ pub struct Server {
     slot: Slot,
     beliefs: Cell<Beliefs>,
     mark: Cell<Option<i64>>,
-    /// What the wall clock reads, one after the other, the last for ever, in
-    /// nanoseconds; and whether time passes for it in naps.
+    /// The readings of the wall clock in nanoseconds, one after the other, the last one
+    /// for ever; and whether time passes for the clock in naps.
     wall: RefCell<VecDeque<i64>>,
     pub runs: bool,
-    /// What it read last, if that is not in the script any more.
+    /// The last reading, if that is not in the script any more.
     last: Cell<Option<i64>>,
     pub boot: Cell<i64>,
     /// How often calls have napped.
@@ -92,7 +92,7 @@ impl Clocks for Server {
         BootNanos::new(self.boot.get())
     }
 
-    /// Both clocks, the wall clock as it was read last.
+    /// Both clocks, with the wall clock as it was read last.
     fn read(&self) -> Reading {
         Reading {
             boot: self.boot(),
@@ -161,7 +161,7 @@ impl Host for Server {
     fn note(&self, _note: Note) {}
 
     fn reserved(&self, _began: BootNanos) {
-        // It took no time.
+        // The reservation took no time.
         if let Some(last) = self.last.take() {
             self.wall.borrow_mut().push_front(last);
         }
@@ -169,7 +169,7 @@ impl Host for Server {
 }
 
 impl Server {
-    /// At this many milliseconds after the epoch, with the first IDs reserved.
+    /// A server this many milliseconds after the epoch, with the first IDs reserved.
     pub fn new(label: &str, worker: i32, secret: (u64, u64), at: i64) -> Self {
         let label = Label::parse(label).unwrap_or_else(|error| panic!("{label}: {error:?}"));
         let generator = label.generator();
@@ -239,7 +239,7 @@ impl Server {
         }
     }
 
-    /// Whether the script is over, but for its last reading.
+    /// Whether the script is over, except for its last reading.
     pub fn has_read_all(&self) -> bool {
         self.wall.borrow().len() == 1
     }

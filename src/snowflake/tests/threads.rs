@@ -48,7 +48,7 @@ impl Clocks for &Live {
         UnixNanos::new(self.wall.load(Ordering::Acquire) * NANOS_PER_MILLI)
     }
 
-    /// As if the wall clock were never set back: what it does then must not matter.
+    /// As if the wall clock were never set back; what it shows then must not matter.
     fn boot(&self) -> BootNanos {
         BootNanos::new(self.readings.load(Ordering::Relaxed) / 8 * NANOS_PER_MILLI)
     }
@@ -73,7 +73,7 @@ impl Host for &Live {
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
-        // A thread that has failed its test stops the others by that alone.
+        // A thread whose test has failed stops the others by that failure alone.
         let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         f(&Reserving::the_lock_is_held())
     }
@@ -129,7 +129,7 @@ impl Live {
         assert!(layout.instant_of(layout.tick_of(last)) < mark);
     }
 
-    /// The same in blocks of so many.
+    /// As `issue`, in blocks of `count`.
     fn issue_blocks(&self, wanted: usize, count: u64) -> Vec<SnowflakeId> {
         let layout = self.generator.layout;
         let stamp = layout.stamp(WorkerId::new(1).unwrap()).unwrap();
@@ -156,7 +156,7 @@ impl Live {
         ids
     }
 
-    /// As many IDs as are wanted, in the order in which they came.
+    /// As many IDs as are wanted, in the order in which they were issued.
     fn issue(&self, wanted: usize, count: u64) -> Vec<SnowflakeId> {
         let (generator, layout) = (&self.generator, self.generator.layout);
         let stamp = layout.stamp(WorkerId::new(1).unwrap()).unwrap();
@@ -181,7 +181,7 @@ impl Live {
     }
 }
 
-/// How often clocks were changed.
+/// Runs threads; returns how often clocks were changed.
 fn threads(
     on_rollback: OnRollback,
     on_exhausted: OnExhausted,
@@ -191,7 +191,7 @@ fn threads(
     threads_that(take, on_rollback, on_exhausted, sequence_start)
 }
 
-/// The same of threads that each take by `take`, which is given their number.
+/// As `threads`, for threads that each take by `take`, which is given their number.
 fn threads_that(
     take: impl Fn(&Live, u64) -> Vec<SnowflakeId> + Sync,
     on_rollback: OnRollback,

@@ -13,7 +13,7 @@ use super::super::reservation::{Failover, NoMark, Plan, Refusal, Situation};
 use super::super::server::{Host, Need, Settings};
 use super::model::{MS, Outcome, Server, settings};
 
-/// Milliseconds that a standby's marks may lag and its clock differ, together.
+/// How far a standby's marks may lag plus how far its clock may differ, in ms.
 const GAP: i64 = 8;
 
 /// 9 bits of time, 2 of worker, 2 of sequence: four IDs a tick.
@@ -103,7 +103,7 @@ impl Server {
     }
 }
 
-/// All sequences of `length` events; returns how many and how many IDs.
+/// Walks all sequences of `length` events; returns how many they are and how many IDs.
 fn walk(events: &[Event], length: usize) -> (u64, u64) {
     let (mut walks, mut ids) = (0, 0);
     let mut digits = vec![0; length];
@@ -152,7 +152,7 @@ fn every_walk_with_promotions_inside_the_gap() {
 
 #[test]
 fn a_promotion_without_a_gap_would_repeat_ids() {
-    // The walk can fail: the same promotion without the gap issues IDs again.
+    // The walk can fail: the same promotion without the gap issues IDs twice.
     let mut server = server(tiny(), 100);
     let before = server.issue(1);
     server.apply(Event::Promote);
@@ -240,7 +240,7 @@ fn refusals() {
             limit: Millis::new(60)
         })
     );
-    // After a restart the jump cannot be told; the mark can. It is 5 ms ahead.
+    // After a restart the mark is known, not the jump. The mark is 5 ms ahead.
     assert!(reserved(41, true).is_ok());
     assert!(reserved(-55, true).is_ok());
     assert_eq!(
@@ -255,8 +255,8 @@ fn refusals() {
 
 #[test]
 fn a_lead_at_its_limit_can_be_started_from() {
-    // 60 ms is the limit. The mark must not lie past it, or the restart of a
-    // server that was within it would be refused.
+    // 60 ms is the limit. The mark must not lie past that, or the restart of a server
+    // within the limit would be refused.
     for lead in 50..=60 {
         let mut server = server(tiny(), 200);
         server.reserve_for(200).unwrap();
@@ -362,7 +362,7 @@ fn a_mark_set_by_others() {
     let mut server = server(tiny(), 100);
     server.issue(1);
     let mine = server.mark().unwrap();
-    // Lowered: healed. Raised: no ID before it any more.
+    // A lowered mark is healed. After a raised mark, no ID before it is issued.
     server.set_mark(Some(3));
     let plan = server.reserve_for(101).unwrap();
     assert!(plan.mark >= mine && plan.word_from.is_none());
@@ -449,7 +449,7 @@ fn a_value_that_no_clock_can_mean_is_no_mark() {
     ] {
         let mut server = server(generator, wall.get());
         server.set_mark(Some(value));
-        // A start refuses it, and says what it is.
+        // A start refuses the value, and says what it is.
         let refused = Refusal::NoMark(no_mark);
         assert_eq!(server.situation(Need::Switch).err(), Some(refused));
         assert_eq!(server.issue(1), Vec::<u64>::new());
@@ -461,14 +461,14 @@ fn a_value_that_no_clock_can_mean_is_no_mark() {
         server.reserve_for(0).unwrap();
         assert!(server.mark() > Some(wall));
         assert!(server.issue(1)[0] > before);
-        // As one does of which the mark was taken away.
+        // So does a generator whose mark was taken away.
         server.slot.end_rewrite(true);
         server.set_mark(Some(value));
         assert!(server.issue(1)[0] > before);
     }
 }
 
-/// Its IDs would be instants, if marks could be that late.
+/// The IDs of this layout would be instants, if marks could be that late.
 #[test]
 fn an_id_is_no_mark_where_the_time_outlives_all_clocks() {
     for text in [
@@ -551,7 +551,7 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
     assert_eq!(start(Some(90), 100, Some(80)), Tick::new(118));
     assert_eq!(start(Some(90), 100, Some(130)), Tick::new(138));
     assert_eq!(start(None, 100, None), Tick::new(108));
-    // A mark that was written since is kept, and is nothing to add to.
+    // A mark that was written since is kept, and no time is added to it.
     assert_eq!(begin(Some(120), 100, Some(90), false), Tick::new(120));
     assert_eq!(begin(Some(101), 100, Some(90), false), Tick::new(105));
     assert_eq!(begin(Some(101), 200, Some(90), false), Tick::new(200));
@@ -617,7 +617,7 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
         !fifth.switches && fifth.lead > Millis::new(900),
         "all are used"
     );
-    // Time has passed them.
+    // Time has passed the other clocks.
     let later = plan(110_000, Some(fifth.value), Some(&fifth));
     let restart = plan(110_500, Some(later.value), None);
     assert!(restart.switches);

@@ -17,7 +17,7 @@ use super::super::word::{Clocks, Live, Spread, Step};
 
 const MS: i64 = NANOS_PER_MILLI;
 
-/// Clocks that show what a function says.
+/// Clocks that show the results of two functions.
 struct Shown<W, B>(W, B);
 
 impl<W: Fn() -> UnixNanos, B: Fn() -> BootNanos> Clocks for Shown<W, B> {
@@ -113,7 +113,7 @@ fn the_word_wins_over_the_clock() {
 #[test]
 fn waits_past_the_borrow_window() {
     assert_eq!(plain(28, 64, 4, 1), Step::Wait { ticks: 1 });
-    // What there is room for.
+    // As many as there is room for.
     assert_eq!(plain(26, 64, 4, 3), borrow(26, 28, 2));
     assert_eq!(plain(26, 64, 4, 1), borrow(26, 27, 1));
 }
@@ -172,12 +172,12 @@ fn clocks_are_given_back_at_once_where_they_are_unused() {
         (live.word().leave_clocks(layout), live.word().position())
     };
     assert_eq!(left(5, 0), (Tick::new(5), place(5, 1)));
-    // The first clock of the tick is used up, and nothing else.
+    // Only the first clock of the tick is exhausted.
     assert_eq!(left(5, 3), (Tick::new(5), place(5, 4)));
     assert_eq!(left(5, 4), (Tick::new(5), place(5, 5)));
     assert_eq!(left(5, 5), (Tick::new(6), place(6, 0)));
     assert_eq!(left(5, 15), (Tick::new(6), place(6, 0)));
-    // After the last tick there is none: the word stays there, and in its clock.
+    // No tick follows the last: the word stays in that tick and in its clock.
     assert_eq!(left(14, 9), (Tick::new(15), place(15, 0)));
     assert_eq!(left(15, 0), (Tick::new(15), place(15, 1)));
 }
@@ -208,7 +208,7 @@ fn at_tick(tick: u64) -> (Live, UnixNanos) {
 
 #[test]
 fn batches_that_meet_take_no_more_than_there_is_room_for() {
-    // Each finds, between its load and its swap, that another was faster.
+    // Each call finds, between its load and its swap, that another was faster.
     let (live, at) = at_tick(1 << 30);
     fn issue(live: &Live, at: UnixNanos, others: u32) -> u64 {
         let inner = Cell::new(0);
@@ -304,14 +304,14 @@ fn with_clocks(on_exhausted: OnExhausted) -> Generator {
     }
 }
 
-/// A position by its clock, tick, and number within the tick.
+/// A position from its clock, tick, and sequence number within the tick.
 fn at(generator: &Generator, clock: u64, tick: u64, within: u64) -> Position {
     let layout = generator.layout;
     let place = layout.place_of(Tick::new(tick)).get() + within;
     layout.at(clock, Place::new(place))
 }
 
-/// What is issued, as clock, tick, number and how many; or the step.
+/// The issued IDs, as clock, tick, number and count; or the step.
 fn decide(
     generator: &Generator,
     word: (u64, u64, u64),
@@ -393,7 +393,7 @@ fn a_bound_allows_nothing_in_another_clock() {
         decide(&g, (3, 4, 0), (3, 4), Spread::ONE, 4, 1),
         Err(reserve(4))
     );
-    // None at all.
+    // There is no room at all.
     let step = g.step::<true>(at(&g, 0, 4, 0), Position::ZERO, Spread::ONE, 4, 1);
     assert_eq!(step, reserve(4));
 }
@@ -408,7 +408,7 @@ fn the_last_tick_is_not_issued_in_any_clock() {
                 decide(&g, word, (clock, 15), Spread::ONE, now, count)
             };
             assert_eq!(decide(14, 3, 14, 9), Ok((clock, 14, 3, 1)));
-            // Whether that is the time or a wrong clock, the reserver can tell.
+            // The reserver can tell whether the time has ended or the clock is wrong.
             assert_eq!(decide(15, 0, 14, 9), Err(reserve(15)));
             assert_eq!(decide(15, 0, 13, 9), Err(reserve(15)));
             for now in [15, 16, 1 << 40, i64::MAX] {
@@ -431,14 +431,14 @@ fn a_used_up_tick_goes_on_in_further_clocks() {
     assert_eq!(decide(4, clocks(2, 4)), Ok((3, 4, 4, 4)));
     assert_eq!(decide(8, clocks(2, 4)), Err(Step::Widen));
     assert_eq!(decide(8, clocks(4, 4)), Ok((3, 4, 8, 8)));
-    // No more clocks: the next tick, of which one is borrowed.
+    // No more clocks are left: the next tick, of which one is borrowed.
     assert_eq!(decide(4, clocks(1, 1)), Ok((3, 5, 0, 4)));
     assert_eq!(decide(8, clocks(2, 2)), Ok((3, 5, 0, 8)));
-    // The word after the whole tick is the next one's already.
+    // After the whole tick, the word is already that of the next tick.
     assert_eq!(decide(16, clocks(4, 4)), Ok((3, 5, 0, 9)));
     // Clocks were given back, and the word stands where they were used.
     assert_eq!(decide(9, clocks(1, 1)), Ok((3, 5, 0, 4)));
-    // In the last tick but one there is no next.
+    // In the last tick but one there is no next tick to use.
     let step = g.step::<true>(at(&g, 3, 14, 4), at(&g, 3, 15, 0), clocks(1, 1), 14, 1);
     assert_eq!(step, reserve(15));
 }
@@ -449,13 +449,13 @@ fn without_a_ledger_of_clocks_a_tick_has_them_all() {
     g.policy.on_rollback = OnRollback::Wait;
     let decide = |within, count| decide(&g, (0, 4, within), (0, 9), Spread::ONE, 4, count);
     assert_eq!(decide(0, 20), Ok((0, 4, 0, 20)));
-    // This tick's last, and what may be borrowed.
+    // The last IDs of this tick, and those that may be borrowed.
     assert_eq!(decide(15, 20), Ok((0, 4, 15, 17)));
 }
 
 proptest! {
-    /// Whatever the word, the bound and the clock are: what is issued is neither
-    /// before the word, nor past the bound, nor ahead, nor of two clocks.
+    /// Whatever the word, the bound and the clock are, the issued IDs are neither
+    /// before the word, nor past the bound, nor too far ahead, nor of two clocks.
     #[test]
     fn nothing_is_issued_that_may_not_be(
         shared in any::<bool>(),
@@ -495,7 +495,7 @@ fn issue_at(live: &Live, g: &Generator, wall: UnixNanos) -> Step {
     live.issue::<true>(g, 1, &Shown(|| wall, || boot(0)))
 }
 
-/// A generator that watches, in the middle of its life.
+/// A generator that watches the wall clock, in the middle of its life.
 fn running() -> (Generator, Live) {
     let g = with_clocks(OnExhausted::Wait);
     let bound = at(&g, 0, 15, 0).get();
@@ -514,14 +514,14 @@ fn a_rollback_is_a_reading_before_one_by_which_an_id_was_issued() {
     assert_eq!(clock.rollback(wall(0)), None);
     assert!(matches!(issue(5, 900_000), Step::Issue { .. }));
     assert_eq!(clock.latest(), UnixMillis::new(5));
-    // In the same millisecond there is none.
+    // A reading in the same millisecond is no rollback.
     assert!(matches!(issue(5, 0), Step::Issue { .. }));
     assert_eq!(issue(4, 999_999), back(4, 999_999, 1));
     assert_eq!(issue(3, 0), back(3, 0, 2 * MS));
     assert_eq!(clock.rollback(wall(3)), Some(Nanos::new(2 * MS)));
     assert!(clock.is_new_rollback());
     assert!(!clock.is_new_rollback());
-    // The word is ahead for other reasons: no rollback.
+    // The word is ahead for other reasons: that is no rollback.
     live.word().raise(at(&g, 0, 9, 0));
     assert_eq!(issue(6, 0), Step::Wait { ticks: 2 });
     clock.believe(wall(3));
@@ -533,13 +533,13 @@ fn a_rollback_is_a_reading_before_one_by_which_an_id_was_issued() {
 
 #[test]
 fn a_clock_set_back_right_after_a_start_is_seen() {
-    // Before the first ID: it would wait for the tick of the word.
+    // Before the first ID, a call would wait for the tick of the word.
     let (g, live) = running();
     live.word().raise(at(&g, 0, 9, 0));
     live.clock().start_at(wall(9));
     let step = issue_at(&live, &g, wall(5));
     assert!(matches!(step, Step::RolledBack { by, .. } if by == Nanos::new(4 * MS)));
-    // A reading that is earlier takes nothing back.
+    // An earlier reading takes nothing back.
     live.clock().start_at(wall(7));
     assert_eq!(live.clock().latest(), UnixMillis::new(9));
 }
@@ -589,7 +589,7 @@ fn what_was_waited_counts() {
     assert!(waits.awaits(&policy, Nanos::new(9 * MS), boot(1000)));
     // The clock has not moved while 4 ms have passed.
     assert!(!waits.awaits(&policy, Nanos::new(9 * MS), boot(1004)));
-    // It has, if not by as much: the two are not read at one moment.
+    // The clock has moved, if not by as much: the two are not read at one moment.
     assert!(waits.awaits(&policy, Nanos::new(7 * MS), boot(1004)));
     assert!(!waits.awaits(&policy, Nanos::new(7 * MS + 1), boot(1004)));
     assert!(waits.awaits(&policy, Nanos::new(0), boot(1011)));
@@ -625,11 +625,11 @@ fn a_clock_that_stands_for_a_second_stands_still() {
     assert!(!waits.stands_still(wall(5), boot(0)));
     assert!(!waits.stands_still(wall(5), boot(999)));
     assert!(waits.stands_still(wall(5), boot(1000)));
-    // It moves, if only a little: from then on it counts anew.
+    // The clock moves, if only a little: from then on its standstill counts anew.
     assert!(!waits.stands_still(UnixNanos::new(5 * MS + 1), boot(1001)));
     assert!(!waits.stands_still(UnixNanos::new(5 * MS + 1), boot(2000)));
     assert!(waits.stands_still(UnixNanos::new(5 * MS + 1), boot(2001)));
-    // One that goes back does not move on.
+    // A clock that goes back does not move on.
     assert!(!waits.stands_still(wall(3), boot(2002)));
     assert!(!waits.stands_still(wall(6), boot(9000)));
 }
@@ -652,7 +652,7 @@ fn a_lead_that_was_met_does_not_come_back_with_a_rollback() {
             other => panic!("{other:?}"),
         }
     };
-    // It starts 10 s ahead, at half speed, and is met after 20.
+    // The clock starts 10 s ahead, at half speed, and is met after 20 s.
     live.clock().lead_to(BootNanos::new(0), seconds(1010.0));
     assert_eq!(tick(4, 1004.0), 1_012_000);
     assert_eq!(tick(22, 1022.0), 1_022_000);
@@ -671,9 +671,9 @@ fn a_clock_that_was_waited_for_does_not_stand_still() {
         BootNanos::new((at * 1e9) as i64)
     };
     let mut waits = Waits::default();
-    // Waits for the next tick, which is a long one.
+    // The call waits for the next tick, which is a long one.
     assert!(!waits.stands_still(seconds(100.9), boot(0.0)));
-    // It is set back by 3 s, and waited for: until 100.0, when the last ID was.
+    // Set back by 3 s; the call waits until 100.0, when the last ID was issued.
     assert!(waits.awaits(
         &policy(OnRollback::Wait, 5000),
         Nanos::new(2100 * MS),
