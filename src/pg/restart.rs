@@ -339,8 +339,8 @@ impl Kept {
         if self.entry.relation() != relation || catalog::file_number(relation) == self.file_number {
             return Ok(false);
         }
-        // This does not wait: the session that rewrote the sequence holds a stronger
-        // lock. If that was another session, the sequence may be gone by now.
+        // If the command has rewritten the sequence, it holds a stronger lock, and this
+        // does not wait. If another session has, the sequence may be gone by now.
         self.entry.lock();
         if catalog::kind(relation) == 0 {
             return Ok(false);

@@ -18,20 +18,23 @@ c_function!(snowflake_nextval, |call| {
     let kept = call.kept();
     // SAFETY: null, or as `nextval_slow` sets it: an entry, which is never freed.
     let cached = kept.and_then(|kept| unsafe { kept.get().cast::<Entry>().as_ref() });
-    if let Some(entry) = cached
-        && named.is_none_or(|relation| relation == entry.relation())
-        && let Some(id) = issue::next_fast(entry)
-    {
+    let cached = cached.filter(|entry| named.is_none_or(|relation| relation == entry.relation()));
+    if let Some(id) = cached.and_then(issue::next_fast) {
         return Ok(id.get());
     }
-    nextval_slow(call)
+    nextval_slow(call, cached)
 });
 
 #[cold]
-fn nextval_slow(call: &Call) -> Result<i64, Error> {
+fn nextval_slow(call: &Call, cached: Option<&'static Entry>) -> Result<i64, Error> {
     // Checked before any look-up: this is the first error that a new user meets.
     shmem::shared()?;
-    let entry = call.entry(0)?;
+    // A generator that watches the clock comes here for each ID: while its right holds,
+    // the entry is the one that a look-up would find.
+    let entry = match cached.filter(|entry| entry.right().is_some()) {
+        Some(entry) => entry,
+        None => call.entry(0)?,
+    };
     if let Some(kept) = call.kept() {
         kept.set(std::ptr::from_ref(entry).cast_mut().cast());
     }
