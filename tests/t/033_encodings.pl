@@ -11,6 +11,8 @@ use Test::More;
 use Snowflake;
 
 my $node = new_node('node', 7);
+# The log names SQLSTATEs, which are looked for at the end.
+$node->append_conf('postgresql.conf', 'log_error_verbosity = verbose');
 start_with_clock($node, 0);
 
 # Runs a script, and returns its error or notice or its rows, as the bytes that arrive.
@@ -147,6 +149,6 @@ for my $name ("num\xe9ro", "\xff\xfe", '発番')
 		qr/^generator "\Q$name\E" has a policy/m, "bytes $shown: a problem");
 }
 
-is(in_log($node, qr/22021|XX000|panicked/), 0, 'no internal errors, no bad bytes');
+is(in_log($node, qr/[A-Z]:  (?:22021|XX000): |panicked/), 0, 'no internal errors, no bad bytes');
 $node->stop;
 done_testing();
