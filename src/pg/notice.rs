@@ -19,12 +19,14 @@ pub fn can_be_negative(from: Option<UnixMillis>) -> Error {
 
 pub fn mark_kept(name: &str) -> Error {
     notice(format!("generator {name} keeps its mark"))
-        .detail("IDs follow the time: a restart would only forget how far they are.")
+        .detail("IDs follow the time: a restart would only forget how far the IDs have come.")
 }
 
 pub fn made_fit(name: &str) -> Error {
     notice(format!("type and bounds of sequence {name} were changed"))
-        .detail("It is to hold the mark of a generator: nextval() on it fails from now on.")
+        .detail(
+            "The sequence is to hold the mark of a generator: plain nextval() fails from now on.",
+        )
         .hint("IDs come from snowflake_nextval().")
 }
 
@@ -41,7 +43,7 @@ pub fn is_foreign_key(column: &str, constraint: &str) -> Error {
         "{column} is a foreign key, constraint {constraint}"
     ))
     .hint(
-        "An ID of its own is in no other table: rows that get it by default will violate the \
+        "A new ID is in no other table: rows that get an ID by default will violate the \
          constraint.",
     )
 }

@@ -15,13 +15,10 @@ pub fn unsupported(name: &str) -> Error {
         "generator {name} has a policy that is not supported yet"
     ))
     .detail(format!(
-        "Its label says on_rollback={rule}, and worker IDs cannot be leased. It can decode, but \
-         issues no IDs."
+        "Its label says on_rollback={rule}, and worker IDs cannot be leased yet. The generator \
+         decodes IDs, but issues none."
     ))
-    .hint(
-        "Set its label with another on_rollback, which can follow a preset: wait, error or \
-         continue.",
-    )
+    .hint("Give another on_rollback in its label, also after a preset: wait, error or continue.")
 }
 
 pub fn bad_label(text: &str, error: &LabelError) -> Error {
@@ -34,7 +31,9 @@ pub fn stored_label(name: &str, text: &str, error: &LabelError) -> Error {
     let problem = &error.problem;
     invalid(format!("generator {name} has an invalid label: {problem}"))
         .detail(place(text, error.at))
-        .hint("It may be of a later version of snowflake_id, or have been set without it.")
+        .hint(
+            "The label may be of a later version of snowflake_id, or was set without snowflake_id.",
+        )
 }
 
 pub fn label_only_decodes(problem: &str, help: &str) -> Error {
@@ -56,7 +55,7 @@ pub fn label_removed(name: &str) -> Error {
     not_ready(format!(
         "cannot remove the label of generator {name}: it has issued IDs"
     ))
-    .detail("With another label afterwards, it could issue them again.")
+    .detail("With another label afterwards, the generator could issue these IDs again.")
     .hint("Drop the sequence if it is not needed any more.")
 }
 
@@ -64,7 +63,7 @@ pub fn label_not_committed(name: &str) -> Error {
     not_ready(format!(
         "generator {name} was given another layout in this transaction"
     ))
-    .detail("If that is rolled back, the earlier layout could repeat IDs that are taken now.")
+    .detail("If the transaction is rolled back, the earlier layout could repeat IDs that are taken now.")
     .hint("Commit first.")
 }
 
@@ -74,8 +73,8 @@ pub fn layout_changed(name: &str, change: Change, before: &str, after: &str) -> 
     ))
     .detail(change_text(change, before, after))
     .hint(
-        "An earlier epoch, a wider time that is on top, and other policies are allowed. For \
-         anything else make a new generator.",
+        "Another policy, an earlier epoch, and more bits for a time that is the highest field are \
+         allowed. For any other change, make a new generator.",
     )
 }
 
@@ -96,8 +95,8 @@ pub fn layout_is_over(layout: &str, last: UnixMillis) -> Error {
         .error("the time of this layout is used up")
         .detail(format!("Layout \"{layout}\" lasted until {last}."))
         .hint(
-            "It can decode. To generate, give it a later epoch or a wider time; tables that have \
-             IDs already then need a column that tells old IDs from new ones.",
+            "The layout still decodes IDs. To issue IDs, give a later epoch or more bits of time; \
+             tables that have IDs already then need a column that tells old IDs from new ones.",
         )
 }
 

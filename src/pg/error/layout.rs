@@ -80,7 +80,7 @@ fn no_such_field(field: &str) -> Error {
 
 fn no_value(field: &str) -> Error {
     invalid(format!("field \"{field}\" has no value"))
-        .hint("All fields need one, but for fixed ones and a clock.")
+        .hint("Give a value to each field that is neither fixed nor a clock number.")
 }
 
 fn fixed_field(field: &str, value: u64, fixed: u64) -> Error {
@@ -174,7 +174,7 @@ pub fn time_mismatch(time: i64, tick: i64) -> Error {
     invalid(format!(
         "field \"time\" is {time}, but the instant is tick {tick}"
     ))
-    .hint("Leave it out: the instant says it.")
+    .hint("Leave this field out: the instant gives its value.")
 }
 
 pub fn infinite_instant() -> Error {

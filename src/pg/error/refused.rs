@@ -26,8 +26,8 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
             let since = display(since);
             bad_clock(format!("clock moved backwards by {by}"))
                 .detail(format!(
-                    "Generator {name} has issued IDs at {latest}, and issues none before that is \
-                     reached again ({rule}). They are refused since {since}."
+                    "Generator {name} has issued IDs at {latest}, and issues none before the clock \
+                     is there again ({rule}). IDs are refused since {since}."
                 ))
                 .hint(format!("{CHECK}{AHEAD}"))
         }
@@ -62,9 +62,9 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
                     "A tick of {tick} holds {count}, and max_borrow is {max_borrow}."
                 ))
                 .hint(format!(
-                    "Try again in {wait}, and for fewer if it was a batch. With on_exhausted=wait \
-                     in its label calls would wait; max_borrow lets bursts run ahead of the \
-                     clock; more bits of sequence hold more."
+                    "Try again in {wait}; if the call was for a batch, ask for fewer IDs. With \
+                     on_exhausted=wait in its label, calls would wait; max_borrow lets bursts run \
+                     ahead of the clock; more bits of sequence hold more IDs."
                 ))
         }
         Refused::Interleaved { count } => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
@@ -72,7 +72,7 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
                 "generator {name} could not issue {count} consecutive IDs"
             ))
             .detail("Other sessions took IDs in between, again and again.")
-            .hint("Try again, or ask for fewer."),
+            .hint("Try again, or ask for fewer IDs."),
     }
 }
 
@@ -103,8 +103,8 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 "generator {name} would start {by} ahead of the clock"
             ))
             .detail(format!(
-                "IDs may have been issued up to {start}, so it cannot start before; its limit is \
-                 {limit} ahead of the clock."
+                "IDs may have been issued up to {start}, so the generator cannot start before; its \
+                 limit is {limit} ahead of the clock."
             ))
             .hint(format!(
                 "{CHECK}: IDs then go on ahead of the clock. If no such IDs exist, set the mark \
@@ -118,7 +118,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 .error(format!(
                     "cannot advance a generator to {by} ahead of the clock"
                 ))
-                .hint(format!("It can be advanced by up to {limit}."))
+                .hint(format!("At most {limit} ahead of the clock is allowed."))
         }
         Refusal::BeforeEpoch { epoch } => {
             let epoch = display(epoch);
@@ -175,9 +175,9 @@ fn not_a_mark(
         "sequence {name} holds {value}, which is {what} and no mark"
     ))
     .detail(format!(
-        "The value of a generator's sequence is its mark: an instant in Unix milliseconds, from \
-         which on it has issued no ID. setval() has taken that away, as scripts do that set \
-         sequences to max(id). Its IDs are of {first} to {last}."
+        "The value of a generator's sequence is the mark: an instant in Unix milliseconds, from \
+         which on the generator has issued no ID. setval() has overwritten the mark, as scripts do \
+         that set sequences to max(id). The generator's IDs are of {first} to {last}."
     ))
     .hint(format!(
         "If none of its IDs is later than {at}, its owner can run: SELECT setval({quoted}, {mark})"
@@ -187,11 +187,11 @@ fn not_a_mark(
 fn no_clock_free(name: &str, by: Millis, clocks: u64, free_from: UnixMillis, since: &str) -> Error {
     let (by, free_from) = (measured(by), display(free_from));
     bad_clock(format!(
-        "clock moved backwards by {by}, and generator {name} has no clock left for that time"
+        "clock moved backwards by {by}, and generator {name} has no clock number left for that time"
     ))
     .detail(format!(
-        "Each of its {clocks} clocks may have issued IDs there. One is free from {free_from} \
-         on.{since}"
+        "Each of its {clocks} clock numbers may have been used at that time. One is free from \
+         {free_from} on.{since}"
     ))
     .hint(format!("{CHECK}{AHEAD}"))
 }
