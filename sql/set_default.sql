@@ -23,9 +23,10 @@
 -- quoted names, or an expression of the catalogs. The price: event triggers that fire on
 -- our ALTER TABLE run with this search_path, and need one of their own.
 --
--- In a REPEATABLE READ transaction the catalogs are read as of its first statement. An
--- object that another session has changed since then leads to an error, or to a message
--- about its former state. Values are always read as of now.
+-- In a REPEATABLE READ transaction the catalogs are read as of its first statement. A
+-- table that another session has changed since then leads to an error, or to a message
+-- about its former state, and a foreign key that was made since then is not checked.
+-- Values are always read as of now.
 
 -- The next three are the only parts that SQL cannot have; src/pg/sql/column.rs has them.
 
@@ -537,14 +538,16 @@ BEGIN
             EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', member.member, key);
         END LOOP;
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', relation, key, new_default);
-        -- Names stay the same under our lock, except those of schemas, which nothing locks.
+        -- Names stay the same under our lock, except those of schemas, which nothing
+        -- locks. And in a REPEATABLE READ transaction an old default may still be seen.
         IF EXISTS (
             SELECT FROM @extschema@.snowflake_internal_family(relation, key) AS f
             WHERE f.expression IS DISTINCT FROM wanted OR issue <> ALL (f.functions))
         THEN
             RAISE EXCEPTION 'could not set the default of %', key_name
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                DETAIL = 'Another session has renamed its schema meanwhile.', HINT = 'Try again.';
+                DETAIL = 'Another session has renamed its schema, or has changed the table since this transaction began.',
+                HINT = 'Try again.';
         END IF;
 
         -- From here on, what does not prevent the default, but keeps rows or users from

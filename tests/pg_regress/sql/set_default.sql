@@ -261,6 +261,11 @@ SELECT snowflake_set_default('"Select"');
 CREATE TABLE "Größe" ("größe\" bigserial PRIMARY KEY);
 SELECT snowflake_set_default('"Größe"', 'größe\', drop_sequence => true);
 SELECT * FROM columns('"Select"', '"Größe"');
+-- PostgreSQL shows a backslash in a default as it is.
+CREATE TABLE backslash (id bigint PRIMARY KEY);
+SELECT snowflake_create_generator('d."back\slash''s"', 'preset=twitter');
+SELECT snowflake_set_default('backslash', generator => 'd."back\slash''s"');
+SELECT snowflake_set_default('backslash', generator => 'd."back\slash''s"');
 
 -- The search_path is full of traps.
 CREATE SCHEMA trap;
