@@ -257,25 +257,22 @@ BEGIN
             AND a.attname = h.attname
         WHERE u.there = f.number),
     -- How many bits of a whole number fit in each column; null if there is no limit. All
-    -- numbers of so many bits have d decimal digits if 2 ^ bits <= 10 ^ d. Where a cast
-    -- allows it, a column that is no integer can refer to one.
+    -- numbers of so many bits have d decimal digits if 2 ^ bits <= 10 ^ d; with a scale
+    -- below 0 the last digits are lost. A column that is no integer can refer to one
+    -- where a cast allows it.
     room AS (
         SELECT r.*, CASE t.base
             WHEN 'smallint'::regtype THEN 15
             WHEN 'integer'::regtype THEN 31
             WHEN 'real'::regtype THEN 24
             WHEN 'double precision'::regtype THEN 53
-            WHEN 'numeric'::regtype THEN floor(digits * log(2, 10))
-            WHEN 'character'::regtype THEN floor(digits * log(2, 10))
-            WHEN 'character varying'::regtype THEN floor(digits * log(2, 10))
+            WHEN 'numeric'::regtype THEN
+                CASE WHEN m[2]::integer < 0 THEN 0
+                     ELSE floor((m[1]::integer - m[2]::integer) * log(2, 10)) END
             END AS bits
         FROM referring AS r
         CROSS JOIN @extschema@.snowflake_internal_base_type(r.atttypid, r.atttypmod) AS t
-        -- As format_type() says it: numeric(precision[,scale]), character(length). With
-        -- a scale below 0 the last digits are lost.
-        CROSS JOIN regexp_match(format_type(t.base, t.modifier), '\((\d+)(?:,(-?\d+))?\)') AS m
-        CROSS JOIN LATERAL (SELECT CASE WHEN m[2]::integer < 0 THEN 0
-                                   ELSE m[1]::integer - coalesce(m[2]::integer, 0) END) AS n (digits))
+        CROSS JOIN regexp_match(format_type(t.base, t.modifier), '^numeric\((\d+),(-?\d+)\)$') AS m)
     SELECT string_agg(format('%s.%I is of type %s', r.table_name, r.attname, format_type(r.atttypid, r.atttypmod)),
             ', ' ORDER BY r.table_name, r.attnum),
         string_agg(format('ALTER TABLE %s ALTER COLUMN %I TYPE bigint', r.table_name, r.attname),
