@@ -267,10 +267,16 @@ impl Entry {
         self.right.get().filter(Right::holds)
     }
 
+    /// The same, got now if this session has none.
+    #[inline]
+    pub fn right_or_fill(&'static self) -> Result<Right, Error> {
+        self.right().map_or_else(|| self.fill(), Ok)
+    }
+
     /// Checks everything that must hold before this session may issue, as
     /// `nextval()` does, and pins the slot.
     #[cold]
-    pub fn fill(&'static self) -> Result<Right, Error> {
+    fn fill(&'static self) -> Result<Right, Error> {
         let shared = shmem::shared()?;
         prevent_where_nextval_is(c"snowflake_nextval()");
         self.lock();

@@ -12,9 +12,8 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-use super::catalog;
-use super::encoding::from_server;
 use super::error::{self, Error};
+use super::{catalog, encoding};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::label::{Label, LabelError};
 
@@ -171,8 +170,10 @@ pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
     };
     // SAFETY: scans pg_seclabel; returns NULL or a NUL-terminated copy.
     unsafe {
-        let text = pg_sys::GetSecurityLabel(&raw const object, PROVIDER.as_ptr());
-        (!text.is_null()).then(|| from_server(CStr::from_ptr(text)))
+        encoding::read(pg_sys::GetSecurityLabel(
+            &raw const object,
+            PROVIDER.as_ptr(),
+        ))
     }
 }
 

@@ -18,14 +18,13 @@
 //! its `nextval()` would raise an error from then on, and its value would be lost. In a
 //! dump the label comes after the bounds, which fit, and before or after the mark.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 
 use pgrx::pg_sys;
 
-use super::encoding::from_server;
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
-use super::{catalog, entry, mark, notice, report, shmem, spi};
+use super::{catalog, encoding, entry, mark, notice, report, shmem, spi};
 use crate::snowflake::id::Millis;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
@@ -42,12 +41,7 @@ unsafe extern "C-unwind" fn on_label(object: *const pg_sys::ObjectAddress, label
     // SAFETY: PostgreSQL passes an object, and NULL or a NUL-terminated string. There
     // is nothing to drop.
     unsafe {
-        report::guard(|| {
-            let label = (!label.is_null()).then(|| from_server(CStr::from_ptr(label)));
-            if let Err(error) = check(*object, label.as_deref()) {
-                error.raise();
-            }
-        });
+        report::guard(|| check(*object, encoding::read(label).as_deref()));
     }
 }
 

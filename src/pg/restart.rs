@@ -80,7 +80,7 @@ unsafe extern "C-unwind" fn on_utility(
     unsafe {
         let duty = duty(statement);
         let kept = duty
-            .map(|duty| report::guard(|| raised(report::keeping_errors(|| keep(duty)))))
+            .map(|duty| report::guard(|| report::keeping_errors(|| keep(duty))))
             .unwrap_or_default();
         if let Some(next) = PREVIOUS.or(compat::STANDARD_UTILITY) {
             next(
@@ -95,13 +95,9 @@ unsafe extern "C-unwind" fn on_utility(
             );
         }
         if let Some(duty) = duty {
-            report::guard(|| raised(finish(duty, kept)));
+            report::guard(|| finish(duty, kept));
         }
     }
-}
-
-fn raised<T>(result: Result<T, Error>) -> T {
-    result.unwrap_or_else(|error| error.raise())
 }
 
 /// What this module has to do with a command.

@@ -65,7 +65,7 @@ pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
         };
         held = Some(last);
     }
-    Err(Refused::Interleaved { count }.into())
+    Err(host.error(Refused::Interleaved { count }))
 }
 
 /// Consecutive positions. Those from `borrowed_from` on belong to ticks that the clock

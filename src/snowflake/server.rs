@@ -109,7 +109,10 @@ pub struct History {
 /// A server.
 pub trait Host: Clocks + Sized {
     /// Why a call of the host or of its user fails.
-    type Error: From<Refused>;
+    type Error;
+
+    /// The error for a call that gets no ID.
+    fn error(&self, why: Refused) -> Self::Error;
 
     /// The generator and the slot with its state; an error if a condition does not hold
     /// that this caller needs to issue.
@@ -302,7 +305,7 @@ pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
     if let Some((slot, _)) = host.entered() {
         slot.stats().count_refusal();
     }
-    Err(Refused::Reservation(refusal).into())
+    Err(host.error(Refused::Reservation(refusal)))
 }
 
 /// Raises the mark, or finds that somebody else has; or says why it may not be

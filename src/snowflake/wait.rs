@@ -77,7 +77,7 @@ impl Waits {
             return self.nap(host, left);
         };
         slot.stats().count_refusal();
-        Err(refusal.into())
+        Err(host.error(refusal))
     }
 
     /// The wall clock showed `wall`, which is behind an earlier reading by this much.
@@ -99,7 +99,7 @@ impl Waits {
             slot.stats().count_rollback(millis.max(Millis::new(1)));
         }
         if millis > policy.max_rollback {
-            return Err(refuse_behind(host, slot, now, millis, None).into());
+            return Err(refuse_behind(host, slot, now, millis, None));
         }
         let (mut left, mut no_clock) = (by, None);
         if policy.on_rollback == OnRollback::NextClock {
@@ -113,7 +113,7 @@ impl Waits {
                     }) => (free_from, clocks),
                     Some(refusal) => {
                         slot.stats().count_refusal();
-                        return Err(Refused::Reservation(refusal).into());
+                        return Err(host.error(Refused::Reservation(refusal)));
                     }
                 },
             };
@@ -124,7 +124,7 @@ impl Waits {
         if self.awaits(policy, left, host.boot()) {
             return self.nap(host, left);
         }
-        Err(refuse_behind(host, slot, now, millis, no_clock).into())
+        Err(refuse_behind(host, slot, now, millis, no_clock))
     }
 
     fn nap<H: Host>(&mut self, host: &H, nanos: Nanos) -> Result<(), H::Error> {
@@ -142,7 +142,7 @@ fn refuse_behind<H: Host>(
     now: UnixMillis,
     by: Millis,
     no_clock: Option<(UnixMillis, u64)>,
-) -> Refused {
+) -> H::Error {
     slot.stats().count_refusal();
     slot.set_refused_lead(by);
     let first = slot.begin_refusal(now, true);
@@ -164,5 +164,5 @@ fn refuse_behind<H: Host>(
         let reserved = None;
         host.note(Note::Refused { why, reserved });
     }
-    why
+    host.error(why)
 }

@@ -78,20 +78,17 @@ impl Call {
         Self(fcinfo)
     }
 
-    /// Answers the call by `body`, or ends the statement with the error of `body`.
+    /// Answers the call by `body`.
     #[inline]
     pub fn answer<R: IntoDatum>(
         &self,
         body: impl FnOnce(&Self) -> Result<R, Error>,
-    ) -> pg_sys::Datum {
-        match body(self) {
-            Ok(result) => match result.into_datum() {
-                Some(datum) => datum,
-                // SAFETY: the call is PostgreSQL's, as `new` asks for.
-                None => unsafe { pgrx::pg_return_null(self.0) },
-            },
-            Err(error) => error.raise(),
-        }
+    ) -> Result<pg_sys::Datum, Error> {
+        Ok(match body(self)?.into_datum() {
+            Some(datum) => datum,
+            // SAFETY: the call is PostgreSQL's, as `new` asks for.
+            None => unsafe { pgrx::pg_return_null(self.0) },
+        })
     }
 
     /// The number of arguments. It tells apart the SQL functions that share a C

@@ -40,6 +40,10 @@ impl Clocks for Busy<'_> {
 impl Host for Busy<'_> {
     type Error = Refused;
 
+    fn error(&self, why: Why) -> Refused {
+        Refused::Why(why)
+    }
+
     fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
         let next = self.others.borrow_mut().pop_front();
         if let Some(count) = next.filter(|count| *count > 0) {

@@ -52,12 +52,6 @@ pub enum Stop {
     WaitsForLock,
 }
 
-impl From<Refused> for Stop {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
-    }
-}
-
 /// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -166,6 +160,10 @@ impl Clocks for Server {
 
 impl Host for Server {
     type Error = Stop;
+
+    fn error(&self, why: Refused) -> Stop {
+        Stop::Refused(why)
+    }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Stop> {
         if self.slot.key() != KEY {

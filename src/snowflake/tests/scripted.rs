@@ -31,12 +31,6 @@ pub enum Refused {
     Interrupted,
 }
 
-impl From<Why> for Refused {
-    fn from(why: Why) -> Self {
-        Self::Why(why)
-    }
-}
-
 impl Refused {
     /// How many milliseconds the clock is behind, if that is the reason.
     pub fn behind(self) -> Option<i64> {
@@ -103,6 +97,10 @@ impl Clocks for Server {
 
 impl Host for Server {
     type Error = Refused;
+
+    fn error(&self, why: Why) -> Refused {
+        Refused::Why(why)
+    }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
         Ok((&self.slot, &self.generator))

@@ -64,6 +64,10 @@ impl Clocks for &Live {
 impl Host for &Live {
     type Error = Refused;
 
+    fn error(&self, why: Refused) -> Refused {
+        why
+    }
+
     fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
         Ok((&self.slot, &self.generator))
     }
