@@ -134,17 +134,9 @@ fn look_and_make(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
     let entry = Entry::default();
     entry.relation.set(relation);
     let text = |relation| Ok(label::text_of(relation));
-    let mode = pg_sys::AccessShareLock.cast_signed();
     // A session that is making the relation a generator holds a lock on it.
-    // SAFETY: in a transaction; an error ends it, and with it the lock.
-    let looked = unsafe {
-        pg_sys::LockRelationOid(relation, mode);
-        let is_there = catalog::is_there(relation);
-        let looked = is_there.then(|| entry.read_label(entry.is_default(), text).map(drop));
-        pg_sys::UnlockRelationOid(relation, mode);
-        looked
-    };
-    looked.unwrap_or_else(|| Err(error::no_such_relation(relation)))?;
+    let looked = entry.with_share_lock(true, |_| Some(entry.read_label(entry.is_default(), text)));
+    looked.ok_or_else(|| error::no_such_relation(relation))??;
     Ok(make(relation))
 }
 
@@ -410,30 +402,27 @@ impl Entry {
         })
     }
 
-    /// Runs `f` under a lock that excludes drops and rewrites of the relation; the lock
-    /// is released at once. `None` if the relation does not exist.
-    pub fn with_share_lock<T>(&self, f: impl FnOnce() -> Option<T>) -> Option<T> {
-        let mode = pg_sys::AccessShareLock.cast_signed();
+    /// Runs `f` under a lock that excludes drops and rewrites of the relation, and is
+    /// released at once; `None` if the relation is gone. If `waits` is false, `f` is
+    /// told whether the lock is held. If not, the relation may be dropped at any time.
+    pub fn with_share_lock<T>(&self, waits: bool, f: impl FnOnce(bool) -> Option<T>) -> Option<T> {
+        let (relation, mode) = (self.relation(), pg_sys::AccessShareLock.cast_signed());
         // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
         unsafe {
-            pg_sys::LockRelationOid(self.relation(), mode);
-            let result = (catalog::kind(self.relation()) != 0).then(f).flatten();
-            pg_sys::UnlockRelationOid(self.relation(), mode);
-            result
-        }
-    }
-
-    /// The same without waiting: `f` is told whether the lock is held. If another
-    /// session's lock excludes it, the relation may be dropped at any time.
-    pub fn with_share_lock_if_free<T>(&self, f: impl FnOnce(bool) -> Option<T>) -> Option<T> {
-        let mode = pg_sys::AccessShareLock.cast_signed();
-        // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
-        unsafe {
-            let is_held = pg_sys::ConditionalLockRelationOid(self.relation(), mode);
-            let is_there = catalog::kind(self.relation()) != 0;
+            let is_held = if waits {
+                pg_sys::LockRelationOid(relation, mode);
+                true
+            } else {
+                pg_sys::ConditionalLockRelationOid(relation, mode)
+            };
+            let is_there = if is_held {
+                catalog::is_there(relation)
+            } else {
+                catalog::kind(relation) != 0
+            };
             let result = is_there.then(|| f(is_held)).flatten();
             if is_held {
-                pg_sys::UnlockRelationOid(self.relation(), mode);
+                pg_sys::UnlockRelationOid(relation, mode);
             }
             result
         }
@@ -442,11 +431,6 @@ impl Entry {
     /// Whether only its own session can read the sequence. The relation is locked.
     pub fn is_temporary(&self) -> bool {
         catalog::persistence(self.relation()) == pg_sys::RELPERSISTENCE_TEMP
-    }
-
-    /// Whether the sequence has a file also in recovery. The relation is locked.
-    pub fn is_permanent(&self) -> bool {
-        catalog::persistence(self.relation()) == pg_sys::RELPERSISTENCE_PERMANENT
     }
 
     /// The latest mark that was written, if this session has pinned the slot.

@@ -183,7 +183,7 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
     let kept: Vec<Kept> = generators
         .filter_map(|relation| {
             let entry = entry::of_sequence(relation);
-            entry.with_share_lock(|| look(entry))
+            entry.with_share_lock(true, |_| look(entry))
         })
         .collect();
     if kept.is_empty() {

@@ -24,7 +24,6 @@ const ATTEMPTS: u32 = 100;
 impl Generator {
     /// The largest block: what a fresh tick holds, wherever its sequence numbers start.
     /// `None` if the IDs of a tick do not count up by one.
-    #[must_use]
     pub fn max_block(&self) -> Option<u64> {
         let counts_up = self.layout.counts_by_one() && !self.is_random();
         counts_up.then(|| self.layout.max_sequence() + 1 - self.policy.sequence_start.last())

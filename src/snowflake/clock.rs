@@ -106,7 +106,6 @@ pub struct Line {
 
 impl Clock {
     /// A clock that agrees with the wall clock and has seen nothing.
-    #[must_use]
     pub fn new(reading: Reading) -> Self {
         let none = || AtomicI64::new(NONE);
         Self {
@@ -171,7 +170,6 @@ impl Clock {
     }
 
     /// How far the wall clock is behind an earlier reading.
-    #[must_use]
     pub fn rollback(&self, wall: UnixNanos) -> Option<Nanos> {
         rollback(self.latest(), wall)
     }
@@ -231,7 +229,6 @@ impl Clock {
 }
 
 /// How far the wall clock is behind the millisecond of an earlier reading.
-#[must_use]
 pub fn rollback(latest: UnixMillis, wall: UnixNanos) -> Option<Nanos> {
     (wall.millis() < latest).then(|| latest.nanos().since(wall))
 }

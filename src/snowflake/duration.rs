@@ -33,7 +33,6 @@ pub enum Form {
 }
 
 /// A duration in words. A minus sign applies to the whole.
-#[must_use]
 pub fn duration_text(time: Millis, form: Form) -> String {
     let (year, most) = match form {
         Form::Rounded => (Some(YEAR), 2),
@@ -61,7 +60,6 @@ pub fn duration_text(time: Millis, form: Form) -> String {
 
 /// In UTC, with milliseconds; years beyond 9999 just have more digits. jiff ends with
 /// 9999, so the instant is moved by whole repetitions of the calendar.
-#[must_use]
 pub fn instant_text(at: UnixMillis) -> String {
     let within = Timestamp::from_millisecond(at.get().rem_euclid(CYCLE)).unwrap_or_default();
     let civil = Offset::UTC.to_datetime(within);

@@ -23,7 +23,6 @@ macro_rules! kinds {
             }
 
             /// The bare number, in the unit of the type.
-            #[must_use]
             pub const fn get(self) -> $number {
                 self.0
             }
@@ -77,13 +76,11 @@ impl WorkerId {
     pub const NONE: Self = Self(0);
 
     /// `None` if negative: -1 is how a setting says "not set".
-    #[must_use]
     pub fn new(id: i32) -> Option<Self> {
         u32::try_from(id).ok().map(Self)
     }
 
     /// The number.
-    #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -172,7 +169,6 @@ impl UnixNanos {
 
 impl BootNanos {
     /// Half of this number, rounded down.
-    #[must_use]
     #[inline]
     pub const fn half(self) -> i64 {
         self.0 >> 1

@@ -527,11 +527,7 @@ fn fixed_fields() {
 
 #[test]
 fn what_cannot_generate() {
-    let problem = |text: &str| {
-        label(text)
-            .check_generates()
-            .map_err(|(problem, _)| problem)
-    };
+    let problem = |text: &str| label(text).check_generates().map_err(|error| error.problem);
     let nobody = "no field tells the IDs of one server from those of another";
     assert_eq!(
         problem("preset=uniqueid"),
@@ -582,11 +578,9 @@ fn fields_of_the_caller() {
     assert_eq!(names(&fixed), [""; 0]);
     assert!(preset.layout().takes_fields() && !fixed.layout().takes_fields());
     // The error says nothing of the server.
-    let (problem, _) = label("preset=instagram shard=caller")
-        .check_generates()
-        .unwrap_err();
+    let error = label("preset=instagram shard=caller").check_generates();
     assert_eq!(
-        problem,
+        error.unwrap_err().problem,
         "no field tells the IDs of one server from those of another"
     );
     assert_eq!(one.check_generates(), Ok(()));

@@ -113,7 +113,6 @@ pub enum Role {
 
 impl Role {
     /// Whether the field is the time, however that is written.
-    #[must_use]
     pub const fn is_time(self) -> bool {
         matches!(self, Self::Time | Self::TimeReversed | Self::TimeByMode)
     }
@@ -401,7 +400,6 @@ impl Layout {
     /// How many bits time, clock and sequence have together. With more than
     /// [`POSITION_BITS_MAX`], the functions on positions do not work: such a layout
     /// only decodes and encodes.
-    #[must_use]
     pub const fn position_bits(self) -> u32 {
         self.time.bits + self.clock.bits + self.sequence.bits
     }
@@ -420,38 +418,32 @@ impl Layout {
     }
 
     /// Whether the next sequence number of a tick gives the next integer.
-    #[must_use]
     pub const fn counts_by_one(self) -> bool {
         self.sequence.shift == 0
     }
 
     /// Whether IDs carry the worker ID. If they do not, only the fixed fields
     /// distinguish the IDs of two servers.
-    #[must_use]
     pub const fn has_worker(self) -> bool {
         self.worker_mask != 0
     }
 
     /// Whether callers give fields: see [`super::label::Label::given`].
-    #[must_use]
     pub const fn takes_fields(self) -> bool {
         self.caller_mask != 0
     }
 
     /// The largest worker ID; 0 if IDs carry none.
-    #[must_use]
     pub const fn max_worker(self) -> u64 {
         ones(self.worker_mask.count_ones())
     }
 
     /// How many IDs fit into a second.
-    #[must_use]
     pub const fn ids_per_second(self) -> u64 {
         (1 << self.within_bits) * 1000 / self.tick.get().cast_unsigned()
     }
 
     /// Whether an ID of this layout can be negative.
-    #[must_use]
     pub const fn can_be_negative(self) -> bool {
         let sign = 1 << 63;
         self.width == 64 && (self.fixed_mask & sign == 0 || self.fixed & sign != 0)
@@ -459,7 +451,6 @@ impl Layout {
 
     /// Why IDs do not sort by time; `None` if all of them do. A layout whose IDs turn
     /// negative sorts by time until then.
-    #[must_use]
     pub const fn disorder(self) -> Option<Disorder> {
         if !matches!(self.written, Written::Plain) {
             return Some(Disorder::Reversed);
@@ -483,7 +474,6 @@ impl Layout {
 
     /// The tick that holds an instant; negative before the epoch, and not
     /// bounded by the time field.
-    #[must_use]
     #[inline]
     pub const fn tick_number(self, at: UnixMillis) -> i64 {
         let since = at.since(self.epoch).get();
@@ -512,7 +502,6 @@ impl Layout {
     }
 
     /// How many ticks cover a duration, at least 1.
-    #[must_use]
     pub fn ticks_in(self, duration: Millis) -> u64 {
         let (tick, duration) = (self.tick.get(), duration.get().max(1));
         duration.unsigned_abs().div_ceil(tick.unsigned_abs())
@@ -541,7 +530,6 @@ impl Layout {
     }
 
     /// How many clocks the layout has.
-    #[must_use]
     pub const fn clocks(self) -> u64 {
         1 << self.clock.bits
     }
@@ -557,7 +545,6 @@ impl Layout {
     }
 
     /// The clock in force at a position.
-    #[must_use]
     pub const fn clock_of(self, position: Position) -> u64 {
         position.get() >> self.place_bits()
     }
@@ -575,7 +562,6 @@ impl Layout {
     }
 
     /// The part of a position below its tick.
-    #[must_use]
     pub const fn within(self, position: Position) -> u64 {
         position.get() & ones(self.within_bits)
     }
@@ -644,7 +630,6 @@ impl Layout {
 
     /// The time field of an ID, in its place. `id` has the mode field, if the
     /// layout has one; its other bits do not matter.
-    #[must_use]
     #[inline]
     pub const fn time_field(self, tick: Tick, id: u64) -> u64 {
         self.turned(tick.get(), id) << self.time.shift
@@ -652,7 +637,6 @@ impl Layout {
 
     /// Whether the time of an ID has its bits reversed. Only the mode field of `id`
     /// matters, if the layout has one.
-    #[must_use]
     #[inline]
     pub const fn is_reversed(self, id: u64) -> bool {
         match self.written {
@@ -736,7 +720,6 @@ impl Layout {
     /// Why this layout cannot take over from `before`, IDs of which exist:
     /// `None` if it can. Then all its IDs of an instant are greater than all
     /// those of `before`, and an ID of one is at most one of the other.
-    #[must_use]
     pub fn change_from(self, before: Self) -> Option<Change> {
         let mut allowed = before;
         (allowed.epoch, allowed.within_bits) = (self.epoch, self.within_bits);

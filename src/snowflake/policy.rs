@@ -66,13 +66,11 @@ pub enum SequenceStart {
 
 impl OnRollback {
     /// Whether generators look at the wall clock for each ID.
-    #[must_use]
     pub const fn watches(self) -> bool {
         !matches!(self, Self::Continue)
     }
 
     /// Whether a call may wait for a clock that was set back.
-    #[must_use]
     pub const fn waits(self) -> bool {
         matches!(self, Self::Wait | Self::NextClock | Self::NextWorker)
     }
@@ -99,7 +97,6 @@ impl Policy {
     }
 
     /// Whether generators support this: not as long as worker IDs cannot be leased.
-    #[must_use]
     pub const fn is_supported(&self) -> bool {
         !matches!(self.on_rollback, OnRollback::NextWorker)
     }
@@ -107,7 +104,6 @@ impl Policy {
 
 impl SequenceStart {
     /// At `tick % (last + 1)`; from 0 if `last` is 0.
-    #[must_use]
     pub const fn vibrate(last: u32) -> Self {
         let modulus = last as u64 + 1;
         if modulus.is_power_of_two() {
@@ -120,14 +116,12 @@ impl SequenceStart {
     /// The start of a generator whose label gives none, by the width of its sequence
     /// field: 64 starts, or fewer if 64 would leave more than a 64th of a tick's
     /// sequence numbers unused.
-    #[must_use]
     pub const fn usual(sequence_bits: u32) -> Self {
         let bits = sequence_bits.saturating_sub(6);
         Self::vibrate((1 << if bits < 6 { bits } else { 6 }) - 1)
     }
 
     /// The first sequence number of a fresh tick.
-    #[must_use]
     #[inline]
     pub const fn first_in(self, tick: Tick) -> u64 {
         match self {
@@ -147,7 +141,6 @@ impl SequenceStart {
     }
 
     /// The largest sequence number that a fresh tick may start with.
-    #[must_use]
     pub const fn last(self) -> u64 {
         match self {
             Self::Masked(mask) => mask,

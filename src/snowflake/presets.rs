@@ -63,7 +63,6 @@ pub const ALL: [Preset; 18] = presets! {
 };
 
 /// The preset with this name.
-#[must_use]
 pub fn find(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)
 }

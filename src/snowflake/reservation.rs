@@ -550,19 +550,5 @@ impl Moved {
 }
 
 #[cfg(test)]
-mod shown {
-    use super::{Durable, Plan, Planned};
-
-    /// A plan that is being carried out, for a test to look at.
-    macro_rules! plan {
-        ($($phase:ident)*) => {$(
-            impl $phase {
-                pub const fn plan(&self) -> &Plan {
-                    &self.0
-                }
-            }
-        )*};
-    }
-
-    plan!(Planned Durable);
-}
+#[path = "tests/show_plan.rs"]
+mod show_plan;

@@ -59,7 +59,6 @@ pub struct Beliefs {
 
 impl Beliefs {
     /// What a server knows at its start.
-    #[must_use]
     pub const fn new(reading: Reading) -> Self {
         Self {
             trusted_offset: reading.offset(),

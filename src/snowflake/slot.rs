@@ -57,7 +57,6 @@ pub struct Reserving(());
 
 impl Reserving {
     /// For the one place of each host that takes the lock.
-    #[must_use]
     pub const fn the_lock_is_held() -> Self {
         Self(())
     }
@@ -109,7 +108,6 @@ pub struct Scale {
 
 impl Scale {
     /// What positions of this generator mean.
-    #[must_use]
     pub fn of_generator(generator: &Generator) -> Self {
         let (layout, policy) = (generator.layout, generator.policy);
         let flags = u64::from(policy.on_rollback.watches()) << 2
@@ -152,7 +150,6 @@ fn instant(at: i64) -> Option<UnixMillis> {
 
 impl Slot {
     /// A slot without a generator. `now` is a `timestamptz`, for the statistics.
-    #[must_use]
     pub fn new(reading: Reading, now: i64) -> Self {
         Self {
             live: Live::new(reading),
@@ -165,18 +162,15 @@ impl Slot {
         }
     }
 
-    #[must_use]
     #[inline]
     pub const fn live(&self) -> &Live {
         &self.live
     }
 
-    #[must_use]
     pub const fn clock(&self) -> &Clock {
         self.live.clock()
     }
 
-    #[must_use]
     #[inline]
     pub const fn stats(&self) -> &Stats {
         &self.stats.0
@@ -185,7 +179,6 @@ impl Slot {
     // Which generator the slot belongs to.
 
     /// The generator that the slot belongs to; 0 if none.
-    #[must_use]
     pub fn key(&self) -> u64 {
         self.rest.key.load(Acquire)
     }
@@ -302,7 +295,6 @@ impl Slot {
 
     /// Whether bound and word belong to this file and this scale: if not, the generator
     /// has to [`Self::settle`].
-    #[must_use]
     pub fn is_settled(&self, file: u32, scale: Scale) -> bool {
         self.rest.file.load(Acquire) == file && self.scale() == scale
     }
@@ -343,7 +335,6 @@ impl Slot {
     }
 
     /// What the positions of the slot's word mean.
-    #[must_use]
     pub fn scale(&self) -> Scale {
         // The scale is stored last, see store_scale().
         let packed = self.rest.scale.load(Acquire);
@@ -411,7 +402,6 @@ impl Slot {
     }
 
     /// The latest mark that was written since the generator has this slot.
-    #[must_use]
     pub fn highest(&self) -> Option<UnixMillis> {
         instant(self.rest.highest.load(Relaxed))
     }
@@ -423,13 +413,11 @@ impl Slot {
     }
 
     /// Whether what was written since the generator has this slot was undone.
-    #[must_use]
     pub fn is_undone(&self) -> bool {
         self.rest.undone.load(Relaxed)
     }
 
     /// When a failover gap was left, in the life of this server and of this slot.
-    #[must_use]
     pub fn gap_at(&self) -> Option<UnixMillis> {
         instant(self.rest.gap_at.load(Relaxed))
     }
@@ -442,7 +430,6 @@ impl Slot {
     // What is refused, and what is forgiven.
 
     /// Since when IDs are refused.
-    #[must_use]
     pub fn refused_at(&self) -> Option<UnixMillis> {
         instant(self.rest.refused_at.load(Relaxed))
     }
@@ -467,7 +454,6 @@ impl Slot {
     }
 
     /// Whether IDs are refused because the clock was set back.
-    #[must_use]
     #[inline]
     pub fn is_refused_by_rollback(&self) -> bool {
         self.rest.refused_by_rollback.load(Relaxed)

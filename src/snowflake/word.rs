@@ -241,7 +241,6 @@ pub struct Live {
 
 impl Live {
     /// Nothing issued yet, and nothing reserved.
-    #[must_use]
     pub fn new(reading: Reading) -> Self {
         let live = Self {
             word: Line(Word(AtomicU64::new(0))),
@@ -251,19 +250,16 @@ impl Live {
         live
     }
 
-    #[must_use]
     #[inline]
     pub const fn word(&self) -> &Word {
         &self.word.0
     }
 
-    #[must_use]
     #[inline]
     pub const fn bounds(&self) -> &Bounds {
         &self.limits.0.0
     }
 
-    #[must_use]
     #[inline]
     pub const fn clock(&self) -> &Clock {
         &self.limits.0.1
@@ -443,7 +439,6 @@ impl Bounds {
     }
 
     /// How many clocks a tick may use now, and could use.
-    #[must_use]
     pub fn spread(&self) -> Spread {
         // Acquire: a reader that sees a word that has left its tick sees what was
         // lowered before.
@@ -476,7 +471,6 @@ impl Bounds {
     }
 
     /// Whether a caller was elected and has not reserved yet.
-    #[must_use]
     pub fn early_is_claimed(&self) -> bool {
         self.early.load(Relaxed) == u64::MAX
     }

@@ -37,8 +37,9 @@ pub fn stored_label(name: &str, text: &str, error: &LabelError) -> Error {
         .hint("It may be of a later version of snowflake_id, or have been set without it.")
 }
 
-pub fn label_only_decodes(problem: &str, help: &str) -> Error {
-    invalid(format!("invalid label for a generator: {problem}")).hint(help)
+pub fn label_only_decodes(error: &LabelError) -> Error {
+    let problem = &error.problem;
+    invalid(format!("invalid label for a generator: {problem}")).hint(&error.allowed)
 }
 
 pub fn label_not_on_sequence() -> Error {

@@ -8,7 +8,7 @@ use super::super::encoding::Text;
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
-use super::super::{mark, os_clock, shmem, time};
+use super::super::{catalog, mark, os_clock, shmem, time};
 use super::call::{c_function, columns};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, Position, UnixMillis};
@@ -60,7 +60,8 @@ fn next(entry: &Entry, generator: &Generator, mark: Option<UnixMillis>) -> Optio
 /// What is on disk for a generator: its mark, or what is there instead. A file that
 /// cannot be read is shown as unknown; generating raises the error.
 fn on_disk(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, NoMark> {
-    if !entry.is_permanent() {
+    // Others have no file in recovery.
+    if catalog::persistence(entry.relation()) != pg_sys::RELPERSISTENCE_PERMANENT {
         return Ok(None);
     }
     let now = os_clock::wall().millis();
@@ -132,7 +133,7 @@ c_function!(snowflake_generators, |call| {
         ])
     };
     let all = generators()?;
-    call.rows(all.filter_map(|entry| entry.with_share_lock_if_free(|is_held| row(entry, is_held))));
+    call.rows(all.filter_map(|entry| entry.with_share_lock(false, |is_held| row(entry, is_held))));
     Ok(())
 });
 

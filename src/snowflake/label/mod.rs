@@ -31,6 +31,7 @@ mod grammar;
 mod rules;
 mod values;
 
+use grammar::Text;
 pub use values::{on_exhausted_text, on_rollback_text, start_text, timestamp_text};
 
 /// Most bytes of a label: more than a label with 64 fields needs, and few enough to be
@@ -81,13 +82,11 @@ pub struct Decoded<'a> {
 
 impl Label {
     /// The label of the default generator, which its sequence does not carry.
-    #[must_use]
     pub fn of_default() -> Self {
         Self::parse("preset=default").unwrap_or_else(|_| unreachable!())
     }
 
     /// The fields, from high to low.
-    #[must_use]
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
@@ -98,43 +97,40 @@ impl Label {
     }
 
     /// The generator that this label describes.
-    #[must_use]
     pub fn generator(&self) -> Generator {
         self.generator
     }
 
-    /// Why no generator can have this label, although the label can decode.
-    ///
-    /// # Errors
-    /// What is missing, and what helps.
-    pub fn check_generates(&self) -> Result<(), (String, String)> {
+    /// Why no generator can have this label, although the label can decode: what is
+    /// missing, and what helps.
+    pub fn check_generates(&self) -> Result<(), LabelError> {
+        let label = Text { text: "", at: 0 };
         if self.fields.iter().any(|f| f.role == Role::Mode(None)) {
-            return Err((
-                "field \"mode\" has no value".to_string(),
-                "Say how the generator writes the time: mode=0 (reversed, IDs spread) or mode=1 (IDs increase).".to_string(),
-            ));
+            return label.error(
+                "field \"mode\" has no value",
+                "Say how the generator writes the time: mode=0 (reversed, IDs spread) or mode=1 (IDs increase).",
+            );
         }
         let bits = self.layout.position_bits();
         if bits > POSITION_BITS_MAX {
-            return Err((
-                format!("time, clock and sequence have {bits} bits together"),
-                format!(
+            return label.error(
+                &format!("time, clock and sequence have {bits} bits together"),
+                &format!(
                     "A generator counts in up to {POSITION_BITS_MAX}: give some of them to a field for the worker ID."
                 ),
-            ));
+            );
         }
         let tells_apart = |field: &Field| matches!(field.role, Role::Worker | Role::Fixed(_));
         if !self.fields.iter().any(tells_apart) {
-            return Err((
-                "no field tells the IDs of one server from those of another".to_string(),
-                "Add a field for the worker ID, such as worker:10, or one with a value, such as shard:13=5.".to_string(),
-            ));
+            return label.error(
+                "no field tells the IDs of one server from those of another",
+                "Add a field for the worker ID, such as worker:10, or one with a value, such as shard:13=5.",
+            );
         }
         Ok(())
     }
 
     /// The layout as the label writes it.
-    #[must_use]
     pub fn layout_text(&self) -> String {
         let fields = self.fields.iter().map(|field| match field.role {
             Role::Fixed(value) | Role::Mode(Some(value)) => {
@@ -147,7 +143,6 @@ impl Label {
     }
 
     /// The policy as the label writes it.
-    #[must_use]
     pub fn policy_text(&self) -> String {
         let policy = &self.generator.policy;
         let set = |time| duration_text(time, Form::Set);
@@ -262,13 +257,11 @@ impl Label {
 
 impl Field {
     /// The largest value that the field holds.
-    #[must_use]
     pub fn max(&self) -> u64 {
         u64::MAX >> (64 - self.bits)
     }
 
     /// The field's bits of an ID, as they are.
-    #[must_use]
     pub fn value_in(&self, id: u64) -> u64 {
         id >> self.shift & self.max()
     }

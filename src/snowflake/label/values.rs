@@ -44,13 +44,11 @@ fn choice_text<T: PartialEq>(value: T, choices: &[(&'static str, T)]) -> &'stati
 }
 
 /// A value of `on_rollback` as a label writes it.
-#[must_use]
 pub fn on_rollback_text(value: OnRollback) -> &'static str {
     choice_text(value, &ON_ROLLBACK)
 }
 
 /// A value of `on_exhausted` as a label writes it.
-#[must_use]
 pub fn on_exhausted_text(value: OnExhausted) -> &'static str {
     choice_text(value, &ON_EXHAUSTED)
 }
@@ -70,7 +68,6 @@ pub fn start(pair: &Pair<'_>) -> Result<SequenceStart, LabelError> {
 }
 
 /// A value of `sequence_start` as a label writes it.
-#[must_use]
 pub fn start_text(value: SequenceStart) -> String {
     match value {
         SequenceStart::Random => "random".to_string(),
@@ -173,7 +170,6 @@ pub fn epoch(pair: &Pair<'_>) -> Result<UnixMillis, LabelError> {
 }
 
 /// An instant in UTC, as a label writes it.
-#[must_use]
 pub fn timestamp_text(at: UnixMillis) -> String {
     let text = instant_text(at);
     let text = text.trim_end_matches(" UTC").trim_end_matches(".000");
