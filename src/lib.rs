@@ -26,18 +26,6 @@ pub extern "C-unwind" fn _PG_init() {
     pg::init();
 }
 
-/// Read by the `#[pg_test]` framework, at the root of the crate.
+// The framework looks for it at the root of the crate.
 #[cfg(all(test, feature = "pg_test"))]
-pub mod pg_test {
-    /// Nothing to prepare.
-    pub fn setup(_options: Vec<&str>) {}
-
-    /// The settings of the test server.
-    #[must_use]
-    pub fn postgresql_conf_options() -> Vec<&'static str> {
-        vec![
-            "shared_preload_libraries = 'snowflake_id'",
-            "snowflake_id.worker_id = 5",
-        ]
-    }
-}
+pub use pg::tests::pg_test;

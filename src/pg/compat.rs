@@ -16,7 +16,6 @@ pub fn transaction() -> u32 {
     }
 }
 
-/// The file of a relation.
 pub struct File {
     /// The number changes when the relation is rewritten.
     pub number: u32,

@@ -188,7 +188,6 @@ fn terminated(bytes: &[u8]) -> *mut c_char {
     unsafe { pg_sys::pnstrdup(bytes.as_ptr().cast(), bytes.len() as pg_sys::Size) }
 }
 
-/// A text as a value for SQL.
 pub struct Text<T>(pub T);
 
 impl<T: AsRef<str>> IntoDatum for Text<T> {
@@ -221,17 +220,17 @@ fn is_valid(bytes: &[u8]) -> bool {
 
 /// The length of the first character in bytes, at most as many as there are.
 fn first_length(encoding: i32, bytes: &[u8]) -> usize {
-    if bytes.is_empty() {
-        return 0;
-    }
-    let text = terminated(bytes);
-    // SAFETY: NUL-terminated: no encoding has a character with a NUL in it.
-    let length = unsafe {
-        let length = pg_sys::pg_encoding_mblen(encoding, text);
-        pg_sys::pfree(text.cast());
-        length
-    };
-    usize::try_from(length).unwrap_or(1).clamp(1, bytes.len())
+    // The first bytes tell the length. NUL-terminated: no encoding has a character with
+    // a NUL in it.
+    let mut first = [0_u8; GROWTH + 1];
+    first
+        .iter_mut()
+        .zip(bytes)
+        .take(GROWTH)
+        .for_each(|(to, from)| *to = *from);
+    // SAFETY: as above.
+    let length = unsafe { pg_sys::pg_encoding_mblen(encoding, first.as_ptr().cast()) };
+    usize::try_from(length).unwrap_or(1).max(1).min(bytes.len())
 }
 
 /// A conversion function of PostgreSQL.

@@ -171,7 +171,6 @@ fn find_unused() {
 }
 
 impl Entry {
-    #[inline]
     pub fn relation(&self) -> pg_sys::Oid {
         self.relation.get()
     }
@@ -229,13 +228,11 @@ impl Entry {
     }
 
     /// Remembers an ID for `snowflake_currval()`.
-    #[inline]
     pub fn set_last_id(&self, id: SnowflakeId) {
         self.last_id.set(Some(id));
     }
 
     /// The counts that this session has not yet added to the slot's.
-    #[inline]
     pub fn pending(&self) -> &Pending {
         &self.pending
     }
@@ -260,7 +257,6 @@ impl Entry {
     }
 
     /// The same, got now if this session has none.
-    #[inline]
     pub fn right_or_fill(&'static self) -> Result<Right, Error> {
         self.right().map_or_else(|| self.fill(), Ok)
     }
@@ -485,7 +481,6 @@ impl Entry {
         catalog::has_privilege(self.relation(), any_of) || reads_all()
     }
 
-    /// The key of the generator's slot in shared memory.
     pub fn key(&self) -> Key {
         Key::of_generator(self.relation(), self.is_default())
     }

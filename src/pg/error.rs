@@ -28,7 +28,6 @@ pub struct Error {
     pub hint: String,
 }
 
-/// A SQLSTATE.
 pub trait Code {
     /// An error with this SQLSTATE, and with neither detail nor hint.
     fn error(self, message: impl Into<String>) -> Error;
@@ -47,13 +46,11 @@ impl Code for PgSqlErrorCode {
 }
 
 impl Error {
-    /// Adds this detail.
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    /// Adds this hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self

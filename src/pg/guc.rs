@@ -87,7 +87,6 @@ pub fn define() {
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };
 }
 
-/// `snowflake_id.worker_id`, if set.
 pub fn worker_id() -> Option<WorkerId> {
     WorkerId::new(WORKER_ID.get())
 }

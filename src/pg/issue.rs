@@ -46,12 +46,10 @@ struct Caller {
 }
 
 impl<C> Clocks for Postgres<C> {
-    #[inline]
     fn wall(&self) -> UnixNanos {
         os_clock::wall()
     }
 
-    #[inline]
     fn boot(&self) -> BootNanos {
         os_clock::boot()
     }

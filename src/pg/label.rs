@@ -23,7 +23,6 @@ pub const PROVIDER: &CStr = c"snowflake_id";
 /// A label, as text and as parsed.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// The text as it was set.
     pub text: String,
     /// For people: the names of fields.
     pub label: Label,
@@ -149,7 +148,6 @@ pub fn parse_for_generator(text: &str) -> Result<Label, Error> {
     Ok(label)
 }
 
-/// The text of a relation's label.
 pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
     let object = pg_sys::ObjectAddress {
         classId: pg_sys::RelationRelationId,

@@ -108,7 +108,7 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
             &after.layout_text(),
         ));
     }
-    let last = layout.instant_of(layout.last_tick());
+    let last = layout.end();
     if layout != before_layout && reached >= last {
         return Err(error::layout_too_short(&name, reached, last));
     }

@@ -100,7 +100,6 @@ unsafe extern "C-unwind" fn on_utility(
     }
 }
 
-/// What this module has to do with a command.
 #[derive(Clone, Copy)]
 enum Duty {
     /// The command may restart this sequence.
@@ -108,7 +107,6 @@ enum Duty {
     /// The command may restart sequences of these tables, a list of RangeVar; and, if
     /// it cascades, of the tables that refer to them.
     Truncate(*mut pg_sys::List, bool),
-    /// The command makes a database of this name.
     ForgetDatabase(*const c_char),
     /// The command discards what `currval()` knows.
     DiscardLast,

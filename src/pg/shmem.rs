@@ -86,13 +86,11 @@ const _: () = assert!(size_of::<Slot>() == 4 * 128 && align_of::<Slot>() == 128)
 pub struct Key(u64);
 
 impl Key {
-    /// The key of a generator of this database.
     pub fn of_generator(relation: pg_sys::Oid, is_default: bool) -> Self {
         let relation = if is_default { 0 } else { relation.to_u32() };
         Self(u64::from(this_database().to_u32()) << 32 | u64::from(relation))
     }
 
-    /// Whether this is the key of the default generator.
     pub fn is_default(self) -> bool {
         self.relation() == pg_sys::InvalidOid
     }
@@ -166,8 +164,6 @@ fn mapped_layers() -> impl Iterator<Item = &'static [Slot]> {
 }
 
 impl Shared {
-    /// The worker ID in force.
-    #[inline]
     pub fn worker_id(&self) -> Option<WorkerId> {
         WorkerId::new(self.worker_number())
     }
@@ -276,7 +272,6 @@ impl Shared {
         }
     }
 
-    /// How many tables there are in dynamic shared memory.
     fn layer_count(&self) -> usize {
         // Acquire: the handles of this many tables were stored before the count.
         self.layers.load(Ordering::Acquire) as usize

@@ -32,10 +32,7 @@ impl Generator {
 
 /// The positions of `count` consecutive IDs, at most [`Generator::max_block`] of the
 /// host's generator. Waits for the clock and reserves as needed; a failed call issues
-/// nothing.
-///
-/// # Errors
-/// The host's error, or why there is no block.
+/// nothing. Fails with the host's error, or why there is no block.
 pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
     let (_, generator) = host.enter()?;
     let (bits, max_chunk) = (generator.layout.sequence_bits(), generator.max_chunk());

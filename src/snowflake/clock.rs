@@ -87,7 +87,6 @@ const DRIFT: i64 = 1000;
 /// Stands for "no line" and "no reading".
 const NONE: i64 = i64::MIN;
 
-/// The clock of one word; see the head of this file for the rules.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Clock {
@@ -142,7 +141,6 @@ impl Clock {
         self.line(boot).map_or(wall, |line| line.at.max(wall))
     }
 
-    /// The slewed line, if there is one.
     pub fn line(&self, boot: impl FnOnce() -> BootNanos) -> Option<Line> {
         let raw = self.line.load(Relaxed);
         (raw != NONE).then(|| Line {
@@ -164,7 +162,6 @@ impl Clock {
         self.line.fetch_max(line, AcqRel);
     }
 
-    /// The latest reading by which an ID was issued.
     pub fn latest(&self) -> UnixMillis {
         UnixMillis::new(self.latest.load(Acquire))
     }

@@ -48,11 +48,9 @@ const SPAN_BITS: u32 = 5;
 /// Spans shorter than 2^6 ms are not worth storing.
 const SPAN_LEAST: u32 = 6;
 
-/// See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Ledger {
-    /// The clock in force.
     pub(super) clock: u64,
     /// How many clocks a tick may use, the one in force included.
     pub(super) together: u64,

@@ -29,10 +29,8 @@ const NAME_COLUMNS: usize = 24;
 
 /// What there is to know about an ID of the generator that `title` names, as lines of
 /// ASCII without trailing white space. No line is longer than [`COLUMNS`], except for a
-/// longer `title`, which is not cut.
-///
-/// # Errors
-/// As [`Label::decode`], if no generator with this label can have made the ID.
+/// longer `title`, which is not cut. Fails as [`Label::decode`] does, if no generator
+/// with this label can have made the ID.
 pub fn explain(
     id: SnowflakeId,
     label: &Label,
@@ -182,7 +180,7 @@ fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: Uni
     let epoch = instant_text(layout.epoch());
     line("epoch", format!("{epoch}, ticks of {tick}"));
     // The last tick is never issued.
-    let end = layout.instant_of(layout.last_tick());
+    let end = layout.end();
     let until = format!("until {}, another {}", instant_text(end), span(end));
     let over = format!("over since {}", at(end));
     line("layout", if now < end { until } else { over });

@@ -9,7 +9,6 @@ use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 pub struct Generator {
     /// Bits, epoch and tick.
     pub layout: Layout,
-    /// How far the generator may go.
     pub policy: Policy,
 }
 

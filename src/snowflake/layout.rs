@@ -36,7 +36,6 @@ pub struct Fields {
     pub tick: Tick,
     /// The server that issued it; 0 if the layout has no worker ID.
     pub worker: u64,
-    /// The sequence number within the tick.
     pub sequence: u64,
     /// The layout's clock that issued the ID; 0 if there is only one.
     pub clock: u64,
@@ -96,7 +95,6 @@ pub enum Role {
     TimeReversed,
     /// One of these two, as the mode field says: reversed where it is 0.
     TimeByMode,
-    /// The sequence number within a tick.
     Sequence,
     /// Counts changes of the clock.
     Clock,
@@ -122,21 +120,32 @@ impl Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
     /// A field must have 1 to this many bits.
-    Bits { field: usize, max: u32 },
+    Bits {
+        field: usize,
+        max: u32,
+    },
     /// A second field of a role that only one field can have.
-    Twice { field: usize },
+    Twice {
+        field: usize,
+    },
     /// A value is too large for its field.
-    Value { field: usize, value: u64, max: u64 },
-    /// There is no time field.
+    Value {
+        field: usize,
+        value: u64,
+        max: u64,
+    },
     NoTime,
-    /// There is no sequence field.
     NoSequence,
     /// A time that is written by mode needs a mode, and a mode such a time.
     Mode,
     /// All fields together have more than 64 bits.
-    Width { bits: u32 },
+    Width {
+        bits: u32,
+    },
     /// The parts of the worker ID have more than 31 bits.
-    WorkerWidth { bits: u32 },
+    WorkerWidth {
+        bits: u32,
+    },
     /// The epoch is before 1970 or after 3084.
     Epoch,
     /// The tick is less than 1 ms or more than 10 s.
@@ -171,7 +180,6 @@ impl Span {
         ones(self.bits) << self.shift
     }
 
-    /// The value that an ID has in these bits.
     const fn extract(self, id: u64) -> u64 {
         id >> self.shift & ones(self.bits)
     }
@@ -224,7 +232,6 @@ macro_rules! read_access {
     ($($(#[$about:meta])* $name:ident: $kind:ty = $($field:ident).+;)*) => {
         impl Layout {$(
             $(#[$about])*
-            #[inline]
             pub const fn $name(self) -> $kind {
                 self.$($field).+
             }
@@ -235,15 +242,12 @@ macro_rules! read_access {
 read_access! {
     /// The instant at which tick 0 begins.
     epoch: UnixMillis = epoch;
-    /// How long a tick lasts.
     tick: Millis = tick;
-    /// Width of the sequence field.
     sequence_bits: u32 = sequence.bits;
     /// Width of the clock field, 0 if there is none.
     clock_bits: u32 = clock.bits;
     /// Width of all fields together. With 64, IDs can be negative.
     width: u32 = width;
-    /// The largest sequence number of a tick.
     max_sequence: u64 = sequence_mask;
     /// The last tick of the time field. It is never issued: its positions are the room
     /// for writing down "one past the end".
@@ -252,7 +256,6 @@ read_access! {
     within_bits: u32 = within_bits;
 }
 
-/// `bits` ones.
 const fn ones(bits: u32) -> u64 {
     !u64::MAX.unbounded_shl(bits)
 }
@@ -291,10 +294,8 @@ impl Layout {
         Err(_) => unreachable!(),
     };
 
-    /// Makes a layout of fields from high to low, each with its bits.
-    ///
-    /// # Errors
-    /// A [`Misfit`], if the fields make no layout.
+    /// Makes a layout of fields from high to low, each with its bits. Fails with a
+    /// [`Misfit`], if the fields make no layout.
     // Indices: slices have no iterators in a const fn; `field` is below the length.
     #[allow(clippy::indexing_slicing)]
     pub const fn new(
@@ -443,7 +444,6 @@ impl Layout {
         (1 << self.within_bits) * 1000 / self.tick.get().cast_unsigned()
     }
 
-    /// Whether an ID of this layout can be negative.
     pub const fn can_be_negative(self) -> bool {
         let sign = 1 << 63;
         self.width == 64 && (self.fixed_mask & sign == 0 || self.fixed & sign != 0)
@@ -470,6 +470,11 @@ impl Layout {
     /// instants. No clock comes near that: clocks end in 2262.
     pub const fn instant_of(self, tick: Tick) -> UnixMillis {
         self.epoch.plus(self.lasting(tick.get()))
+    }
+
+    /// The instant at which the last tick begins: no ID is issued from then on.
+    pub const fn end(self) -> UnixMillis {
+        self.instant_of(self.last_tick)
     }
 
     /// The tick that holds an instant; negative before the epoch, and not
@@ -507,34 +512,29 @@ impl Layout {
         duration.unsigned_abs().div_ceil(tick.unsigned_abs())
     }
 
-    /// How long this many ticks last.
     pub const fn lasting(self, ticks: u64) -> Millis {
         let most = i64::MAX.cast_unsigned();
         let ticks = if ticks < most { ticks } else { most };
         self.tick.times(ticks.cast_signed())
     }
 
-    /// The tick that holds an instant.
-    ///
-    /// # Errors
-    /// [`LayoutError::InstantRange`] before the epoch or past the last tick.
+    /// The tick that holds an instant. Fails with [`LayoutError::InstantRange`] before
+    /// the epoch or past the last tick.
     pub fn tick_at(self, at: UnixMillis) -> Result<Tick, LayoutError> {
         match u64::try_from(self.tick_number(at)) {
             Ok(tick) if tick <= self.last_tick.get() => Ok(Tick::new(tick)),
             _ => Err(LayoutError::InstantRange {
                 at,
                 first: self.epoch,
-                last: self.instant_of(self.last_tick),
+                last: self.end(),
             }),
         }
     }
 
-    /// How many clocks the layout has.
     pub const fn clocks(self) -> u64 {
         1 << self.clock.bits
     }
 
-    /// The tick of a position.
     pub const fn tick_of(self, position: Position) -> Tick {
         Tick::new(position.get() >> self.within_bits & self.last_tick.get())
     }
@@ -550,13 +550,11 @@ impl Layout {
     }
 
     /// A position without its clock.
-    #[inline]
     pub const fn place(self, position: Position) -> Place {
         Place::new(position.get() & ones(self.place_bits()))
     }
 
     /// The position of a place in a clock.
-    #[inline]
     pub const fn at(self, clock: u64, place: Place) -> Position {
         Position::new(place.get() | clock << self.place_bits())
     }
@@ -567,20 +565,15 @@ impl Layout {
     }
 
     /// The least place of a tick.
-    #[inline]
     pub const fn place_of(self, tick: Tick) -> Place {
         Place::new(tick.get() << self.within_bits)
     }
 
-    /// The tick of a place.
-    #[inline]
     pub const fn tick_in(self, place: Place) -> Tick {
         Tick::new(place.get() >> self.within_bits)
     }
 
-    /// The bits that all IDs of a worker have: its ID and the fixed fields.
-    ///
-    /// # Errors
+    /// The bits that all IDs of a worker have: its ID and the fixed fields. Fails with
     /// [`LayoutError::FieldRange`] if the worker ID does not fit. If IDs carry none,
     /// any worker ID fits.
     pub fn stamp(self, worker: WorkerId) -> Result<Stamp, LayoutError> {
@@ -630,7 +623,6 @@ impl Layout {
 
     /// The time field of an ID, in its place. `id` has the mode field, if the
     /// layout has one; its other bits do not matter.
-    #[inline]
     pub const fn time_field(self, tick: Tick, id: u64) -> u64 {
         self.turned(tick.get(), id) << self.time.shift
     }
@@ -656,10 +648,8 @@ impl Layout {
         }
     }
 
-    /// Makes an ID of clock 0 from its fields.
-    ///
-    /// # Errors
-    /// [`LayoutError::FieldRange`] names the field that is out of range.
+    /// Makes an ID of clock 0 from its fields. Fails with [`LayoutError::FieldRange`],
+    /// which names the field.
     pub fn encode(
         self,
         tick: Tick,
@@ -678,11 +668,9 @@ impl Layout {
         Tick::new(self.turned(self.time.extract(bits), bits))
     }
 
-    /// The fields of an ID.
-    ///
-    /// # Errors
-    /// [`LayoutError::NotAnId`] if a bit outside the fields is set, or a fixed bit
-    /// differs: no generator with this layout can have made the ID.
+    /// The fields of an ID. Fails with [`LayoutError::NotAnId`] if a bit outside the
+    /// fields is set, or a fixed bit differs: no generator with this layout can have
+    /// made the ID.
     pub fn decode(self, id: SnowflakeId) -> Result<Fields, LayoutError> {
         let bits = id.get().cast_unsigned();
         if bits & !ones(self.width) != 0 || (bits ^ self.fixed) & self.fixed_mask != 0 {
@@ -699,9 +687,7 @@ impl Layout {
         })
     }
 
-    /// The least and the greatest ID of a tick, over all workers.
-    ///
-    /// # Errors
+    /// The least and the greatest ID of a tick, over all workers. Fails with
     /// [`LayoutError::Unordered`] where IDs do not sort by time.
     pub const fn range_of(self, tick: Tick) -> Result<(SnowflakeId, SnowflakeId), LayoutError> {
         match self.disorder() {
@@ -742,11 +728,8 @@ impl Layout {
 /// Why IDs of another layout could repeat those that exist, or sort before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The tick differs.
     Tick,
-    /// The epoch is later.
     LaterEpoch,
-    /// The time field has fewer bits.
     NarrowerTime,
     /// Other fields, places or fixed values; also a field that callers give instead of
     /// another one. Without a worker ID, only fixed values distinguish the IDs of two
@@ -754,10 +737,7 @@ pub enum Change {
     Fields,
 }
 
-/// A field's value, if it is in range.
-///
-/// # Errors
-/// [`LayoutError::FieldRange`].
+/// A field's value, if it is in range. Fails with [`LayoutError::FieldRange`].
 pub fn in_range(field: &str, value: i64, max: u64) -> Result<u64, LayoutError> {
     match u64::try_from(value) {
         Ok(value) if value <= max => Ok(value),

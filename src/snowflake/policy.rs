@@ -7,7 +7,6 @@ use super::layout::Layout;
 /// What a generator does when its clock and its load disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What to do when the wall clock is found set back.
     pub on_rollback: OnRollback,
     /// How far the generator's clock may be ahead of the wall clock. A rollback or a
     /// stored mark beyond that is refused.
@@ -19,7 +18,6 @@ pub struct Policy {
     pub max_borrow_ticks: u64,
     /// What to do when a tick is exhausted and no more ticks may be borrowed.
     pub on_exhausted: OnExhausted,
-    /// Where the sequence numbers of a fresh tick start.
     pub sequence_start: SequenceStart,
 }
 
@@ -30,7 +28,6 @@ pub enum OnRollback {
     Continue,
     /// Wait until it has caught up.
     Wait,
-    /// Refuse.
     Error,
     /// Go on in the next clock of the layout.
     NextClock,
@@ -43,7 +40,6 @@ pub enum OnRollback {
 pub enum OnExhausted {
     /// Wait for the next tick.
     Wait,
-    /// Refuse.
     Error,
     /// Go on in the next clocks of the layout, then wait.
     NextClock,

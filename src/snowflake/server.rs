@@ -32,7 +32,6 @@ use super::slot::{Reserving, Slot};
 use super::wait::Waits;
 use super::word::{Clocks, Step};
 
-/// The settings of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// `snowflake_id.reserve`: how much a reservation takes.
@@ -105,7 +104,6 @@ pub struct History {
     pub last_commit: Option<UnixMillis>,
 }
 
-/// A server.
 pub trait Host: Clocks + Sized {
     /// Why a call of the host or of its user fails.
     type Error;
@@ -237,15 +235,12 @@ pub struct Issued {
     pub end: Position,
     /// How many of these belong to ticks that the generator's clock has not reached.
     pub borrowed: u64,
-    /// The call had to wait.
     pub waited: bool,
 }
 
-/// Issues up to `count` IDs, at most [`Generator::max_chunk`]; fewer if room is lacking.
-/// Waits for the clock and reserves as needed; a failed call issues nothing.
-///
-/// # Errors
-/// The host's error, or why there is no ID.
+/// Issues up to `count` IDs, at most [`Generator::max_chunk`]; fewer if room is
+/// lacking. Waits for the clock and reserves as needed; a failed call issues nothing.
+/// Fails with the host's error, or why there is no ID.
 pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
     let mut waits = Waits::default();
     loop {
@@ -293,10 +288,8 @@ fn end_refusal<H: Host>(host: &H, slot: &Slot) {
     }
 }
 
-/// As [`reserve`], for a caller that cannot go on without it.
-///
-/// # Errors
-/// The host's error, or why nothing can be reserved.
+/// As [`reserve`], for a caller that cannot go on without it. Fails with the host's
+/// error, or why nothing can be reserved.
 pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
     let Some(refusal) = host.reserve(need)? else {
         return Ok(());
@@ -307,11 +300,8 @@ pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
     Err(host.error(Refused::Reservation(refusal)))
 }
 
-/// Raises the mark, or finds that somebody else has; or says why it may not be
-/// raised. Afterwards the host may have to be entered anew.
-///
-/// # Errors
-/// The host's error.
+/// Raises the mark, or finds that somebody else has; or says why it may not be raised.
+/// Afterwards the host may have to be entered anew. Fails with the host's error.
 #[cold]
 pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Error> {
     host.reserving(|token| {
@@ -588,7 +578,7 @@ impl<H: Host> Reserver<'_, H> {
         if let Some(Failover { gap, .. }) = s.failover.filter(is_told) {
             host.note(Note::LeftGap { gap, start, lead });
         }
-        let end = layout.instant_of(layout.last_tick());
+        let end = layout.end();
         let left = end.since(start);
         if left < ENDS_SOON && !self.slot.end_was_near(self.token) {
             host.note(Note::EndsSoon { left, end });

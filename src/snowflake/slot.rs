@@ -62,7 +62,6 @@ impl Reserving {
     }
 }
 
-/// One generator.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slot {
@@ -107,7 +106,6 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// What positions of this generator mean.
     pub fn of_generator(generator: &Generator) -> Self {
         let (layout, policy) = (generator.layout, generator.policy);
         let flags = u64::from(policy.on_rollback.watches()) << 2
@@ -128,13 +126,11 @@ impl Scale {
         }
     }
 
-    /// The instant at which the tick of this number begins.
     fn instant_of(self, tick: u64) -> UnixMillis {
         let lasts = Millis::new((self.packed >> 32).cast_signed());
         UnixMillis::new(self.epoch).plus(lasts.times(tick.cast_signed()))
     }
 
-    /// The number of the tick of a position.
     fn tick_of(self, position: Position) -> u64 {
         let tick = position.get() >> (self.packed & 0xff);
         match self.packed >> 16 & 0xff {
@@ -162,7 +158,6 @@ impl Slot {
         }
     }
 
-    #[inline]
     pub const fn live(&self) -> &Live {
         &self.live
     }
@@ -171,14 +166,12 @@ impl Slot {
         self.live.clock()
     }
 
-    #[inline]
     pub const fn stats(&self) -> &Stats {
         &self.stats.0
     }
 
     // Which generator the slot belongs to.
 
-    /// The generator that the slot belongs to; 0 if none.
     pub fn key(&self) -> u64 {
         self.rest.key.load(Acquire)
     }
@@ -201,7 +194,6 @@ impl Slot {
         false
     }
 
-    /// Gives a pin back.
     pub fn unpin(&self) {
         // Release: what we did to the slot is seen by the next evictor.
         self.rest.pins.fetch_sub(1, Release);
@@ -269,9 +261,11 @@ impl Slot {
 
     fn empty(&self, reading: Reading, now: i64) {
         let rest = &self.rest;
+        // Nobody else can use the slot, which does as well as the lock.
+        let token = &Reserving::the_lock_is_held();
         self.live.reset(reading);
-        self.store_ledger(Ledger::FRESH);
-        self.store_seen(reading);
+        self.set_ledger(token, Ledger::FRESH);
+        self.set_seen(token, reading);
         self.store_scale(Scale::default());
         for field in [
             &rest.window,
@@ -334,7 +328,6 @@ impl Slot {
         }
     }
 
-    /// What the positions of the slot's word mean.
     pub fn scale(&self) -> Scale {
         // The scale is stored last, see store_scale().
         let packed = self.rest.scale.load(Acquire);
@@ -356,16 +349,11 @@ impl Slot {
     }
 
     pub(super) fn set_ledger(&self, _: &Reserving, ledger: Ledger) {
-        self.store_ledger(ledger);
-    }
-
-    fn store_ledger(&self, ledger: Ledger) {
         for (part, value) in self.rest.ledger.iter().zip(ledger.parts()) {
             part.store(value, Relaxed);
         }
     }
 
-    /// What this generator last saw of the clocks.
     pub(super) fn seen(&self, _: &Reserving) -> Reading {
         let [boot, wall] = &self.rest.seen;
         Reading {
@@ -375,16 +363,11 @@ impl Slot {
     }
 
     pub(super) fn set_seen(&self, _: &Reserving, reading: Reading) {
-        self.store_seen(reading);
-    }
-
-    fn store_seen(&self, reading: Reading) {
         let [boot, wall] = &self.rest.seen;
         boot.store(reading.boot.get(), Relaxed);
         wall.store(reading.wall.get(), Relaxed);
     }
 
-    /// What the last reservation took; zero at a start.
     pub(super) fn window(&self) -> Millis {
         Millis::new(self.rest.window.load(Relaxed))
     }
@@ -401,7 +384,6 @@ impl Slot {
         rest.refused_lead.store(0, Relaxed);
     }
 
-    /// The latest mark that was written since the generator has this slot.
     pub fn highest(&self) -> Option<UnixMillis> {
         instant(self.rest.highest.load(Relaxed))
     }
@@ -412,12 +394,10 @@ impl Slot {
         self.rest.undone.store(false, Relaxed);
     }
 
-    /// Whether what was written since the generator has this slot was undone.
     pub fn is_undone(&self) -> bool {
         self.rest.undone.load(Relaxed)
     }
 
-    /// When a failover gap was left, in the life of this server and of this slot.
     pub fn gap_at(&self) -> Option<UnixMillis> {
         instant(self.rest.gap_at.load(Relaxed))
     }
@@ -429,7 +409,6 @@ impl Slot {
 
     // What is refused, and what is forgiven.
 
-    /// Since when IDs are refused.
     pub fn refused_at(&self) -> Option<UnixMillis> {
         instant(self.rest.refused_at.load(Relaxed))
     }
@@ -453,13 +432,10 @@ impl Slot {
         instant(self.rest.refused_at.swap(0, Relaxed))
     }
 
-    /// Whether IDs are refused because the clock was set back.
-    #[inline]
     pub fn is_refused_by_rollback(&self) -> bool {
         self.rest.refused_by_rollback.load(Relaxed)
     }
 
-    /// A lead over the wall clock that is allowed beyond the policy's limit.
     pub(super) fn forgiven_lead(&self) -> Millis {
         Millis::new(self.rest.forgiven_lead.load(Relaxed))
     }

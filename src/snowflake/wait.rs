@@ -14,7 +14,6 @@ pub(super) struct Waits {
     since: Option<BootNanos>,
     /// What the clock showed when it was last seen to move.
     moved: Option<(UnixNanos, BootNanos)>,
-    /// The call has waited.
     pub(super) waited: bool,
     /// No clock is free before this instant, and how many clocks there are.
     no_clock_before: Option<(UnixMillis, u64)>,

@@ -240,7 +240,6 @@ pub struct Live {
 }
 
 impl Live {
-    /// Nothing issued yet, and nothing reserved.
     pub fn new(reading: Reading) -> Self {
         let live = Self {
             word: Line(Word(AtomicU64::new(0))),
@@ -250,17 +249,14 @@ impl Live {
         live
     }
 
-    #[inline]
     pub const fn word(&self) -> &Word {
         &self.word.0
     }
 
-    #[inline]
     pub const fn bounds(&self) -> &Bounds {
         &self.limits.0.0
     }
 
-    #[inline]
     pub const fn clock(&self) -> &Clock {
         &self.limits.0.1
     }
@@ -367,7 +363,6 @@ impl Live {
 }
 
 impl Word {
-    /// The next free position, as of now.
     pub fn position(&self) -> Position {
         Position::new(self.0.load(Acquire))
     }
@@ -425,8 +420,6 @@ impl Spread {
 }
 
 impl Bounds {
-    /// No position at or past this one may be issued.
-    #[inline]
     pub fn reserved(&self) -> Position {
         Position::new(self.reserved.load(Acquire))
     }
@@ -438,7 +431,6 @@ impl Bounds {
         self.reserved.store(reserved.get(), Release);
     }
 
-    /// How many clocks a tick may use now, and could use.
     pub fn spread(&self) -> Spread {
         // Acquire: a reader that sees a word that has left its tick sees what was
         // lowered before.

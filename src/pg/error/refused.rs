@@ -167,7 +167,7 @@ fn not_a_mark(
 ) -> Error {
     let layout = generator.layout;
     let first = display(layout.epoch());
-    let last = display(layout.instant_of(layout.last_tick()));
+    let last = display(layout.end());
     let at = display(mark);
     let quoted = quote_literal(name);
     let mark = mark.get();

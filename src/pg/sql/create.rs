@@ -19,10 +19,9 @@ c_function!(snowflake_create_generator, |call| {
     let described = label::parse_for_generator(&label)?;
     let layout = described.layout();
     // Checked here and not with the label: a dump must restore at any time.
-    let now = layout.tick_number(os_clock::wall().millis());
-    if now >= layout.last_tick().get().cast_signed() {
-        let last = layout.instant_of(layout.last_tick());
-        return Err(error::layout_is_over(&described.layout_text(), last));
+    if os_clock::wall().millis() >= layout.end() {
+        let layout_text = described.layout_text();
+        return Err(error::layout_is_over(&layout_text, layout.end()));
     }
     // SAFETY: a text; its parts live as long as this call. CREATE SEQUENCE checks
     // privileges on the schema.
@@ -79,7 +78,7 @@ c_function!(snowflake_presets, |call| {
             time::interval(layout.tick()),
             layout.ids_per_second().cast_signed(),
             layout.max_worker().cast_signed() + 1,
-            with_epoch(layout.instant_of(layout.last_tick())),
+            with_epoch(layout.end()),
             layout.can_be_negative(),
             match layout.disorder() {
                 Some(Disorder::NegativeFrom(at)) => with_epoch(at),

@@ -50,11 +50,9 @@ pub struct Label {
 /// One field of a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The name that the label gives the field.
     pub name: String,
     /// The field's role, with its value if that is fixed.
     pub role: Role,
-    /// The field's width.
     pub bits: u32,
     /// How many bits are below the field.
     pub shift: u32,
@@ -74,7 +72,6 @@ pub struct LabelError {
 /// An ID, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// The fields that every layout has.
     pub fields: Fields,
     /// All fields by name, from high to low; the time as a tick.
     pub named: Vec<(&'a str, u64)>,
@@ -91,12 +88,10 @@ impl Label {
         &self.fields
     }
 
-    /// Bits, epoch and tick.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The generator that this label describes.
     pub fn generator(&self) -> Generator {
         self.generator
     }
@@ -130,7 +125,6 @@ impl Label {
         Ok(())
     }
 
-    /// The layout as the label writes it.
     pub fn layout_text(&self) -> String {
         let fields = self.fields.iter().map(|field| match field.role {
             Role::Fixed(value) | Role::Mode(Some(value)) => {
@@ -142,7 +136,6 @@ impl Label {
         fields.collect::<Vec<_>>().join(" ")
     }
 
-    /// The policy as the label writes it.
     pub fn policy_text(&self) -> String {
         let policy = &self.generator.policy;
         let set = |time| duration_text(time, Form::Set);
@@ -158,11 +151,8 @@ impl Label {
         pairs.join(" ")
     }
 
-    /// Takes an ID apart.
-    ///
-    /// # Errors
-    /// [`LayoutError::NotAnId`] and [`LayoutError::Fixed`] if no generator with
-    /// this label can have made it.
+    /// Takes an ID apart. Fails with [`LayoutError::NotAnId`] and
+    /// [`LayoutError::Fixed`] if no generator with this label can have made it.
     pub fn decode(&self, id: SnowflakeId) -> Result<Decoded<'_>, LayoutError> {
         let bits = id.get().cast_unsigned();
         let beyond = bits.unbounded_shr(self.layout.width()) != 0;
@@ -190,7 +180,6 @@ impl Label {
         Ok(Decoded { fields, named })
     }
 
-    /// The fields that callers give.
     pub fn caller_fields(&self) -> impl Iterator<Item = &Field> {
         self.fields
             .iter()
@@ -198,10 +187,8 @@ impl Label {
     }
 
     /// The bits that IDs get from the values that a caller gives to these fields: to
-    /// all fields that callers give, and to no others.
-    ///
-    /// # Errors
-    /// A [`LayoutError`] that names the field.
+    /// all fields that callers give, and to no others. Fails with a [`LayoutError`]
+    /// that names the field.
     pub fn given(&self, values: &[(String, i64)]) -> Result<Stamp, LayoutError> {
         let unknown = |name: &str| self.caller_fields().all(|field| field.name != name);
         if let Some((name, _)) = values.iter().find(|(name, _)| unknown(name)) {
@@ -218,11 +205,9 @@ impl Label {
         Ok(Stamp::new(bits))
     }
 
-    /// Puts an ID together from a tick and its other fields by name. Fixed fields
-    /// may be left out, and a clock is 0 then.
-    ///
-    /// # Errors
-    /// A [`LayoutError`] that names the field.
+    /// Puts an ID together from a tick and its other fields by name. Fixed fields may
+    /// be left out, and a clock is 0 then. Fails with a [`LayoutError`] that names the
+    /// field.
     pub fn encode(&self, tick: Tick, values: &[(String, i64)]) -> Result<SnowflakeId, LayoutError> {
         let others = || self.fields.iter().filter(|field| !field.role.is_time());
         let unknown = |name: &str| others().all(|field| field.name != name);
@@ -256,7 +241,6 @@ impl Label {
 }
 
 impl Field {
-    /// The largest value that the field holds.
     pub fn max(&self) -> u64 {
         u64::MAX >> (64 - self.bits)
     }

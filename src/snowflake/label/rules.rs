@@ -23,10 +23,8 @@ const MAX_WAIT: RangeInclusive<Millis> = Millis::ZERO..=Millis::new(60_000);
 const MAX_BORROW: RangeInclusive<Millis> = Millis::ZERO..=MAX_ROLLBACK.end().half();
 
 impl Label {
-    /// Understands a label.
-    ///
-    /// # Errors
-    /// A [`LabelError`] for the first thing that is wrong.
+    /// Understands a label. Fails with a [`LabelError`] for the first thing that is
+    /// wrong.
     pub fn parse(text: &str) -> Result<Self, LabelError> {
         if text.len() > TEXT_MAX {
             return Text { text, at: 0 }.error(

@@ -13,7 +13,6 @@ use crate::snowflake::policy::{OnExhausted, OnRollback, SequenceStart};
 /// seconds, or a year.
 const EPOCH_NUMBER_MIN: UnixMillis = UnixMillis::new(100_000_000_000);
 
-/// The values of `on_rollback`.
 pub const ON_ROLLBACK: [(&str, OnRollback); 5] = [
     ("continue", OnRollback::Continue),
     ("wait", OnRollback::Wait),
@@ -22,7 +21,6 @@ pub const ON_ROLLBACK: [(&str, OnRollback); 5] = [
     ("next_worker", OnRollback::NextWorker),
 ];
 
-/// The values of `on_exhausted`.
 pub const ON_EXHAUSTED: [(&str, OnExhausted); 3] = [
     ("wait", OnExhausted::Wait),
     ("error", OnExhausted::Error),
@@ -43,17 +41,14 @@ fn choice_text<T: PartialEq>(value: T, choices: &[(&'static str, T)]) -> &'stati
     choice.map_or("", |(text, _)| text)
 }
 
-/// A value of `on_rollback` as a label writes it.
 pub fn on_rollback_text(value: OnRollback) -> &'static str {
     choice_text(value, &ON_ROLLBACK)
 }
 
-/// A value of `on_exhausted` as a label writes it.
 pub fn on_exhausted_text(value: OnExhausted) -> &'static str {
     choice_text(value, &ON_EXHAUSTED)
 }
 
-/// Reads where a tick's sequence numbers start.
 pub fn start(pair: &Pair<'_>) -> Result<SequenceStart, LabelError> {
     let vibrate = pair.value.strip_prefix("vibrate ").filter(|n| is_digits(n));
     match (pair.value.as_str(), vibrate.map(str::parse)) {
@@ -67,7 +62,6 @@ pub fn start(pair: &Pair<'_>) -> Result<SequenceStart, LabelError> {
     }
 }
 
-/// A value of `sequence_start` as a label writes it.
 pub fn start_text(value: SequenceStart) -> String {
     match value {
         SequenceStart::Random => "random".to_string(),
@@ -76,7 +70,6 @@ pub fn start_text(value: SequenceStart) -> String {
     }
 }
 
-/// Reads a duration.
 pub fn duration(pair: &Pair<'_>, range: RangeInclusive<Millis>) -> Result<Millis, LabelError> {
     let (key, text) = (pair.key.text, pair.text());
     let (number, unit) = text.split_before(|c| !c.is_ascii_digit());
@@ -106,7 +99,6 @@ pub fn duration(pair: &Pair<'_>, range: RangeInclusive<Millis>) -> Result<Millis
 
 const EPOCH_FORM: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00' or 2016-11-01Z, or in Unix milliseconds, as in 1477958400000.";
 
-/// Reads an epoch.
 pub fn epoch(pair: &Pair<'_>) -> Result<UnixMillis, LabelError> {
     let text = pair.text();
     // A date with an offset right after it means midnight at that offset.

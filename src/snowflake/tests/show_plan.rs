@@ -1,8 +1,20 @@
-//! A plan that is being carried out, for a test to look at.
+//! A plan that is being carried out, for a test to look at and to copy.
 
-use super::{Durable, Plan, Planned};
+use super::{Durable, Moved, Plan, Planned};
 
-macro_rules! plan {
+macro_rules! copied {
+    ($($phase:ident)*) => {$(
+        impl Clone for $phase {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl Copy for $phase {}
+    )*};
+}
+
+macro_rules! shown {
     ($($phase:ident)*) => {$(
         impl $phase {
             pub const fn plan(&self) -> &Plan {
@@ -12,4 +24,5 @@ macro_rules! plan {
     )*};
 }
 
-plan!(Planned Durable);
+copied!(Planned Durable Moved);
+shown!(Planned Durable);
