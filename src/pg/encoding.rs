@@ -220,15 +220,12 @@ fn is_valid(bytes: &[u8]) -> bool {
 
 /// The length of the first character in bytes, at most as many as there are.
 fn first_length(encoding: i32, bytes: &[u8]) -> usize {
-    // The first bytes tell the length. NUL-terminated: no encoding has a character with
-    // a NUL in it.
-    let mut first = [0_u8; GROWTH + 1];
-    first
-        .iter_mut()
-        .zip(bytes)
-        .take(GROWTH)
-        .for_each(|(to, from)| *to = *from);
-    // SAFETY: as above.
+    // Four bytes are enough to tell. No encoding has a character with a NUL in it.
+    let mut first = [0_u8; 5];
+    for (to, from) in first.iter_mut().zip(bytes.iter().take(4)) {
+        *to = *from;
+    }
+    // SAFETY: NUL-terminated.
     let length = unsafe { pg_sys::pg_encoding_mblen(encoding, first.as_ptr().cast()) };
     usize::try_from(length).unwrap_or(1).max(1).min(bytes.len())
 }

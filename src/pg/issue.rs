@@ -15,10 +15,10 @@ use crate::snowflake::id::{
 };
 use crate::snowflake::layout::Stamp;
 use crate::snowflake::server::{
-    self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
+    self, Beliefs, History, Host, Need, Note, OnDisk, Refused, Settings,
 };
 use crate::snowflake::slot::{Reserving, Slot};
-use crate::snowflake::word::{Clocks, Step};
+use crate::snowflake::word::{Clocks, Issued, Step};
 
 /// The shortest and the longest nap on a plain sleep, in microseconds: long enough to
 /// give the core away, and shorter than a tick, so that no tick is lost.
@@ -217,21 +217,16 @@ fn next_fast_of_others(entry: &'static Entry) -> Option<SnowflakeId> {
 #[inline]
 fn take_one<const WATCHES: bool>(entry: &'static Entry, right: &Right) -> Option<SnowflakeId> {
     let (live, generator) = (right.slot.live(), right.generator);
-    let Step::Issue {
-        start,
-        end,
-        borrowed,
-    } = live.issue::<WATCHES>(generator, 1, &Postgres(()))
-    else {
+    let Step::Issue(issued) = live.issue::<WATCHES>(generator, 1, &Postgres(())) else {
         return None;
     };
-    let id = right.compose(start);
+    let id = right.compose(issued.start);
     entry.set_last_id(id);
-    if entry.pending().count_issued(1, borrowed) {
+    if entry.pending().count_issued(1, issued.borrowed) {
         entry.flush_stats();
     }
-    if live.bounds().elect_early(end) {
-        early(entry, generator, start);
+    if live.bounds().elect_early(issued.end) {
+        early(entry, generator, issued.start);
     }
     Some(id)
 }

@@ -127,6 +127,12 @@ pub fn write(entry: &Entry, value: i64) {
     unsafe { pg_sys::XLogFlush(pg_sys::XactLastRecEnd) };
 }
 
+/// Writes that there is no mark yet: as a value that was issued, so that plain
+/// `nextval()` fails from the start.
+pub fn write_none(entry: &Entry) {
+    write(entry, NO_MARK);
+}
+
 /// What has happened to this server since WAL was at a location.
 pub fn history(lsn: pg_sys::XLogRecPtr) -> History {
     // SAFETY: reads shared memory of the recovery that has ended.

@@ -139,8 +139,7 @@ fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), 
         if !unsafe { pg_sys::IsBinaryUpgrade } {
             let name = entry.name();
             spi::run(&format!("ALTER SEQUENCE {name} {} RESTART", catalog::FIT))?;
-            // Marked as called, so that plain nextval() fails from the start.
-            mark::write(entry, entry::NO_MARK);
+            mark::write_none(entry);
             notice::made_fit(&name).notice();
         }
     }

@@ -15,7 +15,8 @@
 
 use super::generator::Generator;
 use super::id::Position;
-use super::server::{Host, Issued, Refused, issue};
+use super::server::{Host, Refused, issue};
+use super::word::Issued;
 
 /// How often a call takes positions while others take some in between. Each time may
 /// exhaust a tick that others wait for, so the call does not try for ever.

@@ -497,13 +497,8 @@ impl Layout {
     /// The first tick that begins at or after an instant; not below 0.
     pub fn tick_from(self, at: UnixMillis) -> Tick {
         // The tick after that of the millisecond before.
-        let before = UnixMillis::new(at.get().saturating_sub(1));
-        Tick::new(
-            self.tick_number(before)
-                .saturating_add(1)
-                .max(0)
-                .cast_unsigned(),
-        )
+        let tick = self.tick_number(at.plus(Millis::new(-1))).saturating_add(1);
+        Tick::new(tick.max(0).cast_unsigned())
     }
 
     /// How many ticks cover a duration, at least 1.

@@ -30,7 +30,7 @@ use super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos}
 use super::reservation::{Durable, Failover, Moved, Plan, Planned, Refusal, Situation};
 use super::slot::{Reserving, Slot};
 use super::wait::Waits;
-use super::word::{Clocks, Step};
+use super::word::{Clocks, Issued, Step};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -228,16 +228,6 @@ pub enum Note {
 /// How long before the end of a layout's time a note tells of it.
 const ENDS_SOON: Millis = Millis::new(365 * 24 * 60 * 60 * 1000);
 
-/// The positions of a caller, from `start` up to and without `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issued {
-    pub start: Position,
-    pub end: Position,
-    /// How many of these belong to ticks that the generator's clock has not reached.
-    pub borrowed: u64,
-    pub waited: bool,
-}
-
 /// Issues up to `count` IDs, at most [`Generator::max_chunk`]; fewer if room is
 /// lacking. Waits for the clock and reserves as needed; a failed call issues nothing.
 /// Fails with the host's error, or why there is no ID.
@@ -254,25 +244,17 @@ pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
             live.issue::<false>(generator, count, host)
         };
         match step {
-            Step::Issue {
-                start,
-                end,
-                borrowed,
-            } => {
+            Step::Issue(issued) => {
                 if slot.is_refused_by_rollback() {
                     end_refusal(host, slot);
                 }
-                if live.bounds().elect_early(end) {
-                    let last = Position::new(end.get() - 1);
+                if live.bounds().elect_early(issued.end) {
+                    let last = Position::new(issued.end.get() - 1);
                     let tick = generator.layout.tick_of(last);
                     let _ = host.reserve(Need::Early(tick))?;
                 }
-                return Ok(Issued {
-                    start,
-                    end,
-                    borrowed,
-                    waited: waits.waited,
-                });
+                let waited = waits.waited;
+                return Ok(Issued { waited, ..issued });
             }
             Step::Reserve { through } => demand(host, Need::Tick(through))?,
             Step::Widen => demand(host, Need::Widen)?,

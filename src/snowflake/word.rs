@@ -63,14 +63,9 @@ use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
-    /// The positions from `start` up to and without `end` are the caller's, fewer
-    /// than it asked for where there is no room for more. The last `borrowed` of
-    /// them are of ticks that the generator's clock has not reached yet.
-    Issue {
-        start: Position,
-        end: Position,
-        borrowed: u64,
-    },
+    /// These positions are the caller's, fewer than it asked for where there is no room
+    /// for more.
+    Issue(Issued),
     /// The word is as far ahead as it may be: wait until the generator's clock
     /// has moved on by this many ticks, then ask again.
     Wait { ticks: u64 },
@@ -81,6 +76,18 @@ pub enum Step {
     RolledBack { wall: UnixNanos, by: Nanos },
     /// The tick is exhausted in the clocks that it may use now; there are more.
     Widen,
+}
+
+/// The positions of a caller, from `start` up to and without `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issued {
+    pub start: Position,
+    pub end: Position,
+    /// How many of these, the last ones, belong to ticks that the generator's clock has
+    /// not reached.
+    pub borrowed: u64,
+    /// The call had to wait for them.
+    pub waited: bool,
 }
 
 /// The clocks of the operating system.
@@ -170,11 +177,12 @@ impl Generator {
                 through: layout.tick_in(Place::new(end - 1)),
             };
         }
-        Step::Issue {
+        Step::Issue(Issued {
             start: layout.at(clock, Place::new(start)),
             end: layout.at(clock, Place::new(end)),
             borrowed: self.borrowed(start, end, now),
-        }
+            waited: false,
+        })
     }
 
     /// Where issuing ends for now, at the bound or with the borrow window; `Some` only
@@ -318,11 +326,12 @@ impl Live {
                 let start = word.fetch_add(count, AcqRel);
                 let end = start + count;
                 if end <= limit {
-                    return Step::Issue {
+                    return Step::Issue(Issued {
                         start: Position::new(start),
                         end: Position::new(end),
                         borrowed: generator.borrowed(start, end, now.cast_unsigned()),
-                    };
+                        waited: false,
+                    });
                 }
                 continue;
             }
@@ -332,7 +341,7 @@ impl Live {
                 Spread::ONE
             };
             let step = generator.step::<WATCHES>(Position::new(at), reserved, spread, now, count);
-            let Step::Issue { end, .. } = step else {
+            let Step::Issue(Issued { end, .. }) = step else {
                 return step;
             };
             // Release: whatever continues from this word comes after us. The

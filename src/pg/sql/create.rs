@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 
 use super::super::encoding::{Text, from_server};
-use super::super::{catalog, entry, error, label, os_clock, report, shmem, spi, time};
+use super::super::{catalog, entry, error, label, mark, os_clock, report, shmem, spi, time};
 use super::call::{c_function, columns};
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
@@ -37,17 +37,12 @@ c_function!(snowflake_create_generator, |call| {
     spi::run(&format!("CREATE SEQUENCE {statement} {}", catalog::FIT))?;
     // SAFETY: looks up the catalogs; the name is NUL-terminated.
     let relation = unsafe { pg_sys::get_relname_relid(relation_name, schema) };
-    // Marked as called, so that plain nextval() fails from the start.
-    spi::run(&format!(
-        "SELECT pg_catalog.setval({}::pg_catalog.regclass, {}, true)",
-        relation.to_u32(),
-        entry::NO_MARK
-    ))?;
+    let entry = entry::of_sequence(relation);
+    mark::write_none(entry);
     spi::run(&format!(
         "SECURITY LABEL FOR snowflake_id ON SEQUENCE {statement} IS {}",
         quote_literal(&label)
     ))?;
-    let entry = entry::of_sequence(relation);
     entry.lock();
     // A temporary schema makes a temporary sequence.
     let facts = entry.learn()?;

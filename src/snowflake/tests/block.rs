@@ -7,11 +7,9 @@ use super::super::block::issue_block;
 use super::super::clock::Reading;
 use super::super::generator::Generator;
 use super::super::id::{BootNanos, Nanos, Position, UnixNanos};
-use super::super::server::{
-    self, Beliefs, History, Host, Issued, Note, OnDisk, Refused as Why, Settings,
-};
+use super::super::server::{self, Beliefs, History, Host, Note, OnDisk, Refused as Why, Settings};
 use super::super::slot::{Reserving, Slot};
-use super::super::word::Clocks;
+use super::super::word::{Clocks, Issued};
 use super::scripted::{MS, Refused, Server};
 
 /// A session beside others: whenever it enters, they first take as many IDs as are next

@@ -13,12 +13,12 @@ use super::super::id::{
 };
 use super::super::reservation::{Refusal, Situation};
 use super::super::server::{
-    self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
+    self, Beliefs, History, Host, Need, Note, OnDisk, Refused, Settings,
     apart::{self, UnderWay},
 };
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::{Clocks, Spread, Step};
+use super::super::word::{Clocks, Issued, Spread, Step};
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// One of the four worker IDs that two bits hold.

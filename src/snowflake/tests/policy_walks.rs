@@ -27,9 +27,9 @@ use super::super::id::{Millis, Position, Tick, UnixMillis};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::Refusal;
-use super::super::server::{self, Host, Issued, Need, Refused, Settings};
+use super::super::server::{self, Host, Need, Refused, Settings};
 use super::super::wait::STANDSTILL;
-use super::super::word::Clocks;
+use super::super::word::{Clocks, Issued};
 use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, settings as of_millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

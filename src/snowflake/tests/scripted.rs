@@ -14,11 +14,11 @@ use super::super::label::Label;
 use super::super::layout::{Fields, Stamp};
 use super::super::policy::OnRollback;
 use super::super::server::{
-    self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused as Why, Settings,
+    self, Beliefs, History, Host, Need, Note, OnDisk, Refused as Why, Settings,
 };
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::Clocks;
+use super::super::word::{Clocks, Issued};
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// How long a nap is.

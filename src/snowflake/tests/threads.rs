@@ -14,10 +14,10 @@ use super::super::id::{
 };
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::server::{self, Beliefs, History, Host, Issued, Note, OnDisk, Refused, Settings};
+use super::super::server::{self, Beliefs, History, Host, Note, OnDisk, Refused, Settings};
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::Clocks;
+use super::super::word::{Clocks, Issued};
 
 const THREADS: u64 = 4;
 const IDS: usize = if cfg!(miri) { 60 } else { 5_000 };
