@@ -14,7 +14,7 @@
 use std::cmp::Ordering;
 use std::iter::once;
 
-use super::duration::{Form, duration_text, instant_text};
+use super::duration::{as_set, instant_text, rounded};
 use super::id::{SnowflakeId, UnixMillis};
 use super::label::{Decoded, Field, Label};
 use super::layout::{Disorder::NegativeFrom, LayoutError, Role};
@@ -161,7 +161,7 @@ fn table(lines: &mut Vec<String>, fields: &[&Field], bits: u64, label: &Label) {
 /// Adds what the single fields do not say.
 fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: UnixMillis) {
     let layout = label.layout();
-    let span = |at: UnixMillis| duration_text(at.since(now).abs(), Form::Rounded);
+    let span = |at: UnixMillis| rounded(at.since(now).abs());
     let at = |at: UnixMillis| match at.cmp(&now) {
         Ordering::Less => format!("{}, {} ago", instant_text(at), span(at)),
         Ordering::Equal => format!("{}, now", instant_text(at)),
@@ -176,7 +176,7 @@ fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: Uni
         let (worker, names) = (decoded.fields.worker, workers.join(", "));
         line("worker ID", format!("{worker} of {names}"));
     }
-    let tick = duration_text(layout.tick(), Form::Set);
+    let tick = as_set(layout.tick());
     let epoch = instant_text(layout.epoch());
     line("epoch", format!("{epoch}, ticks of {tick}"));
     // The last tick is never issued.

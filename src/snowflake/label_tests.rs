@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::clocks::CLOCK_BITS_MAX;
-use super::duration::{Form, duration_text};
+use super::duration::as_set;
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Tick, UnixMillis};
 use super::label::*;
@@ -421,7 +421,7 @@ fn durations_in_every_unit() {
     ] {
         let expected = Millis::new(expected);
         assert_eq!(time(text), expected, "{text}");
-        assert_eq!(duration_text(expected, Form::Set), printed);
+        assert_eq!(as_set(expected), printed);
     }
     for zero in ["0", "00", "0 ms", "0d"] {
         let label = label(&format!("preset=default max_borrow='{zero}'"));
@@ -1108,7 +1108,7 @@ proptest! {
             .map(|field| (field.name.clone(), field.role, field.bits))
             .collect();
         prop_assert_eq!(fields, written.fields);
-        let borrow = format!("max_borrow={}", duration_text(Millis::new(written.max_borrow), Form::Set));
+        let borrow = format!("max_borrow={}", as_set(Millis::new(written.max_borrow)));
         prop_assert!(label.to_string().replace('\'', "").contains(&borrow));
         laws::hold(&written.text);
     }

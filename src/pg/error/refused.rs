@@ -7,7 +7,7 @@ use pgrx::spi::quote_literal;
 use super::super::os_clock;
 use super::super::time::display;
 use super::{Code, Error, bad_clock, not_ready};
-use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::duration::{as_set, exact};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::label::on_rollback_text;
@@ -21,7 +21,7 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
         Refused::Reservation(refusal) => not_reserved(name, generator, refusal),
         Refused::Behind { by, latest, since } => {
             let rule = refusing_rule(&generator.policy, by);
-            let by = measured(by);
+            let by = exact(by);
             let latest = display(latest);
             let since = display(since);
             bad_clock(format!("clock moved backwards by {by}"))
@@ -41,7 +41,7 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
             no_clock_free(name, by, clocks, free_from, &since)
         }
         Refused::StandsStill { at, lasts } => {
-            let (at, lasts) = (display(at), measured(lasts));
+            let (at, lasts) = (display(at), exact(lasts));
             bad_clock("the clock of this server stands still")
                 .detail(format!(
                     "Generator {name} waits for the next tick, and for {lasts} the clock has \
@@ -50,10 +50,10 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
                 .hint("Check the clock of this server, and what virtualizes or fakes it.")
         }
         Refused::TickUsedUp { wait } => {
-            let tick = duration_text(generator.layout.tick(), Form::Set);
+            let tick = as_set(generator.layout.tick());
             let count = 1u64 << generator.layout.within_bits();
-            let max_borrow = duration_text(generator.max_borrow(), Form::Set);
-            let wait = measured(wait);
+            let max_borrow = as_set(generator.max_borrow());
+            let wait = exact(wait);
             ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
                 .error(format!(
                     "generator {name} has used up the sequence numbers of this tick"
@@ -79,7 +79,7 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
 fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
     match refusal {
         Refusal::ClockJumped { by, limit } => {
-            let (by, limit) = (measured(by), duration_text(limit, Form::Set));
+            let (by, limit) = (exact(by), as_set(limit));
             bad_clock(format!("clock jumped forward by {by}"))
                 .detail(format!(
                     "The wall clock is that far ahead of the time since boot; \
@@ -89,7 +89,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 .hint(format!("{CHECK}."))
         }
         Refusal::ClockRolledBack { by, limit } => {
-            let (by, limit) = (measured(by), measured(limit));
+            let (by, limit) = (exact(by), exact(limit));
             bad_clock(format!("clock moved backwards by {by}"))
                 .detail(format!(
                     "Generator {name} would stay that far ahead of the clock; its limit is \
@@ -98,7 +98,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 .hint(format!("{CHECK}."))
         }
         Refusal::MarkAhead { by, limit, start } => {
-            let (by, limit, start) = (measured(by), measured(limit), display(start));
+            let (by, limit, start) = (exact(by), exact(limit), display(start));
             bad_clock(format!(
                 "generator {name} would start {by} ahead of the clock"
             ))
@@ -113,7 +113,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
             ))
         }
         Refusal::AdvanceTooFar { by, limit } => {
-            let (by, limit) = (measured(by), measured(limit));
+            let (by, limit) = (exact(by), exact(limit));
             ERRCODE_DATETIME_FIELD_OVERFLOW
                 .error(format!(
                     "cannot advance a generator to {by} ahead of the clock"
@@ -185,7 +185,7 @@ fn not_a_mark(
 }
 
 fn no_clock_free(name: &str, by: Millis, clocks: u64, free_from: UnixMillis, since: &str) -> Error {
-    let (by, free_from) = (measured(by), display(free_from));
+    let (by, free_from) = (exact(by), display(free_from));
     bad_clock(format!(
         "clock moved backwards by {by}, and generator {name} has no clock left for that time"
     ))
@@ -202,24 +202,14 @@ const CHECK: &str = "Check the time synchronization of this server. If its clock
 const AHEAD: &str = ": the generator then goes on ahead of the clock, as it always would with \
                      on_rollback=continue in its label.";
 
-fn measured(time: Millis) -> String {
-    duration_text(time, Form::Exact)
-}
-
 /// The part of a label by which a generator refuses IDs after a rollback.
 fn refusing_rule(policy: &Policy, by: Millis) -> String {
     if by > policy.max_rollback {
-        return format!(
-            "max_rollback is {}",
-            duration_text(policy.max_rollback, Form::Set)
-        );
+        return format!("max_rollback is {}", as_set(policy.max_rollback));
     }
     let rule = format!("on_rollback={}", on_rollback_text(policy.on_rollback));
     if policy.on_rollback.waits() {
-        format!(
-            "{rule}, max_wait is {}",
-            duration_text(policy.max_wait, Form::Set)
-        )
+        format!("{rule}, max_wait is {}", as_set(policy.max_wait))
     } else {
         rule
     }

@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use super::super::error::Error;
 use super::super::{catalog, entry, issue, shmem, time};
 use super::call::{Call, c_function};
-use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::duration::exact;
 use crate::snowflake::id::{SnowflakeId, Tick, UnixMillis};
 use crate::snowflake::label::Label;
 
@@ -50,8 +50,8 @@ c_function!(snowflake_accept_clock, |_| {
     let (jumped, lead) = shmem::shared()?.accept_clock();
     pgrx::log!(
         "snowflake_id: clock accepted, after a jump of {} and with generators {} ahead of it",
-        duration_text(jumped, Form::Exact),
-        duration_text(lead, Form::Exact)
+        exact(jumped),
+        exact(lead)
     );
     Ok(time::interval(jumped))
 });

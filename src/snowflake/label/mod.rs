@@ -22,7 +22,7 @@
 
 use std::fmt;
 
-use super::duration::{Form, duration_text};
+use super::duration::as_set;
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Stamp, Tick};
 use super::layout::{Fields, Layout, LayoutError, POSITION_BITS_MAX, Role, in_range};
@@ -138,12 +138,11 @@ impl Label {
 
     pub fn policy_text(&self) -> String {
         let policy = &self.generator.policy;
-        let set = |time| duration_text(time, Form::Set);
         let mut pairs = vec![
             pair("on_rollback", on_rollback_text(policy.on_rollback)),
-            pair("max_rollback", &set(policy.max_rollback)),
-            pair("max_wait", &set(policy.max_wait)),
-            pair("max_borrow", &set(self.max_borrow)),
+            pair("max_rollback", &as_set(policy.max_rollback)),
+            pair("max_wait", &as_set(policy.max_wait)),
+            pair("max_borrow", &as_set(self.max_borrow)),
             pair("on_exhausted", on_exhausted_text(policy.on_exhausted)),
             pair("sequence_start", &start_text(policy.sequence_start)),
         ];
@@ -255,7 +254,7 @@ impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layout = pair("layout", &self.layout_text());
         let epoch = pair("epoch", &timestamp_text(self.layout.epoch()));
-        let tick = pair("tick", &duration_text(self.layout.tick(), Form::Set));
+        let tick = pair("tick", &as_set(self.layout.tick()));
         write!(f, "{layout} {epoch} {tick} {}", self.policy_text())
     }
 }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::LabelError;
 use super::grammar::{Pair, is_digits, list};
-use crate::snowflake::duration::{Form, UNITS, duration_text, instant_text};
+use crate::snowflake::duration::{UNITS, as_set, instant_text};
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::layout::EPOCH_MAX;
 use crate::snowflake::policy::{OnExhausted, OnRollback, SequenceStart};
@@ -92,7 +92,7 @@ pub fn duration(pair: &Pair<'_>, range: RangeInclusive<Millis>) -> Result<Millis
     } else {
         format!("duration {text} has an unknown unit")
     };
-    let [min, max] = [range.start(), range.end()].map(|time| duration_text(*time, Form::Set));
+    let [min, max] = [range.start(), range.end()].map(|time| as_set(*time));
     let allowed = format!("It can be {min} to {max}, as a whole number of ms, s, min, h or d.");
     text.error(&problem, &allowed)
 }
