@@ -175,11 +175,8 @@ pub fn check_privilege(oid: pg_sys::Oid, any_of: u32) -> Result<(), Error> {
         pg_sys::ACL_UPDATE => "UPDATE",
         _ => "USAGE",
     };
-    Err(error::no_privilege(
-        needed,
-        &relation_name(oid),
-        &owner(oid),
-    ))
+    let (name, owner) = (relation_name(oid), owner(oid));
+    Err(error::no_privilege(needed, &name, &owner))
 }
 
 /// Whether the user in force has one of the privileges on a relation that may be gone.
@@ -198,10 +195,8 @@ pub fn has_privilege(oid: pg_sys::Oid, any_of: u32) -> bool {
 pub fn relation_name(oid: pg_sys::Oid) -> String {
     // SAFETY: regclassout takes an OID and returns a NUL-terminated string.
     let name = unsafe {
-        encoding::read(pg_sys::OidOutputFunctionCall(
-            pg_sys::F_REGCLASSOUT.into(),
-            pg_sys::Datum::from(oid),
-        ))
+        let function = pg_sys::F_REGCLASSOUT.into();
+        encoding::read(pg_sys::OidOutputFunctionCall(function, oid.into()))
     };
     name.unwrap_or_default()
 }

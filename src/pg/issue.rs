@@ -252,10 +252,8 @@ pub fn next_chunk(entry: &'static Entry, count: u64, given: Option<Stamp>) -> Re
 /// generator.
 #[cold]
 pub fn next_block(entry: &'static Entry, count: u64) -> Result<SnowflakeId, Error> {
-    Ok(first(
-        entry,
-        &take(entry, None, |host| issue_block(host, count))?,
-    ))
+    let block = take(entry, None, |host| issue_block(host, count))?;
+    Ok(first(entry, &block))
 }
 
 fn take(

@@ -156,10 +156,8 @@ pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
     };
     // SAFETY: scans pg_seclabel; returns NULL or a NUL-terminated copy.
     unsafe {
-        encoding::read(pg_sys::GetSecurityLabel(
-            &raw const object,
-            PROVIDER.as_ptr(),
-        ))
+        let text = pg_sys::GetSecurityLabel(&raw const object, PROVIDER.as_ptr());
+        encoding::read(text)
     }
 }
 

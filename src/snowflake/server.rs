@@ -17,11 +17,6 @@
 //!
 //! A crash between any two steps leaves a mark that is at most too high. A refusal
 //! changes nothing but notes and statistics.
-//!
-//! # Server-wide fields
-//!
-//! [`Beliefs`] are shared by all generators of a server and changed under the clock
-//! lock only.
 
 use super::clock::Reading;
 use super::clocks::Ledger;
@@ -43,7 +38,8 @@ pub struct Settings {
     pub max_clock_jump: Millis,
 }
 
-/// What a server knows of its wall clock.
+/// What a server knows of its wall clock: shared by all its generators, and changed under
+/// the clock lock only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Beliefs {
     /// Wall minus boot clock when the wall clock was last believed.
@@ -172,18 +168,13 @@ pub enum Need {
 pub enum Refused {
     /// Nothing more may be reserved.
     Reservation(Refusal),
-    /// The wall clock is behind a reading by which an ID was issued.
+    /// The wall clock is behind a reading by which an ID was issued. If the generator
+    /// changes clocks: from when on one is free, and how many there are.
     Behind {
         by: Millis,
         latest: UnixMillis,
         since: UnixMillis,
-    },
-    /// The same, and no other clock is free.
-    NoClockFree {
-        by: Millis,
-        clocks: u64,
-        free_from: UnixMillis,
-        since: UnixMillis,
+        no_clock: Option<(UnixMillis, u64)>,
     },
     /// The clock has not moved for this long, and the call waits for a tick.
     StandsStill { at: UnixMillis, lasts: Millis },

@@ -146,18 +146,12 @@ fn refuse_behind<H: Host>(
     slot.set_refused_lead(by);
     let first = slot.begin_refusal(now, true);
     let since = slot.refused_at().unwrap_or(now);
-    let why = match no_clock {
-        Some((free_from, clocks)) => Refused::NoClockFree {
-            by,
-            clocks,
-            free_from,
-            since,
-        },
-        None => Refused::Behind {
-            by,
-            latest: slot.clock().latest(),
-            since,
-        },
+    let latest = slot.clock().latest();
+    let why = Refused::Behind {
+        by,
+        latest,
+        since,
+        no_clock,
     };
     if first {
         let reserved = None;

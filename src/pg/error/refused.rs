@@ -19,26 +19,25 @@ use crate::snowflake::server::Refused;
 pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
     match why {
         Refused::Reservation(refusal) => not_reserved(name, generator, refusal),
-        Refused::Behind { by, latest, since } => {
-            let rule = refusing_rule(&generator.policy, by);
-            let by = exact(by);
-            let latest = display(latest);
+        Refused::Behind {
+            by,
+            latest,
+            since,
+            no_clock,
+        } => {
             let since = display(since);
+            if let Some((free_from, clocks)) = no_clock {
+                let since = format!(" IDs are refused since {since}.");
+                return no_clock_free(name, by, clocks, free_from, &since);
+            }
+            let rule = refusing_rule(&generator.policy, by);
+            let (by, latest) = (exact(by), display(latest));
             bad_clock(format!("clock moved backwards by {by}"))
                 .detail(format!(
                     "Generator {name} has issued IDs at {latest}, and issues none before that is \
                      reached again ({rule}). They are refused since {since}."
                 ))
                 .hint(format!("{CHECK}{AHEAD}"))
-        }
-        Refused::NoClockFree {
-            by,
-            clocks,
-            free_from,
-            since,
-        } => {
-            let since = format!(" IDs are refused since {}.", display(since));
-            no_clock_free(name, by, clocks, free_from, &since)
         }
         Refused::StandsStill { at, lasts } => {
             let (at, lasts) = (display(at), exact(lasts));

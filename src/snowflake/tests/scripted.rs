@@ -35,7 +35,9 @@ impl Refused {
     /// How many milliseconds the clock is behind, if that is the reason.
     pub fn behind(self) -> Option<i64> {
         match self {
-            Self::Why(Why::Behind { by, .. }) => Some(by.get()),
+            Self::Why(Why::Behind {
+                by, no_clock: None, ..
+            }) => Some(by.get()),
             _ => None,
         }
     }
