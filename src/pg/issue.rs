@@ -140,20 +140,12 @@ impl Host for Postgres<Caller> {
 }
 
 /// Refuses a call that gives no fields, if the generator takes some.
-#[inline]
 pub fn check_bare(entry: &Entry, right: &Right) -> Result<(), Error> {
-    if right.generator.layout.takes_fields() {
-        return Err(needs_fields(entry));
+    if !right.generator.layout.takes_fields() {
+        return Ok(());
     }
-    Ok(())
-}
-
-#[cold]
-fn needs_fields(entry: &Entry) -> Error {
-    match entry.describe() {
-        Ok(described) => error::needs_fields(&entry.name(), &described.label),
-        Err(error) => error,
-    }
+    let label = &entry.describe()?.label;
+    Err(error::needs_fields(&entry.name(), label))
 }
 
 /// Runs `f`, a step of the protocol, for this session. `is_bare`: the call asks for IDs

@@ -116,12 +116,9 @@ unsafe fn is_sequence_page(page: pg_sys::Page) -> bool {
 pub fn write(entry: &Entry, value: i64) {
     // SAFETY: in a transaction that may write.
     spi::as_user(pg_sys::BOOTSTRAP_SUPERUSERID.into(), 0, || unsafe {
-        pg_sys::OidFunctionCall2Coll(
-            pg_sys::F_SETVAL_REGCLASS_INT8.into(),
-            pg_sys::InvalidOid,
-            pg_sys::Datum::from(entry.relation()),
-            pg_sys::Datum::from(value),
-        );
+        let (function, no_collation) = (pg_sys::F_SETVAL_REGCLASS_INT8, pg_sys::InvalidOid);
+        let (relation, value) = (entry.relation().into(), value.into());
+        pg_sys::OidFunctionCall2Coll(function.into(), no_collation, relation, value);
     });
     // SAFETY: WAL is flushed up to the last record of this backend, that of setval().
     unsafe { pg_sys::XLogFlush(pg_sys::XactLastRecEnd) };

@@ -23,9 +23,15 @@ mod time; // conversions between timestamptz and Unix milliseconds
 #[cfg(feature = "pg_test")]
 pub mod tests;
 
-/// Initialises the library. Without `shared_preload_libraries` there are neither shared
-/// memory nor settings: decoding works, and generating raises an error that says why.
-pub fn init() {
+pgrx::pg_module_magic!(name, version);
+
+/// Called when the library is loaded: by the postmaster, if it is preloaded, else by the
+/// first session that decodes an ID. Without `shared_preload_libraries` there are neither
+/// shared memory nor settings: decoding works, and generating raises an error that says
+/// why.
+#[pgrx::pg_guard]
+#[allow(non_snake_case)]
+pub extern "C-unwind" fn _PG_init() {
     provider::register();
     // SAFETY: reads a flag that only the postmaster changes, before any backend starts.
     if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {

@@ -101,12 +101,8 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
     };
     let (layout, before_layout) = (after.layout(), before.layout());
     if let Some(change) = layout.change_from(before_layout) {
-        return Err(error::layout_changed(
-            &name,
-            change,
-            &before.layout_text(),
-            &after.layout_text(),
-        ));
+        let (before, after) = (before.layout_text(), after.layout_text());
+        return Err(error::layout_changed(&name, change, &before, &after));
     }
     let last = layout.end();
     if layout != before_layout && reached >= last {
@@ -152,14 +148,8 @@ fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), 
 fn used(relation: pg_sys::Oid, value: i64, label: &str) -> Error {
     let name = catalog::relation_name(relation);
     let owner = catalog::owning_column(relation);
-    let owner = owner.map(|(table, column)| (table, catalog::relation_name(table), column));
-    let beside = catalog::name_beside(owner.as_ref().map_or(relation, |it| it.0));
-    let column = owner.as_ref().map(|it| (it.1.as_str(), it.2.as_str()));
-    error::used_sequence(
-        &name,
-        value,
-        label,
-        beside.as_deref().unwrap_or(&name),
-        column,
-    )
+    let beside = catalog::name_beside(owner.as_ref().map_or(relation, |(table, _)| *table));
+    let beside = beside.as_ref().unwrap_or(&name);
+    let column = owner.map(|(table, column)| (catalog::relation_name(table), column));
+    error::used_sequence(&name, value, label, beside, column)
 }

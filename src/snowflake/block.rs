@@ -43,7 +43,12 @@ pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
     for _ in 0..ATTEMPTS {
         let issued = issue(host, asked)?;
         waited |= issued.waited;
-        let next = Taken::from(issued);
+        let end = issued.end.get();
+        let next = Taken {
+            start: issued.start.get(),
+            end,
+            borrowed_from: end - issued.borrowed,
+        };
         let joined = held.and_then(|held| held.joined(next));
         let taken = joined.unwrap_or(next);
         if let Some(block) = taken.block(count, bits) {
@@ -72,17 +77,6 @@ struct Taken {
     start: u64,
     end: u64,
     borrowed_from: u64,
-}
-
-impl From<Issued> for Taken {
-    fn from(issued: Issued) -> Self {
-        let end = issued.end.get();
-        Self {
-            start: issued.start.get(),
-            end,
-            borrowed_from: end - issued.borrowed,
-        }
-    }
 }
 
 impl Taken {

@@ -11,10 +11,9 @@ use crate::snowflake::policy::OnRollback;
 
 pub fn unsupported(name: &str) -> Error {
     let rule = on_rollback_text(OnRollback::NextWorker);
-    not_supported(format!(
-        "generator {name} has a policy that is not supported yet"
-    ))
-    .detail(format!(
+    let message = format!("generator {name} has a policy that is not supported yet");
+    not_supported(message)
+        .detail(format!(
         "Its label says on_rollback={rule}, and worker IDs cannot be leased. It can decode, but \
          issues no IDs."
     ))
@@ -54,41 +53,37 @@ pub fn label_on_default() -> Error {
 }
 
 pub fn label_removed(name: &str) -> Error {
-    not_ready(format!(
-        "cannot remove the label of generator {name}: it has issued IDs"
-    ))
-    .detail("With another label afterwards, it could issue them again.")
-    .hint("Drop the sequence if it is not needed any more.")
+    let message = format!("cannot remove the label of generator {name}: it has issued IDs");
+    not_ready(message)
+        .detail("With another label afterwards, it could issue them again.")
+        .hint("Drop the sequence if it is not needed any more.")
 }
 
 pub fn label_not_committed(name: &str) -> Error {
-    not_ready(format!(
-        "generator {name} was given another layout in this transaction"
-    ))
-    .detail("If that is rolled back, the earlier layout could repeat IDs that are taken now.")
-    .hint("Commit first.")
+    let message = format!("generator {name} was given another layout in this transaction");
+    not_ready(message)
+        .detail("If that is rolled back, the earlier layout could repeat IDs that are taken now.")
+        .hint("Commit first.")
 }
 
 pub fn layout_changed(name: &str, change: Change, before: &str, after: &str) -> Error {
-    not_ready(format!(
-        "cannot change the layout of generator {name}: it has issued IDs"
-    ))
-    .detail(change_text(change, before, after))
-    .hint(
-        "An earlier epoch, a wider time that is on top, and other policies are allowed. For \
+    let message = format!("cannot change the layout of generator {name}: it has issued IDs");
+    not_ready(message)
+        .detail(change_text(change, before, after))
+        .hint(
+            "An earlier epoch, a wider time that is on top, and other policies are allowed. For \
          anything else make a new generator.",
-    )
+        )
 }
 
 pub fn layout_too_short(name: &str, reached: UnixMillis, last: UnixMillis) -> Error {
     let (reached, last) = (display(reached), display(last));
-    not_ready(format!(
-        "cannot change the layout of generator {name}: it has issued IDs"
-    ))
-    .detail(format!(
-        "Its IDs have reached {reached}, and the time of the new layout ends at {last}."
-    ))
-    .hint("Give the time more bits, or a later epoch.")
+    let message = format!("cannot change the layout of generator {name}: it has issued IDs");
+    not_ready(message)
+        .detail(format!(
+            "Its IDs have reached {reached}, and the time of the new layout ends at {last}."
+        ))
+        .hint("Give the time more bits, or a later epoch.")
 }
 
 pub fn layout_is_over(layout: &str, last: UnixMillis) -> Error {

@@ -84,10 +84,8 @@ pub fn fields_not_read() -> Error {
 }
 
 pub fn field_not_number(field: &str) -> Error {
-    invalid(format!(
-        "value of field \"{field}\" is not a whole number of bigint"
-    ))
-    .hint(FIELDS_HINT)
+    let message = format!("value of field \"{field}\" is not a whole number of bigint");
+    invalid(message).hint(FIELDS_HINT)
 }
 
 /// The call gives no fields, and the generator takes some.
@@ -134,11 +132,8 @@ pub fn no_default(generator: &str, label: &Label) -> Error {
 
 /// The fields that the caller gives, as a list.
 fn caller_fields(label: &Label, text: impl Fn(&Field) -> String) -> String {
-    label
-        .caller_fields()
-        .map(text)
-        .collect::<Vec<_>>()
-        .join(", ")
+    let fields: Vec<_> = label.caller_fields().map(text).collect();
+    fields.join(", ")
 }
 
 fn left_to_the_caller(label: &Label) -> String {
@@ -156,10 +151,8 @@ fn asking_for_fields(error: Error, generator: &str, label: &Label) -> Error {
 }
 
 pub fn time_mismatch(time: i64, tick: i64) -> Error {
-    invalid(format!(
-        "field \"time\" is {time}, but the instant is tick {tick}"
-    ))
-    .hint("Leave it out: the instant says it.")
+    let message = format!("field \"time\" is {time}, but the instant is tick {tick}");
+    invalid(message).hint("Leave it out: the instant says it.")
 }
 
 pub fn infinite_instant() -> Error {

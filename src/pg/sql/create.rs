@@ -39,9 +39,9 @@ c_function!(snowflake_create_generator, |call| {
     let relation = unsafe { pg_sys::get_relname_relid(relation_name, schema) };
     let entry = entry::of_sequence(relation);
     mark::write_none(entry);
+    let quoted = quote_literal(&label);
     spi::run(&format!(
-        "SECURITY LABEL FOR snowflake_id ON SEQUENCE {statement} IS {}",
-        quote_literal(&label)
+        "SECURITY LABEL FOR snowflake_id ON SEQUENCE {statement} IS {quoted}"
     ))?;
     entry.lock();
     // A temporary schema makes a temporary sequence.

@@ -180,9 +180,8 @@ impl Label {
     }
 
     pub fn caller_fields(&self) -> impl Iterator<Item = &Field> {
-        self.fields
-            .iter()
-            .filter(|field| field.role == Role::Caller)
+        let fields = self.fields.iter();
+        fields.filter(|field| field.role == Role::Caller)
     }
 
     /// The bits that IDs get from the values that a caller gives to these fields: to
