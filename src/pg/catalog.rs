@@ -216,7 +216,6 @@ pub fn default_relation() -> Option<pg_sys::Oid> {
     }
 }
 
-/// The OID, if it is valid.
 pub fn valid(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
     (oid != pg_sys::InvalidOid).then_some(oid)
 }

@@ -189,7 +189,6 @@ impl Entry {
             && !self.was_default.get()
     }
 
-    /// Makes the entry like a new one.
     fn clear(&self) {
         let Self {
             relation,
@@ -669,14 +668,12 @@ pub fn discard_last() {
 
 /// Raises the same errors in the same places as `nextval()`.
 pub fn prevent_where_nextval_is(name: &CStr) {
-    // SAFETY: a variable of this process.
-    if !unsafe { pg_sys::XactReadOnly } && !compat::in_parallel_mode() {
-        return;
-    }
-    // SAFETY: a NUL-terminated name.
+    // SAFETY: a variable of this process; a NUL-terminated name.
     unsafe {
-        pg_sys::PreventCommandIfReadOnly(name.as_ptr());
-        pg_sys::PreventCommandIfParallelMode(name.as_ptr());
+        if pg_sys::XactReadOnly || compat::in_parallel_mode() {
+            pg_sys::PreventCommandIfReadOnly(name.as_ptr());
+            pg_sys::PreventCommandIfParallelMode(name.as_ptr());
+        }
     }
 }
 

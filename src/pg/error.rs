@@ -89,12 +89,8 @@ impl Error {
 
 /// Joins two texts, with a space between them if neither is empty.
 fn joined(one: &str, other: &str) -> String {
-    let space = if one.is_empty() || other.is_empty() {
-        ""
-    } else {
-        " "
-    };
-    format!("{one}{space}{other}")
+    let texts = [one, other].into_iter().filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join(" ")
 }
 
 /// SQLSTATE 55000: not now, or not in this order.

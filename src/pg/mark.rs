@@ -69,7 +69,6 @@ fn issued(data: &SequenceData) -> Option<i64> {
     (data.is_called && data.last_value != NO_MARK).then_some(data.last_value)
 }
 
-/// The one row of the sequence, and the LSN of its page. The relation is locked.
 fn row(entry: &Entry) -> Result<(SequenceData, pg_sys::XLogRecPtr), Error> {
     // SAFETY: the relation is locked, so its file stays. The buffer is pinned and
     // share-locked while we read it; the row is the first item of the first page, as in

@@ -43,8 +43,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::entry::{self, Entry};
 use super::error::Error;
-use super::notice;
-use super::{catalog, compat, label, mark, report, shmem};
+use super::{catalog, compat, label, mark, notice, report, shmem};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 

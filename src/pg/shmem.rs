@@ -158,7 +158,6 @@ fn window(
     from.iter().chain(before).take(size)
 }
 
-/// The tables in dynamic shared memory that this process has mapped.
 fn mapped_layers() -> impl Iterator<Item = &'static [Slot]> {
     (0..).map_while(|layer| LAYERS.with_borrow(|layers| layers.get(layer).copied()))
 }
@@ -220,7 +219,6 @@ impl Shared {
         })
     }
 
-    /// The reading from which a generator starts.
     pub fn reading_to_start_from(&self) -> Reading {
         self.with_beliefs(|beliefs| beliefs.believable(os_clock::read()))
     }

@@ -120,32 +120,21 @@ impl Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
     /// A field must have 1 to this many bits.
-    Bits {
-        field: usize,
-        max: u32,
-    },
+    Bits { field: usize, max: u32 },
     /// A second field of a role that only one field can have.
-    Twice {
-        field: usize,
-    },
+    Twice { field: usize },
     /// A value is too large for its field.
-    Value {
-        field: usize,
-        value: u64,
-        max: u64,
-    },
+    Value { field: usize, value: u64, max: u64 },
+    /// There is no time field.
     NoTime,
+    /// There is no sequence field.
     NoSequence,
     /// A time that is written by mode needs a mode, and a mode such a time.
     Mode,
     /// All fields together have more than 64 bits.
-    Width {
-        bits: u32,
-    },
+    Width { bits: u32 },
     /// The parts of the worker ID have more than 31 bits.
-    WorkerWidth {
-        bits: u32,
-    },
+    WorkerWidth { bits: u32 },
     /// The epoch is before 1970 or after 3084.
     Epoch,
     /// The tick is less than 1 ms or more than 10 s.

@@ -417,9 +417,8 @@ impl Slot {
     /// the clock was set back, so that the next ID ends the refusal.
     pub(super) fn begin_refusal(&self, at: UnixMillis, by_rollback: bool) -> bool {
         let rest = &self.rest;
-        let swap = rest
-            .refused_at
-            .compare_exchange(0, at.get(), Relaxed, Relaxed);
+        let since = &rest.refused_at;
+        let swap = since.compare_exchange(0, at.get(), Relaxed, Relaxed);
         if swap.is_ok() {
             rest.refused_by_rollback.store(by_rollback, Relaxed);
         }

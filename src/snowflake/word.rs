@@ -478,9 +478,8 @@ impl Bounds {
 
     #[cold]
     fn claim(&self, early: u64) -> bool {
-        let swap = self
-            .early
-            .compare_exchange(early, u64::MAX, Relaxed, Relaxed);
+        let field = &self.early;
+        let swap = field.compare_exchange(early, u64::MAX, Relaxed, Relaxed);
         swap.is_ok()
     }
 }

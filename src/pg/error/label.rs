@@ -69,7 +69,22 @@ pub fn label_not_committed(name: &str) -> Error {
 pub fn layout_changed(name: &str, change: Change, before: &str, after: &str) -> Error {
     let message = format!("cannot change the layout of generator {name}: it has issued IDs");
     not_ready(message)
-        .detail(change_text(change, before, after))
+        .detail(match change {
+        Change::Tick => {
+            "The tick would change: new IDs could repeat existing ones, or sort before them."
+                .to_string()
+        }
+        Change::LaterEpoch => "The epoch would be later: new IDs would repeat existing ones, or \
+                               sort before them."
+            .to_string(),
+        Change::NarrowerTime => {
+            "The time would have fewer bits: new IDs could repeat existing ones.".to_string()
+        }
+        Change::Fields => format!(
+            "Layout \"{before}\" cannot become \"{after}\": new IDs could repeat existing ones, \
+             or sort before them."
+        ),
+    })
         .hint(
             "An earlier epoch, a wider time that is on top, and other policies are allowed. For \
          anything else make a new generator.",
@@ -111,23 +126,4 @@ fn place(text: &str, at: usize) -> String {
         shown.push_str("...");
     }
     format!("At character {number}: {shown}")
-}
-
-fn change_text(change: Change, before: &str, after: &str) -> String {
-    match change {
-        Change::Tick => {
-            "The tick would change: new IDs could repeat existing ones, or sort before them."
-                .to_string()
-        }
-        Change::LaterEpoch => "The epoch would be later: new IDs would repeat existing ones, or \
-                               sort before them."
-            .to_string(),
-        Change::NarrowerTime => {
-            "The time would have fewer bits: new IDs could repeat existing ones.".to_string()
-        }
-        Change::Fields => format!(
-            "Layout \"{before}\" cannot become \"{after}\": new IDs could repeat existing ones, \
-             or sort before them."
-        ),
-    }
 }

@@ -10,12 +10,11 @@ use std::rc::Rc;
 use pgrx::callconv::{CallCx, RetAbi};
 use pgrx::{FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
 
-use super::super::compat;
 use super::super::encoding::{bytes_from_server, from_server};
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
-use super::super::report;
+use super::super::{compat, report};
 use crate::snowflake::id::SnowflakeId;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Fields, Layout};

@@ -69,7 +69,6 @@ pub struct LabelError {
     pub allowed: String,
 }
 
-/// An ID, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
     pub fields: Fields,
