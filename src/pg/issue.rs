@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::entry::{Entry, Right};
 use super::error::{self, Error};
+use super::label::Described;
 use super::shmem::{self, Shared};
 use super::{compat, guc, log, mark, os_clock};
 use crate::snowflake::block::issue_block;
@@ -64,10 +65,8 @@ impl Host for Postgres<Caller> {
 
     fn error(&self, why: Refused) -> Error {
         let entry = self.0.entry;
-        match entry.describe() {
-            Ok(described) => error::refused(&entry.name(), &described.generator, why),
-            Err(error) => error,
-        }
+        let refused = |it: &Described| error::refused(&entry.name(), &it.generator, why);
+        entry.describe().map_or_else(|error| error, refused)
     }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Error> {

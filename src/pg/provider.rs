@@ -40,9 +40,7 @@ pub fn register() {
 unsafe extern "C-unwind" fn on_label(object: *const pg_sys::ObjectAddress, label: *const c_char) {
     // SAFETY: PostgreSQL passes an object, and NULL or a NUL-terminated string. There
     // is nothing to drop.
-    unsafe {
-        report::guard(|| check(*object, encoding::read(label).as_deref()));
-    }
+    unsafe { report::guard(|| check(*object, encoding::read(label).as_deref())) };
 }
 
 fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error> {

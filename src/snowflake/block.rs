@@ -55,7 +55,9 @@ pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
             return Ok(Issued {
                 start: Position::new(block.start),
                 end: Position::new(block.end),
-                borrowed: block.borrowed(),
+                borrowed: block
+                    .end
+                    .saturating_sub(block.start.max(block.borrowed_from)),
                 waited,
             });
         }
@@ -107,9 +109,5 @@ impl Taken {
     fn in_last_tick(self, bits: u32) -> Self {
         let start = self.start.max(self.end >> bits << bits);
         Self { start, ..self }
-    }
-
-    fn borrowed(self) -> u64 {
-        self.end.saturating_sub(self.start.max(self.borrowed_from))
     }
 }

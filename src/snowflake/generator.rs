@@ -7,7 +7,6 @@ use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 /// All that a step is decided from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generator {
-    /// Bits, epoch and tick.
     pub layout: Layout,
     pub policy: Policy,
 }

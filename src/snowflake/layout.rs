@@ -32,7 +32,6 @@ use super::shuffle::Shuffle;
 /// The fields of one ID that every layout has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
-    /// Ticks since the layout's epoch.
     pub tick: Tick,
     /// The server that issued it; 0 if the layout has no worker ID.
     pub worker: u64,

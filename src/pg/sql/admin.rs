@@ -48,10 +48,9 @@ fn advance(
 // `snowflake_accept_clock() -> interval`.
 c_function!(snowflake_accept_clock, |_| {
     let (jumped, lead) = shmem::shared()?.accept_clock();
+    let (by, ahead) = (exact(jumped), exact(lead));
     pgrx::log!(
-        "snowflake_id: clock accepted, after a jump of {} and with generators {} ahead of it",
-        exact(jumped),
-        exact(lead)
+        "snowflake_id: clock accepted, after a jump of {by} and with generators {ahead} ahead of it"
     );
     Ok(time::interval(jumped))
 });
