@@ -90,6 +90,7 @@ unsafe fn raise(payload: Box<dyn Any + Send>) -> ! {
 
 /// The report that a panic carries, if it carries one.
 fn data_of(payload: Box<dyn Any + Send>) -> *mut pg_sys::ErrorData {
+    let kept = KEPT.take();
     let payload = match payload.downcast::<Error>() {
         Ok(error) => return data(&error, PgLogLevel::ERROR),
         Err(payload) => payload,
@@ -105,7 +106,6 @@ fn data_of(payload: Box<dyn Any + Send>) -> *mut pg_sys::ErrorData {
             Err(payload) => resume_unwind(payload),
         },
     };
-    let kept = KEPT.take();
     // SAFETY: null, or a copy that lives as long as the transaction.
     if is_caught && unsafe { is_original(kept, &report) } {
         return kept;
