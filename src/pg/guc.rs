@@ -3,7 +3,7 @@
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
-use crate::snowflake::id::{Millis, WorkerId};
+use crate::snowflake::id::Millis;
 use crate::snowflake::server::Settings;
 
 const WORKER_ID_UNSET: i32 = -1;
@@ -87,9 +87,9 @@ pub fn define() {
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };
 }
 
-/// `snowflake_id.worker_id`, if set.
-pub fn worker_id() -> Option<WorkerId> {
-    WorkerId::new(WORKER_ID.get())
+/// `snowflake_id.worker_id`; -1 if it is not set.
+pub fn worker_id() -> i32 {
+    WORKER_ID.get()
 }
 
 /// `snowflake_id.max_generators`: the number of slots.

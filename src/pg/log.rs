@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
 
 use super::error::{self, Code};
 use super::time::display;
-use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::duration::{exact, rounded};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::Millis;
 use crate::snowflake::server::{Note, Refused};
@@ -14,7 +14,7 @@ use crate::snowflake::server::{Note, Refused};
 pub fn note(name: &str, generator: &Generator, note: Note) {
     let (message, detail) = match note {
         Note::Stepped { by } if by < Millis::ZERO => {
-            let by = duration_text(by.abs(), Form::Exact);
+            let by = exact(by.abs());
             (
                 format!("clock moved backwards by {by}"),
                 format!(
@@ -24,7 +24,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             )
         }
         Note::Stepped { by } => (
-            format!("clock moved forward by {}", duration_text(by, Form::Exact)),
+            format!("clock moved forward by {}", exact(by)),
             "Generators follow the clock.".to_string(),
         ),
         Note::Refused { why, reserved } => {
@@ -52,10 +52,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             free,
         } => (
             match rollback {
-                Some(by) => format!(
-                    "clock moved backwards by {}",
-                    duration_text(by, Form::Exact)
-                ),
+                Some(by) => format!("clock moved backwards by {}", exact(by)),
                 None => format!("generator {name} starts before its mark"),
             },
             format!(
@@ -71,11 +68,11 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             format!(
                 "IDs start at {}, {} ahead of the clock.",
                 display(start),
-                duration_text(lead, Form::Exact)
+                exact(lead)
             ),
         ),
         Note::StartsAhead { lead } => {
-            let lead = duration_text(lead, Form::Exact);
+            let lead = exact(lead);
             (
                 format!("generator {name} starts {lead} ahead of the clock, as was accepted"),
                 String::new(),
@@ -84,7 +81,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
         Note::EndsSoon { left, end } => (
             format!(
                 "generator {name} will have used up the time of its layout in {}",
-                duration_text(left, Form::Rounded)
+                rounded(left)
             ),
             format!("The time ends at {}.", display(end)),
         ),

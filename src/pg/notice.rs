@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
 
 use super::error::{Code, Error};
 use super::time::display;
-use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::duration::exact;
 use crate::snowflake::id::{Millis, UnixMillis};
 
 /// IDs are negative from the instant `from` on; without one, some are.
@@ -31,7 +31,7 @@ pub fn made_fit(name: &str) -> Error {
 }
 
 pub fn epoch_moved(name: &str, by: Millis) -> Error {
-    let by = duration_text(by, Form::Exact);
+    let by = exact(by);
     notice(format!(
         "IDs that generator {name} has issued decode to {by} earlier from now on"
     ))

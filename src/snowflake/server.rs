@@ -17,11 +17,6 @@
 //!
 //! A crash between any two steps leaves a mark that is at most too high. A refusal
 //! changes nothing but notes and statistics.
-//!
-//! # Server-wide fields
-//!
-//! [`Beliefs`] are shared by all generators of a server and changed under the clock
-//! lock only.
 
 use super::clock::Reading;
 use super::clocks::Ledger;
@@ -30,9 +25,8 @@ use super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos}
 use super::reservation::{Durable, Failover, Moved, Plan, Planned, Refusal, Situation};
 use super::slot::{Reserving, Slot};
 use super::wait::Waits;
-use super::word::{Clocks, Step};
+use super::word::{Clocks, Issued, Step};
 
-/// The settings of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// `snowflake_id.reserve`: how much a reservation takes.
@@ -44,7 +38,8 @@ pub struct Settings {
     pub max_clock_jump: Millis,
 }
 
-/// What a server knows of its wall clock.
+/// What a server knows of its wall clock: shared by all its generators, and changed under
+/// the clock lock only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Beliefs {
     /// Wall minus boot clock when the wall clock was last believed.
@@ -59,7 +54,6 @@ pub struct Beliefs {
 
 impl Beliefs {
     /// What a server knows at its start.
-    #[must_use]
     pub const fn new(reading: Reading) -> Self {
         Self {
             trusted_offset: reading.offset(),
@@ -106,10 +100,12 @@ pub struct History {
     pub last_commit: Option<UnixMillis>,
 }
 
-/// A server.
 pub trait Host: Clocks + Sized {
     /// Why a call of the host or of its user fails.
-    type Error: From<Refused>;
+    type Error;
+
+    /// The error for a call that gets no ID.
+    fn error(&self, why: Refused) -> Self::Error;
 
     /// The generator and the slot with its state; an error if a condition does not hold
     /// that this caller needs to issue.
@@ -172,18 +168,13 @@ pub enum Need {
 pub enum Refused {
     /// Nothing more may be reserved.
     Reservation(Refusal),
-    /// The wall clock is behind a reading by which an ID was issued.
+    /// The wall clock is behind a reading by which an ID was issued. If the generator
+    /// changes clocks: from when on one is free, and how many there are.
     Behind {
         by: Millis,
         latest: UnixMillis,
         since: UnixMillis,
-    },
-    /// The same, and no other clock is free.
-    NoClockFree {
-        by: Millis,
-        clocks: u64,
-        free_from: UnixMillis,
-        since: UnixMillis,
+        no_clock: Option<(UnixMillis, u64)>,
     },
     /// The clock has not moved for this long, and the call waits for a tick.
     StandsStill { at: UnixMillis, lasts: Millis },
@@ -228,22 +219,9 @@ pub enum Note {
 /// How long before the end of a layout's time a note tells of it.
 const ENDS_SOON: Millis = Millis::new(365 * 24 * 60 * 60 * 1000);
 
-/// The positions of a caller, from `start` up to and without `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issued {
-    pub start: Position,
-    pub end: Position,
-    /// How many of these belong to ticks that the generator's clock has not reached.
-    pub borrowed: u64,
-    /// The call had to wait.
-    pub waited: bool,
-}
-
-/// Issues up to `count` IDs, at most [`Generator::max_chunk`]; fewer if room is lacking.
-/// Waits for the clock and reserves as needed; a failed call issues nothing.
-///
-/// # Errors
-/// The host's error, or why there is no ID.
+/// Issues up to `count` IDs, at most [`Generator::max_chunk`]; fewer if room is
+/// lacking. Waits for the clock and reserves as needed; a failed call issues nothing.
+/// Fails with the host's error, or why there is no ID.
 pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
     let mut waits = Waits::default();
     loop {
@@ -257,25 +235,17 @@ pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
             live.issue::<false>(generator, count, host)
         };
         match step {
-            Step::Issue {
-                start,
-                end,
-                borrowed,
-            } => {
+            Step::Issue(issued) => {
                 if slot.is_refused_by_rollback() {
                     end_refusal(host, slot);
                 }
-                if live.bounds().elect_early(end) {
-                    let last = Position::new(end.get() - 1);
+                if live.bounds().elect_early(issued.end) {
+                    let last = Position::new(issued.end.get() - 1);
                     let tick = generator.layout.tick_of(last);
                     let _ = host.reserve(Need::Early(tick))?;
                 }
-                return Ok(Issued {
-                    start,
-                    end,
-                    borrowed,
-                    waited: waits.waited,
-                });
+                let waited = waits.waited;
+                return Ok(Issued { waited, ..issued });
             }
             Step::Reserve { through } => demand(host, Need::Tick(through))?,
             Step::Widen => demand(host, Need::Widen)?,
@@ -291,10 +261,8 @@ fn end_refusal<H: Host>(host: &H, slot: &Slot) {
     }
 }
 
-/// As [`reserve`], for a caller that cannot go on without it.
-///
-/// # Errors
-/// The host's error, or why nothing can be reserved.
+/// As [`reserve`], for a caller that cannot go on without it. Fails with the host's
+/// error, or why nothing can be reserved.
 pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
     let Some(refusal) = host.reserve(need)? else {
         return Ok(());
@@ -302,14 +270,11 @@ pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
     if let Some((slot, _)) = host.entered() {
         slot.stats().count_refusal();
     }
-    Err(Refused::Reservation(refusal).into())
+    Err(host.error(Refused::Reservation(refusal)))
 }
 
-/// Raises the mark, or finds that somebody else has; or says why it may not be
-/// raised. Afterwards the host may have to be entered anew.
-///
-/// # Errors
-/// The host's error.
+/// Raises the mark, or finds that somebody else has; or says why it may not be raised.
+/// Afterwards the host may have to be entered anew. Fails with the host's error.
 #[cold]
 pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Error> {
     host.reserving(|token| {
@@ -586,7 +551,7 @@ impl<H: Host> Reserver<'_, H> {
         if let Some(Failover { gap, .. }) = s.failover.filter(is_told) {
             host.note(Note::LeftGap { gap, start, lead });
         }
-        let end = layout.instant_of(layout.last_tick());
+        let end = layout.end();
         let left = end.since(start);
         if left < ENDS_SOON && !self.slot.end_was_near(self.token) {
             host.note(Note::EndsSoon { left, end });

@@ -30,13 +30,12 @@ pub fn started_without_worker_id() -> Error {
 }
 
 pub fn worker_id_range(worker: u32, max: u64, generator: &str, layout: &str) -> Error {
-    invalid(format!(
-        "worker ID {worker} is out of range for generator {generator}"
-    ))
-    .detail(format!(
-        "Layout \"{layout}\" holds worker IDs from 0 to {max}."
-    ))
-    .hint(worker_hint(max))
+    let message = format!("worker ID {worker} is out of range for generator {generator}");
+    invalid(message)
+        .detail(format!(
+            "Layout \"{layout}\" holds worker IDs from 0 to {max}."
+        ))
+        .hint(worker_hint(max))
 }
 
 pub fn no_such_relation(oid: pg_sys::Oid) -> Error {
@@ -99,7 +98,7 @@ pub fn used_sequence(
     value: i64,
     label: &str,
     beside: &str,
-    column: Option<(&str, &str)>,
+    column: Option<(String, String)>,
 ) -> Error {
     let quoted = quote_literal(beside);
     let make = format!(
@@ -118,14 +117,13 @@ pub fn used_sequence(
              after: ALTER SEQUENCE {name} RESTART"
         ),
     };
-    not_ready(format!(
-        "cannot make a generator of sequence {name}, which is in use"
-    ))
-    .detail(format!(
-        "Its last value is {value}. A generator keeps an instant there, its mark: that value \
+    let message = format!("cannot make a generator of sequence {name}, which is in use");
+    not_ready(message)
+        .detail(format!(
+            "Its last value is {value}. A generator keeps an instant there, its mark: that value \
          would be lost, and nextval() would fail."
-    ))
-    .hint(hint)
+        ))
+        .hint(hint)
 }
 
 pub fn mark_does_not_fit(name: &str, mark: UnixMillis) -> Error {

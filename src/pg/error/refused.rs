@@ -7,7 +7,7 @@ use pgrx::spi::quote_literal;
 use super::super::os_clock;
 use super::super::time::display;
 use super::{Code, Error, bad_clock, not_ready};
-use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::duration::{as_set, exact};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::label::on_rollback_text;
@@ -19,11 +19,19 @@ use crate::snowflake::server::Refused;
 pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
     match why {
         Refused::Reservation(refusal) => not_reserved(name, generator, refusal),
-        Refused::Behind { by, latest, since } => {
-            let rule = refusing_rule(&generator.policy, by);
-            let by = measured(by);
-            let latest = display(latest);
+        Refused::Behind {
+            by,
+            latest,
+            since,
+            no_clock,
+        } => {
             let since = display(since);
+            if let Some((free_from, clocks)) = no_clock {
+                let since = format!(" IDs are refused since {since}.");
+                return no_clock_free(name, by, clocks, free_from, &since);
+            }
+            let rule = refusing_rule(&generator.policy, by);
+            let (by, latest) = (exact(by), display(latest));
             bad_clock(format!("clock moved backwards by {by}"))
                 .detail(format!(
                     "Generator {name} has issued IDs at {latest}, and issues none before the clock \
@@ -31,17 +39,8 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
                 ))
                 .hint(format!("{CHECK}{AHEAD}"))
         }
-        Refused::NoClockFree {
-            by,
-            clocks,
-            free_from,
-            since,
-        } => {
-            let since = format!(" IDs are refused since {}.", display(since));
-            no_clock_free(name, by, clocks, free_from, &since)
-        }
         Refused::StandsStill { at, lasts } => {
-            let (at, lasts) = (display(at), measured(lasts));
+            let (at, lasts) = (display(at), exact(lasts));
             bad_clock("the clock of this server stands still")
                 .detail(format!(
                     "Generator {name} waits for the next tick, and for {lasts} the clock has \
@@ -50,10 +49,10 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
                 .hint("Check the clock of this server, and what virtualizes or fakes it.")
         }
         Refused::TickUsedUp { wait } => {
-            let tick = duration_text(generator.layout.tick(), Form::Set);
+            let tick = as_set(generator.layout.tick());
             let count = 1u64 << generator.layout.within_bits();
-            let max_borrow = duration_text(generator.max_borrow(), Form::Set);
-            let wait = measured(wait);
+            let max_borrow = as_set(generator.max_borrow());
+            let wait = exact(wait);
             ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
                 .error(format!(
                     "generator {name} has used up the sequence numbers of this tick"
@@ -79,7 +78,7 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
 fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
     match refusal {
         Refusal::ClockJumped { by, limit } => {
-            let (by, limit) = (measured(by), duration_text(limit, Form::Set));
+            let (by, limit) = (exact(by), as_set(limit));
             bad_clock(format!("clock jumped forward by {by}"))
                 .detail(format!(
                     "The wall clock is that far ahead of the time since boot; \
@@ -89,7 +88,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 .hint(format!("{CHECK}."))
         }
         Refusal::ClockRolledBack { by, limit } => {
-            let (by, limit) = (measured(by), measured(limit));
+            let (by, limit) = (exact(by), exact(limit));
             bad_clock(format!("clock moved backwards by {by}"))
                 .detail(format!(
                     "Generator {name} would stay that far ahead of the clock; its limit is \
@@ -98,7 +97,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 .hint(format!("{CHECK}."))
         }
         Refusal::MarkAhead { by, limit, start } => {
-            let (by, limit, start) = (measured(by), measured(limit), display(start));
+            let (by, limit, start) = (exact(by), exact(limit), display(start));
             bad_clock(format!(
                 "generator {name} would start {by} ahead of the clock"
             ))
@@ -113,7 +112,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
             ))
         }
         Refusal::AdvanceTooFar { by, limit } => {
-            let (by, limit) = (measured(by), measured(limit));
+            let (by, limit) = (exact(by), exact(limit));
             ERRCODE_DATETIME_FIELD_OVERFLOW
                 .error(format!(
                     "cannot advance a generator to {by} ahead of the clock"
@@ -167,7 +166,7 @@ fn not_a_mark(
 ) -> Error {
     let layout = generator.layout;
     let first = display(layout.epoch());
-    let last = display(layout.instant_of(layout.last_tick()));
+    let last = display(layout.end());
     let at = display(mark);
     let quoted = quote_literal(name);
     let mark = mark.get();
@@ -185,7 +184,7 @@ fn not_a_mark(
 }
 
 fn no_clock_free(name: &str, by: Millis, clocks: u64, free_from: UnixMillis, since: &str) -> Error {
-    let (by, free_from) = (measured(by), display(free_from));
+    let (by, free_from) = (exact(by), display(free_from));
     bad_clock(format!(
         "clock moved backwards by {by}, and generator {name} has no clock number left for that time"
     ))
@@ -202,24 +201,14 @@ const CHECK: &str = "Check the time synchronization of this server. If its clock
 const AHEAD: &str = ": the generator then goes on ahead of the clock, as it always would with \
                      on_rollback=continue in its label.";
 
-fn measured(time: Millis) -> String {
-    duration_text(time, Form::Exact)
-}
-
 /// The part of a label by which a generator refuses IDs after a rollback.
 fn refusing_rule(policy: &Policy, by: Millis) -> String {
     if by > policy.max_rollback {
-        return format!(
-            "max_rollback is {}",
-            duration_text(policy.max_rollback, Form::Set)
-        );
+        return format!("max_rollback is {}", as_set(policy.max_rollback));
     }
     let rule = format!("on_rollback={}", on_rollback_text(policy.on_rollback));
     if policy.on_rollback.waits() {
-        format!(
-            "{rule}, max_wait is {}",
-            duration_text(policy.max_wait, Form::Set)
-        )
+        format!("{rule}, max_wait is {}", as_set(policy.max_wait))
     } else {
         rule
     }

@@ -17,7 +17,7 @@ use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::{Plan, Planned};
 use super::super::slot::Slot;
 use super::super::sync::{AtomicI64, AtomicU64, Ordering};
-use super::super::word::{Clocks, Live, Spread, Step};
+use super::super::word::{Clocks, Issued, Live, Spread, Step};
 
 const MS: i64 = NANOS_PER_MILLI;
 
@@ -89,7 +89,7 @@ mod plain {
     /// One attempt; an issued position must lie below the mark on disk.
     fn issue(s: &Shared, now: i64) -> Option<u64> {
         match s.live.issue::<false>(&G, 1, &At(now)) {
-            Step::Issue { start, end, .. } => {
+            Step::Issue(Issued { start, end, .. }) => {
                 assert!(
                     end.get() <= s.mark.load(Ordering::Acquire),
                     "past the durable mark"
@@ -198,7 +198,7 @@ mod plain {
             let batch = {
                 let s = s.clone();
                 thread::spawn(move || match s.live.issue::<false>(&G, 3, &At(5)) {
-                    Step::Issue { start, end, .. } => Some((start.get(), end.get())),
+                    Step::Issue(Issued { start, end, .. }) => Some((start.get(), end.get())),
                     _ => None,
                 })
             };
@@ -325,7 +325,7 @@ mod watching {
         /// this clock is in force, or a later one.
         fn issue(&self) -> Result<Place3, Step> {
             let step = self.live.issue::<true>(&self.generator, 1, self);
-            let Step::Issue { start, .. } = step else {
+            let Step::Issue(Issued { start, .. }) = step else {
                 return Err(step);
             };
             let disk = self.disk.load(Ordering::Acquire).cast_unsigned();

@@ -27,9 +27,9 @@ use super::super::id::{Millis, Position, Tick, UnixMillis};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::Refusal;
-use super::super::server::{self, Host, Issued, Need, Refused, Settings};
+use super::super::server::{self, Host, Need, Refused, Settings};
 use super::super::wait::STANDSTILL;
-use super::super::word::Clocks;
+use super::super::word::{Clocks, Issued};
 use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, settings as of_millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -582,7 +582,7 @@ fn call(
                 wait_out(&before, count)?;
             }
         }
-        Outcome::Refused(Refused::Behind { by, .. } | Refused::NoClockFree { by, .. }) => {
+        Outcome::Refused(Refused::Behind { by, .. }) => {
             tally.refused += 1;
             let by = by.get();
             let waits = policy.on_rollback.waits() && by <= policy.max_wait.get();
@@ -739,9 +739,7 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
                     Refusal::ClockRolledBack { by, limit } | Refusal::MarkAhead { by, limit, .. },
                 ) => by > limit,
                 Refused::TickUsedUp { .. } => policy.on_exhausted == OnExhausted::Error,
-                Refused::Behind { .. }
-                | Refused::NoClockFree { .. }
-                | Refused::StandsStill { .. } => stands_still,
+                Refused::Behind { .. } | Refused::StandsStill { .. } => stands_still,
                 Refused::Reservation(_) | Refused::Interleaved { .. } => false,
             },
             Err(Stop::Sleeps(_) | Stop::WaitsForLock) => false,
@@ -1385,7 +1383,12 @@ fn a_rollback_goes_on_at_once_in_each_clock_but_one() {
         next(&mut server);
         server.step(-4 * tick);
         let refused = server.call(1);
-        let Outcome::Refused(Refused::NoClockFree { by, .. }) = refused else {
+        let Outcome::Refused(Refused::Behind {
+            by,
+            no_clock: Some(_),
+            ..
+        }) = refused
+        else {
             panic!("{refused:?}");
         };
         assert_eq!(by, Millis::new(4 * 64));
