@@ -686,9 +686,9 @@ impl Layout {
         ))
     }
 
-    /// Why this layout cannot take over from `before`, IDs of which exist:
-    /// `None` if it can. Then all its IDs of an instant are greater than all
-    /// those of `before`, and an ID of one is at most one of the other.
+    /// Why a generator with IDs of layout `before` cannot go on with this layout; `None`
+    /// if it can. Then the IDs of this layout are greater than those that `before` has for
+    /// the same instant. So the generator, whose instants only grow, repeats none.
     pub fn change_from(self, before: Self) -> Option<Change> {
         let mut allowed = before;
         (allowed.epoch, allowed.within_bits) = (self.epoch, self.within_bits);

@@ -24,10 +24,10 @@ use super::word::{Live, Spread};
 /// The gap counts from the mark as it would be if the lost primary had lived on until
 /// now: the mark plus the time since the last replayed commit, or from now if that is
 /// later. Two standbys that are promoted one after the other from one mark then start
-/// at different instants, as far apart as their promotions. The first one runs at half
-/// speed while it is ahead. So the second one starts past all of its IDs, if the two
-/// promotions are further apart than twice what the first one may borrow and what the
-/// two clocks differ by.
+/// at different instants, as far apart as their promotions. While the first one is ahead
+/// of its clock, it runs at half speed. So the second one starts past all IDs of the
+/// first one, if more time lies between the two promotions than the sum of two things:
+/// twice the `max_borrow` of the generator, and twice the difference of the two clocks.
 ///
 /// If the mark was written since the switch, by this generator or by a foreign
 /// `setval()`, which cannot be told apart, the gap counts from the promotion. On top of

@@ -50,7 +50,7 @@ c_function!(snowflake_accept_clock, |_| {
     let (jumped, lead) = shmem::shared()?.accept_clock();
     let (by, ahead) = (exact(jumped), exact(lead));
     pgrx::log!(
-        "snowflake_id: clock accepted, after a jump of {by} and with generators {ahead} ahead of it"
+        "snowflake_id: clock accepted, after a jump of {by}; generators may be {ahead} ahead of the clock"
     );
     Ok(time::interval(jumped))
 });
