@@ -186,7 +186,11 @@ CREATE SEQUENCE uid AS bigint INCREMENT 9223372036854775807 START 92233720368547
 SECURITY LABEL FOR snowflake_id ON SEQUENCE uid IS 'preset=baidu on_rollback=continue';
 SELECT snowflake_nextval('uid');
 SELECT snowflake_timestamp(snowflake_encode('2020-01-01 00:00:00+00', 1, 2, 'uid'), 'uid');
-DROP SEQUENCE inventory, uid;
+-- The view says so too, and of a generator whose time has not begun.
+SELECT snowflake_create_generator('future', 'preset=discord epoch=2250-01-01Z');
+SELECT snowflake_nextval('future');
+SELECT generator, problem FROM snowflake_generators WHERE generator::text IN ('uid', 'future') ORDER BY 1;
+DROP SEQUENCE inventory, uid, future;
 
 -- With 64 bits, IDs can be negative: a notice says so.
 SELECT snowflake_create_generator('shards', 'preset=instagram shard=5');
@@ -248,6 +252,15 @@ SELECT label FROM pg_seclabels WHERE objoid = 'orders_ids'::regclass;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$layout='time:42 worker:10 sequence:12' epoch='2016-10-31 16:00:00+00'$$;
 INSERT INTO orders (item) VALUES ('three');
 SELECT item FROM orders ORDER BY id;
+
+-- An earlier epoch is refused if the time would end before the IDs that exist.
+SELECT snowflake_create_generator('ending', $$layout='time:40 worker:10 sequence:12' epoch=2021-01-01Z$$);
+SELECT snowflake_nextval('ending') > 0 AS positive;
+\set VERBOSITY terse
+SECURITY LABEL FOR snowflake_id ON SEQUENCE ending IS $$layout='time:40 worker:10 sequence:12' epoch=0$$;
+\set VERBOSITY default
+SELECT snowflake_nextval('ending') > 0 AS positive;
+DROP SEQUENCE ending;
 
 -- Restarting a generator keeps its mark.
 ALTER SEQUENCE orders_ids RESTART;
