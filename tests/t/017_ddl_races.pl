@@ -118,6 +118,22 @@ sql('TRUNCATE of_default RESTART IDENTITY');
 is(mark('snowflake_default'), $mark, 'and the default generator, should it belong to a column');
 sql('ALTER SEQUENCE snowflake_default OWNED BY NONE');
 
+# While TRUNCATE waits for its table, another session raises the mark.
+my $inserts = $node->background_psql('postgres');
+$inserts->query_safe('BEGIN; INSERT INTO child VALUES (1)');
+my $truncates = $node->background_psql('postgres');
+$truncates->query_until(qr/started/, "\\echo started\nTRUNCATE child RESTART IDENTITY;\n");
+wait_until('TRUNCATE waits', sub {
+	sql(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'}) eq '1' });
+$before = mark('of_child');
+sql(q{SELECT snowflake_advance('of_child', now() + interval '1 min')});
+$mark = mark('of_child');
+cmp_ok($mark, '>', $before, 'the mark is raised while TRUNCATE waits');
+$inserts->query_safe('COMMIT');
+$truncates->query_safe('SELECT 1');
+is(mark('of_child'), $mark, 'TRUNCATE keeps the later mark');
+$_->quit for $inserts, $truncates;
+
 # TRUNCATE does not wait for a lock on the generator of another table.
 my $locks = $node->background_psql('postgres');
 $locks->query_safe('BEGIN; TRUNCATE apart RESTART IDENTITY');
