@@ -110,6 +110,38 @@ DROP SEQUENCE bad;
 -- The position counts characters and not bytes.
 SELECT snowflake_create_generator('bad', $$preset=discord größe=5$$);
 
+-- PostgreSQL's errors pass with all their fields: of several errors, the one that ends
+-- the statement.
+CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$
+DECLARE how text := current_setting('regress.how');
+BEGIN
+    IF how = 'own SQLSTATE' THEN RAISE 'first' USING ERRCODE = 'U0001', CONSTRAINT = 'of_first'; END IF;
+    BEGIN
+        RAISE 'first' USING ERRCODE = '22012', CONSTRAINT = 'of_first';
+    EXCEPTION WHEN others THEN
+        IF how = 'replaced' THEN RAISE 'second' USING ERRCODE = 'U0002', CONSTRAINT = 'of_second'; END IF;
+        BEGIN
+            IF how = 'same message' THEN RAISE 'first' USING ERRCODE = '22011', CONSTRAINT = 'of_second'; END IF;
+            IF how = 'same code' THEN RAISE 'second' USING ERRCODE = '22012', CONSTRAINT = 'of_second'; END IF;
+        EXCEPTION WHEN others THEN NULL;
+        END;
+        RAISE NOTICE '%', how;
+        RAISE;
+    END;
+END $$;
+CREATE FUNCTION refused(how text) RETURNS TABLE (code text, message text, name text) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('regress.how', how, true);
+    PERFORM snowflake_create_generator('bad', 'preset=discord');
+EXCEPTION WHEN others THEN
+    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, name = CONSTRAINT_NAME;
+    RETURN NEXT;
+END $$;
+CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE SEQUENCE') EXECUTE FUNCTION refuse();
+SELECT how, r.* FROM unnest(ARRAY['own SQLSTATE', 'raised again', 'replaced', 'same message', 'same code']) AS how, refused(how) AS r;
+DROP EVENT TRIGGER refuse;
+DROP FUNCTION refuse, refused;
+
 -- Labels can be set on the user's own sequences only.
 CREATE TABLE plain (id bigint, n serial);
 SECURITY LABEL FOR snowflake_id ON TABLE plain IS 'preset=discord';
