@@ -121,7 +121,7 @@ sql('ALTER SEQUENCE snowflake_default OWNED BY NONE');
 # While TRUNCATE waits for its table, another session raises the mark.
 my $inserts = $node->background_psql('postgres');
 $inserts->query_safe('BEGIN; INSERT INTO child VALUES (1)');
-my $truncates = $node->background_psql('postgres');
+my $truncates = $node->background_psql('postgres', on_error_stop => 0);
 $truncates->query_until(qr/started/, "\\echo started\nTRUNCATE child RESTART IDENTITY;\n");
 wait_until('TRUNCATE waits', sub {
 	sql(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'}) eq '1' });
@@ -132,6 +132,16 @@ cmp_ok($mark, '>', $before, 'the mark is raised while TRUNCATE waits');
 $inserts->query_safe('COMMIT');
 $truncates->query_safe('SELECT 1');
 is(mark('of_child'), $mark, 'TRUNCATE keeps the later mark');
+# While TRUNCATE waits, another session drops the generator.
+$inserts->query_safe('BEGIN; INSERT INTO child VALUES (1)');
+$truncates->query_until(qr/started/, "\\echo started\nTRUNCATE child RESTART IDENTITY;\n");
+wait_until('TRUNCATE waits', sub {
+	sql(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'}) eq '1' });
+sql('DROP SEQUENCE of_child');
+$inserts->query_safe('COMMIT');
+$truncates->query('SELECT 1');
+is($truncates->{stderr}, '', 'TRUNCATE beside a generator that is dropped');
+is(sql('SELECT count(*) FROM child'), '0', 'it is carried out');
 $_->quit for $inserts, $truncates;
 
 # TRUNCATE does not wait for a lock on the generator of another table.

@@ -93,8 +93,11 @@ $session->query_safe("SELECT snowflake_create_generator('h$_', 'preset=twitter')
 $session->query_safe('ROLLBACK TO a; COMMIT');
 is($session->query_safe("SELECT snowflake_currval('fresh')"), $id, 'a drop that is undone keeps it');
 
-# A relation that is no generator is refused with the right error.
-for my $case ([ 'plain', '42809' ], [ 'plain_id_seq', '42809' ], [ '4000000000', '42P01' ], [ 'pg_class', '42809' ])
+# A relation that is no generator is refused with the right error, also one that the
+# session has known as a generator.
+my $dropped = $session->query_safe("SELECT snowflake_create_generator('dropped', 'preset=twitter')::oid");
+$session->query_safe(q{SELECT snowflake_nextval('dropped'); DROP SEQUENCE dropped});
+for my $case ([ 'plain', '42809' ], [ 'plain_id_seq', '42809' ], [ '4000000000', '42P01' ], [ 'pg_class', '42809' ], [ $dropped, '42P01' ])
 {
 	my ($name, $expected) = @$case;
 	for my $call ('snowflake_nextval(%s)', 'snowflake_nextval_batch(1, %s)', 'snowflake_currval(%s)', 'snowflake_timestamp(1, %s)',

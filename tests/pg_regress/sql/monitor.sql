@@ -18,6 +18,7 @@ SELECT count(snowflake_nextval()) FROM generate_series(1, 100);
 SELECT count(*) FROM snowflake_nextval_batch(1000);
 BEGIN;
 SELECT snowflake_nextval() > 0 AS id;
+SELECT issued, batches FROM pg_stat_snowflake;
 ROLLBACK;
 SELECT generator, issued, batches, clock_rollbacks, largest_rollback, wait_time >= 0 AS wait_time,
        borrowed <= issued AS borrowed, reservation_time >= 0 AS reservation_time,
