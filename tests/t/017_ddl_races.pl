@@ -37,6 +37,11 @@ is(mark('g'), $mark, 'an unlogged one keeps its mark');
 sql('ALTER SEQUENCE g SET LOGGED');
 cmp_ok(sql(q{SELECT snowflake_nextval('g')}), '>', $before, 'IDs go on when it is logged again');
 
+# So they do where the owner has taken the mark away: this value means that there is none.
+create('taken', $from_2020);
+sql(q{SELECT snowflake_nextval('taken'); SELECT setval('taken', 9223372036854775807)});
+is(code('BEGIN; ' . relabel('taken', $from_2024)), '55000', 'no later epoch where the mark was taken away');
+
 # A change of the epoch that may still be rolled back gives no IDs.
 create('h', $from_2024);
 $before = sql(q{SELECT snowflake_nextval('h')});
