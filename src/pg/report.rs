@@ -16,7 +16,7 @@ use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel, pgrx_extern_c_guard};
-use pgrx::{PgLogLevel, pg_sys};
+use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use super::compat;
 use super::encoding::to_server;

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use pgrx::pg_sys;
+
 use super::super::encoding::Text;
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
