@@ -8,6 +8,8 @@ mod error; // the errors that users read
 mod guc; // settings
 mod issue; // PostgreSQL as a host of the protocol; the path of each ID
 mod label; // reads labels of sequences
+#[allow(dead_code)]
+mod libpq; // a client of other servers
 mod log; // messages in the server's log
 mod mark; // reads and writes the durable mark; holds the reservation lock
 mod notice; // notices to users, whose statement goes on
