@@ -1,5 +1,6 @@
 //! The errors that users read.
 
+pub mod cluster;
 mod generator;
 mod label;
 mod layout;
