@@ -120,6 +120,8 @@ pub struct Place {
 /// The time between two losses of a registry. Nodes remember the newest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Era {
+    /// One more each time an administrator declares that a registry counts.
+    pub declared: u64,
     /// One more with each loss.
     pub counter: u64,
     /// Where the state lay when the era began.
@@ -142,18 +144,20 @@ pub enum Seen {
 }
 
 impl Era {
-    /// What an era that a node has seen is to this one. A later timeline wins over the
-    /// same counter: the promotion that made it has lost the other era.
+    /// What an era that a node has seen is to this one. What an administrator declares
+    /// wins; then a later timeline, for the promotion that made it may have lost the other
+    /// era and those before it; then the count of losses.
     #[must_use]
     pub fn judge(&self, seen: &Self) -> Seen {
         use std::cmp::Ordering::{Equal, Greater, Less};
-        let same_cluster = seen.place.system == self.place.system;
-        let timelines = if same_cluster {
+        let promoted = if seen.place.system == self.place.system {
             seen.place.timeline.cmp(&self.place.timeline)
         } else {
             Equal
         };
-        match seen.counter.cmp(&self.counter).then(timelines) {
+        let declared = seen.declared.cmp(&self.declared);
+        let counted = seen.counter.cmp(&self.counter);
+        match declared.then(promoted).then(counted) {
             Less => Seen::Before,
             Greater => Seen::After,
             Equal if seen == self => Seen::Same,
@@ -266,7 +270,8 @@ pub struct Row {
     pub nonce: Nonce,
     /// The token is ended: the holder has stopped cleanly.
     pub released: bool,
-    /// An administrator has revoked the token: it is not renewed.
+    /// An administrator has revoked the token, or its holder has a copy: it is not
+    /// renewed.
     pub revoked: Option<RegistryMillis>,
     pub holder: Holder,
     /// When the token was granted.
@@ -283,6 +288,8 @@ pub struct Row {
     pub bound: UnixMillis,
     /// The number of the holder's latest request.
     pub number: u64,
+    /// The holder's clock in that request.
+    pub clock: UnixMillis,
     /// The counter of the era in which the row was last granted or renewed.
     pub era: u64,
 }
@@ -340,7 +347,8 @@ pub struct Last {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
-    /// The number of the request.
+    /// The nonce and the number of the request.
+    pub nonce: Nonce,
     pub number: u64,
     /// What the registry has come to, this answer included.
     pub memory: Memory,
@@ -360,7 +368,8 @@ pub enum Answer {
     },
     /// The worker ID is free.
     Released,
-    /// A later request of the same incarnation has arrived before this one.
+    /// A later request of the same incarnation has arrived before this one. If this one
+    /// is the latest that the incarnation has sent, it has a copy.
     Ignored,
     Refused(Refused),
 }
@@ -426,8 +435,11 @@ pub enum Fence {
     TakenOver,
     /// It was released.
     Released,
-    /// An administrator has revoked it.
+    /// An administrator has revoked it, or two copies of its holder have asked.
     Revoked,
+    /// Another request with the same number has been answered: the holder is one of two
+    /// copies of a running machine.
+    Copied,
     /// The registry does not know the token: it has lost the grant.
     Lost,
     /// The lease had expired when the registry lost grants. So another server may have

@@ -10,7 +10,8 @@
 //!    rises, except by a release.
 //! 2. **Tokens.** A renewal and a release count only with the row's counter and nonce. A
 //!    request that arrives after a later one of its incarnation changes nothing; one that
-//!    arrives twice gets the same answer twice.
+//!    arrives twice gets the same answer twice. Two different requests with one number are
+//!    those of two copies of a running machine: their token ends.
 //! 3. **Who may take over.** Anybody when the lease has expired and a hold has passed. At
 //!    once only a later incarnation of the same identity; never an earlier one, so live
 //!    copies do not take the worker ID from each other in turn, and a message that was
@@ -159,6 +160,7 @@ pub fn handle(
         }
     };
     Reply {
+        nonce: request.nonce,
         number: request.number,
         memory: state.memory(),
         now: scene.now,
@@ -196,6 +198,7 @@ impl State {
     pub fn new(scene: &Scene) -> Self {
         Self {
             era: Era {
+                declared: 0,
                 counter: 1,
                 place: scene.place,
                 random: scene.random,
@@ -223,9 +226,11 @@ impl State {
     /// as lost.
     pub fn declare(&mut self, scene: &Scene) {
         self.notice(scene);
-        if let Some(stopped) = self.stopped.take() {
-            self.era.counter = self.era.counter.max(stopped.seen.counter);
-        }
+        let seen = self
+            .stopped
+            .take()
+            .map_or(0, |stopped| stopped.seen.declared);
+        self.era.declared = seen.max(self.era.declared) + 1;
         self.lose(Cause::Declared, scene);
     }
 
@@ -265,6 +270,7 @@ impl State {
     /// Grants may be lost: a new era begins.
     fn lose(&mut self, cause: Cause, scene: &Scene) {
         self.era = Era {
+            declared: self.era.declared,
             counter: self.era.counter + 1,
             place: scene.place,
             random: scene.random,
@@ -304,13 +310,17 @@ impl State {
     /// What was granted and lost had a bound of at most the holder's clock, plus
     /// `max_ahead` that a generator may lead it, plus a lease. The holder's clock at the
     /// loss was that of the registry, or that of the server that now asks, if it was not
-    /// more than a hold past both. A row that is further ahead may have been renewed for
-    /// one more lease.
+    /// more than a hold past both. A grant in the quiet time can be lost by the next loss,
+    /// so the floors after a quiet time are another hold above it. A row that is further
+    /// ahead may have been renewed for one more lease.
     fn floor(&self, desk: &Desk, row: &Stored, last: Option<Last>) -> UnixMillis {
         let pool = desk.pool;
         let mut floor = row.bound;
         if let Some(loss) = self.loss {
-            let margin = pool.lease.plus(pool.hold).plus(pool.max_ahead);
+            let mut margin = pool.lease.plus(pool.hold).plus(pool.max_ahead);
+            if self.quiet(pool, desk.scene.now).is_none() {
+                margin = margin.plus(pool.hold);
+            }
             let clocks = loss.top.as_nodes_clock().max(desk.clock_at(&loss));
             floor = floor.max(clocks.plus(margin));
             let far = row.bound > loss.at.as_nodes_clock().plus(pool.max_ahead);
@@ -476,14 +486,32 @@ impl Desk<'_> {
             .map_or((0, nonce), |row| (row.counter, row.nonce));
         let why = match &row {
             Some(row) if counter == stored && nonce == holder => {
+                let again = self.request.number == row.number;
                 if self.request.number < row.number {
                     return Err(Answer::Ignored);
                 }
                 match row {
+                    row if again && self.request.clock != row.clock => {
+                        let revoked = Some(self.scene.now);
+                        let row = row.clone();
+                        rows.put(Row { revoked, ..row });
+                        Fence::Copied
+                    }
+                    Row { released: true, .. } if again => return Err(Answer::Released),
                     Row { released: true, .. } => Fence::Released,
                     Row {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
+                    Row {
+                        bound,
+                        leased_until,
+                        ..
+                    } if again && row.renewed => {
+                        return Err(Answer::Renewed {
+                            bound: *bound,
+                            until: *leased_until,
+                        });
+                    }
                     row if state.is_known(self, row) => return Ok(row.clone()),
                     _ => Fence::Doubtful,
                 }
@@ -518,6 +546,7 @@ impl Desk<'_> {
         row.leased_until = now.plus(pool.lease);
         row.renewed = true;
         row.number = self.request.number;
+        row.clock = self.request.clock;
         row.era = state.era.counter;
         state.serial += 1;
         let answer = Answer::Renewed {
@@ -539,6 +568,7 @@ impl Desk<'_> {
         row.leased_until = self.scene.now;
         row.released = true;
         row.number = self.request.number;
+        row.clock = self.request.clock;
         row.era = state.era.counter;
         state.serial += 1;
         rows.put(row);
@@ -687,6 +717,7 @@ impl Desk<'_> {
     /// The grant whose reply was lost. The incarnation has not used it, for it asks.
     fn again(&self, rows: &mut impl Rows, mut row: Row) -> Answer {
         row.number = self.request.number;
+        row.clock = self.request.clock;
         let answer = self.granted(&row);
         rows.put(row);
         answer
@@ -729,6 +760,7 @@ impl Desk<'_> {
             leased_until: now.plus(pool.lease),
             bound: request.clock.plus(pool.lease).max(ahead),
             number: request.number,
+            clock: request.clock,
             era: state.era.counter,
         };
         state.serial += 1;
