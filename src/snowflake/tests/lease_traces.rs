@@ -1149,17 +1149,19 @@ fn the_bound_only_rises() {
     assert_eq!(world.row(0).bound, bound);
 }
 
-/// A floor that was legal is no clock error of the incarnation that inherits it.
+/// A floor is no clock error, also if it is more than a day ahead: that of a server whose
+/// clock is wrong, after a loss.
 #[test]
-fn a_floor_of_a_day_can_be_used() {
+fn a_floor_of_more_than_a_day_can_be_used() {
     let mut world = world(1, 1);
-    world.servers[0].off = DAY.get() - SECOND;
+    world.servers[0].off = DAY.get() - 10 * SECOND;
     world.seconds(6);
-    world.crash(0, true);
-    world.servers[0].off = 0;
+    world.replace(0, How::Promotion);
+    world.seconds(20);
+    assert_eq!(world.grants, 2);
     for _ in 0..10 {
         assert!(
-            world.until_issues(0, 3).is_some(),
+            world.until_issues(0, 4).is_some(),
             "{}",
             world.log.join("\n")
         );
