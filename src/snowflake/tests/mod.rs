@@ -15,6 +15,8 @@ mod interleavings;
 #[cfg(not(loom))]
 mod lease;
 #[cfg(not(loom))]
+mod lease_losses;
+#[cfg(not(loom))]
 mod lease_search;
 #[cfg(not(loom))]
 mod lease_traces;
