@@ -14,6 +14,7 @@ pub mod generator; // what a generator is made of: layout and policy
 pub mod id; // the numbers that everything else is made of
 pub mod label; // layout and policy as text
 pub mod layout; // which bit means what, and which instant a tick is
+pub mod lease; // which server has which worker ID
 pub mod policy; // how far a generator may go, and where a tick's sequence numbers start
 pub mod presets; // the texts of the schemes that people run
 pub mod reservation; // how far IDs may be issued before the next durable mark
