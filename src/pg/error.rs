@@ -1,6 +1,5 @@
 //! The errors that users read.
 
-pub mod column;
 mod generator;
 mod label;
 mod layout;
