@@ -9,6 +9,7 @@
 //! | [`create`] | create_generator, snowflake_presets |
 //! | [`admin`] | advance, accept_clock |
 //! | [`column`] | internal ones, for set_default |
+//! | [`registry`] | lease, revoke_worker, end_quiet_time, declare_registry, and one for create_pool and drop_pool |
 //! | [`monitor`] | snowflake_generators, pg_stat_snowflake, stat_reset |
 //!
 //! [`call`] has what functions without `#[pg_extern]` need.
@@ -21,6 +22,7 @@ mod decode;
 mod explain;
 mod generate;
 mod monitor;
+mod registry;
 
 #[cfg(feature = "pg_test")]
 pub(super) use generate::snowflake_nextval as nextval_for_tests;
@@ -32,4 +34,9 @@ pgrx::extension_sql_file!(
     "../../../sql/set_default.sql",
     name = "set_default",
     requires = ["base"]
+);
+pgrx::extension_sql_file!(
+    "../../../sql/registry.sql",
+    name = "registry",
+    requires = ["set_default"]
 );
