@@ -124,6 +124,8 @@ pub struct Place {
 /// The time between two losses of a registry. Nodes remember the newest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Era {
+    /// One more each time an administrator declares that a registry counts.
+    pub declared: u64,
     /// One more with each loss.
     pub counter: u64,
     /// Where the state lay when the era began.
@@ -147,18 +149,20 @@ pub enum Seen {
 }
 
 impl Era {
-    /// What an era that a node has seen is to this one. A later timeline wins over the
-    /// same counter: the promotion that made it has lost the other era.
+    /// What an era that a node has seen is to this one. What an administrator declares
+    /// wins; then a later timeline, for the promotion that made it may have lost the other
+    /// era and those before it; then the count of losses.
     #[must_use]
     pub fn judge(&self, seen: &Self) -> Seen {
         use std::cmp::Ordering::{Equal, Greater, Less};
-        let same_cluster = seen.place.system == self.place.system;
-        let timelines = if same_cluster {
+        let promoted = if seen.place.system == self.place.system {
             seen.place.timeline.cmp(&self.place.timeline)
         } else {
             Equal
         };
-        match seen.counter.cmp(&self.counter).then(timelines) {
+        let declared = seen.declared.cmp(&self.declared);
+        let counted = seen.counter.cmp(&self.counter);
+        match declared.then(promoted).then(counted) {
             Less => Seen::Before,
             Greater => Seen::After,
             Equal if seen == self => Seen::Same,
@@ -271,7 +275,8 @@ pub struct Row {
     pub nonce: Nonce,
     /// The token is ended: the holder has stopped cleanly.
     pub released: bool,
-    /// An administrator has revoked the token: it is not renewed.
+    /// An administrator has revoked the token, or its holder has a copy: it is not
+    /// renewed.
     pub revoked: Option<RegistryMillis>,
     pub holder: Holder,
     /// When the token was granted.
@@ -288,6 +293,8 @@ pub struct Row {
     pub bound: UnixMillis,
     /// The number of the holder's latest request.
     pub number: u64,
+    /// The holder's clock in that request.
+    pub clock: UnixMillis,
     /// The counter of the era in which the row was last granted or renewed.
     pub era: u64,
 }
@@ -316,7 +323,7 @@ pub enum Ask {
     Acquire {
         fixed: Option<WorkerId>,
         /// What this incarnation had before.
-        last: Option<Last>,
+        last: Option<WorkerId>,
     },
     /// To keep a worker ID, with a later bound.
     Renew {
@@ -334,19 +341,11 @@ pub enum Ask {
     },
 }
 
-/// A grant that its holder has lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Last {
-    pub worker: WorkerId,
-    pub counter: u64,
-    /// The latest bound that was confirmed.
-    pub bound: UnixMillis,
-}
-
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reply {
-    /// The number of the request.
+    /// The nonce and the number of the request.
+    pub nonce: Nonce,
     pub number: u64,
     /// What the registry has come to, this answer included.
     pub memory: Memory,
@@ -367,7 +366,8 @@ pub enum Answer {
     },
     /// The worker ID is free.
     Released,
-    /// A later request of the same incarnation has arrived before this one.
+    /// A later request of the same incarnation has arrived before this one. If this one
+    /// is the latest that the incarnation has sent, it has a copy.
     Ignored,
     Refused(Refused),
 }
@@ -417,6 +417,7 @@ pub enum Refused {
     /// The server's clock, or a generator, is so far ahead that the registry takes it
     /// for wrong.
     TooFarAhead {
+        /// The clock, or what leads it.
         asked: UnixMillis,
         limit: UnixMillis,
     },
@@ -435,8 +436,11 @@ pub enum Fence {
     TakenOver,
     /// It was released.
     Released,
-    /// An administrator has revoked it.
+    /// An administrator has revoked it, or two copies of its holder have asked.
     Revoked,
+    /// Another request with the same number has been answered: the holder is one of two
+    /// copies of a running machine.
+    Copied,
     /// The registry does not know the token: it has lost the grant.
     Lost,
     /// The lease had expired when the registry lost grants. So another server may have

@@ -25,10 +25,13 @@
 //!    says what it had. Until then it goes on below its bound.
 //! 7. **A clean stop.** The server closes first: nothing is issued any more, and no
 //!    reservation is under way. Then [`Node::close`] gives the worker ID back.
-//! 8. **A standby** makes no contact, see [`Moment::in_recovery`].
+//! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
+//!    that a later request than its latest was answered, or another one with its number,
+//!    stops at once.
+//! 9. **A standby** makes no contact, see [`Moment::in_recovery`].
 
 use super::super::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
-use super::{Answer, Ask, Grant, Holder, Last, Memory, Nonce, Refused, Reply, Request, Terms};
+use super::{Answer, Ask, Fence, Grant, Holder, Memory, Nonce, Refused, Reply, Request, Terms};
 
 /// The shortest time between two requests.
 const LEAST_PAUSE: Millis = Millis::new(20);
@@ -71,7 +74,7 @@ pub struct Moment {
 }
 
 /// What to do next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
     /// Carry this to the registry, then report.
     Send(Box<Request>),
@@ -82,7 +85,7 @@ pub enum Next {
 }
 
 /// What a log line is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     Nothing,
     /// A worker ID was granted; `before` is the one that the server had.
@@ -97,17 +100,20 @@ pub enum Change {
     Troubled(Trouble),
     /// The worker ID is given back.
     Returned,
+    /// The server is one of two copies of a running machine. It has no right any more;
+    /// the host goes on with a new [`Node`], a new nonce and a later start.
+    Copied,
 }
 
 /// Why the node does not have what it wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Trouble {
     /// Since when, by the server's clock; the reason may have changed since.
     pub since: UnixMillis,
     pub why: Why,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Why {
     /// Nothing has been heard yet.
     Starting,
@@ -135,7 +141,7 @@ struct Sent {
 }
 
 /// One incarnation of a server, towards one pool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     me: Holder,
     nonce: Nonce,
@@ -195,6 +201,12 @@ impl Node {
         self.holds
     }
 
+    /// The number of the latest request; 0 before the first one.
+    #[must_use]
+    pub const fn latest_number(&self) -> u64 {
+        self.number
+    }
+
     /// What the pool demands of the server, as of the latest grant.
     #[must_use]
     pub const fn terms(&self) -> Option<&Terms> {
@@ -252,11 +264,7 @@ impl Node {
             },
             lost => Ask::Acquire {
                 fixed: self.fixed,
-                last: lost.map(|right| Last {
-                    worker: right.worker,
-                    counter: right.counter,
-                    bound: right.bound,
-                }),
+                last: lost.map(|right| right.worker),
             },
         };
         self.request(ask, now)
@@ -280,7 +288,9 @@ impl Node {
 
     /// A reply has arrived.
     pub fn heard(&mut self, reply: &Reply, now: &Moment) -> Change {
-        let Some(sent) = self.sent.take_if(|sent| sent.number == reply.number) else {
+        let nonce = self.nonce;
+        let mine = |sent: &mut Sent| (nonce, sent.number) == (reply.nonce, reply.number);
+        let Some(sent) = self.sent.take_if(mine) else {
             return Change::Nothing;
         };
         self.memory = Some(reply.memory);
@@ -288,10 +298,10 @@ impl Node {
             Answer::Granted(grant) => self.granted(grant, sent, now),
             Answer::Renewed { bound, .. } => self.renewed(*bound, sent, now),
             Answer::Released => Change::Returned,
-            Answer::Ignored => {
-                self.sleep(LEAST_PAUSE, now);
-                Change::Nothing
-            }
+            Answer::Ignored => self.copied(),
+            Answer::Refused(Refused::Fenced {
+                why: Fence::Copied, ..
+            }) => self.copied(),
             Answer::Refused(refused) => self.refused(refused, now),
         }
     }
@@ -318,6 +328,13 @@ impl Node {
             end,
         };
         Some(self.request(ask, now))
+    }
+
+    /// Another one uses this nonce.
+    fn copied(&mut self) -> Change {
+        self.closed = true;
+        self.holds = false;
+        Change::Copied
     }
 
     fn granted(&mut self, grant: &Grant, sent: Sent, now: &Moment) -> Change {

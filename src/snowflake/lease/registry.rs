@@ -10,7 +10,8 @@
 //!    rises, except by a release.
 //! 2. **Tokens.** A renewal and a release count only with the row's counter and nonce. A
 //!    request that arrives after a later one of its incarnation changes nothing; one that
-//!    arrives twice gets the same answer twice.
+//!    arrives twice gets the same answer twice. Two different requests with one number are
+//!    those of two copies of a running machine: their token ends.
 //! 3. **Who may take over.** Anybody when the lease has expired and a hold has passed. At
 //!    once only a later incarnation of the same identity; never an earlier one, so live
 //!    copies do not take the worker ID from each other in turn, and a message that was
@@ -21,7 +22,7 @@
 //! 5. **The registry's clock goes back.** A lease that would then last longer than a
 //!    lease is cut, and so is a quiet time: nobody waits longer.
 //! 6. **A lead does not grow.** See [`State::extended`].
-//! 7. **A wrong clock.** A bound more than a day past the registry's clock, the greatest
+//! 7. **A wrong clock.** A server more than a day past the registry's clock, the greatest
 //!    time that it has stored, and the clocks of other servers that asked within a lease
 //!    is refused. So a server whose clock is wrong is told before it issues, and a
 //!    registry whose clock is wrong stops nobody.
@@ -45,7 +46,7 @@ use serde::{Deserialize, Serialize};
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::hex;
 use super::{
-    Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Last, Memory, Place, Pool, Refused,
+    Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Memory, Place, Pool, Refused,
     RegistryMillis, Reply, Request, Row, Seen, Stopped,
 };
 
@@ -163,6 +164,7 @@ pub fn handle(
         }
     };
     Reply {
+        nonce: request.nonce,
         number: request.number,
         memory: state.memory(),
         now: scene.now,
@@ -200,6 +202,7 @@ impl State {
     pub fn new(scene: &Scene) -> Self {
         Self {
             era: Era {
+                declared: 0,
                 counter: 1,
                 place: scene.place,
                 random: scene.random,
@@ -227,9 +230,11 @@ impl State {
     /// as lost.
     pub fn declare(&mut self, scene: &Scene) {
         self.notice(scene);
-        if let Some(stopped) = self.stopped.take() {
-            self.era.counter = self.era.counter.max(stopped.seen.counter);
-        }
+        let seen = self
+            .stopped
+            .take()
+            .map_or(0, |stopped| stopped.seen.declared);
+        self.era.declared = seen.max(self.era.declared) + 1;
         self.lose(Cause::Declared, scene);
     }
 
@@ -269,6 +274,7 @@ impl State {
     /// Grants may be lost: a new era begins.
     fn lose(&mut self, cause: Cause, scene: &Scene) {
         self.era = Era {
+            declared: self.era.declared,
             counter: self.era.counter + 1,
             place: scene.place,
             random: scene.random,
@@ -308,13 +314,17 @@ impl State {
     /// What was granted and lost had a bound of at most the holder's clock, plus
     /// `max_ahead` that a generator may lead it, plus a lease. The holder's clock at the
     /// loss was that of the registry, or that of the server that now asks, if it was not
-    /// more than a hold past both. A row that is further ahead may have been renewed for
-    /// one more lease.
-    fn floor(&self, desk: &Desk, row: &Stored, last: Option<Last>) -> UnixMillis {
+    /// more than a hold past both. A grant in the quiet time can be lost by the next loss,
+    /// so the floors after a quiet time are another hold above it. A row that is further
+    /// ahead may have been renewed for one more lease.
+    fn floor(&self, desk: &Desk, row: &Stored) -> UnixMillis {
         let pool = desk.pool;
         let mut floor = row.bound;
         if let Some(loss) = self.loss {
-            let margin = pool.lease.plus(pool.hold).plus(pool.max_ahead);
+            let mut margin = pool.lease.plus(pool.hold).plus(pool.max_ahead);
+            if self.quiet(pool, desk.scene.now).is_none() {
+                margin = margin.plus(pool.hold);
+            }
             let clocks = loss.top.as_nodes_clock().max(desk.clock_at(&loss));
             floor = floor.max(clocks.plus(margin));
             let far = row.bound > loss.at.as_nodes_clock().plus(pool.max_ahead);
@@ -322,10 +332,7 @@ impl State {
                 floor = floor.max(row.bound.plus(pool.lease));
             }
         }
-        match last {
-            Some(last) if last.worker == row.worker => floor.max(last.bound),
-            _ => floor,
-        }
+        floor
     }
 
     /// The bound of a renewal.
@@ -344,9 +351,8 @@ impl State {
         used: UnixMillis,
         now: RegistryMillis,
     ) -> UnixMillis {
-        let first = first_part(pool);
-        let passed = now.since(row.since).max(first);
-        let line = row.start.plus(passed);
+        let line = line(pool, row, now);
+        let passed = line.since(row.start);
         let lead = if used <= line {
             used.plus(pool.lease).min(line)
         } else {
@@ -395,6 +401,12 @@ impl State {
 /// What is first granted to an incarnation that leads.
 fn first_part(pool: &Pool) -> Millis {
     Millis::new(pool.lease.get() / FIRST_PART).max(Millis::new(1))
+}
+
+/// How far a grant's start has come with the time since: a lead by a floor that does not
+/// grow.
+fn line(pool: &Pool, row: &Row, now: RegistryMillis) -> UnixMillis {
+    row.start.plus(now.since(row.since).max(first_part(pool)))
 }
 
 /// What is stored of a worker ID, also if there is no row yet.
@@ -480,14 +492,32 @@ impl Desk<'_> {
             .map_or((0, nonce), |row| (row.counter, row.nonce));
         let why = match &row {
             Some(row) if counter == stored && nonce == holder => {
+                let again = self.request.number == row.number;
                 if self.request.number < row.number {
                     return Err(Answer::Ignored);
                 }
                 match row {
+                    row if again && self.request.clock != row.clock => {
+                        let revoked = Some(self.scene.now);
+                        let row = row.clone();
+                        rows.put(Row { revoked, ..row });
+                        Fence::Copied
+                    }
+                    Row { released: true, .. } if again => return Err(Answer::Released),
                     Row { released: true, .. } => Fence::Released,
                     Row {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
+                    Row {
+                        bound,
+                        leased_until,
+                        ..
+                    } if again && row.renewed => {
+                        return Err(Answer::Renewed {
+                            bound: *bound,
+                            until: *leased_until,
+                        });
+                    }
                     row if state.is_known(self, row) => return Ok(row.clone()),
                     _ => Fence::Doubtful,
                 }
@@ -514,7 +544,7 @@ impl Desk<'_> {
         furthest: UnixMillis,
     ) -> Answer {
         let (pool, now, clock) = (self.pool, self.scene.now, self.request.clock);
-        if let Some(refused) = self.too_far(state, furthest, row.floor) {
+        if let Some(refused) = self.too_far(state, furthest, line(pool, &row, now)) {
             return refused;
         }
         let bound = State::extended(pool, &row, clock, furthest, now);
@@ -522,6 +552,7 @@ impl Desk<'_> {
         row.leased_until = now.plus(pool.lease);
         row.renewed = true;
         row.number = self.request.number;
+        row.clock = self.request.clock;
         row.era = state.era.counter;
         state.serial += 1;
         let answer = Answer::Renewed {
@@ -543,18 +574,19 @@ impl Desk<'_> {
         row.leased_until = self.scene.now;
         row.released = true;
         row.number = self.request.number;
+        row.clock = self.request.clock;
         row.era = state.era.counter;
         state.serial += 1;
         rows.put(row);
         Answer::Released
     }
 
-    /// Refuses what is too far ahead to be believed. A floor is no clock error.
-    fn too_far(&self, state: &State, furthest: UnixMillis, floor: UnixMillis) -> Option<Answer> {
+    /// Refuses what is too far ahead to be believed. What a grant's floor has led to is no
+    /// clock error.
+    fn too_far(&self, state: &State, furthest: UnixMillis, line: UnixMillis) -> Option<Answer> {
         let limit = state.limit(self);
-        let used = self.request.clock.max(furthest);
-        let asked = used.plus(self.pool.lease);
-        (used > floor && asked > limit)
+        let asked = self.request.clock.max(furthest);
+        (asked > line && asked > limit)
             .then_some(Answer::Refused(Refused::TooFarAhead { asked, limit }))
     }
 
@@ -563,7 +595,7 @@ impl Desk<'_> {
         state: &mut State,
         rows: &mut impl Rows,
         fixed: Option<WorkerId>,
-        last: Option<Last>,
+        last: Option<WorkerId>,
     ) -> Answer {
         let identity = self.request.asker.identity;
         if let Some(worker) = fixed.filter(|worker| !self.pool.has(*worker)) {
@@ -590,7 +622,7 @@ impl Desk<'_> {
             None => self.choose(state, rows, own, last),
         };
         match chosen {
-            Ok(stored) => self.grant(state, rows, &stored, last),
+            Ok(stored) => self.grant(state, rows, &stored),
             Err(refused) => Answer::Refused(refused),
         }
     }
@@ -638,10 +670,10 @@ impl Desk<'_> {
         state: &State,
         rows: &mut impl Rows,
         own: Option<Row>,
-        last: Option<Last>,
+        last: Option<WorkerId>,
     ) -> Result<Stored, Refused> {
         let (pool, now) = (self.pool, self.scene.now);
-        let lost = last.and_then(|last| rows.get(last.worker));
+        let lost = last.and_then(|worker| rows.get(worker));
         let before = own.into_iter().chain(lost);
         for row in before.filter(|row| pool.has(row.worker)) {
             if self.may_have(state, &row) {
@@ -691,6 +723,7 @@ impl Desk<'_> {
     /// The grant whose reply was lost. The incarnation has not used it, for it asks.
     fn again(&self, rows: &mut impl Rows, mut row: Row) -> Answer {
         row.number = self.request.number;
+        row.clock = self.request.clock;
         let answer = self.granted(&row);
         rows.put(row);
         answer
@@ -707,21 +740,13 @@ impl Desk<'_> {
         })
     }
 
-    fn grant(
-        &self,
-        state: &mut State,
-        rows: &mut impl Rows,
-        stored: &Stored,
-        last: Option<Last>,
-    ) -> Answer {
+    fn grant(&self, state: &mut State, rows: &mut impl Rows, stored: &Stored) -> Answer {
         let (pool, now, request) = (self.pool, self.scene.now, self.request);
-        let floor = state.floor(self, stored, last);
-        let lost = last.filter(|last| last.worker == stored.worker);
-        let counter = lost.map_or(0, |last| last.counter).max(stored.counter) + 1;
+        let floor = state.floor(self, stored);
         let ahead = floor.plus(first_part(pool));
         let row = Row {
             worker: stored.worker,
-            counter,
+            counter: stored.counter + 1,
             nonce: request.nonce,
             released: false,
             revoked: None,
@@ -733,6 +758,7 @@ impl Desk<'_> {
             leased_until: now.plus(pool.lease),
             bound: request.clock.plus(pool.lease).max(ahead),
             number: request.number,
+            clock: request.clock,
             era: state.era.counter,
         };
         state.serial += 1;
