@@ -63,6 +63,7 @@ CREATE TABLE snowflake_registry_leases (
     leased_until timestamptz NOT NULL,
     bound bigint NOT NULL,
     number bigint NOT NULL,
+    clock bigint NOT NULL,
     era bigint NOT NULL,
     PRIMARY KEY (namespace, worker_id)
 );
@@ -85,6 +86,7 @@ COMMENT ON COLUMN snowflake_registry_leases.start IS 'the floor, or the holder''
 COMMENT ON COLUMN snowflake_registry_leases.renewed IS 'the lease was renewed';
 COMMENT ON COLUMN snowflake_registry_leases.bound IS 'no ID of this instant or later has been issued with the worker ID';
 COMMENT ON COLUMN snowflake_registry_leases.number IS 'number of the holder''s latest request';
+COMMENT ON COLUMN snowflake_registry_leases.clock IS 'the holder''s clock in that request';
 COMMENT ON COLUMN snowflake_registry_leases.era IS 'era of the registry in which the lease was granted or last renewed';
 COMMENT ON TABLE snowflake_registry_leases IS
     'internal: one row per worker ID that was ever granted, with its latest holder; never deleted; see view snowflake_workers';

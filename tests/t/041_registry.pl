@@ -197,7 +197,7 @@ is(pools($standby, 'era, quiet_because'), '3|place', 'promotion: a quiet time be
 is(kind(acquire($standby, server(33))), 'refused quiet place', 'promotion: no worker ID for a new server');
 $lost->{holder}{started} += 1;
 is(kind(renew($standby, $lost)), 'refused fenced lost', 'promotion: a lease is lost');
-is(kind(acquire($standby, $lost, last => { map { $_ => $lost->{grant}{$_} } qw(worker counter bound) })),
+is(kind(acquire($standby, $lost, last => $lost_id)),
 	'refused quiet place', 'promotion: its server waits');
 # The server that hosts the registry need not wait, if the pool has spare worker IDs.
 my $system = $standby->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()');

@@ -52,7 +52,7 @@ sub take_in
 {
 	my ($server, $text) = @_;
 	my $reply = decode_json($text);
-	die "a reply to another request: $text" if $reply->{number} != $server->{number};
+	die "a reply to another request: $text" if $reply->{number} != $server->{number} || $reply->{nonce} ne $server->{nonce};
 	$server->{memory} = $reply->{memory};
 	my $answer = $reply->{answer};
 	$server->{grant} = $answer->{granted} if ref $answer && $answer->{granted};
