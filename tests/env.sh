@@ -195,7 +195,7 @@ install_into() {
     install -m 755 "$CARGO_TARGET_DIR/release/libsnowflake_id.so" "$1/snowflake_id.so"
     install -m 644 "$top/snowflake_id.control" "$2/extension/"
     version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" "$top/snowflake_id.control")
-    cat "$top/sql/snowflake_id.sql" "$top/sql/set_default.sql" |
+    cat "$top/sql/snowflake_id.sql" "$top/sql/set_default.sql" "$top/sql/registry.sql" |
         install -m 644 /dev/stdin "$2/extension/snowflake_id--$version.sql"
 }
 

@@ -223,6 +223,18 @@ pub fn default_relation() -> Option<pg_sys::Oid> {
     }
 }
 
+/// The schema of this extension, as SQL.
+pub fn schema_of_extension() -> Option<String> {
+    // SAFETY: catalog look-ups, in a transaction; the name of a schema that exists, and
+    // its quoted form, are NUL-terminated.
+    unsafe {
+        let extension = valid(pg_sys::get_extension_oid(c"snowflake_id".as_ptr(), true))?;
+        let name = pg_sys::get_namespace_name(extension_schema(extension)?);
+        let name = std::ptr::NonNull::new(name)?.as_ptr();
+        encoding::read(pg_sys::quote_identifier(name))
+    }
+}
+
 pub fn valid(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
     (oid != pg_sys::InvalidOid).then_some(oid)
 }

@@ -5,6 +5,7 @@ mod generator;
 mod label;
 mod layout;
 mod refused;
+mod registry;
 
 use std::panic::resume_unwind;
 
@@ -17,6 +18,7 @@ pub use generator::*;
 pub use label::*;
 pub use layout::*;
 pub use refused::refused;
+pub use registry::*;
 
 /// What a client, or the log, is told. Detail and hint are empty if there are none.
 #[derive(Debug)]

@@ -8,9 +8,9 @@
 
 use std::ffi::CStr;
 
-use pgrx::pg_sys;
+use pgrx::{IntoDatum, pg_sys};
 
-use super::encoding::{from_server, to_server_exactly};
+use super::encoding::{Text, from_server, to_server_exactly};
 use super::error::{self, Error};
 use super::report;
 
@@ -122,6 +122,32 @@ pub fn run(statement: &str) -> Result<(), Error> {
                 return Err(error::spi(status));
             }
             Ok(())
+        }
+    })
+}
+
+/// Runs a statement of the extension's own, with texts as its parameters. Returns the
+/// first value, if there is one that is not NULL. Under READ COMMITTED it sees what
+/// others have committed by now.
+pub fn value(statement: &str, values: &[&str]) -> Result<Option<String>, Error> {
+    report::keeping_errors(|| {
+        let sql = to_server_exactly(statement).map_err(|_| error::untranslatable())?;
+        let mut types = vec![pg_sys::TEXTOID; values.len()];
+        let values = values.iter().map(|value| Text(value).into_datum());
+        let mut values: Vec<_> = values.map(|value| value.unwrap_or(0.into())).collect();
+        let count = i32::try_from(values.len()).unwrap_or(0);
+        // SAFETY: as in `run`; there are as many types and values as are counted.
+        unsafe {
+            pg_sys::SPI_connect();
+            let (types, values) = (types.as_mut_ptr(), values.as_mut_ptr());
+            let nulls = std::ptr::null();
+            let status = pg_sys::SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
+            let value = (status >= 0).then(|| first_value()).flatten().flatten();
+            pg_sys::SPI_finish();
+            if status < 0 {
+                return Err(error::spi(status));
+            }
+            Ok(value)
         }
     })
 }

@@ -10,6 +10,7 @@ mod decode; // decode, timestamp, worker_id, sequence, encode, min_id, max_id
 mod explain; // explain
 mod generate; // nextval, nextval_batch, both with fields (`_with`), nextval_block, currval
 mod monitor; // snowflake_generators, pg_stat_snowflake, stat_reset
+mod registry; // lease, revoke_worker, end_quiet_time, declare_registry, and one for create_pool and drop_pool
 
 #[cfg(feature = "pg_test")]
 pub(super) use generate::snowflake_nextval as nextval_for_tests;
@@ -21,4 +22,9 @@ pgrx::extension_sql_file!(
     "../../../sql/set_default.sql",
     name = "set_default",
     requires = ["base"]
+);
+pgrx::extension_sql_file!(
+    "../../../sql/registry.sql",
+    name = "registry",
+    requires = ["set_default"]
 );
