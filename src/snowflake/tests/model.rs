@@ -11,6 +11,7 @@ use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
     WorkerId,
 };
+use super::super::identity::{Generation, Identity};
 use super::super::reservation::{Refusal, Situation};
 use super::super::server::{
     self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
@@ -185,6 +186,10 @@ impl Host for Server {
         Some((&self.slot, &self.generator))
     }
 
+    fn generation(&self) -> Generation {
+        self.beliefs.get().identity.generation
+    }
+
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
         f(&Reserving::the_lock_is_held())
     }
@@ -297,6 +302,7 @@ impl Server {
             boot: BootNanos::new(0),
             wall: UnixNanos::new(wall_ms * MS),
         };
+        let identity = Identity::NONE.unregistered(WorkerId::new(WORKER));
         let disk = Disk {
             value: None,
             timeline: 1,
@@ -312,7 +318,7 @@ impl Server {
             boot: Cell::new(0),
             wall: Cell::new(wall_ms * MS),
             life: 0,
-            beliefs: Cell::new(Beliefs::new(reading)),
+            beliefs: Cell::new(Beliefs::new(reading, identity)),
             promoted: false,
             slot: Slot::new(reading, 0),
             disk: Cell::new(disk),
@@ -436,7 +442,8 @@ impl Server {
     pub fn restart(&mut self) {
         let reading = self.read();
         self.life += 1;
-        self.beliefs.set(Beliefs::new(reading));
+        let identity = Identity::NONE.unregistered(WorkerId::new(WORKER));
+        self.beliefs.set(Beliefs::new(reading, identity));
         self.promoted = false;
         self.slot = Slot::new(reading, 0);
         self.before_rewrite = None;
@@ -566,9 +573,9 @@ impl Server {
     fn look(&self, count: u64) -> Step {
         let (live, generator) = (self.slot.live(), &self.generator);
         if generator.policy.on_rollback.watches() {
-            live.issue::<true>(generator, count, self)
+            live.issue::<true>(generator, self.generation(), count, self)
         } else {
-            live.issue::<false>(generator, count, self)
+            live.issue::<false>(generator, self.generation(), count, self)
         }
     }
 }

@@ -683,7 +683,7 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
                 && seen.max(trusted - (wall - server.boot.get() / MS)) > policy.max_rollback.get()
         }
         Refusal::ClockJumped { by, limit } => by > limit,
-        Refusal::AdvanceTooFar { .. } => false,
+        Refusal::AdvanceTooFar { .. } | Refusal::AdvancePastPool { .. } => false,
         Refusal::BeforeEpoch { epoch } => wall < epoch.get(),
         Refusal::TimeUsedUp { .. } => {
             let near = layout.instant_of(Tick::new(layout.last_tick().get() - 1));
@@ -692,6 +692,9 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
         // Only a caller that waits for the clock gets this refusal.
         Refusal::NoClockFree { .. } => false,
         Refusal::NoMark(_) => state.was_set(),
+        Refusal::PastBound { needed, bound, .. } => {
+            needed >= bound && server.beliefs.get().identity.bound == Some(bound)
+        }
     };
     if is_right {
         Ok(())
