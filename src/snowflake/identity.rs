@@ -40,12 +40,14 @@
 //!    that no reserver plans for the old one from now on;
 //! 2. each slot is closed ([`super::slot::Slot::close`]): its bound is swapped for
 //!    [`super::word::CLOSED`], and its word is raised to the mark;
-//! 3. the end is the latest instant that a word had reached before it was raised, or
-//!    the server's clock if that is later.
+//! 3. the end is the latest of the instant that a word had reached before it was raised,
+//!    the server's clock, and the floor of the grant ([`Identity::end`]). A server that
+//!    has issued little knows nothing of those who had the worker ID before.
 //!
-//! A reserver that planned before step 1 has seen a bound of before step 2, and
-//! publishes by compare-and-swap from that bound: the swap fails after step 2. If it
-//! succeeds before, step 2 takes that bound away, too. An issuer that loaded the old
+//! A reserver that planned before step 1 has seen a bound of before step 2, or opened a
+//! slot that had been closed earlier, which leaves zero. It publishes by
+//! compare-and-swap from there: the swap fails after step 2. If it succeeds before, step
+//! 2 takes that bound away, too. An issuer that loaded the old
 //! bound fails after the raise, because no position from the mark on lies below a bound.
 //! So whatever is issued was issued before the raise, which returns a word past it.
 
@@ -151,6 +153,13 @@ impl Identity {
             bound: self.bound.max(Some(bound)),
             ..self
         }
+    }
+
+    /// Where the IDs of this identity end, once slots are closed: `slots` is the latest
+    /// instant that one of them returned. Nothing was issued from there on, by this
+    /// server or by those that had the worker ID before.
+    pub fn end(self, slots: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
+        now.max(slots.unwrap_or(now)).max(self.floor.unwrap_or(now))
     }
 
     /// The identity after this one: under a registry, and without the right to issue.

@@ -75,8 +75,6 @@ pub struct Situation {
     pub forgiven_lead: Millis,
     /// The next free position.
     pub word: Position,
-    /// The bound that the slot has, as [`Plan::before`].
-    pub before: Position,
     /// The bound in force; zero at a start.
     pub reserved: Position,
     /// Who the server is.
@@ -123,10 +121,10 @@ pub struct Plan {
     pub window: Millis,
     /// and a lead beyond the policy's limit that goes on being allowed.
     pub forgiven: Millis,
-    /// Then publish this bound, if `before` still is in its place, for the identity that
-    /// the server had,
-    pub before: Position,
+    /// Then publish a bound for the identity that the server had. It takes the place of
+    /// `before`, if that is still there.
     pub identity: Identity,
+    pub before: Position,
     pub reserved: Position,
     /// and from here on reserve ahead of need.
     pub early: Position,
@@ -341,11 +339,12 @@ impl Generator {
         if first >= layout.last_tick() {
             return Err(time_used_up);
         }
-        // The first tick of the next holder of the worker ID. An early reservation is
-        // of no use if it is reserved up to there.
+        // The first tick of the next holder of the worker ID. If a generator that goes on
+        // has reserved up to there, there is nothing to gain.
+        let goes_on = !starts && s.rollback.is_none();
         let end = s.identity.bound.map(|at| (at, layout.tick_from(at)));
         if let Some((at, end)) = end
-            && (first >= end || !starts && !switches && layout.tick_of(s.reserved) >= end)
+            && (first >= end || goes_on && layout.tick_of(s.reserved) >= end)
         {
             return Err(Refusal::PastBound {
                 needed: layout.instant_of(first),
@@ -388,7 +387,7 @@ impl Generator {
             leaves_gap: s.failover.is_some(),
             window,
             forgiven: forgiven.unwrap_or_default(),
-            before: s.before,
+            before: s.reserved,
             identity: s.identity,
             reserved: at(bound),
             early: at(early),

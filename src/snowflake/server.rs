@@ -39,7 +39,7 @@ use super::identity::{Generation, Identity};
 use super::reservation::{Durable, Failover, Moved, Plan, Planned, Refusal, Situation};
 use super::slot::{Reserving, Slot};
 use super::wait::Waits;
-use super::word::{CLOSED, Clocks, Step};
+use super::word::{Clocks, Step};
 
 /// The settings of a server.
 #[derive(Clone, Copy, Debug)]
@@ -517,17 +517,12 @@ impl<H: Host> Reserver<'_, H> {
     }
 
     /// The one place where a [`Situation`] is made. Under the clock lock: whoever closes
-    /// slots has changed the identity under that lock before, so the bound that is seen
-    /// here is not one that was closed with this identity.
+    /// slots has changed the identity under that lock before, so a slot that is found
+    /// closed here was not closed for this identity.
     fn situation(&self, need: Need, found: &Found) -> Result<Situation, Refusal> {
         let (slot, layout, reading) = (self.slot, self.generator.layout, found.reading);
         let live = slot.live();
-        let before = live.bounds().reserved();
-        let reserved = if before == CLOSED {
-            Position::ZERO
-        } else {
-            before
-        };
+        let reserved = live.bounds().open();
         let at_start = reserved == Position::ZERO;
         let (identity, is_new) = (found.beliefs.identity, self.is_new());
         let (stored, on_disk) = self.stored(found, at_start)?;
@@ -549,7 +544,6 @@ impl<H: Host> Reserver<'_, H> {
             trusted_offset: found.beliefs.trusted_offset,
             forgiven_lead: slot.forgiven_lead(),
             word: live.word().position(),
-            before,
             reserved,
             identity,
             is_new,

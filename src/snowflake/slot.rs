@@ -587,6 +587,11 @@ impl Slot {
     }
 }
 
+/// The latest instant that a word of these slots has reached; see [`Slot::furthest`].
+pub fn furthest<'a>(slots: impl IntoIterator<Item = &'a Slot>) -> Option<UnixMillis> {
+    slots.into_iter().filter_map(Slot::furthest).max()
+}
+
 #[cfg(test)]
 #[path = "tests/copy_slot.rs"]
 mod copy;

@@ -521,6 +521,16 @@ impl Bounds {
         swap.is_ok()
     }
 
+    /// Opens a slot that was closed, for a server with a new identity. Returns the bound.
+    /// Holders of the reservation lock only. Whoever closes the slot again takes this
+    /// away: what a reserver publishes takes the place of zero, never of [`CLOSED`], or
+    /// a reserver could not tell one closing from the next.
+    pub(super) fn open(&self) -> Position {
+        let closed = CLOSED.get();
+        let swap = self.reserved.compare_exchange(closed, 0, AcqRel, Acquire);
+        Position::new(swap.map_or_else(|bound| bound, |_| 0))
+    }
+
     /// Allows no ID until there is a new identity. Returns the bound as it was.
     pub(super) fn close(&self) -> Position {
         Position::new(self.reserved.swap(CLOSED.get(), AcqRel))

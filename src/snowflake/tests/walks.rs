@@ -596,7 +596,6 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                     running.map_or(0, |plan| plan.ledger.clock),
                     layout.place_of(Tick::new(millis.cast_unsigned())),
                 ),
-                before: reserved,
                 reserved,
                 identity: Identity::NONE,
                 is_new: running.is_none(),
