@@ -3,7 +3,7 @@
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
-use crate::snowflake::id::{Millis, WorkerId};
+use crate::snowflake::id::Millis;
 use crate::snowflake::server::Settings;
 
 const WORKER_ID_UNSET: i32 = -1;
@@ -35,8 +35,8 @@ static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(MAX_CLOCK_JUMP_S
 pub fn define() {
     GucRegistry::define_int_guc(
         c"snowflake_id.worker_id",
-        c"Worker ID of this server; no other server of the cluster may have it.",
-        c"-1 means not set; then no IDs are generated.",
+        c"Worker ID of this server; no other server may have the same.",
+        c"-1 means not set; then no IDs are issued.",
         &WORKER_ID,
         WORKER_ID_UNSET,
         i32::MAX,
@@ -46,7 +46,7 @@ pub fn define() {
     GucRegistry::define_int_guc(
         c"snowflake_id.max_generators",
         c"Number of generators whose state is kept in shared memory at a time.",
-        c"The state of a generator that no transaction uses gives way, and is read back from its sequence. Where all are in use, the server makes room for more.",
+        c"If there are more generators, the state of one that no transaction uses is dropped, and later read back from its sequence. If all are in use, the server makes room for more.",
         &MAX_GENERATORS,
         MAX_GENERATORS_MIN,
         MAX_GENERATORS_MAX,
@@ -65,8 +65,8 @@ pub fn define() {
     );
     GucRegistry::define_int_guc(
         c"snowflake_id.failover_gap",
-        c"How much time a generator leaves out after a promotion or point-in-time recovery.",
-        c"No acknowledged ID is issued again while replication lag plus clock difference is within it.",
+        c"How much time a generator skips after a promotion or point-in-time recovery.",
+        c"No acknowledged ID is issued twice if replication lag and clock difference together are shorter.",
         &FAILOVER_GAP,
         0,
         FAILOVER_GAP_MS_MAX,
@@ -75,8 +75,8 @@ pub fn define() {
     );
     GucRegistry::define_int_guc(
         c"snowflake_id.max_clock_jump",
-        c"Largest forward jump of the wall clock that is believed.",
-        c"After a larger one no IDs are reserved until a superuser calls snowflake_accept_clock().",
+        c"Largest forward jump of the wall clock that generators follow.",
+        c"After a larger jump, no IDs are reserved until a superuser calls snowflake_accept_clock().",
         &MAX_CLOCK_JUMP,
         MAX_CLOCK_JUMP_S_MIN,
         i32::MAX,
@@ -87,9 +87,9 @@ pub fn define() {
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };
 }
 
-/// `snowflake_id.worker_id`, if set.
-pub fn worker_id() -> Option<WorkerId> {
-    WorkerId::new(WORKER_ID.get())
+/// `snowflake_id.worker_id`; -1 if it is not set.
+pub fn worker_id() -> i32 {
+    WORKER_ID.get()
 }
 
 /// `snowflake_id.max_generators`: the number of slots.

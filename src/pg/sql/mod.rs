@@ -1,34 +1,23 @@
 //! The SQL functions. What a user sees of them (names of arguments, volatility,
 //! COMMENT) stands in `sql/`, which names these functions by their C symbols.
-//!
-//! | module | functions |
-//! |---|---|
-//! | [`generate`] | nextval, nextval_batch, both with fields (`_with`), currval |
-//! | [`decode`] | decode, timestamp, worker_id, sequence, encode, min_id, max_id |
-//! | [`explain`] | explain |
-//! | [`create`] | create_generator, snowflake_presets |
-//! | [`admin`] | advance, accept_clock |
-//! | [`column`] | set_default |
-//! | [`monitor`] | snowflake_generators, pg_stat_snowflake, stat_reset |
-//!
-//! [`call`] has what functions without `#[pg_extern]` need.
 
-mod admin;
-mod call;
-mod column;
-mod create;
-mod decode;
-mod explain;
-mod generate;
-mod monitor;
+mod admin; // advance, accept_clock
+mod call; // what functions without `#[pg_extern]` need
+mod column; // internal ones, for set_default
+mod create; // create_generator, snowflake_presets
+mod decode; // decode, timestamp, worker_id, sequence, encode, min_id, max_id
+mod explain; // explain
+mod generate; // nextval, nextval_batch, both with fields (`_with`), nextval_block, currval
+mod monitor; // snowflake_generators, pg_stat_snowflake, stat_reset
 
 #[cfg(feature = "pg_test")]
 pub(super) use generate::snowflake_nextval as nextval_for_tests;
 
-// `make install` copies the file. cargo pgrx, which the tests inside a server use,
-// installs the SQL that the library holds; so the library holds the file as well.
+// `make install` joins these files. cargo pgrx, which the tests inside a server use,
+// installs the SQL that the library holds; so the library holds the files as well.
+pgrx::extension_sql_file!("../../../sql/snowflake_id.sql", name = "base", bootstrap);
 pgrx::extension_sql_file!(
-    "../../../sql/snowflake_id--0.1.0.sql",
-    name = "base",
-    bootstrap
+    "../../../sql/set_default.sql",
+    name = "set_default",
+    requires = ["base"]
 );

@@ -164,7 +164,7 @@ fn a_new_identity_starts_past_what_was_reserved_before() {
         assert_eq!(reserved, UnixMillis::new(1110));
         // From a setting to a registry, and back; nobody waits.
         grant(&server, 1, 0, 1500);
-        assert!(matches!(server.step_of(old, 1), Step::Issue { .. }));
+        assert!(matches!(server.step_of(old, 1), Step::Issue(_)));
         let mine = server.generation();
         assert!(matches!(server.step_of(mine, 1), Step::Reserve { .. }));
         assert_eq!(next(&server), (1, 1110));
@@ -210,7 +210,7 @@ fn a_closed_slot_tells_where_its_ids_end() {
     let old = server.generation();
     server.step(-200 * MS);
     assert_eq!(server.close(), UnixMillis::new(1010));
-    assert!(!matches!(server.step_of(old, 1), Step::Issue { .. }));
+    assert!(!matches!(server.step_of(old, 1), Step::Issue(_)));
     assert_eq!(server.call(1), Outcome::NoWorker);
     assert_eq!(server.slot.live().bounds().in_force(), Position::ZERO);
     // A new grant opens the slot. The mark was written before.

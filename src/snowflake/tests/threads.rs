@@ -17,10 +17,10 @@ use super::super::id::{
 use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::server::{self, Beliefs, History, Host, Issued, Note, OnDisk, Refused, Settings};
+use super::super::server::{self, Beliefs, History, Host, Note, OnDisk, Refused, Settings};
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::Clocks;
+use super::super::word::{Clocks, Issued};
 
 const THREADS: u64 = 4;
 const IDS: usize = if cfg!(miri) { 60 } else { 5_000 };
@@ -67,6 +67,10 @@ impl Clocks for &Live {
 
 impl Host for &Live {
     type Error = Refused;
+
+    fn error(&self, why: Refused) -> Refused {
+        why
+    }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
         Ok((&self.slot, &self.generator))
@@ -153,11 +157,7 @@ impl Live {
                     assert_eq!(last, first + number - 1, "consecutive IDs");
                     ids.extend((first..=last).map(SnowflakeId::new));
                 }
-                Err(
-                    Refused::Behind { .. }
-                    | Refused::NoClockFree { .. }
-                    | Refused::Interleaved { .. },
-                ) => {}
+                Err(Refused::Behind { .. } | Refused::Interleaved { .. }) => {}
                 Err(refused) => panic!("{refused:?}"),
             }
         }
@@ -181,7 +181,7 @@ impl Live {
                     );
                 }
                 // The clock is set back again and again.
-                Err(Refused::Behind { .. } | Refused::NoClockFree { .. }) => {}
+                Err(Refused::Behind { .. }) => {}
                 Err(refused) => panic!("{refused:?}"),
             }
         }
@@ -368,6 +368,10 @@ impl Clocks for Session<'_> {
 
 impl Host for Session<'_> {
     type Error = Refused;
+
+    fn error(&self, why: Refused) -> Refused {
+        why
+    }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
         while self.present().worker().is_none() {
