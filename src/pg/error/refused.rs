@@ -120,7 +120,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 .hint(format!("At most {limit} ahead of the clock is allowed."))
         }
         Refusal::AdvancePastPool { by, limit } => {
-            let (by, limit) = (measured(by), measured(limit));
+            let (by, limit) = (exact(by), exact(limit));
             ERRCODE_DATETIME_FIELD_OVERFLOW
                 .error(format!(
                     "cannot advance a generator to {by} ahead of the clock"
