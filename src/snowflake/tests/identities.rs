@@ -61,6 +61,11 @@ fn a_grant_starts_at_its_floor_and_ends_at_its_bound() {
     grant(&server, 1, 1043, 1056);
     assert_eq!(next(&server), (1, 1050));
     assert_eq!(server.mark(), Some(UnixMillis::new(1060)));
+    // An early reservation would write the same mark again.
+    let bounds = server.slot.live().bounds();
+    assert!(bounds.elect_early(Position::new(u64::MAX)));
+    assert_eq!(server.reserve(Need::Early(Tick::new(105))), Ok(None));
+    assert_eq!(server.marks.get(), 1);
     for _ in 1..4 {
         assert_eq!(next(&server), (1, 1050));
     }
@@ -73,17 +78,7 @@ fn a_grant_starts_at_its_floor_and_ends_at_its_bound() {
         ahead: 0,
     };
     assert_eq!(refusal(&server), past);
-    // A refusal has written nothing, and an early reservation finds nothing to gain.
-    let marks = server.marks.get();
-    assert!(
-        server
-            .slot
-            .live()
-            .bounds()
-            .elect_early(Position::new(u64::MAX))
-    );
-    assert_eq!(server.reserve(Need::Early(Tick::new(105))), Ok(None));
-    assert_eq!(server.marks.get(), marks);
+    assert_eq!(server.marks.get(), 1);
     server.becomes(|identity| identity.renewed(UnixMillis::new(1100)));
     assert_eq!(next(&server), (1, 1060));
 }
