@@ -12,8 +12,9 @@ use crate::snowflake::block::issue_block;
 use crate::snowflake::clock::Reading;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{
-    BootNanos, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
+    BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
 };
+use crate::snowflake::identity::{Generation, Identity};
 use crate::snowflake::layout::Stamp;
 use crate::snowflake::server::{
     self, Beliefs, History, Host, Need, Note, OnDisk, Refused, Settings,
@@ -29,6 +30,9 @@ const NAP_MICROS_MAX: i64 = 500;
 /// The longest nap on the latch, in milliseconds: a clock that is corrected during the
 /// nap is seen soon.
 const NAP_MILLIS_MAX: i64 = 10;
+
+/// How long a call waits for a later bound of the server's worker ID.
+const BOUND_WAIT: Millis = Millis::new(5000);
 
 /// PostgreSQL. The path of each ID needs its clocks only; with a [`Caller`], this type
 /// is a [`Host`].
@@ -79,7 +83,14 @@ impl Host for Postgres<Caller> {
     }
 
     fn entered(&self) -> Option<(&Slot, &Generator)> {
-        self.0.entry.right().map(|it| (it.slot, it.generator))
+        let right = self.0.entry.present_right(self.0.shared)?;
+        Some((right.slot, right.generator))
+    }
+
+    fn generation(&self) -> Generation {
+        // Whoever reserves without a call for IDs has entered before.
+        let right = self.0.right.get().or_else(|| self.0.entry.right());
+        right.map_or(Generation::NONE, |right| right.generation)
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -122,6 +133,26 @@ impl Host for Postgres<Caller> {
         pending.add_wait(from, os_clock::boot());
         pgrx::check_for_interrupts!();
         Ok(())
+    }
+
+    fn more_bound(&self, needed: UnixMillis) -> Result<bool, Error> {
+        let mine = self.generation();
+        let has_more = |beliefs: &mut Beliefs| {
+            let Identity {
+                generation, bound, ..
+            } = beliefs.identity;
+            generation != mine || bound.is_none_or(|bound| bound > needed)
+        };
+        let from = os_clock::boot();
+        loop {
+            if self.0.shared.with_beliefs(has_more) {
+                return Ok(true);
+            }
+            if os_clock::boot().since(from) >= BOUND_WAIT.nanos() {
+                return Ok(false);
+            }
+            self.nap(Millis::new(NAP_MILLIS_MAX).nanos())?;
+        }
     }
 
     fn note(&self, note: Note) {
@@ -211,8 +242,8 @@ fn take_one<const WATCHES: bool>(
     right: &Right,
     compose: impl FnOnce(Position) -> SnowflakeId,
 ) -> Option<SnowflakeId> {
-    let (live, generator) = (right.slot.live(), right.generator);
-    let Step::Issue(issued) = live.issue::<WATCHES>(generator, 1, &Postgres(())) else {
+    let (live, generator, mine) = (right.slot.live(), right.generator, right.generation);
+    let Step::Issue(issued) = live.issue::<WATCHES>(generator, mine, 1, &Postgres(())) else {
         return None;
     };
     let id = compose(issued.start);
@@ -299,9 +330,12 @@ fn first(entry: &Entry, chunk: &Chunk) -> SnowflakeId {
 /// instant of the first such ID; `None` if the caller has to look again.
 pub fn advance(entry: &'static Entry, to: UnixMillis) -> Result<Option<UnixMillis>, Error> {
     with_host(entry, false, |host| server::demand(host, Need::Floor(to)))?;
-    Ok(entry.right().map(|right| {
-        let layout = right.generator.layout;
-        let word = right.slot.live().word().position();
-        layout.instant_of(layout.tick_of(word)).max(to)
+    Ok(entry.present_right(shmem::shared()?).and_then(|right| {
+        let (layout, live) = (right.generator.layout, right.slot.live());
+        let tick = layout.tick_of(live.word().position());
+        // If not, the server has had to wait, or has another worker ID by now.
+        let is_done =
+            live.bounds().generation() == right.generation && tick >= layout.tick_from(to);
+        is_done.then(|| layout.instant_of(tick).max(to))
     }))
 }

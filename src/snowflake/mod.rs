@@ -12,6 +12,7 @@ pub mod duration; // how a length of time reads as text
 pub mod explain; // an ID, for a person to read
 pub mod generator; // what a generator is made of: layout and policy
 pub mod id; // the numbers that everything else is made of
+pub mod identity; // who the server is: its worker ID, and within which time it issues
 pub mod label; // layout and policy as text
 pub mod layout; // which bit means what, and which instant a tick is
 pub mod lease; // which server has which worker ID
