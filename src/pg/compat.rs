@@ -117,7 +117,7 @@ pub fn sleep(micros: i64) {
     // this process; only this process writes there, as PostgreSQL's inline functions
     // do. The sleep raises no error.
     unsafe {
-        pg_sys::my_wait_event_info.write_volatile(wait_event());
+        pg_sys::my_wait_event_info.write_volatile(wait_event(WaitsFor::Clock));
         pg_sys::pg_usleep(micros);
         pg_sys::my_wait_event_info.write_volatile(0);
     }
@@ -129,28 +129,71 @@ pub fn wait_latch(millis: i64) {
     let ends = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: the latch of this process, in a backend or a background worker.
     unsafe {
-        pg_sys::WaitLatch(pg_sys::MyLatch, ends.cast_signed(), millis, wait_event());
+        pg_sys::WaitLatch(
+            pg_sys::MyLatch,
+            ends.cast_signed(),
+            millis,
+            wait_event(WaitsFor::Clock),
+        );
         pg_sys::ResetLatch(pg_sys::MyLatch);
     }
 }
 
+/// Waits until a socket can be read or written, for this many milliseconds at most.
+/// Returns whether it can. An interrupt ends the wait early, and the end of the
+/// postmaster ends the process.
+pub fn wait_socket(socket: i32, read: bool, write: bool, millis: i64) -> bool {
+    let mut ends = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    let sockets = pg_sys::WL_SOCKET_READABLE | pg_sys::WL_SOCKET_WRITEABLE;
+    if read {
+        ends |= pg_sys::WL_SOCKET_READABLE;
+    }
+    if write {
+        ends |= pg_sys::WL_SOCKET_WRITEABLE;
+    }
+    // SAFETY: the latch of this process, in a backend or a background worker, and an
+    // open socket.
+    let ended = unsafe {
+        let event = wait_event(WaitsFor::Server);
+        let latch = pg_sys::MyLatch;
+        let ended = pg_sys::WaitLatchOrSocket(latch, ends.cast_signed(), socket, millis, event);
+        if ended.cast_unsigned() & pg_sys::WL_LATCH_SET != 0 {
+            pg_sys::ResetLatch(latch);
+        }
+        ended
+    };
+    ended.cast_unsigned() & sockets != 0
+}
+
+/// What a wait event tells, where PostgreSQL has names for those of extensions.
+#[derive(Clone, Copy)]
+enum WaitsFor {
+    Clock,
+    Server,
+}
+
 #[cfg(any(feature = "pg15", feature = "pg16"))]
-fn wait_event() -> u32 {
+fn wait_event(_: WaitsFor) -> u32 {
     pg_sys::PG_WAIT_EXTENSION
 }
 
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-fn wait_event() -> u32 {
+fn wait_event(event: WaitsFor) -> u32 {
     use std::cell::Cell;
     thread_local! {
-        /// The number that the server gives to the name at its first use; 0 before.
-        static EVENT: Cell<u32> = const { Cell::new(0) };
+        /// The numbers that the server gives to the names at their first use; 0 before.
+        static CLOCK: Cell<u32> = const { Cell::new(0) };
+        static SERVER: Cell<u32> = const { Cell::new(0) };
     }
-    if EVENT.get() == 0 {
+    let (number, name) = match event {
+        WaitsFor::Clock => (&CLOCK, c"SnowflakeClock"),
+        WaitsFor::Server => (&SERVER, c"SnowflakeServer"),
+    };
+    if number.get() == 0 {
         // SAFETY: a constant, NUL-terminated name; the same number each time.
-        EVENT.set(unsafe { pg_sys::WaitEventExtensionNew(c"SnowflakeClock".as_ptr()) });
+        number.set(unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) });
     }
-    EVENT.get()
+    number.get()
 }
 
 /// `TimeLineHistoryEntry` of access/timeline.h, the same from 15 to 18.

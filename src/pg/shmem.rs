@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use pgrx::pg_sys;
 
 use super::error::{self, Error};
-use super::{catalog, guc, os_clock, time};
+use super::{catalog, guc, os_clock, start_file, time};
 use crate::snowflake::clock::Reading;
 use crate::snowflake::id::{Millis, WorkerId};
 use crate::snowflake::identity::{Generation, Identity};
@@ -473,6 +473,7 @@ unsafe extern "C-unwind" fn on_startup() {
         // Either both areas are found or neither.
         if !found {
             initialise(shared, slots);
+            start_file::note_start(WorkerId::new(guc::worker_id()));
         }
         SHARED.store(shared, Ordering::Relaxed);
     }

@@ -3,6 +3,7 @@
 
 mod admin; // advance, accept_clock
 mod call; // what functions without `#[pg_extern]` need
+mod cluster; // check_cluster
 mod column; // internal ones, for set_default
 mod create; // create_generator, snowflake_presets
 mod decode; // decode, timestamp, worker_id, sequence, encode, min_id, max_id

@@ -1,0 +1,472 @@
+//! A client of PostgreSQL servers, by libpq: for a server that asks other servers.
+//!
+//! - Nothing here waits by itself, except for the look-up of a host name (see below). All
+//!   waits are those of a [`Waiter`]: a backend's, which interrupts end, or a thread's.
+//! - Parameters and results are text in UTF-8.
+//! - Notices of the other server are dropped.
+//! - No error and no description has a password: libpq's messages have none, except for
+//!   what it says of a conninfo that it cannot parse, which is left out here.
+//!
+//! **Threads.** Nothing here calls PostgreSQL, apart from [`wait::Backend`]. So a thread
+//! that a background worker has started may connect and ask, under these rules:
+//! - It blocks all signals before it starts. (libpq blocks SIGPIPE by itself while it
+//!   writes.)
+//! - It uses [`wait::Thread`], calls nothing of pgrx, and raises no PostgreSQL error.
+//! - A [`Connection`] stays in its thread: it is not `Send`. Several threads may each
+//!   have connections. libpq and OpenSSL 1.1 and later initialise themselves under locks
+//!   of their own.
+//! - Nobody sets environment variables while threads run: libpq reads PGHOST and others.
+//! - The process ends by `_exit` if a thread may still be in libpq: exit handlers of
+//!   OpenSSL free what the thread uses.
+//!
+//! **Host names.** libpq looks up a name by getaddrinfo(3), for which neither time-out
+//! nor interrupt counts: `resolv.conf` decides how long it takes. `hostaddr` avoids it.
+
+mod server;
+#[cfg(feature = "pg_test")]
+mod tests;
+pub mod wait;
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::time::{Duration, Instant};
+
+use pq_sys::PostgresPollingStatusType as Polling;
+use pq_sys::{ConnStatusType, ExecStatusType, PGconn, PGresult};
+
+pub use server::Server;
+use server::{Hosts, OptionList};
+use wait::{Ended, Ready, Waiter, Wanted};
+
+/// Why there is no connection, or no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// The text is neither a conninfo nor a URL.
+    Conninfo,
+    /// libpq's message on why it could not connect.
+    Connect(String),
+    /// No answer came in time: to the connection or to the statement.
+    TimedOut(Duration),
+    /// The other server refused the statement. The connection can be used further.
+    Statement(Refusal),
+    /// The connection is lost.
+    Lost(String),
+    /// The [`Waiter`] ended the wait.
+    Ended,
+}
+
+/// The error of a statement, as the other server sent it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// SQLSTATE: five characters.
+    pub sqlstate: String,
+    pub message: String,
+    /// Empty if there is none, as the hint.
+    pub detail: String,
+    pub hint: String,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conninfo => f.write_str("neither a libpq conninfo nor a URL"),
+            Self::Connect(message) | Self::Lost(message) => f.write_str(message),
+            Self::TimedOut(time) => write!(f, "no answer within {} ms", time.as_millis()),
+            Self::Statement(refusal) => f.write_str(&refusal.message),
+            Self::Ended => f.write_str("the wait was ended"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Ended> for Error {
+    fn from(_: Ended) -> Self {
+        Self::Ended
+    }
+}
+
+/// What a statement returned. Commands without a result have no columns and no rows.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Rows {
+    pub columns: Vec<String>,
+    /// Each with as many values as there are columns; `None` is NULL.
+    pub rows: Vec<Vec<Option<String>>>,
+}
+
+impl Rows {
+    /// The value in the first column of the first row, unless it is NULL.
+    pub fn first_value(&self) -> Option<&str> {
+        self.rows.first()?.first()?.as_deref()
+    }
+}
+
+/// A connection, which is closed when this value is dropped.
+pub struct Connection {
+    raw: NonNull<PGconn>,
+    /// No statement is under way, and none was left.
+    is_idle: bool,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses the connection any more.
+        unsafe { pq_sys::PQfinish(self.raw.as_ptr()) };
+    }
+}
+
+impl Connection {
+    /// Connects. If the server has several hosts, each that is tried gets an equal share
+    /// of the time that is left, so that one which does not answer leaves time for the
+    /// next.
+    pub fn open(
+        server: &Server,
+        timeout: Duration,
+        waiter: &mut dyn Waiter,
+    ) -> Result<Self, Error> {
+        let until = Instant::now() + timeout;
+        let mut left: Option<Hosts> = None;
+        loop {
+            let mut connection = Self::start(server, left.as_ref())?;
+            let mut hosts = left.unwrap_or_else(|| connection.hosts());
+            let now = Instant::now();
+            let share = until.saturating_duration_since(now) / hosts.count();
+            if let Ready::Yes = connection.poll(now + share, waiter)? {
+                return Ok(connection);
+            }
+            hosts.remove(&connection.host(), &connection.port());
+            if hosts.count() == 0 || Instant::now() >= until {
+                return Err(Error::TimedOut(timeout));
+            }
+            left = Some(hosts);
+        }
+    }
+
+    /// Begins to connect; `hosts` replaces those of the server.
+    fn start(server: &Server, hosts: Option<&Hosts>) -> Result<Self, Error> {
+        let options = server.options_with(hosts);
+        let pointers = |texts: &mut dyn Iterator<Item = &CString>| -> Vec<*const c_char> {
+            let pointers = texts.map(|text| text.as_ptr());
+            pointers.chain([ptr::null()]).collect()
+        };
+        let keywords = pointers(&mut options.iter().map(|(keyword, _)| keyword));
+        let values = pointers(&mut options.iter().map(|(_, value)| value));
+        // SAFETY: both arrays end in NULL and have NUL-terminated texts, which libpq
+        // copies.
+        let raw = unsafe { pq_sys::PQconnectStartParams(keywords.as_ptr(), values.as_ptr(), 0) };
+        let Some(raw) = NonNull::new(raw) else {
+            return Err(Error::Connect("out of memory".to_string()));
+        };
+        let connection = Self { raw, is_idle: true };
+        // SAFETY: a connection, and a function that lives as long as the process.
+        unsafe { pq_sys::PQsetNoticeProcessor(raw.as_ptr(), Some(drop_notice), ptr::null_mut()) };
+        if connection.is_bad() {
+            return Err(Error::Connect(connection.message()));
+        }
+        Ok(connection)
+    }
+
+    /// Goes on until the server is reached, or until the deadline.
+    fn poll(&mut self, deadline: Instant, waiter: &mut dyn Waiter) -> Result<Ready, Error> {
+        let mut wanted = Wanted::Write;
+        loop {
+            if let Ready::No = waiter.wait(self.socket()?, wanted, deadline)? {
+                return Ok(Ready::No);
+            }
+            // SAFETY: a connection that is being made.
+            wanted = match unsafe { pq_sys::PQconnectPoll(self.raw.as_ptr()) } {
+                Polling::PGRES_POLLING_OK => break,
+                Polling::PGRES_POLLING_FAILED => return Err(Error::Connect(self.message())),
+                Polling::PGRES_POLLING_WRITING => Wanted::Write,
+                Polling::PGRES_POLLING_READING | Polling::PGRES_POLLING_ACTIVE => Wanted::Read,
+            };
+        }
+        // SAFETY: a connection that has been made.
+        if unsafe { pq_sys::PQsetnonblocking(self.raw.as_ptr(), 1) } != 0 {
+            return Err(Error::Connect(self.message()));
+        }
+        Ok(Ready::Yes)
+    }
+
+    /// Runs one statement, with `$1` and so on as text. After any error but
+    /// [`Error::Statement`] the connection cannot be used further. A time-out does not
+    /// end the statement on the other server: that is what its `statement_timeout` is
+    /// for.
+    pub fn query(
+        &mut self,
+        sql: &str,
+        parameters: &[Option<&str>],
+        timeout: Duration,
+        waiter: &mut dyn Waiter,
+    ) -> Result<Rows, Error> {
+        if !self.is_usable() {
+            return Err(Error::Lost("the connection was given up".to_string()));
+        }
+        let deadline = Instant::now() + timeout;
+        self.send(sql, parameters)?;
+        // An interrupt may end the function at each wait.
+        self.is_idle = false;
+        let result = match self.flush(deadline, waiter)? {
+            Ready::Yes => self.receive(deadline, waiter)?,
+            Ready::No => None,
+        };
+        let Some(result) = result else {
+            return Err(Error::TimedOut(timeout));
+        };
+        let rows = result.read(self);
+        self.is_idle = !matches!(rows, Err(Error::Lost(_)));
+        rows
+    }
+
+    /// Whether another statement can be sent.
+    pub fn is_usable(&self) -> bool {
+        self.is_idle && !self.is_bad()
+    }
+
+    /// Hands the statement to libpq.
+    fn send(&self, sql: &str, parameters: &[Option<&str>]) -> Result<(), Error> {
+        let sql = terminated(sql)?;
+        let texts = parameters
+            .iter()
+            .map(|text| text.map(terminated).transpose())
+            .collect::<Result<Vec<_>, _>>()?;
+        let values: Vec<*const c_char> = texts
+            .iter()
+            .map(|text| text.as_ref().map_or(ptr::null(), |text| text.as_ptr()))
+            .collect();
+        // SAFETY: `values` has as many texts as said, NUL-terminated or NULL, which
+        // libpq copies. NULL for the types lets the server choose them, and for the
+        // lengths and formats it means text.
+        let sent = unsafe {
+            pq_sys::PQsendQueryParams(
+                self.raw.as_ptr(),
+                sql.as_ptr(),
+                c_int::try_from(values.len()).unwrap_or(c_int::MAX),
+                ptr::null(),
+                values.as_ptr(),
+                ptr::null(),
+                ptr::null(),
+                0,
+            )
+        };
+        if sent == 1 { Ok(()) } else { Err(self.lost()) }
+    }
+
+    /// Sends what libpq still holds.
+    fn flush(&self, deadline: Instant, waiter: &mut dyn Waiter) -> Result<Ready, Error> {
+        loop {
+            // SAFETY: a connection that has been made.
+            match unsafe { pq_sys::PQflush(self.raw.as_ptr()) } {
+                0 => return Ok(Ready::Yes),
+                1 => {
+                    // The server may wait for us to read before it reads.
+                    if let Ready::No = waiter.wait(self.socket()?, Wanted::Either, deadline)? {
+                        return Ok(Ready::No);
+                    }
+                    self.consume()?;
+                }
+                _ => return Err(self.lost()),
+            }
+        }
+    }
+
+    /// The last result of the statement; `None` if it does not come in time.
+    fn receive(&self, deadline: Instant, waiter: &mut dyn Waiter) -> Result<Option<Answer>, Error> {
+        let mut last = None;
+        loop {
+            // SAFETY: a connection that has been made, as below.
+            while unsafe { pq_sys::PQisBusy(self.raw.as_ptr()) } == 1 {
+                if let Ready::No = waiter.wait(self.socket()?, Wanted::Read, deadline)? {
+                    return Ok(None);
+                }
+                self.consume()?;
+            }
+            // SAFETY: PQgetResult() does not wait, since the connection is not busy.
+            let result = unsafe { pq_sys::PQgetResult(self.raw.as_ptr()) };
+            let Some(result) = NonNull::new(result).map(Answer) else {
+                return last.map_or_else(|| Err(self.lost()), |last| Ok(Some(last)));
+            };
+            // COPY would give this result again and again.
+            let is_last = result.is_copy();
+            last = Some(result);
+            if is_last {
+                return Ok(last);
+            }
+        }
+    }
+
+    fn consume(&self) -> Result<(), Error> {
+        // SAFETY: a connection that has been made.
+        if unsafe { pq_sys::PQconsumeInput(self.raw.as_ptr()) } == 1 {
+            return Ok(());
+        }
+        Err(self.lost())
+    }
+
+    fn is_bad(&self) -> bool {
+        // SAFETY: a connection.
+        unsafe { pq_sys::PQstatus(self.raw.as_ptr()) == ConnStatusType::CONNECTION_BAD }
+    }
+
+    /// The socket, which may be another one after each step of connecting.
+    fn socket(&self) -> Result<c_int, Error> {
+        // SAFETY: a connection.
+        match unsafe { pq_sys::PQsocket(self.raw.as_ptr()) } {
+            ..0 => Err(self.lost()),
+            socket => Ok(socket),
+        }
+    }
+
+    /// libpq's last message.
+    fn message(&self) -> String {
+        // SAFETY: libpq keeps the text until its next call.
+        in_a_line(&unsafe { text(pq_sys::PQerrorMessage(self.raw.as_ptr())) })
+    }
+
+    fn lost(&self) -> Error {
+        Error::Lost(self.message())
+    }
+
+    /// The host that is tried, or in use.
+    fn host(&self) -> String {
+        // SAFETY: libpq keeps the text with the connection.
+        unsafe { text(pq_sys::PQhost(self.raw.as_ptr())) }
+    }
+
+    fn port(&self) -> String {
+        // SAFETY: libpq keeps the text with the connection.
+        unsafe { text(pq_sys::PQport(self.raw.as_ptr())) }
+    }
+
+    /// All hosts that libpq tries, also those from a service file and the environment.
+    fn hosts(&self) -> Hosts {
+        // SAFETY: a connection; the list is freed by its owner.
+        Hosts::new(&OptionList(unsafe {
+            pq_sys::PQconninfo(self.raw.as_ptr())
+        }))
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Connection({}, {})", self.host(), self.port())
+    }
+}
+
+/// A PGresult, which is freed when this value is dropped.
+struct Answer(NonNull<PGresult>);
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses the result any more.
+        unsafe { pq_sys::PQclear(self.0.as_ptr()) };
+    }
+}
+
+impl Answer {
+    fn status(&self) -> ExecStatusType {
+        // SAFETY: a result.
+        unsafe { pq_sys::PQresultStatus(self.0.as_ptr()) }
+    }
+
+    fn is_copy(&self) -> bool {
+        matches!(
+            self.status(),
+            ExecStatusType::PGRES_COPY_IN
+                | ExecStatusType::PGRES_COPY_OUT
+                | ExecStatusType::PGRES_COPY_BOTH
+        )
+    }
+
+    fn read(&self, connection: &Connection) -> Result<Rows, Error> {
+        match self.status() {
+            ExecStatusType::PGRES_TUPLES_OK => Ok(self.rows()),
+            ExecStatusType::PGRES_COMMAND_OK | ExecStatusType::PGRES_EMPTY_QUERY => {
+                Ok(Rows::default())
+            }
+            _ if self.is_copy() => Err(Error::Lost("COPY has no place here".to_string())),
+            _ if connection.is_bad() => {
+                // SAFETY: libpq keeps the text with the result.
+                let message = unsafe { text(pq_sys::PQresultErrorMessage(self.0.as_ptr())) };
+                Err(Error::Lost(in_a_line(&message)))
+            }
+            _ => Err(Error::Statement(Refusal {
+                sqlstate: self.field(pq_sys::PG_DIAG_SQLSTATE),
+                message: self.field(pq_sys::PG_DIAG_MESSAGE_PRIMARY),
+                detail: self.field(pq_sys::PG_DIAG_MESSAGE_DETAIL),
+                hint: self.field(pq_sys::PG_DIAG_MESSAGE_HINT),
+            })),
+        }
+    }
+
+    /// A field of an error; empty if the error has none.
+    fn field(&self, code: u8) -> String {
+        // SAFETY: libpq keeps the text with the result.
+        unsafe {
+            text(pq_sys::PQresultErrorField(
+                self.0.as_ptr(),
+                c_int::from(code),
+            ))
+        }
+    }
+
+    fn rows(&self) -> Rows {
+        let raw = self.0.as_ptr();
+        // SAFETY: rows and columns are those that the result has; libpq keeps the texts
+        // with the result.
+        unsafe {
+            let columns = 0..pq_sys::PQnfields(raw);
+            let value = |row, column| {
+                (pq_sys::PQgetisnull(raw, row, column) == 0)
+                    .then(|| text(pq_sys::PQgetvalue(raw, row, column)))
+            };
+            let row = |row| columns.clone().map(|column| value(row, column)).collect();
+            Rows {
+                columns: columns
+                    .clone()
+                    .map(|column| text(pq_sys::PQfname(raw, column)))
+                    .collect(),
+                rows: (0..pq_sys::PQntuples(raw)).map(row).collect(),
+            }
+        }
+    }
+}
+
+/// Drops a notice of the other server; libpq would write it to the server log.
+unsafe extern "C" fn drop_notice(_: *mut c_void, _: *const c_char) {}
+
+/// A text of libpq's; empty for NULL. Bytes that are not UTF-8 are replaced.
+///
+/// # Safety
+/// NULL, or a NUL-terminated text.
+unsafe fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: as the caller guarantees.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Text for a statement.
+fn terminated(text: &str) -> Result<CString, Error> {
+    CString::new(text).map_err(|_| {
+        Error::Statement(Refusal {
+            sqlstate: "22021".to_string(),
+            message: "text has a character with the code zero".to_string(),
+            detail: String::new(),
+            hint: String::new(),
+        })
+    })
+}
+
+/// libpq's messages have several lines, each with a line feed.
+fn in_a_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim);
+    lines
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
+}

@@ -1,0 +1,307 @@
+//! The options by which libpq reaches a server.
+
+use std::ffi::{CStr, CString, c_char};
+use std::fmt;
+use std::ptr;
+
+use pq_sys::PQconninfoOption;
+
+use super::{Error, text};
+
+/// The name that connections have in `pg_stat_activity` of the other server, unless
+/// their options give another one.
+const APPLICATION_NAME: &CStr = c"snowflake_id";
+
+/// A server to connect to: libpq's options by keyword, in a conninfo or URL or one by
+/// one. What they leave open comes from libpq's usual places: a service file, the
+/// environment, a password file.
+///
+/// No output shows the options; [`Server::describe`] shows those that are not secret.
+#[derive(Clone)]
+pub struct Server {
+    options: Vec<(CString, CString)>,
+}
+
+impl Server {
+    /// The server of a conninfo or a URL.
+    ///
+    /// Fails with [`Error::Conninfo`], without libpq's message: it quotes a part of the
+    /// text, which may be a part of the password.
+    pub fn parse(conninfo: &str) -> Result<Self, Error> {
+        let conninfo = CString::new(conninfo).map_err(|_| Error::Conninfo)?;
+        let options = OptionList::parse(&conninfo)?;
+        Ok(Self {
+            options: options.given().collect(),
+        })
+    }
+
+    /// The server of options by keyword, such as those of a foreign server. Options that
+    /// libpq does not know are left out. Fails with [`Error::Conninfo`] on a value with
+    /// the character zero.
+    pub fn from_options<'a>(
+        options: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, Error> {
+        let known = OptionList::parse(c"")?;
+        let options = options.into_iter().filter(|(keyword, _)| {
+            known
+                .keywords()
+                .any(|known| known.to_bytes() == keyword.as_bytes())
+        });
+        let options = options
+            .map(|(keyword, value)| Ok((CString::new(keyword)?, CString::new(value)?)))
+            .collect::<Result<_, std::ffi::NulError>>();
+        Ok(Self {
+            options: options.map_err(|_| Error::Conninfo)?,
+        })
+    }
+
+    /// The server with further options, as [`Self::from_options`] takes them; of two with
+    /// the same keyword the latter counts.
+    pub fn with<'a>(
+        mut self,
+        options: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, Error> {
+        self.options.extend(Self::from_options(options)?.options);
+        Ok(self)
+    }
+
+    /// Host, port and database (and the service, if there is one) for messages and
+    /// views: `host=a port=5432 dbname=b`. Empty if none of them is given.
+    pub fn describe(&self) -> String {
+        let shown = [c"service", c"host", c"hostaddr", c"port", c"dbname"];
+        let mut parts = Vec::new();
+        for keyword in shown {
+            let Some(value) = self.get(keyword) else {
+                continue;
+            };
+            // A whole conninfo in the place of a database's name would show a password.
+            if !value.contains(['=', '@']) {
+                parts.push(format!("{}={value}", keyword.to_string_lossy()));
+            }
+        }
+        parts.join(" ")
+    }
+
+    fn get(&self, keyword: &CStr) -> Option<String> {
+        let (_, value) = self
+            .options
+            .iter()
+            .rev()
+            .find(|(known, _)| known.as_c_str() == keyword)?;
+        Some(value.to_string_lossy().into_owned())
+    }
+
+    /// All options of a connection; of two with the same keyword the latter counts.
+    pub(super) fn options_with(&self, hosts: Option<&Hosts>) -> Vec<(CString, CString)> {
+        let option = |keyword: &CStr, value: &CStr| (keyword.to_owned(), value.to_owned());
+        let mut options = vec![option(c"fallback_application_name", APPLICATION_NAME)];
+        options.extend(self.options.iter().cloned());
+        options.push(option(c"client_encoding", c"UTF8"));
+        options.extend(hosts.into_iter().flat_map(Hosts::options));
+        options
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Server({})", self.describe())
+    }
+}
+
+/// A list of options of libpq's, which is freed when this value is dropped; or NULL.
+pub(super) struct OptionList(pub(super) *mut PQconninfoOption);
+
+impl OptionList {
+    fn parse(conninfo: &CStr) -> Result<Self, Error> {
+        let mut message: *mut c_char = ptr::null_mut();
+        // SAFETY: a NUL-terminated text, and a place for the message.
+        let list = unsafe { pq_sys::PQconninfoParse(conninfo.as_ptr(), &raw mut message) };
+        // SAFETY: libpq allocated the message, or it is NULL, which is allowed.
+        unsafe { pq_sys::PQfreemem(message.cast()) };
+        if list.is_null() {
+            return Err(Error::Conninfo);
+        }
+        Ok(Self(list))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&CStr, Option<&CStr>)> {
+        let mut next = self.0;
+        std::iter::from_fn(move || {
+            // SAFETY: the list ends with an option without a keyword; the texts live as
+            // long as the list.
+            unsafe {
+                let option = next.as_ref()?;
+                if option.keyword.is_null() {
+                    return None;
+                }
+                next = next.add(1);
+                let value = (!option.val.is_null()).then(|| CStr::from_ptr(option.val));
+                Some((CStr::from_ptr(option.keyword), value))
+            }
+        })
+    }
+
+    fn keywords(&self) -> impl Iterator<Item = &CStr> {
+        self.iter().map(|(keyword, _)| keyword)
+    }
+
+    /// The options that have a value.
+    fn given(&self) -> impl Iterator<Item = (CString, CString)> {
+        self.iter()
+            .filter_map(|(keyword, value)| Some((keyword.to_owned(), value?.to_owned())))
+    }
+
+    /// An option that is a list, with commas between its values; empty if not given.
+    fn values(&self, wanted: &CStr) -> Vec<String> {
+        let value = self.iter().find(|(keyword, _)| *keyword == wanted);
+        // SAFETY: a NUL-terminated text of the list.
+        let value = value.and_then(|(_, value)| Some(unsafe { text(value?.as_ptr()) }));
+        value.map_or_else(Vec::new, |value| {
+            value.split(',').map(str::to_string).collect()
+        })
+    }
+}
+
+impl Drop for OptionList {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses the list any more; NULL is allowed.
+        unsafe { pq_sys::PQconninfoFree(self.0) };
+    }
+}
+
+/// The hosts that are tried one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hosts(Vec<Host>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Host {
+    name: String,
+    address: String,
+    port: String,
+}
+
+impl Hosts {
+    /// The hosts of a connection: one, if it names none.
+    pub(super) fn new(options: &OptionList) -> Self {
+        Self::from_lists(
+            &options.values(c"host"),
+            &options.values(c"hostaddr"),
+            &options.values(c"port"),
+        )
+    }
+
+    /// One port may be that of all hosts.
+    fn from_lists(names: &[String], addresses: &[String], ports: &[String]) -> Self {
+        let item = |list: &[String], at: usize| list.get(at).cloned().unwrap_or_default();
+        let count = names.len().max(addresses.len()).max(1);
+        let host = |at| Host {
+            name: item(names, at),
+            address: item(addresses, at),
+            port: item(ports, if ports.len() == 1 { 0 } else { at }),
+        };
+        Self((0..count).map(host).collect())
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Leaves out a host, as libpq names it: by its name or else by its address.
+    pub(super) fn remove(&mut self, name: &str, port: &str) {
+        let is_it = |host: &Host| {
+            let known = if host.name.is_empty() {
+                &host.address
+            } else {
+                &host.name
+            };
+            known == name && (host.port == port || host.port.is_empty())
+        };
+        // A host without a name has a default one.
+        let at = self.0.iter().position(is_it).unwrap_or(0);
+        if at < self.0.len() {
+            self.0.remove(at);
+        }
+    }
+
+    fn options(&self) -> impl Iterator<Item = (CString, CString)> {
+        let list = |keyword: &CStr, value: fn(&Host) -> &str| {
+            let values: Vec<&str> = self.0.iter().map(value).collect();
+            // The texts come from C.
+            let value = CString::new(values.join(",")).unwrap_or_default();
+            (keyword.to_owned(), value)
+        };
+        let has = |value: fn(&Host) -> &str| self.0.iter().any(|host| !value(host).is_empty());
+        let addresses: fn(&Host) -> &str = |host| &host.address;
+        let named = [
+            Some(list(c"host", |host| &host.name)),
+            has(addresses).then(|| list(c"hostaddr", addresses)),
+            Some(list(c"port", |host| &host.port)),
+        ];
+        named.into_iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(names: &str, addresses: &str, ports: &str) -> Hosts {
+        let list = |text: &str| -> Vec<String> {
+            text.split_terminator(',').map(str::to_string).collect()
+        };
+        Hosts::from_lists(&list(names), &list(addresses), &list(ports))
+    }
+
+    #[test]
+    fn a_host_that_does_not_answer_is_left_out() {
+        let mut some = hosts("a,b,a", "", "1,2,3");
+        some.remove("a", "3");
+        assert_eq!(some, hosts("a,b", "", "1,2"));
+        some.remove("a", "1");
+        assert_eq!(some, hosts("b", "", "2"));
+        some.remove("b", "2");
+        assert_eq!(some.count(), 0);
+        let mut addresses = hosts("", "1.1.1.1,2.2.2.2", "5432");
+        addresses.remove("2.2.2.2", "5432");
+        assert_eq!(addresses, hosts("", "1.1.1.1", "5432"));
+        assert_eq!(hosts("", "", "").count(), 1);
+    }
+
+    #[test]
+    fn secrets_are_not_described() {
+        let server = Server::parse("postgresql://u:hunter2@a:1,b:2/d?sslpassword=hunter2");
+        assert_eq!(
+            server.as_ref().unwrap().describe(),
+            "host=a,b port=1,2 dbname=d"
+        );
+        assert!(!format!("{:?}", server.unwrap()).contains("hunter2"));
+        let nested = Server::parse("dbname='host=a password=hunter2' port=1").unwrap();
+        assert_eq!(nested.describe(), "port=1");
+        let url = Server::parse("dbname=postgresql://u:hunter2@a/d port=1").unwrap();
+        assert_eq!(url.describe(), "port=1");
+    }
+
+    #[test]
+    fn what_cannot_be_parsed_is_not_quoted() {
+        for text in [
+            "password=my hunter2",
+            "hunter2",
+            "postgresql://u:hunter2%00@a",
+            "a=b",
+            "\0",
+        ] {
+            let error = Server::parse(text).unwrap_err();
+            assert_eq!(error, Error::Conninfo);
+            assert!(!error.to_string().contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn options_of_others_are_left_out() {
+        let options = [("host", "a"), ("fetch_size", "10"), ("port", "7")];
+        assert_eq!(
+            Server::from_options(options).unwrap().describe(),
+            "host=a port=7"
+        );
+    }
+}
