@@ -410,3 +410,18 @@ CREATE FUNCTION snowflake_set_default(
     AS 'MODULE_PATHNAME', 'snowflake_set_default';
 COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
     'makes a generator the default of a bigint column, by default that of the primary key, in place of the column''s default or identity; returns what was done';
+
+-- This function is VOLATILE and PARALLEL UNSAFE, since it asks other servers, and not
+-- STRICT: NULL for the servers has a meaning. Only a superuser may call it or grant
+-- EXECUTE, since libpq takes what a conninfo leaves open from the files and the user of
+-- the server: passwords, certificates, peer authentication.
+CREATE FUNCTION snowflake_check_cluster(
+    servers text[] DEFAULT NULL,
+    OUT severity text, OUT finding text, OUT server text, OUT other_server text,
+    OUT detail text, OUT hint text)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_check_cluster';
+REVOKE EXECUTE ON FUNCTION snowflake_check_cluster(text[]) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_check_cluster(text[]) IS
+    'compares this server with others, given as conninfos, URLs or foreign servers, by default the nodes of Citus; one row for each finding. It connects as the server''s operating system user and with that user''s passwords, so only superusers may call it, and roles to which they grant it';

@@ -1,5 +1,6 @@
 //! The errors that users read.
 
+pub mod cluster;
 pub mod column;
 mod generator;
 mod label;

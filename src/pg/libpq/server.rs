@@ -55,6 +55,16 @@ impl Server {
         })
     }
 
+    /// The server with further options, as [`Self::from_options`] takes them; of two with
+    /// the same keyword the latter counts.
+    pub fn with<'a>(
+        mut self,
+        options: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, Error> {
+        self.options.extend(Self::from_options(options)?.options);
+        Ok(self)
+    }
+
     /// Host, port and database (and the service, if there is one) for messages and
     /// views: `host=a port=5432 dbname=b`. Empty if none of them is given.
     pub fn describe(&self) -> String {

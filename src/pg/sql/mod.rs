@@ -7,6 +7,7 @@
 //! | [`decode`] | decode, timestamp, worker_id, sequence, encode, min_id, max_id |
 //! | [`explain`] | explain |
 //! | [`create`] | create_generator, snowflake_presets |
+//! | [`cluster`] | check_cluster |
 //! | [`admin`] | advance, accept_clock |
 //! | [`column`] | set_default |
 //! | [`monitor`] | snowflake_generators, pg_stat_snowflake, stat_reset |
@@ -15,6 +16,7 @@
 
 mod admin;
 mod call;
+mod cluster;
 mod column;
 mod create;
 mod decode;

@@ -1,0 +1,16 @@
+SELECT jsonb_build_object(
+    'system_identifier', (SELECT system_identifier::text FROM pg_control_system()),
+    'started', extract(epoch FROM pg_postmaster_start_time())::text,
+    'in_recovery', pg_is_in_recovery(),
+    'database', current_database(),
+    'version', extension.extversion,
+    'view', quote_ident(namespace.nspname) || '.snowflake_generators',
+    -- This list has a setting only if the library has defined it, which it does only
+    -- where it is preloaded.
+    'settings', (SELECT coalesce(jsonb_object_agg(name, setting::bigint), '{}') FROM pg_settings
+                 WHERE name IN ('snowflake_id.worker_id', 'snowflake_id.failover_gap',
+                                'snowflake_id.reserve'))
+) AS answer
+FROM (VALUES ('snowflake_id')) AS wanted (name)
+LEFT JOIN pg_extension AS extension ON extension.extname = wanted.name
+LEFT JOIN pg_namespace AS namespace ON namespace.oid = extension.extnamespace

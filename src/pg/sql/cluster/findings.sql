@@ -1,0 +1,152 @@
+-- One row for each finding, from the answers of all servers, which are put in as an array;
+-- the first is this server's.
+WITH answer AS MATERIALIZED (
+    SELECT number, answer->>'server' AS server, answer->>'error' AS error,
+        jsonb_typeof(answer->'facts') = 'object' AS is_reached,
+        -- A server that has another name in the list too is the same server.
+        (answer->'facts'->>'system_identifier') || ' ' || (answer->'facts'->>'started') AS instance,
+        answer->'facts'->>'system_identifier' AS system_identifier,
+        (answer->'facts'->>'in_recovery')::boolean AS in_recovery,
+        answer->'facts'->>'database' AS database,
+        answer->'facts'->>'version' AS version,
+        -- -1 if it is not set, NULL without preloading.
+        coalesce(
+            (SELECT max(worker_id::bigint)
+             FROM jsonb_path_query(answer, '$.generators.rows[*].worker_id ? (@ != null)') AS worker_id),
+            (answer->'facts'->'settings'->>'snowflake_id.worker_id')::bigint) AS worker_id,
+        coalesce((answer->'facts'->'settings'->>'snowflake_id.failover_gap')::bigint, 10000)
+            * interval '1 millisecond' AS failover_gap,
+        coalesce((answer->'facts'->'settings'->>'snowflake_id.reserve')::bigint, 10000)
+            * interval '1 millisecond' AS reserve,
+        (answer->>'offset')::bigint * interval '1 microsecond' AS ahead,
+        (answer->>'uncertainty')::bigint * interval '1 microsecond' AS uncertainty,
+        answer->'generators' AS generators
+    FROM jsonb_array_elements($answers$::jsonb) WITH ORDINALITY AS asked (answer, number)
+), database AS (
+    SELECT DISTINCT ON (instance, database) * FROM answer WHERE is_reached
+    ORDER BY instance, database, number
+), instance AS (
+    SELECT DISTINCT ON (instance) * FROM answer WHERE is_reached ORDER BY instance, number
+), pair AS (
+    SELECT one.number, one.server, other.server AS other_server, one.worker_id,
+        one.worker_id >= 0 AND one.worker_id = other.worker_id AS same_worker_id,
+        one.system_identifier,
+        one.system_identifier = other.system_identifier AS same_system,
+        one.in_recovery, other.in_recovery AS other_in_recovery,
+        -- Positive if the other server's clock is ahead.
+        other.ahead - one.ahead AS ahead,
+        one.uncertainty + other.uncertainty AS uncertainty,
+        least(one.failover_gap, other.failover_gap) AS failover_gap,
+        one.number = 1 AS has_this_server,
+        -- Their clocks differ from this server's, which has a row of its own.
+        greatest(abs(extract(epoch FROM one.ahead)), abs(extract(epoch FROM other.ahead)))
+            > extract(epoch FROM least(one.failover_gap, other.failover_gap)) AS differ_from_this
+    FROM instance AS one JOIN instance AS other ON one.number < other.number
+), generator AS (
+    SELECT number, server, worker_id, reserve, name, fields->>'problem' AS problem,
+        (fields->>'reserved_until')::timestamptz AS mark,
+        (generators->>'clock')::timestamptz AS clock,
+        -- Fixed fields may have another value on each server: they are there for that.
+        regexp_replace(fields->>'layout', '=[0-9]+', '', 'g') AS layout,
+        (fields->>'epoch')::timestamptz AS epoch, (fields->>'tick')::interval AS tick,
+        fields->>'policy' AS policy,
+        first_value(number) OVER (PARTITION BY name ORDER BY number) AS first_number
+    FROM database,
+        jsonb_path_query(generators, '$.rows[*] ? (@.generator != null)') AS fields,
+        LATERAL (SELECT fields->>'generator') AS named (name)
+), label AS (
+    SELECT one.number, one.server, first.server AS first_server, one.name,
+        one.policy, first.policy AS first_policy,
+        (one.layout, one.epoch, one.tick) = (first.layout, first.epoch, first.tick) AS same_layout,
+        format('layout "%s", epoch %s, tick %s', one.layout, one.epoch, one.tick) AS layout,
+        format('layout "%s", epoch %s, tick %s', first.layout, first.epoch, first.tick) AS first_layout
+    FROM generator AS one
+    JOIN generator AS first ON first.name = one.name AND first.number = one.first_number
+    WHERE one.number <> first.number
+), finding AS (
+    SELECT number, 'error' AS severity, 'server cannot be reached' AS finding,
+        server, NULL AS other_server, error AS detail,
+        'The other findings do not cover this server. Check its address, whether it runs, and whether it lets the user in.' AS hint
+    FROM answer WHERE NOT is_reached
+    UNION ALL
+    SELECT number, 'warning', 'server cannot be asked in full', server, NULL, error,
+        'The other findings do not cover all of this server.'
+    FROM answer WHERE is_reached AND error IS NOT NULL
+
+    UNION ALL
+    SELECT number, 'warning', 'extension is missing', server, NULL,
+        format('Database %s has no extension snowflake_id.', quote_ident(database)),
+        'Run CREATE EXTENSION snowflake_id in that database, if tables in it need IDs.'
+    FROM database WHERE version IS NULL
+    UNION ALL
+    SELECT other.number, 'warning', 'other version', other.server, this.server,
+        format('The extension has version %s on %s, and %s on %s.',
+               other.version, other.server, this.version, this.server),
+        'Run ALTER EXTENSION snowflake_id UPDATE where the version is older.'
+    FROM database AS other JOIN database AS this ON this.number = 1
+    WHERE other.version <> this.version
+    UNION ALL
+    SELECT number, 'error', 'library is not preloaded', server, NULL,
+        CASE WHEN in_recovery THEN 'After a promotion the server would issue no IDs.'
+             ELSE 'The server issues no IDs.' END,
+        'Append snowflake_id to shared_preload_libraries, and restart the server.'
+    FROM instance WHERE worker_id IS NULL
+    UNION ALL
+    SELECT number, CASE WHEN in_recovery THEN 'warning' ELSE 'error' END, 'no worker ID', server, NULL,
+        CASE WHEN in_recovery THEN 'After a promotion the server would issue no IDs.'
+             ELSE 'The server issues no IDs.' END,
+        'Set snowflake_id.worker_id to a number that no other server has, and restart the server. A server that only decodes IDs needs none.'
+    FROM instance WHERE worker_id < 0
+
+    UNION ALL
+    SELECT number, 'error', 'equal worker IDs', server, other_server,
+        format('Both servers have worker ID %s, and neither is in recovery: they issue the same IDs.', worker_id),
+        'Stop writes on one of them now. Give that server another snowflake_id.worker_id, and restart it. Look for IDs that both have issued.'
+    FROM pair WHERE same_worker_id AND NOT in_recovery AND NOT other_in_recovery
+    UNION ALL
+    SELECT number, 'warning', 'standby shares a worker ID', server, other_server,
+        format('Both servers have worker ID %s, and %s is in recovery: it issues no IDs before its promotion.', worker_id,
+               CASE WHEN NOT in_recovery THEN other_server WHEN other_in_recovery THEN 'each' ELSE server END),
+        CASE WHEN same_system
+             THEN 'Give the standby a worker ID of its own. A shared one is safe only if the old primary is fenced, lag and clock difference are within snowflake_id.failover_gap, and there is one failover per gap.'
+             ELSE 'Give the standby a worker ID of its own before its promotion: the servers are not of one cluster.' END
+    FROM pair WHERE same_worker_id AND (in_recovery OR other_in_recovery)
+    UNION ALL
+    SELECT number, CASE WHEN same_worker_id THEN 'error' ELSE 'warning' END, 'copy of a server', server, other_server,
+        format('Both servers have system identifier %s, and neither is in recovery: one was copied from the other, or was promoted beside it.', system_identifier),
+        'If this is not intended, stop one of them. If it is, the copy needs a worker ID of its own.'
+    FROM pair WHERE same_system AND NOT in_recovery AND NOT other_in_recovery
+
+    UNION ALL
+    SELECT number, 'warning', 'clocks differ', server, other_server,
+        format('The clock of %s is %s %s that of %s, give or take %s; snowflake_id.failover_gap is %s.', other_server,
+               date_trunc('milliseconds', greatest(ahead, -ahead)),
+               CASE WHEN ahead > interval '0' THEN 'ahead of' ELSE 'behind' END, server,
+               date_trunc('milliseconds', uncertainty) + interval '1 millisecond', failover_gap),
+        'Repair the time synchronization of the server whose clock is wrong.'
+    FROM pair WHERE greatest(ahead, -ahead) - uncertainty > failover_gap
+        AND (has_this_server OR NOT differ_from_this)
+
+    UNION ALL
+    SELECT number, 'error', 'layouts differ', server, first_server,
+        format('Generator %s has %s on %s, and %s on %s: both servers may issue equal IDs.',
+               name, layout, server, first_layout, first_server),
+        'Give the generator the same label on all servers. Only the values of fixed fields may differ.'
+    FROM label WHERE NOT same_layout
+    UNION ALL
+    SELECT number, 'warning', 'policies differ', server, first_server,
+        format('Generator %s has policy "%s" on %s, and "%s" on %s.', name, policy, server, first_policy, first_server),
+        'IDs stay unique. If this is not intended, give the generator the same label on all servers.'
+    FROM label WHERE policy <> first_policy
+    UNION ALL
+    SELECT number, 'error', 'generator issues no IDs', server, NULL,
+        format('Generator %s: %s', name, problem), NULL
+    FROM generator WHERE problem IS NOT NULL AND worker_id >= 0
+    UNION ALL
+    SELECT number, 'warning', 'mark is far ahead', server, NULL,
+        format('The mark of generator %s is %s; the clock of the server is %s.', name, mark, clock),
+        'The clock of the server is wrong, or has been. IDs carry a time that is ahead, or are refused: see snowflake_generators there.'
+    FROM generator WHERE mark > clock + reserve + interval '1 minute'
+)
+SELECT severity, finding, server, other_server, detail, hint FROM finding
+ORDER BY severity, number, finding, other_server, detail
