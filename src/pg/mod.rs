@@ -8,7 +8,7 @@ mod error; // the errors that users read
 mod guc; // settings
 mod issue; // PostgreSQL as a host of the protocol; the path of each ID
 mod label; // reads labels of sequences
-#[allow(dead_code)]
+#[allow(dead_code)] // what a thread needs has no user yet
 mod libpq; // a client of other servers
 mod log; // messages in the server's log
 mod mark; // reads and writes the durable mark; holds the reservation lock
@@ -20,6 +20,7 @@ mod restart; // keeps the mark when a sequence is restarted
 mod shmem; // shared memory: the words, bounds and clocks of all generators
 mod spi; // runs the extension's own SQL statements
 mod sql; // the SQL functions
+mod start_file; // remembers the last start, to notice copies
 mod time; // conversions between timestamptz and Unix milliseconds
 
 #[cfg(feature = "pg_test")]

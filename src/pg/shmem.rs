@@ -43,7 +43,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use pgrx::pg_sys;
 
 use super::error::{self, Error};
-use super::{catalog, guc, os_clock, time};
+use super::{catalog, guc, os_clock, start_file, time};
 use crate::snowflake::clock::Reading;
 use crate::snowflake::id::{Millis, WorkerId};
 use crate::snowflake::layout::Layout;
@@ -451,6 +451,7 @@ unsafe extern "C-unwind" fn on_startup() {
         // Either both areas are found or neither.
         if !found {
             initialise(shared, slots);
+            start_file::note_start(guc::worker_id());
         }
         SHARED.store(shared, Ordering::Relaxed);
     }
