@@ -24,6 +24,7 @@
 //! | [`wait`] | how long a call waits for a clock |
 //! | [`server`] | the protocol: how an ID is issued, how a mark is raised |
 //! | [`block`] | which positions are consecutive IDs |
+//! | [`lease`] | which server has which worker ID |
 #![forbid(unsafe_code)]
 
 pub mod block;
@@ -35,6 +36,7 @@ pub mod generator;
 pub mod id;
 pub mod label;
 pub mod layout;
+pub mod lease;
 pub mod policy;
 pub mod presets;
 pub mod reservation;

@@ -13,6 +13,14 @@ mod evenness;
 #[cfg(loom)]
 mod interleavings;
 #[cfg(not(loom))]
+mod lease;
+#[cfg(not(loom))]
+mod lease_search;
+#[cfg(not(loom))]
+mod lease_traces;
+#[cfg(not(loom))]
+mod lease_walks;
+#[cfg(not(loom))]
 mod model;
 #[cfg(not(loom))]
 mod policy_walks;

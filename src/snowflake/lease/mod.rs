@@ -1,0 +1,473 @@
+//! Leases of worker IDs: how a worker ID is never live on two servers.
+//!
+//! A **registry** keeps a [`Row`] for each worker ID of its pools. A server, the
+//! **node**, asks it for one, and asks again every third of a lease. [`registry`]
+//! decides what is granted, [`node`] what is asked and concluded. Both are arithmetic on
+//! what they are given: the hosts store, carry and wait.
+//!
+//! # Safe by the bound, live by the lease
+//!
+//! The **bound** of a worker ID is an instant. Its holder issues no ID whose tick begins
+//! at or after a bound that has not been stored before. Who gets the worker ID next gets
+//! that bound as its **floor**, and issues no ID whose tick begins before it. So the IDs
+//! of two holders lie in different times, whatever clocks, pauses and lost messages do.
+//! The **lease** only decides who may have the worker ID: when it has expired, and
+//! another **hold** has passed, anybody.
+//!
+//! # What is promised, and when
+//!
+//! No position of a worker ID is issued twice as long as the registry keeps what it has
+//! stored. A registry that has lost grants (a promoted standby that lagged, a snapshot
+//! that was restored) is told by its [`Era`], and this is promised of it too, except:
+//!
+//! - **A server that led by more than `max_ahead`** (its clock was wrong by as much, or
+//!   was set back) and whose grant is lost with the registry's writes.
+//! - **Two clocks that are slow at the loss**, that of the registry and that of the
+//!   server that asks, both by more than `hold`; or a registry's clock that jumps by more
+//!   than `hold` within a lease and a hold of the loss.
+//! - **Two live servers of one [`Identity`]**, which are copies of a running machine: each
+//!   may issue up to the bound that was in its memory when it was copied, and one whose
+//!   worker ID the other took may go on if the registry loses that takeover.
+//! - **A registry that lives on for some nodes** after another was promoted, as long as no
+//!   node has asked both.
+//! - **A loss that the registry cannot notice**: a backup of a cleanly stopped server
+//!   that is started in its place, until the first node asks that knows better.
+
+pub mod node;
+pub mod registry;
+
+use std::ops::Range;
+
+use super::id::{BootNanos, Millis, UnixMillis, WorkerId};
+
+/// An instant by the clock of the registry, in milliseconds since 1970-01-01 UTC. The
+/// clocks of nodes may differ from it, so the two kinds do not compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[must_use]
+pub struct RegistryMillis(i64);
+
+impl RegistryMillis {
+    /// From a number of milliseconds since 1970-01-01 UTC.
+    pub const fn new(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since 1970-01-01 UTC.
+    #[must_use]
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+
+    /// The instant that is this much later.
+    pub const fn plus(self, time: Millis) -> Self {
+        Self(self.0.saturating_add(time.get()))
+    }
+
+    /// How far this is after `earlier`; negative if it is before.
+    pub const fn since(self, earlier: Self) -> Millis {
+        Millis::new(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The same number as an instant of a node's clock. Used where the protocol takes
+    /// one clock for the other and leaves room for their difference.
+    pub const fn as_nodes_clock(self) -> UnixMillis {
+        UnixMillis::new(self.0)
+    }
+}
+
+/// The 128 random bits that an incarnation of a server draws when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nonce(pub u128);
+
+/// What makes two incarnations the same server. Two live servers have different ones
+/// unless one is a copy of a running machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    /// The system identifier of the database cluster.
+    pub system: u64,
+    /// The boot ID of the kernel: it is drawn anew at each boot.
+    pub boot: u128,
+    /// The device of the data directory.
+    pub device: u64,
+    /// The inode of the data directory.
+    pub inode: u64,
+}
+
+/// Who asks for a worker ID, or has one. Only `identity` and `started` decide anything;
+/// the rest is for people.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holder {
+    pub identity: Identity,
+    /// When this incarnation started, by the boot clock: shared memory was made. Of two
+    /// incarnations of one identity, the later one is the one that runs.
+    pub started: BootNanos,
+    pub host: String,
+    pub address: String,
+    pub port: u16,
+    pub data_directory: String,
+}
+
+/// Where a registry's state lies. It changes with a promotion and with a dump and
+/// restore; then grants may have been lost. For etcd, `system` is the cluster ID and the
+/// rest is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    pub system: u64,
+    pub timeline: u64,
+    pub database: u64,
+}
+
+/// The time between two losses of a registry. Nodes remember the newest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Era {
+    /// One more each time an administrator declares that a registry counts.
+    pub declared: u64,
+    /// One more with each loss.
+    pub counter: u64,
+    /// Where the state lay when the era began.
+    pub place: Place,
+    /// Tells two eras with the same counter apart.
+    pub random: u128,
+}
+
+/// How an era that somebody has seen relates to that of a registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// The same one.
+    Same,
+    /// An earlier one of this registry, or of one that this one has replaced.
+    Before,
+    /// One of a registry that has replaced this one.
+    After,
+    /// One of another copy of this registry; nothing tells which of them counts.
+    Rival,
+}
+
+impl Era {
+    /// What an era that a node has seen is to this one. What an administrator declares
+    /// wins; then a later timeline, for the promotion that made it may have lost the other
+    /// era and those before it; then the count of losses.
+    #[must_use]
+    pub fn judge(&self, seen: &Self) -> Seen {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        let promoted = if seen.place.system == self.place.system {
+            seen.place.timeline.cmp(&self.place.timeline)
+        } else {
+            Equal
+        };
+        let declared = seen.declared.cmp(&self.declared);
+        let counted = seen.counter.cmp(&self.counter);
+        match declared.then(promoted).then(counted) {
+            Less => Seen::Before,
+            Greater => Seen::After,
+            Equal if seen == self => Seen::Same,
+            Equal => Seen::Rival,
+        }
+    }
+}
+
+/// What a node knows of its registry, from the newest reply: a registry that knows less
+/// has lost something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Memory {
+    pub era: Era,
+    /// How many changes the registry had stored.
+    pub serial: u64,
+}
+
+/// A pool of worker IDs: what `snowflake_create_pool()` was told.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pool {
+    pub name: String,
+    /// The worker IDs: from 0, and at most 2^31.
+    pub ids: Range<i64>,
+    /// Worker IDs of the range that are never granted.
+    pub except: Vec<Range<i64>>,
+    /// How many worker IDs at the end of the range are spare: only for the server that
+    /// hosts the registry, when it was promoted.
+    pub spares: i64,
+    /// For how long a grant or a renewal holds.
+    pub lease: Millis,
+    /// How long nobody else gets a worker ID after its lease has expired. Also how far
+    /// clocks may differ when a registry loses grants.
+    pub hold: Millis,
+    /// How far a generator may lead its server's clock.
+    pub max_ahead: Millis,
+    /// When the pool was made.
+    pub made: RegistryMillis,
+}
+
+/// What a holder must know of its pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// All worker IDs that this server may ever get. The worker field of each generator
+    /// must hold all of them, see [`Terms::fit`].
+    pub ids: Range<i64>,
+    pub lease: Millis,
+    pub hold: Millis,
+    /// No single generator leads the clock by more.
+    pub max_ahead: Millis,
+}
+
+impl Terms {
+    /// Whether a worker field whose greatest value is `greatest` holds every worker ID of
+    /// the pool, not only the one that is leased today.
+    #[must_use]
+    pub const fn fit(&self, greatest: i64) -> bool {
+        self.ids.end <= greatest.saturating_add(1)
+    }
+}
+
+impl Pool {
+    /// `None` if the pool makes no sense: no worker ID, one outside 0 to 2^31 - 1, more
+    /// spare ones than there are, or a duration that is not positive.
+    #[must_use]
+    pub fn checked(self) -> Option<Self> {
+        let ids = self.ids.start >= 0 && self.ids.end <= 1 << 31 && self.ids.start < self.ids.end;
+        let spares = self.spares >= 0 && self.spares < self.ids.end.saturating_sub(self.ids.start);
+        let times = self.lease > Millis::ZERO && self.hold > Millis::ZERO;
+        (ids && spares && times && self.max_ahead >= Millis::ZERO).then_some(self)
+    }
+
+    /// Whether a worker ID is one of this pool.
+    #[must_use]
+    pub fn has(&self, worker: WorkerId) -> bool {
+        let id = i64::from(worker.get());
+        self.ids.contains(&id) && !self.except.iter().any(|ids| ids.contains(&id))
+    }
+
+    /// Whether a worker ID is kept for the server that hosts the registry.
+    #[must_use]
+    pub fn is_spare(&self, worker: WorkerId) -> bool {
+        i64::from(worker.get()) >= self.first_spare()
+    }
+
+    /// The first spare worker ID; the end of the range if there is none.
+    #[must_use]
+    pub const fn first_spare(&self) -> i64 {
+        self.ids.end.saturating_sub(self.spares)
+    }
+
+    /// What a holder must know.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        Terms {
+            ids: self.ids.clone(),
+            lease: self.lease,
+            hold: self.hold,
+            max_ahead: self.max_ahead,
+        }
+    }
+}
+
+/// What a registry stores for a worker ID, from its first grant on. Rows are never
+/// deleted, and `counter` never goes back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Row {
+    pub worker: WorkerId,
+    /// The token: one more with each grant, and the incarnation that has it.
+    pub counter: u64,
+    pub nonce: Nonce,
+    /// The token is ended: the holder has stopped cleanly.
+    pub released: bool,
+    /// An administrator has revoked the token, or its holder has a copy: it is not
+    /// renewed.
+    pub revoked: Option<RegistryMillis>,
+    pub holder: Holder,
+    /// When the token was granted.
+    pub since: RegistryMillis,
+    /// The floor of the grant.
+    pub floor: UnixMillis,
+    /// The floor, or the holder's clock at the grant if that was later.
+    pub start: UnixMillis,
+    /// The token was renewed since the grant.
+    pub renewed: bool,
+    /// When the lease expires, or when the token was released.
+    pub leased_until: RegistryMillis,
+    /// No ID whose tick begins at or after it has been issued under this worker ID.
+    pub bound: UnixMillis,
+    /// The number of the holder's latest request.
+    pub number: u64,
+    /// The holder's clock in that request.
+    pub clock: UnixMillis,
+    /// The counter of the era in which the row was last granted or renewed.
+    pub era: u64,
+}
+
+/// A request of a node. One that was sent once can arrive late, twice, or never.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    pub asker: Holder,
+    /// The incarnation that asks. With a counter it is a token.
+    pub nonce: Nonce,
+    /// One more with each request of an incarnation.
+    pub number: u64,
+    /// The node's clock.
+    pub clock: UnixMillis,
+    /// The newest that the node knows of the registry; of no use to a registry that it
+    /// has never asked.
+    pub memory: Option<Memory>,
+    pub ask: Ask,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// A worker ID: this one, or any.
+    Acquire {
+        fixed: Option<WorkerId>,
+        /// What this incarnation had before.
+        last: Option<Last>,
+    },
+    /// To keep a worker ID, with a later bound.
+    Renew {
+        worker: WorkerId,
+        counter: u64,
+        /// No ID whose tick begins at or after it has been issued by this incarnation.
+        furthest: UnixMillis,
+    },
+    /// To give a worker ID back. Nothing is issued under it any more.
+    Release {
+        worker: WorkerId,
+        counter: u64,
+        /// No ID whose tick begins at or after it has been issued by this incarnation.
+        end: UnixMillis,
+    },
+}
+
+/// A grant that its holder has lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Last {
+    pub worker: WorkerId,
+    pub counter: u64,
+    /// The latest bound that was confirmed.
+    pub bound: UnixMillis,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reply {
+    /// The nonce and the number of the request.
+    pub nonce: Nonce,
+    pub number: u64,
+    /// What the registry has come to, this answer included.
+    pub memory: Memory,
+    /// The clock of the registry.
+    pub now: RegistryMillis,
+    pub answer: Answer,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    Granted(Grant),
+    /// The bound is stored, and the lease begins again.
+    Renewed {
+        bound: UnixMillis,
+        until: RegistryMillis,
+    },
+    /// The worker ID is free.
+    Released,
+    /// A later request of the same incarnation has arrived before this one. If this one
+    /// is the latest that the incarnation has sent, it has a copy.
+    Ignored,
+    Refused(Refused),
+}
+
+/// A worker ID is granted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    pub worker: WorkerId,
+    /// With the nonce of the request, the token.
+    pub counter: u64,
+    /// The first tick that may be used is the first one that begins at or after it.
+    pub floor: UnixMillis,
+    /// No tick that begins at or after it may be used.
+    pub bound: UnixMillis,
+    pub until: RegistryMillis,
+    pub terms: Terms,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// The token does not count any more; another worker ID has to be acquired. What
+    /// was issued below its bound stands.
+    Fenced {
+        why: Fence,
+        /// The row's holder: the server that took over. `None` if there is no row.
+        by: Option<Box<Holder>>,
+        /// Since when it has been the holder.
+        since: RegistryMillis,
+    },
+    /// The fixed worker ID belongs to another server.
+    Held {
+        worker: WorkerId,
+        by: Box<Holder>,
+        since: RegistryMillis,
+        /// When it becomes free, unless the holder renews its lease.
+        retry: Millis,
+    },
+    /// All worker IDs of the pool belong to other servers.
+    NoneFree {
+        /// When the first one becomes free, unless its holder renews the lease.
+        retry: Millis,
+    },
+    /// The registry may have lost grants, and waits until it knows who lives.
+    Quiet { cause: Cause, retry: Millis },
+    /// The server's clock, or a generator, is so far ahead that the registry takes it
+    /// for wrong.
+    TooFarAhead {
+        asked: UnixMillis,
+        limit: UnixMillis,
+    },
+    /// The worker ID is not one of the pool.
+    NotInPool { worker: WorkerId },
+    /// Another registry has taken over from this one, so this one serves nobody until an
+    /// administrator declares that it counts.
+    Stopped(Stopped),
+}
+
+/// Why a token does not count any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fence {
+    /// Another incarnation has the worker ID.
+    TakenOver,
+    /// It was released.
+    Released,
+    /// An administrator has revoked it, or two copies of its holder have asked.
+    Revoked,
+    /// Another request with the same number has been answered: the holder is one of two
+    /// copies of a running machine.
+    Copied,
+    /// The registry does not know the token: it has lost the grant.
+    Lost,
+    /// The lease had expired when the registry lost grants. So another server may have
+    /// had the worker ID.
+    Doubtful,
+}
+
+/// Why a registry may have lost grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The state lies somewhere else: a promotion, or a dump that was restored.
+    Place,
+    /// Crash recovery. A snapshot that was restored looks the same.
+    Recovery,
+    /// A node has seen more than the registry knows.
+    Serial,
+    /// A node has a token that the registry has not granted.
+    Token,
+    /// An administrator says so.
+    Declared,
+}
+
+/// Why and since when a registry serves nobody.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Stopped {
+    pub since: RegistryMillis,
+    /// The era that a node has seen elsewhere.
+    pub seen: Era,
+    /// That node.
+    pub by: Box<Holder>,
+}

@@ -1,0 +1,429 @@
+//! What a node asks and concludes.
+//!
+//! [`Node`] belongs to one incarnation of a server: a restart makes a new one, with a new
+//! nonce. Its host, the keeper, calls [`Node::next`] whenever something may be due, sends
+//! what it is told, and reports the reply by [`Node::heard`] or the lack of one by
+//! [`Node::failed`]. After each call [`Node::right`] says what the server may do.
+//!
+//! # The rules
+//!
+//! 1. **The bound.** No ID whose tick begins at or after [`Right::bound`] is issued, and
+//!    no mark is written past it: [`Right::cap`]. A bound counts when the registry has
+//!    confirmed it, and for ever: also when the lease has expired, the registry cannot be
+//!    reached, or another server has taken over, since that one starts at the bound.
+//! 2. **The floor.** With a new [`Right::generation`] every generator starts at the first
+//!    tick that begins at or after [`Right::floor`], but not before the tick of now, its
+//!    own mark, and the tick after its word.
+//! 3. **Numbers.** A reply counts only if it answers the latest request, and that request
+//!    was not given up. So a reply that is late cannot bring back what is past.
+//! 4. **When to renew.** When a third of what the bound leaves is used up, which is a
+//!    third of a lease for a server that does not lead its clock; and at once when a
+//!    caller needs more: [`Node::need`].
+//! 5. **Out of reach.** The node asks again, a second apart at most, until it is
+//!    answered. IDs resume by themselves.
+//! 6. **Lost.** A node whose token does not count any more acquires a worker ID anew, and
+//!    says what it had. Until then it goes on below its bound.
+//! 7. **A clean stop.** The server closes first: nothing is issued any more, and no
+//!    reservation is under way. Then [`Node::close`] gives the worker ID back.
+//! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
+//!    that a later request than its latest was answered, or another one with its number,
+//!    stops at once.
+//! 9. **A standby** makes no contact, see [`Moment::in_recovery`].
+
+use super::super::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
+use super::{
+    Answer, Ask, Fence, Grant, Holder, Last, Memory, Nonce, Refused, Reply, Request, Terms,
+};
+
+/// The shortest time between two requests.
+const LEAST_PAUSE: Millis = Millis::new(20);
+/// The longest time between two requests that were not answered as the node hopes.
+const LONGEST_PAUSE: Millis = Millis::new(1000);
+
+/// What the server may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Right {
+    pub worker: WorkerId,
+    /// With the node's nonce, the token.
+    pub counter: u64,
+    /// One more with each grant, from 1.
+    pub generation: u64,
+    /// The first tick of this right is the first one that begins at or after it.
+    pub floor: UnixMillis,
+    /// No tick that begins at or after it.
+    pub bound: UnixMillis,
+}
+
+impl Right {
+    /// How far a mark may be written and a reservation may reach.
+    pub fn cap(&self, mark: UnixMillis) -> UnixMillis {
+        mark.min(self.bound)
+    }
+}
+
+/// What the node's host finds around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Runs on whatever becomes of the wall clock.
+    pub boot: BootNanos,
+    /// The server's wall clock.
+    pub clock: UnixMillis,
+    /// No generator has issued an ID whose tick begins at or after it since the server
+    /// started.
+    pub furthest: UnixMillis,
+    /// The server is a standby, or has not finished recovery.
+    pub in_recovery: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Next {
+    /// Carry this to the registry, then report.
+    Send(Box<Request>),
+    /// A request is under way.
+    Await,
+    /// Ask again after this time, or when somebody calls [`Node::need`].
+    Sleep(Nanos),
+}
+
+/// What a log line is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    Nothing,
+    /// A worker ID was granted; `before` is the one that the server had.
+    Acquired {
+        before: Option<WorkerId>,
+    },
+    /// The registry answers as it should again, after this trouble.
+    Resumed(Trouble),
+    /// The token does not count any more.
+    Lost(Trouble),
+    /// The registry refuses, or cannot be reached, for a new reason.
+    Troubled(Trouble),
+    /// The worker ID is given back.
+    Returned,
+    /// The server is one of two copies of a running machine. It has no right any more;
+    /// the host goes on with a new [`Node`], a new nonce and a later start.
+    Copied,
+}
+
+/// Why the node does not have what it wants.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Trouble {
+    /// Since when, by the server's clock; the reason may have changed since.
+    pub since: UnixMillis,
+    pub why: Why,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// Nothing has been heard yet.
+    Starting,
+    /// The registry cannot be reached, in the words of the host.
+    Unreachable(String),
+    Refused(Refused),
+}
+
+impl Why {
+    /// Whether two reasons read the same but for the time that is left.
+    fn is_like(&self, other: &Self) -> bool {
+        use std::mem::discriminant;
+        match (self, other) {
+            (Self::Refused(one), Self::Refused(two)) => discriminant(one) == discriminant(two),
+            _ => discriminant(self) == discriminant(other),
+        }
+    }
+}
+
+/// A request that waits for its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Sent {
+    number: u64,
+    at: BootNanos,
+}
+
+/// One incarnation of a server, towards one pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    me: Holder,
+    nonce: Nonce,
+    fixed: Option<WorkerId>,
+    number: u64,
+    memory: Option<Memory>,
+    right: Option<Right>,
+    /// The right's token counts as far as the node knows.
+    holds: bool,
+    terms: Option<Terms>,
+    sent: Option<Sent>,
+    /// When to ask next.
+    due: Option<BootNanos>,
+    /// When to ask next if somebody needs more.
+    soonest: Option<BootNanos>,
+    pause: Millis,
+    needed: Option<UnixMillis>,
+    trouble: Option<Trouble>,
+    closed: bool,
+}
+
+impl Node {
+    /// A server that has just started. `fixed` is the worker ID that it claims; without
+    /// it the registry chooses. `memory` is what the server knows of this registry from
+    /// an earlier incarnation, if the host keeps it.
+    #[must_use]
+    pub fn new(me: Holder, nonce: Nonce, fixed: Option<WorkerId>, memory: Option<Memory>) -> Self {
+        Self {
+            me,
+            nonce,
+            fixed,
+            number: 0,
+            memory,
+            right: None,
+            holds: false,
+            terms: None,
+            sent: None,
+            due: None,
+            soonest: None,
+            pause: LEAST_PAUSE,
+            needed: None,
+            trouble: None,
+            closed: false,
+        }
+    }
+
+    /// What the server may do; `None` until the first grant, and after [`Node::close`].
+    #[must_use]
+    pub fn right(&self) -> Option<Right> {
+        self.right.filter(|_| !self.closed)
+    }
+
+    /// Whether the right's token counts, as far as the node knows. Otherwise it is good
+    /// for what is below its bound, and is not renewed.
+    #[must_use]
+    pub const fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// The number of the latest request; 0 before the first one.
+    #[must_use]
+    pub const fn latest_number(&self) -> u64 {
+        self.number
+    }
+
+    /// What the pool demands of the server, as of the latest grant.
+    #[must_use]
+    pub const fn terms(&self) -> Option<&Terms> {
+        self.terms.as_ref()
+    }
+
+    /// What is in the way, if something is.
+    #[must_use]
+    pub const fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    /// What the node knows of the registry.
+    #[must_use]
+    pub const fn memory(&self) -> Option<Memory> {
+        self.memory
+    }
+
+    /// A caller waits for a bound past this instant. Whoever calls this wakes the host.
+    pub fn need(&mut self, instant: UnixMillis) {
+        self.needed = self.needed.max(Some(instant));
+    }
+
+    /// What to do now.
+    pub fn next(&mut self, now: &Moment) -> Next {
+        if now.in_recovery || self.closed {
+            return Next::Sleep(LONGEST_PAUSE.nanos());
+        }
+        if self.sent.is_some() {
+            return Next::Await;
+        }
+        if self.trouble.is_none() && self.right.is_none() {
+            let why = Why::Starting;
+            let since = now.clock;
+            self.trouble = Some(Trouble { since, why });
+        }
+        let bound = self.right.map(|right| right.bound);
+        let wanting = self.needed.is_some_and(|needed| bound <= Some(needed));
+        let due = if wanting { self.soonest } else { self.due };
+        match due {
+            Some(due) if now.boot < due => Next::Sleep(due.since(now.boot)),
+            _ => Next::Send(Box::new(self.ask(now))),
+        }
+    }
+
+    /// The next request: to keep what the node has, or to get something.
+    fn ask(&mut self, now: &Moment) -> Request {
+        let ask = match self.right {
+            Some(Right {
+                worker, counter, ..
+            }) if self.holds => Ask::Renew {
+                worker,
+                counter,
+                furthest: now.furthest,
+            },
+            lost => Ask::Acquire {
+                fixed: self.fixed,
+                last: lost.map(|right| Last {
+                    worker: right.worker,
+                    counter: right.counter,
+                    bound: right.bound,
+                }),
+            },
+        };
+        self.request(ask, now)
+    }
+
+    fn request(&mut self, ask: Ask, now: &Moment) -> Request {
+        self.number += 1;
+        self.sent = Some(Sent {
+            number: self.number,
+            at: now.boot,
+        });
+        Request {
+            asker: self.me.clone(),
+            nonce: self.nonce,
+            number: self.number,
+            clock: now.clock,
+            memory: self.memory,
+            ask,
+        }
+    }
+
+    /// A reply has arrived.
+    pub fn heard(&mut self, reply: &Reply, now: &Moment) -> Change {
+        let nonce = self.nonce;
+        let mine = |sent: &mut Sent| (nonce, sent.number) == (reply.nonce, reply.number);
+        let Some(sent) = self.sent.take_if(mine) else {
+            return Change::Nothing;
+        };
+        self.memory = Some(reply.memory);
+        match &reply.answer {
+            Answer::Granted(grant) => self.granted(grant, sent, now),
+            Answer::Renewed { bound, .. } => self.renewed(*bound, sent, now),
+            Answer::Released => Change::Returned,
+            Answer::Ignored => self.copied(),
+            Answer::Refused(Refused::Fenced {
+                why: Fence::Copied, ..
+            }) => self.copied(),
+            Answer::Refused(refused) => self.refused(refused, now),
+        }
+    }
+
+    /// The host has no reply to the request with this number, and waits for it no more.
+    pub fn failed(&mut self, number: u64, why: String, now: &Moment) -> Change {
+        if self.sent.take_if(|sent| sent.number == number).is_none() {
+            return Change::Nothing;
+        }
+        self.sleep(self.pause, now);
+        self.pause = self.pause.times(2).min(LONGEST_PAUSE);
+        self.troubled(Why::Unreachable(why), now)
+    }
+
+    /// The server stops, and has closed: it issues no ID any more. `end` is at or after
+    /// all ticks that were used. The request gives the worker ID back; `None` if there is
+    /// nothing to give back. It may be sent several times.
+    pub fn close(&mut self, end: UnixMillis, now: &Moment) -> Option<Request> {
+        self.closed = true;
+        let right = self.right.filter(|_| self.holds)?;
+        let ask = Ask::Release {
+            worker: right.worker,
+            counter: right.counter,
+            end,
+        };
+        Some(self.request(ask, now))
+    }
+
+    /// Another one uses this nonce.
+    fn copied(&mut self) -> Change {
+        self.closed = true;
+        self.holds = false;
+        Change::Copied
+    }
+
+    fn granted(&mut self, grant: &Grant, sent: Sent, now: &Moment) -> Change {
+        let before = self.right.map(|right| right.worker);
+        self.right = Some(Right {
+            worker: grant.worker,
+            counter: grant.counter,
+            generation: self.right.map_or(0, |right| right.generation) + 1,
+            floor: grant.floor,
+            bound: grant.bound,
+        });
+        self.holds = true;
+        self.terms = Some(grant.terms.clone());
+        self.trouble = None;
+        self.plan(sent, now);
+        Change::Acquired { before }
+    }
+
+    fn renewed(&mut self, bound: UnixMillis, sent: Sent, now: &Moment) -> Change {
+        if let Some(right) = &mut self.right {
+            right.bound = right.bound.max(bound);
+        }
+        self.plan(sent, now);
+        self.trouble.take().map_or(Change::Nothing, Change::Resumed)
+    }
+
+    fn refused(&mut self, refused: &Refused, now: &Moment) -> Change {
+        let pause = match refused {
+            Refused::Fenced { .. } => Millis::ZERO,
+            Refused::Held { retry, .. }
+            | Refused::NoneFree { retry }
+            | Refused::Quiet { retry, .. } => (*retry).clamp(LEAST_PAUSE, LONGEST_PAUSE),
+            _ => LONGEST_PAUSE,
+        };
+        self.sleep(pause, now);
+        let why = Why::Refused(refused.clone());
+        if let Refused::Fenced { .. } = refused {
+            self.holds = false;
+            let trouble = Trouble {
+                since: now.clock,
+                why,
+            };
+            self.trouble = Some(trouble.clone());
+            return Change::Lost(trouble);
+        }
+        self.troubled(why, now)
+    }
+
+    /// Notes a trouble, and says whether it is a new one.
+    fn troubled(&mut self, why: Why, now: &Moment) -> Change {
+        let before = self.trouble.take();
+        let since = before.as_ref().map_or(now.clock, |trouble| trouble.since);
+        let known = before.is_some_and(|trouble| trouble.why.is_like(&why));
+        let trouble = Trouble { since, why };
+        self.trouble = Some(trouble.clone());
+        if known {
+            Change::Nothing
+        } else {
+            Change::Troubled(trouble)
+        }
+    }
+
+    /// Asks no sooner than after this time.
+    fn sleep(&mut self, pause: Millis, now: &Moment) {
+        self.due = Some(after(now.boot, pause));
+        self.soonest = self.due;
+    }
+
+    /// When to renew.
+    fn plan(&mut self, sent: Sent, now: &Moment) {
+        let (Some(right), Some(terms)) = (self.right, &self.terms) else {
+            return;
+        };
+        let left = right.bound.since(now.clock.max(now.furthest));
+        let third = Millis::new(left.min(terms.lease).get() / 3);
+        self.due = Some(after(sent.at, third.max(LEAST_PAUSE)));
+        self.soonest = Some(after(sent.at, LEAST_PAUSE));
+        self.pause = LEAST_PAUSE;
+        self.needed = self.needed.filter(|needed| *needed >= right.bound);
+    }
+}
+
+/// The boot clock, this much later.
+fn after(boot: BootNanos, time: Millis) -> BootNanos {
+    BootNanos::new(boot.get().saturating_add(time.nanos().get()))
+}

@@ -1,0 +1,771 @@
+//! What a registry grants.
+//!
+//! [`handle`] decides everything; a host gives it the stored [`State`], the pool's
+//! [`Rows`] and what it finds around it, and stores what has changed **before** the reply
+//! leaves, all in one transaction that excludes every other one of the same registry.
+//!
+//! # The rules
+//!
+//! 1. **Floor and bound.** A grant's floor is at or above the row's bound. The bound only
+//!    rises, except by a release.
+//! 2. **Tokens.** A renewal and a release count only with the row's counter and nonce. A
+//!    request that arrives after a later one of its incarnation changes nothing; one that
+//!    arrives twice gets the same answer twice. Two different requests with one number are
+//!    those of two copies of a running machine: their token ends.
+//! 3. **Who may take over.** Anybody when the lease has expired and a hold has passed. At
+//!    once only a later incarnation of the same identity; never an earlier one, so live
+//!    copies do not take the worker ID from each other in turn, and a message that was
+//!    under way when its sender crashed takes nothing from the successor.
+//! 4. **Which worker ID.** The one that this server had before; else one whose holder has
+//!    been gone for a day; else one that was never granted; else the one that has been
+//!    free for longest. One whose bound has passed comes before one whose bound has not.
+//! 5. **The registry's clock goes back.** A lease that would then last longer than a
+//!    lease is cut, and so is a quiet time: nobody waits longer.
+//! 6. **A lead does not grow.** See [`State::extended`].
+//! 7. **A wrong clock.** A bound more than a day past the registry's clock, the greatest
+//!    time that it has stored, and the clocks of other servers that asked within a lease
+//!    is refused. So a server whose clock is wrong is told before it issues, and a
+//!    registry whose clock is wrong stops nobody.
+//! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
+//! 9. **A loss** begins a new [`Era`]. There are no grants for a lease and a hold, so
+//!    that the servers that live keep their worker IDs. Then every floor is at or above
+//!    what a holder of a lost grant can have been given: see [`State::floor`]. Excepted
+//!    from the wait, but not from the floor, are a later incarnation of the same identity
+//!    whose lease had not expired, and the server that hosts the registry, for a spare.
+//!    A lease that had expired at the loss is not renewed: a takeover may be lost.
+//! 10. **Before the registry.** The first floor of a worker ID is `max_ahead` after the
+//!     pool was made.
+//!
+//! # The token that nobody knows
+//!
+//! A token that the registry has not granted shows a loss only if the node's memory is of
+//! the registry's era. One of an earlier era was lost by a loss that is known already.
+
+use super::super::id::{Millis, UnixMillis, WorkerId};
+use super::{
+    Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Last, Memory, Place, Pool, Refused,
+    RegistryMillis, Reply, Request, Row, Seen, Stopped,
+};
+
+/// How far a bound may be past all clocks, and how long a worker ID rests before one
+/// that was never granted is not preferred to it.
+pub const DAY: Millis = Millis::new(86_400_000);
+/// As much of a lease is granted to an incarnation that leads, before any time has
+/// passed: enough to issue, too little to matter.
+const FIRST_PART: i64 = 64;
+/// So many other servers vouch for a clock.
+const VOUCHERS: usize = 16;
+
+/// What a registry stores beside its pools and rows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub era: Era,
+    /// How many changes have been stored.
+    pub serial: u64,
+    /// The server start by which the state was last used, see [`Scene::start`].
+    pub start: u128,
+    /// The greatest time that the registry's clock has shown.
+    pub top: RegistryMillis,
+    pub loss: Option<Loss>,
+    pub stopped: Option<Stopped>,
+    /// The servers that asked last, at most [`VOUCHERS`].
+    pub heard: Vec<Heard>,
+}
+
+/// The latest loss of a registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Loss {
+    pub cause: Cause,
+    /// When it was noticed.
+    pub at: RegistryMillis,
+    /// From when the quiet time counts: `at`, or earlier if the clock has gone back;
+    /// `None` if an administrator has ended it.
+    pub quiet_from: Option<RegistryMillis>,
+    /// The greatest time that the registry knew at the loss.
+    pub top: RegistryMillis,
+}
+
+/// The clock of a server that has asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Heard {
+    pub by: Identity,
+    pub clock: UnixMillis,
+    pub at: RegistryMillis,
+}
+
+/// What a registry's host finds around it at a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scene {
+    /// The registry's clock, read when the lock is held.
+    pub now: RegistryMillis,
+    /// Where the state lies.
+    pub place: Place,
+    /// Names this start of the server that hosts the state: different at each start.
+    pub start: u128,
+    /// This start has gone through crash recovery.
+    pub recovered: bool,
+    /// The server that asks is the one that hosts the state.
+    pub asker_hosts: bool,
+    /// Random bits, for a new era.
+    pub random: u128,
+}
+
+/// The rows of one pool. A row that was never granted does not exist.
+pub trait Rows {
+    /// The row of a worker ID.
+    fn get(&mut self, worker: WorkerId) -> Option<Row>;
+
+    /// Stores a row, which may be new.
+    fn put(&mut self, row: Row);
+
+    /// The row whose holder has this identity; of several, the one that was granted last
+    /// (the greatest `since`).
+    fn last_held_by(&mut self, identity: &Identity) -> Option<Row>;
+
+    /// The first worker ID of the pool that is not excepted, not spare, and has no row.
+    fn unused(&mut self) -> Option<WorkerId>;
+
+    /// Of the rows that are not spare (and not excepted), and are released or leased
+    /// until `expired` at the latest, with a bound of at most `bound`: the one with the
+    /// least `leased_until`.
+    fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row>;
+
+    /// Lowers `leased_until` of all rows to this at most.
+    fn cut(&mut self, latest: RegistryMillis);
+
+    /// The row with the greatest bound.
+    fn greatest_bound(&mut self) -> Option<Row>;
+}
+
+/// The answer to a request. `state` and `rows` are to be stored before the reply leaves,
+/// also if it is a refusal.
+pub fn handle(
+    state: &mut State,
+    pool: &Pool,
+    rows: &mut impl Rows,
+    request: &Request,
+    scene: &Scene,
+) -> Reply {
+    state.notice(scene);
+    let answer = match state.listen(request, scene) {
+        Some(stopped) => Answer::Refused(Refused::Stopped(stopped)),
+        None => {
+            rows.cut(scene.now.plus(pool.lease));
+            let desk = Desk {
+                pool,
+                request,
+                scene,
+            };
+            desk.answer(state, rows)
+        }
+    };
+    Reply {
+        nonce: request.nonce,
+        number: request.number,
+        memory: state.memory(),
+        now: scene.now,
+        answer,
+    }
+}
+
+/// Ends the token of a worker ID: it is not renewed any more, and the worker ID is free
+/// when the lease has expired and a hold has passed. Returns the row; `None` if it was
+/// never granted.
+pub fn revoke(
+    state: &mut State,
+    rows: &mut impl Rows,
+    worker: WorkerId,
+    scene: &Scene,
+) -> Option<Row> {
+    state.notice(scene);
+    let mut row = rows.get(worker)?;
+    row.revoked = row.revoked.or(Some(scene.now));
+    rows.put(row.clone());
+    state.serial += 1;
+    Some(row)
+}
+
+/// Whether a pool may be dropped: the row that forbids it, else `None`. A pool that is
+/// made later may have the same worker IDs, and knows nothing of their bounds.
+pub fn forbids_drop(rows: &mut impl Rows, scene: &Scene) -> Option<Row> {
+    let row = rows.greatest_bound()?;
+    (row.bound > scene.now.as_nodes_clock()).then_some(row)
+}
+
+impl State {
+    /// The state of a new registry.
+    #[must_use]
+    pub fn new(scene: &Scene) -> Self {
+        Self {
+            era: Era {
+                declared: 0,
+                counter: 1,
+                place: scene.place,
+                random: scene.random,
+            },
+            serial: 0,
+            start: scene.start,
+            top: scene.now,
+            loss: None,
+            stopped: None,
+            heard: Vec::new(),
+        }
+    }
+
+    /// What nodes remember.
+    #[must_use]
+    pub const fn memory(&self) -> Memory {
+        Memory {
+            era: self.era,
+            serial: self.serial,
+        }
+    }
+
+    /// An administrator declares that this registry counts, whatever other ones there
+    /// are: nodes that have asked it serve no other. What others have granted is treated
+    /// as lost.
+    pub fn declare(&mut self, scene: &Scene) {
+        self.notice(scene);
+        let seen = self
+            .stopped
+            .take()
+            .map_or(0, |stopped| stopped.seen.declared);
+        self.era.declared = seen.max(self.era.declared) + 1;
+        self.lose(Cause::Declared, scene);
+    }
+
+    /// An administrator ends the quiet time: servers that live may lose their worker IDs
+    /// to others. Floors stay.
+    pub fn end_quiet(&mut self, scene: &Scene) {
+        self.notice(scene);
+        if let Some(loss) = &mut self.loss {
+            loss.quiet_from = None;
+        }
+        self.serial += 1;
+    }
+
+    /// How long the registry is quiet in a pool; `None` if it is not.
+    #[must_use]
+    pub fn quiet(&self, pool: &Pool, now: RegistryMillis) -> Option<(Cause, Millis)> {
+        let loss = self.loss?;
+        let until = loss.quiet_from?.plus(pool.lease).plus(pool.hold);
+        (now < until).then(|| (loss.cause, until.since(now)))
+    }
+
+    /// Notices what shows a loss by itself, and that the clock has gone back or on.
+    fn notice(&mut self, scene: &Scene) {
+        let restarted = self.start != scene.start;
+        self.start = scene.start;
+        if self.era.place != scene.place {
+            self.lose(Cause::Place, scene);
+        } else if restarted && scene.recovered {
+            self.lose(Cause::Recovery, scene);
+        }
+        if let Some(from) = self.loss.as_mut().and_then(|loss| loss.quiet_from.as_mut()) {
+            *from = scene.now.min(*from);
+        }
+        self.top = self.top.max(scene.now);
+    }
+
+    /// Grants may be lost: a new era begins.
+    fn lose(&mut self, cause: Cause, scene: &Scene) {
+        self.era = Era {
+            declared: self.era.declared,
+            counter: self.era.counter + 1,
+            place: scene.place,
+            random: scene.random,
+        };
+        self.loss = Some(Loss {
+            cause,
+            at: scene.now,
+            quiet_from: Some(scene.now),
+            top: scene.now.max(self.top.min(scene.now.plus(DAY))),
+        });
+        self.serial += 1;
+    }
+
+    /// Compares what the node remembers. The registry stops, and has stopped for good, if
+    /// another one counts.
+    fn listen(&mut self, request: &Request, scene: &Scene) -> Option<Stopped> {
+        if let (None, Some(memory)) = (&self.stopped, request.memory) {
+            match self.era.judge(&memory.era) {
+                Seen::Before => {}
+                Seen::Same if memory.serial > self.serial => self.lose(Cause::Serial, scene),
+                Seen::Same => {}
+                Seen::After | Seen::Rival => {
+                    self.stopped = Some(Stopped {
+                        since: scene.now,
+                        seen: memory.era,
+                        by: Box::new(request.asker.clone()),
+                    });
+                }
+            }
+        }
+        self.stopped.clone()
+    }
+
+    /// The floor of a grant of this row: at or above every bound that a holder can have
+    /// got under it.
+    ///
+    /// What was granted and lost had a bound of at most the holder's clock, plus
+    /// `max_ahead` that a generator may lead it, plus a lease. The holder's clock at the
+    /// loss was that of the registry, or that of the server that now asks, if it was not
+    /// more than a hold past both. A grant in the quiet time can be lost by the next loss,
+    /// so the floors after a quiet time are another hold above it. A row that is further
+    /// ahead may have been renewed for one more lease.
+    fn floor(&self, desk: &Desk, row: &Stored, last: Option<Last>) -> UnixMillis {
+        let pool = desk.pool;
+        let mut floor = row.bound;
+        if let Some(loss) = self.loss {
+            let mut margin = pool.lease.plus(pool.hold).plus(pool.max_ahead);
+            if self.quiet(pool, desk.scene.now).is_none() {
+                margin = margin.plus(pool.hold);
+            }
+            let clocks = loss.top.as_nodes_clock().max(desk.clock_at(&loss));
+            floor = floor.max(clocks.plus(margin));
+            let far = row.bound > loss.at.as_nodes_clock().plus(pool.max_ahead);
+            if row.era != self.era.counter && far {
+                floor = floor.max(row.bound.plus(pool.lease));
+            }
+        }
+        match last {
+            Some(last) if last.worker == row.worker => floor.max(last.bound),
+            _ => floor,
+        }
+    }
+
+    /// The bound of a renewal.
+    ///
+    /// A server that does not lead its clock gets a lease. One that leads by its floor
+    /// gets at most the **line**: the start of the grant plus the time since. A crash
+    /// hands the bound on as the next floor, so a bound past the line would let the lead
+    /// grow with every crash. A generator that leads by a floor goes on at half speed, so
+    /// it stays below the line. One that is past the line leads by itself: it was advanced,
+    /// has borrowed, or its clock was set back. Its lead has a limit of its own, and it
+    /// gets what it has used plus the time since the grant.
+    fn extended(
+        pool: &Pool,
+        row: &Row,
+        clock: UnixMillis,
+        used: UnixMillis,
+        now: RegistryMillis,
+    ) -> UnixMillis {
+        let first = first_part(pool);
+        let passed = now.since(row.since).max(first);
+        let line = row.start.plus(passed);
+        let lead = if used <= line {
+            used.plus(pool.lease).min(line)
+        } else {
+            used.plus(passed.min(pool.lease))
+        };
+        clock.plus(pool.lease).max(lead)
+    }
+
+    /// The latest bound that is not taken for an error. The server's own clock does not
+    /// vouch for itself.
+    fn limit(&self, desk: &Desk) -> UnixMillis {
+        let now = desk.scene.now;
+        let asker = desk.request.asker.identity;
+        let vouching = self
+            .heard
+            .iter()
+            .filter(|heard| heard.by != asker && now.since(heard.at).abs() <= desk.pool.lease);
+        let clocks = vouching.map(|heard| heard.clock);
+        let latest = clocks.max().unwrap_or(now.as_nodes_clock());
+        latest.max(self.top.as_nodes_clock()).plus(DAY)
+    }
+
+    /// Remembers the clock of a server that asks.
+    fn hear(&mut self, desk: &Desk) {
+        let (now, by) = (desk.scene.now, desk.request.asker.identity);
+        let stale = |heard: &Heard| now.since(heard.at).abs() > desk.pool.lease;
+        self.heard.retain(|heard| heard.by != by && !stale(heard));
+        if self.heard.len() >= VOUCHERS {
+            self.heard.remove(0);
+        }
+        let clock = desk.request.clock;
+        self.heard.push(Heard { by, clock, at: now });
+    }
+
+    /// Whether nobody else can have got the worker ID of this row by a grant that is lost:
+    /// the row was granted or renewed since the loss, or its lease and hold had not passed
+    /// then, neither by the registry's clock nor by that of the server that asks.
+    fn is_known(&self, desk: &Desk, row: &Row) -> bool {
+        let Some(loss) = self.loss else { return true };
+        let free_from = row.leased_until.plus(desk.pool.hold);
+        let expired = free_from <= loss.at || free_from.as_nodes_clock() <= desk.clock_at(&loss);
+        row.era == self.era.counter || (!row.released && !expired)
+    }
+}
+
+/// What is first granted to an incarnation that leads.
+fn first_part(pool: &Pool) -> Millis {
+    Millis::new(pool.lease.get() / FIRST_PART).max(Millis::new(1))
+}
+
+/// What is stored of a worker ID, also if there is no row yet.
+struct Stored {
+    worker: WorkerId,
+    counter: u64,
+    bound: UnixMillis,
+    era: u64,
+}
+
+impl Stored {
+    const fn of(row: &Row) -> Self {
+        Self {
+            worker: row.worker,
+            counter: row.counter,
+            bound: row.bound,
+            era: row.era,
+        }
+    }
+
+    fn unused(pool: &Pool, worker: WorkerId) -> Self {
+        Self {
+            worker,
+            counter: 0,
+            bound: pool.made.plus(pool.max_ahead).as_nodes_clock(),
+            era: 0,
+        }
+    }
+}
+
+/// A request and all that does not change while it is answered.
+struct Desk<'a> {
+    pool: &'a Pool,
+    request: &'a Request,
+    scene: &'a Scene,
+}
+
+impl Desk<'_> {
+    fn answer(&self, state: &mut State, rows: &mut impl Rows) -> Answer {
+        let answer = match self.request.ask {
+            Ask::Acquire { fixed, last } => self.acquire(state, rows, fixed, last),
+            Ask::Renew {
+                worker,
+                counter,
+                furthest,
+            } => match self.own(state, rows, worker, counter) {
+                Err(answer) => answer,
+                Ok(row) => self.renew(state, rows, row, furthest),
+            },
+            Ask::Release {
+                worker,
+                counter,
+                end,
+            } => match self.own(state, rows, worker, counter) {
+                Err(answer) => answer,
+                Ok(row) => self.release(state, rows, row, end),
+            },
+        };
+        state.hear(self);
+        answer
+    }
+
+    /// The clock of the server that asks, at the loss. A clock that is wrong by more than
+    /// a day is not believed.
+    fn clock_at(&self, loss: &Loss) -> UnixMillis {
+        let passed = self.scene.now.since(loss.at).max(Millis::ZERO);
+        let clock = self.request.clock.plus(Millis::ZERO.minus(passed));
+        clock.min(loss.at.as_nodes_clock().plus(DAY))
+    }
+
+    /// The row of a token, if it counts.
+    fn own(
+        &self,
+        state: &mut State,
+        rows: &mut impl Rows,
+        worker: WorkerId,
+        counter: u64,
+    ) -> Result<Row, Answer> {
+        let nonce = self.request.nonce;
+        let row = rows.get(worker);
+        let (stored, holder) = row
+            .as_ref()
+            .map_or((0, nonce), |row| (row.counter, row.nonce));
+        let why = match &row {
+            Some(row) if counter == stored && nonce == holder => {
+                let again = self.request.number == row.number;
+                if self.request.number < row.number {
+                    return Err(Answer::Ignored);
+                }
+                match row {
+                    row if again && self.request.clock != row.clock => {
+                        let revoked = Some(self.scene.now);
+                        let row = row.clone();
+                        rows.put(Row { revoked, ..row });
+                        Fence::Copied
+                    }
+                    Row { released: true, .. } if again => return Err(Answer::Released),
+                    Row { released: true, .. } => Fence::Released,
+                    Row {
+                        revoked: Some(_), ..
+                    } => Fence::Revoked,
+                    Row {
+                        bound,
+                        leased_until,
+                        ..
+                    } if again && row.renewed => {
+                        return Err(Answer::Renewed {
+                            bound: *bound,
+                            until: *leased_until,
+                        });
+                    }
+                    row if state.is_known(self, row) => return Ok(row.clone()),
+                    _ => Fence::Doubtful,
+                }
+            }
+            _ if counter > stored || (counter == stored && nonce != holder) => {
+                let memory = self.request.memory;
+                if memory.is_some_and(|memory| memory.era == state.era) {
+                    state.lose(Cause::Token, self.scene);
+                }
+                Fence::Lost
+            }
+            _ => Fence::TakenOver,
+        };
+        let since = row.as_ref().map_or(self.scene.now, |row| row.since);
+        let by = row.map(|row| Box::new(row.holder));
+        Err(Answer::Refused(Refused::Fenced { why, by, since }))
+    }
+
+    fn renew(
+        &self,
+        state: &mut State,
+        rows: &mut impl Rows,
+        mut row: Row,
+        furthest: UnixMillis,
+    ) -> Answer {
+        let (pool, now, clock) = (self.pool, self.scene.now, self.request.clock);
+        if let Some(refused) = self.too_far(state, furthest, row.floor) {
+            return refused;
+        }
+        let bound = State::extended(pool, &row, clock, furthest, now);
+        row.bound = row.bound.max(bound);
+        row.leased_until = now.plus(pool.lease);
+        row.renewed = true;
+        row.number = self.request.number;
+        row.clock = self.request.clock;
+        row.era = state.era.counter;
+        state.serial += 1;
+        let answer = Answer::Renewed {
+            bound: row.bound,
+            until: row.leased_until,
+        };
+        rows.put(row);
+        answer
+    }
+
+    fn release(
+        &self,
+        state: &mut State,
+        rows: &mut impl Rows,
+        mut row: Row,
+        end: UnixMillis,
+    ) -> Answer {
+        row.bound = end.max(row.floor);
+        row.leased_until = self.scene.now;
+        row.released = true;
+        row.number = self.request.number;
+        row.clock = self.request.clock;
+        row.era = state.era.counter;
+        state.serial += 1;
+        rows.put(row);
+        Answer::Released
+    }
+
+    /// Refuses what is too far ahead to be believed. A floor is no clock error.
+    fn too_far(&self, state: &State, furthest: UnixMillis, floor: UnixMillis) -> Option<Answer> {
+        let limit = state.limit(self);
+        let used = self.request.clock.max(furthest);
+        let asked = used.plus(self.pool.lease);
+        (used > floor && asked > limit)
+            .then_some(Answer::Refused(Refused::TooFarAhead { asked, limit }))
+    }
+
+    fn acquire(
+        &self,
+        state: &mut State,
+        rows: &mut impl Rows,
+        fixed: Option<WorkerId>,
+        last: Option<Last>,
+    ) -> Answer {
+        let identity = self.request.asker.identity;
+        if let Some(worker) = fixed.filter(|worker| !self.pool.has(*worker)) {
+            return Answer::Refused(Refused::NotInPool { worker });
+        }
+        let own = match fixed {
+            Some(worker) => rows.get(worker),
+            None => rows.last_held_by(&identity),
+        };
+        if let Some(row) = own.as_ref().filter(|row| row.nonce == self.request.nonce) {
+            if self.request.number < row.number {
+                return Answer::Ignored;
+            }
+            let stands = !row.renewed && !row.released && row.revoked.is_none();
+            if stands && state.is_known(self, row) {
+                return self.again(rows, row.clone());
+            }
+        }
+        if let Some(refused) = self.too_far(state, self.request.clock, UnixMillis::new(i64::MIN)) {
+            return refused;
+        }
+        let chosen = match fixed {
+            Some(worker) => self.choose_fixed(state, worker, own),
+            None => self.choose(state, rows, own, last),
+        };
+        match chosen {
+            Ok(stored) => self.grant(state, rows, &stored, last),
+            Err(refused) => Answer::Refused(refused),
+        }
+    }
+
+    /// Whether the lease has expired and a hold has passed, or the token was released.
+    fn is_free(&self, row: &Row) -> bool {
+        row.released || self.scene.now >= row.leased_until.plus(self.pool.hold)
+    }
+
+    /// Whether this server may have the row now.
+    fn may_have(&self, state: &State, row: &Row) -> bool {
+        let asker = &self.request.asker;
+        let held = !row.released && row.revoked.is_none();
+        let successor = row.holder.identity == asker.identity && row.holder.started < asker.started;
+        let at_once = held && successor && state.is_known(self, row);
+        let quiet = state.quiet(self.pool, self.scene.now).is_some();
+        let mine = held && row.nonce == self.request.nonce;
+        at_once || (!quiet && (mine || self.is_free(row)))
+    }
+
+    fn choose_fixed(
+        &self,
+        state: &State,
+        worker: WorkerId,
+        row: Option<Row>,
+    ) -> Result<Stored, Refused> {
+        let now = self.scene.now;
+        let quiet = state.quiet(self.pool, now);
+        match (row, quiet) {
+            (Some(row), _) if self.may_have(state, &row) => Ok(Stored::of(&row)),
+            (_, Some((cause, retry))) => Err(Refused::Quiet { cause, retry }),
+            (None, None) => Ok(Stored::unused(self.pool, worker)),
+            (Some(row), None) => Err(Refused::Held {
+                worker,
+                since: row.since,
+                retry: row.leased_until.plus(self.pool.hold).since(now),
+                by: Box::new(row.holder),
+            }),
+        }
+    }
+
+    /// Any worker ID of the pool.
+    fn choose(
+        &self,
+        state: &State,
+        rows: &mut impl Rows,
+        own: Option<Row>,
+        last: Option<Last>,
+    ) -> Result<Stored, Refused> {
+        let (pool, now) = (self.pool, self.scene.now);
+        let lost = last.and_then(|last| rows.get(last.worker));
+        let before = own.into_iter().chain(lost);
+        for row in before.filter(|row| pool.has(row.worker)) {
+            if self.may_have(state, &row) {
+                return Ok(Stored::of(&row));
+            }
+        }
+        if let Some((cause, retry)) = state.quiet(pool, now) {
+            let spare = self.spare(state, rows);
+            return spare.ok_or(Refused::Quiet { cause, retry });
+        }
+        let expired = now.plus(Millis::ZERO.minus(pool.hold));
+        let rested = expired.plus(Millis::ZERO.minus(DAY));
+        let passed = now.as_nodes_clock();
+        let long = rows.longest_free(expired, passed);
+        if let Some(row) = long.as_ref().filter(|row| row.leased_until <= rested) {
+            return Ok(Stored::of(row));
+        }
+        if let Some(worker) = rows.unused() {
+            return Ok(Stored::unused(pool, worker));
+        }
+        let never = UnixMillis::new(i64::MAX);
+        if let Some(row) = long.or_else(|| rows.longest_free(expired, never)) {
+            return Ok(Stored::of(&row));
+        }
+        let soonest = rows.longest_free(RegistryMillis::new(i64::MAX), never);
+        let retry = soonest.map_or(pool.hold, |row| row.leased_until.plus(pool.hold).since(now));
+        Err(Refused::NoneFree { retry })
+    }
+
+    /// A spare worker ID for a server that hosts the registry and was just promoted. The
+    /// timelines take turns between two groups, so that two promotions in a row, the
+    /// first of which is lost, give two different ones.
+    fn spare(&self, state: &State, rows: &mut impl Rows) -> Option<Stored> {
+        if !self.scene.asker_hosts || state.loss?.cause != Cause::Place {
+            return None;
+        }
+        let turn = i64::try_from(self.scene.place.timeline % 2).ok()?;
+        let spares = self.pool.first_spare()..self.pool.ids.end;
+        let mut group = spares
+            .filter(|id| (id - self.pool.first_spare()) % 2 == turn)
+            .filter_map(|id| WorkerId::new(i32::try_from(id).ok()?))
+            .filter(|worker| self.pool.has(*worker));
+        let unused = group.find(|worker| rows.get(*worker).is_none());
+        unused.map(|worker| Stored::unused(self.pool, worker))
+    }
+
+    /// The grant whose reply was lost. The incarnation has not used it, for it asks.
+    fn again(&self, rows: &mut impl Rows, mut row: Row) -> Answer {
+        row.number = self.request.number;
+        row.clock = self.request.clock;
+        let answer = self.granted(&row);
+        rows.put(row);
+        answer
+    }
+
+    fn granted(&self, row: &Row) -> Answer {
+        Answer::Granted(Grant {
+            worker: row.worker,
+            counter: row.counter,
+            floor: row.floor,
+            bound: row.bound,
+            until: row.leased_until,
+            terms: self.pool.terms(),
+        })
+    }
+
+    fn grant(
+        &self,
+        state: &mut State,
+        rows: &mut impl Rows,
+        stored: &Stored,
+        last: Option<Last>,
+    ) -> Answer {
+        let (pool, now, request) = (self.pool, self.scene.now, self.request);
+        let floor = state.floor(self, stored, last);
+        let lost = last.filter(|last| last.worker == stored.worker);
+        let counter = lost.map_or(0, |last| last.counter).max(stored.counter) + 1;
+        let ahead = floor.plus(first_part(pool));
+        let row = Row {
+            worker: stored.worker,
+            counter,
+            nonce: request.nonce,
+            released: false,
+            revoked: None,
+            holder: Holder::clone(&request.asker),
+            since: now,
+            floor,
+            start: floor.max(request.clock),
+            renewed: false,
+            leased_until: now.plus(pool.lease),
+            bound: request.clock.plus(pool.lease).max(ahead),
+            number: request.number,
+            clock: request.clock,
+            era: state.era.counter,
+        };
+        state.serial += 1;
+        let answer = self.granted(&row);
+        rows.put(row);
+        answer
+    }
+}

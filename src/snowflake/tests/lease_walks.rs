@@ -1,0 +1,392 @@
+//! Small worlds of leases, walked exhaustively: every order of events up to a stated
+//! length. Walks that lead to the same world go on as one, so that they can be long.
+//!
+//! A server that does nothing is frozen, so there is no event for that. A message that
+//! is never delivered is lost. Each state is checked: no position twice, and from the
+//! states of the last step every server that is left alone with the registry issues
+//! within a lease, a hold and a few seconds. `WALK_DEEPER=n` walks n events more;
+//! `cargo test lease_walks -- --nocapture` prints how many states there were.
+
+use std::collections::HashSet;
+use std::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use super::lease::{Flight, How, Plan, SECOND, World};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    /// So many seconds pass.
+    Pass(i64),
+    /// A request and its reply, at once; the right is in force.
+    Contact(usize),
+    /// The request is sent, and is under way.
+    Send(usize),
+    /// What was sent first arrives at the registry; the reply is under way.
+    Arrive,
+    /// As before, and it will arrive again.
+    ArriveTwice,
+    /// The reply that was sent first arrives; the right is in force.
+    Hear,
+    /// The server waits for its reply no more.
+    GiveUp(usize),
+    Issue(usize),
+    /// A session reads the right, and pauses; or goes on.
+    Begin(usize),
+    Finish(usize),
+    Crash(usize),
+    Stop(usize),
+    /// The release is under way.
+    StopSend(usize),
+    /// The registry is replaced by what it was some changes ago.
+    Lose(usize, How),
+    RegistryClock(i64),
+    Clock(usize, i64),
+}
+
+use Event::{
+    Arrive, ArriveTwice, Begin, Clock, Contact, Crash, Finish, GiveUp, Hear, Issue, Lose, Pass,
+    RegistryClock, Send, Stop, StopSend,
+};
+
+fn under_way(world: &World, request: bool) -> Option<usize> {
+    let flights = world.flights.iter();
+    let mut is = flights.map(|flight| matches!(flight, Flight::Request { .. }));
+    is.position(|is| is == request)
+}
+
+/// Whether the event can happen and makes a difference.
+fn happen(world: &mut World, event: Event) -> bool {
+    match event {
+        Pass(seconds) => {
+            world.pass(seconds * SECOND);
+            true
+        }
+        Contact(server) => world.contact(server),
+        Send(server) => {
+            // One request under way is enough.
+            under_way(world, true).is_none() && {
+                let to = world.servers[server].registry;
+                let request = world.ask(server);
+                let is_due = request.is_some();
+                let from = server;
+                let flight = request.map(|request| Flight::Request { from, to, request });
+                world.flights.extend(flight);
+                is_due
+            }
+        }
+        Arrive | ArriveTwice => match under_way(world, true) {
+            None => false,
+            Some(at) => {
+                let flight = world.flights[at].clone();
+                if event == Arrive {
+                    world.flights.remove(at);
+                }
+                let Flight::Request { from, to, request } = flight else {
+                    return false;
+                };
+                let reply = world.answer(to, from, &request);
+                world
+                    .flights
+                    .retain(|flight| matches!(flight, Flight::Request { .. }));
+                world.flights.push(Flight::Reply { to: from, reply });
+                true
+            }
+        },
+        Hear => match under_way(world, false) {
+            None => false,
+            Some(at) => {
+                let Flight::Reply { to, reply } = world.flights.remove(at) else {
+                    return false;
+                };
+                world.hear(to, &reply);
+                world.publish(to);
+                true
+            }
+        },
+        GiveUp(server) => {
+            let number = world.servers[server].node.latest_number();
+            let before = world.servers[server].node.clone();
+            world.give_up(server, number);
+            before != world.servers[server].node
+        }
+        Issue(server) => world.issue(server),
+        Begin(server) => world.begin(server),
+        Finish(server) => world.finish(server),
+        Crash(server) => {
+            let ran = world.servers[server].stamp().is_some();
+            world.crash(server, true);
+            ran
+        }
+        Stop(server) => {
+            let ran = world.servers[server].stamp().is_some();
+            world.stop(server);
+            world.start(server);
+            ran
+        }
+        StopSend(server) => {
+            under_way(world, true).is_none() && {
+                let to = world.servers[server].registry;
+                let request = world.close(server);
+                world.start(server);
+                let is_due = request.is_some();
+                let from = server;
+                let flight = request.map(|request| Flight::Request { from, to, request });
+                world.flights.extend(flight);
+                is_due
+            }
+        }
+        Lose(changes, how) => {
+            let kept = world.registries.last().map_or(0, |one| one.copies.len());
+            // Two losses are enough.
+            changes <= kept && world.registries.len() <= 2 && {
+                world.replace(changes, how);
+                true
+            }
+        }
+        RegistryClock(off) => {
+            let registry = world.newest();
+            std::mem::replace(&mut registry.off, off * SECOND) != off * SECOND
+        }
+        Clock(server, off) => {
+            let server = &mut world.servers[server];
+            std::mem::replace(&mut server.off, off * SECOND) != off * SECOND
+        }
+    }
+}
+
+fn hash(world: &World, changes: usize) -> u128 {
+    let mut hasher = SipHasher13::new();
+    world.hash_into(&mut hasher, changes);
+    hasher.finish128().as_u128()
+}
+
+/// Every server, alone with the newest registry, issues soon.
+fn resumes(world: &World, plan: Plan) -> Result<(), String> {
+    for server in 0..world.servers.len() {
+        let mut world = world.clone().tell();
+        world.flights.clear();
+        for other in 0..world.servers.len() {
+            if other != server {
+                world.crash(other, false);
+            }
+        }
+        let number = world.servers[server].node.latest_number();
+        world.give_up(server, number);
+        let most = (plan.lease + plan.hold) / SECOND + 5;
+        let mut issues = world.until_issues(server, most);
+        let now = world.now;
+        let newest = world.newest();
+        if issues.is_none() && newest.disk.0.stopped.is_some() {
+            let scene = newest.scene(now, false);
+            newest.disk.0.declare(&scene);
+            issues = world.until_issues(server, most);
+        }
+        if issues.is_none() || world.twice.is_some() {
+            return Err(format!(
+                "server {server} does not resume\n{}",
+                world.log.join("\n")
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Walks every order of these events after `before`.
+fn walk(name: &str, plan: Plan, before: &[Event], events: &[Event], length: usize) {
+    let deeper = std::env::var("WALK_DEEPER").map_or(0, |text| text.parse().unwrap());
+    let lost = events.iter().map(|event| match event {
+        Lose(changes, _) => *changes,
+        _ => 0,
+    });
+    // A loss loses what it did not lose before, too.
+    let changes = 2 * lost.max().unwrap_or(0);
+    let mut world = World::new(plan);
+    for event in before {
+        assert!(happen(&mut world, *event), "{event:?}");
+    }
+    let mut known = HashSet::from([hash(&world, changes)]);
+    let mut edge: Vec<(World, Vec<Event>)> = vec![(world, Vec::new())];
+    let (mut steps, mut granted) = (0_u64, 0);
+    for _ in 0..length + deeper {
+        let mut next = Vec::new();
+        for (world, path) in edge {
+            for event in events {
+                let mut world = world.clone();
+                if !happen(&mut world, *event) {
+                    continue;
+                }
+                steps += 1;
+                if !known.insert(hash(&world, changes)) {
+                    continue;
+                }
+                let mut path = path.clone();
+                path.push(*event);
+                assert!(
+                    world.twice.is_none(),
+                    "{name}: {before:?} {path:?}: {:?}",
+                    world.twice
+                );
+                granted = granted.max(world.grants);
+                next.push((world, path));
+            }
+        }
+        edge = next;
+    }
+    let every = edge.len().div_ceil(2000).max(1);
+    for (world, path) in edge.iter().step_by(every) {
+        let resumed = resumes(world, plan);
+        assert!(
+            resumed.is_ok(),
+            "{name}: {before:?} {path:?}: {}",
+            resumed.unwrap_err()
+        );
+    }
+    println!(
+        "{name}: {} states, {steps} steps, up to {granted} grants",
+        known.len()
+    );
+    assert!(granted > 1);
+}
+
+/// A lease and a hold of two seconds.
+fn short(pool: i64, servers: usize) -> Plan {
+    Plan {
+        pool,
+        servers,
+        lease: 2 * SECOND,
+        hold: 2 * SECOND,
+        max_ahead: 3 * SECOND,
+        ..Plan::default()
+    }
+}
+
+/// The first server has the worker ID, and has issued.
+const HELD: [Event; 3] = [Pass(1), Contact(0), Issue(0)];
+
+#[test]
+fn messages_of_two_servers() {
+    let events = [
+        Pass(2),
+        Contact(0),
+        Contact(1),
+        Send(0),
+        Arrive,
+        ArriveTwice,
+        Hear,
+        GiveUp(0),
+        Issue(0),
+        Issue(1),
+        Crash(0),
+        StopSend(0),
+    ];
+    walk("messages", short(1, 2), &HELD, &events, 6);
+}
+
+#[test]
+fn pauses_of_sessions() {
+    let events = [
+        Pass(2),
+        Contact(0),
+        Contact(1),
+        Issue(0),
+        Issue(1),
+        Begin(0),
+        Finish(0),
+        Stop(0),
+        Crash(1),
+    ];
+    walk("pauses", short(1, 2), &HELD, &events, 7);
+}
+
+#[test]
+fn losses() {
+    let events = [
+        Pass(2),
+        Contact(0),
+        Contact(1),
+        Issue(0),
+        Issue(1),
+        Crash(0),
+        Stop(0),
+        Lose(1, How::Promotion),
+        Lose(3, How::Promotion),
+        Lose(2, How::Snapshot),
+    ];
+    walk("losses", short(1, 2), &HELD, &events, 6);
+}
+
+/// As in [`losses`], but after a takeover from a server that may wake up.
+#[test]
+fn losses_after_a_takeover() {
+    let before = [
+        Pass(1),
+        Contact(0),
+        Issue(0),
+        Pass(4),
+        Contact(1),
+        Issue(1),
+        Issue(1),
+    ];
+    let events = [
+        Pass(2),
+        Contact(0),
+        Contact(1),
+        Issue(0),
+        Issue(1),
+        Crash(0),
+        Lose(1, How::Promotion),
+        Lose(2, How::Snapshot),
+    ];
+    walk("takeover lost", short(1, 2), &before, &events, 7);
+}
+
+#[test]
+fn losses_with_messages_under_way() {
+    let events = [
+        Pass(4),
+        Contact(0),
+        Contact(1),
+        Send(0),
+        Arrive,
+        Hear,
+        Issue(0),
+        Issue(1),
+        Lose(1, How::Promotion),
+        Lose(0, How::Promotion),
+    ];
+    walk("loss and messages", short(1, 2), &HELD, &events, 7);
+}
+
+#[test]
+fn clocks() {
+    let events = [
+        Pass(2),
+        Contact(0),
+        Contact(1),
+        Issue(0),
+        Issue(1),
+        Crash(0),
+        Clock(0, 50),
+        Clock(0, -50),
+        RegistryClock(-50),
+        RegistryClock(50),
+    ];
+    walk("clocks", short(1, 2), &HELD, &events, 6);
+}
+
+#[test]
+fn two_worker_ids() {
+    let events = [
+        Pass(4),
+        Contact(0),
+        Contact(1),
+        Contact(2),
+        Issue(0),
+        Issue(1),
+        Issue(2),
+        Stop(0),
+        Lose(2, How::Promotion),
+    ];
+    walk("two worker IDs", short(2, 3), &HELD, &events, 6);
+}
