@@ -27,7 +27,8 @@ use super::label::{self, Described};
 use super::shmem::{self, Key, Shared};
 use super::{catalog, compat, mark, os_clock};
 use crate::snowflake::generator::Generator;
-use crate::snowflake::id::{Position, SnowflakeId, UnixMillis, WorkerId};
+use crate::snowflake::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
+use crate::snowflake::identity::Generation;
 use crate::snowflake::layout::{Layout, Stamp};
 use crate::snowflake::shuffle::Shuffle;
 use crate::snowflake::slot::{Scale, Slot};
@@ -74,9 +75,18 @@ pub struct Facts {
     /// The file that holds the mark.
     file: u32,
     scale: Scale,
-    /// What turns positions into IDs, and the worker number that this is for. Made
-    /// once, since every transaction needs it.
-    stamp: Option<(i32, Stamp, Option<Shuffle>)>,
+    /// What turns positions into IDs, and the generation of the server that this is for.
+    /// Made once, since every transaction needs it.
+    made: Option<Made>,
+}
+
+#[derive(Clone, Copy)]
+struct Made {
+    generation: Generation,
+    /// The label's generator, within the limits of this generation.
+    generator: &'static Generator,
+    stamp: Stamp,
+    shuffle: Option<Shuffle>,
 }
 
 /// All that issuing needs.
@@ -92,8 +102,8 @@ pub struct Right {
     /// Whether the generator works like the default one: [`Generator::is_plain`] holds,
     /// and callers give no fields.
     pub is_plain: bool,
-    shared: &'static Shared,
-    worker: i32,
+    /// The generation of the server whose worker ID is in `stamp`.
+    pub generation: Generation,
     transaction: u32,
     user: pg_sys::Oid,
 }
@@ -109,6 +119,8 @@ thread_local! {
     static DEFAULT_RELATION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
     /// The default generator was not found, and nothing has changed since.
     static NO_DEFAULT: Cell<bool> = const { Cell::new(false) };
+    /// The generators that may lead by less than their labels say, each once.
+    static LIMITED: RefCell<Vec<&'static Generator>> = const { RefCell::new(Vec::new()) };
 }
 
 /// With fewer entries, a search for unused ones is not worth its cost.
@@ -261,10 +273,17 @@ impl Entry {
 
     /// All that issuing needs, if this session may issue now: same transaction, same
     /// user (one plan can run under two), nothing invalidated, not read-only (a
-    /// transaction can become read-only half-way), not in parallel mode.
+    /// transaction can become read-only half-way), not in parallel mode. Its worker ID
+    /// may be an earlier one: the slot tells, with each ID.
     #[inline]
     pub fn right(&self) -> Option<Right> {
         self.right.get().filter(Right::holds)
+    }
+
+    /// The same, if its worker ID is the server's.
+    pub fn present_right(&self, shared: &Shared) -> Option<Right> {
+        let present = shared.generation();
+        self.right().filter(|right| right.generation == present)
     }
 
     /// Checks everything that must hold before this session may issue, as
@@ -282,13 +301,15 @@ impl Entry {
             let generator = &facts.described.generator;
             catalog::check_privilege(self.relation(), pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
             self.check_committed(generator.layout)?;
-            let worker = shared.worker_number();
-            let (_, stamp, shuffle) = match facts.stamp {
-                Some(known) if known.0 == worker => known,
-                _ => {
-                    let shuffle = generator.is_random().then(|| shared.shuffle(facts.key));
-                    (worker, self.stamp(facts.described, shared)?, shuffle)
-                }
+            let generation = shared.generation();
+            let made = match facts.made {
+                Some(made) if made.generation == generation => made,
+                _ => Made {
+                    generation,
+                    generator: limited(generator, shared.max_ahead()),
+                    stamp: self.stamp(facts.described, generation.worker())?,
+                    shuffle: generator.is_random().then(|| shared.shuffle(facts.key)),
+                },
             };
             let slot = self.pin(facts.key, shared)?;
             if !slot.is_settled(facts.file, facts.scale) {
@@ -300,16 +321,15 @@ impl Entry {
             if self.facts.get().is_none() {
                 continue;
             }
-            facts.stamp = Some((worker, stamp, shuffle));
+            facts.made = Some(made);
             self.facts.set(Some(facts));
             let right = Right {
                 slot,
-                generator,
-                stamp,
-                shuffle,
+                generator: made.generator,
+                stamp: made.stamp,
+                shuffle: made.shuffle,
                 is_plain: generator.is_plain() && !generator.layout.takes_fields(),
-                shared,
-                worker,
+                generation,
                 transaction: compat::transaction(),
                 user: compat::user(),
             };
@@ -475,7 +495,7 @@ impl Entry {
             key: Key::of_generator(self.relation(), is_default),
             file: file.number,
             scale: Scale::of_generator(&described.generator),
-            stamp: None,
+            made: None,
         };
         // The facts hold even if an invalidation ran meanwhile: our lock excludes
         // changes of what was read.
@@ -545,13 +565,13 @@ impl Entry {
     /// What every ID contains, besides its position, that this server issues for this
     /// label. Refuses a policy that is not supported yet; and, if IDs carry the worker
     /// ID, a server without one or with one that does not fit.
-    fn stamp(&self, described: &Described, shared: &Shared) -> Result<Stamp, Error> {
+    fn stamp(&self, described: &Described, worker: Option<WorkerId>) -> Result<Stamp, Error> {
         if !described.generator.policy.is_supported() {
             return Err(error::unsupported(&self.name()));
         }
         let layout = described.generator.layout;
         let max = layout.max_worker();
-        let worker = match shared.worker_id() {
+        let worker = match worker {
             Some(worker) => worker,
             None if layout.has_worker() => return Err(error::no_worker_id(max)),
             None => WorkerId::NONE,
@@ -566,7 +586,7 @@ impl Entry {
     /// find, except for privileges. The relation is locked.
     pub fn check_can_issue(&self, described: &Described, shared: &Shared) -> Result<(), Error> {
         catalog::check_fits(self.relation())?;
-        self.stamp(described, shared).map(drop)
+        self.stamp(described, shared.worker_id()).map(drop)
     }
 
     /// Keeps the slot this generator's until the transaction ends.
@@ -654,8 +674,7 @@ impl Right {
     fn holds(&self) -> bool {
         // SAFETY: a variable of this process.
         let read_only = unsafe { pg_sys::XactReadOnly };
-        self.worker == self.shared.worker_number()
-            && self.transaction == compat::transaction()
+        self.transaction == compat::transaction()
             && self.user == compat::user()
             && !read_only
             && !compat::in_parallel_mode()
@@ -670,6 +689,23 @@ impl Right {
             layout.compose_in(position, self.stamp, self.shuffle.as_ref())
         }
     }
+}
+
+/// The generator, if it may lead the server's clock by no more than `max_ahead`. Never
+/// freed: there are as many as labels with such a `max_borrow`, and limits.
+fn limited(generator: &'static Generator, max_ahead: Option<Millis>) -> &'static Generator {
+    let wanted = generator.within(max_ahead);
+    if wanted == *generator {
+        return generator;
+    }
+    LIMITED.with_borrow_mut(|known| {
+        if let Some(known) = known.iter().find(|known| ***known == wanted) {
+            return *known;
+        }
+        let new: &'static Generator = Box::leak(Box::new(wanted));
+        known.push(new);
+        new
+    })
 }
 
 /// Forgets the last ID of every generator.

@@ -11,8 +11,9 @@ use crate::snowflake::block::issue_block;
 use crate::snowflake::clock::Reading;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{
-    BootNanos, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
+    BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
 };
+use crate::snowflake::identity::{Generation, Identity};
 use crate::snowflake::layout::Stamp;
 use crate::snowflake::server::{
     self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
@@ -28,6 +29,9 @@ const NAP_MICROS_MAX: i64 = 500;
 /// The longest nap on the latch, in milliseconds: a clock that is corrected during the
 /// nap is seen soon.
 const NAP_MILLIS_MAX: i64 = 10;
+
+/// How long a call waits for a later bound of the server's worker ID.
+const BOUND_WAIT: Millis = Millis::new(5000);
 
 /// PostgreSQL. The path of each ID needs its clocks only; with a [`Caller`], this type
 /// is a [`Host`].
@@ -77,7 +81,7 @@ impl Host for Postgres<Caller> {
     type Error = Stop;
 
     fn enter(&self) -> Result<(&Slot, &Generator), Stop> {
-        let right = match self.0.entry.right() {
+        let right = match self.0.entry.present_right(self.0.shared) {
             Some(right) => right,
             None => self.0.entry.fill().map_err(Stop::Error)?,
         };
@@ -89,7 +93,14 @@ impl Host for Postgres<Caller> {
     }
 
     fn entered(&self) -> Option<(&Slot, &Generator)> {
-        self.0.entry.right().map(|it| (it.slot, it.generator))
+        let right = self.0.entry.present_right(self.0.shared)?;
+        Some((right.slot, right.generator))
+    }
+
+    fn generation(&self) -> Generation {
+        // Whoever reserves without a call for IDs has entered before.
+        let right = self.0.right.get().or_else(|| self.0.entry.right());
+        right.map_or(Generation::NONE, |right| right.generation)
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -132,6 +143,26 @@ impl Host for Postgres<Caller> {
         pending.add_wait(from, os_clock::boot());
         pgrx::check_for_interrupts!();
         Ok(())
+    }
+
+    fn more_bound(&self, needed: UnixMillis) -> Result<bool, Stop> {
+        let mine = self.generation();
+        let has_more = |beliefs: &mut Beliefs| {
+            let Identity {
+                generation, bound, ..
+            } = beliefs.identity;
+            generation != mine || bound.is_none_or(|bound| bound > needed)
+        };
+        let from = os_clock::boot();
+        loop {
+            if self.0.shared.with_beliefs(has_more) {
+                return Ok(true);
+            }
+            if os_clock::boot().since(from) >= BOUND_WAIT.nanos() {
+                return Ok(false);
+            }
+            self.nap(Millis::new(NAP_MILLIS_MAX).nanos())?;
+        }
     }
 
     fn note(&self, note: Note) {
@@ -213,7 +244,7 @@ pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
         start,
         end,
         borrowed,
-    } = live.issue::<false>(generator, 1, &Postgres(()))
+    } = live.issue::<false>(generator, right.generation, 1, &Postgres(()))
     else {
         return None;
     };
@@ -305,9 +336,12 @@ fn first(entry: &Entry, chunk: &Chunk) -> SnowflakeId {
 /// instant of the first such ID; `None` if the caller has to look again.
 pub fn advance(entry: &'static Entry, to: UnixMillis) -> Result<Option<UnixMillis>, Error> {
     with_host(entry, false, |host| server::demand(host, Need::Floor(to)))?;
-    Ok(entry.right().map(|right| {
-        let layout = right.generator.layout;
-        let word = right.slot.live().word().position();
-        layout.instant_of(layout.tick_of(word)).max(to)
+    Ok(entry.present_right(shmem::shared()?).and_then(|right| {
+        let (layout, live) = (right.generator.layout, right.slot.live());
+        let tick = layout.tick_of(live.word().position());
+        // If not, the server has had to wait, or has another worker ID by now.
+        let is_done =
+            live.bounds().generation() == right.generation && tick >= layout.tick_from(to);
+        is_done.then(|| layout.instant_of(tick).max(to))
     }))
 }

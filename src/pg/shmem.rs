@@ -4,12 +4,13 @@
 //!
 //! | field | rule |
 //! |---|---|
-//! | `Shared::worker_id` | written by the postmaster before any backend starts; IDs are composed from here only |
+//! | `Shared::generation` | a copy of the generation of `beliefs.identity`, with the worker ID for which IDs are composed, for sessions that hold no lock; stored with Release under `CLOCK_LOCK`, last |
+//! | `Shared::max_ahead` | a copy of the identity's limit (milliseconds; -1: none); stored before `generation` |
 //! | `Shared::secret` | made by the postmaster at its start and after a crash; the orders of `sequence_start=random` are derived from this secret. Never leaves shared memory |
-//! | `Shared::beliefs` | what the server knows about its wall clock, see `snowflake::server`; under `CLOCK_LOCK` |
+//! | `Shared::beliefs` | what the server knows about its wall clock, and who it is, see `snowflake::server`; under `CLOCK_LOCK` |
 //! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
-//! | `Shared::defaults`, `others`, `locks` | the addresses, in every process, of the slots of the two fixed tables and of the locks; same rule as `worker_id` |
+//! | `Shared::defaults`, `others`, `locks` | the addresses, in every process, of the slots of the two fixed tables and of the locks; written by the postmaster before any backend starts |
 //! | a slot | see `snowflake::slot` |
 //!
 //! # The tables
@@ -38,7 +39,7 @@ use std::cell::{RefCell, UnsafeCell};
 use std::ffi::CStr;
 use std::iter::{Chain, Take};
 use std::slice::Iter;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
@@ -46,6 +47,7 @@ use super::error::{self, Error};
 use super::{catalog, guc, os_clock, start_file, time};
 use crate::snowflake::clock::Reading;
 use crate::snowflake::id::{Millis, WorkerId};
+use crate::snowflake::identity::{Generation, Identity};
 use crate::snowflake::layout::Layout;
 use crate::snowflake::server::Beliefs;
 use crate::snowflake::shuffle::Shuffle;
@@ -64,7 +66,8 @@ const LAYERS_MAX: usize = 16;
 
 #[repr(C)]
 pub struct Shared {
-    worker_id: AtomicI32,
+    generation: AtomicU64,
+    max_ahead: AtomicI64,
     layers: AtomicU32,
     handles: [AtomicU32; LAYERS_MAX],
     secret: (u64, u64),
@@ -167,16 +170,21 @@ fn mapped_layers() -> impl Iterator<Item = &'static [Slot]> {
 
 impl Shared {
     /// The worker ID in force.
-    #[inline]
     pub fn worker_id(&self) -> Option<WorkerId> {
-        WorkerId::new(self.worker_number())
+        self.generation().worker()
     }
 
-    /// The worker ID as a number, for the path of each ID; -1 if there is none.
+    /// The generation of the server's identity, with its worker ID.
     #[inline]
-    pub fn worker_number(&self) -> i32 {
-        // Relaxed: set before this process started.
-        self.worker_id.load(Ordering::Relaxed)
+    pub fn generation(&self) -> Generation {
+        Generation::from_bits(self.generation.load(Ordering::Acquire))
+    }
+
+    /// How far a generator may lead the server's clock, if that is limited. Read after
+    /// the generation.
+    pub fn max_ahead(&self) -> Option<Millis> {
+        let most = self.max_ahead.load(Ordering::Relaxed);
+        (most >= 0).then_some(Millis::new(most))
     }
 
     /// The order of a generator's random sequence numbers.
@@ -212,13 +220,30 @@ impl Shared {
         self.windows(key).flatten().find(|slot| slot.pin(key.0))
     }
 
-    /// Runs `f` with what is known about the wall clock. `f` may change this knowledge
-    /// in place, and must not call PostgreSQL.
+    /// Runs `f` with what is known about the wall clock, and with the server's identity.
+    /// `f` may change both in place, and must not call PostgreSQL.
     pub fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
         self.locked(CLOCK_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
             // SAFETY: the lock excludes all others who look at it.
-            f(unsafe { &mut *self.beliefs.get() })
+            let beliefs = unsafe { &mut *self.beliefs.get() };
+            let result = f(beliefs);
+            self.copy_identity(beliefs.identity);
+            result
         })
+    }
+
+    /// What sessions read of an identity without a lock.
+    fn copy_identity(&self, identity: Identity) {
+        let Identity {
+            generation,
+            max_ahead,
+            ..
+        } = identity;
+        if self.generation.load(Ordering::Relaxed) != generation.bits() {
+            let most = max_ahead.map_or(-1, Millis::get);
+            self.max_ahead.store(most, Ordering::Relaxed);
+            self.generation.store(generation.bits(), Ordering::Release);
+        }
     }
 
     /// The reading from which a generator starts.
@@ -472,7 +497,8 @@ fn secret() -> (u64, u64) {
 unsafe fn initialise(shared: *mut Shared, slots: *mut Slot) {
     let reading = os_clock::read();
     let now = time::timestamptz(reading.wall.millis());
-    let worker = guc::worker_id().map(WorkerId::get);
+    let worker = guc::worker_id();
+    let identity = Identity::NONE.unregistered(worker);
     // SAFETY: as the caller guarantees.
     unsafe {
         for index in 0..slots_count() {
@@ -481,17 +507,18 @@ unsafe fn initialise(shared: *mut Shared, slots: *mut Slot) {
         let slots = std::slice::from_raw_parts(slots, slots_count());
         let (defaults, others) = slots.split_at(defaults_count());
         shared.write(Shared {
-            worker_id: AtomicI32::new(worker.map_or(-1, u32::cast_signed)),
+            generation: AtomicU64::new(identity.generation.bits()),
+            max_ahead: AtomicI64::new(-1),
             layers: AtomicU32::new(0),
             handles: [const { AtomicU32::new(0) }; LAYERS_MAX],
             secret: secret(),
-            beliefs: UnsafeCell::new(Beliefs::new(reading)),
+            beliefs: UnsafeCell::new(Beliefs::new(reading, identity)),
             defaults,
             others,
             locks: pg_sys::GetNamedLWLockTranche(NAME.as_ptr()),
         });
     }
-    let Some(worker) = worker else {
+    let Some(worker) = worker.map(WorkerId::get) else {
         error::started_without_worker_id().warning();
         return;
     };

@@ -60,6 +60,17 @@ impl Generator {
         self.layout.lasting(self.policy.max_borrow_ticks)
     }
 
+    /// The generator of a server whose generators may lead its clock by no more than
+    /// `max_ahead`, if that is limited.
+    pub fn within(mut self, max_ahead: Option<Millis>) -> Self {
+        if let Some(most) = max_ahead {
+            let ticks = most.get().max(0) / self.layout.tick().get();
+            let ticks = self.policy.max_borrow_ticks.min(ticks.cast_unsigned());
+            self.policy.max_borrow_ticks = ticks;
+        }
+        self
+    }
+
     /// The largest batch that is issued at once: a quarter of the borrow window, at
     /// least one tick. So a batch never uses up at once what single calls of other
     /// sessions may borrow. Without borrowing, it is what is left of a tick wherever it

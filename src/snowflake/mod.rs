@@ -16,6 +16,7 @@
 //! | [`generator`] | what a generator is made of: layout and policy |
 //! | [`shuffle`] | a tick's sequence numbers in an unpredictable order |
 //! | [`clock`] | which time a generator believes |
+//! | [`identity`] | who the server is: under which worker ID it issues, and within which time |
 //! | [`word`] | the next position: issue, wait or reserve |
 //! | [`clocks`] | which clock numbers have been used, for policies that change them |
 //! | [`reservation`] | how far IDs may be issued before the next durable mark |
@@ -34,6 +35,7 @@ pub mod duration;
 pub mod explain;
 pub mod generator;
 pub mod id;
+pub mod identity;
 pub mod label;
 pub mod layout;
 pub mod lease;

@@ -12,6 +12,7 @@ use super::clock::Reading;
 use super::clocks::Ledger;
 use super::generator::Generator;
 use super::id::{Millis, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos};
+use super::identity::Identity;
 use super::server::Settings;
 use super::word::{Live, Spread};
 
@@ -76,6 +77,10 @@ pub struct Situation {
     pub word: Position,
     /// The bound in force; zero at a start.
     pub reserved: Position,
+    /// Who the server is.
+    pub identity: Identity,
+    /// The bound was published for another identity, or none was.
+    pub is_new: bool,
     /// The mark on disk, if there is one.
     pub stored: Option<UnixMillis>,
     /// Set if the mark is from before a promotion.
@@ -116,7 +121,10 @@ pub struct Plan {
     pub window: Millis,
     /// and a lead beyond the policy's limit that goes on being allowed.
     pub forgiven: Millis,
-    /// Then publish this bound,
+    /// Then publish a bound for the identity that the server had. It takes the place of
+    /// `before`, if that is still there.
+    pub identity: Identity,
+    pub before: Position,
     pub reserved: Position,
     /// and from here on reserve ahead of need.
     pub early: Position,
@@ -144,6 +152,16 @@ pub enum Refusal {
     },
     /// Somebody wants to advance the generator to this far ahead of the wall clock.
     AdvanceTooFar { by: Millis, limit: Millis },
+    /// The same, and the limit is that of the registry's pool of worker IDs.
+    AdvancePastPool { by: Millis, limit: Millis },
+    /// The tick that is needed, which begins at `needed`, does not begin before the
+    /// bound of the server's identity. The generator's clock reaches that tick in
+    /// `ahead` ticks.
+    PastBound {
+        needed: UnixMillis,
+        bound: UnixMillis,
+        ahead: u64,
+    },
     /// The wall clock is before the layout's epoch.
     BeforeEpoch { epoch: UnixMillis },
     /// The layout's time has ended.
@@ -246,8 +264,11 @@ impl Generator {
         // The mark that this slot itself wrote says nothing new, and a lower
         // one was set by somebody else and is healed. A higher one is news.
         let at_start = s.reserved == Position::ZERO;
+        // A new identity is a start, too: at its floor, or past all that was issued.
+        let begins = at_start || s.is_new;
         let known = layout.instant_of(layout.tick_of(s.reserved));
-        let adopted = s.stored.filter(|stored| at_start || *stored > known);
+        let adopted = s.stored.filter(|stored| begins || *stored > known);
+        let from = s.identity.floor.filter(|_| begins);
         // From the wall clock, not from the generator's clock, which may lead already.
         let after_gap = s.failover.map(|f| f.start(s.stored, wall));
         let limit = self.policy.max_advance();
@@ -257,8 +278,14 @@ impl Generator {
         {
             return Err(Refusal::AdvanceTooFar { by, limit });
         }
-        let starts = at_start || adopted.is_some() || s.floor.is_some();
-        let latest = adopted.max(after_gap).max(s.floor);
+        if let (Some(floor), Some(limit)) = (s.floor, s.identity.max_ahead)
+            && let by = floor.since(wall)
+            && by > limit
+        {
+            return Err(Refusal::AdvancePastPool { by, limit });
+        }
+        let starts = begins || adopted.is_some() || s.floor.is_some();
+        let latest = adopted.max(after_gap).max(s.floor).max(from);
         let target = latest.map(|at| layout.tick_from(at));
         let epoch = layout.epoch();
         let start = target.max(now).ok_or(Refusal::BeforeEpoch { epoch })?;
@@ -266,7 +293,7 @@ impl Generator {
         // A rollback is forgiven on top of a forgiven lead, as without one.
         let policy_lead = self.policy.max_rollback;
         let max_lead = policy_lead.plus(s.forgiven_lead);
-        let limit = if at_start {
+        let limit = if begins {
             // At least the lead that a start after a failover has left.
             let may_be_left = self.gap(&s.settings).plus(s.settings.reserve);
             let gap = s.failover.map_or(Millis::ZERO, |f| f.gap);
@@ -274,6 +301,9 @@ impl Generator {
         } else {
             max_lead
         };
+        // The floor of an identity is no clock error.
+        let floor_lead = from.map(|at| layout.instant_of(layout.tick_from(at)).since(wall));
+        let limit = limit.max(floor_lead.unwrap_or(limit));
         let (start, ledger, switches) = self.choose_clock(s, target, now, start, limit)?;
         let start_at = layout.instant_of(start);
         let lead = start_at.since(wall);
@@ -309,6 +339,19 @@ impl Generator {
         if first >= layout.last_tick() {
             return Err(time_used_up);
         }
+        // The first tick of the next holder of the worker ID. If a generator that goes on
+        // has reserved up to there, there is nothing to gain.
+        let goes_on = !starts && s.rollback.is_none();
+        let end = s.identity.bound.map(|at| (at, layout.tick_from(at)));
+        if let Some((at, end)) = end
+            && (first >= end || goes_on && layout.tick_of(s.reserved) >= end)
+        {
+            return Err(Refusal::PastBound {
+                needed: layout.instant_of(first),
+                bound: at,
+                ahead: first.get().saturating_sub(start.get()),
+            });
+        }
         // A mark further ahead than a start may be would be refused after a crash.
         let farthest = layout.tick_from(wall.plus(limit));
         let bound = Tick::new(first.next().get().saturating_add(ticks))
@@ -316,6 +359,7 @@ impl Generator {
             .max(layout.tick_of(s.reserved))
             // A start in another clock: this clock has been used up to the target.
             .max(target.unwrap_or(start))
+            .min(end.map_or(layout.last_tick(), |(_, end)| end))
             .min(layout.last_tick());
         // Half of what was in fact reserved: a capped bound leaves less than the
         // window, and every ID would be past half of the window.
@@ -330,7 +374,7 @@ impl Generator {
             mark.get()
         };
         let at = |tick| layout.at(ledger.clock, layout.place_of(tick));
-        let may_lead = s.forgiven_lead > Millis::ZERO || at_start;
+        let may_lead = s.forgiven_lead > Millis::ZERO || begins;
         let forgiven = (may_lead && lead > policy_lead).then_some(lead);
         Ok(Plan {
             reading: s.reading,
@@ -343,6 +387,8 @@ impl Generator {
             leaves_gap: s.failover.is_some(),
             window,
             forgiven: forgiven.unwrap_or_default(),
+            before: s.reserved,
+            identity: s.identity,
             reserved: at(bound),
             early: at(early),
             starts,
@@ -377,13 +423,20 @@ impl Generator {
             return Ok((start, Ledger::FRESH, false));
         }
         let at_start = s.reserved == Position::ZERO;
+        // Under a new worker ID, nothing was issued from the start on. What was issued
+        // in any clock before it, perhaps by another server, is not known.
+        let knows_nothing = if at_start {
+            s.identity.floor.is_some()
+        } else {
+            s.is_new
+        };
         let (now, clocks) = (now.unwrap_or(Tick::new(0)), layout.clocks());
         let same = |ledger| Ok((start, ledger, false));
         let next = |reached| {
             let ledger = s.ledger.switch(now, reached, clocks)?;
             Some((now, ledger, true))
         };
-        if s.failover.is_some() {
+        if s.failover.is_some() || knows_nothing {
             // All earlier use of any clock lies before the start.
             return same(Ledger::unknown(s.ledger.clock, start));
         }
@@ -543,9 +596,13 @@ impl Moved {
         &self.0
     }
 
-    /// Allows what was planned. Holders of the reservation lock only.
-    pub fn publish(self, live: &Live) {
-        live.bounds().publish(self.0.reserved, self.0.early);
+    /// Allows what was planned, unless the slot was closed or its bound voided since.
+    /// Returns whether it does. Holders of the reservation lock only.
+    pub fn publish(self, live: &Live) -> bool {
+        let plan = self.0;
+        let generation = plan.identity.generation;
+        live.bounds()
+            .publish(plan.before, generation, plan.reserved, plan.early)
     }
 }
 

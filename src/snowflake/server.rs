@@ -22,11 +22,20 @@
 //!
 //! [`Beliefs`] are shared by all generators of a server and changed under the clock
 //! lock only.
+//!
+//! # Who the server is
+//!
+//! A caller enters for a generation, that of the server's identity at that moment. Step
+//! 2 looks at the identity under the clock lock: if it is another one by now, nothing is
+//! reserved, and the caller enters anew. So a plan is always for the identity that the
+//! server has when the clocks are read, and no mark or bound is past that identity's
+//! bound. Who needs more waits until the host has a later bound, or another identity.
 
 use super::clock::Reading;
 use super::clocks::Ledger;
 use super::generator::Generator;
 use super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
+use super::identity::{Generation, Identity};
 use super::reservation::{Durable, Failover, Moved, Plan, Planned, Refusal, Situation};
 use super::slot::{Reserving, Slot};
 use super::wait::Waits;
@@ -44,7 +53,7 @@ pub struct Settings {
     pub max_clock_jump: Millis,
 }
 
-/// What a server knows of its wall clock.
+/// What a server knows of its wall clock, and who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Beliefs {
     /// Wall minus boot clock when the wall clock was last believed.
@@ -55,16 +64,19 @@ pub struct Beliefs {
     /// The wall clock when a generator was first started after this server was
     /// promoted.
     pub promoted_at: Option<UnixMillis>,
+    /// Who the server is.
+    pub identity: Identity,
 }
 
 impl Beliefs {
     /// What a server knows at its start.
     #[must_use]
-    pub const fn new(reading: Reading) -> Self {
+    pub const fn new(reading: Reading, identity: Identity) -> Self {
         Self {
             trusted_offset: reading.offset(),
             seen: reading,
             promoted_at: None,
+            identity,
         }
     }
 
@@ -118,6 +130,10 @@ pub trait Host: Clocks + Sized {
     /// The same, if nothing has changed since; otherwise the caller enters anew.
     fn entered(&self) -> Option<(&Slot, &Generator)>;
 
+    /// The generation of the server for which the caller has entered: what it composes
+    /// IDs for.
+    fn generation(&self) -> Generation;
+
     /// Runs `f` as the only one that reserves for this generator.
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T;
 
@@ -137,6 +153,14 @@ pub trait Host: Clocks + Sized {
 
     /// Sleeps for up to this long, outside of any lock; an error if that is cancelled.
     fn nap(&self, nanos: Nanos) -> Result<(), Self::Error>;
+
+    /// An ID is needed of a tick that begins at this instant, which is not before the
+    /// bound of the server's identity. Waits for a while, outside of any lock, until the
+    /// bound is later than that, or the identity is another one; false if neither comes.
+    /// An error if the wait is cancelled. Without a registry there is no bound.
+    fn more_bound(&self, _needed: UnixMillis) -> Result<bool, Self::Error> {
+        Ok(false)
+    }
 
     /// Tells the administrator something.
     fn note(&self, note: Note);
@@ -250,11 +274,11 @@ pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
         // After a wait or a reservation everything is checked again: the sequence may
         // be gone by now, or the transaction read-only.
         let (slot, generator) = host.enter()?;
-        let live = slot.live();
+        let (live, mine) = (slot.live(), host.generation());
         let step = if generator.policy.on_rollback.watches() {
-            live.issue::<true>(generator, count, host)
+            live.issue::<true>(generator, mine, count, host)
         } else {
-            live.issue::<false>(generator, count, host)
+            live.issue::<false>(generator, mine, count, host)
         };
         match step {
             Step::Issue {
@@ -277,7 +301,16 @@ pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
                     waited: waits.waited,
                 });
             }
-            Step::Reserve { through } => demand(host, Need::Tick(through))?,
+            Step::Reserve { through } => match host.reserve(Need::Tick(through))? {
+                None => {}
+                // A later bound does not come before the clock.
+                Some(Refusal::PastBound {
+                    ahead: ticks @ 1.., ..
+                }) => {
+                    waits.for_tick(host, slot, generator, ticks)?;
+                }
+                Some(refusal) => await_bound(host, refusal)?,
+            },
             Step::Widen => demand(host, Need::Widen)?,
             Step::Wait { ticks } => waits.for_tick(host, slot, generator, ticks)?,
             Step::RolledBack { wall, by } => waits.for_clock(host, slot, generator, wall, by)?,
@@ -296,9 +329,21 @@ fn end_refusal<H: Host>(host: &H, slot: &Slot) {
 /// # Errors
 /// The host's error, or why nothing can be reserved.
 pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
-    let Some(refusal) = host.reserve(need)? else {
+    let refusal = host.reserve(need)?;
+    refusal.map_or(Ok(()), |refusal| await_bound(host, refusal))
+}
+
+/// A caller cannot go on without what was refused: waits for a later bound, if that is
+/// what it needs.
+///
+/// # Errors
+/// The host's error, or the refusal.
+pub(super) fn await_bound<H: Host>(host: &H, refusal: Refusal) -> Result<(), H::Error> {
+    if let Refusal::PastBound { needed, .. } = refusal
+        && host.more_bound(needed)?
+    {
         return Ok(());
-    };
+    }
     if let Some((slot, _)) = host.entered() {
         slot.stats().count_refusal();
     }
@@ -377,7 +422,7 @@ impl<H: Host> Reserver<'_, H> {
         let (host, slot, generator) = (self.host, self.slot, self.generator);
         // Only a start can meet a mark from another timeline, and only the first one
         // since the switch.
-        let at_start = slot.live().bounds().reserved() == Position::ZERO;
+        let at_start = slot.live().bounds().in_force() == Position::ZERO;
         let history = if at_start && slot.gap_at().is_none() {
             host.history(on_disk.lsn)
         } else {
@@ -385,6 +430,9 @@ impl<H: Host> Reserver<'_, H> {
         };
         let watches = generator.policy.on_rollback.watches();
         let surveyed = host.with_beliefs(|beliefs| {
+            if beliefs.identity.generation != host.generation() {
+                return Ok(None);
+            }
             let reading = host.read();
             let rollback = (need == Need::Switch).then(|| slot.clock().rollback(reading.wall));
             // Many callers may meet one rollback; another one has dealt with it.
@@ -452,6 +500,7 @@ impl<H: Host> Reserver<'_, H> {
     fn is_done(&self, need: Need) -> bool {
         let (layout, live) = (self.generator.layout, self.slot.live());
         match need {
+            Need::Tick(_) if self.is_new() => false,
             Need::Tick(tick) => {
                 let (word, reserved) = (live.word().position(), live.bounds().reserved());
                 layout.clock_of(reserved) == layout.clock_of(word)
@@ -462,12 +511,20 @@ impl<H: Host> Reserver<'_, H> {
         }
     }
 
-    /// The one place where a [`Situation`] is made.
+    /// Whether the slot's bound is of another identity than the caller's.
+    fn is_new(&self) -> bool {
+        self.slot.live().bounds().generation() != self.host.generation()
+    }
+
+    /// The one place where a [`Situation`] is made. Under the clock lock: whoever closes
+    /// slots has changed the identity under that lock before, so a slot that is found
+    /// closed here was not closed for this identity.
     fn situation(&self, need: Need, found: &Found) -> Result<Situation, Refusal> {
         let (slot, layout, reading) = (self.slot, self.generator.layout, found.reading);
         let live = slot.live();
-        let reserved = live.bounds().reserved();
+        let reserved = live.bounds().open();
         let at_start = reserved == Position::ZERO;
+        let (identity, is_new) = (found.beliefs.identity, self.is_new());
         let (stored, on_disk) = self.stored(found, at_start)?;
         let nothing_known = |mark| Ledger::unknown(0, layout.tick_from(mark));
         let ledger = if at_start {
@@ -488,13 +545,15 @@ impl<H: Host> Reserver<'_, H> {
             forgiven_lead: slot.forgiven_lead(),
             word: live.word().position(),
             reserved,
+            identity,
+            is_new,
             stored,
             failover: self.failover(found, at_start),
             floor,
             ledger,
             rollback: found.rollback,
             through,
-            last_window: slot.window(),
+            last_window: if is_new { Millis::ZERO } else { slot.window() },
         })
     }
 
@@ -536,6 +595,11 @@ impl<H: Host> Reserver<'_, H> {
         if count == 0 || !at_start || self.slot.gap_at().is_some() {
             return None;
         }
+        // Whatever a lost primary has issued lies before the floor, or carries another
+        // worker ID.
+        if found.beliefs.identity.floor.is_some() {
+            return None;
+        }
         let now = found.reading.wall.millis();
         Some(Failover {
             gap: self.generator.gap(&self.host.settings()).times(count),
@@ -548,13 +612,17 @@ impl<H: Host> Reserver<'_, H> {
     /// Notes the first refusal of a series, and how long IDs last.
     fn note_refusal(&self, refusal: Refusal) {
         // A request to go too far says nothing about the clock; and a caller that finds
-        // no free clock may want to wait.
-        if let Refusal::AdvanceTooFar { .. } | Refusal::NoClockFree { .. } = refusal {
+        // no free clock, or a bound, may want to wait.
+        if let Refusal::AdvanceTooFar { .. }
+        | Refusal::AdvancePastPool { .. }
+        | Refusal::NoClockFree { .. }
+        | Refusal::PastBound { .. } = refusal
+        {
             return;
         }
         let (host, slot, layout) = (self.host, self.slot, self.generator.layout);
         if slot.begin_refusal(host.wall().millis(), false) {
-            let reserved = slot.live().bounds().reserved();
+            let reserved = slot.live().bounds().in_force();
             host.note(Note::Refused {
                 why: Refused::Reservation(refusal),
                 reserved: (reserved != Position::ZERO)
@@ -617,7 +685,8 @@ impl<H: Host> Reserver<'_, H> {
             slot.clock().believe(plan.reading.wall);
         }
         slot.set_taken(self.token, &plan);
-        moved.publish(slot.live());
+        // If not, the caller finds that it has to reserve anew.
+        let _ = moved.publish(slot.live());
         self.host.reserved(plan.reading.boot);
     }
 }

@@ -20,6 +20,8 @@
 //! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by whoever refuses |
 //! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
 //!
+//! | `reached` | up to where words have come that were reset since (Unix milliseconds); raised by whoever resets the word, see [`Slot::furthest`]. Outlives evictions |
+//!
 //! What is "under the reservation lock" is Relaxed: the lock orders it. Such methods
 //! take a [`Reserving`], which only the holder of that lock has.
 //!
@@ -47,9 +49,9 @@ use super::generator::Generator;
 use super::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
 use super::reservation::Plan;
 use super::stats::Stats;
-use super::sync::Ordering::{Acquire, Relaxed, Release};
+use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
-use super::word::{Line, Live};
+use super::word::{CLOSED, Line, Live};
 
 /// Proof that the caller holds the reservation lock of the slot's generator.
 #[derive(Debug)]
@@ -69,8 +71,13 @@ impl Reserving {
 pub struct Slot {
     live: Live,
     rest: Rest,
-    stats: Line<Stats>,
+    stats: Line<(Stats, Reached)>,
 }
+
+/// The latest instant that was left behind by a reset; zero: none.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+struct Reached(AtomicI64);
 
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -136,6 +143,30 @@ impl Scale {
         UnixMillis::new(self.epoch).plus(lasts.times(tick.cast_signed()))
     }
 
+    /// The position at which the first tick from an instant on begins, in the clock of
+    /// `word`.
+    fn place_from(self, at: UnixMillis, word: Position) -> Position {
+        let (within, time) = (self.packed & 0xff, self.packed >> 16 & 0xff);
+        let lasts = (self.packed >> 32).cast_signed().max(1);
+        let since = at.since(UnixMillis::new(self.epoch)).get().max(0);
+        let tick = since.saturating_add(lasts - 1).div_euclid(lasts);
+        let (tick, clock) = match time {
+            0 => (tick.cast_unsigned(), 0),
+            time => {
+                let last = (1 << time) - 1;
+                let above = within + time;
+                (tick.cast_unsigned().min(last), word.get() >> above << above)
+            }
+        };
+        Position::new(clock | tick << within)
+    }
+
+    /// Whether generators change clocks, so that an earlier position may be a later
+    /// tick.
+    fn changes_clocks(self) -> bool {
+        self.packed >> 25 & 1 != 0
+    }
+
     /// The number of the tick of a position.
     fn tick_of(self, position: Position) -> u64 {
         let tick = position.get() >> (self.packed & 0xff);
@@ -161,7 +192,7 @@ impl Slot {
                 ledger: Ledger::FRESH.parts().map(AtomicU64::new),
                 ..Rest::default()
             },
-            stats: Line(Stats::new(now)),
+            stats: Line((Stats::new(now), Reached::default())),
         }
     }
 
@@ -179,7 +210,7 @@ impl Slot {
     #[must_use]
     #[inline]
     pub const fn stats(&self) -> &Stats {
-        &self.stats.0
+        &self.stats.0.0
     }
 
     // Which generator the slot belongs to.
@@ -262,8 +293,7 @@ impl Slot {
     fn is_passed_by(&self, now: UnixMillis) -> bool {
         let scale = self.scale();
         let word = self.live.word().position();
-        let changes_clocks = scale.packed >> 25 & 1 != 0;
-        if changes_clocks && self.highest().is_some() {
+        if scale.changes_clocks() && self.highest().is_some() {
             return false;
         }
         if word == Position::ZERO || scale == Scale::default() {
@@ -276,7 +306,7 @@ impl Slot {
 
     fn empty(&self, reading: Reading, now: i64) {
         let rest = &self.rest;
-        self.live.reset(reading);
+        self.reset_word(reading);
         self.store_ledger(Ledger::FRESH);
         self.store_seen(reading);
         self.store_scale(Scale::default());
@@ -317,7 +347,7 @@ impl Slot {
         }
         self.unsettle();
         if self.scale() != scale {
-            self.live.reset(reading);
+            self.reset_word(reading);
             self.stats().forget_last_tick();
             self.store_scale(scale);
         }
@@ -354,6 +384,59 @@ impl Slot {
     fn store_scale(&self, scale: Scale) {
         self.rest.epoch.store(scale.epoch, Relaxed);
         self.rest.scale.store(scale.packed, Release);
+    }
+
+    // How far the slot has come.
+
+    /// No ID of a tick that begins at or after this instant was issued from this slot
+    /// since the server started; `None` if none was issued at all.
+    #[must_use]
+    pub fn furthest(&self) -> Option<UnixMillis> {
+        self.furthest_at(self.live.word().position())
+    }
+
+    fn furthest_at(&self, word: Position) -> Option<UnixMillis> {
+        let scale = self.scale();
+        let before = instant(self.stats.0.1.0.load(Relaxed));
+        let Some(last) = word.get().checked_sub(1) else {
+            return before;
+        };
+        if scale == Scale::default() {
+            return before;
+        }
+        if scale.changes_clocks() {
+            return before.max(self.highest());
+        }
+        let end = scale.tick_of(Position::new(last)) + 1;
+        before.max(Some(scale.instant_of(end)))
+    }
+
+    /// Forgets where the word is, but for [`Self::furthest`].
+    fn reset_word(&self, reading: Reading) {
+        if let Some(furthest) = self.furthest() {
+            self.stats.0.1.0.fetch_max(furthest.get(), Relaxed);
+        }
+        self.live.reset(reading);
+    }
+
+    /// Allows no ID until there is a new identity, and returns [`Self::furthest`] as it
+    /// is for ever under the old one. The server has no right to issue any more; see
+    /// [`super::identity`] for why that is enough.
+    #[must_use]
+    pub fn close(&self) -> Option<UnixMillis> {
+        let word = self.live.word();
+        // Position 0 lies below the bound of a closed slot.
+        word.raise(CLOSED);
+        let bound = self.live.bounds().close();
+        // The mark: an issuer may have loaded an older bound than the one that was taken
+        // away, if that one had been voided. A read-modify-write reads the latest value.
+        let mark = UnixMillis::new(self.rest.highest.fetch_max(0, AcqRel));
+        let scale = self.scale();
+        let before = word.change(|word| {
+            let passed = scale.place_from(mark, word).get().max(bound.get());
+            Position::new(word.get().max(passed))
+        });
+        self.furthest_at(before)
     }
 
     // What reservers know.
@@ -502,6 +585,11 @@ impl Slot {
         }
         Millis::new(refused)
     }
+}
+
+/// The latest instant that a word of these slots has reached; see [`Slot::furthest`].
+pub fn furthest<'a>(slots: impl IntoIterator<Item = &'a Slot>) -> Option<UnixMillis> {
+    slots.into_iter().filter_map(Slot::furthest).max()
 }
 
 #[cfg(test)]

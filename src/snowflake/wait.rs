@@ -4,7 +4,7 @@ use super::generator::Generator;
 use super::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos};
 use super::policy::{OnExhausted, OnRollback, Policy};
 use super::reservation::Refusal;
-use super::server::{Host, Need, Note, Refused};
+use super::server::{Host, Need, Note, Refused, await_bound};
 use super::slot::Slot;
 
 /// What one call has waited for, and whether it may go on waiting.
@@ -111,10 +111,7 @@ impl Waits {
                     Some(Refusal::NoClockFree {
                         clocks, free_from, ..
                     }) => (free_from, clocks),
-                    Some(refusal) => {
-                        slot.stats().count_refusal();
-                        return Err(Refused::Reservation(refusal).into());
-                    }
+                    Some(refusal) => return await_bound(host, refusal),
                 },
             };
             no_clock = Some((free_from, clocks));

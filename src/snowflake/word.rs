@@ -6,7 +6,8 @@
 //! | field | holds | written by | rule |
 //! |---|---|---|---|
 //! | `Word` | the next free position | every issuer, by compare-and-swap or addition; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped for ever, or free only as far as the ledger of clock numbers knows |
-//! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds the reservation lock) | stored with Release after the mark is durable **and** after the word was moved; only grows, except to another clock, and to zero while nobody else can use the generator |
+//! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds the reservation lock), by compare-and-swap from what it saw when it planned; whoever closes the slot, by a swap for [`CLOSED`] | stored with Release after the mark is durable **and** after the word was moved; only grows, except to another clock, and to zero when the mark may be gone |
+//! | `Bounds::generation` | the identity of the server for which `reserved` was published | as `reserved` | stored with Release after the word was moved, before `reserved` |
 //! | `Bounds::spread` | in how many clocks a tick may be used, and could be after another reservation; both in one word | as `reserved` | lowered before the word leaves the tick it is at |
 //! | `Bounds::early` | from here on somebody should reserve ahead of need | the reserver, then one elected issuer, by compare-and-swap | a hint: losing it costs a wait for the disk, never an ID |
 //!
@@ -37,6 +38,27 @@
 //! past the raise. If it sees an older bound, that one was durable too, and the
 //! bound only grows.
 //!
+//! # Why no ID carries a worker ID with which it may not be issued
+//!
+//! A session composes IDs for its own generation, see [`super::identity`]. An issuer
+//! loads the word, then the bound, then the slot's generation (each Acquire), and moves
+//! the word only if that is its own. Whoever brings a slot to generation 2 raises the
+//! word to the mark, which is at or past every bound of generation 1; then stores the
+//! generation; then publishes bound 2. So
+//!
+//! - An issuer of generation 1 that has loaded bound 2 finds generation 2, and stops.
+//!   With an older bound it issues below that bound, which holds for generation 1.
+//! - An issuer of generation 2 that finds it comes after the raise. If it has loaded an
+//!   older bound, the word has reached that bound: a compare-and-swap from a lower word
+//!   fails, and an addition ends past the bound.
+//!
+//! The generation is loaded last. Loaded before the word, it would not be enough: a
+//! session that is stopped after it, while the slot comes to generation 2, would issue
+//! below bound 2 for a worker ID that another server may have by then. A check after
+//! the word has moved would come too late for a session that is stopped before it. The
+//! old bound need not be taken away first: since the word has passed it, it allows
+//! nothing.
+//!
 //! # Where clocks change
 //!
 //! The clock in force is the top of the word and of the bound. A switch, under the
@@ -55,6 +77,7 @@
 use super::clock::{Clock, Reading, rollback};
 use super::generator::Generator;
 use super::id::{BootNanos, Nanos, Place, Position, Tick, UnixNanos};
+use super::identity::Generation;
 use super::layout::Layout;
 use super::sync::AtomicU64;
 use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -75,7 +98,8 @@ pub enum Step {
     /// has moved on by this many ticks, then ask again.
     Wait { ticks: u64 },
     /// IDs up to this tick need a durable mark first. If it is the last tick, the
-    /// layout's time has ended or the clock is wrong; the reserver can tell which.
+    /// layout's time has ended or the clock is wrong; the reserver can tell which. Also
+    /// if the slot and the caller are of different generations.
     Reserve { through: Tick },
     /// The wall clock showed `wall`, which is behind an earlier reading by `by`.
     RolledBack { wall: UnixNanos, by: Nanos },
@@ -177,6 +201,16 @@ impl Generator {
         }
     }
 
+    /// The slot is of another generation: whoever reserves, or enters anew, brings both
+    /// to the server's.
+    #[cold]
+    fn reserve_now(&self, now: i64) -> Step {
+        let now = Tick::new(now.max(0).cast_unsigned());
+        Step::Reserve {
+            through: now.min(self.layout.last_tick()),
+        }
+    }
+
     /// Where issuing ends for now, at the bound or with the borrow window; `Some` only
     /// if the word is past the fresh tick, and far enough from that end to add to it.
     #[inline]
@@ -215,11 +249,17 @@ const BATCH_ATTEMPTS: u32 = if cfg!(loom) { 0 } else { 8 };
 #[repr(transparent)]
 pub struct Word(AtomicU64);
 
+/// The bound of a slot that was closed: below every bound that a reserver publishes,
+/// since those begin a tick, and different from the zero of a slot that may start.
+/// Position 0 lies below it, which the word leaves before.
+pub const CLOSED: Position = Position::new(1);
+
 /// How far IDs may be issued from a word.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Bounds {
     reserved: AtomicU64,
+    generation: AtomicU64,
     early: AtomicU64,
     spread: AtomicU64,
 }
@@ -287,7 +327,8 @@ impl Live {
     }
 
     /// Issues up to `count` consecutive positions, or says what must happen first.
-    /// `WATCHES` is what the generator's policy says.
+    /// `WATCHES` is what the generator's policy says, `mine` the generation for which
+    /// the caller composes IDs.
     ///
     /// Never waits, never allocates; retries only when another issuer was the
     /// first in a fresh tick, or took the last that there was room for.
@@ -295,6 +336,7 @@ impl Live {
     pub fn issue<const WATCHES: bool>(
         &self,
         generator: &Generator,
+        mine: Generation,
         count: u64,
         clocks: &impl Clocks,
     ) -> Step {
@@ -318,6 +360,10 @@ impl Live {
             };
             let now = generator.layout.tick_number(now.millis());
             let reserved = bounds.reserved();
+            // After the bound, see the head of the file.
+            if bounds.generation() != mine {
+                return generator.reserve_now(now);
+            }
             if !WATCHES
                 && (count == 1 || lost >= BATCH_ATTEMPTS && count <= ADDED_BATCH_MAX)
                 && let Some(limit) = generator.room_past(at, reserved.get(), now, count)
@@ -363,7 +409,7 @@ impl Live {
     /// Forgets where the generator is and what it knows of the clock. Only if nobody
     /// issues.
     pub fn reset(&self, reading: Reading) {
-        self.bounds().clear();
+        self.bounds().forget();
         self.bounds().set_spread(Spread::ONE);
         self.word.0.0.store(0, Release);
         self.clock().reset(reading);
@@ -412,7 +458,8 @@ impl Word {
         }
     }
 
-    fn change(&self, to: impl Fn(Position) -> Position) -> Position {
+    /// Moves the word by `to`. Returns where it was.
+    pub(super) fn change(&self, to: impl Fn(Position) -> Position) -> Position {
         let to = |word| Some(to(Position::new(word)).get());
         // AcqRel as in issue(). The update is tried until it succeeds.
         let (Ok(before) | Err(before)) = self.0.fetch_update(AcqRel, Acquire, to);
@@ -435,11 +482,58 @@ impl Bounds {
         Position::new(self.reserved.load(Acquire))
     }
 
-    /// Allows positions below `reserved`. The mark is durable and the word has
-    /// been raised: this is the last step of a reservation.
-    pub(super) fn publish(&self, reserved: Position, early: Position) {
+    /// The bound; zero if the slot has none, or was closed.
+    pub fn in_force(&self) -> Position {
+        let reserved = self.reserved();
+        if reserved == CLOSED {
+            Position::ZERO
+        } else {
+            reserved
+        }
+    }
+
+    /// The identity for which the bound was published.
+    #[inline]
+    pub fn generation(&self) -> Generation {
+        Generation::from_bits(self.generation.load(Acquire))
+    }
+
+    /// Allows positions below `reserved` to sessions of this generation, if the bound
+    /// still is `before`. The mark is durable and the word has been raised: this is the
+    /// last step of a reservation. False if the slot was closed, or the bound voided,
+    /// since it was planned.
+    #[must_use]
+    pub(super) fn publish(
+        &self,
+        before: Position,
+        generation: Generation,
+        reserved: Position,
+        early: Position,
+    ) -> bool {
+        self.generation.store(generation.bits(), Release);
         self.early.store(early.get(), Relaxed);
-        self.reserved.store(reserved.get(), Release);
+        // Acquire: whoever closes the slot sees what we did before, and we what the
+        // last reserver did.
+        let (before, reserved) = (before.get(), reserved.get());
+        let swap = self
+            .reserved
+            .compare_exchange(before, reserved, AcqRel, Relaxed);
+        swap.is_ok()
+    }
+
+    /// Opens a slot that was closed, for a server with a new identity. Returns the bound.
+    /// Holders of the reservation lock only. Whoever closes the slot again takes this
+    /// away: what a reserver publishes takes the place of zero, never of [`CLOSED`], or
+    /// a reserver could not tell one closing from the next.
+    pub(super) fn open(&self) -> Position {
+        let closed = CLOSED.get();
+        let swap = self.reserved.compare_exchange(closed, 0, AcqRel, Acquire);
+        Position::new(swap.map_or_else(|bound| bound, |_| 0))
+    }
+
+    /// Allows no ID until there is a new identity. Returns the bound as it was.
+    pub(super) fn close(&self) -> Position {
+        Position::new(self.reserved.swap(CLOSED.get(), AcqRel))
     }
 
     /// How many clocks a tick may use now, and could use.
@@ -459,10 +553,21 @@ impl Bounds {
             .store(spread.together | spread.widest << 32, Release);
     }
 
-    /// Allows no ID until the next reservation.
+    /// Allows no ID until the next reservation. A slot that was closed stays closed:
+    /// a reserver that saw zero before could publish.
     pub(super) fn clear(&self) {
+        // A read-modify-write, so that whoever closes the slot next sees what the last
+        // reserver did.
+        let open = |reserved| (reserved != CLOSED.get()).then_some(0);
+        let _ = self.reserved.fetch_update(AcqRel, Relaxed, open);
+        self.early.store(0, Relaxed);
+    }
+
+    /// As new. Only if nobody issues or reserves.
+    fn forget(&self) {
         self.reserved.store(0, Release);
         self.early.store(0, Relaxed);
+        self.generation.store(0, Release);
     }
 
     /// Whether the caller, which has just issued up to `end`, shall reserve ahead of

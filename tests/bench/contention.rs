@@ -18,6 +18,7 @@ use snowflake::clock::Reading;
 use snowflake::clocks::Ledger;
 use snowflake::generator::Generator;
 use snowflake::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
+use snowflake::identity::{Generation, Identity};
 use snowflake::policy::Policy;
 use snowflake::reservation::{Plan, Planned};
 use snowflake::word::{Clocks, Live, Step};
@@ -120,6 +121,8 @@ impl Shared {
             leaves_gap: false,
             window: Millis::ZERO,
             forgiven: Millis::ZERO,
+            before: Position::ZERO,
+            identity: Identity::NONE,
             reserved: far,
             early: far,
             starts: true,
@@ -127,7 +130,7 @@ impl Shared {
             switches: false,
         };
         let Ok(durable) = Planned::new(plan).write(|_| Ok::<_, Infallible>(()));
-        durable.move_word(&GENERATOR, &live).publish(&live);
+        assert!(durable.move_word(&GENERATOR, &live).publish(&live));
         Self(live)
     }
 
@@ -206,7 +209,10 @@ struct Core(Shared);
 impl Take for Core {
     fn take(&self, _: &mut u64) -> u64 {
         let clocks = Counted::default();
-        let step = self.0.0.issue::<false>(&GENERATOR, 1, &clocks);
+        let step = self
+            .0
+            .0
+            .issue::<false>(&GENERATOR, Generation::NONE, 1, &clocks);
         assert!(matches!(black_box(step), Step::Issue { .. }));
         clocks.0.get()
     }

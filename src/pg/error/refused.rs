@@ -120,6 +120,32 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 ))
                 .hint(format!("It can be advanced by up to {limit}."))
         }
+        Refusal::AdvancePastPool { by, limit } => {
+            let (by, limit) = (measured(by), measured(limit));
+            ERRCODE_DATETIME_FIELD_OVERFLOW
+                .error(format!(
+                    "cannot advance a generator to {by} ahead of the clock"
+                ))
+                .detail(format!(
+                    "The worker ID of this server is from a registry, whose pool lets a generator \
+                     lead the clock by {limit}."
+                ))
+                .hint(
+                    "Raise max_ahead of the pool, or wait until the clock is that near to the \
+                     instant.",
+                )
+        }
+        Refusal::PastBound { needed, bound, .. } => {
+            let (needed, bound) = (display(needed), display(bound));
+            not_ready(format!(
+                "generator {name} may issue IDs of times before {bound} only"
+            ))
+            .detail(format!(
+                "The next ID would be of {needed}. The registry has given the worker ID of this \
+                 server until {bound}, and has not renewed it."
+            ))
+            .hint("Check that this server reaches its registry. IDs resume by themselves.")
+        }
         Refusal::BeforeEpoch { epoch } => {
             let epoch = display(epoch);
             bad_clock(format!("the clock is before the epoch of generator {name}"))

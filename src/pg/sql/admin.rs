@@ -36,7 +36,7 @@ fn advance(
         entry.lock();
         let facts = entry.learn()?;
         catalog::check_privilege(entry.relation(), pg_sys::ACL_UPDATE)?;
-        if entry.right().is_none() {
+        if entry.present_right(shmem::shared()?).is_none() {
             entry.fill()?;
         }
         let target = target(&facts.described.label)?;

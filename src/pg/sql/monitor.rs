@@ -37,7 +37,7 @@ fn view(entry: &Entry) -> Option<View> {
     // The slot's counts shall include our own.
     entry.flush_stats();
     shmem::shared().ok()?.with_slot(entry.key(), |slot| View {
-        reserved: slot.live().bounds().reserved(),
+        reserved: slot.live().bounds().in_force(),
         gap_at: slot.gap_at(),
         refused_at: slot.refused_at(),
         knows_marks: slot.highest().is_some(),

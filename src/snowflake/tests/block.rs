@@ -7,6 +7,7 @@ use super::super::block::issue_block;
 use super::super::clock::Reading;
 use super::super::generator::Generator;
 use super::super::id::{BootNanos, Nanos, Position, UnixNanos};
+use super::super::identity::Generation;
 use super::super::server::{
     self, Beliefs, History, Host, Issued, Note, OnDisk, Refused as Why, Settings,
 };
@@ -51,6 +52,10 @@ impl Host for Busy<'_> {
 
     fn entered(&self) -> Option<(&Slot, &Generator)> {
         self.server.entered()
+    }
+
+    fn generation(&self) -> Generation {
+        self.server.generation()
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {

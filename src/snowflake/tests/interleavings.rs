@@ -12,6 +12,7 @@ use super::super::generator::Generator;
 use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Place, Position, Tick, UnixMillis, UnixNanos,
 };
+use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::{Plan, Planned};
@@ -29,7 +30,13 @@ fn zero() -> Reading {
 }
 
 /// Makes a plan of these parts; the others make no difference here.
-fn plan(word_from: Option<Position>, reserved: Position, early: Position, ledger: Ledger) -> Plan {
+fn plan(
+    word_from: Option<Position>,
+    before: Position,
+    reserved: Position,
+    early: Position,
+    ledger: Ledger,
+) -> Plan {
     Plan {
         reading: zero(),
         mark: UnixMillis::new(0),
@@ -41,6 +48,8 @@ fn plan(word_from: Option<Position>, reserved: Position, early: Position, ledger
         leaves_gap: false,
         window: Millis::new(1),
         forgiven: Millis::ZERO,
+        before,
+        identity: Identity::NONE,
         reserved,
         early,
         starts: false,
@@ -88,7 +97,7 @@ mod plain {
 
     /// One attempt; an issued position must lie below the mark on disk.
     fn issue(s: &Shared, now: i64) -> Option<u64> {
-        match s.live.issue::<false>(&G, 1, &At(now)) {
+        match s.live.issue::<false>(&G, Generation::NONE, 1, &At(now)) {
             Step::Issue { start, end, .. } => {
                 assert!(
                     end.get() <= s.mark.load(Ordering::Acquire),
@@ -102,13 +111,14 @@ mod plain {
 
     fn reserve(s: &Shared, from: u64, to: u64) {
         let from = (from > 0).then_some(Position::new(from));
-        let plan = plan(from, Position::new(to), Position::new(to), Ledger::FRESH);
+        let (before, to) = (s.live.bounds().reserved(), Position::new(to));
+        let plan = plan(from, before, to, to, Ledger::FRESH);
         let written = Planned::new(plan).write(|plan| {
             s.mark.store(plan.value.cast_unsigned(), Ordering::Release);
             Ok::<(), ()>(())
         });
         let moved = written.unwrap().move_word(&G, &s.live);
-        moved.publish(&s.live);
+        assert!(moved.publish(&s.live));
     }
 
     #[test]
@@ -197,9 +207,11 @@ mod plain {
             reserve(&s, word, 6 * TICK);
             let batch = {
                 let s = s.clone();
-                thread::spawn(move || match s.live.issue::<false>(&G, 3, &At(5)) {
-                    Step::Issue { start, end, .. } => Some((start.get(), end.get())),
-                    _ => None,
+                thread::spawn(move || {
+                    match s.live.issue::<false>(&G, Generation::NONE, 3, &At(5)) {
+                        Step::Issue { start, end, .. } => Some((start.get(), end.get())),
+                        _ => None,
+                    }
                 })
             };
             let mine = issue(&s, 5);
@@ -234,9 +246,9 @@ mod plain {
     fn early_is_one_callers_work() {
         loom::model(|| {
             let s = shared();
-            s.live
-                .bounds()
-                .publish(Position::new(100), Position::new(50));
+            let (zero, none) = (Position::ZERO, Generation::NONE);
+            let (bound, early) = (Position::new(100), Position::new(50));
+            assert!(s.live.bounds().publish(zero, none, bound, early));
             let other = {
                 let s = s.clone();
                 thread::spawn(move || s.live.bounds().elect_early(Position::new(60)))
@@ -300,7 +312,8 @@ mod watching {
             let bound = s.at((word.0, bound, 0));
             s.disk.store(bound.get().cast_signed(), Ordering::Relaxed);
             s.live.word().raise(s.at(word));
-            s.live.bounds().publish(bound, Position::new(u64::MAX));
+            let (zero, far) = (Position::ZERO, Position::new(u64::MAX));
+            assert!(s.live.bounds().publish(zero, Generation::NONE, bound, far));
             s.live.clock().start_at(UnixNanos::new(wall * MS));
             s
         }
@@ -324,7 +337,9 @@ mod watching {
         /// One attempt. An issued position lies below the mark on disk, which says that
         /// this clock is in force, or a later one.
         fn issue(&self) -> Result<Place3, Step> {
-            let step = self.live.issue::<true>(&self.generator, 1, self);
+            let step = self
+                .live
+                .issue::<true>(&self.generator, Generation::NONE, 1, self);
             let Step::Issue { start, .. } = step else {
                 return Err(step);
             };
@@ -337,7 +352,8 @@ mod watching {
         fn plan(&self, ledger: Ledger, word_from: Option<Place3>, bound: u64) -> Plan {
             let reserved = self.at((ledger.clock, bound, 0));
             let from = word_from.map(|place| self.at(place));
-            plan(from, reserved, Position::new(u64::MAX), ledger)
+            let before = self.live.bounds().reserved();
+            plan(from, before, reserved, Position::new(u64::MAX), ledger)
         }
 
         fn carry_out(&self, plan: &Plan, believes: Option<UnixNanos>) -> Ledger {
@@ -350,7 +366,7 @@ mod watching {
             if let Some(wall) = believes {
                 self.live.clock().believe(wall);
             }
-            moved.publish(&self.live);
+            assert!(moved.publish(&self.live));
             ledger
         }
     }
@@ -644,7 +660,7 @@ mod rewrites {
     const FILE: u32 = 7;
 
     fn issue(slot: &Slot) -> Step {
-        slot.live().issue::<false>(&G, 1, &At(5))
+        slot.live().issue::<false>(&G, Generation::NONE, 1, &At(5))
     }
 
     #[test]
@@ -656,7 +672,8 @@ mod rewrites {
             let scale = Scale::of_generator(&G);
             slot.settle(&Reserving::the_lock_is_held(), FILE, scale, zero());
             let bound = Position::new(9 * TICK);
-            slot.live().bounds().publish(bound, bound);
+            let (zero, none) = (Position::ZERO, Generation::NONE);
+            assert!(slot.live().bounds().publish(zero, none, bound, bound));
             let other = {
                 let slot = slot.clone();
                 thread::spawn(move || slot.is_settled(FILE, scale).then(|| issue(&slot)))

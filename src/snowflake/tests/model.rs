@@ -11,6 +11,7 @@ use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
     WorkerId,
 };
+use super::super::identity::{Generation, Identity};
 use super::super::reservation::{Refusal, Situation};
 use super::super::server::{
     self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
@@ -50,6 +51,8 @@ pub enum Stop {
     Sleeps(Nanos),
     /// Another reservation is under way.
     WaitsForLock,
+    /// The registry has given the server no worker ID.
+    NoWorker,
 }
 
 impl From<Refused> for Stop {
@@ -73,6 +76,10 @@ pub enum Outcome {
     Refused(Refused),
     /// Waits for a reserver under way.
     WaitsForLock,
+    /// Waits for the clock to reach the bound of the server's identity.
+    WaitsAtBound,
+    /// The registry has given the server no worker ID.
+    NoWorker,
 }
 
 /// What a nap does.
@@ -168,6 +175,9 @@ impl Host for Server {
     type Error = Stop;
 
     fn enter(&self) -> Result<(&Slot, &Generator), Stop> {
+        if self.generation().worker().is_none() {
+            return Err(Stop::NoWorker);
+        }
         if self.slot.key() != KEY {
             let start = self.beliefs.get().believable(self.read());
             assert!(self.slot.evict(KEY, start, 0), "it was evicted before");
@@ -183,6 +193,10 @@ impl Host for Server {
 
     fn entered(&self) -> Option<(&Slot, &Generator)> {
         Some((&self.slot, &self.generator))
+    }
+
+    fn generation(&self) -> Generation {
+        self.beliefs.get().identity.generation
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -297,6 +311,7 @@ impl Server {
             boot: BootNanos::new(0),
             wall: UnixNanos::new(wall_ms * MS),
         };
+        let identity = Identity::NONE.unregistered(WorkerId::new(WORKER));
         let disk = Disk {
             value: None,
             timeline: 1,
@@ -312,7 +327,7 @@ impl Server {
             boot: Cell::new(0),
             wall: Cell::new(wall_ms * MS),
             life: 0,
-            beliefs: Cell::new(Beliefs::new(reading)),
+            beliefs: Cell::new(Beliefs::new(reading, identity)),
             promoted: false,
             slot: Slot::new(reading, 0),
             disk: Cell::new(disk),
@@ -340,7 +355,7 @@ impl Server {
             self.slot.parts(),
             (self.disk.get(), self.committed.get(), self.lagging.get()),
             (self.blind, self.before_rewrite, self.timeline),
-            self.left.get(),
+            (self.left.get(), beliefs.identity),
         );
         fields.hash(hash);
         if let Some(under_way) = self.under_way.get() {
@@ -391,7 +406,7 @@ impl Server {
     }
 
     pub fn reserved(&self) -> Position {
-        self.slot.live().bounds().reserved()
+        self.slot.live().bounds().in_force()
     }
 
     pub fn spread(&self) -> Spread {
@@ -418,9 +433,14 @@ impl Server {
         });
     }
 
+    /// The ID of a caller that enters now.
     pub fn id(&self, position: Position) -> SnowflakeId {
+        self.id_for(self.generation(), position)
+    }
+
+    pub fn id_for(&self, generation: Generation, position: Position) -> SnowflakeId {
         let layout = self.generator.layout;
-        let stamp = layout.stamp(WorkerId::new(WORKER).unwrap()).unwrap();
+        let stamp = layout.stamp(generation.worker().unwrap()).unwrap();
         if self.generator.is_plain() {
             layout.compose(position, stamp)
         } else {
@@ -436,7 +456,12 @@ impl Server {
     pub fn restart(&mut self) {
         let reading = self.read();
         self.life += 1;
-        self.beliefs.set(Beliefs::new(reading));
+        let identity = match self.beliefs.get().identity.bound {
+            None => Identity::NONE.unregistered(WorkerId::new(WORKER)),
+            // The registry has to be asked.
+            Some(_) => Identity::NONE.closed(),
+        };
+        self.beliefs.set(Beliefs::new(reading, identity));
         self.promoted = false;
         self.slot = Slot::new(reading, 0);
         self.before_rewrite = None;
@@ -550,25 +575,48 @@ impl Server {
         match server::issue(self, count) {
             Ok(Issued { start, end, .. }) => Outcome::Issued { start, end },
             Err(Stop::WaitsForLock) => Outcome::WaitsForLock,
+            Err(Stop::NoWorker) => Outcome::NoWorker,
             Err(Stop::Refused(refused)) => Outcome::Refused(refused),
             Err(Stop::Sleeps(nanos)) => {
                 let step = self.look(count);
                 match step {
                     Step::Wait { ticks } => Outcome::WaitsForTick(ticks),
                     Step::RolledBack { .. } => Outcome::WaitsForClock(nanos.get()),
+                    Step::Reserve { .. } => Outcome::WaitsAtBound,
                     step => panic!("it sleeps, but {step:?}"),
                 }
             }
         }
     }
 
+    /// The server has another identity from now on.
+    pub fn becomes(&self, next: impl FnOnce(Identity) -> Identity) {
+        self.with_beliefs(|beliefs| beliefs.identity = next(beliefs.identity));
+    }
+
+    pub fn identity(&self) -> Identity {
+        self.beliefs.get().identity
+    }
+
+    /// A clean stop gives the worker ID back. Returns where its IDs end.
+    pub fn close(&self) -> UnixMillis {
+        let identity = self.identity();
+        self.becomes(Identity::closed);
+        identity.end(self.slot.close(), self.wall().millis())
+    }
+
     /// The next step, without taking anything.
     fn look(&self, count: u64) -> Step {
+        self.step_of(self.generation(), count)
+    }
+
+    /// One step of a session that has entered for a generation.
+    pub fn step_of(&self, mine: Generation, count: u64) -> Step {
         let (live, generator) = (self.slot.live(), &self.generator);
         if generator.policy.on_rollback.watches() {
-            live.issue::<true>(generator, count, self)
+            live.issue::<true>(generator, mine, count, self)
         } else {
-            live.issue::<false>(generator, count, self)
+            live.issue::<false>(generator, mine, count, self)
         }
     }
 }

@@ -23,13 +23,15 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::super::clocks::Ledger;
 use super::super::generator::Generator;
-use super::super::id::{Millis, Position, Tick, UnixMillis};
+use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
+use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::Refusal;
 use super::super::server::{self, Host, Issued, Need, Refused, Settings};
+use super::super::slot::furthest;
 use super::super::wait::STANDSTILL;
-use super::super::word::Clocks;
+use super::super::word::{Clocks, Step};
 use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, settings as of_millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +71,30 @@ enum Event {
     Relabel(usize),
     /// A reservation under way takes its next step.
     GoOn,
+    /// The registry grants the server a worker ID, one of two, which others have used up
+    /// to this many ticks after its stored bound.
+    Grant(usize, i64),
+    /// The registry stores a later bound.
+    Renew,
+    /// A clean stop gives the worker ID back.
+    Close,
+    /// A session that entered before the last grant or the stop takes an ID.
+    Old,
 }
+
+/// What the registry has stored, and how the server has got it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Registry {
+    /// The bound of each worker ID, in milliseconds.
+    bounds: [i64; 2],
+    /// The worker ID that was granted last.
+    granted: usize,
+    /// The generation of sessions that have entered before.
+    before: Option<Generation>,
+}
+
+/// Twice the length of a lease, in ticks: bounds lie within ticks, too.
+const LEASES: i64 = 5;
 
 const TIME_BITS: u32 = 6;
 /// Three bits of clock and sequence number come on top.
@@ -78,8 +103,12 @@ const WORDS: usize = 8;
 #[derive(Clone)]
 struct State {
     server: Server,
-    /// One bit for each ID that was issued.
-    issued: [u64; WORDS],
+    /// One bit for each ID that was issued, for each worker ID.
+    issued: [[u64; WORDS]; 2],
+    /// Those of this server. One that was promoted knows nothing of IDs that the lost
+    /// server has issued under another worker ID of a registry, and need not.
+    here: [u64; WORDS],
+    registry: Option<Registry>,
     /// The latest reading of the wall clock by which an ID was issued, in
     /// milliseconds; since the last start, or since a superuser accepted another.
     seen: i64,
@@ -107,8 +136,25 @@ impl State {
         ((clock << TIME_BITS | tick) << bits | number) as usize
     }
 
-    fn was_issued(&self, index: usize) -> bool {
-        self.issued[index / 64] >> (index % 64) & 1 == 1
+    fn was_issued(&self, worker: usize, index: usize) -> bool {
+        self.issued[worker][index / 64] >> (index % 64) & 1 == 1
+    }
+
+    fn was_issued_at_all(&self, index: usize) -> bool {
+        (0..2).any(|worker| self.was_issued(worker, index))
+    }
+
+    fn set_issued(&mut self, worker: usize, index: usize) {
+        self.issued[worker][index / 64] |= 1 << (index % 64);
+        self.here[index / 64] |= 1 << (index % 64);
+    }
+
+    /// The number of a worker ID here; the one granted last if there is none.
+    fn worker(&self, generation: Generation) -> usize {
+        match generation.worker() {
+            Some(worker) => (worker.get() - WORKER as u32) as usize,
+            None => self.registry.map_or(0, |registry| registry.granted),
+        }
     }
 
     /// The latest ID of a clock: its tick and sequence number.
@@ -116,10 +162,22 @@ impl State {
         let bits = self.layout().sequence_bits();
         let words = (1usize << (TIME_BITS + bits)) / 64;
         let first = clock as usize * words;
-        let of_clock = &self.issued[first..first + words];
+        let of_clock = &self.here[first..first + words];
         let word = of_clock.iter().rposition(|word| *word != 0)?;
         let place = word as u64 * 64 + u64::from(of_clock[word].ilog2());
         Some((place >> bits, place & ((1 << bits) - 1)))
+    }
+
+    /// The first tick from which on no ID of a worker ID has been issued.
+    fn reach_of_worker(&self, worker: usize) -> Tick {
+        let bits = self.layout().sequence_bits();
+        let words = (1usize << (TIME_BITS + bits)) / 64;
+        let last = |clock: &[u64]| {
+            let word = clock.iter().rposition(|word| *word != 0)?;
+            Some((word as u64 * 64 + u64::from(clock[word].ilog2())) >> bits)
+        };
+        let last = self.issued[worker].chunks(words).filter_map(last).max();
+        Tick::new(last.map_or(0, |tick| tick + 1))
     }
 
     /// The latest ID: its tick, clock and sequence number.
@@ -140,7 +198,8 @@ impl State {
     fn hash(&self) -> u128 {
         let mut hash = SipHasher13::new();
         self.server.hash(&mut hash);
-        self.issued.hash(&mut hash);
+        (self.issued, self.here).hash(&mut hash);
+        self.registry.hash(&mut hash);
         (self.seen, self.set_back, self.was_set()).hash(&mut hash);
         let policy = self.server.generator.policy;
         if policy.sequence_start == SequenceStart::Random {
@@ -170,6 +229,8 @@ struct Walk {
     depth: usize,
     /// No further level is begun with more states than this in the last.
     budget: usize,
+    /// The server asks a registry for its worker ID.
+    registry: bool,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -223,9 +284,14 @@ impl Walk {
         let tick = self.generator.layout.tick().get();
         let mut server = Server::new(self.generator, settings(tick), self.wall * tick);
         server.apart = self.apart;
+        if self.registry {
+            server.becomes(Identity::closed);
+        }
         State {
             server,
-            issued: [0; WORDS],
+            issued: [[0; WORDS]; 2],
+            here: [0; WORDS],
+            registry: self.registry.then(Registry::default),
             seen: i64::MIN,
             set_after: None,
             set_back: None,
@@ -395,6 +461,7 @@ impl Walk {
                 server.pass(tick);
                 server.restart();
                 (state.seen, state.set_back) = (i64::MIN, None);
+                state.forget_sessions();
             }
             Event::Promote => {
                 server.promote(-tick);
@@ -403,6 +470,10 @@ impl Walk {
                 let ahead = server.committed.get().map_or(0, |at| (at - wall).max(0));
                 let ticks = ahead / (tick / MS) + i64::from(ahead > 0);
                 (state.seen, state.set_back) = (i64::MIN, Some(ticks));
+                state.forget_sessions();
+                if state.registry.is_some() {
+                    state.here = [0; WORDS];
+                }
             }
             Event::PromoteBlind => {
                 let Some(set_back @ 0..=4) = state.set_back else {
@@ -431,6 +502,7 @@ impl Walk {
                 server.evict();
                 if !server.has_place() {
                     state.seen = i64::MIN;
+                    state.forget_sessions();
                 }
             }
             Event::Rewrite | Event::Restart if rewrites || !server.has_place() => {
@@ -457,10 +529,11 @@ impl Walk {
                     let Some(before) = layout.tick_from(at).get().checked_sub(1) else {
                         return Ok(true);
                     };
+                    let worker = state.worker(state.server.identity().generation);
                     for clock in 0..layout.clocks() {
                         for number in 0..=layout.max_sequence() {
                             let index = state.index(before, clock, number);
-                            state.issued[index / 64] |= 1 << (index % 64);
+                            state.set_issued(worker, index);
                         }
                     }
                 }
@@ -477,9 +550,80 @@ impl Walk {
             }
             Event::GoOn if server.under_way.get().is_none() => return Ok(false),
             Event::GoOn => server.go_on(),
+            Event::Grant(..) | Event::Renew | Event::Close | Event::Old => {
+                return ask(state, event);
+            }
         }
         Ok(true)
     }
+}
+
+impl State {
+    /// Nobody goes on who has entered before.
+    fn forget_sessions(&mut self) {
+        if let Some(registry) = &mut self.registry {
+            registry.before = None;
+        }
+    }
+}
+
+/// What happens between a server and its registry, and sessions that missed it.
+fn ask(state: &mut State, event: Event) -> Result<bool, String> {
+    let layout = state.layout();
+    let lease = layout.tick().times(LEASES).half();
+    let Some(mut registry) = state.registry else {
+        return Ok(false);
+    };
+    let server = &state.server;
+    let (wall, identity) = (server.wall().millis(), server.identity());
+    let holds = identity.generation.worker().is_some();
+    match event {
+        Event::Grant(worker, ahead) => {
+            let floor = UnixMillis::new(registry.bounds[worker]).plus(layout.tick().times(ahead));
+            let bound = floor.max(wall).plus(lease);
+            let id = WorkerId::new(WORKER + worker as i32).unwrap();
+            if holds {
+                registry.before = Some(identity.generation);
+            }
+            registry.bounds[worker] = bound.get();
+            registry.granted = worker;
+            let max_ahead = layout.tick().times(3);
+            server.becomes(|identity| identity.granted(id, floor, bound, max_ahead));
+        }
+        Event::Renew if !holds => return Ok(false),
+        Event::Renew => {
+            // The bound that a caller needs who waits for one.
+            let reached = furthest([&server.slot]).max(server.slot.highest());
+            let bound = reached.max(Some(wall)).unwrap_or(wall).plus(lease);
+            let stored = &mut registry.bounds[registry.granted];
+            *stored = bound.get().max(*stored);
+            server.becomes(|identity| identity.renewed(bound));
+        }
+        Event::Close if !holds => return Ok(false),
+        Event::Close => {
+            registry.before = Some(identity.generation);
+            // The one time that a bound is lowered.
+            registry.bounds[registry.granted] = server.close().get();
+        }
+        _ => {
+            let Some(before) = registry.before.filter(|_| server.has_place()) else {
+                return Ok(false);
+            };
+            let Step::Issue { start, .. } = server.step_of(before, 1) else {
+                return Ok(false);
+            };
+            let id = server.id_for(before, start);
+            let fields = layout.decode(id).map_err(|e| format!("{e:?}"))?;
+            let worker = state.worker(before);
+            let index = state.index(fields.tick.get(), fields.clock, fields.sequence);
+            if state.was_issued(worker, index) {
+                return Err(format!("twice: {fields:?}"));
+            }
+            state.set_issued(worker, index);
+        }
+    }
+    state.registry = Some(registry);
+    Ok(true)
 }
 
 /// [`Outcome`], as far as a wait depends on it.
@@ -516,12 +660,20 @@ fn call(
                 let position = Position::new(position);
                 let id = server.id(position);
                 let fields = layout.decode(id).map_err(|e| format!("{e:?}"))?;
-                if fields.worker != WORKER as u64 {
+                let identity = server.identity();
+                let worker = state.worker(identity.generation);
+                if fields.worker != WORKER as u64 + worker as u64 {
                     return Err(format!("worker of {fields:?}"));
+                }
+                let begins = layout.instant_of(fields.tick);
+                if identity.floor.is_some_and(|floor| begins < floor)
+                    || identity.bound.is_some_and(|bound| begins >= bound)
+                {
+                    return Err(format!("not within {identity:?}: {fields:?}"));
                 }
                 let tick = fields.tick.get();
                 let index = state.index(tick, fields.clock, fields.sequence);
-                if state.was_issued(index) {
+                if state.was_issued(worker, index) {
                     return Err(format!("twice: {fields:?}"));
                 }
                 let latest = if policy.sequence_start == SequenceStart::Random {
@@ -541,7 +693,8 @@ fn call(
                 if fields.tick.get() as i64 > now + policy.max_borrow_ticks as i64 {
                     return Err(format!("ahead of {now}: {fields:?}"));
                 }
-                state.issued[index / 64] |= 1 << (index % 64);
+                state.issued[worker][index / 64] |= 1 << (index % 64);
+                state.here[index / 64] |= 1 << (index % 64);
             }
             if policy.on_rollback.watches() && !leads && before.now() != before.read().wall {
                 // The clock led until this call, which found no need for that.
@@ -626,6 +779,20 @@ fn call(
             return Err("nobody asked for a block".to_string());
         }
         Outcome::WaitsForLock => {}
+        Outcome::WaitsAtBound => {
+            tally.waits += 1;
+            let now = layout.tick_within(server.now().millis());
+            let furthest = Tick::new(now.get() + policy.max_borrow_ticks + count);
+            let bound = server.identity().bound.map(|at| layout.tick_from(at));
+            if bound <= Some(now) || bound > Some(furthest) {
+                return Err(format!("waits for the bound {bound:?} at {now:?}"));
+            }
+            if waits.insert((Outcome2::Tick(0), leads)) {
+                wait_out(&before, count)?;
+            }
+        }
+        Outcome::NoWorker if state.registry.is_some() => {}
+        Outcome::NoWorker => return Err("without a worker ID".to_string()),
     }
     Ok(true)
 }
@@ -650,7 +817,7 @@ fn whole_tick_is_used(state: &State) -> Result<(), String> {
     for further in 0..clocks {
         let clock = (clock + further) % layout.clocks();
         for number in if further == 0 { first } else { 0 }..=layout.max_sequence() {
-            if !state.was_issued(state.index(tick.get(), clock, number)) {
+            if !state.was_issued_at_all(state.index(tick.get(), clock, number)) {
                 return Err(format!("{tick:?} has room in clock {clock}: {number}"));
             }
         }
@@ -668,6 +835,7 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
         .mark()
         .max(server.slot.highest())
         .max(Some(server.now().millis()))
+        .max(server.identity().floor)
         .map_or(0, ahead);
     let furthest = if server.timeline > 1 {
         // The gap is added.
@@ -683,7 +851,7 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
                 && seen.max(trusted - (wall - server.boot.get() / MS)) > policy.max_rollback.get()
         }
         Refusal::ClockJumped { by, limit } => by > limit,
-        Refusal::AdvanceTooFar { .. } => false,
+        Refusal::AdvanceTooFar { .. } | Refusal::AdvancePastPool { .. } => false,
         Refusal::BeforeEpoch { epoch } => wall < epoch.get(),
         Refusal::TimeUsedUp { .. } => {
             let near = layout.instant_of(Tick::new(layout.last_tick().get() - 1));
@@ -692,6 +860,11 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
         // Only a caller that waits for the clock gets this refusal.
         Refusal::NoClockFree { .. } => false,
         Refusal::NoMark(_) => state.was_set(),
+        Refusal::PastBound { needed, bound, .. } => {
+            // The generator's clock is there, or its start is.
+            let is_there = wall + furthest.max(0) + layout.tick().get() > needed.get();
+            needed >= bound && server.identity().bound == Some(bound) && is_there
+        }
     };
     if is_right {
         Ok(())
@@ -742,9 +915,10 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
                 Refused::Behind { .. }
                 | Refused::NoClockFree { .. }
                 | Refused::StandsStill { .. } => stands_still,
+                Refused::Reservation(Refusal::PastBound { needed, bound, .. }) => needed >= bound,
                 Refused::Reservation(_) | Refused::Interleaved { .. } => false,
             },
-            Err(Stop::Sleeps(_) | Stop::WaitsForLock) => false,
+            Err(Stop::Sleeps(_) | Stop::WaitsForLock | Stop::NoWorker) => false,
         };
         if !as_it_should {
             return Err(format!("a wait ends with {ends:?}, {stands_still}"));
@@ -775,8 +949,23 @@ fn check(state: &State) -> Result<(), String> {
             is_true_of(state, ledger).map_err(|e| format!("on disk: {e}"))?;
         }
     }
+    if let Some(registry) = state.registry {
+        for (worker, bound) in registry.bounds.into_iter().enumerate() {
+            let end = layout.tick_from(UnixMillis::new(bound));
+            if state.reach_of_worker(worker) > end {
+                return Err(format!("worker {worker} past its stored bound {bound}"));
+            }
+        }
+    }
     if !server.is_in_force() {
         return Ok(());
+    }
+    if let Some(registry) = state.registry {
+        let worker = state.worker(server.slot.live().bounds().generation());
+        let end = layout.tick_from(UnixMillis::new(registry.bounds[worker]));
+        if layout.tick_of(server.reserved()) > end {
+            return Err(format!("the bound is past that of worker {worker}"));
+        }
     }
     let (word, reserved) = (server.word(), server.reserved());
     if server.slot.highest() < Some(layout.instant_of(layout.tick_of(reserved))) {
@@ -874,7 +1063,7 @@ fn show(state: &State) -> String {
         let _ = write!(text, "clock {clock}:");
         for tick in 0..=layout.last_tick().get() {
             for number in 0..=layout.max_sequence() {
-                if state.was_issued(state.index(tick, clock, number)) {
+                if state.was_issued_at_all(state.index(tick, clock, number)) {
                     let _ = write!(text, " {tick}.{number}");
                 }
             }
@@ -982,6 +1171,7 @@ struct Walks<'a> {
     apart: bool,
     prelude: &'a [Event],
     relabels: Vec<Generator>,
+    registry: bool,
 }
 
 impl Walks<'_> {
@@ -1000,6 +1190,7 @@ impl Walks<'_> {
                 prelude: self.prelude.to_vec(),
                 depth,
                 budget: 3_000_000,
+                registry: self.registry,
             };
             let tally = walk.run();
             let seed = 1 + all.states as u64;
@@ -1043,6 +1234,7 @@ fn clocks(on_rollback: OnRollback, wall: i64, depth: usize) {
         apart: false,
         prelude: &[],
         relabels: vec![],
+        registry: false,
     }
     .run(
         layouts
@@ -1118,6 +1310,7 @@ fn promotions() {
         apart: false,
         prelude: &[],
         relabels: vec![],
+        registry: false,
     }
     .run(some().into_iter().map(patient).collect());
 }
@@ -1134,6 +1327,7 @@ fn promotions_of_standbys_that_saw_nothing() {
         // Both standbys are caught up.
         prelude: &[One, Pass, Pass, Pass, Pass, One, Promote],
         relabels: vec![],
+        registry: false,
     }
     .run(some().into_iter().map(patient).collect());
 }
@@ -1163,6 +1357,7 @@ fn slots_and_files() {
         apart: false,
         prelude: &[],
         relabels: vec![],
+        registry: false,
     }
     .run(some());
 }
@@ -1179,6 +1374,7 @@ fn after_a_rewrite_that_was_rolled_back() {
         // The bound belongs to a mark that the rollback has taken away.
         prelude: &[One, Pass, Pass, Pass, Pass, Restart, One, Rollback],
         relabels: vec![],
+        registry: false,
     }
     .run(some());
 }
@@ -1205,6 +1401,7 @@ fn marks_that_somebody_sets() {
         apart: false,
         prelude: &[],
         relabels: vec![],
+        registry: false,
     }
     .run(some());
 }
@@ -1242,6 +1439,7 @@ fn labels() {
         apart: false,
         prelude: &[],
         relabels: all.clone(),
+        registry: false,
     }
     .run(all);
 }
@@ -1265,6 +1463,7 @@ fn reservations_taken_apart() {
             apart: true,
             prelude,
             relabels: vec![],
+            registry: false,
         }
         .run(some());
     }
@@ -1291,6 +1490,98 @@ fn clocks_that_are_refused_and_accepted() {
         apart: false,
         prelude: &[],
         relabels: vec![],
+        registry: false,
+    }
+    .run(some());
+}
+
+/// The prelude of a server that has issued under a worker ID.
+const GRANTED: [Event; 3] = [Event::Grant(0, 0), Event::One, Event::Pass];
+
+#[test]
+fn worker_ids_of_a_registry() {
+    use Event::{Batch, Close, Crash, Grant, Old, One, Pass, Renew, Step};
+    Walks {
+        what: "a registry",
+        events: &[
+            One,
+            Batch,
+            Pass,
+            Step(-3),
+            Grant(0, 0),
+            Grant(1, 0),
+            Grant(1, 9),
+            Renew,
+            Close,
+            Old,
+            Crash,
+        ],
+        wall: 20,
+        depth: 4,
+        apart: false,
+        prelude: &GRANTED,
+        relabels: vec![],
+        registry: true,
+    }
+    .run(some());
+}
+
+#[test]
+fn worker_ids_of_a_registry_and_slots() {
+    use Event::{Advance, Close, Evict, Grant, HalfBack, Old, One, Pass};
+    use Event::{Promote, Renew, Restart, Rollback, Step};
+    Walks {
+        what: "a registry, slots and files",
+        events: &[
+            One,
+            Pass,
+            Step(-3),
+            Step(2),
+            HalfBack,
+            Grant(0, 0),
+            Grant(1, 0),
+            Renew,
+            Close,
+            Old,
+            Evict,
+            Advance,
+            Restart,
+            Rollback,
+            Promote,
+        ],
+        wall: 20,
+        depth: 4,
+        apart: false,
+        prelude: &GRANTED,
+        relabels: vec![],
+        registry: true,
+    }
+    .run(some());
+}
+
+#[test]
+fn worker_ids_of_a_registry_and_reservations_taken_apart() {
+    use Event::{Batch, Close, GoOn, Grant, Old, One, Pass, Renew, Step};
+    Walks {
+        what: "a registry, taken apart",
+        events: &[
+            One,
+            Batch,
+            Pass,
+            Step(-3),
+            Grant(0, 0),
+            Grant(1, 0),
+            Renew,
+            Close,
+            Old,
+            GoOn,
+        ],
+        wall: 20,
+        depth: 5,
+        apart: true,
+        prelude: &[Grant(0, 0), One, GoOn, GoOn, GoOn, One],
+        relabels: vec![],
+        registry: true,
     }
     .run(some());
 }

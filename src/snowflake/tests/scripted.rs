@@ -10,6 +10,7 @@ use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
     WorkerId,
 };
+use super::super::identity::{Generation, Identity};
 use super::super::label::Label;
 use super::super::layout::{Fields, Stamp};
 use super::super::policy::OnRollback;
@@ -112,6 +113,10 @@ impl Host for Server {
         Some((&self.slot, &self.generator))
     }
 
+    fn generation(&self) -> Generation {
+        self.beliefs.get().identity.generation
+    }
+
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
         f(&Reserving::the_lock_is_held())
     }
@@ -178,6 +183,7 @@ impl Server {
             boot: BootNanos::new(0),
             wall: UnixNanos::new(wall),
         };
+        let identity = Identity::NONE.unregistered(WorkerId::new(worker));
         let server = Self {
             generator,
             stamp: generator
@@ -186,7 +192,7 @@ impl Server {
                 .unwrap(),
             shuffle: generator.is_random().then(|| Shuffle::new(secret, 1)),
             slot: Slot::new(reading, 0),
-            beliefs: Cell::new(Beliefs::new(reading)),
+            beliefs: Cell::new(Beliefs::new(reading, identity)),
             mark: Cell::new(None),
             wall: RefCell::new(VecDeque::from([wall])),
             runs: false,

@@ -12,6 +12,7 @@ use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
     WorkerId,
 };
+use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::server::{self, Beliefs, History, Host, Issued, Note, OnDisk, Refused, Settings};
@@ -34,6 +35,7 @@ struct Live {
     lock: Mutex<()>,
     beliefs: Mutex<Beliefs>,
     switches: AtomicU32,
+    identity: Identity,
 }
 
 impl Clocks for &Live {
@@ -70,6 +72,10 @@ impl Host for &Live {
 
     fn entered(&self) -> Option<(&Slot, &Generator)> {
         Some((&self.slot, &self.generator))
+    }
+
+    fn generation(&self) -> Generation {
+        self.identity.generation
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -209,6 +215,7 @@ fn threads_that(
         boot: BootNanos::new(0),
         wall: UnixMillis::new(1000).nanos(),
     };
+    let identity = Identity::NONE.unregistered(WorkerId::new(1));
     let live = Live {
         generator: Generator {
             layout: if on_exhausted == OnExhausted::NextClock {
@@ -229,8 +236,9 @@ fn threads_that(
         readings: AtomicI64::new(0),
         mark: AtomicI64::new(0),
         lock: Mutex::new(()),
-        beliefs: Mutex::new(Beliefs::new(reading)),
+        beliefs: Mutex::new(Beliefs::new(reading, identity)),
         switches: AtomicU32::new(0),
+        identity,
     };
     let scale = Scale::of_generator(&live.generator);
     (&live).reserving(|token| live.slot.settle(token, 1, scale, reading));

@@ -6,6 +6,7 @@ use super::super::clock::Reading;
 use super::super::clocks::Ledger;
 use super::super::generator::Generator;
 use super::super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
+use super::super::identity::Identity;
 use super::super::label::Label;
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
@@ -596,6 +597,8 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                     layout.place_of(Tick::new(millis.cast_unsigned())),
                 ),
                 reserved,
+                identity: Identity::NONE,
+                is_new: running.is_none(),
                 stored: stored.map(|(mark, _)| mark),
                 failover: None,
                 floor: None,

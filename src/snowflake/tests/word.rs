@@ -9,11 +9,12 @@ use super::super::generator::Generator;
 use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Place, Position, Tick, UnixMillis, UnixNanos,
 };
+use super::super::identity::Generation;
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::sync::{AtomicU64, Ordering};
 use super::super::wait::Waits;
-use super::super::word::{Clocks, Live, Spread, Step};
+use super::super::word::{Bounds, Clocks, Live, Spread, Step};
 
 const MS: i64 = NANOS_PER_MILLI;
 
@@ -42,12 +43,18 @@ fn zero() -> Reading {
     }
 }
 
+/// Publishes another bound, and from where on somebody reserves ahead of need.
+fn publish(bounds: &Bounds, reserved: u64, early: u64) {
+    let (reserved, early) = (Position::new(reserved), Position::new(early));
+    let before = bounds.reserved();
+    assert!(bounds.publish(before, Generation::NONE, reserved, early));
+}
+
 /// A generator in the middle of its life: a word, and bounds far away.
 fn live(word: u64, reserved: u64) -> Live {
     let live = Live::new(zero());
     live.word().raise(Position::new(word));
-    live.bounds()
-        .publish(Position::new(reserved), Position::new(u64::MAX));
+    publish(live.bounds(), reserved, u64::MAX);
     live
 }
 
@@ -186,11 +193,11 @@ fn clocks_are_given_back_at_once_where_they_are_unused() {
 fn one_caller_is_elected() {
     let live = live(0, 0);
     let bounds = live.bounds();
-    bounds.publish(Position::new(100), Position::new(50));
+    publish(bounds, 100, 50);
     assert!(!bounds.elect_early(Position::new(50)));
     assert!(bounds.elect_early(Position::new(51)));
     assert!(!bounds.elect_early(Position::new(52)));
-    bounds.publish(Position::new(200), Position::new(150));
+    publish(bounds, 200, 150);
     assert!(bounds.elect_early(Position::new(151)));
 }
 
@@ -201,8 +208,7 @@ fn at_tick(tick: u64) -> (Live, UnixNanos) {
         boot: BootNanos::new(0),
         wall: UnixNanos::new(0),
     });
-    let far = Position::new(u64::MAX);
-    live.bounds().publish(far, far);
+    publish(live.bounds(), u64::MAX, u64::MAX);
     (live, at)
 }
 
@@ -218,7 +224,12 @@ fn batches_that_meet_take_no_more_than_there_is_room_for() {
             }
             BootNanos::new(at.get())
         };
-        let step = live.issue::<false>(&Generator::DEFAULT, 100_000, &Shown(|| at, boot));
+        let step = live.issue::<false>(
+            &Generator::DEFAULT,
+            Generation::NONE,
+            100_000,
+            &Shown(|| at, boot),
+        );
         let mine = match step {
             Step::Issue { start, end, .. } => end.get() - start.get(),
             _ => 0,
@@ -251,7 +262,7 @@ fn threads_never_share_a_position() {
                     let count = mine.len() as u64 % 7 + 1;
                     let clocks = Shown(|| at, boot);
                     if let Step::Issue { start, end, .. } =
-                        live.issue::<false>(&Generator::DEFAULT, count, &clocks)
+                        live.issue::<false>(&Generator::DEFAULT, Generation::NONE, count, &clocks)
                     {
                         mine.extend(start.get()..end.get());
                     }
@@ -492,7 +503,7 @@ proptest! {
 }
 
 fn issue_at(live: &Live, g: &Generator, wall: UnixNanos) -> Step {
-    live.issue::<true>(g, 1, &Shown(|| wall, || boot(0)))
+    live.issue::<true>(g, Generation::NONE, 1, &Shown(|| wall, || boot(0)))
 }
 
 /// A generator that watches the wall clock, in the middle of its life.
@@ -553,7 +564,7 @@ fn a_late_raise_is_dropped_when_a_rollback_was_dealt_with() {
         live.clock().believe(wall(2));
         wall(6)
     };
-    let step = live.issue::<true>(&g, 1, &Shown(read, || boot(0)));
+    let step = live.issue::<true>(&g, Generation::NONE, 1, &Shown(read, || boot(0)));
     assert!(matches!(step, Step::Issue { .. }));
     assert_eq!(live.clock().latest(), UnixMillis::new(2));
 }
@@ -647,7 +658,7 @@ fn a_lead_that_was_met_does_not_come_back_with_a_rollback() {
     let live = live(0, layout.place_of(Tick::new(9_000_000)).get());
     let tick = |boot: i64, at: f64| {
         let clocks = Shown(|| seconds(at), || BootNanos::new(boot * 1000 * MS));
-        match live.issue::<true>(&generator, 1, &clocks) {
+        match live.issue::<true>(&generator, Generation::NONE, 1, &clocks) {
             Step::Issue { start, .. } => layout.tick_of(start).get(),
             other => panic!("{other:?}"),
         }
