@@ -188,11 +188,15 @@ build() {
     printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/release/snowflake_id.pg"
 }
 
-# install_into PKGLIBDIR SHAREDIR
+# install_into PKGLIBDIR SHAREDIR: CREATE EXTENSION runs one script, made of those in sql/.
 install_into() {
+    local version
     mkdir -p "$1" "$2/extension"
     install -m 755 "$CARGO_TARGET_DIR/release/libsnowflake_id.so" "$1/snowflake_id.so"
-    install -m 644 "$top/snowflake_id.control" "$top"/sql/snowflake_id--*.sql "$2/extension/"
+    install -m 644 "$top/snowflake_id.control" "$2/extension/"
+    version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" "$top/snowflake_id.control")
+    cat "$top/sql/snowflake_id.sql" "$top/sql/set_default.sql" "$top/sql/registry.sql" |
+        install -m 644 /dev/stdin "$2/extension/snowflake_id--$version.sql"
 }
 
 # copy_installation FOLDER: copies PostgreSQL into FOLDER. Its programs find their files

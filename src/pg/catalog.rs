@@ -60,17 +60,22 @@ pub fn file(oid: pg_sys::Oid) -> Result<compat::File, Error> {
 
 /// The current number of a relation's file; 0 if it is gone. No lock is needed.
 pub fn file_number(oid: pg_sys::Oid) -> u32 {
+    class(oid, |class| class.relfilenode.to_u32()).unwrap_or(0)
+}
+
+/// Reads a relation's row of pg_class, if there is one.
+fn class<T>(oid: pg_sys::Oid, f: impl FnOnce(&pg_sys::FormData_pg_class) -> T) -> Option<T> {
     #[allow(clippy::cast_possible_wrap)]
     let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
     // SAFETY: rows of pg_class are of this form; the row stays until it is released.
     unsafe {
         let row = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(oid));
         if row.is_null() {
-            return 0;
+            return None;
         }
-        let file = (*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_class>()).relfilenode;
+        let result = f(&*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_class>());
         pg_sys::ReleaseSysCache(row);
-        file.to_u32()
+        Some(result)
     }
 }
 
@@ -156,6 +161,11 @@ pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {
     }
 }
 
+/// The role that owns a relation; `None` if the relation is gone. No lock is needed.
+pub fn owner_of(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    class(oid, |class| class.relowner)
+}
+
 /// The name of the role that owns a locked relation.
 fn owner(oid: pg_sys::Oid) -> String {
     // SAFETY: the relation is open.
@@ -230,6 +240,18 @@ pub fn default_relation() -> Option<pg_sys::Oid> {
         // is not the extension's is not the default generator.
         let owner = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation);
         (owner == extension).then_some(relation)
+    }
+}
+
+/// The schema of this extension, as SQL.
+pub fn schema_of_extension() -> Option<String> {
+    // SAFETY: catalog look-ups, in a transaction; the name of a schema that exists, and
+    // its quoted form, are NUL-terminated.
+    unsafe {
+        let extension = valid(pg_sys::get_extension_oid(c"snowflake_id".as_ptr(), true))?;
+        let name = pg_sys::get_namespace_name(extension_schema(extension)?);
+        let name = std::ptr::NonNull::new(name)?.as_ptr();
+        Some(from_server(CStr::from_ptr(pg_sys::quote_identifier(name))))
     }
 }
 

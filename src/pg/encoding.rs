@@ -212,6 +212,23 @@ impl<T: AsRef<str>> IntoDatum for Text<T> {
     }
 }
 
+/// A JSON text as a value of type jsonb for SQL.
+pub struct Json(pub String);
+
+impl IntoDatum for Json {
+    fn into_datum(self) -> Option<pg_sys::Datum> {
+        let text = to_server(&self.0);
+        // SAFETY: NUL-terminated, JSON.
+        Some(unsafe {
+            pg_sys::OidInputFunctionCall(pg_sys::F_JSONB_IN.into(), text, pg_sys::InvalidOid, -1)
+        })
+    }
+
+    fn type_oid() -> pg_sys::Oid {
+        pg_sys::JSONBOID
+    }
+}
+
 fn database_encoding() -> i32 {
     // SAFETY: a variable of this process.
     unsafe { pg_sys::GetDatabaseEncoding() }

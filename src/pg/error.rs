@@ -1,11 +1,11 @@
 //! The errors that users read.
 
 pub mod cluster;
-pub mod column;
 mod generator;
 mod label;
 mod layout;
 mod refused;
+mod registry;
 
 use pgrx::PgSqlErrorCode::*;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -17,6 +17,7 @@ pub use generator::*;
 pub use label::*;
 pub use layout::*;
 pub use refused::refused;
+pub use registry::*;
 
 /// What a client, or the log, is told. Detail and hint are empty if there are none.
 #[derive(Debug)]

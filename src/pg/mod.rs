@@ -6,6 +6,7 @@ mod encoding; // converts text between UTF-8 and the database's encoding
 mod entry; // what this session knows about a generator, and until when
 mod error; // the errors that users read
 mod guc; // settings
+mod identity; // what tells this server, and this start of it, from others
 mod issue; // PostgreSQL as a host of the protocol; the path of each ID
 mod label; // reads labels of sequences
 #[allow(dead_code)] // what a thread needs has no user yet
@@ -15,6 +16,7 @@ mod mark; // reads and writes the durable mark; holds the reservation lock
 mod notice; // notices to users, whose statement goes on
 mod os_clock; // reads the two clocks of the operating system
 mod provider; // checks a label before PostgreSQL stores it
+mod registry; // PostgreSQL as the host of a registry of worker IDs
 mod report; // passes errors and messages to PostgreSQL
 mod restart; // keeps the mark when a sequence is restarted
 mod shmem; // shared memory: the words, bounds and clocks of all generators
@@ -22,6 +24,7 @@ mod spi; // runs the extension's own SQL statements
 mod sql; // the SQL functions
 mod start_file; // remembers the last start, to notice copies
 mod time; // conversions between timestamptz and Unix milliseconds
+mod wire; // messages between servers and a registry
 
 #[cfg(feature = "pg_test")]
 mod tests;
@@ -34,6 +37,7 @@ pub fn init() {
     // SAFETY: reads a flag that only the postmaster changes, before any backend starts.
     if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
         guc::define();
+        identity::look_how_it_stopped();
         shmem::request();
         restart::register();
     }

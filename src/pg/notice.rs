@@ -36,41 +36,6 @@ pub fn epoch_moved(name: &str, by: Millis) -> Error {
     .detail("Once this is committed, there is no way back to a later epoch.")
 }
 
-pub fn is_foreign_key(column: &str, constraint: &str) -> Error {
-    notice(format!(
-        "{column} is a foreign key, constraint {constraint}"
-    ))
-    .hint(
-        "An ID of its own is in no other table: rows that get it by default will violate the \
-         constraint.",
-    )
-}
-
-pub fn no_longer_always(column: &str) -> Error {
-    notice(format!("{column} is no longer GENERATED ALWAYS"))
-        .detail("A default gives way to any value that a statement gives.")
-        .hint("To keep values out, GRANT INSERT and UPDATE on the other columns only.")
-}
-
-pub fn values_not_compared(column: &str, generator: &str) -> Error {
-    notice(format!(
-        "values of {column} were not compared with IDs to come"
-    ))
-    .detail(format!(
-        "IDs of generator {generator} do not sort by time, so that any value of the column may be issued a second time."
-    ))
-    .hint("A unique constraint refuses a row whose ID is there already.")
-}
-
-pub fn owner_lacks_usage(table: &str, owner: &str, generator: &str) -> Error {
-    notice(format!(
-        "role {owner}, which owns table {table}, cannot get IDs of generator {generator}"
-    ))
-    .hint(format!(
-        "Each role that inserts rows needs: GRANT USAGE ON SEQUENCE {generator} TO ..."
-    ))
-}
-
 fn notice(message: String) -> Error {
     ERRCODE_SUCCESSFUL_COMPLETION.error(message)
 }

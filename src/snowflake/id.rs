@@ -5,6 +5,8 @@
 //!
 //! All arithmetic saturates: the ends of `i64` are centuries away from any clock.
 
+use serde::{Deserialize, Serialize};
+
 /// Nanoseconds in a millisecond.
 pub const NANOS_PER_MILLI: i64 = 1_000_000;
 
@@ -33,19 +35,19 @@ macro_rules! kinds {
 
 kinds! {
     /// How long something takes, in milliseconds. Can be negative.
-    #[derive(Default, PartialOrd, Ord)]
+    #[derive(Default, PartialOrd, Ord, Serialize, Deserialize)]
     Millis(i64);
     /// How long something takes, in nanoseconds. Can be negative.
     #[derive(Default, PartialOrd, Ord)]
     Nanos(i64);
     /// A whole number of milliseconds since 1970-01-01 00:00:00 UTC.
-    #[derive(PartialOrd, Ord)]
+    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
     UnixMillis(i64);
     /// Nanoseconds since 1970-01-01 00:00:00 UTC by some clock; until 2262.
     #[derive(PartialOrd, Ord)]
     UnixNanos(i64);
     /// Nanoseconds since the machine was booted, suspended time included.
-    #[derive(PartialOrd, Ord)]
+    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
     BootNanos(i64);
     /// A number of ticks since the epoch of a layout. Never negative; the code that
     /// uses a tick checks whether the layout holds it.
@@ -69,8 +71,23 @@ kinds! {
 
 /// The identity of one server in its cluster: 0 to 2^31 - 1 here, and at most
 /// what the worker field of a [`super::layout::Layout`] holds when it is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "i32", into = "u32")]
 pub struct WorkerId(u32);
+
+impl TryFrom<i32> for WorkerId {
+    type Error = &'static str;
+
+    fn try_from(id: i32) -> Result<Self, Self::Error> {
+        Self::new(id).ok_or("a worker ID is not negative")
+    }
+}
+
+impl From<WorkerId> for u32 {
+    fn from(worker: WorkerId) -> Self {
+        worker.get()
+    }
+}
 
 impl WorkerId {
     /// For layouts that have no worker ID.

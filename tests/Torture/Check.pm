@@ -27,8 +27,11 @@
 #     max_borrow, two ticks. Starts are restarts and crashes, and every time a client
 #     may have rewritten the sequence or changed the label, counted from the beginning
 #     of its session,
-#   - with few slots, where named generators start again in any transaction, and for
-#     generators that come and go: max_borrow and four ticks for each start, and the
+#   - with few slots, one more start of a generator other than the default one: once the
+#     clock has passed all of its IDs, another generator may get its slot, and the next
+#     ID is at the mark. Such starts do not add up, since a generator that is ahead of
+#     the clock keeps its slot,
+#   - for generators that come and go: max_borrow and four ticks for each start, and the
 #     time that has passed, since a window grows no faster,
 #   - for each promotion, failover_gap and max_borrow for each switch of timelines
 #     until then,
@@ -294,8 +297,8 @@ sub largest_lead_ms
 			+ (grep { $_->{at} <= $at } @{ $self->{gaps} }) * (max(@offsets) - min(@offsets))
 			+ max(0, $s->{standby_clock})
 			+ max(0, map { $_->{advances}{ $g->{name} } ? 5 : 0 } @sessions))
-		  + $g->{start} * ($starts + ($g->{is_extra} ? STARTS_PER_REWRITE : 0))
-		  + ($g->{is_crowded} || $g->{is_extra}
+		  + $g->{start} * ($starts + ($g->{is_crowded} ? 1 : 0) + ($g->{is_extra} ? STARTS_PER_REWRITE : 0))
+		  + ($g->{is_extra}
 			? ($g->{borrow} + 4 * $g->{tick}) * sum0(map { $_->{transactions} } @sessions)
 			+ 1000 * ($at - $self->{history}[0]{since})
 			: 0)

@@ -219,6 +219,14 @@ pub fn untranslatable() -> Error {
     )
 }
 
+pub fn no_query() -> Error {
+    invalid("only a query that returns a row can be read")
+}
+
+pub fn not_the_owner(relation: &str) -> Error {
+    ERRCODE_INSUFFICIENT_PRIVILEGE.error(format!("must be owner of relation {relation}"))
+}
+
 fn worker_hint(max: u64) -> String {
     format!(
         "Set \"snowflake_id.worker_id\" in postgresql.conf to a number from 0 to {max} that no \

@@ -123,17 +123,20 @@ impl Call {
         self.get(index).unwrap_or_default()
     }
 
-    /// An argument that is a jsonb of numbers by the names of fields. It is parsed from
-    /// its text: pgrx's `JsonB` gives an internal error for numbers and depths that
-    /// only PostgreSQL has.
-    pub fn fields(&self, index: usize) -> Result<Vec<(String, i64)>, Error> {
+    /// An argument that is a jsonb, as text: pgrx's `JsonB` gives an internal error for
+    /// numbers and depths that only PostgreSQL has.
+    pub fn json(&self, index: usize) -> String {
         // SAFETY: declared as jsonb; its text is NUL-terminated.
-        let text = from_server(unsafe {
+        from_server(unsafe {
             let text = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), self.datum(index));
             CStr::from_ptr(text)
-        });
+        })
+    }
+
+    /// An argument that is a jsonb of numbers by the names of fields.
+    pub fn fields(&self, index: usize) -> Result<Vec<(String, i64)>, Error> {
         let fields: serde_json::Value =
-            serde_json::from_str(&text).map_err(|_| error::fields_not_read())?;
+            serde_json::from_str(&self.json(index)).map_err(|_| error::fields_not_read())?;
         let fields = fields.as_object().ok_or_else(error::fields_not_object)?;
         let fields = fields.iter().map(|(name, value)| {
             let value = value.as_i64();

@@ -9,7 +9,8 @@
 //! | [`create`] | create_generator, snowflake_presets |
 //! | [`cluster`] | check_cluster |
 //! | [`admin`] | advance, accept_clock |
-//! | [`column`] | set_default |
+//! | [`column`] | internal ones, for set_default |
+//! | [`registry`] | lease, revoke_worker, end_quiet_time, declare_registry, and one for create_pool and drop_pool |
 //! | [`monitor`] | snowflake_generators, pg_stat_snowflake, stat_reset |
 //!
 //! [`call`] has what functions without `#[pg_extern]` need.
@@ -23,14 +24,21 @@ mod decode;
 mod explain;
 mod generate;
 mod monitor;
+mod registry;
 
 #[cfg(feature = "pg_test")]
 pub(super) use generate::snowflake_nextval as nextval_for_tests;
 
-// `make install` copies the file. cargo pgrx, which the tests inside a server use,
-// installs the SQL that the library holds; so the library holds the file as well.
+// `make install` joins these files. cargo pgrx, which the tests inside a server use,
+// installs the SQL that the library holds; so the library holds the files as well.
+pgrx::extension_sql_file!("../../../sql/snowflake_id.sql", name = "base", bootstrap);
 pgrx::extension_sql_file!(
-    "../../../sql/snowflake_id--0.1.0.sql",
-    name = "base",
-    bootstrap
+    "../../../sql/set_default.sql",
+    name = "set_default",
+    requires = ["base"]
+);
+pgrx::extension_sql_file!(
+    "../../../sql/registry.sql",
+    name = "registry",
+    requires = ["set_default"]
 );

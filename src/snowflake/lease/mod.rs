@@ -33,16 +33,19 @@
 //! - **A loss that the registry cannot notice**: a backup of a cleanly stopped server
 //!   that is started in its place, until the first node asks that knows better.
 
+mod hex;
 pub mod node;
 pub mod registry;
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 
 /// An instant by the clock of the registry, in milliseconds since 1970-01-01 UTC. The
 /// clocks of nodes may differ from it, so the two kinds do not compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[must_use]
 pub struct RegistryMillis(i64);
 
@@ -76,16 +79,17 @@ impl RegistryMillis {
 }
 
 /// The 128 random bits that an incarnation of a server draws when it starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Nonce(pub u128);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Nonce(#[serde(with = "hex")] pub u128);
 
 /// What makes two incarnations the same server. Two live servers have different ones
 /// unless one is a copy of a running machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// The system identifier of the database cluster.
     pub system: u64,
     /// The boot ID of the kernel: it is drawn anew at each boot.
+    #[serde(with = "hex")]
     pub boot: u128,
     /// The device of the data directory.
     pub device: u64,
@@ -95,7 +99,7 @@ pub struct Identity {
 
 /// Who asks for a worker ID, or has one. Only `identity` and `started` decide anything;
 /// the rest is for people.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Holder {
     pub identity: Identity,
     /// When this incarnation started, by the boot clock: shared memory was made. Of two
@@ -110,7 +114,7 @@ pub struct Holder {
 /// Where a registry's state lies. It changes with a promotion and with a dump and
 /// restore; then grants may have been lost. For etcd, `system` is the cluster ID and the
 /// rest is zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
     pub system: u64,
     pub timeline: u64,
@@ -118,7 +122,7 @@ pub struct Place {
 }
 
 /// The time between two losses of a registry. Nodes remember the newest one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Era {
     /// One more each time an administrator declares that a registry counts.
     pub declared: u64,
@@ -127,6 +131,7 @@ pub struct Era {
     /// Where the state lay when the era began.
     pub place: Place,
     /// Tells two eras with the same counter apart.
+    #[serde(with = "hex")]
     pub random: u128,
 }
 
@@ -168,7 +173,7 @@ impl Era {
 
 /// What a node knows of its registry, from the newest reply: a registry that knows less
 /// has lost something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Memory {
     pub era: Era,
     /// How many changes the registry had stored.
@@ -176,7 +181,7 @@ pub struct Memory {
 }
 
 /// A pool of worker IDs: what `snowflake_create_pool()` was told.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pool {
     pub name: String,
     /// The worker IDs: from 0, and at most 2^31.
@@ -198,7 +203,7 @@ pub struct Pool {
 }
 
 /// What a holder must know of its pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Terms {
     /// All worker IDs that this server may ever get. The worker field of each generator
     /// must hold all of them, see [`Terms::fit`].
@@ -262,7 +267,7 @@ impl Pool {
 
 /// What a registry stores for a worker ID, from its first grant on. Rows are never
 /// deleted, and `counter` never goes back.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Row {
     pub worker: WorkerId,
     /// The token: one more with each grant, and the incarnation that has it.
@@ -295,7 +300,7 @@ pub struct Row {
 }
 
 /// A request of a node. One that was sent once can arrive late, twice, or never.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Request {
     pub asker: Holder,
     /// The incarnation that asks. With a counter it is a token.
@@ -311,7 +316,8 @@ pub struct Request {
 }
 
 /// What is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ask {
     /// A worker ID: this one, or any.
     Acquire {
@@ -336,7 +342,7 @@ pub enum Ask {
 }
 
 /// A grant that its holder has lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Last {
     pub worker: WorkerId,
     pub counter: u64,
@@ -345,7 +351,7 @@ pub struct Last {
 }
 
 /// The answer to a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reply {
     /// The nonce and the number of the request.
     pub nonce: Nonce,
@@ -358,7 +364,8 @@ pub struct Reply {
 }
 
 /// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Answer {
     Granted(Grant),
     /// The bound is stored, and the lease begins again.
@@ -375,7 +382,7 @@ pub enum Answer {
 }
 
 /// A worker ID is granted.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grant {
     pub worker: WorkerId,
     /// With the nonce of the request, the token.
@@ -389,7 +396,8 @@ pub struct Grant {
 }
 
 /// Why a request is refused.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Refused {
     /// The token does not count any more; another worker ID has to be acquired. What
     /// was issued below its bound stands.
@@ -429,7 +437,8 @@ pub enum Refused {
 }
 
 /// Why a token does not count any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fence {
     /// Another incarnation has the worker ID.
     TakenOver,
@@ -448,7 +457,8 @@ pub enum Fence {
 }
 
 /// Why a registry may have lost grants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The state lies somewhere else: a promotion, or a dump that was restored.
     Place,
@@ -463,7 +473,7 @@ pub enum Cause {
 }
 
 /// Why and since when a registry serves nobody.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stopped {
     pub since: RegistryMillis,
     /// The era that a node has seen elsewhere.

@@ -41,7 +41,10 @@
 //! A token that the registry has not granted shows a loss only if the node's memory is of
 //! the registry's era. One of an earlier era was lost by a loss that is known already.
 
+use serde::{Deserialize, Serialize};
+
 use super::super::id::{Millis, UnixMillis, WorkerId};
+use super::hex;
 use super::{
     Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Last, Memory, Place, Pool, Refused,
     RegistryMillis, Reply, Request, Row, Seen, Stopped,
@@ -57,12 +60,13 @@ const FIRST_PART: i64 = 64;
 const VOUCHERS: usize = 16;
 
 /// What a registry stores beside its pools and rows.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct State {
     pub era: Era,
     /// How many changes have been stored.
     pub serial: u64,
     /// The server start by which the state was last used, see [`Scene::start`].
+    #[serde(with = "hex")]
     pub start: u128,
     /// The greatest time that the registry's clock has shown.
     pub top: RegistryMillis,
@@ -73,7 +77,7 @@ pub struct State {
 }
 
 /// The latest loss of a registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Loss {
     pub cause: Cause,
     /// When it was noticed.
@@ -86,7 +90,7 @@ pub struct Loss {
 }
 
 /// The clock of a server that has asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Heard {
     pub by: Identity,
     pub clock: UnixMillis,

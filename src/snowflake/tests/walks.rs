@@ -523,6 +523,37 @@ fn a_generator_that_is_ahead_of_the_clock_keeps_its_slot() {
 }
 
 #[test]
+fn a_generator_that_loses_its_slot_again_and_again_stays_near_the_clock() {
+    let reserve = Millis::new(40);
+    for pause in [1, 2, 3, 7, 30, 90] {
+        let generator = Generator {
+            layout: layout(0, 20),
+            ..tiny()
+        };
+        let mut server = Server::new(generator, settings(40, reserve.get(), GAP), 100);
+        let layout = generator.layout;
+        // One start at the mark, and what an issuer may borrow then.
+        let most = reserve.plus(layout.lasting(2 * generator.policy.max_borrow_ticks + 2));
+        let (mut evicted, mut farthest) = (0, Millis::ZERO);
+        for _ in 0..500 {
+            if let Some(last) = server.issue(1).last() {
+                let at = layout.instant_of(layout.tick_of(Position::new(*last)));
+                farthest = farthest.max(at.since(UnixMillis::new(server.wall.get() / MS)));
+            }
+            server.pass(pause * MS);
+            server.evict();
+            evicted += u32::from(!server.has_place());
+        }
+        assert!(evicted > 1, "every {pause} ms");
+        assert!(farthest <= most, "every {pause} ms: {farthest:?}");
+        assert!(
+            pause > 30 || farthest >= Millis::new(reserve.get() - pause),
+            "{farthest:?}"
+        );
+    }
+}
+
+#[test]
 fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
     let begin = |mark: Option<i64>, wall: i64, commit: Option<i64>, mark_is_older: bool| {
         let server = server(tiny(), wall);

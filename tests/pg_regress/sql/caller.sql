@@ -96,7 +96,9 @@ ROLLBACK;
 
 -- A trigger puts a row's tenant into its key, since a default cannot.
 CREATE TABLE tickets (id bigint PRIMARY KEY, tenant int NOT NULL, title text);
+\set SHOW_CONTEXT never
 SELECT snowflake_set_default('tickets', generator => 'ticket_ids');
+\set SHOW_CONTEXT errors
 CREATE FUNCTION ticket_id() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.id := snowflake_nextval_with(jsonb_build_object('tenant', NEW.tenant), 'ticket_ids');

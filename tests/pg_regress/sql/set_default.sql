@@ -1,5 +1,7 @@
 -- snowflake_set_default() makes a generator the default of a key column.
 SET timezone = 'UTC';
+-- Line numbers of the function are no matter of this test.
+\set SHOW_CONTEXT never
 CREATE SCHEMA d;
 SET search_path = d, public;
 -- Returns what the catalog says of the bigint columns of some tables.
@@ -305,10 +307,19 @@ SET ROLE regress_column_stranger;
 BEGIN;
 SELECT snowflake_set_default('owned');
 ROLLBACK;
+-- The parts of the function give no rights either.
+SELECT snowflake_internal_read_as_owner('owned', 'SELECT 1');
+SELECT snowflake_internal_check_values('owned', 'id', 'snowflake_default');
 SET ROLE regress_column_owner;
 SELECT snowflake_set_default('owned');
 SET ROLE regress_column_member;
 SELECT snowflake_set_default('owned_2', drop_sequence => true);
+SELECT snowflake_internal_read_as_owner('owned', 'SELECT current_user');
+SELECT snowflake_internal_read_as_owner('owned', 'DELETE FROM d.owned');
+SELECT snowflake_internal_read_as_owner('owned', $$SELECT set_config('role', 'none', false)$$);
+SELECT snowflake_internal_read_as_owner('owned', 'COMMIT');
+SELECT snowflake_internal_read_as_owner('owned', 'SELECT 1 WHERE false');
+SELECT snowflake_internal_read_as_owner(0, 'SELECT 1');
 RESET ROLE;
 -- The function sees rows that a policy hides.
 ALTER TABLE owned ENABLE ROW LEVEL SECURITY;
@@ -424,6 +435,46 @@ ALTER TABLE wide ALTER COLUMN parent TYPE bigint;
 SELECT snowflake_set_default('wide');
 INSERT INTO wide (parent, kind) VALUES (1, 1) RETURNING id > 1000 AS is_new;
 INSERT INTO narrow_too SELECT kind, id FROM wide;
+-- Foreign keys that refer to a partition, or to a child table that takes the default,
+-- are found too, and so is one that a partition has of its own. There the column has
+-- another number.
+CREATE TABLE parted (kind integer, id bigint, PRIMARY KEY (id, kind)) PARTITION BY LIST (kind);
+CREATE TABLE parted_1 (id bigint NOT NULL UNIQUE, kind integer NOT NULL);
+ALTER TABLE parted ATTACH PARTITION parted_1 FOR VALUES IN (1);
+CREATE TABLE of_partition (note text, parted_id integer REFERENCES parted_1 (id));
+CREATE TABLE of_parts (kind integer, parted_id integer) PARTITION BY LIST (kind);
+CREATE TABLE of_parts_1 PARTITION OF of_parts (FOREIGN KEY (parted_id) REFERENCES parted_1 (id)) FOR VALUES IN (1);
+CREATE TABLE of_parts_2 PARTITION OF of_parts (FOREIGN KEY (parted_id) REFERENCES parted_1 (id)) FOR VALUES IN (2);
+SELECT error_of($$SELECT snowflake_set_default('parted', 'id')$$);
+ALTER TABLE of_partition ALTER COLUMN parted_id TYPE bigint;
+ALTER TABLE of_parts ALTER COLUMN parted_id TYPE bigint;
+SELECT snowflake_set_default('parted', 'id');
+CREATE TABLE heirs (note text, id bigint PRIMARY KEY);
+CREATE TABLE heirs_child (other text, UNIQUE (id)) INHERITS (heirs);
+CREATE TABLE of_child (heir_id smallint REFERENCES heirs_child (id));
+SELECT error_of($$SELECT snowflake_set_default('heirs')$$);
+ALTER TABLE of_child ALTER COLUMN heir_id TYPE bigint;
+SELECT snowflake_set_default('heirs');
+DROP TABLE of_parts, of_partition, parted, of_child, heirs_child, heirs;
+-- With a cast, which only a superuser can make, columns that are no integers can refer
+-- to a bigint. Those count that do not hold all numbers of so many bits: 2^63 has 19
+-- digits. The domain's digits are those of its base type.
+BEGIN;
+UPDATE pg_cast SET castcontext = 'i'
+WHERE casttarget = 'bigint'::regtype AND castsource IN ('numeric'::regtype, 'real'::regtype, 'double precision'::regtype);
+CREATE CAST (text AS bigint) WITH INOUT AS IMPLICIT;
+CREATE CAST (varchar AS bigint) WITH INOUT AS IMPLICIT;
+CREATE CAST (char AS bigint) WITH INOUT AS IMPLICIT;
+CREATE DOMAIN digits_18 AS numeric(20, 2);
+CREATE DOMAIN over_18 AS digits_18;
+CREATE TABLE cast_to (id bigint PRIMARY KEY);
+CREATE TABLE casts (
+    any_number numeric REFERENCES cast_to, digits_19 numeric(21, 2) REFERENCES cast_to, digits_18 over_18 REFERENCES cast_to,
+    tens numeric(30, -1) REFERENCES cast_to, float4 real REFERENCES cast_to, float8 double precision REFERENCES cast_to,
+    any_text text REFERENCES cast_to, text_19 varchar(19) REFERENCES cast_to, text_18 varchar(18) REFERENCES cast_to,
+    char_18 char(18) REFERENCES cast_to);
+SELECT error_of($$SELECT snowflake_set_default('cast_to')$$);
+ROLLBACK;
 -- IDs of this generator fit.
 SELECT snowflake_create_generator('d.short_ids', $$layout='time:24 worker:3 sequence:4' epoch='2025-01-01 00:00:00+00' tick='10 s'$$);
 CREATE TABLE short (id bigint PRIMARY KEY, parent integer REFERENCES short, other smallint REFERENCES short);

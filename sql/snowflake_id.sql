@@ -1,5 +1,6 @@
--- CREATE EXTENSION runs this script. The C functions are in src/pg/sql; only this
--- script gives them what a user sees (names of arguments, volatility, COMMENT).
+-- CREATE EXTENSION runs this script, then set_default.sql and registry.sql: `make
+-- install` joins them to one. The C functions are in src/pg/sql; only these scripts give
+-- them what a user sees (names of arguments, volatility, COMMENT).
 
 -- The default generator is a sequence whose value is the mark: no ID of an instant at
 -- or after the mark, in Unix milliseconds, has been issued. With these bounds plain
@@ -398,18 +399,6 @@ CREATE FUNCTION snowflake_stat_reset(generator regclass) RETURNS void
 REVOKE EXECUTE ON FUNCTION snowflake_stat_reset(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
     'resets the counters of pg_stat_snowflake for a generator';
-
--- The search_path of snowflake_set_default() has no schema in which others may create
--- objects.
-
--- This function is not STRICT: NULL for the column or the generator has a meaning.
-CREATE FUNCTION snowflake_set_default(
-    relation regclass, column_name name DEFAULT NULL,
-    generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false) RETURNS text
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_set_default';
-COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
-    'makes a generator the default of a bigint column, by default that of the primary key, in place of the column''s default or identity; returns what was done';
 
 -- This function is VOLATILE and PARALLEL UNSAFE, since it asks other servers, and not
 -- STRICT: NULL for the servers has a meaning. Only a superuser may call it or grant

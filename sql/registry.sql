@@ -1,0 +1,336 @@
+-- The registry of worker IDs: it leases the worker IDs of pools to servers, so that no
+-- two servers have the same one. src/snowflake/lease/registry.rs decides what is granted;
+-- src/pg/registry.rs reads these tables for it, and stores what it says.
+--
+-- One row of snowflake_registry_state is the lock of the whole registry: every request
+-- and every function of an administrator takes it first (SELECT ... FOR UPDATE).
+--
+-- Rows of snowflake_registry_leases are never deleted, not even with their pool: a later
+-- pool of the namespace that has the worker ID goes on above what was issued.
+--
+-- The functions are SECURITY DEFINER, so that nobody needs a privilege on the tables,
+-- and have a search_path with no schema in which others may create objects.
+-- pg_database_owner may read the tables and add rows: pg_dump and a restore run by the
+-- owner of the database do so. The grantee is no ordinary role, as for snowflake_default.
+--
+-- Instants by the registry's clock are timestamptz. Instants by the clocks of servers are
+-- bigint, in Unix milliseconds, since a clock can be wrong by any amount.
+
+CREATE TABLE snowflake_registry_state (
+    id integer PRIMARY KEY CHECK (id = 1),
+    state jsonb NOT NULL
+) WITH (fillfactor = 50);
+COMMENT ON TABLE snowflake_registry_state IS
+    'internal: what the registry of worker IDs stores beside its pools and leases, in one row; no row before the first pool';
+COMMENT ON COLUMN snowflake_registry_state.id IS '1: there is one row';
+COMMENT ON COLUMN snowflake_registry_state.state IS
+    'era, serial number of the latest change, greatest time of the registry''s clock, latest loss of grants, whether the registry has stopped, clocks of the servers that asked last; instants in Unix milliseconds';
+
+CREATE TABLE snowflake_registry_pools (
+    name text PRIMARY KEY,
+    namespace text NOT NULL,
+    worker_ids int8range NOT NULL,
+    except_ids int8multirange NOT NULL,
+    spares integer NOT NULL,
+    lease interval NOT NULL,
+    hold interval NOT NULL,
+    max_ahead interval NOT NULL,
+    made timestamptz NOT NULL
+);
+COMMENT ON TABLE snowflake_registry_pools IS
+    'internal: the pools of the registry of worker IDs, as snowflake_create_pool() was told; see view snowflake_pools';
+
+CREATE TABLE snowflake_registry_leases (
+    namespace text NOT NULL,
+    worker_id integer NOT NULL,
+    counter bigint NOT NULL,
+    nonce uuid NOT NULL,
+    released boolean NOT NULL,
+    revoked timestamptz,
+    system_identifier numeric(20) NOT NULL,
+    boot_id uuid NOT NULL,
+    device numeric(20) NOT NULL,
+    inode numeric(20) NOT NULL,
+    started bigint NOT NULL,
+    host text NOT NULL,
+    address text NOT NULL,
+    port integer NOT NULL,
+    data_directory text NOT NULL,
+    since timestamptz NOT NULL,
+    floor bigint NOT NULL,
+    start bigint NOT NULL,
+    renewed boolean NOT NULL,
+    leased_until timestamptz NOT NULL,
+    bound bigint NOT NULL,
+    number bigint NOT NULL,
+    era bigint NOT NULL,
+    PRIMARY KEY (namespace, worker_id)
+);
+CREATE INDEX snowflake_registry_leases_until ON snowflake_registry_leases (namespace, leased_until);
+CREATE INDEX snowflake_registry_leases_holder ON snowflake_registry_leases (system_identifier);
+COMMENT ON TABLE snowflake_registry_leases IS
+    'internal: one row per worker ID that was ever granted, with its latest holder; never deleted; see view snowflake_workers';
+
+REVOKE ALL ON snowflake_registry_state, snowflake_registry_pools, snowflake_registry_leases FROM PUBLIC;
+GRANT SELECT, INSERT ON snowflake_registry_state, snowflake_registry_pools, snowflake_registry_leases
+    TO pg_database_owner;
+SELECT pg_catalog.pg_extension_config_dump('snowflake_registry_state', '');
+SELECT pg_catalog.pg_extension_config_dump('snowflake_registry_pools', '');
+SELECT pg_catalog.pg_extension_config_dump('snowflake_registry_leases', '');
+
+CREATE FUNCTION snowflake_internal_millis(at timestamptz) RETURNS bigint
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT floor(extract(epoch FROM at) * 1000)::bigint $$;
+COMMENT ON FUNCTION snowflake_internal_millis(timestamptz) IS
+    'internal, for the registry: an instant in Unix milliseconds';
+
+CREATE FUNCTION snowflake_internal_instant(millis bigint) RETURNS timestamptz
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    -- The limits lie in the years 287000 and -4000; timestamptz holds both.
+    SELECT CASE WHEN millis > 9000000000000000 THEN 'infinity'
+                WHEN millis < -190000000000000 THEN '-infinity'
+                ELSE timestamptz 'epoch' + millis * interval '1 ms' END
+$$;
+COMMENT ON FUNCTION snowflake_internal_instant(bigint) IS
+    'internal, for the registry: the instant of a number of Unix milliseconds';
+
+CREATE FUNCTION snowflake_internal_lock_registry() RETURNS timestamptz
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_internal_lock_registry';
+REVOKE EXECUTE ON FUNCTION snowflake_internal_lock_registry() FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_internal_lock_registry() IS
+    'internal, for the functions of the registry: makes the registry if there is none, locks it until the transaction ends, and returns its time';
+
+CREATE FUNCTION snowflake_lease(pool text, request jsonb) RETURNS jsonb
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_lease';
+REVOKE EXECUTE ON FUNCTION snowflake_lease(text, jsonb) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_lease(text, jsonb) IS
+    'for servers that lease a worker ID: acquires, renews or releases one, and returns the reply; the reply counts only once the transaction has committed, so the call is a transaction of its own';
+
+CREATE FUNCTION snowflake_create_pool(
+    name text, worker_ids int8range,
+    lease interval DEFAULT '30 s', hold interval DEFAULT '30 s', max_ahead interval DEFAULT '1 min',
+    except_ids int8multirange DEFAULT '{}', spares integer DEFAULT 0,
+    namespace text DEFAULT 'default') RETURNS void
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    beyond int8multirange;
+    duration record;
+    other record;
+    now timestamptz;
+BEGIN
+    IF num_nulls(name, worker_ids, lease, hold, max_ahead, except_ids, spares, namespace) > 0 THEN
+        RAISE EXCEPTION 'no argument of snowflake_create_pool() may be NULL'
+            USING ERRCODE = 'null_value_not_allowed',
+            HINT = 'Leave an argument out to use its default value.';
+    ELSIF name = '' OR namespace = '' THEN
+        RAISE EXCEPTION 'a pool and its namespace need names'
+            USING ERRCODE = 'invalid_parameter_value';
+    ELSIF isempty(worker_ids) THEN
+        RAISE EXCEPTION 'pool "%" would have no worker IDs', name
+            USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = 'The range of worker IDs is empty.',
+            HINT = 'Give a range such as int8range(0, 1024): its end, 1024, is not part of it.';
+    ELSIF lower_inf(worker_ids) OR upper_inf(worker_ids) THEN
+        RAISE EXCEPTION 'pool "%" would have infinitely many worker IDs', name
+            USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = format('The range of worker IDs is %s.', worker_ids),
+            HINT = 'Give a range such as int8range(0, 1024): its end, 1024, is not part of it.';
+    ELSIF lower(worker_ids) < 0 OR upper(worker_ids) > 2147483648 THEN
+        RAISE EXCEPTION 'worker IDs % of pool "%" are out of range', worker_ids, name
+            USING ERRCODE = 'numeric_value_out_of_range',
+            HINT = 'Worker IDs are numbers from 0 to 2147483647, and at most what the worker field of each generator holds.';
+    ELSIF NOT except_ids <@ worker_ids THEN
+        beyond := except_ids - int8multirange(worker_ids);
+        RAISE EXCEPTION 'worker IDs % to leave out are not in pool "%"', beyond, name
+            USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = format('The pool has worker IDs %s.', worker_ids),
+            HINT = 'Leave out only worker IDs of the pool.';
+    ELSIF spares < 0 OR spares >= upper(worker_ids) - lower(worker_ids) THEN
+        RAISE EXCEPTION 'pool "%" cannot have % spare worker IDs', name, spares
+            USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = format('The pool has %s worker IDs, and at least one of them is not spare.',
+                upper(worker_ids) - lower(worker_ids)),
+            HINT = 'Give an even number such as 4, or 0.';
+    ELSIF int8multirange(int8range(lower(worker_ids), upper(worker_ids) - spares)) <@ except_ids THEN
+        RAISE EXCEPTION 'pool "%" would have no worker ID to lease', name
+            USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = 'All worker IDs are spare or left out.',
+            HINT = 'Give more worker IDs.';
+    END IF;
+    FOR duration IN
+        SELECT v.* FROM (VALUES ('lease', lease, interval '1 s'), ('hold', hold, interval '1 s'),
+            ('max_ahead', max_ahead, interval '0')) AS v (name, value, at_least)
+    LOOP
+        IF duration.value NOT BETWEEN duration.at_least AND interval '1 day' THEN
+            RAISE EXCEPTION '% of pool "%" is out of range: %', duration.name, name, duration.value
+                USING ERRCODE = 'invalid_parameter_value',
+                HINT = format('Give an interval from %s to %s.', duration.at_least, interval '1 day');
+        END IF;
+    END LOOP;
+
+    now := @extschema@.snowflake_internal_lock_registry();
+    IF EXISTS (SELECT FROM @extschema@.snowflake_registry_pools AS p
+               WHERE p.name = snowflake_create_pool.name) THEN
+        RAISE EXCEPTION 'pool "%" already exists', name
+            USING ERRCODE = 'duplicate_object', HINT = 'View snowflake_pools shows the pools.';
+    END IF;
+    SELECT p.name, p.worker_ids * snowflake_create_pool.worker_ids AS both INTO other
+    FROM @extschema@.snowflake_registry_pools AS p
+    WHERE p.namespace = snowflake_create_pool.namespace
+      AND p.worker_ids && snowflake_create_pool.worker_ids
+    ORDER BY p.worker_ids LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'pool "%" would overlap with pool "%"', name, other.name
+            USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = format('Both would have worker IDs %s in namespace "%s".', other.both, namespace),
+            HINT = 'Give other worker IDs. Servers whose IDs never meet can have a namespace of their own.';
+    END IF;
+    INSERT INTO @extschema@.snowflake_registry_pools
+        (name, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead, made)
+    VALUES (name, namespace, worker_ids, except_ids, spares,
+        date_trunc('milliseconds', lease), date_trunc('milliseconds', hold),
+        date_trunc('milliseconds', max_ahead), now);
+END
+$$;
+REVOKE EXECUTE ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text) IS
+    'makes a pool of worker IDs, which this database leases to servers; pools of one namespace have different worker IDs';
+
+CREATE FUNCTION snowflake_drop_pool(name text) RETURNS void
+    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    now timestamptz := @extschema@.snowflake_internal_lock_registry();
+    pool @extschema@.snowflake_registry_pools;
+    held @extschema@.snowflake_registry_leases;
+BEGIN
+    SELECT p.* INTO pool FROM @extschema@.snowflake_registry_pools AS p
+    WHERE p.name = snowflake_drop_pool.name;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'pool "%" does not exist', name
+            USING ERRCODE = 'undefined_object', HINT = 'View snowflake_pools shows the pools.';
+    END IF;
+    SELECT l.* INTO held FROM @extschema@.snowflake_registry_leases AS l
+    WHERE l.namespace = pool.namespace AND pool.worker_ids @> l.worker_id::bigint
+      AND NOT l.released AND l.leased_until + pool.hold > now
+    ORDER BY l.leased_until DESC, l.worker_id LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'cannot drop pool "%": a server may have worker ID %', name, held.worker_id
+            USING ERRCODE = 'object_in_use',
+            DETAIL = format('It was leased to the server at %s (%s), port %s, data directory "%s", until %s.',
+                held.host, held.address, held.port, held.data_directory, held.leased_until),
+            HINT = 'Stop the servers that lease from the pool. One that is gone already stands in the way until its lease and the hold have passed.';
+    END IF;
+    -- The rows of its leases stay.
+    DELETE FROM @extschema@.snowflake_registry_pools AS p WHERE p.name = pool.name;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION snowflake_drop_pool(text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_drop_pool(text) IS
+    'drops a pool of worker IDs that no server uses; the registry keeps what it knows of each worker ID, for a later pool that has it';
+
+CREATE FUNCTION snowflake_revoke_worker(pool text, worker_id integer) RETURNS timestamptz
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_revoke_worker';
+REVOKE EXECUTE ON FUNCTION snowflake_revoke_worker(text, integer) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_revoke_worker(text, integer) IS
+    'ends the lease of a worker ID: its server cannot renew it, and stops issuing IDs when the lease ends at the latest; returns from when another server can have the worker ID';
+
+CREATE FUNCTION snowflake_end_quiet_time() RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_end_quiet_time';
+REVOKE EXECUTE ON FUNCTION snowflake_end_quiet_time() FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_end_quiet_time() IS
+    'lets the registry lease worker IDs at once, although it may have lost leases: servers that have not asked since may lose their worker IDs to others, but no ID is issued twice';
+
+CREATE FUNCTION snowflake_declare_registry() RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_declare_registry';
+REVOKE EXECUTE ON FUNCTION snowflake_declare_registry() FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_declare_registry() IS
+    'declares that of all copies of this registry, this one counts: it serves again if it has stopped, after a quiet time, and servers that have asked it accept no other copy';
+
+CREATE VIEW snowflake_workers AS
+SELECT p.name AS pool, l.worker_id,
+    CASE WHEN l.released THEN CASE WHEN s.is_spare THEN 'spare' ELSE 'released' END
+         WHEN clock_timestamp() >= l.leased_until + p.hold THEN CASE WHEN s.is_spare THEN 'spare' ELSE 'free' END
+         WHEN l.revoked IS NOT NULL THEN 'revoked'
+         WHEN clock_timestamp() >= l.leased_until THEN 'expired'
+         ELSE 'leased' END AS state,
+    l.host, l.address, l.port, l.data_directory, l.system_identifier,
+    l.since, l.leased_until,
+    snowflake_internal_instant(l.bound) AS bound,
+    l.counter || '-' || left(l.nonce::text, 8) AS token
+FROM snowflake_registry_pools AS p
+JOIN snowflake_registry_leases AS l
+    ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint
+CROSS JOIN LATERAL (SELECT l.worker_id >= upper(p.worker_ids) - p.spares) AS s (is_spare);
+COMMENT ON VIEW snowflake_workers IS
+    'the worker IDs that this registry has leased, with their latest holders; worker IDs that were never leased have no row, see snowflake_pools.never_leased';
+COMMENT ON COLUMN snowflake_workers.pool IS 'the pool that has the worker ID';
+COMMENT ON COLUMN snowflake_workers.worker_id IS 'the worker ID';
+COMMENT ON COLUMN snowflake_workers.state IS
+    'leased; revoked: leased, but cannot be renewed; expired: not renewed in time, and kept for the holder until the hold has passed; free or released: another server can have it; spare: was leased, and is not leased again';
+COMMENT ON COLUMN snowflake_workers.host IS 'host name of the holder, or of the latest one';
+COMMENT ON COLUMN snowflake_workers.address IS 'address from which the holder reached the registry';
+COMMENT ON COLUMN snowflake_workers.port IS 'port of the holder';
+COMMENT ON COLUMN snowflake_workers.data_directory IS 'data directory of the holder';
+COMMENT ON COLUMN snowflake_workers.system_identifier IS 'system identifier of the holder''s database cluster';
+COMMENT ON COLUMN snowflake_workers.since IS 'when the holder got the worker ID';
+COMMENT ON COLUMN snowflake_workers.leased_until IS 'when the lease ends if it is not renewed, or when it ended';
+COMMENT ON COLUMN snowflake_workers.bound IS
+    'no ID of this instant or later has been issued with this worker ID; by the clock of the holder';
+COMMENT ON COLUMN snowflake_workers.token IS
+    'tells the leases of a worker ID apart: how many there were, and the beginning of the holder''s random number';
+GRANT SELECT ON snowflake_workers TO pg_monitor;
+
+CREATE VIEW snowflake_pools AS
+SELECT p.name AS pool, p.namespace, p.worker_ids, p.except_ids, p.spares, p.lease, p.hold, p.max_ahead, p.made,
+    c.leased, c.free + n.never_leased AS free, n.never_leased,
+    q.quiet_until, CASE WHEN q.quiet_until IS NOT NULL THEN r.state #>> '{loss,cause}' END AS quiet_because,
+    (r.state #>> '{era,counter}')::bigint AS era,
+    snowflake_internal_instant((r.state #>> '{stopped,since}')::bigint) AS stopped_since,
+    r.state #>> '{stopped,by,host}' AS stopped_by
+FROM snowflake_registry_pools AS p
+CROSS JOIN snowflake_registry_state AS r
+CROSS JOIN LATERAL (
+    SELECT int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - p.spares)) - p.except_ids) AS o (ordinary)
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE w.state IN ('leased', 'expired', 'revoked')) AS leased,
+        count(*) FILTER (WHERE w.state IN ('free', 'released') AND o.ordinary @> w.worker_id::bigint) AS free,
+        count(*) FILTER (WHERE o.ordinary @> w.worker_id::bigint) AS known
+    FROM snowflake_workers AS w WHERE w.pool = p.name) AS c
+CROSS JOIN LATERAL (
+    SELECT (SELECT sum(upper(i.ids) - lower(i.ids)) FROM unnest(o.ordinary) AS i (ids))::bigint - c.known) AS n (never_leased)
+CROSS JOIN LATERAL (
+    SELECT until FROM (SELECT snowflake_internal_instant((r.state #>> '{loss,quiet_from}')::bigint)
+        + p.lease + p.hold) AS u (until)) AS u
+LEFT JOIN LATERAL (SELECT u.until WHERE u.until > clock_timestamp()) AS q (quiet_until) ON true;
+COMMENT ON VIEW snowflake_pools IS
+    'the pools of worker IDs that this database leases, and the state of the registry';
+COMMENT ON COLUMN snowflake_pools.pool IS 'name of the pool';
+COMMENT ON COLUMN snowflake_pools.namespace IS 'pools of one namespace have different worker IDs';
+COMMENT ON COLUMN snowflake_pools.worker_ids IS 'the worker IDs of the pool';
+COMMENT ON COLUMN snowflake_pools.except_ids IS 'those of them that are not leased';
+COMMENT ON COLUMN snowflake_pools.spares IS
+    'how many of them, at the end, are spare: they are leased only to the server of the registry, right after it was promoted';
+COMMENT ON COLUMN snowflake_pools.lease IS 'how long a lease lasts unless it is renewed';
+COMMENT ON COLUMN snowflake_pools.hold IS 'how long a worker ID is kept for its holder after its lease has ended';
+COMMENT ON COLUMN snowflake_pools.max_ahead IS 'how far a generator may be ahead of its server''s clock';
+COMMENT ON COLUMN snowflake_pools.made IS 'when the pool was made; its first leases begin max_ahead later';
+COMMENT ON COLUMN snowflake_pools.leased IS 'worker IDs that servers have, or that are kept for them';
+COMMENT ON COLUMN snowflake_pools.free IS 'worker IDs that a server can get; those that were never leased count';
+COMMENT ON COLUMN snowflake_pools.never_leased IS 'worker IDs that no server ever had';
+COMMENT ON COLUMN snowflake_pools.quiet_until IS
+    'until when the registry leases no worker IDs, since it may have lost leases; NULL if it does';
+COMMENT ON COLUMN snowflake_pools.quiet_because IS
+    'why it may have lost leases: place (promoted, restored or copied), recovery (crash recovery, or a snapshot), serial or token (a server knows more than the registry), declared (snowflake_declare_registry())';
+COMMENT ON COLUMN snowflake_pools.era IS 'one more with each time that leases may have been lost';
+COMMENT ON COLUMN snowflake_pools.stopped_since IS
+    'since when the registry serves nobody, because a server has asked another copy of it that may have taken its place; NULL if it serves';
+COMMENT ON COLUMN snowflake_pools.stopped_by IS 'host name of that server';
+GRANT SELECT ON snowflake_pools TO pg_monitor;

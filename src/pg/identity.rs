@@ -1,0 +1,62 @@
+//! What tells this server from others, and this start of it from earlier ones.
+
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pgrx::pg_sys;
+
+use crate::snowflake::lease::Identity;
+
+/// Where Linux tells its boot ID.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Whether the server's data may be older than what it has once said: its start went
+/// through crash recovery, and a snapshot that was restored looks the same. True unless
+/// the postmaster has looked. The postmaster's children inherit its copy, and so do
+/// those after a crash of one of them: then the data on disk are the same.
+static RECOVERED: AtomicBool = AtomicBool::new(true);
+
+/// Looks whether the server was stopped cleanly before this start. Called by the
+/// postmaster while it loads the library, which is before recovery.
+pub fn look_how_it_stopped() {
+    let mut is_whole = false;
+    // SAFETY: reads a file of the data directory, into new memory.
+    let stopped = unsafe {
+        let control = pg_sys::get_controlfile(pg_sys::DataDir, &raw mut is_whole);
+        (*control).state == pg_sys::DBState::DB_SHUTDOWNED
+    };
+    RECOVERED.store(!(stopped && is_whole), Ordering::Relaxed);
+}
+
+/// Whether this start of the server may have lost what was stored before it.
+pub fn recovered() -> bool {
+    RECOVERED.load(Ordering::Relaxed)
+}
+
+/// Names this start of the postmaster. A crash of one of its children ends no start.
+pub fn start() -> u128 {
+    // SAFETY: a variable of this process, set when it started.
+    u128::from(unsafe { pg_sys::PgStartTime }.unsigned_abs())
+}
+
+/// The identity of this server. What cannot be read is 0.
+pub fn identity() -> Identity {
+    // SAFETY: in a process with shared memory; the data directory is NUL-terminated.
+    let (system, directory) = unsafe {
+        let directory = CStr::from_ptr(pg_sys::DataDir);
+        (pg_sys::GetSystemIdentifier(), directory)
+    };
+    let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_default();
+    let boot = boot.trim().replace('-', "");
+    let path = std::ffi::OsStr::from_bytes(directory.to_bytes());
+    let found = std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    let (device, inode) = found.unwrap_or_default();
+    Identity {
+        system,
+        boot: u128::from_str_radix(&boot, 16).unwrap_or_default(),
+        device,
+        inode,
+    }
+}
