@@ -14,6 +14,99 @@ use super::encoding::{Text, from_server, to_server_exactly};
 use super::error::{self, Error};
 use super::report;
 
+/// One row of a result. Its columns have the names that the query gives them. To ask
+/// for another name is a mistake of ours, which ends the statement as an internal error
+/// instead of passing for NULL.
+pub struct Row(Vec<(String, Option<String>)>);
+
+impl Row {
+    /// A column, if it is not NULL.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        match self.0.iter().find(|(known, _)| known == name) {
+            Some((_, value)) => value.as_deref(),
+            None => pgrx::error!("snowflake_id: a query has no column \"{name}\""),
+        }
+    }
+
+    /// A column, empty for NULL.
+    pub fn text(&self, name: &str) -> String {
+        self.get(name).unwrap_or_default().to_string()
+    }
+
+    pub fn is(&self, name: &str) -> bool {
+        self.get(name) == Some("t")
+    }
+}
+
+/// The rows of a query of the catalogs, as of now.
+pub fn read(query: &str) -> Result<Vec<Row>, Error> {
+    read_rows(query, None)
+}
+
+/// The first row of such a query, if there is one.
+pub fn read_one(query: &str) -> Result<Option<Row>, Error> {
+    Ok(read(query)?.into_iter().next())
+}
+
+/// The same, run as `user`.
+pub fn read_one_as(query: &str, user: pg_sys::Oid) -> Result<Option<Row>, Error> {
+    Ok(read_rows(query, Some(user))?.into_iter().next())
+}
+
+fn read_rows(query: &str, user: Option<pg_sys::Oid>) -> Result<Vec<Row>, Error> {
+    report::keeping_errors(|| {
+        let sql = to_server_exactly(query).map_err(|_| error::untranslatable())?;
+        // SAFETY: as in `run`.
+        unsafe {
+            pg_sys::SPI_connect();
+            pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
+            let plan = pg_sys::SPI_prepare(sql, 0, std::ptr::null_mut());
+            let no_values = std::ptr::null_mut();
+            let run = || pg_sys::SPI_execute_plan(plan, no_values, std::ptr::null(), true, 0);
+            let status = match user {
+                _ if plan.is_null() => pg_sys::SPI_result,
+                Some(user) => as_user(user, pg_sys::SECURITY_RESTRICTED_OPERATION, run),
+                None => run(),
+            };
+            let result = if status < 0 {
+                Err(error::spi(status))
+            } else {
+                Ok(rows())
+            };
+            pg_sys::PopActiveSnapshot();
+            pg_sys::SPI_finish();
+            result
+        }
+    })
+}
+
+/// The rows of the statement that has just run.
+///
+/// # Safety
+/// The session is connected to SPI, right after a statement that succeeded.
+unsafe fn rows() -> Vec<Row> {
+    // SAFETY: as the caller guarantees; the table has `numvals` rows, and columns count
+    // from 1. The results of SPI_fname and SPI_getvalue are NUL-terminated, and
+    // SPI_fname does not return NULL for a column that exists.
+    unsafe {
+        let Some(table) = pg_sys::SPI_tuptable.as_ref() else {
+            return Vec::new();
+        };
+        let count = usize::try_from(table.numvals).unwrap_or(0);
+        let tuples = std::slice::from_raw_parts(table.vals, count);
+        let row = |tuple: &pg_sys::HeapTuple| {
+            let columns = (1..=(*table.tupdesc).natts).map(|column| {
+                let name = CStr::from_ptr(pg_sys::SPI_fname(table.tupdesc, column));
+                let value = pg_sys::SPI_getvalue(*tuple, table.tupdesc, column);
+                let value = (!value.is_null()).then(|| from_server(CStr::from_ptr(value)));
+                (from_server(name), value)
+            });
+            Row(columns.collect())
+        };
+        tuples.iter().map(row).collect()
+    }
+}
+
 /// Runs a statement that changes something.
 pub fn run(statement: &str) -> Result<(), Error> {
     report::keeping_errors(|| {

@@ -142,6 +142,37 @@ struct Sent {
     at: BootNanos,
 }
 
+/// What a node must not forget as long as its incarnation lives, whoever hosts it. Has
+/// no pointers, so that it can lie in shared memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kept {
+    nonce: Nonce,
+    number: u64,
+    memory: Option<Memory>,
+    right: Option<Right>,
+    holds: bool,
+    terms: Option<Terms>,
+}
+
+impl Kept {
+    /// See [`Node::right`].
+    #[must_use]
+    pub const fn right(&self) -> Option<Right> {
+        self.right
+    }
+
+    /// See [`Node::terms`].
+    #[must_use]
+    pub const fn terms(&self) -> Option<&Terms> {
+        self.terms.as_ref()
+    }
+
+    #[must_use]
+    pub const fn nonce(&self) -> Nonce {
+        self.nonce
+    }
+}
+
 /// One incarnation of a server, towards one pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
@@ -187,6 +218,32 @@ impl Node {
             needed: None,
             trouble: None,
             closed: false,
+        }
+    }
+
+    /// The same incarnation of a server, whose host was replaced. `kept` is what the
+    /// host before kept last; it kept that before it sent anything.
+    #[must_use]
+    pub fn resumed(me: Holder, fixed: Option<WorkerId>, kept: Kept) -> Self {
+        Self {
+            number: kept.number,
+            right: kept.right,
+            holds: kept.holds,
+            terms: kept.terms,
+            ..Self::new(me, kept.nonce, fixed, kept.memory)
+        }
+    }
+
+    /// What a host must keep for the one that replaces it.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        Kept {
+            nonce: self.nonce,
+            number: self.number,
+            memory: self.memory,
+            right: self.right,
+            holds: self.holds,
+            terms: self.terms.clone(),
         }
     }
 
