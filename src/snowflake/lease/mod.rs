@@ -323,7 +323,7 @@ pub enum Ask {
     Acquire {
         fixed: Option<WorkerId>,
         /// What this incarnation had before.
-        last: Option<Last>,
+        last: Option<WorkerId>,
     },
     /// To keep a worker ID, with a later bound.
     Renew {
@@ -339,15 +339,6 @@ pub enum Ask {
         /// No ID whose tick begins at or after it has been issued by this incarnation.
         end: UnixMillis,
     },
-}
-
-/// A grant that its holder has lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Last {
-    pub worker: WorkerId,
-    pub counter: u64,
-    /// The latest bound that was confirmed.
-    pub bound: UnixMillis,
 }
 
 /// The answer to a request.
@@ -426,6 +417,7 @@ pub enum Refused {
     /// The server's clock, or a generator, is so far ahead that the registry takes it
     /// for wrong.
     TooFarAhead {
+        /// The clock, or what leads it.
         asked: UnixMillis,
         limit: UnixMillis,
     },

@@ -31,9 +31,7 @@
 //! 9. **A standby** makes no contact, see [`Moment::in_recovery`].
 
 use super::super::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
-use super::{
-    Answer, Ask, Fence, Grant, Holder, Last, Memory, Nonce, Refused, Reply, Request, Terms,
-};
+use super::{Answer, Ask, Fence, Grant, Holder, Memory, Nonce, Refused, Reply, Request, Terms};
 
 /// The shortest time between two requests.
 const LEAST_PAUSE: Millis = Millis::new(20);
@@ -323,11 +321,7 @@ impl Node {
             },
             lost => Ask::Acquire {
                 fixed: self.fixed,
-                last: lost.map(|right| Last {
-                    worker: right.worker,
-                    counter: right.counter,
-                    bound: right.bound,
-                }),
+                last: lost.map(|right| right.worker),
             },
         };
         self.request(ask, now)

@@ -22,7 +22,7 @@
 //! 5. **The registry's clock goes back.** A lease that would then last longer than a
 //!    lease is cut, and so is a quiet time: nobody waits longer.
 //! 6. **A lead does not grow.** See [`State::extended`].
-//! 7. **A wrong clock.** A bound more than a day past the registry's clock, the greatest
+//! 7. **A wrong clock.** A server more than a day past the registry's clock, the greatest
 //!    time that it has stored, and the clocks of other servers that asked within a lease
 //!    is refused. So a server whose clock is wrong is told before it issues, and a
 //!    registry whose clock is wrong stops nobody.
@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::hex;
 use super::{
-    Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Last, Memory, Place, Pool, Refused,
+    Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Memory, Place, Pool, Refused,
     RegistryMillis, Reply, Request, Row, Seen, Stopped,
 };
 
@@ -317,7 +317,7 @@ impl State {
     /// more than a hold past both. A grant in the quiet time can be lost by the next loss,
     /// so the floors after a quiet time are another hold above it. A row that is further
     /// ahead may have been renewed for one more lease.
-    fn floor(&self, desk: &Desk, row: &Stored, last: Option<Last>) -> UnixMillis {
+    fn floor(&self, desk: &Desk, row: &Stored) -> UnixMillis {
         let pool = desk.pool;
         let mut floor = row.bound;
         if let Some(loss) = self.loss {
@@ -332,10 +332,7 @@ impl State {
                 floor = floor.max(row.bound.plus(pool.lease));
             }
         }
-        match last {
-            Some(last) if last.worker == row.worker => floor.max(last.bound),
-            _ => floor,
-        }
+        floor
     }
 
     /// The bound of a renewal.
@@ -354,9 +351,8 @@ impl State {
         used: UnixMillis,
         now: RegistryMillis,
     ) -> UnixMillis {
-        let first = first_part(pool);
-        let passed = now.since(row.since).max(first);
-        let line = row.start.plus(passed);
+        let line = line(pool, row, now);
+        let passed = line.since(row.start);
         let lead = if used <= line {
             used.plus(pool.lease).min(line)
         } else {
@@ -405,6 +401,12 @@ impl State {
 /// What is first granted to an incarnation that leads.
 fn first_part(pool: &Pool) -> Millis {
     Millis::new(pool.lease.get() / FIRST_PART).max(Millis::new(1))
+}
+
+/// How far a grant's start has come with the time since: a lead by a floor that does not
+/// grow.
+fn line(pool: &Pool, row: &Row, now: RegistryMillis) -> UnixMillis {
+    row.start.plus(now.since(row.since).max(first_part(pool)))
 }
 
 /// What is stored of a worker ID, also if there is no row yet.
@@ -542,7 +544,7 @@ impl Desk<'_> {
         furthest: UnixMillis,
     ) -> Answer {
         let (pool, now, clock) = (self.pool, self.scene.now, self.request.clock);
-        if let Some(refused) = self.too_far(state, furthest, row.floor) {
+        if let Some(refused) = self.too_far(state, furthest, line(pool, &row, now)) {
             return refused;
         }
         let bound = State::extended(pool, &row, clock, furthest, now);
@@ -579,12 +581,12 @@ impl Desk<'_> {
         Answer::Released
     }
 
-    /// Refuses what is too far ahead to be believed. A floor is no clock error.
-    fn too_far(&self, state: &State, furthest: UnixMillis, floor: UnixMillis) -> Option<Answer> {
+    /// Refuses what is too far ahead to be believed. What a grant's floor has led to is no
+    /// clock error.
+    fn too_far(&self, state: &State, furthest: UnixMillis, line: UnixMillis) -> Option<Answer> {
         let limit = state.limit(self);
-        let used = self.request.clock.max(furthest);
-        let asked = used.plus(self.pool.lease);
-        (used > floor && asked > limit)
+        let asked = self.request.clock.max(furthest);
+        (asked > line && asked > limit)
             .then_some(Answer::Refused(Refused::TooFarAhead { asked, limit }))
     }
 
@@ -593,7 +595,7 @@ impl Desk<'_> {
         state: &mut State,
         rows: &mut impl Rows,
         fixed: Option<WorkerId>,
-        last: Option<Last>,
+        last: Option<WorkerId>,
     ) -> Answer {
         let identity = self.request.asker.identity;
         if let Some(worker) = fixed.filter(|worker| !self.pool.has(*worker)) {
@@ -620,7 +622,7 @@ impl Desk<'_> {
             None => self.choose(state, rows, own, last),
         };
         match chosen {
-            Ok(stored) => self.grant(state, rows, &stored, last),
+            Ok(stored) => self.grant(state, rows, &stored),
             Err(refused) => Answer::Refused(refused),
         }
     }
@@ -668,10 +670,10 @@ impl Desk<'_> {
         state: &State,
         rows: &mut impl Rows,
         own: Option<Row>,
-        last: Option<Last>,
+        last: Option<WorkerId>,
     ) -> Result<Stored, Refused> {
         let (pool, now) = (self.pool, self.scene.now);
-        let lost = last.and_then(|last| rows.get(last.worker));
+        let lost = last.and_then(|worker| rows.get(worker));
         let before = own.into_iter().chain(lost);
         for row in before.filter(|row| pool.has(row.worker)) {
             if self.may_have(state, &row) {
@@ -738,21 +740,13 @@ impl Desk<'_> {
         })
     }
 
-    fn grant(
-        &self,
-        state: &mut State,
-        rows: &mut impl Rows,
-        stored: &Stored,
-        last: Option<Last>,
-    ) -> Answer {
+    fn grant(&self, state: &mut State, rows: &mut impl Rows, stored: &Stored) -> Answer {
         let (pool, now, request) = (self.pool, self.scene.now, self.request);
-        let floor = state.floor(self, stored, last);
-        let lost = last.filter(|last| last.worker == stored.worker);
-        let counter = lost.map_or(0, |last| last.counter).max(stored.counter) + 1;
+        let floor = state.floor(self, stored);
         let ahead = floor.plus(first_part(pool));
         let row = Row {
             worker: stored.worker,
-            counter,
+            counter: stored.counter + 1,
             nonce: request.nonce,
             released: false,
             revoked: None,

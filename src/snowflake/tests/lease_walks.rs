@@ -8,7 +8,6 @@
 //! `cargo test lease_walks -- --nocapture` prints how many states there were.
 
 use std::collections::HashSet;
-use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
