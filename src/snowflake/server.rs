@@ -500,7 +500,7 @@ impl<H: Host> Reserver<'_, H> {
     fn is_done(&self, need: Need) -> bool {
         let (layout, live) = (self.generator.layout, self.slot.live());
         match need {
-            Need::Tick(_) if self.is_new() => false,
+            Need::Tick(_) if self.is_new_to(self.host.generation()) => false,
             Need::Tick(tick) => {
                 let (word, reserved) = (live.word().position(), live.bounds().reserved());
                 layout.clock_of(reserved) == layout.clock_of(word)
@@ -511,9 +511,9 @@ impl<H: Host> Reserver<'_, H> {
         }
     }
 
-    /// Whether the slot's bound is of another identity than the caller's.
-    fn is_new(&self) -> bool {
-        self.slot.live().bounds().generation() != self.host.generation()
+    /// Whether the slot's bound is of another identity than this.
+    fn is_new_to(&self, generation: Generation) -> bool {
+        self.slot.live().bounds().generation() != generation
     }
 
     /// The one place where a [`Situation`] is made. Under the clock lock: whoever closes
@@ -524,7 +524,8 @@ impl<H: Host> Reserver<'_, H> {
         let live = slot.live();
         let reserved = live.bounds().open();
         let at_start = reserved == Position::ZERO;
-        let (identity, is_new) = (found.beliefs.identity, self.is_new());
+        let identity = found.beliefs.identity;
+        let is_new = self.is_new_to(identity.generation);
         let (stored, on_disk) = self.stored(found, at_start)?;
         let nothing_known = |mark| Ledger::unknown(0, layout.tick_from(mark));
         let ledger = if at_start {

@@ -694,3 +694,174 @@ mod rewrites {
         assert_eq!(*seen.lock().unwrap(), all.into());
     }
 }
+
+/// A slot that comes to another identity of its server, or is closed, while others
+/// issue.
+mod identities {
+    use super::super::super::id::WorkerId;
+    use super::super::super::slot::{Reserving, Scale};
+    use super::plain::{At, G, TICK};
+    use super::*;
+
+    /// The bound of the first identity, in ticks.
+    const FIRST: u64 = 6;
+    const SECOND: u64 = 8;
+
+    fn first() -> Identity {
+        Identity::NONE.unregistered(WorkerId::new(1))
+    }
+
+    fn second() -> Identity {
+        first().unregistered(WorkerId::new(2))
+    }
+
+    /// A slot of the first identity, with IDs up to a number within tick 5.
+    fn slot(within: u64) -> Slot {
+        let slot = Slot::new(zero(), 0);
+        let scale = Scale::of_generator(&G);
+        slot.settle(&Reserving::the_lock_is_held(), 7, scale, zero());
+        let word = Position::new(5 * TICK + within);
+        reserve(&slot, Position::ZERO, first(), Some(word), FIRST);
+        slot
+    }
+
+    /// A reserver that has seen the bound `before` carries out its plan.
+    fn reserve(
+        slot: &Slot,
+        before: Position,
+        identity: Identity,
+        word_from: Option<Position>,
+        to: u64,
+    ) -> bool {
+        let (token, to) = (Reserving::the_lock_is_held(), Position::new(to * TICK));
+        let mark = G.layout.instant_of(G.layout.tick_of(to));
+        let plan = Plan {
+            mark,
+            identity,
+            ..plan(word_from, before, to, to, Ledger::FRESH)
+        };
+        let written = Planned::new(plan).write(|plan| {
+            slot.set_highest(&token, plan.mark);
+            Ok::<(), ()>(())
+        });
+        let moved = written.unwrap().move_word(&G, slot.live());
+        moved.publish(slot.live())
+    }
+
+    fn issue(slot: &Slot, mine: Identity, now: i64) -> Option<u64> {
+        match slot.live().issue::<false>(&G, mine.generation, 1, &At(now)) {
+            Step::Issue { start, .. } => Some(start.get()),
+            _ => None,
+        }
+    }
+
+    /// All interleavings; returns what happened in them.
+    fn explore<T: Ord + Send + 'static>(f: impl Fn() -> T + Sync + Send + 'static) -> BTreeSet<T> {
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(BTreeSet::new()));
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        let all = seen.clone();
+        model.check(move || {
+            all.lock().unwrap().insert(f());
+        });
+        std::mem::take(&mut *seen.lock().unwrap())
+    }
+
+    /// An issuer of each identity, while the slot comes from the first to the second.
+    /// One adds to the word, the other finds a fresh tick.
+    #[test]
+    fn each_id_is_issued_for_the_identity_of_its_bound() {
+        for now in [5, 7] {
+            let seen = explore(move || {
+                let slot = Arc::new(slot(9));
+                let issuers = [first(), second()].map(|mine| {
+                    let slot = slot.clone();
+                    thread::spawn(move || issue(&slot, mine, now))
+                });
+                let before = slot.live().bounds().reserved();
+                let from = Some(Position::new(FIRST * TICK));
+                assert!(reserve(&slot, before, second(), from, SECOND));
+                let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
+                assert!(one.is_none_or(|at| at < FIRST * TICK), "{one:?}");
+                let its = FIRST * TICK..SECOND * TICK;
+                assert!(other.is_none_or(|at| its.contains(&at)), "{other:?}");
+                (one.is_some(), other.is_some())
+            });
+            let both = [(false, false), (false, true), (true, false), (true, true)];
+            let expected = if now == 5 { &both[..] } else { &both[..2] };
+            assert_eq!(seen, expected.iter().copied().collect());
+        }
+    }
+
+    /// Nothing is issued from the end on that closing has returned.
+    #[test]
+    fn nothing_is_issued_after_a_slot_was_closed() {
+        for now in [4, 5] {
+            // A fresh tick: compare-and-swap. In the word's tick: addition.
+            let within = if now == 4 { 0 } else { 9 };
+            let seen = explore(move || {
+                let slot = Arc::new(slot(within));
+                let issuer = {
+                    let slot = slot.clone();
+                    thread::spawn(move || issue(&slot, first(), now))
+                };
+                let reserver = {
+                    let slot = slot.clone();
+                    let before = slot.live().bounds().reserved();
+                    thread::spawn(move || reserve(&slot, before, first(), None, SECOND))
+                };
+                let end = slot.close().unwrap();
+                let issued = issuer.join().unwrap();
+                let published = reserver.join().unwrap();
+                let begins = |at| G.layout.instant_of(G.layout.tick_of(Position::new(at)));
+                assert!(issued.is_none_or(|at| begins(at) < end), "{issued:?}");
+                let later = issue(&slot, first(), now + 1);
+                assert_eq!(later, None, "published: {published}");
+                (issued.is_some(), published)
+            });
+            assert_eq!(seen.len(), 4, "{seen:?}");
+        }
+    }
+
+    /// A bound that was voided before is in the hands of an issuer still.
+    #[test]
+    fn nothing_is_issued_below_a_voided_bound_after_a_slot_was_closed() {
+        let seen = explore(|| {
+            let slot = Arc::new(slot(9));
+            let word = slot.live().word().position();
+            let issuer = {
+                let slot = slot.clone();
+                thread::spawn(move || issue(&slot, first(), 5))
+            };
+            slot.unsettle();
+            let _ = slot.close();
+            // All that was issued below the bound is known by now.
+            let raised = slot.live().word().position();
+            assert!(raised.get() >= FIRST * TICK);
+            let issued = issuer.join().unwrap();
+            assert!(issued.is_none_or(|at| at == word.get()));
+            assert!(slot.live().word().position().get() <= raised.get() + 1);
+            issued.is_some()
+        });
+        assert_eq!(seen, [false, true].into());
+    }
+
+    /// A reserver that saw zero, which a rewrite leaves, does not open a closed slot.
+    #[test]
+    fn a_rewrite_leaves_a_closed_slot_closed() {
+        let seen = explore(|| {
+            let slot = Arc::new(slot(9));
+            slot.unsettle();
+            let reserver = {
+                let slot = slot.clone();
+                thread::spawn(move || reserve(&slot, Position::ZERO, first(), None, SECOND))
+            };
+            let _ = slot.close();
+            slot.unsettle();
+            let published = reserver.join().unwrap();
+            assert_eq!(issue(&slot, first(), 6), None);
+            published
+        });
+        assert_eq!(seen, [false, true].into());
+    }
+}

@@ -10,6 +10,8 @@ mod behaviour;
 mod block;
 #[cfg(not(loom))]
 mod evenness;
+#[cfg(not(loom))]
+mod identities;
 #[cfg(loom)]
 mod interleavings;
 #[cfg(not(loom))]

@@ -129,6 +129,8 @@ pub struct Server {
     /// The tick that was left unfinished to give clocks back.
     pub left: Cell<Option<Tick>>,
     pub naps: Naps,
+    /// The registry stores a later bound when a call needs one, this much later.
+    pub renews: Option<Millis>,
     pub slept: Cell<Slept>,
     pub marks: Cell<u32>,
     pub notes: RefCell<Vec<Note>>,
@@ -261,6 +263,13 @@ impl Host for Server {
         Ok(())
     }
 
+    fn more_bound(&self, needed: UnixMillis) -> Result<bool, Stop> {
+        if let Some(by) = self.renews {
+            self.becomes(|identity| identity.renewed(needed.plus(by)));
+        }
+        Ok(self.renews.is_some())
+    }
+
     fn note(&self, note: Note) {
         self.notes.borrow_mut().push(note);
     }
@@ -340,6 +349,7 @@ impl Server {
             apart: false,
             left: Cell::new(None),
             naps: Naps::Stop,
+            renews: None,
             slept: Cell::default(),
             marks: Cell::new(0),
             notes: RefCell::default(),

@@ -1,0 +1,250 @@
+//! A server whose worker ID comes from a registry: where IDs start, where they end, who
+//! waits.
+
+use super::super::generator::Generator;
+use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
+use super::super::identity::{Generation, Identity};
+use super::super::layout::{Layout, Role};
+use super::super::policy::{OnRollback, Policy, SequenceStart};
+use super::super::reservation::Refusal;
+use super::super::server::{Host, Need, Refused, demand};
+use super::super::slot::furthest;
+use super::super::word::Step;
+use super::model::{MS, Naps, Outcome, Server, Stop, settings};
+
+/// Ticks of 10 ms, four IDs each; half a second of rollback is forgiven.
+fn generator() -> Generator {
+    let fields = [(Role::Time, 30), (Role::Worker, 2), (Role::Sequence, 2)];
+    Generator {
+        layout: Layout::new(UnixMillis::new(0), Millis::new(10), &fields).unwrap(),
+        policy: Policy {
+            max_borrow_ticks: 2,
+            max_rollback: Millis::new(500),
+            sequence_start: SequenceStart::Masked(0),
+            ..Policy::DEFAULT
+        },
+    }
+}
+
+/// At 1000 ms. Reserves 100 ms; a failover gap is 300 ms.
+fn server() -> Server {
+    Server::new(generator(), settings(10_000, 100, 300), 1000)
+}
+
+fn grant(server: &Server, worker: i32, floor: i64, bound: i64) {
+    let (floor, bound) = (UnixMillis::new(floor), UnixMillis::new(bound));
+    let worker = WorkerId::new(worker).unwrap();
+    server.becomes(|identity| identity.granted(worker, floor, bound, Millis::new(200)));
+}
+
+/// The worker ID and the beginning of the tick of the next ID.
+fn next(server: &Server) -> (u64, i64) {
+    let Outcome::Issued { start, .. } = server.call(1) else {
+        panic!("{:?}", server.call(1));
+    };
+    let fields = server.generator.layout.decode(server.id(start)).unwrap();
+    let begins = server.generator.layout.instant_of(fields.tick);
+    (fields.worker, begins.get())
+}
+
+fn refusal(server: &Server) -> Refusal {
+    match server.call(1) {
+        Outcome::Refused(Refused::Reservation(refusal)) => refusal,
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[test]
+fn a_grant_starts_at_its_floor_and_ends_at_its_bound() {
+    let mut server = server();
+    // Both lie within a tick.
+    grant(&server, 1, 1043, 1056);
+    assert_eq!(next(&server), (1, 1050));
+    assert_eq!(server.mark(), Some(UnixMillis::new(1060)));
+    for _ in 1..4 {
+        assert_eq!(next(&server), (1, 1050));
+    }
+    // The clock, which leads, has to come to the end first.
+    assert_eq!(server.call(1), Outcome::WaitsAtBound);
+    server.pass(20 * MS);
+    let past = Refusal::PastBound {
+        needed: UnixMillis::new(1060),
+        bound: UnixMillis::new(1056),
+        ahead: 0,
+    };
+    assert_eq!(refusal(&server), past);
+    // A refusal has written nothing, and an early reservation finds nothing to gain.
+    let marks = server.marks.get();
+    assert!(
+        server
+            .slot
+            .live()
+            .bounds()
+            .elect_early(Position::new(u64::MAX))
+    );
+    assert_eq!(server.reserve(Need::Early(Tick::new(105))), Ok(None));
+    assert_eq!(server.marks.get(), marks);
+    server.becomes(|identity| identity.renewed(UnixMillis::new(1100)));
+    assert_eq!(next(&server), (1, 1060));
+}
+
+#[test]
+fn a_call_waits_for_a_later_bound() {
+    let mut server = server();
+    grant(&server, 1, 1000, 1050);
+    assert_eq!(next(&server), (1, 1000));
+    server.pass(60 * MS);
+    server.renews = Some(Millis::new(100));
+    assert_eq!(next(&server), (1, 1060));
+    let bound = server.identity().bound;
+    assert_eq!(bound, Some(UnixMillis::new(1160)));
+    // So does one who advances the generator.
+    demand(&server, Need::Floor(UnixMillis::new(1230))).unwrap();
+    assert_eq!(server.identity().bound, Some(UnixMillis::new(1330)));
+    demand(&server, Need::Floor(UnixMillis::new(1230))).unwrap();
+    assert_eq!(next(&server), (1, 1230));
+}
+
+#[test]
+fn a_burst_on_top_of_a_lead_waits_for_the_clock_and_not_for_the_registry() {
+    let mut server = server();
+    grant(&server, 1, 5000, 5010);
+    server.naps = Naps::Pass;
+    for _ in 0..4 {
+        assert_eq!(next(&server), (1, 5000));
+    }
+    // Two more ticks could be borrowed. The clock leads, and runs at half speed.
+    let wall = server.wall.get();
+    assert!(matches!(
+        refusal(&server),
+        Refusal::PastBound { ahead: 0, .. }
+    ));
+    assert!((19 * MS..22 * MS).contains(&(server.wall.get() - wall)));
+}
+
+#[test]
+fn a_floor_is_no_clock_error() {
+    // Ten times what is forgiven ahead, again and again.
+    let mut server = server();
+    for lead in [5_000, 5_200, 5_400] {
+        grant(&server, 1, 1000 + lead, 1000 + lead + 150);
+        assert_eq!(next(&server), (1, 1000 + lead));
+        // And it goes on from there.
+        server.pass(40 * MS);
+        for _ in 0..4 {
+            let _ = next(&server);
+        }
+        server.restart();
+        assert_eq!(server.call(1), Outcome::NoWorker);
+    }
+    // A mark beyond the floor is one.
+    server.set_mark(Some(9_000));
+    grant(&server, 1, 1000, 20_000);
+    assert!(matches!(refusal(&server), Refusal::MarkAhead { .. }));
+}
+
+#[test]
+fn a_promoted_server_with_a_grant_leaves_no_gap() {
+    let mut server = server();
+    grant(&server, 1, 1000, 1500);
+    assert_eq!(next(&server), (1, 1000));
+    server.promote(0);
+    grant(&server, 2, 0, 1500);
+    assert_eq!(next(&server), (2, 1000));
+}
+
+#[test]
+fn a_new_identity_starts_past_what_was_reserved_before() {
+    for policy in [OnRollback::Continue, OnRollback::Wait, OnRollback::Error] {
+        let mut server = server();
+        server.generator.policy.on_rollback = policy;
+        let old = server.generation();
+        assert_eq!(next(&server), (2, 1000));
+        let reserved = server.mark().unwrap();
+        assert_eq!(reserved, UnixMillis::new(1110));
+        // From a setting to a registry, and back; nobody waits.
+        grant(&server, 1, 0, 1500);
+        assert!(matches!(server.step_of(old, 1), Step::Issue { .. }));
+        let mine = server.generation();
+        assert!(matches!(server.step_of(mine, 1), Step::Reserve { .. }));
+        assert_eq!(next(&server), (1, 1110));
+        assert!(matches!(server.step_of(old, 1), Step::Reserve { .. }));
+        server.becomes(|identity| identity.unregistered(WorkerId::new(3)));
+        let (worker, at) = next(&server);
+        // Slow start.
+        assert!(worker == 3 && (1120..1200).contains(&at), "{at}");
+    }
+}
+
+#[test]
+fn no_generator_is_advanced_beyond_the_limit_of_the_pool() {
+    let server = server();
+    grant(&server, 1, 0, 2000);
+    assert_eq!(next(&server), (1, 1000));
+    let to = |at| server.reserve(Need::Floor(UnixMillis::new(at)));
+    let limit = Millis::new(200);
+    let by = Millis::new(201);
+    assert_eq!(to(1201), Ok(Some(Refusal::AdvancePastPool { by, limit })));
+    assert_eq!(to(1200), Ok(None));
+    let limit = Millis::new(250);
+    let by = Millis::new(251);
+    assert_eq!(to(1251), Ok(Some(Refusal::AdvanceTooFar { by, limit })));
+}
+
+#[test]
+fn no_generator_borrows_more_than_the_limit_of_the_pool() {
+    let borrows = |most: Option<i64>| {
+        let generator = generator().within(most.map(Millis::new));
+        generator.policy.max_borrow_ticks
+    };
+    let limits = [None, Some(1000), Some(20), Some(19), Some(9), Some(0)];
+    assert_eq!(limits.map(borrows), [2, 2, 2, 1, 0, 0]);
+}
+
+#[test]
+fn a_closed_slot_tells_where_its_ids_end() {
+    let mut server = server();
+    grant(&server, 1, 0, 1500);
+    assert_eq!(next(&server), (1, 1000));
+    assert_eq!(furthest([&server.slot]), Some(UnixMillis::new(1010)));
+    let old = server.generation();
+    server.step(-200 * MS);
+    assert_eq!(server.close(), UnixMillis::new(1010));
+    assert!(!matches!(server.step_of(old, 1), Step::Issue { .. }));
+    assert_eq!(server.call(1), Outcome::NoWorker);
+    assert_eq!(server.slot.live().bounds().in_force(), Position::ZERO);
+    // A new grant opens the slot. The mark was written before.
+    grant(&server, 1, 1010, 1500);
+    assert_eq!(next(&server), (1, 1110));
+    assert_eq!(server.close(), UnixMillis::new(1120));
+    // Another generator has the slot since, and its clock is behind.
+    server.pass(1000 * MS);
+    server.evict();
+    server.step(-890 * MS);
+    assert!(!server.has_place());
+    assert!(furthest([&server.slot]) >= Some(UnixMillis::new(1120)));
+}
+
+#[test]
+fn the_first_position_of_all_is_not_issued_from_a_closed_slot() {
+    let mut server = server();
+    server.wall.set(0);
+    server.restart();
+    grant(&server, 1, 0, 1500);
+    let _ = server.enter();
+    let _ = server.slot.close();
+    let none = Generation::NONE;
+    assert!(matches!(server.step_of(none, 1), Step::Reserve { .. }));
+}
+
+#[test]
+fn a_generator_waits_until_the_server_has_a_worker_id() {
+    let server = server();
+    server.becomes(Identity::closed);
+    assert!(matches!(server.enter(), Err(Stop::NoWorker)));
+    // One whose IDs carry none does not get past the bound, either.
+    assert!(matches!(
+        server.reserve(Need::Tick(Tick::new(100))),
+        Ok(Some(Refusal::PastBound { .. }))
+    ));
+}
