@@ -382,26 +382,17 @@ fn nonce() -> Nonce {
 
 /// This server, for the registry.
 fn holder(started: BootNanos) -> Holder {
-    // SAFETY: settings of the server.
-    let (port, addresses, directory) = unsafe {
-        let text = |text: *const std::ffi::c_char| {
-            let is_null = text.is_null();
-            let text = (!is_null).then(|| from_server(CStr::from_ptr(text)));
-            text.unwrap_or_default()
-        };
-        let addresses = text(pg_sys::ListenAddresses);
-        (pg_sys::PostPortNumber, addresses, text(pg_sys::DataDir))
-    };
-    // Those that are the same on all servers say nothing.
-    let address = match addresses.as_str() {
-        "*" | "localhost" | "0.0.0.0" | "::" => String::new(),
-        _ => addresses,
+    // SAFETY: settings of the server; the directory is NUL-terminated.
+    let (port, directory) = unsafe {
+        let directory = CStr::from_ptr(pg_sys::DataDir);
+        (pg_sys::PostPortNumber, from_server(directory))
     };
     Holder {
         identity: identity::identity(),
         started,
         host: start_file::host_name(),
-        address,
+        // The registry's server sees it, and fills it in.
+        address: String::new(),
         port: u16::try_from(port).unwrap_or_default(),
         data_directory: directory,
     }

@@ -135,6 +135,10 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                      instant.",
                 )
         }
+        // The IDs of such a generator carry no worker ID.
+        Refusal::PastBound { bound, .. } if bound == UnixMillis::new(i64::MIN) => {
+            keeper::no_worker_id(generator.layout.max_worker())
+        }
         Refusal::PastBound { needed, bound, .. } => {
             let (needed, bound) = (display(needed), display(bound));
             let why = keeper::obstacle().map_or_else(String::new, |(since, why)| {

@@ -34,6 +34,12 @@ const SET_UP: &str = "SELECT (SELECT quote_ident(n.nspname) \
     pg_catalog.set_config('statement_timeout', '5s', false), \
     pg_catalog.set_config('lock_timeout', '5s', false)";
 
+/// Calls the registry with the name of the pool and the request, in which the address of
+/// this server is as the other one sees it.
+const CALL: &str = "SELECT @schema@.snowflake_lease($1, \
+    pg_catalog.jsonb_set($2::pg_catalog.jsonb, '{asker,address}', pg_catalog.to_jsonb(\
+        coalesce(pg_catalog.host(pg_catalog.inet_client_addr()), ''))))";
+
 /// What became of a request.
 pub struct Outcome {
     /// The number of the request.
@@ -203,10 +209,16 @@ impl Caller<'_> {
             until.saturating_duration_since(Instant::now()),
             &mut Thread(self.stop),
         );
+        let has_warned = session.connection.has_warned();
         if session.connection.is_usable() {
             self.session = Some(session);
         }
         let rows = answer?;
+        // The wait for a synchronous standby was ended: the reply could be lost.
+        if has_warned {
+            let why = "The registry's server has warned that its reply may not be durable.";
+            return Err(Failure::Other(why.to_string()));
+        }
         let text = rows.first_value().unwrap_or_default();
         wire::decode(text).map_err(|why| {
             Failure::Other(match why {
@@ -233,7 +245,7 @@ impl Caller<'_> {
                 "The registry's database does not have extension snowflake_id.".to_string(),
             )
         })?;
-        let call = format!("SELECT {schema}.snowflake_lease($1::text, $2::jsonb)::text");
+        let call = CALL.replace("@schema@", schema);
         Ok(Session { connection, call })
     }
 }
