@@ -63,11 +63,31 @@ CREATE TABLE snowflake_registry_leases (
     leased_until timestamptz NOT NULL,
     bound bigint NOT NULL,
     number bigint NOT NULL,
+    clock bigint NOT NULL,
     era bigint NOT NULL,
     PRIMARY KEY (namespace, worker_id)
 );
 CREATE INDEX snowflake_registry_leases_until ON snowflake_registry_leases (namespace, leased_until);
 CREATE INDEX snowflake_registry_leases_holder ON snowflake_registry_leases (system_identifier);
+COMMENT ON INDEX snowflake_registry_leases_until IS 'internal: finds the leases that end first or last';
+COMMENT ON INDEX snowflake_registry_leases_holder IS 'internal: finds the worker ID that a server had before';
+COMMENT ON COLUMN snowflake_registry_pools.made IS 'before max_ahead has passed since then, no lease of the pool begins';
+COMMENT ON COLUMN snowflake_registry_leases.namespace IS 'namespace of the pools that have the worker ID';
+COMMENT ON COLUMN snowflake_registry_leases.counter IS 'how often the worker ID was granted; with the nonce, the token of the lease';
+COMMENT ON COLUMN snowflake_registry_leases.nonce IS 'random number that this start of the holder has drawn';
+COMMENT ON COLUMN snowflake_registry_leases.released IS 'the holder has given the worker ID back';
+COMMENT ON COLUMN snowflake_registry_leases.revoked IS 'when an administrator has revoked the lease';
+COMMENT ON COLUMN snowflake_registry_leases.boot_id IS 'boot ID of the holder''s kernel; with the next two and the system identifier, the identity of a server';
+COMMENT ON COLUMN snowflake_registry_leases.device IS 'device of the holder''s data directory';
+COMMENT ON COLUMN snowflake_registry_leases.inode IS 'inode of the holder''s data directory';
+COMMENT ON COLUMN snowflake_registry_leases.started IS 'when this start of the holder began, in nanoseconds since its machine was booted';
+COMMENT ON COLUMN snowflake_registry_leases.floor IS 'the holder issues no ID before this instant, by its clock';
+COMMENT ON COLUMN snowflake_registry_leases.start IS 'the floor, or the holder''s clock when it got the lease if that was later';
+COMMENT ON COLUMN snowflake_registry_leases.renewed IS 'the lease was renewed';
+COMMENT ON COLUMN snowflake_registry_leases.bound IS 'no ID of this instant or later has been issued with the worker ID';
+COMMENT ON COLUMN snowflake_registry_leases.number IS 'number of the holder''s latest request';
+COMMENT ON COLUMN snowflake_registry_leases.clock IS 'the holder''s clock in that request';
+COMMENT ON COLUMN snowflake_registry_leases.era IS 'era of the registry in which the lease was granted or last renewed';
 COMMENT ON TABLE snowflake_registry_leases IS
     'internal: one row per worker ID that was ever granted, with its latest holder; never deleted; see view snowflake_workers';
 
@@ -127,8 +147,8 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed',
             HINT = 'Leave an argument out to use its default value.';
     ELSIF name = '' OR namespace = '' THEN
-        RAISE EXCEPTION 'a pool and its namespace need names'
-            USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'the name of a pool or of a namespace is empty'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Give a name such as ''main''.';
     ELSIF isempty(worker_ids) THEN
         RAISE EXCEPTION 'pool "%" would have no worker IDs', name
             USING ERRCODE = 'invalid_parameter_value',

@@ -23,9 +23,10 @@
 -- quoted names, or an expression of the catalogs. The price: event triggers that fire on
 -- our ALTER TABLE run with this search_path, and need one of their own.
 --
--- In a REPEATABLE READ transaction the catalogs are read as of its first statement. An
--- object that another session has changed since then leads to an error, or to a message
--- about its former state. Values are always read as of now.
+-- In a REPEATABLE READ transaction the catalogs are read as of its first statement. A
+-- table that another session has changed since then leads to an error, or to a message
+-- about its former state, and a foreign key that was made since then is not checked.
+-- Values are always read as of now.
 
 -- The next three are the only parts that SQL cannot have; src/pg/sql/column.rs has them.
 
@@ -256,25 +257,22 @@ BEGIN
             AND a.attname = h.attname
         WHERE u.there = f.number),
     -- How many bits of a whole number fit in each column; null if there is no limit. All
-    -- numbers of so many bits have d decimal digits if 2 ^ bits <= 10 ^ d. Where a cast
-    -- allows it, a column that is no integer can refer to one.
+    -- numbers of so many bits have d decimal digits if 2 ^ bits <= 10 ^ d; with a scale
+    -- below 0 the last digits are lost. A column that is no integer can refer to one
+    -- where a cast allows it.
     room AS (
         SELECT r.*, CASE t.base
             WHEN 'smallint'::regtype THEN 15
             WHEN 'integer'::regtype THEN 31
             WHEN 'real'::regtype THEN 24
             WHEN 'double precision'::regtype THEN 53
-            WHEN 'numeric'::regtype THEN floor(digits * log(2, 10))
-            WHEN 'character'::regtype THEN floor(digits * log(2, 10))
-            WHEN 'character varying'::regtype THEN floor(digits * log(2, 10))
+            WHEN 'numeric'::regtype THEN
+                CASE WHEN m[2]::integer < 0 THEN 0
+                     ELSE floor((m[1]::integer - m[2]::integer) * log(2, 10)) END
             END AS bits
         FROM referring AS r
         CROSS JOIN @extschema@.snowflake_internal_base_type(r.atttypid, r.atttypmod) AS t
-        -- As format_type() says it: numeric(precision[,scale]), character(length). With
-        -- a scale below 0 the last digits are lost.
-        CROSS JOIN regexp_match(format_type(t.base, t.modifier), '\((\d+)(?:,(-?\d+))?\)') AS m
-        CROSS JOIN LATERAL (SELECT CASE WHEN m[2]::integer < 0 THEN 0
-                                   ELSE m[1]::integer - coalesce(m[2]::integer, 0) END) AS n (digits))
+        CROSS JOIN regexp_match(format_type(t.base, t.modifier), '^numeric\((\d+),(-?\d+)\)$') AS m)
     SELECT string_agg(format('%s.%I is of type %s', r.table_name, r.attname, format_type(r.atttypid, r.atttypmod)),
             ', ' ORDER BY r.table_name, r.attnum),
         string_agg(format('ALTER TABLE %s ALTER COLUMN %I TYPE bigint', r.table_name, r.attname),
@@ -537,14 +535,16 @@ BEGIN
             EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', member.member, key);
         END LOOP;
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', relation, key, new_default);
-        -- Names stay the same under our lock, except those of schemas, which nothing locks.
+        -- Names stay the same under our lock, except those of schemas, which nothing
+        -- locks. And in a REPEATABLE READ transaction an old default may still be seen.
         IF EXISTS (
             SELECT FROM @extschema@.snowflake_internal_family(relation, key) AS f
             WHERE f.expression IS DISTINCT FROM wanted OR issue <> ALL (f.functions))
         THEN
             RAISE EXCEPTION 'could not set the default of %', key_name
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                DETAIL = 'Another session has renamed its schema meanwhile.', HINT = 'Try again.';
+                DETAIL = 'Another session has renamed its schema, or has changed the table since this transaction began.',
+                HINT = 'Try again.';
         END IF;
 
         -- From here on, what does not prevent the default, but keeps rows or users from

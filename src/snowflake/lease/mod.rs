@@ -26,8 +26,9 @@
 //!   server that asks, both by more than `hold`; or a registry's clock that jumps by more
 //!   than `hold` within a lease and a hold of the loss.
 //! - **Two live servers of one [`Identity`]**, which are copies of a running machine: each
-//!   may issue up to the bound that was in its memory when it was copied, and one whose
-//!   worker ID the other took may go on if the registry loses that takeover.
+//!   may issue up to the bound that was in its memory when it was copied. And if one has
+//!   taken the worker ID from the other, and the registry loses that, the other one is
+//!   renewed as if nothing had happened.
 //! - **A registry that lives on for some nodes** after another was promoted, as long as no
 //!   node has asked both.
 //! - **A loss that the registry cannot notice**: a backup of a cleanly stopped server

@@ -21,7 +21,7 @@
 //!    free for longest. One whose bound has passed comes before one whose bound has not.
 //! 5. **The registry's clock goes back.** A lease that would then last longer than a
 //!    lease is cut, and so is a quiet time: nobody waits longer.
-//! 6. **A lead does not grow.** See [`State::extended`].
+//! 6. **A lead does not grow.** See `State::extended`.
 //! 7. **A wrong clock.** A server more than a day past the registry's clock, the greatest
 //!    time that it has stored, and the clocks of other servers that asked within a lease
 //!    is refused. So a server whose clock is wrong is told before it issues, and a
@@ -29,7 +29,7 @@
 //! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
 //! 9. **A loss** begins a new [`Era`]. There are no grants for a lease and a hold, so
 //!    that the servers that live keep their worker IDs. Then every floor is at or above
-//!    what a holder of a lost grant can have been given: see [`State::floor`]. Excepted
+//!    what a holder of a lost grant can have been given: see `State::floor`. Excepted
 //!    from the wait, but not from the floor, are a later incarnation of the same identity
 //!    whose lease had not expired, and the server that hosts the registry, for a spare.
 //!    A lease that had expired at the loss is not renewed: a takeover may be lost.
@@ -72,7 +72,7 @@ pub struct State {
     pub top: RegistryMillis,
     pub loss: Option<Loss>,
     pub stopped: Option<Stopped>,
-    /// The servers that asked last, at most [`VOUCHERS`].
+    /// The servers that asked last, at most 16.
     pub heard: Vec<Heard>,
 }
 

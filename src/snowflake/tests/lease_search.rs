@@ -548,7 +548,7 @@ fn search(name: &str, runs: u64) {
 
 fn runs() -> u64 {
     let deeper = std::env::var("WALK_DEEPER").map_or(0, |text| text.parse().unwrap());
-    600 << (2 * deeper)
+    300 << (2 * deeper)
 }
 
 macro_rules! searches {

@@ -232,7 +232,7 @@ fn walk(name: &str, plan: Plan, before: &[Event], events: &[Event], length: usiz
         }
         edge = next;
     }
-    let every = edge.len().div_ceil(2000).max(1);
+    let every = edge.len().div_ceil(300 << (2 * deeper)).max(1);
     for (world, path) in edge.iter().step_by(every) {
         let resumed = resumes(world, plan);
         assert!(

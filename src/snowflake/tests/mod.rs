@@ -3,6 +3,7 @@
 //! A [`model`] is a server in miniature, [`scripted`] one whose wall clock reads what
 //! a script says, [`threads`] one that threads share, [`interleavings`] what loom
 //! explores. The first three are hosts of the protocol; none has a step of its own.
+//! [`lease`] is a world of servers and registries, hosts of the leases.
 
 #[cfg(not(loom))]
 mod behaviour;
@@ -16,6 +17,8 @@ mod identities;
 mod interleavings;
 #[cfg(not(loom))]
 mod lease;
+#[cfg(not(loom))]
+mod lease_losses;
 #[cfg(not(loom))]
 mod lease_search;
 #[cfg(not(loom))]

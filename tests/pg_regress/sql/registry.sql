@@ -1,0 +1,155 @@
+-- The registry of worker IDs: pools, requests, privileges.
+SET timezone = 'UTC';
+CREATE FUNCTION error_of_registry(statement text) RETURNS TABLE (code text, message text, detail text, hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+EXCEPTION WHEN others THEN
+    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    RETURN NEXT;
+END $$;
+
+-- Before the first pool.
+SELECT count(*) FROM snowflake_pools;
+SELECT e.code, e.message, e.hint FROM unnest(ARRAY['SELECT snowflake_end_quiet_time()', 'SELECT snowflake_declare_registry()',
+    'SELECT snowflake_drop_pool(''main'')', 'SELECT snowflake_revoke_worker(''main'', 1)']) AS s, error_of_registry(s) AS e;
+
+-- Pools.
+SELECT snowflake_create_pool('main', '[0,16)', except_ids => '{[3,5), [7,8)}', spares => 2);
+SELECT snowflake_create_pool('wide', int8range(16, 4194304), lease => '10 s', hold => '1 min', max_ahead => '0');
+SELECT snowflake_create_pool('other', '[0,3]', namespace => 'apart');
+SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead, made <= now() + interval '1 min' AS made,
+    leased, free, never_leased, quiet_until, quiet_because, era, stopped_since, stopped_by
+FROM snowflake_pools ORDER BY pool;
+
+-- Pools that are refused.
+\x
+SELECT e.* FROM unnest(ARRAY[
+    $$'main', '[100,200)'$$, $$'more', '[10,20)'$$, $$'more', '[5000000,5000000)'$$, $$'more', '[5000000,)'$$, $$'more', '(,)'$$,
+    $$'more', '[-1,5)', namespace => 'n'$$, $$'more', '[5000000,2147483648]'$$, $$'more', '[5000000,5000010)', except_ids => '{[4999999,5000001)}'$$,
+    $$'more', '[5000000,5000010)', spares => 10$$, $$'more', '[5000000,5000010)', spares => -1$$,
+    $$'more', '[5000000,5000010)', except_ids => '{[5000000,5000008)}', spares => 2$$,
+    $$'more', '[5000000,5000010)', lease => '10 ms'$$, $$'more', '[5000000,5000010)', hold => '-1 s'$$,
+    $$'more', '[5000000,5000010)', max_ahead => '2 days'$$, $$'more', NULL$$, $$'', '[5000000,5000010)'$$]) AS s (arguments),
+    error_of_registry('SELECT snowflake_create_pool(' || s.arguments || ')') AS e;
+\x
+-- The last worker ID there is.
+SELECT snowflake_create_pool('last', '[2147483647,2147483647]');
+SELECT snowflake_drop_pool('last');
+
+-- A request, as a server makes it.
+CREATE FUNCTION ask(pool text, server integer, number integer, ask jsonb, more jsonb DEFAULT '{}') RETURNS jsonb LANGUAGE sql AS $$
+    SELECT snowflake_lease(pool, jsonb_build_object('format', 1, 'number', number, 'ask', ask,
+        'asker', jsonb_build_object(
+            'identity', jsonb_build_object('system', 7000000000000000000 + server, 'boot', repeat('b', 32), 'device', 18446744073709551615, 'inode', server),
+            'started', 1000, 'host', 'host' || server, 'address', '10.0.0.' || server, 'port', 5432, 'data_directory', '/srv/' || server),
+        'nonce', lpad(server::text, 32, '0'),
+        'clock', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, 'memory', NULL) || more)
+$$;
+-- Times and what differs from run to run are left out.
+CREATE FUNCTION gist(reply jsonb) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_build_object('number', reply -> 'number', 'answer',
+        CASE WHEN jsonb_typeof(reply -> 'answer') = 'string' THEN reply -> 'answer' ELSE reply -> 'answer' #- '{granted,floor}' #- '{granted,bound}' #- '{granted,until}' #- '{renewed,bound}' #- '{renewed,until}'
+            #- '{refused,held,since}' #- '{refused,held,retry}' #- '{refused,fenced,since}' END) $$;
+
+SELECT gist(ask('main', 1, 1, '{"acquire": {}}'));
+-- The same again: the reply was lost.
+SELECT gist(ask('main', 1, 2, '{"acquire": {"fixed": null, "last": null}}'));
+SELECT gist(ask('main', 2, 1, '{"acquire": {"fixed": 2}}'));
+SELECT gist(ask('main', 3, 1, '{"acquire": {"fixed": 2}}'));
+SELECT gist(ask('main', 3, 2, '{"acquire": {"fixed": 7}}'));
+SELECT gist(ask('main', 3, 3, '{"acquire": {"fixed": 15}}'));
+SELECT gist(ask('main', 4, 1, '{"acquire": {}}'));
+SELECT gist(ask('main', 5, 1, '{"acquire": {}}'));
+SELECT gist(ask('wide', 1, 3, '{"acquire": {}}'));
+SELECT gist(ask('other', 1, 4, '{"acquire": {}}'));
+SELECT ask('main', 1, 5, '{"renew": {"worker": 0, "counter": 1, "furthest": 0}}') @> '{"format": 1, "answer": {"renewed": {}}}' AS renewed;
+-- An earlier request of the same server arrives late.
+SELECT gist(ask('main', 1, 4, '{"renew": {"worker": 0, "counter": 1, "furthest": 0}}'));
+SELECT gist(ask('main', 4, 2, '{"release": {"worker": 1, "counter": 1, "end": 0}}'));
+SELECT gist(ask('main', 4, 3, '{"renew": {"worker": 1, "counter": 1, "furthest": 0}}'));
+SELECT gist(ask('main', 6, 1, '{"acquire": {"fixed": 1}}'));
+SELECT gist(ask('main', 4, 4, '{"renew": {"worker": 1, "counter": 1, "furthest": 0}}'));
+SELECT snowflake_revoke_worker('main', 0) BETWEEN now() + interval '55 s' AND now() + interval '65 s' AS free_in_a_minute;
+SELECT gist(ask('main', 1, 6, '{"renew": {"worker": 0, "counter": 1, "furthest": 0}}'));
+-- A clock that is two days ahead.
+SELECT jsonb_path_query_array(ask('main', 8, 1, '{"acquire": {}}',
+    jsonb_build_object('clock', extract(epoch FROM now() + interval '2 days')::bigint * 1000)), '$.answer.refused.keyvalue().key');
+
+SELECT pool, worker_id, state, host, address, port, data_directory, system_identifier,
+    since BETWEEN now() - interval '1 min' AND leased_until AS since, leased_until > now() AS later, bound > now() AS bound_later, token
+FROM snowflake_workers ORDER BY pool, worker_id;
+SELECT pool, leased, free, never_leased FROM snowflake_pools ORDER BY pool;
+
+\x
+SELECT e.code, e.message, regexp_replace(e.detail, 'until .*', 'until ...') AS detail, e.hint FROM unnest(ARRAY[
+    $$SELECT snowflake_drop_pool('other')$$, $$SELECT snowflake_drop_pool('none')$$,
+    $$SELECT snowflake_revoke_worker('main', 9)$$, $$SELECT snowflake_revoke_worker('main', 4)$$, $$SELECT snowflake_revoke_worker('main', -1)$$,
+    $$SELECT ask('none', 1, 7, '{"acquire": {}}')$$, $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": 2}')$$,
+    $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": "x"}')$$, $$SELECT ask('main', 1, 7, '{"steal": {}}')$$,
+    $$SELECT ask('main', 1, 7, '{"acquire": {"fixed": -1}}')$$, $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"nonce": "7"}')$$,
+    $$SELECT snowflake_lease('main', '[]')$$, $$SELECT snowflake_lease('main', '{"format": 1}')$$]) AS s (statement),
+    error_of_registry(s.statement) AS e;
+\x
+SELECT snowflake_lease(NULL, '{}') IS NULL AS null_gives_null;
+
+-- A pool that is dropped and made again goes on where it was.
+SELECT gist(ask('other', 1, 8, '{"release": {"worker": 0, "counter": 1, "end": 0}}'));
+SELECT snowflake_drop_pool('other');
+SELECT snowflake_create_pool('again', '[0,0]', namespace => 'apart');
+SELECT gist(ask('again', 2, 2, '{"acquire": {}}'));
+
+-- Isolation levels, and transactions that only read.
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT ask('main', 1, 9, '{"acquire": {}}');
+ROLLBACK;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT snowflake_create_pool('more', '[5000000,5000010)');
+ROLLBACK;
+BEGIN READ ONLY;
+SELECT ask('main', 1, 9, '{"acquire": {}}');
+ROLLBACK;
+
+-- The commit is durable, until the end of the transaction.
+SET synchronous_commit = off;
+BEGIN;
+SELECT gist(ask('main', 3, 4, '{"acquire": {"fixed": 9}}'));
+SHOW synchronous_commit;
+COMMIT;
+SHOW synchronous_commit;
+SET synchronous_commit = remote_apply;
+BEGIN;
+SELECT gist(ask('main', 3, 5, '{"release": {"worker": 9, "counter": 1, "end": 0}}'));
+SHOW synchronous_commit;
+COMMIT;
+RESET synchronous_commit;
+
+-- Privileges.
+CREATE ROLE regress_snowflake_server;
+CREATE ROLE regress_snowflake_monitor IN ROLE pg_monitor;
+SET ROLE regress_snowflake_server;
+SELECT e.code, e.message FROM unnest(ARRAY[
+    $$SELECT snowflake_lease('main', '{}')$$, $$SELECT snowflake_create_pool('more', '[5000000,5000010)')$$, $$SELECT snowflake_drop_pool('main')$$,
+    $$SELECT snowflake_revoke_worker('main', 2)$$, $$SELECT snowflake_end_quiet_time()$$, $$SELECT snowflake_declare_registry()$$,
+    $$SELECT snowflake_internal_lock_registry()$$, $$TABLE snowflake_workers$$, $$TABLE snowflake_pools$$, $$TABLE snowflake_registry_state$$,
+    $$TABLE snowflake_registry_pools$$, $$TABLE snowflake_registry_leases$$, $$DELETE FROM snowflake_registry_leases$$,
+    $$UPDATE snowflake_registry_leases SET bound = 0$$]) AS s, error_of_registry(s) AS e;
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO regress_snowflake_server;
+SET ROLE regress_snowflake_server;
+SELECT gist(ask('main', 9, 1, '{"acquire": {"fixed": 10}}'));
+SELECT e.code, e.message FROM error_of_registry('TABLE snowflake_registry_leases') AS e;
+SET ROLE regress_snowflake_monitor;
+SELECT worker_id, host FROM snowflake_workers WHERE worker_id = 10;
+SELECT count(*) FROM snowflake_pools;
+SELECT e.code, e.message FROM unnest(ARRAY['TABLE snowflake_registry_leases', 'SELECT snowflake_end_quiet_time()']) AS s, error_of_registry(s) AS e;
+RESET ROLE;
+
+-- An administrator says that leases may be lost: a quiet time begins, and ends early.
+SELECT snowflake_declare_registry();
+SELECT DISTINCT quiet_until > now() AS quiet, quiet_because, era FROM snowflake_pools;
+SELECT jsonb_path_query(ask('main', 9, 2, '{"acquire": {"fixed": 11}}'), '$.answer.refused.quiet.cause');
+SELECT snowflake_end_quiet_time();
+SELECT DISTINCT quiet_until, quiet_because, era FROM snowflake_pools;
+SELECT gist(ask('main', 9, 3, '{"acquire": {"fixed": 11}}'));
+REVOKE EXECUTE ON FUNCTION snowflake_lease(text, jsonb) FROM regress_snowflake_server;
+DROP ROLE regress_snowflake_server, regress_snowflake_monitor;
