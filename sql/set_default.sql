@@ -567,7 +567,7 @@ BEGIN
             ORDER BY k.conname
         LOOP
             RAISE NOTICE '% is a foreign key, constraint %', key_name, quote_ident(member.conname)
-                USING HINT = 'An ID of its own is in no other table: rows that get it by default will violate the constraint.';
+                USING HINT = 'A new ID is in no other table: rows that get an ID by default will violate the constraint.';
         END LOOP;
         FOR i IN 1 .. cardinality(no_longer_always) LOOP
             RAISE NOTICE '% is no longer GENERATED ALWAYS', no_longer_always[i]

@@ -189,13 +189,13 @@ CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, seque
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_encode';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint) IS
-    'the ID of the default generator with these parts; the ID is not reserved';
+    'the ID of the default generator with these parts; the generator may issue the same ID later';
 
 CREATE FUNCTION snowflake_encode(created_at timestamptz, worker_id bigint, sequence bigint, generator regclass) RETURNS bigint
     LANGUAGE c STABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_encode';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, bigint, bigint, regclass) IS
-    'the ID of a generator with these parts; the ID is not reserved';
+    'the ID of a generator with these parts; the generator may issue the same ID later';
 
 CREATE FUNCTION snowflake_encode_as(created_at timestamptz, worker_id bigint, sequence bigint, layout text) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
@@ -267,10 +267,10 @@ COMMENT ON COLUMN snowflake_presets.epoch IS 'instant from which the time counts
 COMMENT ON COLUMN snowflake_presets.tick IS 'unit of the time';
 COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'greatest number of IDs per second and worker ID';
 COMMENT ON COLUMN snowflake_presets.workers IS 'number of worker IDs, if the label gives no field a value';
-COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time is used up; infinity if that is later than any timestamp; null if the label must give the epoch';
+COMMENT ON COLUMN snowflake_presets.ends_at IS 'when the time of the layout ends; infinity if that is later than any timestamp; null if the label must give the epoch';
 COMMENT ON COLUMN snowflake_presets.can_be_negative IS 'whether IDs can be negative';
-COMMENT ON COLUMN snowflake_presets.negative_from IS 'instant from which IDs are negative; null if they never are, or can be at any time';
-COMMENT ON COLUMN snowflake_presets.policy IS 'what a generator does when the clock goes back and when a tick is exhausted, and where sequence numbers start in a tick';
+COMMENT ON COLUMN snowflake_presets.negative_from IS 'instant from which IDs are negative; null if IDs are never negative, or can be negative at any time';
+COMMENT ON COLUMN snowflake_presets.policy IS 'what a generator does when the clock is set back and when a tick is exhausted, and where sequence numbers start in a tick';
 COMMENT ON COLUMN snowflake_presets.label IS 'label text that the name stands for';
 COMMENT ON COLUMN snowflake_presets.origin IS 'where the scheme comes from';
 GRANT SELECT ON snowflake_presets TO PUBLIC;
@@ -301,7 +301,7 @@ CREATE FUNCTION snowflake_create_generator(name text, label text) RETURNS regcla
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_create_generator';
 COMMENT ON FUNCTION snowflake_create_generator(text, text) IS
-    'makes a generator: a sequence with this name and label, which holds the mark; returns the sequence';
+    'makes a generator: a sequence that has this name and label and holds the mark; returns the sequence';
 
 CREATE FUNCTION snowflake_advance(generator regclass, id bigint) RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -320,7 +320,7 @@ CREATE FUNCTION snowflake_accept_clock() RETURNS interval
     AS 'MODULE_PATHNAME', 'snowflake_accept_clock';
 REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_accept_clock() IS
-    'declares the wall clock of this server right, after generators of this database have refused it; returns how far the clock has jumped since it was last believed';
+    'accepts the wall clock of this server as right, after generators of this database have refused the clock; returns how far the clock had jumped';
 
 -- Functions for monitoring are STABLE, like PostgreSQL's own functions for statistics,
 -- and PARALLEL RESTRICTED, since only the leader has the counts that its session has
@@ -342,20 +342,20 @@ CREATE VIEW snowflake_generators AS SELECT * FROM snowflake_generators();
 COMMENT ON VIEW snowflake_generators IS
     'the generators of this database, with the instants of their IDs and marks, and what their layouts hold';
 COMMENT ON COLUMN snowflake_generators.generator IS 'the generator: a sequence whose value is its mark';
-COMMENT ON COLUMN snowflake_generators.worker_id IS 'worker ID in force on this server';
-COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID; known while the server runs and the generator keeps its slot in shared memory';
-COMMENT ON COLUMN snowflake_generators.reserved_until IS 'the durable mark: all IDs are before it';
+COMMENT ON COLUMN snowflake_generators.worker_id IS 'worker ID of this server; null if it is not set, or if the layout has no worker ID';
+COMMENT ON COLUMN snowflake_generators.last_id_at IS 'instant of the latest ID; known while the server runs and the generator keeps its place in shared memory';
+COMMENT ON COLUMN snowflake_generators.reserved_until IS 'the mark: all IDs lie before this instant';
 COMMENT ON COLUMN snowflake_generators.ahead_by IS 'how far the next ID would be ahead of the wall clock';
 COMMENT ON COLUMN snowflake_generators.refused_since IS 'since when, because of the clock, IDs are refused, or the mark cannot be raised and IDs will soon be refused; null if all is well';
-COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when IDs were last skipped because of a promotion; known while the server runs and the generator keeps its slot in shared memory';
+COMMENT ON COLUMN snowflake_generators.gap_applied_at IS 'when the generator last skipped a failover gap; known while the server runs and the generator keeps its place in shared memory';
 COMMENT ON COLUMN snowflake_generators.ids_per_second IS 'greatest number of IDs per second that the layout holds';
-COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout is used up; infinity if that is later than any timestamp';
+COMMENT ON COLUMN snowflake_generators.ends_at IS 'when the time of the layout ends; infinity if that is later than any timestamp';
 COMMENT ON COLUMN snowflake_generators.problem IS 'why this server can issue no IDs of the generator, or that another transaction has locked the generator, and what helps; null if there is no problem';
 COMMENT ON COLUMN snowflake_generators.layout IS 'fields of an ID from high to low, with their bits, and the values of fixed fields';
 COMMENT ON COLUMN snowflake_generators.epoch IS 'instant from which the time of IDs counts';
 COMMENT ON COLUMN snowflake_generators.tick IS 'unit of the time of IDs';
 COMMENT ON COLUMN snowflake_generators.label IS 'the label as it was set';
-COMMENT ON COLUMN snowflake_generators.policy IS 'what a generator does when the clock goes back and when a tick is exhausted, and where sequence numbers start in a tick';
+COMMENT ON COLUMN snowflake_generators.policy IS 'what a generator does when the clock is set back and when a tick is exhausted, and where sequence numbers start in a tick';
 GRANT SELECT ON snowflake_generators TO PUBLIC;
 
 CREATE FUNCTION pg_stat_snowflake(
@@ -371,19 +371,19 @@ COMMENT ON FUNCTION pg_stat_snowflake() IS
     'the rows of view pg_stat_snowflake';
 CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
 COMMENT ON VIEW pg_stat_snowflake IS
-    'counters of the generators of this database, since the server started or the counters were reset';
+    'numbers of the generators of this database, counted from stats_reset';
 COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
 COMMENT ON COLUMN pg_stat_snowflake.issued IS 'IDs issued, also to transactions that were rolled back and for rows of a batch that were not fetched';
 COMMENT ON COLUMN pg_stat_snowflake.batches IS 'calls of snowflake_nextval_batch()';
 COMMENT ON COLUMN pg_stat_snowflake.waits IS 'calls that waited for the clock, because too many IDs were asked for or because the clock was set back';
 COMMENT ON COLUMN pg_stat_snowflake.wait_time IS 'time that calls waited for the clock, in milliseconds';
-COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the clock of the generator';
+COMMENT ON COLUMN pg_stat_snowflake.borrowed IS 'IDs issued ahead of the generator''s clock, because a tick was exhausted';
 COMMENT ON COLUMN pg_stat_snowflake.refusals IS 'calls that got no ID because of the clock, an exhausted tick, or the end of the layout''s time';
 COMMENT ON COLUMN pg_stat_snowflake.clock_rollbacks IS 'number of times that the wall clock was found set back';
 COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'greatest distance by which the wall clock was found set back';
 COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'number of times that the mark was raised';
 COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that raising the mark took, in milliseconds';
-COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the counters began';
+COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers were last set to 0';
 GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
 -- What tells about other servers is shown to roles that may read all statistics.
@@ -417,14 +417,14 @@ CREATE FUNCTION snowflake_stat_reset() RETURNS void
     AS 'MODULE_PATHNAME', 'snowflake_stat_reset';
 REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_stat_reset() IS
-    'resets the counters of pg_stat_snowflake for all generators of this database';
+    'sets the numbers of pg_stat_snowflake to 0 for all generators of this database';
 
 CREATE FUNCTION snowflake_stat_reset(generator regclass) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_stat_reset';
 REVOKE EXECUTE ON FUNCTION snowflake_stat_reset(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
-    'resets the counters of pg_stat_snowflake for a generator';
+    'sets the numbers of pg_stat_snowflake to 0 for a generator';
 
 -- This function is VOLATILE and PARALLEL UNSAFE, since it asks other servers, and not
 -- STRICT: NULL for the servers has a meaning. Only a superuser may call it or grant

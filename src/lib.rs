@@ -14,30 +14,6 @@ pub mod snowflake;
 #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]
 mod pg;
 
-#[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]
-::pgrx::pg_module_magic!(name, version);
-
-/// Called when the library is loaded: by the postmaster, if it is preloaded,
-/// else by the first session that decodes an ID.
-#[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]
-#[pgrx::pg_guard]
-#[allow(non_snake_case)]
-pub extern "C-unwind" fn _PG_init() {
-    pg::init();
-}
-
-/// Read by the `#[pg_test]` framework, at the root of the crate.
+// The framework looks for it at the root of the crate.
 #[cfg(all(test, feature = "pg_test"))]
-pub mod pg_test {
-    /// Nothing to prepare.
-    pub fn setup(_options: Vec<&str>) {}
-
-    /// The settings of the test server.
-    #[must_use]
-    pub fn postgresql_conf_options() -> Vec<&'static str> {
-        vec![
-            "shared_preload_libraries = 'snowflake_id'",
-            "snowflake_id.worker_id = 5",
-        ]
-    }
-}
+pub use pg::tests::pg_test;

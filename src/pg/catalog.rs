@@ -1,12 +1,12 @@
 //! Look-ups of sequences in the catalogs. Nothing here is kept; [`super::entry`] has
 //! what a session keeps.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 
 use pgrx::pg_sys;
 
 use super::compat::{self, SequenceForm};
-use super::encoding::from_server;
+use super::encoding;
 use super::entry::NO_MARK;
 use super::error::{self, Error};
 
@@ -60,22 +60,25 @@ pub fn file(oid: pg_sys::Oid) -> Result<compat::File, Error> {
 
 /// The current number of a relation's file; 0 if it is gone. No lock is needed.
 pub fn file_number(oid: pg_sys::Oid) -> u32 {
-    class(oid, |class| class.relfilenode.to_u32()).unwrap_or(0)
+    // SAFETY: rows of pg_class are of this form.
+    let row = unsafe { row(pg_sys::SysCacheIdentifier::RELOID, oid) };
+    row.map_or(0, |row: pg_sys::FormData_pg_class| row.relfilenode.to_u32())
 }
 
-/// Reads a relation's row of pg_class, if there is one.
-fn class<T>(oid: pg_sys::Oid, f: impl FnOnce(&pg_sys::FormData_pg_class) -> T) -> Option<T> {
-    #[allow(clippy::cast_possible_wrap)]
-    let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
-    // SAFETY: rows of pg_class are of this form; the row stays until it is released.
+/// A row by its OID, if there is one.
+///
+/// # Safety
+/// Rows of this cache are of the form `T`, and found by an OID.
+unsafe fn row<T>(cache: pg_sys::SysCacheIdentifier::Type, oid: pg_sys::Oid) -> Option<T> {
+    // SAFETY: as the caller guarantees; the row stays until it is released.
     unsafe {
-        let row = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(oid));
-        if row.is_null() {
+        let tuple = pg_sys::SearchSysCache1(cache.cast_signed(), pg_sys::Datum::from(oid));
+        if tuple.is_null() {
             return None;
         }
-        let result = f(&*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_class>());
-        pg_sys::ReleaseSysCache(row);
-        Some(result)
+        let row = pg_sys::GETSTRUCT(tuple).cast::<T>().read();
+        pg_sys::ReleaseSysCache(tuple);
+        Some(row)
     }
 }
 
@@ -127,7 +130,7 @@ pub fn owning_column(oid: pg_sys::Oid) -> Option<(pg_sys::Oid, String)> {
             return None;
         }
         let name = pg_sys::get_attname(table, i16::try_from(column).ok()?, true);
-        (!name.is_null()).then(|| (table, from_server(CStr::from_ptr(name))))
+        Some((table, encoding::read(name)?))
     }
 }
 
@@ -141,29 +144,21 @@ pub fn name_beside(oid: pg_sys::Oid) -> Option<String> {
             return None;
         }
         let name = pg_sys::psprintf(c"%s_ids".as_ptr(), name);
-        let quoted = pg_sys::quote_qualified_identifier(schema, name);
-        Some(from_server(CStr::from_ptr(quoted)))
+        encoding::read(pg_sys::quote_qualified_identifier(schema, name))
     }
 }
 
 pub fn sequence_form(oid: pg_sys::Oid) -> Result<SequenceForm, Error> {
-    let cache = pg_sys::SysCacheIdentifier::SEQRELID.cast_signed();
-    // SAFETY: pg_sequence has a row of this form for every sequence; the row stays
-    // until it is released.
-    unsafe {
-        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(oid));
-        if tuple.is_null() {
-            return Err(error::no_such_relation(oid));
-        }
-        let form = pg_sys::GETSTRUCT(tuple).cast::<SequenceForm>().read();
-        pg_sys::ReleaseSysCache(tuple);
-        Ok(form)
-    }
+    // SAFETY: pg_sequence has a row of this form for every sequence.
+    let form = unsafe { row(pg_sys::SysCacheIdentifier::SEQRELID, oid) };
+    form.ok_or_else(|| error::no_such_relation(oid))
 }
 
 /// The role that owns a relation; `None` if the relation is gone. No lock is needed.
 pub fn owner_of(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
-    class(oid, |class| class.relowner)
+    // SAFETY: rows of pg_class are of this form.
+    let row = unsafe { row(pg_sys::SysCacheIdentifier::RELOID, oid) };
+    row.map(|row: pg_sys::FormData_pg_class| row.relowner)
 }
 
 /// The name of the role that owns a locked relation.
@@ -173,35 +168,22 @@ fn owner(oid: pg_sys::Oid) -> String {
     let Some(owner) = owner else {
         return String::from("?");
     };
-    // SAFETY: names are NUL-terminated.
-    unsafe {
-        let name = pg_sys::GetUserNameFromId(owner, true);
-        if name.is_null() {
-            return owner.to_u32().to_string();
-        }
-        from_server(CStr::from_ptr(name))
-    }
+    // SAFETY: returns NULL or a NUL-terminated name.
+    let name = unsafe { encoding::read(pg_sys::GetUserNameFromId(owner, true)) };
+    name.unwrap_or_else(|| owner.to_u32().to_string())
 }
 
 /// Checks that the user in force has one of the privileges.
 pub fn check_privilege(oid: pg_sys::Oid, any_of: u32) -> Result<(), Error> {
-    // 32 bits in 15, 64 since.
-    #[allow(clippy::useless_conversion)]
-    let mode = pg_sys::AclMode::from(any_of);
-    // SAFETY: looks up the catalogs.
-    let result = unsafe { pg_sys::pg_class_aclcheck(oid, compat::user(), mode) };
-    if result == pg_sys::AclResult::ACLCHECK_OK {
+    if has_privilege(oid, any_of) {
         return Ok(());
     }
     let needed = match any_of {
         pg_sys::ACL_UPDATE => "UPDATE",
         _ => "USAGE",
     };
-    Err(error::no_privilege(
-        needed,
-        &relation_name(oid),
-        &owner(oid),
-    ))
+    let (name, owner) = (relation_name(oid), owner(oid));
+    Err(error::no_privilege(needed, &name, &owner))
 }
 
 /// Whether the user in force has one of the privileges on a relation that may be gone.
@@ -219,13 +201,11 @@ pub fn has_privilege(oid: pg_sys::Oid, any_of: u32) -> bool {
 /// A relation's name as a user would write it.
 pub fn relation_name(oid: pg_sys::Oid) -> String {
     // SAFETY: regclassout takes an OID and returns a NUL-terminated string.
-    unsafe {
-        let text = pg_sys::OidOutputFunctionCall(
-            pg_sys::Oid::from(pg_sys::F_REGCLASSOUT),
-            pg_sys::Datum::from(oid),
-        );
-        from_server(CStr::from_ptr(text))
-    }
+    let name = unsafe {
+        let function = pg_sys::F_REGCLASSOUT.into();
+        encoding::read(pg_sys::OidOutputFunctionCall(function, oid.into()))
+    };
+    name.unwrap_or_default()
 }
 
 /// The default generator: the extension's own sequence `snowflake_default`.
@@ -251,11 +231,10 @@ pub fn schema_of_extension() -> Option<String> {
         let extension = valid(pg_sys::get_extension_oid(c"snowflake_id".as_ptr(), true))?;
         let name = pg_sys::get_namespace_name(extension_schema(extension)?);
         let name = std::ptr::NonNull::new(name)?.as_ptr();
-        Some(from_server(CStr::from_ptr(pg_sys::quote_identifier(name))))
+        encoding::read(pg_sys::quote_identifier(name))
     }
 }
 
-/// The OID, if it is valid.
 pub fn valid(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
     (oid != pg_sys::InvalidOid).then_some(oid)
 }

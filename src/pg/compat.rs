@@ -16,7 +16,6 @@ pub fn transaction() -> u32 {
     }
 }
 
-/// The file of a relation.
 pub struct File {
     /// The number changes when the relation is rewritten.
     pub number: u32,
@@ -95,6 +94,12 @@ mod unguarded {
             before: pg_sys::Oid,
             arg: *mut std::ffi::c_void,
         );
+        pub fn readTimeLineHistory(tli: pg_sys::TimeLineID) -> *mut pg_sys::List;
+        pub fn find_all_inheritors(
+            parent: pg_sys::Oid,
+            lock: pg_sys::LOCKMODE,
+            parents: *mut *mut pg_sys::List,
+        ) -> *mut pg_sys::List;
         pub fn ThrowErrorData(error: *mut pg_sys::ErrorData);
         pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
         pub fn FreeErrorData(error: *mut pg_sys::ErrorData);
@@ -232,33 +237,23 @@ pub struct TimeLineHistoryEntry {
 /// history file, the timeline alone, with an unknown beginning. Raises an error if the
 /// file cannot be read.
 pub fn timeline_history(tli: pg_sys::TimeLineID) -> Vec<TimeLineHistoryEntry> {
-    unsafe extern "C-unwind" {
-        fn readTimeLineHistory(tli: pg_sys::TimeLineID) -> *mut pg_sys::List;
-    }
     // SAFETY: in a transaction; errors are caught at this boundary. The list holds
     // pointers to entries, allocated in the current memory context.
     unsafe {
-        let list = pg_sys::ffi::pg_guard_ffi_boundary(|| readTimeLineHistory(tli));
+        let list = pg_sys::ffi::pg_guard_ffi_boundary(|| unguarded::readTimeLineHistory(tli));
         let list = PgList::<TimeLineHistoryEntry>::from_pg(list);
         list.iter_ptr().map(|entry| *entry).collect()
     }
 }
 
-/// A table and all tables that inherit from it, as a list of OIDs. No lock is taken.
-///
-/// # Safety
-/// The caller is in a transaction; the list is in the current memory context.
-pub unsafe fn find_all_inheritors(table: pg_sys::Oid) -> *mut pg_sys::List {
-    unsafe extern "C-unwind" {
-        fn find_all_inheritors(
-            parent: pg_sys::Oid,
-            lock: pg_sys::LOCKMODE,
-            parents: *mut *mut pg_sys::List,
-        ) -> *mut pg_sys::List;
-    }
-    // SAFETY: as the caller guarantees; errors are caught at this boundary.
+/// A table and all tables that inherit from it, as a list of OIDs in the current memory
+/// context. No lock is taken.
+pub fn find_all_inheritors(table: pg_sys::Oid) -> *mut pg_sys::List {
+    let no_parents = std::ptr::null_mut();
+    // SAFETY: in a transaction; errors are caught at this boundary.
     unsafe {
-        pg_sys::ffi::pg_guard_ffi_boundary(|| find_all_inheritors(table, 0, std::ptr::null_mut()))
+        let find = || unguarded::find_all_inheritors(table, 0, no_parents);
+        pg_sys::ffi::pg_guard_ffi_boundary(find)
     }
 }
 

@@ -34,10 +34,6 @@ const STAND_INS: u32 = 0x0010_FF00;
 /// `MAX_CONVERSION_GROWTH` of mb/pg_wchar.h.
 const GROWTH: usize = 4;
 
-fn stand_in(byte: u8) -> char {
-    char::from_u32(STAND_INS + u32::from(byte)).unwrap_or(char::REPLACEMENT_CHARACTER)
-}
-
 /// The byte for which a character stands, if the character is a stand-in.
 fn stood_for(char: char) -> Option<u8> {
     let byte = u32::from(char).checked_sub(STAND_INS)?;
@@ -49,14 +45,23 @@ pub fn from_server(text: &CStr) -> String {
     bytes_from_server(text.to_bytes()).into_owned()
 }
 
+/// A text of PostgreSQL's, if there is one.
+///
+/// # Safety
+/// `text` is null or NUL-terminated.
+pub unsafe fn read(text: *const c_char) -> Option<String> {
+    // SAFETY: as the caller guarantees.
+    (!text.is_null()).then(|| from_server(unsafe { CStr::from_ptr(text) }))
+}
+
 /// The same for text with a length, without a copy if nothing needs conversion.
 pub fn bytes_from_server(bytes: &[u8]) -> Cow<'_, str> {
+    let encoding = database_encoding();
     if let Some(text) = valid(bytes)
-        && (bytes.is_ascii() || database_encoding() == UTF8)
+        && (bytes.is_ascii() || encoding == UTF8)
     {
         return Cow::Borrowed(text);
     }
-    let encoding = database_encoding();
     let mut read = String::with_capacity(bytes.len());
     let Some(conversion) = Conversion::find(encoding, UTF8) else {
         read_as_utf8(bytes, &mut read);
@@ -78,11 +83,7 @@ fn read_as_utf8(bytes: &[u8], read: &mut String) {
     for chunk in bytes.utf8_chunks() {
         for char in chunk.valid().chars() {
             match stood_for(char) {
-                Some(_) => {
-                    let mut bytes = [0; 4];
-                    let bytes = char.encode_utf8(&mut bytes).bytes();
-                    read.extend(bytes.map(as_char));
-                }
+                Some(_) => read.extend(char.encode_utf8(&mut [0; 4]).bytes().map(as_char)),
                 None => read.push(char),
             }
         }
@@ -92,11 +93,8 @@ fn read_as_utf8(bytes: &[u8], read: &mut String) {
 
 /// An ASCII byte as it is, any other byte as its stand-in.
 fn as_char(byte: u8) -> char {
-    if byte.is_ascii() {
-        char::from(byte)
-    } else {
-        stand_in(byte)
-    }
+    let code = if byte.is_ascii() { 0 } else { STAND_INS };
+    char::from_u32(code + u32::from(byte)).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
 /// The text of bytes that are UTF-8 without stand-ins.
@@ -149,35 +147,30 @@ fn exact(text: &str) -> Result<Cow<'_, [u8]>, NoEquivalent> {
 
 /// Converts `text`; `other` writes each character without equivalent, also stand-ins.
 fn write(text: &str, mut other: impl FnMut(char, &mut Vec<u8>)) -> Vec<u8> {
-    let conversion = Conversion::find(UTF8, database_encoding());
     let mut written = Vec::with_capacity(text.len());
-    for part in text.split_inclusive(|char| stood_for(char).is_some()) {
-        let mut rest = part;
-        if let Some(char) = part
-            .chars()
-            .next_back()
-            .filter(|it| stood_for(*it).is_some())
-        {
-            rest = part.strip_suffix(char).unwrap_or(part);
-        }
-        let last = part.get(rest.len()..).unwrap_or_default().chars();
-        while !rest.is_empty() {
-            let Some(conversion) = &conversion else {
-                written.extend(rest.as_bytes());
-                break;
-            };
-            let (bytes, behind) = conversion.run(rest.as_bytes());
-            written.extend(bytes);
-            rest = rest.get(rest.len() - behind.len()..).unwrap_or_default();
-            let mut chars = rest.chars();
-            if let Some(char) = chars.next() {
-                other(char, &mut written);
+    let Some(conversion) = Conversion::find(UTF8, database_encoding()) else {
+        for char in text.chars() {
+            match stood_for(char) {
+                Some(_) => other(char, &mut written),
+                None => written.extend(char.encode_utf8(&mut [0; 4]).bytes()),
             }
-            rest = chars.as_str();
         }
-        last.for_each(|char| other(char, &mut written));
+        return written;
+    };
+    let mut rest = text;
+    loop {
+        // It also stops at a stand-in: no other encoding has private characters of
+        // Unicode.
+        let (bytes, behind) = conversion.run(rest.as_bytes());
+        written.extend(bytes);
+        let behind = rest.get(rest.len() - behind.len()..).unwrap_or_default();
+        let mut chars = behind.chars();
+        let Some(char) = chars.next() else {
+            return written;
+        };
+        other(char, &mut written);
+        rest = chars.as_str();
     }
-    written
 }
 
 /// UTF-8 in the database's encoding, NUL-terminated, in the current memory context.
@@ -195,7 +188,6 @@ fn terminated(bytes: &[u8]) -> *mut c_char {
     unsafe { pg_sys::pnstrdup(bytes.as_ptr().cast(), bytes.len() as pg_sys::Size) }
 }
 
-/// A text as a value for SQL.
 pub struct Text<T>(pub T);
 
 impl<T: AsRef<str>> IntoDatum for Text<T> {
@@ -245,17 +237,14 @@ fn is_valid(bytes: &[u8]) -> bool {
 
 /// The length of the first character in bytes, at most as many as there are.
 fn first_length(encoding: i32, bytes: &[u8]) -> usize {
-    if bytes.is_empty() {
-        return 0;
+    // Four bytes are enough to tell. No encoding has a character with a NUL in it.
+    let mut first = [0_u8; 5];
+    for (to, from) in first.iter_mut().zip(bytes.iter().take(4)) {
+        *to = *from;
     }
-    let text = terminated(bytes);
-    // SAFETY: NUL-terminated: no encoding has a character with a NUL in it.
-    let length = unsafe {
-        let length = pg_sys::pg_encoding_mblen(encoding, text);
-        pg_sys::pfree(text.cast());
-        length
-    };
-    usize::try_from(length).unwrap_or(1).clamp(1, bytes.len())
+    // SAFETY: NUL-terminated.
+    let length = unsafe { pg_sys::pg_encoding_mblen(encoding, first.as_ptr().cast()) };
+    usize::try_from(length).unwrap_or(1).max(1).min(bytes.len())
 }
 
 /// A conversion function of PostgreSQL.

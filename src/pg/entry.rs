@@ -146,17 +146,9 @@ fn look_and_make(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
     let entry = Entry::default();
     entry.relation.set(relation);
     let text = |relation| Ok(label::text_of(relation));
-    let mode = pg_sys::AccessShareLock.cast_signed();
     // A session that is making the relation a generator holds a lock on it.
-    // SAFETY: in a transaction; an error ends it, and with it the lock.
-    let looked = unsafe {
-        pg_sys::LockRelationOid(relation, mode);
-        let is_there = catalog::is_there(relation);
-        let looked = is_there.then(|| entry.read_label(entry.is_default(), text).map(drop));
-        pg_sys::UnlockRelationOid(relation, mode);
-        looked
-    };
-    looked.unwrap_or_else(|| Err(error::no_such_relation(relation)))?;
+    let looked = entry.with_share_lock(true, |_| Some(entry.read_label(entry.is_default(), text)));
+    looked.ok_or_else(|| error::no_such_relation(relation))??;
     Ok(make(relation))
 }
 
@@ -191,7 +183,6 @@ fn find_unused() {
 }
 
 impl Entry {
-    #[inline]
     pub fn relation(&self) -> pg_sys::Oid {
         self.relation.get()
     }
@@ -210,7 +201,6 @@ impl Entry {
             && !self.was_default.get()
     }
 
-    /// Makes the entry like a new one.
     fn clear(&self) {
         let Self {
             relation,
@@ -249,13 +239,11 @@ impl Entry {
     }
 
     /// Remembers an ID for `snowflake_currval()`.
-    #[inline]
     pub fn set_last_id(&self, id: SnowflakeId) {
         self.last_id.set(Some(id));
     }
 
     /// The counts that this session has not yet added to the slot's.
-    #[inline]
     pub fn pending(&self) -> &Pending {
         &self.pending
     }
@@ -286,10 +274,16 @@ impl Entry {
         self.right().filter(|right| right.generation == present)
     }
 
+    /// The same, got now if this session has none.
+    pub fn right_or_fill(&'static self) -> Result<Right, Error> {
+        let present = self.present_right(shmem::shared()?);
+        present.map_or_else(|| self.fill(), Ok)
+    }
+
     /// Checks everything that must hold before this session may issue, as
     /// `nextval()` does, and pins the slot.
     #[cold]
-    pub fn fill(&'static self) -> Result<Right, Error> {
+    fn fill(&'static self) -> Result<Right, Error> {
         let shared = shmem::shared()?;
         prevent_where_nextval_is(c"snowflake_nextval()");
         self.lock();
@@ -430,30 +424,27 @@ impl Entry {
         })
     }
 
-    /// Runs `f` under a lock that excludes drops and rewrites of the relation; the lock
-    /// is released at once. `None` if the relation does not exist.
-    pub fn with_share_lock<T>(&self, f: impl FnOnce() -> Option<T>) -> Option<T> {
-        let mode = pg_sys::AccessShareLock.cast_signed();
+    /// Runs `f` under a lock that excludes drops and rewrites of the relation, and is
+    /// released at once; `None` if the relation is gone. If `waits` is false, `f` is
+    /// told whether the lock is held. If not, the relation may be dropped at any time.
+    pub fn with_share_lock<T>(&self, waits: bool, f: impl FnOnce(bool) -> Option<T>) -> Option<T> {
+        let (relation, mode) = (self.relation(), pg_sys::AccessShareLock.cast_signed());
         // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
         unsafe {
-            pg_sys::LockRelationOid(self.relation(), mode);
-            let result = (catalog::kind(self.relation()) != 0).then(f).flatten();
-            pg_sys::UnlockRelationOid(self.relation(), mode);
-            result
-        }
-    }
-
-    /// The same without waiting: `f` is told whether the lock is held. If another
-    /// session's lock excludes it, the relation may be dropped at any time.
-    pub fn with_share_lock_if_free<T>(&self, f: impl FnOnce(bool) -> Option<T>) -> Option<T> {
-        let mode = pg_sys::AccessShareLock.cast_signed();
-        // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
-        unsafe {
-            let is_held = pg_sys::ConditionalLockRelationOid(self.relation(), mode);
-            let is_there = catalog::kind(self.relation()) != 0;
+            let is_held = if waits {
+                pg_sys::LockRelationOid(relation, mode);
+                true
+            } else {
+                pg_sys::ConditionalLockRelationOid(relation, mode)
+            };
+            let is_there = if is_held {
+                catalog::is_there(relation)
+            } else {
+                catalog::kind(relation) != 0
+            };
             let result = is_there.then(|| f(is_held)).flatten();
             if is_held {
-                pg_sys::UnlockRelationOid(self.relation(), mode);
+                pg_sys::UnlockRelationOid(relation, mode);
             }
             result
         }
@@ -462,11 +453,6 @@ impl Entry {
     /// Whether only its own session can read the sequence. The relation is locked.
     pub fn is_temporary(&self) -> bool {
         catalog::persistence(self.relation()) == pg_sys::RELPERSISTENCE_TEMP
-    }
-
-    /// Whether the sequence has a file also in recovery. The relation is locked.
-    pub fn is_permanent(&self) -> bool {
-        catalog::persistence(self.relation()) == pg_sys::RELPERSISTENCE_PERMANENT
     }
 
     /// The latest mark that was written, if this session has pinned the slot.
@@ -521,7 +507,6 @@ impl Entry {
         catalog::has_privilege(self.relation(), any_of) || reads_all()
     }
 
-    /// The key of the generator's slot in shared memory.
     pub fn key(&self) -> Key {
         Key::of_generator(self.relation(), self.is_default())
     }
@@ -726,14 +711,12 @@ pub fn discard_last() {
 
 /// Raises the same errors in the same places as `nextval()`.
 pub fn prevent_where_nextval_is(name: &CStr) {
-    // SAFETY: a variable of this process.
-    if !unsafe { pg_sys::XactReadOnly } && !compat::in_parallel_mode() {
-        return;
-    }
-    // SAFETY: a NUL-terminated name.
+    // SAFETY: a variable of this process; a NUL-terminated name.
     unsafe {
-        pg_sys::PreventCommandIfReadOnly(name.as_ptr());
-        pg_sys::PreventCommandIfParallelMode(name.as_ptr());
+        if pg_sys::XactReadOnly || compat::in_parallel_mode() {
+            pg_sys::PreventCommandIfReadOnly(name.as_ptr());
+            pg_sys::PreventCommandIfParallelMode(name.as_ptr());
+        }
     }
 }
 

@@ -8,11 +8,12 @@ mod layout;
 mod refused;
 mod registry;
 
+use std::panic::resume_unwind;
+
 use pgrx::PgSqlErrorCode::*;
-use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
-use super::report::{self, Report};
+use super::report::emit;
 
 pub use generator::*;
 pub use label::*;
@@ -24,13 +25,12 @@ pub use registry::*;
 #[derive(Debug)]
 #[must_use]
 pub struct Error {
-    code: PgSqlErrorCode,
-    message: String,
-    detail: String,
-    hint: String,
+    pub code: PgSqlErrorCode,
+    pub message: String,
+    pub detail: String,
+    pub hint: String,
 }
 
-/// A SQLSTATE.
 pub trait Code {
     /// An error with this SQLSTATE, and with neither detail nor hint.
     fn error(self, message: impl Into<String>) -> Error;
@@ -49,13 +49,11 @@ impl Code for PgSqlErrorCode {
 }
 
 impl Error {
-    /// Adds this detail.
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    /// Adds this hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
@@ -70,60 +68,32 @@ impl Error {
 
     /// Sends the client a notice. The statement goes on.
     pub fn notice(self) {
-        self.report(PgLogLevel::NOTICE);
+        emit(&self, PgLogLevel::NOTICE);
     }
 
     /// Sends the client a warning. The statement goes on.
     pub fn warning(self) {
-        self.report(PgLogLevel::WARNING);
+        emit(&self, PgLogLevel::WARNING);
     }
 
     /// Writes to the server log, not to the client; `more` goes before the detail.
     pub fn log(mut self, more: &str) {
         self.message = format!("snowflake_id: {}", self.message);
         self.detail = joined(more, &self.detail);
-        self.report(PgLogLevel::LOG_SERVER_ONLY);
+        emit(&self, PgLogLevel::LOG_SERVER_ONLY);
     }
 
-    /// Ends the statement with this error, as `report::guard` sends it.
+    /// Ends the statement with this error, where there is no way to return it:
+    /// `report::guard` sends it.
     pub fn raise(self) -> ! {
-        ErrorReport::from(self).report(PgLogLevel::ERROR);
-        unreachable!("an error report does not return");
-    }
-
-    #[cold]
-    fn report(self, level: PgLogLevel) {
-        report::emit(Report {
-            level,
-            code: self.code,
-            message: &self.message,
-            detail: &self.detail,
-            hint: &self.hint,
-        });
+        resume_unwind(Box::new(self))
     }
 }
 
 /// Joins two texts, with a space between them if neither is empty.
 fn joined(one: &str, other: &str) -> String {
-    let space = if one.is_empty() || other.is_empty() {
-        ""
-    } else {
-        " "
-    };
-    format!("{one}{space}{other}")
-}
-
-impl From<Error> for ErrorReport {
-    fn from(error: Error) -> Self {
-        let mut report = Self::new(error.code, error.message, "snowflake_id");
-        if !error.detail.is_empty() {
-            report = report.set_detail(error.detail);
-        }
-        if !error.hint.is_empty() {
-            report = report.set_hint(error.hint);
-        }
-        report
-    }
+    let texts = [one, other].into_iter().filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join(" ")
 }
 
 /// SQLSTATE 55000: not now, or not in this order.

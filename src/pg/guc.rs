@@ -42,8 +42,8 @@ static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(MAX_CLOCK_JUMP_S
 pub fn define() {
     GucRegistry::define_int_guc(
         c"snowflake_id.worker_id",
-        c"Worker ID of this server; no other server of the cluster may have it.",
-        c"-1 means not set; then no IDs are generated.",
+        c"Worker ID of this server; no other server may have the same.",
+        c"-1 means not set; then no IDs are issued.",
         &WORKER_ID,
         WORKER_ID_UNSET,
         i32::MAX,
@@ -77,7 +77,7 @@ pub fn define() {
     GucRegistry::define_int_guc(
         c"snowflake_id.max_generators",
         c"Number of generators whose state is kept in shared memory at a time.",
-        c"The state of a generator that no transaction uses gives way, and is read back from its sequence. Where all are in use, the server makes room for more.",
+        c"If there are more generators, the state of one that no transaction uses is dropped, and later read back from its sequence. If all are in use, the server makes room for more.",
         &MAX_GENERATORS,
         MAX_GENERATORS_MIN,
         MAX_GENERATORS_MAX,
@@ -96,8 +96,8 @@ pub fn define() {
     );
     GucRegistry::define_int_guc(
         c"snowflake_id.failover_gap",
-        c"How much time a generator leaves out after a promotion or point-in-time recovery.",
-        c"No acknowledged ID is issued again while replication lag plus clock difference is within it.",
+        c"How much time a generator skips after a promotion or point-in-time recovery.",
+        c"No acknowledged ID is issued twice if replication lag and clock difference together are shorter.",
         &FAILOVER_GAP,
         0,
         FAILOVER_GAP_MS_MAX,
@@ -106,8 +106,8 @@ pub fn define() {
     );
     GucRegistry::define_int_guc(
         c"snowflake_id.max_clock_jump",
-        c"Largest forward jump of the wall clock that is believed.",
-        c"After a larger one no IDs are reserved until a superuser calls snowflake_accept_clock().",
+        c"Largest forward jump of the wall clock that generators follow.",
+        c"After a larger jump, no IDs are reserved until a superuser calls snowflake_accept_clock().",
         &MAX_CLOCK_JUMP,
         MAX_CLOCK_JUMP_S_MIN,
         i32::MAX,

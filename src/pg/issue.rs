@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::entry::{Entry, Right};
 use super::error::{self, Error};
+use super::label::Described;
 use super::shmem::{self, Shared};
 use super::{compat, guc, keeper, log, mark, os_clock};
 use crate::snowflake::block::issue_block;
@@ -16,10 +17,10 @@ use crate::snowflake::id::{
 use crate::snowflake::identity::{Generation, Identity};
 use crate::snowflake::layout::Stamp;
 use crate::snowflake::server::{
-    self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
+    self, Beliefs, History, Host, Need, Note, OnDisk, Refused, Settings,
 };
 use crate::snowflake::slot::{Reserving, Slot};
-use crate::snowflake::word::{Clocks, Step};
+use crate::snowflake::word::{Clocks, Issued, Step};
 
 /// The shortest and the longest nap on a plain sleep, in microseconds: long enough to
 /// give the core away, and shorter than a tick, so that no tick is lost.
@@ -53,25 +54,11 @@ struct Caller {
     is_bare: bool,
 }
 
-/// Why the host stops a call.
-enum Stop {
-    Refused(Refused),
-    Error(Error),
-}
-
-impl From<Refused> for Stop {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
-    }
-}
-
 impl<C> Clocks for Postgres<C> {
-    #[inline]
     fn wall(&self) -> UnixNanos {
         os_clock::wall()
     }
 
-    #[inline]
     fn boot(&self) -> BootNanos {
         os_clock::boot()
     }
@@ -82,15 +69,18 @@ impl<C> Clocks for Postgres<C> {
 }
 
 impl Host for Postgres<Caller> {
-    type Error = Stop;
+    type Error = Error;
 
-    fn enter(&self) -> Result<(&Slot, &Generator), Stop> {
-        let right = match self.0.entry.present_right(self.0.shared) {
-            Some(right) => right,
-            None => self.0.entry.fill().map_err(Stop::Error)?,
-        };
+    fn error(&self, why: Refused) -> Error {
+        let entry = self.0.entry;
+        let refused = |it: &Described| error::refused(&entry.name(), &it.generator, why);
+        entry.describe().map_or_else(|error| error, refused)
+    }
+
+    fn enter(&self) -> Result<(&Slot, &Generator), Error> {
+        let right = self.0.entry.right_or_fill()?;
         if self.0.is_bare {
-            check_bare(self.0.entry, &right).map_err(Stop::Error)?;
+            check_bare(self.0.entry, &right)?;
         }
         self.0.right.set(Some(right));
         Ok((right.slot, right.generator))
@@ -119,21 +109,21 @@ impl Host for Postgres<Caller> {
         guc::settings()
     }
 
-    fn read_mark(&self) -> Result<OnDisk, Stop> {
-        mark::read(self.0.entry).map_err(Stop::Error)
+    fn read_mark(&self) -> Result<OnDisk, Error> {
+        mark::read(self.0.entry)
     }
 
     fn history(&self, lsn: u64) -> History {
         mark::history(lsn)
     }
 
-    fn write_durably(&self, value: i64) -> Result<(), Stop> {
+    fn write_durably(&self, value: i64) -> Result<(), Error> {
         mark::write(self.0.entry, value);
         Ok(())
     }
 
     /// A cancelled query ends the nap, and so does the end of the postmaster.
-    fn nap(&self, nanos: Nanos) -> Result<(), Stop> {
+    fn nap(&self, nanos: Nanos) -> Result<(), Error> {
         let pending = self.0.entry.pending();
         if !self.0.waited.replace(true) {
             pending.count_wait();
@@ -149,7 +139,7 @@ impl Host for Postgres<Caller> {
         Ok(())
     }
 
-    fn more_bound(&self, needed: UnixMillis) -> Result<bool, Stop> {
+    fn more_bound(&self, needed: UnixMillis) -> Result<bool, Error> {
         let mine = self.generation();
         let has_more = |beliefs: &mut Beliefs| {
             let Identity {
@@ -191,20 +181,12 @@ impl Host for Postgres<Caller> {
 }
 
 /// Refuses a call that gives no fields, if the generator takes some.
-#[inline]
 pub fn check_bare(entry: &Entry, right: &Right) -> Result<(), Error> {
-    if right.generator.layout.takes_fields() {
-        return Err(needs_fields(entry));
+    if !right.generator.layout.takes_fields() {
+        return Ok(());
     }
-    Ok(())
-}
-
-#[cold]
-fn needs_fields(entry: &Entry) -> Error {
-    match entry.describe() {
-        Ok(described) => error::needs_fields(&entry.name(), &described.label),
-        Err(error) => error,
-    }
+    let label = &entry.describe()?.label;
+    Err(error::needs_fields(&entry.name(), label))
 }
 
 /// Runs `f`, a step of the protocol, for this session. `is_bare`: the call asks for IDs
@@ -212,22 +194,15 @@ fn needs_fields(entry: &Entry) -> Error {
 fn with_host<T>(
     entry: &'static Entry,
     is_bare: bool,
-    f: impl FnOnce(&Postgres<Caller>) -> Result<T, Stop>,
+    f: impl FnOnce(&Postgres<Caller>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let host = Postgres(Caller {
+    f(&Postgres(Caller {
         entry,
         shared: shmem::shared()?,
         right: Cell::new(None),
         waited: Cell::new(false),
         is_bare,
-    });
-    f(&host).map_err(|stop| match stop {
-        Stop::Error(error) => error,
-        Stop::Refused(why) => match entry.describe() {
-            Ok(described) => error::refused(&entry.name(), &described.generator, why),
-            Err(error) => error,
-        },
-    })
+    }))
 }
 
 /// Consecutive positions of this session, and what turns them into IDs.
@@ -249,23 +224,43 @@ impl Iterator for Chunk {
 /// One ID, if that needs no wait, no reservation and no catalog.
 #[inline]
 pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
-    let right = entry.right().filter(|right| right.is_plain)?;
-    let (live, generator) = (right.slot.live(), right.generator);
-    let Step::Issue {
-        start,
-        end,
-        borrowed,
-    } = live.issue::<false>(generator, right.generation, 1, &Postgres(()))
-    else {
+    let right = entry.right()?;
+    if right.is_plain {
+        take_one::<false>(entry, &right)
+    } else {
+        next_fast_of_others(entry)
+    }
+}
+
+/// The same for generators unlike the default one. Kept out of its path, in which each
+/// instruction counts.
+#[inline(never)]
+fn next_fast_of_others(entry: &'static Entry) -> Option<SnowflakeId> {
+    let right = entry.right()?;
+    // The slow path refuses a call without fields, and notes the end of a refusal.
+    if right.generator.layout.takes_fields() || right.slot.is_refused_by_rollback() {
+        None
+    } else if right.generator.policy.on_rollback.watches() {
+        take_one::<true>(entry, &right)
+    } else {
+        take_one::<false>(entry, &right)
+    }
+}
+
+// Always: as a function of its own, it would cost the default generator 70 instructions.
+#[inline(always)]
+fn take_one<const WATCHES: bool>(entry: &'static Entry, right: &Right) -> Option<SnowflakeId> {
+    let (live, generator, mine) = (right.slot.live(), right.generator, right.generation);
+    let Step::Issue(issued) = live.issue::<WATCHES>(generator, mine, 1, &Postgres(())) else {
         return None;
     };
-    let id = generator.layout.compose(start, right.stamp);
+    let id = right.compose(issued.start);
     entry.set_last_id(id);
-    if entry.pending().count_issued(1, borrowed) {
+    if entry.pending().count_issued(1, issued.borrowed) {
         entry.flush_stats();
     }
-    if live.bounds().elect_early(end) {
-        early(entry, generator, start);
+    if live.bounds().elect_early(issued.end) {
+        early(entry, generator, issued.start);
     }
     Some(id)
 }
@@ -291,22 +286,20 @@ pub fn next_chunk(entry: &'static Entry, count: u64, given: Option<Stamp>) -> Re
 /// generator.
 #[cold]
 pub fn next_block(entry: &'static Entry, count: u64) -> Result<SnowflakeId, Error> {
-    Ok(first(
-        entry,
-        &take(entry, None, |host| issue_block(host, count))?,
-    ))
+    let block = take(entry, None, |host| issue_block(host, count))?;
+    Ok(first(entry, &block))
 }
 
 fn take(
     entry: &'static Entry,
     given: Option<Stamp>,
-    issue: impl FnOnce(&Postgres<Caller>) -> Result<Issued, Stop>,
+    issue: impl FnOnce(&Postgres<Caller>) -> Result<Issued, Error>,
 ) -> Result<Chunk, Error> {
     let (issued, right) = with_host(entry, given.is_none(), |host| {
         Ok((issue(host)?, host.0.right.get()))
     })?;
     // The session has entered the protocol, so there is a right.
-    let mut right = right.map_or_else(|| entry.fill(), Ok)?;
+    let mut right = right.map_or_else(|| entry.right_or_fill(), Ok)?;
     if let Some(given) = given {
         right.stamp = right.stamp.and(given);
     }
@@ -322,9 +315,7 @@ fn take(
 /// ends, only its own session can give the generator another label.
 pub fn given(entry: &'static Entry, values: &[(String, i64)]) -> Result<Stamp, Error> {
     // The privilege is checked first.
-    if entry.right().is_none() {
-        entry.fill()?;
-    }
+    entry.right_or_fill()?;
     let label = &entry.learn()?.described.label;
     let given = label.given(values);
     given.map_err(|error| error::given_fields(&entry.name(), label, error))

@@ -12,9 +12,8 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-use super::catalog;
-use super::encoding::from_server;
 use super::error::{self, Error};
+use super::{catalog, encoding};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::label::{Label, LabelError};
 
@@ -24,7 +23,6 @@ pub const PROVIDER: &CStr = c"snowflake_id";
 /// A label, as text and as parsed.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// The text as it was set.
     pub text: String,
     /// For people: the names of fields.
     pub label: Label,
@@ -103,7 +101,9 @@ pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, 
         return Ok(Some(known));
     }
     let label = Label::parse(&text).and_then(|label| {
-        check_stored(&label)?;
+        // The provider takes no label that only decodes. A sequence with such a label
+        // got it without the provider, and no generator may use its layout.
+        label.check_generates()?;
         Ok(label)
     });
     let label = label.map_err(|error| (text.clone(), error))?;
@@ -117,24 +117,11 @@ pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<Described>>, Unreadable> 
     let Some(text) = text_of(relation) else {
         return Ok(None);
     };
-    match last_given(&text) {
-        Ok(described) => match check_stored(&described.label) {
-            Ok(()) => Ok(Some(described)),
-            Err(error) => Err((text, error)),
-        },
-        Err(error) => Err((text, error)),
-    }
-}
-
-/// The provider takes no label that only decodes. A sequence with such a label got it
-/// without the provider, and no generator may use its layout.
-fn check_stored(label: &Label) -> Result<(), LabelError> {
-    let error = |(problem, allowed)| LabelError {
-        at: 0,
-        problem,
-        allowed,
-    };
-    label.check_generates().map_err(error)
+    let described = last_given(&text).and_then(|described| {
+        described.label.check_generates()?;
+        Ok(Some(described))
+    });
+    described.map_err(|error| (text, error))
 }
 
 /// Reads a label that a user wrote.
@@ -156,13 +143,11 @@ fn last_given(text: &str) -> Result<Rc<Described>, LabelError> {
 /// A label that a generator can have.
 pub fn parse_for_generator(text: &str) -> Result<Label, Error> {
     let label = Label::parse(text).map_err(|error| error::bad_label(text, &error))?;
-    label
-        .check_generates()
-        .map_err(|(problem, help)| error::label_only_decodes(&problem, &help))?;
+    let checked = label.check_generates();
+    checked.map_err(|error| error::label_only_decodes(&error))?;
     Ok(label)
 }
 
-/// The text of a relation's label.
 pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
     let object = pg_sys::ObjectAddress {
         classId: pg_sys::RelationRelationId,
@@ -172,7 +157,7 @@ pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
     // SAFETY: scans pg_seclabel; returns NULL or a NUL-terminated copy.
     unsafe {
         let text = pg_sys::GetSecurityLabel(&raw const object, PROVIDER.as_ptr());
-        (!text.is_null()).then(|| from_server(CStr::from_ptr(text)))
+        encoding::read(text)
     }
 }
 
@@ -180,40 +165,26 @@ pub fn text_of(relation: pg_sys::Oid) -> Option<String> {
 /// scanned without SQL, since SQL takes a snapshot, and none can be taken while
 /// parallel workers run.
 pub fn all() -> Vec<pg_sys::Oid> {
-    let relation_class = pg_sys::Datum::from(pg_sys::RelationRelationId);
     let lock = pg_sys::AccessShareLock.cast_signed();
     let mut keys = [pg_sys::ScanKeyData::default(); 3];
-    let [class, part, provider] = &mut keys;
     let mut found = Vec::new();
     // SAFETY: in a transaction. The conditions are of the columns' types; rows of
     // pg_seclabel are of this form, and stay until the next one is asked for. An error
     // ends the transaction, which closes the catalog.
     unsafe {
+        use pg_sys::{Anum_pg_seclabel_classoid, Anum_pg_seclabel_objsubid};
+        let class = pg_sys::Datum::from(pg_sys::RelationRelationId);
         let name = pg_sys::cstring_to_text(PROVIDER.as_ptr()).into();
-        let equals = |key, column: u32, by: u32, value| {
+        let conditions = [
+            (Anum_pg_seclabel_classoid, pg_sys::F_OIDEQ, class),
+            (Anum_pg_seclabel_objsubid, pg_sys::F_INT4EQ, 0.into()),
+            (pg_sys::Anum_pg_seclabel_provider, pg_sys::F_TEXTEQ, name),
+        ];
+        for (key, (column, by, value)) in keys.iter_mut().zip(conditions) {
             #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
             let (column, strategy) = (column as i16, pg_sys::BTEqualStrategyNumber as u16);
             pg_sys::ScanKeyInit(key, column, strategy, by.into(), value);
-        };
-        let zero = pg_sys::Datum::from(0);
-        equals(
-            class,
-            pg_sys::Anum_pg_seclabel_classoid,
-            pg_sys::F_OIDEQ,
-            relation_class,
-        );
-        equals(
-            part,
-            pg_sys::Anum_pg_seclabel_objsubid,
-            pg_sys::F_INT4EQ,
-            zero,
-        );
-        equals(
-            provider,
-            pg_sys::Anum_pg_seclabel_provider,
-            pg_sys::F_TEXTEQ,
-            name,
-        );
+        }
         let catalog = pg_sys::table_open(pg_sys::SecLabelRelationId, lock);
         let (no_index, now) = (pg_sys::InvalidOid, std::ptr::null_mut());
         let scan = pg_sys::systable_beginscan(catalog, no_index, false, now, 3, keys.as_mut_ptr());

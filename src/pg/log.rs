@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
 
 use super::error::{self, Code};
 use super::time::display;
-use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::duration::{exact, rounded};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::Millis;
 use crate::snowflake::server::{Note, Refused};
@@ -14,27 +14,27 @@ use crate::snowflake::server::{Note, Refused};
 pub fn note(name: &str, generator: &Generator, note: Note) {
     let (message, detail) = match note {
         Note::Stepped { by } if by < Millis::ZERO => {
-            let by = duration_text(by.abs(), Form::Exact);
+            let by = exact(by.abs());
             (
                 format!("clock moved backwards by {by}"),
                 format!(
-                    "Generators with on_rollback=continue go on, up to {by} ahead of it; they run \
-                     at half speed until it has caught up."
+                    "Generators with on_rollback=continue go on, up to {by} ahead of the clock, and \
+                     run at half speed until the clock has caught up."
                 ),
             )
         }
         Note::Stepped { by } => (
-            format!("clock moved forward by {}", duration_text(by, Form::Exact)),
-            "Generators follow it.".to_string(),
+            format!("clock moved forward by {}", exact(by)),
+            "Generators follow the clock.".to_string(),
         ),
         Note::Refused { why, reserved } => {
             let lasts = match (why, reserved) {
                 (Refused::Reservation(_), Some(at)) => format!(
-                    "Generator {name} issues IDs up to {}, and none then until that is solved.",
+                    "Generator {name} issues IDs up to {}, and then none until this is solved.",
                     display(at)
                 ),
                 (Refused::Reservation(_), None) => {
-                    format!("Generator {name} issues no IDs until that is solved.")
+                    format!("Generator {name} issues no IDs until this is solved.")
                 }
                 // The message says everything.
                 _ => String::new(),
@@ -43,7 +43,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
         }
         Note::IssuesAgain { since } => (
             format!("generator {name} issues IDs again"),
-            format!("They were refused since {}.", display(since)),
+            format!("IDs were refused since {}.", display(since)),
         ),
         Note::Switched {
             rollback,
@@ -52,30 +52,27 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             free,
         } => (
             match rollback {
-                Some(by) => format!(
-                    "clock moved backwards by {}",
-                    duration_text(by, Form::Exact)
-                ),
+                Some(by) => format!("clock moved backwards by {}", exact(by)),
                 None => format!("generator {name} starts before its mark"),
             },
             format!(
-                "Generator {name} goes on in clock {clock} of 0 to {}; {free} more are free.",
+                "Generator {name} goes on with clock number {clock} of 0 to {}; {free} more are free.",
                 clocks - 1
             ),
         ),
         Note::LeftGap { gap, start, lead } => (
             format!(
-                "generator {name} was promoted with this server and leaves out {} ms",
+                "generator {name} was promoted with this server and skips {} ms",
                 gap.get()
             ),
             format!(
-                "IDs start at {}, {} after the clock.",
+                "IDs start at {}, {} ahead of the clock.",
                 display(start),
-                duration_text(lead, Form::Exact)
+                exact(lead)
             ),
         ),
         Note::StartsAhead { lead } => {
-            let lead = duration_text(lead, Form::Exact);
+            let lead = exact(lead);
             (
                 format!("generator {name} starts {lead} ahead of the clock, as was accepted"),
                 String::new(),
@@ -83,10 +80,10 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
         }
         Note::EndsSoon { left, end } => (
             format!(
-                "generator {name} has used up the time of its layout in {}",
-                duration_text(left, Form::Rounded)
+                "generator {name} will have used up the time of its layout in {}",
+                rounded(left)
             ),
-            format!("It ends at {}.", display(end)),
+            format!("The time ends at {}.", display(end)),
         ),
     };
     ERRCODE_SUCCESSFUL_COMPLETION

@@ -69,7 +69,6 @@ fn issued(data: &SequenceData) -> Option<i64> {
     (data.is_called && data.last_value != NO_MARK).then_some(data.last_value)
 }
 
-/// The one row of the sequence, and the LSN of its page. The relation is locked.
 fn row(entry: &Entry) -> Result<(SequenceData, pg_sys::XLogRecPtr), Error> {
     // SAFETY: the relation is locked, so its file stays. The buffer is pinned and
     // share-locked while we read it; the row is the first item of the first page, as in
@@ -116,15 +115,18 @@ unsafe fn is_sequence_page(page: pg_sys::Page) -> bool {
 pub fn write(entry: &Entry, value: i64) {
     // SAFETY: in a transaction that may write.
     spi::as_user(pg_sys::BOOTSTRAP_SUPERUSERID.into(), 0, || unsafe {
-        pg_sys::OidFunctionCall2Coll(
-            pg_sys::F_SETVAL_REGCLASS_INT8.into(),
-            pg_sys::InvalidOid,
-            pg_sys::Datum::from(entry.relation()),
-            pg_sys::Datum::from(value),
-        );
+        let (function, no_collation) = (pg_sys::F_SETVAL_REGCLASS_INT8, pg_sys::InvalidOid);
+        let (relation, value) = (entry.relation().into(), value.into());
+        pg_sys::OidFunctionCall2Coll(function.into(), no_collation, relation, value);
     });
     // SAFETY: WAL is flushed up to the last record of this backend, that of setval().
     unsafe { pg_sys::XLogFlush(pg_sys::XactLastRecEnd) };
+}
+
+/// Writes that there is no mark yet: as a value that was issued, so that plain
+/// `nextval()` fails from the start.
+pub fn write_none(entry: &Entry) {
+    write(entry, NO_MARK);
 }
 
 /// What has happened to this server since WAL was at a location.

@@ -27,12 +27,17 @@ mod time; // conversions between timestamptz and Unix milliseconds
 mod wire; // messages between servers and a registry
 
 #[cfg(feature = "pg_test")]
-mod tests;
+pub mod tests;
 
-/// Initialises the library. Without `shared_preload_libraries` there are neither shared
-/// memory nor settings: decoding works, and generating raises an error that says why.
-pub fn init() {
-    no_backtraces();
+pgrx::pg_module_magic!(name, version);
+
+/// Called when the library is loaded: by the postmaster, if it is preloaded, else by the
+/// first session that decodes an ID. Without `shared_preload_libraries` there are neither
+/// shared memory nor settings: decoding works, and generating raises an error that says
+/// why.
+#[pgrx::pg_guard]
+#[allow(non_snake_case)]
+pub extern "C-unwind" fn _PG_init() {
     provider::register();
     // SAFETY: reads a flag that only the postmaster changes, before any backend starts.
     if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
@@ -42,20 +47,4 @@ pub fn init() {
         restart::register();
         keeper::register();
     }
-}
-
-/// Keeps Rust backtraces, which the server's environment may ask for, out of the detail
-/// of errors. Each library's copy of the standard library reads the environment once
-/// and keeps the answer. So the variable is set for that one reading only, and no child
-/// process or other extension sees it.
-fn no_backtraces() {
-    const NAME: &str = "RUST_LIB_BACKTRACE";
-    if std::env::var_os(NAME).is_some() {
-        return;
-    }
-    // SAFETY: a process of PostgreSQL has one thread.
-    unsafe { std::env::set_var(NAME, "0") };
-    drop(std::backtrace::Backtrace::capture());
-    // SAFETY: as above.
-    unsafe { std::env::remove_var(NAME) };
 }

@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
 
 use super::error::{Code, Error};
 use super::time::display;
-use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::duration::exact;
 use crate::snowflake::id::{Millis, UnixMillis};
 
 /// IDs are negative from the instant `from` on; without one, some are.
@@ -19,17 +19,19 @@ pub fn can_be_negative(from: Option<UnixMillis>) -> Error {
 
 pub fn mark_kept(name: &str) -> Error {
     notice(format!("generator {name} keeps its mark"))
-        .detail("IDs follow the time: a restart would only forget how far they are.")
+        .detail("IDs follow the time: a restart would only forget how far the IDs have come.")
 }
 
 pub fn made_fit(name: &str) -> Error {
     notice(format!("type and bounds of sequence {name} were changed"))
-        .detail("It is to hold the mark of a generator: nextval() on it fails from now on.")
+        .detail(
+            "The sequence is to hold the mark of a generator: plain nextval() fails from now on.",
+        )
         .hint("IDs come from snowflake_nextval().")
 }
 
 pub fn epoch_moved(name: &str, by: Millis) -> Error {
-    let by = duration_text(by, Form::Exact);
+    let by = exact(by);
     notice(format!(
         "IDs that generator {name} has issued decode to {by} earlier from now on"
     ))

@@ -1,5 +1,7 @@
 //! The two clocks of the operating system.
 
+use std::cmp::min_by_key;
+
 use crate::snowflake::clock::Reading;
 use crate::snowflake::id::{BootNanos, Nanos, UnixNanos};
 
@@ -30,12 +32,10 @@ fn nanos(clock: libc::clockid_t) -> i64 {
         .saturating_add(at.tv_nsec)
 }
 
-#[inline]
 pub fn boot() -> BootNanos {
     BootNanos::new(nanos(BOOT_CLOCK))
 }
 
-#[inline]
 pub fn wall() -> UnixNanos {
     UnixNanos::new(nanos(libc::CLOCK_REALTIME))
 }
@@ -52,10 +52,7 @@ pub fn read() -> Reading {
         if best.0 <= READINGS_APART {
             break;
         }
-        let next = attempt();
-        if next.0 < best.0 {
-            best = next;
-        }
+        best = min_by_key(best, attempt(), |(apart, _)| *apart);
     }
     best.1
 }

@@ -18,14 +18,13 @@
 //! its `nextval()` would raise an error from then on, and its value would be lost. In a
 //! dump the label comes after the bounds, which fit, and before or after the mark.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 
 use pgrx::pg_sys;
 
-use super::encoding::from_server;
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
-use super::{catalog, entry, mark, notice, report, shmem, spi};
+use super::{catalog, encoding, entry, mark, notice, report, shmem, spi};
 use crate::snowflake::id::Millis;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
@@ -41,14 +40,7 @@ pub fn register() {
 unsafe extern "C-unwind" fn on_label(object: *const pg_sys::ObjectAddress, label: *const c_char) {
     // SAFETY: PostgreSQL passes an object, and NULL or a NUL-terminated string. There
     // is nothing to drop.
-    unsafe {
-        report::guard(|| {
-            let label = (!label.is_null()).then(|| from_server(CStr::from_ptr(label)));
-            if let Err(error) = check(*object, label.as_deref()) {
-                error.raise();
-            }
-        });
-    }
+    unsafe { report::guard(|| check(*object, encoding::read(label).as_deref())) };
 }
 
 fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error> {
@@ -107,14 +99,10 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
     };
     let (layout, before_layout) = (after.layout(), before.layout());
     if let Some(change) = layout.change_from(before_layout) {
-        return Err(error::layout_changed(
-            &name,
-            change,
-            &before.layout_text(),
-            &after.layout_text(),
-        ));
+        let (before, after) = (before.layout_text(), after.layout_text());
+        return Err(error::layout_changed(&name, change, &before, &after));
     }
-    let last = layout.instant_of(layout.last_tick());
+    let last = layout.end();
     if layout != before_layout && reached >= last {
         return Err(error::layout_too_short(&name, reached, last));
     }
@@ -145,8 +133,7 @@ fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), 
         if !unsafe { pg_sys::IsBinaryUpgrade } {
             let name = entry.name();
             spi::run(&format!("ALTER SEQUENCE {name} {} RESTART", catalog::FIT))?;
-            // Marked as called, so that plain nextval() fails from the start.
-            mark::write(entry, entry::NO_MARK);
+            mark::write_none(entry);
             notice::made_fit(&name).notice();
         }
     }
@@ -159,14 +146,8 @@ fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), 
 fn used(relation: pg_sys::Oid, value: i64, label: &str) -> Error {
     let name = catalog::relation_name(relation);
     let owner = catalog::owning_column(relation);
-    let owner = owner.map(|(table, column)| (table, catalog::relation_name(table), column));
-    let beside = catalog::name_beside(owner.as_ref().map_or(relation, |it| it.0));
-    let column = owner.as_ref().map(|it| (it.1.as_str(), it.2.as_str()));
-    error::used_sequence(
-        &name,
-        value,
-        label,
-        beside.as_deref().unwrap_or(&name),
-        column,
-    )
+    let beside = catalog::name_beside(owner.as_ref().map_or(relation, |(table, _)| *table));
+    let beside = beside.as_ref().unwrap_or(&name);
+    let column = owner.map(|(table, column)| (catalog::relation_name(table), column));
+    error::used_sequence(&name, value, label, beside, column)
 }

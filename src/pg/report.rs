@@ -16,10 +16,11 @@ use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel, pgrx_extern_c_guard};
-use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
+use pgrx::{PgLogLevel, pg_sys};
 
 use super::compat;
 use super::encoding::to_server;
+use super::error::Error;
 
 thread_local! {
     /// The error that is passing through Rust, if it was kept, in memory of the
@@ -27,61 +28,51 @@ thread_local! {
     static KEPT: Cell<*mut pg_sys::ErrorData> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// A report. Detail and hint are empty if there are none.
-#[derive(Clone, Copy)]
-pub struct Report<'a> {
-    pub level: PgLogLevel,
-    pub code: PgSqlErrorCode,
-    pub message: &'a str,
-    pub detail: &'a str,
-    pub hint: &'a str,
-}
-
-impl Report<'_> {
-    /// The report in PostgreSQL's memory.
-    fn data(self) -> *mut pg_sys::ErrorData {
-        let optional = |text: &str| match text {
-            "" => std::ptr::null_mut(),
-            text => to_server(text),
-        };
-        let data = pg_sys::ErrorData {
-            elevel: self.level as i32,
-            sqlerrcode: self.code as i32,
-            message: to_server(self.message),
-            detail: optional(self.detail),
-            hint: optional(self.hint),
-            // SAFETY: a variable of this process.
-            assoc_context: unsafe { pg_sys::CurrentMemoryContext },
-            ..pg_sys::ErrorData::default()
-        };
-        // SAFETY: room for one report.
-        unsafe {
-            let room = pg_sys::palloc(size_of_val(&data)).cast::<pg_sys::ErrorData>();
-            room.write(data);
-            room
-        }
+/// An error as a report in PostgreSQL's memory.
+fn data(error: &Error, level: PgLogLevel) -> *mut pg_sys::ErrorData {
+    let optional = |text: &str| match text {
+        "" => std::ptr::null_mut(),
+        text => to_server(text),
+    };
+    let data = pg_sys::ErrorData {
+        elevel: level as i32,
+        sqlerrcode: error.code as i32,
+        message: to_server(&error.message),
+        detail: optional(&error.detail),
+        hint: optional(&error.hint),
+        // SAFETY: a variable of this process.
+        assoc_context: unsafe { pg_sys::CurrentMemoryContext },
+        ..pg_sys::ErrorData::default()
+    };
+    // SAFETY: room for one report.
+    unsafe {
+        let room = pg_sys::palloc(size_of_val(&data)).cast::<pg_sys::ErrorData>();
+        room.write(data);
+        room
     }
 }
 
 /// Sends a report that does not end the statement.
 #[cold]
-pub fn emit(report: Report) {
-    // SAFETY: the report has a level that returns; all texts are copied.
-    unsafe { pg_sys::ThrowErrorData(report.data()) };
+pub fn emit(error: &Error, level: PgLogLevel) {
+    // SAFETY: a level that returns; all texts are copied.
+    unsafe { pg_sys::ThrowErrorData(data(error, level)) };
 }
 
-/// Runs `f`, the whole of a function that PostgreSQL calls. If `f` panics, its error is
-/// reported after all values of Rust's are dropped.
+/// Runs `f`, the whole of a function that PostgreSQL calls. The error that `f` returns,
+/// or with which it panics, is reported after all values of Rust's are dropped.
 ///
 /// # Safety
 /// The caller has nothing that must be dropped.
 #[inline]
-pub unsafe fn guard<R>(f: impl FnOnce() -> R) -> R {
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(result) => result,
-        // SAFETY: as the caller guarantees.
-        Err(payload) => unsafe { raise(payload) },
-    }
+pub unsafe fn guard<R>(f: impl FnOnce() -> Result<R, Error>) -> R {
+    let payload = match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(result)) => return result,
+        Ok(Err(error)) => Box::new(error),
+        Err(payload) => payload,
+    };
+    // SAFETY: as the caller guarantees.
+    unsafe { raise(payload) }
 }
 
 /// # Safety
@@ -99,6 +90,11 @@ unsafe fn raise(payload: Box<dyn Any + Send>) -> ! {
 
 /// The report that a panic carries, if it carries one.
 fn data_of(payload: Box<dyn Any + Send>) -> *mut pg_sys::ErrorData {
+    let kept = KEPT.take();
+    let payload = match payload.downcast::<Error>() {
+        Ok(error) => return data(&error, PgLogLevel::ERROR),
+        Err(payload) => payload,
+    };
     let (report, is_caught) = match payload.downcast::<ErrorReportWithLevel>() {
         Ok(report) => (*report, false),
         Err(payload) => match payload.downcast::<CaughtError>() {
@@ -110,19 +106,17 @@ fn data_of(payload: Box<dyn Any + Send>) -> *mut pg_sys::ErrorData {
             Err(payload) => resume_unwind(payload),
         },
     };
-    let kept = KEPT.take();
     // SAFETY: null, or a copy that lives as long as the transaction.
     if is_caught && unsafe { is_original(kept, &report) } {
         return kept;
     }
-    Report {
-        level: report.level(),
+    let error = Error {
         code: report.sql_error_code(),
-        message: report.message(),
-        detail: report.detail().unwrap_or_default(),
-        hint: report.hint().unwrap_or_default(),
-    }
-    .data()
+        message: report.message().to_string(),
+        detail: report.detail().unwrap_or_default().to_string(),
+        hint: report.hint().unwrap_or_default().to_string(),
+    };
+    data(&error, report.level())
 }
 
 /// Whether pgrx made `report` of the error `kept`.

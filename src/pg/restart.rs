@@ -43,8 +43,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::entry::{self, Entry};
 use super::error::Error;
-use super::notice;
-use super::{catalog, compat, label, mark, report, shmem};
+use super::{catalog, compat, label, mark, notice, report, shmem};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 
@@ -80,7 +79,7 @@ unsafe extern "C-unwind" fn on_utility(
     unsafe {
         let duty = duty(statement);
         let kept = duty
-            .map(|duty| report::guard(|| raised(report::keeping_errors(|| keep(duty)))))
+            .map(|duty| report::guard(|| report::keeping_errors(|| keep(duty))))
             .unwrap_or_default();
         if let Some(next) = PREVIOUS.or(compat::STANDARD_UTILITY) {
             next(
@@ -95,16 +94,11 @@ unsafe extern "C-unwind" fn on_utility(
             );
         }
         if let Some(duty) = duty {
-            report::guard(|| raised(finish(duty, kept)));
+            report::guard(|| finish(duty, kept));
         }
     }
 }
 
-fn raised<T>(result: Result<T, Error>) -> T {
-    result.unwrap_or_else(|error| error.raise())
-}
-
-/// What this module has to do with a command.
 #[derive(Clone, Copy)]
 enum Duty {
     /// The command may restart this sequence.
@@ -112,7 +106,6 @@ enum Duty {
     /// The command may restart sequences of these tables, a list of RangeVar; and, if
     /// it cascades, of the tables that refer to them.
     Truncate(*mut pg_sys::List, bool),
-    /// The command makes a database of this name.
     ForgetDatabase(*const c_char),
     /// The command discards what `currval()` knows.
     DiscardLast,
@@ -187,7 +180,7 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
     let kept: Vec<Kept> = generators
         .filter_map(|relation| {
             let entry = entry::of_sequence(relation);
-            entry.with_share_lock(|| look(entry))
+            entry.with_share_lock(true, |_| look(entry))
         })
         .collect();
     if kept.is_empty() {

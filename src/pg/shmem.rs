@@ -40,8 +40,6 @@
 
 use std::cell::{RefCell, UnsafeCell};
 use std::ffi::CStr;
-use std::iter::{Chain, Take};
-use std::slice::Iter;
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
@@ -96,13 +94,11 @@ const _: () = assert!(size_of::<Slot>() == 4 * 128 && align_of::<Slot>() == 128)
 pub struct Key(u64);
 
 impl Key {
-    /// The key of a generator of this database.
     pub fn of_generator(relation: pg_sys::Oid, is_default: bool) -> Self {
         let relation = if is_default { 0 } else { relation.to_u32() };
         Self(u64::from(this_database().to_u32()) << 32 | u64::from(relation))
     }
 
-    /// Whether this is the key of the default generator.
     pub fn is_default(self) -> bool {
         self.relation() == pg_sys::InvalidOid
     }
@@ -160,9 +156,11 @@ fn layer_size(layers: usize) -> Option<usize> {
 }
 
 /// The slots of a table that can hold a generator, starting where its hash points.
-type Window = Take<Chain<Iter<'static, Slot>, Iter<'static, Slot>>>;
-
-fn window(slots: &'static [Slot], key: Key, size: usize) -> Window {
+fn window(
+    slots: &'static [Slot],
+    key: Key,
+    size: usize,
+) -> impl Iterator<Item = &'static Slot> + Clone {
     // The golden ratio spreads keys that differ in their low bits.
     let hash = key.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     let count = u64::try_from(slots.len()).unwrap_or(1).max(1);
@@ -170,13 +168,11 @@ fn window(slots: &'static [Slot], key: Key, size: usize) -> Window {
     from.iter().chain(before).take(size)
 }
 
-/// The tables in dynamic shared memory that this process has mapped.
 fn mapped_layers() -> impl Iterator<Item = &'static [Slot]> {
     (0..).map_while(|layer| LAYERS.with_borrow(|layers| layers.get(layer).copied()))
 }
 
 impl Shared {
-    /// The worker ID in force.
     pub fn worker_id(&self) -> Option<WorkerId> {
         self.generation().worker()
     }
@@ -213,7 +209,10 @@ impl Shared {
     }
 
     /// The slots that can hold a generator, in each mapped table.
-    fn windows(&self, key: Key) -> impl Iterator<Item = Window> {
+    fn windows(
+        &self,
+        key: Key,
+    ) -> impl Iterator<Item = impl Iterator<Item = &'static Slot> + Clone> {
         let own = if key.is_default() {
             window(self.defaults, key, self.defaults.len())
         } else {
@@ -282,7 +281,6 @@ impl Shared {
         }
     }
 
-    /// The reading from which a generator starts.
     pub fn reading_to_start_from(&self) -> Reading {
         self.with_beliefs(|beliefs| beliefs.believable(os_clock::read()))
     }
@@ -337,7 +335,6 @@ impl Shared {
         }
     }
 
-    /// How many tables there are in dynamic shared memory.
     fn layer_count(&self) -> usize {
         // Acquire: the handles of this many tables were stored before the count.
         self.layers.load(Ordering::Acquire) as usize

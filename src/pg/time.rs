@@ -48,13 +48,11 @@ pub fn display(at: UnixMillis) -> String {
     from_server(text)
 }
 
-/// An instant as a value for SQL.
 pub fn to_datum(at: UnixMillis) -> TimestampWithTimeZone {
     TimestampWithTimeZone::try_from(timestamptz(at))
         .unwrap_or_else(|_| TimestampWithTimeZone::positive_infinity())
 }
 
-/// A duration as a value for SQL.
 pub fn interval(lasts: Millis) -> Interval {
     Interval::from_micros(lasts.get().saturating_mul(1000))
 }

@@ -15,7 +15,8 @@
 
 use super::generator::Generator;
 use super::id::Position;
-use super::server::{Host, Issued, Refused, issue};
+use super::server::{Host, Refused, issue};
+use super::word::Issued;
 
 /// How often a call takes positions while others take some in between. Each time may
 /// exhaust a tick that others wait for, so the call does not try for ever.
@@ -24,7 +25,6 @@ const ATTEMPTS: u32 = 100;
 impl Generator {
     /// The largest block: what a fresh tick holds, wherever its sequence numbers start.
     /// `None` if the IDs of a tick do not count up by one.
-    #[must_use]
     pub fn max_block(&self) -> Option<u64> {
         let counts_up = self.layout.counts_by_one() && !self.is_random();
         counts_up.then(|| self.layout.max_sequence() + 1 - self.policy.sequence_start.last())
@@ -33,10 +33,7 @@ impl Generator {
 
 /// The positions of `count` consecutive IDs, at most [`Generator::max_block`] of the
 /// host's generator. Waits for the clock and reserves as needed; a failed call issues
-/// nothing.
-///
-/// # Errors
-/// The host's error, or why there is no block.
+/// nothing. Fails with the host's error, or why there is no block.
 pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
     let (_, generator) = host.enter()?;
     let (bits, max_chunk) = (generator.layout.sequence_bits(), generator.max_chunk());
@@ -46,14 +43,21 @@ pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
     for _ in 0..ATTEMPTS {
         let issued = issue(host, asked)?;
         waited |= issued.waited;
-        let next = Taken::from(issued);
+        let end = issued.end.get();
+        let next = Taken {
+            start: issued.start.get(),
+            end,
+            borrowed_from: end - issued.borrowed,
+        };
         let joined = held.and_then(|held| held.joined(next));
         let taken = joined.unwrap_or(next);
         if let Some(block) = taken.block(count, bits) {
             return Ok(Issued {
                 start: Position::new(block.start),
                 end: Position::new(block.end),
-                borrowed: block.borrowed(),
+                borrowed: block
+                    .end
+                    .saturating_sub(block.start.max(block.borrowed_from)),
                 waited,
             });
         }
@@ -65,7 +69,7 @@ pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
         };
         held = Some(last);
     }
-    Err(Refused::Interleaved { count }.into())
+    Err(host.error(Refused::Interleaved { count }))
 }
 
 /// Consecutive positions. Those from `borrowed_from` on belong to ticks that the clock
@@ -75,17 +79,6 @@ struct Taken {
     start: u64,
     end: u64,
     borrowed_from: u64,
-}
-
-impl From<Issued> for Taken {
-    fn from(issued: Issued) -> Self {
-        let end = issued.end.get();
-        Self {
-            start: issued.start.get(),
-            end,
-            borrowed_from: end - issued.borrowed,
-        }
-    }
 }
 
 impl Taken {
@@ -116,9 +109,5 @@ impl Taken {
     fn in_last_tick(self, bits: u32) -> Self {
         let start = self.start.max(self.end >> bits << bits);
         Self { start, ..self }
-    }
-
-    fn borrowed(self) -> u64 {
-        self.end.saturating_sub(self.start.max(self.borrowed_from))
     }
 }

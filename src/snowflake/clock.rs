@@ -87,7 +87,6 @@ const DRIFT: i64 = 1000;
 /// Stands for "no line" and "no reading".
 const NONE: i64 = i64::MIN;
 
-/// The clock of one word; see the head of this file for the rules.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Clock {
@@ -106,7 +105,6 @@ pub struct Line {
 
 impl Clock {
     /// A clock that agrees with the wall clock and has seen nothing.
-    #[must_use]
     pub fn new(reading: Reading) -> Self {
         let none = || AtomicI64::new(NONE);
         Self {
@@ -143,7 +141,6 @@ impl Clock {
         self.line(boot).map_or(wall, |line| line.at.max(wall))
     }
 
-    /// The slewed line, if there is one.
     pub fn line(&self, boot: impl FnOnce() -> BootNanos) -> Option<Line> {
         let raw = self.line.load(Relaxed);
         (raw != NONE).then(|| Line {
@@ -165,13 +162,11 @@ impl Clock {
         self.line.fetch_max(line, AcqRel);
     }
 
-    /// The latest reading by which an ID was issued.
     pub fn latest(&self) -> UnixMillis {
         UnixMillis::new(self.latest.load(Acquire))
     }
 
     /// How far the wall clock is behind an earlier reading.
-    #[must_use]
     pub fn rollback(&self, wall: UnixNanos) -> Option<Nanos> {
         rollback(self.latest(), wall)
     }
@@ -231,7 +226,6 @@ impl Clock {
 }
 
 /// How far the wall clock is behind the millisecond of an earlier reading.
-#[must_use]
 pub fn rollback(latest: UnixMillis, wall: UnixNanos) -> Option<Nanos> {
     (wall.millis() < latest).then(|| latest.nanos().since(wall))
 }

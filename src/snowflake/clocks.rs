@@ -48,11 +48,9 @@ const SPAN_BITS: u32 = 5;
 /// Spans shorter than 2^6 ms are not worth storing.
 const SPAN_LEAST: u32 = 6;
 
-/// See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Ledger {
-    /// The clock in force.
     pub(super) clock: u64,
     /// How many clocks a tick may use, the one in force included.
     pub(super) together: u64,
@@ -90,7 +88,6 @@ impl Ledger {
     }
 
     /// The parts to be stored. No clock number is above 64.
-    #[must_use]
     pub const fn parts(self) -> [u64; 3] {
         [
             self.clock | self.together << 8 | self.used << 16,
@@ -100,7 +97,6 @@ impl Ledger {
     }
 
     /// How many of `clocks` are free, one after the other, for a rollback to a tick.
-    #[must_use]
     pub fn free(self, to: Tick, clocks: u64) -> u64 {
         if to >= self.others_before {
             clocks.saturating_sub(self.together)
@@ -112,7 +108,6 @@ impl Ledger {
     }
 
     /// The first tick from which on a rollback finds a free clock; `None` if none.
-    #[must_use]
     pub fn free_from(self, clocks: u64) -> Option<Tick> {
         if self.used < clocks {
             return Some(self.known_from);
@@ -154,7 +149,6 @@ impl Ledger {
 
     /// How many clocks a tick could use, from `at` on, which is where the clocks in
     /// force are.
-    #[must_use]
     pub fn widest(self, at: Tick, clocks: u64) -> u64 {
         self.together + self.free(at, clocks)
     }
@@ -206,7 +200,6 @@ impl Ledger {
     /// What the mark has above its instant: see the head of the file. `None` if the
     /// instant leaves no room. For a generator whose ticks go on in further clocks,
     /// this is only the clock: how many clocks were used is not worth a flush.
-    #[must_use]
     pub fn with_mark(self, mark: UnixMillis, layout: Layout) -> Option<i64> {
         let at = u64::try_from(mark.get()).ok()?;
         if at >> INSTANT_BITS != 0 {
@@ -227,7 +220,6 @@ impl Ledger {
 
     /// Reads a mark: its instant, and the ledger of a generator that has issued
     /// nothing from there on. `None` if no generator of this layout wrote it.
-    #[must_use]
     pub fn read_mark(value: i64, layout: Layout) -> Option<(UnixMillis, Self)> {
         let value = u64::try_from(value).ok()?;
         let field = |shift: u32, bits: u32| value >> shift & ((1u64 << bits) - 1);

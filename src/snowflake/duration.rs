@@ -18,36 +18,35 @@ const YEAR: (&str, i64) = ("y", 31_556_952_000);
 const CYCLE_YEARS: i64 = 400;
 const CYCLE: i64 = 146_097 * 86_400_000;
 
-/// How a duration is put into words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// In the largest unit that gives a whole number, as a label writes it. For what
-    /// somebody has set, which reads as it was written.
-    Set,
-    /// Exact, as "1 d 2 h 5 ms". For what was measured, which is seldom a whole
-    /// number of any large unit.
-    Exact,
-    /// In its two largest units, years among them; less is left out. For a person who
-    /// wants a rough idea.
-    Rounded,
+/// A duration in the largest unit that gives a whole number, as a label writes it. For
+/// what somebody has set, which reads as it was written.
+pub fn as_set(time: Millis) -> String {
+    let units = UNITS.into_iter();
+    in_units(time, units.filter(|(_, unit)| time.get() % unit == 0))
 }
 
-/// A duration in words. A minus sign applies to the whole.
-#[must_use]
-pub fn duration_text(time: Millis, form: Form) -> String {
-    let (year, most) = match form {
-        Form::Rounded => (Some(YEAR), 2),
-        _ => (None, UNITS.len()),
-    };
-    let units = year.into_iter().chain(UNITS);
-    let units = units.filter(|(_, unit)| form != Form::Set || time.get() % unit == 0);
+/// A duration as "1 d 2 h 5 ms". For what was measured, which is seldom a whole number
+/// of any large unit.
+pub fn exact(time: Millis) -> String {
+    in_units(time, UNITS.into_iter())
+}
+
+/// A duration in its two largest units, years among them; less is left out. For a person
+/// who wants a rough idea.
+pub fn rounded(time: Millis) -> String {
+    let largest = |(_, unit): &(_, i64)| time.get().unsigned_abs() < unit.unsigned_abs();
+    let units = [YEAR].into_iter().chain(UNITS);
+    in_units(time, units.skip_while(largest).take(2))
+}
+
+/// A minus sign applies to the whole.
+fn in_units(time: Millis, units: impl Iterator<Item = (&'static str, i64)>) -> String {
     let mut rest = time.get().unsigned_abs();
     let counted = units.map(|(name, unit)| {
         let count = rest / unit.unsigned_abs();
         rest %= unit.unsigned_abs();
         (count, name)
     });
-    let counted = counted.skip_while(|(count, _)| *count == 0).take(most);
     let counted = counted.filter(|(count, _)| *count > 0);
     let parts: Vec<_> = counted
         .map(|(count, name)| format!("{count} {name}"))
@@ -61,7 +60,6 @@ pub fn duration_text(time: Millis, form: Form) -> String {
 
 /// In UTC, with milliseconds; years beyond 9999 just have more digits. jiff ends with
 /// 9999, so the instant is moved by whole repetitions of the calendar.
-#[must_use]
 pub fn instant_text(at: UnixMillis) -> String {
     let within = Timestamp::from_millisecond(at.get().rem_euclid(CYCLE)).unwrap_or_default();
     let civil = Offset::UTC.to_datetime(within);
@@ -86,7 +84,7 @@ mod tests {
             (3650 * DAY, "3650 d"),
             (-90_000, "-90 s"),
         ] {
-            assert_eq!(duration_text(Millis::new(millis), Form::Set), text);
+            assert_eq!(as_set(Millis::new(millis)), text);
         }
     }
 
@@ -103,7 +101,7 @@ mod tests {
             (-61_000, "-1 min 1 s"),
             (i64::MIN, "-106751991167 d 7 h 12 min 55 s 808 ms"),
         ] {
-            assert_eq!(duration_text(Millis::new(millis), Form::Exact), text);
+            assert_eq!(exact(Millis::new(millis)), text);
         }
     }
 
@@ -123,7 +121,7 @@ mod tests {
             (8000 * 365 * DAY + 1942 * DAY, "8000 y 2 d"),
             (i64::MAX, "292277024 y 228 d"),
         ] {
-            assert_eq!(duration_text(Millis::new(millis), Form::Rounded), text);
+            assert_eq!(rounded(Millis::new(millis)), text);
         }
     }
 }

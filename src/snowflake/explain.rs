@@ -14,7 +14,7 @@
 use std::cmp::Ordering;
 use std::iter::once;
 
-use super::duration::{Form, duration_text, instant_text};
+use super::duration::{as_set, instant_text, rounded};
 use super::id::{SnowflakeId, UnixMillis};
 use super::label::{Decoded, Field, Label};
 use super::layout::{Disorder::NegativeFrom, LayoutError, Role};
@@ -29,10 +29,8 @@ const NAME_COLUMNS: usize = 24;
 
 /// What there is to know about an ID of the generator that `title` names, as lines of
 /// ASCII without trailing white space. No line is longer than [`COLUMNS`], except for a
-/// longer `title`, which is not cut.
-///
-/// # Errors
-/// As [`Label::decode`], if no generator with this label can have made the ID.
+/// longer `title`, which is not cut. Fails as [`Label::decode`] does, if no generator
+/// with this label can have made the ID.
 pub fn explain(
     id: SnowflakeId,
     label: &Label,
@@ -163,7 +161,7 @@ fn table(lines: &mut Vec<String>, fields: &[&Field], bits: u64, label: &Label) {
 /// Adds what the single fields do not say.
 fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: UnixMillis) {
     let layout = label.layout();
-    let span = |at: UnixMillis| duration_text(at.since(now).abs(), Form::Rounded);
+    let span = |at: UnixMillis| rounded(at.since(now).abs());
     let at = |at: UnixMillis| match at.cmp(&now) {
         Ordering::Less => format!("{}, {} ago", instant_text(at), span(at)),
         Ordering::Equal => format!("{}, now", instant_text(at)),
@@ -178,11 +176,11 @@ fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: Uni
         let (worker, names) = (decoded.fields.worker, workers.join(", "));
         line("worker ID", format!("{worker} of {names}"));
     }
-    let tick = duration_text(layout.tick(), Form::Set);
+    let tick = as_set(layout.tick());
     let epoch = instant_text(layout.epoch());
     line("epoch", format!("{epoch}, ticks of {tick}"));
     // The last tick is never issued.
-    let end = layout.instant_of(layout.last_tick());
+    let end = layout.end();
     let until = format!("until {}, another {}", instant_text(end), span(end));
     let over = format!("over since {}", at(end));
     line("layout", if now < end { until } else { over });

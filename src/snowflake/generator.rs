@@ -7,9 +7,7 @@ use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 /// All that a step is decided from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generator {
-    /// Bits, epoch and tick.
     pub layout: Layout,
-    /// How far the generator may go.
     pub policy: Policy,
 }
 
@@ -22,7 +20,6 @@ impl Generator {
 
     /// Whether IDs are [`Layout::compose`] of what [`super::word::Live::issue`] yields
     /// without watching the wall clock: so in the default generator and its like.
-    #[must_use]
     pub const fn is_plain(&self) -> bool {
         let policy = &self.policy;
         !policy.on_rollback.watches()
@@ -31,19 +28,16 @@ impl Generator {
     }
 
     /// Whether the sequence numbers of a tick are shuffled.
-    #[must_use]
     pub const fn is_random(&self) -> bool {
         matches!(self.policy.sequence_start, SequenceStart::Random)
     }
 
     /// Whether IDs resume in another clock after a rollback.
-    #[must_use]
     pub const fn changes_clocks(&self) -> bool {
         matches!(self.policy.on_rollback, OnRollback::NextClock)
     }
 
     /// Whether a rollback and an exhausted tick take clocks from one ledger.
-    #[must_use]
     pub const fn shares_clocks(&self) -> bool {
         self.changes_clocks() && matches!(self.policy.on_exhausted, OnExhausted::NextClock)
     }
@@ -75,7 +69,6 @@ impl Generator {
     /// least one tick. So a batch never uses up at once what single calls of other
     /// sessions may borrow. Without borrowing, it is what is left of a tick wherever it
     /// starts.
-    #[must_use]
     pub fn max_chunk(&self) -> u64 {
         let tick = 1 << self.layout.within_bits();
         match self.policy.max_borrow_ticks {

@@ -7,7 +7,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds in a millisecond.
 pub const NANOS_PER_MILLI: i64 = 1_000_000;
 
 /// Declares kinds of numbers: any value of the type inside is one.
@@ -19,13 +18,11 @@ macro_rules! kinds {
         pub struct $name($number);
 
         impl $name {
-            /// From a bare number, in the unit of the type.
             pub const fn new(number: $number) -> Self {
                 Self(number)
             }
 
             /// The bare number, in the unit of the type.
-            #[must_use]
             pub const fn get(self) -> $number {
                 self.0
             }
@@ -94,13 +91,10 @@ impl WorkerId {
     pub const NONE: Self = Self(0);
 
     /// `None` if negative: -1 is how a setting says "not set".
-    #[must_use]
     pub fn new(id: i32) -> Option<Self> {
         u32::try_from(id).ok().map(Self)
     }
 
-    /// The number.
-    #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -110,10 +104,8 @@ impl WorkerId {
 macro_rules! durations {
     ($($duration:ident between $($instant:ident),+;)*) => {$(
         impl $duration {
-            /// No time at all.
             pub const ZERO: Self = Self(0);
 
-            /// The sum of both times.
             pub const fn plus(self, other: Self) -> Self {
                 Self(self.0.saturating_add(other.0))
             }
@@ -139,12 +131,10 @@ impl Millis {
         Nanos(self.0.saturating_mul(NANOS_PER_MILLI))
     }
 
-    /// This time minus another one.
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// This time, multiplied by `count`.
     pub const fn times(self, count: i64) -> Self {
         Self(self.0.saturating_mul(count))
     }
@@ -154,7 +144,6 @@ impl Millis {
         Self(self.0 / 2)
     }
 
-    /// The same time without a minus.
     pub const fn abs(self) -> Self {
         Self(self.0.saturating_abs())
     }
@@ -173,7 +162,6 @@ impl UnixMillis {
         UnixNanos(self.0.saturating_mul(NANOS_PER_MILLI))
     }
 
-    /// The instant that is this much later.
     pub const fn plus(self, millis: Millis) -> Self {
         Self(self.0.saturating_add(millis.0))
     }
@@ -181,7 +169,6 @@ impl UnixMillis {
 
 impl UnixNanos {
     /// The millisecond that holds this instant.
-    #[inline]
     pub const fn millis(self) -> UnixMillis {
         UnixMillis(self.0.div_euclid(NANOS_PER_MILLI))
     }
@@ -189,22 +176,18 @@ impl UnixNanos {
 
 impl BootNanos {
     /// Half of this number, rounded down.
-    #[must_use]
-    #[inline]
     pub const fn half(self) -> i64 {
         self.0 >> 1
     }
 }
 
 impl Stamp {
-    /// The bits of both.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
 impl Tick {
-    /// The tick after this one.
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }

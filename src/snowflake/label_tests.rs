@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::clocks::CLOCK_BITS_MAX;
-use super::duration::{Form, duration_text};
+use super::duration::as_set;
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Tick, UnixMillis};
 use super::label::*;
@@ -421,7 +421,7 @@ fn durations_in_every_unit() {
     ] {
         let expected = Millis::new(expected);
         assert_eq!(time(text), expected, "{text}");
-        assert_eq!(duration_text(expected, Form::Set), printed);
+        assert_eq!(as_set(expected), printed);
     }
     for zero in ["0", "00", "0 ms", "0d"] {
         let label = label(&format!("preset=default max_borrow='{zero}'"));
@@ -527,11 +527,7 @@ fn fixed_fields() {
 
 #[test]
 fn what_cannot_generate() {
-    let problem = |text: &str| {
-        label(text)
-            .check_generates()
-            .map_err(|(problem, _)| problem)
-    };
+    let problem = |text: &str| label(text).check_generates().map_err(|error| error.problem);
     let nobody = "no field tells the IDs of one server from those of another";
     assert_eq!(
         problem("preset=uniqueid"),
@@ -582,11 +578,9 @@ fn fields_of_the_caller() {
     assert_eq!(names(&fixed), [""; 0]);
     assert!(preset.layout().takes_fields() && !fixed.layout().takes_fields());
     // The error says nothing of the server.
-    let (problem, _) = label("preset=instagram shard=caller")
-        .check_generates()
-        .unwrap_err();
+    let error = label("preset=instagram shard=caller").check_generates();
     assert_eq!(
-        problem,
+        error.unwrap_err().problem,
         "no field tells the IDs of one server from those of another"
     );
     assert_eq!(one.check_generates(), Ok(()));
@@ -1114,7 +1108,7 @@ proptest! {
             .map(|field| (field.name.clone(), field.role, field.bits))
             .collect();
         prop_assert_eq!(fields, written.fields);
-        let borrow = format!("max_borrow={}", duration_text(Millis::new(written.max_borrow), Form::Set));
+        let borrow = format!("max_borrow={}", as_set(Millis::new(written.max_borrow)));
         prop_assert!(label.to_string().replace('\'', "").contains(&borrow));
         laws::hold(&written.text);
     }

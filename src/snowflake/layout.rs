@@ -32,11 +32,9 @@ use super::shuffle::Shuffle;
 /// The fields of one ID that every layout has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
-    /// Ticks since the layout's epoch.
     pub tick: Tick,
     /// The server that issued it; 0 if the layout has no worker ID.
     pub worker: u64,
-    /// The sequence number within the tick.
     pub sequence: u64,
     /// The layout's clock that issued the ID; 0 if there is only one.
     pub clock: u64,
@@ -96,7 +94,6 @@ pub enum Role {
     TimeReversed,
     /// One of these two, as the mode field says: reversed where it is 0.
     TimeByMode,
-    /// The sequence number within a tick.
     Sequence,
     /// Counts changes of the clock.
     Clock,
@@ -113,7 +110,6 @@ pub enum Role {
 
 impl Role {
     /// Whether the field is the time, however that is written.
-    #[must_use]
     pub const fn is_time(self) -> bool {
         matches!(self, Self::Time | Self::TimeReversed | Self::TimeByMode)
     }
@@ -172,7 +168,6 @@ impl Span {
         ones(self.bits) << self.shift
     }
 
-    /// The value that an ID has in these bits.
     const fn extract(self, id: u64) -> u64 {
         id >> self.shift & ones(self.bits)
     }
@@ -225,7 +220,6 @@ macro_rules! read_access {
     ($($(#[$about:meta])* $name:ident: $kind:ty = $($field:ident).+;)*) => {
         impl Layout {$(
             $(#[$about])*
-            #[inline]
             pub const fn $name(self) -> $kind {
                 self.$($field).+
             }
@@ -236,15 +230,12 @@ macro_rules! read_access {
 read_access! {
     /// The instant at which tick 0 begins.
     epoch: UnixMillis = epoch;
-    /// How long a tick lasts.
     tick: Millis = tick;
-    /// Width of the sequence field.
     sequence_bits: u32 = sequence.bits;
     /// Width of the clock field, 0 if there is none.
     clock_bits: u32 = clock.bits;
     /// Width of all fields together. With 64, IDs can be negative.
     width: u32 = width;
-    /// The largest sequence number of a tick.
     max_sequence: u64 = sequence_mask;
     /// The last tick of the time field. It is never issued: its positions are the room
     /// for writing down "one past the end".
@@ -253,7 +244,6 @@ read_access! {
     within_bits: u32 = within_bits;
 }
 
-/// `bits` ones.
 const fn ones(bits: u32) -> u64 {
     !u64::MAX.unbounded_shl(bits)
 }
@@ -292,10 +282,8 @@ impl Layout {
         Err(_) => unreachable!(),
     };
 
-    /// Makes a layout of fields from high to low, each with its bits.
-    ///
-    /// # Errors
-    /// A [`Misfit`], if the fields make no layout.
+    /// Makes a layout of fields from high to low, each with its bits. Fails with a
+    /// [`Misfit`], if the fields make no layout.
     // Indices: slices have no iterators in a const fn; `field` is below the length.
     #[allow(clippy::indexing_slicing)]
     pub const fn new(
@@ -401,7 +389,6 @@ impl Layout {
     /// How many bits time, clock and sequence have together. With more than
     /// [`POSITION_BITS_MAX`], the functions on positions do not work: such a layout
     /// only decodes and encodes.
-    #[must_use]
     pub const fn position_bits(self) -> u32 {
         self.time.bits + self.clock.bits + self.sequence.bits
     }
@@ -420,38 +407,31 @@ impl Layout {
     }
 
     /// Whether the next sequence number of a tick gives the next integer.
-    #[must_use]
     pub const fn counts_by_one(self) -> bool {
         self.sequence.shift == 0
     }
 
     /// Whether IDs carry the worker ID. If they do not, only the fixed fields
     /// distinguish the IDs of two servers.
-    #[must_use]
     pub const fn has_worker(self) -> bool {
         self.worker_mask != 0
     }
 
     /// Whether callers give fields: see [`super::label::Label::given`].
-    #[must_use]
     pub const fn takes_fields(self) -> bool {
         self.caller_mask != 0
     }
 
     /// The largest worker ID; 0 if IDs carry none.
-    #[must_use]
     pub const fn max_worker(self) -> u64 {
         ones(self.worker_mask.count_ones())
     }
 
     /// How many IDs fit into a second.
-    #[must_use]
     pub const fn ids_per_second(self) -> u64 {
         (1 << self.within_bits) * 1000 / self.tick.get().cast_unsigned()
     }
 
-    /// Whether an ID of this layout can be negative.
-    #[must_use]
     pub const fn can_be_negative(self) -> bool {
         let sign = 1 << 63;
         self.width == 64 && (self.fixed_mask & sign == 0 || self.fixed & sign != 0)
@@ -459,7 +439,6 @@ impl Layout {
 
     /// Why IDs do not sort by time; `None` if all of them do. A layout whose IDs turn
     /// negative sorts by time until then.
-    #[must_use]
     pub const fn disorder(self) -> Option<Disorder> {
         if !matches!(self.written, Written::Plain) {
             return Some(Disorder::Reversed);
@@ -481,9 +460,13 @@ impl Layout {
         self.epoch.plus(self.lasting(tick.get()))
     }
 
+    /// The instant at which the last tick begins: no ID is issued from then on.
+    pub const fn end(self) -> UnixMillis {
+        self.instant_of(self.last_tick)
+    }
+
     /// The tick that holds an instant; negative before the epoch, and not
     /// bounded by the time field.
-    #[must_use]
     #[inline]
     pub const fn tick_number(self, at: UnixMillis) -> i64 {
         let since = at.since(self.epoch).get();
@@ -502,51 +485,39 @@ impl Layout {
     /// The first tick that begins at or after an instant; not below 0.
     pub fn tick_from(self, at: UnixMillis) -> Tick {
         // The tick after that of the millisecond before.
-        let before = UnixMillis::new(at.get().saturating_sub(1));
-        Tick::new(
-            self.tick_number(before)
-                .saturating_add(1)
-                .max(0)
-                .cast_unsigned(),
-        )
+        let tick = self.tick_number(at.plus(Millis::new(-1))).saturating_add(1);
+        Tick::new(tick.max(0).cast_unsigned())
     }
 
     /// How many ticks cover a duration, at least 1.
-    #[must_use]
     pub fn ticks_in(self, duration: Millis) -> u64 {
         let (tick, duration) = (self.tick.get(), duration.get().max(1));
         duration.unsigned_abs().div_ceil(tick.unsigned_abs())
     }
 
-    /// How long this many ticks last.
     pub const fn lasting(self, ticks: u64) -> Millis {
         let most = i64::MAX.cast_unsigned();
         let ticks = if ticks < most { ticks } else { most };
         self.tick.times(ticks.cast_signed())
     }
 
-    /// The tick that holds an instant.
-    ///
-    /// # Errors
-    /// [`LayoutError::InstantRange`] before the epoch or past the last tick.
+    /// The tick that holds an instant. Fails with [`LayoutError::InstantRange`] before
+    /// the epoch or past the last tick.
     pub fn tick_at(self, at: UnixMillis) -> Result<Tick, LayoutError> {
         match u64::try_from(self.tick_number(at)) {
             Ok(tick) if tick <= self.last_tick.get() => Ok(Tick::new(tick)),
             _ => Err(LayoutError::InstantRange {
                 at,
                 first: self.epoch,
-                last: self.instant_of(self.last_tick),
+                last: self.end(),
             }),
         }
     }
 
-    /// How many clocks the layout has.
-    #[must_use]
     pub const fn clocks(self) -> u64 {
         1 << self.clock.bits
     }
 
-    /// The tick of a position.
     pub const fn tick_of(self, position: Position) -> Tick {
         Tick::new(position.get() >> self.within_bits & self.last_tick.get())
     }
@@ -557,44 +528,35 @@ impl Layout {
     }
 
     /// The clock in force at a position.
-    #[must_use]
     pub const fn clock_of(self, position: Position) -> u64 {
         position.get() >> self.place_bits()
     }
 
     /// A position without its clock.
-    #[inline]
     pub const fn place(self, position: Position) -> Place {
         Place::new(position.get() & ones(self.place_bits()))
     }
 
     /// The position of a place in a clock.
-    #[inline]
     pub const fn at(self, clock: u64, place: Place) -> Position {
         Position::new(place.get() | clock << self.place_bits())
     }
 
     /// The part of a position below its tick.
-    #[must_use]
     pub const fn within(self, position: Position) -> u64 {
         position.get() & ones(self.within_bits)
     }
 
     /// The least place of a tick.
-    #[inline]
     pub const fn place_of(self, tick: Tick) -> Place {
         Place::new(tick.get() << self.within_bits)
     }
 
-    /// The tick of a place.
-    #[inline]
     pub const fn tick_in(self, place: Place) -> Tick {
         Tick::new(place.get() >> self.within_bits)
     }
 
-    /// The bits that all IDs of a worker have: its ID and the fixed fields.
-    ///
-    /// # Errors
+    /// The bits that all IDs of a worker have: its ID and the fixed fields. Fails with
     /// [`LayoutError::FieldRange`] if the worker ID does not fit. If IDs carry none,
     /// any worker ID fits.
     pub fn stamp(self, worker: WorkerId) -> Result<Stamp, LayoutError> {
@@ -644,15 +606,12 @@ impl Layout {
 
     /// The time field of an ID, in its place. `id` has the mode field, if the
     /// layout has one; its other bits do not matter.
-    #[must_use]
-    #[inline]
     pub const fn time_field(self, tick: Tick, id: u64) -> u64 {
         self.turned(tick.get(), id) << self.time.shift
     }
 
     /// Whether the time of an ID has its bits reversed. Only the mode field of `id`
     /// matters, if the layout has one.
-    #[must_use]
     #[inline]
     pub const fn is_reversed(self, id: u64) -> bool {
         match self.written {
@@ -672,10 +631,8 @@ impl Layout {
         }
     }
 
-    /// Makes an ID of clock 0 from its fields.
-    ///
-    /// # Errors
-    /// [`LayoutError::FieldRange`] names the field that is out of range.
+    /// Makes an ID of clock 0 from its fields. Fails with [`LayoutError::FieldRange`],
+    /// which names the field.
     pub fn encode(
         self,
         tick: Tick,
@@ -694,11 +651,9 @@ impl Layout {
         Tick::new(self.turned(self.time.extract(bits), bits))
     }
 
-    /// The fields of an ID.
-    ///
-    /// # Errors
-    /// [`LayoutError::NotAnId`] if a bit outside the fields is set, or a fixed bit
-    /// differs: no generator with this layout can have made the ID.
+    /// The fields of an ID. Fails with [`LayoutError::NotAnId`] if a bit outside the
+    /// fields is set, or a fixed bit differs: no generator with this layout can have
+    /// made the ID.
     pub fn decode(self, id: SnowflakeId) -> Result<Fields, LayoutError> {
         let bits = id.get().cast_unsigned();
         if bits & !ones(self.width) != 0 || (bits ^ self.fixed) & self.fixed_mask != 0 {
@@ -715,9 +670,7 @@ impl Layout {
         })
     }
 
-    /// The least and the greatest ID of a tick, over all workers.
-    ///
-    /// # Errors
+    /// The least and the greatest ID of a tick, over all workers. Fails with
     /// [`LayoutError::Unordered`] where IDs do not sort by time.
     pub const fn range_of(self, tick: Tick) -> Result<(SnowflakeId, SnowflakeId), LayoutError> {
         match self.disorder() {
@@ -733,10 +686,9 @@ impl Layout {
         ))
     }
 
-    /// Why this layout cannot take over from `before`, IDs of which exist:
-    /// `None` if it can. Then all its IDs of an instant are greater than all
-    /// those of `before`, and an ID of one is at most one of the other.
-    #[must_use]
+    /// Why a generator with IDs of layout `before` cannot go on with this layout; `None`
+    /// if it can. Then the IDs of this layout are greater than those that `before` has for
+    /// the same instant. So the generator, whose instants only grow, repeats none.
     pub fn change_from(self, before: Self) -> Option<Change> {
         let mut allowed = before;
         (allowed.epoch, allowed.within_bits) = (self.epoch, self.within_bits);
@@ -759,11 +711,8 @@ impl Layout {
 /// Why IDs of another layout could repeat those that exist, or sort before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The tick differs.
     Tick,
-    /// The epoch is later.
     LaterEpoch,
-    /// The time field has fewer bits.
     NarrowerTime,
     /// Other fields, places or fixed values; also a field that callers give instead of
     /// another one. Without a worker ID, only fixed values distinguish the IDs of two
@@ -771,10 +720,7 @@ pub enum Change {
     Fields,
 }
 
-/// A field's value, if it is in range.
-///
-/// # Errors
-/// [`LayoutError::FieldRange`].
+/// A field's value, if it is in range. Fails with [`LayoutError::FieldRange`].
 pub fn in_range(field: &str, value: i64, max: u64) -> Result<u64, LayoutError> {
     match u64::try_from(value) {
         Ok(value) if value <= max => Ok(value),

@@ -7,7 +7,6 @@ use super::layout::Layout;
 /// What a generator does when its clock and its load disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What to do when the wall clock is found set back.
     pub on_rollback: OnRollback,
     /// How far the generator's clock may be ahead of the wall clock. A rollback or a
     /// stored mark beyond that is refused.
@@ -19,7 +18,6 @@ pub struct Policy {
     pub max_borrow_ticks: u64,
     /// What to do when a tick is exhausted and no more ticks may be borrowed.
     pub on_exhausted: OnExhausted,
-    /// Where the sequence numbers of a fresh tick start.
     pub sequence_start: SequenceStart,
 }
 
@@ -30,7 +28,6 @@ pub enum OnRollback {
     Continue,
     /// Wait until it has caught up.
     Wait,
-    /// Refuse.
     Error,
     /// Go on in the next clock of the layout.
     NextClock,
@@ -43,7 +40,6 @@ pub enum OnRollback {
 pub enum OnExhausted {
     /// Wait for the next tick.
     Wait,
-    /// Refuse.
     Error,
     /// Go on in the next clocks of the layout, then wait.
     NextClock,
@@ -66,13 +62,11 @@ pub enum SequenceStart {
 
 impl OnRollback {
     /// Whether generators look at the wall clock for each ID.
-    #[must_use]
     pub const fn watches(self) -> bool {
         !matches!(self, Self::Continue)
     }
 
     /// Whether a call may wait for a clock that was set back.
-    #[must_use]
     pub const fn waits(self) -> bool {
         matches!(self, Self::Wait | Self::NextClock | Self::NextWorker)
     }
@@ -99,7 +93,6 @@ impl Policy {
     }
 
     /// Whether generators support this: not as long as worker IDs cannot be leased.
-    #[must_use]
     pub const fn is_supported(&self) -> bool {
         !matches!(self.on_rollback, OnRollback::NextWorker)
     }
@@ -107,7 +100,6 @@ impl Policy {
 
 impl SequenceStart {
     /// At `tick % (last + 1)`; from 0 if `last` is 0.
-    #[must_use]
     pub const fn vibrate(last: u32) -> Self {
         let modulus = last as u64 + 1;
         if modulus.is_power_of_two() {
@@ -120,14 +112,12 @@ impl SequenceStart {
     /// The start of a generator whose label gives none, by the width of its sequence
     /// field: 64 starts, or fewer if 64 would leave more than a 64th of a tick's
     /// sequence numbers unused.
-    #[must_use]
     pub const fn usual(sequence_bits: u32) -> Self {
         let bits = sequence_bits.saturating_sub(6);
         Self::vibrate((1 << if bits < 6 { bits } else { 6 }) - 1)
     }
 
     /// The first sequence number of a fresh tick.
-    #[must_use]
     #[inline]
     pub const fn first_in(self, tick: Tick) -> u64 {
         match self {
@@ -147,7 +137,6 @@ impl SequenceStart {
     }
 
     /// The largest sequence number that a fresh tick may start with.
-    #[must_use]
     pub const fn last(self) -> u64 {
         match self {
             Self::Masked(mask) => mask,

@@ -7,9 +7,7 @@
 /// A stock text with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// The name that labels use.
     pub name: &'static str,
-    /// The text that the name stands for.
     pub text: &'static str,
     /// Where the preset comes from, in one line.
     pub origin: &'static str,
@@ -62,8 +60,6 @@ pub const ALL: [Preset; 18] = presets! {
         "layout='time:41 worker:3 sequence:9' epoch=1735689600000 sequence_start='vibrate 7'";
 };
 
-/// The preset with this name.
-#[must_use]
 pub fn find(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)
 }

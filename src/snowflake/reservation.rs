@@ -25,10 +25,10 @@ use super::word::{Live, Spread};
 /// The gap counts from the mark as it would be if the lost primary had lived on until
 /// now: the mark plus the time since the last replayed commit, or from now if that is
 /// later. Two standbys that are promoted one after the other from one mark then start
-/// at different instants, as far apart as their promotions. The first one runs at half
-/// speed while it is ahead. So the second one starts past all of its IDs, if the two
-/// promotions are further apart than twice what the first one may borrow and what the
-/// two clocks differ by.
+/// at different instants, as far apart as their promotions. While the first one is ahead
+/// of its clock, it runs at half speed. So the second one starts past all IDs of the
+/// first one, if more time lies between the two promotions than the sum of two things:
+/// twice the `max_borrow` of the generator, and twice the difference of the two clocks.
 ///
 /// If the mark was written since the switch, by this generator or by a foreign
 /// `setval()`, which cannot be told apart, the gap counts from the promotion. On top of
@@ -67,13 +67,11 @@ impl Failover {
 pub struct Situation {
     pub reading: Reading,
     pub settings: Settings,
-    /// The generator's clock, now.
     pub generator_now: UnixNanos,
     /// Wall minus boot clock when the wall clock was last trusted.
     pub trusted_offset: Nanos,
     /// How far the generator may be ahead of the wall clock, beyond the policy's limit.
     pub forgiven_lead: Millis,
-    /// The next free position.
     pub word: Position,
     /// The bound in force; zero at a start.
     pub reserved: Position,
@@ -112,7 +110,6 @@ pub struct Plan {
     pub clock_from: UnixNanos,
     /// Move the word to here.
     pub word_from: Option<Position>,
-    /// The ledger from now on.
     pub ledger: Ledger,
     /// Believe the wall clock, which was set back.
     pub believes: bool,
@@ -206,9 +203,7 @@ impl Generator {
     /// Reads a mark, and what it says of clocks if the layout has some.
     ///
     /// `now` is the wall clock: marks can be before 1973 only if it is, as in a test.
-    ///
-    /// # Errors
-    /// What the value is instead of a mark.
+    /// Fails with what the value is instead of a mark.
     pub fn read_mark(
         &self,
         value: i64,
@@ -224,11 +219,7 @@ impl Generator {
         if mark.get() < MARK_MIN && now.get() >= MARK_MIN {
             return Err(number);
         }
-        if mark
-            <= layout
-                .instant_of(layout.last_tick())
-                .min(UnixMillis::new(MARK_MAX))
-        {
+        if mark <= layout.end().min(UnixMillis::new(MARK_MAX)) {
             return Ok((mark, ledger));
         }
         let decoded = layout.decode(SnowflakeId::new(value));
@@ -238,16 +229,12 @@ impl Generator {
         }))
     }
 
-    /// Plans a reservation.
-    ///
-    /// # Errors
-    /// A [`Refusal`], if clocks, mark and layout contradict each other.
+    /// Plans a reservation. Fails with a [`Refusal`], if clocks, mark and layout
+    /// contradict each other.
     pub fn plan(&self, s: &Situation) -> Result<Plan, Refusal> {
         let layout = self.layout;
         let wall = s.reading.wall.millis();
-        let time_used_up = Refusal::TimeUsedUp {
-            last: layout.instant_of(layout.last_tick()),
-        };
+        let time_used_up = Refusal::TimeUsedUp { last: layout.end() };
 
         let jumped = s.reading.jumped_from(s.trusted_offset);
         let limit = s.settings.max_clock_jump;
@@ -522,19 +509,16 @@ impl Situation {
 /// A plan that has not been carried out at all.
 #[must_use]
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone, Copy))]
 pub struct Planned(Plan);
 
 /// A plan whose mark is durable.
 #[must_use]
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone, Copy))]
 pub struct Durable(Plan);
 
 /// A plan whose word was moved, and which allows nothing new yet.
 #[must_use]
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone, Copy))]
 pub struct Moved(Plan);
 
 impl Planned {
@@ -542,10 +526,8 @@ impl Planned {
         Self(plan)
     }
 
-    /// Writes the mark by `write`, which returns when it is durable.
-    ///
-    /// # Errors
-    /// What `write` returns. Then nothing has changed, but the mark may be higher.
+    /// Writes the mark by `write`, which returns when it is durable. Fails with what
+    /// `write` returns. Then nothing has changed, but the mark may be higher.
     pub fn write<E>(self, write: impl FnOnce(&Plan) -> Result<(), E>) -> Result<Durable, E> {
         write(&self.0).map(|()| Durable(self.0))
     }
@@ -607,19 +589,5 @@ impl Moved {
 }
 
 #[cfg(test)]
-mod shown {
-    use super::{Durable, Plan, Planned};
-
-    /// A plan that is being carried out, for a test to look at.
-    macro_rules! plan {
-        ($($phase:ident)*) => {$(
-            impl $phase {
-                pub const fn plan(&self) -> &Plan {
-                    &self.0
-                }
-            }
-        )*};
-    }
-
-    plan!(Planned Durable);
-}
+#[path = "tests/show_plan.rs"]
+mod show_plan;

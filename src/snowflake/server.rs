@@ -18,18 +18,14 @@
 //! A crash between any two steps leaves a mark that is at most too high. A refusal
 //! changes nothing but notes and statistics.
 //!
-//! # Server-wide fields
-//!
-//! [`Beliefs`] are shared by all generators of a server and changed under the clock
-//! lock only.
-//!
 //! # Who the server is
 //!
 //! A caller enters for a generation, that of the server's identity at that moment. Step
 //! 2 looks at the identity under the clock lock: if it is another one by now, nothing is
 //! reserved, and the caller enters anew. So a plan is always for the identity that the
 //! server has when the clocks are read, and no mark or bound is past that identity's
-//! bound. Who needs more waits until the host has a later bound, or another identity.
+//! bound. A call that needs more waits until the host has a later bound, or another
+//! identity.
 
 use super::clock::Reading;
 use super::clocks::Ledger;
@@ -39,9 +35,8 @@ use super::identity::{Generation, Identity};
 use super::reservation::{Durable, Failover, Moved, Plan, Planned, Refusal, Situation};
 use super::slot::{Reserving, Slot};
 use super::wait::Waits;
-use super::word::{Clocks, Step};
+use super::word::{Clocks, Issued, Step};
 
-/// The settings of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// `snowflake_id.reserve`: how much a reservation takes.
@@ -53,7 +48,8 @@ pub struct Settings {
     pub max_clock_jump: Millis,
 }
 
-/// What a server knows of its wall clock, and who it is.
+/// What a server knows of its wall clock, and who it is: shared by all its generators, and
+/// changed under the clock lock only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Beliefs {
     /// Wall minus boot clock when the wall clock was last believed.
@@ -70,7 +66,6 @@ pub struct Beliefs {
 
 impl Beliefs {
     /// What a server knows at its start.
-    #[must_use]
     pub const fn new(reading: Reading, identity: Identity) -> Self {
         Self {
             trusted_offset: reading.offset(),
@@ -118,10 +113,12 @@ pub struct History {
     pub last_commit: Option<UnixMillis>,
 }
 
-/// A server.
 pub trait Host: Clocks + Sized {
     /// Why a call of the host or of its user fails.
-    type Error: From<Refused>;
+    type Error;
+
+    /// The error for a call that gets no ID.
+    fn error(&self, why: Refused) -> Self::Error;
 
     /// The generator and the slot with its state; an error if a condition does not hold
     /// that this caller needs to issue.
@@ -196,18 +193,13 @@ pub enum Need {
 pub enum Refused {
     /// Nothing more may be reserved.
     Reservation(Refusal),
-    /// The wall clock is behind a reading by which an ID was issued.
+    /// The wall clock is behind a reading by which an ID was issued. If the generator
+    /// changes clocks: from when on one is free, and how many there are.
     Behind {
         by: Millis,
         latest: UnixMillis,
         since: UnixMillis,
-    },
-    /// The same, and no other clock is free.
-    NoClockFree {
-        by: Millis,
-        clocks: u64,
-        free_from: UnixMillis,
-        since: UnixMillis,
+        no_clock: Option<(UnixMillis, u64)>,
     },
     /// The clock has not moved for this long, and the call waits for a tick.
     StandsStill { at: UnixMillis, lasts: Millis },
@@ -252,22 +244,9 @@ pub enum Note {
 /// How long before the end of a layout's time a note tells of it.
 const ENDS_SOON: Millis = Millis::new(365 * 24 * 60 * 60 * 1000);
 
-/// The positions of a caller, from `start` up to and without `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issued {
-    pub start: Position,
-    pub end: Position,
-    /// How many of these belong to ticks that the generator's clock has not reached.
-    pub borrowed: u64,
-    /// The call had to wait.
-    pub waited: bool,
-}
-
-/// Issues up to `count` IDs, at most [`Generator::max_chunk`]; fewer if room is lacking.
-/// Waits for the clock and reserves as needed; a failed call issues nothing.
-///
-/// # Errors
-/// The host's error, or why there is no ID.
+/// Issues up to `count` IDs, at most [`Generator::max_chunk`]; fewer if room is
+/// lacking. Waits for the clock and reserves as needed; a failed call issues nothing.
+/// Fails with the host's error, or why there is no ID.
 pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
     let mut waits = Waits::default();
     loop {
@@ -281,25 +260,17 @@ pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
             live.issue::<false>(generator, mine, count, host)
         };
         match step {
-            Step::Issue {
-                start,
-                end,
-                borrowed,
-            } => {
+            Step::Issue(issued) => {
                 if slot.is_refused_by_rollback() {
                     end_refusal(host, slot);
                 }
-                if live.bounds().elect_early(end) {
-                    let last = Position::new(end.get() - 1);
+                if live.bounds().elect_early(issued.end) {
+                    let last = Position::new(issued.end.get() - 1);
                     let tick = generator.layout.tick_of(last);
                     let _ = host.reserve(Need::Early(tick))?;
                 }
-                return Ok(Issued {
-                    start,
-                    end,
-                    borrowed,
-                    waited: waits.waited,
-                });
+                let waited = waits.waited;
+                return Ok(Issued { waited, ..issued });
             }
             Step::Reserve { through } => match host.reserve(Need::Tick(through))? {
                 None => {}
@@ -324,10 +295,8 @@ fn end_refusal<H: Host>(host: &H, slot: &Slot) {
     }
 }
 
-/// As [`reserve`], for a caller that cannot go on without it.
-///
-/// # Errors
-/// The host's error, or why nothing can be reserved.
+/// As [`reserve`], for a caller that cannot go on without it. Fails with the host's
+/// error, or why nothing can be reserved.
 pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
     let refusal = host.reserve(need)?;
     refusal.map_or(Ok(()), |refusal| await_bound(host, refusal))
@@ -347,14 +316,11 @@ pub(super) fn await_bound<H: Host>(host: &H, refusal: Refusal) -> Result<(), H::
     if let Some((slot, _)) = host.entered() {
         slot.stats().count_refusal();
     }
-    Err(Refused::Reservation(refusal).into())
+    Err(host.error(Refused::Reservation(refusal)))
 }
 
-/// Raises the mark, or finds that somebody else has; or says why it may not be
-/// raised. Afterwards the host may have to be entered anew.
-///
-/// # Errors
-/// The host's error.
+/// Raises the mark, or finds that somebody else has; or says why it may not be raised.
+/// Afterwards the host may have to be entered anew. Fails with the host's error.
 #[cold]
 pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Error> {
     host.reserving(|token| {
@@ -655,7 +621,7 @@ impl<H: Host> Reserver<'_, H> {
         if let Some(Failover { gap, .. }) = s.failover.filter(is_told) {
             host.note(Note::LeftGap { gap, start, lead });
         }
-        let end = layout.instant_of(layout.last_tick());
+        let end = layout.end();
         let left = end.since(start);
         if left < ENDS_SOON && !self.slot.end_was_near(self.token) {
             host.note(Note::EndsSoon { left, end });

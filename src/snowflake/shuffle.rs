@@ -31,7 +31,6 @@ impl std::fmt::Debug for Shuffle {
 impl Shuffle {
     /// Made from the server's secret and from what distinguishes this generator from
     /// the others, so that each has an order of its own.
-    #[must_use]
     pub fn new(secret: (u64, u64), generator: u64) -> Self {
         let part = |which: u8| {
             let mut hash = SipHasher13::new_with_keys(secret.0, secret.1);
@@ -46,7 +45,6 @@ impl Shuffle {
 
     /// The sequence number of the `nth` ID of a tick. The low bits count, up to 32: as
     /// many as the sequence field has.
-    #[must_use]
     pub fn number(&self, tick: u64, clock: u64, nth: u64) -> u64 {
         let mut hash = SipHasher13::new_with_keys(self.key.0, self.key.1);
         hash.write_u64(tick);

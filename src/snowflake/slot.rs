@@ -59,13 +59,11 @@ pub struct Reserving(());
 
 impl Reserving {
     /// For the one place of each host that takes the lock.
-    #[must_use]
     pub const fn the_lock_is_held() -> Self {
         Self(())
     }
 }
 
-/// One generator.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slot {
@@ -115,8 +113,6 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// What positions of this generator mean.
-    #[must_use]
     pub fn of_generator(generator: &Generator) -> Self {
         let (layout, policy) = (generator.layout, generator.policy);
         let flags = u64::from(policy.on_rollback.watches()) << 2
@@ -137,7 +133,6 @@ impl Scale {
         }
     }
 
-    /// The instant at which the tick of this number begins.
     fn instant_of(self, tick: u64) -> UnixMillis {
         let lasts = Millis::new((self.packed >> 32).cast_signed());
         UnixMillis::new(self.epoch).plus(lasts.times(tick.cast_signed()))
@@ -167,7 +162,6 @@ impl Scale {
         self.packed >> 25 & 1 != 0
     }
 
-    /// The number of the tick of a position.
     fn tick_of(self, position: Position) -> u64 {
         let tick = position.get() >> (self.packed & 0xff);
         match self.packed >> 16 & 0xff {
@@ -183,7 +177,6 @@ fn instant(at: i64) -> Option<UnixMillis> {
 
 impl Slot {
     /// A slot without a generator. `now` is a `timestamptz`, for the statistics.
-    #[must_use]
     pub fn new(reading: Reading, now: i64) -> Self {
         Self {
             live: Live::new(reading),
@@ -196,27 +189,20 @@ impl Slot {
         }
     }
 
-    #[must_use]
-    #[inline]
     pub const fn live(&self) -> &Live {
         &self.live
     }
 
-    #[must_use]
     pub const fn clock(&self) -> &Clock {
         self.live.clock()
     }
 
-    #[must_use]
-    #[inline]
     pub const fn stats(&self) -> &Stats {
         &self.stats.0.0
     }
 
     // Which generator the slot belongs to.
 
-    /// The generator that the slot belongs to; 0 if none.
-    #[must_use]
     pub fn key(&self) -> u64 {
         self.rest.key.load(Acquire)
     }
@@ -239,7 +225,6 @@ impl Slot {
         false
     }
 
-    /// Gives a pin back.
     pub fn unpin(&self) {
         // Release: what we did to the slot is seen by the next evictor.
         self.rest.pins.fetch_sub(1, Release);
@@ -306,9 +291,11 @@ impl Slot {
 
     fn empty(&self, reading: Reading, now: i64) {
         let rest = &self.rest;
+        // Nobody else can use the slot, which does as well as the lock.
+        let token = &Reserving::the_lock_is_held();
         self.reset_word(reading);
-        self.store_ledger(Ledger::FRESH);
-        self.store_seen(reading);
+        self.set_ledger(token, Ledger::FRESH);
+        self.set_seen(token, reading);
         self.store_scale(Scale::default());
         for field in [
             &rest.window,
@@ -332,7 +319,6 @@ impl Slot {
 
     /// Whether bound and word belong to this file and this scale: if not, the generator
     /// has to [`Self::settle`].
-    #[must_use]
     pub fn is_settled(&self, file: u32, scale: Scale) -> bool {
         self.rest.file.load(Acquire) == file && self.scale() == scale
     }
@@ -372,8 +358,6 @@ impl Slot {
         }
     }
 
-    /// What the positions of the slot's word mean.
-    #[must_use]
     pub fn scale(&self) -> Scale {
         // The scale is stored last, see store_scale().
         let packed = self.rest.scale.load(Acquire);
@@ -448,16 +432,11 @@ impl Slot {
     }
 
     pub(super) fn set_ledger(&self, _: &Reserving, ledger: Ledger) {
-        self.store_ledger(ledger);
-    }
-
-    fn store_ledger(&self, ledger: Ledger) {
         for (part, value) in self.rest.ledger.iter().zip(ledger.parts()) {
             part.store(value, Relaxed);
         }
     }
 
-    /// What this generator last saw of the clocks.
     pub(super) fn seen(&self, _: &Reserving) -> Reading {
         let [boot, wall] = &self.rest.seen;
         Reading {
@@ -467,16 +446,11 @@ impl Slot {
     }
 
     pub(super) fn set_seen(&self, _: &Reserving, reading: Reading) {
-        self.store_seen(reading);
-    }
-
-    fn store_seen(&self, reading: Reading) {
         let [boot, wall] = &self.rest.seen;
         boot.store(reading.boot.get(), Relaxed);
         wall.store(reading.wall.get(), Relaxed);
     }
 
-    /// What the last reservation took; zero at a start.
     pub(super) fn window(&self) -> Millis {
         Millis::new(self.rest.window.load(Relaxed))
     }
@@ -493,8 +467,6 @@ impl Slot {
         rest.refused_lead.store(0, Relaxed);
     }
 
-    /// The latest mark that was written since the generator has this slot.
-    #[must_use]
     pub fn highest(&self) -> Option<UnixMillis> {
         instant(self.rest.highest.load(Relaxed))
     }
@@ -505,14 +477,10 @@ impl Slot {
         self.rest.undone.store(false, Relaxed);
     }
 
-    /// Whether what was written since the generator has this slot was undone.
-    #[must_use]
     pub fn is_undone(&self) -> bool {
         self.rest.undone.load(Relaxed)
     }
 
-    /// When a failover gap was left, in the life of this server and of this slot.
-    #[must_use]
     pub fn gap_at(&self) -> Option<UnixMillis> {
         instant(self.rest.gap_at.load(Relaxed))
     }
@@ -524,8 +492,6 @@ impl Slot {
 
     // What is refused, and what is forgiven.
 
-    /// Since when IDs are refused.
-    #[must_use]
     pub fn refused_at(&self) -> Option<UnixMillis> {
         instant(self.rest.refused_at.load(Relaxed))
     }
@@ -534,9 +500,8 @@ impl Slot {
     /// the clock was set back, so that the next ID ends the refusal.
     pub(super) fn begin_refusal(&self, at: UnixMillis, by_rollback: bool) -> bool {
         let rest = &self.rest;
-        let swap = rest
-            .refused_at
-            .compare_exchange(0, at.get(), Relaxed, Relaxed);
+        let since = &rest.refused_at;
+        let swap = since.compare_exchange(0, at.get(), Relaxed, Relaxed);
         if swap.is_ok() {
             rest.refused_by_rollback.store(by_rollback, Relaxed);
         }
@@ -549,14 +514,10 @@ impl Slot {
         instant(self.rest.refused_at.swap(0, Relaxed))
     }
 
-    /// Whether IDs are refused because the clock was set back.
-    #[must_use]
-    #[inline]
     pub fn is_refused_by_rollback(&self) -> bool {
         self.rest.refused_by_rollback.load(Relaxed)
     }
 
-    /// A lead over the wall clock that is allowed beyond the policy's limit.
     pub(super) fn forgiven_lead(&self) -> Millis {
         Millis::new(self.rest.forgiven_lead.load(Relaxed))
     }

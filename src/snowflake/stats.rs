@@ -110,7 +110,6 @@ impl Stats {
         self.after_last_tick.store(0, Relaxed);
     }
 
-    /// The wall clock was found set back.
     pub fn count_rollback(&self, by: Millis) {
         self.rollbacks.fetch_add(1, Relaxed);
         let by = u64::try_from(by.get()).unwrap_or(0);
@@ -140,7 +139,6 @@ impl Pending {
         self.issued.get() >= FLUSH_IDS
     }
 
-    /// Counts a call for many IDs.
     pub fn count_batch(&self) {
         add(&self.batches, 1);
     }

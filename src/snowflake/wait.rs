@@ -14,7 +14,6 @@ pub(super) struct Waits {
     since: Option<BootNanos>,
     /// What the clock showed when it was last seen to move.
     moved: Option<(UnixNanos, BootNanos)>,
-    /// The call has waited.
     pub(super) waited: bool,
     /// No clock is free before this instant, and how many clocks there are.
     no_clock_before: Option<(UnixMillis, u64)>,
@@ -77,7 +76,7 @@ impl Waits {
             return self.nap(host, left);
         };
         slot.stats().count_refusal();
-        Err(refusal.into())
+        Err(host.error(refusal))
     }
 
     /// The wall clock showed `wall`, which is behind an earlier reading by this much.
@@ -99,7 +98,7 @@ impl Waits {
             slot.stats().count_rollback(millis.max(Millis::new(1)));
         }
         if millis > policy.max_rollback {
-            return Err(refuse_behind(host, slot, now, millis, None).into());
+            return Err(refuse_behind(host, slot, now, millis, None));
         }
         let (mut left, mut no_clock) = (by, None);
         if policy.on_rollback == OnRollback::NextClock {
@@ -121,7 +120,7 @@ impl Waits {
         if self.awaits(policy, left, host.boot()) {
             return self.nap(host, left);
         }
-        Err(refuse_behind(host, slot, now, millis, no_clock).into())
+        Err(refuse_behind(host, slot, now, millis, no_clock))
     }
 
     fn nap<H: Host>(&mut self, host: &H, nanos: Nanos) -> Result<(), H::Error> {
@@ -139,27 +138,21 @@ fn refuse_behind<H: Host>(
     now: UnixMillis,
     by: Millis,
     no_clock: Option<(UnixMillis, u64)>,
-) -> Refused {
+) -> H::Error {
     slot.stats().count_refusal();
     slot.set_refused_lead(by);
     let first = slot.begin_refusal(now, true);
     let since = slot.refused_at().unwrap_or(now);
-    let why = match no_clock {
-        Some((free_from, clocks)) => Refused::NoClockFree {
-            by,
-            clocks,
-            free_from,
-            since,
-        },
-        None => Refused::Behind {
-            by,
-            latest: slot.clock().latest(),
-            since,
-        },
+    let latest = slot.clock().latest();
+    let why = Refused::Behind {
+        by,
+        latest,
+        since,
+        no_clock,
     };
     if first {
         let reserved = None;
         host.note(Note::Refused { why, reserved });
     }
-    why
+    host.error(why)
 }

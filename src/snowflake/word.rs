@@ -86,14 +86,9 @@ use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
-    /// The positions from `start` up to and without `end` are the caller's, fewer
-    /// than it asked for where there is no room for more. The last `borrowed` of
-    /// them are of ticks that the generator's clock has not reached yet.
-    Issue {
-        start: Position,
-        end: Position,
-        borrowed: u64,
-    },
+    /// These positions are the caller's, fewer than it asked for where there is no room
+    /// for more.
+    Issue(Issued),
     /// The word is as far ahead as it may be: wait until the generator's clock
     /// has moved on by this many ticks, then ask again.
     Wait { ticks: u64 },
@@ -105,6 +100,18 @@ pub enum Step {
     RolledBack { wall: UnixNanos, by: Nanos },
     /// The tick is exhausted in the clocks that it may use now; there are more.
     Widen,
+}
+
+/// The positions of a caller, from `start` up to and without `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issued {
+    pub start: Position,
+    pub end: Position,
+    /// How many of these, the last ones, belong to ticks that the generator's clock has
+    /// not reached.
+    pub borrowed: u64,
+    /// The call had to wait for them.
+    pub waited: bool,
 }
 
 /// The clocks of the operating system.
@@ -194,11 +201,12 @@ impl Generator {
                 through: layout.tick_in(Place::new(end - 1)),
             };
         }
-        Step::Issue {
+        Step::Issue(Issued {
             start: layout.at(clock, Place::new(start)),
             end: layout.at(clock, Place::new(end)),
             borrowed: self.borrowed(start, end, now),
-        }
+            waited: false,
+        })
     }
 
     /// The slot is of another generation: whoever reserves, or enters anew, brings both
@@ -280,8 +288,6 @@ pub struct Live {
 }
 
 impl Live {
-    /// Nothing issued yet, and nothing reserved.
-    #[must_use]
     pub fn new(reading: Reading) -> Self {
         let live = Self {
             word: Line(Word(AtomicU64::new(0))),
@@ -291,20 +297,14 @@ impl Live {
         live
     }
 
-    #[must_use]
-    #[inline]
     pub const fn word(&self) -> &Word {
         &self.word.0
     }
 
-    #[must_use]
-    #[inline]
     pub const fn bounds(&self) -> &Bounds {
         &self.limits.0.0
     }
 
-    #[must_use]
-    #[inline]
     pub const fn clock(&self) -> &Clock {
         &self.limits.0.1
     }
@@ -372,11 +372,12 @@ impl Live {
                 let start = word.fetch_add(count, AcqRel);
                 let end = start + count;
                 if end <= limit {
-                    return Step::Issue {
+                    return Step::Issue(Issued {
                         start: Position::new(start),
                         end: Position::new(end),
                         borrowed: generator.borrowed(start, end, now.cast_unsigned()),
-                    };
+                        waited: false,
+                    });
                 }
                 continue;
             }
@@ -386,7 +387,7 @@ impl Live {
                 Spread::ONE
             };
             let step = generator.step::<WATCHES>(Position::new(at), reserved, spread, now, count);
-            let Step::Issue { end, .. } = step else {
+            let Step::Issue(Issued { end, .. }) = step else {
                 return step;
             };
             // Release: whatever continues from this word comes after us. The
@@ -417,7 +418,6 @@ impl Live {
 }
 
 impl Word {
-    /// The next free position, as of now.
     pub fn position(&self) -> Position {
         Position::new(self.0.load(Acquire))
     }
@@ -476,8 +476,6 @@ impl Spread {
 }
 
 impl Bounds {
-    /// No position at or past this one may be issued.
-    #[inline]
     pub fn reserved(&self) -> Position {
         Position::new(self.reserved.load(Acquire))
     }
@@ -536,8 +534,6 @@ impl Bounds {
         Position::new(self.reserved.swap(CLOSED.get(), AcqRel))
     }
 
-    /// How many clocks a tick may use now, and could use.
-    #[must_use]
     pub fn spread(&self) -> Spread {
         // Acquire: a reader that sees a word that has left its tick sees what was
         // lowered before.
@@ -581,16 +577,14 @@ impl Bounds {
     }
 
     /// Whether a caller was elected and has not reserved yet.
-    #[must_use]
     pub fn early_is_claimed(&self) -> bool {
         self.early.load(Relaxed) == u64::MAX
     }
 
     #[cold]
     fn claim(&self, early: u64) -> bool {
-        let swap = self
-            .early
-            .compare_exchange(early, u64::MAX, Relaxed, Relaxed);
+        let field = &self.early;
+        let swap = field.compare_exchange(early, u64::MAX, Relaxed, Relaxed);
         swap.is_ok()
     }
 }

@@ -217,7 +217,7 @@ start_with_clock($late, 3919708800 - time);    # 2094-03-18
 ids($late, 10);
 $late->safe_psql('postgres', 'SELECT pg_sleep(6)');
 ids($late, 10);
-is(lines_of($late, qr/LOG: .*generator snowflake_default has used up the time of its layout in 1\d\d d/),
+is(lines_of($late, qr/LOG: .*generator snowflake_default will have used up the time of its layout in 1\d\d d/),
 	1, 'the end of its time is announced once');
 $late->stop;
 
@@ -234,13 +234,13 @@ sleep 0.2;
 ids($clocks, 1);
 is(lines_of($clocks, qr/LOG: .*clock moved backwards by (?:1 min|5\d s)/), 1, 'the default generator has seen it');
 $clocks->safe_psql('postgres', "SELECT snowflake_nextval('n')");
-is(lines_of($clocks, qr/LOG: .*clock moved backwards by 5\d s.*\n.*DETAIL: .* n goes on in clock 1 of 0 to 15; 14 more are free\./),
+is(lines_of($clocks, qr/LOG: .*clock moved backwards by 5\d s.*\n.*DETAIL: .* n goes on with clock number 1 of 0 to 15; 14 more are free\./),
 	1, 'the other one goes on in its next clock');
 is(lines_of($clocks, qr/starts before its mark/), 0, 'which was no start');
 $clocks->stop('immediate');
 start_with_clock($clocks, -60);
 $clocks->safe_psql('postgres', "SELECT snowflake_nextval('n')");
-is(lines_of($clocks, qr/LOG: .*generator n starts before its mark\n.*DETAIL: .* clock 2 of 0 to 15; 13 more are free\./),
+is(lines_of($clocks, qr/LOG: .*generator n starts before its mark\n.*DETAIL: .* clock number 2 of 0 to 15; 13 more are free\./),
 	1, 'and this is one');
 $clocks->stop;
 

@@ -41,7 +41,7 @@ cmp_ok(time - $from, '<', 1, 'a rollback waits for nothing');
 is($clock, 1, 'the next clock');
 between($ahead, -1, 0, 'at the time of the clock');
 is((draw_clock($session, 'g'))[0], 1, 'which stays in force');
-is(in_log($node, 'clock moved backwards by [12] s.*\n.*DETAIL:  Generator g goes on in clock 1 of 0 to 15; 14 more are free'), 1, 'logged');
+is(in_log($node, 'clock moved backwards by [12] s.*\n.*DETAIL:  Generator g goes on with clock number 1 of 0 to 15; 14 more are free'), 1, 'logged');
 is(shown($node, 'pg_stat_snowflake', 'g', 'clock_rollbacks || \' \' || refusals || \' \' || waits'), '1 0 0', 'counted');
 between(shown($node, 'pg_stat_snowflake', 'g', 'extract(epoch FROM largest_rollback)'), 1, 2, 'the largest rollback');
 is(shown($node, 'snowflake_generators', 'g', 'refused_since'), '', 'nothing is refused');
@@ -74,7 +74,7 @@ for my $round (1 .. 15)
 	draw_batch($session, 'again', 500);
 }
 is("@clocks", "@expected", 'one clock after the other');
-is(in_log($node, 'generator again starts before its mark\n.*DETAIL:  Generator again goes on in clock 1 of 0 to 15; 14 more are free'), 1, 'a start in another clock is logged');
+is(in_log($node, 'generator again starts before its mark\n.*DETAIL:  Generator again goes on with clock number 1 of 0 to 15; 14 more are free'), 1, 'a start in another clock is logged');
 stop_clock($node, $instant + 0.02);
 my $last = draw($session, 'again');
 my $state = $node->safe_psql('postgres', 'SELECT last_value FROM again');
@@ -83,7 +83,7 @@ stop_clock($node, $instant);
 is($code, '58000', 'round 16: refused');
 draw_batch($session, 'again', 500) if $code eq '';
 check_unique('again');
-like($text, qr/ERROR:  58000: clock moved backwards by \d+ ms, and generator again has no clock left for that time\nDETAIL:  Each of its 16 clocks may have issued IDs there\. One is free from (\S+ \S+) on\. IDs are refused since \S+ \S+\.\nHINT:.*snowflake_accept_clock\(\)/,
+like($text, qr/ERROR:  58000: clock moved backwards by \d+ ms, and generator again has no clock number left for that time\nDETAIL:  Each of its 16 clock numbers may have been used at that time\. One is free from (\S+ \S+) on\. IDs are refused since \S+ \S+\.\nHINT:.*snowflake_accept_clock\(\)/,
 	'and the text says why and until when');
 my ($free_from) = $text =~ /free from (\S+ \S+) on/;
 is($session->query_safe("SELECT '$free_from' - snowflake_timestamp($last, 'again') BETWEEN '0 s' AND '1 ms'"), 't',
@@ -91,7 +91,7 @@ is($session->query_safe("SELECT '$free_from' - snowflake_timestamp($last, 'again
 is($session->query_safe(q{SELECT snowflake_currval('again')}), $last, 'what is refused changes nothing');
 is($node->safe_psql('postgres', 'SELECT last_value FROM again'), $state, 'nor the mark');
 is(shown($node, 'snowflake_generators', 'again', 'refused_since IS NOT NULL'), 't', 'the view says so');
-is(in_log($node, 'snowflake_id: clock moved backwards by .*, and generator again has no clock left'), 1, 'and the log');
+is(in_log($node, 'snowflake_id: clock moved backwards by .*, and generator again has no clock number left'), 1, 'and the log');
 restart('immediate', $instant);
 stop_clock($node, $instant);
 ($clock, $ahead) = draw_clock($session, 'again');
@@ -134,7 +134,7 @@ $from = time;
 ($code, $text) = error_in($session, next_of('patient'));
 is($code, '58000', 'longer than max_wait: refused');
 cmp_ok(time - $from, '<', 2, 'at once');
-like($text, qr/has no clock left for that time\nDETAIL:  Each of its 2 clocks/, 'with the text');
+like($text, qr/has no clock number left for that time\nDETAIL:  Each of its 2 clock numbers/, 'with the text');
 # The clock is accepted: IDs resume ahead of the clock, above the former ones.
 my $before = drawn('patient')->[-1];
 $session->query_safe('SELECT snowflake_accept_clock()');

@@ -38,8 +38,8 @@ for my $view (qw(snowflake_generators pg_stat_snowflake))
 # The owner changes a generator and leaves the transaction open.
 my $watch = q{SELECT generator, ids_per_second, layout IS NOT NULL, label, ahead_by IS NOT NULL,
 	reserved_until IS NOT NULL, problem FROM snowflake_generators ORDER BY generator::text};
-my $told = 'Another transaction changes it, or waits to: what its sequence holds is not shown, and calls wait until'
-  . ' that transaction ends. View pg_locks shows which one.';
+my $told = 'Another transaction changes the generator, or waits to change it. Calls wait until'
+  . ' that transaction ends, and what the sequence holds is not shown. View pg_locks shows which transaction that is.';
 my $session = session($node, 'owning');
 for my $lock (q{SECURITY LABEL FOR snowflake_id ON SEQUENCE %s IS 'preset=twitter max_borrow=0'},
 	'ALTER SEQUENCE %1$s RENAME TO other_%1$s', 'DROP SEQUENCE %s')

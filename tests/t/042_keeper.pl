@@ -15,9 +15,9 @@ my $registry = new_node('registry', 900, allows_streaming => 0);
 $registry->start;
 my $admin = session($registry);
 $admin->query_safe('CREATE EXTENSION snowflake_id');
-$admin->query_safe(q{SELECT snowflake_create_pool('default', int8range(0, 16), lease => '3 s', hold => '1 s')});
-$admin->query_safe(q{SELECT snowflake_create_pool('one', int8range(20, 21), lease => '3 s', hold => '1 s')});
-$admin->query_safe(q{SELECT snowflake_create_pool('wide', int8range(1020, 1030), lease => '3 s', hold => '1 s')});
+$admin->query_safe(q{SELECT snowflake_create_pool('default', int8range(0, 16), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
+$admin->query_safe(q{SELECT snowflake_create_pool('one', int8range(20, 21), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
+$admin->query_safe(q{SELECT snowflake_create_pool('wide', int8range(1020, 1030), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
 
 # All IDs of all servers.
 my (@all, @nodes);

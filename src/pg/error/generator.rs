@@ -9,7 +9,7 @@ use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 
 pub fn not_preloaded() -> Error {
-    not_ready("snowflake_id must be loaded at server start to generate IDs").hint(
+    not_ready("snowflake_id must be loaded at server start to issue IDs").hint(
         "Add snowflake_id to what \"shared_preload_libraries\" lists in postgresql.conf, as in: \
          shared_preload_libraries = 'snowflake_id', and restart the server.",
     )
@@ -17,29 +17,25 @@ pub fn not_preloaded() -> Error {
 
 pub fn no_worker_id(max: u64) -> Error {
     not_ready("this server has no worker ID")
-        .detail(
-            "Two servers that generate IDs with the same worker ID generate the same IDs, so \
-             there is no default.",
-        )
+        .detail("Two servers with the same worker ID issue the same IDs, so there is no default.")
         .hint(worker_hint(max))
 }
 
 /// About the whole server, before anybody asks it for IDs.
 pub fn started_without_worker_id() -> Error {
-    not_ready("snowflake_id: this server has no worker ID and will generate no IDs").hint(
-        "Set \"snowflake_id.worker_id\" in postgresql.conf to a number that no other server of the \
-         cluster has, and restart the server. A server that only decodes IDs needs none.",
+    not_ready("snowflake_id: this server has no worker ID and will issue no IDs").hint(
+        "Set \"snowflake_id.worker_id\" in postgresql.conf to a number that no other server has, \
+         and restart the server. A server that only decodes IDs needs no worker ID.",
     )
 }
 
 pub fn worker_id_range(worker: u32, max: u64, generator: &str, layout: &str) -> Error {
-    invalid(format!(
-        "worker ID {worker} is out of range for generator {generator}"
-    ))
-    .detail(format!(
-        "Layout \"{layout}\" holds worker IDs from 0 to {max}."
-    ))
-    .hint(worker_hint(max))
+    let message = format!("worker ID {worker} is out of range for generator {generator}");
+    invalid(message)
+        .detail(format!(
+            "Layout \"{layout}\" holds worker IDs from 0 to {max}."
+        ))
+        .hint(worker_hint(max))
 }
 
 pub fn no_such_relation(oid: pg_sys::Oid) -> Error {
@@ -50,7 +46,7 @@ pub fn no_default_generator() -> Error {
     ERRCODE_UNDEFINED_OBJECT
         .error("the default generator does not exist")
         .detail("Extension snowflake_id has no sequence \"snowflake_default\" in its schema.")
-        .hint("If it was renamed or moved, undo that.")
+        .hint("If the sequence was renamed or moved, undo that.")
 }
 
 pub fn not_a_generator(name: &str) -> Error {
@@ -62,9 +58,8 @@ pub fn not_a_generator(name: &str) -> Error {
 
 pub fn unlabelled(name: &str) -> Error {
     wrong_kind(format!("{name} is not a generator: it has no label")).hint(format!(
-        "If a dump was restored without security labels, its mark may be there all the same: do \
-         not drop it, but put the label back: SECURITY LABEL FOR snowflake_id ON SEQUENCE {name} \
-         IS ..."
+        "If a dump was restored without security labels, do not drop the sequence, since its mark \
+         may be there. Put the label back: SECURITY LABEL FOR snowflake_id ON SEQUENCE {name} IS ..."
     ))
 }
 
@@ -86,7 +81,7 @@ pub fn unlogged_sequence(name: &str) -> Error {
 pub fn temporary_sequence(name: &str) -> Error {
     cannot_hold_mark(name)
         .detail("It is temporary: its mark would not survive the session.")
-        .hint("Make one in a schema that is not temporary, with snowflake_create_generator().")
+        .hint("Make a generator in a schema that is not temporary, with snowflake_create_generator().")
 }
 
 fn cannot_hold_mark(name: &str) -> Error {
@@ -103,7 +98,7 @@ pub fn used_sequence(
     value: i64,
     label: &str,
     beside: &str,
-    column: Option<(&str, &str)>,
+    column: Option<(String, String)>,
 ) -> Error {
     let quoted = quote_literal(beside);
     let make = format!(
@@ -122,14 +117,13 @@ pub fn used_sequence(
              after: ALTER SEQUENCE {name} RESTART"
         ),
     };
-    not_ready(format!(
-        "cannot make a generator of sequence {name}, which is in use"
-    ))
-    .detail(format!(
-        "Its last value is {value}. A generator keeps an instant there, its mark: that value \
+    let message = format!("cannot make a generator of sequence {name}, which is in use");
+    not_ready(message)
+        .detail(format!(
+            "Its last value is {value}. A generator keeps an instant there, its mark: that value \
          would be lost, and nextval() would fail."
-    ))
-    .hint(hint)
+        ))
+        .hint(hint)
 }
 
 pub fn mark_does_not_fit(name: &str, mark: UnixMillis) -> Error {
@@ -163,18 +157,18 @@ pub fn locked(name: &str) -> Error {
     ERRCODE_LOCK_NOT_AVAILABLE
         .error(format!("generator {name} is locked"))
         .detail(
-            "Another transaction changes it, or waits to: what its sequence holds is not shown, \
-             and calls wait until that transaction ends.",
+            "Another transaction changes the generator, or waits to change it. Calls wait until \
+             that transaction ends, and what the sequence holds is not shown.",
         )
-        .hint("View pg_locks shows which one.")
+        .hint("View pg_locks shows which transaction that is.")
 }
 
 pub fn slots_exhausted(max: usize) -> Error {
     ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
         .error("there is no shared memory for another generator")
         .detail(format!(
-            "Up to {max} generators have a place there, and those that are in use or ahead of the \
-             clock keep theirs."
+            "Up to {max} generators have a place, and generators that are in use or ahead of the \
+             clock keep their places."
         ))
         .hint("Increase \"snowflake_id.max_generators\" and restart the server.")
 }
@@ -199,7 +193,7 @@ pub fn no_blocks(name: &str, generator: &Generator) -> Error {
     };
     invalid(format!("generator {name} has no consecutive IDs"))
         .detail(why)
-        .hint("snowflake_nextval_batch() returns each ID of many, and needs no order.")
+        .hint("Call snowflake_nextval_batch(): it returns many IDs, which need not be consecutive.")
 }
 
 pub fn no_currval(name: &str) -> Error {
@@ -230,6 +224,6 @@ pub fn not_the_owner(relation: &str) -> Error {
 fn worker_hint(max: u64) -> String {
     format!(
         "Set \"snowflake_id.worker_id\" in postgresql.conf to a number from 0 to {max} that no \
-         other server of the cluster has, and restart the server."
+         other server has, and restart the server."
     )
 }

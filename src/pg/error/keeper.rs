@@ -5,7 +5,7 @@ use pgrx::PgSqlErrorCode::*;
 use super::super::keeper::state::{Obstacle, Shown};
 use super::super::time::display;
 use super::{Code, Error, invalid, not_ready};
-use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::duration::rounded;
 use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
 use crate::snowflake::lease::node::{Right, Trouble, Why};
 use crate::snowflake::lease::{Cause, Fence, Holder, Refused, RegistryMillis};
@@ -80,7 +80,7 @@ pub fn acquired(shown: &Shown, right: &Right, before: Option<WorkerId>, now: Uni
     let lead = right.floor.since(now);
     if lead > Millis::ZERO {
         let floor = display(right.floor);
-        let lead = duration_text(lead, Form::Rounded);
+        let lead = rounded(lead);
         detail += &format!(
             " IDs of this server start at {floor}, {lead} ahead of its clock, since the worker ID \
              was in use before."
@@ -95,7 +95,7 @@ pub fn acquired(shown: &Shown, right: &Right, before: Option<WorkerId>, now: Uni
 
 /// The registry answers again.
 pub fn resumed(right: Option<&Right>, trouble: &Trouble, now: UnixMillis) -> Error {
-    let outage = duration_text(now.since(trouble.since), Form::Rounded);
+    let outage = rounded(now.since(trouble.since));
     let what = right.map_or_else(
         || "the registry answers again".to_string(),
         |right| format!("renewed worker ID {} again", right.worker.get()),
@@ -246,7 +246,7 @@ fn refusal(refused: &Refused) -> String {
                 Cause::Token => "a server has a lease that it does not know",
                 Cause::Declared => "an administrator has declared it the one that counts",
             },
-            duration_text(*retry, Form::Rounded)
+            rounded(*retry)
         ),
         Refused::TooFarAhead { asked, limit } => format!(
             "The clock of this server is wrong, or a generator leads it by far: IDs up to {} were \

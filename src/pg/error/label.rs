@@ -11,17 +11,15 @@ use crate::snowflake::policy::OnRollback;
 
 pub fn unsupported(name: &str) -> Error {
     let rule = on_rollback_text(OnRollback::NextWorker);
-    not_supported(format!(
-        "generator {name} has a policy that is not supported yet"
-    ))
-    .detail(format!(
-        "Its label says on_rollback={rule}, and worker IDs cannot be leased. It can decode, but \
-         issues no IDs."
-    ))
-    .hint(
-        "Set its label with another on_rollback, which can follow a preset: wait, error or \
-         continue.",
-    )
+    let message = format!("generator {name} has a policy that is not supported yet");
+    not_supported(message)
+        .detail(format!(
+            "Its label says on_rollback={rule}, and worker IDs cannot be leased yet. The generator \
+             decodes IDs, but issues none."
+        ))
+        .hint(
+            "Give another on_rollback in its label, also after a preset: wait, error or continue.",
+        )
 }
 
 pub fn bad_label(text: &str, error: &LabelError) -> Error {
@@ -34,11 +32,14 @@ pub fn stored_label(name: &str, text: &str, error: &LabelError) -> Error {
     let problem = &error.problem;
     invalid(format!("generator {name} has an invalid label: {problem}"))
         .detail(place(text, error.at))
-        .hint("It may be of a later version of snowflake_id, or have been set without it.")
+        .hint(
+            "The label may be of a later version of snowflake_id, or was set without snowflake_id.",
+        )
 }
 
-pub fn label_only_decodes(problem: &str, help: &str) -> Error {
-    invalid(format!("invalid label for a generator: {problem}")).hint(help)
+pub fn label_only_decodes(error: &LabelError) -> Error {
+    let problem = &error.problem;
+    invalid(format!("invalid label for a generator: {problem}")).hint(&error.allowed)
 }
 
 pub fn label_not_on_sequence() -> Error {
@@ -53,41 +54,55 @@ pub fn label_on_default() -> Error {
 }
 
 pub fn label_removed(name: &str) -> Error {
-    not_ready(format!(
-        "cannot remove the label of generator {name}: it has issued IDs"
-    ))
-    .detail("With another label afterwards, it could issue them again.")
-    .hint("Drop the sequence if it is not needed any more.")
+    let message = format!("cannot remove the label of generator {name}: it has issued IDs");
+    not_ready(message)
+        .detail("With another label afterwards, the generator could issue these IDs again.")
+        .hint("Drop the sequence if it is not needed any more.")
 }
 
 pub fn label_not_committed(name: &str) -> Error {
-    not_ready(format!(
-        "generator {name} was given another layout in this transaction"
-    ))
-    .detail("If that is rolled back, the earlier layout could repeat IDs that are taken now.")
-    .hint("Commit first.")
+    let message = format!("generator {name} was given another layout in this transaction");
+    not_ready(message)
+        .detail(
+            "If the transaction is rolled back, the earlier layout could repeat IDs that are \
+             taken now.",
+        )
+        .hint("Commit first.")
 }
 
 pub fn layout_changed(name: &str, change: Change, before: &str, after: &str) -> Error {
-    not_ready(format!(
-        "cannot change the layout of generator {name}: it has issued IDs"
-    ))
-    .detail(change_text(change, before, after))
-    .hint(
-        "An earlier epoch, a wider time that is on top, and other policies are allowed. For \
-         anything else make a new generator.",
+    let message = format!("cannot change the layout of generator {name}: it has issued IDs");
+    let detail = match change {
+        Change::Tick => {
+            "The tick would change: new IDs could repeat existing ones, or sort before \
+                         them."
+                .to_string()
+        }
+        Change::LaterEpoch => "The epoch would be later: new IDs would repeat existing ones, or \
+                               sort before them."
+            .to_string(),
+        Change::NarrowerTime => {
+            "The time would have fewer bits: new IDs could repeat existing ones.".to_string()
+        }
+        Change::Fields => format!(
+            "Layout \"{before}\" cannot become \"{after}\": new IDs could repeat existing ones, \
+             or sort before them."
+        ),
+    };
+    not_ready(message).detail(detail).hint(
+        "Another policy, an earlier epoch, and more bits for a time that is the highest field are \
+         allowed. For any other change, make a new generator.",
     )
 }
 
 pub fn layout_too_short(name: &str, reached: UnixMillis, last: UnixMillis) -> Error {
     let (reached, last) = (display(reached), display(last));
-    not_ready(format!(
-        "cannot change the layout of generator {name}: it has issued IDs"
-    ))
-    .detail(format!(
-        "Its IDs have reached {reached}, and the time of the new layout ends at {last}."
-    ))
-    .hint("Give the time more bits, or a later epoch.")
+    let message = format!("cannot change the layout of generator {name}: it has issued IDs");
+    not_ready(message)
+        .detail(format!(
+            "Its IDs have reached {reached}, and the time of the new layout ends at {last}."
+        ))
+        .hint("Give the time more bits, or a later epoch.")
 }
 
 pub fn layout_is_over(layout: &str, last: UnixMillis) -> Error {
@@ -96,8 +111,8 @@ pub fn layout_is_over(layout: &str, last: UnixMillis) -> Error {
         .error("the time of this layout is used up")
         .detail(format!("Layout \"{layout}\" lasted until {last}."))
         .hint(
-            "It can decode. To generate, give it a later epoch or a wider time; tables that have \
-             IDs already then need a column that tells old IDs from new ones.",
+            "The layout still decodes IDs. To issue IDs, give a later epoch or more bits of time; \
+             tables that have IDs already then need a column that tells old IDs from new ones.",
         )
 }
 
@@ -115,23 +130,4 @@ fn place(text: &str, at: usize) -> String {
         shown.push_str("...");
     }
     format!("At character {number}: {shown}")
-}
-
-fn change_text(change: Change, before: &str, after: &str) -> String {
-    match change {
-        Change::Tick => {
-            "The tick would change: new IDs could repeat existing ones, or sort before them."
-                .to_string()
-        }
-        Change::LaterEpoch => "The epoch would be later: new IDs would repeat existing ones, or \
-                               sort before them."
-            .to_string(),
-        Change::NarrowerTime => {
-            "The time would have fewer bits: new IDs could repeat existing ones.".to_string()
-        }
-        Change::Fields => format!(
-            "Layout \"{before}\" cannot become \"{after}\": new IDs could repeat existing ones, \
-             or sort before them."
-        ),
-    }
 }

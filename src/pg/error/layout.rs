@@ -1,12 +1,11 @@
 //! Values that a layout or one of its fields cannot hold or express.
 
 use pgrx::PgSqlErrorCode::*;
-
 use pgrx::spi::quote_literal;
 
 use super::{Code, Error, invalid, not_supported, out_of_range};
 use crate::pg::time::display;
-use crate::snowflake::label::Label;
+use crate::snowflake::label::{Field, Label};
 use crate::snowflake::layout::{Disorder, LayoutError};
 
 impl From<LayoutError> for Error {
@@ -28,9 +27,12 @@ impl From<LayoutError> for Error {
                 field,
                 value,
                 fixed,
-            } => fixed_field(&field, value, fixed),
-            LayoutError::Unknown(field) => no_such_field(&field),
-            LayoutError::Missing(field) => no_value(&field),
+            } => out_of_range(format!("field \"{field}\" cannot be {value}"))
+                .detail(format!("In IDs of this layout it is {fixed}.")),
+            LayoutError::Unknown(field) => invalid(format!("the layout has no field \"{field}\""))
+                .hint("Name the fields as the layout does; the time is the first argument."),
+            LayoutError::Missing(field) => invalid(format!("field \"{field}\" has no value"))
+                .hint("Give a value to each field that is neither fixed nor a clock number."),
             LayoutError::Unordered(disorder) => no_range(disorder),
             LayoutError::FieldRange { field, value, max } => {
                 out_of_range(format!("{field} {value} is out of range"))
@@ -73,21 +75,6 @@ fn no_range(disorder: Disorder) -> Error {
     }
 }
 
-fn no_such_field(field: &str) -> Error {
-    invalid(format!("the layout has no field \"{field}\""))
-        .hint("Name the fields as the layout does; the time is the first argument.")
-}
-
-fn no_value(field: &str) -> Error {
-    invalid(format!("field \"{field}\" has no value"))
-        .hint("All fields need one, but for fixed ones and a clock.")
-}
-
-fn fixed_field(field: &str, value: u64, fixed: u64) -> Error {
-    out_of_range(format!("field \"{field}\" cannot be {value}"))
-        .detail(format!("In IDs of this layout it is {fixed}."))
-}
-
 pub fn fields_not_object() -> Error {
     invalid("fields are not a JSON object").hint(FIELDS_HINT)
 }
@@ -97,19 +84,14 @@ pub fn fields_not_read() -> Error {
 }
 
 pub fn field_not_number(field: &str) -> Error {
-    invalid(format!(
-        "value of field \"{field}\" is not a whole number of bigint"
-    ))
-    .hint(FIELDS_HINT)
+    let message = format!("value of field \"{field}\" is not a whole number of bigint");
+    invalid(message).hint(FIELDS_HINT)
 }
 
 /// The call gives no fields, and the generator takes some.
 pub fn needs_fields(generator: &str, label: &Label) -> Error {
-    invalid(format!(
-        "generator {generator} takes fields from its caller, and none are given"
-    ))
-    .detail(left_to_the_caller(label))
-    .hint(call_with_fields(generator, label))
+    let error = format!("generator {generator} takes fields from its caller, and none are given");
+    asking_for_fields(invalid(error), generator, label)
 }
 
 /// The call gives other fields, or other values, than the label leaves to the call.
@@ -120,28 +102,23 @@ pub fn given_fields(generator: &str, label: &Label, error: LayoutError) -> Error
                 "generator {generator} takes no field \"{field}\" from its caller"
             ));
             match label.caller_fields().next() {
-                Some(_) => error
-                    .detail(left_to_the_caller(label))
-                    .hint(call_with_fields(generator, label)),
+                Some(_) => asking_for_fields(error, generator, label),
                 None => {
                     error.hint("Its label leaves no field to the caller: call snowflake_nextval().")
                 }
             }
         }
-        LayoutError::Missing(field) => invalid(format!(
-            "field \"{field}\" of generator {generator} has no value"
-        ))
-        .detail(left_to_the_caller(label))
-        .hint(call_with_fields(generator, label)),
+        LayoutError::Missing(field) => {
+            let error = format!("field \"{field}\" of generator {generator} has no value");
+            asking_for_fields(invalid(error), generator, label)
+        }
         other => other.into(),
     }
 }
 
 /// A column's default cannot give the fields that the generator takes.
 pub fn no_default(generator: &str, label: &Label) -> Error {
-    let fields = label.caller_fields();
-    let pairs = fields.map(|field| format!("'{0}', NEW.{0}", field.name));
-    let pairs = pairs.collect::<Vec<_>>().join(", ");
+    let pairs = caller_fields(label, |field| format!("'{0}', NEW.{0}", field.name));
     let quoted = quote_literal(generator);
     not_supported(format!(
         "generator {generator} takes fields from its caller, which a default cannot give"
@@ -153,28 +130,29 @@ pub fn no_default(generator: &str, label: &Label) -> Error {
     ))
 }
 
+/// The fields that the caller gives, as a list.
+fn caller_fields(label: &Label, text: impl Fn(&Field) -> String) -> String {
+    let fields: Vec<_> = label.caller_fields().map(text).collect();
+    fields.join(", ")
+}
+
 fn left_to_the_caller(label: &Label) -> String {
-    let fields = label.caller_fields();
-    let fields = fields.map(|field| format!("{} (0 to {})", field.name, field.max()));
-    let fields = fields.collect::<Vec<_>>().join(", ");
+    let fields = caller_fields(label, |it| format!("{} (0 to {})", it.name, it.max()));
     format!("Its label leaves to the caller: {fields}.")
 }
 
-fn call_with_fields(generator: &str, label: &Label) -> String {
-    let fields = label.caller_fields();
-    let fields = fields.map(|field| format!("\"{}\": 0", field.name));
-    let fields = fields.collect::<Vec<_>>().join(", ");
+/// Adds which fields to give, and how.
+fn asking_for_fields(error: Error, generator: &str, label: &Label) -> Error {
+    let fields = caller_fields(label, |field| format!("\"{}\": 0", field.name));
     let quoted = quote_literal(generator);
-    format!(
+    error.detail(left_to_the_caller(label)).hint(format!(
         "Give them with each call, as in: SELECT snowflake_nextval_with('{{{fields}}}', {quoted})"
-    )
+    ))
 }
 
 pub fn time_mismatch(time: i64, tick: i64) -> Error {
-    invalid(format!(
-        "field \"time\" is {time}, but the instant is tick {tick}"
-    ))
-    .hint("Leave it out: the instant says it.")
+    let message = format!("field \"time\" is {time}, but the instant is tick {tick}");
+    invalid(message).hint("Leave this field out: the instant gives its value.")
 }
 
 pub fn infinite_instant() -> Error {

@@ -7,7 +7,7 @@ use pgrx::spi::quote_literal;
 use super::super::time::display;
 use super::super::{keeper, os_clock};
 use super::{Code, Error, bad_clock, not_ready};
-use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::duration::{as_set, exact};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::label::on_rollback_text;
@@ -19,29 +19,28 @@ use crate::snowflake::server::Refused;
 pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
     match why {
         Refused::Reservation(refusal) => not_reserved(name, generator, refusal),
-        Refused::Behind { by, latest, since } => {
-            let rule = refusing_rule(&generator.policy, by);
-            let by = measured(by);
-            let latest = display(latest);
+        Refused::Behind {
+            by,
+            latest,
+            since,
+            no_clock,
+        } => {
             let since = display(since);
+            if let Some((free_from, clocks)) = no_clock {
+                let since = format!(" IDs are refused since {since}.");
+                return no_clock_free(name, by, clocks, free_from, &since);
+            }
+            let rule = refusing_rule(&generator.policy, by);
+            let (by, latest) = (exact(by), display(latest));
             bad_clock(format!("clock moved backwards by {by}"))
                 .detail(format!(
-                    "Generator {name} has issued IDs at {latest}, and issues none before that is \
-                     reached again ({rule}). They are refused since {since}."
+                    "Generator {name} has issued IDs at {latest}, and issues none before the clock \
+                     is there again ({rule}). IDs are refused since {since}."
                 ))
                 .hint(format!("{CHECK}{AHEAD}"))
         }
-        Refused::NoClockFree {
-            by,
-            clocks,
-            free_from,
-            since,
-        } => {
-            let since = format!(" IDs are refused since {}.", display(since));
-            no_clock_free(name, by, clocks, free_from, &since)
-        }
         Refused::StandsStill { at, lasts } => {
-            let (at, lasts) = (display(at), measured(lasts));
+            let (at, lasts) = (display(at), exact(lasts));
             bad_clock("the clock of this server stands still")
                 .detail(format!(
                     "Generator {name} waits for the next tick, and for {lasts} the clock has \
@@ -50,10 +49,10 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
                 .hint("Check the clock of this server, and what virtualizes or fakes it.")
         }
         Refused::TickUsedUp { wait } => {
-            let tick = duration_text(generator.layout.tick(), Form::Set);
+            let tick = as_set(generator.layout.tick());
             let count = 1u64 << generator.layout.within_bits();
-            let max_borrow = duration_text(generator.max_borrow(), Form::Set);
-            let wait = measured(wait);
+            let max_borrow = as_set(generator.max_borrow());
+            let wait = exact(wait);
             ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
                 .error(format!(
                     "generator {name} has used up the sequence numbers of this tick"
@@ -62,9 +61,9 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
                     "A tick of {tick} holds {count}, and max_borrow is {max_borrow}."
                 ))
                 .hint(format!(
-                    "Try again in {wait}, and for fewer if it was a batch. With on_exhausted=wait \
-                     in its label calls would wait; max_borrow lets bursts run ahead of the \
-                     clock; more bits of sequence hold more."
+                    "Try again in {wait}; if the call was for a batch, ask for fewer IDs. With \
+                     on_exhausted=wait in its label, calls would wait; max_borrow lets bursts run \
+                     ahead of the clock; more bits of sequence hold more IDs."
                 ))
         }
         Refused::Interleaved { count } => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
@@ -72,14 +71,14 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
                 "generator {name} could not issue {count} consecutive IDs"
             ))
             .detail("Other sessions took IDs in between, again and again.")
-            .hint("Try again, or ask for fewer."),
+            .hint("Try again, or ask for fewer IDs."),
     }
 }
 
 fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
     match refusal {
         Refusal::ClockJumped { by, limit } => {
-            let (by, limit) = (measured(by), duration_text(limit, Form::Set));
+            let (by, limit) = (exact(by), as_set(limit));
             bad_clock(format!("clock jumped forward by {by}"))
                 .detail(format!(
                     "The wall clock is that far ahead of the time since boot; \
@@ -89,7 +88,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 .hint(format!("{CHECK}."))
         }
         Refusal::ClockRolledBack { by, limit } => {
-            let (by, limit) = (measured(by), measured(limit));
+            let (by, limit) = (exact(by), exact(limit));
             bad_clock(format!("clock moved backwards by {by}"))
                 .detail(format!(
                     "Generator {name} would stay that far ahead of the clock; its limit is \
@@ -98,13 +97,13 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 .hint(format!("{CHECK}."))
         }
         Refusal::MarkAhead { by, limit, start } => {
-            let (by, limit, start) = (measured(by), measured(limit), display(start));
+            let (by, limit, start) = (exact(by), exact(limit), display(start));
             bad_clock(format!(
                 "generator {name} would start {by} ahead of the clock"
             ))
             .detail(format!(
-                "IDs may have been issued up to {start}, so it cannot start before; its limit is \
-                 {limit} ahead of the clock."
+                "IDs may have been issued up to {start}, so the generator cannot start before; its \
+                 limit is {limit} ahead of the clock."
             ))
             .hint(format!(
                 "{CHECK}: IDs then go on ahead of the clock. If no such IDs exist, set the mark \
@@ -113,15 +112,15 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
             ))
         }
         Refusal::AdvanceTooFar { by, limit } => {
-            let (by, limit) = (measured(by), measured(limit));
+            let (by, limit) = (exact(by), exact(limit));
             ERRCODE_DATETIME_FIELD_OVERFLOW
                 .error(format!(
                     "cannot advance a generator to {by} ahead of the clock"
                 ))
-                .hint(format!("It can be advanced by up to {limit}."))
+                .hint(format!("At most {limit} ahead of the clock is allowed."))
         }
         Refusal::AdvancePastPool { by, limit } => {
-            let (by, limit) = (measured(by), measured(limit));
+            let (by, limit) = (exact(by), exact(limit));
             ERRCODE_DATETIME_FIELD_OVERFLOW
                 .error(format!(
                     "cannot advance a generator to {by} ahead of the clock"
@@ -203,7 +202,7 @@ fn not_a_mark(
 ) -> Error {
     let layout = generator.layout;
     let first = display(layout.epoch());
-    let last = display(layout.instant_of(layout.last_tick()));
+    let last = display(layout.end());
     let at = display(mark);
     let quoted = quote_literal(name);
     let mark = mark.get();
@@ -211,9 +210,9 @@ fn not_a_mark(
         "sequence {name} holds {value}, which is {what} and no mark"
     ))
     .detail(format!(
-        "The value of a generator's sequence is its mark: an instant in Unix milliseconds, from \
-         which on it has issued no ID. setval() has taken that away, as scripts do that set \
-         sequences to max(id). Its IDs are of {first} to {last}."
+        "The value of a generator's sequence is the mark: an instant in Unix milliseconds, from \
+         which on the generator has issued no ID. setval() has overwritten the mark, as scripts do \
+         that set sequences to max(id). The generator's IDs are of {first} to {last}."
     ))
     .hint(format!(
         "If none of its IDs is later than {at}, its owner can run: SELECT setval({quoted}, {mark})"
@@ -221,13 +220,13 @@ fn not_a_mark(
 }
 
 fn no_clock_free(name: &str, by: Millis, clocks: u64, free_from: UnixMillis, since: &str) -> Error {
-    let (by, free_from) = (measured(by), display(free_from));
+    let (by, free_from) = (exact(by), display(free_from));
     bad_clock(format!(
-        "clock moved backwards by {by}, and generator {name} has no clock left for that time"
+        "clock moved backwards by {by}, and generator {name} has no clock number left for that time"
     ))
     .detail(format!(
-        "Each of its {clocks} clocks may have issued IDs there. One is free from {free_from} \
-         on.{since}"
+        "Each of its {clocks} clock numbers may have been used at that time. One is free from \
+         {free_from} on.{since}"
     ))
     .hint(format!("{CHECK}{AHEAD}"))
 }
@@ -238,24 +237,14 @@ const CHECK: &str = "Check the time synchronization of this server. If its clock
 const AHEAD: &str = ": the generator then goes on ahead of the clock, as it always would with \
                      on_rollback=continue in its label.";
 
-fn measured(time: Millis) -> String {
-    duration_text(time, Form::Exact)
-}
-
 /// The part of a label by which a generator refuses IDs after a rollback.
 fn refusing_rule(policy: &Policy, by: Millis) -> String {
     if by > policy.max_rollback {
-        return format!(
-            "max_rollback is {}",
-            duration_text(policy.max_rollback, Form::Set)
-        );
+        return format!("max_rollback is {}", as_set(policy.max_rollback));
     }
     let rule = format!("on_rollback={}", on_rollback_text(policy.on_rollback));
     if policy.on_rollback.waits() {
-        format!(
-            "{rule}, max_wait is {}",
-            duration_text(policy.max_wait, Form::Set)
-        )
+        format!("{rule}, max_wait is {}", as_set(policy.max_wait))
     } else {
         rule
     }

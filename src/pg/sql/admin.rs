@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use super::super::error::Error;
 use super::super::{catalog, entry, issue, shmem, time};
 use super::call::{Call, c_function};
-use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::duration::exact;
 use crate::snowflake::id::{SnowflakeId, Tick, UnixMillis};
 use crate::snowflake::label::Label;
 
@@ -36,9 +36,7 @@ fn advance(
         entry.lock();
         let facts = entry.learn()?;
         catalog::check_privilege(entry.relation(), pg_sys::ACL_UPDATE)?;
-        if entry.present_right(shmem::shared()?).is_none() {
-            entry.fill()?;
-        }
+        entry.right_or_fill()?;
         let target = target(&facts.described.label)?;
         // `None` if the sequence changed while we waited for the lock.
         if let Some(from) = issue::advance(entry, target)? {
@@ -50,10 +48,9 @@ fn advance(
 // `snowflake_accept_clock() -> interval`.
 c_function!(snowflake_accept_clock, |_| {
     let (jumped, lead) = shmem::shared()?.accept_clock();
+    let (by, ahead) = (exact(jumped), exact(lead));
     pgrx::log!(
-        "snowflake_id: clock accepted, after a jump of {} and with generators {} ahead of it",
-        duration_text(jumped, Form::Exact),
-        duration_text(lead, Form::Exact)
+        "snowflake_id: clock accepted, after a jump of {by}; generators may be {ahead} ahead of the clock"
     );
     Ok(time::interval(jumped))
 });

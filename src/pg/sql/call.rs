@@ -10,27 +10,23 @@ use std::rc::Rc;
 use pgrx::callconv::{CallCx, RetAbi};
 use pgrx::{FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
 
-use super::super::compat;
 use super::super::encoding::{bytes_from_server, from_server};
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
+use super::super::{compat, report};
 use crate::snowflake::id::SnowflakeId;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Fields, Layout};
 
-/// Defines the C function `$name`, which answers a [`Call`] by `$body`. The SQL
-/// functions that name it declare what `$body` takes; they are STRICT, unless `$body`
-/// takes all arguments by [`Call::get`].
+/// Defines the C function `$name`, which answers a [`Call`] by `$body`.
 macro_rules! c_function {
     ($name:ident, $body:expr) => {
         // Declares that the function has the V1 calling convention.
         const _: () = {
             #[unsafe(export_name = concat!("pg_finfo_", stringify!($name)))]
             extern "C" fn convention() -> &'static ::pgrx::pg_sys::Pg_finfo_record {
-                const V1: ::pgrx::pg_sys::Pg_finfo_record =
-                    ::pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
-                &V1
+                &::pgrx::pg_sys::Pg_finfo_record { api_version: 1 }
             }
         };
 
@@ -38,13 +34,10 @@ macro_rules! c_function {
         pub(in $crate::pg) unsafe extern "C-unwind" fn $name(
             fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
         ) -> ::pgrx::pg_sys::Datum {
-            let answer = || {
-                // SAFETY: called by PostgreSQL only, for a function as described above.
-                let call = unsafe { $crate::pg::sql::call::Call::new(fcinfo) };
-                call.answer($body)
-            };
-            // SAFETY: called by PostgreSQL, and there is nothing to drop.
-            unsafe { $crate::pg::report::guard(answer) }
+            // SAFETY: called by PostgreSQL only, with nothing to drop; the SQL functions
+            // that name this one declare what its body takes.
+            let call = unsafe { $crate::pg::sql::call::Call::new(fcinfo) };
+            call.answer($body)
         }
     };
 }
@@ -73,7 +66,8 @@ impl Call {
     /// # Safety
     /// For as long as this value lives, PostgreSQL calls a function whose arguments and
     /// result are declared as the types used here. The function is STRICT, unless it
-    /// takes all arguments by [`Self::get`].
+    /// takes all arguments by [`Self::get`]. The caller has nothing that must be
+    /// dropped.
     pub unsafe fn new(fcinfo: pg_sys::FunctionCallInfo) -> Self {
         Self(fcinfo)
     }
@@ -84,16 +78,14 @@ impl Call {
         &self,
         body: impl FnOnce(&Self) -> Result<R, Error>,
     ) -> pg_sys::Datum {
-        match body(self) {
-            Ok(result) => match result.into_datum() {
-                Some(datum) => datum,
-                // SAFETY: the call is PostgreSQL's, as `new` asks for.
-                None => unsafe { pgrx::pg_return_null(self.0) },
-            },
-            Err(error) => error.raise(),
+        // SAFETY: the call is PostgreSQL's, as `new` asks for.
+        unsafe {
+            report::guard(|| {
+                let datum = body(self)?.into_datum();
+                Ok(datum.unwrap_or_else(|| pgrx::pg_return_null(self.0)))
+            })
         }
     }
-
     /// The number of arguments. It tells apart the SQL functions that share a C
     /// function.
     #[inline]
@@ -118,7 +110,6 @@ impl Call {
     }
 
     /// An argument that is a bigint or a timestamptz.
-    #[inline]
     pub fn number(&self, index: usize) -> i64 {
         self.get(index).unwrap_or_default()
     }
@@ -146,7 +137,6 @@ impl Call {
         fields.collect()
     }
 
-    /// An argument that is a text.
     pub fn text(&self, index: usize) -> Cow<'_, str> {
         // The text is read as its bytes.
         bytes_from_server(self.get::<&[u8]>(index).unwrap_or_default())
@@ -199,7 +189,6 @@ impl Call {
         Ok(Whose::Text(text, described))
     }
 
-    /// Answers with rows of the declared result.
     pub fn rows<const N: usize>(&self, rows: impl Iterator<Item = [Option<pg_sys::Datum>; N]>) {
         // SAFETY: a function that returns rows, as `new` asks for, is called with
         // `resultinfo`; the declared result has these columns.
@@ -234,7 +223,6 @@ impl Call {
         }
     }
 
-    /// A row of the declared result.
     pub fn row<const N: usize>(&self, columns: [Option<pg_sys::Datum>; N]) -> pg_sys::Datum {
         let (mut values, mut nulls) = split(columns);
         // SAFETY: the declared result has these columns, as `new` asks for.
@@ -273,12 +261,10 @@ fn split<const N: usize>(columns: [Option<pg_sys::Datum>; N]) -> ([pg_sys::Datum
     )
 }
 
-/// Whose IDs a call is about.
 pub enum Whose<'a> {
     /// The default generator's, whose layout is a constant: reading its IDs needs
     /// neither a label nor the catalog.
     Default,
-    /// A generator's.
     Generator(&'static Entry, &'static Described),
     /// IDs of the layout in the text of a label.
     Text(Cow<'a, str>, Rc<Described>),
@@ -293,7 +279,6 @@ impl Whose<'_> {
         }
     }
 
-    /// The label of these IDs.
     pub fn label(&self) -> &Label {
         &self.described().label
     }

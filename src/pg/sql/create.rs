@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 
 use super::super::encoding::{Text, from_server};
-use super::super::{catalog, entry, error, label, os_clock, report, shmem, spi, time};
+use super::super::{catalog, entry, error, label, mark, os_clock, report, shmem, spi, time};
 use super::call::{c_function, columns};
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
@@ -19,10 +19,9 @@ c_function!(snowflake_create_generator, |call| {
     let described = label::parse_for_generator(&label)?;
     let layout = described.layout();
     // Checked here and not with the label: a dump must restore at any time.
-    let now = layout.tick_number(os_clock::wall().millis());
-    if now >= layout.last_tick().get().cast_signed() {
-        let last = layout.instant_of(layout.last_tick());
-        return Err(error::layout_is_over(&described.layout_text(), last));
+    if os_clock::wall().millis() >= layout.end() {
+        let layout_text = described.layout_text();
+        return Err(error::layout_is_over(&layout_text, layout.end()));
     }
     // SAFETY: a text; its parts live as long as this call. CREATE SEQUENCE checks
     // privileges on the schema.
@@ -38,17 +37,12 @@ c_function!(snowflake_create_generator, |call| {
     spi::run(&format!("CREATE SEQUENCE {statement} {}", catalog::FIT))?;
     // SAFETY: looks up the catalogs; the name is NUL-terminated.
     let relation = unsafe { pg_sys::get_relname_relid(relation_name, schema) };
-    // Marked as called, so that plain nextval() fails from the start.
-    spi::run(&format!(
-        "SELECT pg_catalog.setval({}::pg_catalog.regclass, {}, true)",
-        relation.to_u32(),
-        entry::NO_MARK
-    ))?;
-    spi::run(&format!(
-        "SECURITY LABEL FOR snowflake_id ON SEQUENCE {statement} IS {}",
-        quote_literal(&label)
-    ))?;
     let entry = entry::of_sequence(relation);
+    mark::write_none(entry);
+    let quoted = quote_literal(&label);
+    spi::run(&format!(
+        "SECURITY LABEL FOR snowflake_id ON SEQUENCE {statement} IS {quoted}"
+    ))?;
     entry.lock();
     // A temporary schema makes a temporary sequence.
     let facts = entry.learn()?;
@@ -79,7 +73,7 @@ c_function!(snowflake_presets, |call| {
             time::interval(layout.tick()),
             layout.ids_per_second().cast_signed(),
             layout.max_worker().cast_signed() + 1,
-            with_epoch(layout.instant_of(layout.last_tick())),
+            with_epoch(layout.end()),
             layout.can_be_negative(),
             match layout.disorder() {
                 Some(Disorder::NegativeFrom(at)) => with_epoch(at),

@@ -40,32 +40,27 @@ fn decode(call: &Call, whose: &Whose) -> Result<pg_sys::Datum, Error> {
     ]))
 }
 
-/// `snowflake_timestamp(id [, generator])`, `snowflake_timestamp_as(id, layout)`.
 fn timestamp(call: &Call, whose: &Whose) -> Result<TimestampWithTimeZone, Error> {
     whose.read(call.number(0), |layout, fields| {
         time::to_datum(layout.instant_of(fields.tick))
     })
 }
 
-/// `snowflake_worker_id(id [, generator])`, `snowflake_worker_id_as(id, layout)`.
 fn worker_id(call: &Call, whose: &Whose) -> Result<Option<i64>, Error> {
     whose.read(call.number(0), |layout, fields| {
         layout.has_worker().then_some(fields.worker.cast_signed())
     })
 }
 
-/// `snowflake_sequence(id [, generator])`, `snowflake_sequence_as(id, layout)`.
 fn sequence(call: &Call, whose: &Whose) -> Result<i64, Error> {
     whose.read(call.number(0), |_, fields| fields.sequence.cast_signed())
 }
 
-/// `snowflake_min_id(at [, generator])`, `snowflake_min_id_as(at, layout)`.
 fn min_id(call: &Call, whose: &Whose) -> Result<i64, Error> {
     let at = call.number(0);
     whose.with_layout(|layout| Ok(range(layout, at)?.0.get()))
 }
 
-/// `snowflake_max_id(at [, generator])`, `snowflake_max_id_as(at, layout)`.
 fn max_id(call: &Call, whose: &Whose) -> Result<i64, Error> {
     let at = call.number(0);
     whose.with_layout(|layout| Ok(range(layout, at)?.1.get()))

@@ -19,22 +19,17 @@ c_function!(snowflake_nextval, |call| {
     // SAFETY: null, or as `nextval_slow` sets it: an entry, which is never freed.
     let cached = kept.and_then(|kept| unsafe { kept.get().cast::<Entry>().as_ref() });
     let cached = cached.filter(|entry| named.is_none_or(|relation| relation == entry.relation()));
-    if let Some(id) = cached.and_then(issue::next_fast) {
-        return Ok(id.get());
+    match cached.and_then(issue::next_fast) {
+        Some(id) => Ok(id.get()),
+        None => nextval_slow(call),
     }
-    nextval_slow(call, cached)
 });
 
 #[cold]
-fn nextval_slow(call: &Call, cached: Option<&'static Entry>) -> Result<i64, Error> {
+fn nextval_slow(call: &Call) -> Result<i64, Error> {
     // Checked before any look-up: this is the first error that a new user meets.
     shmem::shared()?;
-    // A generator that watches the clock comes here for each ID: while its right holds,
-    // the entry is the one that a look-up would find.
-    let entry = match cached.filter(|entry| entry.right().is_some()) {
-        Some(entry) => entry,
-        None => call.entry(0)?,
-    };
+    let entry = call.entry(0)?;
     if let Some(kept) = call.kept() {
         kept.set(std::ptr::from_ref(entry).cast_mut().cast());
     }
@@ -78,7 +73,7 @@ fn batch(
         return Err(error::batch_count(count, BATCH_MAX));
     }
     // The layout must be known before its chunk size is.
-    let right = entry.right().map_or_else(|| entry.fill(), Ok)?;
+    let right = entry.right_or_fill()?;
     // Read with the label in force, which the session may change between two rows.
     let given = move || {
         let fields = fields.as_ref();
@@ -121,7 +116,7 @@ c_function!(snowflake_nextval_block, |call| {
     let count = call.get::<i32>(0).unwrap_or_default();
     shmem::shared()?;
     let entry = call.entry(1)?;
-    let right = entry.right().map_or_else(|| entry.fill(), Ok)?;
+    let right = entry.right_or_fill()?;
     let max = right.generator.max_block();
     let max = max.ok_or_else(|| error::no_blocks(&entry.name(), right.generator))?;
     match u64::try_from(count) {

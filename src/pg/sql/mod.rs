@@ -1,30 +1,16 @@
 //! The SQL functions. What a user sees of them (names of arguments, volatility,
 //! COMMENT) stands in `sql/`, which names these functions by their C symbols.
-//!
-//! | module | functions |
-//! |---|---|
-//! | [`generate`] | nextval, nextval_batch, both with fields (`_with`), currval |
-//! | [`decode`] | decode, timestamp, worker_id, sequence, encode, min_id, max_id |
-//! | [`explain`] | explain |
-//! | [`create`] | create_generator, snowflake_presets |
-//! | [`cluster`] | check_cluster |
-//! | [`admin`] | advance, accept_clock |
-//! | [`column`] | internal ones, for set_default |
-//! | [`registry`] | lease, revoke_worker, end_quiet_time, declare_registry, and one for create_pool and drop_pool |
-//! | [`monitor`] | snowflake_generators, pg_stat_snowflake, stat_reset |
-//!
-//! [`call`] has what functions without `#[pg_extern]` need.
 
-mod admin;
-mod call;
-mod cluster;
-mod column;
-mod create;
-mod decode;
-mod explain;
-mod generate;
-mod monitor;
-mod registry;
+mod admin; // advance, accept_clock
+mod call; // what functions without `#[pg_extern]` need
+mod cluster; // check_cluster
+mod column; // internal ones, for set_default
+mod create; // create_generator, snowflake_presets
+mod decode; // decode, timestamp, worker_id, sequence, encode, min_id, max_id
+mod explain; // explain
+mod generate; // nextval, nextval_batch, both with fields (`_with`), nextval_block, currval
+mod monitor; // snowflake_generators, pg_stat_snowflake, stat_reset
+mod registry; // lease, revoke_worker, end_quiet_time, declare_registry, and one for create_pool and drop_pool
 
 #[cfg(feature = "pg_test")]
 pub(super) use generate::snowflake_nextval as nextval_for_tests;

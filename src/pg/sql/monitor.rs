@@ -8,7 +8,7 @@ use super::super::encoding::Text;
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
-use super::super::{compat, guc, keeper, mark, os_clock, shmem, time};
+use super::super::{catalog, compat, guc, keeper, mark, os_clock, shmem, time};
 use super::call::{c_function, columns};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, Position, UnixMillis};
@@ -22,7 +22,6 @@ fn generators() -> Result<impl Iterator<Item = &'static Entry>, Error> {
     Ok(all.map(entry::of_sequence))
 }
 
-/// What a view shows of a slot.
 #[derive(Clone, Copy)]
 struct View {
     reserved: Position,
@@ -32,7 +31,6 @@ struct View {
     counts: Counts,
 }
 
-/// The view of a generator that has a slot.
 fn view(entry: &Entry) -> Option<View> {
     // The slot's counts shall include our own.
     entry.flush_stats();
@@ -60,7 +58,8 @@ fn next(entry: &Entry, generator: &Generator, mark: Option<UnixMillis>) -> Optio
 /// What is on disk for a generator: its mark, or what is there instead. A file that
 /// cannot be read is shown as unknown; generating raises the error.
 fn on_disk(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, NoMark> {
-    if !entry.is_permanent() {
+    // Others have no file in recovery.
+    if catalog::persistence(entry.relation()) != pg_sys::RELPERSISTENCE_PERMANENT {
         return Ok(None);
     }
     let now = os_clock::wall().millis();
@@ -122,7 +121,7 @@ c_function!(snowflake_generators, |call| {
                 .map(time::to_datum),
             shown.and_then(|(view, _)| view.gap_at).map(time::to_datum),
             layout.map(|layout| layout.ids_per_second().cast_signed()),
-            layout.map(|layout| time::to_datum(layout.instant_of(layout.last_tick()))),
+            layout.map(|layout| time::to_datum(layout.end())),
             problem.map(Text),
             it.map(|it| Text(it.label.layout_text())),
             layout.map(|layout| time::to_datum(layout.epoch())),
@@ -132,7 +131,7 @@ c_function!(snowflake_generators, |call| {
         ])
     };
     let all = generators()?;
-    call.rows(all.filter_map(|entry| entry.with_share_lock_if_free(|is_held| row(entry, is_held))));
+    call.rows(all.filter_map(|entry| entry.with_share_lock(false, |is_held| row(entry, is_held))));
     Ok(())
 });
 
@@ -152,15 +151,13 @@ fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Opt
         let name = entry.name();
         return Some(error::keeper::pool_exceeds_layout(&name, &pool, last, max));
     }
-    let (epoch, last) = (layout.epoch(), layout.last_tick());
-    let refusal = match (no_mark, layout.tick_number(os_clock::wall().millis())) {
-        (Some(no_mark), _) => Refusal::NoMark(no_mark),
-        (_, ..0) => Refusal::BeforeEpoch { epoch },
-        (_, now) if now >= last.get().cast_signed() => {
-            let last = layout.instant_of(last);
-            Refusal::TimeUsedUp { last }
-        }
-        _ => return None,
+    let (epoch, last) = (generator.layout.epoch(), generator.layout.end());
+    let now = os_clock::wall().millis();
+    let refusal = match no_mark {
+        Some(no_mark) => Refusal::NoMark(no_mark),
+        None if now < epoch => Refusal::BeforeEpoch { epoch },
+        None if now >= last => Refusal::TimeUsedUp { last },
+        None => return None,
     };
     let why = Refused::Reservation(refusal);
     Some(error::refused(&entry.name(), generator, why))

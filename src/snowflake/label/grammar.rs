@@ -86,7 +86,6 @@ pub struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// The value in its place.
     pub fn text(&self) -> Text<'_> {
         Text {
             text: &self.value,
@@ -94,7 +93,6 @@ impl Pair<'_> {
         }
     }
 
-    /// The error for a value that is not allowed for its key.
     pub fn invalid<T>(&self, allowed: &str) -> Result<T, LabelError> {
         let text = self.text();
         let problem = format!("invalid value for {}: {text}", self.key.text);
@@ -102,7 +100,6 @@ impl Pair<'_> {
     }
 }
 
-/// Takes a label apart.
 pub fn pairs(text: &str) -> Result<Vec<Pair<'_>>, LabelError> {
     const FORM: &str = "A label is a list of key=value, separated by spaces, with none around \"=\". Values with spaces are quoted, as in layout='time:41 worker:10 sequence:12'.";
     let mut found: Vec<Pair<'_>> = Vec::new();
@@ -191,7 +188,6 @@ impl FieldText<'_> {
 /// Stands in place of a value: each call gives one.
 pub const CALLER: &str = "caller";
 
-/// The role that a value gives to a field.
 fn role_of(value: Text<'_>) -> Result<Role, LabelError> {
     if value.text == CALLER {
         return Ok(Role::Caller);
@@ -199,7 +195,6 @@ fn role_of(value: Text<'_>) -> Result<Role, LabelError> {
     number(value, VALUES).map(Role::Fixed)
 }
 
-/// Reads the fields of a layout.
 pub fn fields(text: Text<'_>) -> Result<Vec<FieldText<'_>>, LabelError> {
     let mut found = Vec::new();
     let mut rest = text.trimmed();

@@ -22,7 +22,7 @@
 
 use std::fmt;
 
-use super::duration::{Form, duration_text};
+use super::duration::as_set;
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Stamp, Tick};
 use super::layout::{Fields, Layout, LayoutError, POSITION_BITS_MAX, Role, in_range};
@@ -31,6 +31,7 @@ mod grammar;
 mod rules;
 mod values;
 
+use grammar::Text;
 pub use values::{on_exhausted_text, on_rollback_text, start_text, timestamp_text};
 
 /// Most bytes of a label: more than a label with 64 fields needs, and few enough to be
@@ -49,11 +50,9 @@ pub struct Label {
 /// One field of a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The name that the label gives the field.
     pub name: String,
     /// The field's role, with its value if that is fixed.
     pub role: Role,
-    /// The field's width.
     pub bits: u32,
     /// How many bits are below the field.
     pub shift: u32,
@@ -70,10 +69,8 @@ pub struct LabelError {
     pub allowed: String,
 }
 
-/// An ID, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// The fields that every layout has.
     pub fields: Fields,
     /// All fields by name, from high to low; the time as a tick.
     pub named: Vec<(&'a str, u64)>,
@@ -81,60 +78,52 @@ pub struct Decoded<'a> {
 
 impl Label {
     /// The label of the default generator, which its sequence does not carry.
-    #[must_use]
     pub fn of_default() -> Self {
         Self::parse("preset=default").unwrap_or_else(|_| unreachable!())
     }
 
     /// The fields, from high to low.
-    #[must_use]
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// Bits, epoch and tick.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The generator that this label describes.
-    #[must_use]
     pub fn generator(&self) -> Generator {
         self.generator
     }
 
-    /// Why no generator can have this label, although the label can decode.
-    ///
-    /// # Errors
-    /// What is missing, and what helps.
-    pub fn check_generates(&self) -> Result<(), (String, String)> {
+    /// Why no generator can have this label, although the label can decode: what is
+    /// missing, and what helps.
+    pub fn check_generates(&self) -> Result<(), LabelError> {
+        let label = Text { text: "", at: 0 };
         if self.fields.iter().any(|f| f.role == Role::Mode(None)) {
-            return Err((
-                "field \"mode\" has no value".to_string(),
-                "Say how the generator writes the time: mode=0 (reversed, IDs spread) or mode=1 (IDs increase).".to_string(),
-            ));
+            return label.error(
+                "field \"mode\" has no value",
+                "Say how the generator writes the time: mode=0 (reversed, IDs spread) or mode=1 (IDs increase).",
+            );
         }
         let bits = self.layout.position_bits();
         if bits > POSITION_BITS_MAX {
-            return Err((
-                format!("time, clock and sequence have {bits} bits together"),
-                format!(
+            return label.error(
+                &format!("time, clock and sequence have {bits} bits together"),
+                &format!(
                     "A generator counts in up to {POSITION_BITS_MAX}: give some of them to a field for the worker ID."
                 ),
-            ));
+            );
         }
         let tells_apart = |field: &Field| matches!(field.role, Role::Worker | Role::Fixed(_));
         if !self.fields.iter().any(tells_apart) {
-            return Err((
-                "no field tells the IDs of one server from those of another".to_string(),
-                "Add a field for the worker ID, such as worker:10, or one with a value, such as shard:13=5.".to_string(),
-            ));
+            return label.error(
+                "no field tells the IDs of one server from those of another",
+                "Add a field for the worker ID, such as worker:10, or one with a value, such as shard:13=5.",
+            );
         }
         Ok(())
     }
 
-    /// The layout as the label writes it.
-    #[must_use]
     pub fn layout_text(&self) -> String {
         let fields = self.fields.iter().map(|field| match field.role {
             Role::Fixed(value) | Role::Mode(Some(value)) => {
@@ -146,16 +135,13 @@ impl Label {
         fields.collect::<Vec<_>>().join(" ")
     }
 
-    /// The policy as the label writes it.
-    #[must_use]
     pub fn policy_text(&self) -> String {
         let policy = &self.generator.policy;
-        let set = |time| duration_text(time, Form::Set);
         let mut pairs = vec![
             pair("on_rollback", on_rollback_text(policy.on_rollback)),
-            pair("max_rollback", &set(policy.max_rollback)),
-            pair("max_wait", &set(policy.max_wait)),
-            pair("max_borrow", &set(self.max_borrow)),
+            pair("max_rollback", &as_set(policy.max_rollback)),
+            pair("max_wait", &as_set(policy.max_wait)),
+            pair("max_borrow", &as_set(self.max_borrow)),
             pair("on_exhausted", on_exhausted_text(policy.on_exhausted)),
             pair("sequence_start", &start_text(policy.sequence_start)),
         ];
@@ -163,11 +149,8 @@ impl Label {
         pairs.join(" ")
     }
 
-    /// Takes an ID apart.
-    ///
-    /// # Errors
-    /// [`LayoutError::NotAnId`] and [`LayoutError::Fixed`] if no generator with
-    /// this label can have made it.
+    /// Takes an ID apart. Fails with [`LayoutError::NotAnId`] and
+    /// [`LayoutError::Fixed`] if no generator with this label can have made it.
     pub fn decode(&self, id: SnowflakeId) -> Result<Decoded<'_>, LayoutError> {
         let bits = id.get().cast_unsigned();
         let beyond = bits.unbounded_shr(self.layout.width()) != 0;
@@ -195,18 +178,14 @@ impl Label {
         Ok(Decoded { fields, named })
     }
 
-    /// The fields that callers give.
     pub fn caller_fields(&self) -> impl Iterator<Item = &Field> {
-        self.fields
-            .iter()
-            .filter(|field| field.role == Role::Caller)
+        let fields = self.fields.iter();
+        fields.filter(|field| field.role == Role::Caller)
     }
 
     /// The bits that IDs get from the values that a caller gives to these fields: to
-    /// all fields that callers give, and to no others.
-    ///
-    /// # Errors
-    /// A [`LayoutError`] that names the field.
+    /// all fields that callers give, and to no others. Fails with a [`LayoutError`]
+    /// that names the field.
     pub fn given(&self, values: &[(String, i64)]) -> Result<Stamp, LayoutError> {
         let unknown = |name: &str| self.caller_fields().all(|field| field.name != name);
         if let Some((name, _)) = values.iter().find(|(name, _)| unknown(name)) {
@@ -223,11 +202,9 @@ impl Label {
         Ok(Stamp::new(bits))
     }
 
-    /// Puts an ID together from a tick and its other fields by name. Fixed fields
-    /// may be left out, and a clock is 0 then.
-    ///
-    /// # Errors
-    /// A [`LayoutError`] that names the field.
+    /// Puts an ID together from a tick and its other fields by name. Fixed fields may
+    /// be left out, and a clock is 0 then. Fails with a [`LayoutError`] that names the
+    /// field.
     pub fn encode(&self, tick: Tick, values: &[(String, i64)]) -> Result<SnowflakeId, LayoutError> {
         let others = || self.fields.iter().filter(|field| !field.role.is_time());
         let unknown = |name: &str| others().all(|field| field.name != name);
@@ -261,14 +238,11 @@ impl Label {
 }
 
 impl Field {
-    /// The largest value that the field holds.
-    #[must_use]
     pub fn max(&self) -> u64 {
         u64::MAX >> (64 - self.bits)
     }
 
     /// The field's bits of an ID, as they are.
-    #[must_use]
     pub fn value_in(&self, id: u64) -> u64 {
         id >> self.shift & self.max()
     }
@@ -278,7 +252,7 @@ impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layout = pair("layout", &self.layout_text());
         let epoch = pair("epoch", &timestamp_text(self.layout.epoch()));
-        let tick = pair("tick", &duration_text(self.layout.tick(), Form::Set));
+        let tick = pair("tick", &as_set(self.layout.tick()));
         write!(f, "{layout} {epoch} {tick} {}", self.policy_text())
     }
 }

@@ -7,7 +7,7 @@ use super::grammar::{self, FIELD_FORM, FieldText, KEYS, Pair, Text, list};
 use super::values::{ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, start};
 use super::{Field, Label, LabelError, TEXT_MAX};
 use crate::snowflake::clocks::CLOCK_BITS_MAX;
-use crate::snowflake::duration::{Form, duration_text};
+use crate::snowflake::duration::as_set;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::layout::{
@@ -23,10 +23,8 @@ const MAX_WAIT: RangeInclusive<Millis> = Millis::ZERO..=Millis::new(60_000);
 const MAX_BORROW: RangeInclusive<Millis> = Millis::ZERO..=MAX_ROLLBACK.end().half();
 
 impl Label {
-    /// Understands a label.
-    ///
-    /// # Errors
-    /// A [`LabelError`] for the first thing that is wrong.
+    /// Understands a label. Fails with a [`LabelError`] for the first thing that is
+    /// wrong.
     pub fn parse(text: &str) -> Result<Self, LabelError> {
         if text.len() > TEXT_MAX {
             return Text { text, at: 0 }.error(
@@ -242,10 +240,9 @@ impl<'a> Draft<'a> {
         let (most, tick) = (policy.max_advance(), layout.tick());
         let usual = Layout::DEFAULT.lasting(policy.max_borrow_ticks);
         let mut borrow = self.max_borrow.unwrap_or(usual.min(most));
-        let set = |time| duration_text(time, Form::Set);
-        let text = set(borrow);
+        let text = as_set(borrow);
         if borrow > most {
-            let (rollback, most) = (set(policy.max_rollback), set(most));
+            let (rollback, most) = (as_set(policy.max_rollback), as_set(most));
             return self.at("max_borrow").error(
                 &format!("max_borrow \"{text}\" is more than half of max_rollback \"{rollback}\""),
                 &format!("It can be 0 to {most}: with more, a restart could be refused."),
@@ -258,7 +255,7 @@ impl<'a> Draft<'a> {
             {
                 return self.at("max_borrow").error(
                     &format!("max_borrow \"{text}\" is less than a tick"),
-                    &format!("It can be 0, or from {} on.", set(tick)),
+                    &format!("It can be 0, or from {} on.", as_set(tick)),
                 );
             }
             borrow = Millis::ZERO;

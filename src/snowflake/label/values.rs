@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::LabelError;
 use super::grammar::{Pair, is_digits, list};
-use crate::snowflake::duration::{Form, UNITS, duration_text, instant_text};
+use crate::snowflake::duration::{UNITS, as_set, instant_text};
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::layout::EPOCH_MAX;
 use crate::snowflake::policy::{OnExhausted, OnRollback, SequenceStart};
@@ -13,7 +13,6 @@ use crate::snowflake::policy::{OnExhausted, OnRollback, SequenceStart};
 /// seconds, or a year.
 const EPOCH_NUMBER_MIN: UnixMillis = UnixMillis::new(100_000_000_000);
 
-/// The values of `on_rollback`.
 pub const ON_ROLLBACK: [(&str, OnRollback); 5] = [
     ("continue", OnRollback::Continue),
     ("wait", OnRollback::Wait),
@@ -22,7 +21,6 @@ pub const ON_ROLLBACK: [(&str, OnRollback); 5] = [
     ("next_worker", OnRollback::NextWorker),
 ];
 
-/// The values of `on_exhausted`.
 pub const ON_EXHAUSTED: [(&str, OnExhausted); 3] = [
     ("wait", OnExhausted::Wait),
     ("error", OnExhausted::Error),
@@ -43,19 +41,14 @@ fn choice_text<T: PartialEq>(value: T, choices: &[(&'static str, T)]) -> &'stati
     choice.map_or("", |(text, _)| text)
 }
 
-/// A value of `on_rollback` as a label writes it.
-#[must_use]
 pub fn on_rollback_text(value: OnRollback) -> &'static str {
     choice_text(value, &ON_ROLLBACK)
 }
 
-/// A value of `on_exhausted` as a label writes it.
-#[must_use]
 pub fn on_exhausted_text(value: OnExhausted) -> &'static str {
     choice_text(value, &ON_EXHAUSTED)
 }
 
-/// Reads where a tick's sequence numbers start.
 pub fn start(pair: &Pair<'_>) -> Result<SequenceStart, LabelError> {
     let vibrate = pair.value.strip_prefix("vibrate ").filter(|n| is_digits(n));
     match (pair.value.as_str(), vibrate.map(str::parse)) {
@@ -69,8 +62,6 @@ pub fn start(pair: &Pair<'_>) -> Result<SequenceStart, LabelError> {
     }
 }
 
-/// A value of `sequence_start` as a label writes it.
-#[must_use]
 pub fn start_text(value: SequenceStart) -> String {
     match value {
         SequenceStart::Random => "random".to_string(),
@@ -79,7 +70,6 @@ pub fn start_text(value: SequenceStart) -> String {
     }
 }
 
-/// Reads a duration.
 pub fn duration(pair: &Pair<'_>, range: RangeInclusive<Millis>) -> Result<Millis, LabelError> {
     let (key, text) = (pair.key.text, pair.text());
     let (number, unit) = text.split_before(|c| !c.is_ascii_digit());
@@ -102,14 +92,13 @@ pub fn duration(pair: &Pair<'_>, range: RangeInclusive<Millis>) -> Result<Millis
     } else {
         format!("duration {text} has an unknown unit")
     };
-    let [min, max] = [range.start(), range.end()].map(|time| duration_text(*time, Form::Set));
+    let [min, max] = [range.start(), range.end()].map(|time| as_set(*time));
     let allowed = format!("It can be {min} to {max}, as a whole number of ms, s, min, h or d.");
     text.error(&problem, &allowed)
 }
 
 const EPOCH_FORM: &str = "An epoch is an instant from 1970 to 3084 with its offset from UTC, as in '2016-11-01 00:00:00+00' or 2016-11-01Z, or in Unix milliseconds, as in 1477958400000.";
 
-/// Reads an epoch.
 pub fn epoch(pair: &Pair<'_>) -> Result<UnixMillis, LabelError> {
     let text = pair.text();
     // A date with an offset right after it means midnight at that offset.
@@ -173,7 +162,6 @@ pub fn epoch(pair: &Pair<'_>) -> Result<UnixMillis, LabelError> {
 }
 
 /// An instant in UTC, as a label writes it.
-#[must_use]
 pub fn timestamp_text(at: UnixMillis) -> String {
     let text = instant_text(at);
     let text = text.trim_end_matches(" UTC").trim_end_matches(".000");

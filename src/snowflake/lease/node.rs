@@ -35,6 +35,9 @@ use super::{Answer, Ask, Fence, Grant, Holder, Memory, Nonce, Refused, Reply, Re
 
 /// The shortest time between two requests.
 const LEAST_PAUSE: Millis = Millis::new(20);
+/// The shortest time between two renewals for callers who need more than the registry
+/// gives yet, as it does to a server that leads its clock.
+const UNMET_PAUSE: Millis = Millis::new(200);
 /// The longest time between two requests that were not answered as the node hopes.
 const LONGEST_PAUSE: Millis = Millis::new(1000);
 
@@ -468,9 +471,10 @@ impl Node {
         let left = right.bound.since(now.clock.max(now.furthest));
         let third = Millis::new(left.min(terms.lease).get() / 3);
         self.due = Some(after(sent.at, third.max(LEAST_PAUSE)));
-        self.soonest = Some(after(sent.at, LEAST_PAUSE));
-        self.pause = LEAST_PAUSE;
         self.needed = self.needed.filter(|needed| *needed >= right.bound);
+        let pause = self.needed.map_or(LEAST_PAUSE, |_| UNMET_PAUSE);
+        self.soonest = Some(after(sent.at, pause));
+        self.pause = LEAST_PAUSE;
     }
 }
 

@@ -8,11 +8,9 @@ use super::super::clock::Reading;
 use super::super::generator::Generator;
 use super::super::id::{BootNanos, Nanos, Position, UnixNanos};
 use super::super::identity::Generation;
-use super::super::server::{
-    self, Beliefs, History, Host, Issued, Note, OnDisk, Refused as Why, Settings,
-};
+use super::super::server::{self, Beliefs, History, Host, Note, OnDisk, Refused as Why, Settings};
 use super::super::slot::{Reserving, Slot};
-use super::super::word::Clocks;
+use super::super::word::{Clocks, Issued};
 use super::scripted::{MS, Refused, Server};
 
 /// A session beside others: whenever it enters, they first take as many IDs as are next
@@ -40,6 +38,10 @@ impl Clocks for Busy<'_> {
 
 impl Host for Busy<'_> {
     type Error = Refused;
+
+    fn error(&self, why: Why) -> Refused {
+        Refused::Why(why)
+    }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
         let next = self.others.borrow_mut().pop_front();

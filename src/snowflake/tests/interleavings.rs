@@ -18,7 +18,7 @@ use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::{Plan, Planned};
 use super::super::slot::Slot;
 use super::super::sync::{AtomicI64, AtomicU64, Ordering};
-use super::super::word::{Clocks, Live, Spread, Step};
+use super::super::word::{Clocks, Issued, Live, Spread, Step};
 
 const MS: i64 = NANOS_PER_MILLI;
 
@@ -98,7 +98,7 @@ mod plain {
     /// One attempt; an issued position must lie below the mark on disk.
     fn issue(s: &Shared, now: i64) -> Option<u64> {
         match s.live.issue::<false>(&G, Generation::NONE, 1, &At(now)) {
-            Step::Issue { start, end, .. } => {
+            Step::Issue(Issued { start, end, .. }) => {
                 assert!(
                     end.get() <= s.mark.load(Ordering::Acquire),
                     "past the durable mark"
@@ -209,7 +209,7 @@ mod plain {
                 let s = s.clone();
                 thread::spawn(move || {
                     match s.live.issue::<false>(&G, Generation::NONE, 3, &At(5)) {
-                        Step::Issue { start, end, .. } => Some((start.get(), end.get())),
+                        Step::Issue(Issued { start, end, .. }) => Some((start.get(), end.get())),
                         _ => None,
                     }
                 })
@@ -340,7 +340,7 @@ mod watching {
             let step = self
                 .live
                 .issue::<true>(&self.generator, Generation::NONE, 1, self);
-            let Step::Issue { start, .. } = step else {
+            let Step::Issue(Issued { start, .. }) = step else {
                 return Err(step);
             };
             let disk = self.disk.load(Ordering::Acquire).cast_unsigned();
@@ -750,7 +750,7 @@ mod identities {
 
     fn issue(slot: &Slot, mine: Identity, now: i64) -> Option<u64> {
         match slot.live().issue::<false>(&G, mine.generation, 1, &At(now)) {
-            Step::Issue { start, .. } => Some(start.get()),
+            Step::Issue(Issued { start, .. }) => Some(start.get()),
             _ => None,
         }
     }

@@ -14,12 +14,12 @@ use super::super::id::{
 use super::super::identity::{Generation, Identity};
 use super::super::reservation::{Refusal, Situation};
 use super::super::server::{
-    self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused, Settings,
+    self, Beliefs, History, Host, Need, Note, OnDisk, Refused, Settings,
     apart::{self, UnderWay},
 };
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::{Clocks, Spread, Step};
+use super::super::word::{Clocks, Issued, Spread, Step};
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// One of the four worker IDs that two bits hold.
@@ -53,12 +53,6 @@ pub enum Stop {
     WaitsForLock,
     /// The registry has given the server no worker ID.
     NoWorker,
-}
-
-impl From<Refused> for Stop {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
-    }
 }
 
 /// The outcome of a call.
@@ -175,6 +169,10 @@ impl Clocks for Server {
 
 impl Host for Server {
     type Error = Stop;
+
+    fn error(&self, why: Refused) -> Stop {
+        Stop::Refused(why)
+    }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Stop> {
         if self.generation().worker().is_none() {

@@ -28,10 +28,10 @@ use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::Refusal;
-use super::super::server::{self, Host, Issued, Need, Refused, Settings};
+use super::super::server::{self, Host, Need, Refused, Settings};
 use super::super::slot::furthest;
 use super::super::wait::STANDSTILL;
-use super::super::word::{Clocks, Step};
+use super::super::word::{Clocks, Issued, Step};
 use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, settings as of_millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -609,7 +609,7 @@ fn ask(state: &mut State, event: Event) -> Result<bool, String> {
             let Some(before) = registry.before.filter(|_| server.has_place()) else {
                 return Ok(false);
             };
-            let Step::Issue { start, .. } = server.step_of(before, 1) else {
+            let Step::Issue(Issued { start, .. }) = server.step_of(before, 1) else {
                 return Ok(false);
             };
             let id = server.id_for(before, start);
@@ -735,7 +735,7 @@ fn call(
                 wait_out(&before, count)?;
             }
         }
-        Outcome::Refused(Refused::Behind { by, .. } | Refused::NoClockFree { by, .. }) => {
+        Outcome::Refused(Refused::Behind { by, .. }) => {
             tally.refused += 1;
             let by = by.get();
             let waits = policy.on_rollback.waits() && by <= policy.max_wait.get();
@@ -912,9 +912,7 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
                     Refusal::ClockRolledBack { by, limit } | Refusal::MarkAhead { by, limit, .. },
                 ) => by > limit,
                 Refused::TickUsedUp { .. } => policy.on_exhausted == OnExhausted::Error,
-                Refused::Behind { .. }
-                | Refused::NoClockFree { .. }
-                | Refused::StandsStill { .. } => stands_still,
+                Refused::Behind { .. } | Refused::StandsStill { .. } => stands_still,
                 Refused::Reservation(Refusal::PastBound { needed, bound, .. }) => needed >= bound,
                 Refused::Reservation(_) | Refused::Interleaved { .. } => false,
             },
@@ -1676,7 +1674,12 @@ fn a_rollback_goes_on_at_once_in_each_clock_but_one() {
         next(&mut server);
         server.step(-4 * tick);
         let refused = server.call(1);
-        let Outcome::Refused(Refused::NoClockFree { by, .. }) = refused else {
+        let Outcome::Refused(Refused::Behind {
+            by,
+            no_clock: Some(_),
+            ..
+        }) = refused
+        else {
             panic!("{refused:?}");
         };
         assert_eq!(by, Millis::new(4 * 64));

@@ -15,11 +15,11 @@ use super::super::label::Label;
 use super::super::layout::{Fields, Stamp};
 use super::super::policy::OnRollback;
 use super::super::server::{
-    self, Beliefs, History, Host, Issued, Need, Note, OnDisk, Refused as Why, Settings,
+    self, Beliefs, History, Host, Need, Note, OnDisk, Refused as Why, Settings,
 };
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::Clocks;
+use super::super::word::{Clocks, Issued};
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// How long a nap is.
@@ -32,17 +32,13 @@ pub enum Refused {
     Interrupted,
 }
 
-impl From<Why> for Refused {
-    fn from(why: Why) -> Self {
-        Self::Why(why)
-    }
-}
-
 impl Refused {
     /// How many milliseconds the clock is behind, if that is the reason.
     pub fn behind(self) -> Option<i64> {
         match self {
-            Self::Why(Why::Behind { by, .. }) => Some(by.get()),
+            Self::Why(Why::Behind {
+                by, no_clock: None, ..
+            }) => Some(by.get()),
             _ => None,
         }
     }
@@ -104,6 +100,10 @@ impl Clocks for Server {
 
 impl Host for Server {
     type Error = Refused;
+
+    fn error(&self, why: Why) -> Refused {
+        Refused::Why(why)
+    }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
         Ok((&self.slot, &self.generator))

@@ -2,7 +2,9 @@
 //! bursts take further clocks: no ID twice. On the machine's own memory model, or on
 //! that of Miri, which shows less than loom but takes whole calls.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::super::block::issue_block;
@@ -15,10 +17,10 @@ use super::super::id::{
 use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::server::{self, Beliefs, History, Host, Issued, Note, OnDisk, Refused, Settings};
+use super::super::server::{self, Beliefs, History, Host, Note, OnDisk, Refused, Settings};
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::Clocks;
+use super::super::word::{Clocks, Issued};
 
 const THREADS: u64 = 4;
 const IDS: usize = if cfg!(miri) { 60 } else { 5_000 };
@@ -65,6 +67,10 @@ impl Clocks for &Live {
 
 impl Host for &Live {
     type Error = Refused;
+
+    fn error(&self, why: Refused) -> Refused {
+        why
+    }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
         Ok((&self.slot, &self.generator))
@@ -151,11 +157,7 @@ impl Live {
                     assert_eq!(last, first + number - 1, "consecutive IDs");
                     ids.extend((first..=last).map(SnowflakeId::new));
                 }
-                Err(
-                    Refused::Behind { .. }
-                    | Refused::NoClockFree { .. }
-                    | Refused::Interleaved { .. },
-                ) => {}
+                Err(Refused::Behind { .. } | Refused::Interleaved { .. }) => {}
                 Err(refused) => panic!("{refused:?}"),
             }
         }
@@ -179,7 +181,7 @@ impl Live {
                     );
                 }
                 // The clock is set back again and again.
-                Err(Refused::Behind { .. } | Refused::NoClockFree { .. }) => {}
+                Err(Refused::Behind { .. }) => {}
                 Err(refused) => panic!("{refused:?}"),
             }
         }
@@ -187,23 +189,8 @@ impl Live {
     }
 }
 
-/// Runs threads; returns how often clocks were changed.
-fn threads(
-    on_rollback: OnRollback,
-    on_exhausted: OnExhausted,
-    sequence_start: SequenceStart,
-) -> u32 {
-    let take = |live: &Live, thread| live.issue(IDS, thread + 1);
-    threads_that(take, on_rollback, on_exhausted, sequence_start)
-}
-
-/// As `threads`, for threads that each take by `take`, which is given their number.
-fn threads_that(
-    take: impl Fn(&Live, u64) -> Vec<SnowflakeId> + Sync,
-    on_rollback: OnRollback,
-    on_exhausted: OnExhausted,
-    sequence_start: SequenceStart,
-) -> u32 {
+/// A server that has issued nothing yet.
+fn live(on_rollback: OnRollback, on_exhausted: OnExhausted, sequence_start: SequenceStart) -> Live {
     let fields = [
         (Role::Time, 30),
         (Role::Clock, 4),
@@ -242,6 +229,27 @@ fn threads_that(
     };
     let scale = Scale::of_generator(&live.generator);
     (&live).reserving(|token| live.slot.settle(token, 1, scale, reading));
+    live
+}
+
+/// Runs threads; returns how often clocks were changed.
+fn threads(
+    on_rollback: OnRollback,
+    on_exhausted: OnExhausted,
+    sequence_start: SequenceStart,
+) -> u32 {
+    let take = |live: &Live, thread| live.issue(IDS, thread + 1);
+    threads_that(take, on_rollback, on_exhausted, sequence_start)
+}
+
+/// As `threads`, for threads that each take by `take`, which is given their number.
+fn threads_that(
+    take: impl Fn(&Live, u64) -> Vec<SnowflakeId> + Sync,
+    on_rollback: OnRollback,
+    on_exhausted: OnExhausted,
+    sequence_start: SequenceStart,
+) -> u32 {
+    let live = live(on_rollback, on_exhausted, sequence_start);
     let mut all: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -329,4 +337,179 @@ fn threads_get_blocks_beside_ids() {
     ] {
         threads_that(take, on_rollback, on_exhausted, start);
     }
+}
+
+/// A session of a server whose identity changes.
+struct Session<'a> {
+    live: &'a Live,
+    generation: &'a AtomicU64,
+    entered: Cell<Generation>,
+}
+
+impl Session<'_> {
+    fn present(&self) -> Generation {
+        Generation::from_bits(self.generation.load(Ordering::Acquire))
+    }
+}
+
+impl Clocks for Session<'_> {
+    fn wall(&self) -> UnixNanos {
+        self.live.wall()
+    }
+
+    fn boot(&self) -> BootNanos {
+        self.live.boot()
+    }
+
+    fn read(&self) -> Reading {
+        self.live.read()
+    }
+}
+
+impl Host for Session<'_> {
+    type Error = Refused;
+
+    fn error(&self, why: Refused) -> Refused {
+        why
+    }
+
+    fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
+        while self.present().worker().is_none() {
+            std::thread::yield_now();
+        }
+        self.entered.set(self.present());
+        Ok((&self.live.slot, &self.live.generator))
+    }
+
+    fn entered(&self) -> Option<(&Slot, &Generator)> {
+        let is_present = self.entered.get() == self.present();
+        is_present.then_some((&self.live.slot, &self.live.generator))
+    }
+
+    fn generation(&self) -> Generation {
+        self.entered.get()
+    }
+
+    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
+        self.live.reserving(f)
+    }
+
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+        self.live.with_beliefs(f)
+    }
+
+    fn settings(&self) -> Settings {
+        self.live.settings()
+    }
+
+    fn read_mark(&self) -> Result<OnDisk, Refused> {
+        self.live.read_mark()
+    }
+
+    fn history(&self, lsn: u64) -> History {
+        self.live.history(lsn)
+    }
+
+    fn write_durably(&self, value: i64) -> Result<(), Refused> {
+        self.live.write_durably(value)
+    }
+
+    fn nap(&self, nanos: Nanos) -> Result<(), Refused> {
+        self.live.nap(nanos)
+    }
+
+    fn more_bound(&self, _needed: UnixMillis) -> Result<bool, Refused> {
+        std::thread::yield_now();
+        Ok(true)
+    }
+
+    fn note(&self, _note: Note) {}
+}
+
+/// Threads that issue while a registry grants two worker IDs in turn, renews, and takes
+/// them back with the end that closing the slot has returned.
+fn threads_of_a_registry(on_rollback: OnRollback) {
+    let live = live(on_rollback, OnExhausted::Wait, ZERO);
+    let generation = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
+    let becomes = |next: &dyn Fn(Identity) -> Identity| {
+        (&live).with_beliefs(|beliefs| {
+            beliefs.identity = next(beliefs.identity);
+            let bits = beliefs.identity.generation.bits();
+            generation.store(bits, Ordering::Release);
+            beliefs.identity
+        })
+    };
+    let _ = becomes(&Identity::closed);
+    // The bound of each worker ID, and that with which each grant has ended.
+    let (mut stored, mut ends) = ([1000; 2], HashMap::new());
+    let take = || {
+        let session = Session {
+            live: &live,
+            generation: &generation,
+            entered: Cell::new(Generation::NONE),
+        };
+        let mut ids = vec![];
+        while !is_over.load(Ordering::Relaxed) || ids.is_empty() {
+            match server::issue(&session, 1) {
+                Ok(Issued { start, .. }) => ids.push((session.entered.get(), start)),
+                Err(Refused::Behind { .. }) => {}
+                Err(refused) => panic!("{refused:?}"),
+            }
+        }
+        ids
+    };
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let threads = [0; 3].map(|_| scope.spawn(take));
+        for round in 0..if cfg!(miri) { 6 } else { 300 } {
+            // Sometimes the same one again.
+            let number = round / 2 % 2;
+            let worker = WorkerId::new(i32::try_from(number).unwrap()).unwrap();
+            let wall = live.wall.load(Ordering::Acquire);
+            let now = |ahead| UnixMillis::new(stored[number].max(wall) + ahead);
+            let (floor, bound) = (UnixMillis::new(stored[number]), now(5));
+            let granted = becomes(&|it| it.granted(worker, floor, bound, Millis::new(1000)));
+            std::thread::yield_now();
+            let renewed = becomes(&|it| it.renewed(now(20)));
+            std::thread::sleep(std::time::Duration::from_micros(200));
+            let mut end = now(20);
+            if round % 3 != 0 {
+                let _ = becomes(&Identity::closed);
+                end = renewed.end(live.slot.close(), UnixMillis::new(wall));
+            }
+            stored[number] = end.get();
+            ends.insert(granted.generation, (floor, end));
+        }
+        let worker = WorkerId::new(2).unwrap();
+        let (floor, bound) = (UnixMillis::new(0), UnixMillis::new(1 << 40));
+        let last = becomes(&|it| it.granted(worker, floor, bound, Millis::new(1000)));
+        ends.insert(last.generation, (floor, bound));
+        is_over.store(true, Ordering::Relaxed);
+        let ids = threads.map(|thread| thread.join().unwrap());
+        ids.into_iter().flatten().collect()
+    });
+    let layout = live.generator.layout;
+    let (mut ids, mut generations) = (vec![], HashSet::new());
+    for (generation, position) in all {
+        generations.insert(generation);
+        let (floor, end) = ends[&generation];
+        let begins = layout.instant_of(layout.tick_of(position));
+        assert!(
+            floor <= begins && begins < end,
+            "{begins:?}: {floor:?} {end:?}"
+        );
+        let stamp = layout.stamp(generation.worker().unwrap()).unwrap();
+        ids.push(layout.compose_in(position, stamp, None));
+    }
+    let issued = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), issued, "twice");
+    assert!(generations.len() > 2, "{generations:?}");
+}
+
+#[test]
+fn threads_come_to_other_worker_ids() {
+    threads_of_a_registry(OnRollback::Continue);
+    threads_of_a_registry(OnRollback::Wait);
 }

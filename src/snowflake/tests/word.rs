@@ -14,7 +14,7 @@ use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::sync::{AtomicU64, Ordering};
 use super::super::wait::Waits;
-use super::super::word::{Bounds, Clocks, Live, Spread, Step};
+use super::super::word::{Bounds, Clocks, Issued, Live, Spread, Step};
 
 const MS: i64 = NANOS_PER_MILLI;
 
@@ -92,11 +92,12 @@ fn issue(start: u64, end: u64) -> Step {
 }
 
 fn borrow(start: u64, end: u64, borrowed: u64) -> Step {
-    Step::Issue {
+    Step::Issue(Issued {
         start: Position::new(start),
         end: Position::new(end),
         borrowed,
-    }
+        waited: false,
+    })
 }
 
 #[test]
@@ -231,7 +232,7 @@ fn batches_that_meet_take_no_more_than_there_is_room_for() {
             &Shown(|| at, boot),
         );
         let mine = match step {
-            Step::Issue { start, end, .. } => end.get() - start.get(),
+            Step::Issue(Issued { start, end, .. }) => end.get() - start.get(),
             _ => 0,
         };
         inner.get() + mine
@@ -261,7 +262,7 @@ fn threads_never_share_a_position() {
                     };
                     let count = mine.len() as u64 % 7 + 1;
                     let clocks = Shown(|| at, boot);
-                    if let Step::Issue { start, end, .. } =
+                    if let Step::Issue(Issued { start, end, .. }) =
                         live.issue::<false>(&Generator::DEFAULT, Generation::NONE, count, &clocks)
                     {
                         mine.extend(start.get()..end.get());
@@ -339,11 +340,12 @@ fn decide(
         now,
         count,
     );
-    let Step::Issue {
+    let Step::Issue(Issued {
         start,
         end,
         borrowed,
-    } = step
+        ..
+    }) = step
     else {
         return Err(step);
     };
@@ -482,7 +484,7 @@ proptest! {
         let bound = at(&g, bound_clock, bound_tick, 0);
         let clocks = Spread { together, widest };
         let step = g.step::<true>(word, bound, clocks, now, count);
-        if let Step::Issue { start, end, .. } = step {
+        if let Step::Issue(Issued { start, end, .. }) = step {
             let layout = g.layout;
             let last = Position::new(end.get() - 1);
             let (first, after) = (layout.place(start), layout.place(end));
@@ -523,10 +525,10 @@ fn a_rollback_is_a_reading_before_one_by_which_an_id_was_issued() {
         by: Nanos::new(by),
     };
     assert_eq!(clock.rollback(wall(0)), None);
-    assert!(matches!(issue(5, 900_000), Step::Issue { .. }));
+    assert!(matches!(issue(5, 900_000), Step::Issue(_)));
     assert_eq!(clock.latest(), UnixMillis::new(5));
     // A reading in the same millisecond is no rollback.
-    assert!(matches!(issue(5, 0), Step::Issue { .. }));
+    assert!(matches!(issue(5, 0), Step::Issue(_)));
     assert_eq!(issue(4, 999_999), back(4, 999_999, 1));
     assert_eq!(issue(3, 0), back(3, 0, 2 * MS));
     assert_eq!(clock.rollback(wall(3)), Some(Nanos::new(2 * MS)));
@@ -565,7 +567,7 @@ fn a_late_raise_is_dropped_when_a_rollback_was_dealt_with() {
         wall(6)
     };
     let step = live.issue::<true>(&g, Generation::NONE, 1, &Shown(read, || boot(0)));
-    assert!(matches!(step, Step::Issue { .. }));
+    assert!(matches!(step, Step::Issue(_)));
     assert_eq!(live.clock().latest(), UnixMillis::new(2));
 }
 
@@ -659,7 +661,7 @@ fn a_lead_that_was_met_does_not_come_back_with_a_rollback() {
     let tick = |boot: i64, at: f64| {
         let clocks = Shown(|| seconds(at), || BootNanos::new(boot * 1000 * MS));
         match live.issue::<true>(&generator, Generation::NONE, 1, &clocks) {
-            Step::Issue { start, .. } => layout.tick_of(start).get(),
+            Step::Issue(Issued { start, .. }) => layout.tick_of(start).get(),
             other => panic!("{other:?}"),
         }
     };

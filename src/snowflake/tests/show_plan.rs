@@ -1,0 +1,28 @@
+//! A plan that is being carried out, for a test to look at and to copy.
+
+use super::{Durable, Moved, Plan, Planned};
+
+macro_rules! copied {
+    ($($phase:ident)*) => {$(
+        impl Clone for $phase {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl Copy for $phase {}
+    )*};
+}
+
+macro_rules! shown {
+    ($($phase:ident)*) => {$(
+        impl $phase {
+            pub const fn plan(&self) -> &Plan {
+                &self.0
+            }
+        }
+    )*};
+}
+
+copied!(Planned Durable Moved);
+shown!(Planned Durable);
