@@ -62,6 +62,8 @@ pub struct Entry {
     /// The last transaction that changed the label, and the layout before the change.
     relabelled: Cell<Option<(u32, Layout)>>,
     last_id: Cell<Option<SnowflakeId>>,
+    /// The last transaction in which this session heard of a change of the sequence.
+    changed_in: Cell<u32>,
     pending: Pending,
     /// This entry is, or was, the default generator's. Plans that name no generator
     /// keep the entry and compare no relation, so no other generator ever gets it.
@@ -191,13 +193,11 @@ impl Entry {
     /// is running has locked the relation. A drop by this transaction may be undone,
     /// and then `snowflake_currval()` has its value again.
     fn is_idle(&self) -> bool {
-        // SAFETY: a variable of this process.
-        let may_undo =
-            unsafe { pg_sys::GetTopTransactionIdIfAny() } != pg_sys::InvalidTransactionId;
+        let transaction = compat::transaction();
         !self.is_pinned()
-            && self.locked.get().0 != compat::transaction()
+            && self.locked.get().0 != transaction
+            && self.changed_in.get() != transaction
             && self.committed_layout().is_none()
-            && !(may_undo && self.last_id.get().is_some())
             && !self.was_default.get()
     }
 
@@ -215,6 +215,7 @@ impl Entry {
             created_in,
             relabelled,
             last_id,
+            changed_in,
             pending,
             was_default: _,
         } = self;
@@ -230,6 +231,7 @@ impl Entry {
         created_in.take();
         relabelled.take();
         last_id.take();
+        changed_in.take();
         // There is no slot to which the counts could be added.
         pending.flush(&Stats::default(), None);
     }
@@ -758,6 +760,7 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sy
         DEFAULT_RELATION.set(pg_sys::InvalidOid);
     }
     let forget = |entry: &Entry| {
+        entry.changed_in.set(compat::transaction());
         entry.label.set(None);
         entry.facts.set(None);
         entry.right.set(None);

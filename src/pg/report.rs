@@ -16,7 +16,7 @@ use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel, pgrx_extern_c_guard};
-use pgrx::{PgLogLevel, pg_sys};
+use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use super::compat;
 use super::encoding::to_server;
@@ -129,7 +129,8 @@ unsafe fn is_original(kept: *const pg_sys::ErrorData, report: &ErrorReportWithLe
         let Some(kept) = kept.as_ref().filter(|kept| !kept.message.is_null()) else {
             return false;
         };
-        kept.sqlerrcode == report.sql_error_code() as i32
+        // pgrx has one code for all SQLSTATEs that it does not know, such as a user's own.
+        PgSqlErrorCode::from(kept.sqlerrcode) == report.sql_error_code()
             && CStr::from_ptr(kept.message).to_string_lossy() == report.message()
     }
 }

@@ -231,7 +231,6 @@ fn write(start: &Start) -> io::Result<()> {
     Ok(())
 }
 
-/// The host name; empty if unknown.
 /// The name of this machine; empty if it cannot be read.
 pub fn host_name() -> String {
     let mut name = [0u8; 256];

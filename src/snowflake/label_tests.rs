@@ -51,7 +51,7 @@ const START: &str = "It can be zero, random, or 'vibrate N', where N is the larg
 
 /// The text with a mark at the error, the problem, and what is allowed.
 #[rustfmt::skip]
-const ERRORS: [(&str, &str, &str); 160] = [
+const ERRORS: [(&str, &str, &str); 161] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("  ‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("epoch=0‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
@@ -157,6 +157,7 @@ const ERRORS: [(&str, &str, &str); 160] = [
     ("preset=discord epoch=‸1970-01-01+01", r#"epoch "1970-01-01+01" is out of range"#, EPOCH),
     ("preset=discord epoch='‸2025-01-01 00:00:00'", r#"epoch "2025-01-01 00:00:00" has no offset from UTC"#, OFFSET),
     ("preset=discord epoch=‸2025-01-01T00:00:00", r#"epoch "2025-01-01T00:00:00" has no offset from UTC"#, OFFSET),
+    ("preset=discord epoch=‸2025-01-01t00:00:00z", r#""2025-01-01t00:00:00z" is not an epoch"#, EPOCH),
     ("preset=discord epoch='‸2025-02-30 00:00:00+00'", r#""2025-02-30 00:00:00+00" is not an epoch"#, EPOCH),
     ("preset=discord epoch='‸1969-12-31 23:59:59+00'", r#"epoch "1969-12-31 23:59:59+00" is out of range"#, EPOCH),
     ("preset=discord epoch='‸1969-12-31 23:59:59.9999+00'", r#"epoch "1969-12-31 23:59:59.9999+00" is not a whole number of milliseconds"#, EPOCH),

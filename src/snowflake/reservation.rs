@@ -308,10 +308,6 @@ impl Generator {
             let limit = max_lead;
             return Err(Refusal::ClockRolledBack { by, limit });
         }
-        // A mark past the end is first of all a mark too far ahead.
-        if start >= layout.last_tick() {
-            return Err(time_used_up);
-        }
 
         let window = s.window(lead);
         let ticks = layout.ticks_in(window);
@@ -323,6 +319,7 @@ impl Generator {
         } else {
             start.max(s.through).max(layout.tick_of(s.word))
         };
+        // A mark past the end is first of all a mark too far ahead.
         if first >= layout.last_tick() {
             return Err(time_used_up);
         }

@@ -63,5 +63,12 @@ my ($before) = ids($node, 1);
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id');
 my ($after) = ids($node, 1);
 cmp_ok($after, '>', $before, 'increasing across DROP and CREATE EXTENSION');
+# So they do in a session that was there all the time.
+my $session = session($node);
+$before = $session->query_safe('SELECT snowflake_nextval()');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id');
+is(error_in($session, 'SELECT snowflake_nextval()'), '', 'a session finds the new default generator');
+cmp_ok($session->query_safe('SELECT snowflake_nextval()'), '>', $before, 'and goes on');
+$session->quit;
 
 done_testing();

@@ -84,6 +84,7 @@ for my $table (@tables)
 	{
 		is((error_of($standby, "SELECT $call", 'shop'))[0], '25006', "a standby refuses $call");
 	}
+	is((error_of($standby, "ALTER SEQUENCE $generator RESTART", 'shop'))[0], '25006', "as PostgreSQL does a restart of $generator");
 }
 is($standby->safe_psql('shop', 'SELECT count(*), count(reserved_until) FROM snowflake_generators'),
 	'4|4', 'a standby shows generators and marks');

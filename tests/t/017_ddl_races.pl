@@ -37,6 +37,11 @@ is(mark('g'), $mark, 'an unlogged one keeps its mark');
 sql('ALTER SEQUENCE g SET LOGGED');
 cmp_ok(sql(q{SELECT snowflake_nextval('g')}), '>', $before, 'IDs go on when it is logged again');
 
+# So they do where the owner has taken the mark away: this value means that there is none.
+create('taken', $from_2020);
+sql(q{SELECT snowflake_nextval('taken'); SELECT setval('taken', 9223372036854775807)});
+is(code('BEGIN; ' . relabel('taken', $from_2024)), '55000', 'no later epoch where the mark was taken away');
+
 # A change of the epoch that may still be rolled back gives no IDs.
 create('h', $from_2024);
 $before = sql(q{SELECT snowflake_nextval('h')});
@@ -117,6 +122,32 @@ $mark = mark('snowflake_default');
 sql('TRUNCATE of_default RESTART IDENTITY');
 is(mark('snowflake_default'), $mark, 'and the default generator, should it belong to a column');
 sql('ALTER SEQUENCE snowflake_default OWNED BY NONE');
+
+# While TRUNCATE waits for its table, another session raises the mark.
+my $inserts = $node->background_psql('postgres');
+$inserts->query_safe('BEGIN; INSERT INTO child VALUES (1)');
+my $truncates = $node->background_psql('postgres', on_error_stop => 0);
+$truncates->query_until(qr/started/, "\\echo started\nTRUNCATE child RESTART IDENTITY;\n");
+wait_until('TRUNCATE waits', sub {
+	sql(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'}) eq '1' });
+$before = mark('of_child');
+sql(q{SELECT snowflake_advance('of_child', now() + interval '1 min')});
+$mark = mark('of_child');
+cmp_ok($mark, '>', $before, 'the mark is raised while TRUNCATE waits');
+$inserts->query_safe('COMMIT');
+$truncates->query_safe('SELECT 1');
+is(mark('of_child'), $mark, 'TRUNCATE keeps the later mark');
+# While TRUNCATE waits, another session drops the generator.
+$inserts->query_safe('BEGIN; INSERT INTO child VALUES (1)');
+$truncates->query_until(qr/started/, "\\echo started\nTRUNCATE child RESTART IDENTITY;\n");
+wait_until('TRUNCATE waits', sub {
+	sql(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'}) eq '1' });
+sql('DROP SEQUENCE of_child');
+$inserts->query_safe('COMMIT');
+$truncates->query('SELECT 1');
+is($truncates->{stderr}, '', 'TRUNCATE beside a generator that is dropped');
+is(sql('SELECT count(*) FROM child'), '0', 'it is carried out');
+$_->quit for $inserts, $truncates;
 
 # TRUNCATE does not wait for a lock on the generator of another table.
 my $locks = $node->background_psql('postgres');

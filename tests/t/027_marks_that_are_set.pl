@@ -17,6 +17,7 @@ $node->start;
 $node->safe_psql('postgres', q{
 	CREATE EXTENSION snowflake_id;
 	CREATE ROLE alice LOGIN;
+	CREATE ROLE bob;
 	CREATE SCHEMA hers AUTHORIZATION alice;
 	SELECT snowflake_create_generator(name, 'preset=default') FROM unnest('{a,b,c}'::text[]) AS name});
 sub sql { return $node->safe_psql('postgres', $_[0]); }
@@ -79,7 +80,8 @@ for my $name (sort keys %table)
 		$most = afresh($name);
 		my $session = session($node, 'alice');
 		my $set = set_to($name, $what);
-		is((error_of($node, 'SELECT count(*) FROM snowflake_generators'))[0], '', "$of: the view can be read");
+		is(sql("SELECT problem FROM snowflake_generators WHERE generator = 'hers.${name}_ids'::regclass"), '',
+			"$of: no problem, since it will be healed");
 		my ($code, $text) = ('', '');
 		# This waits for several reservations; no other generator is used meanwhile, so
 		# that this one keeps its slot.
@@ -114,8 +116,11 @@ for my $name (sort keys %table)
 		my $said = $what eq 'ID' ? qr/\ban ID\b.*\bno mark\b/ : qr/\ba count\b.*\bno mark\b/;
 		like($text, qr/ERROR:.*$said/, "$of: it says what the sequence holds");
 		unlike($text, qr/clock/i, "$of: it does not talk of clocks");
-		unlike(sql("SELECT problem FROM snowflake_generators WHERE generator = 'hers.${name}_ids'::regclass"),
-			qr/clock/i, "$of: nor does the view");
+		my $problem = sql("SELECT problem FROM snowflake_generators WHERE generator = 'hers.${name}_ids'::regclass");
+		like($problem, $said, "$of: the view says so too");
+		unlike($problem, qr/clock/i, "$of: nor does it talk of clocks");
+		is(sql("SET ROLE bob; SELECT problem FROM snowflake_generators WHERE generator::text = 'hers.${name}_ids'"),
+			'', "$of: it does not tell a role without privileges what the sequence holds");
 		my ($statement) = $text =~ /HINT:.*?(SELECT setval\('[^']+', \d{13}\))/s;
 		ok(defined $statement, "$of: the hint has the statement that helps") or diag $text;
 		next if !defined $statement;

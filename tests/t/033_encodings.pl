@@ -36,11 +36,14 @@ sub create_database
 	return;
 }
 
+# In LATIN1, the bytes of one of the names are UTF-8 for another name. In UTF8, a name has
+# a private character, U+10FFE9, as which the library itself would read the byte 0xe9.
 my %encodings = (
 	eucjp => [ 'EUC_JP', 'euc-jp', '発番' ],
 	latin1 => [ 'LATIN1', 'iso-8859-1', 'numéro' ],
+	latin1_as_utf8 => [ 'LATIN1', 'iso-8859-1', 'numÃ©ro' ],
 	win1251 => [ 'WIN1251', 'cp1251', 'ключ' ],
-	utf8 => [ 'UTF8', 'UTF-8', '発番éключ' ]);
+	utf8 => [ 'UTF8', 'UTF-8', "発番éключ\xf4\x8f\xbf\xa9" ]);
 $node->safe_psql('postgres', 'CREATE ROLE plain');
 for my $database (sort keys %encodings)
 {
@@ -93,12 +96,25 @@ for my $database (sort keys %encodings)
 	like(message_in(@in, qq{SELECT snowflake_create_generator('"$name".x', 'preset=twitter')}),
 		qr/ERROR:  3F000: schema "$name" does not exist/, "$encoding: of a schema");
 
+	like(message_in(@in, qq{SET ROLE plain; ALTER SEQUENCE "$name" RESTART}),
+		qr/ERROR:  42501: must be owner of sequence "?\Q$name\E/, "$encoding: of a restart");
+
+	# A plain sequence that is in use is refused with the statements to run instead.
+	message_in(@in, qq{CREATE TABLE "u$name" ("$name" bigserial); INSERT INTO "u$name" DEFAULT VALUES});
+	like(message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "u${name}_${name}_seq" IS 'preset=twitter'}),
+		qr/ERROR:  55000: .*"u\Q$name\E_ids".*'"u\Q$name\E"', '\Q$name\E'/s, "$encoding: a used sequence");
+
 	# The views show converted names.
 	message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter on_rollback=next_worker'});
 	message_in(@in, 'CREATE TABLE shown AS SELECT * FROM snowflake_generators');
 	like(result_in(@in, 'SELECT generator, problem FROM shown ORDER BY problem'),
 		qr/^"$name"\|generator "$name" has a policy/m, "$encoding: a problem");
 	message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter'});
+
+	# A label that was set without the provider can have such a text.
+	message_in(@in, qq{UPDATE pg_seclabel SET label = 'preset=$name' WHERE objoid = '"$name"'::regclass});
+	like(message_in(@in, qq{SELECT snowflake_nextval('"$name"')}), qr/ERROR:  .*unknown preset "\Q$name\E"/s, "$encoding: a stored label");
+	message_in(@in, qq{UPDATE pg_seclabel SET label = 'preset=twitter' WHERE objoid = '"$name"'::regclass});
 }
 
 # The log contains the bytes of the database.
@@ -113,40 +129,51 @@ for my $database (sort keys %encodings)
 set_clock($node, 0);
 
 # A role's name is in another database's encoding: its bytes are no text here.
-my $bytes = encode('iso-8859-1', decode('UTF-8', 'numéro'));
-message_in('eucjp', 'EUC_JP', qq{SELECT snowflake_create_generator('foreigns', 'preset=twitter')});
 my ($oid) = $node->safe_psql('latin1', q{SELECT oid FROM pg_roles WHERE length(rolname) = 6 AND rolname ~ '^num.ro$'});
-$node->safe_psql('eucjp', qq{SET allow_system_table_mods = on;
-	UPDATE pg_class SET relowner = $oid WHERE relname = 'foreigns'});
-like(message_in('eucjp', 'UTF8', q{SET ROLE plain; SELECT snowflake_nextval('foreigns')}),
-	qr/ERROR:  42501: permission denied for generator foreigns\nHINT:  Its owner, role num\\xe9ro, can run/,
-	'a name that is no text here is shown all the same');
-
-# SQL_ASCII passes bytes through as they are.
-create_database('bytes', 'SQL_ASCII');
-for my $name ("num\xe9ro", "\xff\xfe", '発番')
+for my $database (qw(eucjp utf8))
 {
-	my @in = ('bytes', 'SQL_ASCII');
-	my $shown = join('', map { sprintf ord > 126 ? '%02x' : '%c', ord } split //, $name);
-	is(message_in(@in, qq{SELECT snowflake_create_generator('"$name"', 'preset=twitter')}), '', "bytes $shown: made");
+	message_in($database, 'UTF8', q{SELECT snowflake_create_generator('foreigns', 'preset=twitter')});
+	$node->safe_psql($database, qq{SET allow_system_table_mods = on;
+		UPDATE pg_class SET relowner = $oid WHERE relname = 'foreigns'});
+	like(message_in($database, 'UTF8', q{SET ROLE plain; SELECT snowflake_nextval('foreigns')}),
+		qr/ERROR:  42501: permission denied for generator foreigns\nHINT:  Its owner, role num\\xe9ro, can run/,
+		"$database: a name that is no text here is shown all the same");
+}
+
+# SQL_ASCII and MULE_INTERNAL pass bytes through as they are. In MULE_INTERNAL, the first
+# byte of a character says of which character set the others are.
+for my $case ([ 'SQL_ASCII', "num\xe9ro", "\xff\xfe", '発番' ], [ 'MULE_INTERNAL', "num\x81\xe9ro", "\x92\xc8\xaf\x92\xc8\xd6" ])
+{
+	my ($encoding, @names) = @$case;
+	create_database(lc $encoding, $encoding);
+	passes_through($encoding, $_) for @names;
+}
+
+sub passes_through
+{
+	my ($encoding, $name) = @_;
+	my @in = (lc $encoding, $encoding);
+	my $shown = "$encoding " . join('', map { sprintf ord > 126 ? '%02x' : '%c', ord } split //, $name);
+	is(message_in(@in, qq{SELECT snowflake_create_generator('"$name"', 'preset=twitter')}), '', "$shown: made");
 	my ($id) = result_in(@in, qq{SELECT snowflake_nextval('"$name"')}) =~ /(\d+)/;
-	cmp_ok($id, '>', 0, "bytes $shown: an ID");
+	cmp_ok($id, '>', 0, "$shown: an ID");
 	like(message_in(@in, qq{ALTER SEQUENCE "$name" RESTART}),
-		qr/NOTICE: .*generator "\Q$name\E" keeps its mark/, "bytes $shown: a restart");
+		qr/NOTICE: .*generator "\Q$name\E" keeps its mark/, "$shown: a restart");
 	is(message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter max_borrow=0'}),
-		'', "bytes $shown: another label");
+		'', "$shown: another label");
 	like(result_in(@in, qq{SELECT snowflake_explain($id, '"$name"')}),
-		qr/^ID $id of generator "\Q$name\E"\n/m, "bytes $shown: explained");
+		qr/^ID $id of generator "\Q$name\E"\n/m, "$shown: explained");
 	like(message_in(@in, "SELECT snowflake_decode_as(1, 'preset=$name')"),
-		qr/ERROR:  22023: .*: \Q$name\E/s, "bytes $shown: a text that is no label");
+		qr/ERROR:  22023: .*: \Q$name\E/s, "$shown: a text that is no label");
 	message_in(@in, qq{CREATE TABLE "t$name" ("$name" bigserial PRIMARY KEY)});
 	like(result_in(@in, qq{SELECT snowflake_set_default('"t$name"', generator => '"$name"')}),
-		qr/^public\."t\Q$name\E"\."\Q$name\E": default nextval\(.*"\Q$name\E"/m, "bytes $shown: a default");
+		qr/^public\."t\Q$name\E"\."\Q$name\E": default nextval\(.*"\Q$name\E"/m, "$shown: a default");
 	like(message_in(@in, qq{SELECT snowflake_create_generator('"$name"', 'preset=twitter')}),
-		qr/ERROR:  42P07: relation "\Q$name\E" already exists/, "bytes $shown: PostgreSQL's errors");
+		qr/ERROR:  42P07: relation "\Q$name\E" already exists/, "$shown: PostgreSQL's errors");
 	message_in(@in, qq{SECURITY LABEL FOR snowflake_id ON SEQUENCE "$name" IS 'preset=twitter on_rollback=next_worker'});
 	like(result_in(@in, 'SELECT problem FROM snowflake_generators'),
-		qr/^generator "\Q$name\E" has a policy/m, "bytes $shown: a problem");
+		qr/^generator "\Q$name\E" has a policy/m, "$shown: a problem");
+	return;
 }
 
 is(in_log($node, qr/[A-Z]:  (?:22021|XX000): |panicked/), 0, 'no internal errors, no bad bytes');

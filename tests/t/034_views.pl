@@ -21,6 +21,10 @@ $node->safe_psql('postgres', q{
 	ANALYZE big});
 $node->safe_psql('postgres', "SELECT snowflake_create_generator('$_', 'preset=twitter')", extra_params => [ '-U', 'owning' ])
   for qw(quiet busy issuing);
+# One has a mark from before a restart, and no state in memory.
+$node->safe_psql('postgres', q{SELECT snowflake_nextval('quiet')});
+$node->stop;
+start_with_clock($node, 0);
 $node->safe_psql('postgres', 'SELECT snowflake_nextval(), snowflake_nextval(\'busy\'), snowflake_nextval(\'issuing\')');
 
 # The plans are parallel: the session leads workers while it reads the view.

@@ -47,10 +47,8 @@ fn view(entry: &Entry) -> Option<View> {
 /// or by its mark if nothing is reserved; `None` if there is neither.
 fn next(entry: &Entry, generator: &Generator, mark: Option<UnixMillis>) -> Option<UnixMillis> {
     let layout = generator.layout;
-    // In recovery nothing is issued, so clock and word say nothing.
-    // SAFETY: reads shared memory.
-    let in_recovery = unsafe { pg_sys::RecoveryInProgress() };
-    let running = entry.running_at(generator).filter(|_| !in_recovery);
+    // In recovery nothing is issued, so there is no word.
+    let running = entry.running_at(generator);
     let next = running.map(|position| layout.instant_of(layout.tick_of(position)));
     next.max(mark)
 }

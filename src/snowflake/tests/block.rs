@@ -171,6 +171,8 @@ fn a_block_is_what_a_fresh_tick_holds_wherever_it_starts() {
             block(&server, max, &[]).unwrap();
             assert_eq!(server.naps.get(), naps, "the first of its tick");
         }
+        // There is no room for another one in the tick.
+        assert!(block(&server, max, &[]).unwrap().waited);
     }
     assert_eq!(Generator::DEFAULT.max_block(), Some(4096 - 63));
     let random = server(&format!("{TINY} sequence_start=random"));
@@ -205,6 +207,15 @@ fn others_in_between_cost_one_more_take() {
             "{taken:?}"
         );
         assert_eq!(taken.start.get() % 8, first % 8);
+    }
+}
+
+/// So a block is found also if others take IDs before each take.
+#[test]
+fn the_third_take_has_room_for_a_block_wherever_it_starts() {
+    let server = server(&format!("{TINY} max_borrow='100 ms' sequence_start=zero"));
+    for count in 1..=8 {
+        block(&server, count, &[1; 1000]).unwrap();
     }
 }
 

@@ -39,3 +39,7 @@ mod threads;
 mod walks;
 #[cfg(not(loom))]
 mod word;
+
+/// A server that has written this many marks reserves for ever: no test needs as many.
+#[cfg(not(loom))]
+const MARKS_MAX: u32 = 100_000;

@@ -20,6 +20,7 @@ use super::super::server::{
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::word::{Clocks, Issued, Spread, Step};
+use super::MARKS_MAX;
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// One of the four worker IDs that two bits hold.
@@ -231,6 +232,7 @@ impl Host for Server {
 
     fn write_durably(&self, value: i64) -> Result<(), Stop> {
         self.marks.set(self.marks.get() + 1);
+        assert!(self.marks.get() < MARKS_MAX, "it reserves for ever");
         self.lagging.set(self.replica());
         self.disk.set(Disk {
             value: Some(value),

@@ -20,6 +20,7 @@ use super::super::server::{
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::word::{Clocks, Issued};
+use super::MARKS_MAX;
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// How long a nap is.
@@ -60,6 +61,8 @@ pub struct Server {
     slot: Slot,
     beliefs: Cell<Beliefs>,
     mark: Cell<Option<i64>>,
+    /// How many marks were written.
+    marks: Cell<u32>,
     /// The readings of the wall clock in nanoseconds, one after the other, the last one
     /// for ever; and whether time passes for the clock in naps.
     wall: RefCell<VecDeque<i64>>,
@@ -147,6 +150,8 @@ impl Host for Server {
 
     fn write_durably(&self, value: i64) -> Result<(), Refused> {
         self.mark.set(Some(value));
+        self.marks.set(self.marks.get() + 1);
+        assert!(self.marks.get() < MARKS_MAX, "it reserves for ever");
         Ok(())
     }
 
@@ -194,6 +199,7 @@ impl Server {
             slot: Slot::new(reading, 0),
             beliefs: Cell::new(Beliefs::new(reading, identity)),
             mark: Cell::new(None),
+            marks: Cell::new(0),
             wall: RefCell::new(VecDeque::from([wall])),
             runs: false,
             last: Cell::new(None),

@@ -26,6 +26,7 @@ END $$;
 \x
 SELECT * FROM error_of($$SELECT snowflake_nextval('ticket_ids')$$);
 SELECT * FROM error_of($$SELECT snowflake_nextval_batch(2, 'ticket_ids')$$);
+SELECT * FROM error_of($$SELECT snowflake_nextval_block(2, 'ticket_ids')$$);
 \x
 SELECT call, e.code, e.message, e.hint FROM unnest(ARRAY[
     '{}', '{"tenant": 1, "region": 2}', '{"Tenant": 1}', '{"worker": 1, "tenant": 1}', '{"tenant": 1, "time": 5}',

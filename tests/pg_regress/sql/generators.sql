@@ -110,6 +110,38 @@ DROP SEQUENCE bad;
 -- The position counts characters and not bytes.
 SELECT snowflake_create_generator('bad', $$preset=discord größe=5$$);
 
+-- PostgreSQL's errors pass with all their fields: of several errors, the one that ends
+-- the statement.
+CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$
+DECLARE how text := current_setting('regress.how');
+BEGIN
+    IF how = 'own SQLSTATE' THEN RAISE 'first' USING ERRCODE = 'U0001', CONSTRAINT = 'of_first'; END IF;
+    BEGIN
+        RAISE 'first' USING ERRCODE = '22012', CONSTRAINT = 'of_first';
+    EXCEPTION WHEN others THEN
+        IF how = 'replaced' THEN RAISE 'second' USING ERRCODE = 'U0002', CONSTRAINT = 'of_second'; END IF;
+        BEGIN
+            IF how = 'same message' THEN RAISE 'first' USING ERRCODE = '22011', CONSTRAINT = 'of_second'; END IF;
+            IF how = 'same code' THEN RAISE 'second' USING ERRCODE = '22012', CONSTRAINT = 'of_second'; END IF;
+        EXCEPTION WHEN others THEN NULL;
+        END;
+        RAISE NOTICE '%', how;
+        RAISE;
+    END;
+END $$;
+CREATE FUNCTION refused(how text) RETURNS TABLE (code text, message text, name text) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('regress.how', how, true);
+    PERFORM snowflake_create_generator('bad', 'preset=discord');
+EXCEPTION WHEN others THEN
+    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, name = CONSTRAINT_NAME;
+    RETURN NEXT;
+END $$;
+CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE SEQUENCE') EXECUTE FUNCTION refuse();
+SELECT how, r.* FROM unnest(ARRAY['own SQLSTATE', 'raised again', 'replaced', 'same message', 'same code']) AS how, refused(how) AS r;
+DROP EVENT TRIGGER refuse;
+DROP FUNCTION refuse, refused;
+
 -- Labels can be set on the user's own sequences only.
 CREATE TABLE plain (id bigint, n serial);
 SECURITY LABEL FOR snowflake_id ON TABLE plain IS 'preset=discord';
@@ -186,7 +218,11 @@ CREATE SEQUENCE uid AS bigint INCREMENT 9223372036854775807 START 92233720368547
 SECURITY LABEL FOR snowflake_id ON SEQUENCE uid IS 'preset=baidu on_rollback=continue';
 SELECT snowflake_nextval('uid');
 SELECT snowflake_timestamp(snowflake_encode('2020-01-01 00:00:00+00', 1, 2, 'uid'), 'uid');
-DROP SEQUENCE inventory, uid;
+-- The view says so too, and of a generator whose time has not begun.
+SELECT snowflake_create_generator('future', 'preset=discord epoch=2250-01-01Z');
+SELECT snowflake_nextval('future');
+SELECT generator, problem FROM snowflake_generators WHERE generator::text IN ('uid', 'future') ORDER BY 1;
+DROP SEQUENCE inventory, uid, future;
 
 -- With 64 bits, IDs can be negative: a notice says so.
 SELECT snowflake_create_generator('shards', 'preset=instagram shard=5');
@@ -248,6 +284,15 @@ SELECT label FROM pg_seclabels WHERE objoid = 'orders_ids'::regclass;
 SECURITY LABEL FOR snowflake_id ON SEQUENCE orders_ids IS $$layout='time:42 worker:10 sequence:12' epoch='2016-10-31 16:00:00+00'$$;
 INSERT INTO orders (item) VALUES ('three');
 SELECT item FROM orders ORDER BY id;
+
+-- An earlier epoch is refused if the time would end before the IDs that exist.
+SELECT snowflake_create_generator('ending', $$layout='time:40 worker:10 sequence:12' epoch=2021-01-01Z$$);
+SELECT snowflake_nextval('ending') > 0 AS positive;
+\set VERBOSITY terse
+SECURITY LABEL FOR snowflake_id ON SEQUENCE ending IS $$layout='time:40 worker:10 sequence:12' epoch=0$$;
+\set VERBOSITY default
+SELECT snowflake_nextval('ending') > 0 AS positive;
+DROP SEQUENCE ending;
 
 -- Restarting a generator keeps its mark.
 ALTER SEQUENCE orders_ids RESTART;

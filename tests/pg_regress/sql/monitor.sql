@@ -18,6 +18,7 @@ SELECT count(snowflake_nextval()) FROM generate_series(1, 100);
 SELECT count(*) FROM snowflake_nextval_batch(1000);
 BEGIN;
 SELECT snowflake_nextval() > 0 AS id;
+SELECT issued, batches FROM pg_stat_snowflake;
 ROLLBACK;
 SELECT generator, issued, batches, clock_rollbacks, largest_rollback, wait_time >= 0 AS wait_time,
        borrowed <= issued AS borrowed, reservation_time >= 0 AS reservation_time,
@@ -26,6 +27,17 @@ FROM pg_stat_snowflake;
 SELECT snowflake_stat_reset('snowflake_default');
 SELECT issued, batches FROM pg_stat_snowflake;
 SELECT snowflake_stat_reset('pg_class');
+-- A reset also takes the counts that the transaction has made so far.
+BEGIN;
+SELECT snowflake_nextval() > 0 AS id;
+SELECT snowflake_stat_reset();
+SELECT issued, batches FROM pg_stat_snowflake;
+ROLLBACK;
+-- A generator within a long tick is not behind the clock.
+SELECT snowflake_create_generator('slow', $$layout='time:30 worker:10 sequence:12' epoch=2025-01-01Z tick='10 s'$$);
+SELECT snowflake_nextval('slow') > 0 AS id;
+SELECT ahead_by FROM snowflake_generators WHERE generator = 'slow'::regclass;
+DROP SEQUENCE slow;
 
 -- A batch that is not fetched to its end counts as issued in full, as far as there was
 -- room for it.
