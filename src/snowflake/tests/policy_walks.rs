@@ -1209,7 +1209,8 @@ impl Walks<'_> {
             all.long,
             begun.elapsed().as_millis()
         );
-        assert!(all.issued * 100 > all.steps, "most calls must succeed");
+        // Where calls are taken apart, most steps are parts of calls.
+        assert!(all.issued * 1000 > all.steps, "too few IDs for a test");
     }
 }
 
