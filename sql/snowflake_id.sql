@@ -386,6 +386,32 @@ COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that raising the m
 COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers were last set to 0';
 GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
+-- What tells about other servers is shown to roles that may read all statistics.
+CREATE FUNCTION snowflake_worker(
+    OUT worker_id integer, OUT source text, OUT registry text, OUT pool text, OUT token text,
+    OUT bound timestamptz, OUT leased_until timestamptz, OUT last_contact timestamptz,
+    OUT last_error text, OUT since timestamptz)
+    RETURNS record
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED
+    AS 'MODULE_PATHNAME', 'snowflake_worker';
+COMMENT ON FUNCTION snowflake_worker() IS
+    'the row of view snowflake_worker';
+CREATE VIEW snowflake_worker AS SELECT * FROM snowflake_worker();
+COMMENT ON VIEW snowflake_worker IS
+    'the worker ID of this server, and its lease if the server has a registry';
+COMMENT ON COLUMN snowflake_worker.worker_id IS 'worker ID in force on this server; null if it has none';
+COMMENT ON COLUMN snowflake_worker.source IS
+    'where the worker ID comes from: setting (snowflake_id.worker_id), hostname or env (snowflake_id.worker_id_from), registry (any of the pool), or none';
+COMMENT ON COLUMN snowflake_worker.registry IS 'host, port and database of the registry; shown to roles that may read all statistics';
+COMMENT ON COLUMN snowflake_worker.pool IS 'pool of the registry; null without a registry';
+COMMENT ON COLUMN snowflake_worker.token IS 'the lease, as in view snowflake_workers of the registry; shown to roles that may read all statistics';
+COMMENT ON COLUMN snowflake_worker.bound IS 'this server issues no ID of this instant or later before the registry has renewed its lease; null without a lease';
+COMMENT ON COLUMN snowflake_worker.leased_until IS 'when the lease ends if it is not renewed, by the clock of the registry';
+COMMENT ON COLUMN snowflake_worker.last_contact IS 'when the registry last answered';
+COMMENT ON COLUMN snowflake_worker.last_error IS 'why the registry does not give what this server asks for; null if it does; shown to roles that may read all statistics';
+COMMENT ON COLUMN snowflake_worker.since IS 'since when this server has the worker ID';
+GRANT SELECT ON snowflake_worker TO PUBLIC;
+
 CREATE FUNCTION snowflake_stat_reset() RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_stat_reset';

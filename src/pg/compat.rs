@@ -165,11 +165,36 @@ pub fn wait_socket(socket: i32, read: bool, write: bool, millis: i64) -> bool {
     ended.cast_unsigned() & sockets != 0
 }
 
+/// Waits in the keeper: on its latch, until a socket can be read, and for this many
+/// milliseconds at most. The end of the postmaster ends the process.
+pub fn wait_keeper(socket: Option<i32>, millis: Option<i64>) {
+    let mut ends = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
+    if millis.is_some() {
+        ends |= pg_sys::WL_TIMEOUT;
+    }
+    if socket.is_some() {
+        ends |= pg_sys::WL_SOCKET_READABLE;
+    }
+    // SAFETY: the latch of this process, and an open socket if there is one.
+    unsafe {
+        pg_sys::WaitLatchOrSocket(
+            pg_sys::MyLatch,
+            ends.cast_signed(),
+            socket.unwrap_or(-1),
+            millis.unwrap_or(-1),
+            wait_event(WaitsFor::Keeper),
+        );
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+    }
+}
+
 /// What a wait event tells, where PostgreSQL has names for those of extensions.
 #[derive(Clone, Copy)]
 enum WaitsFor {
     Clock,
     Server,
+    /// What the keeper waits for.
+    Keeper,
 }
 
 #[cfg(any(feature = "pg15", feature = "pg16"))]
@@ -184,10 +209,12 @@ fn wait_event(event: WaitsFor) -> u32 {
         /// The numbers that the server gives to the names at their first use; 0 before.
         static CLOCK: Cell<u32> = const { Cell::new(0) };
         static SERVER: Cell<u32> = const { Cell::new(0) };
+        static KEEPER: Cell<u32> = const { Cell::new(0) };
     }
     let (number, name) = match event {
         WaitsFor::Clock => (&CLOCK, c"SnowflakeClock"),
         WaitsFor::Server => (&SERVER, c"SnowflakeServer"),
+        WaitsFor::Keeper => (&KEEPER, c"SnowflakeKeeper"),
     };
     if number.get() == 0 {
         // SAFETY: a constant, NUL-terminated name; the same number each time.

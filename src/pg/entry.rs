@@ -25,7 +25,7 @@ use pgrx::pg_sys;
 use super::error::{self, Error};
 use super::label::{self, Described};
 use super::shmem::{self, Key, Shared};
-use super::{catalog, compat, mark, os_clock};
+use super::{catalog, compat, keeper, mark, os_clock};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
 use crate::snowflake::identity::Generation;
@@ -298,6 +298,12 @@ impl Entry {
             catalog::check_privilege(self.relation(), pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
             self.check_committed(generator.layout)?;
             let generation = shared.generation();
+            if generation.worker().is_none()
+                && generator.layout.has_worker()
+                && keeper::await_worker_id(shared)
+            {
+                continue;
+            }
             let made = match facts.made {
                 Some(made) if made.generation == generation => made,
                 _ => Made {
@@ -560,7 +566,7 @@ impl Entry {
         let max = layout.max_worker();
         let worker = match worker {
             Some(worker) => worker,
-            None if layout.has_worker() => return Err(error::no_worker_id(max)),
+            None if layout.has_worker() => return Err(keeper::no_worker_id(max)),
             None => WorkerId::NONE,
         };
         layout.stamp(worker).map_err(|_| {

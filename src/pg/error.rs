@@ -2,6 +2,7 @@
 
 pub mod cluster;
 mod generator;
+pub mod keeper;
 mod label;
 mod layout;
 mod refused;

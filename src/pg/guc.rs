@@ -1,9 +1,13 @@
 //! Settings. Defined only while the library is preloaded: without shared memory
 //! they would mean nothing.
 
+use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
+
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
-use crate::snowflake::id::Millis;
+use super::{error, start_file};
+use crate::snowflake::id::{Millis, WorkerId};
 use crate::snowflake::server::Settings;
 
 const WORKER_ID_UNSET: i32 = -1;
@@ -26,6 +30,9 @@ const MAX_CLOCK_JUMP_S_DEFAULT: i32 = 86_400;
 const MAX_CLOCK_JUMP_S_MIN: i32 = 1;
 
 static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(WORKER_ID_UNSET);
+static WORKER_ID_FROM: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static POOL: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"default"));
 static MAX_GENERATORS: GucSetting<i32> = GucSetting::<i32>::new(MAX_GENERATORS_DEFAULT);
 static RESERVE: GucSetting<i32> = GucSetting::<i32>::new(RESERVE_MS_DEFAULT);
 static FAILOVER_GAP: GucSetting<i32> = GucSetting::<i32>::new(FAILOVER_GAP_MS_DEFAULT);
@@ -41,6 +48,30 @@ pub fn define() {
         WORKER_ID_UNSET,
         i32::MAX,
         GucContext::Postmaster,
+        GucFlags::empty(),
+    );
+    GucRegistry::define_string_guc(
+        c"snowflake_id.worker_id_from",
+        c"Where the worker ID comes from if \"snowflake_id.worker_id\" is not set.",
+        c"'hostname': the number after the last hyphen of the host name; 'env NAME': a variable of the server's environment.",
+        &WORKER_ID_FROM,
+        GucContext::Postmaster,
+        GucFlags::empty(),
+    );
+    GucRegistry::define_string_guc(
+        c"snowflake_id.registry",
+        c"Connection string of the database that leases worker IDs to servers.",
+        c"A libpq conninfo or URL; empty means no registry. Passwords belong in a password file.",
+        &REGISTRY,
+        GucContext::Sighup,
+        GucFlags::SUPERUSER_ONLY,
+    );
+    GucRegistry::define_string_guc(
+        c"snowflake_id.pool",
+        c"Pool of the registry from which this server leases its worker ID.",
+        c"snowflake_create_pool() makes a pool in the database of the registry.",
+        &POOL,
+        GucContext::Sighup,
         GucFlags::empty(),
     );
     GucRegistry::define_int_guc(
@@ -87,9 +118,87 @@ pub fn define() {
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };
 }
 
-/// `snowflake_id.worker_id`; -1 if it is not set.
-pub fn worker_id() -> i32 {
-    WORKER_ID.get()
+/// Where the worker ID of the settings comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Setting,
+    Hostname,
+    Env,
+    /// The settings give none.
+    None,
+}
+
+/// The worker ID of the settings. Found by the postmaster, whose children inherit it.
+static FOUND: OnceLock<(Option<WorkerId>, Source)> = OnceLock::new();
+
+/// The worker ID of the settings, and where it comes from. First called by the
+/// postmaster, which warns of a value that gives none.
+pub fn worker() -> (Option<WorkerId>, Source) {
+    *FOUND.get_or_init(|| {
+        if let Some(worker) = WorkerId::new(WORKER_ID.get()) {
+            return (Some(worker), Source::Setting);
+        }
+        let from = text(&WORKER_ID_FROM);
+        match worker_from(&from) {
+            Ok((worker, source)) => (worker, source),
+            Err(why) => {
+                error::keeper::worker_id_from(&from, &why).warning();
+                (None, Source::None)
+            }
+        }
+    })
+}
+
+/// What a value of `snowflake_id.worker_id_from` gives; or why nothing, as a sentence.
+fn worker_from(from: &str) -> Result<(Option<WorkerId>, Source), String> {
+    let mut words = from.split_ascii_whitespace();
+    let (text, source, what) = match (words.next(), words.next(), words.next()) {
+        (None, ..) => return Ok((None, Source::None)),
+        (Some("hostname"), None, None) => {
+            let host = start_file::host_name();
+            let name = host.split('.').next().unwrap_or_default();
+            let (_, number) = name.rsplit_once('-').unwrap_or_default();
+            let what = format!("The host name is \"{host}\"");
+            (number.to_string(), Source::Hostname, what)
+        }
+        (Some("env"), Some(name), None) => {
+            let value = std::env::var(name).unwrap_or_default();
+            let what = format!("Variable \"{name}\" of the server's environment is \"{value}\"");
+            (value.trim().to_string(), Source::Env, what)
+        }
+        _ => return Err("There is no such source.".to_string()),
+    };
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_number);
+    match number.and_then(WorkerId::new) {
+        Some(worker) => Ok((Some(worker), source)),
+        None => Err(format!(
+            "{what}, which gives no number from 0 to {}.",
+            i32::MAX
+        )),
+    }
+}
+
+/// The worker ID of the settings.
+pub fn worker_id() -> Option<WorkerId> {
+    worker().0
+}
+
+/// `snowflake_id.registry`: empty if there is none.
+pub fn registry() -> String {
+    text(&REGISTRY)
+}
+
+/// `snowflake_id.pool`.
+pub fn pool() -> String {
+    text(&POOL)
+}
+
+/// A setting's value, copied.
+fn text(setting: &GucSetting<Option<CString>>) -> String {
+    let value = setting.get();
+    let value = value.as_deref().map(CStr::to_string_lossy);
+    value.map_or_else(String::new, |value| value.trim().to_string())
 }
 
 /// `snowflake_id.max_generators`: the number of slots.

@@ -7,7 +7,7 @@ use super::entry::{Entry, Right};
 use super::error::{self, Error};
 use super::label::Described;
 use super::shmem::{self, Shared};
-use super::{compat, guc, log, mark, os_clock};
+use super::{compat, guc, keeper, log, mark, os_clock};
 use crate::snowflake::block::issue_block;
 use crate::snowflake::clock::Reading;
 use crate::snowflake::generator::Generator;
@@ -33,6 +33,10 @@ const NAP_MILLIS_MAX: i64 = 10;
 
 /// How long a call waits for a later bound of the server's worker ID.
 const BOUND_WAIT: Millis = Millis::new(5000);
+
+/// How often a call that waits tells the keeper what it needs: another keeper may have
+/// started meanwhile.
+const BOUND_TELL: Millis = Millis::new(1000);
 
 /// PostgreSQL. The path of each ID needs its clocks only; with a [`Caller`], this type
 /// is a [`Host`].
@@ -143,12 +147,19 @@ impl Host for Postgres<Caller> {
             } = beliefs.identity;
             generation != mine || bound.is_none_or(|bound| bound > needed)
         };
+        let shared = self.0.shared;
         let from = os_clock::boot();
+        let mut told = None;
         loop {
-            if self.0.shared.with_beliefs(has_more) {
+            if shared.with_beliefs(has_more) {
                 return Ok(true);
             }
-            if os_clock::boot().since(from) >= BOUND_WAIT.nanos() {
+            let now = os_clock::boot();
+            if told.is_none_or(|told| now.since(told) >= BOUND_TELL.nanos()) {
+                shared.need_bound(needed);
+                told = Some(now);
+            }
+            if now.since(from) >= BOUND_WAIT.nanos() || keeper::has_long_trouble(shared) {
                 return Ok(false);
             }
             self.nap(Millis::new(NAP_MILLIS_MAX).nanos())?;

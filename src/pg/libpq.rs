@@ -3,7 +3,7 @@
 //! - Nothing here waits by itself, except for the look-up of a host name (see below). All
 //!   waits are those of a [`Waiter`]: a backend's, which interrupts end, or a thread's.
 //! - Parameters and results are text in UTF-8.
-//! - Notices of the other server are dropped.
+//! - Notices of the other server are dropped; [`Connection::has_warned`] tells of warnings.
 //! - No error and no description has a password: libpq's messages have none, except for
 //!   what it says of a conninfo that it cannot parse, which is left out here.
 //!
@@ -27,6 +27,7 @@ mod server;
 mod tests;
 pub mod wait;
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -107,6 +108,8 @@ pub struct Connection {
     raw: NonNull<PGconn>,
     /// No statement is under way, and none was left.
     is_idle: bool,
+    /// A warning has come with the latest statement.
+    has_warned: Box<Cell<bool>>,
 }
 
 impl Drop for Connection {
@@ -158,9 +161,17 @@ impl Connection {
         let Some(raw) = NonNull::new(raw) else {
             return Err(Error::Connect("out of memory".to_string()));
         };
-        let connection = Self { raw, is_idle: true };
-        // SAFETY: a connection, and a function that lives as long as the process.
-        unsafe { pq_sys::PQsetNoticeProcessor(raw.as_ptr(), Some(drop_notice), ptr::null_mut()) };
+        let connection = Self {
+            raw,
+            is_idle: true,
+            has_warned: Box::default(),
+        };
+        // SAFETY: a connection, a function that lives as long as the process, and a place
+        // that lives as long as the connection.
+        unsafe {
+            let has_warned = ptr::from_ref(&*connection.has_warned).cast_mut().cast();
+            pq_sys::PQsetNoticeReceiver(raw.as_ptr(), Some(notice), has_warned);
+        }
         if connection.is_bad() {
             return Err(Error::Connect(connection.message()));
         }
@@ -207,6 +218,7 @@ impl Connection {
         self.send(sql, parameters)?;
         // An interrupt may end the function at each wait.
         self.is_idle = false;
+        self.has_warned.set(false);
         let result = match self.flush(deadline, waiter)? {
             Ready::Yes => self.receive(deadline, waiter)?,
             Ready::No => None,
@@ -217,6 +229,11 @@ impl Connection {
         let rows = result.read(self);
         self.is_idle = !matches!(rows, Err(Error::Lost(_)));
         rows
+    }
+
+    /// Whether the other server has sent a warning with the latest statement.
+    pub fn has_warned(&self) -> bool {
+        self.has_warned.get()
     }
 
     /// Whether another statement can be sent.
@@ -433,8 +450,18 @@ impl Answer {
     }
 }
 
-/// Drops a notice of the other server; libpq would write it to the server log.
-unsafe extern "C" fn drop_notice(_: *mut c_void, _: *const c_char) {}
+/// Drops a notice of the other server, which libpq would write to the server log, and
+/// notes in a `Cell<bool>` that there was a warning.
+unsafe extern "C" fn notice(has_warned: *mut c_void, notice: *const PGresult) {
+    // SAFETY: libpq calls this for a connection that lives, with a result; the text lives
+    // as long.
+    unsafe {
+        let severity = text(pq_sys::PQresultErrorField(notice, c_int::from(b'V')));
+        if severity == "WARNING" {
+            (*has_warned.cast::<Cell<bool>>()).set(true);
+        }
+    }
+}
 
 /// A text of libpq's; empty for NULL. Bytes that are not UTF-8 are replaced.
 ///

@@ -8,8 +8,8 @@ mod error; // the errors that users read
 mod guc; // settings
 mod identity; // what tells this server, and this start of it, from others
 mod issue; // PostgreSQL as a host of the protocol; the path of each ID
+mod keeper; // leases the worker ID from a registry
 mod label; // reads labels of sequences
-#[allow(dead_code)] // what a thread needs has no user yet
 mod libpq; // a client of other servers
 mod log; // messages in the server's log
 mod mark; // reads and writes the durable mark; holds the reservation lock
@@ -45,5 +45,6 @@ pub extern "C-unwind" fn _PG_init() {
         identity::look_how_it_stopped();
         shmem::request();
         restart::register();
+        keeper::register();
     }
 }

@@ -8,6 +8,9 @@
 //! | `Shared::max_ahead` | a copy of the identity's limit (milliseconds; -1: none); stored before `generation` |
 //! | `Shared::secret` | made by the postmaster at its start and after a crash; the orders of `sequence_start=random` are derived from this secret. Never leaves shared memory |
 //! | `Shared::beliefs` | what the server knows about its wall clock, and who it is, see `snowflake::server`; under `CLOCK_LOCK` |
+//! | `Shared::keeper` | what the keeper has here, see `keeper::state`; under `CLOCK_LOCK` |
+//! | `Shared::keeper_latch` | the latch of the keeper's process, null if there is none; an old one may be another process's by now, which does no harm |
+//! | `Shared::needed` | the latest instant for which a caller needs a later bound (milliseconds; the least: none); raised by callers, taken by the keeper |
 //! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
 //! | `Shared::defaults`, `others`, `locks` | the addresses, in every process, of the slots of the two fixed tables and of the locks; written by the postmaster before any backend starts |
@@ -42,14 +45,15 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use pgrx::pg_sys;
 
 use super::error::{self, Error};
+use super::keeper::{self, state};
 use super::{catalog, guc, os_clock, start_file, time};
 use crate::snowflake::clock::Reading;
-use crate::snowflake::id::{Millis, WorkerId};
+use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
 use crate::snowflake::identity::{Generation, Identity};
 use crate::snowflake::layout::Layout;
 use crate::snowflake::server::Beliefs;
 use crate::snowflake::shuffle::Shuffle;
-use crate::snowflake::slot::Slot;
+use crate::snowflake::slot::{self, Slot};
 
 /// How many slots a generator can have in a table.
 const WINDOW: usize = 16;
@@ -70,6 +74,9 @@ pub struct Shared {
     handles: [AtomicU32; LAYERS_MAX],
     secret: (u64, u64),
     beliefs: UnsafeCell<Beliefs>,
+    keeper: UnsafeCell<state::State>,
+    keeper_latch: AtomicPtr<pg_sys::Latch>,
+    needed: AtomicI64,
     defaults: &'static [Slot],
     others: &'static [Slot],
     locks: *mut pg_sys::LWLockPadded,
@@ -231,6 +238,35 @@ impl Shared {
         })
     }
 
+    /// The same, with what the keeper has in shared memory.
+    pub fn with_keeper<T>(&self, f: impl FnOnce(&mut Beliefs, &mut state::State) -> T) -> T {
+        self.with_beliefs(|beliefs| {
+            // SAFETY: the same lock excludes all others.
+            f(beliefs, unsafe { &mut *self.keeper.get() })
+        })
+    }
+
+    /// Says which latch wakes the keeper; null if there is no keeper.
+    pub fn set_keeper(&self, latch: *mut pg_sys::Latch) {
+        self.keeper_latch.store(latch, Ordering::Release);
+    }
+
+    /// A caller needs a bound past this instant: wakes the keeper.
+    pub fn need_bound(&self, instant: UnixMillis) {
+        self.needed.fetch_max(instant.get(), Ordering::AcqRel);
+        let latch = self.keeper_latch.load(Ordering::Acquire);
+        if !latch.is_null() {
+            // SAFETY: a latch in shared memory, which stays one.
+            unsafe { pg_sys::SetLatch(latch) };
+        }
+    }
+
+    /// What callers have needed since this was asked last. Asked by the keeper.
+    pub fn take_need(&self) -> Option<UnixMillis> {
+        let needed = self.needed.swap(i64::MIN, Ordering::AcqRel);
+        (needed != i64::MIN).then_some(UnixMillis::new(needed))
+    }
+
     /// What sessions read of an identity without a lock.
     fn copy_identity(&self, identity: Identity) {
         let Identity {
@@ -381,19 +417,37 @@ impl Shared {
         Ok(())
     }
 
-    /// Goes through all slots of a database; no generator is evicted meanwhile. `f`
-    /// must not call PostgreSQL.
-    fn for_each_of(&self, database: pg_sys::Oid, mut f: impl FnMut(&'static Slot, Key)) {
+    /// Goes through all slots; no generator is evicted meanwhile. `f` must not call
+    /// PostgreSQL.
+    fn with_all<T>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &'static Slot>) -> T) -> T {
         self.attach();
         self.locked(TABLE_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
             let fixed = self.defaults.iter().chain(self.others);
-            for slot in fixed.chain(mapped_layers().flatten()) {
+            f(&mut fixed.chain(mapped_layers().flatten()))
+        })
+    }
+
+    /// Goes through the slots of a database in the same way.
+    fn for_each_of(&self, database: pg_sys::Oid, mut f: impl FnMut(&'static Slot, Key)) {
+        self.with_all(|slots| {
+            for slot in slots {
                 let key = Key(slot.key());
                 if key.database() == u64::from(database.to_u32()) {
                     f(slot, key);
                 }
             }
         });
+    }
+
+    /// No ID of a tick that begins at or after this instant was issued since the server
+    /// started; `None` if none was issued.
+    pub fn furthest(&self) -> Option<UnixMillis> {
+        self.with_all(|slots| slot::furthest(slots))
+    }
+
+    /// Closes all slots, after the identity. Returns the latest end of them.
+    pub fn close_slots(&self) -> Option<UnixMillis> {
+        self.with_all(|slots| slots.filter_map(Slot::close).max())
     }
 
     /// Resets the counters of the generators of this database, or of one of them.
@@ -473,7 +527,7 @@ unsafe extern "C-unwind" fn on_startup() {
         // Either both areas are found or neither.
         if !found {
             initialise(shared, slots);
-            start_file::note_start(WorkerId::new(guc::worker_id()));
+            start_file::note_start(guc::worker_id());
         }
         SHARED.store(shared, Ordering::Relaxed);
     }
@@ -494,8 +548,7 @@ fn secret() -> (u64, u64) {
 unsafe fn initialise(shared: *mut Shared, slots: *mut Slot) {
     let reading = os_clock::read();
     let now = time::timestamptz(reading.wall.millis());
-    let worker = guc::worker_id();
-    let identity = Identity::NONE.unregistered(WorkerId::new(worker));
+    let identity = keeper::first_identity();
     // SAFETY: as the caller guarantees.
     unsafe {
         for index in 0..slots_count() {
@@ -510,16 +563,26 @@ unsafe fn initialise(shared: *mut Shared, slots: *mut Slot) {
             handles: [const { AtomicU32::new(0) }; LAYERS_MAX],
             secret: secret(),
             beliefs: UnsafeCell::new(Beliefs::new(reading, identity)),
+            keeper: UnsafeCell::new(state::State::new(reading.wall.millis())),
+            keeper_latch: AtomicPtr::new(std::ptr::null_mut()),
+            needed: AtomicI64::new(i64::MIN),
             defaults,
             others,
             locks: pg_sys::GetNamedLWLockTranche(NAME.as_ptr()),
         });
     }
-    let Some(worker) = WorkerId::new(worker).map(WorkerId::get) else {
-        error::started_without_worker_id().warning();
+    let worker = guc::worker_id().map(WorkerId::get);
+    let Some(worker) = worker else {
+        if identity.bound.is_none() {
+            error::started_without_worker_id().warning();
+        }
         return;
     };
-    pgrx::log!("snowflake_id: worker ID is {worker}");
+    let until = match identity.bound {
+        Some(_) => ", once the registry has granted it",
+        None => "",
+    };
+    pgrx::log!("snowflake_id: worker ID is {worker}{until}");
     let max = Layout::DEFAULT.max_worker();
     if u64::from(worker) > max {
         pgrx::warning!("snowflake_id: the default generator needs a worker ID from 0 to {max}");

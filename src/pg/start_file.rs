@@ -231,8 +231,8 @@ fn write(start: &Start) -> io::Result<()> {
     Ok(())
 }
 
-/// The host name; empty if unknown.
-fn host_name() -> String {
+/// The name of this machine; empty if it cannot be read.
+pub fn host_name() -> String {
     let mut name = [0u8; 256];
     // SAFETY: the last byte is left for the NUL.
     let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) } != 0;

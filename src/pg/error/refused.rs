@@ -4,8 +4,8 @@
 use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
-use super::super::os_clock;
 use super::super::time::display;
+use super::super::{keeper, os_clock};
 use super::{Code, Error, bad_clock, not_ready};
 use crate::snowflake::duration::{as_set, exact};
 use crate::snowflake::generator::Generator;
@@ -134,16 +134,26 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                      instant.",
                 )
         }
+        // The IDs of such a generator carry no worker ID.
+        Refusal::PastBound { bound, .. } if bound == UnixMillis::new(i64::MIN) => {
+            keeper::no_worker_id(generator.layout.max_worker())
+        }
         Refusal::PastBound { needed, bound, .. } => {
             let (needed, bound) = (display(needed), display(bound));
+            let why = keeper::obstacle().map_or_else(String::new, |(since, why)| {
+                format!(" There is trouble since {}: {why}", display(since))
+            });
             not_ready(format!(
                 "generator {name} may issue IDs of times before {bound} only"
             ))
             .detail(format!(
                 "The next ID would be of {needed}. The registry has given the worker ID of this \
-                 server until {bound}, and has not renewed it."
+                 server until {bound}, and has not renewed it.{why}"
             ))
-            .hint("Check that this server reaches its registry. IDs resume by themselves.")
+            .hint(
+                "View snowflake_worker shows the state of this server's worker ID. IDs resume by \
+                 themselves.",
+            )
         }
         Refusal::BeforeEpoch { epoch } => {
             let epoch = display(epoch);

@@ -8,7 +8,7 @@ use super::super::encoding::Text;
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
-use super::super::{catalog, mark, os_clock, shmem, time};
+use super::super::{catalog, compat, guc, keeper, mark, os_clock, shmem, time};
 use super::call::{c_function, columns};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, Position, UnixMillis};
@@ -140,6 +140,15 @@ fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Opt
         return Some(error);
     }
     let generator = &described.generator;
+    let layout = generator.layout;
+    let max = layout.max_worker();
+    if let Some((pool, last)) = shmem::shared().ok().and_then(keeper::pool_end)
+        && layout.has_worker()
+        && i64::try_from(max).is_ok_and(|max| last > max)
+    {
+        let name = entry.name();
+        return Some(error::keeper::pool_exceeds_layout(&name, &pool, last, max));
+    }
     let (epoch, last) = (generator.layout.epoch(), generator.layout.end());
     let now = os_clock::wall().millis();
     let refusal = match no_mark {
@@ -151,6 +160,47 @@ fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Opt
     let why = Refused::Reservation(refusal);
     Some(error::refused(&entry.name(), generator, why))
 }
+
+// The view `snowflake_worker`.
+c_function!(snowflake_worker, |call| {
+    let shared = shmem::shared()?;
+    let (identity, shown) =
+        shared.with_keeper(|beliefs, state| (beliefs.identity, state.shown.clone()));
+    let worker = identity.generation.worker();
+    let is_granted = identity.floor.is_some();
+    let source = match (worker, guc::worker()) {
+        (None, _) => "none",
+        (Some(_), (Some(_), guc::Source::Setting)) => "setting",
+        (Some(_), (Some(_), guc::Source::Hostname)) => "hostname",
+        (Some(_), (Some(_), guc::Source::Env)) => "env",
+        _ => "registry",
+    };
+    // SAFETY: looks up the catalogs.
+    let reads_all =
+        unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
+    let text = |text: String| (!text.is_empty()).then_some(Text(text));
+    let token = shown.nonce.filter(|_| is_granted).map(|nonce| {
+        let nonce = format!("{:032x}", nonce.0);
+        let start: String = nonce.chars().take(8).collect();
+        Text(format!("{}-{start}", shown.counter))
+    });
+    let trouble = shown.trouble.filter(|_| reads_all);
+    Ok(call.row(columns![
+        worker.map(|worker| worker.get().cast_signed()),
+        Text(source),
+        text(shown.registry.get()).filter(|_| reads_all),
+        text(shown.pool.get()),
+        token.filter(|_| reads_all),
+        identity.bound.filter(|_| is_granted).map(time::to_datum),
+        shown
+            .leased_until
+            .filter(|_| is_granted)
+            .map(|until| time::to_datum(until.as_nodes_clock())),
+        shown.last_contact.map(time::to_datum),
+        trouble.map(|obstacle| Text(obstacle.text.get())),
+        shown.since.filter(|_| worker.is_some()).map(time::to_datum),
+    ]))
+});
 
 // The view `pg_stat_snowflake`.
 c_function!(pg_stat_snowflake, |call| {

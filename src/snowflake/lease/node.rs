@@ -35,6 +35,9 @@ use super::{Answer, Ask, Fence, Grant, Holder, Memory, Nonce, Refused, Reply, Re
 
 /// The shortest time between two requests.
 const LEAST_PAUSE: Millis = Millis::new(20);
+/// The shortest time between two renewals for callers who need more than the registry
+/// gives yet, as it does to a server that leads its clock.
+const UNMET_PAUSE: Millis = Millis::new(200);
 /// The longest time between two requests that were not answered as the node hopes.
 const LONGEST_PAUSE: Millis = Millis::new(1000);
 
@@ -140,6 +143,37 @@ struct Sent {
     at: BootNanos,
 }
 
+/// What a node must not forget as long as its incarnation lives, whoever hosts it. Has
+/// no pointers, so that it can lie in shared memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kept {
+    nonce: Nonce,
+    number: u64,
+    memory: Option<Memory>,
+    right: Option<Right>,
+    holds: bool,
+    terms: Option<Terms>,
+}
+
+impl Kept {
+    /// See [`Node::right`].
+    #[must_use]
+    pub const fn right(&self) -> Option<Right> {
+        self.right
+    }
+
+    /// See [`Node::terms`].
+    #[must_use]
+    pub const fn terms(&self) -> Option<&Terms> {
+        self.terms.as_ref()
+    }
+
+    #[must_use]
+    pub const fn nonce(&self) -> Nonce {
+        self.nonce
+    }
+}
+
 /// One incarnation of a server, towards one pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
@@ -185,6 +219,32 @@ impl Node {
             needed: None,
             trouble: None,
             closed: false,
+        }
+    }
+
+    /// The same incarnation of a server, whose host was replaced. `kept` is what the
+    /// host before kept last; it kept that before it sent anything.
+    #[must_use]
+    pub fn resumed(me: Holder, fixed: Option<WorkerId>, kept: Kept) -> Self {
+        Self {
+            number: kept.number,
+            right: kept.right,
+            holds: kept.holds,
+            terms: kept.terms,
+            ..Self::new(me, kept.nonce, fixed, kept.memory)
+        }
+    }
+
+    /// What a host must keep for the one that replaces it.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        Kept {
+            nonce: self.nonce,
+            number: self.number,
+            memory: self.memory,
+            right: self.right,
+            holds: self.holds,
+            terms: self.terms.clone(),
         }
     }
 
@@ -411,9 +471,10 @@ impl Node {
         let left = right.bound.since(now.clock.max(now.furthest));
         let third = Millis::new(left.min(terms.lease).get() / 3);
         self.due = Some(after(sent.at, third.max(LEAST_PAUSE)));
-        self.soonest = Some(after(sent.at, LEAST_PAUSE));
-        self.pause = LEAST_PAUSE;
         self.needed = self.needed.filter(|needed| *needed >= right.bound);
+        let pause = self.needed.map_or(LEAST_PAUSE, |_| UNMET_PAUSE);
+        self.soonest = Some(after(sent.at, pause));
+        self.pause = LEAST_PAUSE;
     }
 }
 

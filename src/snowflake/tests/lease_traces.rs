@@ -206,6 +206,27 @@ fn a_restart_gets_its_worker_id_at_once() {
 
 /// A copy of the disk on another machine: the configuration says the same worker ID.
 #[test]
+fn another_host_of_a_node_goes_on_with_its_lease() {
+    let mut world = world(1, 1);
+    // At the grant and at each further request the host ends before it hears the reply.
+    for _ in 0..3 {
+        let request = loop {
+            match world.ask(0) {
+                Some(request) => break request,
+                None => world.pass(100),
+            }
+        };
+        let kept = world.servers[0].node.kept();
+        let _ = world.answer(0, 0, &request);
+        world.servers[0].node = Node::resumed(request.asker, None, kept);
+        world.seconds(20);
+        world.check();
+        assert!(world.issue(0));
+        assert_eq!((held(&world, 0), world.row(0).counter), (Some(0), 1));
+    }
+}
+
+#[test]
 fn a_restored_copy_does_not_stop_the_original() {
     let mut world = world(1, 1);
     world.servers[0].fixed = WorkerId::new(0);

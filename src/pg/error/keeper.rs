@@ -1,0 +1,283 @@
+//! The worker ID that a registry gives, or does not give: errors, and what the log says.
+
+use pgrx::PgSqlErrorCode::*;
+
+use super::super::keeper::state::{Obstacle, Shown};
+use super::super::time::display;
+use super::{Code, Error, invalid, not_ready};
+use crate::snowflake::duration::rounded;
+use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
+use crate::snowflake::lease::node::{Right, Trouble, Why};
+use crate::snowflake::lease::{Cause, Fence, Holder, Refused, RegistryMillis};
+
+const SHOWS: &str = "View snowflake_worker shows the state of this server's worker ID.";
+
+/// A caller finds no worker ID, and the server has a registry.
+pub fn no_lease(shown: &Shown) -> Error {
+    let (registry, pool) = (shown.registry.get(), shown.pool.get());
+    match &shown.trouble {
+        Some(obstacle) => match obstacle.held {
+            Some(worker) => held(worker, obstacle),
+            None => not_ready("this server has no worker ID")
+                .detail(format!(
+                    "The registry ({registry}) has given it none from pool \"{pool}\" since {}. {}",
+                    display(obstacle.since),
+                    obstacle.text.get()
+                ))
+                .hint(format!("{SHOWS} IDs are issued as soon as it has one.")),
+        },
+        None => not_ready("this server has no worker ID")
+            .detail("It has not got one from its registry yet.")
+            .hint(format!("{SHOWS} IDs are issued as soon as it has one.")),
+    }
+}
+
+/// The fixed worker ID is another server's.
+fn held(worker: WorkerId, obstacle: &Obstacle) -> Error {
+    let worker = worker.get();
+    ERRCODE_OBJECT_IN_USE
+        .error(format!("worker ID {worker} belongs to another server"))
+        .detail(obstacle.text.get())
+        .hint(format!(
+            "Stop that server, or give one of the two another \"snowflake_id.worker_id\". This \
+             server gets worker ID {worker} by itself when it is free."
+        ))
+}
+
+/// What a generator cannot hold of the pool.
+pub fn pool_exceeds_layout(generator: &str, pool: &str, last: i64, max: u64) -> Error {
+    invalid(format!(
+        "generator {generator} cannot hold all worker IDs of pool \"{pool}\""
+    ))
+    .detail(format!(
+        "The pool has worker IDs up to {last}, and the layout holds worker IDs from 0 to {max}."
+    ))
+    .hint(
+        "Make the generator with more worker bits, or use a pool with smaller worker IDs. \
+         Otherwise the generator stops on the server that gets a greater one.",
+    )
+}
+
+/// `snowflake_id.worker_id_from` gives no worker ID.
+pub fn worker_id_from(value: &str, why: &str) -> Error {
+    invalid(format!(
+        "snowflake_id: no worker ID from \"snowflake_id.worker_id_from\" = '{value}'"
+    ))
+    .detail(why)
+    .hint(
+        "Set it to 'hostname', for host names that end in \"-\" and a number, or to 'env NAME', \
+         for a variable of the server's environment.",
+    )
+}
+
+/// A worker ID was granted.
+pub fn acquired(shown: &Shown, right: &Right, before: Option<WorkerId>, now: UnixMillis) -> Error {
+    let worker = right.worker.get();
+    let mut detail = format!("The registry is {}.", shown.registry.get());
+    if let Some(before) = before.filter(|before| *before != right.worker) {
+        detail += &format!(" Before, it was worker ID {}.", before.get());
+    }
+    let lead = right.floor.since(now);
+    if lead > Millis::ZERO {
+        let floor = display(right.floor);
+        let lead = rounded(lead);
+        detail += &format!(
+            " IDs of this server start at {floor}, {lead} ahead of its clock, since the worker ID \
+             was in use before."
+        );
+    }
+    told(format!(
+        "acquired worker ID {worker} from pool \"{}\"",
+        shown.pool.get()
+    ))
+    .detail(detail)
+}
+
+/// The registry answers again.
+pub fn resumed(right: Option<&Right>, trouble: &Trouble, now: UnixMillis) -> Error {
+    let outage = rounded(now.since(trouble.since));
+    let what = right.map_or_else(
+        || "the registry answers again".to_string(),
+        |right| format!("renewed worker ID {} again", right.worker.get()),
+    );
+    told(format!("{what} after {outage}")).detail(reason(&trouble.why))
+}
+
+/// The worker ID was lost.
+pub fn lost(right: Option<&Right>, trouble: &Trouble) -> Error {
+    let mut detail = reason(&trouble.why);
+    let worker = right.map_or_else(String::new, |right| {
+        detail += &format!(
+            " IDs of times before {} are issued under it still, since nobody else issues these. \
+             The server asks for a worker ID again.",
+            display(right.bound)
+        );
+        format!(" {}", right.worker.get())
+    });
+    warned(format!("lost worker ID{worker}")).detail(detail)
+}
+
+/// The registry refuses, or cannot be reached. `unclaimed` is the fixed worker ID under
+/// which the server goes on meanwhile.
+pub fn troubled(
+    shown: &Shown,
+    right: Option<&Right>,
+    fixed: Option<WorkerId>,
+    unclaimed: Option<WorkerId>,
+    trouble: &Trouble,
+) -> Error {
+    let pool = shown.pool.get();
+    let what = match (right, fixed) {
+        (Some(right), _) => format!("could not renew worker ID {}", right.worker.get()),
+        (None, Some(fixed)) => {
+            format!(
+                "could not claim worker ID {} in pool \"{pool}\"",
+                fixed.get()
+            )
+        }
+        (None, None) => format!("could not acquire a worker ID from pool \"{pool}\""),
+    };
+    let lasts = match (right, unclaimed) {
+        (Some(right), _) => format!(
+            " IDs of times before {} are issued, and none then until that is solved.",
+            display(right.bound)
+        ),
+        (None, Some(worker)) => format!(
+            " IDs are issued under worker ID {} as without a registry, until the registry answers.",
+            worker.get()
+        ),
+        (None, None) => " No IDs are issued until that is solved.".to_string(),
+    };
+    warned(what).detail(format!(
+        "The registry is {}. {}{lasts}",
+        shown.registry.get(),
+        reason(&trouble.why)
+    ))
+}
+
+/// A clean end of a lease.
+pub fn returned(worker: Option<WorkerId>, pool: &str) -> Error {
+    let worker = worker.map_or_else(String::new, |worker| format!(" {}", worker.get()));
+    told(format!("returned worker ID{worker} to pool \"{pool}\""))
+}
+
+/// The lease could not be ended.
+pub fn not_returned(worker: WorkerId, pool: &str, why: &str) -> Error {
+    warned(format!(
+        "could not return worker ID {} to pool \"{pool}\"",
+        worker.get()
+    ))
+    .detail(format!(
+        "{why} It is free when its lease and the hold of the pool have ended."
+    ))
+}
+
+/// Somebody has copied the running server.
+pub fn copied() -> Error {
+    warned("this server, or its machine, was copied while it ran".to_string()).detail(
+        "The registry has heard from the copy. IDs under the worker ID that both have stop here; \
+         the server asks for a worker ID again.",
+    )
+}
+
+/// The registry was set or taken away by a reload.
+pub fn follows(message: String) -> Error {
+    told(message)
+}
+
+fn told(message: String) -> Error {
+    ERRCODE_SUCCESSFUL_COMPLETION.error(message)
+}
+
+fn warned(message: String) -> Error {
+    ERRCODE_WARNING.error(format!("snowflake_id: {message}"))
+}
+
+/// Why the node does not have what it wants: a sentence.
+pub fn reason(why: &Why) -> String {
+    match why {
+        Why::Starting => "The registry has not answered yet.".to_string(),
+        Why::Unreachable(text) => text.clone(),
+        Why::Refused(refused) => refusal(refused),
+    }
+}
+
+fn refusal(refused: &Refused) -> String {
+    match refused {
+        Refused::Fenced { why, by, since } => {
+            let by = by.as_deref().map_or_else(String::new, |by| {
+                format!(" Its latest holder is {}, since {}.", named(by), at(*since))
+            });
+            let why = match why {
+                Fence::TakenOver => "Another server has it.",
+                Fence::Released => "It was returned.",
+                Fence::Revoked => "It was revoked at the registry.",
+                Fence::Copied => "A copy of this server has used it.",
+                Fence::Lost => "The registry does not know the lease: it has lost it.",
+                Fence::Doubtful => {
+                    "The lease had expired when the registry may have lost leases of others."
+                }
+            };
+            match refused {
+                Refused::Fenced {
+                    why: Fence::TakenOver,
+                    ..
+                } => format!("{why}{by}"),
+                _ => why.to_string(),
+            }
+        }
+        Refused::Held {
+            worker, by, since, ..
+        } => format!(
+            "Worker ID {} belongs to {}, since {}.",
+            worker.get(),
+            named(by),
+            at(*since)
+        ),
+        Refused::NoneFree { .. } => {
+            "All worker IDs of the pool belong to other servers.".to_string()
+        }
+        Refused::Quiet { cause, retry } => format!(
+            "The registry may have lost leases ({}), so it gives no worker ID for {} more.",
+            match cause {
+                Cause::Place => "it was promoted, or restored from a dump",
+                Cause::Recovery => "its server has crashed, or was restored from a snapshot",
+                Cause::Serial => "a server has seen later changes",
+                Cause::Token => "a server has a lease that it does not know",
+                Cause::Declared => "an administrator has declared it the one that counts",
+            },
+            rounded(*retry)
+        ),
+        Refused::TooFarAhead { asked, limit } => format!(
+            "The clock of this server is wrong, or a generator leads it by far: IDs up to {} were \
+             asked for, and the registry allows none after {}.",
+            display(*asked),
+            display(*limit)
+        ),
+        Refused::NotInPool { worker } => {
+            format!("Worker ID {} is not in the pool.", worker.get())
+        }
+        Refused::Stopped(stopped) => format!(
+            "The registry serves nobody since {}: {} has seen another one that has taken over \
+             from it.",
+            at(stopped.since),
+            named(&stopped.by)
+        ),
+    }
+}
+
+fn at(at: RegistryMillis) -> String {
+    display(at.as_nodes_clock())
+}
+
+/// A server for people.
+fn named(holder: &Holder) -> String {
+    let address = match holder.address.as_str() {
+        "" => String::new(),
+        address => format!(" ({address})"),
+    };
+    format!(
+        "the server on host \"{}\"{address}, port {}, data directory \"{}\"",
+        holder.host, holder.port, holder.data_directory
+    )
+}

@@ -1,0 +1,747 @@
+//! The keeper: a background worker that leases the server's worker ID from a registry.
+//!
+//! [`crate::snowflake::lease::node`] says what to ask and what follows; this file gives
+//! it the clocks, carries its requests ([`io`] has the thread that does), and publishes
+//! what it may do as the server's identity ([`crate::snowflake::identity`]).
+//!
+//! There is one keeper for each server that has preloaded the library. Without a
+//! registry it waits on its latch for a reload and does nothing else.
+//!
+//! | what ends the keeper | what follows |
+//! |---|---|
+//! | a stop of the server | it closes all slots, returns the worker ID within [`RELEASE_WAIT`], and ends |
+//! | `pg_terminate_backend()`, an error | the next keeper, a second later, goes on with what is in shared memory: same incarnation, next request. IDs are issued meanwhile |
+//! | SIGKILL | a crash of the server: shared memory is made anew, and a new incarnation takes over its own worker ID |
+//!
+//! # In which order things are stored
+//!
+//! - The number of a request, and all else of the node, before the request is sent.
+//! - What a reply brings, and the identity that follows, under one lock.
+//! - For a release: the identity is closed, then the slots, then the end is computed.
+//!
+//! # A fixed worker ID
+//!
+//! It is claimed: a server that starts with a registry issues nothing before the grant.
+//! A server that is given a registry by a reload goes on under its worker ID as before,
+//! without a promise of the registry, until the registry grants it, or says that another
+//! server holds it. So servers can be moved to a registry one by one, without a stop,
+//! and back: without the registry the fixed worker ID holds at once.
+
+mod io;
+pub mod state;
+
+use std::ffi::{CStr, c_int};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use pgrx::bgworkers::{
+    BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, SignalWakeFlags,
+};
+use pgrx::{PgMemoryContexts, pg_sys};
+
+use self::io::{Client, Outcome};
+use self::state::{KeptLink, Obstacle, Short, State};
+use super::encoding::from_server;
+use super::error::{self, Error};
+use super::libpq::Server;
+use super::shmem::{self, Shared};
+use super::{compat, guc, identity, os_clock, start_file, wire};
+use crate::snowflake::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
+use crate::snowflake::identity::Identity;
+use crate::snowflake::lease::node::{Change, Moment, Next, Node, Why};
+use crate::snowflake::lease::{Answer, Holder, Nonce, Refused, Reply};
+use crate::snowflake::server::Beliefs;
+
+/// The name in `pg_stat_activity`.
+const NAME: &str = "snowflake_id keeper";
+
+/// A keeper that ended is started anew after this time.
+const RESTART: Duration = Duration::from_secs(1);
+
+/// How long the keeper waits for a reply: a third of a lease, within these limits.
+const TIMEOUT_MIN: Duration = Duration::from_millis(500);
+const TIMEOUT_MAX: Duration = Duration::from_secs(5);
+
+/// A look-up of a name may take longer than the time-out; this much later the request is
+/// given up, and its thread is left alone.
+const LOOKUP_GRACE: Duration = Duration::from_secs(1);
+
+/// How long the keeper tries to return the worker ID.
+const RELEASE_WAIT: Duration = Duration::from_secs(2);
+
+/// How long calls wait for a worker ID when the server has started to ask for one.
+const GRANT_WAIT: Millis = Millis::new(5000);
+const GRANT_NAP_MILLIS: i64 = 10;
+
+/// The line of postmaster.pid that tells what the server does, and what it says there
+/// once it stops: LOCK_FILE_LINE_PM_STATUS and PM_STATUS_STOPPING of miscadmin.h.
+const PID_FILE: &str = "postmaster.pid";
+const STATUS_LINE: usize = 8;
+const STOPPING: &str = "stopping";
+
+/// Registers the keeper. Called only in the postmaster, while it preloads.
+pub fn register() {
+    // SAFETY: a variable of this process.
+    if unsafe { pg_sys::IsBinaryUpgrade } {
+        return;
+    }
+    BackgroundWorkerBuilder::new(NAME)
+        .set_type(NAME)
+        .set_library("snowflake_id")
+        .set_function("keep_worker_id")
+        .enable_spi_access()
+        .set_start_time(BgWorkerStartTime::RecoveryFinished)
+        .set_restart_time(Some(RESTART))
+        .load();
+}
+
+/// The main function of the background worker.
+#[pgrx::pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn keep_worker_id(_argument: pg_sys::Datum) {
+    // SAFETY: in a background worker that starts. Callbacks run in reverse order, so this
+    // one, after those of shared memory: on_proc_exit comes after before_shmem_exit.
+    unsafe { pg_sys::on_proc_exit(Some(end_at_once), pg_sys::Datum::from(0)) };
+    BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM);
+    // A connection to no database: pg_stat_activity shows the process.
+    BackgroundWorker::connect_worker_to_spi_by_oid(None, None);
+    let Ok(shared) = shmem::shared() else {
+        return;
+    };
+    // SAFETY: as above.
+    unsafe {
+        pg_sys::before_shmem_exit(Some(leave), pg_sys::Datum::from(0));
+        shared.set_keeper(pg_sys::MyLatch);
+    }
+    let mut context = PgMemoryContexts::new(NAME);
+    let mut keeper = Keeper { shared, link: None };
+    // SAFETY: switched to for each round, and emptied after it: texts of messages.
+    unsafe { context.switch_to(|_| keeper.configure()) };
+    loop {
+        // SAFETY: as above.
+        let (socket, millis) = unsafe { context.switch_to(|_| keeper.round()) };
+        // SAFETY: nothing in it is used any more.
+        unsafe { context.reset() };
+        compat::wait_keeper(socket, millis);
+    }
+}
+
+/// Ends the process without the handlers of exit(3): those of libpq and OpenSSL free what
+/// the thread may be using.
+unsafe extern "C-unwind" fn end_at_once(code: c_int, _: pg_sys::Datum) {
+    // SAFETY: all callbacks that matter have run.
+    unsafe { libc::_exit(code) };
+}
+
+/// The latch is another process's from now on.
+unsafe extern "C-unwind" fn leave(_: c_int, _: pg_sys::Datum) {
+    if let Ok(shared) = shmem::shared() {
+        shared.set_keeper(std::ptr::null_mut());
+    }
+}
+
+/// Waits until the server has a worker ID from its registry, but not longer than
+/// [`GRANT_WAIT`] after it has begun to ask. Returns whether it has one; false at once
+/// without a registry. A cancelled query ends the wait.
+#[cold]
+pub fn await_worker_id(shared: &Shared) -> bool {
+    let from = os_clock::boot();
+    loop {
+        if shared.worker_id().is_some() {
+            return true;
+        }
+        let waits = shared.with_keeper(|beliefs, state| {
+            let is_registered = beliefs.identity.bound.is_some();
+            is_registered.then(|| state.shown.waits_since.unwrap_or(from))
+        });
+        let Some(since) = waits else {
+            return false;
+        };
+        if os_clock::boot().since(since) >= GRANT_WAIT.nanos() {
+            return false;
+        }
+        pgrx::check_for_interrupts!();
+        compat::wait_latch(GRANT_NAP_MILLIS);
+        pgrx::check_for_interrupts!();
+    }
+}
+
+/// The error that this server has no worker ID. The generator holds those from 0 to `max`.
+#[cold]
+pub fn no_worker_id(max: u64) -> Error {
+    let shown = shmem::shared().ok().and_then(|shared| {
+        shared.with_keeper(|beliefs, state| {
+            let is_registered = beliefs.identity.bound.is_some();
+            is_registered.then(|| state.shown.clone())
+        })
+    });
+    shown.map_or_else(
+        || error::no_worker_id(max),
+        |shown| error::keeper::no_lease(&shown),
+    )
+}
+
+/// Whether the registry has given nothing for so long that no caller waits for it.
+pub fn has_long_trouble(shared: &Shared) -> bool {
+    let now = os_clock::boot();
+    shared.with_keeper(|_, state| {
+        let trouble = state.shown.trouble.as_ref();
+        trouble.is_some_and(|obstacle| now.since(obstacle.began) >= GRANT_WAIT.nanos())
+    })
+}
+
+/// What is in the way of a later bound: since when, and a sentence.
+pub fn obstacle() -> Option<(UnixMillis, String)> {
+    let shared = shmem::shared().ok()?;
+    let obstacle = shared.with_keeper(|_, state| state.shown.trouble.clone())?;
+    Some((obstacle.since, obstacle.text.get()))
+}
+
+/// The pool from which the server has its worker ID, and its last worker ID.
+pub fn pool_end(shared: &Shared) -> Option<(String, i64)> {
+    let found = shared.with_keeper(|_, state| {
+        let terms = state.link.as_ref()?.node.terms()?;
+        Some((state.shown.pool, terms.ids.end - 1))
+    });
+    found.map(|(pool, last)| (pool.get(), last))
+}
+
+/// What the settings say.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Target {
+    registry: String,
+    pool: String,
+}
+
+impl Target {
+    fn configured() -> Option<Self> {
+        let registry = guc::registry();
+        (!registry.is_empty()).then(|| Self {
+            registry,
+            pool: guc::pool(),
+        })
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        Hash::hash(self, &mut hasher);
+        hasher.finish()
+    }
+
+    /// The registry without secrets.
+    fn described(&self) -> String {
+        let server = Server::parse(&self.registry);
+        let described = server.map(|server| server.describe()).unwrap_or_default();
+        if described.is_empty() {
+            return "libpq's default server".to_string();
+        }
+        described
+    }
+}
+
+/// Why a node ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The server stops.
+    Stop,
+    /// The settings name another registry or pool.
+    OtherRegistry,
+    /// The settings name none any more.
+    NoRegistry,
+}
+
+/// A request that was sent.
+struct Asked {
+    number: u64,
+    until: Instant,
+}
+
+/// The server's node, towards one registry.
+struct Link {
+    target: Target,
+    started: BootNanos,
+    nonce: Nonce,
+    node: Node,
+    client: Option<Client>,
+    asked: Option<Asked>,
+}
+
+struct Keeper {
+    shared: &'static Shared,
+    link: Option<Link>,
+}
+
+impl Keeper {
+    /// Does all that can be done now. Returns what to wait for: a socket, and for how
+    /// many milliseconds; without an end if there are none.
+    fn round(&mut self) -> (Option<c_int>, Option<i64>) {
+        // Barriers of PostgreSQL's; SIGTERM only sets a flag.
+        pgrx::check_for_interrupts!();
+        if BackgroundWorker::sigterm_received() {
+            self.end();
+        }
+        if BackgroundWorker::sighup_received() {
+            // SAFETY: in the main loop of a background worker.
+            unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
+            self.configure();
+        }
+        let shared = self.shared;
+        let Some(link) = &mut self.link else {
+            return (None, None);
+        };
+        link.listen(shared);
+        if let Some(needed) = shared.take_need() {
+            link.node.need(needed);
+        }
+        let millis = link.go_on(shared);
+        (link.client.as_ref().map(Client::socket), millis)
+    }
+
+    /// Follows the settings.
+    fn configure(&mut self) {
+        let target = Target::configured();
+        if self.link.as_ref().map(|link| &link.target) == target.as_ref() {
+            if self.link.is_none() {
+                // The settings were changed while there was no keeper.
+                self.shared.with_keeper(leave_registry);
+            }
+            return;
+        }
+        if let Some(link) = self.link.take() {
+            let why = if target.is_none() {
+                End::NoRegistry
+            } else {
+                End::OtherRegistry
+            };
+            link.end(self.shared, why);
+        }
+        let Some(target) = target else {
+            self.shared.with_keeper(leave_registry);
+            let message = "the worker ID comes from the settings, without a registry";
+            error::keeper::follows(message.to_string()).log("");
+            return;
+        };
+        self.link = Some(Link::new(target, self.shared));
+    }
+
+    /// SIGTERM has come: the server stops, or somebody has ended this process.
+    fn end(&mut self) -> ! {
+        if let Some(link) = self.link.take()
+            && is_stopping()
+        {
+            link.end(self.shared, End::Stop);
+        }
+        // With code 0, PostgreSQL would not start another keeper.
+        // SAFETY: in the main loop of a background worker.
+        unsafe { pg_sys::proc_exit(1) }
+    }
+}
+
+/// Whether the server stops; not if that cannot be read, since the worker ID stays then.
+fn is_stopping() -> bool {
+    // A server's working directory is its data directory.
+    let text = std::fs::read_to_string(PID_FILE).unwrap_or_default();
+    text.lines()
+        .nth(STATUS_LINE - 1)
+        .is_some_and(|line| line.trim() == STOPPING)
+}
+
+/// Without a registry the server has the worker ID of its settings, at once.
+fn leave_registry(beliefs: &mut Beliefs, state: &mut State) {
+    let identity = beliefs.identity;
+    let since = state.shown.since.filter(|_| identity.bound.is_none());
+    *state = State::default();
+    state.shown.since = since.or_else(|| Some(os_clock::wall().millis()));
+    if identity.bound.is_some() {
+        beliefs.identity = identity.unregistered(guc::worker_id());
+    }
+}
+
+/// Nothing is issued from here on. Returns where the IDs of the identity before end.
+fn close(shared: &Shared) -> UnixMillis {
+    let before = shared.with_beliefs(|beliefs| {
+        let before = beliefs.identity;
+        beliefs.identity = before.closed();
+        before
+    });
+    let slots = shared.close_slots();
+    before.end(slots, os_clock::wall().millis())
+}
+
+fn nonce() -> Nonce {
+    let mut random = [0; size_of::<u128>()];
+    // SAFETY: as many bytes as there are.
+    let filled = unsafe {
+        pg_sys::pg_strong_random(random.as_mut_ptr().cast(), random.len() as pg_sys::Size)
+    };
+    if !filled {
+        pgrx::error!("snowflake_id: could not generate a random nonce");
+    }
+    Nonce(u128::from_ne_bytes(random))
+}
+
+/// This server, for the registry.
+fn holder(started: BootNanos) -> Holder {
+    // SAFETY: settings of the server; the directory is NUL-terminated.
+    let (port, directory) = unsafe {
+        let directory = CStr::from_ptr(pg_sys::DataDir);
+        (pg_sys::PostPortNumber, from_server(directory))
+    };
+    Holder {
+        identity: identity::identity(),
+        started,
+        host: start_file::host_name(),
+        // The registry's server sees it, and fills it in.
+        address: String::new(),
+        port: u16::try_from(port).unwrap_or_default(),
+        data_directory: directory,
+    }
+}
+
+impl Link {
+    /// Begins with this registry, or goes on where another keeper ended.
+    fn new(target: Target, shared: &Shared) -> Self {
+        let hash = target.hash();
+        let kept = shared.with_keeper(|beliefs, state| {
+            let kept = state.link.clone().filter(|kept| kept.target == hash)?;
+            // The other keeper may have ended while it closed.
+            let is_in_force =
+                kept.node.right().is_none() || state.granted == beliefs.identity.generation;
+            is_in_force.then_some(kept)
+        });
+        let fixed = guc::worker_id();
+        let (started, nonce, node) = match kept {
+            Some(kept) => {
+                let me = holder(kept.started);
+                let nonce = kept.node.nonce();
+                (kept.started, nonce, Node::resumed(me, fixed, kept.node))
+            }
+            None => {
+                let (started, nonce) = (os_clock::boot(), nonce());
+                (
+                    started,
+                    nonce,
+                    Node::new(holder(started), nonce, fixed, None),
+                )
+            }
+        };
+        let link = Self {
+            target,
+            started,
+            nonce,
+            node,
+            client: None,
+            asked: None,
+        };
+        let kept = link.kept();
+        let (registry, pool) = (link.target.described(), link.target.pool.clone());
+        let is_resumed = link.node.latest_number() > 0;
+        shared.with_keeper(|beliefs, state| {
+            let identity = beliefs.identity;
+            // A grant of which nothing is known any more, and a server without a worker
+            // ID of its own.
+            let is_foreign = identity.bound.is_some() && identity.generation.worker().is_some();
+            let has_none = identity.bound.is_none() && identity.generation.worker().is_none();
+            if !is_resumed && (is_foreign || has_none) {
+                beliefs.identity = identity.closed();
+            }
+            if !is_resumed {
+                state.shown = state::Shown::default();
+            }
+            if beliefs.identity.generation.worker().is_none() {
+                state.shown.waits_since = Some(os_clock::boot());
+            }
+            state.shown.registry = Short::new(&registry);
+            state.shown.pool = Short::new(&pool);
+            state.link = Some(kept);
+        });
+        link
+    }
+
+    fn kept(&self) -> KeptLink {
+        KeptLink {
+            target: self.target.hash(),
+            started: self.started,
+            node: self.node.kept(),
+        }
+    }
+
+    fn moment(shared: &Shared) -> Moment {
+        // Before the clocks: what is issued from here on is not told.
+        let furthest = shared.furthest().unwrap_or(UnixMillis::new(0));
+        Moment {
+            boot: os_clock::boot(),
+            clock: os_clock::wall().millis(),
+            furthest,
+            // SAFETY: reads shared memory.
+            in_recovery: unsafe { pg_sys::RecoveryInProgress() },
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        let lease = self.node.terms().map_or(Millis::ZERO, |terms| terms.lease);
+        let third = u64::try_from(lease.get() / 3).unwrap_or_default();
+        match third {
+            0 => TIMEOUT_MAX,
+            third => Duration::from_millis(third).clamp(TIMEOUT_MIN, TIMEOUT_MAX),
+        }
+    }
+
+    /// The client, made if there is none.
+    fn client(&mut self) -> Result<&mut Client, String> {
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => Client::new(&self.target.registry, &self.target.pool)
+                .map_err(|error| format!("Could not start a thread: {error}."))?,
+        };
+        Ok(self.client.insert(client))
+    }
+
+    /// Sends what is due. Returns for how many milliseconds to wait.
+    fn go_on(&mut self, shared: &Shared) -> Option<i64> {
+        loop {
+            let moment = Self::moment(shared);
+            match self.node.next(&moment) {
+                Next::Sleep(nanos) => {
+                    let millis = nanos.get() / NANOS_PER_MILLI + 1;
+                    return Some(millis.max(1));
+                }
+                Next::Await => {
+                    let left = self.asked.as_ref().map_or(Duration::ZERO, |asked| {
+                        asked.until.saturating_duration_since(Instant::now())
+                    });
+                    return i64::try_from(left.as_millis() + 1).ok();
+                }
+                Next::Send(request) => {
+                    let number = request.number;
+                    if let Err(why) = self.send(shared, number, wire::encode(&request)) {
+                        self.failed(shared, number, why);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a request, which is stored before.
+    fn send(&mut self, shared: &Shared, number: u64, request: String) -> Result<(), String> {
+        let kept = self.kept();
+        shared.with_keeper(|_, state| state.link = Some(kept));
+        let timeout = self.timeout();
+        self.asked = Some(Asked {
+            number,
+            until: Instant::now() + timeout + LOOKUP_GRACE,
+        });
+        self.client()?.send(number, request, timeout);
+        Ok(())
+    }
+
+    /// Takes what the thread has brought, and gives up what it has not.
+    fn listen(&mut self, shared: &Shared) {
+        while let Some(Outcome { number, reply }) = self.client.as_mut().and_then(Client::take) {
+            self.asked.take_if(|asked| asked.number == number);
+            match reply {
+                Ok(reply) => self.heard(shared, &reply),
+                Err(why) => self.failed(shared, number, why),
+            }
+        }
+        let is_late = |asked: &mut Asked| Instant::now() >= asked.until;
+        if let Some(Asked { number, .. }) = self.asked.take_if(is_late) {
+            self.client = None;
+            let why = "The registry did not answer in time; the look-up of its host name may hang.";
+            self.failed(shared, number, why.to_string());
+        }
+    }
+
+    fn failed(&mut self, shared: &Shared, number: u64, why: String) {
+        self.asked.take_if(|asked| asked.number == number);
+        let change = self.node.failed(number, why, &Self::moment(shared));
+        self.follow(shared, &change, None);
+    }
+
+    fn heard(&mut self, shared: &Shared, reply: &Reply) {
+        let change = self.node.heard(reply, &Self::moment(shared));
+        self.follow(shared, &change, Some(reply));
+    }
+
+    /// Publishes what the node has come to, and tells the log.
+    fn follow(&mut self, shared: &Shared, change: &Change, reply: Option<&Reply>) {
+        let now = os_clock::wall().millis();
+        let boot = os_clock::boot();
+        let right = self.node.right();
+        let max_ahead = self.node.terms().map(|terms| terms.max_ahead);
+        let until = reply.and_then(|reply| match &reply.answer {
+            Answer::Granted(grant) => Some(grant.until),
+            Answer::Renewed { until, .. } => Some(*until),
+            _ => None,
+        });
+        let (kept, nonce) = (self.kept(), self.nonce);
+        let obstacle = self.node.trouble().map(|trouble| Obstacle {
+            since: trouble.since,
+            began: boot,
+            held: match &trouble.why {
+                Why::Refused(Refused::Held { worker, .. }) => Some(*worker),
+                _ => None,
+            },
+            text: Short::new(&error::keeper::reason(&trouble.why)),
+        });
+        let is_acquired = matches!(change, Change::Acquired { .. });
+        let is_held = obstacle.as_ref().is_some_and(|it| it.held.is_some());
+        // The worker ID of the settings, for which the server has no claim.
+        let mut unclaimed = None;
+        shared.with_keeper(|beliefs, state| {
+            let identity = beliefs.identity;
+            let shown = &mut state.shown;
+            if let (Some(right), Some(max_ahead)) = (right, max_ahead) {
+                if is_acquired {
+                    let granted =
+                        identity.granted(right.worker, right.floor, right.bound, max_ahead);
+                    beliefs.identity = granted;
+                    state.granted = granted.generation;
+                    shown.since = Some(now);
+                    shown.waits_since = None;
+                } else if state.granted == identity.generation {
+                    beliefs.identity = identity.renewed(right.bound);
+                }
+                shown.counter = right.counter;
+                shown.nonce = Some(nonce);
+            }
+            if identity.bound.is_none() && right.is_none() {
+                unclaimed = identity.generation.worker();
+            }
+            shown.leased_until = until.or(shown.leased_until);
+            if reply.is_some() {
+                shown.last_contact = Some(now);
+            }
+            let began = shown.trouble.as_ref().map(|before| before.began);
+            shown.trouble = obstacle.map(|obstacle| Obstacle {
+                began: began.unwrap_or(boot),
+                ..obstacle
+            });
+            state.link = Some(kept);
+        });
+        if is_held && unclaimed.take().is_some() {
+            let _ = close(shared);
+            shared.with_keeper(|_, state| state.shown.waits_since = Some(boot));
+        }
+        self.tell(shared, change, unclaimed, now);
+        if *change == Change::Copied {
+            let _ = close(shared);
+            shared.with_keeper(|_, state| state.link = None);
+            *self = Self::new(self.target.clone(), shared);
+        }
+    }
+
+    /// One line in the log for each change.
+    fn tell(&self, shared: &Shared, change: &Change, unclaimed: Option<WorkerId>, now: UnixMillis) {
+        let right = self.node.right();
+        let right = right.as_ref();
+        let shown = || shared.with_keeper(|_, state| state.shown.clone());
+        match change {
+            Change::Nothing | Change::Returned => {}
+            Change::Acquired { before } => {
+                if let Some(right) = right {
+                    error::keeper::acquired(&shown(), right, *before, now).log("");
+                }
+            }
+            Change::Resumed(trouble) => error::keeper::resumed(right, trouble, now).log(""),
+            Change::Lost(trouble) => error::keeper::lost(right, trouble).warning(),
+            Change::Troubled(trouble) => {
+                let fixed = guc::worker_id();
+                error::keeper::troubled(&shown(), right, fixed, unclaimed, trouble).warning();
+            }
+            Change::Copied => error::keeper::copied().warning(),
+        }
+    }
+
+    /// Returns the worker ID. Without a registry from now on, the server goes on with
+    /// the worker ID of its settings at once, if there is one.
+    fn end(mut self, shared: &Shared, why: End) {
+        let deadline = Instant::now() + RELEASE_WAIT;
+        let is_granted = shared.with_keeper(|beliefs, state| {
+            self.node.right().is_some() && state.granted == beliefs.identity.generation
+        });
+        if !is_granted && self.asked.is_none() {
+            return;
+        }
+        // A worker ID of the settings that is not claimed yet stays in use.
+        let end = if is_granted || why == End::Stop {
+            close(shared)
+        } else {
+            let moment = Self::moment(shared);
+            moment.clock.max(moment.furthest)
+        };
+        if why == End::NoRegistry {
+            shared.with_keeper(leave_registry);
+        }
+        let _ = self.await_outcome(shared, Instant::now() + RELEASE_WAIT / 2);
+        let Some(right) = self.node.right() else {
+            return;
+        };
+        let moment = Self::moment(shared);
+        let Some(request) = self.node.close(end.max(right.floor), &moment) else {
+            return;
+        };
+        let number = request.number;
+        let pool = self.target.pool.clone();
+        let sent = self.send(shared, number, wire::encode(&request));
+        let outcome = match sent {
+            Ok(()) => self.await_outcome(shared, deadline),
+            Err(why) => Some(Err(why)),
+        };
+        match outcome {
+            Some(Ok(Change::Returned)) => {
+                error::keeper::returned(Some(right.worker), &pool).log("");
+            }
+            Some(Err(why)) => error::keeper::not_returned(right.worker, &pool, &why).warning(),
+            _ => {
+                let why = "The registry did not confirm it in time.";
+                error::keeper::not_returned(right.worker, &pool, why).warning();
+            }
+        }
+        shared.with_keeper(|_, state| state.link = None);
+    }
+
+    /// Waits for the outcome of the request that is under way; what the node makes of it
+    /// is not published, since the server has closed. `None` if none comes.
+    fn await_outcome(
+        &mut self,
+        shared: &Shared,
+        deadline: Instant,
+    ) -> Option<Result<Change, String>> {
+        let asked = self.asked.take()?;
+        let client = self.client.as_mut()?;
+        loop {
+            while let Some(Outcome { number, reply }) = client.take() {
+                if number != asked.number {
+                    continue;
+                }
+                let moment = Self::moment(shared);
+                return Some(match reply {
+                    Ok(reply) => Ok(self.node.heard(&reply, &moment)),
+                    Err(why) => {
+                        let _ = self.node.failed(number, why.clone(), &moment);
+                        Err(why)
+                    }
+                });
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // The thread may be busy still: the release gets another one.
+                self.client = None;
+                return None;
+            }
+            let millis = i64::try_from(left.as_millis() + 1).unwrap_or(1);
+            compat::wait_keeper(Some(client.socket()), Some(millis));
+        }
+    }
+}
+
+/// What the identity of a server is when it starts: under a registry it has no right to
+/// issue anything before the registry has granted it.
+pub fn first_identity() -> Identity {
+    if guc::registry().is_empty() {
+        Identity::NONE.unregistered(guc::worker_id())
+    } else {
+        Identity::NONE.closed()
+    }
+}

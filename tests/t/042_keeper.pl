@@ -1,0 +1,268 @@
+# Tests the keeper on real servers: a worker ID is leased, renewed and returned; it
+# outlives crashes of server and keeper, an outage of the registry and a promotion; a
+# fixed worker ID is claimed; a reload moves a server to a registry and back. All IDs of
+# all servers are collected, and none is issued twice.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+
+my $registry = new_node('registry', 900, allows_streaming => 0);
+$registry->start;
+my $admin = session($registry);
+$admin->query_safe('CREATE EXTENSION snowflake_id');
+$admin->query_safe(q{SELECT snowflake_create_pool('default', int8range(0, 16), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
+$admin->query_safe(q{SELECT snowflake_create_pool('one', int8range(20, 21), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
+$admin->query_safe(q{SELECT snowflake_create_pool('wide', int8range(1020, 1030), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
+
+# All IDs of all servers.
+my (@all, @nodes);
+
+sub conninfo { return join ' ', 'host=' . $registry->host, 'port=' . $registry->port, 'dbname=postgres'; }
+
+# Makes a server that has a registry, and starts it.
+sub new_leasing
+{
+	my ($name, $worker, $pool, %options) = @_;
+	my $node = new_node($name, $worker, %options);
+	my $conninfo = conninfo();
+	$node->append_conf('postgresql.conf', <<"END");
+snowflake_id.registry = '$conninfo'
+snowflake_id.pool = '$pool'
+restart_after_crash = on
+END
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+	push @nodes, $node;
+	return $node;
+}
+
+# Draws IDs, and returns their worker ID.
+sub take
+{
+	my ($node, $count) = @_;
+	my @ids = ids($node, $count // 50);
+	push @all, \@ids;
+	return $node->safe_psql('postgres', "SELECT snowflake_worker_id($ids[-1])");
+}
+
+# Returns a column of snowflake_worker.
+sub worker { my ($node, $column) = @_; return $node->safe_psql('postgres', "SELECT $column FROM snowflake_worker"); }
+
+# Returns a column of snowflake_workers, of the registry.
+sub row { my ($id, $column) = @_; return $admin->query_safe("SELECT $column FROM snowflake_workers WHERE worker_id = $id"); }
+
+sub keeper { return $_[0]->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'}); }
+
+# Sets a setting, and reloads.
+sub set
+{
+	my ($node, $name, $value) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET $name = '$value'");
+	$node->reload;
+	return;
+}
+
+# A lease.
+my $a = new_leasing('a', -1, 'default');
+is(take($a), 0, 'the first server has the first worker ID');
+is(worker($a, q{concat_ws(' ', worker_id, source, pool, last_error)}), '0 registry default', 'the view of the node');
+is(worker($a, 'token'), row(0, 'token'), 'node and registry have the same token');
+ok(worker($a, 'bound > clock_timestamp() AND leased_until > clock_timestamp() AND since < clock_timestamp()') eq 't', 'bound and lease');
+like(worker($a, 'registry'), qr/^host=\S+ port=\d+ dbname=postgres$/, 'where the registry is');
+is(row(0, q{concat_ws(' ', state, port, data_directory)}), join(' ', 'leased', $a->port, $a->data_dir), 'the view of the registry');
+is(in_log($a, qr/LOG:  snowflake_id: acquired worker ID 0 from pool "default"\n.*DETAIL:  The registry is host=/), 1, 'the log tells once');
+ok(wait_until('pg_stat_activity shows the keeper, and that it waits', sub {
+	$a->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity
+		WHERE backend_type = 'snowflake_id keeper' AND wait_event_type = 'Extension'}) }), 'pg_stat_activity shows the keeper');
+$a->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
+is($a->safe_psql('postgres', 'SELECT worker_id, registry, token, last_error FROM snowflake_worker', extra_params => [ '-U', 'nobody' ]),
+	'0|||', 'others see no more than the worker ID');
+
+# Renewals.
+my $bound = worker($a, 'bound');
+wait_until('a renewal', sub { worker($a, "bound > '$bound'") eq 't' });
+is(take($a), 0, 'the same worker ID');
+is(in_log($a, qr/acquired worker ID/), 1, 'renewals are not logged');
+
+# The keeper ends, and another one goes on.
+my ($token, $pid) = (worker($a, 'token'), keeper($a));
+$a->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+take($a);
+wait_until('another keeper', sub { my $new = keeper($a); $new && $new ne $pid });
+$bound = worker($a, 'bound');
+wait_until('it renews', sub { worker($a, "bound > '$bound'") eq 't' });
+is(worker($a, 'token'), $token, 'a keeper that is started anew goes on with the same lease');
+is(in_log($a, qr/acquired worker ID/), 1, 'and acquires nothing');
+
+# A second server, and a fixed worker ID that is in use.
+my $b = new_leasing('b', -1, 'default');
+is(take($b), 1, 'the second server has the second worker ID');
+my $c = new_leasing('c', 1, 'default');
+my ($code, $text) = error_of($c, 'SELECT snowflake_nextval()');
+is($code, '55006', 'a fixed worker ID that another server holds');
+like($text, qr/worker ID 1 belongs to another server/, 'which one');
+my ($there, $port) = ($b->data_dir, $b->port);
+like($text, qr/DETAIL:  Worker ID 1 belongs to the server on host "[^"]+".*, port $port, data directory "\Q$there\E", since \d{4}-/, 'who holds it, where, since when');
+like(worker($c, 'last_error'), qr/^Worker ID 1 belongs to the server on host/, 'the view says so');
+is(in_log($c, qr/WARNING:  snowflake_id: could not claim worker ID 1 in pool "default"\n.*DETAIL:  .*Worker ID 1 belongs to the server on host/), 1, 'and the log, once');
+is(worker($c, 'source'), 'none', 'it has no worker ID');
+$b->stop;
+wait_until('the fixed worker ID is free', sub { worker($c, 'worker_id') eq '1' });
+is(take($c), 1, 'it is granted without a restart');
+is(worker($c, 'source'), 'setting', 'its source');
+is(in_log($b, qr/LOG:  snowflake_id: returned worker ID 1 to pool "default"/), 1, 'a clean stop returns it');
+$b->start;
+is(take($b), 2, 'a server whose worker ID was taken gets another one');
+
+# A crash of the server, and one of the keeper.
+$a->stop('immediate');
+$a->start;
+is(take($a), 0, 'after a crash, a server has its own worker ID at once');
+my $before = in_log($a, qr/acquired worker ID 0/);
+kill 'KILL', keeper($a);
+wait_until('the crash restart', sub { in_log($a, qr/acquired worker ID 0/) > $before && $a->poll_query_until('postgres', 'SELECT true') });
+is(take($a), 0, 'after a crash of the keeper, too');
+
+# The registry is away for longer than a lease.
+my $session = session($b);
+$admin->quit;
+$registry->stop;
+wait_until('IDs stop at the bound', sub {
+	my ($code, $text) = error_in($session, 'SELECT snowflake_nextval()');
+	$code && is($code, '55000', 'SQLSTATE') && like($text, qr/may issue IDs of times before.*There is trouble since/s, 'why') });
+like(worker($b, 'last_error'), qr/^Could not connect: .*\.$/, 'the view says why');
+is(in_log($b, qr/WARNING:  snowflake_id: could not renew worker ID 2\n/), 1, 'the log says so once');
+$registry->start;
+$admin = session($registry);
+wait_until('IDs resume by themselves', sub { error_in($session, 'SELECT snowflake_nextval()') eq '' });
+wait_until('the log says so', sub { in_log($b, qr/LOG:  snowflake_id: renewed worker ID 2 again after /) == 1 });
+is(take($b), 2, 'with the same worker ID');
+is(worker($b, 'last_error'), '', 'no trouble is left');
+
+# One worker ID for two servers.
+my $d = new_leasing('d', -1, 'one');
+is(take($d), 20, 'the only worker ID of a pool');
+my $e = new_leasing('e', -1, 'one');
+($code, $text) = error_of($e, 'SELECT snowflake_nextval()');
+is($code, '55000', 'no worker ID is left');
+like($text, qr/this server has no worker ID.*All worker IDs of the pool belong to other servers\..*View snowflake_worker/s, 'why, and what to look at');
+$d->stop;
+wait_until('the other server has it', sub { worker($e, 'worker_id') eq '20' });
+is(take($e), 20, 'as soon as it is returned');
+$e->stop;
+
+# A pool whose worker IDs do not fit.
+my $f = new_leasing('f', -1, 'wide');
+is(take($f), 1020, 'a worker ID that fits');
+like($f->safe_psql('postgres', q{SELECT problem FROM snowflake_generators}),
+	qr/cannot hold all worker IDs of pool "wide".*up to 1029.*0 to 1023/, 'the view tells that others do not');
+$f->stop;
+
+# A standby has no lease; promoted, it has its own.
+my $g = new_leasing('g', -1, 'default', allows_streaming => 1);
+my $own = take($g);
+$g->backup('standby');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($g, 'standby', has_streaming => 1);
+$standby->start;
+is(keeper($standby), '', 'a standby has no keeper');
+$g->wait_for_catchup($standby);
+$standby->promote;
+isnt(take($standby), $own, 'a promoted server has another worker ID than its primary');
+is(take($g), $own, 'which goes on');
+$standby->stop;
+$g->stop;
+
+# Settings that are wrong, and put right by a reload.
+my $h = new_leasing('h', -1, 'nowhere');
+($code, $text) = error_of($h, 'SELECT snowflake_nextval()');
+is($code, '55000', 'a pool that does not exist');
+like($text, qr/SQLSTATE 42704: pool "nowhere" does not exist/, 'is named');
+set($h, 'snowflake_id.registry', 'host=/nowhere secret');
+wait_until('a wrong conninfo', sub { worker($h, 'last_error') =~ /^"snowflake_id\.registry" is neither a libpq conninfo nor a URL\.$/ });
+unlike(slurp_file($h->logfile), qr/could not.*secret/, 'it is not logged');
+my $passwords = $h->data_dir . '/passwords';
+append_to_file($passwords, "*:*:*:node:geheim\n");
+chmod 0600, $passwords;
+$admin->query_safe(q{CREATE ROLE node LOGIN PASSWORD 'geheim'; GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO node});
+$registry->append_conf('pg_hba.conf', 'local all all trust');
+my $hba = slurp_file($registry->data_dir . '/pg_hba.conf');
+unlink $registry->data_dir . '/pg_hba.conf';
+append_to_file($registry->data_dir . '/pg_hba.conf', "local all node scram-sha-256\n$hba");
+$registry->reload;
+$h->safe_psql('postgres', q{ALTER SYSTEM SET snowflake_id.pool = 'default'});
+set($h, 'snowflake_id.registry', conninfo() . ' user=node');
+wait_until('no password', sub { worker($h, 'last_error') =~ /^Could not connect: .*no password supplied/ });
+set($h, 'snowflake_id.registry', conninfo() . " user=node passfile=$passwords");
+wait_until('a password file', sub { worker($h, 'worker_id') ne '' });
+take($h);
+is(worker($h, 'last_error'), '', 'no trouble is left');
+$h->stop;
+
+# From a fixed worker ID to a lease and back, without a stop.
+my $i = new_node('i', 7);
+$i->append_conf('postgresql.conf', "snowflake_id.pool = 'default'");
+$i->start;
+$i->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE TABLE taken (id bigint DEFAULT snowflake_nextval(), seen boolean DEFAULT false)');
+my $script = PostgreSQL::Test::Utils::tempdir() . '/insert.sql';
+append_to_file($script, "INSERT INTO taken DEFAULT VALUES;\n");
+my $load = IPC::Run::start([ 'pgbench', '-n', '-c', '4', '-T', '600', '-f', $script, '-h', $i->host, '-p', $i->port, 'postgres' ],
+	'>', \my $said, '2>', \my $errors);
+my $conninfo = conninfo();
+sub count_taken { return $i->safe_psql('postgres', 'SELECT count(*) FROM taken'); }
+sub goes_on
+{
+	my ($what) = @_;
+	my $count = count_taken();
+	return wait_until("IDs go on: $what", sub { count_taken() > $count + 100 });
+}
+goes_on('fixed');
+is(worker($i, q{concat_ws(' ', worker_id, source, pool, bound)}), '7 setting', 'a fixed worker ID');
+set($i, 'snowflake_id.registry', 'host=/nowhere');
+wait_until('a registry that does not answer', sub { worker($i, 'last_error') ne '' });
+goes_on('without a claim');
+is(in_log($i, qr/could not claim worker ID 7 in pool "default"\n.*IDs are issued under worker ID 7 as without a registry/), 1, 'the log says so');
+set($i, 'snowflake_id.registry', $conninfo);
+wait_until('the claim', sub { worker($i, 'bound') ne '' });
+goes_on('with a claim');
+is(row(7, 'state'), 'leased', 'the registry knows');
+set($i, 'snowflake_id.registry', '');
+wait_until('back', sub { worker($i, 'bound') eq '' });
+goes_on('fixed again');
+is(row(7, 'state'), 'released', 'the registry knows');
+$load->signal('INT');
+$load->finish;
+unlike($errors, qr/ERROR/, 'no call failed') or diag($errors);
+push @all, [ split /\n/, $i->safe_psql('postgres', 'SELECT id FROM taken ORDER BY id') ];
+# Another server holds the worker ID that a running one has.
+my $j = new_leasing('j', 7, 'default');
+is(take($j), 7, 'the worker ID is free');
+set($i, 'snowflake_id.registry', $conninfo);
+wait_until('a server that runs is told', sub { (error_of($i, 'SELECT snowflake_nextval()'))[0] eq '55006' });
+$i->stop;
+
+# Where the worker ID comes from.
+{
+	local $ENV{MY_WORKER} = '77';
+	my $k = new_node('k', -1);
+	$k->append_conf('postgresql.conf', "snowflake_id.worker_id_from = 'env MY_WORKER'");
+	$k->start;
+	$k->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+	is(worker($k, q{concat_ws(' ', worker_id, source)}), '77 env', 'from the environment');
+	take($k);
+	$k->append_conf('postgresql.conf', "snowflake_id.worker_id_from = 'env NOTHING'");
+	$k->restart;
+	is(in_log($k, qr/WARNING:  snowflake_id: no worker ID from "snowflake_id\.worker_id_from" = 'env NOTHING'/), 1, 'a variable that is not set');
+	is(worker($k, 'source'), 'none', 'no worker ID');
+	$k->stop;
+}
+
+check_ids('all servers', @all);
+$_->stop for grep { defined $_->{_pid} } @nodes;
+$admin->quit;
+done_testing();
