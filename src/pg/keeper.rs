@@ -262,6 +262,8 @@ struct Link {
     started: BootNanos,
     nonce: Nonce,
     node: Node,
+    /// The latest instant that a caller needs, until the bound is past it.
+    needed: Option<UnixMillis>,
     client: Option<Client>,
     asked: Option<Asked>,
 }
@@ -292,6 +294,7 @@ impl Keeper {
         link.listen(shared);
         if let Some(needed) = shared.take_need() {
             link.node.need(needed);
+            link.needed = link.needed.max(Some(needed));
         }
         let millis = link.go_on(shared);
         (link.client.as_ref().map(Client::socket), millis)
@@ -326,14 +329,17 @@ impl Keeper {
 
     /// SIGTERM has come: the server stops, or somebody has ended this process.
     fn end(&mut self) -> ! {
-        if let Some(link) = self.link.take()
-            && is_stopping()
-        {
-            link.end(self.shared, End::Stop);
-        }
-        // With code 0, PostgreSQL would not start another keeper.
+        let code = match (self.link.take(), is_stopping()) {
+            (Some(link), true) => {
+                link.end(self.shared, End::Stop);
+                1
+            }
+            // PostgreSQL does not start another keeper after this code, and logs nothing.
+            (None, true) => 0,
+            (_, false) => 1,
+        };
         // SAFETY: in the main loop of a background worker.
-        unsafe { pg_sys::proc_exit(1) }
+        unsafe { pg_sys::proc_exit(code) }
     }
 }
 
@@ -398,6 +404,20 @@ fn holder(started: BootNanos) -> Holder {
     }
 }
 
+/// What a node finds around it. `needed` is what a caller needs next, from a generator
+/// that leads the clock: it is told as if it were used.
+fn moment(shared: &Shared, needed: Option<UnixMillis>) -> Moment {
+    // Before the clocks: what is issued from here on is not told.
+    let furthest = shared.furthest().max(needed);
+    Moment {
+        boot: os_clock::boot(),
+        clock: os_clock::wall().millis(),
+        furthest: furthest.unwrap_or(UnixMillis::new(0)),
+        // SAFETY: reads shared memory.
+        in_recovery: unsafe { pg_sys::RecoveryInProgress() },
+    }
+}
+
 impl Link {
     /// Begins with this registry, or goes on where another keeper ended.
     fn new(target: Target, shared: &Shared) -> Self {
@@ -430,6 +450,7 @@ impl Link {
             started,
             nonce,
             node,
+            needed: None,
             client: None,
             asked: None,
         };
@@ -466,18 +487,6 @@ impl Link {
         }
     }
 
-    fn moment(shared: &Shared) -> Moment {
-        // Before the clocks: what is issued from here on is not told.
-        let furthest = shared.furthest().unwrap_or(UnixMillis::new(0));
-        Moment {
-            boot: os_clock::boot(),
-            clock: os_clock::wall().millis(),
-            furthest,
-            // SAFETY: reads shared memory.
-            in_recovery: unsafe { pg_sys::RecoveryInProgress() },
-        }
-    }
-
     fn timeout(&self) -> Duration {
         let lease = self.node.terms().map_or(Millis::ZERO, |terms| terms.lease);
         let third = u64::try_from(lease.get() / 3).unwrap_or_default();
@@ -500,8 +509,8 @@ impl Link {
     /// Sends what is due. Returns for how many milliseconds to wait.
     fn go_on(&mut self, shared: &Shared) -> Option<i64> {
         loop {
-            let moment = Self::moment(shared);
-            match self.node.next(&moment) {
+            let now = moment(shared, self.needed);
+            match self.node.next(&now) {
                 Next::Sleep(nanos) => {
                     let millis = nanos.get() / NANOS_PER_MILLI + 1;
                     return Some(millis.max(1));
@@ -554,12 +563,12 @@ impl Link {
 
     fn failed(&mut self, shared: &Shared, number: u64, why: String) {
         self.asked.take_if(|asked| asked.number == number);
-        let change = self.node.failed(number, why, &Self::moment(shared));
+        let change = self.node.failed(number, why, &moment(shared, self.needed));
         self.follow(shared, &change, None);
     }
 
     fn heard(&mut self, shared: &Shared, reply: &Reply) {
-        let change = self.node.heard(reply, &Self::moment(shared));
+        let change = self.node.heard(reply, &moment(shared, self.needed));
         self.follow(shared, &change, Some(reply));
     }
 
@@ -568,6 +577,8 @@ impl Link {
         let now = os_clock::wall().millis();
         let boot = os_clock::boot();
         let right = self.node.right();
+        self.needed
+            .take_if(|needed| right.is_some_and(|right| right.bound > *needed));
         let max_ahead = self.node.terms().map(|terms| terms.max_ahead);
         let until = reply.and_then(|reply| match &reply.answer {
             Answer::Granted(grant) => Some(grant.until),
@@ -667,8 +678,8 @@ impl Link {
         let end = if is_granted || why == End::Stop {
             close(shared)
         } else {
-            let moment = Self::moment(shared);
-            moment.clock.max(moment.furthest)
+            let now = moment(shared, self.needed);
+            now.clock.max(now.furthest)
         };
         if why == End::NoRegistry {
             shared.with_keeper(leave_registry);
@@ -677,8 +688,8 @@ impl Link {
         let Some(right) = self.node.right() else {
             return;
         };
-        let moment = Self::moment(shared);
-        let Some(request) = self.node.close(end.max(right.floor), &moment) else {
+        let now = moment(shared, self.needed);
+        let Some(request) = self.node.close(end.max(right.floor), &now) else {
             return;
         };
         let number = request.number;
@@ -715,11 +726,11 @@ impl Link {
                 if number != asked.number {
                     continue;
                 }
-                let moment = Self::moment(shared);
+                let now = moment(shared, self.needed);
                 return Some(match reply {
-                    Ok(reply) => Ok(self.node.heard(&reply, &moment)),
+                    Ok(reply) => Ok(self.node.heard(&reply, &now)),
                     Err(why) => {
-                        let _ = self.node.failed(number, why.clone(), &moment);
+                        let _ = self.node.failed(number, why.clone(), &now);
                         Err(why)
                     }
                 });

@@ -154,6 +154,26 @@ like($text, qr/this server has no worker ID.*All worker IDs of the pool belong t
 $d->stop;
 wait_until('the other server has it', sub { worker($e, 'worker_id') eq '20' });
 is(take($e), 20, 'as soon as it is returned');
+
+# A server that is frozen for longer than its lease.
+$session = session($e);
+push @all, [ split /\n/, $session->query_safe('SELECT snowflake_nextval() FROM generate_series(1, 10)') ];
+$d->start;
+my ($postmaster) = slurp_file($e->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+my @frozen = ($postmaster, split ' ', `ps -o pid= --ppid $postmaster`);
+kill 'STOP', @frozen;
+wait_until('another server has its worker ID', sub { worker($d, 'worker_id') eq '20' });
+is(take($d), 20, 'the worker ID of a frozen server goes to another one');
+kill 'CONT', @frozen;
+wait_until('the server is told', sub {
+	in_log($e, qr/WARNING:  snowflake_id: lost worker ID 20\n.*DETAIL:  Another server has it\. Its latest holder is the server on host/) });
+($code, $text) = error_in($session, 'SELECT snowflake_nextval()');
+is($code, '55000', 'which issues nothing then');
+like($text, qr/All worker IDs of the pool belong to other servers|Another server has it/, 'and says why');
+$d->stop;
+wait_until('the worker ID comes back', sub { error_in($session, 'SELECT snowflake_nextval()') eq '' });
+is(take($e), 20, 'with a floor above the IDs of the other one');
+$session->quit;
 $e->stop;
 
 # A pool whose worker IDs do not fit.
