@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Starts three shards on this machine, with three worker IDs and two tables on each; one
-# of the tables has a generator of its own. pgbench inserts on all three at once, and
-# then one query looks at all rows together.
+# Starts three shards on this machine, with two tables on each; one of the tables has a
+# generator of its own. The first shard has the registry from which all three lease their
+# worker IDs. pgbench inserts on all three at once, and then one query looks at all rows
+# together.
 # Nothing outside a temporary folder changes. KEEP=1 leaves the servers running.
 . "$(dirname "$0")/env.sh"
 
@@ -26,6 +27,17 @@ trap finish EXIT
 
 sql() { "$bindir/psql" -X -q -v ON_ERROR_STOP=1 -h "$scratch" -p $((base_port + $1)) -U demo postgres "${@:2}"; }
 
+# Waits until a shard has a worker ID, and sets it as worker.
+lease_of() {
+    local attempt
+    for attempt in $(seq 300); do
+        worker=$(sql "$1" -At -c 'SELECT worker_id FROM snowflake_worker')
+        [ -z "$worker" ] || return 0
+        sleep 0.1
+    done
+    die "shard $1 has no worker ID: $(sql "$1" -At -c 'SELECT last_error FROM snowflake_worker')"
+}
+
 step 1 "looking for PostgreSQL and what a build needs"
 need_packages
 printf 'PostgreSQL %s at %s\n' "$pg" "$("$pg_config" --bindir)"
@@ -38,11 +50,13 @@ make_scratch
 copy_installation "$scratch/pg"
 install_into "$pkglibdir" "$sharedir"
 cd "$scratch"
+workers=()
 for shard in $(seq "$shards"); do
     as_run_user "$bindir/initdb" -D "$scratch/shard$shard" -U demo -A trust -E UTF8 --locale=C >/dev/null
     as_run_user tee -a "$scratch/shard$shard/postgresql.conf" >/dev/null <<END
 shared_preload_libraries = 'snowflake_id'
-snowflake_id.worker_id = $shard
+snowflake_id.registry = 'host=$scratch port=$((base_port + 1)) dbname=postgres user=demo'
+snowflake_id.pool = 'shards'
 port = $((base_port + shard))
 unix_socket_directories = '$scratch'
 listen_addresses = ''
@@ -50,8 +64,14 @@ timezone = 'UTC'
 END
     as_run_user "$bindir/pg_ctl" -D "$scratch/shard$shard" -l "$scratch/shard$shard.log" -w start >/dev/null ||
         { tail "$scratch/shard$shard.log" >&2; exit 1; }
+    sql "$shard" -c 'CREATE EXTENSION snowflake_id'
+    # The first IDs of a pool are of times that are max_ahead after its making.
+    [ "$shard" != 1 ] || sql 1 <<'END'
+SELECT snowflake_create_pool('shards', int8range(1, 1024), max_ahead => '1 s') \g /dev/null
+END
+    lease_of "$shard"
+    workers+=("$worker")
     sql "$shard" <<'END'
-CREATE EXTENSION snowflake_id;
 CREATE TABLE orders (
     id   bigint PRIMARY KEY DEFAULT snowflake_nextval(),
     item text NOT NULL,
@@ -67,6 +87,7 @@ END
 done
 echo "each with a table orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval())"
 echo "and, in Discord's layout, messages (id ... DEFAULT snowflake_nextval('message_ids'))"
+echo "and a worker ID that it leases from a pool on shard 1: ${workers[*]}"
 
 step 4 "pgbench: 4 clients on each shard insert for $seconds seconds, all at once"
 printf '%s\n' "INSERT INTO orders (item) VALUES ('item ' || random());" \
@@ -143,7 +164,8 @@ if [ -n "${KEEP:-}" ]; then
     printf 'The shards go on running. Connect to the first with\n\n    %s -h %s -p %s -U demo postgres\n\n' \
         "$bindir/psql" "$scratch" $((base_port + 1))
     printf 'and stop them and clean up with\n\n    '
-    for shard in $(seq "$shards"); do
+    # The first one is last: to it, the others return their worker IDs.
+    for shard in $(seq "$shards" -1 1); do
         if is_root; then printf 'runuser -u %s -- ' "$run_user"; fi
         printf '%s -D %s -m fast stop; ' "$bindir/pg_ctl" "$scratch/shard$shard"
     done

@@ -25,7 +25,7 @@ use pgrx::pg_sys;
 use super::error::{self, Error};
 use super::label::{self, Described};
 use super::shmem::{self, Key, Shared};
-use super::{catalog, compat, keeper, mark, os_clock};
+use super::{catalog, compat, guc, keeper, mark, os_clock};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
 use crate::snowflake::identity::Generation;
@@ -571,7 +571,8 @@ impl Entry {
         };
         layout.stamp(worker).map_err(|_| {
             let text = described.label.layout_text();
-            error::worker_id_range(worker.get(), max, &self.name(), &text)
+            let is_leased = guc::worker_id().is_none();
+            error::worker_id_range(worker.get(), max, is_leased, &self.name(), &text)
         })
     }
 

@@ -563,8 +563,9 @@ impl<H: Host> Reserver<'_, H> {
             return None;
         }
         // Whatever a lost primary has issued lies before the floor, or carries another
-        // worker ID.
-        if found.beliefs.identity.floor.is_some() {
+        // worker ID, if IDs carry one.
+        let is_granted = found.beliefs.identity.floor.is_some();
+        if is_granted && self.generator.layout.has_worker() {
             return None;
         }
         let now = found.reading.wall.millis();

@@ -12,6 +12,9 @@
 #   (it says nextval or INSERT);
 # - `...` stands for anything in a line, and on a line of its own for further lines.
 # A page must show an error. A SQL block without a plain one may print anything else.
+#
+# The page about worker IDs has a server of its own, which is restarted with each of the
+# page's blocks of settings (```conf) in turn. The registry is the page's database there.
 use strict;
 use warnings;
 use FindBin;
@@ -22,11 +25,30 @@ use Test::More;
 use Snowflake;
 
 my $top = "$FindBin::RealBin/../..";
-my @pages = ('README.md', map { "docs/$_" } qw(reference.md operations.md guarantees.md performance.md clocks.md presets.md));
+my @pages = ('README.md', map { "docs/$_" } qw(reference.md operations.md guarantees.md worker-ids.md performance.md clocks.md presets.md));
 is_deeply([ sort @pages ], [ sort 'README.md', map { s{^\Q$top\E/}{}r } glob "$top/docs/*.md" ], 'all pages are tested');
 
 my $node = new_node('main', 7);
 $node->start;
+
+my $leasing = new_node('leasing', -1);
+$leasing->append_conf('postgresql.conf', "include_if_exists = 'page.conf'");
+$leasing->start;
+
+# Starts the page's server with these settings, and waits for the registry's answer, if
+# they name one.
+sub configure
+{
+	my ($database, $settings) = @_;
+	my ($host, $port) = ($leasing->host, $leasing->port);
+	my $has_registry = $settings =~ s/host=\S+ dbname=\S+/host=$host port=$port dbname=$database/;
+	my $file = $leasing->data_dir . '/page.conf';
+	unlink $file;
+	append_to_file($file, $settings);
+	$leasing->restart;
+	ok($leasing->poll_query_until($database, "SELECT bound IS NOT NULL FROM snowflake_worker"), 'the registry answers') if $has_registry;
+	return;
+}
 
 # Returns the blocks: language, line number, text, and whether only blank lines are
 # between a block and the one before.
@@ -73,29 +95,32 @@ my $failed = qr/^(?:ERROR|FATAL|PANIC|WARNING|psql|invalid|unrecognized|\\)/m;
 
 sub output_of
 {
-	my ($database, $sql) = @_;
+	my ($server, $database, $sql) = @_;
 	local $ENV{PGOPTIONS} = '-c client_min_messages=warning';
 	my $out = '';
-	IPC::Run::run([ 'psql', '-X', '-q', '-P', 'footer=off', '-d', $node->connstr($database) ], '<', \$sql, '>', \$out, '2>&1');
+	IPC::Run::run([ 'psql', '-X', '-q', '-P', 'footer=off', '-d', $server->connstr($database) ], '<', \$sql, '>', \$out, '2>&1');
 	return $out;
 }
 
 for my $page (@pages)
 {
 	my $name = $page =~ s{.*/|\.md$}{}gr;
-	my $database = lc $name;
+	my $database = lc $name =~ s/-/_/gr;
+	my $is_about_leases = $name eq 'worker-ids';
+	my $server = $is_about_leases ? $leasing : $node;
 	my $before = "$FindBin::RealBin/032_docs/$name.sql";
-	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	$node->safe_psql($database, 'CREATE EXTENSION snowflake_id');
-	$node->safe_psql($database, slurp_file($before)) if -e $before;
+	$server->safe_psql('postgres', "CREATE DATABASE $database");
+	$server->safe_psql($database, 'CREATE EXTENSION snowflake_id');
+	$server->safe_psql($database, slurp_file($before)) if -e $before;
 	my @blocks = blocks(slurp_file("$top/$page"));
 	for my $n (0 .. $#blocks)
 	{
 		my $block = $blocks[$n];
+		configure($database, $block->{text}) if $is_about_leases && $block->{language} eq 'conf';
 		next if $block->{language} ne 'sql';
 		my $next = $blocks[ $n + 1 ];
 		my $shows = $next && $next->{follows} && $next->{language} eq '';
-		my $out = join '', map { "$_\n" } lines(output_of($database, $block->{text}));
+		my $out = join '', map { "$_\n" } lines(output_of($server, $database, $block->{text}));
 		my $what = "$page, line $block->{line}";
 		my $shown = $shows ? $next->{text} : '';
 		unlike($out, $failed, "$what: no error") if $shown !~ $failed;

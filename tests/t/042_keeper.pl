@@ -181,6 +181,12 @@ my $f = new_leasing('f', -1, 'wide');
 is(take($f), 1020, 'a worker ID that fits');
 like($f->safe_psql('postgres', q{SELECT problem FROM snowflake_generators}),
 	qr/cannot hold all worker IDs of pool "wide".*up to 1029.*0 to 1023/, 'the view tells that others do not');
+$admin->query_safe(q{SELECT snowflake_create_pool('beyond', int8range(1030, 1040))});
+set($f, 'snowflake_id.pool', 'beyond');
+wait_until('a worker ID that does not fit', sub { worker($f, 'worker_id') eq '1030' });
+($code, $text) = error_of($f, 'SELECT snowflake_nextval()');
+is($code, '22023', 'it is refused');
+like($text, qr/worker ID 1030 is out of range.*HINT:  Set "snowflake_id\.pool" to a pool whose worker IDs are from 0 to 1023/s, 'another pool is the way out');
 $f->stop;
 
 # A standby has no lease; promoted, it has its own.

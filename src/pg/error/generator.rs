@@ -29,13 +29,28 @@ pub fn started_without_worker_id() -> Error {
     )
 }
 
-pub fn worker_id_range(worker: u32, max: u64, generator: &str, layout: &str) -> Error {
+/// `is_leased` says that the worker ID is not in the settings.
+pub fn worker_id_range(
+    worker: u32,
+    max: u64,
+    is_leased: bool,
+    generator: &str,
+    layout: &str,
+) -> Error {
     let message = format!("worker ID {worker} is out of range for generator {generator}");
+    let hint = if is_leased {
+        format!(
+            "Set \"snowflake_id.pool\" to a pool whose worker IDs are from 0 to {max}, or make the \
+             generator with more worker bits."
+        )
+    } else {
+        worker_hint(max)
+    };
     invalid(message)
         .detail(format!(
             "Layout \"{layout}\" holds worker IDs from 0 to {max}."
         ))
-        .hint(worker_hint(max))
+        .hint(hint)
 }
 
 pub fn no_such_relation(oid: pg_sys::Oid) -> Error {

@@ -149,6 +149,20 @@ fn a_promoted_server_with_a_grant_leaves_no_gap() {
 }
 
 #[test]
+fn ids_without_a_worker_id_need_the_gap_under_a_grant_too() {
+    let fields = [(Role::Time, 30), (Role::Fixed(3), 2), (Role::Sequence, 2)];
+    let mut generator = generator();
+    generator.layout = Layout::new(UnixMillis::new(0), Millis::new(10), &fields).unwrap();
+    let mut server = Server::new(generator, settings(10_000, 100, 300), 1000);
+    grant(&server, 1, 1000, 1500);
+    assert_eq!(next(&server), (0, 1000));
+    server.promote(0);
+    grant(&server, 2, 0, 1500);
+    // A failover gap and what the generator may borrow.
+    assert_eq!(next(&server), (0, 1320));
+}
+
+#[test]
 fn a_new_identity_starts_past_what_was_reserved_before() {
     for policy in [OnRollback::Continue, OnRollback::Wait, OnRollback::Error] {
         let mut server = server();
