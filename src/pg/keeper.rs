@@ -329,14 +329,17 @@ impl Keeper {
 
     /// SIGTERM has come: the server stops, or somebody has ended this process.
     fn end(&mut self) -> ! {
-        if let Some(link) = self.link.take()
-            && is_stopping()
-        {
-            link.end(self.shared, End::Stop);
-        }
-        // With code 0, PostgreSQL would not start another keeper.
+        let code = match (self.link.take(), is_stopping()) {
+            (Some(link), true) => {
+                link.end(self.shared, End::Stop);
+                1
+            }
+            // PostgreSQL does not start another keeper after this code, and logs nothing.
+            (None, true) => 0,
+            (_, false) => 1,
+        };
         // SAFETY: in the main loop of a background worker.
-        unsafe { pg_sys::proc_exit(1) }
+        unsafe { pg_sys::proc_exit(code) }
     }
 }
 
