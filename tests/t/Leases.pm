@@ -1,0 +1,285 @@
+# Functions of the TAP tests of many servers that lease their worker IDs: they make such
+# servers, stop all processes of one, and collect the IDs that clients have received.
+package Leases;
+
+use strict;
+use warnings;
+use Exporter 'import';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time sleep);
+use Snowflake;
+
+our @EXPORT = qw(new_registry template_of member conninfo worker row processes freeze thaw kill_all keeper
+  take first_id start_load stop_load loaded wait_for_ids check_all parallel set_by_reload);
+
+# The instant of tick 0 of the default layout, in Unix ms.
+my $epoch;
+
+# Makes a server that has a registry, and starts it, with a clock that the test can set.
+# A pool is a line of arguments of snowflake_create_pool.
+sub new_registry
+{
+	my ($name, @pools) = @_;
+	my $node = new_node($name, -1, allows_streaming => 1);
+	$node->append_conf('postgresql.conf', "max_connections = 50\nrestart_after_crash = on\nlog_statement = none");
+	start_with_clock($node, 0);
+	$node->safe_psql('postgres', join '; ', 'CREATE EXTENSION snowflake_id', map { "SELECT snowflake_create_pool($_)" } @pools);
+	return $node;
+}
+
+# Returns a stopped server of which members are copies. Copies have one system
+# identifier, as clones of a machine's image do.
+sub template_of
+{
+	my ($name) = @_;
+	my $node = new_node($name, -1, allows_streaming => 1);
+	$node->append_conf('postgresql.conf', <<'CONF');
+log_statement = none
+restart_after_crash = on
+shared_buffers = 16MB
+autovacuum = off
+CONF
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+	$epoch = $node->safe_psql('postgres', 'SELECT 1000 * extract(epoch FROM snowflake_timestamp(0))::bigint');
+	my $sample = 7 << 22 | 5 << 12 | 3;
+	die 'the default layout is another one'
+	  if $node->safe_psql('postgres', "SELECT snowflake_worker_id($sample), 1000 * extract(epoch FROM snowflake_timestamp($sample))")
+	  !~ /^5\|(\d+)\./ || $1 != $epoch + 7;
+	$node->stop;
+	$node->backup_fs_cold('cold');
+	return $node;
+}
+
+# Makes a copy of the template with more settings; it is not started.
+sub member
+{
+	my ($template, $name, @settings) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init_from_backup($template, 'cold');
+	$node->append_conf('postgresql.conf', join "\n", @settings);
+	return $node;
+}
+
+# Returns a conninfo of one registry, or of several that follow each other.
+sub conninfo
+{
+	my @nodes = @_;
+	return join ' ', 'host=' . join(',', map { $_->host } @nodes), 'port=' . join(',', map { $_->port } @nodes), 'dbname=postgres';
+}
+
+sub worker { my ($node, $column) = @_; return $node->safe_psql('postgres', "SELECT $column FROM snowflake_worker"); }
+sub row { my ($registry, $id, $column) = @_; return $registry->safe_psql('postgres', "SELECT $column FROM snowflake_workers WHERE worker_id = $id"); }
+sub keeper { return $_[0]->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'}); }
+
+sub set_by_reload
+{
+	my ($node, %settings) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET $_ = '$settings{$_}'") for sort keys %settings;
+	$node->reload;
+	return;
+}
+
+# Returns the process IDs of a server: its postmaster and that one's children.
+sub processes
+{
+	my ($node) = @_;
+	my $postmaster = $node->{_pid} or die 'the server does not run';
+	return ($postmaster, split ' ', `ps -o pid= --ppid $postmaster`);
+}
+
+# Stops all processes of a server as a machine that is suspended does.
+sub freeze
+{
+	my ($node) = @_;
+	# The postmaster first: it starts no more children then.
+	kill 'STOP', $node->{_pid};
+	my @all = processes($node);
+	kill 'STOP', @all;
+	return @all;
+}
+
+sub thaw { return kill 'CONT', reverse @_; }
+
+# Kills all processes of a server with SIGKILL.
+sub kill_all
+{
+	my ($node) = @_;
+	my @all = freeze($node);
+	kill 'KILL', @all;
+	wait_until('the server is dead', sub { !kill 0, @all });
+	$node->{_pid} = undef;
+	return;
+}
+
+# Runs a command for each of several nodes, all at the same time. Returns how many
+# failed. `pg_ctl` leaves processes behind that would keep pipes open.
+sub parallel
+{
+	my ($command, @nodes) = @_;
+	my @children;
+	for my $node (@nodes)
+	{
+		my $line = $command->($node);
+		defined(my $pid = fork) or die "fork: $!";
+		if ($pid == 0) { exec 'sh', '-c', "$line >/dev/null 2>&1 </dev/null" or die "exec: $!"; }
+		push @children, $pid;
+	}
+	my $failed = 0;
+	for (@children) { waitpid $_, 0; $failed++ if $? != 0; }
+	$_->_update_pid(-1) for @nodes;
+	return $failed;
+}
+
+# What clients have received, of every node: the IDs of a statement, and the bound of
+# the node when the statement had its IDs, in Unix ms; 'fixed' if the worker ID comes
+# from the settings and no registry has granted it.
+my @received;
+my %load;
+my $statement = q{SELECT ids, (SELECT CASE WHEN bound IS NULL AND source = 'setting' THEN 'fixed' ELSE floor(extract(epoch FROM bound) * 1000)::text END
+		FROM snowflake_worker WHERE ids IS NOT NULL)
+	FROM (SELECT array_agg(snowflake_nextval()) AS ids FROM generate_series(1, %d) OFFSET 0) AS s};
+
+sub receive
+{
+	my ($name, $line) = @_;
+	my ($ids, $bound) = $line =~ /^\{(-?\d+(?:,-?\d+)*)\}\|(\d*|fixed)$/ or return;
+	push @received, { node => $name, ids => [ split /,/, $ids ], bound => $bound };
+	return;
+}
+
+# Returns worker ID and Unix ms of an ID.
+sub decoded { my ($id) = @_; return (($id >> 12) & 1023, ($id >> 22) + $epoch); }
+
+# Draws IDs, and returns the worker ID of the last one.
+sub take
+{
+	my ($node, $count) = @_;
+	receive($node->name, $node->safe_psql('postgres', sprintf $statement, $count // 20));
+	return (decoded($received[-1]{ids}[-1]))[0];
+}
+
+# Draws the first ID of a server that has just come up, and returns its worker ID. Notes
+# how long it took; the limit, in seconds, is far above that, for machines with much
+# else to do.
+sub first_id
+{
+	my ($node, $what, $limit) = @_;
+	$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die "no server: $what";
+	my $from = time;
+	my $worker;
+	wait_until("an ID: $what", sub {
+		my ($out, $error) = ('', '');
+		return 0 if $node->psql('postgres', sprintf($statement, 1), stdout => \$out, stderr => \$error) != 0;
+		receive($node->name, $out);
+		$worker = (decoded($received[-1]{ids}[-1]))[0];
+		return 1; });
+	my $took = time - $from;
+	note(sprintf 'first ID %.2f s after the server accepts connections: %s', $took, $what);
+	cmp_ok($took, '<', $limit // 10, "the first ID comes soon: $what");
+	return $worker;
+}
+
+# Starts a client of a node, which draws IDs all the time and connects again when it
+# must. Its IDs are known when it stops.
+sub start_load
+{
+	my ($node) = @_;
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/' . $node->name . '.ids';
+	my $sql = sprintf "$statement \\watch 0.02\n", 5;
+	append_to_file("$file.sql", $sql);
+	append_to_file($_, '') for $file, "$file.err";
+	defined(my $pid = fork) or die "fork: $!";
+	if ($pid == 0)
+	{
+		setpgrp 0, 0;
+		open STDOUT, '>>', $file or die "$file: $!";
+		open STDERR, '>>', "$file.err" or die "$file.err: $!";
+		$ENV{PGCONNECT_TIMEOUT} = 5;
+		exec 'sh', '-c', 'while :; do psql -XAtq -f "$1" "$2"; sleep 0.1; done', 'load', "$file.sql",
+		  $node->connstr('postgres') or die "exec: $!";
+	}
+	$load{ $node->name } = { pid => $pid, file => $file };
+	return;
+}
+
+# Ends the client of a node. Returns how many answers it got, and what errors it met.
+sub stop_load
+{
+	my ($node) = @_;
+	my $load = delete $load{ $node->name };
+	kill 'KILL', -$load->{pid};
+	waitpid $load->{pid}, 0;
+	my $errors = slurp_file("$load->{file}.err");
+	my $before = @received;
+	# A last line that has no end is no answer.
+	receive($node->name, $_) for map { /^(.*)\n/ ? $1 : () } slurp_file($load->{file}) =~ /([^\n]*\n)/g;
+	unlink $load->{file}, "$load->{file}.sql", "$load->{file}.err";
+	my $count = @received - $before;
+	return wantarray ? ($count, $errors) : $count;
+}
+
+# Returns how many answers the client of a node has got so far.
+sub loaded { my ($node) = @_; my @lines = slurp_file($load{ $node->name }{file}) =~ /^\{/mg; return scalar @lines; }
+
+# Waits until the client of a node has got more IDs, issued from now on.
+sub wait_for_ids
+{
+	my ($node, $what) = @_;
+	my $before = loaded($node);
+	return wait_until("IDs of " . $node->name . ": $what", sub { loaded($node) > $before + 5 });
+}
+
+# The greatest bound that a registry has ever shown for a worker ID, in Unix ms.
+my %stored;
+
+# Checks the IDs of all nodes: none was issued twice, and none is of an instant past
+# the bound that its node showed, or past the one that any registry has stored for its
+# worker ID, now or at an earlier check.
+sub check_all
+{
+	my ($what, @registries) = @_;
+	for my $registry (@registries)
+	{
+		# Worker ID and bound in Unix ms.
+		my $rows = $registry->safe_psql('postgres',
+			'SELECT worker_id, floor(extract(epoch FROM bound) * 1000) FROM snowflake_workers WHERE bound IS NOT NULL');
+		for (split /\n/, $rows)
+		{
+			my ($worker, $ms) = split /\|/;
+			$stored{$worker} = $ms if $ms > ($stored{$worker} // 0);
+		}
+	}
+	my (%seen, %of_worker);
+	my ($twice, $past_shown, $past_stored, $shown, $unknown) = (0) x 5;
+	for my $answer (@received)
+	{
+		for my $id (@{ $answer->{ids} })
+		{
+			my ($worker, $ms) = decoded($id);
+			$of_worker{$worker}{ $answer->{node} }++;
+			if ($seen{$id}) { diag("$what: $id of $seen{$id} and $answer->{node}") if $twice++ < 3; }
+			$seen{$id} = $answer->{node};
+			next if $answer->{bound} eq 'fixed';
+			if ($answer->{bound} ne '')
+			{
+				$shown++;
+				if ($ms >= $answer->{bound}) { diag("$what: $id of $answer->{node} at $ms, bound $answer->{bound}") if $past_shown++ < 3; }
+			}
+			if (!defined $stored{$worker}) { $unknown++; }
+			elsif ($ms >= $stored{$worker}) { diag("$what: $id of $answer->{node} at $ms, stored bound $stored{$worker}") if $past_stored++ < 3; }
+		}
+	}
+	my $total = keys %seen;
+	cmp_ok($total, '>', 0, "$what: $total IDs, under worker IDs " . join ', ', sort { $a <=> $b } keys %of_worker);
+	is($twice, 0, "$what: no ID twice");
+	cmp_ok($shown, '>', 0, "$what: bounds were shown");
+	is($past_shown, 0, "$what: no ID past the bound that its node shows");
+	is($unknown, 0, "$what: a registry knows each worker ID");
+	is($past_stored, 0, "$what: no ID past the bound that is stored");
+	return \%of_worker;
+}
+
+1;
