@@ -143,6 +143,7 @@ wait_until('IDs resume by themselves', sub { error_in($session, 'SELECT snowflak
 wait_until('the log says so', sub { in_log($b, qr/LOG:  snowflake_id: renewed worker ID 2 again after /) == 1 });
 is(take($b), 2, 'with the same worker ID');
 is(worker($b, 'last_error'), '', 'no trouble is left');
+$session->quit;
 
 # One worker ID for two servers.
 my $d = new_leasing('d', -1, 'one');
