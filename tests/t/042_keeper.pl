@@ -143,6 +143,7 @@ wait_until('IDs resume by themselves', sub { error_in($session, 'SELECT snowflak
 wait_until('the log says so', sub { in_log($b, qr/LOG:  snowflake_id: renewed worker ID 2 again after /) == 1 });
 is(take($b), 2, 'with the same worker ID');
 is(worker($b, 'last_error'), '', 'no trouble is left');
+$session->quit;
 
 # One worker ID for two servers.
 my $d = new_leasing('d', -1, 'one');
@@ -261,7 +262,8 @@ set($i, 'snowflake_id.registry', '');
 wait_until('back', sub { worker($i, 'bound') eq '' });
 goes_on('fixed again');
 is(row(7, 'state'), 'released', 'the registry knows');
-$load->signal('INT');
+# SIGINT may be ignored, as it is in a command in the background.
+$load->signal('TERM');
 $load->finish;
 unlike($errors, qr/ERROR/, 'no call failed') or diag($errors);
 push @all, [ split /\n/, $i->safe_psql('postgres', 'SELECT id FROM taken ORDER BY id') ];
