@@ -63,6 +63,12 @@ pub unsafe fn throw(error: *mut pg_sys::ErrorData) -> ! {
     unreachable!("an error report does not return");
 }
 
+/// Ends this process with its callbacks. pgrx declares a function that returns, for 18.
+pub fn exit(code: i32) -> ! {
+    // SAFETY: nothing of Rust's has to be dropped in a process that ends.
+    unsafe { unguarded::proc_exit(code) }
+}
+
 /// For the callbacks of a report, in which errors must not become panics.
 pub use unguarded::{CopyErrorData as copy_error, FreeErrorData as free_error};
 
@@ -101,6 +107,7 @@ mod unguarded {
             parents: *mut *mut pg_sys::List,
         ) -> *mut pg_sys::List;
         pub fn ThrowErrorData(error: *mut pg_sys::ErrorData);
+        pub fn proc_exit(code: std::ffi::c_int) -> !;
         pub fn CopyErrorData() -> *mut pg_sys::ErrorData;
         pub fn FreeErrorData(error: *mut pg_sys::ErrorData);
         /// The user in force.

@@ -338,8 +338,7 @@ impl Keeper {
             (None, true) => 0,
             (_, false) => 1,
         };
-        // SAFETY: in the main loop of a background worker.
-        unsafe { pg_sys::proc_exit(code) }
+        compat::exit(code)
     }
 }
 
