@@ -27,6 +27,7 @@
 //!    is refused. So a server whose clock is wrong is told before it issues, and a
 //!    registry whose clock is wrong stops nobody.
 //! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
+//!    It does not raise the bound, unless a loss may have taken a renewal.
 //! 9. **A loss** begins a new [`Era`]. There are no grants for a lease and a hold, so
 //!    that the servers that live keep their worker IDs. Then every floor is at or above
 //!    what a holder of a lost grant can have been given: see `State::floor`. Excepted
@@ -570,7 +571,7 @@ impl Desk<'_> {
         mut row: Row,
         end: UnixMillis,
     ) -> Answer {
-        row.bound = end.max(row.floor);
+        row.bound = end.min(self.farthest(state, &row)).max(row.floor);
         row.leased_until = self.scene.now;
         row.released = true;
         row.number = self.request.number;
@@ -579,6 +580,16 @@ impl Desk<'_> {
         state.serial += 1;
         rows.put(row);
         Answer::Released
+    }
+
+    /// The latest end that is believed: no server issues past its bound. A row from before
+    /// a loss may lack renewals, so there it is what a renewal would be given now.
+    fn farthest(&self, state: &State, row: &Row) -> UnixMillis {
+        if row.era == state.era.counter {
+            return row.bound;
+        }
+        let renewable = state.limit(self).max(line(self.pool, row, self.scene.now));
+        state.floor(self, &Stored::of(row)).max(renewable)
     }
 
     /// Refuses what is too far ahead to be believed. What a grant's floor has led to is no

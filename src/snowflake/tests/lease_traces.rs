@@ -4,7 +4,7 @@
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::super::lease::node::{Moment, Next, Node, Why};
 use super::super::lease::registry::{self, DAY, Rows};
-use super::super::lease::{Answer, Fence, Pool, Refused, Terms};
+use super::super::lease::{Answer, Ask, Fence, Pool, Refused, Terms};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 
 /// A lease, a hold, and what is lost to seconds.
@@ -348,6 +348,46 @@ fn a_released_worker_id_is_free_at_once_from_its_true_end() {
     world.seconds(10);
     world.start(0);
     world.seconds(10);
+    world.check();
+}
+
+/// Nothing is issued at or after a bound, so a later end is wrong. The next holder would
+/// have it as its floor.
+#[test]
+fn a_release_does_not_raise_the_bound() {
+    let mut world = one_of_two();
+    let row = world.row(0).clone();
+    let mut release = world.close(0).unwrap();
+    if let Ask::Release { end, .. } = &mut release.ask {
+        *end = UnixMillis::new(i64::MAX);
+    }
+    assert_eq!(world.answer(0, 0, &release).answer, Answer::Released);
+    assert_eq!(world.row(0).bound, row.bound);
+    world.start(1);
+    world.second();
+    assert_eq!(world.row(0).floor, row.bound);
+    world.check();
+}
+
+/// The registry has lost the last renewals, and learns of them by the release only.
+#[test]
+fn a_release_tells_what_a_lost_renewal_had_allowed() {
+    let mut world = one_of_two();
+    world.advance(0, 15 * SECOND);
+    let bound = world.row(0).bound;
+    let lost = world.changes_since(|rows| rows.values().any(|row| row.bound < bound));
+    world.replace(lost, How::Promotion);
+    assert!(world.row(0).bound < bound);
+    let release = world.close(0).unwrap();
+    let Ask::Release { end, .. } = release.ask else {
+        panic!("{release:?}")
+    };
+    assert!(end > world.row(0).bound, "{end:?}");
+    let answer = world.answer(1, 0, &release).answer;
+    assert_eq!(answer, Answer::Released);
+    assert_eq!(world.row(0).bound, end);
+    world.start(1);
+    world.seconds(PATIENCE);
     world.check();
 }
 
