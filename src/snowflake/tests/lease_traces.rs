@@ -2,7 +2,7 @@
 //! for each hole that was found in them.
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::super::lease::node::{Moment, Next, Node, Why};
+use super::super::lease::node::{FLOOR_LIMIT, Moment, Next, Node, Why};
 use super::super::lease::registry::{self, DAY, Rows};
 use super::super::lease::{Answer, Ask, Fence, Pool, Refused, Terms};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
@@ -600,6 +600,28 @@ fn a_worker_id_that_needs_no_lead_is_preferred() {
     world.start(2);
     world.second();
     assert_eq!(held(&world, 2), Some(1));
+}
+
+/// What the registry stores of the worker ID is wrong.
+#[test]
+fn a_floor_far_ahead_is_not_accepted() {
+    let mut world = one_of_two();
+    world.stop(0);
+    let floor = UnixMillis::new(world.now + FLOOR_LIMIT.get() + 60 * SECOND);
+    let table = &mut world.newest().disk.1;
+    for row in table.rows.values_mut() {
+        row.bound = floor;
+    }
+    world.start(1);
+    world.seconds(10);
+    let worker = WorkerId::new(0).unwrap();
+    let trouble = world.servers[1].node.trouble().unwrap();
+    assert_eq!(trouble.why, Why::FloorTooFar { worker, floor });
+    assert!(held(&world, 1).is_none());
+    // It takes the same grant as soon as its clock has come near enough.
+    assert!(world.until_issues(1, 60).is_some());
+    assert_eq!((world.row(0).floor, world.row(0).counter), (floor, 2));
+    world.check();
 }
 
 #[test]
