@@ -257,8 +257,8 @@ fn refusal(refused: &Refused) -> String {
             rounded(*retry)
         ),
         Refused::TooFarAhead { asked, limit } => format!(
-            "The clock of this server is wrong, or a generator leads it by far: IDs up to {} were \
-             asked for, and the registry allows none after {}.",
+            "The clock of this server is wrong: it shows {}, and the registry believes no clock \
+             after {}.",
             display(*asked),
             display(*limit)
         ),

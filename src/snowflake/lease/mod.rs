@@ -415,10 +415,9 @@ pub enum Refused {
     },
     /// The registry may have lost grants, and waits until it knows who lives.
     Quiet { cause: Cause, retry: Millis },
-    /// The server's clock, or a generator, is so far ahead that the registry takes it
-    /// for wrong.
+    /// The server's clock is so far ahead that the registry takes it for wrong.
     TooFarAhead {
-        /// The clock, or what leads it.
+        /// The server's clock.
         asked: UnixMillis,
         limit: UnixMillis,
     },

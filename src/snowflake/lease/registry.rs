@@ -25,7 +25,8 @@
 //! 7. **A wrong clock.** A server more than a day past the registry's clock, the greatest
 //!    time that it has stored, and the clocks of other servers that asked within a lease
 //!    is refused. So a server whose clock is wrong is told before it issues, and a
-//!    registry whose clock is wrong stops nobody.
+//!    registry whose clock is wrong stops nobody. A generator that leads its server's clock
+//!    by more gets a bound up to that day, and its server keeps its worker ID.
 //! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
 //!    It does not raise the bound, unless a loss may have taken a renewal.
 //! 9. **A loss** begins a new [`Era`]. There are no grants for a lease and a hold, so
@@ -545,9 +546,12 @@ impl Desk<'_> {
         furthest: UnixMillis,
     ) -> Answer {
         let (pool, now, clock) = (self.pool, self.scene.now, self.request.clock);
-        if let Some(refused) = self.too_far(state, furthest, line(pool, &row, now)) {
+        let line = line(pool, &row, now);
+        if let Some(refused) = self.too_far(state, line) {
             return refused;
         }
+        // One generator that is further ahead waits. The server keeps its worker ID.
+        let furthest = furthest.min(state.limit(self).max(line));
         let bound = State::extended(pool, &row, clock, furthest, now);
         row.bound = row.bound.max(bound);
         row.leased_until = now.plus(pool.lease);
@@ -592,11 +596,11 @@ impl Desk<'_> {
         state.floor(self, &Stored::of(row)).max(renewable)
     }
 
-    /// Refuses what is too far ahead to be believed. What a grant's floor has led to is no
-    /// clock error.
-    fn too_far(&self, state: &State, furthest: UnixMillis, line: UnixMillis) -> Option<Answer> {
+    /// Refuses a clock that is too far ahead to be believed. What a grant's floor has led
+    /// to is no clock error.
+    fn too_far(&self, state: &State, line: UnixMillis) -> Option<Answer> {
         let limit = state.limit(self);
-        let asked = self.request.clock.max(furthest);
+        let asked = self.request.clock;
         (asked > line && asked > limit)
             .then_some(Answer::Refused(Refused::TooFarAhead { asked, limit }))
     }
@@ -625,7 +629,7 @@ impl Desk<'_> {
                 return self.again(rows, row.clone());
             }
         }
-        if let Some(refused) = self.too_far(state, self.request.clock, UnixMillis::new(i64::MIN)) {
+        if let Some(refused) = self.too_far(state, UnixMillis::new(i64::MIN)) {
             return refused;
         }
         let chosen = match fixed {

@@ -461,6 +461,31 @@ fn a_server_whose_clock_is_wrong_is_told_before_it_issues() {
     assert!(world.lead() < 100);
 }
 
+/// One generator wants more than the registry gives. The server's others go on.
+#[test]
+fn a_need_that_is_not_met_costs_no_worker_id() {
+    let mut world = world(1, 1);
+    world.seconds(3);
+    let row = world.row(0).clone();
+    for _ in 0..3 {
+        world.pass(SECOND);
+        let mut request = world.ask(0).unwrap();
+        if let Ask::Renew { furthest, .. } = &mut request.ask {
+            *furthest = UnixMillis::new(world.now + 2 * DAY.get());
+        }
+        let reply = world.answer(0, 0, &request);
+        let Answer::Renewed { bound, until } = reply.answer else {
+            panic!("{:?}", reply.answer)
+        };
+        assert!(until > row.leased_until);
+        assert!(bound.get() < world.now + DAY.get() + 10 * SECOND);
+        world.hear(0, &reply);
+        world.servers[0].node.need(bound);
+    }
+    assert!(world.servers[0].node.trouble().is_none());
+    world.check();
+}
+
 #[test]
 fn a_registry_whose_clock_is_wrong_stops_nobody() {
     let mut world = world(2, 2);
