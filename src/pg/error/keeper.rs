@@ -8,7 +8,7 @@ use super::{Code, Error, invalid, not_ready};
 use crate::snowflake::duration::rounded;
 use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
 use crate::snowflake::lease::node::{FLOOR_LIMIT, Right, Trouble, Why};
-use crate::snowflake::lease::{Cause, Fence, Holder, Refused, RegistryMillis};
+use crate::snowflake::lease::{Cause, Fence, Named, Refused, RegistryMillis};
 
 const SHOWS: &str = "View snowflake_worker shows the state of this server's worker ID.";
 
@@ -279,7 +279,7 @@ fn at(at: RegistryMillis) -> String {
 }
 
 /// A server for people.
-fn named(holder: &Holder) -> String {
+fn named(holder: &Named) -> String {
     let address = match holder.address.as_str() {
         "" => String::new(),
         address => format!(" ({address})"),

@@ -48,7 +48,7 @@ use serde::{Deserialize, Serialize};
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::hex;
 use super::{
-    Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Memory, Place, Pool, Refused,
+    Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Memory, Named, Place, Pool, Refused,
     RegistryMillis, Reply, Request, Row, Seen, Stopped,
 };
 
@@ -302,7 +302,7 @@ impl State {
                     self.stopped = Some(Stopped {
                         since: scene.now,
                         seen: memory.era,
-                        by: Box::new(request.asker.clone()),
+                        by: Box::new(Named::from(&request.asker)),
                     });
                 }
             }
@@ -534,7 +534,7 @@ impl Desk<'_> {
             _ => Fence::TakenOver,
         };
         let since = row.as_ref().map_or(self.scene.now, |row| row.since);
-        let by = row.map(|row| Box::new(row.holder));
+        let by = row.map(|row| Box::new(Named::from(&row.holder)));
         Err(Answer::Refused(Refused::Fenced { why, by, since }))
     }
 
@@ -674,7 +674,7 @@ impl Desk<'_> {
                 worker,
                 since: row.since,
                 retry: row.leased_until.plus(self.pool.hold).since(now),
-                by: Box::new(row.holder),
+                by: Box::new(Named::from(&row.holder)),
             }),
         }
     }
