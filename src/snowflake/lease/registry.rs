@@ -25,7 +25,8 @@
 //! 7. **A wrong clock.** A server more than a day past the registry's clock, the greatest
 //!    time that it has stored, and the clocks of other servers that asked within a lease
 //!    is refused. So a server whose clock is wrong is told before it issues, and a
-//!    registry whose clock is wrong stops nobody. A generator that leads its server's clock
+//!    registry whose clock is wrong stops nobody: by up to two days if two servers ask,
+//!    by any time if three do. Also a clock that was refused vouches. A generator that leads its server's clock
 //!    by more gets a bound up to that day, and its server keeps its worker ID.
 //! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
 //!    It does not raise the bound, unless a loss may have taken a renewal.
@@ -364,7 +365,8 @@ impl State {
     }
 
     /// The latest bound that is not taken for an error. The server's own clock does not
-    /// vouch for itself.
+    /// vouch for itself. One other clock vouches for a day past what the registry knows,
+    /// two for any time: two servers with the same wrong clock are told.
     fn limit(&self, desk: &Desk) -> UnixMillis {
         let now = desk.scene.now;
         let asker = desk.request.asker.identity;
@@ -372,9 +374,14 @@ impl State {
             .heard
             .iter()
             .filter(|heard| heard.by != asker && now.since(heard.at).abs() <= desk.pool.lease);
-        let clocks = vouching.map(|heard| heard.clock);
-        let latest = clocks.max().unwrap_or(now.as_nodes_clock());
-        latest.max(self.top.as_nodes_clock()).plus(DAY)
+        let (mut first, mut second) = (None, None);
+        for clock in vouching.map(|heard| Some(heard.clock)) {
+            second = second.max(clock.min(first));
+            first = first.max(clock);
+        }
+        let own = self.top.max(now).as_nodes_clock();
+        let first = first.map_or(own, |clock| clock.min(own.plus(DAY)));
+        first.max(second.unwrap_or(own)).max(own).plus(DAY)
     }
 
     /// Remembers the clock of a server that asks.

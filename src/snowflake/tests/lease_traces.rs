@@ -2,9 +2,9 @@
 //! for each hole that was found in them.
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::super::lease::node::{FLOOR_LIMIT, Moment, Next, Node, Why};
+use super::super::lease::node::{Moment, Next, Node, Why};
 use super::super::lease::registry::{self, DAY, Rows};
-use super::super::lease::{Answer, Ask, Fence, Named, Pool, Refused, Terms};
+use super::super::lease::{Answer, Fence, Named, Pool, Refused, RegistryMillis, Terms};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 
 /// A lease, a hold, and what is lost to seconds.
@@ -358,46 +358,6 @@ fn a_released_worker_id_is_free_at_once_from_its_true_end() {
     world.check();
 }
 
-/// Nothing is issued at or after a bound, so a later end is wrong. The next holder would
-/// have it as its floor.
-#[test]
-fn a_release_does_not_raise_the_bound() {
-    let mut world = one_of_two();
-    let row = world.row(0).clone();
-    let mut release = world.close(0).unwrap();
-    if let Ask::Release { end, .. } = &mut release.ask {
-        *end = UnixMillis::new(i64::MAX);
-    }
-    assert_eq!(world.answer(0, 0, &release).answer, Answer::Released);
-    assert_eq!(world.row(0).bound, row.bound);
-    world.start(1);
-    world.second();
-    assert_eq!(world.row(0).floor, row.bound);
-    world.check();
-}
-
-/// The registry has lost the last renewals, and learns of them by the release only.
-#[test]
-fn a_release_tells_what_a_lost_renewal_had_allowed() {
-    let mut world = one_of_two();
-    world.advance(0, 15 * SECOND);
-    let bound = world.row(0).bound;
-    let lost = world.changes_since(|rows| rows.values().any(|row| row.bound < bound));
-    world.replace(lost, How::Promotion);
-    assert!(world.row(0).bound < bound);
-    let release = world.close(0).unwrap();
-    let Ask::Release { end, .. } = release.ask else {
-        panic!("{release:?}")
-    };
-    assert!(end > world.row(0).bound, "{end:?}");
-    let answer = world.answer(1, 0, &release).answer;
-    assert_eq!(answer, Answer::Released);
-    assert_eq!(world.row(0).bound, end);
-    world.start(1);
-    world.seconds(PATIENCE);
-    world.check();
-}
-
 #[test]
 fn a_release_of_what_was_taken_over_changes_nothing() {
     let mut world = taken_over();
@@ -468,31 +428,6 @@ fn a_server_whose_clock_is_wrong_is_told_before_it_issues() {
     assert!(world.lead() < 100);
 }
 
-/// One generator wants more than the registry gives. The server's others go on.
-#[test]
-fn a_need_that_is_not_met_costs_no_worker_id() {
-    let mut world = world(1, 1);
-    world.seconds(3);
-    let row = world.row(0).clone();
-    for _ in 0..3 {
-        world.pass(SECOND);
-        let mut request = world.ask(0).unwrap();
-        if let Ask::Renew { furthest, .. } = &mut request.ask {
-            *furthest = UnixMillis::new(world.now + 2 * DAY.get());
-        }
-        let reply = world.answer(0, 0, &request);
-        let Answer::Renewed { bound, until } = reply.answer else {
-            panic!("{:?}", reply.answer)
-        };
-        assert!(until > row.leased_until);
-        assert!(bound.get() < world.now + DAY.get() + 10 * SECOND);
-        world.hear(0, &reply);
-        world.servers[0].node.need(bound);
-    }
-    assert!(world.servers[0].node.trouble().is_none());
-    world.check();
-}
-
 #[test]
 fn a_registry_whose_clock_is_wrong_stops_nobody() {
     let mut world = world(2, 2);
@@ -508,19 +443,21 @@ fn a_registry_whose_clock_is_wrong_stops_nobody() {
             .all(|server| server.issued_at > Some(world.now - 3 * SECOND))
     );
     // Also one that has never had another clock: the servers vouch for each other.
-    let mut world = self::world(2, 2);
-    let off = -DAY.get() - 60 * SECOND;
-    let registry = world.newest();
-    registry.off = off;
-    registry.disk.0.top = super::super::lease::RegistryMillis::new(EPOCH + off);
-    world.seconds(30);
-    assert!(
-        world
-            .servers
-            .iter()
-            .all(|server| server.issued_at > Some(world.now - 3 * SECOND))
-    );
-    world.check();
+    for (servers, days) in [(2, 1), (3, 30)] {
+        let mut world = self::world(servers, servers as usize);
+        let off = -days * DAY.get() - 60 * SECOND;
+        let registry = world.newest();
+        registry.off = off;
+        registry.disk.0.top = RegistryMillis::new(EPOCH + off);
+        world.seconds(30);
+        assert!(
+            world
+                .servers
+                .iter()
+                .all(|server| server.issued_at > Some(world.now - 3 * SECOND))
+        );
+        world.check();
+    }
 }
 
 #[test]
@@ -632,28 +569,6 @@ fn a_worker_id_that_needs_no_lead_is_preferred() {
     world.start(2);
     world.second();
     assert_eq!(held(&world, 2), Some(1));
-}
-
-/// What the registry stores of the worker ID is wrong.
-#[test]
-fn a_floor_far_ahead_is_not_accepted() {
-    let mut world = one_of_two();
-    world.stop(0);
-    let floor = UnixMillis::new(world.now + FLOOR_LIMIT.get() + 60 * SECOND);
-    let table = &mut world.newest().disk.1;
-    for row in table.rows.values_mut() {
-        row.bound = floor;
-    }
-    world.start(1);
-    world.seconds(10);
-    let worker = WorkerId::new(0).unwrap();
-    let trouble = world.servers[1].node.trouble().unwrap();
-    assert_eq!(trouble.why, Why::FloorTooFar { worker, floor });
-    assert!(held(&world, 1).is_none());
-    // It takes the same grant as soon as its clock has come near enough.
-    assert!(world.until_issues(1, 60).is_some());
-    assert_eq!((world.row(0).floor, world.row(0).counter), (floor, 2));
-    world.check();
 }
 
 #[test]
