@@ -237,7 +237,7 @@ impl State {
             .stopped
             .take()
             .map_or(0, |stopped| stopped.seen.declared);
-        self.era.declared = seen.max(self.era.declared) + 1;
+        self.era.declared = seen.max(self.era.declared).saturating_add(1);
         self.lose(Cause::Declared, scene);
     }
 

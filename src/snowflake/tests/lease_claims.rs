@@ -110,3 +110,21 @@ fn two_servers_with_the_same_wrong_clock_are_told() {
     assert!(world.servers[0].issued_at > Some(world.now - 3 * SECOND));
     assert!(world.lead() < 100);
 }
+
+/// A node can say that its registry was declared any number of times.
+#[test]
+fn a_registry_is_declared_whatever_a_node_has_said() {
+    let mut world = world(1, 1);
+    world.second();
+    world.pass(4 * SECOND);
+    let mut request = world.ask(0).unwrap();
+    let mut memory = request.memory.unwrap();
+    memory.era.declared = u64::MAX;
+    request.memory = Some(memory);
+    let reply = world.answer(0, 0, &request);
+    assert!(matches!(reply.answer, Answer::Refused(Refused::Stopped(_))));
+    let scene = world.registries[0].scene(world.now, false);
+    let state = &mut world.newest().disk.0;
+    state.declare(&scene);
+    assert_eq!((state.era.declared, &state.stopped), (u64::MAX, &None));
+}
