@@ -7,8 +7,8 @@ use super::super::time::display;
 use super::{Code, Error, invalid, not_ready};
 use crate::snowflake::duration::rounded;
 use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
-use crate::snowflake::lease::node::{Right, Trouble, Why};
-use crate::snowflake::lease::{Cause, Fence, Holder, Refused, RegistryMillis};
+use crate::snowflake::lease::node::{FLOOR_LIMIT, Right, Trouble, Why};
+use crate::snowflake::lease::{Cause, Fence, Named, Refused, RegistryMillis};
 
 const SHOWS: &str = "View snowflake_worker shows the state of this server's worker ID.";
 
@@ -199,6 +199,14 @@ pub fn reason(why: &Why) -> String {
         Why::Starting => "The registry has not answered yet.".to_string(),
         Why::Unreachable(text) => text.clone(),
         Why::Refused(refused) => refusal(refused),
+        Why::FloorTooFar { worker, floor } => format!(
+            "The registry gives worker ID {} for IDs of times from {} on only, and that is more \
+             than {} after the clock of this server. The clock of this server or of another one is \
+             wrong, or somebody has changed what the registry stores.",
+            worker.get(),
+            display(*floor),
+            rounded(FLOOR_LIMIT)
+        ),
     }
 }
 
@@ -249,8 +257,8 @@ fn refusal(refused: &Refused) -> String {
             rounded(*retry)
         ),
         Refused::TooFarAhead { asked, limit } => format!(
-            "The clock of this server is wrong, or a generator leads it by far: IDs up to {} were \
-             asked for, and the registry allows none after {}.",
+            "The clock of this server is wrong: it shows {}, and the registry believes no clock \
+             after {}.",
             display(*asked),
             display(*limit)
         ),
@@ -271,7 +279,7 @@ fn at(at: RegistryMillis) -> String {
 }
 
 /// A server for people.
-fn named(holder: &Holder) -> String {
+fn named(holder: &Named) -> String {
     let address = match holder.address.as_str() {
         "" => String::new(),
         address => format!(" ({address})"),

@@ -112,6 +112,27 @@ pub struct Holder {
     pub data_directory: String,
 }
 
+/// What others are told of a holder: enough for people to find it. Without its
+/// [`Identity`], by which a request could take its worker ID over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Named {
+    pub host: String,
+    pub address: String,
+    pub port: u16,
+    pub data_directory: String,
+}
+
+impl From<&Holder> for Named {
+    fn from(holder: &Holder) -> Self {
+        Self {
+            host: holder.host.clone(),
+            address: holder.address.clone(),
+            port: holder.port,
+            data_directory: holder.data_directory.clone(),
+        }
+    }
+}
+
 /// Where a registry's state lies. It changes with a promotion and with a dump and
 /// restore; then grants may have been lost. For etcd, `system` is the cluster ID and the
 /// rest is zero.
@@ -396,14 +417,14 @@ pub enum Refused {
     Fenced {
         why: Fence,
         /// The row's holder: the server that took over. `None` if there is no row.
-        by: Option<Box<Holder>>,
+        by: Option<Box<Named>>,
         /// Since when it has been the holder.
         since: RegistryMillis,
     },
     /// The fixed worker ID belongs to another server.
     Held {
         worker: WorkerId,
-        by: Box<Holder>,
+        by: Box<Named>,
         since: RegistryMillis,
         /// When it becomes free, unless the holder renews its lease.
         retry: Millis,
@@ -415,10 +436,9 @@ pub enum Refused {
     },
     /// The registry may have lost grants, and waits until it knows who lives.
     Quiet { cause: Cause, retry: Millis },
-    /// The server's clock, or a generator, is so far ahead that the registry takes it
-    /// for wrong.
+    /// The server's clock is so far ahead that the registry takes it for wrong.
     TooFarAhead {
-        /// The clock, or what leads it.
+        /// The server's clock.
         asked: UnixMillis,
         limit: UnixMillis,
     },
@@ -472,5 +492,5 @@ pub struct Stopped {
     /// The era that a node has seen elsewhere.
     pub seen: Era,
     /// That node.
-    pub by: Box<Holder>,
+    pub by: Box<Named>,
 }

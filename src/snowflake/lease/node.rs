@@ -28,9 +28,13 @@
 //! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
 //!    that a later request than its latest was answered, or another one with its number,
 //!    stops at once.
-//! 9. **A standby** makes no contact, see [`Moment::in_recovery`].
+//! 9. **A floor far ahead** of the node's clock is not accepted, see [`FLOOR_LIMIT`]: the
+//!    clock of the server or of the registry is wrong, or what the registry stores is. The
+//!    node asks again, and takes the grant when its clock has come near enough.
+//! 10. **A standby** makes no contact, see [`Moment::in_recovery`].
 
 use super::super::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
+use super::registry::DAY;
 use super::{Answer, Ask, Fence, Grant, Holder, Memory, Nonce, Refused, Reply, Request, Terms};
 
 /// The shortest time between two requests.
@@ -40,6 +44,10 @@ const LEAST_PAUSE: Millis = Millis::new(20);
 const UNMET_PAUSE: Millis = Millis::new(200);
 /// The longest time between two requests that were not answered as the node hopes.
 const LONGEST_PAUSE: Millis = Millis::new(1000);
+
+/// How far a floor may be ahead of the node's clock. A holder's clock may have been wrong
+/// by a day, and another day is left for the clock of the registry.
+pub const FLOOR_LIMIT: Millis = DAY.times(2);
 
 /// What the server may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,6 +131,12 @@ pub enum Why {
     /// The registry cannot be reached, in the words of the host.
     Unreachable(String),
     Refused(Refused),
+    /// The registry grants a worker ID, and its floor is further than [`FLOOR_LIMIT`] ahead
+    /// of the server's clock.
+    FloorTooFar {
+        worker: WorkerId,
+        floor: UnixMillis,
+    },
 }
 
 impl Why {
@@ -355,6 +369,11 @@ impl Node {
         };
         self.memory = Some(reply.memory);
         match &reply.answer {
+            Answer::Granted(grant) if grant.floor.since(now.clock) > FLOOR_LIMIT => {
+                self.sleep(LONGEST_PAUSE, now);
+                let (worker, floor) = (grant.worker, grant.floor);
+                self.troubled(Why::FloorTooFar { worker, floor }, now)
+            }
             Answer::Granted(grant) => self.granted(grant, sent, now),
             Answer::Renewed { bound, .. } => self.renewed(*bound, sent, now),
             Answer::Released => Change::Returned,

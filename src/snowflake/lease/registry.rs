@@ -25,8 +25,11 @@
 //! 7. **A wrong clock.** A server more than a day past the registry's clock, the greatest
 //!    time that it has stored, and the clocks of other servers that asked within a lease
 //!    is refused. So a server whose clock is wrong is told before it issues, and a
-//!    registry whose clock is wrong stops nobody.
+//!    registry whose clock is wrong stops nobody: by up to two days if two servers ask,
+//!    by any time if three do. Also a clock that was refused vouches. A generator that leads its server's clock
+//!    by more gets a bound up to that day, and its server keeps its worker ID.
 //! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
+//!    It does not raise the bound, unless a loss may have taken a renewal.
 //! 9. **A loss** begins a new [`Era`]. There are no grants for a lease and a hold, so
 //!    that the servers that live keep their worker IDs. Then every floor is at or above
 //!    what a holder of a lost grant can have been given: see `State::floor`. Excepted
@@ -46,7 +49,7 @@ use serde::{Deserialize, Serialize};
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::hex;
 use super::{
-    Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Memory, Place, Pool, Refused,
+    Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Memory, Named, Place, Pool, Refused,
     RegistryMillis, Reply, Request, Row, Seen, Stopped,
 };
 
@@ -234,7 +237,7 @@ impl State {
             .stopped
             .take()
             .map_or(0, |stopped| stopped.seen.declared);
-        self.era.declared = seen.max(self.era.declared) + 1;
+        self.era.declared = seen.max(self.era.declared).saturating_add(1);
         self.lose(Cause::Declared, scene);
     }
 
@@ -300,7 +303,7 @@ impl State {
                     self.stopped = Some(Stopped {
                         since: scene.now,
                         seen: memory.era,
-                        by: Box::new(request.asker.clone()),
+                        by: Box::new(Named::from(&request.asker)),
                     });
                 }
             }
@@ -362,7 +365,8 @@ impl State {
     }
 
     /// The latest bound that is not taken for an error. The server's own clock does not
-    /// vouch for itself.
+    /// vouch for itself. One other clock vouches for a day past what the registry knows,
+    /// two for any time: two servers with the same wrong clock are told.
     fn limit(&self, desk: &Desk) -> UnixMillis {
         let now = desk.scene.now;
         let asker = desk.request.asker.identity;
@@ -370,9 +374,14 @@ impl State {
             .heard
             .iter()
             .filter(|heard| heard.by != asker && now.since(heard.at).abs() <= desk.pool.lease);
-        let clocks = vouching.map(|heard| heard.clock);
-        let latest = clocks.max().unwrap_or(now.as_nodes_clock());
-        latest.max(self.top.as_nodes_clock()).plus(DAY)
+        let (mut first, mut second) = (None, None);
+        for clock in vouching.map(|heard| Some(heard.clock)) {
+            second = second.max(clock.min(first));
+            first = first.max(clock);
+        }
+        let own = self.top.max(now).as_nodes_clock();
+        let first = first.map_or(own, |clock| clock.min(own.plus(DAY)));
+        first.max(second.unwrap_or(own)).max(own).plus(DAY)
     }
 
     /// Remembers the clock of a server that asks.
@@ -532,7 +541,7 @@ impl Desk<'_> {
             _ => Fence::TakenOver,
         };
         let since = row.as_ref().map_or(self.scene.now, |row| row.since);
-        let by = row.map(|row| Box::new(row.holder));
+        let by = row.map(|row| Box::new(Named::from(&row.holder)));
         Err(Answer::Refused(Refused::Fenced { why, by, since }))
     }
 
@@ -544,9 +553,12 @@ impl Desk<'_> {
         furthest: UnixMillis,
     ) -> Answer {
         let (pool, now, clock) = (self.pool, self.scene.now, self.request.clock);
-        if let Some(refused) = self.too_far(state, furthest, line(pool, &row, now)) {
+        let line = line(pool, &row, now);
+        if let Some(refused) = self.too_far(state, line) {
             return refused;
         }
+        // One generator that is further ahead waits. The server keeps its worker ID.
+        let furthest = furthest.min(state.limit(self).max(line));
         let bound = State::extended(pool, &row, clock, furthest, now);
         row.bound = row.bound.max(bound);
         row.leased_until = now.plus(pool.lease);
@@ -570,7 +582,7 @@ impl Desk<'_> {
         mut row: Row,
         end: UnixMillis,
     ) -> Answer {
-        row.bound = end.max(row.floor);
+        row.bound = end.min(self.farthest(state, &row)).max(row.floor);
         row.leased_until = self.scene.now;
         row.released = true;
         row.number = self.request.number;
@@ -581,11 +593,21 @@ impl Desk<'_> {
         Answer::Released
     }
 
-    /// Refuses what is too far ahead to be believed. What a grant's floor has led to is no
-    /// clock error.
-    fn too_far(&self, state: &State, furthest: UnixMillis, line: UnixMillis) -> Option<Answer> {
+    /// The latest end that is believed: no server issues past its bound. A row from before
+    /// a loss may lack renewals, so there it is what a renewal would be given now.
+    fn farthest(&self, state: &State, row: &Row) -> UnixMillis {
+        if row.era == state.era.counter {
+            return row.bound;
+        }
+        let renewable = state.limit(self).max(line(self.pool, row, self.scene.now));
+        state.floor(self, &Stored::of(row)).max(renewable)
+    }
+
+    /// Refuses a clock that is too far ahead to be believed. What a grant's floor has led
+    /// to is no clock error.
+    fn too_far(&self, state: &State, line: UnixMillis) -> Option<Answer> {
         let limit = state.limit(self);
-        let asked = self.request.clock.max(furthest);
+        let asked = self.request.clock;
         (asked > line && asked > limit)
             .then_some(Answer::Refused(Refused::TooFarAhead { asked, limit }))
     }
@@ -614,7 +636,7 @@ impl Desk<'_> {
                 return self.again(rows, row.clone());
             }
         }
-        if let Some(refused) = self.too_far(state, self.request.clock, UnixMillis::new(i64::MIN)) {
+        if let Some(refused) = self.too_far(state, UnixMillis::new(i64::MIN)) {
             return refused;
         }
         let chosen = match fixed {
@@ -659,7 +681,7 @@ impl Desk<'_> {
                 worker,
                 since: row.since,
                 retry: row.leased_until.plus(self.pool.hold).since(now),
-                by: Box::new(row.holder),
+                by: Box::new(Named::from(&row.holder)),
             }),
         }
     }

@@ -380,7 +380,8 @@ impl World {
             started: BootNanos::new(self.boot * 1_000_000),
             host: String::new(),
             address: String::new(),
-            port: 0,
+            // Different in each server, as a name would be.
+            port: (identity.system << 8 | identity.inode) as u16,
             data_directory: String::new(),
         };
         let nonce = Nonce(self.draw());

@@ -18,6 +18,8 @@ mod interleavings;
 #[cfg(not(loom))]
 mod lease;
 #[cfg(not(loom))]
+mod lease_claims;
+#[cfg(not(loom))]
 mod lease_losses;
 #[cfg(not(loom))]
 mod lease_search;
