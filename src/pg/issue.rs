@@ -42,6 +42,10 @@ const BOUND_TELL: Millis = Millis::new(1000);
 /// is a [`Host`].
 struct Postgres<C>(C);
 
+/// A registry gives no bound further ahead of its clock. A generator that needs more was
+/// moved by somebody, or its clock was set back by more.
+const BOUND_LEAD_MAX: Millis = Millis::new(24 * 60 * 60 * 1000);
+
 /// A session that asks for IDs.
 struct Caller {
     entry: &'static Entry,
@@ -153,6 +157,9 @@ impl Host for Postgres<Caller> {
         loop {
             if shared.with_beliefs(has_more) {
                 return Ok(true);
+            }
+            if needed.since(os_clock::wall().millis()) > BOUND_LEAD_MAX {
+                return Ok(false);
             }
             let now = os_clock::boot();
             if told.is_none_or(|told| now.since(told) >= BOUND_TELL.nanos()) {
