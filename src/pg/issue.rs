@@ -42,6 +42,10 @@ const BOUND_TELL: Millis = Millis::new(1000);
 /// is a [`Host`].
 struct Postgres<C>(C);
 
+/// How far ahead of the clock and of the bound a call may need a later bound. A registry
+/// gives none that is so far ahead, and a clock that was set back leaves the bound.
+const BOUND_LEAD_MAX: Millis = Millis::new(24 * 60 * 60 * 1000);
+
 /// A session that asks for IDs.
 struct Caller {
     entry: &'static Entry,
@@ -141,18 +145,22 @@ impl Host for Postgres<Caller> {
 
     fn more_bound(&self, needed: UnixMillis) -> Result<bool, Error> {
         let mine = self.generation();
-        let has_more = |beliefs: &mut Beliefs| {
+        // Whether there is more, and whether a registry can give it.
+        let look = |beliefs: &mut Beliefs| {
             let Identity {
                 generation, bound, ..
             } = beliefs.identity;
-            generation != mine || bound.is_none_or(|bound| bound > needed)
+            let near = os_clock::wall().millis().max(bound.unwrap_or(needed));
+            let has_more = generation != mine || bound.is_none_or(|bound| bound > needed);
+            (has_more, needed.since(near) <= BOUND_LEAD_MAX)
         };
         let shared = self.0.shared;
         let from = os_clock::boot();
         let mut told = None;
         loop {
-            if shared.with_beliefs(has_more) {
-                return Ok(true);
+            let (has_more, can_come) = shared.with_beliefs(look);
+            if has_more || !can_come {
+                return Ok(has_more);
             }
             let now = os_clock::boot();
             if told.is_none_or(|told| now.since(told) >= BOUND_TELL.nanos()) {

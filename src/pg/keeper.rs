@@ -66,6 +66,10 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(5);
 /// given up, and its thread is left alone.
 const LOOKUP_GRACE: Duration = Duration::from_secs(1);
 
+/// How long a need counts after a caller has told it; one that still waits tells it again.
+/// So a need that the registry does not meet ends with its caller.
+const NEED_LASTS: Duration = Duration::from_secs(3);
+
 /// How long the keeper tries to return the worker ID.
 const RELEASE_WAIT: Duration = Duration::from_secs(2);
 
@@ -256,14 +260,21 @@ struct Asked {
     until: Instant,
 }
 
+/// An instant past which a caller needs a bound.
+struct Needed {
+    instant: UnixMillis,
+    told: Instant,
+}
+
 /// The server's node, towards one registry.
 struct Link {
     target: Target,
     started: BootNanos,
     nonce: Nonce,
     node: Node,
-    /// The latest instant that a caller needs, until the bound is past it.
-    needed: Option<UnixMillis>,
+    /// The latest instant that a caller needs, until the bound is past it, or nobody
+    /// tells it any more.
+    needed: Option<Needed>,
     client: Option<Client>,
     asked: Option<Asked>,
 }
@@ -291,11 +302,8 @@ impl Keeper {
         let Some(link) = &mut self.link else {
             return (None, None);
         };
+        link.hear_needs(shared);
         link.listen(shared);
-        if let Some(needed) = shared.take_need() {
-            link.node.need(needed);
-            link.needed = link.needed.max(Some(needed));
-        }
         let millis = link.go_on(shared);
         (link.client.as_ref().map(Client::socket), millis)
     }
@@ -505,10 +513,31 @@ impl Link {
         Ok(self.client.insert(client))
     }
 
+    /// Takes what callers need, and forgets what nobody tells any more.
+    fn hear_needs(&mut self, shared: &Shared) {
+        let now = Instant::now();
+        let is_old = |needed: &mut Needed| now.duration_since(needed.told) >= NEED_LASTS;
+        if self.needed.take_if(is_old).is_some() {
+            self.node.need_no_more();
+        }
+        let Some(instant) = shared.take_need() else {
+            return;
+        };
+        self.node.need(instant);
+        let is_latest = |needed: &Needed| instant >= needed.instant;
+        if self.needed.as_ref().is_none_or(is_latest) {
+            self.needed = Some(Needed { instant, told: now });
+        }
+    }
+
+    fn moment(&self, shared: &Shared) -> Moment {
+        moment(shared, self.needed.as_ref().map(|needed| needed.instant))
+    }
+
     /// Sends what is due. Returns for how many milliseconds to wait.
     fn go_on(&mut self, shared: &Shared) -> Option<i64> {
         loop {
-            let now = moment(shared, self.needed);
+            let now = self.moment(shared);
             match self.node.next(&now) {
                 Next::Sleep(nanos) => {
                     let millis = nanos.get() / NANOS_PER_MILLI + 1;
@@ -562,12 +591,14 @@ impl Link {
 
     fn failed(&mut self, shared: &Shared, number: u64, why: String) {
         self.asked.take_if(|asked| asked.number == number);
-        let change = self.node.failed(number, why, &moment(shared, self.needed));
+        let now = self.moment(shared);
+        let change = self.node.failed(number, why, &now);
         self.follow(shared, &change, None);
     }
 
     fn heard(&mut self, shared: &Shared, reply: &Reply) {
-        let change = self.node.heard(reply, &moment(shared, self.needed));
+        let now = self.moment(shared);
+        let change = self.node.heard(reply, &now);
         self.follow(shared, &change, Some(reply));
     }
 
@@ -577,7 +608,7 @@ impl Link {
         let boot = os_clock::boot();
         let right = self.node.right();
         self.needed
-            .take_if(|needed| right.is_some_and(|right| right.bound > *needed));
+            .take_if(|needed| right.is_some_and(|right| right.bound > needed.instant));
         let max_ahead = self.node.terms().map(|terms| terms.max_ahead);
         let until = reply.and_then(|reply| match &reply.answer {
             Answer::Granted(grant) => Some(grant.until),
@@ -677,7 +708,7 @@ impl Link {
         let end = if is_granted || why == End::Stop {
             close(shared)
         } else {
-            let now = moment(shared, self.needed);
+            let now = self.moment(shared);
             now.clock.max(now.furthest)
         };
         if why == End::NoRegistry {
@@ -687,7 +718,7 @@ impl Link {
         let Some(right) = self.node.right() else {
             return;
         };
-        let now = moment(shared, self.needed);
+        let now = self.moment(shared);
         let Some(request) = self.node.close(end.max(right.floor), &now) else {
             return;
         };
@@ -725,7 +756,7 @@ impl Link {
                 if number != asked.number {
                     continue;
                 }
-                let now = moment(shared, self.needed);
+                let now = self.moment(shared);
                 return Some(match reply {
                     Ok(reply) => Ok(self.node.heard(&reply, &now)),
                     Err(why) => {

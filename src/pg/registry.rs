@@ -61,6 +61,11 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
         Unreadable::Format(format) => error::other_format(format),
         Unreadable::Content(why) => error::request_not_read(&why),
     })?;
+    // The whole registry is locked until the transaction ends.
+    // SAFETY: reads the state of the transaction.
+    if unsafe { pg_sys::IsInTransactionBlock(true) } {
+        return Err(error::needs_own_transaction());
+    }
     let registry = Registry::lock(c"snowflake_lease()")?;
     let (Some(mut state), Some(mut table)) = (registry.state()?, registry.pool(pool)?) else {
         return Err(error::no_pool(pool));

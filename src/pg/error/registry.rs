@@ -37,6 +37,13 @@ pub fn needs_read_committed(function: &str) -> Error {
         .hint("Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.")
 }
 
+pub fn needs_own_transaction() -> Error {
+    ERRCODE_ACTIVE_SQL_TRANSACTION
+        .error("snowflake_lease() cannot run inside a transaction block")
+        .detail("It locks the whole registry until the transaction ends.")
+        .hint("Call the function in a statement of its own, without BEGIN.")
+}
+
 pub fn other_format(format: u64) -> Error {
     not_supported(format!(
         "requests of format {format} are not supported by this registry, which has format {}",

@@ -24,8 +24,10 @@ use crate::snowflake::lease::Reply;
 
 /// Sets what the registry's function needs, whatever the role or the database has set,
 /// and finds its schema. A statement ends on the other server when nobody waits for it
-/// any more; a commit that waits for a synchronous standby does not.
-const SET_UP: &str = "SELECT (SELECT quote_ident(n.nspname) \
+/// any more; a commit that waits for a synchronous standby does not. Also tells when the
+/// other postmaster started, in microseconds: only this server itself did so at the same
+/// one.
+const SET_UP: &str = "SELECT (SELECT pg_catalog.quote_ident(n.nspname) \
     FROM pg_catalog.pg_extension AS e \
     JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace \
     WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake_id'), \

@@ -304,6 +304,11 @@ impl Node {
         self.needed = self.needed.max(Some(instant));
     }
 
+    /// Nobody waits for a later bound any more.
+    pub const fn need_no_more(&mut self) {
+        self.needed = None;
+    }
+
     /// What to do now.
     pub fn next(&mut self, now: &Moment) -> Next {
         if now.in_recovery || self.closed {

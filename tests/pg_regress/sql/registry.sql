@@ -84,12 +84,13 @@ SELECT pool, leased, free, never_leased FROM snowflake_pools ORDER BY pool;
 SELECT e.code, e.message, regexp_replace(e.detail, 'until .*', 'until ...') AS detail, e.hint FROM unnest(ARRAY[
     $$SELECT snowflake_drop_pool('other')$$, $$SELECT snowflake_drop_pool('none')$$,
     $$SELECT snowflake_revoke_worker('main', 9)$$, $$SELECT snowflake_revoke_worker('main', 4)$$, $$SELECT snowflake_revoke_worker('main', -1)$$,
-    $$SELECT ask('none', 1, 7, '{"acquire": {}}')$$, $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": 2}')$$,
+    $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": 2}')$$,
     $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": "x"}')$$, $$SELECT ask('main', 1, 7, '{"steal": {}}')$$,
     $$SELECT ask('main', 1, 7, '{"acquire": {"fixed": -1}}')$$, $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"nonce": "7"}')$$,
     $$SELECT snowflake_lease('main', '[]')$$, $$SELECT snowflake_lease('main', '{"format": 1}')$$]) AS s (statement),
     error_of_registry(s.statement) AS e;
 \x
+SELECT ask('none', 1, 7, '{"acquire": {}}');
 SELECT snowflake_lease(NULL, '{}') IS NULL AS null_gives_null;
 
 -- A pool that is dropped and made again goes on where it was.
@@ -99,28 +100,28 @@ SELECT snowflake_create_pool('again', '[0,0]', namespace => 'apart');
 SELECT gist(ask('again', 2, 2, '{"acquire": {}}'));
 
 -- Isolation levels, and transactions that only read.
-BEGIN ISOLATION LEVEL REPEATABLE READ;
+SET default_transaction_isolation = 'repeatable read';
 SELECT ask('main', 1, 9, '{"acquire": {}}');
-ROLLBACK;
+RESET default_transaction_isolation;
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 SELECT snowflake_create_pool('more', '[5000000,5000010)');
 ROLLBACK;
-BEGIN READ ONLY;
+SET default_transaction_read_only = on;
+SELECT ask('main', 1, 9, '{"acquire": {}}');
+RESET default_transaction_read_only;
+
+-- A request in a transaction block: the registry would be locked until its end.
+BEGIN;
 SELECT ask('main', 1, 9, '{"acquire": {}}');
 ROLLBACK;
+SELECT ask('main', 1, 9, '{"acquire": {}}') \; SELECT 1;
 
--- The commit is durable, until the end of the transaction.
+-- The commit is durable.
 SET synchronous_commit = off;
-BEGIN;
-SELECT gist(ask('main', 3, 4, '{"acquire": {"fixed": 9}}'));
-SHOW synchronous_commit;
-COMMIT;
+SELECT gist(ask('main', 3, 4, '{"acquire": {"fixed": 9}}')), current_setting('synchronous_commit');
 SHOW synchronous_commit;
 SET synchronous_commit = remote_apply;
-BEGIN;
-SELECT gist(ask('main', 3, 5, '{"release": {"worker": 9, "counter": 1, "end": 0}}'));
-SHOW synchronous_commit;
-COMMIT;
+SELECT gist(ask('main', 3, 5, '{"release": {"worker": 9, "counter": 1, "end": 0}}')), current_setting('synchronous_commit');
 RESET synchronous_commit;
 
 -- Privileges.
