@@ -443,8 +443,8 @@ fn a_registry_whose_clock_is_wrong_stops_nobody() {
             .all(|server| server.issued_at > Some(world.now - 3 * SECOND))
     );
     // Also one that has never had another clock: the servers vouch for each other.
-    for (servers, days) in [(2, 1), (3, 30)] {
-        let mut world = self::world(servers, servers as usize);
+    for (pool, servers, days) in [(2, 2, 1), (3, 3, 30)] {
+        let mut world = self::world(pool, servers);
         let off = -days * DAY.get() - 60 * SECOND;
         let registry = world.newest();
         registry.off = off;
