@@ -32,6 +32,8 @@ pub mod state;
 
 use std::ffi::{CStr, c_int};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pgrx::bgworkers::{
@@ -173,15 +175,16 @@ pub fn await_worker_id(shared: &Shared) -> bool {
 /// The error that this server has no worker ID. The generator holds those from 0 to `max`.
 #[cold]
 pub fn no_worker_id(max: u64) -> Error {
-    let shown = shmem::shared().ok().and_then(|shared| {
-        shared.with_keeper(|beliefs, state| {
+    let found = shmem::shared().ok().and_then(|shared| {
+        let shown = shared.with_keeper(|beliefs, state| {
             let is_registered = beliefs.identity.bound.is_some();
             is_registered.then(|| state.shown.clone())
-        })
+        });
+        shown.map(|shown| (shown, shared.has_keeper()))
     });
-    shown.map_or_else(
+    found.map_or_else(
         || error::no_worker_id(max),
-        |shown| error::keeper::no_lease(&shown),
+        |(shown, has_keeper)| error::keeper::no_lease(&shown, has_keeper),
     )
 }
 
@@ -194,11 +197,14 @@ pub fn has_long_trouble(shared: &Shared) -> bool {
     })
 }
 
-/// What is in the way of a later bound: since when, and a sentence.
-pub fn obstacle() -> Option<(UnixMillis, String)> {
+/// What is in the way of a later bound, for a caller: a sentence, or several.
+pub fn obstacle() -> Option<String> {
     let shared = shmem::shared().ok()?;
+    if !shared.has_keeper() {
+        return Some(error::keeper::NOT_RUNNING.to_string());
+    }
     let obstacle = shared.with_keeper(|_, state| state.shown.trouble.clone())?;
-    Some((obstacle.since, obstacle.text.get()))
+    Some(error::keeper::trouble(&obstacle))
 }
 
 /// The pool from which the server has its worker ID, and its last worker ID.
@@ -277,6 +283,8 @@ struct Link {
     needed: Option<Needed>,
     client: Option<Client>,
     asked: Option<Asked>,
+    /// The registry is on this server itself.
+    here: Arc<AtomicBool>,
 }
 
 struct Keeper {
@@ -302,6 +310,13 @@ impl Keeper {
         let Some(link) = &mut self.link else {
             return (None, None);
         };
+        if link.is_here() && is_stopping() {
+            // The keeper's session is a client's, and a smart stop waits for clients. IDs
+            // go on to the bound.
+            link.client = None;
+            link.asked = None;
+            return (None, None);
+        }
         link.hear_needs(shared);
         link.listen(shared);
         let millis = link.go_on(shared);
@@ -460,6 +475,7 @@ impl Link {
             needed: None,
             client: None,
             asked: None,
+            here: Arc::default(),
         };
         let kept = link.kept();
         let (registry, pool) = (link.target.described(), link.target.pool.clone());
@@ -494,6 +510,10 @@ impl Link {
         }
     }
 
+    fn is_here(&self) -> bool {
+        self.here.load(Ordering::Relaxed)
+    }
+
     fn timeout(&self) -> Duration {
         let lease = self.node.terms().map_or(Millis::ZERO, |terms| terms.lease);
         let third = u64::try_from(lease.get() / 3).unwrap_or_default();
@@ -507,7 +527,7 @@ impl Link {
     fn client(&mut self) -> Result<&mut Client, String> {
         let client = match self.client.take() {
             Some(client) => client,
-            None => Client::new(&self.target.registry, &self.target.pool)
+            None => Client::new(&self.target.registry, &self.target.pool, &self.here)
                 .map_err(|error| format!("Could not start a thread: {error}."))?,
         };
         Ok(self.client.insert(client))
@@ -577,9 +597,21 @@ impl Link {
         while let Some(Outcome { number, reply }) = self.client.as_mut().and_then(Client::take) {
             self.asked.take_if(|asked| asked.number == number);
             match reply {
-                Ok(reply) => self.heard(shared, &reply),
+                Ok(reply) if (reply.nonce, reply.number) == (self.nonce, number) => {
+                    self.heard(shared, &reply);
+                }
+                Ok(_) => {
+                    let why = "The reply of the registry answers another request.";
+                    self.failed(shared, number, why.to_string());
+                }
                 Err(why) => self.failed(shared, number, why),
             }
+        }
+        if self.client.take_if(|client| client.has_ended()).is_some()
+            && let Some(Asked { number, .. }) = self.asked.take()
+        {
+            let why = "The thread that asks the registry has ended.";
+            self.failed(shared, number, why.to_string());
         }
         let is_late = |asked: &mut Asked| Instant::now() >= asked.until;
         if let Some(Asked { number, .. }) = self.asked.take_if(is_late) {
@@ -623,6 +655,7 @@ impl Link {
                 Why::Refused(Refused::Held { worker, .. }) => Some(*worker),
                 _ => None,
             },
+            is_refusal: matches!(trouble.why, Why::Refused(_)),
             text: Short::new(&error::keeper::reason(&trouble.why)),
         });
         let is_acquired = matches!(change, Change::Acquired { .. });
@@ -714,6 +747,13 @@ impl Link {
         if why == End::NoRegistry {
             shared.with_keeper(leave_registry);
         }
+        if why == End::Stop && self.is_here() {
+            // A server that stops lets nobody in.
+            if let Some(right) = self.node.right() {
+                error::keeper::kept(right.worker, &self.target.pool).log("");
+            }
+            return;
+        }
         let _ = self.await_outcome(shared, Instant::now() + RELEASE_WAIT / 2);
         let Some(right) = self.node.right() else {
             return;
@@ -766,7 +806,7 @@ impl Link {
                 });
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || client.has_ended() {
                 // The thread may be busy still: the release gets another one.
                 self.client = None;
                 return None;

@@ -251,6 +251,11 @@ impl Shared {
         self.keeper_latch.store(latch, Ordering::Release);
     }
 
+    /// Whether there is a keeper. A keeper that ended is started anew a second later.
+    pub fn has_keeper(&self) -> bool {
+        !self.keeper_latch.load(Ordering::Acquire).is_null()
+    }
+
     /// A caller needs a bound past this instant: wakes the keeper.
     pub fn need_bound(&self, instant: UnixMillis) {
         self.needed.fetch_max(instant.get(), Ordering::AcqRel);

@@ -33,6 +33,11 @@ pub fn unix_millis(timestamptz: i64) -> UnixMillis {
     POSTGRES_EPOCH.plus(Millis::new(timestamptz.div_euclid(1000)))
 }
 
+/// A finite `timestamptz` in microseconds since 1970.
+pub fn unix_micros(timestamptz: i64) -> i64 {
+    timestamptz.saturating_add(POSTGRES_EPOCH.get().saturating_mul(1000))
+}
+
 /// An instant as a `timestamptz`; infinity if PostgreSQL has none so late.
 pub fn timestamptz(at: UnixMillis) -> i64 {
     match at.since(POSTGRES_EPOCH).get().saturating_mul(1000) {

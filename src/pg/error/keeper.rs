@@ -1,7 +1,9 @@
 //! The worker ID that a registry gives, or does not give: errors, and what the log says.
 
 use pgrx::PgSqlErrorCode::*;
+use pgrx::pg_sys;
 
+use super::super::compat;
 use super::super::keeper::state::{Obstacle, Shown};
 use super::super::time::display;
 use super::{Code, Error, invalid, not_ready};
@@ -12,24 +14,42 @@ use crate::snowflake::lease::{Cause, Fence, Named, Refused, RegistryMillis};
 
 const SHOWS: &str = "View snowflake_worker shows the state of this server's worker ID.";
 
+/// There is no background worker.
+pub const NOT_RUNNING: &str = "The keeper is not running, the background worker that asks the \
+    registry: the log says why. It takes one of \"max_worker_processes\".";
+
 /// A caller finds no worker ID, and the server has a registry.
-pub fn no_lease(shown: &Shown) -> Error {
-    let (registry, pool) = (shown.registry.get(), shown.pool.get());
-    match &shown.trouble {
+pub fn no_lease(shown: &Shown, has_keeper: bool) -> Error {
+    let pool = shown.pool.get();
+    let detail = match &shown.trouble {
+        _ if !has_keeper => NOT_RUNNING.to_string(),
         Some(obstacle) => match obstacle.held {
-            Some(worker) => held(worker, obstacle),
-            None => not_ready("this server has no worker ID")
-                .detail(format!(
-                    "The registry ({registry}) has given it none from pool \"{pool}\" since {}. {}",
-                    display(obstacle.since),
-                    obstacle.text.get()
-                ))
-                .hint(format!("{SHOWS} IDs are issued as soon as it has one.")),
+            Some(worker) => return held(worker, obstacle),
+            None => format!(
+                "The registry has given it none from pool \"{pool}\". {}",
+                trouble(obstacle)
+            ),
         },
-        None => not_ready("this server has no worker ID")
-            .detail("It has not got one from its registry yet.")
-            .hint(format!("{SHOWS} IDs are issued as soon as it has one.")),
-    }
+        None => "It has not got one from its registry yet.".to_string(),
+    };
+    not_ready("this server has no worker ID")
+        .detail(detail)
+        .hint(format!("{SHOWS} IDs are issued as soon as it has one."))
+}
+
+/// What is in the way, for a caller: the address of the registry is for those who see it
+/// in the view.
+pub fn trouble(obstacle: &Obstacle) -> String {
+    // SAFETY: in a transaction.
+    let sees_all =
+        unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
+    let why = if obstacle.is_refusal || sees_all {
+        obstacle.text.get()
+    } else {
+        "The registry cannot be asked; members of pg_monitor see why in view snowflake_worker."
+            .to_string()
+    };
+    format!("There is trouble since {}: {why}", display(obstacle.since))
 }
 
 /// The fixed worker ID is another server's.
@@ -170,6 +190,18 @@ pub fn not_returned(worker: WorkerId, pool: &str, why: &str) -> Error {
     .detail(format!(
         "{why} It is free when its lease and the hold of the pool have ended."
     ))
+}
+
+/// The server stops, and the registry with it.
+pub fn kept(worker: WorkerId, pool: &str) -> Error {
+    told(format!(
+        "did not return worker ID {} to pool \"{pool}\"",
+        worker.get()
+    ))
+    .detail(
+        "The registry is on this server, which stops. The server gets the worker ID again when it \
+         starts.",
+    )
 }
 
 /// Somebody has copied the running server.

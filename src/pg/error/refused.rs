@@ -140,9 +140,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
         }
         Refusal::PastBound { needed, bound, .. } => {
             let (needed, bound) = (display(needed), display(bound));
-            let why = keeper::obstacle().map_or_else(String::new, |(since, why)| {
-                format!(" There is trouble since {}: {why}", display(since))
-            });
+            let why = keeper::obstacle().map_or_else(String::new, |why| format!(" {why}"));
             not_ready(format!(
                 "generator {name} may issue IDs of times before {bound} only"
             ))

@@ -14,11 +14,15 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use pgrx::pg_sys;
+
 use super::super::libpq::wait::{Stop, Thread};
 use super::super::libpq::{Connection, Error, Server};
+use super::super::time;
 use super::super::wire::{self, Unreadable};
 use crate::snowflake::lease::Reply;
 
@@ -31,6 +35,8 @@ const SET_UP: &str = "SELECT (SELECT pg_catalog.quote_ident(n.nspname) \
     FROM pg_catalog.pg_extension AS e \
     JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace \
     WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake_id'), \
+    (extract(epoch FROM pg_catalog.pg_postmaster_start_time()) \
+        OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8, \
     pg_catalog.set_config('default_transaction_isolation', 'read committed', false), \
     pg_catalog.set_config('default_transaction_read_only', 'off', false), \
     pg_catalog.set_config('statement_timeout', '5s', false), \
@@ -38,7 +44,7 @@ const SET_UP: &str = "SELECT (SELECT pg_catalog.quote_ident(n.nspname) \
 
 /// Calls the registry with the name of the pool and the request, in which the address of
 /// this server is as the other one sees it.
-const CALL: &str = "SELECT @schema@.snowflake_lease($1, \
+const CALL: &str = "SELECT @schema@.snowflake_lease($1::pg_catalog.text, \
     pg_catalog.jsonb_set($2::pg_catalog.jsonb, '{asker,address}', pg_catalog.to_jsonb(\
         coalesce(pg_catalog.host(pg_catalog.inet_client_addr()), ''))))";
 
@@ -56,12 +62,47 @@ struct Job {
     timeout: Duration,
 }
 
+/// How many threads there may be. A look-up of a host name that hangs leaves one behind.
+const THREADS_MAX: usize = 5;
+
+/// The number of threads that live.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a thread as long as it lives.
+struct Alive;
+
+impl Alive {
+    fn count() -> io::Result<Self> {
+        // From here on, the number goes down when the value is dropped.
+        let (before, alive) = (THREADS.fetch_add(1, Ordering::Relaxed), Self);
+        if before >= THREADS_MAX {
+            drop(alive);
+            let why = format!("{before} of them still look up the host name of the registry");
+            return Err(io::Error::other(why));
+        }
+        Ok(alive)
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// When the postmaster of this server started, in microseconds since 1970.
+fn postmaster_start() -> i64 {
+    // SAFETY: a variable of this process, which stays as it is.
+    time::unix_micros(unsafe { pg_sys::PgStartTime })
+}
+
 /// The keeper's end.
 pub struct Client {
     jobs: Sender<Job>,
     outcomes: Receiver<Outcome>,
     bell: UnixStream,
     stop: Arc<Stop>,
+    has_ended: bool,
 }
 
 impl Drop for Client {
@@ -71,9 +112,11 @@ impl Drop for Client {
 }
 
 impl Client {
-    /// Starts the thread; `registry` is a conninfo or a URL. Fails if the process may
-    /// have no more threads or files.
-    pub fn new(registry: &str, pool: &str) -> io::Result<Self> {
+    /// Starts the thread; `registry` is a conninfo or a URL. `here` tells then whether
+    /// the latest connection was to this server itself. Fails if the process may have no
+    /// more threads or files, or has [`THREADS_MAX`].
+    pub fn new(registry: &str, pool: &str, here: &Arc<AtomicBool>) -> io::Result<Self> {
+        let alive = Alive::count()?;
         let (jobs, their_jobs) = channel();
         let (their_outcomes, outcomes) = channel();
         let (bell, mut their_bell) = UnixStream::pair()?;
@@ -82,14 +125,18 @@ impl Client {
         let stop = Arc::new(Stop::new()?);
         let their_stop = Arc::clone(&stop);
         let (registry, pool) = (registry.to_string(), pool.to_string());
+        let (started, here) = (postmaster_start(), Arc::clone(here));
         without_signals(|| {
             let thread = std::thread::Builder::new().name("snowflake_id".to_string());
             thread.spawn(move || {
+                let _alive = alive;
                 let mut caller = Caller {
                     server: server(&registry),
                     pool,
                     stop: &their_stop,
                     session: None,
+                    started,
+                    here,
                 };
                 while let Ok(job) = their_jobs.recv()
                     && !their_stop.is_stopped()
@@ -109,6 +156,7 @@ impl Client {
             outcomes,
             bell,
             stop,
+            has_ended: false,
         })
     }
 
@@ -126,11 +174,23 @@ impl Client {
     /// The next outcome, if there is one.
     pub fn take(&mut self) -> Option<Outcome> {
         // The bell is emptied first: an outcome that comes later rings again.
-        while matches!(self.bell.read(&mut [0; 64]), Ok(1..)) {}
+        loop {
+            match self.bell.read(&mut [0; 64]) {
+                Ok(0) => self.has_ended = true,
+                Ok(_) => continue,
+                Err(_) => {}
+            }
+            break;
+        }
         self.outcomes.try_recv().ok()
     }
 
-    /// Can be read when an outcome has come.
+    /// Whether [`Self::take`] has found that the thread has ended, so that nothing comes.
+    pub const fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Can be read when an outcome has come, or the thread has ended.
     pub fn socket(&self) -> c_int {
         self.bell.as_raw_fd()
     }
@@ -163,6 +223,9 @@ struct Caller<'a> {
     pool: String,
     stop: &'a Stop,
     session: Option<Session>,
+    /// When this server's postmaster started.
+    started: i64,
+    here: Arc<AtomicBool>,
 }
 
 /// A connection that is set up.
@@ -247,6 +310,9 @@ impl Caller<'_> {
                 "The registry's database does not have extension snowflake_id.".to_string(),
             )
         })?;
+        let started = rows.rows.first().and_then(|row| row.get(1)?.as_deref());
+        let is_here = started.and_then(|text| text.parse().ok()) == Some(self.started);
+        self.here.store(is_here, Ordering::Relaxed);
         let call = CALL.replace("@schema@", schema);
         Ok(Session { connection, call })
     }

@@ -66,6 +66,8 @@ pub struct Obstacle {
     pub began: BootNanos,
     /// The fixed worker ID, if another server holds it.
     pub held: Option<WorkerId>,
+    /// The registry says so itself. Other texts may tell its address.
+    pub is_refusal: bool,
     /// A sentence, or several.
     pub text: Short<600>,
 }
