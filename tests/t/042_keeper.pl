@@ -99,11 +99,21 @@ wait_until('it renews', sub { worker($a, "bound > '$bound'") eq 't' });
 is(worker($a, 'token'), $token, 'a keeper that is started anew goes on with the same lease');
 is(in_log($a, qr/acquired worker ID/), 1, 'and acquires nothing');
 
+# A role that moves its own generator beyond all that a registry gives stops no other one.
+create_generator($a, 'far', q{layout='time:41 worker:10 sequence:12' epoch=2025-01-01Z max_rollback='30 d'});
+$a->safe_psql('postgres', q{SELECT setval('far', (extract(epoch FROM now() + interval '3 days') * 1000)::bigint)});
+my ($code, $text) = error_of($a, q{SELECT snowflake_nextval('far')});
+is($code, '55000', 'a generator that is days ahead is refused');
+$bound = worker($a, 'bound');
+ok(wait_until('it is renewed', sub { worker($a, "bound > '$bound'") eq 't' }), 'the others go on');
+is(worker($a, 'last_error'), '', 'without trouble');
+is(take($a), 0, 'and have IDs');
+
 # A second server, and a fixed worker ID that is in use.
 my $b = new_leasing('b', -1, 'default');
 is(take($b), 1, 'the second server has the second worker ID');
 my $c = new_leasing('c', 1, 'default');
-my ($code, $text) = error_of($c, 'SELECT snowflake_nextval()');
+($code, $text) = error_of($c, 'SELECT snowflake_nextval()');
 is($code, '55006', 'a fixed worker ID that another server holds');
 like($text, qr/worker ID 1 belongs to another server/, 'which one');
 my ($there, $port) = ($b->data_dir, $b->port);
@@ -137,6 +147,13 @@ wait_until('IDs stop at the bound', sub {
 	$code && is($code, '55000', 'SQLSTATE') && like($text, qr/may issue IDs of times before.*There is trouble since/s, 'why') });
 like(worker($b, 'last_error'), qr/^Could not connect: .*\.$/, 'the view says why');
 is(in_log($b, qr/WARNING:  snowflake_id: could not renew worker ID 2\n/), 1, 'the log says so once');
+# Whoever does not see the view does not see the registry's address either.
+$b->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
+my $nobody = session($b, 'nobody');
+($code, $text) = error_in($nobody, 'SELECT snowflake_nextval()');
+is($code, '55000', 'others have no IDs either');
+like($text, qr/There is trouble since \d{4}-.*The registry cannot be asked; members of pg_monitor see why/, 'and are told less');
+$nobody->quit;
 $registry->start;
 $admin = session($registry);
 wait_until('IDs resume by themselves', sub { error_in($session, 'SELECT snowflake_nextval()') eq '' });
@@ -230,6 +247,45 @@ wait_until('a password file', sub { worker($h, 'worker_id') ne '' });
 take($h);
 is(worker($h, 'last_error'), '', 'no trouble is left');
 $h->stop;
+
+# A registry that answers something else.
+$admin->query_safe(q{ALTER FUNCTION snowflake_lease RENAME TO right_lease});
+$admin->query_safe(q{CREATE FUNCTION snowflake_lease(pool text, request jsonb) RETURNS jsonb
+	LANGUAGE sql AS $$SELECT jsonb_set(right_lease(pool, request), '{number}', '999999')$$});
+my $odd = new_leasing('odd', -1, 'default');
+wait_until('a reply to another request', sub { worker($odd, 'last_error') eq 'The reply of the registry answers another request.' });
+$admin->query_safe(q{DROP FUNCTION snowflake_lease});
+$admin->query_safe(q{ALTER FUNCTION right_lease RENAME TO snowflake_lease});
+wait_until('the right reply', sub { worker($odd, 'worker_id') ne '' });
+take($odd);
+$odd->stop;
+
+# No background worker is left for the keeper.
+my $none = new_leasing('none', -1, 'default');
+$none->append_conf('postgresql.conf', 'max_worker_processes = 0');
+$none->restart;
+($code, $text) = error_of($none, 'SELECT snowflake_nextval()');
+is($code, '55000', 'no keeper');
+like($text, qr/The keeper is not running.*"max_worker_processes"/, 'and what it needs');
+$none->stop;
+
+# A server that leases from its own registry: a smart stop does not wait for the keeper.
+my $own_registry = new_node('own_registry', -1);
+$own_registry->append_conf('postgresql.conf', "snowflake_id.pool = 'own'");
+$own_registry->start;
+$own_registry->safe_psql('postgres', q{CREATE EXTENSION snowflake_id;
+	SELECT snowflake_create_pool('own', int8range(500, 510), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
+set($own_registry, 'snowflake_id.registry', join ' ', 'host=' . $own_registry->host, 'port=' . $own_registry->port, 'dbname=postgres');
+wait_until('a lease of its own', sub { worker($own_registry, 'worker_id') eq '500' });
+take($own_registry);
+$own_registry->stop('smart');
+is(in_log($own_registry, qr/LOG:  snowflake_id: did not return worker ID 500 to pool "own"/), 1, 'a smart stop ends');
+$own_registry->start;
+wait_until('the same lease again', sub { worker($own_registry, 'worker_id') eq '500' });
+take($own_registry);
+$own_registry->stop;
+is(in_log($own_registry, qr/LOG:  snowflake_id: did not return worker ID 500 to pool "own"/), 2, 'so does a fast one');
+is(in_log($own_registry, qr/WARNING:  snowflake_id: could not return/), 0, 'without a warning');
 
 # From a fixed worker ID to a lease and back, without a stop.
 my $i = new_node('i', 7);
