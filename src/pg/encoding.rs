@@ -159,8 +159,7 @@ fn write(text: &str, mut other: impl FnMut(char, &mut Vec<u8>)) -> Vec<u8> {
     };
     let mut rest = text;
     loop {
-        // It also stops at a stand-in: no other encoding has private characters of
-        // Unicode.
+        // It stops at a stand-in, too: no other encoding has that character.
         let (bytes, behind) = conversion.run(rest.as_bytes());
         written.extend(bytes);
         let behind = rest.get(rest.len() - behind.len()..).unwrap_or_default();

@@ -79,8 +79,7 @@ impl Error {
         emit(&self, PgLogLevel::LOG_SERVER_ONLY);
     }
 
-    /// Ends the statement with this error, where there is no way to return it:
-    /// `report::guard` sends it.
+    /// Ends the statement with this error, where there is no way to return it.
     pub fn raise(self) -> ! {
         resume_unwind(Box::new(self))
     }

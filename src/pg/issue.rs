@@ -183,15 +183,14 @@ impl Iterator for Chunk {
 #[inline]
 pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
     let right = entry.right()?;
-    if right.is_plain {
-        take_one::<false>(entry, &right)
-    } else {
-        next_fast_of_others(entry)
+    if !right.is_plain {
+        return next_fast_of_others(entry);
     }
+    let (layout, stamp) = (&right.generator.layout, right.stamp);
+    take_one::<false>(entry, &right, |at| layout.compose(at, stamp))
 }
 
-/// The same for generators unlike the default one. Kept out of its path, in which each
-/// instruction counts.
+/// The same for other generators, kept out of the default one's path.
 #[inline(never)]
 fn next_fast_of_others(entry: &'static Entry) -> Option<SnowflakeId> {
     let right = entry.right()?;
@@ -199,20 +198,24 @@ fn next_fast_of_others(entry: &'static Entry) -> Option<SnowflakeId> {
     if right.generator.layout.takes_fields() || right.slot.is_refused_by_rollback() {
         None
     } else if right.generator.policy.on_rollback.watches() {
-        take_one::<true>(entry, &right)
+        take_one::<true>(entry, &right, |at| right.compose(at))
     } else {
-        take_one::<false>(entry, &right)
+        take_one::<false>(entry, &right, |at| right.compose(at))
     }
 }
 
 // Always: as a function of its own, it would cost the default generator 70 instructions.
 #[inline(always)]
-fn take_one<const WATCHES: bool>(entry: &'static Entry, right: &Right) -> Option<SnowflakeId> {
+fn take_one<const WATCHES: bool>(
+    entry: &'static Entry,
+    right: &Right,
+    compose: impl FnOnce(Position) -> SnowflakeId,
+) -> Option<SnowflakeId> {
     let (live, generator) = (right.slot.live(), right.generator);
     let Step::Issue(issued) = live.issue::<WATCHES>(generator, 1, &Postgres(())) else {
         return None;
     };
-    let id = right.compose(issued.start);
+    let id = compose(issued.start);
     entry.set_last_id(id);
     if entry.pending().count_issued(1, issued.borrowed) {
         entry.flush_stats();

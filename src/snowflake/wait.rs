@@ -146,10 +146,9 @@ fn refuse_behind<H: Host>(
     slot.set_refused_lead(by);
     let first = slot.begin_refusal(now, true);
     let since = slot.refused_at().unwrap_or(now);
-    let latest = slot.clock().latest();
     let why = Refused::Behind {
         by,
-        latest,
+        latest: slot.clock().latest(),
         since,
         no_clock,
     };

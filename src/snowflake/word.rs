@@ -291,7 +291,8 @@ impl Live {
     ///
     /// Never waits, never allocates; retries only when another issuer was the
     /// first in a fresh tick, or took the last that there was room for.
-    #[inline]
+    // Always: the path of each ID has a copy of its own, made for its constants.
+    #[inline(always)]
     pub fn issue<const WATCHES: bool>(
         &self,
         generator: &Generator,
