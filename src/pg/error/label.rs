@@ -74,8 +74,7 @@ pub fn layout_changed(name: &str, change: Change, before: &str, after: &str) -> 
     let message = format!("cannot change the layout of generator {name}: it has issued IDs");
     let detail = match change {
         Change::Tick => {
-            "The tick would change: new IDs could repeat existing ones, or sort before \
-                         them."
+            "The tick would change: new IDs could repeat existing ones, or sort before them."
                 .to_string()
         }
         Change::LaterEpoch => "The epoch would be later: new IDs would repeat existing ones, or \
