@@ -237,7 +237,7 @@ pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
         return next_fast_of_others(entry);
     }
     let (layout, stamp) = (&right.generator.layout, right.stamp);
-    take_one::<false>(entry, &right, |at| layout.compose(at, stamp))
+    take_one::<false>(entry, &right, |at| layout.compose(at, stamp)).ok()
 }
 
 /// The same for other generators, kept out of the default one's path.
@@ -248,9 +248,13 @@ fn next_fast_of_others(entry: &'static Entry) -> Option<SnowflakeId> {
     if right.generator.layout.takes_fields() || right.slot.is_refused_by_rollback() {
         None
     } else if right.generator.policy.on_rollback.watches() {
-        take_one::<true>(entry, &right, |at| right.compose(at))
+        match take_one::<true>(entry, &right, |at| right.compose(at)) {
+            // The slow path begins with this reading of the clock.
+            Err(found @ Step::RolledBack { .. }) => Some(next_after(entry, found)),
+            taken => taken.ok(),
+        }
     } else {
-        take_one::<false>(entry, &right, |at| right.compose(at))
+        take_one::<false>(entry, &right, |at| right.compose(at)).ok()
     }
 }
 
@@ -260,10 +264,11 @@ fn take_one<const WATCHES: bool>(
     entry: &'static Entry,
     right: &Right,
     compose: impl FnOnce(Position) -> SnowflakeId,
-) -> Option<SnowflakeId> {
+) -> Result<SnowflakeId, Step> {
     let (live, generator, mine) = (right.slot.live(), right.generator, right.generation);
-    let Step::Issue(issued) = live.issue::<WATCHES>(generator, mine, 1, &Postgres(())) else {
-        return None;
+    let step = live.issue::<WATCHES>(generator, mine, 1, &Postgres(()));
+    let Step::Issue(issued) = step else {
+        return Err(step);
     };
     let id = compose(issued.start);
     entry.set_last_id(id);
@@ -273,7 +278,7 @@ fn take_one<const WATCHES: bool>(
     if live.bounds().elect_early(issued.end) {
         early(entry, generator, issued.start);
     }
-    Some(id)
+    Ok(id)
 }
 
 /// Reserves ahead of need, after the ID was issued.
@@ -283,6 +288,13 @@ fn early(entry: &'static Entry, generator: &Generator, issued: Position) {
     if let Err(error) = with_host(entry, false, |host| server::reserve(host, need)) {
         error.raise();
     }
+}
+
+/// One ID by the slow path, of a call that has found this step.
+#[cold]
+fn next_after(entry: &'static Entry, found: Step) -> SnowflakeId {
+    let chunk = take(entry, None, |host| server::issue_after(host, found, 1));
+    chunk.map_or_else(|error| error.raise(), |chunk| first(entry, &chunk))
 }
 
 /// Up to `count` IDs, at most [`Generator::max_chunk`] of the entry's generator; fewer

@@ -248,16 +248,28 @@ const ENDS_SOON: Millis = Millis::new(365 * 24 * 60 * 60 * 1000);
 /// lacking. Waits for the clock and reserves as needed; a failed call issues nothing.
 /// Fails with the host's error, or why there is no ID.
 pub fn issue<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
+    issue_from(host, None, count)
+}
+
+/// As [`issue`], for a caller that has just met `found`, which is not [`Step::Issue`]:
+/// begins with that step, so that no clock is read again for it.
+pub fn issue_after<H: Host>(host: &H, found: Step, count: u64) -> Result<Issued, H::Error> {
+    issue_from(host, Some(found), count)
+}
+
+fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<Issued, H::Error> {
     let mut waits = Waits::default();
     loop {
         // After a wait or a reservation everything is checked again: the sequence may
         // be gone by now, or the transaction read-only.
         let (slot, generator) = host.enter()?;
         let (live, mine) = (slot.live(), host.generation());
-        let step = if generator.policy.on_rollback.watches() {
-            live.issue::<true>(generator, mine, count, host)
-        } else {
+        let step = if !generator.policy.on_rollback.watches() {
             live.issue::<false>(generator, mine, count, host)
+        } else if let Some(found) = found.take() {
+            found
+        } else {
+            live.issue::<true>(generator, mine, count, host)
         };
         match step {
             Step::Issue(issued) => {

@@ -446,3 +446,26 @@ fn behind_up_to_five_milliseconds(entry: &Value) {
     let numbers: HashSet<_> = ids.iter().map(|id| id.get() & 4095).collect();
     assert_eq!(numbers.len(), 4096);
 }
+
+/// A call that meets a rollback reads the clock once. What it waits for, and what it is
+/// refused for, is that reading.
+#[test]
+fn a_rollback_is_read_once() {
+    for (rollback, behind) in [("error", 6), ("wait", 60_000)] {
+        let label = format!("preset=leaf on_rollback={rollback}");
+        let mut server = Server::new(&label, 1, (1, 2), 100_000);
+        server.next().unwrap();
+        let at = 100_000 - behind;
+        server.reads([at, at + 1, at + 2]);
+        let refused = server.fast_then_slow().unwrap_err();
+        assert_eq!(refused.behind(), Some(behind), "{label}");
+        assert_eq!(server.readings_left(), 2, "{label}");
+        assert_eq!(server.naps.get(), 0, "{label}");
+    }
+    // A call that waits looks again after each nap.
+    let mut server = Server::new("preset=leaf on_rollback=wait", 1, (1, 2), 100);
+    server.next().unwrap();
+    server.reads([99, 100, 101]);
+    server.fast_then_slow().unwrap();
+    assert_eq!((server.readings_left(), server.naps.get()), (1, 1));
+}

@@ -19,7 +19,7 @@ use super::super::server::{
 };
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::{Clocks, Issued};
+use super::super::word::{Clocks, Issued, Step};
 use super::MARKS_MAX;
 
 pub const MS: i64 = NANOS_PER_MILLI;
@@ -252,6 +252,11 @@ impl Server {
     }
 
     /// Whether the script is over, except for its last reading.
+    /// How many readings of the script are left, with the last one.
+    pub fn readings_left(&self) -> usize {
+        self.wall.borrow().len()
+    }
+
     pub fn has_read_all(&self) -> bool {
         self.wall.borrow().len() == 1
     }
@@ -266,6 +271,19 @@ impl Server {
         let Issued { start, end, .. } = server::issue(self, count)?;
         let id = |at| self.id_of(Position::new(at));
         Ok((start.get()..end.get()).map(id).collect())
+    }
+
+    /// One call as sessions make it: a first step, and the slow path with that step if it
+    /// gives nothing. The generator watches the clock.
+    pub fn fast_then_slow(&self) -> Result<Issued, Refused> {
+        let (slot, generator) = self.enter()?;
+        let first = slot
+            .live()
+            .issue::<true>(generator, self.generation(), 1, self);
+        if let Step::Issue(issued) = first {
+            return Ok(issued);
+        }
+        server::issue_after(self, first, 1)
     }
 
     fn id_of(&self, at: Position) -> SnowflakeId {
