@@ -70,6 +70,8 @@ pub struct Situation {
     pub generator_now: UnixNanos,
     /// Wall minus boot clock when the wall clock was last trusted.
     pub trusted_offset: Nanos,
+    /// The greatest one since the server started.
+    pub greatest_offset: Nanos,
     /// How far the generator may be ahead of the wall clock, beyond the policy's limit.
     pub forgiven_lead: Millis,
     pub word: Position,
@@ -81,6 +83,10 @@ pub struct Situation {
     pub is_new: bool,
     /// The mark on disk, if there is one.
     pub stored: Option<UnixMillis>,
+    /// The latest mark that was written here since the generator has its slot.
+    pub written: Option<UnixMillis>,
+    /// The mark on disk is from before a promotion.
+    pub is_older: bool,
     /// Set if the mark is from before a promotion.
     pub failover: Option<Failover>,
     /// Somebody advances the generator: no ID is to be issued before this instant.
@@ -146,6 +152,14 @@ pub enum Refusal {
         by: Millis,
         limit: Millis,
         start: UnixMillis,
+    },
+    /// The mark is this far ahead of the wall clock, and this server has not written it;
+    /// the limit is that of the registry's pool of worker IDs. A start there would take
+    /// the bound of the server's worker ID along, and with the next grant all generators.
+    MarkPastPool {
+        by: Millis,
+        limit: Millis,
+        mark: UnixMillis,
     },
     /// Somebody wants to advance the generator to this far ahead of the wall clock.
     AdvanceTooFar { by: Millis, limit: Millis },
@@ -271,6 +285,13 @@ impl Generator {
         {
             return Err(Refusal::AdvancePastPool { by, limit });
         }
+        if let Some(limit) = self.foreign_limit(s)
+            && let Some(mark) = adopted.filter(|mark| Some(*mark) > s.written)
+            && let by = mark.since(wall)
+            && by > limit
+        {
+            return Err(Refusal::MarkPastPool { by, limit, mark });
+        }
         let starts = begins || adopted.is_some() || s.floor.is_some();
         let latest = adopted.max(after_gap).max(s.floor).max(from);
         let target = latest.map(|at| layout.tick_from(at));
@@ -385,6 +406,27 @@ impl Generator {
     /// by all that it could borrow.
     pub(super) fn gap(&self, settings: &Settings) -> Millis {
         settings.failover_gap.plus(self.max_borrow())
+    }
+
+    /// Under a grant, how far ahead of the wall clock a mark may be that this server has
+    /// not written since it started. Such a mark is of an earlier start, or of somebody
+    /// who may set this one mark; and the whole server follows its leading generator.
+    ///
+    /// An earlier start can have come as far as the pool allows, or as the floor, which
+    /// lies past what the worker ID was used for, or as the clock before it was set back;
+    /// on top of that it may have borrowed and reserved. There is no limit for a mark
+    /// that came with a promotion: it tells how far the lost primary was, whose clock and
+    /// lead nobody knows here.
+    fn foreign_limit(&self, s: &Situation) -> Option<Millis> {
+        let (Some(max_ahead), Some(floor)) = (s.identity.max_ahead, s.identity.floor) else {
+            return None;
+        };
+        let reading = s.reading;
+        let set_back = Millis::ZERO.minus(reading.jumped_from(s.greatest_offset));
+        let floor_lead = floor.since(reading.wall.millis());
+        let lead = max_ahead.max(floor_lead).max(set_back);
+        let margin = self.max_borrow().plus(s.settings.reserve);
+        (!s.is_older).then(|| lead.plus(margin).plus(s.forgiven_lead))
     }
 
     const fn mark_ahead(&self, start: Tick, by: Millis, limit: Millis) -> Refusal {

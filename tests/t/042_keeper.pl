@@ -103,11 +103,37 @@ is(in_log($a, qr/acquired worker ID/), 1, 'and acquires nothing');
 create_generator($a, 'far', q{layout='time:41 worker:10 sequence:12' epoch=2025-01-01Z max_rollback='30 d'});
 $a->safe_psql('postgres', q{SELECT setval('far', (extract(epoch FROM now() + interval '3 days') * 1000)::bigint)});
 my ($code, $text) = error_of($a, q{SELECT snowflake_nextval('far')});
-is($code, '55000', 'a generator that is days ahead is refused');
+is($code, '58000', 'a generator that is days ahead does not start');
+$a->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+($code, $text) = error_of($a, q{SELECT snowflake_nextval('far')});
+is($code, '55000', 'nor does it when a superuser accepts it');
 $bound = worker($a, 'bound');
 ok(wait_until('it is renewed', sub { worker($a, "bound > '$bound'") eq 't' }), 'the others go on');
 is(worker($a, 'last_error'), '', 'without trouble');
 is(take($a), 0, 'and have IDs');
+
+# A role that may set the mark of one generator moves no other one, not after a restart either.
+create_generator($a, 'near', q{layout='time:41 worker:10 sequence:12' epoch=2025-01-01Z});
+$a->safe_psql('postgres', 'CREATE ROLE setter LOGIN; GRANT USAGE, UPDATE ON SEQUENCE near TO setter');
+my $setter = session($a, 'setter');
+$setter->query_safe(q{SELECT setval('near', (extract(epoch FROM now() + interval '23 hours') * 1000)::bigint)});
+($code, $text) = error_in($setter, q{SELECT snowflake_nextval('near')});
+is($code, '58000', 'a generator does not start at a mark that was set a day ahead');
+like($text, qr/generator near would start 22 h 59 min .* ahead of the clock.*its other generators would follow/s, 'why');
+my ($back) = $text =~ /(SELECT setval\('near', \d+\))/;
+my $is_near = q{SELECT snowflake_timestamp(snowflake_nextval()) < clock_timestamp() + interval '1 minute'};
+sub at_now { return worker($a, q{bound < clock_timestamp() + interval '1 minute'}) . $a->safe_psql('postgres', $is_near); }
+is(at_now(), 'tt', 'the bound and the default generator stay where they are');
+$setter->quit;
+$a->restart;
+is(take($a), 0, 'after a restart');
+is(at_now(), 'tt', 'they do, too');
+($code) = error_of($a, q{SELECT snowflake_nextval('near')});
+is($code, '58000', 'and the generator still does not start');
+$setter = session($a, 'setter');
+$setter->query_safe($back);
+is((error_in($setter, q{SELECT snowflake_nextval('near')}))[0], '', 'until its mark is set back as the hint says');
+$setter->quit;
 
 # A second server, and a fixed worker ID that is in use.
 my $b = new_leasing('b', -1, 'default');

@@ -622,6 +622,7 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                 settings: settings(1000, 1000, 0),
                 generator_now: at(millis).wall,
                 trusted_offset: Nanos::ZERO,
+                greatest_offset: Nanos::ZERO,
                 forgiven_lead: Millis::ZERO,
                 word: layout.at(
                     running.map_or(0, |plan| plan.ledger.clock),
@@ -631,6 +632,8 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                 identity: Identity::NONE,
                 is_new: running.is_none(),
                 stored: stored.map(|(mark, _)| mark),
+                written: None,
+                is_older: false,
                 failover: None,
                 floor: None,
                 ledger: running.map_or(ledger, |plan| plan.ledger),
