@@ -718,8 +718,13 @@ impl Link {
                 }
             }
             Change::Resumed(trouble) => error::keeper::resumed(right, trouble, now).log(""),
-            Change::Lost(trouble) => error::keeper::lost(right, trouble).warning(),
+            Change::Lost(trouble) => {
+                if let Some(right) = right {
+                    error::keeper::lost(right, trouble, true).warning();
+                }
+            }
             Change::Troubled(trouble) => {
+                let right = (right, self.node.holds());
                 let fixed = guc::worker_id();
                 error::keeper::troubled(&shown(), right, fixed, unclaimed, trouble).warning();
             }
@@ -754,10 +759,16 @@ impl Link {
             }
             return;
         }
-        let _ = self.await_outcome(shared, Instant::now() + RELEASE_WAIT / 2);
+        let before = self.await_outcome(shared, Instant::now() + RELEASE_WAIT / 2);
+        if let Some(Ok(Change::Copied)) = before {
+            error::keeper::copied().warning();
+        }
         let Some(right) = self.node.right() else {
             return;
         };
+        if let Some(Ok(Change::Lost(trouble))) = before {
+            error::keeper::lost(&right, &trouble, false).warning();
+        }
         let now = self.moment(shared);
         let Some(request) = self.node.close(end.max(right.floor), &now) else {
             return;
@@ -771,8 +782,12 @@ impl Link {
         };
         match outcome {
             Some(Ok(Change::Returned)) => {
-                error::keeper::returned(Some(right.worker), &pool).log("");
+                error::keeper::returned(right.worker, &pool).log("");
             }
+            Some(Ok(Change::Lost(trouble))) => {
+                error::keeper::lost(&right, &trouble, false).warning();
+            }
+            Some(Ok(Change::Copied)) => error::keeper::copied().warning(),
             Some(Err(why)) => error::keeper::not_returned(right.worker, &pool, &why).warning(),
             _ => {
                 let why = "The registry did not confirm it in time.";

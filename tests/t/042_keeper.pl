@@ -17,6 +17,7 @@ my $admin = session($registry);
 $admin->query_safe('CREATE EXTENSION snowflake_id');
 $admin->query_safe(q{SELECT snowflake_create_pool('default', int8range(0, 16), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
 $admin->query_safe(q{SELECT snowflake_create_pool('one', int8range(20, 21), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
+$admin->query_safe(q{SELECT snowflake_create_pool('long', int8range(30, 40), max_ahead => '1 s')});
 $admin->query_safe(q{SELECT snowflake_create_pool('wide', int8range(1020, 1030), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
 
 # All IDs of all servers.
@@ -187,12 +188,24 @@ wait_until('the server is told', sub {
 	in_log($e, qr/WARNING:  snowflake_id: lost worker ID 20\n.*DETAIL:  Another server has it\. Its latest holder is the server on host/) });
 ($code, $text) = error_in($session, 'SELECT snowflake_nextval()');
 is($code, '55000', 'which issues nothing then');
+wait_until('the log says that there is no other worker ID', sub {
+	in_log($e, qr/WARNING:  snowflake_id: could not acquire a worker ID from pool "one"\n.*All worker IDs of the pool belong to other servers\./) == 2 });
+is(in_log($e, qr/lost worker ID 20\n/), 1, 'and that it was lost, once');
+is(in_log($d, qr/another server claims/), 0, 'a server that takes any worker ID contends with nobody');
 like($text, qr/All worker IDs of the pool belong to other servers|Another server has it/, 'and says why');
 $d->stop;
 wait_until('the worker ID comes back', sub { error_in($session, 'SELECT snowflake_nextval()') eq '' });
 is(take($e), 20, 'with a floor above the IDs of the other one');
 $session->quit;
 $e->stop;
+
+# A server stops before it knows that its worker ID was revoked.
+my $late = new_leasing('late', -1, 'long');
+is(take($late), 30, 'a lease that is renewed seldom');
+$admin->query_safe(q{SELECT snowflake_revoke_worker('long', 30)});
+$late->stop;
+is(in_log($late, qr/WARNING:  snowflake_id: lost worker ID 30\n.*DETAIL:  It was revoked at the registry\.$/m), 1, 'its log says so');
+is(in_log($late, qr/return(?:ed)? worker ID 30/), 0, 'and that it returned nothing');
 
 # A pool whose worker IDs do not fit.
 my $f = new_leasing('f', -1, 'wide');

@@ -123,31 +123,30 @@ pub fn resumed(right: Option<&Right>, trouble: &Trouble, now: UnixMillis) -> Err
     told(format!("{what} after {outage}")).detail(reason(&trouble.why))
 }
 
-/// The worker ID was lost.
-pub fn lost(right: Option<&Right>, trouble: &Trouble) -> Error {
+/// The worker ID was lost. `goes_on`: the server asks for another one, and does not stop.
+pub fn lost(right: &Right, trouble: &Trouble, goes_on: bool) -> Error {
     let mut detail = reason(&trouble.why);
-    let worker = right.map_or_else(String::new, |right| {
+    if goes_on {
         detail += &format!(
             " IDs of times before {} are issued under it still, since nobody else issues these. \
              The server asks for a worker ID again.",
             display(right.bound)
         );
-        format!(" {}", right.worker.get())
-    });
-    warned(format!("lost worker ID{worker}")).detail(detail)
+    }
+    warned(format!("lost worker ID {}", right.worker.get())).detail(detail)
 }
 
-/// The registry refuses, or cannot be reached. `unclaimed` is the fixed worker ID under
-/// which the server goes on meanwhile.
+/// The registry refuses, or cannot be reached. `holds`: the right is not lost.
+/// `unclaimed` is the fixed worker ID under which the server goes on meanwhile.
 pub fn troubled(
     shown: &Shown,
-    right: Option<&Right>,
+    (right, holds): (Option<&Right>, bool),
     fixed: Option<WorkerId>,
     unclaimed: Option<WorkerId>,
     trouble: &Trouble,
 ) -> Error {
     let pool = shown.pool.get();
-    let what = match (right, fixed) {
+    let what = match (right.filter(|_| holds), fixed) {
         (Some(right), _) => format!("could not renew worker ID {}", right.worker.get()),
         (None, Some(fixed)) => {
             format!(
@@ -176,9 +175,11 @@ pub fn troubled(
 }
 
 /// A clean end of a lease.
-pub fn returned(worker: Option<WorkerId>, pool: &str) -> Error {
-    let worker = worker.map_or_else(String::new, |worker| format!(" {}", worker.get()));
-    told(format!("returned worker ID{worker} to pool \"{pool}\""))
+pub fn returned(worker: WorkerId, pool: &str) -> Error {
+    told(format!(
+        "returned worker ID {} to pool \"{pool}\"",
+        worker.get()
+    ))
 }
 
 /// The lease could not be ended.
@@ -259,8 +260,9 @@ fn refusal(refused: &Refused) -> String {
                 }
             };
             match refused {
+                // Otherwise the holder is this server itself.
                 Refused::Fenced {
-                    why: Fence::TakenOver,
+                    why: Fence::TakenOver | Fence::Lost,
                     ..
                 } => format!("{why}{by}"),
                 _ => why.to_string(),
