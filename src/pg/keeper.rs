@@ -50,6 +50,7 @@ use super::shmem::{self, Shared};
 use super::{compat, guc, identity, os_clock, start_file, wire};
 use crate::snowflake::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use crate::snowflake::identity::Identity;
+use crate::snowflake::lease::contender::Contenders;
 use crate::snowflake::lease::node::{Change, Moment, Next, Node, Why};
 use crate::snowflake::lease::{Answer, Holder, Nonce, Refused, Reply};
 use crate::snowflake::server::Beliefs;
@@ -278,6 +279,8 @@ struct Link {
     started: BootNanos,
     nonce: Nonce,
     node: Node,
+    /// Who else claims the worker ID. Another keeper tells of them anew.
+    contenders: Contenders,
     /// The latest instant that a caller needs, until the bound is past it, or nobody
     /// tells it any more.
     needed: Option<Needed>,
@@ -472,6 +475,7 @@ impl Link {
             started,
             nonce,
             node,
+            contenders: Contenders::default(),
             needed: None,
             client: None,
             asked: None,
@@ -632,6 +636,29 @@ impl Link {
         let now = self.moment(shared);
         let change = self.node.heard(reply, &now);
         self.follow(shared, &change, Some(reply));
+        if matches!(change, Change::Acquired { .. }) {
+            self.contenders = Contenders::default();
+        }
+        self.tell_of_contender(reply);
+    }
+
+    /// Tells the log who else claims the worker ID, once.
+    fn tell_of_contender(&mut self, reply: &Reply) {
+        let Answer::Renewed {
+            contender: Some(contender),
+            ..
+        } = &reply.answer
+        else {
+            return;
+        };
+        let (Some(right), Some(terms)) = (self.node.right(), self.node.terms()) else {
+            return;
+        };
+        if self.contenders.hear(contender, terms) {
+            let is_fixed = guc::worker_id().is_some();
+            error::keeper::contested(right.worker, contender, is_fixed, &self.target.pool)
+                .warning();
+        }
     }
 
     /// Publishes what the node has come to, and tells the log.

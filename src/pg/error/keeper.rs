@@ -9,6 +9,7 @@ use super::super::time::display;
 use super::{Code, Error, invalid, not_ready};
 use crate::snowflake::duration::rounded;
 use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
+use crate::snowflake::lease::contender::Contender;
 use crate::snowflake::lease::node::{FLOOR_LIMIT, Right, Trouble, Why};
 use crate::snowflake::lease::{Cause, Fence, Named, Refused, RegistryMillis};
 
@@ -203,6 +204,26 @@ pub fn kept(worker: WorkerId, pool: &str) -> Error {
         "The registry is on this server, which stops. The server gets the worker ID again when it \
          starts.",
     )
+}
+
+/// Another server claims the worker ID that this one has. `is_fixed`: this one claims it
+/// too; else it leases any one.
+pub fn contested(worker: WorkerId, contender: &Contender, is_fixed: bool, pool: &str) -> Error {
+    let hint = if is_fixed {
+        "Set another \"snowflake_id.worker_id\" on that server, or stop it.".to_string()
+    } else {
+        format!(
+            "Set another \"snowflake_id.worker_id\" on that server, and give servers whose worker ID \
+             is set a pool of their own: this server leases any worker ID of pool \"{pool}\"."
+        )
+    };
+    warned(format!("another server claims worker ID {}", worker.get()))
+        .detail(format!(
+            "The registry refuses it to {}, since {}. This server goes on.",
+            named(&contender.by),
+            at(contender.since)
+        ))
+        .hint(hint)
 }
 
 /// Somebody has copied the running server.
