@@ -65,6 +65,7 @@ CREATE TABLE snowflake_registry_leases (
     number bigint NOT NULL,
     clock bigint NOT NULL,
     era bigint NOT NULL,
+    contender jsonb,
     PRIMARY KEY (namespace, worker_id)
 );
 CREATE INDEX snowflake_registry_leases_until ON snowflake_registry_leases (namespace, leased_until);
@@ -88,6 +89,8 @@ COMMENT ON COLUMN snowflake_registry_leases.bound IS 'no ID of this instant or l
 COMMENT ON COLUMN snowflake_registry_leases.number IS 'number of the holder''s latest request';
 COMMENT ON COLUMN snowflake_registry_leases.clock IS 'the holder''s clock in that request';
 COMMENT ON COLUMN snowflake_registry_leases.era IS 'era of the registry in which the lease was granted or last renewed';
+COMMENT ON COLUMN snowflake_registry_leases.contender IS
+    'a server that has claimed the worker ID since this lease began, and was refused; instants in Unix milliseconds';
 COMMENT ON TABLE snowflake_registry_leases IS
     'internal: one row per worker ID that was ever granted, with its latest holder; never deleted; see view snowflake_workers';
 
@@ -284,7 +287,13 @@ SELECT p.name AS pool, l.worker_id,
     l.host, l.address, l.port, l.data_directory, l.system_identifier,
     l.since, l.leased_until,
     snowflake_internal_instant(l.bound) AS bound,
-    l.counter || '-' || left(l.nonce::text, 8) AS token
+    l.counter || '-' || left(l.nonce::text, 8) AS token,
+    CASE WHEN l.contender IS NOT NULL THEN
+        format('%s%s, port %s, data directory "%s"', l.contender #>> '{by,host}',
+            ' (' || nullif(l.contender #>> '{by,address}', '') || ')', l.contender #>> '{by,port}',
+            l.contender #>> '{by,data_directory}') END AS contested_by,
+    snowflake_internal_instant((l.contender ->> 'since')::bigint) AS contested_since,
+    snowflake_internal_instant((l.contender ->> 'latest')::bigint) AS contested_last
 FROM snowflake_registry_pools AS p
 JOIN snowflake_registry_leases AS l
     ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint
@@ -306,6 +315,11 @@ COMMENT ON COLUMN snowflake_workers.bound IS
     'no ID of this instant or later has been issued with this worker ID; by the clock of the holder';
 COMMENT ON COLUMN snowflake_workers.token IS
     'tells the leases of a worker ID apart: how many there were, and the beginning of the holder''s random number';
+COMMENT ON COLUMN snowflake_workers.contested_by IS
+    'another server that has this worker ID set, asks for it, and is refused, since the holder has it: its host name, address, port and data directory; of several, they take turns here; NULL if there was none since the holder got the worker ID';
+COMMENT ON COLUMN snowflake_workers.contested_since IS 'since when that server asks';
+COMMENT ON COLUMN snowflake_workers.contested_last IS
+    'when it has asked last, exact to a third of a lease';
 GRANT SELECT ON snowflake_workers TO pg_monitor;
 
 CREATE VIEW snowflake_pools AS

@@ -34,6 +34,7 @@
 //! - **A loss that the registry cannot notice**: a backup of a cleanly stopped server
 //!   that is started in its place, until the first node asks that knows better.
 
+pub mod contender;
 mod hex;
 pub mod node;
 pub mod registry;
@@ -42,6 +43,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use self::contender::Contender;
 use super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 
 /// An instant by the clock of the registry, in milliseconds since 1970-01-01 UTC. The
@@ -319,6 +321,9 @@ pub struct Row {
     pub clock: UnixMillis,
     /// The counter of the era in which the row was last granted or renewed.
     pub era: u64,
+    /// A server that has claimed the worker ID since the grant, and was refused.
+    #[serde(default)]
+    pub contender: Option<Box<Contender>>,
 }
 
 /// A request of a node. One that was sent once can arrive late, twice, or never.
@@ -385,6 +390,9 @@ pub enum Answer {
     Renewed {
         bound: UnixMillis,
         until: RegistryMillis,
+        /// That of the row. Earlier registries tell of none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        contender: Option<Box<Contender>>,
     },
     /// The worker ID is free.
     Released,

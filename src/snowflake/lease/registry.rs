@@ -38,6 +38,8 @@
 //!    A lease that had expired at the loss is not renewed: a takeover may be lost.
 //! 10. **Before the registry.** The first floor of a worker ID is `max_ahead` after the
 //!     pool was made.
+//! 11. **Contenders.** A row tells its holder who else claims the worker ID, until the
+//!     next grant: see [`contender`](super::contender). That decides nothing.
 //!
 //! # The token that nobody knows
 //!
@@ -47,6 +49,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
+use super::contender::Contender;
 use super::hex;
 use super::{
     Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Memory, Named, Place, Pool, Refused,
@@ -520,11 +523,13 @@ impl Desk<'_> {
                     Row {
                         bound,
                         leased_until,
+                        contender,
                         ..
                     } if again && row.renewed => {
                         return Err(Answer::Renewed {
                             bound: *bound,
                             until: *leased_until,
+                            contender: contender.clone(),
                         });
                     }
                     row if state.is_known(self, row) => return Ok(row.clone()),
@@ -570,6 +575,7 @@ impl Desk<'_> {
         let answer = Answer::Renewed {
             bound: row.bound,
             until: row.leased_until,
+            contender: row.contender.clone(),
         };
         rows.put(row);
         answer
@@ -640,7 +646,7 @@ impl Desk<'_> {
             return refused;
         }
         let chosen = match fixed {
-            Some(worker) => self.choose_fixed(state, worker, own),
+            Some(worker) => self.choose_fixed(state, rows, worker, own),
             None => self.choose(state, rows, own, last),
         };
         match chosen {
@@ -668,6 +674,7 @@ impl Desk<'_> {
     fn choose_fixed(
         &self,
         state: &State,
+        rows: &mut impl Rows,
         worker: WorkerId,
         row: Option<Row>,
     ) -> Result<Stored, Refused> {
@@ -677,12 +684,23 @@ impl Desk<'_> {
             (Some(row), _) if self.may_have(state, &row) => Ok(Stored::of(&row)),
             (_, Some((cause, retry))) => Err(Refused::Quiet { cause, retry }),
             (None, None) => Ok(Stored::unused(self.pool, worker)),
-            (Some(row), None) => Err(Refused::Held {
-                worker,
-                since: row.since,
-                retry: row.leased_until.plus(self.pool.hold).since(now),
-                by: Box::new(Named::from(&row.holder)),
-            }),
+            (Some(row), None) => {
+                let refused = Refused::Held {
+                    worker,
+                    since: row.since,
+                    retry: row.leased_until.plus(self.pool.hold).since(now),
+                    by: Box::new(Named::from(&row.holder)),
+                };
+                let asker = Named::from(&self.request.asker);
+                // One whose lease was revoked asks for its own.
+                if row.nonce != self.request.nonce
+                    && let Some(contender) = Contender::noted(&row, asker, self.pool, now)
+                {
+                    let contender = Some(Box::new(contender));
+                    rows.put(Row { contender, ..row });
+                }
+                Err(refused)
+            }
         }
     }
 
@@ -782,6 +800,7 @@ impl Desk<'_> {
             number: request.number,
             clock: request.clock,
             era: state.era.counter,
+            contender: None,
         };
         state.serial += 1;
         let answer = self.granted(&row);

@@ -18,10 +18,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
+use super::super::lease::contender::Contenders;
 use super::super::lease::node::{Change, Moment, Next, Node};
 use super::super::lease::registry::{self, Rows, Scene, State};
 use super::super::lease::{
-    Ask, Holder, Identity, Memory, Nonce, Place, Pool, RegistryMillis, Reply, Request, Row,
+    Answer, Ask, Holder, Identity, Memory, Named, Nonce, Place, Pool, RegistryMillis, Reply,
+    Request, Row,
 };
 
 /// All times of the world are in milliseconds.
@@ -148,6 +150,9 @@ pub struct Server {
     /// Kept over restarts, if the world's hosts keep it.
     pub memory: Option<Memory>,
     pub node: Node,
+    /// Who else claims its worker ID, and of whom its log tells, in turn.
+    contenders: Contenders,
+    pub told_of: Vec<Named>,
     /// The right that the sessions see: generation, worker ID, bound.
     stamp: Option<(u64, WorkerId, i64)>,
     /// The first tick that was not used.
@@ -402,6 +407,8 @@ impl World {
             mark: 0,
             memory: None,
             node,
+            contenders: Contenders::default(),
+            told_of: Vec::new(),
             stamp: None,
             word: None,
             start: 0,
@@ -448,6 +455,14 @@ impl World {
         let (state, table) = &mut registry.disk;
         let pool = table.pool.clone();
         let reply = registry::handle(state, &pool, table, request, &scene);
+        // What is noted of contenders decides nothing.
+        if before.1.rows.values().any(|row| row.contender.is_some()) {
+            let (mut state, mut table) = without_contenders(before.clone());
+            let other = registry::handle(&mut state, &pool, &mut table, request, &scene);
+            assert_eq!(answer_without(&reply), answer_without(&other));
+            let disks = [registry.disk.clone(), (state, table)].map(without_contenders);
+            assert_eq!(disks[0], disks[1]);
+        }
         if registry.disk != before {
             registry.copies.push(before);
             if registry.copies.len() > COPIES {
@@ -459,10 +474,7 @@ impl World {
             Ask::Renew { .. } => "renews",
             Ask::Release { .. } => "releases",
         };
-        self.grants += u64::from(matches!(
-            &reply.answer,
-            super::super::lease::Answer::Granted(_)
-        ));
+        self.grants += u64::from(matches!(&reply.answer, Answer::Granted(_)));
         self.say(|| format!("server {from} {asked}: {}", brief(&reply)));
         reply
     }
@@ -476,9 +488,18 @@ impl World {
         }
         let change = host.node.heard(reply, &moment);
         host.memory = host.node.memory();
+        if let (Answer::Renewed { contender, .. }, Some(terms)) = (&reply.answer, host.node.terms())
+            && let Some(contender) = contender
+            && host.contenders.hear(contender, terms)
+        {
+            host.told_of.push(contender.by.clone());
+        }
         let name = match change {
             Change::Nothing => return,
-            Change::Acquired { .. } => "acquired",
+            Change::Acquired { .. } => {
+                host.contenders = Contenders::default();
+                "acquired"
+            }
             Change::Resumed(_) => "resumed",
             Change::Lost(_) => "lost",
             Change::Troubled(_) => "troubled",
@@ -607,6 +628,7 @@ impl World {
         (host.stamp, host.word, host.session) = (None, None, None);
         (host.start, host.line) = (0, 0);
         host.node = node;
+        host.contenders = Contenders::default();
         self.say(|| {
             format!(
                 "server {server} crashes{}",
@@ -814,8 +836,22 @@ pub enum How {
     Backup,
 }
 
+fn without_contenders((state, mut table): Disk) -> Disk {
+    for row in table.rows.values_mut() {
+        row.contender = None;
+    }
+    (state, table)
+}
+
+fn answer_without(reply: &Reply) -> Reply {
+    let mut reply = reply.clone();
+    if let Answer::Renewed { contender, .. } = &mut reply.answer {
+        *contender = None;
+    }
+    reply
+}
+
 fn brief(reply: &Reply) -> String {
-    use super::super::lease::Answer;
     let at = |instant: UnixMillis| (instant.get() - EPOCH) as f64 / SECOND as f64;
     match &reply.answer {
         Answer::Granted(grant) => format!(

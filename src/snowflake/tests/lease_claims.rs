@@ -1,12 +1,12 @@
-//! What a registry or a node does not believe: clocks, bounds and floors that are wrong,
-//! or that somebody has made up.
+//! Fixed worker IDs that several servers claim; and what a registry or a node does not
+//! believe: clocks, bounds and floors that are wrong, or that somebody has made up.
 
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::node::{FLOOR_LIMIT, Why};
 use super::super::lease::registry::DAY;
-use super::super::lease::{Answer, Ask, Refused};
-use super::lease::{How, SECOND};
-use super::lease_traces::{PATIENCE, held, one_of_two, why, world};
+use super::super::lease::{Answer, Ask, Named, Refused, Reply, Row};
+use super::lease::{How, SECOND, World};
+use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, world};
 
 /// Nothing is issued at or after a bound, so a later end is wrong. The next holder would
 /// have it as its floor.
@@ -83,7 +83,7 @@ fn a_need_that_is_not_met_costs_no_worker_id() {
             *furthest = UnixMillis::new(world.now + 2 * DAY.get());
         }
         let reply = world.answer(0, 0, &request);
-        let Answer::Renewed { bound, until } = reply.answer else {
+        let Answer::Renewed { bound, until, .. } = reply.answer else {
             panic!("{:?}", reply.answer)
         };
         assert!(until > row.leased_until);
@@ -127,4 +127,157 @@ fn a_registry_is_declared_whatever_a_node_has_said() {
     let state = &mut world.newest().disk.0;
     state.declare(&scene);
     assert_eq!((state.era.declared, &state.stopped), (u64::MAX, &None));
+}
+
+/// Servers that all claim worker ID 0. The first one holds it, the others are down.
+fn claimants(servers: usize) -> World {
+    let mut world = world(1, servers);
+    for server in 0..servers {
+        world.servers[server].fixed = WorkerId::new(0);
+        world.crash(server, server == 0);
+    }
+    world.seconds(5);
+    assert_eq!(held(&world, 0), Some(0));
+    world
+}
+
+/// The contender of worker ID 0 that the registry notes.
+fn noted(world: &World) -> Option<&Named> {
+    Some(&world.row(0).contender.as_ref()?.by)
+}
+
+/// Starts a server, and tells what others call it.
+fn name(world: &mut World, server: usize) -> Named {
+    world.crash(server, true);
+    let name = Named::from(&world.ask(server).unwrap().asker);
+    // Nobody answers that one.
+    world.crash(server, true);
+    name
+}
+
+/// As long as a server that asks no more counts as one that may be there.
+const GONE: i64 = 2 * (8 + 8);
+
+#[test]
+fn a_holder_is_told_once_who_else_claims_its_worker_id() {
+    let mut world = claimants(2);
+    assert_eq!(noted(&world), None);
+    let second = name(&mut world, 1);
+    let since = world.now;
+    world.seconds(10 * GONE);
+    assert!(matches!(why(&world, 1), Refused::Held { .. }));
+    assert_eq!(world.servers[0].told_of, vec![second.clone()]);
+    let contender = world.row(0).contender.clone().unwrap();
+    assert_eq!(contender.by, second);
+    assert!((since..=since + SECOND).contains(&contender.since.get()));
+    assert!((world.now - 4 * SECOND..=world.now).contains(&contender.latest.get()));
+    // Nobody learns from it how to take the worker ID over.
+    let told = serde_json::to_string(&contender).unwrap();
+    assert!(told.contains("data_directory"), "{told}");
+    assert!(
+        !told.contains("identity") && !told.contains("started"),
+        "{told}"
+    );
+    // A restart of the other one is no change; it comes back after a while: that is one.
+    world.stop(1);
+    world.seconds(GONE / 2);
+    world.start(1);
+    world.seconds(GONE);
+    assert_eq!(world.servers[0].told_of.len(), 1);
+    world.stop(1);
+    world.seconds(2 * GONE);
+    assert_eq!(world.servers[0].told_of.len(), 1);
+    world.start(1);
+    world.seconds(10 * GONE);
+    assert_eq!(world.servers[0].told_of, [second.clone(), second]);
+    world.check();
+    // It gets the worker ID by itself, and nobody contends then.
+    world.stop(0);
+    assert!(world.until_issues(1, 5).is_some());
+    assert_eq!(noted(&world), None);
+    assert_eq!(world.servers[1].told_of, []);
+    // Nor when a claim is refused for another reason, or the holder is renewed.
+    world.seconds(5 * GONE);
+    assert_eq!(noted(&world), None);
+    world.check();
+}
+
+#[test]
+fn a_holder_is_told_once_of_each_server_that_claims_its_worker_id() {
+    let mut world = claimants(5);
+    let others: Vec<_> = (1..5).map(|server| name(&mut world, server)).collect();
+    world.seconds(20 * GONE);
+    let mut told = world.servers[0].told_of.clone();
+    assert_eq!(told.len(), others.len());
+    told.sort_by_key(|by| by.port);
+    assert_eq!(told, others);
+    // All but one go away, and one of them returns.
+    for server in 1..4 {
+        down(&mut world, server);
+    }
+    world.seconds(5 * GONE);
+    assert_eq!(noted(&world), Some(&others[3]));
+    world.start(2);
+    world.seconds(20 * GONE);
+    assert_eq!(world.servers[0].told_of.len(), 5);
+    assert_eq!(world.servers[0].told_of[4], others[1]);
+    world.check();
+}
+
+/// Fixed worker IDs that are in a pool from which another server leases any one.
+#[test]
+fn a_server_that_leases_is_told_who_claims_its_worker_id() {
+    let mut world = world(2, 3);
+    down(&mut world, 2);
+    world.seconds(5);
+    world.servers[2].fixed = WorkerId::new(1);
+    let third = name(&mut world, 2);
+    world.seconds(5 * GONE);
+    assert_eq!(world.servers[1].told_of, [third]);
+    assert_eq!(world.servers[0].told_of, []);
+    world.check();
+}
+
+/// A server that has lost the worker ID that it leased claims none.
+#[test]
+fn a_server_that_leases_contends_with_nobody() {
+    let mut world = taken_over();
+    world.wake(0);
+    world.seconds(2 * GONE);
+    assert!(world.changes.contains("lost"));
+    assert_eq!(noted(&world), None);
+    assert_eq!(world.servers[1].told_of, []);
+    world.check();
+}
+
+/// Contenders are forgotten when the registry is, and noted anew.
+#[test]
+fn a_lost_registry_may_forget_a_contender() {
+    let mut world = claimants(2);
+    let second = name(&mut world, 1);
+    world.seconds(10);
+    assert_eq!(noted(&world), Some(&second));
+    let lost = world.changes_since(|rows| rows.values().any(|row| row.contender.is_none()));
+    world.replace(lost, How::Promotion);
+    assert_eq!(noted(&world), None);
+    world.seconds(10 * GONE);
+    assert_eq!(noted(&world), Some(&second));
+    assert_eq!(world.servers[0].told_of, [second]);
+    world.check();
+}
+
+/// What a registry of an earlier version says and has stored has no contender.
+#[test]
+fn a_reply_without_a_contender_is_understood() {
+    let mut world = claimants(1);
+    world.pass(5 * SECOND);
+    let request = world.ask(0).unwrap();
+    let reply = world.answer(0, 0, &request);
+    let text = serde_json::to_string(&reply).unwrap();
+    assert!(!text.contains("contender"), "{text}");
+    assert_eq!(serde_json::from_str::<Reply>(&text).unwrap(), reply);
+    let mut row = serde_json::to_value(world.row(0)).unwrap();
+    assert!(row.as_object_mut().unwrap().remove("contender").is_some());
+    let row: Row = serde_json::from_value(row).unwrap();
+    assert_eq!(row, *world.row(0));
 }
