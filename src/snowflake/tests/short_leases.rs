@@ -45,7 +45,7 @@ fn longest_wait(lease: i64, reserve: i64, max_ahead: i64, reserved: bool) -> i64
     }
     let (mut reply, mut needed, mut since, mut longest): (Option<Reply>, _, _, _) =
         (None, None, None, 0);
-    for now in (EPOCH..EPOCH + 90 * SECOND).step_by(STEP as usize) {
+    for now in (EPOCH..EPOCH + 90 * SECOND).step_by(usize::try_from(STEP).unwrap()) {
         world.now = now;
         let moment = Moment {
             boot: BootNanos::new(now * MS),
