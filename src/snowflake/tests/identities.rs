@@ -13,7 +13,7 @@ use super::super::word::Step;
 use super::model::{Disk, MS, Naps, Outcome, Server, Stop, settings};
 
 /// Ticks of 10 ms, four IDs each; half a second of rollback is forgiven.
-fn generator() -> Generator {
+pub fn generator() -> Generator {
     let fields = [(Role::Time, 30), (Role::Worker, 2), (Role::Sequence, 2)];
     Generator {
         layout: Layout::new(UnixMillis::new(0), Millis::new(10), &fields).unwrap(),
