@@ -10,7 +10,7 @@
 #   SEED      seed of all schedules; by default another one each time, printed
 #   MINUTES   how long new episodes are begun; default 3
 #   EPISODE   run this one only
-#   MOOD      run episodes of this mood only, such as `leases`; by default, all
+#   MOOD      run episodes of this mood only, such as "leases"; all by default
 #
 # Seed and number determine an episode: settings, client scripts, faults, the pauses
 # between them, the clock. They do not determine how far a client has come when a fault
@@ -21,7 +21,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin", "$FindBin::RealBin/t";
 use Fcntl;
-use List::Util qw(first max sum0);
+use List::Util qw(max sum0);
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -809,7 +809,7 @@ do
 {
 	$n++ while $mood ne '' && !$only && mood_of(episode_seed($n)) ne $mood;
 } while run_episode($n++) && !$only && time - $began < 60 * $minutes;
-my $slowest = first { 1 } sort { $b->{took} <=> $a->{took} } @firsts;
+my ($slowest) = sort { $b->{took} <=> $a->{took} } @firsts;
 note(join "\n",
 	sprintf('seed %s, %.1f minutes, PostgreSQL %s', $seed, (time - $began) / 60, $node{one}->pg_version),
 	"$total{episodes} episodes, $total{sessions} sessions; checked:", table(%seen),

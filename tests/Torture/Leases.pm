@@ -36,8 +36,8 @@ sub new
 {
 	my ($class, %episode) = @_;
 	return bless {
-		%episode, failures => [], servers => [], clients => {}, clock => {}, logs => [], faults => {}, firsts => [],
-		launched => 0, grants => Torture::Grants->new
+		%episode, away => 0, era => 1, stepped => 0, launched => 0, servers => [], clients => {}, clock => {},
+		grants => Torture::Grants->new, failures => [], logs => [], faults => {}, firsts => []
 	}, $class;
 }
 
@@ -165,9 +165,8 @@ sub ask
 	return !$late && defined $status && $status == 0 ? $out : undef;
 }
 
-# Each start or promotion of the registry, and each lack of it, may be followed by a
-# quiet time, which a request begins.
-sub registry_is_back { my ($self) = @_; $self->{back} = time; return $self->{away} = 0; }
+# The registry has noticed that leases may be lost when its era is greater than before.
+sub era { my ($node) = @_; return ask($node, 'SELECT DISTINCT era FROM snowflake_pools') // die 'no era at ' . $node->name; }
 sub term { my ($self) = @_; my $s = $self->{schedule}; return ($s->{lease_ms} + $s->{hold_ms}) / 1000; }
 
 sub begin
@@ -195,7 +194,6 @@ END \$\$;
 CREATE TRIGGER note AFTER INSERT OR UPDATE ON snowflake_registry_leases
 	FOR EACH ROW EXECUTE FUNCTION note_stored();
 END
-	$self->registry_is_back;
 	if ($s->{fails_over})
 	{
 		my $heir = $self->{heir} = $self->back_up($registry, 'heir', q{primary_conninfo = '} . $registry->connstr . q{'});
@@ -291,14 +289,15 @@ sub draw
 sub is_servable
 {
 	my ($self, $server) = @_;
-	return 0 if $self->{away} || time - $self->{back} < $self->term + 3;
+	# A registry whose clock was set may show a worker ID as free that its server renews.
+	return 0 if $self->{away} || time - $self->{stepped} < $self->term + 1;
 	my $pool = $server->{pool};
 	my @there = map { $_->{node}->data_dir } grep { $_->{pool} eq $pool } @{ $self->{servers} };
 	my $all = join ', ', map { "'$_'" } @there;
 	my $own = $server->{node}->data_dir;
 	my $has = q{w.pool = p.pool AND w.state IN ('leased', 'expired') AND w.data_directory};
 	my $answer = ask($self->{registry}, <<"END") // '';
-SELECT quiet_until IS NULL, free, (SELECT count(*) FROM snowflake_workers AS w WHERE $has = '$own'),
+SELECT quiet_until IS NULL AND era >= $self->{era}, free, (SELECT count(*) FROM snowflake_workers AS w WHERE $has = '$own'),
 	(SELECT count(DISTINCT w.data_directory) FROM snowflake_workers AS w WHERE $has IN ($all))
 FROM snowflake_pools AS p WHERE p.pool = '$pool'
 END
@@ -444,6 +443,7 @@ sub keep
 	registry_away => sub {
 		my ($self, $f) = @_;
 		my $registry = $self->{registry};
+		$self->{era} = era($registry) + 1 if $f->{how} =~ /^(kill|immediate)$/;
 		$self->{away} = 1;
 		if ($f->{how} eq 'freeze')
 		{
@@ -457,7 +457,7 @@ sub keep
 			$self->within($f);
 			$self->start($registry);
 		}
-		$self->registry_is_back;
+		$self->{away} = 0;
 	},
 	# The standby of the registry, which has received nothing for a while, is promoted.
 	registry_fails_over => sub {
@@ -469,10 +469,11 @@ sub keep
 		await(sub { !children($heir, 'walreceiver') }) or return $self->failed('the standby of the registry still follows');
 		$self->within($f);
 		$self->{away} = 1;
+		$self->{era} = era($heir) + 1;
 		stop($registry, $f->{how});
 		$heir->promote;
 		$self->{registry} = $heir;
-		$self->registry_is_back;
+		$self->{away} = 0;
 	},
 	# A whole server stands still, as a machine that is suspended.
 	freeze => sub {
@@ -539,7 +540,7 @@ sub keep
 		$to = $now - $f->{by} if abs($to) > $widest;
 		$self->set_clock($node, $to);
 		# Leases may end at once.
-		$self->{back} = time if $f->{at_registry};
+		$self->{stepped} = time if $f->{at_registry};
 	});
 
 # ---- The end
