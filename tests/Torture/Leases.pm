@@ -27,6 +27,9 @@ use constant PATIENCE => 60;
 use constant SOON => 2;
 use constant EXCUSE => 10;
 
+# So many copies of servers are made in an episode.
+use constant COPIES => 3;
+
 # Servers are made once, for their ports; the data directories are those of an episode.
 my %made;
 sub node { my ($name) = @_; return $made{$name} //= PostgreSQL::Test::Cluster->new($name); }
@@ -36,7 +39,7 @@ sub new
 {
 	my ($class, %episode) = @_;
 	return bless {
-		%episode, away => 0, era => 1, stepped => 0, launched => 0, servers => [], clients => {}, clock => {},
+		%episode, away => 0, era => 1, stepped => 0, launched => 0, copies => 0, servers => [], clients => {}, clock => {},
 		grants => Torture::Grants->new, failures => [], logs => [], faults => {}, firsts => []
 	}, $class;
 }
@@ -46,7 +49,7 @@ sub failed { my ($self, $text) = @_; push @{ $self->{failures} }, $text; return 
 sub run
 {
 	my ($self) = @_;
-	my $began = time;
+	my $began = $self->{began} = time;
 	my $s = $self->{schedule};
 	eval {
 		$self->begin;
@@ -343,8 +346,9 @@ my %fault;
 sub strike
 {
 	my ($self, $f) = @_;
-	my $server = victim($f, $self->running);
-	return if !$server;
+	# Only servers of this pool move to the other one.
+	my $server = victim($f, grep { $f->{kind} ne 'reload' || $_->{pool} eq 'main' } $self->running);
+	return if !$server || $f->{kind} =~ /^(copy|promote)$/ && $self->{copies} == COPIES;
 	printf "## %s of %s\n", $f->{kind}, $server->{name};
 	$fault{ $f->{kind} }->($self, $f, $server);
 	$self->{faults}{ $f->{kind} . ($f->{how} ? " ($f->{how})" : '') }++;
@@ -402,12 +406,11 @@ sub remove
 	return;
 }
 
-# Names of servers that copies get.
-sub spare_name
+# Returns the name of the next copy of a server.
+sub copy_name
 {
 	my ($self) = @_;
-	my $n = $self->{schedule}{leasing} + $self->{schedule}{claimants} + ++$self->{copies};
-	return $self->{copies} > 3 ? undef : "n$n";
+	return 'n' . ($self->{schedule}{leasing} + $self->{schedule}{claimants} + ++$self->{copies});
 }
 
 sub keep
@@ -486,7 +489,7 @@ sub keep
 	},
 	copy => sub {
 		my ($self, $f, $server) = @_;
-		my $name = $self->spare_name or return;
+		my $name = $self->copy_name;
 		if ($f->{how} eq 'runs')
 		{
 			my $copy = $self->add($server, $self->back_up($server->{node}, $name));
@@ -511,7 +514,7 @@ sub keep
 	# A standby is promoted while its primary goes on.
 	promote => sub {
 		my ($self, $f, $server) = @_;
-		my $name = $self->spare_name or return;
+		my $name = $self->copy_name;
 		my $node = $self->back_up($server->{node}, $name, q{primary_conninfo = '} . $server->{node}->connstr . q{'});
 		$node->append_conf('standby.signal', '');
 		my $copy = $self->add($server, $node);
@@ -522,7 +525,6 @@ sub keep
 	},
 	reload => sub {
 		my ($self, $f, $server) = @_;
-		return if $server->{pool} ne 'main';
 		for my $pool ('other', 'main')
 		{
 			conf($server->{node}, "snowflake_id.pool = '$pool'");
@@ -596,6 +598,7 @@ sub end
 	$self->end_client($_) for @{ $self->{servers} };
 	my $n = 0;
 	stop($_->{node}, $n++ % 2 ? 'fast' : 'immediate') for @{ $self->{servers} };
+	printf "## %.3f servers stopped\n", time - $self->{began};
 	for my $registry (@{ $self->{registries} // [] })
 	{
 		$self->start($registry) if !defined $registry->{_pid};
