@@ -36,6 +36,8 @@ use Torture::Schedule qw(schedule describe literal mood_of moods);
 # The limits of this test do not measure speed: they only end a hang.
 use constant PATIENCE => 60;
 $ENV{PGCTLTIMEOUT} = 3 * PATIENCE;
+# Servers and clients are stopped then, too.
+$SIG{$_} = sub { die "ended by signal $_[0]\n" } for qw(INT TERM);
 
 my $seed    = $ENV{SEED}    || int(rand(2**31));
 my $minutes = $ENV{MINUTES} || 3;
@@ -679,7 +681,7 @@ sub lease
 	push @failures, @{ $episode->{failures} };
 	$faults{$_} += $episode->{faults}{$_} for keys %{ $episode->{faults} };
 	push @firsts, @{ $episode->{firsts} };
-	return ($episode->{grants}, $episode->{grants}{seen}{sessions} // 0);
+	return ($episode->{grants}, $episode->{grants}{seen}{'sessions of servers that lease'});
 }
 
 # Runs an episode of a server and its standby, in the same way.

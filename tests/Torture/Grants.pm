@@ -26,7 +26,7 @@ use constant WORKER_MASK => 1023;
 sub new
 {
 	my ($class) = @_;
-	return bless { ids => {}, last => {}, grant => {}, bad => {}, codes => {}, text => [], seen => { IDs => 0, grants => 0 } }, $class;
+	return bless { ids => {}, last => {}, grant => {}, bad => {}, codes => {}, text => [], seen => { IDs => 0, 'grants of worker IDs' => 0, 'sessions of servers that lease' => 0 } }, $class;
 }
 
 sub violation
@@ -62,7 +62,7 @@ sub read_client
 	my $session = 0;
 	for my $line (slurp_file("$file.out") =~ /([^\n]*)\n/g)
 	{
-		if ($line eq 'S') { $session++; $self->{seen}{sessions}++; }
+		if ($line eq 'S') { $session++; $self->{seen}{'sessions of servers that lease'}++; }
 		elsif ($line ne '') { $self->receive($server, "$file.$session", $line); }
 	}
 	for my $error (errors(slurp_file("$file.err")))
@@ -98,7 +98,7 @@ sub check
 	for my $worker (sort keys %{ $self->{grant} })
 	{
 		my @grants = sort { $a->{floor} <=> $b->{floor} } values %{ $self->{grant}{$worker} };
-		$self->{seen}{grants} += @grants;
+		$self->{seen}{'grants of worker IDs'} += @grants;
 		for my $n (0 .. $#grants)
 		{
 			my ($before, $grant) = @grants[ $n - 1, $n ];

@@ -242,7 +242,8 @@ sub launch
 		open STDOUT, '>>', "$file.out";
 		open STDERR, '>>', "$file.err";
 		$ENV{PGCONNECT_TIMEOUT} = 5;
-		exec 'sh', '-c', 'while :; do psql -XAtq -f "$1" "$2"; sleep 0.1; done', 'client', "$file.sql", $server->{node}->connstr('a')
+		exec 'sh', '-c', 'while kill -0 "$3"; do psql -XAtq -f "$1" "$2"; sleep 0.1; done', 'client', "$file.sql",
+		  $server->{node}->connstr('a'), getppid
 		  or POSIX::_exit(127);
 	}
 	$groups{$pid} = 1;
