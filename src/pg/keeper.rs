@@ -685,7 +685,10 @@ impl Link {
             is_refusal: matches!(trouble.why, Why::Refused(_)),
             text: Short::new(&error::keeper::reason(&trouble.why)),
         });
-        let is_acquired = matches!(change, Change::Acquired { .. });
+        let reached = match change {
+            Change::Acquired { reached, .. } => Some(*reached),
+            _ => None,
+        };
         let is_held = obstacle.as_ref().is_some_and(|it| it.held.is_some());
         // The worker ID of the settings, for which the server has no claim.
         let mut unclaimed = None;
@@ -693,9 +696,14 @@ impl Link {
             let identity = beliefs.identity;
             let shown = &mut state.shown;
             if let (Some(right), Some(max_ahead)) = (right, max_ahead) {
-                if is_acquired {
-                    let granted =
-                        identity.granted(right.worker, right.floor, right.bound, max_ahead);
+                if let Some(reached) = reached {
+                    let granted = identity.granted(
+                        right.worker,
+                        right.floor,
+                        right.bound,
+                        reached,
+                        max_ahead,
+                    );
                     beliefs.identity = granted;
                     state.granted = granted.generation;
                     shown.since = Some(now);
@@ -739,7 +747,7 @@ impl Link {
         let shown = || shared.with_keeper(|_, state| state.shown.clone());
         match change {
             Change::Nothing | Change::Returned => {}
-            Change::Acquired { before } => {
+            Change::Acquired { before, .. } => {
                 if let Some(right) = right {
                     error::keeper::acquired(&shown(), right, *before, now).log("");
                 }

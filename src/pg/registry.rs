@@ -345,6 +345,16 @@ impl Rows for Table<'_> {
             &[&self.more.all],
         )
     }
+
+    fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
+        let bound = self.registry.value(
+            "SELECT max(bound) FROM @schema@.snowflake_registry_leases \
+             WHERE system_identifier = $1::numeric",
+            &[&system.to_string()],
+        );
+        let bound = bound.unwrap_or_else(|error| error.raise());
+        Some(UnixMillis::new(bound?.parse().ok()?))
+    }
 }
 
 /// Milliseconds that `timestamptz` can hold.

@@ -70,8 +70,6 @@ pub struct Situation {
     pub generator_now: UnixNanos,
     /// Wall minus boot clock when the wall clock was last trusted.
     pub trusted_offset: Nanos,
-    /// The greatest one since the server started.
-    pub greatest_offset: Nanos,
     /// How far the generator may be ahead of the wall clock, beyond the policy's limit.
     pub forgiven_lead: Millis,
     pub word: Position,
@@ -85,8 +83,8 @@ pub struct Situation {
     pub stored: Option<UnixMillis>,
     /// The latest mark that was written here since the generator has its slot.
     pub written: Option<UnixMillis>,
-    /// The mark on disk is from before a promotion.
-    pub is_older: bool,
+    /// At a start: the timeline of WAL has changed since the mark was written.
+    pub mark_is_older: bool,
     /// Set if the mark is from before a promotion.
     pub failover: Option<Failover>,
     /// Somebody advances the generator: no ID is to be issued before this instant.
@@ -285,11 +283,11 @@ impl Generator {
         {
             return Err(Refusal::AdvancePastPool { by, limit });
         }
-        if let Some(limit) = self.foreign_limit(s)
+        if let Some(latest) = self.latest_foreign_mark(s)
             && let Some(mark) = adopted.filter(|mark| Some(*mark) > s.written)
-            && let by = mark.since(wall)
-            && by > limit
+            && mark > latest
         {
+            let (by, limit) = (mark.since(wall), latest.since(wall));
             return Err(Refusal::MarkPastPool { by, limit, mark });
         }
         let starts = begins || adopted.is_some() || s.floor.is_some();
@@ -408,25 +406,22 @@ impl Generator {
         settings.failover_gap.plus(self.max_borrow())
     }
 
-    /// Under a grant, how far ahead of the wall clock a mark may be that this server has
-    /// not written since it started. Such a mark is of an earlier start, or of somebody
-    /// who may set this one mark; and the whole server follows its leading generator.
+    /// Under a grant, the latest mark that is believed if this server has not written it
+    /// since it started. Such a mark is of an earlier start, or of somebody who may set
+    /// this one mark; and the whole server follows its leading generator.
     ///
-    /// An earlier start can have come as far as the pool allows, or as the floor, which
-    /// lies past what the worker ID was used for, or as the clock before it was set back;
-    /// on top of that it may have borrowed and reserved. There is no limit for a mark
-    /// that came with a promotion: it tells how far the lost primary was, whose clock and
-    /// lead nobody knows here.
-    fn foreign_limit(&self, s: &Situation) -> Option<Millis> {
-        let (Some(max_ahead), Some(floor)) = (s.identity.max_ahead, s.identity.floor) else {
-            return None;
-        };
-        let reading = s.reading;
-        let set_back = Millis::ZERO.minus(reading.jumped_from(s.greatest_offset));
-        let floor_lead = floor.since(reading.wall.millis());
-        let lead = max_ahead.max(floor_lead).max(set_back);
-        let margin = self.max_borrow().plus(s.settings.reserve);
-        (!s.is_older).then(|| lead.plus(margin).plus(s.forgiven_lead))
+    /// A mark of an earlier start lies within the bounds that the server has had, but for
+    /// the tick that ends one, and for a reservation past the end that a clean stop has
+    /// told. One of before the registry lies ahead of the clock by what was borrowed,
+    /// reserved or left out. There is no limit for a mark that came with a promotion: it
+    /// tells how far the lost primary was, whose clock and lead nobody knows here.
+    fn latest_foreign_mark(&self, s: &Situation) -> Option<UnixMillis> {
+        let limit = s.identity.max_ahead.filter(|_| !s.mark_is_older)?;
+        let near = s.reading.wall.millis().plus(limit).plus(self.max_borrow());
+        let past = s.identity.reached.max(Some(near))?;
+        let past = past.plus(s.settings.reserve).plus(s.forgiven_lead);
+        let latest = past.max(s.identity.bound?);
+        Some(self.layout.instant_of(self.layout.tick_from(latest)))
     }
 
     const fn mark_ahead(&self, start: Tick, by: Millis, limit: Millis) -> Refusal {

@@ -54,9 +54,6 @@ pub struct Settings {
 pub struct Beliefs {
     /// Wall minus boot clock when the wall clock was last believed.
     pub trusted_offset: Nanos,
-    /// The greatest trusted offset since the server started. If the clock was set back
-    /// since, all generators may lead it by the difference.
-    pub greatest_offset: Nanos,
     /// Both clocks when a reserver last read them, unless that reading was refused as a
     /// jump. The reserver that sees a step since then notes it.
     pub seen: Reading,
@@ -72,7 +69,6 @@ impl Beliefs {
     pub const fn new(reading: Reading, identity: Identity) -> Self {
         Self {
             trusted_offset: reading.offset(),
-            greatest_offset: reading.offset(),
             seen: reading,
             promoted_at: None,
             identity,
@@ -91,14 +87,9 @@ impl Beliefs {
     /// Believes a reading, and returns how far the wall clock has jumped.
     pub fn accept(&mut self, reading: Reading) -> Millis {
         let jumped = reading.jumped_from(self.trusted_offset);
-        self.trust(reading.offset());
+        self.trusted_offset = reading.offset();
         self.seen = reading;
         jumped
-    }
-
-    fn trust(&mut self, offset: Nanos) {
-        self.trusted_offset = offset;
-        self.greatest_offset = self.greatest_offset.max(offset);
     }
 }
 
@@ -437,7 +428,7 @@ impl<H: Host> Reserver<'_, H> {
             let stepped = reading.stepped_since(beliefs.seen);
             let plan = generator.plan(&situation);
             if plan.is_ok() {
-                beliefs.trust(reading.offset());
+                beliefs.trusted_offset = reading.offset();
                 // A gap is not left for a clock that was refused.
                 if let Some(failover) = situation.failover {
                     beliefs.promoted_at = Some(failover.promoted_at);
@@ -535,7 +526,6 @@ impl<H: Host> Reserver<'_, H> {
             settings: self.host.settings(),
             generator_now: live.now(self.generator, reading),
             trusted_offset: found.beliefs.trusted_offset,
-            greatest_offset: found.beliefs.greatest_offset,
             forgiven_lead: slot.forgiven_lead(),
             word: live.word().position(),
             reserved,
@@ -543,7 +533,7 @@ impl<H: Host> Reserver<'_, H> {
             is_new,
             stored,
             written: slot.highest(),
-            is_older: found.history.switches > 0,
+            mark_is_older: found.history.switches > 0,
             failover: self.failover(found, at_start),
             floor,
             ledger,

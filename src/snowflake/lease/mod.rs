@@ -412,6 +412,9 @@ pub struct Grant {
     pub floor: UnixMillis,
     /// No tick that begins at or after it may be used.
     pub bound: UnixMillis,
+    /// The latest bound of before that servers with the asker's system identifier have:
+    /// no mark that such a server has written under a lease lies past its bound.
+    pub reached: UnixMillis,
     pub until: RegistryMillis,
     pub terms: Terms,
 }

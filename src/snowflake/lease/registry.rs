@@ -145,6 +145,10 @@ pub trait Rows {
 
     /// The row with the greatest bound.
     fn greatest_bound(&mut self) -> Option<Row>;
+
+    /// The greatest bound of the rows, also of other pools, whose holder has this system
+    /// identifier.
+    fn reached_by(&mut self, system: u64) -> Option<UnixMillis>;
 }
 
 /// The answer to a request. `state` and `rows` are to be stored before the reply leaves,
@@ -764,17 +768,19 @@ impl Desk<'_> {
     fn again(&self, rows: &mut impl Rows, mut row: Row) -> Answer {
         row.number = self.request.number;
         row.clock = self.request.clock;
-        let answer = self.granted(&row);
+        let answer = self.granted(rows, &row);
         rows.put(row);
         answer
     }
 
-    fn granted(&self, row: &Row) -> Answer {
+    fn granted(&self, rows: &mut impl Rows, row: &Row) -> Answer {
+        let reached = rows.reached_by(self.request.asker.identity.system);
         Answer::Granted(Grant {
             worker: row.worker,
             counter: row.counter,
             floor: row.floor,
             bound: row.bound,
+            reached: reached.unwrap_or(row.floor),
             until: row.leased_until,
             terms: self.pool.terms(),
         })
@@ -803,7 +809,7 @@ impl Desk<'_> {
             contender: None,
         };
         state.serial += 1;
-        let answer = self.granted(&row);
+        let answer = self.granted(rows, &row);
         rows.put(row);
         answer
     }

@@ -32,9 +32,14 @@ fn server() -> Server {
 }
 
 fn grant(server: &Server, worker: i32, floor: i64, bound: i64) {
-    let (floor, bound) = (UnixMillis::new(floor), UnixMillis::new(bound));
-    let worker = WorkerId::new(worker).unwrap();
-    server.becomes(|identity| identity.granted(worker, floor, bound, Millis::new(200)));
+    grant_to(server, worker, floor, bound, floor);
+}
+
+/// The same, to a server that had a bound before.
+fn grant_to(server: &Server, worker: i32, floor: i64, bound: i64, reached: i64) {
+    let [floor, bound, reached] = [floor, bound, reached].map(UnixMillis::new);
+    let (worker, ahead) = (WorkerId::new(worker).unwrap(), Millis::new(200));
+    server.becomes(|identity| identity.granted(worker, floor, bound, reached, ahead));
 }
 
 /// The worker ID and the beginning of the tick of the next ID.
@@ -135,7 +140,7 @@ fn a_floor_is_no_clock_error() {
     // A mark beyond the floor is one.
     server.set_mark(Some(9_000));
     grant(&server, 1, 1000, 20_000);
-    assert!(matches!(refusal(&server), Refusal::MarkPastPool { .. }));
+    assert!(matches!(refusal(&server), Refusal::MarkAhead { .. }));
 }
 
 /// What the pool allows, 200 ms, and what a generator reserves and borrows.
@@ -167,7 +172,7 @@ fn a_mark_that_somebody_sets_ahead_does_not_move_the_bound() {
             max_rollback: Policy::DEFAULT.max_rollback,
             ..server.generator.policy
         };
-        grant(&server, 1, 0, 2000);
+        grant(&server, 1, 0, 1250);
         server.renews = Some(Millis::new(10));
         if running {
             assert_eq!(next(&server), (1, 1000));
@@ -178,7 +183,7 @@ fn a_mark_that_somebody_sets_ahead_does_not_move_the_bound() {
         for ahead in [FOREIGN + 1, day] {
             assert_eq!(limit_of(&server, ahead), Some(FOREIGN), "{running}");
         }
-        assert_eq!(server.identity().bound, Some(UnixMillis::new(2000)));
+        assert_eq!(server.identity().bound, Some(UnixMillis::new(1250)));
         assert!(furthest([&server.slot]) < Some(UnixMillis::new(1200)));
         assert!(server.slot.refused_at().is_some());
         // Nor does it by an advance.
@@ -202,34 +207,48 @@ fn a_mark_that_somebody_sets_ahead_does_not_move_the_bound() {
 
 #[test]
 fn a_mark_of_this_server_is_never_past_the_pool() {
-    // One of before a crash lies before the floor, but for what was reserved.
+    // The clock is set back while generators run, and they lead it. The server gets
+    // another worker ID then, at a restart too: after a boot of its machine, for example.
+    for ends_cleanly in [false, true] {
+        let mut server = server();
+        server.generator.policy.max_rollback = Millis::new(20_000);
+        server.step(5000 * MS);
+        server.accept();
+        grant(&server, 1, 0, 9000);
+        assert_eq!(next(&server), (1, 6000));
+        server.step(-5000 * MS);
+        assert_eq!(next(&server), (1, 6000));
+        let end = furthest([&server.slot]).unwrap();
+        assert!(server.mark() > Some(end));
+        let reached = if ends_cleanly { end.get() } else { 9000 };
+        server.restart();
+        grant_to(&server, 2, 0, 2000, reached);
+        server.renews = Some(Millis::new(10_000));
+        assert!(next(&server).1 >= 6000, "{ends_cleanly}");
+    }
+    // The slot knows its own mark, under whatever worker ID.
     let mut server = server();
     server.generator.policy.max_rollback = Millis::new(20_000);
-    grant(&server, 1, 5000, 9000);
-    assert_eq!(
-        limit_of(&server, 4000 + FOREIGN - 200 + 1),
-        Some(4000 + FOREIGN - 200)
-    );
-    assert_eq!(limit_of(&server, 4000 + FOREIGN - 200), None);
-    server.restart();
     grant(&server, 1, 9000, 9500);
     assert_eq!(next(&server), (1, 9000));
-    // The slot knows its own mark, under whatever worker ID.
     assert!(server.mark() > Some(UnixMillis::new(9000)));
     grant(&server, 2, 0, 20_000);
     assert!(next(&server).1 > 9000);
-    // A clock that was right is set back: a generator that is used for the first time
-    // since may lead as far as the others do.
-    let mut server = self::server();
-    server.step(400 * MS);
-    server.accept();
-    server.step(-400 * MS);
-    grant(&server, 1, 0, 9000);
-    assert_eq!(
-        limit_of(&server, 400 + FOREIGN - 200 + 1),
-        Some(400 + FOREIGN - 200)
-    );
-    assert_eq!(limit_of(&server, 490), None);
+    // The limit is what was reached, and what was reserved past a clean end; or the
+    // bound, within which a mark takes nobody along.
+    for (reached, bound, latest) in [
+        (5000, 2000, 5100),
+        (5000, 7000, 7000),
+        (0, 1100, 1000 + FOREIGN),
+    ] {
+        let mut server = self::server();
+        server.generator.policy.max_rollback = Millis::new(20_000);
+        grant_to(&server, 1, 0, bound, reached);
+        let ahead = latest - 1000;
+        assert_eq!(limit_of(&server, ahead + 1), Some(ahead));
+        server.renews = Some(Millis::new(10_000));
+        assert_eq!(limit_of(&server, ahead), None);
+    }
 }
 
 #[test]
@@ -243,7 +262,8 @@ fn a_mark_that_came_with_a_promotion_is_as_far_ahead_as_it_is() {
     server.promote(-580 * MS);
     let mark = server.mark().unwrap();
     assert!(mark.since(UnixMillis::new(620)) > Millis::new(FOREIGN));
-    grant(&server, 2, 0, 2000);
+    grant(&server, 2, 0, 700);
+    server.renews = Some(Millis::new(10));
     assert_eq!(next(&server), (2, mark.get()));
     // One that is set since did not come with it.
     server.pass(2000 * MS);
@@ -252,7 +272,7 @@ fn a_mark_that_came_with_a_promotion_is_as_far_ahead_as_it_is() {
     let (timeline, disk) = (server.timeline, server.disk.get());
     server.disk.set(Disk { timeline, ..disk });
     server.restart();
-    grant(&server, 2, 0, 9000);
+    grant(&server, 2, 0, now + 100);
     assert!(matches!(refusal(&server), Refusal::MarkPastPool { .. }));
 }
 

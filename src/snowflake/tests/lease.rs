@@ -87,6 +87,12 @@ impl Rows for Table {
     fn greatest_bound(&mut self) -> Option<Row> {
         self.rows.values().max_by_key(|row| row.bound).cloned()
     }
+
+    fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
+        let rows = self.rows.values();
+        let rows = rows.filter(|row| row.holder.identity.system == system);
+        rows.map(|row| row.bound).max()
+    }
 }
 
 /// What is on the disk of a registry.

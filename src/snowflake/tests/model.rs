@@ -366,8 +366,6 @@ impl Server {
             (self.disk.get(), self.committed.get(), self.lagging.get()),
             (self.blind, self.before_rewrite, self.timeline),
             (self.left.get(), beliefs.identity),
-            // Only a registry's limit looks at it.
-            beliefs.identity.max_ahead.map(|_| beliefs.greatest_offset),
         );
         fields.hash(hash);
         if let Some(under_way) = self.under_way.get() {

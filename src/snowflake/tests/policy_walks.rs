@@ -588,7 +588,7 @@ fn ask(state: &mut State, event: Event) -> Result<bool, String> {
             registry.bounds[worker] = bound.get();
             registry.granted = worker;
             let max_ahead = layout.tick().times(3);
-            server.becomes(|identity| identity.granted(id, floor, bound, max_ahead));
+            server.becomes(|identity| identity.granted(id, floor, bound, floor, max_ahead));
         }
         Event::Renew if !holds => return Ok(false),
         Event::Renew => {

@@ -65,7 +65,13 @@ fn longest_wait(lease: i64, reserve: i64, max_ahead: i64, reserved: bool) -> i64
                     identity.renewed(right.bound)
                 } else {
                     let max_ahead = Millis::new(max_ahead);
-                    identity.granted(right.worker, right.floor, right.bound, max_ahead)
+                    identity.granted(
+                        right.worker,
+                        right.floor,
+                        right.bound,
+                        right.floor,
+                        max_ahead,
+                    )
                 }
             });
             needed = needed.filter(|needed| *needed >= right.bound);

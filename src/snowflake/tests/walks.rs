@@ -622,7 +622,6 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                 settings: settings(1000, 1000, 0),
                 generator_now: at(millis).wall,
                 trusted_offset: Nanos::ZERO,
-                greatest_offset: Nanos::ZERO,
                 forgiven_lead: Millis::ZERO,
                 word: layout.at(
                     running.map_or(0, |plan| plan.ledger.clock),
@@ -633,7 +632,7 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                 is_new: running.is_none(),
                 stored: stored.map(|(mark, _)| mark),
                 written: None,
-                is_older: false,
+                mark_is_older: false,
                 failover: None,
                 floor: None,
                 ledger: running.map_or(ledger, |plan| plan.ledger),
