@@ -430,7 +430,7 @@ impl World {
         self.registries.last_mut().unwrap()
     }
 
-    fn moment(&self, server: usize) -> Moment {
+    pub fn moment(&self, server: usize) -> Moment {
         let host = &self.servers[server];
         Moment {
             boot: BootNanos::new(self.boot * 1_000_000),

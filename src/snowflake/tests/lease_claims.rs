@@ -2,7 +2,7 @@
 //! believe: clocks, bounds and floors that are wrong, or that somebody has made up.
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::node::{FLOOR_LIMIT, Why};
+use super::super::lease::node::{FLOOR_LIMIT, Next, Why};
 use super::super::lease::registry::DAY;
 use super::super::lease::{Answer, Ask, Named, Refused, Reply, Row};
 use super::lease::{How, SECOND, World};
@@ -280,4 +280,42 @@ fn a_reply_without_a_contender_is_understood() {
     assert!(row.as_object_mut().unwrap().remove("contender").is_some());
     let row: Row = serde_json::from_value(row).unwrap();
     assert_eq!(row, *world.row(0));
+}
+
+/// What a grant tells of the bounds that servers with the asker's system identifier had.
+fn reached(world: &mut World, server: usize) -> UnixMillis {
+    let moment = world.moment(server);
+    let Next::Send(request) = world.servers[server].node.next(&moment) else {
+        panic!("nothing is asked");
+    };
+    match world.answer(0, server, &request).answer {
+        Answer::Granted(grant) => grant.reached,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+/// A machine that was booted anew gets another worker ID while the bound of its former
+/// one lies ahead; and what its generators have reached comes along.
+#[test]
+fn a_grant_tells_what_the_system_has_reached() {
+    let mut world = world(3, 2);
+    down(&mut world, 1);
+    world.seconds(6);
+    world.stop(0);
+    let hour = 3600 * SECOND;
+    let ahead = UnixMillis::new(world.now + hour);
+    let table = &mut world.newest().disk.1;
+    for row in table.rows.values_mut() {
+        row.bound = ahead;
+    }
+    let other = world.servers[1].identity.system;
+    assert_ne!(world.servers[0].identity.system, other);
+    world.reboot(0);
+    assert_eq!(reached(&mut world, 0), ahead);
+    let row = world.row(1).clone();
+    assert_eq!(row.holder.identity, world.servers[0].identity);
+    assert!(row.floor < ahead);
+    // Another system has reached nothing.
+    world.start(1);
+    assert!(reached(&mut world, 1) < ahead);
 }
