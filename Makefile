@@ -9,6 +9,7 @@
 # make walks    every policy, through longer series of events; DEEPER=..
 # make miri     the core's tests on Miri; needs a nightly compiler
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
+# make image    the files of an image for CloudNativePG's extension volumes, PostgreSQL 18
 # make docs     draws docs/rollback.svg from what a server issues
 # make bench    what an ID costs, beside its neighbours; PG=18, PLOT=file.svg, QUICK=1, SECTIONS=..
 # make bench-contention     many cores on one word of memory, measured here and modelled
@@ -17,7 +18,7 @@
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: help demo test test-server test-upgrade test-core torture fuzz fuzz-sql walks miri check-core lint build install docs bench bench-contention bench-instructions clean
+.PHONY: help demo test test-server test-upgrade test-core torture fuzz fuzz-sql walks miri check-core lint build install image docs bench bench-contention bench-instructions clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -82,6 +83,9 @@ build:
 
 install:
 	@tests/run install_for "$(PG_CONFIG)"
+
+image:
+	@tests/run image
 
 clean:
 	cargo clean

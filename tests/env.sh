@@ -199,6 +199,15 @@ install_into() {
         install -m 644 /dev/stdin "$2/extension/snowflake_id--$version.sql"
 }
 
+# image_into FOLDER: makes the file tree of an image that CloudNativePG mounts as an
+# extension volume, on PostgreSQL 18 or later.
+image_into() {
+    rm -rf "$1"
+    install_into "$1/lib" "$1/share"
+    mkdir -p "$1/licenses/snowflake_id"
+    install -m 644 "$top/LICENSE" "$1/licenses/snowflake_id/"
+}
+
 # copy_installation FOLDER: copies PostgreSQL into FOLDER. Its programs find their files
 # relative to themselves. Sets bindir, pkglibdir, sharedir.
 copy_installation() {
