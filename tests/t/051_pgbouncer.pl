@@ -85,12 +85,13 @@ INSERT INTO taken (client, step) VALUES (:client_id, :step);
 COMMIT;
 END
 my ($count, $turns) = (20, 80);
-# Runs clients through a pooler. Each adds three rows per turn of the script.
+# Runs clients through a pooler, each in a thread of its own, since pgbench waits while it
+# prepares a statement. Each adds three rows per turn of the script.
 sub run_clients
 {
 	my ($pooler, $mode, $what) = @_;
 	$node->safe_psql('postgres', 'TRUNCATE taken');
-	command_ok([ 'pgbench', '-n', '-M', $mode, '-c', $count, '-t', $turns, '-D', 'step=0', '-f', $script,
+	command_ok([ 'pgbench', '-n', '-M', $mode, '-c', $count, '-j', $count, '-t', $turns, '-D', 'step=0', '-f', $script,
 			'-h', $pooler->{host}, '-p', $pooler->{port}, 'postgres' ], $what);
 	is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id), count(DISTINCT own) FROM taken'),
 		join('|', ($count * $turns * 3) x 3), "$what: no ID twice");
