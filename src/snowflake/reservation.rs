@@ -83,9 +83,10 @@ pub struct Situation {
     pub stored: Option<UnixMillis>,
     /// The latest mark that was written here since the generator has its slot.
     pub written: Option<UnixMillis>,
-    /// At a start: the timeline of WAL has changed since the mark was written.
+    /// The timeline of WAL has changed since the mark was written. Only a start looks at
+    /// that; `false` otherwise.
     pub mark_is_older: bool,
-    /// Set if the mark is from before a promotion.
+    /// The gap that is to be left, at a start after promotions.
     pub failover: Option<Failover>,
     /// Somebody advances the generator: no ID is to be issued before this instant.
     pub floor: Option<UnixMillis>,

@@ -4,7 +4,7 @@
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::node::{FLOOR_LIMIT, Next, Why};
 use super::super::lease::registry::DAY;
-use super::super::lease::{Answer, Ask, Named, Refused, Reply, Row};
+use super::super::lease::{Answer, Ask, Fence, Named, Refused, Reply, Row};
 use super::lease::{How, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, world};
 
@@ -222,6 +222,78 @@ fn a_holder_is_told_once_of_each_server_that_claims_its_worker_id() {
     assert_eq!(world.servers[0].told_of.len(), 5);
     assert_eq!(world.servers[0].told_of[4], others[1]);
     world.check();
+}
+
+#[test]
+fn a_holder_is_told_of_sixteen_servers_at_most() {
+    let mut world = claimants(18);
+    (1..18).for_each(|server| world.start(server));
+    world.seconds(40 * GONE);
+    let mut told = world.servers[0].told_of.clone();
+    told.sort_by_key(|by| by.port);
+    told.dedup();
+    assert_eq!((told.len(), world.servers[0].told_of.len()), (16, 16));
+}
+
+/// Also a keeper that is started anew, which knows of no contender, is not told of it.
+#[test]
+fn a_holder_is_not_told_of_a_contender_that_has_gone_away() {
+    let told = |seconds| {
+        let mut world = claimants(2);
+        let second = name(&mut world, 1);
+        world.seconds(5);
+        down(&mut world, 1);
+        world.seconds(seconds);
+        world.pass(5 * SECOND);
+        let request = world.ask(0).unwrap();
+        let again = [world.answer(0, 0, &request), world.answer(0, 0, &request)];
+        assert_eq!(noted(&world), Some(&second));
+        again.map(|reply| match reply.answer {
+            Answer::Renewed { contender, .. } => contender.is_some(),
+            answer => panic!("{answer:?}"),
+        })
+    };
+    assert_eq!(told(GONE / 2), [true; 2]);
+    assert_eq!(told(GONE), [false; 2]);
+}
+
+/// Who the refusal of a renewal says has the worker ID now.
+fn has_it_now(world: &mut World, server: usize) -> (Fence, Option<u16>) {
+    let request = world.ask(server).unwrap();
+    match world.answer(0, server, &request).answer {
+        Answer::Refused(Refused::Fenced { why, by, .. }) => (why, by.map(|by| by.port)),
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn a_lost_lease_names_only_a_server_that_has_the_worker_id_now() {
+    let mut world = taken_over();
+    let second = Named::from(&world.row(0).holder).port;
+    world.wake(0);
+    assert_eq!(has_it_now(&mut world, 0), (Fence::TakenOver, Some(second)));
+    // It has given it back since.
+    let mut world = taken_over();
+    world.stop(1);
+    world.wake(0);
+    assert_eq!(has_it_now(&mut world, 0), (Fence::TakenOver, None));
+    // The server's own lease of before, in a registry that has lost the latest one.
+    let mut world = one_of_two();
+    world.crash(0, true);
+    world.seconds(5);
+    let counter = world.row(0).counter;
+    world.pass(5 * SECOND);
+    world
+        .newest()
+        .disk
+        .1
+        .rows
+        .values_mut()
+        .for_each(|row| row.counter -= 1);
+    assert_eq!(
+        (world.row(0).counter, has_it_now(&mut world, 0)),
+        (counter - 1, (Fence::Lost, None))
+    );
 }
 
 /// Fixed worker IDs that are in a pool from which another server leases any one.
