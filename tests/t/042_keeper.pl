@@ -239,7 +239,7 @@ wait_until('another server has its worker ID', sub { worker($d, 'worker_id') eq 
 is(take($d), 20, 'the worker ID of a frozen server goes to another one');
 kill 'CONT', @frozen;
 wait_until('the server is told', sub {
-	in_log($e, qr/WARNING:  snowflake_id: lost worker ID 20\n.*DETAIL:  Another server got it\. The worker ID now belongs to the server on host/) });
+	in_log($e, qr/WARNING:  snowflake_id: lost worker ID 20\n.*DETAIL:  Another server got it\. It went to the server on host/) });
 ($code, $text) = error_in($session, 'SELECT snowflake_nextval()');
 is($code, '55000', 'which issues nothing then');
 wait_until('the log says that there is no other worker ID', sub {

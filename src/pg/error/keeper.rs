@@ -268,11 +268,11 @@ fn refusal(refused: &Refused) -> String {
     match refused {
         Refused::Fenced { why, by, since } => {
             let by = by.as_deref().map_or_else(String::new, |by| {
-                format!(
-                    " The worker ID now belongs to {}, since {}.",
-                    named(by),
-                    at(*since)
-                )
+                let what = match why {
+                    Fence::TakenOver => "It went to",
+                    _ => "It belongs to",
+                };
+                format!(" {what} {}, since {}.", named(by), at(*since))
             });
             let why = match why {
                 Fence::TakenOver => "Another server got it.",

@@ -427,7 +427,8 @@ pub enum Refused {
     /// was issued below its bound stands.
     Fenced {
         why: Fence,
-        /// The server that has the worker ID now, if that is another one.
+        /// The server that took over; otherwise the one that has the worker ID now, if
+        /// that is another one.
         by: Option<Box<Named>>,
         /// Since when it has been the holder. Without one, the time of the refusal.
         since: RegistryMillis,

@@ -541,7 +541,8 @@ impl Desk<'_> {
         let now = self.scene.now;
         let other = row.filter(|row| {
             let is_other = row.holder.identity != self.request.asker.identity;
-            is_other && !row.released && now < row.leased_until
+            let has_it = !row.released && now < row.leased_until;
+            is_other && (why == Fence::TakenOver || has_it)
         });
         let since = other.as_ref().map_or(now, |row| row.since);
         let by = other.map(|row| Box::new(Named::from(&row.holder)));
