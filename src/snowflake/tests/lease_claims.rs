@@ -257,8 +257,8 @@ fn a_holder_is_not_told_of_a_contender_that_has_gone_away() {
     assert_eq!(told(GONE), [false; 2]);
 }
 
-/// Who the refusal of a renewal says has the worker ID now.
-fn has_it_now(world: &mut World, server: usize) -> (Fence, Option<u16>) {
+/// Why a renewal is refused, and whom the refusal names.
+fn refused_for(world: &mut World, server: usize) -> (Fence, Option<u16>) {
     let request = world.ask(server).unwrap();
     match world.answer(0, server, &request).answer {
         Answer::Refused(Refused::Fenced { why, by, .. }) => (why, by.map(|by| by.port)),
@@ -267,16 +267,17 @@ fn has_it_now(world: &mut World, server: usize) -> (Fence, Option<u16>) {
 }
 
 #[test]
-fn a_lost_lease_names_only_a_server_that_has_the_worker_id_now() {
+fn a_lost_lease_names_who_took_over_or_else_who_has_the_worker_id_now() {
     let mut world = taken_over();
     let second = Named::from(&world.row(0).holder).port;
     world.wake(0);
-    assert_eq!(has_it_now(&mut world, 0), (Fence::TakenOver, Some(second)));
+    let taken = (Fence::TakenOver, Some(second));
+    assert_eq!(refused_for(&mut world, 0), taken);
     // It has given it back since.
     let mut world = taken_over();
     world.stop(1);
     world.wake(0);
-    assert_eq!(has_it_now(&mut world, 0), (Fence::TakenOver, None));
+    assert_eq!(refused_for(&mut world, 0), taken);
     // The server's own lease of before, in a registry that has lost the latest one.
     let mut world = one_of_two();
     world.crash(0, true);
@@ -291,7 +292,7 @@ fn a_lost_lease_names_only_a_server_that_has_the_worker_id_now() {
         .values_mut()
         .for_each(|row| row.counter -= 1);
     assert_eq!(
-        (world.row(0).counter, has_it_now(&mut world, 0)),
+        (world.row(0).counter, refused_for(&mut world, 0)),
         (counter - 1, (Fence::Lost, None))
     );
 }
