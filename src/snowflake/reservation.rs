@@ -421,7 +421,8 @@ impl Generator {
         let near = s.reading.wall.millis().plus(limit).plus(self.max_borrow());
         let past = s.identity.reached.max(Some(near))?;
         let past = past.plus(s.settings.reserve).plus(s.forgiven_lead);
-        let latest = past.max(s.identity.bound?);
+        // A mark before the floor moves nothing.
+        let latest = past.max(s.identity.floor?);
         Some(self.layout.instant_of(self.layout.tick_from(latest)))
     }
 

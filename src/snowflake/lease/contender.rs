@@ -60,7 +60,7 @@ impl Contender {
             let third = Millis::new(pool.lease.get() / 3);
             let latest = now;
             let is_due = now.since(known.latest).abs() >= third;
-            return is_due.then(|| Self { latest, ..*known });
+            return is_due.then_some(Self { latest, ..*known });
         }
         let renewal = row.leased_until.plus(Millis::ZERO.minus(pool.lease));
         if row.renewed && known.since < renewal {
