@@ -404,7 +404,7 @@ fn a_server_does_not_get_its_former_worker_id_if_the_pool_leaves_it_out() {
         } else {
             world.stop(0);
         }
-        world.newest().disk.1.pool.except = vec![0..1];
+        world.newest().disk.1.pool.except.push(0..1);
         world.start(0);
         world.seconds(PATIENCE);
         assert_eq!(held(&world, 0), Some(1), "{crashes}");
