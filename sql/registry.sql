@@ -288,16 +288,18 @@ SELECT p.name AS pool, l.worker_id,
     l.since, l.leased_until,
     snowflake_internal_instant(l.bound) AS bound,
     l.counter || '-' || left(l.nonce::text, 8) AS token,
-    CASE WHEN l.contender IS NOT NULL THEN
-        format('%s%s, port %s, data directory "%s"', l.contender #>> '{by,host}',
-            ' (' || nullif(l.contender #>> '{by,address}', '') || ')', l.contender #>> '{by,port}',
-            l.contender #>> '{by,data_directory}') END AS contested_by,
-    snowflake_internal_instant((l.contender ->> 'since')::bigint) AS contested_since,
-    snowflake_internal_instant((l.contender ->> 'latest')::bigint) AS contested_last
+    c.by AS contested_by, c.since AS contested_since, c.latest AS contested_last
 FROM snowflake_registry_pools AS p
 JOIN snowflake_registry_leases AS l
     ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint
-CROSS JOIN LATERAL (SELECT l.worker_id >= upper(p.worker_ids) - p.spares) AS s (is_spare);
+CROSS JOIN LATERAL (SELECT l.worker_id >= upper(p.worker_ids) - p.spares) AS s (is_spare)
+LEFT JOIN LATERAL (
+    SELECT format('%s%s, port %s, data directory "%s"', l.contender #>> '{by,host}',
+            ' (' || nullif(l.contender #>> '{by,address}', '') || ')', l.contender #>> '{by,port}',
+            l.contender #>> '{by,data_directory}'),
+        snowflake_internal_instant((l.contender ->> 'since')::bigint),
+        snowflake_internal_instant((l.contender ->> 'latest')::bigint)) AS c (by, since, latest)
+    ON NOT l.released AND c.latest >= clock_timestamp() - 2 * (p.lease + p.hold);
 COMMENT ON VIEW snowflake_workers IS
     'the worker IDs that this registry has leased, with their latest holders; worker IDs that were never leased have no row, see snowflake_pools.never_leased';
 COMMENT ON COLUMN snowflake_workers.pool IS 'the pool that has the worker ID';
@@ -316,8 +318,9 @@ COMMENT ON COLUMN snowflake_workers.bound IS
 COMMENT ON COLUMN snowflake_workers.token IS
     'tells the leases of a worker ID apart: how many there were, and the beginning of the holder''s random number';
 COMMENT ON COLUMN snowflake_workers.contested_by IS
-    'another server that has this worker ID set, asks for it, and is refused, since the holder has it: its host name, address, port and data directory; of several, they take turns here; NULL if there was none since the holder got the worker ID';
-COMMENT ON COLUMN snowflake_workers.contested_since IS 'since when that server asks';
+    'another server that has this worker ID set, asks for it, and is refused, since the holder has it: its host name, address, port and data directory; several servers take turns here; NULL if none has asked for two leases and two holds';
+COMMENT ON COLUMN snowflake_workers.contested_since IS
+    'since when the registry has noted that server without a break; it may have asked before';
 COMMENT ON COLUMN snowflake_workers.contested_last IS
     'when it has asked last, exact to a third of a lease';
 GRANT SELECT ON snowflake_workers TO pg_monitor;

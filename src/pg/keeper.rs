@@ -824,9 +824,13 @@ impl Link {
             }
             Some(Ok(Change::Copied)) => error::keeper::copied().warning(),
             Some(Err(why)) => error::keeper::not_returned(right.worker, &pool, &why).warning(),
-            _ => {
-                let why = "The registry did not confirm it in time.";
-                error::keeper::not_returned(right.worker, &pool, why).warning();
+            answered => {
+                let trouble = answered.and(self.node.trouble());
+                let why = trouble.map_or_else(
+                    || "The registry did not confirm it in time.".to_string(),
+                    |trouble| error::keeper::reason(&trouble.why),
+                );
+                error::keeper::not_returned(right.worker, &pool, &why).warning();
             }
         }
         shared.with_keeper(|_, state| state.link = None);

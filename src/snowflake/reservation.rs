@@ -83,9 +83,10 @@ pub struct Situation {
     pub stored: Option<UnixMillis>,
     /// The latest mark that was written here since the generator has its slot.
     pub written: Option<UnixMillis>,
-    /// At a start: the timeline of WAL has changed since the mark was written.
+    /// The timeline of WAL has changed since the mark was written. Only a start looks at
+    /// that; `false` otherwise.
     pub mark_is_older: bool,
-    /// Set if the mark is from before a promotion.
+    /// The gap that is to be left, at a start after promotions.
     pub failover: Option<Failover>,
     /// Somebody advances the generator: no ID is to be issued before this instant.
     pub floor: Option<UnixMillis>,
@@ -420,7 +421,8 @@ impl Generator {
         let near = s.reading.wall.millis().plus(limit).plus(self.max_borrow());
         let past = s.identity.reached.max(Some(near))?;
         let past = past.plus(s.settings.reserve).plus(s.forgiven_lead);
-        let latest = past.max(s.identity.bound?);
+        // A mark before the floor moves nothing.
+        let latest = past.max(s.identity.floor?);
         Some(self.layout.instant_of(self.layout.tick_from(latest)))
     }
 

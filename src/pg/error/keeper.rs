@@ -190,7 +190,7 @@ pub fn not_returned(worker: WorkerId, pool: &str, why: &str) -> Error {
         worker.get()
     ))
     .detail(format!(
-        "{why} It is free when its lease and the hold of the pool have ended."
+        "{why} The worker ID is free when its lease and the hold of the pool have ended."
     ))
 }
 
@@ -201,8 +201,8 @@ pub fn kept(worker: WorkerId, pool: &str) -> Error {
         worker.get()
     ))
     .detail(
-        "The registry is on this server, which stops. The server gets the worker ID again when it \
-         starts.",
+        "The registry is on this server, which stops. The server gets the worker ID again at its \
+         next start, if its machine is not booted in between.",
     )
 }
 
@@ -219,7 +219,7 @@ pub fn contested(worker: WorkerId, contender: &Contender, is_fixed: bool, pool: 
     };
     warned(format!("another server claims worker ID {}", worker.get()))
         .detail(format!(
-            "The registry refuses it to {}, since {}. This server goes on.",
+            "The registry refuses it to {}, at least since {}. This server goes on.",
             named(&contender.by),
             at(contender.since)
         ))
@@ -268,10 +268,14 @@ fn refusal(refused: &Refused) -> String {
     match refused {
         Refused::Fenced { why, by, since } => {
             let by = by.as_deref().map_or_else(String::new, |by| {
-                format!(" Its latest holder is {}, since {}.", named(by), at(*since))
+                let what = match why {
+                    Fence::TakenOver => "It went to",
+                    _ => "It belongs to",
+                };
+                format!(" {what} {}, since {}.", named(by), at(*since))
             });
             let why = match why {
-                Fence::TakenOver => "Another server has it.",
+                Fence::TakenOver => "Another server got it.",
                 Fence::Released => "It was returned.",
                 Fence::Revoked => "It was revoked at the registry.",
                 Fence::Copied => "A copy of this server has used it.",
@@ -280,14 +284,7 @@ fn refusal(refused: &Refused) -> String {
                     "The lease had expired when the registry may have lost leases of others."
                 }
             };
-            match refused {
-                // Otherwise the holder is this server itself.
-                Refused::Fenced {
-                    why: Fence::TakenOver | Fence::Lost,
-                    ..
-                } => format!("{why}{by}"),
-                _ => why.to_string(),
-            }
+            format!("{why}{by}")
         }
         Refused::Held {
             worker, by, since, ..

@@ -119,15 +119,17 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 "generator {name} would start {by} ahead of the clock"
             ))
             .detail(format!(
-                "Its mark is {mark}, and this server has not set it there. The worker ID of this \
-                 server is from a registry, and this server starts no generator at such a mark \
-                 more than {limit} ahead of the clock, since its other generators would follow."
+                "Its mark is {mark}, which this server has not written since it started. The \
+                 worker ID of this server is from a registry, and such a server starts no \
+                 generator at such a mark more than {limit} ahead of the clock, since its other \
+                 generators would follow."
             ))
             .hint(format!(
-                "Check the time synchronization of this server. If none of the generator's IDs is \
-                 later than now, its owner can run: SELECT setval({quoted}, {back}). If there are \
-                 such IDs, a superuser can call snowflake_accept_clock() in this database: the \
-                 generator then goes on after them, and at the next restart the others do, too."
+                "Check the time synchronization of this server. IDs resume by themselves when the \
+                 clock has come near the mark. If none of the generator's IDs is later than now, \
+                 its owner can run: SELECT setval({quoted}, {back}). If there are such IDs and \
+                 they cannot wait, a superuser can call snowflake_accept_clock() in this database: \
+                 the generator then goes on after them, and at the next restart the others do, too."
             ))
         }
         Refusal::AdvanceTooFar { by, limit } => {

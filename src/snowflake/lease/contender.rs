@@ -26,8 +26,8 @@ const KNOWN: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Contender {
     pub by: Named,
-    /// The first refusal, or the first one after the server had gone away, or after the
-    /// row has told of others.
+    /// From when on the row has noted this server without a break: the first refusal, or
+    /// the first one after it had gone away, or after the row has told of others.
     pub since: RegistryMillis,
     /// The latest refusal, exact to a third of a lease.
     pub latest: RegistryMillis,
@@ -36,29 +36,31 @@ pub struct Contender {
 }
 
 impl Contender {
+    /// The contender that the row notes, unless it has gone away.
+    #[must_use]
+    pub fn of(row: &Row, pool: &Pool, now: RegistryMillis) -> Option<Box<Self>> {
+        let gone = gone(pool.lease, pool.hold);
+        let known = row.contender.clone();
+        known.filter(|known| now.since(known.latest).abs() <= gone)
+    }
+
     /// What to note of a claim that is refused now; `None` if the row keeps what it has.
     #[must_use]
     pub fn noted(row: &Row, by: Named, pool: &Pool, now: RegistryMillis) -> Option<Self> {
-        let gone = gone(pool.lease, pool.hold);
-        let known = row.contender.as_deref();
-        let known = known.filter(|known| now.since(known.latest).abs() <= gone);
         let new = |after| Self {
             by: by.clone(),
             since: now,
             latest: now,
             after,
         };
-        let Some(known) = known else {
+        let Some(known) = Self::of(row, pool, now) else {
             return Some(new(0));
         };
         if known.by == by {
             let third = Millis::new(pool.lease.get() / 3);
             let latest = now;
             let is_due = now.since(known.latest).abs() >= third;
-            return is_due.then(|| Self {
-                latest,
-                ..known.clone()
-            });
+            return is_due.then_some(Self { latest, ..*known });
         }
         let renewal = row.leased_until.plus(Millis::ZERO.minus(pool.lease));
         if row.renewed && known.since < renewal {

@@ -427,9 +427,10 @@ pub enum Refused {
     /// was issued below its bound stands.
     Fenced {
         why: Fence,
-        /// The row's holder: the server that took over. `None` if there is no row.
+        /// The server that took over; otherwise the one that has the worker ID now, if
+        /// that is another one.
         by: Option<Box<Named>>,
-        /// Since when it has been the holder.
+        /// Since when it has been the holder. Without one, the time of the refusal.
         since: RegistryMillis,
     },
     /// The fixed worker ID belongs to another server.

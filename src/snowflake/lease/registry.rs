@@ -524,18 +524,7 @@ impl Desk<'_> {
                     Row {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
-                    Row {
-                        bound,
-                        leased_until,
-                        contender,
-                        ..
-                    } if again && row.renewed => {
-                        return Err(Answer::Renewed {
-                            bound: *bound,
-                            until: *leased_until,
-                            contender: contender.clone(),
-                        });
-                    }
+                    row if again && row.renewed => return Err(self.renewed(row)),
                     row if state.is_known(self, row) => return Ok(row.clone()),
                     _ => Fence::Doubtful,
                 }
@@ -549,8 +538,14 @@ impl Desk<'_> {
             }
             _ => Fence::TakenOver,
         };
-        let since = row.as_ref().map_or(self.scene.now, |row| row.since);
-        let by = row.map(|row| Box::new(Named::from(&row.holder)));
+        let now = self.scene.now;
+        let other = row.filter(|row| {
+            let is_other = row.holder.identity != self.request.asker.identity;
+            let has_it = !row.released && now < row.leased_until;
+            is_other && (why == Fence::TakenOver || has_it)
+        });
+        let since = other.as_ref().map_or(now, |row| row.since);
+        let by = other.map(|row| Box::new(Named::from(&row.holder)));
         Err(Answer::Refused(Refused::Fenced { why, by, since }))
     }
 
@@ -576,13 +571,17 @@ impl Desk<'_> {
         row.clock = self.request.clock;
         row.era = state.era.counter;
         state.serial += 1;
-        let answer = Answer::Renewed {
-            bound: row.bound,
-            until: row.leased_until,
-            contender: row.contender.clone(),
-        };
+        let answer = self.renewed(&row);
         rows.put(row);
         answer
+    }
+
+    fn renewed(&self, row: &Row) -> Answer {
+        Answer::Renewed {
+            bound: row.bound,
+            until: row.leased_until,
+            contender: Contender::of(row, self.pool, self.scene.now),
+        }
     }
 
     fn release(

@@ -140,7 +140,7 @@ fn a_floor_is_no_clock_error() {
     // A mark beyond the floor is one.
     server.set_mark(Some(9_000));
     grant(&server, 1, 1000, 20_000);
-    assert!(matches!(refusal(&server), Refusal::MarkAhead { .. }));
+    assert!(matches!(refusal(&server), Refusal::MarkPastPool { .. }));
 }
 
 /// What the pool allows, 200 ms, and what a generator reserves and borrows.
@@ -235,15 +235,16 @@ fn a_mark_of_this_server_is_never_past_the_pool() {
     grant(&server, 2, 0, 20_000);
     assert!(next(&server).1 > 9000);
     // The limit is what was reached, and what was reserved past a clean end; or the
-    // bound, within which a mark takes nobody along.
-    for (reached, bound, latest) in [
-        (5000, 2000, 5100),
-        (5000, 7000, 7000),
-        (0, 1100, 1000 + FOREIGN),
+    // floor. A later bound allows no more: it moves with the generators.
+    for (floor, bound, reached, latest) in [
+        (0, 1100, 5000, 5100),
+        (6000, 7000, 0, 6000),
+        (0, 1100, 0, 1000 + FOREIGN),
+        (0, 9000, 0, 1000 + FOREIGN),
     ] {
         let mut server = self::server();
         server.generator.policy.max_rollback = Millis::new(20_000);
-        grant_to(&server, 1, 0, bound, reached);
+        grant_to(&server, 1, floor, bound, reached);
         let ahead = latest - 1000;
         assert_eq!(limit_of(&server, ahead + 1), Some(ahead));
         server.renews = Some(Millis::new(10_000));

@@ -4,7 +4,7 @@
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::node::{FLOOR_LIMIT, Next, Why};
 use super::super::lease::registry::DAY;
-use super::super::lease::{Answer, Ask, Named, Refused, Reply, Row};
+use super::super::lease::{Answer, Ask, Fence, Named, Refused, Reply, Row};
 use super::lease::{How, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, world};
 
@@ -224,6 +224,79 @@ fn a_holder_is_told_once_of_each_server_that_claims_its_worker_id() {
     world.check();
 }
 
+#[test]
+fn a_holder_is_told_of_sixteen_servers_at_most() {
+    let mut world = claimants(18);
+    (1..18).for_each(|server| world.start(server));
+    world.seconds(40 * GONE);
+    let mut told = world.servers[0].told_of.clone();
+    told.sort_by_key(|by| by.port);
+    told.dedup();
+    assert_eq!((told.len(), world.servers[0].told_of.len()), (16, 16));
+}
+
+/// Also a keeper that is started anew, which knows of no contender, is not told of it.
+#[test]
+fn a_holder_is_not_told_of_a_contender_that_has_gone_away() {
+    let told = |seconds| {
+        let mut world = claimants(2);
+        let second = name(&mut world, 1);
+        world.seconds(5);
+        down(&mut world, 1);
+        world.seconds(seconds);
+        world.pass(5 * SECOND);
+        let request = world.ask(0).unwrap();
+        let again = [world.answer(0, 0, &request), world.answer(0, 0, &request)];
+        assert_eq!(noted(&world), Some(&second));
+        again.map(|reply| match reply.answer {
+            Answer::Renewed { contender, .. } => contender.is_some(),
+            answer => panic!("{answer:?}"),
+        })
+    };
+    assert_eq!(told(GONE / 2), [true; 2]);
+    assert_eq!(told(GONE), [false; 2]);
+}
+
+/// Why a renewal is refused, and whom the refusal names.
+fn refused_for(world: &mut World, server: usize) -> (Fence, Option<u16>) {
+    let request = world.ask(server).unwrap();
+    match world.answer(0, server, &request).answer {
+        Answer::Refused(Refused::Fenced { why, by, .. }) => (why, by.map(|by| by.port)),
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn a_lost_lease_names_who_took_over_or_else_who_has_the_worker_id_now() {
+    let mut world = taken_over();
+    let second = Named::from(&world.row(0).holder).port;
+    world.wake(0);
+    let taken = (Fence::TakenOver, Some(second));
+    assert_eq!(refused_for(&mut world, 0), taken);
+    // It has given it back since.
+    let mut world = taken_over();
+    world.stop(1);
+    world.wake(0);
+    assert_eq!(refused_for(&mut world, 0), taken);
+    // The server's own lease of before, in a registry that has lost the latest one.
+    let mut world = one_of_two();
+    world.crash(0, true);
+    world.seconds(5);
+    let counter = world.row(0).counter;
+    world.pass(5 * SECOND);
+    world
+        .newest()
+        .disk
+        .1
+        .rows
+        .values_mut()
+        .for_each(|row| row.counter -= 1);
+    assert_eq!(
+        (world.row(0).counter, refused_for(&mut world, 0)),
+        (counter - 1, (Fence::Lost, None))
+    );
+}
+
 /// Fixed worker IDs that are in a pool from which another server leases any one.
 #[test]
 fn a_server_that_leases_is_told_who_claims_its_worker_id() {
@@ -318,4 +391,23 @@ fn a_grant_tells_what_the_system_has_reached() {
     // Another system has reached nothing.
     world.start(1);
     assert!(reached(&mut world, 1) < ahead);
+}
+
+/// The pool was dropped and made anew, and leaves out the worker ID.
+#[test]
+fn a_server_does_not_get_its_former_worker_id_if_the_pool_leaves_it_out() {
+    for crashes in [false, true] {
+        let mut world = world(2, 1);
+        world.seconds(6);
+        if crashes {
+            world.crash(0, false);
+        } else {
+            world.stop(0);
+        }
+        world.newest().disk.1.pool.except.push(0..1);
+        world.start(0);
+        world.seconds(PATIENCE);
+        assert_eq!(held(&world, 0), Some(1), "{crashes}");
+        world.check();
+    }
 }

@@ -49,7 +49,7 @@ $$;
 CREATE FUNCTION gist(reply jsonb) RETURNS jsonb LANGUAGE sql AS $$
     SELECT jsonb_build_object('number', reply -> 'number', 'answer',
         CASE WHEN jsonb_typeof(reply -> 'answer') = 'string' THEN reply -> 'answer' ELSE reply -> 'answer' #- '{granted,floor}' #- '{granted,bound}' #- '{granted,until}' #- '{renewed,bound}' #- '{renewed,until}'
-            #- '{renewed,contender,since}' #- '{renewed,contender,latest}' #- '{renewed,contender,after}' #- '{refused,held,since}' #- '{refused,held,retry}' #- '{refused,fenced,since}' END) $$;
+            #- '{renewed,contender,since}' #- '{renewed,contender,latest}' #- '{renewed,contender,after}' #- '{granted,reached}' #- '{refused,held,since}' #- '{refused,held,retry}' #- '{refused,fenced,since}' END) $$;
 
 SELECT gist(ask('main', 1, 1, '{"acquire": {}}'));
 -- The same again: the reply was lost.
