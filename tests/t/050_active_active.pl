@@ -144,7 +144,7 @@ sub run_both
 
 	# A crash of one, after which its clock is half a minute behind.
 	crash($one);
-	like(stop_clients($one), qr/server closed the connection|terminat|crash/, "$what: a crash of the first one");
+	like(stop_clients($one), qr/server closed the connection|backend died|terminat|crash/, "$what: a crash of the first one");
 	goes_on($other, 'the first one has crashed');
 	start_clients($one);
 	goes_on($_, 'after the crash') for $one, $other;
