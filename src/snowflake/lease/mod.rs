@@ -34,6 +34,7 @@
 //! - **A loss that the registry cannot notice**: a backup of a cleanly stopped server
 //!   that is started in its place, until the first node asks that knows better.
 
+pub mod etcd;
 mod hex;
 pub mod node;
 pub mod registry;

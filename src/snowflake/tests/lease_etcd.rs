@@ -1,0 +1,155 @@
+//! Registries in etcd: the searches of [`super::lease_search`], whose worlds have them
+//! there, and what only etcd has, its leases and its position in raft's log.
+
+use super::super::lease::{Answer, Cause, Fence, Refused};
+use super::lease::{How, Plan, SECOND, World, in_etcd};
+use super::lease_search::{runs, search};
+
+macro_rules! searches {
+    ($($test:ident $name:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            in_etcd(|| search($name, runs()));
+        })*
+    };
+}
+
+// Spare worker IDs are for the server that hosts the registry.
+searches! {
+    promote "promote";
+    leads "leads";
+    snapshots "snapshots";
+    losses "losses";
+    clones "clones";
+    backups "backups";
+    clocks "clocks";
+    crashes "crashes";
+    away "away";
+    mixed "mixed";
+}
+
+fn world(pool: i64, servers: usize) -> World {
+    let plan = Plan {
+        pool,
+        servers,
+        ..Plan::default()
+    };
+    let mut world = None;
+    in_etcd(|| world = Some(World::new(plan).tell()));
+    world.unwrap()
+}
+
+/// A server that has the only worker ID, and another one that waits for it.
+fn one_of_two() -> World {
+    let mut world = world(1, 2);
+    world.crash(1, false);
+    world.seconds(3);
+    assert!(world.servers[0].node.holds());
+    world.start(1);
+    world
+}
+
+fn refusal(world: &mut World, server: usize) -> Refused {
+    world.pass(SECOND);
+    let request = world.ask(server).unwrap();
+    let registry = world.servers[server].registry;
+    let reply = world.answer(registry, server, &request);
+    world.hear(server, &reply);
+    match reply.answer {
+        Answer::Refused(refused) => refused,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+/// A clock of the registry that is days ahead would end all leases at once; the lease of
+/// etcd goes on.
+#[test]
+fn no_clock_takes_a_worker_id_from_a_holder() {
+    for off in [-3600 * SECOND, 60 * SECOND, 48 * 3600 * SECOND] {
+        let mut world = one_of_two();
+        world.newest().off = off;
+        let refused = refusal(&mut world, 1);
+        assert!(matches!(refused, Refused::NoneFree { .. }), "{refused:?}");
+        world.servers[1].off = off;
+        world.seconds(30);
+        assert!(world.servers[0].node.holds());
+        assert!(world.servers[1].issued_at.is_none());
+        world.check();
+    }
+}
+
+/// The holder is gone. Its lease ends by etcd's clock, whatever the registry's time does,
+/// and whatever the holder's own clock was.
+#[test]
+fn no_clock_keeps_a_worker_id_for_ever() {
+    for off in [-3600 * SECOND, 0, 3600 * SECOND] {
+        let mut world = one_of_two();
+        world.servers[0].off = off;
+        world.seconds(3);
+        world.crash(0, false);
+        world.newest().off = -off;
+        world.pass(12 * SECOND);
+        world.contact(1);
+        assert!(!world.servers[1].node.holds());
+        world.pass(5 * SECOND);
+        let waited = world.until_issues(1, 3 + off.max(0) / SECOND);
+        assert!(world.servers[1].node.holds(), "{off}: {waited:?}");
+        world.check();
+    }
+}
+
+/// A new leader begins all leases anew. The worker ID is kept for longer, not for ever.
+#[test]
+fn a_new_leader_keeps_leases_for_longer() {
+    let mut world = one_of_two();
+    world.crash(0, false);
+    for _ in 0..3 {
+        world.pass(10 * SECOND);
+        let now = world.now;
+        let newest = world.newest();
+        newest
+            .etcd
+            .as_mut()
+            .unwrap()
+            .begin_anew(&newest.disk.1, now);
+        assert!(matches!(refusal(&mut world, 1), Refused::NoneFree { .. }));
+    }
+    world.pass(16 * SECOND);
+    assert!(world.until_issues(1, 3).is_some());
+    world.check();
+}
+
+/// The snapshot has the lease of a holder that froze after it. Another server took over,
+/// which is lost; and the restored lease begins anew.
+#[test]
+fn a_lease_that_a_restored_snapshot_begins_anew_proves_nothing() {
+    let mut world = one_of_two();
+    world.freeze(0);
+    world.pass(20 * SECOND);
+    assert!(world.until_issues(1, 3).is_some());
+    let lost = world.changes_since(|rows| rows.values().all(|row| row.counter == 1));
+    world.replace(lost, How::Snapshot);
+    world.wake(0);
+    world.pass(SECOND);
+    let request = world.ask(0).unwrap();
+    let registry = world.servers[0].registry;
+    let reply = world.answer(registry, 0, &request);
+    let Answer::Refused(Refused::Fenced { why, .. }) = reply.answer else {
+        panic!("{:?}", reply.answer)
+    };
+    assert_eq!(why, Fence::Doubtful);
+    assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Recovery);
+    world.hear(0, &reply);
+    world.seconds(40);
+    world.check();
+}
+
+/// A leader that changes, a member that crashes: raft goes on, so nobody has to wait.
+#[test]
+fn no_loss_is_seen_where_none_is() {
+    let mut world = world(2, 2);
+    world.seconds(20);
+    let state = &world.newest().disk.0;
+    assert!(state.loss.is_none() && state.stopped.is_none());
+    world.check();
+}
