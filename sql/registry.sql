@@ -13,6 +13,9 @@
 -- pg_database_owner may read the tables and add rows: pg_dump and a restore run by the
 -- owner of the database do so. The grantee is no ordinary role, as for snowflake_default.
 --
+-- A registry can also be in etcd (src/pg/etcd): then the functions of administrators get
+-- its URL, and read and change none of these tables. They serve superusers only.
+--
 -- Instants by the registry's clock are timestamptz. Instants by the clocks of servers are
 -- bigint, in Unix milliseconds, since a clock can be wrong by any amount.
 
@@ -129,11 +132,25 @@ REVOKE EXECUTE ON FUNCTION snowflake_lease(text, jsonb) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_lease(text, jsonb) IS
     'for servers that lease a worker ID: acquires, renews or releases one, and returns the reply; the reply counts only once the transaction has committed, so the call is a transaction of its own';
 
+CREATE FUNCTION snowflake_internal_create_etcd_pool(registry text, pool jsonb) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_internal_create_etcd_pool';
+REVOKE EXECUTE ON FUNCTION snowflake_internal_create_etcd_pool(text, jsonb) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_internal_create_etcd_pool(text, jsonb) IS
+    'internal, for snowflake_create_pool(): makes a pool in etcd, and the registry if there is none';
+
+CREATE FUNCTION snowflake_internal_drop_etcd_pool(registry text, name text) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_internal_drop_etcd_pool';
+REVOKE EXECUTE ON FUNCTION snowflake_internal_drop_etcd_pool(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_internal_drop_etcd_pool(text, text) IS
+    'internal, for snowflake_drop_pool(): drops a pool in etcd';
+
 CREATE FUNCTION snowflake_create_pool(
     name text, worker_ids int8range,
     lease interval DEFAULT '30 s', hold interval DEFAULT '30 s', max_ahead interval DEFAULT '1 min',
     except_ids int8multirange DEFAULT '{}', spares integer DEFAULT 0,
-    namespace text DEFAULT 'default') RETURNS void
+    namespace text DEFAULT 'default', registry text DEFAULT '') RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -142,7 +159,7 @@ DECLARE
     other record;
     now timestamptz;
 BEGIN
-    IF num_nulls(name, worker_ids, lease, hold, max_ahead, except_ids, spares, namespace) > 0 THEN
+    IF num_nulls(name, worker_ids, lease, hold, max_ahead, except_ids, spares, namespace, registry) > 0 THEN
         RAISE EXCEPTION 'no argument of snowflake_create_pool() may be NULL'
             USING ERRCODE = 'null_value_not_allowed',
             HINT = 'Leave an argument out to use its default value.';
@@ -192,6 +209,17 @@ BEGIN
         END IF;
     END LOOP;
 
+    IF registry <> '' THEN
+        PERFORM @extschema@.snowflake_internal_create_etcd_pool(registry, jsonb_build_object(
+            'name', name, 'namespace', namespace, 'spares', spares,
+            'ids', jsonb_build_object('start', lower(worker_ids), 'end', upper(worker_ids)),
+            'except', ARRAY(SELECT jsonb_build_object('start', lower(u.ids), 'end', upper(u.ids))
+                FROM unnest(except_ids) AS u (ids)),
+            'lease', floor(extract(epoch FROM lease) * 1000)::bigint,
+            'hold', floor(extract(epoch FROM hold) * 1000)::bigint,
+            'max_ahead', floor(extract(epoch FROM max_ahead) * 1000)::bigint, 'made', 0));
+        RETURN;
+    END IF;
     now := @extschema@.snowflake_internal_lock_registry();
     IF EXISTS (SELECT FROM @extschema@.snowflake_registry_pools AS p
                WHERE p.name = snowflake_create_pool.name) THEN
@@ -216,18 +244,23 @@ BEGIN
         date_trunc('milliseconds', max_ahead), now);
 END
 $$;
-REVOKE EXECUTE ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text) FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text) IS
-    'makes a pool of worker IDs, which this database leases to servers; pools of one namespace have different worker IDs';
+REVOKE EXECUTE ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text) IS
+    'makes a pool of worker IDs, which this database, or the registry in etcd with this URL, leases to servers; pools of one namespace have different worker IDs';
 
-CREATE FUNCTION snowflake_drop_pool(name text) RETURNS void
+CREATE FUNCTION snowflake_drop_pool(name text, registry text DEFAULT '') RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    now timestamptz := @extschema@.snowflake_internal_lock_registry();
+    now timestamptz;
     pool @extschema@.snowflake_registry_pools;
     held @extschema@.snowflake_registry_leases;
 BEGIN
+    IF registry <> '' THEN
+        PERFORM @extschema@.snowflake_internal_drop_etcd_pool(registry, name);
+        RETURN;
+    END IF;
+    now := @extschema@.snowflake_internal_lock_registry();
     SELECT p.* INTO pool FROM @extschema@.snowflake_registry_pools AS p
     WHERE p.name = snowflake_drop_pool.name;
     IF NOT FOUND THEN
@@ -249,29 +282,29 @@ BEGIN
     DELETE FROM @extschema@.snowflake_registry_pools AS p WHERE p.name = pool.name;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION snowflake_drop_pool(text) FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_drop_pool(text) IS
+REVOKE EXECUTE ON FUNCTION snowflake_drop_pool(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_drop_pool(text, text) IS
     'drops a pool of worker IDs that no server uses; the registry keeps what it knows of each worker ID, for a later pool that has it';
 
-CREATE FUNCTION snowflake_revoke_worker(pool text, worker_id integer) RETURNS timestamptz
+CREATE FUNCTION snowflake_revoke_worker(pool text, worker_id integer, registry text DEFAULT '') RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_revoke_worker';
-REVOKE EXECUTE ON FUNCTION snowflake_revoke_worker(text, integer) FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_revoke_worker(text, integer) IS
+REVOKE EXECUTE ON FUNCTION snowflake_revoke_worker(text, integer, text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_revoke_worker(text, integer, text) IS
     'ends the lease of a worker ID: its server cannot renew it, and stops issuing IDs when the lease ends at the latest; returns from when another server can have the worker ID';
 
-CREATE FUNCTION snowflake_end_quiet_time() RETURNS void
+CREATE FUNCTION snowflake_end_quiet_time(registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_end_quiet_time';
-REVOKE EXECUTE ON FUNCTION snowflake_end_quiet_time() FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_end_quiet_time() IS
+REVOKE EXECUTE ON FUNCTION snowflake_end_quiet_time(text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_end_quiet_time(text) IS
     'lets the registry lease worker IDs at once, although it may have lost leases: servers that have not asked since may lose their worker IDs to others, but no ID is issued twice';
 
-CREATE FUNCTION snowflake_declare_registry() RETURNS void
+CREATE FUNCTION snowflake_declare_registry(registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_declare_registry';
-REVOKE EXECUTE ON FUNCTION snowflake_declare_registry() FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_declare_registry() IS
+REVOKE EXECUTE ON FUNCTION snowflake_declare_registry(text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_declare_registry(text) IS
     'declares that of all copies of this registry, this one counts: it serves again if it has stopped, after a quiet time, and servers that have asked it accept no other copy';
 
 CREATE VIEW snowflake_workers AS
