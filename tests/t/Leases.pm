@@ -244,7 +244,7 @@ sub check_all
 	for my $registry (@registries)
 	{
 		# Worker ID and bound in Unix ms.
-		my $rows = $registry->safe_psql('postgres',
+		my $rows = $registry->isa('Etcd') ? $registry->bounds : $registry->safe_psql('postgres',
 			'SELECT worker_id, floor(extract(epoch FROM bound) * 1000) FROM snowflake_workers WHERE bound IS NOT NULL');
 		for (split /\n/, $rows)
 		{

@@ -136,6 +136,7 @@ impl Url {
     }
 
     /// Where a path of the gateway is at a host.
+    #[cfg(any(feature = "etcd", test))]
     pub fn at(&self, host: &str, path: &str) -> String {
         let scheme = if self.cacert.is_some() {
             "https"
