@@ -6,6 +6,7 @@ use strict;
 use warnings;
 use File::Path qw(rmtree);
 use HTTP::Tiny;
+use IPC::Run;
 use JSON::PP;
 use MIME::Base64;
 use PostgreSQL::Test::Cluster;
@@ -24,13 +25,14 @@ sub missing
 	return '';
 }
 
-# Makes an etcd of this many members, and starts them. Options are arguments of etcd, and
-# `url_options`, which the URL of the registry gets.
+# Makes an etcd of this many members, and starts them. Options are `tls`, the options of
+# etcdctl that name certificates, and arguments of etcd.
 sub new
 {
 	my ($class, $name, $count, %options) = @_;
-	my $self = bless { name => $name, url_options => delete $options{url_options} // '', scheme => delete $options{scheme} // 'http',
-		arguments => [ %options ], members => [] }, $class;
+	my $tls = delete $options{tls};
+	my $self = bless { name => $name, scheme => $tls ? 'https' : 'http', tls => $tls // [], arguments => [ map { $options{$_} eq '' ? $_ : ($_, $options{$_}) } sort keys %options ],
+		members => [] }, $class;
 	for my $number (1 .. $count)
 	{
 		push @{ $self->{members} }, {
@@ -105,8 +107,7 @@ sub wait_until_up
 	my ($self) = @_;
 	our @all;
 	push @all, $self if !grep { $_ == $self } @all;
-	return sleep 2 if $self->{scheme} eq 'https';
-	return wait_until("$self->{name} answers", sub { $self->call('/v3/kv/range', { key => encode_base64('a', '') }) });
+	return wait_until("$self->{name} answers", sub { $self->try_etcdctl('endpoint', 'health') });
 }
 
 # The number of the member that leads.
@@ -145,16 +146,19 @@ sub bounds
 sub url
 {
 	my ($self) = @_;
-	return sprintf 'etcd://%s/test%s', join(',', map { "127.0.0.1:$_->{client}" } @{ $self->{members} }), $self->{url_options};
+	return sprintf 'etcd://%s/test', join(',', map { "127.0.0.1:$_->{client}" } @{ $self->{members} });
 }
 
-# Runs etcdctl at the first member.
-sub etcdctl
+# Runs etcdctl at the first member. The first function says whether it went well.
+sub try_etcdctl
 {
 	my ($self, @arguments) = @_;
 	local $ENV{ETCDCTL_API} = 3;
-	return PostgreSQL::Test::Utils::system_or_bail('etcdctl', '--endpoints', "$self->{scheme}://127.0.0.1:$self->{members}[0]{client}", @arguments);
+	my @command = ('etcdctl', '--endpoints', "$self->{scheme}://127.0.0.1:$self->{members}[0]{client}", @{ $self->{tls} }, @arguments);
+	return IPC::Run::run(\@command, '<', \'', '>', \my $out, '2>', \my $error);
 }
+
+sub etcdctl { my ($self, @arguments) = @_; return $self->try_etcdctl(@arguments) || die "etcdctl @arguments failed"; }
 
 # Puts a snapshot in the place of the only member's data, under the same names.
 sub restore
