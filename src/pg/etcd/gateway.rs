@@ -23,6 +23,9 @@ const IDLE: Duration = Duration::from_secs(60);
 /// The longest answer: some hundred thousand rows.
 const ANSWER_MAX: u64 = 256 << 20;
 
+/// So many characters of an answer that is not JSON are shown.
+const LINE_MAX: usize = 120;
+
 /// gRPC's codes.
 const UNAUTHENTICATED: u64 = 16;
 pub const NOT_FOUND: u64 = 5;
@@ -157,7 +160,20 @@ impl Gateway {
         if !is_success || body.get("error").is_some() {
             let why = body.get("message").or_else(|| body.get("error"));
             let why = why.and_then(Value::as_str).map(str::to_string);
-            let other = || format!("the answer was HTTP status {}", response.status().as_u16());
+            // Not all errors are JSON.
+            let other = || {
+                let line: String = text
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .chars()
+                    .take(LINE_MAX)
+                    .collect();
+                format!(
+                    "the answer was HTTP status {}, {line}",
+                    response.status().as_u16()
+                )
+            };
             return Err(Failure::Refused {
                 code: body.get("code").map_or(0, number),
                 why: why.unwrap_or_else(other),
