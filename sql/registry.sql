@@ -387,3 +387,80 @@ COMMENT ON COLUMN snowflake_pools.stopped_since IS
     'since when the registry serves nobody, because a server has asked another copy of it that may have taken its place; NULL if it serves';
 COMMENT ON COLUMN snowflake_pools.stopped_by IS 'host name of that server';
 GRANT SELECT ON snowflake_pools TO pg_monitor;
+
+CREATE FUNCTION snowflake_internal_read_etcd(registry text) RETURNS jsonb
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_internal_read_etcd';
+REVOKE EXECUTE ON FUNCTION snowflake_internal_read_etcd(text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_internal_read_etcd(text) IS
+    'internal, for snowflake_workers_in() and snowflake_pools_in(): what a registry in etcd has stored';
+
+CREATE FUNCTION snowflake_workers_in(registry text) RETURNS SETOF snowflake_workers
+    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH a (stored) AS MATERIALIZED (SELECT @extschema@.snowflake_internal_read_etcd(registry))
+    SELECT p.pool ->> 'name', w.worker_id,
+        CASE WHEN (w.r ->> 'released')::boolean THEN 'released'
+             WHEN NOT w.live THEN 'free'
+             WHEN w.r ->> 'revoked' IS NOT NULL THEN 'revoked'
+             WHEN (a.stored ->> 'now')::bigint >= (w.r ->> 'leased_until')::bigint THEN 'expired'
+             ELSE 'leased' END,
+        w.r #>> '{holder,host}', w.r #>> '{holder,address}', (w.r #>> '{holder,port}')::integer,
+        w.r #>> '{holder,data_directory}', (w.r #>> '{holder,identity,system}')::numeric(20),
+        @extschema@.snowflake_internal_instant((w.r ->> 'since')::bigint),
+        @extschema@.snowflake_internal_instant((w.r ->> 'leased_until')::bigint),
+        @extschema@.snowflake_internal_instant((w.r ->> 'bound')::bigint),
+        (w.r ->> 'counter') || '-' || left(w.r ->> 'nonce', 8)
+    FROM a
+    CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS p (pool)
+    CROSS JOIN LATERAL (
+        SELECT e.worker -> 'row', (e.worker ->> 'live')::boolean, (e.worker #>> '{row,worker}')::integer
+        FROM jsonb_array_elements(a.stored -> 'workers') AS e (worker)
+        WHERE e.worker ->> 'namespace' = p.pool ->> 'namespace') AS w (r, live, worker_id)
+    WHERE w.worker_id >= (p.pool #>> '{ids,start}')::bigint AND w.worker_id < (p.pool #>> '{ids,end}')::bigint
+$$;
+REVOKE EXECUTE ON FUNCTION snowflake_workers_in(text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_workers_in(text) IS
+    'the worker IDs that the registry in etcd with this URL has leased; as view snowflake_workers';
+
+CREATE FUNCTION snowflake_pools_in(registry text) RETURNS SETOF snowflake_pools
+    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH a (stored) AS MATERIALIZED (SELECT @extschema@.snowflake_internal_read_etcd(registry)),
+    pools AS (
+        SELECT p.pool, p.pool ->> 'namespace' AS namespace,
+            int8range((p.pool #>> '{ids,start}')::bigint, (p.pool #>> '{ids,end}')::bigint) AS ids,
+            (SELECT coalesce(range_agg(int8range((e.ids ->> 'start')::bigint, (e.ids ->> 'end')::bigint)), '{}')
+                FROM jsonb_array_elements(p.pool -> 'except') AS e (ids)) AS except_ids,
+            (p.pool ->> 'lease')::bigint * interval '1 ms' AS lease,
+            (p.pool ->> 'hold')::bigint * interval '1 ms' AS hold,
+            a.stored -> 'state' AS state, a.stored -> 'workers' AS workers, (a.stored ->> 'now')::bigint AS now
+        FROM a CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS p (pool))
+    SELECT p.pool ->> 'name', p.namespace, p.ids, p.except_ids, (p.pool ->> 'spares')::integer, p.lease, p.hold,
+        (p.pool ->> 'max_ahead')::bigint * interval '1 ms',
+        @extschema@.snowflake_internal_instant((p.pool ->> 'made')::bigint),
+        c.taken, o.size - c.taken_here, o.size - c.known,
+        q.until, CASE WHEN q.until IS NOT NULL THEN p.state #>> '{loss,cause}' END,
+        (p.state #>> '{era,counter}')::bigint,
+        @extschema@.snowflake_internal_instant((p.state #>> '{stopped,since}')::bigint),
+        p.state #>> '{stopped,by,host}'
+    FROM pools AS p
+    CROSS JOIN LATERAL (
+        SELECT sum(upper(i.ids) - lower(i.ids))::bigint
+        FROM unnest(int8multirange(p.ids) - p.except_ids) AS i (ids)) AS o (size)
+    CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE w.taken), count(*) FILTER (WHERE w.taken AND w.here), count(*) FILTER (WHERE w.here)
+        FROM (
+            SELECT (e.worker ->> 'live')::boolean AND NOT (e.worker #>> '{row,released}')::boolean,
+                NOT p.except_ids @> (e.worker #>> '{row,worker}')::bigint
+            FROM jsonb_array_elements(p.workers) AS e (worker)
+            WHERE e.worker ->> 'namespace' = p.namespace AND p.ids @> (e.worker #>> '{row,worker}')::bigint) AS w (taken, here))
+        AS c (taken, taken_here, known)
+    LEFT JOIN LATERAL (
+        SELECT @extschema@.snowflake_internal_instant((p.state #>> '{loss,quiet_from}')::bigint) + p.lease + p.hold
+        WHERE @extschema@.snowflake_internal_instant((p.state #>> '{loss,quiet_from}')::bigint) + p.lease + p.hold
+            > @extschema@.snowflake_internal_instant(p.now)) AS q (until) ON true
+$$;
+REVOKE EXECUTE ON FUNCTION snowflake_pools_in(text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_pools_in(text) IS
+    'the pools of the registry in etcd with this URL; as view snowflake_pools';

@@ -73,6 +73,11 @@ is($etcd->row(0)->{holder}{port}, $a->port, 'etcd knows the server');
 is($etcd->row(0)->{holder}{address}, '127.0.0.1', 'and its address');
 my %leases = $etcd->entries('leases/default');
 is(worker($a, 'token'), (split /-/, $leases{'0000000000'})[0] . '-' . substr((split /-/, $leases{'0000000000'})[1], 0, 8), 'the key of its lease has the token');
+is($admin->safe_psql('postgres', qq{SELECT pool, worker_id, state, port, token, leased_until > clock_timestamp() - interval '1 s' FROM snowflake_workers_in('$url')}),
+	join('|', 'some', 0, 'leased', $a->port, worker($a, 'token'), 't'), 'the registry shows the lease');
+is($admin->safe_psql('postgres', qq{SELECT pool, worker_ids, except_ids, lease, hold, max_ahead, leased, free, never_leased, quiet_until, era, stopped_since
+	FROM snowflake_pools_in('$url') ORDER BY pool}),
+	"one|[20,21)|{}|00:00:03|00:00:01|00:00:01|0|1|1||1|\nsome|[0,16)|{[3,4)}|00:00:03|00:00:01|00:00:01|1|14|14||1|", 'and the pools');
 my $bound = worker($a, 'bound');
 wait_until('a renewal', sub { worker($a, "bound > '$bound'") eq 't' });
 is(in_log($a, qr/acquired worker ID/), 1, 'renewals are not logged');
@@ -168,6 +173,8 @@ $e->stop;
 # A revocation, by any server.
 $session = session($b);
 $admin->safe_psql('postgres', qq{SELECT snowflake_revoke_worker('some', 2, '$url')});
+like($admin->safe_psql('postgres', qq{SELECT string_agg(worker_id || ' ' || state, ', ' ORDER BY worker_id) FROM snowflake_workers_in('$url')}),
+	qr/^0 leased, 1 released, 2 revoked, 20 \w+$/, 'the registry shows what became of each worker ID');
 wait_until('the server is told', sub { in_log($b, qr/WARNING:  snowflake_id: lost worker ID 2\n.*DETAIL:  It was revoked at the registry\./) });
 isnt(first_id($b, 'a revocation'), 2, 'it has another worker ID');
 $session->quit;
@@ -201,9 +208,11 @@ $etcd->start_member(0);
 $etcd->wait_until_up;
 wait_until('there is no registry', sub { worker($a, 'last_error') eq 'Pool "some" does not exist in etcd under this prefix.' });
 $admin->safe_psql('postgres', create_pool(qq{'some', int8range(0, 16), $short}));
+is($admin->safe_psql('postgres', qq{SELECT count(*) FROM snowflake_workers_in('$url')}), 0, 'no worker ID is known');
 wait_until('another registry', sub { worker($a, 'last_error') =~ /^The registry serves nobody since/ });
 $admin->safe_psql('postgres', qq{SELECT snowflake_declare_registry('$url'); SELECT snowflake_end_quiet_time('$url')});
 wait_for_ids($a, 'an administrator has declared that it counts');
+is($admin->safe_psql('postgres', qq{SELECT era, stopped_since FROM snowflake_pools_in('$url')}), '2|', 'the era of the declared registry');
 check_all('a new etcd', $etcd);
 
 my ($answers) = stop_load($a);

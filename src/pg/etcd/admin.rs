@@ -47,6 +47,11 @@ pub fn revoke(registry: &str, pool: &str, worker: i32) -> Result<UnixMillis, Err
     session::revoke(checked(registry)?, pool, worker)
 }
 
+/// All that is stored, as JSON.
+pub fn read_all(registry: &str) -> Result<String, Error> {
+    session::read_all(checked(registry)?)
+}
+
 /// Ends the quiet time.
 pub fn end_quiet(registry: &str) -> Result<(), Error> {
     session::end_quiet(checked(registry)?)
@@ -135,6 +140,12 @@ mod session {
         Ok(free.as_nodes_clock())
     }
 
+    pub fn read_all(url: Url) -> Result<String, Error> {
+        run(url, "", 0, |host, until| {
+            host.read_all(until).map(|all| all.to_string())
+        })
+    }
+
     pub fn end_quiet(url: Url) -> Result<(), Error> {
         run(url, "", 0, |host, until| {
             host.change_state(until, State::end_quiet)
@@ -161,6 +172,10 @@ mod session {
     }
 
     pub fn revoke(_: Url, _: &str, _: i32) -> Result<UnixMillis, Error> {
+        Err(error::etcd::not_built())
+    }
+
+    pub fn read_all(_: Url) -> Result<String, Error> {
         Err(error::etcd::not_built())
     }
 

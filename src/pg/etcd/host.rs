@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `/state` | [`etcd::Stored`]: its version is the lock of the whole registry | never |
 //! | `/pools/NAME` | [`StoredPool`] | when the pool is dropped |
-//! | `/workers/NAMESPACE/ID` | [`crate::snowflake::lease::Row`] | never, not even with its pool |
+//! | `/workers/NAMESPACE/ID` | [`Row`] | never, not even with its pool |
 //! | `/leases/NAMESPACE/ID` | counter and nonce of the token, for people | with its lease of etcd |
 //!
 //! Each request writes the state, so of two that are answered at the same time one finds
@@ -29,7 +29,7 @@ use crate::snowflake::lease::etcd::{
     self, Around, Found, Key, Position, Stored, StoredPool, Table, key_of, only_row,
 };
 use crate::snowflake::lease::registry::{self, State};
-use crate::snowflake::lease::{Holder, RegistryMillis, Reply, Request};
+use crate::snowflake::lease::{Holder, RegistryMillis, Reply, Request, Row};
 
 /// Two that change the registry at the same time wait for a part of this before they
 /// begin anew.
@@ -256,6 +256,31 @@ impl Host {
             } else {
                 row.leased_until.plus(hold)
             })
+        })
+    }
+
+    /// All that is stored, as JSON: `now` of the registry, its `state`, `pools`, and
+    /// `workers` with their namespace and whether they are `live`.
+    pub fn read_all(&mut self, until: Instant) -> Result<Value, Problem> {
+        self.try_members(until, |host, until| {
+            let state = host.key("/state");
+            let parts = ["/pools/", "/workers/", "/leases/"].map(|part| host.key(part));
+            let [pools, workers, leases] = &parts;
+            let reading = host.read(&[&state], &[pools, workers, leases], until)?;
+            let stored: Stored = reading.value(&state)?.ok_or(Problem::NoRegistry)?;
+            let pools = reading.below(pools).map(|entry| parsed(&entry.value));
+            let pools = pools.collect::<Result<Vec<StoredPool>, _>>()?;
+            let rows = reading.below(workers).map(|entry| {
+                let row: Row = parsed(&entry.value)?;
+                let place = entry.key.strip_prefix(workers.as_str()).unwrap_or_default();
+                let namespace = place.split('/').next().unwrap_or_default();
+                let is_live = reading.entry(&format!("{leases}{place}")).is_some();
+                Ok(json!({ "namespace": namespace, "live": is_live, "row": row }))
+            });
+            let rows = rows.collect::<Result<Vec<Value>, Problem>>()?;
+            Ok(json!({
+                "now": reading.around.now, "state": stored.state, "pools": pools, "workers": rows,
+            }))
         })
     }
 

@@ -45,3 +45,8 @@ c_function!(snowflake_internal_drop_etcd_pool, |call| {
 c_function!(snowflake_internal_lock_registry, |_| {
     registry::lock_or_make().map(time::to_datum)
 });
+
+// `snowflake_internal_read_etcd(registry) -> jsonb`.
+c_function!(snowflake_internal_read_etcd, |call| {
+    admin::read_all(&call.text(0)).map(Json)
+});
