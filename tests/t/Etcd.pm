@@ -15,13 +15,12 @@ use Test::More;
 use Time::HiRes qw(sleep);
 use Snowflake;
 
+sub is_there { my ($program) = @_; return grep { -x "$_/$program" } split /:/, $ENV{PATH}; }
+
 # Says why there can be no etcd here; '' if there can be one.
 sub missing
 {
-	for my $program (qw(etcd etcdctl openssl))
-	{
-		return "$program is not installed" if !grep { -x "$_/$program" } split /:/, $ENV{PATH};
-	}
+	for my $program (qw(etcd etcdctl openssl)) { return "$program is not installed" if !is_there($program); }
 	return '';
 }
 
@@ -168,7 +167,8 @@ sub restore
 	$self->kill_members(0);
 	rmtree($member->{folder});
 	local $ENV{ETCDCTL_API} = 3;
-	PostgreSQL::Test::Utils::system_or_bail('etcdctl', 'snapshot', 'restore', $snapshot, '--data-dir', $member->{folder}, '--name', $member->{name},
+	# Later versions have a program of its own for that.
+	PostgreSQL::Test::Utils::system_or_bail(is_there('etcdutl') ? 'etcdutl' : 'etcdctl', 'snapshot', 'restore', $snapshot, '--data-dir', $member->{folder}, '--name', $member->{name},
 		'--initial-cluster', $self->peers, '--initial-cluster-token', $self->{name}, '--initial-advertise-peer-urls', "http://127.0.0.1:$member->{peer}");
 	$self->start_member(0);
 	return $self->wait_until_up;
