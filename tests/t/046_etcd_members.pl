@@ -39,6 +39,17 @@ sub workers { return join ' ', map { worker($_, 'worker_id') } @nodes; }
 all_go_on('all is well');
 my $workers = workers();
 
+# Eight servers ask at the same time.
+$admin->safe_psql('postgres', qq{SELECT snowflake_create_pool('eight', int8range(10, 18), $short, registry => '$url')});
+my @eight = map { member($template, "e$_", "snowflake_id.registry = '$url'", "snowflake_id.pool = 'eight'") } 1 .. 8;
+for my $how ('start', 'restart -m fast')
+{
+	is(parallel(sub { my ($node) = @_; return "pg_ctl $how -w -D '" . $node->data_dir . "' -l '" . $node->logfile . "'"; }, @eight), 0, "eight servers $how");
+	is(join(' ', sort map { first_id($_, 'eight servers', 60) } @eight), '10 11 12 13 14 15 16 17', 'eight servers have eight worker IDs');
+}
+is(parallel(sub { my ($node) = @_; return "pg_ctl -w -D '" . $node->data_dir . "' -m fast stop"; }, @eight), 0, 'eight servers stop');
+is($admin->safe_psql('postgres', qq{SELECT DISTINCT state FROM snowflake_workers_in('$url') WHERE pool = 'eight'}), 'released', 'and return their worker IDs');
+
 # Each member is killed in turn, and then the one that leads.
 for my $number (0, 1, 2)
 {
