@@ -205,6 +205,14 @@ sub start_load
 	return;
 }
 
+# A test that ends early leaves no clients behind.
+END
+{
+	my $status = $?;
+	kill 'KILL', -$_->{pid} for values %load;
+	$? = $status;
+}
+
 # Ends the client of a node. Returns how many answers it got, and what errors it met.
 sub stop_load
 {
