@@ -218,5 +218,16 @@ check_all('a new etcd', $etcd);
 my ($answers) = stop_load($a);
 cmp_ok($answers, '>', 100, 'the client got IDs');
 check_all('all servers', $etcd);
-$_->stop for $a, $b, $c, $d, $admin;
+# A change by an administrator does not hide that a snapshot was restored before it.
+$_->stop for $a, $b, $c, $d;
+$etcd->etcdctl('snapshot', 'save', "$snapshot.2");
+$etcd->restore("$snapshot.2");
+$admin->safe_psql('postgres', create_pool(qq{'late', int8range(30, 31), $short}));
+$admin->safe_psql('postgres', qq{SELECT snowflake_drop_pool('late', '$url')});
+my $waits = in_log($b, qr/may have lost leases/);
+$b->start;
+first_id($b, 'another snapshot was restored', 60);
+is(in_log($b, qr/may have lost leases/), $waits + 1, 'the loss is noticed');
+check_all('another snapshot', $etcd);
+$_->stop for $b, $admin;
 done_testing();

@@ -195,15 +195,15 @@ impl Host {
                     return Err(Problem::Overlaps(other.pool.name).into());
                 }
             }
-            let registry = stored.map_or_else(|| State::new(&scene), |stored| stored.state);
+            let registry = stored.unwrap_or_else(|| reading.around.stored(State::new(&scene)));
             let mut pool = pool.clone();
             // Not earlier than what has been stored, though a clock was set back.
-            pool.pool.made = scene.now.max(registry.top);
+            pool.pool.made = scene.now.max(registry.state.top);
             let mut change = Change::default();
             change.unless_changed(&reading, &key);
             change.unless_written(&reading, &pools);
             change.put(&key, &wire::encode(&pool), 0);
-            host.store(&reading, change, registry, until)
+            host.store(&reading, change, &registry, until)
         })
     }
 
@@ -211,8 +211,7 @@ impl Host {
     pub fn drop_pool(&mut self, pool: &str, until: Instant) -> Result<(), Problem> {
         self.try_members(until, |host, until| {
             let read = host.read_pool(pool, None, until)?;
-            let era = Some(read.stored.state.era.counter);
-            let now = read.reading.around.now;
+            let (now, era) = (read.reading.around.now, read.era());
             let table = Table::new(&read.pool.pool, &read.found, now, era);
             if let Some(row) = table.in_use(now) {
                 return Err(Problem::InUse {
@@ -224,7 +223,7 @@ impl Host {
             }
             let mut change = read.change(host, None);
             change.delete(&host.key(&format!("/pools/{pool}")));
-            host.store(&read.reading, change, read.stored.state, until)
+            host.store(&read.reading, change, &read.stored, until)
         })
     }
 
@@ -244,13 +243,14 @@ impl Host {
             }
             let scene = read.reading.around.scene(Some(&read.stored));
             let mut state = read.stored.state.clone();
-            let mut table = Table::new(terms, &read.found, scene.now, Some(state.era.counter));
+            let mut table = Table::new(terms, &read.found, scene.now, read.era());
             let row = registry::revoke(&mut state, &mut table, id, &scene);
             let row = row.ok_or(Problem::NeverLeased)?;
             let hold = terms.hold;
             let mut change = read.change(host, Some(id));
             change.put(&host.row_key(&read.pool, id), &wire::encode(&row), 0);
-            host.store(&read.reading, change, state, until)?;
+            let stored = read.reading.around.stored(state);
+            host.store(&read.reading, change, &stored, until)?;
             Ok(if row.released {
                 row.leased_until
             } else {
@@ -297,7 +297,8 @@ impl Host {
             let scene = reading.around.scene(Some(&stored));
             let mut state = stored.state;
             f(&mut state, &scene);
-            host.store(&reading, Change::default(), state, until)
+            let stored = reading.around.stored(state);
+            host.store(&reading, Change::default(), &stored, until)
         })
     }
 
@@ -368,7 +369,8 @@ impl Host {
             change.put(&key, &wire::encode(row), 0);
         }
         let has_lease = change_has_lease(&outcome);
-        self.store(&read.reading, change, outcome.state, until)?;
+        let stored = around.stored(outcome.state);
+        self.store(&read.reading, change, &stored, until)?;
         if has_lease {
             self.spare = None;
         }
@@ -520,12 +522,12 @@ impl Host {
         &mut self,
         reading: &Reading,
         mut change: Change,
-        state: State,
+        stored: &Stored,
         until: Instant,
     ) -> Result<(), Attempt> {
         let key = self.key("/state");
         change.unless_changed(reading, &key);
-        change.put(&key, &wire::encode(&reading.around.stored(state)), 0);
+        change.put(&key, &wire::encode(stored), 0);
         let body = json!({ "compare": change.compare, "success": change.success });
         match self.gateway.call("/v3/kv/txn", &body, until) {
             Ok(answer) if answer.body.get("succeeded") == Some(&Value::Bool(true)) => Ok(()),
@@ -586,6 +588,11 @@ struct Read {
 }
 
 impl Read {
+    /// See [`Around::era`].
+    fn era(&self) -> Option<u64> {
+        self.reading.around.era(&self.stored)
+    }
+
     /// A transaction that fails if anything that was read has changed.
     fn change(&self, host: &Host, only: Option<WorkerId>) -> Change {
         let (mut change, namespace) = (Change::default(), &self.pool.namespace);

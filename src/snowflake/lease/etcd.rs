@@ -111,7 +111,17 @@ impl Around {
         }
     }
 
-    /// What is to be stored.
+    /// The era whose rows may be prolonged; `None` if a loss shows already.
+    #[must_use]
+    pub fn era(&self, stored: &Stored) -> Option<u64> {
+        let (scene, era) = (self.scene(Some(stored)), stored.state.era);
+        let is_same = !scene.recovered && scene.place == era.place;
+        is_same.then_some(era.counter)
+    }
+
+    /// What is to be stored with a state that has noticed what the scene shows. A change
+    /// that leaves the state alone leaves the position alone too: a loss is still to be
+    /// noticed.
     pub const fn stored(&self, state: State) -> Stored {
         Stored {
             state,
@@ -162,8 +172,8 @@ pub fn answer(
         let rows = table.changed();
         Outcome { reply, state, rows }
     };
-    let outcome = run(Some(stored.state.era.counter));
-    // A loss that this request has shown: see the head of the file.
+    let outcome = run(around.era(stored));
+    // A loss that only this request has shown: see the head of the file.
     if outcome.state.era == stored.state.era {
         outcome
     } else {
