@@ -7,8 +7,10 @@
 //!
 //! The thread calls nothing of PostgreSQL and gets no signals; [`super::super::libpq`] has
 //! the rules. A [`Transport`] carries the requests: to PostgreSQL, or to etcd.
-//! A client that is dropped ends its thread, at once unless it is in a look-up of a host
-//! name, for which no time-out counts. Such a thread is left alone.
+//!
+//! A client that is dropped ends its thread: that of PostgreSQL at once, unless it is in a
+//! look-up of a host name, for which no time-out counts; that of etcd when the time-out of
+//! its request is over. Such a thread is left alone.
 
 use std::ffi::c_int;
 use std::io::{self, Read, Write};
@@ -19,14 +21,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+#[cfg(feature = "etcd")]
+use super::super::etcd::host::Host;
 use super::super::etcd::url::{self, Url};
 use super::super::libpq::wait::Stop;
 use super::postgres::{self, Postgres};
+use crate::pg::error;
 use crate::snowflake::lease::{Reply, Request};
-#[cfg(feature = "etcd")]
-use {super::super::etcd::host::Host, std::time::Instant};
-
-use super::super::error;
 
 /// What became of a request.
 pub struct Outcome {
@@ -91,7 +92,7 @@ struct Etcd {
 #[cfg(feature = "etcd")]
 impl Transport for Etcd {
     fn answer(&mut self, job: &Job) -> Result<Reply, String> {
-        let until = Instant::now() + job.timeout;
+        let until = std::time::Instant::now() + job.timeout;
         let reply = self.host.ask(&self.pool, &job.request, until);
         reply.map_err(|problem| error::etcd::sentence(&problem, &self.pool))
     }
@@ -106,7 +107,8 @@ impl Transport for Nowhere {
     }
 }
 
-/// How many threads there may be. A look-up of a host name that hangs leaves one behind.
+/// How many threads there may be. A look-up of a host name that hangs leaves one behind,
+/// and so does etcd, for as long as its request lasts.
 const THREADS_MAX: usize = 5;
 
 /// The number of threads that live.
@@ -121,7 +123,7 @@ impl Alive {
         let (before, alive) = (THREADS.fetch_add(1, Ordering::Relaxed), Self);
         if before >= THREADS_MAX {
             drop(alive);
-            let why = format!("{before} of them still look up the host name of the registry");
+            let why = format!("{before} of them still wait for the registry or its host name");
             return Err(io::Error::other(why));
         }
         Ok(alive)
