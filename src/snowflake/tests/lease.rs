@@ -14,17 +14,16 @@
     clippy::cast_sign_loss
 )]
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
-use super::super::lease::etcd;
 use super::super::lease::node::{Change, Moment, Next, Node};
 use super::super::lease::registry::{self, Rows, Scene, State};
 use super::super::lease::{
     Ask, Holder, Identity, Memory, Nonce, Place, Pool, RegistryMillis, Reply, Request, Row,
 };
+use super::lease_etcd::Etcd;
 
 /// All times of the world are in milliseconds.
 pub const SECOND: i64 = 1000;
@@ -92,42 +91,6 @@ impl Rows for Table {
 /// What is on the disk of a registry.
 pub type Disk = (State, Table);
 
-thread_local! {
-    /// New worlds of this thread have their registries in etcd.
-    static IN_ETCD: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs a test whose worlds have their registries in etcd.
-pub fn in_etcd(test: impl FnOnce()) {
-    IN_ETCD.set(true);
-    test();
-    IN_ETCD.set(false);
-}
-
-/// What an etcd has beside state and rows.
-#[derive(Clone, Debug, Hash)]
-pub struct Etcd {
-    /// When the key of each worker ID goes, by the true time.
-    pub keys: BTreeMap<WorkerId, i64>,
-    /// Raft's index, now and as it was stored.
-    index: u64,
-    stored: u64,
-}
-
-impl Etcd {
-    /// All keys begin anew, as with a new leader; also those that had gone in the meantime.
-    pub fn begin_anew(&mut self, table: &Table, now: i64) {
-        let held = table.rows.values().filter(|row| !row.released);
-        let until = now + etcd_lease(&table.pool);
-        self.keys = held.map(|row| (row.worker, until)).collect();
-    }
-}
-
-/// A lease and a hold.
-fn etcd_lease(pool: &Pool) -> i64 {
-    pool.lease.plus(pool.hold).get()
-}
-
 #[derive(Clone, Debug, Hash)]
 pub struct Registry {
     pub disk: Disk,
@@ -156,47 +119,6 @@ impl Registry {
 
     pub fn rows(&self) -> &BTreeMap<WorkerId, Row> {
         &self.disk.1.rows
-    }
-
-    /// Answers as a server does that asks etcd; the stored state and rows are its keys.
-    fn answer_in_etcd(&mut self, request: &Request, now: i64) -> Option<Reply> {
-        let scene = self.scene(now, false);
-        let (state, table) = &mut self.disk;
-        let etcd = self.etcd.as_mut()?;
-        etcd.keys.retain(|_, until| *until > now);
-        let position = |index| etcd::Position { term: 1, index };
-        let stored = etcd::Stored {
-            state: state.clone(),
-            position: position(etcd.stored),
-        };
-        let around = etcd::Around {
-            now: scene.now,
-            cluster: scene.place.system,
-            position: position(etcd.index),
-            random: scene.random,
-        };
-        let only = etcd::only_row(&request.ask);
-        let rows = table.rows.values();
-        let rows = rows.filter(|row| only.is_none_or(|only| only == row.worker));
-        let found = etcd::Found {
-            rows: rows.cloned().collect(),
-            live: etcd.keys.keys().copied().collect(),
-        };
-        let outcome = etcd::answer(&stored, &table.pool, &found, request, &around);
-        *state = outcome.state;
-        (etcd.stored, etcd.index) = (etcd.index, etcd.index + 1);
-        for row in outcome.rows {
-            match etcd::key_of(&row, &outcome.reply) {
-                etcd::Key::Stays => {}
-                etcd::Key::Goes => drop(etcd.keys.remove(&row.worker)),
-                etcd::Key::Lasts => {
-                    let until = now + etcd_lease(&table.pool);
-                    etcd.keys.insert(row.worker, until);
-                }
-            }
-            table.rows.insert(row.worker, row);
-        }
-        Some(outcome.reply)
     }
 
     /// What the disk was this many changes ago.
@@ -396,14 +318,14 @@ impl World {
             log: Vec::new(),
             changes: BTreeSet::new(),
         };
-        let place = match IN_ETCD.get() {
-            false => Place {
+        let place = match Etcd::of_new_world() {
+            None => Place {
                 system: 1,
                 timeline: 1,
                 database: 1,
             },
             // The cluster's ID.
-            true => Place {
+            Some(_) => Place {
                 system: 1,
                 timeline: 0,
                 database: 0,
@@ -425,11 +347,7 @@ impl World {
             recovered: false,
             off: 0,
             copies: Vec::new(),
-            etcd: IN_ETCD.get().then(|| Etcd {
-                keys: BTreeMap::new(),
-                index: 1,
-                stored: 1,
-            }),
+            etcd: Etcd::of_new_world(),
         });
         for number in 0..plan.servers {
             let identity = Identity {
@@ -807,7 +725,7 @@ impl World {
         if let Some(etcd) = &mut new.etcd {
             etcd.begin_anew(&new.disk.1, self.now);
             if how == How::Snapshot {
-                etcd.index = 0;
+                etcd.lose_raft();
             }
         }
         let kept = new.copies.len();

@@ -1,9 +1,106 @@
-//! Registries in etcd: the searches of [`super::lease_search`], whose worlds have them
+//! Registries in etcd, as hosts of the protocol in miniature: the searches of [`super::lease_search`], whose worlds have them
 //! there, and what only etcd has, its leases and its position in raft's log.
 
-use super::super::lease::{Answer, Cause, Fence, Refused};
-use super::lease::{How, Plan, SECOND, World, in_etcd};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use super::super::id::WorkerId;
+use super::super::lease::{Answer, Cause, Fence, Pool, Refused, Reply, Request, etcd};
+use super::lease::{How, Plan, Registry, SECOND, Table, World};
 use super::lease_search::{runs, search};
+
+thread_local! {
+    /// New worlds of this thread have their registries in etcd.
+    static IN_ETCD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test whose worlds have their registries in etcd.
+pub fn in_etcd(test: impl FnOnce()) {
+    IN_ETCD.set(true);
+    test();
+    IN_ETCD.set(false);
+}
+
+/// What an etcd has beside state and rows.
+#[derive(Clone, Debug, Hash)]
+pub struct Etcd {
+    /// When the key of each worker ID goes, by the true time.
+    pub keys: BTreeMap<WorkerId, i64>,
+    /// Raft's index, now and as it was stored.
+    index: u64,
+    stored: u64,
+}
+
+impl Etcd {
+    /// That of a new world, if its registry is in etcd.
+    pub fn of_new_world() -> Option<Self> {
+        IN_ETCD.get().then(|| Self {
+            keys: BTreeMap::new(),
+            index: 1,
+            stored: 1,
+        })
+    }
+
+    /// A snapshot is restored: raft's log begins anew.
+    pub fn lose_raft(&mut self) {
+        self.index = 0;
+    }
+
+    /// All keys begin anew, as with a new leader; also those that had gone in the meantime.
+    pub fn begin_anew(&mut self, table: &Table, now: i64) {
+        let held = table.rows.values().filter(|row| !row.released);
+        let until = now + etcd_lease(&table.pool);
+        self.keys = held.map(|row| (row.worker, until)).collect();
+    }
+}
+
+/// A lease and a hold.
+fn etcd_lease(pool: &Pool) -> i64 {
+    pool.lease.plus(pool.hold).get()
+}
+
+impl Registry {
+    /// Answers as a server does that asks etcd; the stored state and rows are its keys.
+    pub fn answer_in_etcd(&mut self, request: &Request, now: i64) -> Option<Reply> {
+        let scene = self.scene(now, false);
+        let (state, table) = &mut self.disk;
+        let etcd = self.etcd.as_mut()?;
+        etcd.keys.retain(|_, until| *until > now);
+        let position = |index| etcd::Position { term: 1, index };
+        let stored = etcd::Stored {
+            state: state.clone(),
+            position: position(etcd.stored),
+        };
+        let around = etcd::Around {
+            now: scene.now,
+            cluster: scene.place.system,
+            position: position(etcd.index),
+            random: scene.random,
+        };
+        let only = etcd::only_row(&request.ask);
+        let rows = table.rows.values();
+        let rows = rows.filter(|row| only.is_none_or(|only| only == row.worker));
+        let found = etcd::Found {
+            rows: rows.cloned().collect(),
+            live: etcd.keys.keys().copied().collect(),
+        };
+        let outcome = etcd::answer(&stored, &table.pool, &found, request, &around);
+        *state = outcome.state;
+        (etcd.stored, etcd.index) = (etcd.index, etcd.index + 1);
+        for row in outcome.rows {
+            match etcd::key_of(&row, &outcome.reply) {
+                etcd::Key::Stays => {}
+                etcd::Key::Goes => drop(etcd.keys.remove(&row.worker)),
+                etcd::Key::Lasts => {
+                    let until = now + etcd_lease(&table.pool);
+                    etcd.keys.insert(row.worker, until);
+                }
+            }
+            table.rows.insert(row.worker, row);
+        }
+        Some(outcome.reply)
+    }
+}
 
 macro_rules! searches {
     ($($test:ident $name:literal;)*) => {
