@@ -2,7 +2,7 @@
 # make demo     inserts into three shards on this machine at once
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make test-upgrade   pg_upgrade from PostgreSQL 15 to 18; FROM=16 PG=17
-# make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=..
+# make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=.. MOOD=leases
 # make test-core  PostgreSQL's own regression and isolation tests, with the library preloaded
 # make fuzz     random texts as labels; MINUTES=..
 # make fuzz-sql random queries on a server with assertions; SEED=.., QUERIES=..

@@ -68,6 +68,7 @@ CREATE TABLE snowflake_registry_leases (
     number bigint NOT NULL,
     clock bigint NOT NULL,
     era bigint NOT NULL,
+    contender jsonb,
     PRIMARY KEY (namespace, worker_id)
 );
 CREATE INDEX snowflake_registry_leases_until ON snowflake_registry_leases (namespace, leased_until);
@@ -91,6 +92,8 @@ COMMENT ON COLUMN snowflake_registry_leases.bound IS 'no ID of this instant or l
 COMMENT ON COLUMN snowflake_registry_leases.number IS 'number of the holder''s latest request';
 COMMENT ON COLUMN snowflake_registry_leases.clock IS 'the holder''s clock in that request';
 COMMENT ON COLUMN snowflake_registry_leases.era IS 'era of the registry in which the lease was granted or last renewed';
+COMMENT ON COLUMN snowflake_registry_leases.contender IS
+    'a server that has claimed the worker ID since this lease began, and was refused; instants in Unix milliseconds';
 COMMENT ON TABLE snowflake_registry_leases IS
     'internal: one row per worker ID that was ever granted, with its latest holder; never deleted; see view snowflake_workers';
 
@@ -317,11 +320,19 @@ SELECT p.name AS pool, l.worker_id,
     l.host, l.address, l.port, l.data_directory, l.system_identifier,
     l.since, l.leased_until,
     snowflake_internal_instant(l.bound) AS bound,
-    l.counter || '-' || left(l.nonce::text, 8) AS token
+    l.counter || '-' || left(l.nonce::text, 8) AS token,
+    c.by AS contested_by, c.since AS contested_since, c.latest AS contested_last
 FROM snowflake_registry_pools AS p
 JOIN snowflake_registry_leases AS l
     ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint
-CROSS JOIN LATERAL (SELECT l.worker_id >= upper(p.worker_ids) - p.spares) AS s (is_spare);
+CROSS JOIN LATERAL (SELECT l.worker_id >= upper(p.worker_ids) - p.spares) AS s (is_spare)
+LEFT JOIN LATERAL (
+    SELECT format('%s%s, port %s, data directory "%s"', l.contender #>> '{by,host}',
+            ' (' || nullif(l.contender #>> '{by,address}', '') || ')', l.contender #>> '{by,port}',
+            l.contender #>> '{by,data_directory}'),
+        snowflake_internal_instant((l.contender ->> 'since')::bigint),
+        snowflake_internal_instant((l.contender ->> 'latest')::bigint)) AS c (by, since, latest)
+    ON NOT l.released AND c.latest >= clock_timestamp() - 2 * (p.lease + p.hold);
 COMMENT ON VIEW snowflake_workers IS
     'the worker IDs that this registry has leased, with their latest holders; worker IDs that were never leased have no row, see snowflake_pools.never_leased';
 COMMENT ON COLUMN snowflake_workers.pool IS 'the pool that has the worker ID';
@@ -339,6 +350,12 @@ COMMENT ON COLUMN snowflake_workers.bound IS
     'no ID of this instant or later has been issued with this worker ID; by the clock of the holder';
 COMMENT ON COLUMN snowflake_workers.token IS
     'tells the leases of a worker ID apart: how many there were, and the beginning of the holder''s random number';
+COMMENT ON COLUMN snowflake_workers.contested_by IS
+    'another server that has this worker ID set, asks for it, and is refused, since the holder has it: its host name, address, port and data directory; several servers take turns here; NULL if none has asked for two leases and two holds';
+COMMENT ON COLUMN snowflake_workers.contested_since IS
+    'since when the registry has noted that server without a break; it may have asked before';
+COMMENT ON COLUMN snowflake_workers.contested_last IS
+    'when it has asked last, exact to a third of a lease';
 GRANT SELECT ON snowflake_workers TO pg_monitor;
 
 CREATE VIEW snowflake_pools AS
@@ -410,13 +427,22 @@ AS $$
         @extschema@.snowflake_internal_instant((w.r ->> 'since')::bigint),
         @extschema@.snowflake_internal_instant((w.r ->> 'leased_until')::bigint),
         @extschema@.snowflake_internal_instant((w.r ->> 'bound')::bigint),
-        (w.r ->> 'counter') || '-' || left(w.r ->> 'nonce', 8)
+        (w.r ->> 'counter') || '-' || left(w.r ->> 'nonce', 8),
+        c.by, c.since, c.latest
     FROM a
     CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS p (pool)
     CROSS JOIN LATERAL (
         SELECT e.worker -> 'row', (e.worker ->> 'live')::boolean, (e.worker #>> '{row,worker}')::integer
         FROM jsonb_array_elements(a.stored -> 'workers') AS e (worker)
         WHERE e.worker ->> 'namespace' = p.pool ->> 'namespace') AS w (r, live, worker_id)
+    LEFT JOIN LATERAL (
+        SELECT format('%s%s, port %s, data directory "%s"', w.r #>> '{contender,by,host}',
+                ' (' || nullif(w.r #>> '{contender,by,address}', '') || ')', w.r #>> '{contender,by,port}',
+                w.r #>> '{contender,by,data_directory}'),
+            @extschema@.snowflake_internal_instant((w.r #>> '{contender,since}')::bigint),
+            @extschema@.snowflake_internal_instant((w.r #>> '{contender,latest}')::bigint)) AS c (by, since, latest)
+        ON NOT (w.r ->> 'released')::boolean AND (w.r #>> '{contender,latest}')::bigint >= (a.stored ->> 'now')::bigint
+            - 2 * ((p.pool ->> 'lease')::bigint + (p.pool ->> 'hold')::bigint)
     WHERE w.worker_id >= (p.pool #>> '{ids,start}')::bigint AND w.worker_id < (p.pool #>> '{ids,end}')::bigint
 $$;
 REVOKE EXECUTE ON FUNCTION snowflake_workers_in(text) FROM PUBLIC;

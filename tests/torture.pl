@@ -4,9 +4,13 @@
 # stepped, sequences are restarted and labels change. Then Torture/Check.pm checks every
 # ID that a client received, and every refusal.
 #
+# In some episodes, servers lease their worker IDs from a registry: Torture/Leases.pm
+# runs these.
+#
 #   SEED      seed of all schedules; by default another one each time, printed
 #   MINUTES   how long new episodes are begun; default 3
 #   EPISODE   run this one only
+#   MOOD      run episodes of this mood only, such as "leases"; all by default
 #
 # Seed and number determine an episode: settings, client scripts, faults, the pauses
 # between them, the clock. They do not determine how far a client has come when a fault
@@ -24,19 +28,26 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep);
 use Snowflake qw(wait_until);
-use Torture::Check qw(errors refusal);
-use Torture::Schedule qw(schedule describe literal);
+use Torture::Check;
+use Torture::Errors qw(errors refusal);
+use Torture::Leases;
+use Torture::Schedule qw(schedule describe literal mood_of moods);
 
 # The limits of this test do not measure speed: they only end a hang.
 use constant PATIENCE => 60;
 $ENV{PGCTLTIMEOUT} = 3 * PATIENCE;
+# Servers and clients are stopped then, too.
+$SIG{$_} = sub { die "ended by signal $_[0]\n" } for qw(INT TERM);
 
 my $seed    = $ENV{SEED}    || int(rand(2**31));
 my $minutes = $ENV{MINUTES} || 3;
 my $only    = $ENV{EPISODE} || 0;
+my $mood    = $ENV{MOOD}    || '';
 /^\d+$/ or die "SEED, MINUTES and EPISODE are whole numbers\n" for $seed, $minutes, $only;
+die "MOOD is one of @{[ moods() ]}\n" if $mood ne '' && !grep { $_ eq $mood } moods();
 
 my %total = map { $_ => 0 } qw(episodes sessions refusals);
+my @firsts;
 my (%faults, %codes, %bad, %seen, %by_policy, %refused);
 # The number of the episode that runs or has failed.
 my $running = 0;
@@ -632,11 +643,55 @@ sub run_episode
 	$s = schedule(episode_seed($n));
 	$dir = "$temp/episode$n";
 	mkdir $dir or die "$dir: $!";
+	@failures = ();
+	my $began = time;
+	my ($check, $count) = $s->{mood} eq 'leases' ? lease() : torment($began);
+	push @failures, @{ $check->{text} };
+	read_logs();
+
+	$total{episodes}++;
+	$total{sessions} += $count;
+	for my $counts ([ \%seen, 'seen' ], [ \%bad, 'bad' ], [ \%codes, 'codes' ], [ \%by_policy, 'by_policy' ], [ \%refused, 'refused' ])
+	{
+		my ($sum, $what) = @$counts;
+		$sum->{$_} += $check->{$what}{$_} for keys %{ $check->{$what} // {} };
+	}
+	my $what = sprintf('episode %d, %s: %d IDs to %d sessions, %d faults, %.1f s',
+		$n, $s->{mood}, $check->{seen}{IDs}, $count, scalar @{ $s->{faults} }, time - $began);
+	ok(!@failures, $what);
+	if (@failures)
+	{
+		diag(join "\n", @failures);
+		diag("the schedule:\n" . describe($s));
+		diag("scripts and what clients received: $dir\nserver logs: @logs");
+		return 0;
+	}
+	PostgreSQL::Test::Utils::system_log('rm', '-rf', $dir, @logs);
+	$running = 0;
+	return 1;
+}
+
+# Runs an episode of servers that lease their worker IDs. Returns what was checked, and
+# how many sessions there were.
+sub lease
+{
+	my $episode = Torture::Leases->new(schedule => $s, dir => $dir, template => $template, temp => $temp);
+	$episode->run;
+	@logs = @{ $episode->{logs} };
+	push @failures, @{ $episode->{failures} };
+	$faults{$_} += $episode->{faults}{$_} for keys %{ $episode->{faults} };
+	push @firsts, @{ $episode->{firsts} };
+	return ($episode->{grants}, $episode->{grants}{seen}{'sessions of servers that lease'});
+}
+
+# Runs an episode of a server and its standby, in the same way.
+sub torment
+{
+	my ($began) = @_;
 	($primary, $standby) = ($node{one}, undef);
 	$promotions = $launches = $up = 0;
-	@clients = @sessions = @history = @starts = @accepts = @gaps = @refusals = @failures = ();
+	@clients = @sessions = @history = @starts = @accepts = @gaps = @refusals = ();
 	@logs = map { $_->rotate_logfile } values %node;
-	my $began = time;
 
 	copy_template($primary, $s->{worker});
 	note_clock(0);
@@ -673,30 +728,7 @@ sub run_episode
 	printf "## %.3f check\n", time - $began;
 	$check->run;
 	printf "## %.3f checked\n", time - $began;
-	push @failures, @{ $check->{text} };
-	read_logs();
-
-	$total{episodes}++;
-	$total{sessions} += grep { $_->{life} } @sessions;
-	$seen{$_} += $check->{seen}{$_} for keys %{ $check->{seen} };
-	$bad{$_} += $check->{bad}{$_} for keys %{ $check->{bad} };
-	$codes{$_} += $check->{codes}{$_} for keys %{ $check->{codes} };
-	$by_policy{$_} += $check->{by_policy}{$_} for keys %{ $check->{by_policy} };
-	$refused{$_} += $check->{refused}{$_} for keys %{ $check->{refused} };
-	my $what = sprintf('episode %d, %s: %d IDs to %d sessions, %d faults, %.1f s',
-		$n, $s->{mood}, $check->{seen}{IDs}, scalar(grep { $_->{life} } @sessions), scalar @{ $s->{faults} },
-		time - $began);
-	ok(!@failures, $what);
-	if (@failures)
-	{
-		diag(join "\n", @failures);
-		diag("the schedule:\n" . describe($s));
-		diag("scripts and what clients received: $dir\nserver logs: @logs");
-		return 0;
-	}
-	PostgreSQL::Test::Utils::system_log('rm', '-rf', $dir, @logs);
-	$running = 0;
-	return 1;
+	return ($check, scalar grep { $_->{life} } @sessions);
 }
 
 # Ends the clients, stops the server in an ordinary way and in a bad one, and checks
@@ -750,7 +782,7 @@ sub read_logs
 		{
 			$seen{'tables of slots added'}++ if $line =~ /made room for \d+ more generators/;
 			failed("in $log: $line")
-			  if $line =~ /PANIC: |TRAP: |panicked at|\] XX00[12]|terminated by signal (?!9\b)/;
+			  if $line =~ /PANIC: |TRAP: |panicked at|\] XX00[12]|was copied while it ran|terminated by signal (?!9\b)/;
 		}
 	}
 	return;
@@ -775,13 +807,20 @@ note("seed $seed, " . ($only ? "episode $only" : "$minutes minutes"));
 make_template();
 my $began = time;
 my $n = $only || 1;
-do { } while run_episode($n++) && !$only && time - $began < 60 * $minutes;
+do
+{
+	$n++ while $mood ne '' && !$only && mood_of(episode_seed($n)) ne $mood;
+} while run_episode($n++) && !$only && time - $began < 60 * $minutes;
+my ($slowest) = sort { $b->{took} <=> $a->{took} } @firsts;
 note(join "\n",
 	sprintf('seed %s, %.1f minutes, PostgreSQL %s', $seed, (time - $began) / 60, $node{one}->pg_version),
 	"$total{episodes} episodes, $total{sessions} sessions; checked:", table(%seen),
 	sum0(values %faults) . ' faults:', table(%faults),
 	'IDs of named generators by policy:', table(%by_policy),
 	"$total{refusals} refusals provoked and met; as policies ask for:", table(%refused),
+	$slowest
+	? sprintf('first IDs of servers that lease: %d, the slowest %.2f s after %s', scalar @firsts, @$slowest{qw(took what)})
+	: (),
 	'errors that clients met:', table(%codes),
-	'violations:', table(map({ $_ => 0 } qw(duplicate overlap order early ahead mark worker clock label decode refusal wait)), %bad));
+	'violations:', table(map({ $_ => 0 } qw(duplicate overlap order early ahead mark worker clock label decode refusal wait unleased bound)), %bad));
 done_testing();

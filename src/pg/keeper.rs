@@ -51,6 +51,7 @@ use super::shmem::{self, Shared};
 use super::{compat, etcd, guc, identity, os_clock, start_file};
 use crate::snowflake::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use crate::snowflake::identity::Identity;
+use crate::snowflake::lease::contender::Contenders;
 use crate::snowflake::lease::node::{Change, Moment, Next, Node, Why};
 use crate::snowflake::lease::{Answer, Holder, Nonce, Refused, Reply, Request};
 use crate::snowflake::server::Beliefs;
@@ -283,6 +284,8 @@ struct Link {
     started: BootNanos,
     nonce: Nonce,
     node: Node,
+    /// Who else claims the worker ID. Another keeper tells of them anew.
+    contenders: Contenders,
     /// The latest instant that a caller needs, until the bound is past it, or nobody
     /// tells it any more.
     needed: Option<Needed>,
@@ -477,6 +480,7 @@ impl Link {
             started,
             nonce,
             node,
+            contenders: Contenders::default(),
             needed: None,
             client: None,
             asked: None,
@@ -637,6 +641,29 @@ impl Link {
         let now = self.moment(shared);
         let change = self.node.heard(reply, &now);
         self.follow(shared, &change, Some(reply));
+        if matches!(change, Change::Acquired { .. }) {
+            self.contenders = Contenders::default();
+        }
+        self.tell_of_contender(reply);
+    }
+
+    /// Tells the log who else claims the worker ID, once.
+    fn tell_of_contender(&mut self, reply: &Reply) {
+        let Answer::Renewed {
+            contender: Some(contender),
+            ..
+        } = &reply.answer
+        else {
+            return;
+        };
+        let (Some(right), Some(terms)) = (self.node.right(), self.node.terms()) else {
+            return;
+        };
+        if self.contenders.hear(contender, terms) {
+            let is_fixed = guc::worker_id().is_some();
+            error::keeper::contested(right.worker, contender, is_fixed, &self.target.pool)
+                .warning();
+        }
     }
 
     /// Publishes what the node has come to, and tells the log.
@@ -663,7 +690,10 @@ impl Link {
             is_refusal: matches!(trouble.why, Why::Refused(_)),
             text: Short::new(&error::keeper::reason(&trouble.why)),
         });
-        let is_acquired = matches!(change, Change::Acquired { .. });
+        let reached = match change {
+            Change::Acquired { reached, .. } => Some(*reached),
+            _ => None,
+        };
         let is_held = obstacle.as_ref().is_some_and(|it| it.held.is_some());
         // The worker ID of the settings, for which the server has no claim.
         let mut unclaimed = None;
@@ -671,9 +701,14 @@ impl Link {
             let identity = beliefs.identity;
             let shown = &mut state.shown;
             if let (Some(right), Some(max_ahead)) = (right, max_ahead) {
-                if is_acquired {
-                    let granted =
-                        identity.granted(right.worker, right.floor, right.bound, max_ahead);
+                if let Some(reached) = reached {
+                    let granted = identity.granted(
+                        right.worker,
+                        right.floor,
+                        right.bound,
+                        reached,
+                        max_ahead,
+                    );
                     beliefs.identity = granted;
                     state.granted = granted.generation;
                     shown.since = Some(now);
@@ -717,14 +752,19 @@ impl Link {
         let shown = || shared.with_keeper(|_, state| state.shown.clone());
         match change {
             Change::Nothing | Change::Returned => {}
-            Change::Acquired { before } => {
+            Change::Acquired { before, .. } => {
                 if let Some(right) = right {
                     error::keeper::acquired(&shown(), right, *before, now).log("");
                 }
             }
             Change::Resumed(trouble) => error::keeper::resumed(right, trouble, now).log(""),
-            Change::Lost(trouble) => error::keeper::lost(right, trouble).warning(),
+            Change::Lost(trouble) => {
+                if let Some(right) = right {
+                    error::keeper::lost(right, trouble, true).warning();
+                }
+            }
             Change::Troubled(trouble) => {
+                let right = (right, self.node.holds());
                 let fixed = guc::worker_id();
                 error::keeper::troubled(&shown(), right, fixed, unclaimed, trouble).warning();
             }
@@ -759,10 +799,16 @@ impl Link {
             }
             return;
         }
-        let _ = self.await_outcome(shared, Instant::now() + RELEASE_WAIT / 2);
+        let before = self.await_outcome(shared, Instant::now() + RELEASE_WAIT / 2);
+        if let Some(Ok(Change::Copied)) = before {
+            error::keeper::copied().warning();
+        }
         let Some(right) = self.node.right() else {
             return;
         };
+        if let Some(Ok(Change::Lost(trouble))) = before {
+            error::keeper::lost(&right, &trouble, false).warning();
+        }
         let now = self.moment(shared);
         let Some(request) = self.node.close(end.max(right.floor), &now) else {
             return;
@@ -776,12 +822,20 @@ impl Link {
         };
         match outcome {
             Some(Ok(Change::Returned)) => {
-                error::keeper::returned(Some(right.worker), &pool).log("");
+                error::keeper::returned(right.worker, &pool).log("");
             }
+            Some(Ok(Change::Lost(trouble))) => {
+                error::keeper::lost(&right, &trouble, false).warning();
+            }
+            Some(Ok(Change::Copied)) => error::keeper::copied().warning(),
             Some(Err(why)) => error::keeper::not_returned(right.worker, &pool, &why).warning(),
-            _ => {
-                let why = "The registry did not confirm it in time.";
-                error::keeper::not_returned(right.worker, &pool, why).warning();
+            answered => {
+                let trouble = answered.and(self.node.trouble());
+                let why = trouble.map_or_else(
+                    || "The registry did not confirm it in time.".to_string(),
+                    |trouble| error::keeper::reason(&trouble.why),
+                );
+                error::keeper::not_returned(right.worker, &pool, &why).warning();
             }
         }
         shared.with_keeper(|_, state| state.link = None);

@@ -28,7 +28,7 @@ const INSTANTS: std::ops::RangeInclusive<i64> = -190_000_000_000_000..=9_000_000
 /// The columns of a lease that are not its key, in the order of [`VALUES`].
 const COLUMNS: &str = "counter, nonce, released, revoked, system_identifier, boot_id, device, \
     inode, started, host, address, port, data_directory, since, floor, start, renewed, \
-    leased_until, bound, number, clock, era";
+    leased_until, bound, number, clock, era, contender";
 
 /// Their values, from `r`, the JSON of a [`Row`].
 const VALUES: &str = "(r ->> 'counter')::bigint, (r ->> 'nonce')::uuid, \
@@ -40,7 +40,8 @@ const VALUES: &str = "(r ->> 'counter')::bigint, (r ->> 'nonce')::uuid, \
     @schema@.snowflake_internal_instant((r ->> 'since')::bigint), (r ->> 'floor')::bigint, \
     (r ->> 'start')::bigint, (r ->> 'renewed')::boolean, \
     @schema@.snowflake_internal_instant((r ->> 'leased_until')::bigint), \
-    (r ->> 'bound')::bigint, (r ->> 'number')::bigint, (r ->> 'clock')::bigint, (r ->> 'era')::bigint";
+    (r ->> 'bound')::bigint, (r ->> 'number')::bigint, (r ->> 'clock')::bigint, (r ->> 'era')::bigint, \
+    nullif(r -> 'contender', 'null')";
 
 /// A lease as the JSON of a [`Row`].
 const SELECT: &str = "SELECT jsonb_build_object('worker', worker_id, 'counter', counter, \
@@ -52,7 +53,7 @@ const SELECT: &str = "SELECT jsonb_build_object('worker', worker_id, 'counter', 
         'data_directory', data_directory), \
     'since', @schema@.snowflake_internal_millis(since), 'floor', floor, 'start', start, \
     'renewed', renewed, 'leased_until', @schema@.snowflake_internal_millis(leased_until), \
-    'bound', bound, 'number', number, 'clock', clock, 'era', era) \
+    'bound', bound, 'number', number, 'clock', clock, 'era', era, 'contender', contender) \
     FROM @schema@.snowflake_registry_leases WHERE namespace = $1";
 
 /// Answers the request of a server; both are JSON.
@@ -343,6 +344,16 @@ impl Rows for Table<'_> {
             "worker_id::bigint <@ $2::int8range ORDER BY bound DESC, worker_id",
             &[&self.more.all],
         )
+    }
+
+    fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
+        let bound = self.registry.value(
+            "SELECT max(bound) FROM @schema@.snowflake_registry_leases \
+             WHERE system_identifier = $1::numeric",
+            &[&system.to_string()],
+        );
+        let bound = bound.unwrap_or_else(|error| error.raise());
+        Some(UnixMillis::new(bound?.parse().ok()?))
     }
 }
 

@@ -107,6 +107,9 @@ pub struct Identity {
     pub bound: Option<UnixMillis>,
     /// How far one generator may lead the server's clock; `None` without a registry.
     pub max_ahead: Option<Millis>,
+    /// The latest bound that this server has had before, as far as it and the registry
+    /// know. `None` if it never had one.
+    pub reached: Option<UnixMillis>,
 }
 
 impl Identity {
@@ -116,6 +119,7 @@ impl Identity {
         floor: None,
         bound: None,
         max_ahead: None,
+        reached: None,
     };
 
     /// The identity after this one, without a registry: the worker ID of a setting.
@@ -124,6 +128,7 @@ impl Identity {
     pub fn unregistered(self, worker: Option<WorkerId>) -> Self {
         Self {
             generation: self.generation.next(worker),
+            reached: self.reached.max(self.bound),
             ..Self::NONE
         }
     }
@@ -135,6 +140,7 @@ impl Identity {
         worker: WorkerId,
         floor: UnixMillis,
         bound: UnixMillis,
+        reached: UnixMillis,
         max_ahead: Millis,
     ) -> Self {
         Self {
@@ -142,6 +148,7 @@ impl Identity {
             floor: Some(floor),
             bound: Some(bound),
             max_ahead: Some(max_ahead),
+            reached: self.reached.max(self.bound).max(Some(reached)),
         }
     }
 
@@ -169,6 +176,7 @@ impl Identity {
             generation: self.generation.next(None),
             floor: None,
             bound: Some(UnixMillis::new(i64::MIN)),
+            reached: self.reached.max(self.bound),
             ..self
         }
     }
@@ -188,12 +196,22 @@ mod tests {
             (first.floor, first.bound, first.max_ahead),
             (None, None, None)
         );
-        let granted = first.granted(worker(7).unwrap(), floor, bound, Millis::new(5));
+        let granted = first.granted(worker(7).unwrap(), floor, bound, floor, Millis::new(5));
         assert_ne!(first.generation, granted.generation);
         assert_eq!(granted.generation.worker(), worker(7));
         let renewed = granted.renewed(UnixMillis::new(30));
         assert_eq!(renewed.generation, granted.generation);
         assert_eq!(renewed.bound, Some(UnixMillis::new(30)));
+        // What was reached stays known, whatever comes after.
+        let reached = |identity: Identity| identity.reached.map(UnixMillis::get);
+        assert_eq!((reached(first), reached(granted)), (None, Some(10)));
+        assert_eq!(reached(renewed.closed()), Some(30));
+        assert_eq!(reached(renewed.closed().unregistered(None)), Some(30));
+        let (next, late) = (UnixMillis::new(15), UnixMillis::new(12));
+        let again = renewed
+            .closed()
+            .granted(worker(8).unwrap(), floor, next, late, Millis::new(5));
+        assert_eq!((reached(again), again.bound), (Some(30), Some(next)));
         // A late reply.
         assert_eq!(renewed.renewed(bound), renewed);
         let closed = renewed.closed();

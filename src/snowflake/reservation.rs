@@ -81,7 +81,12 @@ pub struct Situation {
     pub is_new: bool,
     /// The mark on disk, if there is one.
     pub stored: Option<UnixMillis>,
-    /// Set if the mark is from before a promotion.
+    /// The latest mark that was written here since the generator has its slot.
+    pub written: Option<UnixMillis>,
+    /// The timeline of WAL has changed since the mark was written. Only a start looks at
+    /// that; `false` otherwise.
+    pub mark_is_older: bool,
+    /// The gap that is to be left, at a start after promotions.
     pub failover: Option<Failover>,
     /// Somebody advances the generator: no ID is to be issued before this instant.
     pub floor: Option<UnixMillis>,
@@ -146,6 +151,14 @@ pub enum Refusal {
         by: Millis,
         limit: Millis,
         start: UnixMillis,
+    },
+    /// The mark is this far ahead of the wall clock, and this server has not written it;
+    /// the limit is that of the registry's pool of worker IDs. A start there would take
+    /// the bound of the server's worker ID along, and with the next grant all generators.
+    MarkPastPool {
+        by: Millis,
+        limit: Millis,
+        mark: UnixMillis,
     },
     /// Somebody wants to advance the generator to this far ahead of the wall clock.
     AdvanceTooFar { by: Millis, limit: Millis },
@@ -271,6 +284,13 @@ impl Generator {
         {
             return Err(Refusal::AdvancePastPool { by, limit });
         }
+        if let Some(latest) = self.latest_foreign_mark(s)
+            && let Some(mark) = adopted.filter(|mark| Some(*mark) > s.written)
+            && mark > latest
+        {
+            let (by, limit) = (mark.since(wall), latest.since(wall));
+            return Err(Refusal::MarkPastPool { by, limit, mark });
+        }
         let starts = begins || adopted.is_some() || s.floor.is_some();
         let latest = adopted.max(after_gap).max(s.floor).max(from);
         let target = latest.map(|at| layout.tick_from(at));
@@ -385,6 +405,25 @@ impl Generator {
     /// by all that it could borrow.
     pub(super) fn gap(&self, settings: &Settings) -> Millis {
         settings.failover_gap.plus(self.max_borrow())
+    }
+
+    /// Under a grant, the latest mark that is believed if this server has not written it
+    /// since it started. Such a mark is of an earlier start, or of somebody who may set
+    /// this one mark; and the whole server follows its leading generator.
+    ///
+    /// A mark of an earlier start lies within the bounds that the server has had, but for
+    /// the tick that ends one, and for a reservation past the end that a clean stop has
+    /// told. One of before the registry lies ahead of the clock by what was borrowed,
+    /// reserved or left out. There is no limit for a mark that came with a promotion: it
+    /// tells how far the lost primary was, whose clock and lead nobody knows here.
+    fn latest_foreign_mark(&self, s: &Situation) -> Option<UnixMillis> {
+        let limit = s.identity.max_ahead.filter(|_| !s.mark_is_older)?;
+        let near = s.reading.wall.millis().plus(limit).plus(self.max_borrow());
+        let past = s.identity.reached.max(Some(near))?;
+        let past = past.plus(s.settings.reserve).plus(s.forgiven_lead);
+        // A mark before the floor moves nothing.
+        let latest = past.max(s.identity.floor?);
+        Some(self.layout.instant_of(self.layout.tick_from(latest)))
     }
 
     const fn mark_ahead(&self, start: Tick, by: Millis, limit: Millis) -> Refusal {

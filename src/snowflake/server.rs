@@ -264,12 +264,11 @@ fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<
         // be gone by now, or the transaction read-only.
         let (slot, generator) = host.enter()?;
         let (live, mine) = (slot.live(), host.generation());
-        let step = if !generator.policy.on_rollback.watches() {
-            live.issue::<false>(generator, mine, count, host)
-        } else if let Some(found) = found.take() {
-            found
-        } else {
-            live.issue::<true>(generator, mine, count, host)
+        let watches = generator.policy.on_rollback.watches();
+        let step = match found.take() {
+            Some(found) if watches => found,
+            _ if watches => live.issue::<true>(generator, mine, count, host),
+            _ => live.issue::<false>(generator, mine, count, host),
         };
         match step {
             Step::Issue(issued) => {
@@ -458,7 +457,12 @@ impl<H: Host> Reserver<'_, H> {
         if !is_jump {
             slot.set_seen(self.token, reading);
         }
-        if let Err(Refusal::ClockRolledBack { by, .. } | Refusal::MarkAhead { by, .. }) = plan {
+        if let Err(
+            Refusal::ClockRolledBack { by, .. }
+            | Refusal::MarkAhead { by, .. }
+            | Refusal::MarkPastPool { by, .. },
+        ) = plan
+        {
             slot.set_refused_lead(by);
         }
         let plan = plan?;
@@ -527,6 +531,8 @@ impl<H: Host> Reserver<'_, H> {
             identity,
             is_new,
             stored,
+            written: slot.highest(),
+            mark_is_older: found.history.switches > 0,
             failover: self.failover(found, at_start),
             floor,
             ledger,

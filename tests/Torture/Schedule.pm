@@ -8,7 +8,7 @@ use warnings;
 use Exporter 'import';
 use POSIX ();
 
-our @EXPORT_OK = qw(schedule describe literal);
+our @EXPORT_OK = qw(schedule describe literal mood_of moods);
 our (@targets, $target, $tag, %rewrites, %relabels, %advances, $stage);
 
 use constant HOUR => 3600;
@@ -33,12 +33,24 @@ sub weighted
 	return $pairs[0];
 }
 
+my @moods = (mixed => 5, relabel => 4, failover => 3, eviction => 2, refusal => 2, burst => 2, policy => 7, leases => 6);
+
+sub moods { my %weight = @moods; return sort keys %weight; }
+
+# Returns the mood of the schedule that follows from a seed.
+sub mood_of
+{
+	my ($seed) = @_;
+	srand($seed);
+	return weighted(@moods);
+}
+
 # Returns a schedule. Each mood stresses one part.
 sub schedule
 {
 	my ($seed) = @_;
-	srand($seed);
-	my $mood = weighted(mixed => 5, relabel => 4, failover => 3, eviction => 2, refusal => 2, burst => 2, policy => 7);
+	my $mood = mood_of($seed);
+	return leases($seed) if $mood eq 'leases';
 	my %s = (
 		seed => $seed,
 		mood => $mood,
@@ -333,6 +345,85 @@ sub refusal
 		way_out => pick('correct', 'accept'),
 		probe => 1
 	};
+}
+
+# ---- Leases
+
+# Returns the schedule of servers that lease their worker IDs from a registry. The pool
+# `main` may be smaller than the number of its servers. Two servers may claim one worker
+# ID of the pool `claimed`, and servers move to the pool `other` and back.
+sub leases
+{
+	my ($seed) = @_;
+	my $claimants = chance(0.35) ? 2 : 0;
+	my $leasing = between(3, 4) - $claimants;
+	my %s = (
+		seed => $seed,
+		mood => 'leases',
+		lease_ms => pick(1000, 1500, 2000),
+		hold_ms => pick(1000, 1500),
+		max_ahead_ms => pick(500, 1000),
+		reserve_ms => pick(100, 1000, 10_000),
+		fsync => chance(0.1) ? 'on' : 'off',
+		leasing => $leasing,
+		claimants => $claimants,
+		pool_size => $leasing > 1 && chance(0.35) ? between(1, $leasing - 1) : $leasing + between(1, 5),
+		# The registry fails over, and loses its last seconds.
+		fails_over => chance(0.3));
+	# Where leases may be lost, the promise holds for clocks that differ by less than the
+	# hold.
+	$s{widest_ms} = $s{fails_over} ? int(0.4 * $s{hold_ms}) : 300_000;
+	$s{clocks} = [ map { chance(0.5) ? seconds(-$s{widest_ms} / 1000, $s{widest_ms} / 1000) : 0 } 0 .. $leasing + $claimants ];
+	$s{clients} = [ map { lease_script() } 1 .. 6 ];
+	my @faults = map { lease_fault(\%s, 0) } 1 .. between(4, 7);
+	splice @faults, between(0, scalar @faults), 0, lease_fault(\%s, 0, 'registry_fails_over') if $s{fails_over};
+	$s{faults} = \@faults;
+	return \%s;
+}
+
+# Returns a script of a client that takes IDs again and again. What it prints is
+# explained below.
+sub lease_script
+{
+	my $count = pick(1, 5, 5, some(2, 20));
+	my $sql = weighted(
+		"SELECT 'I', array_agg(snowflake_nextval()) FROM generate_series(1, $count)" => 3,
+		"SELECT 'I', array_agg(id) FROM snowflake_nextval_batch(" . some(2, 100) . ') AS id' => 1,
+		"WITH taken AS (INSERT INTO t (s) SELECT 'x' FROM generate_series(1, $count) RETURNING id)\nSELECT 'I', array_agg(id) FROM taken" => 1);
+	return "SELECT 'S';\n$sql \\watch " . pick(0.02, 0.05) . "\n";
+}
+
+# Returns a fault; one that lasts may have another one within.
+sub lease_fault
+{
+	my ($s, $is_within, $kind) = @_;
+	my $term = ($s->{lease_ms} + $s->{hold_ms}) / 1000;
+	$kind //= weighted(
+		kill_server => 4, immediate => 2, restart => 2, kill_keeper => 2, kill_backend => 1, terminate_keeper => 1, copy => 3,
+		$s->{fails_over} ? () : (step => 4),
+		$is_within ? () : (crash_loop => 1.5, registry_away => 5, freeze => 3, promote => 2, reload => 2));
+	my %f = (
+		kind => $kind,
+		after => $is_within ? seconds(0, 0.5) : seconds(0.2, 1.5),
+		victim => rand(),
+		for => chance(0.5) ? seconds(0, 0.8) : seconds($term + 0.3, $term + 1.5));
+	$f{for} = seconds($term + 0.3, $term + 1.5) if $kind eq 'freeze' && chance(0.8);
+	$f{for} = seconds(0.3, 3) if $kind =~ /^(registry_fails_over|reload)$/;
+	$f{how} = pick('kill', 'immediate', 'fast', 'freeze', 'freeze') if $kind eq 'registry_away';
+	$f{how} = pick('kill', 'immediate', 'fast') if $kind eq 'registry_fails_over';
+	# A copy of a server that runs, is stopped or has crashed.
+	$f{how} = pick('runs', 'fast', 'immediate') if $kind eq 'copy';
+	$f{first} = pick('original', 'copy') if $kind eq 'copy';
+	@f{qw(stays ends)} = (pick('both', 'both', 'original', 'copy'), pick('fast', 'immediate', 'kill')) if $kind =~ /^(copy|promote)$/;
+	$f{rounds} = between(3, 6) if $kind eq 'crash_loop';
+	if ($kind eq 'step')
+	{
+		my $by = weighted(seconds(0.002, 0.5) => 2, seconds(0.5, 5) => 3, between(5, 60) => 2, between(60, $s->{widest_ms} / 1000) => 2);
+		$f{by} = chance(0.5) ? $by : -$by;
+		$f{at_registry} = chance(0.15) ? 1 : 0;
+	}
+	$f{within} = lease_fault($s, 1) if $kind =~ /^(registry_away|freeze|registry_fails_over)$/ && chance(0.6);
+	return \%f;
 }
 
 # Client scripts. psql prints these lines, with fields separated by '|':
@@ -716,6 +807,7 @@ END
 sub describe
 {
 	my ($s) = @_;
+	return describe_leases($s) if $s->{mood} eq 'leases';
 	my $text = sprintf("mood %s, databases %s, clients in %s\n",
 		$s->{mood}, join(' ', @{ $s->{databases} }), join(' ', map { $_->{database} } @{ $s->{clients} }));
 	for my $key (qw(reserve_ms max_generators fsync checkpoint_timeout recreates worker standby_worker standby_clock))
@@ -732,6 +824,20 @@ sub describe
 			map { "$_ $f->{$_}" } grep { !/^(kind|after|first|swings)$/ } sort keys %$f) . "\n";
 		$text .= join(', ', map { "$_->[0] for $_->[1] s" } @{ $f->{swings} }) . "\n" if $f->{swings};
 		$text .= "first in $f->{first}{database}: $f->{first}{sql}" if $f->{first};
+	}
+	return $text;
+}
+
+sub describe_leases
+{
+	my ($s) = @_;
+	my $text = "mood leases\n";
+	$text .= "$_ = $s->{$_}\n" for qw(lease_ms hold_ms max_ahead_ms reserve_ms fsync leasing claimants pool_size fails_over);
+	$text .= "clocks: @{ $s->{clocks} }\n" . join('', map { "client: $_" } @{ $s->{clients} });
+	for my $f (map { ($_, $_->{within} ? { %{ $_->{within} }, within => 1 } : ()) } @{ $s->{faults} })
+	{
+		$text .= ($f->{within} && !ref $f->{within} ? '  within: ' : '')
+		  . join(', ', "after $f->{after} s: $f->{kind}", map { "$_ $f->{$_}" } grep { !/^(kind|after|within)$/ } sort keys %$f) . "\n";
 	}
 	return $text;
 }

@@ -462,9 +462,11 @@ SELECT snowflake_nextval('busy_ids') AS id \gset
 INSERT INTO seen (client, id) VALUES (:client_id, :id);
 COMMIT;
 });
+# Each client has a thread: pgbench waits while it prepares a statement, which waits for a
+# TRUNCATE, which would wait for another client of the same thread.
 my ($bench_out, $bench_err) = ('', '');
 my $bench = IPC::Run::start(
-	[ 'pgbench', '-n', '-c', '4', '-j', '2', '-T', '4', '-M', 'prepared', '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
+	[ 'pgbench', '-n', '-c', '4', '-j', '4', '-T', '4', '-M', 'prepared', '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
 	'>', \$bench_out, '2>', \$bench_err);
 wait_until('it runs', sub { $node->safe_psql('postgres', 'SELECT count(*) FROM seen') > 20 });
 my $rounds = 0;

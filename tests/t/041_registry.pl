@@ -232,6 +232,7 @@ my ($shop, $gone) = (server(40), server(41));
 granted(acquire($main, $_, database => 'shop')) for $shop, $gone;
 release($main, $gone, database => 'shop');
 $main->safe_psql('shop', "SELECT snowflake_revoke_worker('main', $gone->{grant}{worker})");
+is(kind(acquire($main, server(44), fixed => $shop->{grant}{worker}, database => 'shop')), 'refused held', 'another server claims a worker ID');
 my $file = PostgreSQL::Test::Utils::tempdir() . '/shop.sql';
 $main->command_ok([ 'pg_dump', '-U', 'keeper', '-f', $file, 'shop' ], 'dumped by the owner of the database');
 $main->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-U', 'keeper', '-d', 'restored', '-f', $file ], 'restored by the owner');
@@ -240,7 +241,9 @@ is(leases($main, 'restored'), leases($main, 'shop'), 'leases survive');
 is($main->safe_psql('restored', $_), $main->safe_psql('shop', $_), "$_ too")
   for 'TABLE snowflake_registry_pools', 'TABLE snowflake_registry_state';
 # The original is gone, and servers ask the restored one.
-is(kind(renew($main, $shop, database => 'restored')), 'renewed', 'restored: renewed');
+$answer = renew($main, $shop, database => 'restored');
+is(kind($answer), 'renewed', 'restored: renewed');
+is($answer->{renewed}{contender}{by}{host}, 'host44', 'restored: and told who else claims its worker ID');
 is(pools($main, 'era, quiet_because', 'restored'), '2|place', 'restored: a quiet time begins');
 is(kind(acquire($main, server(42), database => 'restored')), 'refused quiet place', 'restored: no new lease');
 # Who asks the original again makes it stop.

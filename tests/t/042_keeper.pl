@@ -17,6 +17,7 @@ my $admin = session($registry);
 $admin->query_safe('CREATE EXTENSION snowflake_id');
 $admin->query_safe(q{SELECT snowflake_create_pool('default', int8range(0, 16), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
 $admin->query_safe(q{SELECT snowflake_create_pool('one', int8range(20, 21), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
+$admin->query_safe(q{SELECT snowflake_create_pool('long', int8range(30, 40), max_ahead => '1 s')});
 $admin->query_safe(q{SELECT snowflake_create_pool('wide', int8range(1020, 1030), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
 
 # All IDs of all servers.
@@ -57,6 +58,26 @@ sub worker { my ($node, $column) = @_; return $node->safe_psql('postgres', "SELE
 sub row { my ($id, $column) = @_; return $admin->query_safe("SELECT $column FROM snowflake_workers WHERE worker_id = $id"); }
 
 sub keeper { return $_[0]->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'}); }
+
+# Waits until the lease of a server is renewed again, so many times.
+sub renewals
+{
+	my ($node, $count) = @_;
+	for (1 .. $count)
+	{
+		my $bound = worker($node, 'bound');
+		wait_until('a renewal', sub { worker($node, "bound > '$bound'") eq 't' });
+	}
+	return;
+}
+
+# Returns how often the log of a server tells that another one claims a worker ID.
+sub claims
+{
+	my ($node, $id, $other) = @_;
+	my ($there, $port) = ($other->data_dir, $other->port);
+	return in_log($node, qr/WARNING:  snowflake_id: another server claims worker ID $id\n.*DETAIL:  The registry refuses it to the server on host "[^"]+"[^\n]*, port $port, data directory "\Q$there\E", at least since \d{4}-[^\n]*\n.*HINT:  Set another "snowflake_id\.worker_id" on that server/);
+}
 
 # Sets a setting, and reloads.
 sub set
@@ -103,11 +124,37 @@ is(in_log($a, qr/acquired worker ID/), 1, 'and acquires nothing');
 create_generator($a, 'far', q{layout='time:41 worker:10 sequence:12' epoch=2025-01-01Z max_rollback='30 d'});
 $a->safe_psql('postgres', q{SELECT setval('far', (extract(epoch FROM now() + interval '3 days') * 1000)::bigint)});
 my ($code, $text) = error_of($a, q{SELECT snowflake_nextval('far')});
-is($code, '55000', 'a generator that is days ahead is refused');
+is($code, '58000', 'a generator that is days ahead does not start');
+$a->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+($code, $text) = error_of($a, q{SELECT snowflake_nextval('far')});
+is($code, '55000', 'nor does it when a superuser accepts it');
 $bound = worker($a, 'bound');
 ok(wait_until('it is renewed', sub { worker($a, "bound > '$bound'") eq 't' }), 'the others go on');
 is(worker($a, 'last_error'), '', 'without trouble');
 is(take($a), 0, 'and have IDs');
+
+# A role that may set the mark of one generator moves no other one, not after a restart either.
+create_generator($a, 'near', q{layout='time:41 worker:10 sequence:12' epoch=2025-01-01Z});
+$a->safe_psql('postgres', 'CREATE ROLE setter LOGIN; GRANT USAGE, UPDATE ON SEQUENCE near TO setter');
+my $setter = session($a, 'setter');
+$setter->query_safe(q{SELECT setval('near', (extract(epoch FROM now() + interval '23 hours') * 1000)::bigint)});
+($code, $text) = error_in($setter, q{SELECT snowflake_nextval('near')});
+is($code, '58000', 'a generator does not start at a mark that was set a day ahead');
+like($text, qr/generator near would start 22 h 59 min .* ahead of the clock.*its other generators would follow/s, 'why');
+my ($back) = $text =~ /(SELECT setval\('near', \d+\))/;
+my $is_near = q{SELECT snowflake_timestamp(snowflake_nextval()) < clock_timestamp() + interval '1 minute'};
+sub at_now { return worker($a, q{bound < clock_timestamp() + interval '1 minute'}) . $a->safe_psql('postgres', $is_near); }
+is(at_now(), 'tt', 'the bound and the default generator stay where they are');
+$setter->quit;
+$a->restart;
+is(take($a), 0, 'after a restart');
+is(at_now(), 'tt', 'they do, too');
+($code) = error_of($a, q{SELECT snowflake_nextval('near')});
+is($code, '58000', 'and the generator still does not start');
+$setter = session($a, 'setter');
+$setter->query_safe($back);
+is((error_in($setter, q{SELECT snowflake_nextval('near')}))[0], '', 'until its mark is set back as the hint says');
+$setter->quit;
 
 # A second server, and a fixed worker ID that is in use.
 my $b = new_leasing('b', -1, 'default');
@@ -121,9 +168,17 @@ like($text, qr/DETAIL:  Worker ID 1 belongs to the server on host "[^"]+".*, por
 like(worker($c, 'last_error'), qr/^Worker ID 1 belongs to the server on host/, 'the view says so');
 is(in_log($c, qr/WARNING:  snowflake_id: could not claim worker ID 1 in pool "default"\n.*DETAIL:  .*Worker ID 1 belongs to the server on host/), 1, 'and the log, once');
 is(worker($c, 'source'), 'none', 'it has no worker ID');
+wait_until('the log of the holder says who asks', sub { claims($b, 1, $c) });
+($there, $port) = ($c->data_dir, $c->port);
+like(row(1, 'contested_by'), qr/^[^,]+, port $port, data directory "\Q$there\E"$/, 'the view of the registry, too');
+renewals($b, 3);
+is(claims($b, 1, $c), 1, 'once');
+is(in_log($b, qr/another server claims/), 1, 'and of nobody else');
+is(in_log($a, qr/another server claims/), 0, 'and only there');
 $b->stop;
 wait_until('the fixed worker ID is free', sub { worker($c, 'worker_id') eq '1' });
 is(take($c), 1, 'it is granted without a restart');
+is(row(1, 'contested_by'), '', 'nobody else claims it any more');
 is(worker($c, 'source'), 'setting', 'its source');
 is(in_log($b, qr/LOG:  snowflake_id: returned worker ID 1 to pool "default"/), 1, 'a clean stop returns it');
 $b->start;
@@ -184,15 +239,27 @@ wait_until('another server has its worker ID', sub { worker($d, 'worker_id') eq 
 is(take($d), 20, 'the worker ID of a frozen server goes to another one');
 kill 'CONT', @frozen;
 wait_until('the server is told', sub {
-	in_log($e, qr/WARNING:  snowflake_id: lost worker ID 20\n.*DETAIL:  Another server has it\. Its latest holder is the server on host/) });
+	in_log($e, qr/WARNING:  snowflake_id: lost worker ID 20\n.*DETAIL:  Another server got it\. It went to the server on host/) });
 ($code, $text) = error_in($session, 'SELECT snowflake_nextval()');
 is($code, '55000', 'which issues nothing then');
-like($text, qr/All worker IDs of the pool belong to other servers|Another server has it/, 'and says why');
+wait_until('the log says that there is no other worker ID', sub {
+	in_log($e, qr/WARNING:  snowflake_id: could not acquire a worker ID from pool "one"\n.*All worker IDs of the pool belong to other servers\./) == 2 });
+is(in_log($e, qr/lost worker ID 20\n/), 1, 'and that it was lost, once');
+is(in_log($d, qr/another server claims/), 0, 'a server that takes any worker ID contends with nobody');
+like($text, qr/All worker IDs of the pool belong to other servers|Another server got it/, 'and says why');
 $d->stop;
 wait_until('the worker ID comes back', sub { error_in($session, 'SELECT snowflake_nextval()') eq '' });
 is(take($e), 20, 'with a floor above the IDs of the other one');
 $session->quit;
 $e->stop;
+
+# A server stops before it knows that its worker ID was revoked.
+my $late = new_leasing('late', -1, 'long');
+is(take($late), 30, 'a lease that is renewed seldom');
+$admin->query_safe(q{SELECT snowflake_revoke_worker('long', 30)});
+$late->stop;
+is(in_log($late, qr/WARNING:  snowflake_id: lost worker ID 30\n.*DETAIL:  It was revoked at the registry\.$/m), 1, 'its log says so');
+is(in_log($late, qr/return(?:ed)? worker ID 30/), 0, 'and that it returned nothing');
 
 # A pool whose worker IDs do not fit.
 my $f = new_leasing('f', -1, 'wide');
@@ -328,7 +395,42 @@ my $j = new_leasing('j', 7, 'default');
 is(take($j), 7, 'the worker ID is free');
 set($i, 'snowflake_id.registry', $conninfo);
 wait_until('a server that runs is told', sub { (error_of($i, 'SELECT snowflake_nextval()'))[0] eq '55006' });
+# Both logs say so, once for each change: a server asks, comes back after a while, or is
+# another one.
+sub refusals
+{
+	my ($node) = @_;
+	my ($there, $port) = ($j->data_dir, $j->port);
+	return in_log($node, qr/WARNING:  snowflake_id: could not claim worker ID 7 in pool "default"\n.*DETAIL:  .*Worker ID 7 belongs to the server on host "[^"]+"[^\n]*, port $port, data directory "\Q$there\E", since \d{4}-/);
+}
+wait_until('the log of the holder', sub { claims($j, 7, $i) });
 $i->stop;
+renewals($j, 2);
+is(refusals($i) . claims($j, 7, $i), '11', 'both logs tell once');
+wait_until('it is away for two leases and holds', sub { row(7, 'contested_by') eq '' });
+$pid = keeper($j);
+$j->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+wait_until('another keeper', sub { my $new = keeper($j); $new && $new ne $pid });
+renewals($j, 2);
+is(claims($j, 7, $i), 1, 'another keeper does not tell of one that is away');
+$i->start;
+wait_until('it is back', sub { claims($j, 7, $i) > 1 });
+my $third = new_leasing('third', 7, 'default');
+wait_until('a third one', sub { claims($j, 7, $third) });
+renewals($j, 5);
+is(refusals($i) . claims($j, 7, $i), '22', 'both logs tell again');
+is(refusals($third) . claims($j, 7, $third), '11', 'and of the third one, once');
+is(in_log($j, qr/another server claims/), 3, 'the holder tells nothing else');
+is(take($j), 7, 'and goes on');
+$third->stop;
+$i->stop;
+
+# A release that the registry refuses.
+$admin->query_safe(q{UPDATE snowflake_registry_state SET state = jsonb_set(state, '{stopped}', jsonb_build_object(
+	'since', 0, 'seen', state -> 'era', 'by', '{"host": "elsewhere", "address": "", "port": 5432, "data_directory": "/"}'::jsonb))});
+$j->stop;
+is(in_log($j, qr/WARNING:  snowflake_id: could not return worker ID 7 to pool "default"\n.*DETAIL:  The registry serves nobody since 1970-[^\n]* The worker ID is free when/), 1, 'the log says why');
+$admin->query_safe(q{UPDATE snowflake_registry_state SET state = jsonb_set(state, '{stopped}', 'null')});
 
 # Where the worker ID comes from.
 {

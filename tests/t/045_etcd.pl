@@ -144,7 +144,7 @@ is($code, '55000', 'no worker ID is left');
 my @frozen = freeze($e);
 is(first_id($d, 'the holder is frozen', 60), 20, 'etcd ends the lease');
 thaw(@frozen);
-wait_until('the frozen server is told', sub { in_log($e, qr/WARNING:  snowflake_id: lost worker ID 20\n.*DETAIL:  Another server has it/) });
+wait_until('the frozen server is told', sub { in_log($e, qr/WARNING:  snowflake_id: lost worker ID 20\n.*DETAIL:  Another server got it\. It went to the server on host/) });
 is((error_in($session, 'SELECT snowflake_nextval()'))[0], '55000', 'and issues nothing then');
 $session->quit;
 $d->stop;

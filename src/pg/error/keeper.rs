@@ -9,6 +9,7 @@ use super::super::time::display;
 use super::{Code, Error, invalid, not_ready};
 use crate::snowflake::duration::rounded;
 use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
+use crate::snowflake::lease::contender::Contender;
 use crate::snowflake::lease::node::{FLOOR_LIMIT, Right, Trouble, Why};
 use crate::snowflake::lease::{Cause, Fence, Named, Refused, RegistryMillis};
 
@@ -123,31 +124,30 @@ pub fn resumed(right: Option<&Right>, trouble: &Trouble, now: UnixMillis) -> Err
     told(format!("{what} after {outage}")).detail(reason(&trouble.why))
 }
 
-/// The worker ID was lost.
-pub fn lost(right: Option<&Right>, trouble: &Trouble) -> Error {
+/// The worker ID was lost. `goes_on`: the server asks for another one, and does not stop.
+pub fn lost(right: &Right, trouble: &Trouble, goes_on: bool) -> Error {
     let mut detail = reason(&trouble.why);
-    let worker = right.map_or_else(String::new, |right| {
+    if goes_on {
         detail += &format!(
             " IDs of times before {} are issued under it still, since nobody else issues these. \
              The server asks for a worker ID again.",
             display(right.bound)
         );
-        format!(" {}", right.worker.get())
-    });
-    warned(format!("lost worker ID{worker}")).detail(detail)
+    }
+    warned(format!("lost worker ID {}", right.worker.get())).detail(detail)
 }
 
-/// The registry refuses, or cannot be reached. `unclaimed` is the fixed worker ID under
-/// which the server goes on meanwhile.
+/// The registry refuses, or cannot be reached. `holds`: the right is not lost.
+/// `unclaimed` is the fixed worker ID under which the server goes on meanwhile.
 pub fn troubled(
     shown: &Shown,
-    right: Option<&Right>,
+    (right, holds): (Option<&Right>, bool),
     fixed: Option<WorkerId>,
     unclaimed: Option<WorkerId>,
     trouble: &Trouble,
 ) -> Error {
     let pool = shown.pool.get();
-    let what = match (right, fixed) {
+    let what = match (right.filter(|_| holds), fixed) {
         (Some(right), _) => format!("could not renew worker ID {}", right.worker.get()),
         (None, Some(fixed)) => {
             format!(
@@ -176,9 +176,11 @@ pub fn troubled(
 }
 
 /// A clean end of a lease.
-pub fn returned(worker: Option<WorkerId>, pool: &str) -> Error {
-    let worker = worker.map_or_else(String::new, |worker| format!(" {}", worker.get()));
-    told(format!("returned worker ID{worker} to pool \"{pool}\""))
+pub fn returned(worker: WorkerId, pool: &str) -> Error {
+    told(format!(
+        "returned worker ID {} to pool \"{pool}\"",
+        worker.get()
+    ))
 }
 
 /// The lease could not be ended.
@@ -188,7 +190,7 @@ pub fn not_returned(worker: WorkerId, pool: &str, why: &str) -> Error {
         worker.get()
     ))
     .detail(format!(
-        "{why} It is free when its lease and the hold of the pool have ended."
+        "{why} The worker ID is free when its lease and the hold of the pool have ended."
     ))
 }
 
@@ -199,9 +201,29 @@ pub fn kept(worker: WorkerId, pool: &str) -> Error {
         worker.get()
     ))
     .detail(
-        "The registry is on this server, which stops. The server gets the worker ID again when it \
-         starts.",
+        "The registry is on this server, which stops. The server gets the worker ID again at its \
+         next start, if its machine is not booted in between.",
     )
+}
+
+/// Another server claims the worker ID that this one has. `is_fixed`: this one claims it
+/// too; else it leases any one.
+pub fn contested(worker: WorkerId, contender: &Contender, is_fixed: bool, pool: &str) -> Error {
+    let hint = if is_fixed {
+        "Set another \"snowflake_id.worker_id\" on that server, or stop it.".to_string()
+    } else {
+        format!(
+            "Set another \"snowflake_id.worker_id\" on that server, and give servers whose worker ID \
+             is set a pool of their own: this server leases any worker ID of pool \"{pool}\"."
+        )
+    };
+    warned(format!("another server claims worker ID {}", worker.get()))
+        .detail(format!(
+            "The registry refuses it to {}, at least since {}. This server goes on.",
+            named(&contender.by),
+            at(contender.since)
+        ))
+        .hint(hint)
 }
 
 /// Somebody has copied the running server.
@@ -246,10 +268,14 @@ fn refusal(refused: &Refused) -> String {
     match refused {
         Refused::Fenced { why, by, since } => {
             let by = by.as_deref().map_or_else(String::new, |by| {
-                format!(" Its latest holder is {}, since {}.", named(by), at(*since))
+                let what = match why {
+                    Fence::TakenOver => "It went to",
+                    _ => "It belongs to",
+                };
+                format!(" {what} {}, since {}.", named(by), at(*since))
             });
             let why = match why {
-                Fence::TakenOver => "Another server has it.",
+                Fence::TakenOver => "Another server got it.",
                 Fence::Released => "It was returned.",
                 Fence::Revoked => "It was revoked at the registry.",
                 Fence::Copied => "A copy of this server has used it.",
@@ -258,13 +284,7 @@ fn refusal(refused: &Refused) -> String {
                     "The lease had expired when the registry may have lost leases of others."
                 }
             };
-            match refused {
-                Refused::Fenced {
-                    why: Fence::TakenOver,
-                    ..
-                } => format!("{why}{by}"),
-                _ => why.to_string(),
-            }
+            format!("{why}{by}")
         }
         Refused::Held {
             worker, by, since, ..

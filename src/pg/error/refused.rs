@@ -111,6 +111,27 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                  after it, in Unix milliseconds."
             ))
         }
+        Refusal::MarkPastPool { by, limit, mark } => {
+            let quoted = quote_literal(name);
+            let back = os_clock::wall().millis().get();
+            let (by, limit, mark) = (exact(by), exact(limit), display(mark));
+            bad_clock(format!(
+                "generator {name} would start {by} ahead of the clock"
+            ))
+            .detail(format!(
+                "Its mark is {mark}, which this server has not written since it started. The \
+                 worker ID of this server is from a registry, and such a server starts no \
+                 generator at such a mark more than {limit} ahead of the clock, since its other \
+                 generators would follow."
+            ))
+            .hint(format!(
+                "Check the time synchronization of this server. IDs resume by themselves when the \
+                 clock has come near the mark. If none of the generator's IDs is later than now, \
+                 its owner can run: SELECT setval({quoted}, {back}). If there are such IDs and \
+                 they cannot wait, a superuser can call snowflake_accept_clock() in this database: \
+                 the generator then goes on after them, and at the next restart the others do, too."
+            ))
+        }
         Refusal::AdvanceTooFar { by, limit } => {
             let (by, limit) = (exact(by), exact(limit));
             ERRCODE_DATETIME_FIELD_OVERFLOW

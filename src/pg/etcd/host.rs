@@ -9,7 +9,7 @@
 //! | `/leases/NAMESPACE/ID` | counter and nonce of the token, for people | with its lease of etcd |
 //!
 //! Each request writes the state, so of two that are answered at the same time one finds
-//! it changed, and begins anew. All reads are linearizable. A transaction whose outcome
+//! it changed, and begins anew. That also guards rows of other namespaces that were read. All reads are linearizable. A transaction whose outcome
 //! is not known is made again at the next member: the core gives the same answer to the
 //! same request.
 
@@ -390,7 +390,7 @@ impl Host {
         self.key(&format!("/leases/{}/{:010}", pool.namespace, worker.get()))
     }
 
-    /// The pool, its rows or one of them, and the state.
+    /// The pool, one row of it or all rows of the registry, and the state.
     fn read_pool(
         &mut self,
         name: &str,
@@ -409,10 +409,11 @@ impl Host {
         };
         let place = |kind: &str| self.key(&format!("/{kind}/{namespace}/"));
         let (rows, leases) = (place("workers"), place("leases"));
+        let all_rows = self.key("/workers/");
         let one = only.map(|id| [&rows, &leases].map(|kind| format!("{kind}{:010}", id.get())));
         let reading = match &one {
             Some([row, lease]) => self.read(&[&state, &pool_key, row, lease], &[], until)?,
-            None => self.read(&[&state, &pool_key], &[&rows, &leases], until)?,
+            None => self.read(&[&state, &pool_key], &[&all_rows, &leases], until)?,
         };
         let pool: StoredPool = reading.value(&pool_key)?.ok_or(Problem::NoPool)?;
         if pool.namespace != namespace {
@@ -424,8 +425,14 @@ impl Host {
         };
         let stored: Stored = reading.value(&state)?.ok_or(Problem::NoRegistry)?;
         let mut found = Found::default();
-        for entry in reading.below(&rows) {
-            found.rows.push(parsed(&entry.value)?);
+        for entry in reading.below(&all_rows) {
+            let is_here = entry.key.starts_with(&rows);
+            let into = if is_here {
+                &mut found.rows
+            } else {
+                &mut found.elsewhere
+            };
+            into.push(parsed(&entry.value)?);
         }
         for entry in reading.below(&leases) {
             let id = entry.key.strip_prefix(leases.as_str());

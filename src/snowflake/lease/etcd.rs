@@ -130,19 +130,24 @@ impl Around {
     }
 }
 
-/// Which rows have to be read for a request: one, or all of the pool's namespace.
+/// Which rows have to be read for a request: one, or all of all namespaces, of which a
+/// grant tells what the server's system has reached.
 #[must_use]
 pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
     match ask {
-        Ask::Acquire { fixed, .. } => *fixed,
+        Ask::Acquire { .. } => None,
         Ask::Renew { worker, .. } | Ask::Release { worker, .. } => Some(*worker),
     }
 }
 
-/// The rows that were read, and the worker IDs whose keys have not gone.
+/// The rows that were read.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
+    /// Those of the pool's namespace.
     pub rows: Vec<Row>,
+    /// Those of other namespaces.
+    pub elsewhere: Vec<Row>,
+    /// The worker IDs of the pool's namespace whose keys have not gone.
     pub live: BTreeSet<WorkerId>,
 }
 
@@ -172,13 +177,20 @@ pub fn answer(
         let rows = table.changed();
         Outcome { reply, state, rows }
     };
-    let outcome = run(around.era(stored));
+    let mut outcome = run(around.era(stored));
     // A loss that only this request has shown: see the head of the file.
-    if outcome.state.era == stored.state.era {
-        outcome
-    } else {
-        run(None)
+    if outcome.state.era != stored.state.era {
+        outcome = run(None);
     }
+    // A row whose lease goes on is stored as it was: what [`seen`] has made of it would
+    // look like a renewal after a loss.
+    for row in &mut outcome.rows {
+        let was = found.rows.iter().find(|was| was.worker == row.worker);
+        if let (Key::Stays, Some(was)) = (key_of(row, &outcome.reply), was) {
+            row.leased_until = was.leased_until;
+        }
+    }
+    outcome
 }
 
 /// What becomes of the key of a worker ID when its row is stored.
@@ -225,13 +237,14 @@ fn seen(row: &Row, is_live: bool, pool: &Pool, now: RegistryMillis, era: Option<
 pub struct Table<'a> {
     pool: &'a Pool,
     rows: BTreeMap<WorkerId, Row>,
+    elsewhere: &'a [Row],
     changed: BTreeSet<WorkerId>,
 }
 
 impl<'a> Table<'a> {
     /// `era` is the one of the rows that may be prolonged.
     #[must_use]
-    pub fn new(pool: &'a Pool, found: &Found, now: RegistryMillis, era: Option<u64>) -> Self {
+    pub fn new(pool: &'a Pool, found: &'a Found, now: RegistryMillis, era: Option<u64>) -> Self {
         let rows = found.rows.iter().map(|row| {
             let is_live = found.live.contains(&row.worker);
             (row.worker, seen(row, is_live, pool, now, era))
@@ -239,6 +252,7 @@ impl<'a> Table<'a> {
         Self {
             pool,
             rows: rows.collect(),
+            elsewhere: &found.elsewhere,
             changed: BTreeSet::new(),
         }
     }
@@ -306,5 +320,11 @@ impl Rows for Table<'_> {
 
     fn greatest_bound(&mut self) -> Option<Row> {
         self.own().max_by_key(|row| row.bound).cloned()
+    }
+
+    fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
+        let rows = self.rows.values().chain(self.elsewhere);
+        let rows = rows.filter(|row| row.holder.identity.system == system);
+        rows.map(|row| row.bound).max()
     }
 }

@@ -35,6 +35,7 @@
 //!   that is started in its place, or the disk of an etcd's only member that is set back,
 //!   until the first node asks that knows better.
 
+pub mod contender;
 pub mod etcd;
 mod hex;
 pub mod node;
@@ -44,6 +45,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use self::contender::Contender;
 use super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 
 /// An instant by the clock of the registry, in milliseconds since 1970-01-01 UTC. The
@@ -321,6 +323,9 @@ pub struct Row {
     pub clock: UnixMillis,
     /// The counter of the era in which the row was last granted or renewed.
     pub era: u64,
+    /// A server that has claimed the worker ID since the grant, and was refused.
+    #[serde(default)]
+    pub contender: Option<Box<Contender>>,
 }
 
 /// A request of a node. One that was sent once can arrive late, twice, or never.
@@ -387,6 +392,9 @@ pub enum Answer {
     Renewed {
         bound: UnixMillis,
         until: RegistryMillis,
+        /// That of the row. Earlier registries tell of none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        contender: Option<Box<Contender>>,
     },
     /// The worker ID is free.
     Released,
@@ -406,6 +414,9 @@ pub struct Grant {
     pub floor: UnixMillis,
     /// No tick that begins at or after it may be used.
     pub bound: UnixMillis,
+    /// The latest bound of before that servers with the asker's system identifier have:
+    /// no mark that such a server has written under a lease lies past its bound.
+    pub reached: UnixMillis,
     pub until: RegistryMillis,
     pub terms: Terms,
 }
@@ -418,9 +429,10 @@ pub enum Refused {
     /// was issued below its bound stands.
     Fenced {
         why: Fence,
-        /// The row's holder: the server that took over. `None` if there is no row.
+        /// The server that took over; otherwise the one that has the worker ID now, if
+        /// that is another one.
         by: Option<Box<Named>>,
-        /// Since when it has been the holder.
+        /// Since when it has been the holder. Without one, the time of the refusal.
         since: RegistryMillis,
     },
     /// The fixed worker ID belongs to another server.

@@ -102,6 +102,8 @@ pub enum Change {
     /// A worker ID was granted; `before` is the one that the server had.
     Acquired {
         before: Option<WorkerId>,
+        /// The latest bound that this system had before, see [`Grant::reached`].
+        reached: UnixMillis,
     },
     /// The registry answers as it should again, after this trouble.
     Resumed(Trouble),
@@ -434,7 +436,8 @@ impl Node {
         self.terms = Some(grant.terms.clone());
         self.trouble = None;
         self.plan(sent, now);
-        Change::Acquired { before }
+        let reached = grant.reached;
+        Change::Acquired { before, reached }
     }
 
     fn renewed(&mut self, bound: UnixMillis, sent: Sent, now: &Moment) -> Change {

@@ -38,6 +38,8 @@
 //!    A lease that had expired at the loss is not renewed: a takeover may be lost.
 //! 10. **Before the registry.** The first floor of a worker ID is `max_ahead` after the
 //!     pool was made.
+//! 11. **Contenders.** A row tells its holder who else claims the worker ID, until the
+//!     next grant: see [`contender`](super::contender). That decides nothing.
 //!
 //! # The token that nobody knows
 //!
@@ -47,6 +49,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
+use super::contender::Contender;
 use super::hex;
 use super::{
     Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Memory, Named, Place, Pool, Refused,
@@ -142,6 +145,10 @@ pub trait Rows {
 
     /// The row with the greatest bound.
     fn greatest_bound(&mut self) -> Option<Row>;
+
+    /// The greatest bound of the rows, also of other pools, whose holder has this system
+    /// identifier.
+    fn reached_by(&mut self, system: u64) -> Option<UnixMillis>;
 }
 
 /// The answer to a request. `state` and `rows` are to be stored before the reply leaves,
@@ -517,16 +524,7 @@ impl Desk<'_> {
                     Row {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
-                    Row {
-                        bound,
-                        leased_until,
-                        ..
-                    } if again && row.renewed => {
-                        return Err(Answer::Renewed {
-                            bound: *bound,
-                            until: *leased_until,
-                        });
-                    }
+                    row if again && row.renewed => return Err(self.renewed(row)),
                     row if state.is_known(self, row) => return Ok(row.clone()),
                     _ => Fence::Doubtful,
                 }
@@ -540,8 +538,14 @@ impl Desk<'_> {
             }
             _ => Fence::TakenOver,
         };
-        let since = row.as_ref().map_or(self.scene.now, |row| row.since);
-        let by = row.map(|row| Box::new(Named::from(&row.holder)));
+        let now = self.scene.now;
+        let other = row.filter(|row| {
+            let is_other = row.holder.identity != self.request.asker.identity;
+            let has_it = !row.released && now < row.leased_until;
+            is_other && (why == Fence::TakenOver || has_it)
+        });
+        let since = other.as_ref().map_or(now, |row| row.since);
+        let by = other.map(|row| Box::new(Named::from(&row.holder)));
         Err(Answer::Refused(Refused::Fenced { why, by, since }))
     }
 
@@ -567,12 +571,17 @@ impl Desk<'_> {
         row.clock = self.request.clock;
         row.era = state.era.counter;
         state.serial += 1;
-        let answer = Answer::Renewed {
-            bound: row.bound,
-            until: row.leased_until,
-        };
+        let answer = self.renewed(&row);
         rows.put(row);
         answer
+    }
+
+    fn renewed(&self, row: &Row) -> Answer {
+        Answer::Renewed {
+            bound: row.bound,
+            until: row.leased_until,
+            contender: Contender::of(row, self.pool, self.scene.now),
+        }
     }
 
     fn release(
@@ -640,7 +649,7 @@ impl Desk<'_> {
             return refused;
         }
         let chosen = match fixed {
-            Some(worker) => self.choose_fixed(state, worker, own),
+            Some(worker) => self.choose_fixed(state, rows, worker, own),
             None => self.choose(state, rows, own, last),
         };
         match chosen {
@@ -668,6 +677,7 @@ impl Desk<'_> {
     fn choose_fixed(
         &self,
         state: &State,
+        rows: &mut impl Rows,
         worker: WorkerId,
         row: Option<Row>,
     ) -> Result<Stored, Refused> {
@@ -677,12 +687,23 @@ impl Desk<'_> {
             (Some(row), _) if self.may_have(state, &row) => Ok(Stored::of(&row)),
             (_, Some((cause, retry))) => Err(Refused::Quiet { cause, retry }),
             (None, None) => Ok(Stored::unused(self.pool, worker)),
-            (Some(row), None) => Err(Refused::Held {
-                worker,
-                since: row.since,
-                retry: row.leased_until.plus(self.pool.hold).since(now),
-                by: Box::new(Named::from(&row.holder)),
-            }),
+            (Some(row), None) => {
+                let refused = Refused::Held {
+                    worker,
+                    since: row.since,
+                    retry: row.leased_until.plus(self.pool.hold).since(now),
+                    by: Box::new(Named::from(&row.holder)),
+                };
+                let asker = Named::from(&self.request.asker);
+                // One whose lease was revoked asks for its own.
+                if row.nonce != self.request.nonce
+                    && let Some(contender) = Contender::noted(&row, asker, self.pool, now)
+                {
+                    let contender = Some(Box::new(contender));
+                    rows.put(Row { contender, ..row });
+                }
+                Err(refused)
+            }
         }
     }
 
@@ -746,17 +767,19 @@ impl Desk<'_> {
     fn again(&self, rows: &mut impl Rows, mut row: Row) -> Answer {
         row.number = self.request.number;
         row.clock = self.request.clock;
-        let answer = self.granted(&row);
+        let answer = self.granted(rows, &row);
         rows.put(row);
         answer
     }
 
-    fn granted(&self, row: &Row) -> Answer {
+    fn granted(&self, rows: &mut impl Rows, row: &Row) -> Answer {
+        let reached = rows.reached_by(self.request.asker.identity.system);
         Answer::Granted(Grant {
             worker: row.worker,
             counter: row.counter,
             floor: row.floor,
             bound: row.bound,
+            reached: reached.unwrap_or(row.floor),
             until: row.leased_until,
             terms: self.pool.terms(),
         })
@@ -782,9 +805,10 @@ impl Desk<'_> {
             number: request.number,
             clock: request.clock,
             era: state.era.counter,
+            contender: None,
         };
         state.serial += 1;
-        let answer = self.granted(&row);
+        let answer = self.granted(rows, &row);
         rows.put(row);
         answer
     }

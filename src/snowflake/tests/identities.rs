@@ -10,10 +10,10 @@ use super::super::reservation::Refusal;
 use super::super::server::{Host, Need, Refused, demand};
 use super::super::slot::furthest;
 use super::super::word::Step;
-use super::model::{MS, Naps, Outcome, Server, Stop, settings};
+use super::model::{Disk, MS, Naps, Outcome, Server, Stop, settings};
 
 /// Ticks of 10 ms, four IDs each; half a second of rollback is forgiven.
-fn generator() -> Generator {
+pub fn generator() -> Generator {
     let fields = [(Role::Time, 30), (Role::Worker, 2), (Role::Sequence, 2)];
     Generator {
         layout: Layout::new(UnixMillis::new(0), Millis::new(10), &fields).unwrap(),
@@ -32,9 +32,14 @@ fn server() -> Server {
 }
 
 fn grant(server: &Server, worker: i32, floor: i64, bound: i64) {
-    let (floor, bound) = (UnixMillis::new(floor), UnixMillis::new(bound));
-    let worker = WorkerId::new(worker).unwrap();
-    server.becomes(|identity| identity.granted(worker, floor, bound, Millis::new(200)));
+    grant_to(server, worker, floor, bound, floor);
+}
+
+/// The same, to a server that had a bound before.
+fn grant_to(server: &Server, worker: i32, floor: i64, bound: i64, reached: i64) {
+    let [floor, bound, reached] = [floor, bound, reached].map(UnixMillis::new);
+    let (worker, ahead) = (WorkerId::new(worker).unwrap(), Millis::new(200));
+    server.becomes(|identity| identity.granted(worker, floor, bound, reached, ahead));
 }
 
 /// The worker ID and the beginning of the tick of the next ID.
@@ -135,7 +140,154 @@ fn a_floor_is_no_clock_error() {
     // A mark beyond the floor is one.
     server.set_mark(Some(9_000));
     grant(&server, 1, 1000, 20_000);
-    assert!(matches!(refusal(&server), Refusal::MarkAhead { .. }));
+    assert!(matches!(refusal(&server), Refusal::MarkPastPool { .. }));
+}
+
+/// What the pool allows, 200 ms, and what a generator reserves and borrows.
+const FOREIGN: i64 = 200 + 100 + 20;
+
+/// Whether a mark this far ahead of the clock is refused, by which limit; if not, IDs
+/// start there.
+fn limit_of(server: &Server, ahead: i64) -> Option<i64> {
+    let at = server.wall.get() / MS + ahead;
+    server.set_mark(Some(at));
+    match server.call(1) {
+        Outcome::Refused(Refused::Reservation(Refusal::MarkPastPool { by, limit, mark })) => {
+            assert_eq!((by.get(), mark.get()), (ahead, at));
+            Some(limit.get())
+        }
+        Outcome::Issued { .. } => {
+            assert!(server.now().millis() >= UnixMillis::new(at));
+            None
+        }
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[test]
+fn a_mark_that_somebody_sets_ahead_does_not_move_the_bound() {
+    for running in [false, true] {
+        let mut server = server();
+        server.generator.policy = Policy {
+            max_rollback: Policy::DEFAULT.max_rollback,
+            ..server.generator.policy
+        };
+        grant(&server, 1, 0, 1250);
+        server.renews = Some(Millis::new(10));
+        if running {
+            assert_eq!(next(&server), (1, 1000));
+            // All that was reserved is used up.
+            server.pass(200 * MS);
+        }
+        let day = 23 * 60 * 60 * 1000;
+        for ahead in [FOREIGN + 1, day] {
+            assert_eq!(limit_of(&server, ahead), Some(FOREIGN), "{running}");
+        }
+        assert_eq!(server.identity().bound, Some(UnixMillis::new(1250)));
+        assert!(furthest([&server.slot]) < Some(UnixMillis::new(1200)));
+        assert!(server.slot.refused_at().is_some());
+        // Nor does it by an advance.
+        let near = UnixMillis::new(server.wall.get() / MS + 1);
+        assert!(demand(&server, Need::Floor(near)).is_err());
+        let mut accepting = server.clone();
+        // Set back by its owner, or accepted by a superuser.
+        assert_eq!(limit_of(&server, FOREIGN), None);
+        assert_eq!(
+            accepting.mark(),
+            Some(UnixMillis::new(server.wall.get() / MS + day))
+        );
+        accepting.accept();
+        for _ in 0..100 {
+            accepting.pass(20 * MS);
+            let _ = next(&accepting);
+        }
+        assert!(next(&accepting).1 > day);
+    }
+}
+
+#[test]
+fn a_mark_of_this_server_is_never_past_the_pool() {
+    // The clock is set back while generators run, and they lead it. The server gets
+    // another worker ID then, at a restart too: after a boot of its machine, for example.
+    for ends_cleanly in [false, true] {
+        let mut server = server();
+        server.generator.policy.max_rollback = Millis::new(20_000);
+        server.step(5000 * MS);
+        server.accept();
+        grant(&server, 1, 0, 9000);
+        assert_eq!(next(&server), (1, 6000));
+        server.step(-5000 * MS);
+        assert_eq!(next(&server), (1, 6000));
+        let end = furthest([&server.slot]).unwrap();
+        assert!(server.mark() > Some(end));
+        let reached = if ends_cleanly { end.get() } else { 9000 };
+        server.restart();
+        grant_to(&server, 2, 0, 2000, reached);
+        server.renews = Some(Millis::new(10_000));
+        assert!(next(&server).1 >= 6000, "{ends_cleanly}");
+    }
+    // The slot knows its own mark, under whatever worker ID.
+    let mut server = server();
+    server.generator.policy.max_rollback = Millis::new(20_000);
+    grant(&server, 1, 9000, 9500);
+    assert_eq!(next(&server), (1, 9000));
+    assert!(server.mark() > Some(UnixMillis::new(9000)));
+    grant(&server, 2, 0, 20_000);
+    assert!(next(&server).1 > 9000);
+    // The limit is what was reached, and what was reserved past a clean end; or the
+    // floor. A later bound allows no more: it moves with the generators.
+    for (floor, bound, reached, latest) in [
+        (0, 1100, 5000, 5100),
+        (6000, 7000, 0, 6000),
+        (0, 1100, 0, 1000 + FOREIGN),
+        (0, 9000, 0, 1000 + FOREIGN),
+    ] {
+        let mut server = self::server();
+        server.generator.policy.max_rollback = Millis::new(20_000);
+        grant_to(&server, 1, floor, bound, reached);
+        let ahead = latest - 1000;
+        assert_eq!(limit_of(&server, ahead + 1), Some(ahead));
+        server.renews = Some(Millis::new(10_000));
+        assert_eq!(limit_of(&server, ahead), None);
+    }
+}
+
+#[test]
+fn a_mark_that_came_with_a_promotion_is_as_far_ahead_as_it_is() {
+    let mut server = server();
+    grant(&server, 1, 0, 2000);
+    assert_eq!(next(&server), (1, 1000));
+    // The standby lacks the latest mark. The clock of the lost primary was ahead.
+    server.pass(200 * MS);
+    assert_eq!(next(&server), (1, 1200));
+    server.promote(-580 * MS);
+    let mark = server.mark().unwrap();
+    assert!(mark.since(UnixMillis::new(620)) > Millis::new(FOREIGN));
+    grant(&server, 2, 0, 700);
+    server.renews = Some(Millis::new(10));
+    assert_eq!(next(&server), (2, mark.get()));
+    // One that is set since did not come with it.
+    server.pass(2000 * MS);
+    let now = server.wall.get() / MS;
+    server.set_mark(Some(now + FOREIGN + 1));
+    let (timeline, disk) = (server.timeline, server.disk.get());
+    server.disk.set(Disk { timeline, ..disk });
+    server.restart();
+    grant(&server, 2, 0, now + 100);
+    assert!(matches!(refusal(&server), Refusal::MarkPastPool { .. }));
+}
+
+#[test]
+fn without_a_registry_a_mark_may_be_ahead() {
+    let mut server = server();
+    server.set_mark(Some(1450));
+    assert_eq!(next(&server), (2, 1450));
+    grant(&server, 1, 0, 2000);
+    server.becomes(Identity::closed);
+    server.becomes(|identity| identity.unregistered(WorkerId::new(3)));
+    server.restart();
+    server.set_mark(Some(1480));
+    assert_eq!(next(&server), (2, 1480));
 }
 
 #[test]

@@ -121,9 +121,17 @@ mod plain {
         assert!(moved.publish(&s.live));
     }
 
+    /// All interleavings in which threads are interrupted up to three times, or as
+    /// often as LOOM_MAX_PREEMPTIONS says: without a limit, three threads take hours.
+    fn explore(f: impl Fn() + Sync + Send + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(f);
+    }
+
     #[test]
     fn two_issuers_and_a_reserver_that_starts_at_a_mark() {
-        loom::model(|| {
+        explore(|| {
             let s = shared();
             // A stored mark at tick 9 while the clock says 3: no ID below tick 9 may be
             // issued.
@@ -152,7 +160,7 @@ mod plain {
 
     #[test]
     fn two_issuers_and_a_reserver_that_extends() {
-        loom::model(|| {
+        explore(|| {
             let s = shared();
             // Room for one more ID below the old bound.
             let word = 5 * TICK + 4095;

@@ -18,11 +18,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
+use super::super::lease::contender::Contenders;
 use super::super::lease::node::{Change, Moment, Next, Node};
 use super::super::lease::registry::{self, Rows, Scene, State};
 use super::super::lease::{
-    Ask, Holder, Identity, Memory, Nonce, Place, Pool, RegistryMillis, Reply, Request, Row,
+    Answer, Ask, Holder, Identity, Memory, Named, Nonce, Place, Pool, RegistryMillis, Reply,
+    Request, Row,
 };
+use super::lease_claims;
 use super::lease_etcd::Etcd;
 
 /// All times of the world are in milliseconds.
@@ -86,6 +89,12 @@ impl Rows for Table {
     fn greatest_bound(&mut self) -> Option<Row> {
         self.rows.values().max_by_key(|row| row.bound).cloned()
     }
+
+    fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
+        let rows = self.rows.values();
+        let rows = rows.filter(|row| row.holder.identity.system == system);
+        rows.map(|row| row.bound).max()
+    }
 }
 
 /// What is on the disk of a registry.
@@ -121,6 +130,16 @@ impl Registry {
         &self.disk.1.rows
     }
 
+    /// Answers a request, at this true time.
+    pub fn handle(&mut self, request: &Request, now: i64, asker_hosts: bool) -> Reply {
+        let scene = self.scene(now, asker_hosts);
+        self.answer_in_etcd(request, now).unwrap_or_else(|| {
+            let (state, table) = &mut self.disk;
+            let pool = table.pool.clone();
+            registry::handle(state, &pool, table, request, &scene)
+        })
+    }
+
     /// What the disk was this many changes ago.
     fn ago(&self, changes: usize) -> Disk {
         let kept = self.copies.len();
@@ -150,6 +169,9 @@ pub struct Server {
     /// Kept over restarts, if the world's hosts keep it.
     pub memory: Option<Memory>,
     pub node: Node,
+    /// Who else claims its worker ID, and of whom its log tells, in turn.
+    contenders: Contenders,
+    pub told_of: Vec<Named>,
     /// The right that the sessions see: generation, worker ID, bound.
     stamp: Option<(u64, WorkerId, i64)>,
     /// The first tick that was not used.
@@ -413,6 +435,8 @@ impl World {
             mark: 0,
             memory: None,
             node,
+            contenders: Contenders::default(),
+            told_of: Vec::new(),
             stamp: None,
             word: None,
             start: 0,
@@ -428,7 +452,7 @@ impl World {
         self.registries.last_mut().unwrap()
     }
 
-    fn moment(&self, server: usize) -> Moment {
+    pub fn moment(&self, server: usize) -> Moment {
         let host = &self.servers[server];
         Moment {
             boot: BootNanos::new(self.boot * 1_000_000),
@@ -455,12 +479,12 @@ impl World {
         let (now, hosts) = (self.now, self.servers[from].hosts);
         let registry = &mut self.registries[registry];
         let before = registry.disk.clone();
-        let reply = registry.answer_in_etcd(request, now).unwrap_or_else(|| {
-            let scene = registry.scene(now, hosts);
-            let (state, table) = &mut registry.disk;
-            let pool = table.pool.clone();
-            registry::handle(state, &pool, table, request, &scene)
-        });
+        let unaware = lease_claims::unaware(registry);
+        let reply = registry.handle(request, now, hosts);
+        if let Some(mut unaware) = unaware {
+            let other = unaware.handle(request, now, hosts);
+            lease_claims::differ_in_contenders((&*registry, &reply), (&unaware, &other));
+        }
         if registry.disk != before {
             registry.copies.push(before);
             if registry.copies.len() > COPIES {
@@ -472,10 +496,7 @@ impl World {
             Ask::Renew { .. } => "renews",
             Ask::Release { .. } => "releases",
         };
-        self.grants += u64::from(matches!(
-            &reply.answer,
-            super::super::lease::Answer::Granted(_)
-        ));
+        self.grants += u64::from(matches!(&reply.answer, Answer::Granted(_)));
         self.say(|| format!("server {from} {asked}: {}", brief(&reply)));
         reply
     }
@@ -489,9 +510,18 @@ impl World {
         }
         let change = host.node.heard(reply, &moment);
         host.memory = host.node.memory();
+        if let (Answer::Renewed { contender, .. }, Some(terms)) = (&reply.answer, host.node.terms())
+            && let Some(contender) = contender
+            && host.contenders.hear(contender, terms)
+        {
+            host.told_of.push(contender.by.clone());
+        }
         let name = match change {
             Change::Nothing => return,
-            Change::Acquired { .. } => "acquired",
+            Change::Acquired { .. } => {
+                host.contenders = Contenders::default();
+                "acquired"
+            }
             Change::Resumed(_) => "resumed",
             Change::Lost(_) => "lost",
             Change::Troubled(_) => "troubled",
@@ -620,6 +650,7 @@ impl World {
         (host.stamp, host.word, host.session) = (None, None, None);
         (host.start, host.line) = (0, 0);
         host.node = node;
+        host.contenders = Contenders::default();
         self.say(|| {
             format!(
                 "server {server} crashes{}",
@@ -839,7 +870,6 @@ pub enum How {
 }
 
 fn brief(reply: &Reply) -> String {
-    use super::super::lease::Answer;
     let at = |instant: UnixMillis| (instant.get() - EPOCH) as f64 / SECOND as f64;
     match &reply.answer {
         Answer::Granted(grant) => format!(

@@ -1,12 +1,12 @@
-//! What a registry or a node does not believe: clocks, bounds and floors that are wrong,
-//! or that somebody has made up.
+//! Fixed worker IDs that several servers claim; and what a registry or a node does not
+//! believe: clocks, bounds and floors that are wrong, or that somebody has made up.
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::node::{FLOOR_LIMIT, Why};
+use super::super::lease::node::{FLOOR_LIMIT, Next, Why};
 use super::super::lease::registry::DAY;
-use super::super::lease::{Answer, Ask, Refused};
-use super::lease::{How, SECOND};
-use super::lease_traces::{PATIENCE, held, one_of_two, why, world};
+use super::super::lease::{Answer, Ask, Fence, Named, Refused, Reply, Row};
+use super::lease::{Disk, How, Registry, SECOND, World};
+use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, world};
 
 /// Nothing is issued at or after a bound, so a later end is wrong. The next holder would
 /// have it as its floor.
@@ -83,7 +83,7 @@ fn a_need_that_is_not_met_costs_no_worker_id() {
             *furthest = UnixMillis::new(world.now + 2 * DAY.get());
         }
         let reply = world.answer(0, 0, &request);
-        let Answer::Renewed { bound, until } = reply.answer else {
+        let Answer::Renewed { bound, until, .. } = reply.answer else {
             panic!("{:?}", reply.answer)
         };
         assert!(until > row.leased_until);
@@ -127,4 +127,302 @@ fn a_registry_is_declared_whatever_a_node_has_said() {
     let state = &mut world.newest().disk.0;
     state.declare(&scene);
     assert_eq!((state.era.declared, &state.stopped), (u64::MAX, &None));
+}
+
+/// Servers that all claim worker ID 0. The first one holds it, the others are down.
+fn claimants(servers: usize) -> World {
+    let mut world = world(1, servers);
+    for server in 0..servers {
+        world.servers[server].fixed = WorkerId::new(0);
+        world.crash(server, server == 0);
+    }
+    world.seconds(5);
+    assert_eq!(held(&world, 0), Some(0));
+    world
+}
+
+/// A registry as if it had noted no contenders; `None` if it has noted none.
+pub fn unaware(registry: &Registry) -> Option<Registry> {
+    let has_noted = registry.rows().values().any(|row| row.contender.is_some());
+    has_noted.then(|| Registry {
+        disk: without_contenders(&registry.disk),
+        ..registry.clone()
+    })
+}
+
+fn without_contenders(disk: &Disk) -> Disk {
+    let (state, mut table) = disk.clone();
+    for row in table.rows.values_mut() {
+        row.contender = None;
+    }
+    (state, table)
+}
+
+/// What is noted of contenders decides nothing: two registries, and what they have
+/// answered, differ in nothing else.
+pub fn differ_in_contenders(one: (&Registry, &Reply), other: (&Registry, &Reply)) {
+    let [one, other] = [one, other].map(|(registry, reply)| {
+        let mut reply = reply.clone();
+        if let Answer::Renewed { contender, .. } = &mut reply.answer {
+            *contender = None;
+        }
+        (
+            without_contenders(&registry.disk),
+            registry.etcd.clone(),
+            reply,
+        )
+    });
+    assert_eq!(one, other);
+}
+
+/// The contender of worker ID 0 that the registry notes.
+fn noted(world: &World) -> Option<&Named> {
+    Some(&world.row(0).contender.as_ref()?.by)
+}
+
+/// Starts a server, and tells what others call it.
+fn name(world: &mut World, server: usize) -> Named {
+    world.crash(server, true);
+    let name = Named::from(&world.ask(server).unwrap().asker);
+    // Nobody answers that one.
+    world.crash(server, true);
+    name
+}
+
+/// As long as a server that asks no more counts as one that may be there.
+const GONE: i64 = 2 * (8 + 8);
+
+#[test]
+pub fn a_holder_is_told_once_who_else_claims_its_worker_id() {
+    let mut world = claimants(2);
+    assert_eq!(noted(&world), None);
+    let second = name(&mut world, 1);
+    let since = world.now;
+    world.seconds(10 * GONE);
+    assert!(matches!(why(&world, 1), Refused::Held { .. }));
+    assert_eq!(world.servers[0].told_of, vec![second.clone()]);
+    let contender = world.row(0).contender.clone().unwrap();
+    assert_eq!(contender.by, second);
+    assert!((since..=since + SECOND).contains(&contender.since.get()));
+    assert!((world.now - 4 * SECOND..=world.now).contains(&contender.latest.get()));
+    // Nobody learns from it how to take the worker ID over.
+    let told = serde_json::to_string(&contender).unwrap();
+    assert!(told.contains("data_directory"), "{told}");
+    assert!(
+        !told.contains("identity") && !told.contains("started"),
+        "{told}"
+    );
+    // A restart of the other one is no change; it comes back after a while: that is one.
+    world.stop(1);
+    world.seconds(GONE / 2);
+    world.start(1);
+    world.seconds(GONE);
+    assert_eq!(world.servers[0].told_of.len(), 1);
+    world.stop(1);
+    world.seconds(2 * GONE);
+    assert_eq!(world.servers[0].told_of.len(), 1);
+    world.start(1);
+    world.seconds(10 * GONE);
+    assert_eq!(world.servers[0].told_of, [second.clone(), second]);
+    world.check();
+    // It gets the worker ID by itself, and nobody contends then.
+    world.stop(0);
+    assert!(world.until_issues(1, 5).is_some());
+    assert_eq!(noted(&world), None);
+    assert_eq!(world.servers[1].told_of, []);
+    // Nor when a claim is refused for another reason, or the holder is renewed.
+    world.seconds(5 * GONE);
+    assert_eq!(noted(&world), None);
+    world.check();
+}
+
+#[test]
+pub fn a_holder_is_told_once_of_each_server_that_claims_its_worker_id() {
+    let mut world = claimants(5);
+    let others: Vec<_> = (1..5).map(|server| name(&mut world, server)).collect();
+    world.seconds(20 * GONE);
+    let mut told = world.servers[0].told_of.clone();
+    assert_eq!(told.len(), others.len());
+    told.sort_by_key(|by| by.port);
+    assert_eq!(told, others);
+    // All but one go away, and one of them returns.
+    for server in 1..4 {
+        down(&mut world, server);
+    }
+    world.seconds(5 * GONE);
+    assert_eq!(noted(&world), Some(&others[3]));
+    world.start(2);
+    world.seconds(20 * GONE);
+    assert_eq!(world.servers[0].told_of.len(), 5);
+    assert_eq!(world.servers[0].told_of[4], others[1]);
+    world.check();
+}
+
+#[test]
+fn a_holder_is_told_of_sixteen_servers_at_most() {
+    let mut world = claimants(18);
+    (1..18).for_each(|server| world.start(server));
+    world.seconds(40 * GONE);
+    let mut told = world.servers[0].told_of.clone();
+    told.sort_by_key(|by| by.port);
+    told.dedup();
+    assert_eq!((told.len(), world.servers[0].told_of.len()), (16, 16));
+}
+
+/// Also a keeper that is started anew, which knows of no contender, is not told of it.
+#[test]
+pub fn a_holder_is_not_told_of_a_contender_that_has_gone_away() {
+    let told = |seconds| {
+        let mut world = claimants(2);
+        let second = name(&mut world, 1);
+        world.seconds(5);
+        down(&mut world, 1);
+        world.seconds(seconds);
+        world.pass(5 * SECOND);
+        let request = world.ask(0).unwrap();
+        let again = [world.answer(0, 0, &request), world.answer(0, 0, &request)];
+        assert_eq!(noted(&world), Some(&second));
+        again.map(|reply| match reply.answer {
+            Answer::Renewed { contender, .. } => contender.is_some(),
+            answer => panic!("{answer:?}"),
+        })
+    };
+    assert_eq!(told(GONE / 2), [true; 2]);
+    assert_eq!(told(GONE), [false; 2]);
+}
+
+/// Why a renewal is refused, and whom the refusal names.
+fn refused_for(world: &mut World, server: usize) -> (Fence, Option<u16>) {
+    let request = world.ask(server).unwrap();
+    match world.answer(0, server, &request).answer {
+        Answer::Refused(Refused::Fenced { why, by, .. }) => (why, by.map(|by| by.port)),
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+pub fn a_lost_lease_names_who_took_over_or_else_who_has_the_worker_id_now() {
+    let mut world = taken_over();
+    let second = Named::from(&world.row(0).holder).port;
+    world.wake(0);
+    let taken = (Fence::TakenOver, Some(second));
+    assert_eq!(refused_for(&mut world, 0), taken);
+    // It has given it back since.
+    let mut world = taken_over();
+    world.stop(1);
+    world.wake(0);
+    assert_eq!(refused_for(&mut world, 0), taken);
+    // The server's own lease of before, in a registry that has lost the latest one.
+    let mut world = one_of_two();
+    world.crash(0, true);
+    world.seconds(5);
+    let counter = world.row(0).counter;
+    world.pass(5 * SECOND);
+    world
+        .newest()
+        .disk
+        .1
+        .rows
+        .values_mut()
+        .for_each(|row| row.counter -= 1);
+    assert_eq!(
+        (world.row(0).counter, refused_for(&mut world, 0)),
+        (counter - 1, (Fence::Lost, None))
+    );
+}
+
+/// Fixed worker IDs that are in a pool from which another server leases any one.
+#[test]
+pub fn a_server_that_leases_is_told_who_claims_its_worker_id() {
+    let mut world = world(2, 3);
+    down(&mut world, 2);
+    world.seconds(5);
+    world.servers[2].fixed = WorkerId::new(1);
+    let third = name(&mut world, 2);
+    world.seconds(5 * GONE);
+    assert_eq!(world.servers[1].told_of, [third]);
+    assert_eq!(world.servers[0].told_of, []);
+    world.check();
+}
+
+/// A server that has lost the worker ID that it leased claims none.
+#[test]
+pub fn a_server_that_leases_contends_with_nobody() {
+    let mut world = taken_over();
+    world.wake(0);
+    world.seconds(2 * GONE);
+    assert!(world.changes.contains("lost"));
+    assert_eq!(noted(&world), None);
+    assert_eq!(world.servers[1].told_of, []);
+    world.check();
+}
+
+/// Contenders are forgotten when the registry is, and noted anew.
+#[test]
+fn a_lost_registry_may_forget_a_contender() {
+    let mut world = claimants(2);
+    let second = name(&mut world, 1);
+    world.seconds(10);
+    assert_eq!(noted(&world), Some(&second));
+    let lost = world.changes_since(|rows| rows.values().any(|row| row.contender.is_none()));
+    world.replace(lost, How::Promotion);
+    assert_eq!(noted(&world), None);
+    world.seconds(10 * GONE);
+    assert_eq!(noted(&world), Some(&second));
+    assert_eq!(world.servers[0].told_of, [second]);
+    world.check();
+}
+
+/// What a registry of an earlier version says and has stored has no contender.
+#[test]
+fn a_reply_without_a_contender_is_understood() {
+    let mut world = claimants(1);
+    world.pass(5 * SECOND);
+    let request = world.ask(0).unwrap();
+    let reply = world.answer(0, 0, &request);
+    let text = serde_json::to_string(&reply).unwrap();
+    assert!(!text.contains("contender"), "{text}");
+    assert_eq!(serde_json::from_str::<Reply>(&text).unwrap(), reply);
+    let mut row = serde_json::to_value(world.row(0)).unwrap();
+    assert!(row.as_object_mut().unwrap().remove("contender").is_some());
+    let row: Row = serde_json::from_value(row).unwrap();
+    assert_eq!(row, *world.row(0));
+}
+
+/// What a grant tells of the bounds that servers with the asker's system identifier had.
+fn reached(world: &mut World, server: usize) -> UnixMillis {
+    let moment = world.moment(server);
+    let Next::Send(request) = world.servers[server].node.next(&moment) else {
+        panic!("nothing is asked");
+    };
+    match world.answer(0, server, &request).answer {
+        Answer::Granted(grant) => grant.reached,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+/// A machine that was booted anew gets another worker ID while the bound of its former
+/// one lies ahead; and what its generators have reached comes along.
+#[test]
+pub fn a_grant_tells_what_the_system_has_reached() {
+    let mut world = world(3, 2);
+    down(&mut world, 1);
+    world.seconds(6);
+    world.stop(0);
+    let hour = 3600 * SECOND;
+    let ahead = UnixMillis::new(world.now + hour);
+    let table = &mut world.newest().disk.1;
+    for row in table.rows.values_mut() {
+        row.bound = ahead;
+    }
+    let other = world.servers[1].identity.system;
+    assert_ne!(world.servers[0].identity.system, other);
+    world.reboot(0);
+    assert_eq!(reached(&mut world, 0), ahead);
+    let row = world.row(1).clone();
+    assert_eq!(row.holder.identity, world.servers[0].identity);
+    assert!(row.floor < ahead);
+    // Another system has reached nothing.
+    world.start(1);
+    assert!(reached(&mut world, 1) < ahead);
 }

@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use super::super::id::WorkerId;
-use super::super::lease::{Answer, Cause, Fence, Pool, Refused, Reply, Request, etcd};
+use super::super::id::{UnixMillis, WorkerId};
+use super::super::lease::{Answer, Cause, Fence, Pool, Refused, Reply, Request, Row, etcd};
 use super::lease::{How, Plan, Registry, SECOND, Table, World};
 use super::lease_search::{runs, search};
 
@@ -22,7 +22,7 @@ pub fn in_etcd(test: impl FnOnce()) {
 }
 
 /// What an etcd has beside state and rows.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Etcd {
     /// When the key of each worker ID goes, by the true time.
     pub keys: BTreeMap<WorkerId, i64>,
@@ -82,6 +82,7 @@ impl Registry {
         let rows = rows.filter(|row| only.is_none_or(|only| only == row.worker));
         let found = etcd::Found {
             rows: rows.cloned().collect(),
+            elsewhere: Vec::new(),
             live: etcd.keys.keys().copied().collect(),
         };
         let outcome = etcd::answer(&stored, &table.pool, &found, request, &around);
@@ -123,6 +124,25 @@ searches! {
     crashes "crashes";
     away "away";
     mixed "mixed";
+}
+
+macro_rules! claims {
+    ($($test:ident $name:ident;)*) => {
+        $(#[test]
+        fn $test() {
+            in_etcd(super::lease_claims::$name);
+        })*
+    };
+}
+
+claims! {
+    told_once a_holder_is_told_once_who_else_claims_its_worker_id;
+    told_of_each a_holder_is_told_once_of_each_server_that_claims_its_worker_id;
+    gone_away a_holder_is_not_told_of_a_contender_that_has_gone_away;
+    names a_lost_lease_names_who_took_over_or_else_who_has_the_worker_id_now;
+    leased a_server_that_leases_is_told_who_claims_its_worker_id;
+    contends_not a_server_that_leases_contends_with_nobody;
+    reached a_grant_tells_what_the_system_has_reached;
 }
 
 fn world(pool: i64, servers: usize) -> World {
@@ -239,6 +259,84 @@ fn a_lease_that_a_restored_snapshot_begins_anew_proves_nothing() {
     world.hear(0, &reply);
     world.seconds(40);
     world.check();
+}
+
+/// New leaders keep the lease of a frozen holder, which another server claims meanwhile:
+/// that does not prolong what is stored. Otherwise, a snapshot that is restored would have
+/// a lease that seems to have lasted until the loss, and the takeover is lost.
+#[test]
+fn a_claim_that_is_refused_prolongs_no_lease() {
+    let mut world = one_of_two();
+    world.freeze(0);
+    world.servers[1].fixed = WorkerId::new(0);
+    world.crash(1, true);
+    let row = world.row(0).clone();
+    world.pass(12 * SECOND);
+    let now = world.now;
+    let newest = world.newest();
+    let etcd = newest.etcd.as_mut().unwrap();
+    etcd.begin_anew(&newest.disk.1, now);
+    world.pass(12 * SECOND);
+    assert!(matches!(refusal(&mut world, 1), Refused::Held { .. }));
+    assert!(world.row(0).contender.is_some());
+    assert_eq!(world.row(0).leased_until, row.leased_until);
+    let noted = world.newest().disk.clone();
+    assert!(world.until_issues(1, 10).is_some());
+    let lost = world.changes_since(|rows| *rows == noted.1.rows);
+    world.replace(lost, How::Snapshot);
+    world.wake(0);
+    world.pass(SECOND);
+    let refused = refusal(&mut world, 0);
+    let Refused::Fenced { why, .. } = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(why, Fence::Doubtful);
+    world.seconds(40);
+    world.check();
+}
+
+/// Marks are those of a server, whatever namespace its worker ID is from.
+#[test]
+fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
+    let mut world = world(2, 2);
+    let request = world.ask(0).unwrap();
+    let scene = world.registries[0].scene(world.now, false);
+    let (state, table) = world.registries[0].disk.clone();
+    // Nobody answers that one.
+    world.crash(0, true);
+    world.second();
+    let row = world.row(0).clone();
+    assert_eq!(row.holder.identity, request.asker.identity);
+    let position = etcd::Position { term: 1, index: 1 };
+    let stored = etcd::Stored { state, position };
+    let around = etcd::Around {
+        now: scene.now,
+        cluster: scene.place.system,
+        position,
+        random: 1,
+    };
+    let ahead = UnixMillis::new(world.now + 3600 * SECOND);
+    let mut other = row.clone();
+    other.holder.identity.system += 1;
+    other.bound = ahead.plus(table.pool.lease);
+    let elsewhere = vec![
+        other,
+        Row {
+            bound: ahead,
+            ..row
+        },
+    ];
+    let found = etcd::Found {
+        elsewhere,
+        ..etcd::Found::default()
+    };
+    let outcome = etcd::answer(&stored, &table.pool, &found, &request, &around);
+    let Answer::Granted(grant) = outcome.reply.answer else {
+        panic!("{:?}", outcome.reply.answer)
+    };
+    assert!(grant.floor < ahead);
+    assert_eq!((grant.worker.get(), grant.reached), (0, ahead));
+    assert_eq!(outcome.rows.len(), 1);
 }
 
 /// A leader that changes, a member that crashes: raft goes on, so nobody has to wait.

@@ -38,6 +38,8 @@ mod presets;
 #[cfg(not(loom))]
 mod scripted;
 #[cfg(not(loom))]
+mod short_leases;
+#[cfg(not(loom))]
 mod threads;
 #[cfg(not(loom))]
 mod walks;

@@ -588,7 +588,7 @@ fn ask(state: &mut State, event: Event) -> Result<bool, String> {
             registry.bounds[worker] = bound.get();
             registry.granted = worker;
             let max_ahead = layout.tick().times(3);
-            server.becomes(|identity| identity.granted(id, floor, bound, max_ahead));
+            server.becomes(|identity| identity.granted(id, floor, bound, floor, max_ahead));
         }
         Event::Renew if !holds => return Ok(false),
         Event::Renew => {
@@ -850,6 +850,15 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
             by > limit
                 && seen.max(trusted - (wall - server.boot.get() / MS)) > policy.max_rollback.get()
         }
+        // A mark of an earlier start, or one that somebody has set.
+        Refusal::MarkPastPool { by, mark, .. } => {
+            let identity = server.identity();
+            let floor = identity.floor.map_or(0, ahead).max(0);
+            server.mark() == Some(mark)
+                && server.slot.highest() < Some(mark)
+                && by.get() == ahead(mark)
+                && by.get() > identity.max_ahead.map_or(i64::MAX, Millis::get).max(floor)
+        }
         Refusal::ClockJumped { by, limit } => by > limit,
         Refusal::AdvanceTooFar { .. } | Refusal::AdvancePastPool { .. } => false,
         Refusal::BeforeEpoch { epoch } => wall < epoch.get(),
@@ -909,7 +918,9 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
             Err(Stop::Refused(refused)) => match refused {
                 Refused::Reservation(Refusal::TimeUsedUp { .. }) => true,
                 Refused::Reservation(
-                    Refusal::ClockRolledBack { by, limit } | Refusal::MarkAhead { by, limit, .. },
+                    Refusal::ClockRolledBack { by, limit }
+                    | Refusal::MarkAhead { by, limit, .. }
+                    | Refusal::MarkPastPool { by, limit, .. },
                 ) => by > limit,
                 Refused::TickUsedUp { .. } => policy.on_exhausted == OnExhausted::Error,
                 Refused::Behind { .. } | Refused::StandsStill { .. } => stands_still,

@@ -251,12 +251,12 @@ impl Server {
         }
     }
 
-    /// Whether the script is over, except for its last reading.
     /// How many readings of the script are left, with the last one.
     pub fn readings_left(&self) -> usize {
         self.wall.borrow().len()
     }
 
+    /// Whether the script is over, except for its last reading.
     pub fn has_read_all(&self) -> bool {
         self.wall.borrow().len() == 1
     }
@@ -273,8 +273,8 @@ impl Server {
         Ok((start.get()..end.get()).map(id).collect())
     }
 
-    /// One call as sessions make it: a first step, and the slow path with that step if it
-    /// gives nothing. The generator watches the clock.
+    /// A call whose first step was made outside of the protocol, as sessions do on their
+    /// fast path. The generator watches the clock.
     pub fn fast_then_slow(&self) -> Result<Issued, Refused> {
         let (slot, generator) = self.enter()?;
         let first = slot

@@ -468,7 +468,7 @@ fn threads_of_a_registry(on_rollback: OnRollback) {
             let wall = live.wall.load(Ordering::Acquire);
             let now = |ahead| UnixMillis::new(stored[number].max(wall) + ahead);
             let (floor, bound) = (UnixMillis::new(stored[number]), now(5));
-            let granted = becomes(&|it| it.granted(worker, floor, bound, Millis::new(1000)));
+            let granted = becomes(&|it| it.granted(worker, floor, bound, floor, Millis::new(1000)));
             std::thread::yield_now();
             let renewed = becomes(&|it| it.renewed(now(20)));
             std::thread::sleep(std::time::Duration::from_micros(200));
@@ -482,7 +482,7 @@ fn threads_of_a_registry(on_rollback: OnRollback) {
         }
         let worker = WorkerId::new(2).unwrap();
         let (floor, bound) = (UnixMillis::new(0), UnixMillis::new(1 << 40));
-        let last = becomes(&|it| it.granted(worker, floor, bound, Millis::new(1000)));
+        let last = becomes(&|it| it.granted(worker, floor, bound, floor, Millis::new(1000)));
         ends.insert(last.generation, (floor, bound));
         is_over.store(true, Ordering::Relaxed);
         let ids = threads.map(|thread| thread.join().unwrap());

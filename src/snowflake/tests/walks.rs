@@ -631,6 +631,8 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                 identity: Identity::NONE,
                 is_new: running.is_none(),
                 stored: stored.map(|(mark, _)| mark),
+                written: None,
+                mark_is_older: false,
                 failover: None,
                 floor: None,
                 ledger: running.map_or(ledger, |plan| plan.ledger),
