@@ -94,9 +94,24 @@ $c->start;
 is($code, '55006', 'a fixed worker ID that another server holds');
 my ($there, $port) = ($b->data_dir, $b->port);
 like($text, qr/Worker ID 1 belongs to the server on host "[^"]+" \(127\.0\.0\.1\), port $port, data directory "\Q$there\E"/, 'who holds it');
+# The holder is told, once, and goes on.
+($there, $port) = ($c->data_dir, $c->port);
+sub claims { return in_log($b, qr/WARNING:  snowflake_id: another server claims worker ID 1\n.*DETAIL:  The registry refuses it to the server on host "[^"]+" \(127\.0\.0\.1\), port $port, data directory "\Q$there\E", at least since /); }
+wait_until('the log of the holder says who claims it', \&claims);
+sub contested { my ($id) = @_; return $admin->safe_psql('postgres', qq{SELECT contested_by, contested_since <= contested_last, contested_last <= clock_timestamp() + interval '1 s' FROM snowflake_workers_in('$url') WHERE worker_id = $id}); }
+like(contested(1), qr/^[^,]+ \(127\.0\.0\.1\), port $port, data directory "\Q$there\E"\|t\|t$/, 'the registry shows it, too');
+is(contested(0), '||', 'of this worker ID only');
+for (1 .. 3)
+{
+	my $bound = worker($b, 'bound');
+	wait_until('a renewal', sub { worker($b, "bound > '$bound'") eq 't' });
+}
+is(claims() . in_log($b, qr/another server claims/), '11', 'the log tells once');
+is(in_log($_, qr/another server claims/), 0, 'nobody else is told') for $a, $c;
 $b->stop;
 is(in_log($b, qr/LOG:  snowflake_id: returned worker ID 1 to pool "some"/), 1, 'a clean stop returns it');
 is(first_id($c, 'a worker ID that was returned'), 1, 'the other one gets it by itself');
+is(contested(1), '||', 'nobody else claims it any more');
 $b->start;
 is(first_id($b, 'a server whose worker ID was taken'), 2, 'another one');
 
@@ -170,11 +185,20 @@ for my $offset (3600, -3600)
 }
 $e->stop;
 
+# Its IDs lead by an hour still. It may go on so with a worker ID of another namespace.
+$admin->safe_psql('postgres', create_pool(qq{'elsewhere', int8range(25, 26), $short, namespace => 'second'}));
+$e->adjust_conf('postgresql.conf', 'snowflake_id.pool', 'elsewhere');
+$e->start;
+is(first_id($e, 'a pool of another namespace', 60), 25, 'a grant tells what the system has reached in all namespaces');
+is($e->safe_psql('postgres', q{SELECT snowflake_timestamp(snowflake_nextval()) > clock_timestamp() + interval '30 min'}), 't', 'the IDs go on where they were');
+$e->stop;
+$e->adjust_conf('postgresql.conf', 'snowflake_id.pool', 'one');
+
 # A revocation, by any server.
 $session = session($b);
 $admin->safe_psql('postgres', qq{SELECT snowflake_revoke_worker('some', 2, '$url')});
 like($admin->safe_psql('postgres', qq{SELECT string_agg(worker_id || ' ' || state, ', ' ORDER BY worker_id) FROM snowflake_workers_in('$url')}),
-	qr/^0 leased, 1 released, 2 revoked, 20 \w+$/, 'the registry shows what became of each worker ID');
+	qr/^0 leased, 1 released, 2 revoked, 20 \w+, 25 released$/, 'the registry shows what became of each worker ID');
 wait_until('the server is told', sub { in_log($b, qr/WARNING:  snowflake_id: lost worker ID 2\n.*DETAIL:  It was revoked at the registry\./) });
 isnt(first_id($b, 'a revocation'), 2, 'it has another worker ID');
 $session->quit;
