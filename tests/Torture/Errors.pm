@@ -17,7 +17,7 @@ my $lost = qr/
 	| the\ database\ system\ is
 	| terminating\ connection
 	| no\ connection\ to\ the\ server/x;
-my $more = qr/^(?:DETAIL|HINT|CONTEXT|LOCATION|STATEMENT|QUERY|LINE \d+|Process \d+|PL\/pgSQL|SQL |\s|$)/;
+my $more = qr/^(?:DETAIL|HINT|CONTEXT|LOCATION|STATEMENT|QUERY|LINE \d+|Process \d+|PL\/pgSQL|SQL |extension script file |\s|$)/;
 
 # Returns whether a client may meet this error whenever servers are killed.
 sub is_usual

@@ -426,3 +426,22 @@ pub fn a_grant_tells_what_the_system_has_reached() {
     world.start(1);
     assert!(reached(&mut world, 1) < ahead);
 }
+
+/// The pool was dropped and made anew, and leaves out the worker ID.
+#[test]
+fn a_server_does_not_get_its_former_worker_id_if_the_pool_leaves_it_out() {
+    for crashes in [false, true] {
+        let mut world = world(2, 1);
+        world.seconds(6);
+        if crashes {
+            world.crash(0, false);
+        } else {
+            world.stop(0);
+        }
+        world.newest().disk.1.pool.except.push(0..1);
+        world.start(0);
+        world.seconds(PATIENCE);
+        assert_eq!(held(&world, 0), Some(1), "{crashes}");
+        world.check();
+    }
+}
