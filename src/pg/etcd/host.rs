@@ -9,9 +9,9 @@
 //! | `/leases/NAMESPACE/ID` | counter and nonce of the token, for people | with its lease of etcd |
 //!
 //! Each request writes the state, so of two that are answered at the same time one finds
-//! it changed, and begins anew. That also guards rows of other namespaces that were read. All reads are linearizable. A transaction whose outcome
-//! is not known is made again at the next member: the core gives the same answer to the
-//! same request.
+//! it changed, and begins anew. That also guards rows of other namespaces that were read.
+//! All reads are linearizable. A transaction whose outcome is not known is made again at
+//! the next member: the core gives the same answer to the same request.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -1,5 +1,6 @@
-//! Registries in etcd, as hosts of the protocol in miniature: the searches of [`super::lease_search`], whose worlds have them
-//! there, and what only etcd has, its leases and its position in raft's log.
+//! Registries in etcd, as hosts of the protocol in miniature: the searches of
+//! [`super::lease_search`], whose worlds have them there, and what only etcd has, its
+//! leases and its position in raft's log.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
