@@ -43,6 +43,8 @@ sub new
 	return $self;
 }
 
+sub members { my ($self) = @_; return 0 .. $#{ $self->{members} }; }
+
 sub peers { my ($self) = @_; return join ',', map { "$_->{name}=http://127.0.0.1:$_->{peer}" } @{ $self->{members} }; }
 
 sub start_member
@@ -90,7 +92,7 @@ END
 sub call
 {
 	my ($self, $path, $body, @numbers) = @_;
-	@numbers = 0 .. $#{ $self->{members} } if !@numbers;
+	@numbers = $self->members if !@numbers;
 	my $answer;
 	for (@numbers)
 	{
@@ -113,7 +115,7 @@ sub wait_until_up
 sub leader
 {
 	my ($self) = @_;
-	for my $number (0 .. $#{ $self->{members} })
+	for my $number ($self->members)
 	{
 		my $status = $self->call('/v3/maintenance/status', {}, $number) or next;
 		return $number if $status->{leader} eq $status->{header}{member_id};
@@ -130,15 +132,24 @@ sub entries
 	return map { my ($name, $value) = map { decode_base64($_) } @$_{qw(key value)}; substr($name, length $key) => $value } @{ $read->{kvs} // [] };
 }
 
+# The names of all keys that go with a lease of etcd.
+sub leased_keys
+{
+	my ($self) = @_;
+	my $read = $self->call('/v3/kv/range', { key => encode_base64('/test/', ''), range_end => encode_base64('/test0', ''), keys_only => JSON::PP::true });
+	return map { decode_base64($_->{key}) } grep { $_->{lease} } @{ $read->{kvs} // [] };
+}
+
 # The row of a worker ID, as a hash.
 sub row { my ($self, $id) = @_; my %rows = $self->entries('workers/default'); return decode_json($rows{ sprintf '%010d', $id } // '{}'); }
 
-# Worker IDs and their bounds, as Leases::check_all wants them.
+# Worker IDs of all namespaces and their bounds, as Leases::check_all wants them. The tests
+# have no worker ID in two namespaces.
 sub bounds
 {
 	my ($self) = @_;
-	my %rows = $self->entries('workers/default');
-	return join "\n", map { sprintf '%d|%d', $_, decode_json($rows{$_})->{bound} } sort keys %rows;
+	my %rows = $self->entries('workers');
+	return join "\n", map { sprintf '%d|%d', m{/(\d+)$}, decode_json($rows{$_})->{bound} } sort keys %rows;
 }
 
 # The URL of the registry.
