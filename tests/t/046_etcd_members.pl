@@ -7,6 +7,7 @@ use FindBin;
 use lib $FindBin::RealBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use HTTP::Tiny;
 use Test::More;
 use Etcd;
 use Leases;
@@ -124,7 +125,9 @@ for my $who (qw(member server named))
 }
 append_to_file("$folder/password", "geheim\n");
 chmod 0600, glob("$folder/*.key"), "$folder/password";
-my $safe = Etcd->new('safe', 1, tls => [ '--cacert', "$folder/ca.crt", '--cert', "$folder/server.crt", '--key', "$folder/server.key" ],
+my $metrics = 'http://127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
+# A password is checked in little time.
+my $safe = Etcd->new('safe', 1, '--bcrypt-cost' => 4, '--listen-metrics-urls' => $metrics, tls => [ '--cacert', "$folder/ca.crt", '--cert', "$folder/server.crt", '--key', "$folder/server.key" ],
 	'--cert-file' => "$folder/member.crt", '--key-file' => "$folder/member.key", '--trusted-ca-file' => "$folder/ca.crt", '--client-cert-auth' => '');
 $safe->etcdctl(@$_) for [ qw(user add root:verborgen) ], [ qw(user grant-role root root) ], [ qw(user add node:geheim) ], [ qw(role add node) ],
   [ qw(role grant-permission node --prefix=true readwrite /test/) ], [ qw(user grant-role node node) ], [ qw(auth enable) ];
@@ -156,11 +159,21 @@ is(first_id($node, 'certificates and a password', 60), 0, 'a lease');
 is(worker($node, 'registry'), $safe->url, 'the view shows no files');
 my $bound = worker($node, 'bound');
 wait_until('a renewal', sub { worker($node, "bound > '$bound'") eq 't' });
+# A member that does not answer in time costs no token.
+sub tokens { my ($count) = HTTP::Tiny->new->get("$metrics/metrics")->{content} =~ /^grpc_server_started_total\{grpc_method="Authenticate",[^}]*\} (\d+)$/m; return $count; }
+my $tokens = tokens();
+cmp_ok($tokens, '>', 0, 'etcd counts its tokens');
+$safe->freeze(0);
+wait_until('no answer', sub { worker($node, 'last_error') =~ /there was no answer in time/ });
+$safe->thaw(0);
+wait_until('a renewal after that', sub { worker($node, 'last_error') eq '' });
+is(tokens(), $tokens, 'by the same token');
 # etcd forgets its tokens.
 $safe->kill_members(0);
 $safe->start_member(0);
 $bound = worker($node, 'bound');
 wait_until('a renewal by another token', sub { worker($node, "bound > '$bound'") eq 't' });
+cmp_ok(tokens(), '>', 0, 'etcd has made another one');
 take($node);
 $node->stop;
 is(in_log($node, qr/returned worker ID 0/), 1, 'it is returned');

@@ -75,9 +75,11 @@ impl Gateway {
     }
 
     /// Asks the next member from now on. Files are read again, since certificates change.
+    /// The token stays, since all members know it. A new one costs etcd a slow hash of the
+    /// password: servers that wanted one after each time-out would keep a busy etcd busy.
     pub fn next_host(&mut self) {
         self.at = (self.at + 1) % self.url.hosts.len().max(1);
-        (self.agent, self.token, self.address) = (None, None, None);
+        (self.agent, self.address) = (None, None);
     }
 
     /// A message about the member that is asked.
