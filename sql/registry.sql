@@ -13,6 +13,9 @@
 -- pg_database_owner may read the tables and add rows: pg_dump and a restore run by the
 -- owner of the database do so. The grantee is no ordinary role, as for snowflake_default.
 --
+-- A registry can also be in etcd (src/pg/etcd): then the functions of administrators get
+-- its URL, and read and change none of these tables. They serve superusers only.
+--
 -- Instants by the registry's clock are timestamptz. Instants by the clocks of servers are
 -- bigint, in Unix milliseconds, since a clock can be wrong by any amount.
 
@@ -132,11 +135,25 @@ REVOKE EXECUTE ON FUNCTION snowflake_lease(text, jsonb) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_lease(text, jsonb) IS
     'for servers that lease a worker ID: acquires, renews or releases one, and returns the reply; the reply counts only once the transaction has committed, so the call is a transaction of its own';
 
+CREATE FUNCTION snowflake_internal_create_etcd_pool(registry text, pool jsonb) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_internal_create_etcd_pool';
+REVOKE EXECUTE ON FUNCTION snowflake_internal_create_etcd_pool(text, jsonb) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_internal_create_etcd_pool(text, jsonb) IS
+    'internal, for snowflake_create_pool(): makes a pool in etcd, and the registry if there is none';
+
+CREATE FUNCTION snowflake_internal_drop_etcd_pool(registry text, name text) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_internal_drop_etcd_pool';
+REVOKE EXECUTE ON FUNCTION snowflake_internal_drop_etcd_pool(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_internal_drop_etcd_pool(text, text) IS
+    'internal, for snowflake_drop_pool(): drops a pool in etcd';
+
 CREATE FUNCTION snowflake_create_pool(
     name text, worker_ids int8range,
     lease interval DEFAULT '30 s', hold interval DEFAULT '30 s', max_ahead interval DEFAULT '1 min',
     except_ids int8multirange DEFAULT '{}', spares integer DEFAULT 0,
-    namespace text DEFAULT 'default') RETURNS void
+    namespace text DEFAULT 'default', registry text DEFAULT '') RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -145,7 +162,7 @@ DECLARE
     other record;
     now timestamptz;
 BEGIN
-    IF num_nulls(name, worker_ids, lease, hold, max_ahead, except_ids, spares, namespace) > 0 THEN
+    IF num_nulls(name, worker_ids, lease, hold, max_ahead, except_ids, spares, namespace, registry) > 0 THEN
         RAISE EXCEPTION 'no argument of snowflake_create_pool() may be NULL'
             USING ERRCODE = 'null_value_not_allowed',
             HINT = 'Leave an argument out to use its default value.';
@@ -195,6 +212,17 @@ BEGIN
         END IF;
     END LOOP;
 
+    IF registry <> '' THEN
+        PERFORM @extschema@.snowflake_internal_create_etcd_pool(registry, jsonb_build_object(
+            'name', name, 'namespace', namespace, 'spares', spares,
+            'ids', jsonb_build_object('start', lower(worker_ids), 'end', upper(worker_ids)),
+            'except', ARRAY(SELECT jsonb_build_object('start', lower(u.ids), 'end', upper(u.ids))
+                FROM unnest(except_ids) AS u (ids)),
+            'lease', floor(extract(epoch FROM lease) * 1000)::bigint,
+            'hold', floor(extract(epoch FROM hold) * 1000)::bigint,
+            'max_ahead', floor(extract(epoch FROM max_ahead) * 1000)::bigint, 'made', 0));
+        RETURN;
+    END IF;
     now := @extschema@.snowflake_internal_lock_registry();
     IF EXISTS (SELECT FROM @extschema@.snowflake_registry_pools AS p
                WHERE p.name = snowflake_create_pool.name) THEN
@@ -219,18 +247,23 @@ BEGIN
         date_trunc('milliseconds', max_ahead), now);
 END
 $$;
-REVOKE EXECUTE ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text) FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text) IS
-    'makes a pool of worker IDs, which this database leases to servers; pools of one namespace have different worker IDs';
+REVOKE EXECUTE ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text) IS
+    'makes a pool of worker IDs, which this database, or the registry in etcd with this URL, leases to servers; pools of one namespace have different worker IDs';
 
-CREATE FUNCTION snowflake_drop_pool(name text) RETURNS void
+CREATE FUNCTION snowflake_drop_pool(name text, registry text DEFAULT '') RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    now timestamptz := @extschema@.snowflake_internal_lock_registry();
+    now timestamptz;
     pool @extschema@.snowflake_registry_pools;
     held @extschema@.snowflake_registry_leases;
 BEGIN
+    IF registry <> '' THEN
+        PERFORM @extschema@.snowflake_internal_drop_etcd_pool(registry, name);
+        RETURN;
+    END IF;
+    now := @extschema@.snowflake_internal_lock_registry();
     SELECT p.* INTO pool FROM @extschema@.snowflake_registry_pools AS p
     WHERE p.name = snowflake_drop_pool.name;
     IF NOT FOUND THEN
@@ -252,29 +285,29 @@ BEGIN
     DELETE FROM @extschema@.snowflake_registry_pools AS p WHERE p.name = pool.name;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION snowflake_drop_pool(text) FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_drop_pool(text) IS
+REVOKE EXECUTE ON FUNCTION snowflake_drop_pool(text, text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_drop_pool(text, text) IS
     'drops a pool of worker IDs that no server uses; the registry keeps what it knows of each worker ID, for a later pool that has it';
 
-CREATE FUNCTION snowflake_revoke_worker(pool text, worker_id integer) RETURNS timestamptz
+CREATE FUNCTION snowflake_revoke_worker(pool text, worker_id integer, registry text DEFAULT '') RETURNS timestamptz
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_revoke_worker';
-REVOKE EXECUTE ON FUNCTION snowflake_revoke_worker(text, integer) FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_revoke_worker(text, integer) IS
+REVOKE EXECUTE ON FUNCTION snowflake_revoke_worker(text, integer, text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_revoke_worker(text, integer, text) IS
     'ends the lease of a worker ID: its server cannot renew it, and stops issuing IDs when the lease ends at the latest; returns from when another server can have the worker ID';
 
-CREATE FUNCTION snowflake_end_quiet_time() RETURNS void
+CREATE FUNCTION snowflake_end_quiet_time(registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_end_quiet_time';
-REVOKE EXECUTE ON FUNCTION snowflake_end_quiet_time() FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_end_quiet_time() IS
+REVOKE EXECUTE ON FUNCTION snowflake_end_quiet_time(text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_end_quiet_time(text) IS
     'lets the registry lease worker IDs at once, although it may have lost leases: servers that have not asked since may lose their worker IDs to others, but no ID is issued twice';
 
-CREATE FUNCTION snowflake_declare_registry() RETURNS void
+CREATE FUNCTION snowflake_declare_registry(registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_declare_registry';
-REVOKE EXECUTE ON FUNCTION snowflake_declare_registry() FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_declare_registry() IS
+REVOKE EXECUTE ON FUNCTION snowflake_declare_registry(text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_declare_registry(text) IS
     'declares that of all copies of this registry, this one counts: it serves again if it has stopped, after a quiet time, and servers that have asked it accept no other copy';
 
 CREATE VIEW snowflake_workers AS
@@ -371,3 +404,89 @@ COMMENT ON COLUMN snowflake_pools.stopped_since IS
     'since when the registry serves nobody, because a server has asked another copy of it that may have taken its place; NULL if it serves';
 COMMENT ON COLUMN snowflake_pools.stopped_by IS 'host name of that server';
 GRANT SELECT ON snowflake_pools TO pg_monitor;
+
+CREATE FUNCTION snowflake_internal_read_etcd(registry text) RETURNS jsonb
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_internal_read_etcd';
+REVOKE EXECUTE ON FUNCTION snowflake_internal_read_etcd(text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_internal_read_etcd(text) IS
+    'internal, for snowflake_workers_in() and snowflake_pools_in(): what a registry in etcd has stored';
+
+CREATE FUNCTION snowflake_workers_in(registry text) RETURNS SETOF snowflake_workers
+    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH a (stored) AS MATERIALIZED (SELECT @extschema@.snowflake_internal_read_etcd(registry))
+    SELECT p.pool ->> 'name', w.worker_id,
+        CASE WHEN (w.r ->> 'released')::boolean THEN 'released'
+             WHEN NOT w.live THEN 'free'
+             WHEN w.r ->> 'revoked' IS NOT NULL THEN 'revoked'
+             WHEN (a.stored ->> 'now')::bigint >= (w.r ->> 'leased_until')::bigint THEN 'expired'
+             ELSE 'leased' END,
+        w.r #>> '{holder,host}', w.r #>> '{holder,address}', (w.r #>> '{holder,port}')::integer,
+        w.r #>> '{holder,data_directory}', (w.r #>> '{holder,identity,system}')::numeric(20),
+        @extschema@.snowflake_internal_instant((w.r ->> 'since')::bigint),
+        @extschema@.snowflake_internal_instant((w.r ->> 'leased_until')::bigint),
+        @extschema@.snowflake_internal_instant((w.r ->> 'bound')::bigint),
+        (w.r ->> 'counter') || '-' || left(w.r ->> 'nonce', 8),
+        c.by, c.since, c.latest
+    FROM a
+    CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS p (pool)
+    CROSS JOIN LATERAL (
+        SELECT e.worker -> 'row', (e.worker ->> 'live')::boolean, (e.worker #>> '{row,worker}')::integer
+        FROM jsonb_array_elements(a.stored -> 'workers') AS e (worker)
+        WHERE e.worker ->> 'namespace' = p.pool ->> 'namespace') AS w (r, live, worker_id)
+    LEFT JOIN LATERAL (
+        SELECT format('%s%s, port %s, data directory "%s"', w.r #>> '{contender,by,host}',
+                ' (' || nullif(w.r #>> '{contender,by,address}', '') || ')', w.r #>> '{contender,by,port}',
+                w.r #>> '{contender,by,data_directory}'),
+            @extschema@.snowflake_internal_instant((w.r #>> '{contender,since}')::bigint),
+            @extschema@.snowflake_internal_instant((w.r #>> '{contender,latest}')::bigint)) AS c (by, since, latest)
+        ON NOT (w.r ->> 'released')::boolean AND (w.r #>> '{contender,latest}')::bigint >= (a.stored ->> 'now')::bigint
+            - 2 * ((p.pool ->> 'lease')::bigint + (p.pool ->> 'hold')::bigint)
+    WHERE w.worker_id >= (p.pool #>> '{ids,start}')::bigint AND w.worker_id < (p.pool #>> '{ids,end}')::bigint
+$$;
+REVOKE EXECUTE ON FUNCTION snowflake_workers_in(text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_workers_in(text) IS
+    'the worker IDs that the registry in etcd with this URL has leased; as view snowflake_workers';
+
+CREATE FUNCTION snowflake_pools_in(registry text) RETURNS SETOF snowflake_pools
+    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH a (stored) AS MATERIALIZED (SELECT @extschema@.snowflake_internal_read_etcd(registry)),
+    pools AS (
+        SELECT p.pool, p.pool ->> 'namespace' AS namespace,
+            int8range((p.pool #>> '{ids,start}')::bigint, (p.pool #>> '{ids,end}')::bigint) AS ids,
+            (SELECT coalesce(range_agg(int8range((e.ids ->> 'start')::bigint, (e.ids ->> 'end')::bigint)), '{}')
+                FROM jsonb_array_elements(p.pool -> 'except') AS e (ids)) AS except_ids,
+            (p.pool ->> 'lease')::bigint * interval '1 ms' AS lease,
+            (p.pool ->> 'hold')::bigint * interval '1 ms' AS hold,
+            a.stored -> 'state' AS state, a.stored -> 'workers' AS workers, (a.stored ->> 'now')::bigint AS now
+        FROM a CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS p (pool))
+    SELECT p.pool ->> 'name', p.namespace, p.ids, p.except_ids, (p.pool ->> 'spares')::integer, p.lease, p.hold,
+        (p.pool ->> 'max_ahead')::bigint * interval '1 ms',
+        @extschema@.snowflake_internal_instant((p.pool ->> 'made')::bigint),
+        c.taken, o.size - c.taken_here, o.size - c.known,
+        q.until, CASE WHEN q.until IS NOT NULL THEN p.state #>> '{loss,cause}' END,
+        (p.state #>> '{era,counter}')::bigint,
+        @extschema@.snowflake_internal_instant((p.state #>> '{stopped,since}')::bigint),
+        p.state #>> '{stopped,by,host}'
+    FROM pools AS p
+    CROSS JOIN LATERAL (
+        SELECT sum(upper(i.ids) - lower(i.ids))::bigint
+        FROM unnest(int8multirange(p.ids) - p.except_ids) AS i (ids)) AS o (size)
+    CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE w.taken), count(*) FILTER (WHERE w.taken AND w.here), count(*) FILTER (WHERE w.here)
+        FROM (
+            SELECT (e.worker ->> 'live')::boolean AND NOT (e.worker #>> '{row,released}')::boolean,
+                NOT p.except_ids @> (e.worker #>> '{row,worker}')::bigint
+            FROM jsonb_array_elements(p.workers) AS e (worker)
+            WHERE e.worker ->> 'namespace' = p.namespace AND p.ids @> (e.worker #>> '{row,worker}')::bigint) AS w (taken, here))
+        AS c (taken, taken_here, known)
+    LEFT JOIN LATERAL (
+        SELECT @extschema@.snowflake_internal_instant((p.state #>> '{loss,quiet_from}')::bigint) + p.lease + p.hold
+        WHERE @extschema@.snowflake_internal_instant((p.state #>> '{loss,quiet_from}')::bigint) + p.lease + p.hold
+            > @extschema@.snowflake_internal_instant(p.now)) AS q (until) ON true
+$$;
+REVOKE EXECUTE ON FUNCTION snowflake_pools_in(text) FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_pools_in(text) IS
+    'the pools of the registry in etcd with this URL; as view snowflake_pools';

@@ -162,14 +162,23 @@ install_packages() {
     log=$(mktemp)
     mkdir -p "${conf%/*}"
     printf 'create_main_cluster = false\n' > "$conf"
+    # Installing etcd would start one, now and at each boot.
+    local policy=/usr/sbin/policy-rc.d own_policy= starts_etcd=
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' > "$policy"
+        chmod 755 "$policy"
+        own_policy=1
+    fi
+    if [[ " $* " == *" etcd-server "* ]]; then starts_etcd=1; fi
     printf 'installing %s\n' "$*"
     if ! { apt-get update && DEBIAN_FRONTEND=noninteractive \
         apt-get install -y --no-install-recommends "$@"; } > "$log" 2>&1; then
         tail -n 20 "$log" >&2
-        rm -f "$conf" "$log"
+        rm -f "$conf" "$log" ${own_policy:+"$policy"}
         die "could not install: $*"
     fi
-    rm -f "$conf" "$log"
+    rm -f "$conf" "$log" ${own_policy:+"$policy"}
+    if [ -n "$starts_etcd" ]; then update-rc.d etcd disable >/dev/null 2>&1 || true; fi
 }
 
 # Makes the folder in which servers run: the run user owns it and can reach it.
@@ -180,10 +189,10 @@ make_scratch() {
     as_run_user test -w "$scratch" || die "$run_user cannot write to $scratch; set TMPDIR"
 }
 
-# build [FEATURES]: builds the extension for $pg.
+# build [FEATURES]: builds the extension for $pg, with these features besides.
 build() {
     (cd "$top" && PGRX_PG_CONFIG_PATH=$pg_config \
-        cargo build --release --locked --quiet --no-default-features --features "pg$pg")
+        cargo build --release --locked --quiet --no-default-features --features "pg$pg${1:+,$1}")
     # make install, which does not build, reads this file: root may have no cargo.
     printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/release/snowflake_id.pg"
 }

@@ -3,6 +3,8 @@
 
 use pgrx::{PgList, pg_sys};
 
+use super::encoding::to_server;
+
 /// The number of this backend's transaction; the next transaction has another one.
 #[inline]
 pub fn transaction() -> u32 {
@@ -52,6 +54,13 @@ pub const STANDARD_UTILITY: pg_sys::ProcessUtility_hook_type =
 /// this function, hence it is not wrapped.
 pub const OWNS_RELATION: pg_sys::RangeVarGetRelidCallback =
     Some(unguarded::RangeVarCallbackOwnsRelation);
+
+/// Tells why a setting's check refuses its value; PostgreSQL shows it as the detail.
+pub fn explain_refused_setting(why: &str) {
+    // SAFETY: a variable of this process; PostgreSQL copies the text before the memory
+    // of this command is freed.
+    unsafe { pg_sys::GUC_check_errdetail_string = to_server(why) };
+}
 
 /// Raises an error as PostgreSQL's functions do: no Rust value on its way is dropped.
 ///

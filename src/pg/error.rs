@@ -1,6 +1,7 @@
 //! The errors that users read.
 
 pub mod cluster;
+pub mod etcd;
 mod generator;
 pub mod keeper;
 mod label;

@@ -1,12 +1,13 @@
 //! Settings. Defined only while the library is preloaded: without shared memory
 //! they would mean nothing.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::OnceLock;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
-use super::{error, start_file};
+use super::etcd::{self, url::Url};
+use super::{compat, error, start_file};
 use crate::snowflake::id::{Millis, WorkerId};
 use crate::snowflake::server::Settings;
 
@@ -58,18 +59,24 @@ pub fn define() {
         GucContext::Postmaster,
         GucFlags::empty(),
     );
-    GucRegistry::define_string_guc(
-        c"snowflake_id.registry",
-        c"Connection string of the database that leases worker IDs to servers.",
-        c"A libpq conninfo or URL; empty means no registry. Passwords belong in a password file.",
-        &REGISTRY,
-        GucContext::Sighup,
-        GucFlags::SUPERUSER_ONLY,
-    );
+    // SAFETY: the hook is guarded.
+    unsafe {
+        GucRegistry::define_string_guc_with_hooks(
+            c"snowflake_id.registry",
+            c"Registry that leases worker IDs to servers: a database, or etcd.",
+            c"A libpq conninfo or URL, or 'etcd://HOST:PORT,.../PREFIX?OPTION=VALUE&...'; empty means no registry. Passwords belong in files.",
+            &REGISTRY,
+            GucContext::Sighup,
+            GucFlags::SUPERUSER_ONLY,
+            Some(check_registry),
+            None,
+            None,
+        );
+    }
     GucRegistry::define_string_guc(
         c"snowflake_id.pool",
         c"Pool of the registry from which this server leases its worker ID.",
-        c"snowflake_create_pool() makes a pool in the database of the registry.",
+        c"snowflake_create_pool() makes a pool in the registry.",
         &POOL,
         GucContext::Sighup,
         GucFlags::empty(),
@@ -116,6 +123,32 @@ pub fn define() {
     );
     // SAFETY: a constant, NUL-terminated name.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };
+}
+
+/// Refuses a registry in etcd that could not be used. A conninfo is left to libpq, which
+/// finds options in other places too.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn check_registry(
+    value: *mut *mut c_char,
+    _extra: *mut *mut c_void,
+    _source: pg_sys::GucSource::Type,
+) -> bool {
+    // SAFETY: PostgreSQL gives a place with a NUL-terminated text, or with NULL.
+    let text = unsafe {
+        if (*value).is_null() {
+            return true;
+        }
+        CStr::from_ptr(*value).to_string_lossy()
+    };
+    let text = text.trim();
+    let checked = match etcd::url::is_etcd(text) {
+        false => return true,
+        true if cfg!(feature = "etcd") => Url::parse(text).and_then(|url| url.check_files()),
+        true => Err(error::etcd::NOT_BUILT.to_string()),
+    };
+    checked
+        .map_err(|why| compat::explain_refused_setting(&why))
+        .is_ok()
 }
 
 /// Where the worker ID of the settings comes from.

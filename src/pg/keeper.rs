@@ -27,7 +27,8 @@
 //! server holds it. So servers can be moved to a registry one by one, without a stop,
 //! and back: without the registry the fixed worker ID holds at once.
 
-mod io;
+pub mod io;
+mod postgres;
 pub mod state;
 
 use std::ffi::{CStr, c_int};
@@ -47,12 +48,12 @@ use super::encoding::from_server;
 use super::error::{self, Error};
 use super::libpq::Server;
 use super::shmem::{self, Shared};
-use super::{compat, guc, identity, os_clock, start_file, wire};
+use super::{compat, etcd, guc, identity, os_clock, start_file};
 use crate::snowflake::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use crate::snowflake::identity::Identity;
 use crate::snowflake::lease::contender::Contenders;
 use crate::snowflake::lease::node::{Change, Moment, Next, Node, Why};
-use crate::snowflake::lease::{Answer, Holder, Nonce, Refused, Reply};
+use crate::snowflake::lease::{Answer, Holder, Nonce, Refused, Reply, Request};
 use crate::snowflake::server::Beliefs;
 
 /// The name in `pg_stat_activity`.
@@ -241,6 +242,10 @@ impl Target {
 
     /// The registry without secrets.
     fn described(&self) -> String {
+        if etcd::url::is_etcd(&self.registry) {
+            let url = etcd::url::Url::parse(&self.registry);
+            return url.map_or_else(|_| "etcd".to_string(), |url| url.describe());
+        }
         let server = Server::parse(&self.registry);
         let described = server.map(|server| server.describe()).unwrap_or_default();
         if described.is_empty() {
@@ -575,7 +580,7 @@ impl Link {
                 }
                 Next::Send(request) => {
                     let number = request.number;
-                    if let Err(why) = self.send(shared, number, wire::encode(&request)) {
+                    if let Err(why) = self.send(shared, number, *request) {
                         self.failed(shared, number, why);
                     }
                 }
@@ -584,7 +589,7 @@ impl Link {
     }
 
     /// Sends a request, which is stored before.
-    fn send(&mut self, shared: &Shared, number: u64, request: String) -> Result<(), String> {
+    fn send(&mut self, shared: &Shared, number: u64, request: Request) -> Result<(), String> {
         let kept = self.kept();
         shared.with_keeper(|_, state| state.link = Some(kept));
         let timeout = self.timeout();
@@ -810,7 +815,7 @@ impl Link {
         };
         let number = request.number;
         let pool = self.target.pool.clone();
-        let sent = self.send(shared, number, wire::encode(&request));
+        let sent = self.send(shared, number, request);
         let outcome = match sent {
             Ok(()) => self.await_outcome(shared, deadline),
             Err(why) => Some(Err(why)),

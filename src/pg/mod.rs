@@ -5,6 +5,7 @@ mod compat; // differences between PostgreSQL versions
 mod encoding; // converts text between UTF-8 and the database's encoding
 mod entry; // what this session knows about a generator, and until when
 mod error; // the errors that users read
+mod etcd; // a client of registries in etcd
 mod guc; // settings
 mod identity; // what tells this server, and this start of it, from others
 mod issue; // PostgreSQL as a host of the protocol; the path of each ID

@@ -44,6 +44,9 @@ for my $round (0 .. $rounds)
 	push @wrong, "round $round, $mode: $failed failed; @workers" if $failed || "@workers" ne '0 1 2 3 4 5 6 7';
 }
 is("@wrong", '', "eight servers get eight worker IDs, $rounds times");
+my $stops = grep { $_ % 2 == 0 } 1 .. $rounds;
+# A machine with much else to do may not be done within two seconds.
+is(scalar(grep { in_log($_, qr/(?:returned|could not return) worker ID \d+/) == $stops } @eight), 8, 'each says at each stop what became of its worker ID');
 note(sprintf 'IDs of all eight took at most %.2f s', $slowest);
 check_all('eight servers', $registry);
 
@@ -96,7 +99,7 @@ is(first_id($second, 'after kill -9 of the keeper'), $worker, 'its own worker ID
 wait_for_ids($second, 'after kill -9 of the keeper');
 
 # The registry is killed, and stays away for longer than a lease.
-kill_all($registry);
+kill_registry($registry);
 my %code;
 for my $node (@eight)
 {
@@ -106,7 +109,7 @@ is(join(' ', values %code), '55000 55000 55000', 'without a registry IDs stop');
 my @counts = map { loaded($_) } @eight;
 sleep 1;
 is(join(' ', map { loaded($_) } @eight), "@counts", 'nobody gets any');
-start_with_clock($registry, 0);
+start_registry($registry);
 wait_for_ids($_, 'the registry is back') for @eight;
 check_all('kills', $registry);
 

@@ -1,5 +1,7 @@
 # Functions of the TAP tests of many servers that lease their worker IDs: they make such
-# servers, stop all processes of one, and collect the IDs that clients have received.
+# servers and their registry, stop all processes of one, and collect the IDs that clients
+# have received. The registry is in a database, or if REGISTRY says so in an etcd of three
+# members.
 package Leases;
 
 use strict;
@@ -9,24 +11,71 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep);
+use Etcd;
 use Snowflake;
 
-our @EXPORT = qw(new_registry template_of member conninfo worker row processes freeze thaw kill_all keeper
+our @EXPORT = qw(in_etcd new_registry create_pools kill_registry start_registry template_of member conninfo
+  worker row processes freeze thaw kill_all keeper
   take first_id start_load stop_load loaded wait_for_ids check_all parallel set_by_reload);
 
 # The instant of tick 0 of the default layout, in Unix ms.
 my $epoch;
 
-# Makes a server that has a registry, and starts it, with a clock that the test can set.
-# A pool is a line of arguments of snowflake_create_pool.
+sub in_etcd { return ($ENV{REGISTRY} // '') eq 'etcd'; }
+
+# The server from which pools of an etcd are made.
+my $admin;
+
+# Makes a registry with these pools, and starts it. That in a database is a server whose
+# clock the test can set. A pool is a line of arguments of snowflake_create_pool.
 sub new_registry
 {
 	my ($name, @pools) = @_;
+	if (in_etcd())
+	{
+		my $etcd = Etcd->new($name, 3, '--heartbeat-interval' => 50, '--election-timeout' => 500);
+		create_pools($etcd, @pools);
+		return $etcd;
+	}
 	my $node = new_node($name, -1, allows_streaming => 1);
 	$node->append_conf('postgresql.conf', "max_connections = 50\nrestart_after_crash = on\nlog_statement = none");
 	start_with_clock($node, 0);
-	$node->safe_psql('postgres', join '; ', 'CREATE EXTENSION snowflake_id', map { "SELECT snowflake_create_pool($_)" } @pools);
+	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+	create_pools($node, @pools);
 	return $node;
+}
+
+sub create_pools
+{
+	my ($registry, @pools) = @_;
+	my ($server, $place) = ($registry, '');
+	if ($registry->isa('Etcd'))
+	{
+		if (!$admin)
+		{
+			$admin = new_node('admin', 900);
+			$admin->start;
+			$admin->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+		}
+		($server, $place) = ($admin, ", registry => '" . $registry->url . "'");
+	}
+	$server->safe_psql('postgres', join '; ', map { "SELECT snowflake_create_pool($_$place)" } @pools);
+	return;
+}
+
+# Kills the registry, all members of it if it is an etcd, and starts it again.
+sub kill_registry
+{
+	my ($registry) = @_;
+	return $registry->isa('Etcd') ? $registry->kill_members($registry->members) : kill_all($registry);
+}
+
+sub start_registry
+{
+	my ($registry) = @_;
+	return start_with_clock($registry, 0) if !$registry->isa('Etcd');
+	$registry->start_member($_) for $registry->members;
+	return $registry->wait_until_up;
 }
 
 # Returns a stopped server of which members are copies. Copies have one system
@@ -63,10 +112,12 @@ sub member
 	return $node;
 }
 
-# Returns a conninfo of one registry, or of several that follow each other.
+# Returns a conninfo of one registry, or of several that follow each other, or the URL of
+# an etcd.
 sub conninfo
 {
 	my @nodes = @_;
+	return $nodes[0]->url if $nodes[0]->isa('Etcd');
 	return join ' ', 'host=' . join(',', map { $_->host } @nodes), 'port=' . join(',', map { $_->port } @nodes), 'dbname=postgres';
 }
 
@@ -178,7 +229,8 @@ sub first_id
 		return 1; });
 	my $took = time - $from;
 	note(sprintf 'first ID %.2f s after the server accepts connections: %s', $took, $what);
-	cmp_ok($took, '<', $limit // 10, "the first ID comes soon: $what");
+	# etcd looks for leases that have ended twice a second.
+	cmp_ok($took, '<', $limit // (in_etcd() ? 20 : 10), "the first ID comes soon: $what");
 	return $worker;
 }
 
@@ -203,6 +255,14 @@ sub start_load
 	}
 	$load{ $node->name } = { pid => $pid, file => $file };
 	return;
+}
+
+# A test that ends early leaves no clients behind.
+END
+{
+	my $status = $?;
+	kill 'KILL', -$_->{pid} for values %load;
+	$? = $status;
 }
 
 # Ends the client of a node. Returns how many answers it got, and what errors it met.
@@ -244,7 +304,7 @@ sub check_all
 	for my $registry (@registries)
 	{
 		# Worker ID and bound in Unix ms.
-		my $rows = $registry->safe_psql('postgres',
+		my $rows = $registry->isa('Etcd') ? $registry->bounds : $registry->safe_psql('postgres',
 			'SELECT worker_id, floor(extract(epoch FROM bound) * 1000) FROM snowflake_workers WHERE bound IS NOT NULL');
 		for (split /\n/, $rows)
 		{

@@ -32,9 +32,11 @@
 //! - **A registry that lives on for some nodes** after another was promoted, as long as no
 //!   node has asked both.
 //! - **A loss that the registry cannot notice**: a backup of a cleanly stopped server
-//!   that is started in its place, until the first node asks that knows better.
+//!   that is started in its place, or the disk of an etcd's only member that is set back,
+//!   until the first node asks that knows better.
 
 pub mod contender;
+pub mod etcd;
 mod hex;
 pub mod node;
 pub mod registry;

@@ -25,6 +25,8 @@ use super::super::lease::{
     Answer, Ask, Holder, Identity, Memory, Named, Nonce, Place, Pool, RegistryMillis, Reply,
     Request, Row,
 };
+use super::lease_claims;
+use super::lease_etcd::Etcd;
 
 /// All times of the world are in milliseconds.
 pub const SECOND: i64 = 1000;
@@ -101,6 +103,7 @@ pub type Disk = (State, Table);
 #[derive(Clone, Debug, Hash)]
 pub struct Registry {
     pub disk: Disk,
+    pub etcd: Option<Etcd>,
     pub place: Place,
     pub start: u128,
     pub recovered: bool,
@@ -125,6 +128,16 @@ impl Registry {
 
     pub fn rows(&self) -> &BTreeMap<WorkerId, Row> {
         &self.disk.1.rows
+    }
+
+    /// Answers a request, at this true time.
+    pub fn handle(&mut self, request: &Request, now: i64, asker_hosts: bool) -> Reply {
+        let scene = self.scene(now, asker_hosts);
+        self.answer_in_etcd(request, now).unwrap_or_else(|| {
+            let (state, table) = &mut self.disk;
+            let pool = table.pool.clone();
+            registry::handle(state, &pool, table, request, &scene)
+        })
     }
 
     /// What the disk was this many changes ago.
@@ -327,10 +340,18 @@ impl World {
             log: Vec::new(),
             changes: BTreeSet::new(),
         };
-        let place = Place {
-            system: 1,
-            timeline: 1,
-            database: 1,
+        let place = match Etcd::of_new_world() {
+            None => Place {
+                system: 1,
+                timeline: 1,
+                database: 1,
+            },
+            // The cluster's ID.
+            Some(_) => Place {
+                system: 1,
+                timeline: 0,
+                database: 0,
+            },
         };
         let scene = Scene {
             now: RegistryMillis::new(made),
@@ -348,6 +369,7 @@ impl World {
             recovered: false,
             off: 0,
             copies: Vec::new(),
+            etcd: Etcd::of_new_world(),
         });
         for number in 0..plan.servers {
             let identity = Identity {
@@ -457,17 +479,11 @@ impl World {
         let (now, hosts) = (self.now, self.servers[from].hosts);
         let registry = &mut self.registries[registry];
         let before = registry.disk.clone();
-        let scene = registry.scene(now, hosts);
-        let (state, table) = &mut registry.disk;
-        let pool = table.pool.clone();
-        let reply = registry::handle(state, &pool, table, request, &scene);
-        // What is noted of contenders decides nothing.
-        if before.1.rows.values().any(|row| row.contender.is_some()) {
-            let (mut state, mut table) = without_contenders(before.clone());
-            let other = registry::handle(&mut state, &pool, &mut table, request, &scene);
-            assert_eq!(answer_without(&reply), answer_without(&other));
-            let disks = [registry.disk.clone(), (state, table)].map(without_contenders);
-            assert_eq!(disks[0], disks[1]);
+        let unaware = lease_claims::unaware(registry);
+        let reply = registry.handle(request, now, hosts);
+        if let Some(mut unaware) = unaware {
+            let other = unaware.handle(request, now, hosts);
+            lease_claims::differ_in_contenders((&*registry, &reply), (&unaware, &other));
         }
         if registry.disk != before {
             registry.copies.push(before);
@@ -735,11 +751,21 @@ impl World {
             recovered: how == How::Snapshot,
             off: old.off,
             copies: old.copies.clone(),
+            etcd: old.etcd.clone(),
         };
+        if let Some(etcd) = &mut new.etcd {
+            etcd.begin_anew(&new.disk.1, self.now);
+            if how == How::Snapshot {
+                etcd.lose_raft();
+            }
+        }
         let kept = new.copies.len();
         new.copies.truncate(kept - changes.min(kept));
         if how == How::Promotion {
-            new.place.timeline = timeline.unwrap() + 1;
+            match new.etcd {
+                None => new.place.timeline = timeline.unwrap() + 1,
+                Some(_) => new.place.system = u64::try_from(start).unwrap() + 1,
+            }
         }
         self.registries.push(new);
         self.say(|| format!("{how:?} of the registry, {changes} changes are lost"));
@@ -817,6 +843,7 @@ impl World {
         (self.now, self.boot, self.registries.len()).hash(hasher);
         let newest = self.registries.last().unwrap();
         (&newest.disk, newest.place, newest.start, newest.off).hash(hasher);
+        newest.etcd.hash(hasher);
         newest
             .copies
             .iter()
@@ -840,21 +867,6 @@ pub enum How {
     Snapshot,
     /// A backup of a stopped server is started: it looks like a restart.
     Backup,
-}
-
-fn without_contenders((state, mut table): Disk) -> Disk {
-    for row in table.rows.values_mut() {
-        row.contender = None;
-    }
-    (state, table)
-}
-
-fn answer_without(reply: &Reply) -> Reply {
-    let mut reply = reply.clone();
-    if let Answer::Renewed { contender, .. } = &mut reply.answer {
-        *contender = None;
-    }
-    reply
 }
 
 fn brief(reply: &Reply) -> String {

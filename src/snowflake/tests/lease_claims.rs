@@ -5,7 +5,7 @@ use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::node::{FLOOR_LIMIT, Next, Why};
 use super::super::lease::registry::DAY;
 use super::super::lease::{Answer, Ask, Fence, Named, Refused, Reply, Row};
-use super::lease::{How, SECOND, World};
+use super::lease::{Disk, How, Registry, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, world};
 
 /// Nothing is issued at or after a bound, so a later end is wrong. The next holder would
@@ -141,6 +141,40 @@ fn claimants(servers: usize) -> World {
     world
 }
 
+/// A registry as if it had noted no contenders; `None` if it has noted none.
+pub fn unaware(registry: &Registry) -> Option<Registry> {
+    let has_noted = registry.rows().values().any(|row| row.contender.is_some());
+    has_noted.then(|| Registry {
+        disk: without_contenders(&registry.disk),
+        ..registry.clone()
+    })
+}
+
+fn without_contenders(disk: &Disk) -> Disk {
+    let (state, mut table) = disk.clone();
+    for row in table.rows.values_mut() {
+        row.contender = None;
+    }
+    (state, table)
+}
+
+/// What is noted of contenders decides nothing: two registries, and what they have
+/// answered, differ in nothing else.
+pub fn differ_in_contenders(one: (&Registry, &Reply), other: (&Registry, &Reply)) {
+    let [one, other] = [one, other].map(|(registry, reply)| {
+        let mut reply = reply.clone();
+        if let Answer::Renewed { contender, .. } = &mut reply.answer {
+            *contender = None;
+        }
+        (
+            without_contenders(&registry.disk),
+            registry.etcd.clone(),
+            reply,
+        )
+    });
+    assert_eq!(one, other);
+}
+
 /// The contender of worker ID 0 that the registry notes.
 fn noted(world: &World) -> Option<&Named> {
     Some(&world.row(0).contender.as_ref()?.by)
@@ -159,7 +193,7 @@ fn name(world: &mut World, server: usize) -> Named {
 const GONE: i64 = 2 * (8 + 8);
 
 #[test]
-fn a_holder_is_told_once_who_else_claims_its_worker_id() {
+pub fn a_holder_is_told_once_who_else_claims_its_worker_id() {
     let mut world = claimants(2);
     assert_eq!(noted(&world), None);
     let second = name(&mut world, 1);
@@ -203,7 +237,7 @@ fn a_holder_is_told_once_who_else_claims_its_worker_id() {
 }
 
 #[test]
-fn a_holder_is_told_once_of_each_server_that_claims_its_worker_id() {
+pub fn a_holder_is_told_once_of_each_server_that_claims_its_worker_id() {
     let mut world = claimants(5);
     let others: Vec<_> = (1..5).map(|server| name(&mut world, server)).collect();
     world.seconds(20 * GONE);
@@ -237,7 +271,7 @@ fn a_holder_is_told_of_sixteen_servers_at_most() {
 
 /// Also a keeper that is started anew, which knows of no contender, is not told of it.
 #[test]
-fn a_holder_is_not_told_of_a_contender_that_has_gone_away() {
+pub fn a_holder_is_not_told_of_a_contender_that_has_gone_away() {
     let told = |seconds| {
         let mut world = claimants(2);
         let second = name(&mut world, 1);
@@ -267,7 +301,7 @@ fn refused_for(world: &mut World, server: usize) -> (Fence, Option<u16>) {
 }
 
 #[test]
-fn a_lost_lease_names_who_took_over_or_else_who_has_the_worker_id_now() {
+pub fn a_lost_lease_names_who_took_over_or_else_who_has_the_worker_id_now() {
     let mut world = taken_over();
     let second = Named::from(&world.row(0).holder).port;
     world.wake(0);
@@ -299,7 +333,7 @@ fn a_lost_lease_names_who_took_over_or_else_who_has_the_worker_id_now() {
 
 /// Fixed worker IDs that are in a pool from which another server leases any one.
 #[test]
-fn a_server_that_leases_is_told_who_claims_its_worker_id() {
+pub fn a_server_that_leases_is_told_who_claims_its_worker_id() {
     let mut world = world(2, 3);
     down(&mut world, 2);
     world.seconds(5);
@@ -313,7 +347,7 @@ fn a_server_that_leases_is_told_who_claims_its_worker_id() {
 
 /// A server that has lost the worker ID that it leased claims none.
 #[test]
-fn a_server_that_leases_contends_with_nobody() {
+pub fn a_server_that_leases_contends_with_nobody() {
     let mut world = taken_over();
     world.wake(0);
     world.seconds(2 * GONE);
@@ -370,7 +404,7 @@ fn reached(world: &mut World, server: usize) -> UnixMillis {
 /// A machine that was booted anew gets another worker ID while the bound of its former
 /// one lies ahead; and what its generators have reached comes along.
 #[test]
-fn a_grant_tells_what_the_system_has_reached() {
+pub fn a_grant_tells_what_the_system_has_reached() {
     let mut world = world(3, 2);
     down(&mut world, 1);
     world.seconds(6);

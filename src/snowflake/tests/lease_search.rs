@@ -517,7 +517,7 @@ impl Walk {
     }
 }
 
-fn search(name: &str, runs: u64) {
+pub fn search(name: &str, runs: u64) {
     let (_, events) = PROFILES.iter().find(|profile| profile.0 == name).unwrap();
     let mut failed = Vec::new();
     let mut grants = 0;
@@ -546,7 +546,7 @@ fn search(name: &str, runs: u64) {
     }
 }
 
-fn runs() -> u64 {
+pub fn runs() -> u64 {
     let deeper = std::env::var("WALK_DEEPER").map_or(0, |text| text.parse().unwrap());
     300 << (2 * deeper)
 }

@@ -20,6 +20,8 @@ mod lease;
 #[cfg(not(loom))]
 mod lease_claims;
 #[cfg(not(loom))]
+mod lease_etcd;
+#[cfg(not(loom))]
 mod lease_losses;
 #[cfg(not(loom))]
 mod lease_search;

@@ -1,0 +1,330 @@
+//! A registry in etcd: what the rules of [`registry`] mean where the store ends leases by
+//! itself, and the server that asks is the host of the protocol.
+//!
+//! The server reads state, pool and rows, calls [`answer`], and writes back what has
+//! changed in one transaction, which etcd refuses if anything that was read has changed.
+//! Then the server reads again.
+//!
+//! # Whose clock counts
+//!
+//! None of a server that asks. There are two times:
+//!
+//! - **etcd's leases** decide who may take over. Beside the row of each worker ID there
+//!   is a key that goes when a lease and a hold have passed since the last grant or
+//!   renewal, by the monotonic clock of etcd's leader. As long as this key is there, the
+//!   row is not free, whatever any clock says; when it has gone, the row is free,
+//!   whatever the row says. A leader that is new begins all its leases anew, so a worker
+//!   ID may be kept longer by that much, and is never free too early.
+//! - **The registry's time** ([`Scene::now`]) is the clock of the member of etcd that has
+//!   answered (HTTP's `Date`, rounded up to its next second). It says what time it is
+//!   where the rules compare clocks: how far ahead a server's clock may be, how long a
+//!   lead has lasted, when a quiet time ends, and what floors follow a loss. It may go
+//!   back, or jump by what the members' clocks differ; [`registry`] bears that of the
+//!   clock of any registry.
+//!
+//! So `leased_until` of a row is what the registry's time was at the last renewal, plus a
+//! lease; [`seen`] moves it to where the key of etcd says. The cut of rule 5 has nothing
+//! to do then: a row that has its key lasts a lease at most, and without the key it has
+//! ended.
+//!
+//! # What shows a loss
+//!
+//! | what happens | what shows it |
+//! |---|---|
+//! | a new cluster with the content of another one | its cluster ID: [`Place::system`] |
+//! | a snapshot that is restored, under the same names too | [`Position`] goes back: raft's log begins anew |
+//! | a member's disk that is set back, under a cluster of one | the first server that knows better, as in [`super`] |
+//! | an empty cluster | there is no registry; servers know the era of the other one if somebody makes a new one |
+//! | a new leader, members that crash or freeze | nothing is lost, so nothing is shown |
+//!
+//! After a loss, only what was stored says whether a lease had expired before it. The keys
+//! of a cluster that was restored begin anew, and the takeover may be what was lost. So
+//! [`seen`] prolongs no row that was not granted or renewed since the loss.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::id::{Millis, UnixMillis, WorkerId};
+use super::registry::{self, Rows, Scene, State};
+use super::{Answer, Ask, Identity, Place, Pool, RegistryMillis, Reply, Request, Row};
+
+/// How far raft has come: it never goes back, unless the cluster is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Position {
+    pub term: u64,
+    pub index: u64,
+}
+
+impl Position {
+    const fn is_behind(self, other: Self) -> bool {
+        self.term < other.term || self.index < other.index
+    }
+}
+
+/// What is stored beside pools and rows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stored {
+    pub state: State,
+    /// Where raft was when the state was about to be stored.
+    pub position: Position,
+}
+
+/// A pool, and the namespace in which its worker IDs are different from those of others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct StoredPool {
+    pub namespace: String,
+    #[serde(flatten)]
+    pub pool: Pool,
+}
+
+/// What a server finds around it when it has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Around {
+    /// The time of the member that has answered.
+    pub now: RegistryMillis,
+    /// The ID of the cluster.
+    pub cluster: u64,
+    /// Where raft is, asked of that member after it has answered.
+    pub position: Position,
+    pub random: u128,
+}
+
+impl Around {
+    /// The scene for what is stored; for a new registry `None`.
+    pub fn scene(&self, stored: Option<&Stored>) -> Scene {
+        let is_behind = stored.is_some_and(|stored| self.position.is_behind(stored.position));
+        let start = stored.map_or(0, |stored| stored.state.start);
+        Scene {
+            now: self.now,
+            place: Place {
+                system: self.cluster,
+                timeline: 0,
+                database: 0,
+            },
+            // A restart that has lost something is one at which raft has gone back.
+            start: if is_behind { self.random } else { start },
+            recovered: is_behind,
+            // No server is the host of etcd, so spare worker IDs serve nobody.
+            asker_hosts: false,
+            random: self.random,
+        }
+    }
+
+    /// The era whose rows may be prolonged; `None` if a loss shows already.
+    #[must_use]
+    pub fn era(&self, stored: &Stored) -> Option<u64> {
+        let (scene, era) = (self.scene(Some(stored)), stored.state.era);
+        let is_same = !scene.recovered && scene.place == era.place;
+        is_same.then_some(era.counter)
+    }
+
+    /// What is to be stored with a state that has noticed what the scene shows. A change
+    /// that leaves the state alone leaves the position alone too: a loss is still to be
+    /// noticed.
+    pub const fn stored(&self, state: State) -> Stored {
+        Stored {
+            state,
+            position: self.position,
+        }
+    }
+}
+
+/// Which rows have to be read for a request: one, or all of all namespaces, of which a
+/// grant tells what the server's system has reached.
+#[must_use]
+pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
+    match ask {
+        Ask::Acquire { .. } => None,
+        Ask::Renew { worker, .. } | Ask::Release { worker, .. } => Some(*worker),
+    }
+}
+
+/// The rows that were read.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Those of the pool's namespace.
+    pub rows: Vec<Row>,
+    /// Those of other namespaces.
+    pub elsewhere: Vec<Row>,
+    /// The worker IDs of the pool's namespace whose keys have not gone.
+    pub live: BTreeSet<WorkerId>,
+}
+
+/// What follows from a request.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub reply: Reply,
+    /// To be stored before the reply counts, with the rows.
+    pub state: State,
+    pub rows: Vec<Row>,
+}
+
+/// Answers a request.
+#[must_use]
+pub fn answer(
+    stored: &Stored,
+    pool: &Pool,
+    found: &Found,
+    request: &Request,
+    around: &Around,
+) -> Outcome {
+    let scene = around.scene(Some(stored));
+    let run = |era: Option<u64>| {
+        let mut state = stored.state.clone();
+        let mut table = Table::new(pool, found, scene.now, era);
+        let reply = registry::handle(&mut state, pool, &mut table, request, &scene);
+        let rows = table.changed();
+        Outcome { reply, state, rows }
+    };
+    let mut outcome = run(around.era(stored));
+    // A loss that only this request has shown: see the head of the file.
+    if outcome.state.era != stored.state.era {
+        outcome = run(None);
+    }
+    // A row whose lease goes on is stored as it was: what [`seen`] has made of it would
+    // look like a renewal after a loss.
+    for row in &mut outcome.rows {
+        let was = found.rows.iter().find(|was| was.worker == row.worker);
+        if let (Key::Stays, Some(was)) = (key_of(row, &outcome.reply), was) {
+            row.leased_until = was.leased_until;
+        }
+    }
+    outcome
+}
+
+/// What becomes of the key of a worker ID when its row is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// It lasts for a lease and a hold from now on.
+    Lasts,
+    /// It goes with the lease.
+    Goes,
+    /// As it was.
+    Stays,
+}
+
+/// What becomes of the key of a row that a reply has changed.
+#[must_use]
+pub const fn key_of(row: &Row, reply: &Reply) -> Key {
+    match &reply.answer {
+        Answer::Granted(_) | Answer::Renewed { .. } => Key::Lasts,
+        _ if row.released => Key::Goes,
+        _ => Key::Stays,
+    }
+}
+
+/// A row as its key in etcd says: see the head of the file. Rows of this era are
+/// prolonged.
+fn seen(row: &Row, is_live: bool, pool: &Pool, now: RegistryMillis, era: Option<u64>) -> Row {
+    let mut row = row.clone();
+    if row.released {
+        return row;
+    }
+    if is_live {
+        if Some(row.era) == era {
+            row.leased_until = row.leased_until.max(now);
+        }
+        row.leased_until = row.leased_until.min(now.plus(pool.lease));
+    } else {
+        let free = now.plus(Millis::ZERO.minus(pool.hold));
+        row.leased_until = row.leased_until.min(free);
+    }
+    row
+}
+
+/// The rows of a pool, for [`registry`].
+pub struct Table<'a> {
+    pool: &'a Pool,
+    rows: BTreeMap<WorkerId, Row>,
+    elsewhere: &'a [Row],
+    changed: BTreeSet<WorkerId>,
+}
+
+impl<'a> Table<'a> {
+    /// `era` is the one of the rows that may be prolonged.
+    #[must_use]
+    pub fn new(pool: &'a Pool, found: &'a Found, now: RegistryMillis, era: Option<u64>) -> Self {
+        let rows = found.rows.iter().map(|row| {
+            let is_live = found.live.contains(&row.worker);
+            (row.worker, seen(row, is_live, pool, now, era))
+        });
+        Self {
+            pool,
+            rows: rows.collect(),
+            elsewhere: &found.elsewhere,
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// The rows that were put.
+    #[must_use]
+    pub fn changed(self) -> Vec<Row> {
+        let Self { rows, changed, .. } = self;
+        let rows = rows.into_values();
+        rows.filter(|row| changed.contains(&row.worker)).collect()
+    }
+
+    /// The row that forbids to drop the pool, if there is one: a server may use it.
+    #[must_use]
+    pub fn in_use(&self, now: RegistryMillis) -> Option<&Row> {
+        self.own()
+            .filter(|row| !row.released && row.leased_until.plus(self.pool.hold) > now)
+            .max_by_key(|row| row.leased_until)
+    }
+
+    /// The rows of the pool's range; others are those of pools that were dropped.
+    fn own(&self) -> impl Iterator<Item = &Row> {
+        let ids = &self.pool.ids;
+        let rows = self.rows.values();
+        rows.filter(|row| ids.contains(&i64::from(row.worker.get())))
+    }
+}
+
+impl Rows for Table<'_> {
+    fn get(&mut self, worker: WorkerId) -> Option<Row> {
+        self.rows.get(&worker).cloned()
+    }
+
+    fn put(&mut self, row: Row) {
+        self.changed.insert(row.worker);
+        self.rows.insert(row.worker, row);
+    }
+
+    fn last_held_by(&mut self, identity: &Identity) -> Option<Row> {
+        let held = self.own();
+        let held = held.filter(|row| row.holder.identity == *identity);
+        held.max_by_key(|row| row.since).cloned()
+    }
+
+    fn unused(&mut self) -> Option<WorkerId> {
+        let ids = self.pool.ids.start..self.pool.first_spare();
+        let mut ids = ids.filter_map(|id| WorkerId::new(i32::try_from(id).ok()?));
+        ids.find(|id| self.pool.has(*id) && !self.rows.contains_key(id))
+    }
+
+    fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row> {
+        let free = self.own();
+        let free = free.filter(|row| self.pool.has(row.worker) && !self.pool.is_spare(row.worker));
+        let free = free.filter(|row| row.released || row.leased_until <= expired);
+        let free = free.filter(|row| row.bound <= bound);
+        free.min_by_key(|row| row.leased_until).cloned()
+    }
+
+    fn cut(&mut self, latest: RegistryMillis) {
+        // Not a change: each reader sees it so.
+        for row in self.rows.values_mut() {
+            row.leased_until = row.leased_until.min(latest);
+        }
+    }
+
+    fn greatest_bound(&mut self) -> Option<Row> {
+        self.own().max_by_key(|row| row.bound).cloned()
+    }
+
+    fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
+        let rows = self.rows.values().chain(self.elsewhere);
+        let rows = rows.filter(|row| row.holder.identity.system == system);
+        rows.map(|row| row.bound).max()
+    }
+}

@@ -1,0 +1,351 @@
+//! Registries in etcd, as hosts of the protocol in miniature: the searches of
+//! [`super::lease_search`], whose worlds have them there, and what only etcd has, its
+//! leases and its position in raft's log.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use super::super::id::{UnixMillis, WorkerId};
+use super::super::lease::{Answer, Cause, Fence, Pool, Refused, Reply, Request, Row, etcd};
+use super::lease::{How, Plan, Registry, SECOND, Table, World};
+use super::lease_search::{runs, search};
+
+thread_local! {
+    /// New worlds of this thread have their registries in etcd.
+    static IN_ETCD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test whose worlds have their registries in etcd.
+pub fn in_etcd(test: impl FnOnce()) {
+    IN_ETCD.set(true);
+    test();
+    IN_ETCD.set(false);
+}
+
+/// What an etcd has beside state and rows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Etcd {
+    /// When the key of each worker ID goes, by the true time.
+    pub keys: BTreeMap<WorkerId, i64>,
+    /// Raft's index, now and as it was stored.
+    index: u64,
+    stored: u64,
+}
+
+impl Etcd {
+    /// That of a new world, if its registry is in etcd.
+    pub fn of_new_world() -> Option<Self> {
+        IN_ETCD.get().then(|| Self {
+            keys: BTreeMap::new(),
+            index: 1,
+            stored: 1,
+        })
+    }
+
+    /// A snapshot is restored: raft's log begins anew.
+    pub fn lose_raft(&mut self) {
+        self.index = 0;
+    }
+
+    /// All keys begin anew, as with a new leader; also those that had gone in the meantime.
+    pub fn begin_anew(&mut self, table: &Table, now: i64) {
+        let held = table.rows.values().filter(|row| !row.released);
+        let until = now + etcd_lease(&table.pool);
+        self.keys = held.map(|row| (row.worker, until)).collect();
+    }
+}
+
+/// A lease and a hold.
+fn etcd_lease(pool: &Pool) -> i64 {
+    pool.lease.plus(pool.hold).get()
+}
+
+impl Registry {
+    /// Answers as a server does that asks etcd; the stored state and rows are its keys.
+    pub fn answer_in_etcd(&mut self, request: &Request, now: i64) -> Option<Reply> {
+        let scene = self.scene(now, false);
+        let (state, table) = &mut self.disk;
+        let etcd = self.etcd.as_mut()?;
+        etcd.keys.retain(|_, until| *until > now);
+        let position = |index| etcd::Position { term: 1, index };
+        let stored = etcd::Stored {
+            state: state.clone(),
+            position: position(etcd.stored),
+        };
+        let around = etcd::Around {
+            now: scene.now,
+            cluster: scene.place.system,
+            position: position(etcd.index),
+            random: scene.random,
+        };
+        let only = etcd::only_row(&request.ask);
+        let rows = table.rows.values();
+        let rows = rows.filter(|row| only.is_none_or(|only| only == row.worker));
+        let found = etcd::Found {
+            rows: rows.cloned().collect(),
+            elsewhere: Vec::new(),
+            live: etcd.keys.keys().copied().collect(),
+        };
+        let outcome = etcd::answer(&stored, &table.pool, &found, request, &around);
+        *state = outcome.state;
+        (etcd.stored, etcd.index) = (etcd.index, etcd.index + 1);
+        for row in outcome.rows {
+            match etcd::key_of(&row, &outcome.reply) {
+                etcd::Key::Stays => {}
+                etcd::Key::Goes => drop(etcd.keys.remove(&row.worker)),
+                etcd::Key::Lasts => {
+                    let until = now + etcd_lease(&table.pool);
+                    etcd.keys.insert(row.worker, until);
+                }
+            }
+            table.rows.insert(row.worker, row);
+        }
+        Some(outcome.reply)
+    }
+}
+
+macro_rules! searches {
+    ($($test:ident $name:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            in_etcd(|| search($name, runs()));
+        })*
+    };
+}
+
+// Spare worker IDs are for the server that hosts the registry.
+searches! {
+    promote "promote";
+    leads "leads";
+    snapshots "snapshots";
+    losses "losses";
+    clones "clones";
+    backups "backups";
+    clocks "clocks";
+    crashes "crashes";
+    away "away";
+    mixed "mixed";
+}
+
+macro_rules! claims {
+    ($($test:ident $name:ident;)*) => {
+        $(#[test]
+        fn $test() {
+            in_etcd(super::lease_claims::$name);
+        })*
+    };
+}
+
+claims! {
+    told_once a_holder_is_told_once_who_else_claims_its_worker_id;
+    told_of_each a_holder_is_told_once_of_each_server_that_claims_its_worker_id;
+    gone_away a_holder_is_not_told_of_a_contender_that_has_gone_away;
+    names a_lost_lease_names_who_took_over_or_else_who_has_the_worker_id_now;
+    leased a_server_that_leases_is_told_who_claims_its_worker_id;
+    contends_not a_server_that_leases_contends_with_nobody;
+    reached a_grant_tells_what_the_system_has_reached;
+}
+
+fn world(pool: i64, servers: usize) -> World {
+    let plan = Plan {
+        pool,
+        servers,
+        ..Plan::default()
+    };
+    let mut world = None;
+    in_etcd(|| world = Some(World::new(plan).tell()));
+    world.unwrap()
+}
+
+/// A server that has the only worker ID, and another one that waits for it.
+fn one_of_two() -> World {
+    let mut world = world(1, 2);
+    world.crash(1, false);
+    world.seconds(3);
+    assert!(world.servers[0].node.holds());
+    world.start(1);
+    world
+}
+
+fn refusal(world: &mut World, server: usize) -> Refused {
+    world.pass(SECOND);
+    let request = world.ask(server).unwrap();
+    let registry = world.servers[server].registry;
+    let reply = world.answer(registry, server, &request);
+    world.hear(server, &reply);
+    match reply.answer {
+        Answer::Refused(refused) => refused,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+/// A clock of the registry that is days ahead would end all leases at once; the lease of
+/// etcd goes on.
+#[test]
+fn no_clock_takes_a_worker_id_from_a_holder() {
+    for off in [-3600 * SECOND, 60 * SECOND, 48 * 3600 * SECOND] {
+        let mut world = one_of_two();
+        world.newest().off = off;
+        let refused = refusal(&mut world, 1);
+        assert!(matches!(refused, Refused::NoneFree { .. }), "{refused:?}");
+        world.servers[1].off = off;
+        world.seconds(30);
+        assert!(world.servers[0].node.holds());
+        assert!(world.servers[1].issued_at.is_none());
+        world.check();
+    }
+}
+
+/// The holder is gone. Its lease ends by etcd's clock, whatever the registry's time does,
+/// and whatever the holder's own clock was.
+#[test]
+fn no_clock_keeps_a_worker_id_for_ever() {
+    for off in [-3600 * SECOND, 0, 3600 * SECOND] {
+        let mut world = one_of_two();
+        world.servers[0].off = off;
+        world.seconds(3);
+        world.crash(0, false);
+        world.newest().off = -off;
+        world.pass(12 * SECOND);
+        world.contact(1);
+        assert!(!world.servers[1].node.holds());
+        world.pass(5 * SECOND);
+        let waited = world.until_issues(1, 3 + off.max(0) / SECOND);
+        assert!(world.servers[1].node.holds(), "{off}: {waited:?}");
+        world.check();
+    }
+}
+
+/// A new leader begins all leases anew. The worker ID is kept for longer, not for ever.
+#[test]
+fn a_new_leader_keeps_leases_for_longer() {
+    let mut world = one_of_two();
+    world.crash(0, false);
+    for _ in 0..3 {
+        world.pass(10 * SECOND);
+        let now = world.now;
+        let newest = world.newest();
+        newest
+            .etcd
+            .as_mut()
+            .unwrap()
+            .begin_anew(&newest.disk.1, now);
+        assert!(matches!(refusal(&mut world, 1), Refused::NoneFree { .. }));
+    }
+    world.pass(16 * SECOND);
+    assert!(world.until_issues(1, 3).is_some());
+    world.check();
+}
+
+/// The snapshot has the lease of a holder that froze after it. Another server took over,
+/// which is lost; and the restored lease begins anew.
+#[test]
+fn a_lease_that_a_restored_snapshot_begins_anew_proves_nothing() {
+    let mut world = one_of_two();
+    world.freeze(0);
+    world.pass(20 * SECOND);
+    assert!(world.until_issues(1, 3).is_some());
+    let lost = world.changes_since(|rows| rows.values().all(|row| row.counter == 1));
+    world.replace(lost, How::Snapshot);
+    world.wake(0);
+    world.pass(SECOND);
+    let request = world.ask(0).unwrap();
+    let registry = world.servers[0].registry;
+    let reply = world.answer(registry, 0, &request);
+    let Answer::Refused(Refused::Fenced { why, .. }) = reply.answer else {
+        panic!("{:?}", reply.answer)
+    };
+    assert_eq!(why, Fence::Doubtful);
+    assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Recovery);
+    world.hear(0, &reply);
+    world.seconds(40);
+    world.check();
+}
+
+/// New leaders keep the lease of a frozen holder, which another server claims meanwhile:
+/// that does not prolong what is stored. Otherwise, a snapshot that is restored would have
+/// a lease that seems to have lasted until the loss, and the takeover is lost.
+#[test]
+fn a_claim_that_is_refused_prolongs_no_lease() {
+    let mut world = one_of_two();
+    world.freeze(0);
+    world.servers[1].fixed = WorkerId::new(0);
+    world.crash(1, true);
+    let row = world.row(0).clone();
+    world.pass(12 * SECOND);
+    let now = world.now;
+    let newest = world.newest();
+    let etcd = newest.etcd.as_mut().unwrap();
+    etcd.begin_anew(&newest.disk.1, now);
+    world.pass(12 * SECOND);
+    assert!(matches!(refusal(&mut world, 1), Refused::Held { .. }));
+    assert!(world.row(0).contender.is_some());
+    assert_eq!(world.row(0).leased_until, row.leased_until);
+    let noted = world.newest().disk.clone();
+    assert!(world.until_issues(1, 10).is_some());
+    let lost = world.changes_since(|rows| *rows == noted.1.rows);
+    world.replace(lost, How::Snapshot);
+    world.wake(0);
+    world.pass(SECOND);
+    let refused = refusal(&mut world, 0);
+    let Refused::Fenced { why, .. } = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(why, Fence::Doubtful);
+    world.seconds(40);
+    world.check();
+}
+
+/// Marks are those of a server, whatever namespace its worker ID is from.
+#[test]
+fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
+    let mut world = world(2, 2);
+    let request = world.ask(0).unwrap();
+    let scene = world.registries[0].scene(world.now, false);
+    let (state, table) = world.registries[0].disk.clone();
+    // Nobody answers that one.
+    world.crash(0, true);
+    world.second();
+    let row = world.row(0).clone();
+    assert_eq!(row.holder.identity, request.asker.identity);
+    let position = etcd::Position { term: 1, index: 1 };
+    let stored = etcd::Stored { state, position };
+    let around = etcd::Around {
+        now: scene.now,
+        cluster: scene.place.system,
+        position,
+        random: 1,
+    };
+    let ahead = UnixMillis::new(world.now + 3600 * SECOND);
+    let mut other = row.clone();
+    other.holder.identity.system += 1;
+    other.bound = ahead.plus(table.pool.lease);
+    let elsewhere = vec![
+        other,
+        Row {
+            bound: ahead,
+            ..row
+        },
+    ];
+    let found = etcd::Found {
+        elsewhere,
+        ..etcd::Found::default()
+    };
+    let outcome = etcd::answer(&stored, &table.pool, &found, &request, &around);
+    let Answer::Granted(grant) = outcome.reply.answer else {
+        panic!("{:?}", outcome.reply.answer)
+    };
+    assert!(grant.floor < ahead);
+    assert_eq!((grant.worker.get(), grant.reached), (0, ahead));
+    assert_eq!(outcome.rows.len(), 1);
+}
+
+/// A leader that changes, a member that crashes: raft goes on, so nobody has to wait.
+#[test]
+fn no_loss_is_seen_where_none_is() {
+    let mut world = world(2, 2);
+    world.seconds(20);
+    let state = &world.newest().disk.0;
+    assert!(state.loss.is_none() && state.stopped.is_none());
+    world.check();
+}

@@ -1,0 +1,11 @@
+# Runs 043, which tests many servers, with a registry in an etcd of three members.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use Test::More;
+use Etcd;
+
+plan skip_all => Etcd::missing() if Etcd::missing();
+$ENV{REGISTRY} = 'etcd';
+require "$FindBin::RealBin/043_leases_of_many_servers.pl";
