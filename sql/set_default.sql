@@ -12,6 +12,11 @@
 --    attached to the table is the owner's;
 -- 5. ALTER TABLE, which reaches all descendants; look whether it has reached them.
 --
+-- A table that Citus distributes has its default on all nodes: before the lock, all of
+-- them are asked whether they can issue (citus.sql). Citus does not change the default of
+-- a distribution column, so such a table is made a local one between the checks and the
+-- change, and distributed again after it.
+--
 -- No function here is SECURITY DEFINER. The functions named snowflake_internal_... are
 -- parts of this one, and grant nothing: whoever calls one alone sees what the catalogs
 -- show to everybody, or gets the error of a missing privilege.
@@ -426,6 +431,8 @@ DECLARE
     unused regclass[] := '{}'; -- sequences to drop
     fates text[] := '{}';      -- what becomes of all sequences
     greatest_value bigint;
+    distribution jsonb;        -- null unless Citus knows the table
+    is_rebuilt boolean := false;
 BEGIN
     IF relation IS NULL THEN
         RAISE EXCEPTION 'table must not be null' USING ERRCODE = 'null_value_not_allowed';
@@ -446,6 +453,12 @@ BEGIN
         new_default := format('%s(%L::regclass)', issue::regproc, source_name);
         -- Unlike %L, PostgreSQL shows a backslash as it is.
         wanted := format('%s(''%s''::regclass)', issue::regproc, replace(source_name, '''', ''''''));
+    END IF;
+
+    distribution := @extschema@.snowflake_internal_distribution(relation);
+    IF distribution IS NOT NULL THEN
+        PERFORM @extschema@.snowflake_internal_check_nodes(ids.source,
+            (SELECT pg_get_userbyid(c.relowner) FROM pg_class AS c WHERE c.oid = relation));
     END IF;
 
     -- LOCK TABLE takes a name. If the table was renamed, dropped or moved to another
@@ -519,12 +532,32 @@ BEGIN
     END IF;
 
     IF all_set THEN
+        -- The default may have stayed on this node. Citus sends it once more, unless the
+        -- column is the distribution column.
+        IF distribution->>'column' = key THEN
+            PERFORM @extschema@.snowflake_internal_check_default(relation, key, ids.source);
+        ELSIF distribution IS NOT NULL THEN
+            EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', relation, key, new_default);
+        END IF;
         changes := ARRAY[format('%s: default is %s already', key_name, wanted)];
     ELSE
+        IF distribution IS NOT NULL AND first.identity <> '' THEN
+            RAISE EXCEPTION 'Citus cannot drop the identity of %', key_name
+                USING ERRCODE = 'feature_not_supported',
+                DETAIL = 'It can neither alter nor undistribute a table with an identity.',
+                HINT = format('Make a table with %I bigint DEFAULT %s, distribute it, and copy the rows.', key, wanted);
+        END IF;
         PERFORM @extschema@.snowflake_internal_check_references(relation, key, ids.source, ids.bits);
         greatest_value := @extschema@.snowflake_internal_check_values(relation, key, ids.source);
         PERFORM @extschema@.snowflake_internal_check_takes(relation, key, ids.source);
         changes := changes || coalesce('greatest value so far ' || greatest_value, 'no values so far');
+
+        is_rebuilt := coalesce(distribution->>'column' = key, false);
+        IF is_rebuilt THEN
+            distribution := distribution || jsonb_build_object('comments',
+                ARRAY(SELECT @extschema@.snowflake_internal_comments(relation)));
+            relation := @extschema@.snowflake_internal_undistribute(relation, key, distribution);
+        END IF;
 
         -- One by one, the table first: from 17 on, a partitioned table's identity goes
         -- with those of its partitions; any other identity belongs to one table.
@@ -551,6 +584,10 @@ BEGIN
         -- using it, or changes what users may do.
         -- Inserting needs USAGE, setting a default does not: a table may be set up
         -- before its users are. But at least the table's owner is expected to insert.
+        IF is_rebuilt THEN
+            PERFORM @extschema@.snowflake_internal_distribute(relation, distribution);
+            changes[1] := changes[1] || ', distributed again';
+        END IF;
         owner := (SELECT c.relowner FROM pg_class AS c WHERE c.oid = relation);
         IF NOT has_sequence_privilege(owner, ids.source, 'USAGE, UPDATE') THEN
             RAISE NOTICE 'role %, which owns table %, cannot get IDs of generator %',

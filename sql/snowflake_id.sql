@@ -1,5 +1,5 @@
--- CREATE EXTENSION runs this script, then set_default.sql and registry.sql: `make
--- install` joins them to one. The C functions are in src/pg/sql; only these scripts give
+-- CREATE EXTENSION runs this script, then set_default.sql, registry.sql and citus.sql:
+-- `make install` joins them to one. The C functions are in src/pg/sql; only these scripts give
 -- them what a user sees (names of arguments, volatility, COMMENT).
 
 -- The default generator is a sequence whose value is the mark: no ID of an instant at

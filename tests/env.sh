@@ -5,6 +5,7 @@
 #
 #   PG          major version wanted (15 to 18); the demo takes any
 #   PG_CONFIG   a pg_config to use instead of looking for one
+#   CITUS       a folder into which Citus was installed, for the tests that need Citus
 #
 # A version that has to be built from source is built with PostgreSQL's assertions
 # where the caller has set assertions=1, as the tests do and the benchmarks do not.
@@ -204,7 +205,8 @@ install_into() {
     install -m 755 "$CARGO_TARGET_DIR/release/libsnowflake_id.so" "$1/snowflake_id.so"
     install -m 644 "$top/snowflake_id.control" "$2/extension/"
     version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" "$top/snowflake_id.control")
-    cat "$top/sql/snowflake_id.sql" "$top/sql/set_default.sql" "$top/sql/registry.sql" |
+    cat "$top/sql/snowflake_id.sql" "$top/sql/set_default.sql" "$top/sql/registry.sql" \
+        "$top/sql/citus.sql" |
         install -m 644 /dev/stdin "$2/extension/snowflake_id--$version.sql"
 }
 

@@ -1,14 +1,15 @@
 //! Look-ups of sequences in the catalogs. Nothing here is kept; [`super::entry`] has
 //! what a session keeps.
 
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 
-use pgrx::pg_sys;
+use pgrx::{PgList, pg_sys};
 
 use super::compat::{self, SequenceForm};
 use super::encoding;
 use super::entry::NO_MARK;
 use super::error::{self, Error};
+use super::report;
 
 /// Runs `f` with a locked relation; `None` if the relation is gone.
 pub fn with_relation<T>(oid: pg_sys::Oid, f: impl FnOnce(pg_sys::Relation) -> T) -> Option<T> {
@@ -106,6 +107,29 @@ pub fn check_bounds(oid: pg_sys::Oid) -> Result<(), Error> {
         return bad("Its MINVALUE is not 1, or it may CYCLE.");
     }
     Ok(())
+}
+
+/// Gives a sequence the type and bounds of a generator's; `restart` also takes it back
+/// to its start. The relation is locked, and the user in force owns it.
+///
+/// The command passes by the hooks of other extensions: one that keeps its own books of
+/// sequences may refuse it, or send it to other servers.
+pub fn make_fit(oid: pg_sys::Oid, restart: bool) -> Result<(), Error> {
+    let (name, restart) = (relation_name(oid), if restart { "RESTART" } else { "" });
+    let statement = format!("ALTER SEQUENCE {name} {FIT} {restart}");
+    report::keeping_errors(|| {
+        let text = encoding::to_server_exactly(&statement).map_err(|_| error::untranslatable())?;
+        // SAFETY: in a transaction. The text is one statement of this kind, so the list
+        // has one element, with a node of this kind.
+        unsafe {
+            let parsed = PgList::<pg_sys::RawStmt>::from_pg(pg_sys::pg_parse_query(text));
+            if let Some(parsed) = parsed.get_ptr(0) {
+                compat::run_without_hooks((*parsed).stmt, text);
+                pg_sys::CommandCounterIncrement();
+            }
+        }
+        Ok(())
+    })
 }
 
 /// The options of ALTER SEQUENCE that give a sequence the bounds of a generator's.
@@ -221,6 +245,12 @@ pub fn default_relation() -> Option<pg_sys::Oid> {
         let owner = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation);
         (owner == extension).then_some(relation)
     }
+}
+
+/// Whether this database has an extension of this name.
+pub fn has_extension(name: &CStr) -> bool {
+    // SAFETY: a catalog look-up, in a transaction, of a NUL-terminated name.
+    valid(unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) }).is_some()
 }
 
 /// The schema of this extension, as SQL.

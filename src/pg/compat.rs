@@ -273,6 +273,37 @@ pub fn find_all_inheritors(table: pg_sys::Oid) -> *mut pg_sys::List {
     }
 }
 
+/// Runs a parsed utility command as PostgreSQL does, with event triggers, but without the
+/// hooks of extensions.
+///
+/// # Safety
+/// In a transaction; `command` is such a command, and `text` its NUL-terminated text.
+pub unsafe fn run_without_hooks(command: *mut pg_sys::Node, text: *const std::ffi::c_char) {
+    use pg_sys::ProcessUtilityContext::PROCESS_UTILITY_QUERY;
+    // SAFETY: as the caller guarantees; a node of its size, whose other fields are 0, is
+    // what PostgreSQL makes of a command. Errors are caught at this boundary.
+    unsafe {
+        let statement = pg_sys::palloc0(size_of::<pg_sys::PlannedStmt>());
+        let statement = statement.cast::<pg_sys::PlannedStmt>();
+        (*statement).type_ = pg_sys::NodeTag::T_PlannedStmt;
+        (*statement).commandType = pg_sys::CmdType::CMD_UTILITY;
+        (*statement).utilityStmt = command;
+        let nothing = pg_sys::CreateDestReceiver(pg_sys::CommandDest::DestNone);
+        pg_sys::ffi::pg_guard_ffi_boundary(|| {
+            unguarded::standard_ProcessUtility(
+                statement,
+                text,
+                false,
+                PROCESS_UTILITY_QUERY,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                nothing,
+                std::ptr::null_mut(),
+            );
+        });
+    }
+}
+
 /// Whether the user in force owns a relation, or is a superuser.
 pub fn owns(relation: pg_sys::Oid) -> bool {
     // SAFETY: looks up the catalogs.

@@ -421,7 +421,9 @@ impl Entry {
         }
         // A sequence with a generator's bounds has lost its label.
         Err(match catalog::sequence_form(self.relation()) {
-            Ok(form) if form.seqincrement == NO_MARK => error::unlabelled(&self.name()),
+            Ok(form) if form.seqincrement == NO_MARK => {
+                error::unlabelled(&self.name(), catalog::has_extension(c"citus"))
+            }
             _ => error::not_a_generator(&self.name()),
         })
     }

@@ -22,6 +22,13 @@ pub fn mark_kept(name: &str) -> Error {
         .detail("IDs follow the time: a restart would only forget how far the IDs have come.")
 }
 
+pub fn bounds_kept(name: &str) -> Error {
+    notice(format!("generator {name} keeps its bounds")).detail(
+        "Its sequence holds an instant. With any other MINVALUE, MAXVALUE or START, plain \
+         nextval() could move the instant.",
+    )
+}
+
 pub fn made_fit(name: &str) -> Error {
     notice(format!("type and bounds of sequence {name} were changed"))
         .detail(

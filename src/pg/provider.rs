@@ -24,7 +24,7 @@ use pgrx::pg_sys;
 
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
-use super::{catalog, encoding, entry, mark, notice, report, shmem, spi};
+use super::{catalog, encoding, entry, mark, notice, report, shmem};
 use crate::snowflake::id::Millis;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
@@ -132,7 +132,7 @@ fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), 
         // SAFETY: a variable of this process. pg_upgrade copies the files of sequences.
         if !unsafe { pg_sys::IsBinaryUpgrade } {
             let name = entry.name();
-            spi::run(&format!("ALTER SEQUENCE {name} {} RESTART", catalog::FIT))?;
+            catalog::make_fit(relation, true)?;
             mark::write_none(entry);
             notice::made_fit(&name).notice();
         }

@@ -1,4 +1,5 @@
-//! ALTER SEQUENCE and TRUNCATE ... RESTART IDENTITY keep the mark of a generator.
+//! ALTER SEQUENCE and TRUNCATE ... RESTART IDENTITY keep the mark of a generator, and
+//! ALTER SEQUENCE its bounds.
 //!
 //! Restarting a plain sequence asks for its numbers again. Restarting a generator
 //! cannot mean that: IDs follow the time, and a restart removes only the knowledge of
@@ -6,6 +7,16 @@
 //! server start and before the first ID, nothing has it. So the mark is read before
 //! such a command and written after it into the sequence's new file: in the same
 //! transaction, and undone with it.
+//!
+//! A generator is its label. MINVALUE, MAXVALUE and START are of no use to it, but other
+//! software sets them on every sequence that it finds in a default, to give each server a
+//! range of its own, as Citus does. So these three are set back after the command. A
+//! change of the type, of INCREMENT or of CYCLE says that the sequence is to be another
+//! one: it stays, and the generator issues nothing until it is undone.
+//!
+//! Such software does not know labels, either: a sequence that looks like a generator's
+//! and has no label gets the one that it has on the coordinator, by a function in
+//! sql/citus.sql.
 //!
 //! A command goes in three parts:
 //!
@@ -16,8 +27,8 @@
 //! 2. The command itself. Its errors are PostgreSQL's own and pass through this file
 //!    untouched, so nothing here may need to be dropped: what the first part has found
 //!    is in memory of the transaction.
-//! 3. After it: if the sequence has another file now, the latest known mark is written.
-//!    The command holds its lock until the transaction ends.
+//! 3. After it: bounds are set back, and if the sequence has another file now, the latest
+//!    known mark is written. The command holds its lock until the transaction ends.
 //!
 //! ALTER SEQUENCE checks and locks its sequence before all else. The first part does so
 //! too, with the same check and lock: when the lock is granted, the name may be another
@@ -41,9 +52,9 @@ use std::ffi::c_char;
 
 use pgrx::{PgList, pg_sys};
 
-use super::entry::{self, Entry};
+use super::entry::{self, Entry, NO_MARK};
 use super::error::Error;
-use super::{catalog, compat, label, mark, notice, report, shmem};
+use super::{catalog, compat, label, mark, notice, report, shmem, spi};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
 
@@ -212,8 +223,14 @@ fn finish(duty: Duty, kept: &[Kept]) -> Result<(), Error> {
     if !kept.is_empty() {
         // SAFETY: in a transaction that may write, as the command has.
         unsafe { pg_sys::CommandCounterIncrement() };
+    } else if let Duty::Alter(name) = duty {
+        // SAFETY: a name from PostgreSQL's parser.
+        unsafe { adopt_label(name)? };
     }
     for kept in kept {
+        if matches!(duty, Duty::Alter(_)) {
+            kept.keep_bounds()?;
+        }
         if kept.put_back()? && matches!(duty, Duty::Alter(_)) {
             notice::mark_kept(&kept.entry.name()).notice();
         }
@@ -223,6 +240,42 @@ fn finish(duty: Duty, kept: &[Kept]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Gives a sequence the label of a generator that it has elsewhere, if it looks like one
+/// that came without. This server may be a node of a cluster whose manager copies
+/// sequences, but no labels: SQL knows.
+///
+/// # Safety
+/// `name` is from PostgreSQL's parser.
+unsafe fn adopt_label(name: *mut pg_sys::RangeVar) -> Result<(), Error> {
+    // SAFETY: reads shared memory and a variable of this process; the name is valid.
+    let relation = unsafe {
+        if pg_sys::RecoveryInProgress()
+            || pg_sys::IsBinaryUpgrade
+            || !entry::is_extension_here()
+            || !catalog::has_extension(c"citus")
+        {
+            return Ok(());
+        }
+        pg_sys::CommandCounterIncrement();
+        find(name, pg_sys::NoLock, None)
+    };
+    let Some(relation) = relation else {
+        return Ok(());
+    };
+    if catalog::kind(relation) != pg_sys::RELKIND_SEQUENCE
+        || catalog::sequence_form(relation)?.seqincrement != NO_MARK
+        || is_generator(relation)
+    {
+        return Ok(());
+    }
+    let Some(schema) = catalog::schema_of_extension() else {
+        return Ok(());
+    };
+    let oid = relation.to_u32().to_string();
+    let statement = format!("SELECT {schema}.snowflake_internal_adopt_label($1::oid::regclass)");
+    spi::value(&statement, &[&oid]).map(drop)
 }
 
 /// Whether a relation is the default generator or has a label, even an unreadable one.
@@ -324,6 +377,28 @@ fn stored(entry: &Entry) -> Option<UnixMillis> {
 }
 
 impl Kept {
+    /// Sets MINVALUE, MAXVALUE and START back, if the command has changed nothing else
+    /// that matters.
+    fn keep_bounds(&self) -> Result<(), Error> {
+        let relation = self.relation;
+        if self.entry.relation() != relation || catalog::kind(relation) == 0 {
+            return Ok(());
+        }
+        let form = catalog::sequence_form(relation)?;
+        let bounds = (form.seqmin, form.seqmax, form.seqstart);
+        let is_as_made = form.seqincrement == NO_MARK && form.seqtypid == pg_sys::INT8OID;
+        if !is_as_made || form.seqcycle || bounds == (1, NO_MARK, NO_MARK) {
+            return Ok(());
+        }
+        catalog::make_fit(relation, false)?;
+        // The first value of the other bounds is no mark, and nextval() would return it.
+        if mark::last_value(self.entry)?.is_none() {
+            mark::write_none(self.entry);
+        }
+        notice::bounds_kept(&self.entry.name()).notice();
+        Ok(())
+    }
+
     /// Writes the mark into the new file of a sequence that was restarted; returns
     /// whether it did so.
     fn put_back(&self) -> Result<bool, Error> {

@@ -231,12 +231,14 @@ my @kinds = (
 	[ 'OWNER TO alice', '' ],
 	[ 'SET LOGGED', '' ],
 	[ 'INCREMENT 1', '55000', "INCREMENT $top" ],
-	[ 'MINVALUE -5', '55000', 'MINVALUE 1' ],
-	[ 'START 5', '55000', "START $top" ],
-	[ 'START 5 RESTART', '55000', "START $top RESTART" ],
+	[ 'MINVALUE -5', '' ],
+	[ 'START 5', '' ],
+	[ 'START 5 RESTART', '' ],
 	[ 'CYCLE', '55000', 'NO CYCLE' ],
-	[ 'MAXVALUE 9000000000000000000 START 1', '55000', "MAXVALUE $top START $top" ],
-	[ 'MAXVALUE 9000000000000000000 START 1 RESTART', '55000', "MAXVALUE $top START $top RESTART" ],
+	[ 'MAXVALUE 9000000000000000000 START 1', '' ],
+	[ 'MAXVALUE 9000000000000000000 START 1 RESTART', '' ],
+	# What Citus does with the sequence of a default on each of its nodes.
+	[ 'MINVALUE 281474976710657 MAXVALUE 562949953421313 START 281474976710657 RESTART 281474976710657', '' ],
 	[ 'SET UNLOGGED', '55000', 'SET LOGGED' ]);
 $node->safe_psql('postgres', 'CREATE TABLE holder (id bigint)');
 my @places = qw(before after first_before first_after);

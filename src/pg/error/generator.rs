@@ -71,11 +71,21 @@ pub fn not_a_generator(name: &str) -> Error {
     )
 }
 
-pub fn unlabelled(name: &str) -> Error {
-    wrong_kind(format!("{name} is not a generator: it has no label")).hint(format!(
-        "If a dump was restored without security labels, do not drop the sequence, since its mark \
-         may be there. Put the label back: SECURITY LABEL FOR snowflake_id ON SEQUENCE {name} IS ..."
-    ))
+pub fn unlabelled(name: &str, has_citus: bool) -> Error {
+    let hint = if has_citus {
+        format!(
+            "Citus makes sequences on its nodes without their labels. On the coordinator, run: \
+             SELECT * FROM snowflake_distribute_generator({})",
+            quote_literal(name)
+        )
+    } else {
+        format!(
+            "If a dump was restored without security labels, do not drop the sequence, since its \
+             mark may be there. Put the label back: SECURITY LABEL FOR snowflake_id ON SEQUENCE \
+             {name} IS ..."
+        )
+    };
+    wrong_kind(format!("{name} is not a generator: it has no label")).hint(hint)
 }
 
 /// `fit` has the options of ALTER SEQUENCE that make the sequence fit.

@@ -68,6 +68,8 @@ c_function!(snowflake_check_cluster, |call| {
 struct Target {
     name: String,
     server: Server,
+    /// The name of the server that this one follows until it becomes one beside it.
+    clone_of: Option<String>,
 }
 
 /// The servers of the argument: conninfos, URLs and names of foreign servers.
@@ -85,7 +87,11 @@ fn named(servers: &Array<&[u8]>) -> Result<Vec<Target>, Error> {
             name if name.is_empty() => format!("servers[{}]", at + 1),
             name => name,
         };
-        Ok(Target { name, server })
+        Ok(Target {
+            name,
+            server,
+            clone_of: None,
+        })
     };
     servers.iter().enumerate().map(target).collect()
 }
@@ -119,6 +125,7 @@ fn foreign_server(name: &str) -> Result<Target, Error> {
     Ok(Target {
         name: name.to_string(),
         server: Server::from_options(options).map_err(|_| refuse::no_foreign_server(name))?,
+        clone_of: None,
     })
 }
 
@@ -128,10 +135,15 @@ fn citus_nodes() -> Result<Vec<Target>, Error> {
     let found =
         spi::read_one("SELECT 1 AS one WHERE to_regclass('pg_catalog.pg_dist_node') IS NOT NULL")?;
     found.ok_or_else(refuse::no_servers)?;
+    // Citus has clones since 13.2. Before, its table has no columns for them.
     let nodes = spi::read(
         "SELECT nodename, nodeport, current_database() AS database, current_user AS user,
-             current_setting('citus.node_conninfo', true) AS options
-         FROM pg_catalog.pg_dist_node ORDER BY nodeid",
+             current_setting('citus.node_conninfo', true) AS options,
+             (SELECT format('%s:%s', origin.nodename, origin.nodeport)
+              FROM pg_catalog.pg_dist_node AS origin, to_jsonb(node) AS it
+              WHERE (it->>'nodeisclone')::boolean
+                AND origin.nodeid = (it->>'nodeprimarynodeid')::bigint) AS clone_of
+         FROM pg_catalog.pg_dist_node AS node ORDER BY nodeid",
     )?;
     let target = |row: &spi::Row| {
         let options = Server::parse(&row.text("options")).map_err(|_| refuse::citus_options())?;
@@ -145,6 +157,7 @@ fn citus_nodes() -> Result<Vec<Target>, Error> {
         Ok(Target {
             name: format!("{host}:{port}"),
             server: options.with(own).map_err(|_| refuse::citus_options())?,
+            clone_of: row.get("clone_of").map(str::to_string),
         })
     };
     nodes.iter().map(target).collect()
@@ -174,13 +187,14 @@ impl Answer {
         if let Some(query) = generators_query(&answer.facts) {
             answer.generators = ask(&query)?;
         }
-        Ok(answer.into_json("this server", None))
+        Ok(answer.into_json("this server", None, None))
     }
 
     /// As `cluster/findings.sql` takes it, in microseconds.
-    fn into_json(self, server: &str, error: Option<String>) -> Value {
+    fn into_json(self, server: &str, clone_of: Option<&str>, error: Option<String>) -> Value {
         json!({
             "server": server,
+            "clone_of": clone_of,
             "error": error,
             "facts": self.facts,
             "generators": self.generators,
@@ -211,7 +225,7 @@ impl Target {
     fn ask(&self) -> Value {
         let mut answer = Answer::default();
         let error = self.ask_into(&mut answer).err();
-        answer.into_json(&self.name, error)
+        answer.into_json(&self.name, self.clone_of.as_deref(), error)
     }
 
     /// Adds to `answer` what the server says, as far as it does.

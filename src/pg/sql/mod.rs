@@ -28,3 +28,8 @@ pgrx::extension_sql_file!(
     name = "registry",
     requires = ["set_default"]
 );
+pgrx::extension_sql_file!(
+    "../../../sql/citus.sql",
+    name = "citus",
+    requires = ["registry"]
+);

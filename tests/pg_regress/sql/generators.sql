@@ -294,8 +294,17 @@ SECURITY LABEL FOR snowflake_id ON SEQUENCE ending IS $$layout='time:40 worker:1
 SELECT snowflake_nextval('ending') > 0 AS positive;
 DROP SEQUENCE ending;
 
--- Restarting a generator keeps its mark.
+-- Restarting a generator keeps its mark, and other bounds are set back.
 ALTER SEQUENCE orders_ids RESTART;
+ALTER SEQUENCE orders_ids MINVALUE 281474976710657 MAXVALUE 562949953421313
+    START 281474976710657 RESTART 281474976710657;
+SELECT snowflake_nextval('orders_ids') > 0 AS positive;
+CREATE SEQUENCE unused INCREMENT 9223372036854775807 START 9223372036854775807;
+SECURITY LABEL FOR snowflake_id ON SEQUENCE unused IS 'preset=sonyflake';
+ALTER SEQUENCE unused MINVALUE 5 START 5 RESTART;
+SELECT seqmin, seqmax, seqstart FROM pg_sequence WHERE seqrelid IN ('orders_ids'::regclass, 'unused'::regclass);
+SELECT nextval('unused');
+DROP SEQUENCE unused;
 ALTER SEQUENCE orders_ids CACHE 10;
 TRUNCATE orders RESTART IDENTITY;
 \set VERBOSITY terse

@@ -2,6 +2,7 @@
 -- the first is this server's.
 WITH answer AS MATERIALIZED (
     SELECT number, answer->>'server' AS server, answer->>'error' AS error,
+        answer->>'clone_of' AS clone_of,
         jsonb_typeof(answer->'facts') = 'object' AS is_reached,
         -- A server that has another name in the list too is the same server.
         (answer->'facts'->>'system_identifier') || ' ' || (answer->'facts'->>'started') AS instance,
@@ -33,6 +34,8 @@ WITH answer AS MATERIALIZED (
         one.system_identifier,
         one.system_identifier = other.system_identifier AS same_system,
         one.in_recovery, other.in_recovery AS other_in_recovery,
+        CASE WHEN other.clone_of = one.server THEN other.server
+             WHEN one.clone_of = other.server THEN one.server END AS clone,
         -- Positive if the other server's clock is ahead.
         other.ahead - one.ahead AS ahead,
         one.uncertainty + other.uncertainty AS uncertainty,
@@ -110,7 +113,12 @@ WITH answer AS MATERIALIZED (
         CASE WHEN same_system
              THEN 'Give the standby a worker ID of its own. A shared one is safe only if the old primary is fenced, lag and clock difference are within snowflake_id.failover_gap, and there is one failover per gap.'
              ELSE 'Give the standby a worker ID of its own before its promotion: the servers are not of one cluster.' END
-    FROM pair WHERE same_worker_id AND (in_recovery OR other_in_recovery)
+    FROM pair WHERE same_worker_id AND (in_recovery OR other_in_recovery) AND clone IS NULL
+    UNION ALL
+    SELECT number, 'error', 'clone shares a worker ID', server, other_server,
+        format('Both servers have worker ID %s, and %s is a clone: its promotion makes it a node beside its origin, and both would issue the same IDs.', worker_id, clone),
+        'Before you call citus_promote_clone_and_rebalance(), give the clone another snowflake_id.worker_id, and restart it.'
+    FROM pair WHERE same_worker_id AND (in_recovery OR other_in_recovery) AND clone IS NOT NULL
     UNION ALL
     SELECT number, CASE WHEN same_worker_id THEN 'error' ELSE 'warning' END, 'copy of a server', server, other_server,
         format('Both servers have system identifier %s, and neither is in recovery: one was copied from the other, or was promoted beside it.', system_identifier),
