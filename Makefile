@@ -2,6 +2,7 @@
 # make demo     inserts into three shards on this machine at once
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make test-upgrade   pg_upgrade from PostgreSQL 15 to 18; FROM=16 PG=17
+# make test-patroni   a cluster of Patroni, with leases and with fixed worker IDs; 15 minutes
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=.. MOOD=leases
 # make test-core  PostgreSQL's own regression and isolation tests, with the library preloaded
 # make fuzz     random texts as labels; MINUTES=..
@@ -17,7 +18,7 @@
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: help demo test test-server test-upgrade test-core torture fuzz fuzz-sql walks miri check-core lint build install docs bench bench-contention bench-instructions clean
+.PHONY: help demo test test-server test-upgrade test-core test-patroni torture fuzz fuzz-sql walks miri check-core lint build install docs bench bench-contention bench-instructions clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -38,6 +39,10 @@ test-server:
 # Upgrades from FROM to PG, both with the extension.
 test-upgrade:
 	@tests/run upgrade
+
+# Clusters of Patroni, with etcd.
+test-patroni:
+	@tests/run patroni
 
 torture:
 	@tests/run torture
