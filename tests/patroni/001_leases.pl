@@ -15,6 +15,17 @@ set_up_leases($cluster);
 run_scenarios($cluster);
 # The pool lets a generator be a minute ahead of the clock.
 far_ahead($cluster, 55);
+
+# With failsafe_mode, Patroni lets a primary go on without etcd, and its lease ends. IDs
+# stop and resume by themselves.
+$cluster->ctl('edit-config shop --force -s failsafe_mode=true');
+my $leader = $cluster->wait_until_whole;
+wait_until('the mode is known', sub { $cluster->is_failsafe });
+$cluster->scenario('SIGSTOP of etcd past the lease, with failsafe_mode', sub {
+	$cluster->etcd->freeze(0);
+	wait_until('the lease ends', sub { my (undef, $error) = $cluster->try_sql($leader, 'SELECT snowflake_nextval()'); return $error =~ /may issue IDs of times before/ });
+	ok($cluster->takes_writes($leader), 'it is still primary');
+	$cluster->etcd->thaw(0); });
 $cluster->stop_clients;
 $cluster->print_table('with leases');
 done_testing();

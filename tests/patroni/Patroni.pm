@@ -6,7 +6,7 @@ use strict;
 use warnings;
 use DBI;
 use DBD::Pg;
-use File::Path qw(rmtree);
+use File::Basename qw(basename);
 use HTTP::Tiny;
 use IPC::Run;
 use JSON::PP;
@@ -31,12 +31,13 @@ sub new
 {
 	my ($class) = @_;
 	my $folder = PostgreSQL::Test::Utils::tempdir();
+	my $test = basename($0, '.pl');
 	my $self = bless { folder => $folder, etcd => Etcd->new('etcd', 1), members => {}, clients => [], seen => {}, acknowledged => 0,
 		twice => [], table => [] }, $class;
 	for my $name (@names)
 	{
 		$self->{members}{$name} = { name => $name, port => PostgreSQL::Test::Cluster::get_free_port(), api => PostgreSQL::Test::Cluster::get_free_port(),
-			data => "$folder/$name", yml => "$folder/$name.yml", log => "$PostgreSQL::Test::Utils::log_path/$name.patroni.log", local => '' };
+			data => "$folder/$name", yml => "$folder/$name.yml", log => "$PostgreSQL::Test::Utils::log_path/${test}_$name.log", local => '' };
 		$self->write_yml($name);
 	}
 	push @all, $self;
@@ -300,6 +301,14 @@ sub states
 		return @members == @names ? map { $_->{state} } @members : 'absent';
 	}
 	return 'unknown';
+}
+
+# Whether the members have told each other their addresses, which failsafe_mode needs.
+sub is_failsafe
+{
+	my ($self) = @_;
+	my $read = $self->{etcd}->call('/v3/kv/range', { key => encode_base64('/service/shop/failsafe', '') });
+	return $read && $read->{kvs} && 3 == keys %{ decode_json(decode_base64($read->{kvs}[0]{value})) };
 }
 
 # Runs patronictl; returns what it prints. The arguments are those of a shell, as the

@@ -60,7 +60,7 @@ sub set_local_number
 	my ($cluster, $name, $number) = @_;
 	my $own = $name =~ s/pg//r;
 	my $file = install_check($cluster);
-	my $lines = block('A number for each member', '^postgresql:\n.*pre_promote') =~ s/^postgresql:\n//r =~ s/^  //gmr;
+	my $lines = block('A number for each member', 'pre_promote:') =~ s/^postgresql:\n//r =~ s/^  //gmr;
 	my ($this, @others) = map { $cluster->conninfo($_) } $name, $cluster->others($name);
 	my $list = join ' ', map { "'$_'" } $this, @others;
 	$lines =~ s{/etc/patroni/check_worker_id 1 .*}{$file $own $list} or die 'no check';

@@ -25,7 +25,7 @@ use Test::More;
 use Snowflake;
 
 my $top = "$FindBin::RealBin/../..";
-my @pages = ('README.md', map { "docs/$_" } qw(reference.md operations.md guarantees.md worker-ids.md performance.md clocks.md presets.md));
+my @pages = ('README.md', map { "docs/$_" } qw(reference.md operations.md guarantees.md worker-ids.md clusters.md performance.md clocks.md presets.md));
 is_deeply([ sort @pages ], [ sort 'README.md', map { s{^\Q$top\E/}{}r } glob "$top/docs/*.md" ], 'all pages are tested');
 
 my $node = new_node('main', 7);
