@@ -27,5 +27,12 @@ $cluster->scenario('SIGSTOP of etcd past the lease, with failsafe_mode', sub {
 	ok($cluster->takes_writes($leader), 'it is still primary');
 	$cluster->etcd->thaw(0); });
 $cluster->stop_clients;
+
+# What the registry has stored is later than every ID.
+my %bound = map { split /\|/ } split /\n/, $cluster->etcd->bounds;
+my $epoch = $cluster->sql($leader, 'SELECT 1000 * extract(epoch FROM snowflake_timestamp(0))::bigint');
+my @past = grep { my $bound = $bound{ ($_ >> 12) & 1023 }; !defined $bound || ($_ >> 22) + $epoch >= $bound } $cluster->found_ids;
+is("@past[0 .. ($#past > 9 ? 9 : $#past)]", '', 'no ID is of a time past the bound of its worker ID');
+note('bounds: ' . join ', ', map { "$_: $bound{$_}" } sort keys %bound);
 $cluster->print_table('with leases');
 done_testing();

@@ -107,6 +107,8 @@ postgresql:
     superuser: { username: postgres }
     replication: { username: replicator }
     rewind: { username: postgres }
+  basebackup:
+    - checkpoint: fast
   parameters:
     unix_socket_directories: ''
 $parameters$rest
@@ -519,6 +521,9 @@ sub collect_rows
 	}
 	return;
 }
+
+# All IDs that were found so far.
+sub found_ids { return keys %{ $_[0]{seen} }; }
 
 # Says that from now on, IDs may be issued twice, and a scenario is to find that.
 sub expect_duplicates { $_[0]{may_repeat} = 1; return; }
