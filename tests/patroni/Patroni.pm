@@ -336,16 +336,27 @@ sub shell
 	return $went_well || die "$lines: $out";
 }
 
+# Makes a member primary, or another than before. Returns its name.
 sub switchover
 {
 	my ($self, $candidate) = @_;
 	my $leader = $self->wait_until_whole;
 	$candidate //= ($self->others($leader))[0];
-	my $name = '';
 	# A member that has just come may not be a candidate yet.
 	wait_until("a switchover to $candidate", sub { ($self->ctl("switchover shop --leader $leader --candidate $candidate --force"))[0] }) or die 'no switchover';
-	$name = $self->wait_for_primary($leader);
-	return $name;
+	return $self->wait_for_primary($leader);
+}
+
+# Makes another member primary as soon as one follows. The former primary may not.
+sub switchover_at_once
+{
+	my ($self) = @_;
+	my $leader = $self->wait_for_primary;
+	wait_until('a switchover', sub {
+		my ($names) = $self->try_sql($leader, q{SELECT application_name FROM pg_stat_replication WHERE state = 'streaming'});
+		my ($candidate) = split /\n/, $names // '';
+		return $candidate && ($self->ctl("switchover shop --leader $leader --candidate $candidate --force"))[0]; }) or die 'no switchover';
+	return $self->wait_for_primary($leader);
 }
 
 # Clients. Each is a process that inserts rows one after the other and notes what it
