@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Snowflake;
 
-our @EXPORT = qw(set_up_leases set_up_numbers set_local_number);
+our @EXPORT = qw(set_up_leases set_up_numbers set_local_number install_check);
 
 # Returns the block of the page below a heading, the first that matches a pattern.
 sub block
