@@ -320,7 +320,7 @@ sub ctl
 	my ($self, $line, $input) = @_;
 	my $out = '';
 	my ($name) = grep { $self->{members}{$_}{pid} } @names;
-	my $went_well = IPC::Run::run([ 'sh', '-c', "exec patronictl -c $self->{members}{$name}{yml} $line" ], '<', \($input // ''), '>', \$out, '2>&1');
+	my $went_well = IPC::Run::run([ 'sh', '-c', "exec timeout 120 patronictl -c $self->{members}{$name}{yml} $line" ], '<', \($input // ''), '>', \$out, '2>&1');
 	note("patronictl $line\n$out");
 	return wantarray ? ($went_well, $out) : ($went_well || die "patronictl $line: $out");
 }
@@ -331,7 +331,7 @@ sub shell
 	my ($self, $lines) = @_;
 	my $out = '';
 	my ($name) = grep { $self->{members}{$_}{pid} } @names;
-	my $went_well = IPC::Run::run([ 'sh', '-ec', "patronictl() { command patronictl -c $self->{members}{$name}{yml} \"\$@\"; }\n$lines" ], '<', \'', '>', \$out, '2>&1');
+	my $went_well = IPC::Run::run([ 'sh', '-ec', "patronictl() { command timeout 120 patronictl -c $self->{members}{$name}{yml} \"\$@\"; }\n$lines" ], '<', \'', '>', \$out, '2>&1');
 	note("$lines\n$out");
 	return $went_well || die "$lines: $out";
 }
