@@ -269,16 +269,18 @@ sub wait_for_primary
 sub wait_until_whole
 {
 	my ($self) = @_;
-	my $until = time + 60;
-	while (time < $until) { return $self->leader if $self->is_whole; sleep 0.1; }
-	my $leader = $self->wait_for_primary;
-	my %follows = map { $_ => 1 } split /\n/, $self->sql($leader, 'SELECT application_name FROM pg_stat_replication');
-	for (grep { !$follows{$_} } $self->others($leader))
-	{
-		diag("$_ does not follow, and is made anew");
-		$self->ctl("reinit shop $_ --force --wait");
-	}
-	wait_until('two standbys', sub { $self->is_whole }) or die 'the cluster does not come back';
+	my %before = map { $_ => length $self->log_of($_) } @names;
+	wait_until('two standbys', sub {
+		return 1 if $self->is_whole;
+		for my $name (@names)
+		{
+			my $log = substr $self->log_of($name), $before{$name};
+			next if 5 > (() = $log =~ /is behind recovery timeline/g);
+			diag("$name cannot follow, and is made anew");
+			$self->ctl("reinit shop $name --force --wait");
+			$before{$name} = length $self->log_of($name);
+		}
+		return 0; }) or die 'the cluster does not come back';
 	return $self->leader;
 }
 
