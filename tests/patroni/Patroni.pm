@@ -142,7 +142,7 @@ sub start
 	return;
 }
 
-sub log_of { my ($self, $name) = @_; return slurp_file($self->{members}{$name}{log}); }
+sub log_of { my ($self, $name) = @_; my $file = $self->{members}{$name}{log}; return -e $file ? slurp_file($file) : ''; }
 
 # The postmaster of a member, and all its processes.
 sub postmaster
