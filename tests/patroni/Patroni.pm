@@ -265,7 +265,8 @@ sub wait_for_primary
 
 # Waits until there is a primary that two standbys follow, without lag. Returns its name.
 # A member that has been primary for a moment may never follow: pg_rewind finds nothing to
-# do before its first checkpoint. As an administrator would, this function makes it anew.
+# do before its first checkpoint. Nor may one that has followed such a primary. As an
+# administrator would, this function makes it anew.
 sub wait_until_whole
 {
 	my ($self) = @_;
@@ -275,7 +276,7 @@ sub wait_until_whole
 		for my $name (@names)
 		{
 			my $log = substr $self->log_of($name), $before{$name};
-			next if 5 > (() = $log =~ /is behind recovery timeline/g);
+			next if 5 > (() = $log =~ /is behind recovery timeline|is not a child of database system timeline/g);
 			diag("$name cannot follow, and is made anew");
 			$self->ctl("reinit shop $name --force --wait");
 			$before{$name} = length $self->log_of($name);
