@@ -3,6 +3,7 @@
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make test-upgrade   pg_upgrade from PostgreSQL 15 to 18; FROM=16 PG=17
 # make test-citus     clusters of Citus; CITUS=folder into which it was installed
+# make test-patroni   a cluster of Patroni, with leases and with fixed worker IDs; 15 minutes
 # make torture  random faults, every ID checked; SEED=.. MINUTES=.. EPISODE=.. MOOD=leases
 # make test-core  PostgreSQL's own regression and isolation tests, with the library preloaded
 # make fuzz     random texts as labels; MINUTES=..
@@ -19,7 +20,7 @@
 SHELL := /bin/bash
 PG_CONFIG ?= pg_config
 
-.PHONY: help demo test test-server test-upgrade test-core test-citus torture fuzz fuzz-sql walks miri check-core lint build install image docs bench bench-contention bench-instructions clean
+.PHONY: help demo test test-server test-upgrade test-core test-citus test-patroni torture fuzz fuzz-sql walks miri check-core lint build install image docs bench bench-contention bench-instructions clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -44,6 +45,10 @@ test-upgrade:
 # Clusters of Citus, which is installed, or in the folder CITUS.
 test-citus:
 	@tests/run citus
+
+# Clusters of Patroni, with etcd.
+test-patroni:
+	@tests/run patroni
 
 torture:
 	@tests/run torture
