@@ -42,6 +42,8 @@ mod short_leases;
 #[cfg(not(loom))]
 mod threads;
 #[cfg(not(loom))]
+mod turn_walks;
+#[cfg(not(loom))]
 mod walks;
 #[cfg(not(loom))]
 mod word;
