@@ -349,12 +349,14 @@ impl Generator {
 
         // A word that is ahead of the clock (it borrowed) needs its bound there. The
         // word of another clock does not matter.
-        let (reserved, first) = if switches {
-            (Tick::new(0), start)
+        let first = if switches {
+            start
         } else {
-            let first = start.max(s.through).max(layout.tick_of(s.word));
-            (layout.tick_of(s.reserved), first)
+            start.max(s.through).max(layout.tick_of(s.word))
         };
+        // A turn has a bound of its own.
+        let is_next_turn = switches && self.takes_turns();
+        let reserved = Some(layout.tick_of(s.reserved)).filter(|_| !is_next_turn);
         // A mark past the end is first of all a mark too far ahead.
         if first >= layout.last_tick() {
             return Err(time_used_up);
@@ -376,7 +378,7 @@ impl Generator {
         let farthest = layout.tick_from(wall.plus(limit));
         let bound = Tick::new(first.next().get().saturating_add(ticks))
             .min(farthest.max(first.next()))
-            .max(reserved)
+            .max(reserved.unwrap_or(first))
             // A start in another clock: this clock has been used up to the target.
             .max(target.unwrap_or(start))
             .min(end.map_or(layout.last_tick(), |(_, end)| end))

@@ -377,6 +377,7 @@ impl World {
                 boot: 1,
                 device: 1,
                 inode: 1,
+                generator: 0,
             };
             world.add(identity, plan.tick);
         }
