@@ -221,8 +221,10 @@ pub const SETTING: &std::ffi::CStr = c"snowflake_id.queue_pool";
 
 /// Whether a role may set the setting. Superusers may.
 pub fn has_privilege(role: pg_sys::Oid) -> bool {
+    // 32 bits in 15, 64 since.
+    #[allow(clippy::useless_conversion)]
+    let mode = pg_sys::AclMode::from(pg_sys::ACL_SET);
     // SAFETY: looks up the catalogs; a NUL-terminated name.
-    let result =
-        unsafe { pg_sys::pg_parameter_aclcheck(SETTING.as_ptr(), role, pg_sys::ACL_SET.into()) };
+    let result = unsafe { pg_sys::pg_parameter_aclcheck(SETTING.as_ptr(), role, mode) };
     result == pg_sys::AclResult::ACLCHECK_OK
 }

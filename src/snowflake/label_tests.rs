@@ -199,6 +199,7 @@ const ERRORS: [(&str, &str, &str); 161] = [
     ("preset=discord sequence_start='‸vibrate 4096'", "sequence_start 4096 is past the end of the sequence field", "The field holds 0 to 4095."),
     ("preset=discord on_rollback=‸next_clock", "on_rollback=next_clock needs a clock field, and the layout has none", "Add one, such as clock:4, or set on_rollback to something else."),
     ("preset=discord on_exhausted=‸next_clock", "on_exhausted=next_clock needs a clock field, and the layout has none", "Add one, such as clock:4, or set on_exhausted to something else."),
+    ("preset=mastodon on_rollback=‸next_worker", "on_rollback=next_worker needs a worker field, and the layout has none", "Add one, such as worker:10, or set on_rollback to something else."),
     ("layout='time:31 clock:7 a:1 sequence:5' epoch=0 on_rollback=‸next_clock", "on_rollback=next_clock needs a clock field of at most 6 bits, and the layout has one of 7", ROOM),
     ("preset=‸multi_clock layout='time:31 clock:7 a:1 sequence:5' epoch=0", "on_rollback=next_clock needs a clock field of at most 6 bits, and the layout has one of 7", ROOM),
     ("layout='time:45 clock:3 sequence:12' epoch=0 on_exhausted=‸next_clock on_rollback=next_clock", "on_exhausted=next_clock does not fit the layout", TWICE),
@@ -893,7 +894,10 @@ fn any_written() -> impl Strategy<Value = Written> {
             let (mut on_rollback, max_rollback, max_wait, borrow, mut on_exhausted, start) = policy;
             let layout = layout_of(epoch, tick, &fields).unwrap();
             let clocks = 1..=CLOCK_BITS_MAX;
-            if on_rollback == OnRollback::NextClock && !clocks.contains(&layout.clock_bits()) {
+            let lacks_clock =
+                on_rollback == OnRollback::NextClock && !clocks.contains(&layout.clock_bits());
+            let lacks_worker = on_rollback == OnRollback::NextWorker && !layout.has_worker();
+            if lacks_clock || lacks_worker {
                 on_rollback = OnRollback::Continue;
             }
             let widest = layout.clock_bits() + position_bits(&fields);

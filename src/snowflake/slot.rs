@@ -420,9 +420,7 @@ impl Slot {
     /// Where the IDs end that were issued since the word was reset last.
     fn furthest_at(&self, word: Position) -> Option<UnixMillis> {
         let scale = self.scale();
-        let Some(last) = word.get().checked_sub(1) else {
-            return None;
-        };
+        let last = word.get().checked_sub(1)?;
         if scale == Scale::default() {
             return None;
         }

@@ -464,7 +464,8 @@ impl Queue {
                     return;
                 };
                 let now = moment_of_parting();
-                parting.tell(parting_change(&mut parting.node, reply, &now), pool);
+                let is_returned = is_returned(&mut parting.node, reply, &now);
+                parting.tell(is_returned, pool);
             }
             None => {}
         }
@@ -615,7 +616,7 @@ impl Queue {
         }
         for mut parting in partings {
             let request = parting.request.take();
-            let mut is_returned = false;
+            let mut has_returned = false;
             if let Some(request) = request
                 && Instant::now() < deadline
                 && let Ok(client) = self.client()
@@ -624,10 +625,10 @@ impl Queue {
                 client.send(number, request, timeout_of(None));
                 let reply = await_reply(client, number, deadline);
                 let now = moment_of_parting();
-                let heard = |reply: Reply| parting_change(&mut parting.node, &reply, &now);
-                is_returned = reply.is_some_and(heard);
+                let heard = |reply: Reply| is_returned(&mut parting.node, &reply, &now);
+                has_returned = reply.is_some_and(heard);
             }
-            parting.tell(is_returned, &pool);
+            parting.tell(has_returned, &pool);
         }
     }
 
@@ -646,9 +647,12 @@ impl Queue {
     }
 }
 
+/// A request, what is to be kept of the link with this index, and the time-out.
+type Ready = (Request, Option<(usize, KeptLink)>, Duration);
+
 /// What [`Queue::due`] finds: a request with what is to be kept for it, and its time-out.
 struct Due {
-    request: Option<(Request, Option<(usize, KeptLink)>, Duration)>,
+    request: Option<Ready>,
     wait: Option<i64>,
 }
 
@@ -671,8 +675,8 @@ impl Parting {
     }
 }
 
-/// Whether a reply says that the worker ID is returned, or somebody else's.
-fn parting_change(node: &mut Node, reply: &Reply, now: &Moment) -> bool {
+/// Whether a reply says that the worker ID is returned.
+fn is_returned(node: &mut Node, reply: &Reply, now: &Moment) -> bool {
     node.heard(reply, now) == Change::Returned
 }
 
