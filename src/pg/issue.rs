@@ -87,7 +87,7 @@ impl Host for Postgres<Caller> {
                     let (mut shown, blocked) = shared.with_held(tenant, |_, held| {
                         (held.state.shown.clone(), held.blocked.clone())
                     });
-                    shown.trouble = blocked;
+                    shown.trouble = blocked.map(|blocked| blocked.obstacle);
                     let has_keeper = shared.has_keeper();
                     error::tenants::no_other_worker(error, &entry.name(), &shown, has_keeper)
                 }
@@ -218,7 +218,11 @@ impl Host for Postgres<Caller> {
                 shared.wake_keeper();
                 told = Some(now);
             }
-            let is_blocked = shared.with_held(tenant, |_, held| held.blocked.is_some());
+            let reading = os_clock::read();
+            let is_blocked = shared.with_held(tenant, |_, held| {
+                let blocked = held.blocked.as_ref();
+                blocked.is_some_and(|blocked| blocked.holds(reading))
+            });
             if is_blocked || now.since(from) >= BOUND_WAIT.nanos() {
                 return Ok(false);
             }

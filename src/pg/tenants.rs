@@ -33,6 +33,7 @@ use super::error::{self, Error};
 use super::keeper::state::{Obstacle, Short, State};
 use super::shmem::{Key, Shared};
 use super::{catalog, guc};
+use crate::snowflake::clock::Reading;
 use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
 use crate::snowflake::identity::{Generation, Identity};
 use crate::snowflake::server::Beliefs;
@@ -53,9 +54,24 @@ pub struct Held {
     pub identity: Identity,
     pub state: State,
     /// What is in the way of another worker ID, after a clock rollback.
-    pub blocked: Option<Obstacle>,
+    pub blocked: Option<Blocked>,
     /// The name of the generator and of its database, for the log.
     pub name: Short<160>,
+}
+
+/// Why a generator gets no other worker ID.
+#[derive(Clone)]
+pub struct Blocked {
+    pub obstacle: Obstacle,
+    /// Both clocks then.
+    pub reading: Reading,
+}
+
+impl Blocked {
+    /// Whether it holds for a clock that shows this: not if that was stepped since.
+    pub fn holds(&self, now: Reading) -> bool {
+        now.stepped_since(self.reading) == Millis::ZERO
+    }
 }
 
 impl Tenant {

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use super::super::error::tenants as told;
 use super::super::shmem::{Key, Shared};
-use super::super::tenants::Tenant;
+use super::super::tenants::{Blocked, Tenant};
 use super::super::{compat, os_clock};
 use super::io::{Client, Outcome};
 use super::state::{KeptLink, Short};
@@ -183,6 +183,12 @@ impl Link {
         let present = self.tenant.generation();
         let is_used = self.tenant.take_used() == Some(present) && present.worker().is_some();
         if is_used {
+            // One that was refused does not wait if the clock was stepped since.
+            let reading = os_clock::read();
+            let blocked = shared.with_held(self.tenant, |_, held| {
+                held.blocked.take_if(|blocked| !blocked.holds(reading))
+            });
+            self.candidate.take_if(|_| blocked.is_some());
             let key = self.key;
             let candidate = self.candidate.get_or_insert_with(|| Candidate {
                 member: Member::new(key, Reach::Passed),
@@ -322,8 +328,10 @@ impl Link {
     }
 
     fn block(&self, shared: &Shared, trouble: &Trouble) {
-        let obstacle = obstacle_of(trouble, os_clock::boot());
-        shared.with_held(self.tenant, |_, held| held.blocked = Some(obstacle));
+        let reading = os_clock::read();
+        let obstacle = obstacle_of(trouble, reading.boot);
+        let blocked = Blocked { obstacle, reading };
+        shared.with_held(self.tenant, |_, held| held.blocked = Some(blocked));
     }
 }
 
