@@ -293,7 +293,7 @@ impl Rows for Table<'_> {
             "worker_id::bigint <@ $2::int8range AND system_identifier = $3::numeric \
              AND boot_id = $4::uuid AND device = $5::numeric AND inode = $6::numeric \
              AND generator = $7::numeric \
-             ORDER BY since DESC, worker_id",
+             ORDER BY since DESC, started DESC, worker_id",
             &[
                 &self.more.all,
                 &identity.system.to_string(),

@@ -51,7 +51,7 @@ const START: &str = "It can be zero, random, or 'vibrate N', where N is the larg
 
 /// The text with a mark at the error, the problem, and what is allowed.
 #[rustfmt::skip]
-const ERRORS: [(&str, &str, &str); 161] = [
+const ERRORS: [(&str, &str, &str); 162] = [
     ("‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("  ‸", r#"neither "layout" nor "preset" is given"#, NEITHER),
     ("epoch=0‸", r#"neither "layout" nor "preset" is given"#, NEITHER),

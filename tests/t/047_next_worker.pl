@@ -120,7 +120,7 @@ END
 	$session = session($node);
 	is(take($session, 'queued'), 100, 'its own worker ID after a stop');
 	is(take($session, 'shop_ids'), 101, 'the other one, too');
-	crash($node);
+	$node->stop('immediate');
 	start_with_clock($node, $ahead + 62);
 	$session = session($node);
 	is(take($session, 'queued'), 100, 'its own worker ID after a crash');

@@ -132,7 +132,7 @@ pub trait Rows {
     fn put(&mut self, row: Row);
 
     /// The row whose holder has this identity; of several, the one that was granted last
-    /// (the greatest `since`).
+    /// (the greatest `since`; if they are the same, that of the later incarnation).
     fn last_held_by(&mut self, identity: &Identity) -> Option<Row>;
 
     /// The first worker ID of the pool that is not excepted, not spare, and has no row.

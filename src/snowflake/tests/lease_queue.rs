@@ -144,6 +144,7 @@ fn a_generator_takes_the_head_of_the_queue_and_returns_to_the_tail() {
     assert_eq!(worker(&third), None);
     // From its end on it serves again, as the first one that is free.
     world.now += minute + 2 * SECOND;
+    world.ask(&mut next, minute);
     world.ask(&mut third, minute);
     assert_eq!(worker(&third), Some(0));
     assert_eq!(third.right().unwrap().floor, UnixMillis::new(HOUR));
@@ -168,13 +169,14 @@ fn a_start_gets_its_own_worker_id_or_else_one_that_is_not_far_ahead() {
     let mut two = world.node(2, Reach::Soon);
     world.ask(&mut two, 0);
     assert_eq!(worker(&two), Some(2));
+    let further = HOUR / 2 + 120 * SECOND;
     let mut last = world.node(1, Reach::Soon);
-    assert_eq!(world.ask(&mut last, HOUR / 2 + LEASE), Change::Nothing);
-    world.ask(&mut last, HOUR / 2 + LEASE);
+    assert_eq!(world.ask(&mut last, further), Change::Nothing);
+    world.ask(&mut last, further);
     assert_eq!(worker(&last), Some(1));
     // But never after a rollback.
     let mut passed = world.node(1, Reach::Passed);
-    world.ask(&mut passed, HOUR / 2 + LEASE);
+    world.ask(&mut passed, further);
     assert_eq!(worker(&passed), None);
 }
 
