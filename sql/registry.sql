@@ -54,6 +54,7 @@ CREATE TABLE snowflake_registry_leases (
     boot_id uuid NOT NULL,
     device numeric(20) NOT NULL,
     inode numeric(20) NOT NULL,
+    generator numeric(20) NOT NULL,
     started bigint NOT NULL,
     host text NOT NULL,
     address text NOT NULL,
@@ -84,6 +85,8 @@ COMMENT ON COLUMN snowflake_registry_leases.revoked IS 'when an administrator ha
 COMMENT ON COLUMN snowflake_registry_leases.boot_id IS 'boot ID of the holder''s kernel; with the next two and the system identifier, the identity of a server';
 COMMENT ON COLUMN snowflake_registry_leases.device IS 'device of the holder''s data directory';
 COMMENT ON COLUMN snowflake_registry_leases.inode IS 'inode of the holder''s data directory';
+COMMENT ON COLUMN snowflake_registry_leases.generator IS
+    'the generator of the holder that leases worker IDs of its own: OID of its database * 2^32 + OID of its sequence, or 0 instead of the latter for the default generator; 0: the server itself';
 COMMENT ON COLUMN snowflake_registry_leases.started IS 'when this start of the holder began, in nanoseconds since its machine was booted';
 COMMENT ON COLUMN snowflake_registry_leases.floor IS 'the holder issues no ID before this instant, by its clock';
 COMMENT ON COLUMN snowflake_registry_leases.start IS 'the floor, or the holder''s clock when it got the lease if that was later';

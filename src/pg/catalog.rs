@@ -185,16 +185,25 @@ pub fn owner_of(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
     row.map(|row: pg_sys::FormData_pg_class| row.relowner)
 }
 
+/// The name of a role, or its OID if it is gone.
+pub fn role_name(role: pg_sys::Oid) -> String {
+    // SAFETY: returns NULL or a NUL-terminated name.
+    let name = unsafe { encoding::read(pg_sys::GetUserNameFromId(role, true)) };
+    name.unwrap_or_else(|| role.to_u32().to_string())
+}
+
+/// The name of this session's database.
+pub fn database_name() -> String {
+    // SAFETY: returns NULL or a NUL-terminated name.
+    let name = unsafe { encoding::read(pg_sys::get_database_name(pg_sys::MyDatabaseId)) };
+    name.unwrap_or_default()
+}
+
 /// The name of the role that owns a locked relation.
 fn owner(oid: pg_sys::Oid) -> String {
     // SAFETY: the relation is open.
     let owner = with_relation(oid, |relation| unsafe { (*(*relation).rd_rel).relowner });
-    let Some(owner) = owner else {
-        return String::from("?");
-    };
-    // SAFETY: returns NULL or a NUL-terminated name.
-    let name = unsafe { encoding::read(pg_sys::GetUserNameFromId(owner, true)) };
-    name.unwrap_or_else(|| owner.to_u32().to_string())
+    owner.map_or_else(|| String::from("?"), role_name)
 }
 
 /// Checks that the user in force has one of the privileges.

@@ -25,6 +25,7 @@ use pgrx::pg_sys;
 use super::error::{self, Error};
 use super::label::{self, Described};
 use super::shmem::{self, Key, Shared};
+use super::tenants::{self, Tenant};
 use super::{catalog, compat, guc, keeper, mark, os_clock};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
@@ -55,6 +56,8 @@ pub struct Entry {
     pinned: Cell<Option<(Key, &'static Slot)>>,
     /// The slot that was found last.
     hint: Cell<Option<&'static Slot>>,
+    /// The generator's place, if it leases worker IDs of its own.
+    tenant: Cell<Option<&'static Tenant>>,
     /// This transaction created or rewrote the sequence.
     unsettled: Cell<bool>,
     /// The subtransaction that created the sequence.
@@ -211,6 +214,7 @@ impl Entry {
             filled_in,
             pinned,
             hint,
+            tenant,
             unsettled,
             created_in,
             relabelled,
@@ -227,6 +231,7 @@ impl Entry {
         filled_in.take();
         pinned.take();
         hint.take();
+        tenant.take();
         unsettled.take();
         created_in.take();
         relabelled.take();
@@ -272,8 +277,28 @@ impl Entry {
 
     /// The same, if its worker ID is the server's.
     pub fn present_right(&self, shared: &Shared) -> Option<Right> {
-        let present = shared.generation();
+        let present = self.generation(shared);
         self.right().filter(|right| right.generation == present)
+    }
+
+    /// The place of a generator that leases worker IDs of its own, once this session has
+    /// found that it does.
+    pub fn tenant(&self) -> Option<&'static Tenant> {
+        self.tenant.get()
+    }
+
+    /// The generation of the generator's identity, or else of the server's.
+    fn generation(&self, shared: &Shared) -> Generation {
+        let tenant = self.tenant.get();
+        tenant.map_or_else(|| shared.generation(), Tenant::generation)
+    }
+
+    /// The worker ID of the generator, or else of the server.
+    pub fn worker_id(&self, described: &Described, shared: &Shared) -> Option<WorkerId> {
+        if described.generator.takes_turns() {
+            return tenants::worker_of(shared, self.key());
+        }
+        shared.worker_id()
     }
 
     /// The same, got now if this session has none.
@@ -297,10 +322,15 @@ impl Entry {
             let generator = &facts.described.generator;
             catalog::check_privilege(self.relation(), pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
             self.check_committed(generator.layout)?;
-            let generation = shared.generation();
+            let tenant = match generator.takes_turns() {
+                true => Some(tenants::of_entry(self, facts.key, shared)?),
+                false => None,
+            };
+            self.tenant.set(tenant);
+            let generation = self.generation(shared);
             if generation.worker().is_none()
                 && generator.layout.has_worker()
-                && keeper::await_worker_id(shared)
+                && keeper::await_worker_id(shared, tenant)
             {
                 continue;
             }
@@ -308,7 +338,7 @@ impl Entry {
                 Some(made) if made.generation == generation => made,
                 _ => Made {
                     generation,
-                    generator: limited(generator, shared.max_ahead()),
+                    generator: limited(generator, self.max_ahead(shared)),
                     stamp: self.stamp(facts.described, generation.worker())?,
                     shuffle: generator.is_random().then(|| shared.shuffle(facts.key)),
                 },
@@ -339,6 +369,12 @@ impl Entry {
             self.right.set(Some(right));
             return Ok(right);
         }
+    }
+
+    /// How far the generator may lead the clock, if that is limited.
+    fn max_ahead(&self, shared: &Shared) -> Option<Millis> {
+        let tenant = self.tenant.get();
+        tenant.map_or_else(|| shared.max_ahead(), Tenant::max_ahead)
     }
 
     /// Takes RowExclusive for the rest of the transaction, as `nextval()` does: a drop,
@@ -558,21 +594,24 @@ impl Entry {
     }
 
     /// What every ID contains, besides its position, that this server issues for this
-    /// label. Refuses a policy that is not supported yet; and, if IDs carry the worker
-    /// ID, a server without one or with one that does not fit.
+    /// label. If IDs carry the worker ID, refuses a server, or a generator with worker IDs
+    /// of its own, without one or with one that does not fit.
     fn stamp(&self, described: &Described, worker: Option<WorkerId>) -> Result<Stamp, Error> {
-        if !described.generator.policy.is_supported() {
-            return Err(error::unsupported(&self.name()));
-        }
+        let is_own = described.generator.takes_turns();
         let layout = described.generator.layout;
         let max = layout.max_worker();
         let worker = match worker {
             Some(worker) => worker,
+            None if is_own => return Err(self.no_own_worker_id()),
             None if layout.has_worker() => return Err(keeper::no_worker_id(max)),
             None => WorkerId::NONE,
         };
         layout.stamp(worker).map_err(|_| {
             let text = described.label.layout_text();
+            if is_own {
+                let name = self.name();
+                return error::tenants::worker_id_range(worker.get(), max, &name, &text);
+            }
             let is_leased = guc::worker_id().is_none();
             error::worker_id_range(worker.get(), max, is_leased, &self.name(), &text)
         })
@@ -582,7 +621,22 @@ impl Entry {
     /// find, except for privileges. The relation is locked.
     pub fn check_can_issue(&self, described: &Described, shared: &Shared) -> Result<(), Error> {
         catalog::check_fits(self.relation())?;
-        self.stamp(described, shared.worker_id()).map(drop)
+        if described.generator.takes_turns() && shared.tenant(self.key()).is_none() {
+            // It gets one when it is used first.
+            return tenants::check(self);
+        }
+        let worker = self.worker_id(described, shared);
+        self.stamp(described, worker).map(drop)
+    }
+
+    /// A generator with worker IDs of its own has none.
+    fn no_own_worker_id(&self) -> Error {
+        let found = shmem::shared().map(|shared| shared.tenant(self.key()));
+        match (tenants::check(self), found) {
+            (Err(error), _) | (Ok(()), Err(error)) => error,
+            (Ok(()), Ok(Some(tenant))) => keeper::no_worker_id_of(tenant, &self.name()),
+            (Ok(()), Ok(None)) => error::tenants::no_place(&self.name(), guc::queue_places()),
+        }
     }
 
     /// Keeps the slot this generator's until the transaction ends.

@@ -8,6 +8,7 @@ mod label;
 mod layout;
 mod refused;
 mod registry;
+pub mod tenants;
 
 use std::panic::resume_unwind;
 

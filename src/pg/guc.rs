@@ -7,11 +7,14 @@ use std::sync::OnceLock;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 use super::etcd::{self, url::Url};
-use super::{compat, error, start_file};
+use super::{compat, error, start_file, tenants};
 use crate::snowflake::id::{Millis, WorkerId};
 use crate::snowflake::server::Settings;
 
 const WORKER_ID_UNSET: i32 = -1;
+
+const QUEUE_PLACES_DEFAULT: i32 = 8;
+const QUEUE_PLACES_MAX: i32 = 1024;
 
 const MAX_GENERATORS_DEFAULT: i32 = 1024;
 const MAX_GENERATORS_MIN: i32 = 1;
@@ -34,6 +37,8 @@ static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(WORKER_ID_UNSET);
 static WORKER_ID_FROM: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static POOL: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"default"));
+static QUEUE_POOL: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static QUEUE_PLACES: GucSetting<i32> = GucSetting::<i32>::new(QUEUE_PLACES_DEFAULT);
 static MAX_GENERATORS: GucSetting<i32> = GucSetting::<i32>::new(MAX_GENERATORS_DEFAULT);
 static RESERVE: GucSetting<i32> = GucSetting::<i32>::new(RESERVE_MS_DEFAULT);
 static FAILOVER_GAP: GucSetting<i32> = GucSetting::<i32>::new(FAILOVER_GAP_MS_DEFAULT);
@@ -79,6 +84,24 @@ pub fn define() {
         c"snowflake_create_pool() makes a pool in the registry.",
         &POOL,
         GucContext::Sighup,
+        GucFlags::empty(),
+    );
+    GucRegistry::define_string_guc(
+        tenants::SETTING,
+        c"Pool of the registry from which generators with on_rollback=next_worker lease worker IDs.",
+        c"It should not be the pool of the servers. Empty means that there is none. Roles with the privilege SET on this parameter may own such generators.",
+        &QUEUE_POOL,
+        GucContext::Sighup,
+        GucFlags::empty(),
+    );
+    GucRegistry::define_int_guc(
+        c"snowflake_id.queue_places",
+        c"Number of generators of this server that can lease worker IDs of their own.",
+        c"Those with on_rollback=next_worker.",
+        &QUEUE_PLACES,
+        0,
+        QUEUE_PLACES_MAX,
+        GucContext::Postmaster,
         GucFlags::empty(),
     );
     GucRegistry::define_int_guc(
@@ -225,6 +248,16 @@ pub fn registry() -> String {
 /// `snowflake_id.pool`.
 pub fn pool() -> String {
     text(&POOL)
+}
+
+/// `snowflake_id.queue_pool`: empty if there is none.
+pub fn queue_pool() -> String {
+    text(&QUEUE_POOL)
+}
+
+/// `snowflake_id.queue_places`.
+pub fn queue_places() -> usize {
+    usize::try_from(QUEUE_PLACES.get()).unwrap_or(0)
 }
 
 /// A setting's value, copied.

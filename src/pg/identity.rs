@@ -58,5 +58,6 @@ pub fn identity() -> Identity {
         boot: u128::from_str_radix(&boot, 16).unwrap_or_default(),
         device,
         inode,
+        generator: 0,
     }
 }

@@ -77,7 +77,23 @@ impl Host for Postgres<Caller> {
 
     fn error(&self, why: Refused) -> Error {
         let entry = self.0.entry;
-        let refused = |it: &Described| error::refused(&entry.name(), &it.generator, why);
+        let refused = |it: &Described| {
+            let error = error::refused(&entry.name(), &it.generator, why);
+            match (why, entry.tenant()) {
+                (Refused::Behind { by, .. }, Some(tenant))
+                    if by <= it.generator.policy.max_rollback =>
+                {
+                    let shared = self.0.shared;
+                    let (mut shown, blocked) = shared.with_held(tenant, |_, held| {
+                        (held.state.shown.clone(), held.blocked.clone())
+                    });
+                    shown.trouble = blocked.map(|blocked| blocked.obstacle);
+                    let has_keeper = shared.has_keeper();
+                    error::tenants::no_other_worker(error, &entry.name(), &shown, has_keeper)
+                }
+                _ => error,
+            }
+        };
         entry.describe().map_or_else(|error| error, refused)
     }
 
@@ -106,7 +122,11 @@ impl Host for Postgres<Caller> {
     }
 
     fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
-        self.0.shared.with_beliefs(f)
+        let shared = self.0.shared;
+        match self.0.entry.tenant() {
+            Some(tenant) => shared.with_beliefs_of(tenant, f),
+            None => shared.with_beliefs(f),
+        }
     }
 
     fn settings(&self) -> Settings {
@@ -154,20 +174,56 @@ impl Host for Postgres<Caller> {
             let has_more = generation != mine || bound.is_none_or(|bound| bound > needed);
             (has_more, needed.since(near) <= BOUND_LEAD_MAX)
         };
-        let shared = self.0.shared;
+        let (shared, tenant) = (self.0.shared, self.0.entry.tenant());
         let from = os_clock::boot();
         let mut told = None;
         loop {
-            let (has_more, can_come) = shared.with_beliefs(look);
+            let (has_more, can_come) = self.with_beliefs(look);
             if has_more || !can_come {
                 return Ok(has_more);
             }
             let now = os_clock::boot();
             if told.is_none_or(|told| now.since(told) >= BOUND_TELL.nanos()) {
-                shared.need_bound(needed);
+                match tenant {
+                    Some(tenant) => {
+                        tenant.need_bound(needed);
+                        shared.wake_keeper();
+                    }
+                    None => shared.need_bound(needed),
+                }
                 told = Some(now);
             }
-            if now.since(from) >= BOUND_WAIT.nanos() || keeper::has_long_trouble(shared) {
+            if now.since(from) >= BOUND_WAIT.nanos() || keeper::has_long_trouble(shared, tenant) {
+                return Ok(false);
+            }
+            self.nap(Millis::new(NAP_MILLIS_MAX).nanos())?;
+        }
+    }
+
+    fn another_worker(&self) -> Result<bool, Error> {
+        let (shared, mine) = (self.0.shared, self.generation());
+        let Some(tenant) = self.0.entry.tenant() else {
+            return Ok(false);
+        };
+        let from = os_clock::boot();
+        let mut told = None;
+        loop {
+            // Without a worker ID, the generator is about to get the next one.
+            if tenant.generation() != mine {
+                return Ok(true);
+            }
+            let now = os_clock::boot();
+            if told.is_none_or(|told| now.since(told) >= BOUND_TELL.nanos()) {
+                tenant.use_up(mine);
+                shared.wake_keeper();
+                told = Some(now);
+            }
+            let reading = os_clock::read();
+            let is_blocked = shared.with_held(tenant, |_, held| {
+                let blocked = held.blocked.as_ref();
+                blocked.is_some_and(|blocked| blocked.holds(reading))
+            });
+            if is_blocked || now.since(from) >= BOUND_WAIT.nanos() {
                 return Ok(false);
             }
             self.nap(Millis::new(NAP_MILLIS_MAX).nanos())?;

@@ -29,6 +29,7 @@
 
 pub mod io;
 mod postgres;
+mod queue;
 pub mod state;
 
 use std::ffi::{CStr, c_int};
@@ -43,17 +44,21 @@ use pgrx::bgworkers::{
 use pgrx::{PgMemoryContexts, pg_sys};
 
 use self::io::{Client, Outcome};
+use self::queue::Queue;
 use self::state::{KeptLink, Obstacle, Short, State};
 use super::encoding::from_server;
 use super::error::{self, Error};
 use super::libpq::Server;
-use super::shmem::{self, Shared};
+use super::shmem::{self, Key, Shared};
+use super::tenants::Tenant;
 use super::{compat, etcd, guc, identity, os_clock, start_file};
+use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use crate::snowflake::identity::Identity;
+use crate::snowflake::lease::Identity as Identified;
 use crate::snowflake::lease::contender::Contenders;
-use crate::snowflake::lease::node::{Change, Moment, Next, Node, Why};
-use crate::snowflake::lease::{Answer, Holder, Nonce, Refused, Reply, Request};
+use crate::snowflake::lease::node::{Change, Moment, Next, Node, Trouble, Why};
+use crate::snowflake::lease::{Answer, Holder, Nonce, Refused, Reply, Request, Terms};
 use crate::snowflake::server::Beliefs;
 
 /// The name in `pg_stat_activity`.
@@ -122,7 +127,11 @@ pub extern "C-unwind" fn keep_worker_id(_argument: pg_sys::Datum) {
         shared.set_keeper(pg_sys::MyLatch);
     }
     let mut context = PgMemoryContexts::new(NAME);
-    let mut keeper = Keeper { shared, link: None };
+    let mut keeper = Keeper {
+        shared,
+        link: None,
+        queue: None,
+    };
     // SAFETY: switched to for each round, and emptied after it: texts of messages.
     unsafe { context.switch_to(|_| keeper.configure()) };
     loop {
@@ -148,20 +157,26 @@ unsafe extern "C-unwind" fn leave(_: c_int, _: pg_sys::Datum) {
     }
 }
 
-/// Waits until the server has a worker ID from its registry, but not longer than
-/// [`GRANT_WAIT`] after it has begun to ask. Returns whether it has one; false at once
-/// without a registry. A cancelled query ends the wait.
+/// Waits until the server, or a generator that leases worker IDs of its own, has one from
+/// the registry, but not longer than [`GRANT_WAIT`] after it has begun to ask. Returns
+/// whether it has one; false at once without a registry. A cancelled query ends the wait.
 #[cold]
-pub fn await_worker_id(shared: &Shared) -> bool {
+pub fn await_worker_id(shared: &Shared, tenant: Option<&Tenant>) -> bool {
     let from = os_clock::boot();
     loop {
-        if shared.worker_id().is_some() {
+        let generation = tenant.map_or_else(|| shared.generation(), Tenant::generation);
+        if generation.worker().is_some() {
             return true;
         }
-        let waits = shared.with_keeper(|beliefs, state| {
-            let is_registered = beliefs.identity.bound.is_some();
-            is_registered.then(|| state.shown.waits_since.unwrap_or(from))
-        });
+        let waits = match tenant {
+            Some(tenant) => shared.with_held(tenant, |_, held| {
+                Some(held.state.shown.waits_since.unwrap_or(from))
+            }),
+            None => shared.with_keeper(|beliefs, state| {
+                let is_registered = beliefs.identity.bound.is_some();
+                is_registered.then(|| state.shown.waits_since.unwrap_or(from))
+            }),
+        };
         let Some(since) = waits else {
             return false;
         };
@@ -191,12 +206,16 @@ pub fn no_worker_id(max: u64) -> Error {
 }
 
 /// Whether the registry has given nothing for so long that no caller waits for it.
-pub fn has_long_trouble(shared: &Shared) -> bool {
+pub fn has_long_trouble(shared: &Shared, tenant: Option<&Tenant>) -> bool {
     let now = os_clock::boot();
-    shared.with_keeper(|_, state| {
+    let is_long = |state: &State| {
         let trouble = state.shown.trouble.as_ref();
         trouble.is_some_and(|obstacle| now.since(obstacle.began) >= GRANT_WAIT.nanos())
-    })
+    };
+    match tenant {
+        Some(tenant) => shared.with_held(tenant, |_, held| is_long(&held.state)),
+        None => shared.with_keeper(|_, state| is_long(state)),
+    }
 }
 
 /// What is in the way of a later bound, for a caller: a sentence, or several.
@@ -209,12 +228,30 @@ pub fn obstacle() -> Option<String> {
     Some(error::keeper::trouble(&obstacle))
 }
 
-/// The pool from which the server has its worker ID, and its last worker ID.
-pub fn pool_end(shared: &Shared) -> Option<(String, i64)> {
-    let found = shared.with_keeper(|_, state| {
+/// The same of a generator that leases worker IDs of its own, whose name is given.
+#[cold]
+pub fn no_worker_id_of(tenant: &Tenant, name: &str) -> Error {
+    shmem::shared().map_or_else(
+        |error| error,
+        |shared| {
+            let shown = shared.with_held(tenant, |_, held| held.state.shown.clone());
+            error::tenants::no_worker_id(name, &shown, shared.has_keeper())
+        },
+    )
+}
+
+/// The pool from which the server, or a generator with worker IDs of its own, has its
+/// worker ID, and the last worker ID of the pool.
+pub fn pool_end(shared: &Shared, key: Key, generator: &Generator) -> Option<(String, i64)> {
+    let end = |state: &State| {
         let terms = state.link.as_ref()?.node.terms()?;
         Some((state.shown.pool, terms.ids.end - 1))
-    });
+    };
+    let found = if generator.takes_turns() {
+        shared.with_held(shared.tenant(key)?, |_, held| end(&held.state))
+    } else {
+        shared.with_keeper(|_, state| end(state))
+    };
     found.map(|(pool, last)| (pool.get(), last))
 }
 
@@ -226,6 +263,12 @@ struct Target {
 }
 
 impl Target {
+    /// That of generators with worker IDs of their own.
+    fn of_queue() -> Option<Self> {
+        let (registry, pool) = (guc::registry(), guc::queue_pool());
+        (!registry.is_empty() && !pool.is_empty()).then_some(Self { registry, pool })
+    }
+
     fn configured() -> Option<Self> {
         let registry = guc::registry();
         (!registry.is_empty()).then(|| Self {
@@ -298,7 +341,13 @@ struct Link {
 struct Keeper {
     shared: &'static Shared,
     link: Option<Link>,
+    /// For generators with worker IDs of their own.
+    queue: Option<Queue>,
 }
+
+/// How long to wait at most while the server and a generator wait for replies: there is one
+/// socket that the latch can be waited for with.
+const BOTH_WAIT_MILLIS: i64 = 20;
 
 impl Keeper {
     /// Does all that can be done now. Returns what to wait for: a socket, and for how
@@ -315,24 +364,35 @@ impl Keeper {
             self.configure();
         }
         let shared = self.shared;
-        let Some(link) = &mut self.link else {
-            return (None, None);
-        };
-        if link.is_here() && is_stopping() {
-            // The keeper's session is a client's, and a smart stop waits for clients. IDs
-            // go on to the bound.
-            link.client = None;
-            link.asked = None;
-            return (None, None);
-        }
-        link.hear_needs(shared);
-        link.listen(shared);
-        let millis = link.go_on(shared);
-        (link.client.as_ref().map(Client::socket), millis)
+        let own = self.link.as_mut().map(|link| link.round(shared));
+        let queue = self.queue.as_mut().map(|queue| {
+            if queue.is_here() && is_stopping() {
+                queue.disconnect();
+                return (None, None);
+            }
+            queue.round(shared)
+        });
+        let (own, own_millis) = own.unwrap_or((None, None));
+        let (other, other_millis) = queue.unwrap_or((None, None));
+        let millis = own_millis.into_iter().chain(other_millis).min();
+        let both = own.is_some() && other.is_some();
+        let limit = both.then_some(BOTH_WAIT_MILLIS);
+        (other.or(own), millis.into_iter().chain(limit).min())
     }
 
     /// Follows the settings.
     fn configure(&mut self) {
+        self.configure_own();
+        let target = Target::of_queue();
+        if self.queue.as_ref().map(|queue| &queue.target) != target.as_ref() {
+            if let Some(queue) = self.queue.take() {
+                queue.end(self.shared, false);
+            }
+            self.queue = target.map(Queue::new);
+        }
+    }
+
+    fn configure_own(&mut self) {
         let target = Target::configured();
         if self.link.as_ref().map(|link| &link.target) == target.as_ref() {
             if self.link.is_none() {
@@ -360,6 +420,9 @@ impl Keeper {
 
     /// SIGTERM has come: the server stops, or somebody has ended this process.
     fn end(&mut self) -> ! {
+        if let Some(queue) = self.queue.take().filter(|_| is_stopping()) {
+            queue.end(self.shared, true);
+        }
         let code = match (self.link.take(), is_stopping()) {
             (Some(link), true) => {
                 link.end(self.shared, End::Stop);
@@ -416,15 +479,42 @@ fn nonce() -> Nonce {
     Nonce(u128::from_ne_bytes(random))
 }
 
-/// This server, for the registry.
-fn holder(started: BootNanos) -> Holder {
+/// Why the registry does not give what a node asks for.
+fn obstacle_of(trouble: &Trouble, boot: BootNanos) -> Obstacle {
+    Obstacle {
+        since: trouble.since,
+        began: boot,
+        held: match &trouble.why {
+            Why::Refused(Refused::Held { worker, .. }) => Some(*worker),
+            _ => None,
+        },
+        is_refusal: matches!(trouble.why, Why::Refused(_)),
+        text: Short::new(&error::keeper::reason(&trouble.why)),
+    }
+}
+
+/// How long the keeper waits for a reply.
+fn timeout_of(terms: Option<&Terms>) -> Duration {
+    let lease = terms.map_or(Millis::ZERO, |terms| terms.lease);
+    let third = u64::try_from(lease.get() / 3).unwrap_or_default();
+    match third {
+        0 => TIMEOUT_MAX,
+        third => Duration::from_millis(third).clamp(TIMEOUT_MIN, TIMEOUT_MAX),
+    }
+}
+
+/// This server, or a generator of it, for the registry.
+fn holder(started: BootNanos, generator: u64) -> Holder {
     // SAFETY: settings of the server; the directory is NUL-terminated.
     let (port, directory) = unsafe {
         let directory = CStr::from_ptr(pg_sys::DataDir);
         (pg_sys::PostPortNumber, from_server(directory))
     };
     Holder {
-        identity: identity::identity(),
+        identity: Identified {
+            generator,
+            ..identity::identity()
+        },
         started,
         host: start_file::host_name(),
         // The registry's server sees it, and fills it in.
@@ -462,7 +552,7 @@ impl Link {
         let fixed = guc::worker_id();
         let (started, nonce, node) = match kept {
             Some(kept) => {
-                let me = holder(kept.started);
+                let me = holder(kept.started, 0);
                 let nonce = kept.node.nonce();
                 (kept.started, nonce, Node::resumed(me, fixed, kept.node))
             }
@@ -471,7 +561,7 @@ impl Link {
                 (
                     started,
                     nonce,
-                    Node::new(holder(started), nonce, fixed, None),
+                    Node::new(holder(started, 0), nonce, fixed, None),
                 )
             }
         };
@@ -523,13 +613,19 @@ impl Link {
         self.here.load(Ordering::Relaxed)
     }
 
-    fn timeout(&self) -> Duration {
-        let lease = self.node.terms().map_or(Millis::ZERO, |terms| terms.lease);
-        let third = u64::try_from(lease.get() / 3).unwrap_or_default();
-        match third {
-            0 => TIMEOUT_MAX,
-            third => Duration::from_millis(third).clamp(TIMEOUT_MIN, TIMEOUT_MAX),
+    /// As [`Queue::round`].
+    fn round(&mut self, shared: &Shared) -> (Option<c_int>, Option<i64>) {
+        if self.is_here() && is_stopping() {
+            // The keeper's session is a client's, and a smart stop waits for clients. IDs
+            // go on to the bound.
+            self.client = None;
+            self.asked = None;
+            return (None, None);
         }
+        self.hear_needs(shared);
+        self.listen(shared);
+        let millis = self.go_on(shared);
+        (self.client.as_ref().map(Client::socket), millis)
     }
 
     /// The client, made if there is none.
@@ -592,7 +688,7 @@ impl Link {
     fn send(&mut self, shared: &Shared, number: u64, request: Request) -> Result<(), String> {
         let kept = self.kept();
         shared.with_keeper(|_, state| state.link = Some(kept));
-        let timeout = self.timeout();
+        let timeout = timeout_of(self.node.terms());
         self.asked = Some(Asked {
             number,
             until: Instant::now() + timeout + LOOKUP_GRACE,
@@ -680,16 +776,7 @@ impl Link {
             _ => None,
         });
         let (kept, nonce) = (self.kept(), self.nonce);
-        let obstacle = self.node.trouble().map(|trouble| Obstacle {
-            since: trouble.since,
-            began: boot,
-            held: match &trouble.why {
-                Why::Refused(Refused::Held { worker, .. }) => Some(*worker),
-                _ => None,
-            },
-            is_refusal: matches!(trouble.why, Why::Refused(_)),
-            text: Short::new(&error::keeper::reason(&trouble.why)),
-        });
+        let obstacle = self.node.trouble().map(|it| obstacle_of(it, boot));
         let reached = match change {
             Change::Acquired { reached, .. } => Some(*reached),
             _ => None,

@@ -6,7 +6,7 @@ use super::error::{self, Code};
 use super::time::display;
 use crate::snowflake::duration::{exact, rounded};
 use crate::snowflake::generator::Generator;
-use crate::snowflake::id::Millis;
+use crate::snowflake::id::{Millis, WorkerId};
 use crate::snowflake::server::{Note, Refused};
 
 /// Writes a note of the protocol about the generator of this name.
@@ -58,6 +58,16 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             format!(
                 "Generator {name} goes on with clock number {clock} of 0 to {}; {free} more are free.",
                 clocks - 1
+            ),
+        ),
+        Note::NextWorker { rollback, worker } => (
+            match rollback {
+                Some(by) => format!("clock moved backwards by {}", exact(by)),
+                None => format!("generator {name} goes back to the time of the clock"),
+            },
+            format!(
+                "Generator {name} goes on with worker ID {}.",
+                worker.map_or(0, WorkerId::get)
             ),
         ),
         Note::LeftGap { gap, start, lead } => (

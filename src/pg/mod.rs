@@ -24,6 +24,7 @@ mod shmem; // shared memory: the words, bounds and clocks of all generators
 mod spi; // runs the extension's own SQL statements
 mod sql; // the SQL functions
 mod start_file; // remembers the last start, to notice copies
+mod tenants; // generators that lease worker IDs of their own
 mod time; // conversions between timestamptz and Unix milliseconds
 mod wire; // messages between servers and a registry
 

@@ -64,9 +64,6 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     }
     if let (Some(label), Some(text)) = (&label, text) {
         fit(relation, before.as_ref(), text)?;
-        if !label.generator().policy.is_supported() {
-            error::unsupported(&catalog::relation_name(relation)).warning();
-        }
         if label.layout().can_be_negative() {
             let from = match label.layout().disorder() {
                 Some(Disorder::NegativeFrom(at)) => Some(at),

@@ -27,7 +27,7 @@ const INSTANTS: std::ops::RangeInclusive<i64> = -190_000_000_000_000..=9_000_000
 
 /// The columns of a lease that are not its key, in the order of [`VALUES`].
 const COLUMNS: &str = "counter, nonce, released, revoked, system_identifier, boot_id, device, \
-    inode, started, host, address, port, data_directory, since, floor, start, renewed, \
+    inode, generator, started, host, address, port, data_directory, since, floor, start, renewed, \
     leased_until, bound, number, clock, era, contender";
 
 /// Their values, from `r`, the JSON of a [`Row`].
@@ -35,6 +35,7 @@ const VALUES: &str = "(r ->> 'counter')::bigint, (r ->> 'nonce')::uuid, \
     (r ->> 'released')::boolean, @schema@.snowflake_internal_instant((r ->> 'revoked')::bigint), \
     (r #>> '{holder,identity,system}')::numeric, (r #>> '{holder,identity,boot}')::uuid, \
     (r #>> '{holder,identity,device}')::numeric, (r #>> '{holder,identity,inode}')::numeric, \
+    (r #>> '{holder,identity,generator}')::numeric, \
     (r #>> '{holder,started}')::bigint, r #>> '{holder,host}', r #>> '{holder,address}', \
     (r #>> '{holder,port}')::integer, r #>> '{holder,data_directory}', \
     @schema@.snowflake_internal_instant((r ->> 'since')::bigint), (r ->> 'floor')::bigint, \
@@ -48,7 +49,8 @@ const SELECT: &str = "SELECT jsonb_build_object('worker', worker_id, 'counter', 
     'nonce', replace(nonce::text, '-', ''), 'released', released, \
     'revoked', @schema@.snowflake_internal_millis(revoked), \
     'holder', jsonb_build_object('identity', jsonb_build_object('system', system_identifier, \
-        'boot', replace(boot_id::text, '-', ''), 'device', device, 'inode', inode), \
+        'boot', replace(boot_id::text, '-', ''), 'device', device, 'inode', inode, \
+        'generator', generator), \
         'started', started, 'host', host, 'address', address, 'port', port, \
         'data_directory', data_directory), \
     'since', @schema@.snowflake_internal_millis(since), 'floor', floor, 'start', start, \
@@ -290,13 +292,15 @@ impl Rows for Table<'_> {
         self.row(
             "worker_id::bigint <@ $2::int8range AND system_identifier = $3::numeric \
              AND boot_id = $4::uuid AND device = $5::numeric AND inode = $6::numeric \
-             ORDER BY since DESC, worker_id",
+             AND generator = $7::numeric \
+             ORDER BY since DESC, started DESC, worker_id",
             &[
                 &self.more.all,
                 &identity.system.to_string(),
                 &format!("{:032x}", identity.boot),
                 &identity.device.to_string(),
                 &identity.inode.to_string(),
+                &identity.generator.to_string(),
             ],
         )
     }

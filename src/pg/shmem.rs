@@ -13,7 +13,7 @@
 //! | `Shared::needed` | the latest instant for which a caller needs a later bound (milliseconds; the least: none); raised by callers, taken by the keeper |
 //! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
-//! | `Shared::defaults`, `others`, `locks` | the addresses, in every process, of the slots of the two fixed tables and of the locks; written by the postmaster before any backend starts |
+//! | `Shared::defaults`, `others`, `tenants`, `locks` | the addresses, in every process, of the slots of the two fixed tables, of the places of [`super::tenants`], and of the locks; written by the postmaster before any backend starts |
 //! | a slot | see `snowflake::slot` |
 //!
 //! # The tables
@@ -46,6 +46,7 @@ use pgrx::pg_sys;
 
 use super::error::{self, Error};
 use super::keeper::{self, state};
+use super::tenants::Tenant;
 use super::{catalog, guc, os_clock, start_file, time};
 use crate::snowflake::clock::Reading;
 use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
@@ -79,6 +80,7 @@ pub struct Shared {
     needed: AtomicI64,
     defaults: &'static [Slot],
     others: &'static [Slot],
+    tenants: &'static [Tenant],
     locks: *mut pg_sys::LWLockPadded,
 }
 
@@ -106,6 +108,16 @@ impl Key {
     #[allow(clippy::cast_possible_truncation)]
     fn relation(self) -> pg_sys::Oid {
         pg_sys::Oid::from(self.0 as u32)
+    }
+
+    /// From its stored form.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The stored form.
+    pub const fn bits(self) -> u64 {
+        self.0
     }
 
     fn database(self) -> u64 {
@@ -259,6 +271,11 @@ impl Shared {
     /// A caller needs a bound past this instant: wakes the keeper.
     pub fn need_bound(&self, instant: UnixMillis) {
         self.needed.fetch_max(instant.get(), Ordering::AcqRel);
+        self.wake_keeper();
+    }
+
+    /// Wakes the keeper, if there is one.
+    pub fn wake_keeper(&self) {
         let latch = self.keeper_latch.load(Ordering::Acquire);
         if !latch.is_null() {
             // SAFETY: a latch in shared memory, which stays one.
@@ -450,9 +467,18 @@ impl Shared {
         self.with_all(|slots| slot::furthest(slots))
     }
 
-    /// Closes all slots, after the identity. Returns the latest end of them.
+    /// Closes all slots, after the identity, but for those of generators with worker IDs of
+    /// their own. Returns the latest end of them.
     pub fn close_slots(&self) -> Option<UnixMillis> {
-        self.with_all(|slots| slots.filter_map(Slot::close).max())
+        self.with_all(|slots| {
+            let of_server = slots.filter(|slot| !slot.takes_turns());
+            of_server.filter_map(Slot::close).max()
+        })
+    }
+
+    /// The places of generators with worker IDs of their own.
+    pub fn tenants(&self) -> &'static [Tenant] {
+        self.tenants
     }
 
     /// Resets the counters of the generators of this database, or of one of them.
@@ -507,6 +533,7 @@ unsafe extern "C-unwind" fn on_request() {
         }
         pg_sys::RequestAddinShmemSpace(size_of::<Shared>());
         pg_sys::RequestAddinShmemSpace(slots_count() * size_of::<Slot>());
+        pg_sys::RequestAddinShmemSpace(guc::queue_places().max(1) * size_of::<Tenant>());
         pg_sys::RequestNamedLWLockTranche(NAME.as_ptr(), 2);
     }
 }
@@ -526,12 +553,15 @@ unsafe extern "C-unwind" fn on_startup() {
         let size = slots_count() * size_of::<Slot>();
         let slots = pg_sys::ShmemInitStruct(name, size, &raw mut found);
         let (shared, slots) = (shared.cast::<Shared>(), slots.cast::<Slot>());
+        let name = c"snowflake_id places".as_ptr();
+        let size = guc::queue_places().max(1) * size_of::<Tenant>();
+        let places = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<Tenant>();
         if !slots.is_aligned() {
             pgrx::error!("snowflake_id: shared memory is not aligned to 128 bytes");
         }
-        // Either both areas are found or neither.
+        // Either all areas are found or none.
         if !found {
-            initialise(shared, slots);
+            initialise(shared, slots, places);
             start_file::note_start(guc::worker_id());
         }
         SHARED.store(shared, Ordering::Relaxed);
@@ -549,8 +579,8 @@ fn secret() -> (u64, u64) {
 }
 
 /// # Safety
-/// Both pointers are to aligned areas of the requested size that nobody else uses.
-unsafe fn initialise(shared: *mut Shared, slots: *mut Slot) {
+/// The pointers are to aligned areas of the requested size that nobody else uses.
+unsafe fn initialise(shared: *mut Shared, slots: *mut Slot, places: *mut Tenant) {
     let reading = os_clock::read();
     let now = time::timestamptz(reading.wall.millis());
     let identity = keeper::first_identity();
@@ -559,6 +589,10 @@ unsafe fn initialise(shared: *mut Shared, slots: *mut Slot) {
         for index in 0..slots_count() {
             slots.add(index).write(Slot::new(reading, now));
         }
+        for index in 0..guc::queue_places() {
+            places.add(index).write(Tenant::new());
+        }
+        let tenants = std::slice::from_raw_parts(places, guc::queue_places());
         let slots = std::slice::from_raw_parts(slots, slots_count());
         let (defaults, others) = slots.split_at(defaults_count());
         shared.write(Shared {
@@ -573,6 +607,7 @@ unsafe fn initialise(shared: *mut Shared, slots: *mut Slot) {
             needed: AtomicI64::new(i64::MIN),
             defaults,
             others,
+            tenants,
             locks: pg_sys::GetNamedLWLockTranche(NAME.as_ptr()),
         });
     }

@@ -79,7 +79,7 @@ mod tests {
             ),
             (
                 "SELECT snowflake_create_generator('g', 'preset=worker_queue epoch=1735689600000'); SELECT snowflake_nextval('g')",
-                "0A000",
+                "55000",
             ),
             (
                 "SELECT snowflake_create_generator('g', 'preset=javascript max_borrow=0 on_exhausted=error tick=''10 s'''); SELECT count(snowflake_nextval('g')) FROM generate_series(1, 1100)",

@@ -37,6 +37,12 @@ impl Generator {
         matches!(self.policy.on_rollback, OnRollback::NextClock)
     }
 
+    /// Whether the generator leases worker IDs of its own, and goes on in another turn
+    /// after a rollback, see [`super::turns`].
+    pub const fn takes_turns(&self) -> bool {
+        matches!(self.policy.on_rollback, OnRollback::NextWorker)
+    }
+
     /// Whether a rollback and an exhausted tick take clocks from one ledger.
     pub const fn shares_clocks(&self) -> bool {
         self.changes_clocks() && matches!(self.policy.on_exhausted, OnExhausted::NextClock)

@@ -532,6 +532,13 @@ impl Layout {
         position.get() >> self.place_bits()
     }
 
+    /// The turn after a turn, which takes the place of the clock in positions; `None` if
+    /// there is no further one. The clock number of IDs stays 0.
+    pub fn turn_after(self, turn: u64) -> Option<u64> {
+        let next = turn.checked_add(self.clocks())?;
+        (next <= u64::MAX >> self.place_bits()).then_some(next)
+    }
+
     /// A position without its clock.
     pub const fn place(self, position: Position) -> Place {
         Place::new(position.get() & ones(self.place_bits()))

@@ -24,6 +24,7 @@ pub mod shuffle; // a tick's sequence numbers in an unpredictable order
 pub mod slot; // all shared state of a generator
 pub mod stats; // what a generator has done
 pub mod sync;
+pub mod turns; // how a generator goes back in time under another worker ID
 pub mod wait; // how long a call waits for a clock
 pub mod word; // the next position: issue, wait or reserve
 

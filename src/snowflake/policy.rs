@@ -31,7 +31,8 @@ pub enum OnRollback {
     Error,
     /// Go on in the next clock of the layout.
     NextClock,
-    /// Wait, then go on as another worker.
+    /// Go on with another worker ID. Each generator with this policy leases worker IDs of
+    /// its own.
     NextWorker,
 }
 
@@ -90,11 +91,6 @@ impl Policy {
     /// forgiven.
     pub const fn max_advance(&self) -> Millis {
         self.max_rollback.half()
-    }
-
-    /// Whether generators support this: not as long as worker IDs cannot be leased.
-    pub const fn is_supported(&self) -> bool {
-        !matches!(self.on_rollback, OnRollback::NextWorker)
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Situation {
     pub stored: Option<UnixMillis>,
     /// The latest mark that was written here since the generator has its slot.
     pub written: Option<UnixMillis>,
+    /// For a generator that takes turns: no turn starts before this.
+    pub least: Option<UnixMillis>,
     /// The timeline of WAL has changed since the mark was written. Only a start looks at
     /// that; `false` otherwise.
     pub mark_is_older: bool,
@@ -121,8 +123,10 @@ pub struct Plan {
     /// Remember that a failover gap was left, what this reservation took,
     pub leaves_gap: bool,
     pub window: Millis,
-    /// and a lead beyond the policy's limit that goes on being allowed.
+    /// a lead beyond the policy's limit that goes on being allowed,
     pub forgiven: Millis,
+    /// and before when no further turn starts.
+    pub least: Option<UnixMillis>,
     /// Then publish a bound for the identity that the server had. It takes the place of
     /// `before`, if that is still there.
     pub identity: Identity,
@@ -134,7 +138,7 @@ pub struct Plan {
     pub starts: bool,
     /// How far the generator is ahead of the wall clock.
     pub lead: Millis,
-    /// The generator goes on in another clock.
+    /// The generator goes on in another clock, or in another turn.
     pub switches: bool,
 }
 
@@ -183,6 +187,9 @@ pub enum Refusal {
         clocks: u64,
         free_from: UnixMillis,
     },
+    /// The wall clock is this far behind an earlier reading, and IDs of that time may have
+    /// been issued under the generator's worker ID.
+    WorkerUsed { by: Millis },
     /// The sequence holds a value that cannot be a mark.
     NoMark(NoMark),
 }
@@ -267,8 +274,16 @@ impl Generator {
         // A new identity is a start, too: at its floor, or past all that was issued.
         let begins = at_start || s.is_new;
         let known = layout.instant_of(layout.tick_of(s.reserved));
-        let adopted = s.stored.filter(|stored| begins || *stored > known);
-        let from = s.identity.floor.filter(|_| begins);
+        let adopted = if self.takes_turns() {
+            self.adopted_in_turn(s)
+        } else {
+            s.stored.filter(|stored| begins || *stored > known)
+        };
+        let from = s
+            .identity
+            .floor
+            .filter(|_| begins)
+            .max(s.least.filter(|_| begins));
         // From the wall clock, not from the generator's clock, which may lead already.
         let after_gap = s.failover.map(|f| f.start(s.stored, wall));
         let limit = self.policy.max_advance();
@@ -339,6 +354,9 @@ impl Generator {
         } else {
             start.max(s.through).max(layout.tick_of(s.word))
         };
+        // A turn has a bound of its own.
+        let is_next_turn = switches && self.takes_turns();
+        let reserved = Some(layout.tick_of(s.reserved)).filter(|_| !is_next_turn);
         // A mark past the end is first of all a mark too far ahead.
         if first >= layout.last_tick() {
             return Err(time_used_up);
@@ -360,7 +378,7 @@ impl Generator {
         let farthest = layout.tick_from(wall.plus(limit));
         let bound = Tick::new(first.next().get().saturating_add(ticks))
             .min(farthest.max(first.next()))
-            .max(layout.tick_of(s.reserved))
+            .max(reserved.unwrap_or(first))
             // A start in another clock: this clock has been used up to the target.
             .max(target.unwrap_or(start))
             .min(end.map_or(layout.last_tick(), |(_, end)| end))
@@ -370,6 +388,8 @@ impl Generator {
         let left = bound.get().saturating_sub(first.get()).min(ticks);
         let early = Tick::new(bound.get() - left / 2);
         let mark = layout.instant_of(bound);
+        // A turn may end before the one before it. Marks never go back.
+        let mark = mark.max(s.written.filter(|_| self.takes_turns()).unwrap_or(mark));
         let value = if self.changes_clocks() {
             let renewed = ledger.renewed(layout.clocks());
             let kept = if switches { ledger } else { renewed };
@@ -391,6 +411,7 @@ impl Generator {
             leaves_gap: s.failover.is_some(),
             window,
             forgiven: forgiven.unwrap_or_default(),
+            least: adopted.filter(|_| s.word != Position::ZERO).max(s.floor),
             before: s.reserved,
             identity: s.identity,
             reserved: at(bound),
@@ -442,6 +463,9 @@ impl Generator {
         limit: Millis,
     ) -> Result<(Tick, Ledger, bool), Refusal> {
         let layout = self.layout;
+        if self.takes_turns() {
+            return self.choose_turn(s, start);
+        }
         if !self.changes_clocks() {
             return Ok((start, Ledger::FRESH, false));
         }
@@ -497,6 +521,40 @@ impl Generator {
                 free_from: layout.instant_of(free_from),
             }
         })
+    }
+
+    /// For a generator that takes turns, the mark that it must obey: one that was set from
+    /// outside. What it has written itself is of this turn or of an earlier one.
+    fn adopted_in_turn(&self, s: &Situation) -> Option<UnixMillis> {
+        let starts = s.word == Position::ZERO;
+        s.stored
+            .filter(|stored| starts || Some(*stored) > s.written)
+    }
+
+    /// The tick and the turn in which a generator that takes turns goes on: see
+    /// [`super::turns`].
+    fn choose_turn(&self, s: &Situation, start: Tick) -> Result<(Tick, Ledger, bool), Refusal> {
+        let layout = self.layout;
+        let (turn, at) = (layout.clock_of(s.word), layout.tick_of(s.word));
+        let in_turn = |turn, start, is_next| Ok((start, Ledger::unknown(turn, start), is_next));
+        if s.word == Position::ZERO {
+            return in_turn(turn, start, false);
+        }
+        if let Some(by) = s.rollback.filter(|_| !s.is_new)
+            && start < at
+        {
+            return Err(Refusal::WorkerUsed { by: by.millis() });
+        }
+        // Nothing lies before the floor of a grant.
+        let is_granted = s.is_new && s.identity.floor.is_some();
+        let reached = s.written.map(|mark| layout.tick_from(mark)).max(Some(at));
+        match reached.filter(|reached| is_granted && start < *reached) {
+            None => in_turn(turn, start, false),
+            Some(reached) => match layout.turn_after(turn) {
+                Some(next) => in_turn(next, start, true),
+                None => in_turn(turn, reached, false),
+            },
+        }
     }
 
     /// How many clocks a tick may use now, and how many it could use.

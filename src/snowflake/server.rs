@@ -30,7 +30,7 @@
 use super::clock::Reading;
 use super::clocks::Ledger;
 use super::generator::Generator;
-use super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
+use super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos, WorkerId};
 use super::identity::{Generation, Identity};
 use super::reservation::{Durable, Failover, Moved, Plan, Planned, Refusal, Situation};
 use super::slot::{Reserving, Slot};
@@ -159,6 +159,13 @@ pub trait Host: Clocks + Sized {
         Ok(false)
     }
 
+    /// A generator that takes turns needs another worker ID than that of its generation,
+    /// for IDs of the time that the wall clock shows. Waits for a while, outside of any
+    /// lock; false if none comes. An error if the wait is cancelled.
+    fn another_worker(&self) -> Result<bool, Self::Error> {
+        Ok(false)
+    }
+
     /// Tells the administrator something.
     fn note(&self, note: Note);
 
@@ -182,7 +189,7 @@ pub enum Need {
     Early(Tick),
     /// No ID before this instant may be issued any more.
     Floor(UnixMillis),
-    /// The wall clock was set back: another clock is needed.
+    /// The wall clock was set back: another clock is needed, or another turn.
     Switch,
     /// The tick is exhausted and goes on in further clocks. Takes no mark.
     Widen,
@@ -228,6 +235,11 @@ pub enum Note {
         clock: u64,
         clocks: u64,
         free: u64,
+    },
+    /// The generator goes on with another worker ID, at the time of the wall clock.
+    NextWorker {
+        rollback: Option<Millis>,
+        worker: Option<WorkerId>,
     },
     /// The generator was promoted with the server and leaves a gap.
     LeftGap {
@@ -536,6 +548,7 @@ impl<H: Host> Reserver<'_, H> {
             failover: self.failover(found, at_start),
             floor,
             ledger,
+            least: slot.least().filter(|_| self.generator.takes_turns()),
             rollback: found.rollback,
             through,
             last_window: if is_new { Millis::ZERO } else { slot.window() },
@@ -598,10 +611,11 @@ impl<H: Host> Reserver<'_, H> {
     /// Notes the first refusal of a series, and how long IDs last.
     fn note_refusal(&self, refusal: Refusal) {
         // A request to go too far says nothing about the clock; and a caller that finds
-        // no free clock, or a bound, may want to wait.
+        // no free clock or worker ID, or a bound, may want to wait.
         if let Refusal::AdvanceTooFar { .. }
         | Refusal::AdvancePastPool { .. }
         | Refusal::NoClockFree { .. }
+        | Refusal::WorkerUsed { .. }
         | Refusal::PastBound { .. } = refusal
         {
             return;
@@ -623,11 +637,15 @@ impl<H: Host> Reserver<'_, H> {
         if s.forgiven_lead > Millis::ZERO && plan.starts {
             host.note(Note::StartsAhead { lead });
         }
-        if plan.switches {
+        let rollback = s.rollback.map(|by| by.millis().max(Millis::new(1)));
+        if plan.switches && self.generator.takes_turns() {
+            let worker = plan.identity.generation.worker();
+            host.note(Note::NextWorker { rollback, worker });
+        } else if plan.switches {
             // The clocks that a rollback to the same time would find free.
             let from = layout.tick_of(plan.word_from.unwrap_or(plan.reserved));
             host.note(Note::Switched {
-                rollback: s.rollback.map(|by| by.millis().max(Millis::new(1))),
+                rollback,
                 clock: plan.ledger.clock,
                 clocks: layout.clocks(),
                 free: plan.ledger.free(from, layout.clocks()),

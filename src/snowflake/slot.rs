@@ -20,6 +20,7 @@
 //! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by whoever refuses |
 //! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
 //!
+//! | `least` | for a generator that takes turns: no turn starts before this (Unix milliseconds; 0: anywhere), as somebody has advanced it or set its mark; under the reservation lock |
 //! | `reached` | up to where words have come that were reset since (Unix milliseconds); raised by whoever resets the word, see [`Slot::furthest`]. Outlives evictions |
 //!
 //! What is "under the reservation lock" is Relaxed: the lock orders it. Such methods
@@ -41,7 +42,8 @@
 //! lost, and a mark that somebody has lowered or rolled back does no harm. A generator
 //! that is ahead of the clock keeps its slot. So does one that changes clocks: for
 //! earlier ticks, a lowered mark would call clocks free that are not, and a rollback
-//! would go on there.
+//! would go on there. And so does one that takes turns, whose mark stays where its latest
+//! turn has reached.
 
 use super::clock::{Clock, Reading};
 use super::clocks::Ledger;
@@ -69,13 +71,18 @@ impl Reserving {
 pub struct Slot {
     live: Live,
     rest: Rest,
-    stats: Line<(Stats, Reached)>,
+    stats: Line<(Stats, Reached, Least)>,
 }
 
 /// The latest instant that was left behind by a reset; zero: none.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 struct Reached(AtomicI64);
+
+/// Before this, no turn starts; zero: anywhere.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+struct Least(AtomicI64);
 
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -106,7 +113,7 @@ const EVICTING: u32 = 1 << 30;
 pub struct Scale {
     epoch: i64,
     /// From bit 0: bits below the tick, bits of the clock, bits of the time if
-    /// clocks change (they are above it then), which of the policies that make a
+    /// clocks or turns change (they are above it then), which of the policies that make a
     /// difference; from bit 32 the tick in milliseconds. 0 only where a slot has not
     /// been used, which is the default.
     packed: u64,
@@ -115,10 +122,11 @@ pub struct Scale {
 impl Scale {
     pub fn of_generator(generator: &Generator) -> Self {
         let (layout, policy) = (generator.layout, generator.policy);
-        let flags = u64::from(policy.on_rollback.watches()) << 2
+        let flags = u64::from(generator.takes_turns()) << 3
+            | u64::from(policy.on_rollback.watches()) << 2
             | u64::from(generator.changes_clocks()) << 1
             | u64::from(generator.is_random());
-        let time = if generator.changes_clocks() {
+        let time = if generator.changes_clocks() || generator.takes_turns() {
             layout.last_tick().get().count_ones()
         } else {
             0
@@ -162,6 +170,12 @@ impl Scale {
         self.packed >> 25 & 1 != 0
     }
 
+    /// Whether generators take turns: they lease worker IDs of their own, and an earlier
+    /// position may be a later tick, too.
+    fn takes_turns(self) -> bool {
+        self.packed >> 27 & 1 != 0
+    }
+
     fn tick_of(self, position: Position) -> u64 {
         let tick = position.get() >> (self.packed & 0xff);
         match self.packed >> 16 & 0xff {
@@ -185,7 +199,7 @@ impl Slot {
                 ledger: Ledger::FRESH.parts().map(AtomicU64::new),
                 ..Rest::default()
             },
-            stats: Line((Stats::new(now), Reached::default())),
+            stats: Line((Stats::new(now), Reached::default(), Least::default())),
         }
     }
 
@@ -278,7 +292,7 @@ impl Slot {
     fn is_passed_by(&self, now: UnixMillis) -> bool {
         let scale = self.scale();
         let word = self.live.word().position();
-        if scale.changes_clocks() && self.highest().is_some() {
+        if (scale.changes_clocks() || scale.takes_turns()) && self.highest().is_some() {
             return false;
         }
         if word == Position::ZERO || scale == Scale::default() {
@@ -304,6 +318,7 @@ impl Slot {
             &rest.refused_at,
             &rest.refused_lead,
             &rest.forgiven_lead,
+            &self.stats.0.2.0,
         ] {
             field.store(0, Relaxed);
         }
@@ -373,26 +388,47 @@ impl Slot {
     // How far the slot has come.
 
     /// No ID of a tick that begins at or after this instant was issued from this slot
-    /// since the server started; `None` if none was issued at all.
+    /// under a worker ID of the server since the server started; `None` if none was
+    /// issued at all.
     #[must_use]
     pub fn furthest(&self) -> Option<UnixMillis> {
-        self.furthest_at(self.live.word().position())
+        let before = self.reached_before();
+        if self.takes_turns() {
+            return before;
+        }
+        before.max(self.furthest_at(self.live.word().position()))
     }
 
+    /// The same of the present turn of a generator that takes turns.
+    #[must_use]
+    pub fn furthest_in_turn(&self) -> Option<UnixMillis> {
+        self.furthest_at(self.live.word().position())
+            .filter(|_| self.takes_turns())
+    }
+
+    /// Whether the generator leases worker IDs of its own. The server's identity does not
+    /// concern its slot.
+    #[must_use]
+    pub fn takes_turns(&self) -> bool {
+        self.scale().takes_turns()
+    }
+
+    fn reached_before(&self) -> Option<UnixMillis> {
+        instant(self.stats.0.1.0.load(Relaxed))
+    }
+
+    /// Where the IDs end that were issued since the word was reset last.
     fn furthest_at(&self, word: Position) -> Option<UnixMillis> {
         let scale = self.scale();
-        let before = instant(self.stats.0.1.0.load(Relaxed));
-        let Some(last) = word.get().checked_sub(1) else {
-            return before;
-        };
+        let last = word.get().checked_sub(1)?;
         if scale == Scale::default() {
-            return before;
+            return None;
         }
         if scale.changes_clocks() {
-            return before.max(self.highest());
+            return self.highest();
         }
         let end = scale.tick_of(Position::new(last)) + 1;
-        before.max(Some(scale.instant_of(end)))
+        Some(scale.instant_of(end))
     }
 
     /// Forgets where the word is, but for [`Self::furthest`].
@@ -403,9 +439,10 @@ impl Slot {
         self.live.reset(reading);
     }
 
-    /// Allows no ID until there is a new identity, and returns [`Self::furthest`] as it
-    /// is for ever under the old one. The server has no right to issue any more; see
-    /// [`super::identity`] for why that is enough.
+    /// Allows no ID until there is a new identity, and returns [`Self::furthest`], or
+    /// [`Self::furthest_in_turn`], as it is for ever under the old one. The server, or the
+    /// generator that takes turns, has no right to issue any more; see [`super::identity`]
+    /// for why that is enough.
     #[must_use]
     pub fn close(&self) -> Option<UnixMillis> {
         let word = self.live.word();
@@ -420,7 +457,11 @@ impl Slot {
             let passed = scale.place_from(mark, word).get().max(bound.get());
             Position::new(word.get().max(passed))
         });
-        self.furthest_at(before)
+        let end = self.furthest_at(before);
+        if scale.takes_turns() {
+            return end;
+        }
+        end.max(self.reached_before())
     }
 
     // What reservers know.
@@ -465,6 +506,14 @@ impl Slot {
         rest.window.store(plan.window.get(), Relaxed);
         rest.forgiven_lead.store(plan.forgiven.get(), Relaxed);
         rest.refused_lead.store(0, Relaxed);
+        if let Some(least) = plan.least {
+            self.stats.0.2.0.fetch_max(least.get(), Relaxed);
+        }
+    }
+
+    /// For a generator that takes turns: no turn starts before this.
+    pub(super) fn least(&self) -> Option<UnixMillis> {
+        instant(self.stats.0.2.0.load(Relaxed))
     }
 
     pub fn highest(&self) -> Option<UnixMillis> {

@@ -120,6 +120,14 @@ impl Waits {
         if self.awaits(policy, left, host.boot()) {
             return self.nap(host, left);
         }
+        if policy.on_rollback == OnRollback::NextWorker {
+            match host.reserve(Need::Switch)? {
+                None => return Ok(()),
+                Some(Refusal::WorkerUsed { .. }) if host.another_worker()? => return Ok(()),
+                Some(Refusal::WorkerUsed { .. }) => {}
+                Some(refusal) => return await_bound(host, refusal),
+            }
+        }
         Err(refuse_behind(host, slot, now, millis, no_clock))
     }
 

@@ -7,7 +7,8 @@
 #   - Each ID is of a grant that its server had, from the floor, and before the limit. So
 #     a server without a lease issues nothing.
 #   - The grants of one worker ID do not overlap, also where a registry has lost some.
-#   - The IDs of a session increase, whatever worker IDs its server has.
+#   - The IDs of a session increase, whatever worker IDs its server has; those of a
+#     generator that leases worker IDs of its own, under one of these.
 #   - Clients meet no other errors than those of servers that stop, or have no lease.
 package Torture::Grants;
 
@@ -26,7 +27,7 @@ use constant WORKER_MASK => 1023;
 sub new
 {
 	my ($class) = @_;
-	return bless { ids => {}, last => {}, grant => {}, bad => {}, codes => {}, text => [], seen => { IDs => 0, 'grants of worker IDs' => 0, 'sessions of servers that lease' => 0 } }, $class;
+	return bless { ids => {}, last => {}, grant => {}, bad => {}, codes => {}, text => [], seen => { IDs => 0, 'IDs of generators that lease' => 0, 'grants of worker IDs' => 0, 'sessions of servers that lease' => 0 } }, $class;
 }
 
 sub violation
@@ -40,7 +41,7 @@ sub violation
 sub receive
 {
 	my ($self, $server, $session, $line) = @_;
-	my ($list) = $line =~ /^I\|\{(\d+(?:,\d+)*)\}$/;
+	my ($kind, $list) = $line =~ /^([IQ])\|\{(\d+(?:,\d+)*)\}$/;
 	return $self->violation('output', "$server: $line") if !defined $list;
 	for my $id (split /,/, $list)
 	{
@@ -48,7 +49,10 @@ sub receive
 		my $before = $self->{ids}{$id};
 		$self->violation('duplicate', "$id of $server and of $before") if defined $before;
 		$self->{ids}{$id} = $server;
-		my $last = \$self->{last}{$session};
+		$self->{seen}{'IDs of generators that lease'}++ if $kind eq 'Q';
+		# Where such a generator changes its worker ID, its IDs may go back.
+		my $worker = $kind eq 'Q' ? $id >> WORKER_SHIFT & WORKER_MASK : '';
+		my $last = \$self->{last}{"$session $worker"};
 		$self->violation('order', "$id of $server after $$last") if defined $$last && $id <= $$last;
 		$$last = $id;
 	}
@@ -71,6 +75,8 @@ sub read_client
 		$self->{codes}{$code}++;
 		next if is_usual($error);
 		next if $code eq '55000' && $text =~ /^(this server has no worker ID|generator \S+ may issue IDs of times before .* only)$/;
+		next if $code eq '55000' && $text eq 'generator queued has no worker ID';
+		next if $code eq '58000' && $text =~ /^clock moved backwards by / && ($error->{detail} // '') =~ /Generator queued gets no worker ID from pool "queue" that was not used at this time/;
 		next if $code eq '55006' && $text =~ /^worker ID 40 belongs to another server$/;
 		$self->violation('error', "$server: $error->{line} ($error->{detail})");
 	}

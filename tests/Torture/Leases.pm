@@ -187,6 +187,7 @@ sub begin
 SELECT snowflake_create_pool('main', '[100,$end)', $terms);
 SELECT snowflake_create_pool('claimed', '[40,41)', $terms);
 SELECT snowflake_create_pool('other', '[200,220)', $terms);
+SELECT snowflake_create_pool('queue', '[300,330)', $terms);
 -- What the registry has stored, in the transactions that store it.
 CREATE TABLE stored (LIKE snowflake_registry_leases, n bigint GENERATED ALWAYS AS IDENTITY);
 CREATE FUNCTION note_stored() RETURNS trigger LANGUAGE plpgsql AS \$\$
@@ -211,11 +212,14 @@ END
 	{
 		my ($pool, $fixed) = $n > $s->{leasing} ? ('claimed', 40) : ('main', -1);
 		my $node = $self->copy_template("n$n", "snowflake_id.worker_id = $fixed", "snowflake_id.registry = '$self->{conninfo}'",
-			"snowflake_id.pool = '$pool'", "snowflake_id.reserve = '$s->{reserve_ms} ms'");
+			"snowflake_id.pool = '$pool'", q{snowflake_id.queue_pool = 'queue'}, "snowflake_id.reserve = '$s->{reserve_ms} ms'");
 		$self->set_clock($node, shift @clocks);
 		my $server = { node => $node, name => "n$n", pool => $pool };
 		push @{ $self->{servers} }, $server;
 		$self->start($node);
+		# It leases worker IDs of its own, and goes back with the clock.
+		defined ask($node, q{SELECT snowflake_create_generator('queued', 'preset=default on_rollback=next_worker')})
+		  or die 'no generator';
 		$self->launch($server);
 	}
 	return;
@@ -225,14 +229,22 @@ END
 
 my %groups;
 
-# Starts a client of a server, which takes IDs all the time and connects again when it
-# must.
+# Starts the clients of a server, which take IDs all the time and connect again when they
+# must: one of the default generator, and one of the generator with worker IDs of its own.
 sub launch
 {
 	my ($self, $server) = @_;
-	my $file = "$self->{dir}/$server->{name}." . ++$self->{launched};
 	my $scripts = $self->{schedule}{clients};
-	append_to_file("$file.sql", "\\set VERBOSITY verbose\n" . $scripts->[ $self->{launched} % @$scripts ]);
+	$self->launch_client($server, $server->{name}, $scripts->[ $self->{launched} % @$scripts ]);
+	$self->launch_client($server, "q$server->{name}", $self->{schedule}{queue_client});
+	return;
+}
+
+sub launch_client
+{
+	my ($self, $server, $name, $script) = @_;
+	my $file = "$self->{dir}/$name." . ++$self->{launched};
+	append_to_file("$file.sql", "\\set VERBOSITY verbose\n$script");
 	append_to_file($_, '') for "$file.out", "$file.err";
 	my $pid = fork // die "fork: $!";
 	if (!$pid)
@@ -247,18 +259,21 @@ sub launch
 		  or POSIX::_exit(127);
 	}
 	$groups{$pid} = 1;
-	$self->{clients}{ $server->{name} } = { pid => $pid, file => $file };
+	$self->{clients}{$name} = { pid => $pid, file => $file };
 	return;
 }
 
 sub end_client
 {
 	my ($self, $server) = @_;
-	my $client = delete $self->{clients}{ $server->{name} } or return;
-	kill 'KILL', -$client->{pid};
-	waitpid $client->{pid}, 0;
-	delete $groups{ $client->{pid} };
-	$self->{grants}->read_client($server->{node}->data_dir, $client->{file});
+	for my $name ($server->{name}, "q$server->{name}")
+	{
+		my $client = delete $self->{clients}{$name} or next;
+		kill 'KILL', -$client->{pid};
+		waitpid $client->{pid}, 0;
+		delete $groups{ $client->{pid} };
+		$self->{grants}->read_client($server->{node}->data_dir, $client->{file});
+	}
 	return;
 }
 

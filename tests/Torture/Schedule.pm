@@ -375,6 +375,7 @@ sub leases
 	$s{widest_ms} = $s{fails_over} ? int(0.4 * $s{hold_ms}) : 300_000;
 	$s{clocks} = [ map { chance(0.5) ? seconds(-$s{widest_ms} / 1000, $s{widest_ms} / 1000) : 0 } 0 .. $leasing + $claimants ];
 	$s{clients} = [ map { lease_script() } 1 .. 6 ];
+	$s{queue_client} = "SELECT 'S';\nSELECT 'Q', array_agg(snowflake_nextval('queued')) FROM generate_series(1, " . pick(1, 5) . ") \\watch " . pick(0.02, 0.05) . "\n";
 	my @faults = map { lease_fault(\%s, 0) } 1 .. between(4, 7);
 	splice @faults, between(0, scalar @faults), 0, lease_fault(\%s, 0, 'registry_fails_over') if $s{fails_over};
 	$s{faults} = \@faults;

@@ -297,6 +297,10 @@ fn refusal(refused: &Refused) -> String {
         Refused::NoneFree { .. } => {
             "All worker IDs of the pool belong to other servers.".to_string()
         }
+        Refused::NonePassed { latest } => format!(
+            "Each free worker ID of the pool has been used at {} or after it.",
+            display(*latest)
+        ),
         Refused::Quiet { cause, retry } => format!(
             "The registry may have lost leases ({}), so it gives no worker ID for {} more.",
             match cause {

@@ -5,22 +5,8 @@ use pgrx::PgSqlErrorCode::*;
 use super::{Code, Error, invalid, not_ready, not_supported, wrong_kind};
 use crate::pg::time::display;
 use crate::snowflake::id::UnixMillis;
-use crate::snowflake::label::{LabelError, on_rollback_text};
+use crate::snowflake::label::LabelError;
 use crate::snowflake::layout::Change;
-use crate::snowflake::policy::OnRollback;
-
-pub fn unsupported(name: &str) -> Error {
-    let rule = on_rollback_text(OnRollback::NextWorker);
-    let message = format!("generator {name} has a policy that is not supported yet");
-    not_supported(message)
-        .detail(format!(
-            "Its label says on_rollback={rule}, and worker IDs cannot be leased yet. The generator \
-             decodes IDs, but issues none."
-        ))
-        .hint(
-            "Give another on_rollback in its label, also after a preset: wait, error or continue.",
-        )
-}
 
 pub fn bad_label(text: &str, error: &LabelError) -> Error {
     invalid(format!("invalid label: {}", error.problem))

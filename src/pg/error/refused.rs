@@ -161,13 +161,18 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
         }
         Refusal::PastBound { needed, bound, .. } => {
             let (needed, bound) = (display(needed), display(bound));
+            let whose = if generator.takes_turns() {
+                "generator"
+            } else {
+                "server"
+            };
             let why = keeper::obstacle().map_or_else(String::new, |why| format!(" {why}"));
             not_ready(format!(
                 "generator {name} may issue IDs of times before {bound} only"
             ))
             .detail(format!(
                 "The next ID would be of {needed}. The registry has given the worker ID of this \
-                 server until {bound}, and has not renewed it.{why}"
+                 {whose} until {bound}, and has not renewed it.{why}"
             ))
             .hint(
                 "View snowflake_worker shows the state of this server's worker ID. IDs resume by \
@@ -200,6 +205,11 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
             clocks,
             free_from,
         } => no_clock_free(name, by, clocks, free_from, ""),
+        // A caller that waits gets another error.
+        Refusal::WorkerUsed { by } => {
+            let by = exact(by);
+            bad_clock(format!("clock moved backwards by {by}")).hint(format!("{CHECK}{AHEAD}"))
+        }
         Refusal::NoMark(no_mark) => {
             let now = os_clock::wall().millis();
             match no_mark {

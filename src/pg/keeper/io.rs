@@ -107,9 +107,10 @@ impl Transport for Nowhere {
     }
 }
 
-/// How many threads there may be. A look-up of a host name that hangs leaves one behind,
+/// How many threads there may be: one for the server and one for generators with worker IDs
+/// of their own. A look-up of a host name that hangs leaves one behind,
 /// and so does etcd, for as long as its request lasts.
-const THREADS_MAX: usize = 5;
+const THREADS_MAX: usize = 8;
 
 /// The number of threads that live.
 static THREADS: AtomicUsize = AtomicUsize::new(0);

@@ -8,6 +8,7 @@ use pgrx::pg_sys;
 use super::super::encoding::Text;
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
+use super::super::label::Described;
 use super::super::{catalog, compat, mark, os_clock, shmem, spi, time};
 use super::call::{c_function, columns};
 use crate::snowflake::generator::Generator;
@@ -26,7 +27,7 @@ c_function!(snowflake_internal_ids_to_come, |call| {
     if layout.takes_fields() {
         return Err(error::no_default(&entry.name(), &described.label));
     }
-    let (next, sorted) = next(entry, &described.generator)?;
+    let (next, sorted) = next(entry, described)?;
     let value: Option<i64> = call.get(1);
     let reached = value
         .and_then(|value| layout.decode(SnowflakeId::new(value)).ok())
@@ -49,7 +50,8 @@ c_function!(snowflake_internal_ids_to_come, |call| {
 /// A generator that runs has a word and a clock that only grow; a wall clock ahead of
 /// them would give a wrong answer. A generator that has issued nothing since the server
 /// started will start at its mark or now.
-fn next(entry: &Entry, generator: &Generator) -> Result<(SnowflakeId, bool), Error> {
+fn next(entry: &Entry, described: &Described) -> Result<(SnowflakeId, bool), Error> {
+    let generator = &described.generator;
     let layout = generator.layout;
     let running = entry.running_at(generator);
     let position = match running {
@@ -60,7 +62,9 @@ fn next(entry: &Entry, generator: &Generator) -> Result<(SnowflakeId, bool), Err
             layout.at(0, layout.place_of(layout.tick_within(mark.max(wall))))
         }
     };
-    let worker = shmem::shared().ok().and_then(|shared| shared.worker_id());
+    let worker = shmem::shared()
+        .ok()
+        .and_then(|shared| entry.worker_id(described, shared));
     let stamp = worker.and_then(|worker| layout.stamp(worker).ok());
     let tick = layout.tick_of(position);
     let range = layout.range_of(tick);

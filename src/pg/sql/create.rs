@@ -46,9 +46,7 @@ c_function!(snowflake_create_generator, |call| {
     entry.lock();
     // A temporary schema makes a temporary sequence.
     let facts = entry.learn()?;
-    // If its policy is not supported yet, that has been reported by now.
     if let Ok(shared) = shmem::shared()
-        && facts.described.generator.policy.is_supported()
         && let Err(error) = entry.check_can_issue(facts.described, shared)
     {
         error.warning();

@@ -69,7 +69,6 @@ fn on_disk(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, N
 // The view `snowflake_generators`.
 c_function!(snowflake_generators, |call| {
     let shared = shmem::shared().ok();
-    let worker = shared.and_then(|shared| shared.worker_id());
     // One lock at a time, however many generators there are, and without waiting: a
     // view that hangs shows nothing about the others. `None` is a generator that was
     // dropped after the list was made.
@@ -94,6 +93,11 @@ c_function!(snowflake_generators, |call| {
         };
         // The generator's layout, in which positions count.
         let layout = it.map(|it| it.generator.layout);
+        let worker = shared.and_then(|shared| match it {
+            Some(it) if !it.generator.layout.has_worker() => None,
+            Some(it) => entry.worker_id(it, shared),
+            None => shared.worker_id(),
+        });
         let shown = view.filter(|_| visible).zip(layout);
         let mark = mark.ok().flatten().filter(|_| visible);
         let reserved = shown
@@ -106,9 +110,7 @@ c_function!(snowflake_generators, |call| {
         let next = next.or(is_held.then_some(wall)).filter(|_| visible);
         Some(columns![
             entry.relation(),
-            worker
-                .filter(|_| layout.is_none_or(|layout| layout.has_worker()))
-                .map(|worker| worker.get().cast_signed()),
+            worker.map(|worker| worker.get().cast_signed()),
             shown
                 .and_then(|(view, layout)| Some(layout.instant_of(view.counts.last_tick?)))
                 .map(time::to_datum),
@@ -142,7 +144,9 @@ fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Opt
     let generator = &described.generator;
     let layout = generator.layout;
     let max = layout.max_worker();
-    if let Some((pool, last)) = shmem::shared().ok().and_then(keeper::pool_end)
+    if let Some((pool, last)) = shmem::shared()
+        .ok()
+        .and_then(|shared| keeper::pool_end(shared, entry.key(), generator))
         && layout.has_worker()
         && i64::try_from(max).is_ok_and(|max| last > max)
     {

@@ -199,6 +199,12 @@ impl<'a> Draft<'a> {
                 );
             }
         }
+        if self.policy.on_rollback == OnRollback::NextWorker && !layout.has_worker() {
+            return self.at("on_rollback").error(
+                "on_rollback=next_worker needs a worker field, and the layout has none",
+                "Add one, such as worker:10, or set on_rollback to something else.",
+            );
+        }
         if rollback && bits > CLOCK_BITS_MAX {
             return self.at("on_rollback").error(
                 &format!(

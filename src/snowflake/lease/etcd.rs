@@ -294,7 +294,8 @@ impl Rows for Table<'_> {
     fn last_held_by(&mut self, identity: &Identity) -> Option<Row> {
         let held = self.own();
         let held = held.filter(|row| row.holder.identity == *identity);
-        held.max_by_key(|row| row.since).cloned()
+        held.max_by_key(|row| (row.since, row.holder.started))
+            .cloned()
     }
 
     fn unused(&mut self) -> Option<WorkerId> {

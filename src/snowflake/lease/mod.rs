@@ -100,6 +100,21 @@ pub struct Identity {
     pub device: u64,
     /// The inode of the data directory.
     pub inode: u64,
+    /// The generator of the server that leases a worker ID of its own; 0 is the server
+    /// itself. Earlier versions tell of none.
+    #[serde(default)]
+    pub generator: u64,
+}
+
+impl Identity {
+    /// That of the server, without the generator.
+    #[must_use]
+    pub const fn server(self) -> Self {
+        Self {
+            generator: 0,
+            ..self
+        }
+    }
 }
 
 /// Who asks for a worker ID, or has one. Only `identity` and `started` decide anything;
@@ -353,6 +368,10 @@ pub enum Ask {
         fixed: Option<WorkerId>,
         /// What this incarnation had before.
         last: Option<WorkerId>,
+        /// The floor must not be after this instant, by the node's clock. The node does not
+        /// accept a later one, which an earlier version may grant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        latest: Option<UnixMillis>,
     },
     /// To keep a worker ID, with a later bound.
     Renew {
@@ -448,6 +467,8 @@ pub enum Refused {
         /// When the first one becomes free, unless its holder renews the lease.
         retry: Millis,
     },
+    /// Each free worker ID of the pool may have been used at this instant or after it.
+    NonePassed { latest: UnixMillis },
     /// The registry may have lost grants, and waits until it knows who lives.
     Quiet { cause: Cause, retry: Millis },
     /// The server's clock is so far ahead that the registry takes it for wrong.

@@ -32,6 +32,10 @@
 //!    clock of the server or of the registry is wrong, or what the registry stores is. The
 //!    node asks again, and takes the grant when its clock has come near enough.
 //! 10. **A standby** makes no contact, see [`Moment::in_recovery`].
+//! 11. **A generator** that leases worker IDs of its own starts with one that it need not
+//!     wait for, if there is one ([`Reach::Soon`]). After a clock rollback, another node of
+//!     it asks for one whose floor has passed, and for no other ([`Reach::Passed`]); the
+//!     node before returns its own then.
 
 use super::super::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
 use super::registry::DAY;
@@ -48,6 +52,21 @@ const LONGEST_PAUSE: Millis = Millis::new(1000);
 /// How far a floor may be ahead of the node's clock. A holder's clock may have been wrong
 /// by a day, and another day is left for the clock of the registry.
 pub const FLOOR_LIMIT: Millis = DAY.times(2);
+
+/// How far a floor may be ahead of the clock of a node that can do with one that is not,
+/// [`Reach::Soon`]: further than a crash of the same server leaves it, with the usual lease.
+const SOON: Millis = Millis::new(60_000);
+
+/// Which floors a node accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// Up to [`FLOOR_LIMIT`] ahead.
+    Any,
+    /// One that is less than a minute ahead, if there is one.
+    Soon,
+    /// One that is not ahead of the clock.
+    Passed,
+}
 
 /// What the server may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -196,6 +215,7 @@ pub struct Node {
     me: Holder,
     nonce: Nonce,
     fixed: Option<WorkerId>,
+    reach: Reach,
     number: u64,
     memory: Option<Memory>,
     right: Option<Right>,
@@ -223,6 +243,7 @@ impl Node {
             me,
             nonce,
             fixed,
+            reach: Reach::Any,
             number: 0,
             memory,
             right: None,
@@ -236,6 +257,12 @@ impl Node {
             trouble: None,
             closed: false,
         }
+    }
+
+    /// The same node, which accepts these floors only.
+    #[must_use]
+    pub fn reaching(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
     /// The same incarnation of a server, whose host was replaced. `kept` is what the
@@ -346,6 +373,11 @@ impl Node {
             lost => Ask::Acquire {
                 fixed: self.fixed,
                 last: lost.map(|right| right.worker),
+                latest: match self.reach {
+                    Reach::Any => None,
+                    Reach::Soon => Some(now.clock.plus(SOON)),
+                    Reach::Passed => Some(now.clock),
+                },
             },
         };
         self.request(ask, now)
@@ -376,7 +408,7 @@ impl Node {
         };
         self.memory = Some(reply.memory);
         match &reply.answer {
-            Answer::Granted(grant) if grant.floor.since(now.clock) > FLOOR_LIMIT => {
+            Answer::Granted(grant) if grant.floor.since(now.clock) > self.floor_limit() => {
                 self.sleep(LONGEST_PAUSE, now);
                 let (worker, floor) = (grant.worker, grant.floor);
                 self.troubled(Why::FloorTooFar { worker, floor }, now)
@@ -423,6 +455,13 @@ impl Node {
         Change::Copied
     }
 
+    const fn floor_limit(&self) -> Millis {
+        match self.reach {
+            Reach::Any | Reach::Soon => FLOOR_LIMIT,
+            Reach::Passed => Millis::ZERO,
+        }
+    }
+
     fn granted(&mut self, grant: &Grant, sent: Sent, now: &Moment) -> Change {
         let before = self.right.map(|right| right.worker);
         self.right = Some(Right {
@@ -449,6 +488,12 @@ impl Node {
     }
 
     fn refused(&mut self, refused: &Refused, now: &Moment) -> Change {
+        if self.reach == Reach::Soon && matches!(refused, Refused::NonePassed { .. }) {
+            // Then one that is further ahead.
+            self.reach = Reach::Any;
+            self.sleep(Millis::ZERO, now);
+            return Change::Nothing;
+        }
         let pause = match refused {
             Refused::Fenced { .. } => Millis::ZERO,
             Refused::Held { retry, .. }

@@ -38,7 +38,10 @@
 //!    A lease that had expired at the loss is not renewed: a takeover may be lost.
 //! 10. **Before the registry.** The first floor of a worker ID is `max_ahead` after the
 //!     pool was made.
-//! 11. **Contenders.** A row tells its holder who else claims the worker ID, until the
+//! 11. **Back in time.** A generator that leases worker IDs of its own says how late the
+//!     floor may be. It gets a worker ID whose floor is not later, in the order of rule 4,
+//!     or none. What it had before goes to the tail when it is released.
+//! 12. **Contenders.** A row tells its holder who else claims the worker ID, until the
 //!     next grant: see [`contender`](super::contender). That decides nothing.
 //!
 //! # The token that nobody knows
@@ -129,7 +132,7 @@ pub trait Rows {
     fn put(&mut self, row: Row);
 
     /// The row whose holder has this identity; of several, the one that was granted last
-    /// (the greatest `since`).
+    /// (the greatest `since`; if they are the same, that of the later incarnation).
     fn last_held_by(&mut self, identity: &Identity) -> Option<Row>;
 
     /// The first worker ID of the pool that is not excepted, not spare, and has no row.
@@ -376,11 +379,11 @@ impl State {
     /// two for any time: two servers with the same wrong clock are told.
     fn limit(&self, desk: &Desk) -> UnixMillis {
         let now = desk.scene.now;
-        let asker = desk.request.asker.identity;
-        let vouching = self
-            .heard
-            .iter()
-            .filter(|heard| heard.by != asker && now.since(heard.at).abs() <= desk.pool.lease);
+        // Nor do generators of the same server vouch for it.
+        let asker = desk.request.asker.identity.server();
+        let vouching = self.heard.iter().filter(|heard| {
+            heard.by.server() != asker && now.since(heard.at).abs() <= desk.pool.lease
+        });
         let (mut first, mut second) = (None, None);
         for clock in vouching.map(|heard| Some(heard.clock)) {
             second = second.max(clock.min(first));
@@ -393,7 +396,7 @@ impl State {
 
     /// Remembers the clock of a server that asks.
     fn hear(&mut self, desk: &Desk) {
-        let (now, by) = (desk.scene.now, desk.request.asker.identity);
+        let (now, by) = (desk.scene.now, desk.request.asker.identity.server());
         let stale = |heard: &Heard| now.since(heard.at).abs() > desk.pool.lease;
         self.heard.retain(|heard| heard.by != by && !stale(heard));
         if self.heard.len() >= VOUCHERS {
@@ -463,7 +466,11 @@ struct Desk<'a> {
 impl Desk<'_> {
     fn answer(&self, state: &mut State, rows: &mut impl Rows) -> Answer {
         let answer = match self.request.ask {
-            Ask::Acquire { fixed, last } => self.acquire(state, rows, fixed, last),
+            Ask::Acquire {
+                fixed,
+                last,
+                latest,
+            } => self.acquire(state, rows, (fixed, last), latest),
             Ask::Renew {
                 worker,
                 counter,
@@ -625,8 +632,8 @@ impl Desk<'_> {
         &self,
         state: &mut State,
         rows: &mut impl Rows,
-        fixed: Option<WorkerId>,
-        last: Option<WorkerId>,
+        (fixed, last): (Option<WorkerId>, Option<WorkerId>),
+        latest: Option<UnixMillis>,
     ) -> Answer {
         let identity = self.request.asker.identity;
         if let Some(worker) = fixed.filter(|worker| !self.pool.has(*worker)) {
@@ -650,7 +657,7 @@ impl Desk<'_> {
         }
         let chosen = match fixed {
             Some(worker) => self.choose_fixed(state, rows, worker, own),
-            None => self.choose(state, rows, own, last),
+            None => self.choose(state, rows, own, last, latest),
         };
         match chosen {
             Ok(stored) => self.grant(state, rows, &stored),
@@ -714,12 +721,14 @@ impl Desk<'_> {
         rows: &mut impl Rows,
         own: Option<Row>,
         last: Option<WorkerId>,
+        latest: Option<UnixMillis>,
     ) -> Result<Stored, Refused> {
         let (pool, now) = (self.pool, self.scene.now);
+        let fits = |stored: &Stored| latest.is_none_or(|at| state.floor(self, stored) <= at);
         let lost = last.and_then(|worker| rows.get(worker));
         let before = own.into_iter().chain(lost);
         for row in before.filter(|row| pool.has(row.worker)) {
-            if self.may_have(state, &row) {
+            if self.may_have(state, &row) && fits(&Stored::of(&row)) {
                 return Ok(Stored::of(&row));
             }
         }
@@ -729,13 +738,19 @@ impl Desk<'_> {
         }
         let expired = now.plus(Millis::ZERO.minus(pool.hold));
         let rested = expired.plus(Millis::ZERO.minus(DAY));
-        let passed = now.as_nodes_clock();
+        let passed = latest.unwrap_or(now.as_nodes_clock());
         let long = rows.longest_free(expired, passed);
+        let long = long.filter(|row| fits(&Stored::of(row)));
         if let Some(row) = long.as_ref().filter(|row| row.leased_until <= rested) {
             return Ok(Stored::of(row));
         }
-        if let Some(worker) = rows.unused() {
-            return Ok(Stored::unused(pool, worker));
+        let unused = rows.unused().map(|worker| Stored::unused(pool, worker));
+        if let Some(stored) = unused.filter(fits) {
+            return Ok(stored);
+        }
+        if let Some(latest) = latest {
+            let long = long.as_ref().map(Stored::of);
+            return long.ok_or(Refused::NonePassed { latest });
         }
         let never = UnixMillis::new(i64::MAX);
         if let Some(row) = long.or_else(|| rows.longest_free(expired, never)) {

@@ -29,7 +29,11 @@ impl Slot {
                 end_is_near: flag(&rest.end_is_near),
                 refused_by_rollback: flag(&rest.refused_by_rollback),
             },
-            stats: Line((Stats::new(0), Reached(copy(&self.stats.0.1.0)))),
+            stats: Line((
+                Stats::new(0),
+                Reached(copy(&self.stats.0.1.0)),
+                Least(copy(&self.stats.0.2.0)),
+            )),
         }
     }
 
@@ -49,6 +53,7 @@ impl Slot {
             (word, bounds, [offset, line, latest]),
             numbers.map(|raw| raw.load(Relaxed)),
             (rest.scale.load(Relaxed), self.stats.0.1.0.load(Relaxed)),
+            self.least(),
             rest.file.load(Relaxed),
             self.ledger().parts(),
             (self.is_undone(), self.is_refused_by_rollback()),

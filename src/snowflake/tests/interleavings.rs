@@ -48,6 +48,7 @@ fn plan(
         leaves_gap: false,
         window: Millis::new(1),
         forgiven: Millis::ZERO,
+        least: None,
         before,
         identity: Identity::NONE,
         reserved,

@@ -64,7 +64,8 @@ impl Rows for Table {
     fn last_held_by(&mut self, identity: &Identity) -> Option<Row> {
         let held = self.rows.values();
         let held = held.filter(|row| row.holder.identity == *identity);
-        held.max_by_key(|row| row.since).cloned()
+        held.max_by_key(|row| (row.since, row.holder.started))
+            .cloned()
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
@@ -377,6 +378,7 @@ impl World {
                 boot: 1,
                 device: 1,
                 inode: 1,
+                generator: 0,
             };
             world.add(identity, plan.tick);
         }

@@ -24,6 +24,8 @@ mod lease_etcd;
 #[cfg(not(loom))]
 mod lease_losses;
 #[cfg(not(loom))]
+mod lease_queue;
+#[cfg(not(loom))]
 mod lease_search;
 #[cfg(not(loom))]
 mod lease_traces;
@@ -41,6 +43,10 @@ mod scripted;
 mod short_leases;
 #[cfg(not(loom))]
 mod threads;
+#[cfg(loom)]
+mod turn_interleavings;
+#[cfg(not(loom))]
+mod turn_walks;
 #[cfg(not(loom))]
 mod walks;
 #[cfg(not(loom))]

@@ -89,6 +89,19 @@ pub enum Naps {
     Stand,
 }
 
+/// How many worker IDs a queue has.
+pub const QUEUE: usize = 3;
+
+/// A registry of worker IDs in miniature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Queue {
+    /// Each worker ID with its bound, the first one to be taken first.
+    pub waits: [(WorkerId, UnixMillis); QUEUE],
+    /// Which one the generator has: the last one.
+    pub taken: Option<usize>,
+    pub lease: Millis,
+}
+
 /// How long calls have slept: for a tick, and for a clock that was set back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slept {
@@ -126,6 +139,8 @@ pub struct Server {
     pub naps: Naps,
     /// The registry stores a later bound when a call needs one, this much later.
     pub renews: Option<Millis>,
+    /// For a generator that takes turns: its queue of worker IDs.
+    pub queue: Cell<Option<Queue>>,
     pub slept: Cell<Slept>,
     pub marks: Cell<u32>,
     pub notes: RefCell<Vec<Note>>,
@@ -143,6 +158,7 @@ impl Clone for Server {
             lagging: self.lagging.clone(),
             under_way: self.under_way.clone(),
             left: self.left.clone(),
+            queue: self.queue.clone(),
             slept: self.slept.clone(),
             marks: self.marks.clone(),
             notes: RefCell::default(),
@@ -270,6 +286,10 @@ impl Host for Server {
         Ok(self.renews.is_some())
     }
 
+    fn another_worker(&self) -> Result<bool, Stop> {
+        Ok(self.takes_from_queue(Some(self.wall().millis())))
+    }
+
     fn note(&self, note: Note) {
         self.notes.borrow_mut().push(note);
     }
@@ -350,6 +370,7 @@ impl Server {
             left: Cell::new(None),
             naps: Naps::Stop,
             renews: None,
+            queue: Cell::new(None),
             slept: Cell::default(),
             marks: Cell::new(0),
             notes: RefCell::default(),
@@ -365,7 +386,7 @@ impl Server {
             self.slot.parts(),
             (self.disk.get(), self.committed.get(), self.lagging.get()),
             (self.blind, self.before_rewrite, self.timeline),
-            (self.left.get(), beliefs.identity),
+            (self.left.get(), beliefs.identity, self.queue.get()),
         );
         fields.hash(hash);
         if let Some(under_way) = self.under_way.get() {
@@ -597,6 +618,46 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// Takes the first worker ID of the queue whose bound is not after `latest`, if that is
+    /// given, and returns the one before to the end of the queue. False if there is none. A
+    /// server that has none in memory gets its own one back by forgetting that it is taken.
+    pub fn takes_from_queue(&self, latest: Option<UnixMillis>) -> bool {
+        let mut queue = self.queue.get().expect("a generator with a queue");
+        let free = (0..QUEUE).filter(|at| Some(*at) != queue.taken);
+        let passed = |at: &usize| latest.is_none_or(|latest| queue.waits[*at].1 <= latest);
+        let Some(first) = free.clone().find(passed) else {
+            return false;
+        };
+        let (worker, floor) = queue.waits[first];
+        let bound = self
+            .wall()
+            .millis()
+            .plus(queue.lease)
+            .max(floor.plus(Millis::new(1)));
+        // The one that was taken before has the last place, which is then the tail.
+        queue.waits[first..].rotate_left(1);
+        queue.waits[QUEUE - 1].1 = bound;
+        queue.taken = Some(QUEUE - 1);
+        self.queue.set(Some(queue));
+        let ahead = Millis::new(1_000_000);
+        self.becomes(|identity| identity.granted(worker, floor, bound, floor, ahead));
+        true
+    }
+
+    /// The registry stores a later bound.
+    pub fn renews_from_queue(&self) {
+        let mut queue = self.queue.get().expect("a generator with a queue");
+        let Some(at) = queue.taken else { return };
+        let furthest = self.slot.furthest_in_turn();
+        let from = self
+            .wall()
+            .millis()
+            .max(furthest.unwrap_or(self.wall().millis()));
+        self.becomes(|identity| identity.renewed(from.plus(queue.lease)));
+        queue.waits[at].1 = queue.waits[at].1.max(from.plus(queue.lease));
+        self.queue.set(Some(queue));
     }
 
     /// The server has another identity from now on.

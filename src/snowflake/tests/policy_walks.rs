@@ -867,7 +867,7 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
             wall + furthest.max(0) >= near.get()
         }
         // Only a caller that waits for the clock gets this refusal.
-        Refusal::NoClockFree { .. } => false,
+        Refusal::NoClockFree { .. } | Refusal::WorkerUsed { .. } => false,
         Refusal::NoMark(_) => state.was_set(),
         Refusal::PastBound { needed, bound, .. } => {
             // The generator's clock is there, or its start is.

@@ -632,6 +632,7 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                 is_new: running.is_none(),
                 stored: stored.map(|(mark, _)| mark),
                 written: None,
+                least: None,
                 mark_is_older: false,
                 failover: None,
                 floor: None,

@@ -1,0 +1,245 @@
+//! Leases of generators that go back in time with another worker ID: which one the registry
+//! grants them, and what their nodes ask.
+
+use std::collections::BTreeMap;
+
+use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
+use super::super::lease::node::{Change, Moment, Next, Node, Reach, Why};
+use super::super::lease::registry::{Scene, State, handle};
+use super::super::lease::{
+    Ask, Holder, Identity, Nonce, Place, Pool, Refused, RegistryMillis, Request,
+};
+use super::lease::Table;
+
+const SECOND: i64 = 1000;
+const HOUR: i64 = 3600 * SECOND;
+const LEASE: i64 = 10 * SECOND;
+
+/// A registry with three worker IDs, an hour old, whose clock runs with that of the server.
+struct World {
+    now: i64,
+    state: State,
+    table: Table,
+    nonces: u128,
+}
+
+impl World {
+    fn new() -> Self {
+        let pool = Pool {
+            name: "queue".to_string(),
+            ids: 0..3,
+            except: vec![],
+            spares: 0,
+            lease: Millis::new(LEASE),
+            hold: Millis::new(5 * SECOND),
+            max_ahead: Millis::new(SECOND),
+            made: RegistryMillis::new(0),
+        };
+        let rows = BTreeMap::new();
+        Self {
+            now: HOUR,
+            state: State::new(&scene(HOUR)),
+            table: Table { pool, rows },
+            nonces: 0,
+        }
+    }
+
+    fn node(&mut self, generator: u64, reach: Reach) -> Node {
+        self.nonces += 1;
+        let me = Holder {
+            identity: Identity {
+                system: 1,
+                boot: 1,
+                device: 1,
+                inode: 1,
+                generator,
+            },
+            started: BootNanos::new(i64::try_from(self.nonces).unwrap()),
+            host: String::new(),
+            address: String::new(),
+            port: 1,
+            data_directory: String::new(),
+        };
+        Node::new(me, Nonce(self.nonces), None, None).reaching(reach)
+    }
+
+    /// The server's clock is behind the registry's by this much.
+    fn moment(&self, behind: i64) -> Moment {
+        Moment {
+            boot: BootNanos::new(self.now * 1_000_000),
+            clock: UnixMillis::new(self.now - behind),
+            furthest: UnixMillis::new(0),
+            in_recovery: false,
+        }
+    }
+
+    fn carry(&mut self, node: &mut Node, request: &Request, behind: i64) -> Change {
+        let pool = self.table.pool.clone();
+        let scene = scene(self.now);
+        let reply = handle(&mut self.state, &pool, &mut self.table, request, &scene);
+        node.heard(&reply, &self.moment(behind))
+    }
+
+    /// A node asks what it has to ask.
+    fn ask(&mut self, node: &mut Node, behind: i64) -> Change {
+        let Next::Send(request) = node.next(&self.moment(behind)) else {
+            panic!("{node:?}");
+        };
+        self.carry(node, &request, behind)
+    }
+
+    fn release(&mut self, node: &mut Node, behind: i64, end: i64) {
+        let (end, moment) = (UnixMillis::new(end), self.moment(behind));
+        let request = node.close(end, &moment).unwrap();
+        assert_eq!(self.carry(node, &request, behind), Change::Returned);
+    }
+}
+
+fn scene(now: i64) -> Scene {
+    Scene {
+        now: RegistryMillis::new(now),
+        place: Place {
+            system: 1,
+            timeline: 1,
+            database: 1,
+        },
+        start: 1,
+        recovered: false,
+        asker_hosts: false,
+        random: 1,
+    }
+}
+
+fn worker(node: &Node) -> Option<u32> {
+    node.right().map(|right| right.worker.get())
+}
+
+#[test]
+fn a_generator_takes_the_head_of_the_queue_and_returns_to_the_tail() {
+    let mut world = World::new();
+    let mut one = world.node(1, Reach::Soon);
+    world.ask(&mut one, 0);
+    assert_eq!(worker(&one), Some(0));
+    // The clock goes back by a minute: not its own one, whose bound has not passed.
+    let minute = 60 * SECOND;
+    let mut next = world.node(1, Reach::Passed);
+    world.ask(&mut next, minute);
+    assert_eq!(worker(&next), Some(1));
+    let floor = next.right().unwrap().floor;
+    assert!(floor <= UnixMillis::new(world.now - minute));
+    let now = world.now;
+    world.release(&mut one, minute, now);
+    // Another generator of the same server gets another one.
+    let mut two = world.node(2, Reach::Soon);
+    world.ask(&mut two, 0);
+    assert_eq!(worker(&two), Some(2));
+    // Back again: the one of before was used until the hour, so there is none.
+    let mut third = world.node(1, Reach::Passed);
+    let refused = world.ask(&mut third, minute + SECOND);
+    let Change::Troubled(trouble) = refused else {
+        panic!("{refused:?}");
+    };
+    let latest = UnixMillis::new(world.now - minute - SECOND);
+    assert_eq!(trouble.why, Why::Refused(Refused::NonePassed { latest }));
+    assert_eq!(worker(&third), None);
+    // From its end on it serves again, as the first one that is free.
+    world.now += minute + 2 * SECOND;
+    world.ask(&mut next, minute);
+    world.ask(&mut third, minute);
+    assert_eq!(worker(&third), Some(0));
+    assert_eq!(third.right().unwrap().floor, UnixMillis::new(HOUR));
+}
+
+#[test]
+fn a_start_gets_its_own_worker_id_or_else_one_that_is_not_far_ahead() {
+    let mut world = World::new();
+    let mut one = world.node(1, Reach::Soon);
+    world.ask(&mut one, 0);
+    // A crash: at the bound.
+    let mut again = world.node(1, Reach::Soon);
+    world.ask(&mut again, 0);
+    assert_eq!(worker(&again), Some(0));
+    let bound = again.right().unwrap().floor;
+    assert_eq!(bound, UnixMillis::new(HOUR + LEASE));
+    // A crash, and the clock is half an hour back: its own one would lead by as much.
+    let mut back = world.node(1, Reach::Soon);
+    world.ask(&mut back, HOUR / 2);
+    assert_eq!(worker(&back), Some(1));
+    // All others are taken: better its own one than none.
+    let mut two = world.node(2, Reach::Soon);
+    world.ask(&mut two, 0);
+    assert_eq!(worker(&two), Some(2));
+    let further = HOUR / 2 + 120 * SECOND;
+    let mut last = world.node(1, Reach::Soon);
+    assert_eq!(world.ask(&mut last, further), Change::Nothing);
+    world.ask(&mut last, further);
+    assert_eq!(worker(&last), Some(1));
+    // But never after a rollback.
+    let mut passed = world.node(1, Reach::Passed);
+    world.ask(&mut passed, further);
+    assert_eq!(worker(&passed), None);
+}
+
+#[test]
+fn a_worker_id_of_a_new_pool_is_not_of_an_earlier_time() {
+    let mut world = World::new();
+    world.table.pool.made = RegistryMillis::new(HOUR);
+    let mut one = world.node(1, Reach::Passed);
+    world.ask(&mut one, SECOND);
+    assert_eq!(worker(&one), None);
+    world.now += SECOND;
+    let mut one = world.node(1, Reach::Passed);
+    world.ask(&mut one, 0);
+    assert_eq!(worker(&one), Some(0));
+}
+
+#[test]
+fn a_grant_that_is_later_than_asked_is_not_accepted() {
+    // As an earlier version of the registry gives it, which ignores the instant.
+    let mut world = World::new();
+    world.table.pool.made = RegistryMillis::new(HOUR);
+    let mut one = world.node(1, Reach::Passed);
+    let Next::Send(mut request) = one.next(&world.moment(0)) else {
+        panic!();
+    };
+    if let Ask::Acquire { latest, .. } = &mut request.ask {
+        assert_eq!(latest.take(), Some(UnixMillis::new(HOUR)));
+    }
+    let change = world.carry(&mut one, &request, 0);
+    assert!(matches!(change, Change::Troubled(_)), "{change:?}");
+    assert_eq!(one.right(), None);
+}
+
+#[test]
+fn generators_of_a_server_do_not_vouch_for_its_clock() {
+    let day = 24 * HOUR;
+    let mut world = World::new();
+    let ahead = -(day + HOUR);
+    for generator in [0, 1, 2] {
+        let mut node = world.node(generator, Reach::Any);
+        let change = world.ask(&mut node, ahead);
+        let Change::Troubled(trouble) = change else {
+            panic!("{generator}: {change:?}");
+        };
+        let refused = matches!(trouble.why, Why::Refused(Refused::TooFarAhead { .. }));
+        assert!(refused, "{trouble:?}");
+    }
+}
+
+#[test]
+fn each_generator_and_the_server_have_worker_ids_of_their_own() {
+    let mut world = World::new();
+    let mut nodes = [0, 7, 8].map(|generator| world.node(generator, Reach::Soon));
+    for (expected, node) in (0..).zip(&mut nodes) {
+        world.ask(node, 0);
+        assert_eq!(worker(node), Some(expected));
+    }
+    // After a crash, each gets its own one again.
+    for (expected, generator) in (0..).zip([0, 7, 8]) {
+        let mut node = world.node(generator, Reach::Soon);
+        world.ask(&mut node, 0);
+        assert_eq!(worker(&node), Some(expected));
+        let row = &world.table.rows[&WorkerId::new(expected.cast_signed()).unwrap()];
+        assert_eq!(row.holder.identity.generator, generator);
+    }
+}

@@ -1,0 +1,534 @@
+//! Generators that lease worker IDs of their own and go back in time with the next one,
+//! through every walk of events up to a stated length.
+//!
+//! Each ID is a worker ID and a position of a small layout. No ID is issued twice; each
+//! lies between the floor and the bound of its worker ID; within a turn they increase; and
+//! a call that another worker ID can serve gets an ID of the time that the wall clock
+//! shows.
+
+// Numbers are small here.
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use super::super::generator::Generator;
+use super::super::id::{Millis, SnowflakeId, UnixMillis, WorkerId};
+use super::super::identity::{Generation, Identity};
+use super::super::layout::{Layout, Role};
+use super::super::policy::{OnRollback, Policy, SequenceStart};
+use super::super::server::{Host, Need, Note, Refused};
+use super::super::word::{Issued, Step};
+use super::model::{MS, Outcome, QUEUE, Queue, Server, settings};
+
+/// Milliseconds of a tick.
+const TICK: i64 = 10;
+const LEASE: i64 = 4 * TICK;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    One,
+    Batch,
+    Pass,
+    /// The wall clock is stepped by this many ticks.
+    Step(i64),
+    /// The wall clock is stepped back by less than a call waits for.
+    Little,
+    /// The registry stores a later bound.
+    Renew,
+    /// The lease is lost without a rollback: the registry grants the next worker ID.
+    Lose,
+    /// Shared memory is lost. The generator gets its own worker ID back.
+    Crash,
+    /// The same, and the clock is set back meanwhile.
+    CrashBack,
+    /// The server closes, and tells where the IDs of the worker ID end.
+    Close,
+    /// A session that has entered before the latest grant takes an ID.
+    Old,
+    Evict,
+    Restart,
+    Commit,
+    Rollback,
+    Advance,
+    Setval(i64),
+    Accept,
+    /// A reservation under way takes its next step.
+    GoOn,
+}
+
+#[derive(Clone)]
+struct State {
+    server: Server,
+    issued: HashSet<i64>,
+    /// The latest ID of each generation.
+    latest: HashMap<Generation, i64>,
+    /// The floors and the latest bounds of all generations, with their lives.
+    grants: HashMap<(u64, Generation), (UnixMillis, UnixMillis)>,
+    before: Option<Generation>,
+    /// Somebody has set the mark or advanced, or the generator leads since a start: then
+    /// IDs need not be of the time that the clock shows.
+    leads: bool,
+}
+
+fn generator() -> Generator {
+    let fields = [(Role::Time, 6), (Role::Worker, 2), (Role::Sequence, 1)];
+    Generator {
+        layout: Layout::new(UnixMillis::new(0), Millis::new(TICK), &fields).unwrap(),
+        policy: Policy {
+            on_rollback: OnRollback::NextWorker,
+            max_rollback: Millis::new(30 * TICK),
+            max_wait: Millis::new(5),
+            max_borrow_ticks: 1,
+            sequence_start: SequenceStart::Masked(0),
+            ..Policy::DEFAULT
+        },
+    }
+}
+
+fn first(apart: bool) -> State {
+    let mut server = Server::new(generator(), settings(40 * TICK, 3 * TICK, 0), 20 * TICK);
+    server.apart = apart;
+    server.becomes(Identity::closed);
+    let worker = |id| (WorkerId::new(id).unwrap(), UnixMillis::new(0));
+    server.queue.set(Some(Queue {
+        waits: [worker(0), worker(1), worker(2)],
+        taken: None,
+        lease: Millis::new(LEASE),
+    }));
+    let mut state = State {
+        server,
+        issued: HashSet::new(),
+        latest: HashMap::new(),
+        grants: HashMap::new(),
+        before: None,
+        leads: false,
+    };
+    assert!(state.server.takes_from_queue(None));
+    state.note_grant();
+    state
+}
+
+impl State {
+    fn note_grant(&mut self) {
+        let identity = self.server.identity();
+        let Some((floor, bound)) = identity.floor.zip(identity.bound) else {
+            return;
+        };
+        let key = (self.server.life, identity.generation);
+        let (_, known) = self.grants.entry(key).or_insert((floor, bound));
+        *known = bound.max(*known);
+    }
+
+    /// Notes an ID that was issued for a generation.
+    fn note(&mut self, generation: Generation, issued: Issued) {
+        self.note_grant();
+        let layout = self.server.generator.layout;
+        for position in issued.start.get()..issued.end.get() {
+            let id = self
+                .server
+                .id_for(generation, super::super::id::Position::new(position));
+            assert!(
+                self.issued.insert(id.get()),
+                "issued twice: {}",
+                show(layout, id)
+            );
+            let begins = layout.instant_of(layout.tick_of_id(id));
+            let key = (self.server.life, generation);
+            let (floor, bound) = self.grants[&key];
+            assert!(
+                begins >= floor && begins < bound,
+                "{floor:?} {bound:?} {}",
+                show(layout, id)
+            );
+            let before = self.latest.insert(generation, id.get());
+            let time = |id: i64| {
+                layout
+                    .decode(SnowflakeId::new(id))
+                    .map(|it| (it.tick, it.sequence))
+            };
+            assert!(before.is_none_or(|it| time(it).unwrap() < time(id.get()).unwrap()));
+            // What the disk says lies past it.
+            let mark = self.server.mark();
+            let was_set = self.server.before_rewrite.is_some() || self.leads;
+            assert!(
+                was_set || mark > Some(begins),
+                "{mark:?} {}",
+                show(layout, id)
+            );
+        }
+    }
+
+    fn call(&mut self, count: u64) {
+        let layout = self.server.generator.layout;
+        let (wall, before) = (self.server.wall.get() / MS, self.server.generation());
+        let expects = self.expects();
+        let outcome = self.server.call(count);
+        self.note_change(before);
+        // The clock was set back before the first ID of a grant.
+        self.leads |= self.server.identity().floor > Some(UnixMillis::new(wall));
+        match outcome {
+            Outcome::Issued { start, end } => {
+                let generation = self.server.generation();
+                let tick = layout.instant_of(layout.tick_of(start)).get();
+                let issued = Issued {
+                    start,
+                    end,
+                    borrowed: 0,
+                    waited: false,
+                };
+                // A borrowed tick at most.
+                let is_near = tick <= wall + TICK && tick > wall - TICK;
+                assert!(self.leads || is_near, "at {wall} an ID of {tick}");
+                self.note(generation, issued);
+            }
+            Outcome::Refused(why @ Refused::Behind { .. }) => {
+                assert!(
+                    !expects,
+                    "{why:?}, and a worker ID is free: {:?}",
+                    self.server.queue
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a call that meets a rollback gets an ID: a worker ID of the queue is free for
+    /// the time that the clock shows.
+    fn expects(&self) -> bool {
+        let queue = self.server.queue.get().unwrap();
+        let now = self.server.wall.get() / MS;
+        queue.waits[..QUEUE - 1]
+            .iter()
+            .any(|(_, bound)| bound.get() <= now)
+    }
+
+    fn note_change(&mut self, before: Generation) {
+        if self.server.generation() != before {
+            self.before = Some(before);
+        }
+        self.note_grant();
+    }
+
+    fn apply(&mut self, event: Event) {
+        let before = self.server.generation();
+        let now = self.server.wall.get() / MS;
+        match event {
+            Event::One => self.call(1),
+            Event::Batch => self.call(2),
+            Event::Pass => self.server.pass(TICK * MS),
+            Event::Step(ticks) => self.server.step(ticks * TICK * MS),
+            Event::Little => self.server.step(-4 * MS),
+            Event::Renew => self.server.renews_from_queue(),
+            Event::Lose => {
+                let _ = self.server.takes_from_queue(None);
+                self.leads |= self.server.identity().floor > Some(UnixMillis::new(now));
+            }
+            Event::Crash | Event::CrashBack => {
+                if event == Event::CrashBack {
+                    self.server.step(-5 * TICK * MS);
+                }
+                self.server.restart();
+                self.latest.clear();
+                // Its bound is its floor now.
+                let mut queue = self.server.queue.get().unwrap();
+                queue.waits.rotate_right(1);
+                queue.taken = None;
+                self.server.queue.set(Some(queue));
+                assert!(self.server.takes_from_queue(None));
+                self.before = None;
+                self.note_grant();
+                // It starts at its floor or its mark.
+                self.leads = true;
+                return;
+            }
+            Event::Close => {
+                let end = self.server.close();
+                let own = self.server.slot.furthest_in_turn();
+                let mut queue = self.server.queue.get().unwrap();
+                let floor = self.grants.get(&(self.server.life, before)).map(|it| it.0);
+                let end = end.max(floor.unwrap_or(end));
+                queue.waits[QUEUE - 1].1 = end.min(queue.waits[QUEUE - 1].1);
+                assert!(own.is_some() || self.latest.is_empty());
+                queue.taken = None;
+                queue.waits.rotate_right(1);
+                self.server.queue.set(Some(queue));
+                assert!(self.server.takes_from_queue(None));
+                self.leads |= self.server.identity().floor > Some(UnixMillis::new(now));
+            }
+            Event::Old => {
+                if let Some(old) = self.before.filter(|old| old.worker().is_some())
+                    && let Step::Issue(issued) = self.server.step_of(old, 1)
+                {
+                    self.note(old, issued);
+                }
+            }
+            Event::Evict => self.server.evict(),
+            Event::Restart if self.server.before_rewrite.is_none() => self.server.rewrite(true),
+            Event::Restart => {}
+            Event::Commit => self.server.end_rewrite(true),
+            Event::Rollback => self.server.end_rewrite(false),
+            Event::Advance => {
+                let to = UnixMillis::new(now + 2 * TICK);
+                let _ = self.server.reserve(Need::Floor(to));
+                self.leads = true;
+            }
+            Event::Setval(ticks) => {
+                self.server.set_mark(Some(now + ticks * TICK));
+                self.leads = true;
+            }
+            Event::Accept => {
+                self.server.accept();
+                self.leads = true;
+            }
+            Event::GoOn => self.server.go_on(),
+        }
+        self.note_change(before);
+    }
+
+    fn hash(&self) -> u128 {
+        let mut hash = SipHasher13::new();
+        self.server.hash(&mut hash);
+        let mut issued: Vec<_> = self.issued.iter().collect();
+        issued.sort_unstable();
+        issued.hash(&mut hash);
+        (self.before, self.leads).hash(&mut hash);
+        hash.finish128().as_u128()
+    }
+}
+
+fn show(layout: Layout, id: SnowflakeId) -> String {
+    let fields = layout.decode(id).unwrap();
+    format!(
+        "worker {}, {:?}, {}",
+        fields.worker, fields.tick, fields.sequence
+    )
+}
+
+/// All walks of these events; returns how many states there were, and how many turns the
+/// generator has come to at most.
+fn walk(name: &str, apart: bool, events: &[Event], depth: usize) -> (usize, u64) {
+    let mut start = first(apart);
+    if apart {
+        // The first reservation in all its steps.
+        let steps = [
+            Event::One,
+            Event::GoOn,
+            Event::GoOn,
+            Event::GoOn,
+            Event::One,
+        ];
+        steps.into_iter().for_each(|event| start.apply(event));
+        assert!(!start.issued.is_empty());
+    }
+    let (mut level, mut known) = (vec![(start, vec![])], HashSet::new());
+    let (mut states, mut turns) = (0, 0);
+    // Miri is slow.
+    for _ in 0..if cfg!(miri) { 2 } else { depth } {
+        let mut next = vec![];
+        for (state, way) in &level {
+            for event in events {
+                let way: Vec<Event> = way.iter().copied().chain([*event]).collect();
+                let mut state = state.clone();
+                let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    state.apply(*event);
+                }));
+                assert!(failed.is_ok(), "{name}: {way:?}");
+                states += 1;
+                let word = state.server.word();
+                turns = turns.max(state.server.generator.layout.clock_of(word));
+                if known.insert(state.hash()) {
+                    next.push((state, way));
+                }
+            }
+        }
+        level = next;
+    }
+    println!("{name}: {states} states, {turns} turns");
+    (states, turns)
+}
+
+const CLOCKS: [Event; 6] = [
+    Event::One,
+    Event::Batch,
+    Event::Pass,
+    Event::Step(-3),
+    Event::Step(3),
+    Event::Renew,
+];
+
+fn with(more: &[Event]) -> Vec<Event> {
+    CLOCKS.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn turn_walk_of_clocks() {
+    let (_, turns) = walk("clocks", false, &with(&[Event::Little, Event::Step(-9)]), 7);
+    assert!(turns >= 2);
+}
+
+#[test]
+fn turn_walk_of_lost_leases_and_old_sessions() {
+    let events = with(&[Event::Lose, Event::Old, Event::Close]);
+    let (_, turns) = walk("leases", false, &events, 7);
+    assert!(turns >= 2);
+}
+
+#[test]
+fn turn_walk_of_restarts() {
+    let events = with(&[Event::Crash, Event::CrashBack, Event::Close]);
+    assert!(walk("restarts", false, &events, 6).1 >= 2);
+}
+
+#[test]
+fn turn_walk_of_rewrites() {
+    let events = with(&[
+        Event::Restart,
+        Event::Commit,
+        Event::Rollback,
+        Event::Evict,
+        Event::Old,
+    ]);
+    assert!(walk("rewrites", false, &events, 6).1 >= 2);
+}
+
+#[test]
+fn turn_walk_of_marks_that_are_set() {
+    let events = with(&[
+        Event::Setval(2),
+        Event::Setval(-4),
+        Event::Advance,
+        Event::Accept,
+    ]);
+    assert!(walk("marks", false, &events, 6).1 >= 1);
+}
+
+#[test]
+fn turn_walk_of_reservations_apart() {
+    let events = with(&[Event::GoOn, Event::Lose, Event::Old, Event::Close]);
+    assert!(walk("apart", true, &events, 7).1 >= 1);
+}
+
+/// At 200 ms, with IDs of that tick issued.
+fn issued() -> State {
+    let mut state = first(false);
+    state.apply(Event::One);
+    state
+}
+
+#[test]
+fn a_generator_goes_back_with_the_next_worker_id_and_forward_with_the_same() {
+    let mut state = issued();
+    state.apply(Event::Step(-3));
+    state.apply(Event::One);
+    let worker = |state: &State| state.server.generation().worker().unwrap().get();
+    assert_eq!(worker(&state), 1);
+    let rollback = Some(Millis::new(30));
+    let note = Note::NextWorker {
+        rollback,
+        worker: WorkerId::new(1),
+    };
+    assert!(state.server.notes.borrow().contains(&note));
+    // Forward again: nothing changes.
+    state.apply(Event::Step(3));
+    state.apply(Event::One);
+    assert_eq!(worker(&state), 1);
+    // The first one is used up to its bound, the last one is not.
+    state.apply(Event::Step(-3));
+    state.apply(Event::One);
+    assert_eq!(worker(&state), 2);
+    // None is left now.
+    state.apply(Event::Pass);
+    state.apply(Event::One);
+    state.apply(Event::Step(-3));
+    let outcome = state.server.call(1);
+    assert!(
+        matches!(outcome, Outcome::Refused(Refused::Behind { .. })),
+        "{outcome:?}"
+    );
+    assert_eq!(worker(&state), 2);
+    // The clock is right again.
+    state.apply(Event::Step(3));
+    state.apply(Event::One);
+    assert_eq!(worker(&state), 2);
+}
+
+#[test]
+fn a_call_waits_for_a_small_rollback() {
+    let mut state = issued();
+    state.apply(Event::Little);
+    assert!(matches!(state.server.call(1), Outcome::WaitsForClock(_)));
+    assert_eq!(state.server.generation().worker(), WorkerId::new(0));
+}
+
+#[test]
+fn marks_do_not_go_back_and_hold_no_turn_up() {
+    let mut state = issued();
+    let mark = state.server.mark();
+    state.apply(Event::Step(-9));
+    state.apply(Event::One);
+    assert_eq!(state.server.mark(), mark);
+    // Nor does the file that a rewrite makes.
+    state.apply(Event::Restart);
+    state.apply(Event::One);
+    state.apply(Event::Commit);
+    state.apply(Event::Pass);
+    state.apply(Event::One);
+    assert!(!state.leads && state.server.mark() == mark);
+}
+
+#[test]
+fn no_turn_starts_before_what_somebody_has_advanced_to() {
+    for (sets, least) in [(Event::Advance, 220), (Event::Setval(6), 260)] {
+        let mut state = issued();
+        state.apply(sets);
+        state.apply(Event::Pass);
+        state.apply(Event::Pass);
+        state.server.pass(60 * TICK * MS / 10);
+        state.apply(Event::Renew);
+        state.apply(Event::One);
+        state.apply(Event::Step(-9));
+        state.server.renews = Some(Millis::new(LEASE));
+        let Outcome::Issued { start, .. } = state.server.call(1) else {
+            panic!("{sets:?}");
+        };
+        let layout = state.server.generator.layout;
+        assert!(layout.clock_of(start) == 1, "{sets:?}");
+        let at = layout.instant_of(layout.tick_of(start));
+        assert_eq!(at.get(), least, "{sets:?}");
+    }
+}
+
+#[test]
+fn a_generator_without_a_turn_left_goes_on_ahead_of_the_clock() {
+    let fields = [(Role::Time, 58), (Role::Worker, 2), (Role::Sequence, 4)];
+    let layout = Layout::new(UnixMillis::new(0), Millis::new(TICK), &fields).unwrap();
+    let turns: Vec<_> = std::iter::successors(Some(0), |turn| layout.turn_after(*turn)).collect();
+    assert_eq!(turns, [0, 1, 2, 3]);
+    let default = Layout::DEFAULT;
+    let turns = std::iter::successors(Some(0), |turn| default.turn_after(*turn));
+    assert_eq!(turns.count(), 2048);
+    let mut state = first(false);
+    state.server.generator.layout = layout;
+    state.apply(Event::One);
+    for turn in 1..6 {
+        let mut queue = state.server.queue.get().unwrap();
+        queue.waits[0].1 = UnixMillis::new(0);
+        state.server.queue.set(Some(queue));
+        let mark = state.server.slot.highest().unwrap();
+        state.apply(Event::Step(-1));
+        state.server.renews = Some(Millis::new(LEASE));
+        let Outcome::Issued { start, .. } = state.server.call(1) else {
+            panic!("{turn}");
+        };
+        assert_eq!(layout.clock_of(start), turn.min(3));
+        let at = layout.instant_of(layout.tick_of(start));
+        if turn < 4 {
+            assert_eq!(at.get(), state.server.wall.get() / MS);
+        } else if turn == 4 {
+            assert_eq!(at, mark);
+        }
+    }
+}
