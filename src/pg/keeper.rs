@@ -30,7 +30,12 @@
 pub mod io;
 mod postgres;
 mod queue;
+mod sessions;
 pub mod state;
+
+pub use sessions::{
+    await_worker_id, has_long_trouble, no_worker_id, no_worker_id_of, obstacle, pool_end,
+};
 
 use std::ffi::{CStr, c_int};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -47,12 +52,10 @@ use self::io::{Client, Outcome};
 use self::queue::Queue;
 use self::state::{KeptLink, Obstacle, Short, State};
 use super::encoding::from_server;
-use super::error::{self, Error};
+use super::error;
 use super::libpq::Server;
-use super::shmem::{self, Key, Shared};
-use super::tenants::Tenant;
+use super::shmem::{self, Shared};
 use super::{compat, etcd, guc, identity, os_clock, start_file};
-use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use crate::snowflake::identity::Identity;
 use crate::snowflake::lease::Identity as Identified;
@@ -81,10 +84,6 @@ const NEED_LASTS: Duration = Duration::from_secs(3);
 
 /// How long the keeper tries to return the worker ID.
 const RELEASE_WAIT: Duration = Duration::from_secs(2);
-
-/// How long calls wait for a worker ID when the server has started to ask for one.
-const GRANT_WAIT: Millis = Millis::new(5000);
-const GRANT_NAP_MILLIS: i64 = 10;
 
 /// The line of postmaster.pid that tells what the server does, and what it says there
 /// once it stops: LOCK_FILE_LINE_PM_STATUS and PM_STATUS_STOPPING of miscadmin.h.
@@ -155,104 +154,6 @@ unsafe extern "C-unwind" fn leave(_: c_int, _: pg_sys::Datum) {
     if let Ok(shared) = shmem::shared() {
         shared.set_keeper(std::ptr::null_mut());
     }
-}
-
-/// Waits until the server, or a generator that leases worker IDs of its own, has one from
-/// the registry, but not longer than [`GRANT_WAIT`] after it has begun to ask. Returns
-/// whether it has one; false at once without a registry. A cancelled query ends the wait.
-#[cold]
-pub fn await_worker_id(shared: &Shared, tenant: Option<&Tenant>) -> bool {
-    let from = os_clock::boot();
-    loop {
-        let generation = tenant.map_or_else(|| shared.generation(), Tenant::generation);
-        if generation.worker().is_some() {
-            return true;
-        }
-        let waits = match tenant {
-            Some(tenant) => shared.with_held(tenant, |_, held| {
-                Some(held.state.shown.waits_since.unwrap_or(from))
-            }),
-            None => shared.with_keeper(|beliefs, state| {
-                let is_registered = beliefs.identity.bound.is_some();
-                is_registered.then(|| state.shown.waits_since.unwrap_or(from))
-            }),
-        };
-        let Some(since) = waits else {
-            return false;
-        };
-        if os_clock::boot().since(since) >= GRANT_WAIT.nanos() {
-            return false;
-        }
-        pgrx::check_for_interrupts!();
-        compat::wait_latch(GRANT_NAP_MILLIS);
-        pgrx::check_for_interrupts!();
-    }
-}
-
-/// The error that this server has no worker ID. The generator holds those from 0 to `max`.
-#[cold]
-pub fn no_worker_id(max: u64) -> Error {
-    let found = shmem::shared().ok().and_then(|shared| {
-        let shown = shared.with_keeper(|beliefs, state| {
-            let is_registered = beliefs.identity.bound.is_some();
-            is_registered.then(|| state.shown.clone())
-        });
-        shown.map(|shown| (shown, shared.has_keeper()))
-    });
-    found.map_or_else(
-        || error::no_worker_id(max),
-        |(shown, has_keeper)| error::keeper::no_lease(&shown, has_keeper),
-    )
-}
-
-/// Whether the registry has given nothing for so long that no caller waits for it.
-pub fn has_long_trouble(shared: &Shared, tenant: Option<&Tenant>) -> bool {
-    let now = os_clock::boot();
-    let is_long = |state: &State| {
-        let trouble = state.shown.trouble.as_ref();
-        trouble.is_some_and(|obstacle| now.since(obstacle.began) >= GRANT_WAIT.nanos())
-    };
-    match tenant {
-        Some(tenant) => shared.with_held(tenant, |_, held| is_long(&held.state)),
-        None => shared.with_keeper(|_, state| is_long(state)),
-    }
-}
-
-/// What is in the way of a later bound, for a caller: a sentence, or several.
-pub fn obstacle() -> Option<String> {
-    let shared = shmem::shared().ok()?;
-    if !shared.has_keeper() {
-        return Some(error::keeper::NOT_RUNNING.to_string());
-    }
-    let obstacle = shared.with_keeper(|_, state| state.shown.trouble.clone())?;
-    Some(error::keeper::trouble(&obstacle))
-}
-
-/// The same of a generator that leases worker IDs of its own, whose name is given.
-#[cold]
-pub fn no_worker_id_of(tenant: &Tenant, name: &str) -> Error {
-    shmem::shared().map_or_else(
-        |error| error,
-        |shared| {
-            let shown = shared.with_held(tenant, |_, held| held.state.shown.clone());
-            error::tenants::no_worker_id(name, &shown, shared.has_keeper())
-        },
-    )
-}
-
-/// The pool from which the server, or a generator with worker IDs of its own, has its
-/// worker ID, and the last worker ID of the pool.
-pub fn pool_end(shared: &Shared, key: Key, generator: &Generator) -> Option<(String, i64)> {
-    let end = |state: &State| {
-        let terms = state.link.as_ref()?.node.terms()?;
-        Some((state.shown.pool, terms.ids.end - 1))
-    };
-    let found = if generator.takes_turns() {
-        shared.with_held(shared.tenant(key)?, |_, held| end(&held.state))
-    } else {
-        shared.with_keeper(|_, state| end(state))
-    };
-    found.map(|(pool, last)| (pool.get(), last))
 }
 
 /// What the settings say.
