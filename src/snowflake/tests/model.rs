@@ -624,7 +624,9 @@ impl Server {
     /// given, and returns the one before to the end of the queue. False if there is none. A
     /// server that has none in memory gets its own one back by forgetting that it is taken.
     pub fn takes_from_queue(&self, latest: Option<UnixMillis>) -> bool {
-        let mut queue = self.queue.get().expect("a generator with a queue");
+        let Some(mut queue) = self.queue.get() else {
+            return false;
+        };
         let free = (0..QUEUE).filter(|at| Some(*at) != queue.taken);
         let passed = |at: &usize| latest.is_none_or(|latest| queue.waits[*at].1 <= latest);
         let Some(first) = free.clone().find(passed) else {
@@ -648,7 +650,9 @@ impl Server {
 
     /// The registry stores a later bound.
     pub fn renews_from_queue(&self) {
-        let mut queue = self.queue.get().expect("a generator with a queue");
+        let Some(mut queue) = self.queue.get() else {
+            return;
+        };
         let Some(at) = queue.taken else { return };
         let furthest = self.slot.furthest_in_turn();
         let from = self
