@@ -9,7 +9,7 @@
 //!
 //! | what ends the keeper | what follows |
 //! |---|---|
-//! | a stop of the server | it closes all slots, returns the worker ID within [`RELEASE_WAIT`], and ends |
+//! | a stop of the server | it closes all slots, returns the worker ID within [`RELEASE_WAIT`], then those of generators within the same time, and ends |
 //! | `pg_terminate_backend()`, an error | the next keeper, a second later, goes on with what is in shared memory: same incarnation, next request. IDs are issued meanwhile |
 //! | SIGKILL | a crash of the server: shared memory is made anew, and a new incarnation takes over its own worker ID |
 //!
@@ -321,9 +321,6 @@ impl Keeper {
 
     /// SIGTERM has come: the server stops, or somebody has ended this process.
     fn end(&mut self) -> ! {
-        if let Some(queue) = self.queue.take().filter(|_| is_stopping()) {
-            queue.end(self.shared, true);
-        }
         let code = match (self.link.take(), is_stopping()) {
             (Some(link), true) => {
                 link.end(self.shared, End::Stop);
@@ -333,6 +330,9 @@ impl Keeper {
             (None, true) => 0,
             (_, false) => 1,
         };
+        if let Some(queue) = self.queue.take().filter(|_| is_stopping()) {
+            queue.end(self.shared, true);
+        }
         compat::exit(code)
     }
 }

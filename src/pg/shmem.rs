@@ -467,13 +467,9 @@ impl Shared {
         self.with_all(|slots| slot::furthest(slots))
     }
 
-    /// Closes all slots, after the identity, but for those of generators with worker IDs of
-    /// their own. Returns the latest end of them.
+    /// Closes all slots, after the identity. Returns the latest end of them.
     pub fn close_slots(&self) -> Option<UnixMillis> {
-        self.with_all(|slots| {
-            let of_server = slots.filter(|slot| !slot.takes_turns());
-            of_server.filter_map(Slot::close).max()
-        })
+        self.with_all(|slots| slots.filter_map(Slot::close).max())
     }
 
     /// The places of generators with worker IDs of their own.
@@ -503,9 +499,16 @@ impl Shared {
         (jumped, largest)
     }
 
-    /// Gives up the slots of a database to which nobody can be connected.
+    /// Gives up the slots of a database to which nobody can be connected, and its
+    /// generators' worker IDs: a later database with this OID is another one.
     pub fn forget(&self, database: pg_sys::Oid) {
         self.for_each_of(database, |slot, _| slot.abandon());
+        for tenant in self.tenants {
+            let of_database = Key(tenant.key()).database() == u64::from(database.to_u32());
+            if tenant.key() != 0 && of_database {
+                self.with_held(tenant, |_, held| held.identity = held.identity.closed());
+            }
+        }
     }
 }
 

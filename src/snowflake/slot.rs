@@ -20,7 +20,7 @@
 //! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by whoever refuses |
 //! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
 //!
-//! | `least` | for a generator that takes turns: no turn starts before this (Unix milliseconds; 0: anywhere), as somebody has advanced it or set its mark; under the reservation lock |
+//! | `least` | for a generator that takes turns: no turn starts before this (Unix milliseconds; 0: anywhere), as somebody has advanced it or set its mark, or its worker IDs come from elsewhere since; raised under the reservation lock, or by the keeper |
 //! | `reached` | up to where words have come that were reset since (Unix milliseconds); raised by whoever resets the word, see [`Slot::furthest`]. Outlives evictions |
 //!
 //! What is "under the reservation lock" is Relaxed: the lock orders it. Such methods
@@ -49,6 +49,7 @@ use super::clock::{Clock, Reading};
 use super::clocks::Ledger;
 use super::generator::Generator;
 use super::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
+use super::identity::Generation;
 use super::reservation::Plan;
 use super::stats::Stats;
 use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -439,12 +440,36 @@ impl Slot {
         self.live.reset(reading);
     }
 
-    /// Allows no ID until there is a new identity, and returns [`Self::furthest`], or
-    /// [`Self::furthest_in_turn`], as it is for ever under the old one. The server, or the
-    /// generator that takes turns, has no right to issue any more; see [`super::identity`]
-    /// for why that is enough.
+    /// Allows no ID until there is a new identity, and returns [`Self::furthest`] as it is
+    /// for ever under the old one. The server has no right to issue any more; see
+    /// [`super::identity`] for why that is enough.
+    ///
+    /// A generator that takes turns goes on, for it has a worker ID of its own. But its slot
+    /// may know of IDs of the server's worker ID: its own under another label, or those of
+    /// a generator that had the slot before.
     #[must_use]
     pub fn close(&self) -> Option<UnixMillis> {
+        let end = if self.takes_turns() {
+            None
+        } else {
+            self.close_word()
+        };
+        // Loaded after the scale: what a new label has left behind is stored before it.
+        end.max(self.reached_before())
+    }
+
+    /// Allows no ID to a generator that takes turns, until it has a new identity, and
+    /// returns where the IDs of this generation end. `None` if the slot does not know: it
+    /// is another one's, or was reset since. Then they end at the bound.
+    #[must_use]
+    pub fn close_turn(&self, generation: Generation) -> Option<UnixMillis> {
+        if !self.takes_turns() || self.live.bounds().generation() != generation {
+            return None;
+        }
+        self.close_word()
+    }
+
+    fn close_word(&self) -> Option<UnixMillis> {
         let word = self.live.word();
         // Position 0 lies below the bound of a closed slot.
         word.raise(CLOSED);
@@ -457,11 +482,7 @@ impl Slot {
             let passed = scale.place_from(mark, word).get().max(bound.get());
             Position::new(word.get().max(passed))
         });
-        let end = self.furthest_at(before);
-        if scale.takes_turns() {
-            return end;
-        }
-        end.max(self.reached_before())
+        self.furthest_at(before)
     }
 
     // What reservers know.
@@ -514,6 +535,15 @@ impl Slot {
     /// For a generator that takes turns: no turn starts before this.
     pub(super) fn least(&self) -> Option<UnixMillis> {
         instant(self.stats.0.2.0.load(Relaxed))
+    }
+
+    /// For a generator that takes turns, and gets its worker IDs from elsewhere from now
+    /// on: no turn starts before the marks that it has written. Called before it gets the
+    /// first of these worker IDs, under the clock lock, which reservers take after that.
+    pub fn start_turns_at_mark(&self) {
+        if let Some(mark) = self.highest() {
+            self.stats.0.2.0.fetch_max(mark.get(), Relaxed);
+        }
     }
 
     pub fn highest(&self) -> Option<UnixMillis> {

@@ -54,6 +54,8 @@
 //! another registry, of a dump. A mark that somebody sets while the generator runs, and an
 //! advance, hold for all later turns too (`least` in [`super::slot`]).
 //!
-//! So the worker IDs that the generator leases must not be those of IDs that it had before
-//! by other means, from another registry or from the server: a rollback to a time before
-//! the generator's first ID since the server started would meet them.
+//! A generator whose worker IDs come from another registry or pool from now on starts no
+//! turn before the marks of before. Only a restart of the server forgets that. So the worker
+//! IDs that it leases must not be those of IDs that it had before by other means, from
+//! another registry or from the server: a rollback to a time before the start of the server
+//! would meet them.

@@ -179,6 +179,8 @@ $admin->safe_psql('postgres', qq{SELECT snowflake_revoke_worker('some', 2, '$url
 like($admin->safe_psql('postgres', qq{SELECT string_agg(worker_id || ' ' || state, ', ' ORDER BY worker_id) FROM snowflake_workers_in('$url')}),
 	qr/^0 leased, 1 released, 2 revoked, 20 \w+, 25 released$/, 'the registry shows what became of each worker ID');
 wait_until('the server is told', sub { in_log($b, qr/WARNING:  snowflake_id: lost worker ID 2\n.*DETAIL:  It was revoked at the registry\./) });
+# Until it has another one, it goes on below its bound.
+wait_until('it leases another worker ID', sub { (worker($b, 'worker_id') // 2) ne '2' });
 isnt(first_id($b, 'a revocation'), 2, 'it has another worker ID');
 $session->quit;
 ($code, $text) = error_of($admin, qq{SELECT snowflake_drop_pool('some', '$url')});

@@ -298,7 +298,8 @@ fn refusal(refused: &Refused) -> String {
             "All worker IDs of the pool belong to other servers.".to_string()
         }
         Refused::NonePassed { latest } => format!(
-            "Each free worker ID of the pool has been used at {} or after it.",
+            "Each free worker ID of the pool has been used at {} or after it, or the pool was \
+             made later.",
             display(*latest)
         ),
         Refused::Quiet { cause, retry } => format!(

@@ -161,12 +161,20 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
         }
         Refusal::PastBound { needed, bound, .. } => {
             let (needed, bound) = (display(needed), display(bound));
-            let whose = if generator.takes_turns() {
-                "generator"
+            let (whose, view) = if generator.takes_turns() {
+                (
+                    "generator",
+                    "The log of the server says what is in the way.",
+                )
             } else {
-                "server"
+                (
+                    "server",
+                    "View snowflake_worker shows the state of this server's worker ID.",
+                )
             };
-            let why = keeper::obstacle().map_or_else(String::new, |why| format!(" {why}"));
+            // The obstacle is the server's.
+            let why = keeper::obstacle().filter(|_| !generator.takes_turns());
+            let why = why.map_or_else(String::new, |why| format!(" {why}"));
             not_ready(format!(
                 "generator {name} may issue IDs of times before {bound} only"
             ))
@@ -174,10 +182,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 "The next ID would be of {needed}. The registry has given the worker ID of this \
                  {whose} until {bound}, and has not renewed it.{why}"
             ))
-            .hint(
-                "View snowflake_worker shows the state of this server's worker ID. IDs resume by \
-                 themselves.",
-            )
+            .hint(format!("{view} IDs resume by themselves."))
         }
         Refusal::BeforeEpoch { epoch } => {
             let epoch = display(epoch);

@@ -59,7 +59,10 @@ pub fn no_place(name: &str, places: usize) -> Error {
         .detail(format!(
             "Up to {places} generators of this server can lease worker IDs of their own."
         ))
-        .hint("Raise \"snowflake_id.queue_places\" and restart the server.")
+        .hint(
+            "Raise \"snowflake_id.queue_places\" and restart the server. A restart alone makes the \
+             places of dropped generators free.",
+        )
 }
 
 /// A caller finds no worker ID.

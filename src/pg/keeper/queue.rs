@@ -135,6 +135,9 @@ impl Link {
             None => Member::new(key, Reach::Soon),
         };
         let (registry, pool) = (target.described(), target.pool.clone());
+        if !is_resumed {
+            let _ = shared.with_slot(key, Slot::start_turns_at_mark);
+        }
         shared.with_held(tenant, |_, held| {
             if !is_resumed {
                 held.identity = held.identity.closed();
@@ -261,15 +264,30 @@ impl Link {
         }
     }
 
-    /// The generator issues nothing from here on. Returns where its IDs end.
+    /// The generator issues nothing from here on. Returns where its IDs end: at the bound,
+    /// if its slot does not know that, as after DROP or a new label.
     fn close(&self, shared: &Shared) -> UnixMillis {
         let before = shared.with_held(self.tenant, |_, held| {
             let before = held.identity;
             held.identity = before.closed();
             before
         });
-        let slot = shared.with_slot(self.key, Slot::close).flatten();
-        before.end(slot, os_clock::wall().millis())
+        let close = |slot: &Slot| slot.close_turn(before.generation);
+        let end = shared.with_slot(self.key, close).flatten();
+        before.end_of_turn(end, os_clock::wall().millis())
+    }
+
+    /// A session has closed the generator's identity, as CREATE DATABASE does with those of
+    /// a dropped database whose OID it uses again ([`Shared::forget`]). Then the generator
+    /// gets a worker ID anew: the same one, from its bound on.
+    fn begin_anew_if_closed(&mut self, shared: &Shared) {
+        let is_closed = shared.with_held(self.tenant, |_, held| {
+            held.state.granted != held.identity.generation
+        });
+        if is_closed && self.member.node.right().is_some() {
+            self.member = Member::new(self.key, Reach::Soon);
+            self.candidate = None;
+        }
     }
 
     /// Closes, and has the node return what it has.
@@ -378,6 +396,7 @@ impl Queue {
             }
         }
         for link in &mut self.links {
+            link.begin_anew_if_closed(shared);
             link.hear_needs(shared);
         }
         self.listen(shared);

@@ -647,7 +647,8 @@ impl Desk<'_> {
             if self.request.number < row.number {
                 return Answer::Ignored;
             }
-            let stands = !row.renewed && !row.released && row.revoked.is_none();
+            let fits = latest.is_none_or(|latest| row.floor <= latest);
+            let stands = !row.renewed && !row.released && row.revoked.is_none() && fits;
             if stands && state.is_known(self, row) {
                 return self.again(rows, row.clone());
             }

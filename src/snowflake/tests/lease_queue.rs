@@ -7,7 +7,7 @@ use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::node::{Change, Moment, Next, Node, Reach, Why};
 use super::super::lease::registry::{Scene, State, handle};
 use super::super::lease::{
-    Ask, Holder, Identity, Nonce, Place, Pool, Refused, RegistryMillis, Request,
+    Answer, Ask, Holder, Identity, Nonce, Place, Pool, Refused, RegistryMillis, Request,
 };
 use super::lease::Table;
 
@@ -242,4 +242,33 @@ fn each_generator_and_the_server_have_worker_ids_of_their_own() {
         let row = &world.table.rows[&WorkerId::new(expected.cast_signed()).unwrap()];
         assert_eq!(row.holder.identity.generator, generator);
     }
+}
+
+#[test]
+fn a_grant_that_was_lost_is_not_repeated_for_a_clock_that_it_is_too_late_for() {
+    let mut world = World::new();
+    // Worker IDs that were never leased serve from here on.
+    let from = HOUR - 30 * SECOND;
+    world.table.pool.made = RegistryMillis::new(from - SECOND);
+    let mut one = world.node(1, Reach::Passed);
+    let now = world.moment(0);
+    let Next::Send(lost) = one.next(&now) else {
+        panic!();
+    };
+    let (pool, scene) = (world.table.pool.clone(), scene(world.now));
+    let reply = handle(&mut world.state, &pool, &mut world.table, &lost, &scene);
+    assert!(matches!(reply.answer, Answer::Granted(_)));
+    one.failed(lost.number, String::new(), &now);
+    world.now += SECOND;
+    // The clock goes back once more.
+    let minute = 60 * SECOND;
+    let Change::Troubled(trouble) = world.ask(&mut one, minute) else {
+        panic!();
+    };
+    let latest = UnixMillis::new(world.now - minute);
+    assert_eq!(trouble.why, Why::Refused(Refused::NonePassed { latest }));
+    // For a clock that it serves, it is the same worker ID.
+    world.now += SECOND;
+    world.ask(&mut one, 0);
+    assert_eq!(worker(&one), Some(0));
 }

@@ -677,7 +677,11 @@ impl Server {
     pub fn close(&self) -> UnixMillis {
         let identity = self.identity();
         self.becomes(Identity::closed);
-        identity.end(self.slot.close(), self.wall().millis())
+        let now = self.wall().millis();
+        if self.generator.takes_turns() {
+            return identity.end_of_turn(self.slot.close_turn(identity.generation), now);
+        }
+        identity.end(self.slot.close(), now)
     }
 
     /// The next step, without taking anything.

@@ -20,7 +20,8 @@ use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
 use super::super::server::{Host, Need, Note, Refused};
-use super::super::word::{Issued, Step};
+use super::super::slot::{Reserving, Scale};
+use super::super::word::{Clocks, Issued, Step};
 use super::model::{MS, Outcome, QUEUE, Queue, Server, settings};
 
 /// Milliseconds of a tick.
@@ -531,4 +532,80 @@ fn a_generator_without_a_turn_left_goes_on_ahead_of_the_clock() {
             assert_eq!(at, mark);
         }
     }
+}
+
+#[test]
+fn a_worker_id_ends_at_its_bound_if_the_slot_does_not_know() {
+    // The sequence was dropped, or its creation was rolled back.
+    let state = issued();
+    let bound = state.server.identity().bound;
+    let slot = &state.server.slot;
+    slot.abandon();
+    assert!(slot.evict(2, state.server.read(), 0));
+    assert_eq!(Some(state.server.close()), bound);
+    // It has another label, and no ID under that one yet.
+    let state = issued();
+    let other = Generator {
+        policy: Policy {
+            on_rollback: OnRollback::Continue,
+            ..state.server.generator.policy
+        },
+        ..state.server.generator
+    };
+    let bound = state.server.identity().bound;
+    settle(&state.server, &other);
+    assert_eq!(Some(state.server.close()), bound);
+}
+
+#[test]
+fn a_new_label_hides_no_id_of_the_worker_id_of_the_server() {
+    let turning = generator();
+    let plain = Generator {
+        policy: Policy {
+            on_rollback: OnRollback::Continue,
+            ..turning.policy
+        },
+        ..turning
+    };
+    let mut server = Server::new(plain, settings(40 * TICK, 3 * TICK, 0), 20 * TICK);
+    let [floor, bound] = [0, 40 * TICK].map(UnixMillis::new);
+    let worker = WorkerId::new(0).unwrap();
+    let ahead = Millis::new(10 * LEASE);
+    server.becomes(|identity| identity.granted(worker, floor, bound, floor, ahead));
+    assert!(matches!(server.call(1), Outcome::Issued { .. }));
+    let end = server.slot.furthest();
+    assert_eq!(end, Some(UnixMillis::new(21 * TICK)));
+    server.step(-5 * TICK * MS);
+    settle(&server, &turning);
+    assert!(server.slot.takes_turns());
+    assert_eq!(Some(server.close()), end);
+}
+
+/// The next ID is for a generator with another label.
+fn settle(server: &Server, other: &Generator) {
+    let (reserving, scale) = (Reserving::the_lock_is_held(), Scale::of_generator(other));
+    server.slot.settle(&reserving, 0, scale, server.read());
+}
+
+#[test]
+fn no_turn_starts_before_the_marks_of_worker_ids_from_elsewhere() {
+    let first = |comes_from_elsewhere: bool| {
+        let mut state = issued();
+        let mark = state.server.slot.highest().unwrap();
+        if comes_from_elsewhere {
+            state.server.slot.start_turns_at_mark();
+        }
+        state.apply(Event::Step(-9));
+        assert!(state.server.takes_from_queue(None));
+        let Outcome::Issued { start, .. } = state.server.call(1) else {
+            return (mark, None);
+        };
+        let layout = state.server.generator.layout;
+        let tick = layout.decode(state.server.id(start)).unwrap().tick;
+        (mark, Some(layout.instant_of(tick)))
+    };
+    let (mark, issued) = first(false);
+    assert!(issued.unwrap() < mark);
+    let (mark, issued) = first(true);
+    assert!(issued.is_none_or(|at| at >= mark));
 }
