@@ -164,7 +164,9 @@ sub ask
 {
 	my ($node, $sql) = @_;
 	my ($out, $error, $late) = ('', '', 0);
-	my $status = $node->psql('a', $sql, stdout => \$out, stderr => \$error, timeout => PATIENCE, timed_out => \$late);
+	my $status = eval { $node->psql('a', $sql, stdout => \$out, stderr => \$error, timeout => PATIENCE, timed_out => \$late) };
+	# A psql that gets no connection may end before it is given the statement.
+	die $@ if $@ && $@ !~ /Broken pipe/;
 	return !$late && defined $status && $status == 0 ? $out : undef;
 }
 

@@ -121,6 +121,7 @@ impl Shared {
             leaves_gap: false,
             window: Millis::ZERO,
             forgiven: Millis::ZERO,
+            least: None,
             before: Position::ZERO,
             identity: Identity::NONE,
             reserved: far,
