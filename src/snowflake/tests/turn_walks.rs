@@ -609,3 +609,12 @@ fn no_turn_starts_before_the_marks_of_worker_ids_from_elsewhere() {
     let (mark, issued) = first(true);
     assert!(issued.is_none_or(|at| at >= mark));
 }
+
+#[test]
+fn a_server_that_returns_its_worker_id_closes_no_slot_that_has_another() {
+    let state = issued();
+    let slot = &state.server.slot;
+    let word = slot.live().word().position();
+    assert_eq!(slot.close(), None);
+    assert_eq!(slot.live().word().position(), word);
+}
