@@ -10,12 +10,18 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=PGRX_PG_CONFIG_PATH");
+    println!("cargo:rerun-if-env-changed=PQ_LIB_DIR");
     // The core builds without PostgreSQL.
     let versions = 15..=18;
     if !versions
         .into_iter()
         .any(|version| env::var_os(format!("CARGO_FEATURE_PG{version}")).is_some())
     {
+        return;
+    }
+    // Packages name the folder of the distribution's libpq, which all its servers use.
+    // pq-sys hands it to the linker.
+    if env::var_os("PQ_LIB_DIR").is_some() {
         return;
     }
     let Some(folder) = pg_config("--libdir") else {

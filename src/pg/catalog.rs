@@ -221,13 +221,17 @@ pub fn check_privilege(oid: pg_sys::Oid, any_of: u32) -> Result<(), Error> {
 
 /// Whether the user in force has one of the privileges on a relation that may be gone.
 pub fn has_privilege(oid: pg_sys::Oid, any_of: u32) -> bool {
+    has_privilege_of(oid, compat::user(), any_of)
+}
+
+/// Whether a role has one of the privileges on a relation that may be gone.
+pub fn has_privilege_of(oid: pg_sys::Oid, role: pg_sys::Oid, any_of: u32) -> bool {
     // 32 bits in 15, 64 since.
     #[allow(clippy::useless_conversion)]
     let mode = pg_sys::AclMode::from(any_of);
     let mut is_missing = false;
     // SAFETY: looks up the catalogs.
-    let result =
-        unsafe { pg_sys::pg_class_aclcheck_ext(oid, compat::user(), mode, &raw mut is_missing) };
+    let result = unsafe { pg_sys::pg_class_aclcheck_ext(oid, role, mode, &raw mut is_missing) };
     result == pg_sys::AclResult::ACLCHECK_OK
 }
 

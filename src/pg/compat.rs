@@ -1,5 +1,19 @@
 //! What differs between PostgreSQL versions, and the few declarations that
 //! pgrx does not bind.
+//!
+//! # What blocks PostgreSQL 19
+//!
+//! - pgrx is pinned to 0.18.1, which knows 13 to 18. Its releases since 0.19.2 know 19. The
+//!   move to one of them was not tried: it comes with a feature `pg19` in Cargo.toml, and
+//!   with the range in build.rs, in `tests/env.sh` and in `debian/pgversions`.
+//! - The functions of the C interface that are known to have changed in 19
+//!   (`LWLockNewTrancheId`, `ShmemInitHash`, `planner_hook`) are not used here.
+//! - Not known, to be compared with the headers of 19: what this file declares by itself
+//!   (`TimeLineHistoryEntry`, [`SequenceForm`], and the functions of `unguarded`), and the
+//!   branches for "not 15" and "not 16", which 19 takes as well; whether sequences are still
+//!   heap relations of one page, which mark.rs reads; and whether a failing
+//!   `GUC_check_errdetail_string` is still set as a variable.
+//! - Nothing was built or run on 19.
 
 use pgrx::{PgList, pg_sys};
 
@@ -16,6 +30,17 @@ pub fn transaction() -> u32 {
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]
         return (*pg_sys::MyProc).vxid.lxid;
     }
+}
+
+/// The place of this process among those that run SQL, from 0; below MaxBackends.
+pub fn process_index() -> usize {
+    // SAFETY: set in every process that runs SQL.
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    let index = unsafe { (*pg_sys::MyProc).pgprocno };
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    // SAFETY: a variable of this process.
+    let index = unsafe { pg_sys::MyProcNumber };
+    usize::try_from(index).unwrap_or(usize::MAX)
 }
 
 pub struct File {
@@ -92,6 +117,9 @@ pub use pg_sys::SetSingleFuncCall as init_rows;
 mod unguarded {
     use pgrx::pg_sys;
 
+    #[cfg(feature = "pg15")]
+    use super::TreeWalker;
+
     unsafe extern "C-unwind" {
         pub fn standard_ProcessUtility(
             statement: *mut pg_sys::PlannedStmt,
@@ -110,6 +138,19 @@ mod unguarded {
             arg: *mut std::ffi::c_void,
         );
         pub fn readTimeLineHistory(tli: pg_sys::TimeLineID) -> *mut pg_sys::List;
+        #[cfg(feature = "pg15")]
+        pub fn query_tree_walker(
+            query: *mut pg_sys::Query,
+            walker: TreeWalker,
+            context: *mut std::ffi::c_void,
+            flags: i32,
+        ) -> bool;
+        #[cfg(feature = "pg15")]
+        pub fn expression_tree_walker(
+            node: *mut pg_sys::Node,
+            walker: TreeWalker,
+            context: *mut std::ffi::c_void,
+        ) -> bool;
         pub fn find_all_inheritors(
             parent: pg_sys::Oid,
             lock: pg_sys::LOCKMODE,
@@ -259,6 +300,39 @@ pub fn timeline_history(tli: pg_sys::TimeLineID) -> Vec<TimeLineHistoryEntry> {
         let list = pg_sys::ffi::pg_guard_ffi_boundary(|| unguarded::readTimeLineHistory(tli));
         let list = PgList::<TimeLineHistoryEntry>::from_pg(list);
         list.iter_ptr().map(|entry| *entry).collect()
+    }
+}
+
+/// Called for each node of a tree; true ends the walk.
+pub type TreeWalker =
+    Option<unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut std::ffi::c_void) -> bool>;
+
+/// Walks the parts of a node with `walker`: of a query, its subqueries, too. Returns whether
+/// it has ended the walk.
+///
+/// # Safety
+/// `node` is a node, not null; `walker` takes nodes of the tree, or null, and this context.
+pub unsafe fn walk(
+    node: *mut pg_sys::Node,
+    walker: TreeWalker,
+    context: *mut std::ffi::c_void,
+) -> bool {
+    // SAFETY: as the caller guarantees; errors are caught at this boundary.
+    unsafe {
+        #[cfg(not(feature = "pg15"))]
+        use pg_sys::{
+            expression_tree_walker_impl as expression_tree_walker,
+            query_tree_walker_impl as query_tree_walker,
+        };
+        #[cfg(feature = "pg15")]
+        use unguarded::{expression_tree_walker, query_tree_walker};
+        pg_sys::ffi::pg_guard_ffi_boundary(|| {
+            if (*node).type_ == pg_sys::NodeTag::T_Query {
+                query_tree_walker(node.cast(), walker, context, 0)
+            } else {
+                expression_tree_walker(node, walker, context)
+            }
+        })
     }
 }
 

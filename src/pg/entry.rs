@@ -15,10 +15,11 @@
 //! The fields are cells without a lock: a backend is one thread, and the callbacks
 //! below run in that thread, between our own statements but never inside one.
 
+mod callbacks; // when what a session knows ends
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::sync::Once;
 
 use pgrx::pg_sys;
 
@@ -26,8 +27,9 @@ use super::error::{self, Error};
 use super::label::{self, Described};
 use super::shmem::{self, Key, Shared};
 use super::tenants::{self, Tenant};
-use super::{catalog, compat, guc, keeper, mark, os_clock};
+use super::{catalog, compat, guc, horizon, issue, keeper, mark, os_clock};
 use crate::snowflake::generator::Generator;
+use crate::snowflake::horizon::BEGINNING;
 use crate::snowflake::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
 use crate::snowflake::identity::Generation;
 use crate::snowflake::layout::{Layout, Stamp};
@@ -48,6 +50,9 @@ pub struct Entry {
     label: Cell<Option<(&'static Described, bool)>>,
     facts: Cell<Option<Facts>>,
     right: Cell<Option<Right>>,
+    /// The same, of a session that has no right to issue, and only moves the word to now.
+    /// Of the same lifetime.
+    reach: Cell<Option<Right>>,
     /// The last transaction that locked the sequence, and its strongest lock mode.
     locked: Cell<(u32, u32)>,
     /// The last transaction that was given a right.
@@ -104,13 +109,44 @@ pub struct Right {
     pub stamp: Stamp,
     /// The order of the sequence numbers, if it is random.
     shuffle: Option<Shuffle>,
-    /// Whether the generator works like the default one: [`Generator::is_plain`] holds,
-    /// and callers give no fields.
-    pub is_plain: bool,
+    pub path: Path,
     /// The generation of the server whose worker ID is in `stamp`.
     pub generation: Generation,
     transaction: u32,
     user: pg_sys::Oid,
+}
+
+/// How a session takes its next ID. A generator is plain if it works like the default one:
+/// [`Generator::is_plain`] holds, and callers give no fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// By the steps of the default generator.
+    Plain,
+    /// By those of other generators.
+    Other,
+    /// The first ID, of a plain generator: by the protocol, which tells [`horizon::took`].
+    FirstPlain,
+    /// The first ID, of another one.
+    FirstOther,
+}
+
+impl Path {
+    /// The path of the first ID.
+    const fn first(is_plain: bool) -> Self {
+        if is_plain {
+            Self::FirstPlain
+        } else {
+            Self::FirstOther
+        }
+    }
+
+    pub const fn is_first(self) -> bool {
+        matches!(self, Self::FirstPlain | Self::FirstOther)
+    }
+
+    const fn is_plain(self) -> bool {
+        matches!(self, Self::FirstPlain | Self::Plain)
+    }
 }
 
 thread_local! {
@@ -147,7 +183,7 @@ fn known(relation: pg_sys::Oid) -> Option<&'static Entry> {
 
 #[cold]
 fn look_and_make(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
-    register_callbacks();
+    callbacks::register();
     let entry = Entry::default();
     entry.relation.set(relation);
     let text = |relation| Ok(label::text_of(relation));
@@ -159,7 +195,7 @@ fn look_and_make(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
 
 #[cold]
 fn make(relation: pg_sys::Oid) -> &'static Entry {
-    register_callbacks();
+    callbacks::register();
     if ENTRIES.with_borrow(BTreeMap::len) >= CROWDED.get() {
         find_unused();
     }
@@ -210,6 +246,7 @@ impl Entry {
             label,
             facts,
             right,
+            reach,
             locked,
             filled_in,
             pinned,
@@ -227,6 +264,7 @@ impl Entry {
         label.take();
         facts.take();
         right.take();
+        reach.take();
         locked.take();
         filled_in.take();
         pinned.take();
@@ -307,20 +345,46 @@ impl Entry {
         present.map_or_else(|| self.fill(), Ok)
     }
 
+    /// What a session needs that moves the word to now and issues nothing. The caller has
+    /// checked its privilege.
+    pub fn reach_or_fill(&'static self) -> Result<Right, Error> {
+        let present = self.present_reach(shmem::shared()?);
+        present.map_or_else(|| self.fill_for(false), Ok)
+    }
+
+    /// As [`Self::right`], for a session that moves the word to now and issues nothing.
+    pub fn reach(&self) -> Option<Right> {
+        self.reach.get().filter(Right::holds)
+    }
+
+    /// The same, if its worker ID is the server's.
+    pub fn present_reach(&self, shared: &Shared) -> Option<Right> {
+        let present = self.generation(shared);
+        self.reach().filter(|right| right.generation == present)
+    }
+
     /// Checks everything that must hold before this session may issue, as
-    /// `nextval()` does, and pins the slot.
+    /// `nextval()` does, and pins the slot. The session holds the horizon from now on.
     #[cold]
     fn fill(&'static self) -> Result<Right, Error> {
+        self.fill_for(true)
+    }
+
+    fn fill_for(&'static self, issues: bool) -> Result<Right, Error> {
         let shared = shmem::shared()?;
         prevent_where_nextval_is(c"snowflake_nextval()");
         self.lock();
         // Invalidations that came with a lock have run by now and cleared the facts.
         // Each pass takes locks, so the facts are checked again after each.
+        let mut has_reached = false;
         loop {
             pgrx::check_for_interrupts!();
             let mut facts = self.learn()?;
             let generator = &facts.described.generator;
-            catalog::check_privilege(self.relation(), pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE)?;
+            if issues {
+                let any_of = pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE;
+                catalog::check_privilege(self.relation(), any_of)?;
+            }
             self.check_committed(generator.layout)?;
             let tenant = match generator.takes_turns() {
                 true => Some(tenants::of_entry(self, facts.key, shared)?),
@@ -355,20 +419,60 @@ impl Entry {
             }
             facts.made = Some(made);
             self.facts.set(Some(facts));
+            let holds = issues && generator.descends().is_none();
+            if holds && !has_reached && slot.horizon().announced() == BEGINNING {
+                // Not started yet: the hold must not lie before the mark.
+                has_reached = true;
+                let _ = issue::reach(self)?;
+                continue;
+            }
             let right = Right {
                 slot,
                 generator: made.generator,
                 stamp: made.stamp,
                 shuffle: made.shuffle,
-                is_plain: generator.is_plain() && !generator.layout.takes_fields(),
+                path: Path::first(generator.is_plain() && !generator.layout.takes_fields()),
                 generation,
                 transaction: compat::transaction(),
                 user: compat::user(),
             };
             self.filled_in.set(right.transaction);
-            self.right.set(Some(right));
+            if holds {
+                horizon::hold(shared, facts.key, slot, generator.layout)?;
+            }
+            if issues {
+                self.right.set(Some(right));
+                self.keep_to_report(shared, generator)?;
+            } else {
+                self.reach.set(Some(right));
+            }
             return Ok(right);
         }
+    }
+
+    /// The session has taken IDs by the protocol, and need not for further ones.
+    pub fn set_path(&self) {
+        if let Some(mut right) = self.right.get() {
+            right.path = match right.path.is_plain() {
+                true => Path::Plain,
+                false => Path::Other,
+            };
+            self.right.set(Some(right));
+        }
+    }
+
+    /// Takes no ID that lies before what the server has reported. The session holds the
+    /// horizon since before, see [`crate::snowflake::reported`].
+    fn keep_to_report(&'static self, shared: &Shared, generator: &Generator) -> Result<(), Error> {
+        let at = shared.reported().announced();
+        if at == BEGINNING || generator.descends().is_some() {
+            return Ok(());
+        }
+        // Without a right if that fails.
+        let unready = Unready(self);
+        issue::lift(self, at)?;
+        std::mem::forget(unready);
+        Ok(())
     }
 
     /// How far the generator may lead the clock, if that is limited.
@@ -651,6 +755,11 @@ impl Entry {
         Ok(slot)
     }
 
+    /// The generator whose slot this transaction has pinned.
+    pub fn pinned_key(&self) -> Option<Key> {
+        self.pinned.get().map(|(key, _)| key)
+    }
+
     pub fn is_pinned(&self) -> bool {
         self.pinned.get().is_some()
     }
@@ -688,6 +797,7 @@ impl Entry {
             self.facts.set(None);
         }
         self.right.set(None);
+        self.reach.set(None);
         if let Some((key, slot)) = self.pinned.take() {
             if created && aborted && !key.is_default() {
                 // No generator will ever have both this OID and this past.
@@ -706,6 +816,7 @@ impl Entry {
         }
         self.facts.set(None);
         self.right.set(None);
+        self.reach.set(None);
         match self.pinned.get() {
             Some((key, slot)) if self.created_in.get() == mine && !key.is_default() => {
                 self.created_in.set(0);
@@ -716,6 +827,15 @@ impl Entry {
             Some((_, slot)) => slot.end_rewrite(false),
             None => {}
         }
+    }
+}
+
+/// Takes the right of an entry away when it is dropped, by an error as well.
+struct Unready(&'static Entry);
+
+impl Drop for Unready {
+    fn drop(&mut self) {
+        self.0.right.set(None);
     }
 }
 
@@ -733,7 +853,7 @@ impl Right {
     #[inline]
     pub fn compose(&self, position: Position) -> SnowflakeId {
         let layout = self.generator.layout;
-        if self.is_plain {
+        if self.path.is_plain() {
             layout.compose(position, self.stamp)
         } else {
             layout.compose_in(position, self.stamp, self.shuffle.as_ref())
@@ -781,7 +901,7 @@ pub fn prevent_where_nextval_is(name: &CStr) {
 
 /// The default generator, looked up once per session and after each invalidation.
 pub fn default_relation() -> Result<pg_sys::Oid, Error> {
-    register_callbacks();
+    callbacks::register();
     if let Some(known) = catalog::valid(DEFAULT_RELATION.get()) {
         return Ok(known);
     }
@@ -796,91 +916,4 @@ pub fn default_relation() -> Result<pg_sys::Oid, Error> {
 /// relation changes: CREATE EXTENSION makes some relations.
 pub fn is_extension_here() -> bool {
     !NO_DEFAULT.get() && default_relation().is_ok()
-}
-
-fn register_callbacks() {
-    static ONCE: Once = Once::new();
-    // SAFETY: functions that live as long as the process.
-    ONCE.call_once(|| unsafe {
-        pg_sys::CacheRegisterRelcacheCallback(Some(on_invalidation), pg_sys::Datum::from(0));
-        pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut());
-        pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut());
-    });
-}
-
-/// Called when a relation has changed, or all may have changed.
-#[pgrx::pg_guard]
-unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
-    let all = relation == pg_sys::InvalidOid;
-    NO_DEFAULT.set(false);
-    if all || relation == DEFAULT_RELATION.get() {
-        DEFAULT_RELATION.set(pg_sys::InvalidOid);
-    }
-    let forget = |entry: &Entry| {
-        entry.changed_in.set(compat::transaction());
-        entry.label.set(None);
-        entry.facts.set(None);
-        entry.right.set(None);
-    };
-    ENTRIES.with_borrow(|entries| {
-        if all {
-            entries.values().copied().for_each(forget);
-        } else if let Some(entry) = entries.get(&relation.to_u32()) {
-            forget(entry);
-        }
-    });
-}
-
-/// Called when the transaction ends, while its locks are still held.
-#[pgrx::pg_guard]
-unsafe extern "C-unwind" fn on_transaction(
-    event: pg_sys::XactEvent::Type,
-    _arg: *mut std::ffi::c_void,
-) {
-    use pg_sys::XactEvent::*;
-    let (committed, aborted) = match event {
-        XACT_EVENT_COMMIT => (true, false),
-        XACT_EVENT_ABORT => (false, true),
-        XACT_EVENT_PARALLEL_ABORT | XACT_EVENT_PARALLEL_COMMIT | XACT_EVENT_PREPARE => {
-            (false, false)
-        }
-        _ => return,
-    };
-    PINNED.with_borrow_mut(|pinned| {
-        for entry in pinned.drain(..) {
-            entry.end(committed, aborted);
-        }
-    });
-    // No function is running, and no right is left.
-    label::forget_others(|| {
-        ENTRIES.with_borrow(|entries| {
-            let known = entries.values().flat_map(|entry| entry.labels());
-            known.map(std::ptr::from_ref).collect()
-        })
-    });
-}
-
-/// Called when a subtransaction ends. If it commits, its parent gets what it created.
-#[pgrx::pg_guard]
-unsafe extern "C-unwind" fn on_subtransaction(
-    event: pg_sys::SubXactEvent::Type,
-    mine: pg_sys::SubTransactionId,
-    parent: pg_sys::SubTransactionId,
-    _arg: *mut std::ffi::c_void,
-) {
-    use pg_sys::SubXactEvent::{SUBXACT_EVENT_ABORT_SUB, SUBXACT_EVENT_COMMIT_SUB};
-    PINNED.with_borrow_mut(|pinned| match event {
-        SUBXACT_EVENT_ABORT_SUB => {
-            pinned.iter().for_each(|entry| entry.end_part(mine));
-            pinned.retain(|entry| entry.is_pinned());
-        }
-        SUBXACT_EVENT_COMMIT_SUB => {
-            for entry in pinned.iter() {
-                if entry.created_in.get() == mine {
-                    entry.created_in.set(parent);
-                }
-            }
-        }
-        _ => {}
-    });
 }

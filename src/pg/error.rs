@@ -1,14 +1,17 @@
 //! The errors that users read.
 
 pub mod cluster;
+pub mod cluster_horizon;
 pub mod etcd;
 mod generator;
+pub mod horizon;
 pub mod keeper;
 mod label;
 mod layout;
 mod refused;
 mod registry;
 pub mod tenants;
+mod text;
 
 use std::panic::resume_unwind;
 
@@ -22,6 +25,7 @@ pub use label::*;
 pub use layout::*;
 pub use refused::refused;
 pub use registry::*;
+pub use text::*;
 
 /// What a client, or the log, is told. Detail and hint are empty if there are none.
 #[derive(Debug)]

@@ -33,16 +33,22 @@ const FAILOVER_GAP_MS_MAX: i32 = 3_600_000;
 const MAX_CLOCK_JUMP_S_DEFAULT: i32 = 86_400;
 const MAX_CLOCK_JUMP_S_MIN: i32 = 1;
 
+/// What a generator may borrow is the only limit.
+const MAX_OBSERVE_UNSET: i32 = -1;
+
 static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(WORKER_ID_UNSET);
 static WORKER_ID_FROM: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static POOL: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"default"));
 static QUEUE_POOL: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static HORIZON_DATABASES: GucSetting<Option<CString>> =
+    GucSetting::<Option<CString>>::new(Some(c""));
 static QUEUE_PLACES: GucSetting<i32> = GucSetting::<i32>::new(QUEUE_PLACES_DEFAULT);
 static MAX_GENERATORS: GucSetting<i32> = GucSetting::<i32>::new(MAX_GENERATORS_DEFAULT);
 static RESERVE: GucSetting<i32> = GucSetting::<i32>::new(RESERVE_MS_DEFAULT);
 static FAILOVER_GAP: GucSetting<i32> = GucSetting::<i32>::new(FAILOVER_GAP_MS_DEFAULT);
 static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(MAX_CLOCK_JUMP_S_DEFAULT);
+static MAX_OBSERVE: GucSetting<i32> = GucSetting::<i32>::new(MAX_OBSERVE_UNSET);
 
 /// Defines all settings. Called only in the postmaster, while it preloads.
 pub fn define() {
@@ -91,6 +97,14 @@ pub fn define() {
         c"Pool of the registry from which generators with on_rollback=next_worker lease worker IDs.",
         c"It should not be the pool of the servers. Empty means that there is none. Roles with the privilege SET on this parameter may own such generators.",
         &QUEUE_POOL,
+        GucContext::Sighup,
+        GucFlags::empty(),
+    );
+    GucRegistry::define_string_guc(
+        c"snowflake_id.horizon_databases",
+        c"Databases of this server whose rows snowflake_cluster_horizon() is for.",
+        c"Names with commas between them. The server reports to its registry how far their IDs can be read. Empty: it reports nothing.",
+        &HORIZON_DATABASES,
         GucContext::Sighup,
         GucFlags::empty(),
     );
@@ -143,6 +157,16 @@ pub fn define() {
         i32::MAX,
         GucContext::Sighup,
         GucFlags::UNIT_S,
+    );
+    GucRegistry::define_int_guc(
+        c"snowflake_id.max_observe",
+        c"How far ahead of a generator's clock an ID may be that snowflake_observe() is given.",
+        c"The generator's max_borrow is a limit too. -1 means that there is no other one; 0 refuses what is ahead of the clock.",
+        &MAX_OBSERVE,
+        MAX_OBSERVE_UNSET,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
     );
     // SAFETY: a constant, NUL-terminated name.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };
@@ -255,6 +279,13 @@ pub fn queue_pool() -> String {
     text(&QUEUE_POOL)
 }
 
+/// `snowflake_id.horizon_databases`.
+pub fn horizon_databases() -> Vec<String> {
+    let names = text(&HORIZON_DATABASES);
+    let names = names.split(',').map(|name| name.trim().to_string());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
 /// `snowflake_id.queue_places`.
 pub fn queue_places() -> usize {
     usize::try_from(QUEUE_PLACES.get()).unwrap_or(0)
@@ -270,6 +301,12 @@ fn text(setting: &GucSetting<Option<CString>>) -> String {
 /// `snowflake_id.max_generators`: the number of slots.
 pub fn max_generators() -> usize {
     usize::try_from(MAX_GENERATORS.get()).unwrap_or(1)
+}
+
+/// `snowflake_id.max_observe`; `None` if it sets no limit.
+pub fn max_observe() -> Option<Millis> {
+    let most = MAX_OBSERVE.get();
+    (most >= 0).then(|| Millis::new(i64::from(most)))
 }
 
 /// The settings of the protocol, as they are now.

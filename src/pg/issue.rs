@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::entry::{Entry, Right};
+use super::entry::{Entry, Path, Right};
 use super::error::{self, Error};
 use super::label::Described;
 use super::shmem::{self, Shared};
-use super::{compat, guc, keeper, log, mark, os_clock};
+use super::{compat, guc, horizon, keeper, log, mark, os_clock};
 use crate::snowflake::block::issue_block;
 use crate::snowflake::clock::Reading;
 use crate::snowflake::generator::Generator;
@@ -56,6 +56,8 @@ struct Caller {
     waited: Cell<bool>,
     /// The call gives no fields, so a generator that takes fields refuses it.
     is_bare: bool,
+    /// The session issues nothing, it moves the word to now.
+    reaches: bool,
 }
 
 impl<C> Clocks for Postgres<C> {
@@ -98,7 +100,11 @@ impl Host for Postgres<Caller> {
     }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Error> {
-        let right = self.0.entry.right_or_fill()?;
+        let right = if self.0.reaches {
+            self.0.entry.reach_or_fill()?
+        } else {
+            self.0.entry.right_or_fill()?
+        };
         if self.0.is_bare {
             check_bare(self.0.entry, &right)?;
         }
@@ -107,13 +113,23 @@ impl Host for Postgres<Caller> {
     }
 
     fn entered(&self) -> Option<(&Slot, &Generator)> {
-        let right = self.0.entry.present_right(self.0.shared)?;
+        let (entry, shared) = (self.0.entry, self.0.shared);
+        let right = if self.0.reaches {
+            entry.present_reach(shared)?
+        } else {
+            entry.present_right(shared)?
+        };
         Some((right.slot, right.generator))
     }
 
     fn generation(&self) -> Generation {
         // Whoever reserves without a call for IDs has entered before.
-        let right = self.0.right.get().or_else(|| self.0.entry.right());
+        let entry = self.0.entry;
+        let known = || match self.0.reaches {
+            true => entry.reach(),
+            false => entry.right(),
+        };
+        let right = self.0.right.get().or_else(known);
         right.map_or(Generation::NONE, |right| right.generation)
     }
 
@@ -260,13 +276,30 @@ fn with_host<T>(
     is_bare: bool,
     f: impl FnOnce(&Postgres<Caller>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    f(&Postgres(Caller {
+    f(&host(entry, is_bare, false)?)
+}
+
+fn host(entry: &'static Entry, is_bare: bool, reaches: bool) -> Result<Postgres<Caller>, Error> {
+    Ok(Postgres(Caller {
         entry,
         shared: shmem::shared()?,
         right: Cell::new(None),
         waited: Cell::new(false),
         is_bare,
+        reaches,
     }))
+}
+
+/// The slot of a generator, and the instant of a position at or before all IDs to come. The
+/// caller has checked its privilege, and that the generator never goes back.
+pub fn reach(entry: &'static Entry) -> Result<(&'static Slot, UnixMillis), Error> {
+    let reached = server::reach(&host(entry, false, true)?)?;
+    Ok((entry.reach_or_fill()?.slot, reached))
+}
+
+/// Moves the word to an instant that the server has reported. The session has a right.
+pub fn lift(entry: &'static Entry, at: UnixMillis) -> Result<(), Error> {
+    server::lift(&host(entry, false, false)?, at)
 }
 
 /// Consecutive positions of this session, and what turns them into IDs.
@@ -286,10 +319,11 @@ impl Iterator for Chunk {
 }
 
 /// One ID, if that needs no wait, no reservation and no catalog.
-#[inline]
+// Always: as a function of its own, it would cost 16 instructions.
+#[inline(always)]
 pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
     let right = entry.right()?;
-    if !right.is_plain {
+    if right.path != Path::Plain {
         return next_fast_of_others(entry);
     }
     let (layout, stamp) = (&right.generator.layout, right.stamp);
@@ -301,7 +335,10 @@ pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
 fn next_fast_of_others(entry: &'static Entry) -> Option<SnowflakeId> {
     let right = entry.right()?;
     // The slow path refuses a call without fields, and notes the end of a refusal.
-    if right.generator.layout.takes_fields() || right.slot.is_refused_by_rollback() {
+    if right.path.is_first()
+        || right.generator.layout.takes_fields()
+        || right.slot.is_refused_by_rollback()
+    {
         None
     } else if right.generator.policy.on_rollback.watches() {
         match take_one::<true>(entry, &right, |at| right.compose(at)) {
@@ -382,6 +419,10 @@ fn take(
     if let Some(given) = given {
         right.stamp = right.stamp.and(given);
     }
+    if right.path.is_first() {
+        horizon::took(entry, right.generator.layout, issued.start);
+        entry.set_path();
+    }
     let positions = issued.start.get()..issued.end.get();
     let number = positions.end - positions.start;
     if entry.pending().count_issued(number, issued.borrowed) || issued.waited {
@@ -413,11 +454,29 @@ fn first(entry: &Entry, chunk: &Chunk) -> SnowflakeId {
     id
 }
 
-/// Makes all further IDs start at an instant or later. The entry is filled. Returns the
+/// Observes an ID that came from another server: all further IDs sort after it. Waits for
+/// the clock and reserves as needed; a failed call changes nothing.
+pub fn observe(entry: &'static Entry, id: SnowflakeId) -> Result<(), Error> {
+    // The privilege is checked first. Until the transaction ends, only its own session can
+    // give the generator another label.
+    let right = entry.right_or_fill()?;
+    let tick = match right.generator.layout.decode(id) {
+        Ok(fields) => fields.tick,
+        // The label knows the names of the fields.
+        Err(_) => entry.learn()?.described.label.decode(id)?.fields.tick,
+    };
+    with_host(entry, false, |host| {
+        server::observe(host, tick, guc::max_observe())
+    })
+}
+
+/// Makes all further IDs start at an instant or later, and takes none. The caller has checked
+/// its privilege, and [`Entry::reach_or_fill`] has succeeded. Returns the
 /// instant of the first such ID; `None` if the caller has to look again.
 pub fn advance(entry: &'static Entry, to: UnixMillis) -> Result<Option<UnixMillis>, Error> {
-    with_host(entry, false, |host| server::demand(host, Need::Floor(to)))?;
-    Ok(entry.present_right(shmem::shared()?).and_then(|right| {
+    let host = host(entry, false, true)?;
+    server::demand(&host, Need::Floor(to))?;
+    Ok(entry.present_reach(shmem::shared()?).and_then(|right| {
         let (layout, live) = (right.generator.layout, right.slot.live());
         let tick = layout.tick_of(live.word().position());
         // If not, the server has had to wait, or has another worker ID by now.

@@ -30,6 +30,7 @@
 pub mod io;
 mod postgres;
 mod queue;
+mod report;
 mod sessions;
 pub mod state;
 
@@ -61,7 +62,7 @@ use crate::snowflake::identity::Identity;
 use crate::snowflake::lease::Identity as Identified;
 use crate::snowflake::lease::contender::Contenders;
 use crate::snowflake::lease::node::{Change, Moment, Next, Node, Trouble, Why};
-use crate::snowflake::lease::{Answer, Holder, Nonce, Refused, Reply, Request, Terms};
+use crate::snowflake::lease::{Answer, Ask, Holder, Nonce, Refused, Reply, Request, Terms};
 use crate::snowflake::server::Beliefs;
 
 /// The name in `pg_stat_activity`.
@@ -575,8 +576,11 @@ impl Link {
                     });
                     return i64::try_from(left.as_millis() + 1).ok();
                 }
-                Next::Send(request) => {
+                Next::Send(mut request) => {
                     let number = request.number;
+                    if matches!(request.ask, Ask::Renew { .. }) {
+                        request.ask = request.ask.reporting(report::report(shared));
+                    }
                     if let Err(why) = self.send(shared, number, *request) {
                         self.failed(shared, number, why);
                     }
@@ -798,9 +802,11 @@ impl Link {
             error::keeper::lost(&right, &trouble, false).warning();
         }
         let now = self.moment(shared);
-        let Some(request) = self.node.close(end.max(right.floor), &now) else {
+        let Some(mut request) = self.node.close(end.max(right.floor), &now) else {
             return;
         };
+        let held = report::held(shared, why == End::Stop);
+        request.ask = request.ask.holding(held);
         let number = request.number;
         let pool = self.target.pool.clone();
         let sent = self.send(shared, number, request);

@@ -7,6 +7,7 @@ mod entry; // what this session knows about a generator, and until when
 mod error; // the errors that users read
 mod etcd; // a client of registries in etcd
 mod guc; // settings
+mod horizon; // what this session holds back, and what prepared transactions do
 mod identity; // what tells this server, and this start of it, from others
 mod issue; // PostgreSQL as a host of the protocol; the path of each ID
 mod keeper; // leases the worker ID from a registry

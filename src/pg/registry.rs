@@ -11,6 +11,10 @@
 //! `on` for the rest of the transaction: a server that has crashed, or a synchronous
 //! standby that is promoted, has the grant.
 
+mod servers;
+
+pub use servers::{drop_server, horizon};
+
 use pgrx::pg_sys;
 use serde::Deserialize;
 
@@ -159,6 +163,7 @@ fn scene(asker: Option<Identity>) -> Result<Scene, Error> {
 }
 
 /// The tables of a registry.
+#[derive(Clone)]
 struct Registry {
     /// The extension's schema, as SQL.
     schema: String,
@@ -174,6 +179,10 @@ impl Registry {
             return Err(error::needs_read_committed(&function.to_string_lossy()));
         }
         commit_durably();
+        Self::of_this_database()
+    }
+
+    fn of_this_database() -> Result<Self, Error> {
         let schema = catalog::schema_of_extension().ok_or_else(error::no_registry)?;
         Ok(Self { schema })
     }
@@ -218,8 +227,11 @@ impl Registry {
              'max_ahead', (extract(epoch FROM max_ahead) * 1000)::bigint, \
              'made', @schema@.snowflake_internal_millis(made), \
              'namespace', namespace, 'all', worker_ids::text, 'ordinary', \
-             (int8multirange(int8range(lower(worker_ids), upper(worker_ids) - spares)) - except_ids)::text) \
-             FROM @schema@.snowflake_registry_pools WHERE name = $1",
+             (int8multirange(int8range(lower(worker_ids), upper(worker_ids) - spares)) - except_ids)::text, \
+             'counts_servers', EXISTS (SELECT FROM pg_class AS s, pg_class AS p \
+                 WHERE s.relname = 'snowflake_registry_servers' \
+                 AND s.relnamespace = p.relnamespace AND p.oid = pools.tableoid)) \
+             FROM @schema@.snowflake_registry_pools AS pools WHERE name = $1",
             &[name],
         )?;
         let Some(text) = found else { return Ok(None) };
@@ -248,6 +260,9 @@ struct More {
     all: String,
     /// Those that are neither excepted nor spare, as a multirange.
     ordinary: String,
+    /// Whether the registry has a table of servers: version 0.1.0 of the script makes none,
+    /// and leases go on without until ALTER EXTENSION UPDATE, which waits for our lock.
+    counts_servers: bool,
 }
 
 impl Table<'_> {

@@ -13,6 +13,7 @@
 //! | `Shared::needed` | the latest instant for which a caller needs a later bound (milliseconds; the least: none); raised by callers, taken by the keeper |
 //! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
+//! | `Shared::holders`, `holders_used` | who holds back which horizon, see `snowflake::horizon`: a place for each process; and how many of the places were ever used |
 //! | `Shared::defaults`, `others`, `tenants`, `locks` | the addresses, in every process, of the slots of the two fixed tables, of the places of [`super::tenants`], and of the locks; written by the postmaster before any backend starts |
 //! | a slot | see `snowflake::slot` |
 //!
@@ -27,7 +28,7 @@
 //! shared memory: the first as large as the shared table and with at least
 //! [`LAYER_MIN`] slots, each further one twice as large as the one before. So nobody
 //! can use up the slots of others. The price is memory that stays in use until the
-//! server stops: a slot takes 512 bytes, and its generator at least 8 kB of disk.
+//! server stops: a slot takes 640 bytes, and its generator at least 8 kB of disk.
 //!
 //! # Locks
 //!
@@ -49,9 +50,11 @@ use super::keeper::{self, state};
 use super::tenants::Tenant;
 use super::{catalog, guc, os_clock, start_file, time};
 use crate::snowflake::clock::Reading;
+use crate::snowflake::horizon::{Holder, Processes, Used};
 use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
 use crate::snowflake::identity::{Generation, Identity};
 use crate::snowflake::layout::Layout;
+use crate::snowflake::reported::Reported;
 use crate::snowflake::server::Beliefs;
 use crate::snowflake::shuffle::Shuffle;
 use crate::snowflake::slot::{self, Slot};
@@ -62,7 +65,7 @@ const WINDOW: usize = 16;
 /// The first table in dynamic shared memory has at least this many slots.
 const LAYER_MIN: usize = 64;
 
-/// With this many slots in dynamic shared memory, no table is added: half a gigabyte.
+/// With this many slots in dynamic shared memory, no table is added: 640 MB.
 const SLOTS_MAX: usize = 1 << 20;
 
 const LAYERS_MAX: usize = 16;
@@ -78,6 +81,9 @@ pub struct Shared {
     keeper: UnsafeCell<state::State>,
     keeper_latch: AtomicPtr<pg_sys::Latch>,
     needed: AtomicI64,
+    holders: &'static [Holder],
+    holders_used: Used,
+    reported: Reported,
     defaults: &'static [Slot],
     others: &'static [Slot],
     tenants: &'static [Tenant],
@@ -86,7 +92,7 @@ pub struct Shared {
 
 // The core's own tests use a closer layout of slots.
 #[cfg(not(test))]
-const _: () = assert!(size_of::<Slot>() == 4 * 128 && align_of::<Slot>() == 128);
+const _: () = assert!(size_of::<Slot>() == 5 * 128 && align_of::<Slot>() == 128);
 
 /// A database and a generator in it, two OIDs, as a slot holds them. The default
 /// generator has OID 0, as no other relation has. So its slot depends on its database
@@ -106,7 +112,7 @@ impl Key {
     }
 
     #[allow(clippy::cast_possible_truncation)]
-    fn relation(self) -> pg_sys::Oid {
+    pub fn relation(self) -> pg_sys::Oid {
         pg_sys::Oid::from(self.0 as u32)
     }
 
@@ -122,6 +128,12 @@ impl Key {
 
     fn database(self) -> u64 {
         self.0 >> 32
+    }
+
+    /// The OID of its database.
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn database_oid(self) -> u32 {
+        self.database() as u32
     }
 }
 
@@ -184,6 +196,12 @@ fn mapped_layers() -> impl Iterator<Item = &'static [Slot]> {
     (0..).map_while(|layer| LAYERS.with_borrow(|layers| layers.get(layer).copied()))
 }
 
+impl Processes for Shared {
+    fn holders(&self) -> &[Holder] {
+        self.holders_used.of(self.holders)
+    }
+}
+
 impl Shared {
     pub fn worker_id(&self) -> Option<WorkerId> {
         self.generation().worker()
@@ -200,6 +218,18 @@ impl Shared {
     pub fn max_ahead(&self) -> Option<Millis> {
         let most = self.max_ahead.load(Ordering::Relaxed);
         (most >= 0).then_some(Millis::new(most))
+    }
+
+    /// The place in which this process holds back horizons.
+    pub fn holder(&self, index: usize) -> Option<&'static Holder> {
+        let holder = self.holders.get(index)?;
+        self.holders_used.come(u32::try_from(index).ok()?);
+        Some(holder)
+    }
+
+    /// How far the server has told its registry that no ID can appear any more.
+    pub const fn reported(&self) -> &Reported {
+        &self.reported
     }
 
     /// The order of a generator's random sequence numbers.
@@ -536,6 +566,7 @@ unsafe extern "C-unwind" fn on_request() {
         }
         pg_sys::RequestAddinShmemSpace(size_of::<Shared>());
         pg_sys::RequestAddinShmemSpace(slots_count() * size_of::<Slot>());
+        pg_sys::RequestAddinShmemSpace(defaults_count() * size_of::<Holder>());
         pg_sys::RequestAddinShmemSpace(guc::queue_places().max(1) * size_of::<Tenant>());
         pg_sys::RequestNamedLWLockTranche(NAME.as_ptr(), 2);
     }
@@ -559,12 +590,15 @@ unsafe extern "C-unwind" fn on_startup() {
         let name = c"snowflake_id places".as_ptr();
         let size = guc::queue_places().max(1) * size_of::<Tenant>();
         let places = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<Tenant>();
-        if !slots.is_aligned() {
+        let name = c"snowflake_id holders".as_ptr();
+        let size = defaults_count() * size_of::<Holder>();
+        let holders = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<Holder>();
+        if !slots.is_aligned() || !holders.is_aligned() {
             pgrx::error!("snowflake_id: shared memory is not aligned to 128 bytes");
         }
         // Either all areas are found or none.
         if !found {
-            initialise(shared, slots, places);
+            initialise(shared, slots, places, holders);
             start_file::note_start(guc::worker_id());
         }
         SHARED.store(shared, Ordering::Relaxed);
@@ -583,7 +617,12 @@ fn secret() -> (u64, u64) {
 
 /// # Safety
 /// The pointers are to aligned areas of the requested size that nobody else uses.
-unsafe fn initialise(shared: *mut Shared, slots: *mut Slot, places: *mut Tenant) {
+unsafe fn initialise(
+    shared: *mut Shared,
+    slots: *mut Slot,
+    places: *mut Tenant,
+    holders: *mut Holder,
+) {
     let reading = os_clock::read();
     let now = time::timestamptz(reading.wall.millis());
     let identity = keeper::first_identity();
@@ -595,6 +634,10 @@ unsafe fn initialise(shared: *mut Shared, slots: *mut Slot, places: *mut Tenant)
         for index in 0..guc::queue_places() {
             places.add(index).write(Tenant::new());
         }
+        for index in 0..defaults_count() {
+            holders.add(index).write(Holder::default());
+        }
+        let holders = std::slice::from_raw_parts(holders, defaults_count());
         let tenants = std::slice::from_raw_parts(places, guc::queue_places());
         let slots = std::slice::from_raw_parts(slots, slots_count());
         let (defaults, others) = slots.split_at(defaults_count());
@@ -608,6 +651,9 @@ unsafe fn initialise(shared: *mut Shared, slots: *mut Slot, places: *mut Tenant)
             keeper: UnsafeCell::new(state::State::new(reading.wall.millis())),
             keeper_latch: AtomicPtr::new(std::ptr::null_mut()),
             needed: AtomicI64::new(i64::MIN),
+            holders,
+            holders_used: Used::default(),
+            reported: Reported::default(),
             defaults,
             others,
             tenants,

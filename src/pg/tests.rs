@@ -53,6 +53,22 @@ mod tests {
                 "22008",
             ),
             ("SELECT snowflake_advance('pg_class', now())", "42809"),
+            ("SELECT snowflake_observe(0)", "00000"),
+            ("SELECT snowflake_observe(-1)", "22003"),
+            ("SELECT snowflake_observe(9223372036854775807)", "22008"),
+            (
+                "SELECT snowflake_nextval_after(9223372036854775807)",
+                "22008",
+            ),
+            ("SELECT snowflake_observe(0, 'pg_class')", "42809"),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=multi_clock epoch=1735689600000 on_rollback=next_clock'); SELECT snowflake_observe(0, 'g')",
+                "0A000",
+            ),
+            (
+                "SELECT snowflake_create_generator('g', 'layout=''time:41 t:10=caller worker:4 sequence:8'' epoch=2025-01-01Z'); SELECT snowflake_nextval_after(0, 'g')",
+                "22023",
+            ),
             (
                 "SELECT snowflake_create_generator('g', 'preset=no')",
                 "22023",

@@ -1,8 +1,18 @@
 //! What a generator is made of.
 
 use super::id::{Millis, Place, Tick};
-use super::layout::Layout;
+use super::layout::{Disorder, Layout};
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+
+/// Why the IDs of a generator need not ascend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descent {
+    /// They do not sort by time.
+    Layout(Disorder),
+    /// After a clock rollback they resume at an earlier time, with another clock number or
+    /// worker ID.
+    Rollback,
+}
 
 /// All that a step is decided from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +56,19 @@ impl Generator {
     /// Whether a rollback and an exhausted tick take clocks from one ledger.
     pub const fn shares_clocks(&self) -> bool {
         self.changes_clocks() && matches!(self.policy.on_exhausted, OnExhausted::NextClock)
+    }
+
+    /// Why IDs of later positions need not be greater, but for those of one tick; `None`
+    /// if they are. Only then there is a horizon, see [`super::horizon`].
+    pub const fn descends(&self) -> Option<Descent> {
+        match self.layout.disorder() {
+            Some(Disorder::NegativeFrom(_)) | None => {}
+            Some(disorder) => return Some(Descent::Layout(disorder)),
+        }
+        if self.changes_clocks() || self.takes_turns() {
+            return Some(Descent::Rollback);
+        }
+        None
     }
 
     /// Where the sequence numbers of a fresh tick start.

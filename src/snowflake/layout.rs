@@ -432,6 +432,16 @@ impl Layout {
         (1 << self.within_bits) * 1000 / self.tick.get().cast_unsigned()
     }
 
+    /// How many ticks have IDs below 2^`bits`, at most, whatever fixed fields say.
+    pub const fn ticks_below(self, bits: u32) -> u64 {
+        let of_time = bits.saturating_sub(self.time.shift);
+        1 << if of_time < self.time.bits {
+            of_time
+        } else {
+            self.time.bits
+        }
+    }
+
     pub const fn can_be_negative(self) -> bool {
         let sign = 1 << 63;
         self.width == 64 && (self.fixed_mask & sign == 0 || self.fixed & sign != 0)

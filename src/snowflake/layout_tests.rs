@@ -1,6 +1,8 @@
 //! Layouts: which layouts there are, which bits their IDs have, and what a change of
 //! layout may do.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -206,6 +208,28 @@ fn signs() {
     }
     let below = wide(&[(Role::Worker, 10), (Role::Time, 41), (Role::Sequence, 12)]);
     assert_eq!(below.disorder(), Some(Disorder::TimeBelow));
+}
+
+#[test]
+fn few_ticks_have_small_ids() {
+    for roles in [
+        [(Role::Time, 4), (Role::Worker, 2), (Role::Sequence, 3)],
+        [
+            (Role::TimeReversed, 4),
+            (Role::Sequence, 3),
+            (Role::Worker, 2),
+        ],
+        [(Role::Worker, 2), (Role::Time, 4), (Role::Sequence, 3)],
+        [(Role::Sequence, 3), (Role::Worker, 2), (Role::Time, 4)],
+    ] {
+        let layout = Layout::new(UnixMillis::new(0), Millis::new(1), &roles).unwrap();
+        for bits in 0..12 {
+            let ids = (0..1_i64 << bits.min(layout.width())).map(SnowflakeId::new);
+            let ticks: BTreeSet<_> = ids.map(|id| layout.tick_of_id(id).get()).collect();
+            assert_eq!(layout.ticks_below(bits), ticks.len() as u64, "{roles:?}");
+        }
+    }
+    assert_eq!(Layout::DEFAULT.ticks_below(31), 512);
 }
 
 #[test]

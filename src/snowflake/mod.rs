@@ -11,19 +11,23 @@ pub mod clocks; // which clock numbers have been used, for policies that change 
 pub mod duration; // how a length of time reads as text
 pub mod explain; // an ID, for a person to read
 pub mod generator; // what a generator is made of: layout and policy
+pub mod horizon; // before which instant no ID can appear any more
 pub mod id; // the numbers that everything else is made of
 pub mod identity; // who the server is: its worker ID, and within which time it issues
 pub mod label; // layout and policy as text
 pub mod layout; // which bit means what, and which instant a tick is
 pub mod lease; // which server has which worker ID
+pub mod mask; // IDs that tell nothing without a key
 pub mod policy; // how far a generator may go, and where a tick's sequence numbers start
 pub mod presets; // the texts of the schemes that people run
+pub mod reported; // how far this server has told its registry that no ID can appear
 pub mod reservation; // how far IDs may be issued before the next durable mark
 pub mod server; // the protocol: how an ID is issued, how a mark is raised
 pub mod shuffle; // a tick's sequence numbers in an unpredictable order
 pub mod slot; // all shared state of a generator
 pub mod stats; // what a generator has done
 pub mod sync;
+pub mod text; // IDs as text
 pub mod turns; // how a generator goes back in time under another worker ID
 pub mod wait; // how long a call waits for a clock
 pub mod word; // the next position: issue, wait or reserve

@@ -92,6 +92,8 @@ pub struct Situation {
     pub failover: Option<Failover>,
     /// Somebody advances the generator: no ID is to be issued before this instant.
     pub floor: Option<UnixMillis>,
+    /// The server has reported that no ID before this instant is to be issued.
+    pub reported: Option<UnixMillis>,
     /// For a generator that changes clocks: at a start, the ledger that came with the
     /// stored mark; later, the ledger in force.
     pub ledger: Ledger,
@@ -306,8 +308,9 @@ impl Generator {
             let (by, limit) = (mark.since(wall), latest.since(wall));
             return Err(Refusal::MarkPastPool { by, limit, mark });
         }
-        let starts = begins || adopted.is_some() || s.floor.is_some();
+        let starts = begins || adopted.is_some() || s.floor.max(s.reported).is_some();
         let latest = adopted.max(after_gap).max(s.floor).max(from);
+        let latest = latest.max(s.reported);
         let target = latest.map(|at| layout.tick_from(at));
         let epoch = layout.epoch();
         let start = target.max(now).ok_or(Refusal::BeforeEpoch { epoch })?;

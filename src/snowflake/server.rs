@@ -29,13 +29,15 @@
 
 use super::clock::Reading;
 use super::clocks::Ledger;
-use super::generator::Generator;
+use super::generator::{Descent, Generator};
+use super::horizon::BEGINNING;
 use super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos, WorkerId};
 use super::identity::{Generation, Identity};
+use super::layout::Disorder;
 use super::reservation::{Durable, Failover, Moved, Plan, Planned, Refusal, Situation};
 use super::slot::{Reserving, Slot};
 use super::wait::Waits;
-use super::word::{Clocks, Issued, Step};
+use super::word::{Clocks, Issued, Live, Pass, Step};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -189,6 +191,10 @@ pub enum Need {
     Early(Tick),
     /// No ID before this instant may be issued any more.
     Floor(UnixMillis),
+    /// No ID of a tick that ends at or before this instant may be issued any more, since the
+    /// server has reported it, see [`super::reported`]. If the clock was set back since, the
+    /// generator leads as if it had issued there.
+    Reported(UnixMillis),
     /// The wall clock was set back: another clock is needed, or another turn.
     Switch,
     /// The tick is exhausted and goes on in further clocks. Takes no mark.
@@ -214,6 +220,10 @@ pub enum Refused {
     TickUsedUp { wait: Millis },
     /// Others took IDs in between, each time that a block of this size was tried.
     Interleaved { count: u64 },
+    /// An ID to observe is this far ahead of the generator's clock, and may be `limit` ahead.
+    TooFarAhead { by: Millis, limit: Millis },
+    /// An ID cannot be observed, since the generator's IDs do not ascend.
+    Descends(Descent),
 }
 
 /// What a host may tell its administrator.
@@ -295,21 +305,158 @@ fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<
                 let waited = waits.waited;
                 return Ok(Issued { waited, ..issued });
             }
-            Step::Reserve { through } => match host.reserve(Need::Tick(through))? {
-                None => {}
-                // A later bound does not come before the clock.
-                Some(Refusal::PastBound {
-                    ahead: ticks @ 1.., ..
-                }) => {
-                    waits.for_tick(host, slot, generator, ticks)?;
-                }
-                Some(refusal) => await_bound(host, refusal)?,
-            },
-            Step::Widen => demand(host, Need::Widen)?,
-            Step::Wait { ticks } => waits.for_tick(host, slot, generator, ticks)?,
-            Step::RolledBack { wall, by } => waits.for_clock(host, slot, generator, wall, by)?,
+            step => make_way(host, slot, generator, &mut waits, step)?,
         }
     }
+}
+
+/// The instant of a position at or before all IDs to come, as late as can be had: moves the
+/// word to the tick of now, and issues nothing. For a generator that never goes back, see
+/// [`Generator::descends`].
+///
+/// The word is not moved past the bound: after a crash, a generator starts at the mark. If
+/// the word may not be moved, since the clock is refused or the word is ahead of it, the
+/// answer is where the word is. Fails with the host's error, or why there is neither.
+pub fn reach<H: Host>(host: &H) -> Result<UnixMillis, H::Error> {
+    loop {
+        let (slot, generator) = host.enter()?;
+        let (live, mine) = (slot.live(), host.generation());
+        // No positions: a step that takes none moves the word in the same way.
+        let step = if generator.policy.on_rollback.watches() {
+            live.issue::<true>(generator, mine, 0, host)
+        } else {
+            live.issue::<false>(generator, mine, 0, host)
+        };
+        let layout = generator.layout;
+        // What is past the latest mark was skipped.
+        let word = live.word().position();
+        let at_word = slot.highest().filter(|_| word != Position::ZERO);
+        let at_word = at_word.map(|mark| mark.min(layout.instant_of(layout.tick_of(word))));
+        let through = match step {
+            Step::Issue(issued) if live.bounds().in_force() != Position::ZERO => {
+                return Ok(layout.instant_of(layout.tick_of(issued.start)));
+            }
+            Step::Reserve { through } => through,
+            Step::Issue(_) => Tick::new(0),
+            Step::Wait { .. } | Step::RolledBack { .. } | Step::Widen => match at_word {
+                Some(at) => return Ok(at),
+                None => layout.tick_of(word),
+            },
+        };
+        match (host.reserve(Need::Tick(through))?, at_word) {
+            (None, _) => {}
+            (Some(_), Some(at)) => return Ok(at),
+            (Some(refusal), None) => await_bound(host, refusal)?,
+        }
+    }
+}
+
+/// Reserves, waits, or fails, as a step asks for that is not [`Step::Issue`].
+fn make_way<H: Host>(
+    host: &H,
+    slot: &Slot,
+    generator: &Generator,
+    waits: &mut Waits,
+    step: Step,
+) -> Result<(), H::Error> {
+    match step {
+        Step::Issue(_) => Ok(()),
+        Step::Reserve { through } => match host.reserve(Need::Tick(through))? {
+            None => Ok(()),
+            // A later bound does not come before the clock.
+            Some(Refusal::PastBound {
+                ahead: ticks @ 1.., ..
+            }) => waits.for_tick(host, slot, generator, ticks),
+            Some(refusal) => await_bound(host, refusal),
+        },
+        Step::Widen => demand(host, Need::Widen),
+        Step::Wait { ticks } => waits.for_tick(host, slot, generator, ticks),
+        Step::RolledBack { wall, by } => waits.for_clock(host, slot, generator, wall, by),
+    }
+}
+
+/// Observes an ID of this tick, which came from another server: every ID that is issued
+/// after this has returned sorts after it, also after a crash. Reserves and waits as
+/// [`issue`] does; a failed call changes nothing.
+///
+/// The tick may be ahead of the generator's clock by what the generator may borrow, and by
+/// no more than `most`, if that is limited. So nobody waits longer because of this than
+/// because of a caller who takes IDs.
+///
+/// # Errors
+/// The host's error, or why the ID cannot be observed.
+pub fn observe<H: Host>(host: &H, tick: Tick, most: Option<Millis>) -> Result<(), H::Error> {
+    let mut waits = Waits::default();
+    loop {
+        let (slot, generator) = host.enter()?;
+        let live = slot.live();
+        if let Some(descent) = descent_after(host, live, generator, tick) {
+            return Err(host.error(Refused::Descends(descent)));
+        }
+        let limited = generator.within(most);
+        let passed = if generator.policy.on_rollback.watches() {
+            live.pass::<true>(&limited, tick, host)
+        } else {
+            live.pass::<false>(&limited, tick, host)
+        };
+        match passed {
+            Pass::Past => return Ok(()),
+            Pass::Raised(to) => {
+                if live.bounds().elect_early(to) {
+                    let last = Position::new(to.get() - 1);
+                    let tick = generator.layout.tick_of(last);
+                    let _ = host.reserve(Need::Early(tick))?;
+                }
+                return Ok(());
+            }
+            Pass::TooFar { ticks } => {
+                slot.stats().count_refusal();
+                return Err(host.error(Refused::TooFarAhead {
+                    by: generator.layout.lasting(ticks),
+                    limit: limited.max_borrow(),
+                }));
+            }
+            Pass::Needs(step) => make_way(host, slot, generator, &mut waits, step)?,
+        }
+    }
+}
+
+/// Why an ID that is issued from now on may sort before one of this tick, whatever the word
+/// is raised to. IDs that turn negative ascend until then.
+fn descent_after<H: Host>(
+    host: &H,
+    live: &Live,
+    generator: &Generator,
+    tick: Tick,
+) -> Option<Descent> {
+    let layout = generator.layout;
+    if let Some(turn @ Disorder::NegativeFrom(at)) = layout.disorder() {
+        let next = layout.tick_of(live.next(generator, host.read()));
+        if layout.instant_of(next.max(tick.next())) >= at {
+            return Some(Descent::Layout(turn));
+        }
+    }
+    generator.descends()
+}
+
+/// Moves the word to the tick of this instant, which the server has reported, unless it is
+/// there: from then on no ID is of an earlier one. Issues nothing. For a generator that never
+/// goes back, and a session that holds its horizon. Fails with the host's error, or why it
+/// may not be moved.
+pub fn lift<H: Host>(host: &H, at: UnixMillis) -> Result<(), H::Error> {
+    loop {
+        let (slot, generator) = host.enter()?;
+        if is_past(slot, generator, at) {
+            return Ok(());
+        }
+        demand(host, Need::Reported(at))?;
+    }
+}
+
+/// Whether no ID to come is of a tick that ends at or before an instant.
+fn is_past(slot: &Slot, generator: &Generator, at: UnixMillis) -> bool {
+    let (layout, word) = (generator.layout, slot.live().word().position());
+    word != Position::ZERO && layout.tick_of(word) >= layout.tick_within(at)
 }
 
 fn end_refusal<H: Host>(host: &H, slot: &Slot) {
@@ -501,6 +648,7 @@ impl<H: Host> Reserver<'_, H> {
                     && layout.place(reserved) > layout.place_of(tick)
             }
             Need::Early(_) => !live.bounds().early_is_claimed(),
+            Need::Reported(at) => is_past(self.slot, self.generator, at),
             Need::Floor(_) | Need::Switch | Need::Widen => false,
         }
     }
@@ -530,7 +678,12 @@ impl<H: Host> Reserver<'_, H> {
         let (through, floor) = match need {
             Need::Tick(tick) | Need::Early(tick) => (tick, None),
             Need::Floor(at) => (Tick::new(0), Some(at)),
-            Need::Switch | Need::Widen => (Tick::new(0), None),
+            Need::Reported(_) | Need::Switch | Need::Widen => (Tick::new(0), None),
+        };
+        let reported = match need {
+            // Ticks that begin before it and end after it may go on.
+            Need::Reported(at) => Some(layout.instant_of(layout.tick_within(at))),
+            _ => None,
         };
         Ok(Situation {
             reading,
@@ -547,6 +700,7 @@ impl<H: Host> Reserver<'_, H> {
             mark_is_older: found.history.switches > 0,
             failover: self.failover(found, at_start),
             floor,
+            reported,
             ledger,
             least: slot.least().filter(|_| self.generator.takes_turns()),
             rollback: found.rollback,
@@ -676,9 +830,17 @@ impl<H: Host> Reserver<'_, H> {
     }
 
     fn move_word(&self, durable: Durable) -> Moved {
+        // Whoever closes a slot raises its word, so that is no sign of a start.
+        let is_new = self.slot.horizon().announced() == BEGINNING;
         let moved = durable.move_word(self.generator, self.slot.live());
         if self.generator.changes_clocks() {
             self.slot.set_ledger(self.token, moved.plan().ledger);
+        }
+        if is_new {
+            // At or past the mark, which no horizon has passed before.
+            let (layout, word) = (self.generator.layout, self.slot.live().word().position());
+            let at = layout.instant_of(layout.tick_of(word));
+            self.slot.horizon().start_at(at);
         }
         moved
     }

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `live` | see [`super::word`] and [`super::clock`] |
 //! | `stats` | see [`super::stats`]; written by anyone |
+//! | `horizon` | see [`super::horizon`]; written by anyone |
 //! | `key` | the generator that the slot belongs to; 0 if none. Stored with Release by whoever evicts, after the slot was emptied |
 //! | `pins` | how many transactions use the slot; [`EVICTING`] is added while somebody empties it. Raised (Acquire) before `key` is looked at, lowered with Release |
 //! | `file`, `epoch`, `scale` | which file holds the mark of the bound, and what the positions of the word mean. Written under the reservation lock, after what they vouch for (Release); read by everybody (Acquire) before an ID is taken, so that nobody sees a new scale with an old word |
@@ -48,6 +49,7 @@
 use super::clock::{Clock, Reading};
 use super::clocks::Ledger;
 use super::generator::Generator;
+use super::horizon::Horizon;
 use super::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
 use super::identity::Generation;
 use super::reservation::Plan;
@@ -73,6 +75,7 @@ pub struct Slot {
     live: Live,
     rest: Rest,
     stats: Line<(Stats, Reached, Least)>,
+    horizon: Line<Horizon>,
 }
 
 /// The latest instant that was left behind by a reset; zero: none.
@@ -201,6 +204,7 @@ impl Slot {
                 ..Rest::default()
             },
             stats: Line((Stats::new(now), Reached::default(), Least::default())),
+            horizon: Line(Horizon::default()),
         }
     }
 
@@ -214,6 +218,10 @@ impl Slot {
 
     pub const fn stats(&self) -> &Stats {
         &self.stats.0.0
+    }
+
+    pub const fn horizon(&self) -> &Horizon {
+        &self.horizon.0
     }
 
     // Which generator the slot belongs to.
@@ -329,6 +337,7 @@ impl Slot {
         rest.file.store(0, Relaxed);
         self.stats().reset(now);
         self.stats().forget_last_tick();
+        self.horizon().reset();
     }
 
     // What the positions of the slot mean.
@@ -350,6 +359,8 @@ impl Slot {
         self.unsettle();
         if self.scale() != scale {
             self.reset_word(reading);
+            // The generator may be another one with the same OID, which starts anywhere.
+            self.horizon().reset();
             self.stats().forget_last_tick();
             self.store_scale(scale);
         }

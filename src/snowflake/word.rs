@@ -5,7 +5,7 @@
 //!
 //! | field | holds | written by | rule |
 //! |---|---|---|---|
-//! | `Word` | the next free position | every issuer, by compare-and-swap or addition; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped for ever, or free only as far as the ledger of clock numbers knows |
+//! | `Word` | the next free position | every issuer, by compare-and-swap or addition; whoever passes a tick, by maximum; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped for ever, or free only as far as the ledger of clock numbers knows |
 //! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds the reservation lock), by compare-and-swap from what it saw when it planned; whoever closes the slot, by a swap for [`CLOSED`] | stored with Release after the mark is durable **and** after the word was moved; only grows, except to another clock, and to zero when the mark may be gone |
 //! | `Bounds::generation` | the identity of the server for which `reserved` was published | as `reserved` | stored with Release after the word was moved, before `reserved` |
 //! | `Bounds::spread` | in how many clocks a tick may be used, and could be after another reservation; both in one word | as `reserved` | lowered before the word leaves the tick it is at |
@@ -59,6 +59,31 @@
 //! old bound need not be taken away first: since the word has passed it, it allows
 //! nothing.
 //!
+//! # Why a tick can be passed
+//!
+//! Whoever observes an ID of another server passes its tick ([`Live::pass`]): the word is
+//! raised to the next tick, so that no further position is of the observed tick or before
+//! it. That is as if one call had taken all positions up to there and used none of them: the
+//! word is raised no further than an issuer may move it, neither past a bound nor past the
+//! borrow window. So what is shown above holds as it stands. Since no position is taken, two
+//! things are simpler than for an issuer:
+//!
+//! - It is a maximum, not a compare-and-swap. Whatever others have done to the word since
+//!   the bound was loaded, the maximum changes nothing, or skips free positions. Nobody has
+//!   to try again. An issuer that has loaded the word before fails to swap; or it adds, ends
+//!   past the raise, and skips its position if that is past a limit.
+//! - The generation does not matter. No ID is composed, and the mark past a bound is durable
+//!   for whichever generation the bound was published. If the slot has come to another
+//!   generation since, or was closed, the word was raised to that bound or past it before,
+//!   and the maximum changes nothing.
+//!
+//! A word that has passed the tick stays past it, and nothing is written. The bound must be
+//! past the tick too. If it is not, additions have gone past a limit, or the mark may be
+//! gone, and a crash would take the generator back.
+//!
+//! Only generators whose IDs ascend pass ticks ([`Generator::descends`]): their clock number
+//! never changes, so that the greater position is the later one.
+//!
 //! # Where clocks change
 //!
 //! The clock in force is the top of the word and of the bound. A switch, under the
@@ -74,9 +99,9 @@
 //! The other way round, another core may issue between the two and the word
 //! would be ahead of "now" by that much: a rollback that never happened.
 
-use super::clock::{Clock, Reading, rollback};
+use super::clock::{self, Clock, Reading, rollback};
 use super::generator::Generator;
-use super::id::{BootNanos, Nanos, Place, Position, Tick, UnixNanos};
+use super::id::{BootNanos, Nanos, Place, Position, Tick, UnixMillis, UnixNanos};
 use super::identity::Generation;
 use super::layout::Layout;
 use super::sync::AtomicU64;
@@ -112,6 +137,21 @@ pub struct Issued {
     pub borrowed: u64,
     /// The call had to wait for them.
     pub waited: bool,
+}
+
+/// What comes of passing a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Pass {
+    /// No position of the tick, or before it, is issued any more: the word was past it, and
+    /// so is a durable mark.
+    Past,
+    /// The same, since the word was raised to this position.
+    Raised(Position),
+    /// The tick is this many ticks ahead of the generator's clock, which is too many.
+    TooFar { ticks: u64 },
+    /// Something else must happen first, as for an issuer. Not [`Step::Issue`].
+    Needs(Step),
 }
 
 /// The clocks of the operating system.
@@ -209,6 +249,28 @@ impl Generator {
         })
     }
 
+    /// Where the word has to be for `tick` to be passed. `now` as for [`Self::step`].
+    ///
+    /// The next tick begins with the sequence number of a fresh one: a server whose clock
+    /// is behind would otherwise give each reply the number 0.
+    fn place_past(&self, tick: Tick, now: i64) -> Result<Position, Pass> {
+        let (layout, next) = (self.layout, tick.next());
+        let last = layout.last_tick();
+        let now = now.max(0).cast_unsigned();
+        let farthest = now.saturating_add(self.policy.max_borrow_ticks);
+        if tick.get() > farthest {
+            let ticks = tick.get() - now;
+            return Err(Pass::TooFar { ticks });
+        }
+        if now >= last.get() || next >= last {
+            return Err(Pass::Needs(Step::Reserve { through: last }));
+        }
+        // Not beyond the borrow window, which ends at the next tick or after it.
+        let window = Tick::new(farthest + 1).min(last);
+        let to = self.fresh(next).min(layout.place_of(window));
+        Ok(layout.at(0, to))
+    }
+
     /// The slot is of another generation: whoever reserves, or enters anew, brings both
     /// to the server's.
     #[cold]
@@ -279,6 +341,14 @@ pub struct Bounds {
 #[cfg_attr(not(test), repr(align(128)))]
 pub struct Line<T>(pub T);
 
+/// A reading of the wall clock, the latest one of before, and the slewed line, if any.
+#[derive(Clone, Copy)]
+struct Seen {
+    latest: UnixMillis,
+    wall: UnixNanos,
+    line: Option<clock::Line>,
+}
+
 /// All that issuers use without a lock.
 #[derive(Debug)]
 #[repr(C)]
@@ -341,23 +411,14 @@ impl Live {
         count: u64,
         clocks: &impl Clocks,
     ) -> Step {
-        let (word, bounds, clock) = (&self.word.0.0, self.bounds(), self.clock());
+        let (word, bounds) = (&self.word.0.0, self.bounds());
         let mut lost = 0;
         loop {
             // Acquire keeps the clock behind this load, see the head of the file.
             let at = word.load(Acquire);
-            let mut seen = None;
-            let now = if WATCHES {
-                let latest = clock.latest();
-                let wall = clocks.wall();
-                if let Some(by) = rollback(latest, wall) {
-                    return Step::RolledBack { wall, by };
-                }
-                let line = clock.line(|| clocks.boot());
-                seen = Some((latest, wall, line));
-                line.map_or(wall, |line| line.at.max(wall))
-            } else {
-                clock.now(clocks.boot())
+            let (now, seen) = match self.time::<WATCHES>(clocks) {
+                Ok(time) => time,
+                Err(rolled_back) => return rolled_back,
             };
             let now = generator.layout.tick_number(now.millis());
             let reserved = bounds.reserved();
@@ -395,16 +456,78 @@ impl Live {
             // failure order is Relaxed: the loop loads again.
             let swap = word.compare_exchange(at, end.get(), AcqRel, Relaxed);
             if swap.is_ok() {
-                if let Some((latest, wall, line)) = seen {
-                    clock.saw(latest, wall);
-                    if let Some(line) = line {
-                        clock.end_line(line, wall);
-                    }
-                }
+                self.saw(seen);
                 return step;
             }
             lost += 1;
             std::hint::spin_loop();
+        }
+    }
+
+    /// Passes a tick, or says what must happen first: from now on, no position of that tick
+    /// or before it is issued. See the head of the file. The generator's IDs ascend.
+    ///
+    /// Never waits, never allocates, never tries again.
+    pub fn pass<const WATCHES: bool>(
+        &self,
+        generator: &Generator,
+        tick: Tick,
+        clocks: &impl Clocks,
+    ) -> Pass {
+        let (word, bounds, layout) = (self.word(), self.bounds(), generator.layout);
+        let after = layout.place_of(tick.next());
+        let reserved = layout.place(bounds.reserved());
+        if layout.place(word.position()) >= after && reserved >= after {
+            return Pass::Past;
+        }
+        let (now, seen) = match self.time::<WATCHES>(clocks) {
+            Ok(time) => time,
+            Err(rolled_back) => return Pass::Needs(rolled_back),
+        };
+        let now = layout.tick_number(now.millis());
+        let to = match generator.place_past(tick, now) {
+            Ok(to) => to,
+            Err(other) => return other,
+        };
+        if layout.place(to) > reserved {
+            let through = layout.tick_of(Position::new(to.get() - 1));
+            return Pass::Needs(Step::Reserve { through });
+        }
+        word.raise(to);
+        // The word may lead the clock from now on: a clock that is set back must be noticed.
+        self.saw(seen);
+        Pass::Raised(to)
+    }
+
+    /// The generator's clock; or that it was set back.
+    // Always: a part of the path of each ID.
+    #[inline(always)]
+    fn time<const WATCHES: bool>(
+        &self,
+        clocks: &impl Clocks,
+    ) -> Result<(UnixNanos, Option<Seen>), Step> {
+        let clock = self.clock();
+        if !WATCHES {
+            return Ok((clock.now(clocks.boot()), None));
+        }
+        let latest = clock.latest();
+        let wall = clocks.wall();
+        if let Some(by) = rollback(latest, wall) {
+            return Err(Step::RolledBack { wall, by });
+        }
+        let line = clock.line(|| clocks.boot());
+        let now = line.map_or(wall, |line| line.at.max(wall));
+        Ok((now, Some(Seen { latest, wall, line })))
+    }
+
+    /// The word was moved by this reading of the wall clock.
+    #[inline(always)]
+    fn saw(&self, seen: Option<Seen>) {
+        if let Some(Seen { latest, wall, line }) = seen {
+            self.clock().saw(latest, wall);
+            if let Some(line) = line {
+                self.clock().end_line(line, wall);
+            }
         }
     }
 

@@ -15,6 +15,18 @@ pub fn not_preloaded() -> Error {
     )
 }
 
+/// The SQL function is that of another version than the library.
+pub fn other_columns(declared: i32, given: usize) -> Error {
+    not_ready("the library of snowflake_id is of another version than this function")
+        .detail(format!(
+            "The function is declared with {declared} columns, and the library gives {given}."
+        ))
+        .hint(
+            "If a later version was installed, restart the server. If an earlier one was, install \
+             the later one again.",
+        )
+}
+
 pub fn no_worker_id(max: u64) -> Error {
     not_ready("this server has no worker ID")
         .detail("Two servers with the same worker ID issue the same IDs, so there is no default.")

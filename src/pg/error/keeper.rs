@@ -114,6 +114,14 @@ pub fn acquired(shown: &Shown, right: &Right, before: Option<WorkerId>, now: Uni
     .detail(detail)
 }
 
+/// A name in `snowflake_id.horizon_databases` that no database has.
+pub fn unknown_database(name: &str) -> Error {
+    told(format!(
+        "no horizon is reported: database \"{name}\" in snowflake_id.horizon_databases does not exist"
+    ))
+    .hint("Write the name as in pg_database: no quotes, and its own upper and lower case.")
+}
+
 /// The registry answers again.
 pub fn resumed(right: Option<&Right>, trouble: &Trouble, now: UnixMillis) -> Error {
     let outage = rounded(now.since(trouble.since));

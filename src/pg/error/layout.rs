@@ -54,6 +54,15 @@ fn not_an_id(id: i64) -> Error {
 
 fn no_range(disorder: Disorder) -> Error {
     let error = not_supported("IDs of this layout have no range for an instant");
+    let error = because_of(error, disorder);
+    match disorder {
+        Disorder::NegativeFrom(_) => error.hint("Before that instant, ranges are as expected."),
+        _ => error,
+    }
+}
+
+/// Adds why IDs of a layout do not sort by time.
+pub(super) fn because_of(error: Error, disorder: Disorder) -> Error {
     match disorder {
         Disorder::Reversed => {
             error.detail("The bits of its time are reversed: IDs do not sort by time.")
@@ -66,11 +75,9 @@ fn no_range(disorder: Disorder) -> Error {
             ),
         Disorder::NegativeFrom(at) => {
             let at = display(at);
-            error
-                .detail(format!(
-                    "They are negative from {at} on, and sort before all others."
-                ))
-                .hint("Before that instant, ranges are as expected.")
+            error.detail(format!(
+                "They are negative from {at} on, and sort before all others."
+            ))
         }
     }
 }

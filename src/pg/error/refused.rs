@@ -5,10 +5,11 @@ use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
 use super::super::time::display;
-use super::super::{keeper, os_clock};
-use super::{Code, Error, bad_clock, not_ready};
+use super::super::{guc, keeper, os_clock};
+use super::layout::because_of;
+use super::{Code, Error, bad_clock, not_ready, not_supported};
 use crate::snowflake::duration::{as_set, exact};
-use crate::snowflake::generator::Generator;
+use crate::snowflake::generator::{Descent, Generator};
 use crate::snowflake::id::{Millis, UnixMillis};
 use crate::snowflake::label::on_rollback_text;
 use crate::snowflake::policy::Policy;
@@ -72,6 +73,53 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
             ))
             .detail("Other sessions took IDs in between, again and again.")
             .hint("Try again, or ask for fewer IDs."),
+        Refused::TooFarAhead { by, limit } => too_far_ahead(name, generator, by, limit),
+        Refused::Descends(descent) => descends(name, generator, descent),
+    }
+}
+
+fn too_far_ahead(name: &str, generator: &Generator, by: Millis, limit: Millis) -> Error {
+    let of_setting = generator.within(guc::max_observe()).max_borrow();
+    let (rule, way) = if limit == generator.max_borrow() {
+        (
+            "max_borrow of the generator",
+            "A generator whose label has a longer max_borrow accepts such an ID.",
+        )
+    } else if limit == of_setting {
+        (
+            "\"snowflake_id.max_observe\"",
+            "With a longer \"snowflake_id.max_observe\" the generator accepts such an ID.",
+        )
+    } else {
+        (
+            "max_ahead of the pool from which this server leases its worker ID",
+            "A pool with a longer max_ahead lets the generator accept such an ID.",
+        )
+    };
+    let (by, limit) = (exact(by), as_set(limit));
+    ERRCODE_DATETIME_FIELD_OVERFLOW
+        .error(format!(
+            "cannot observe an ID that is {by} ahead of the clock of generator {name}"
+        ))
+        .detail(format!("It may be {limit} ahead, by {rule}."))
+        .hint(format!(
+            "Check the time synchronization of this server and of the one that issued the ID. {way}"
+        ))
+}
+
+fn descends(name: &str, generator: &Generator, descent: Descent) -> Error {
+    let error = not_supported(format!("generator {name} cannot observe IDs"));
+    match descent {
+        Descent::Rollback => {
+            let rule = on_rollback_text(generator.policy.on_rollback);
+            error
+                .detail(format!(
+                    "Its label says on_rollback={rule}: when the clock was set back, its IDs go on \
+                     at an earlier time, and sort before those that it has observed."
+                ))
+                .hint("Another on_rollback, such as continue, keeps its IDs ascending.")
+        }
+        Descent::Layout(disorder) => because_of(error, disorder),
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use pgrx::pg_sys;
 
 use super::super::error::{self, Error};
-use super::url::Url;
+use super::super::guc;
+use super::url::{self, Url};
 use crate::snowflake::id::UnixMillis;
 
 /// How long a function of an administrator waits for etcd.
@@ -45,6 +46,25 @@ pub fn drop_pool(registry: &str, pool: &str) -> Result<(), Error> {
 /// Revokes the lease of a worker ID. Returns from when another server can have it.
 pub fn revoke(registry: &str, pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     session::revoke(checked(registry)?, pool, worker)
+}
+
+/// The horizon of the cluster. `registry` is empty for that of this server's setting.
+pub fn horizon(registry: &str) -> Result<UnixMillis, Error> {
+    // Who has set it has said where to connect.
+    let setting = guc::registry();
+    if registry.is_empty() {
+        if !url::is_etcd(&setting) {
+            return Err(error::cluster_horizon::no_registry_here());
+        }
+        let url = Url::parse(&setting).map_err(|why| error::etcd::not_a_url(&why))?;
+        return session::horizon(url);
+    }
+    session::horizon(checked(registry)?)
+}
+
+/// Drops a server that is lost.
+pub fn drop_server(registry: &str, name: &str) -> Result<(), Error> {
+    session::drop_server(checked(registry)?, name)
 }
 
 /// All that is stored, as JSON.
@@ -140,6 +160,19 @@ mod session {
         Ok(free.as_nodes_clock())
     }
 
+    pub fn horizon(url: Url) -> Result<UnixMillis, Error> {
+        let horizon = run(url, "", 0, Host::horizon)?;
+        horizon.map_err(|why| error::cluster_horizon::lacking(&why))
+    }
+
+    pub fn drop_server(url: Url, name: &str) -> Result<(), Error> {
+        let whose = name.to_string();
+        let dropped = run(url, "", 0, move |host, until| {
+            host.drop_server(&whose, until)
+        })?;
+        dropped.map_err(|why| error::cluster_horizon::not_dropped(name, &why))
+    }
+
     pub fn read_all(url: Url) -> Result<String, Error> {
         run(url, "", 0, |host, until| {
             host.read_all(until).map(|all| all.to_string())
@@ -172,6 +205,14 @@ mod session {
     }
 
     pub fn revoke(_: Url, _: &str, _: i32) -> Result<UnixMillis, Error> {
+        Err(error::etcd::not_built())
+    }
+
+    pub fn horizon(_: Url) -> Result<UnixMillis, Error> {
+        Err(error::etcd::not_built())
+    }
+
+    pub fn drop_server(_: Url, _: &str) -> Result<(), Error> {
         Err(error::etcd::not_built())
     }
 

@@ -7,6 +7,7 @@
 //! | `/pools/NAME` | [`StoredPool`] | when the pool is dropped |
 //! | `/workers/NAMESPACE/ID` | [`Row`] | never, not even with its pool |
 //! | `/leases/NAMESPACE/ID` | counter and nonce of the token, for people | with its lease of etcd |
+//! | `/servers/IDENTITY` | [`Server`] | when the server counts no more |
 //!
 //! Each request writes the state, so of two that are answered at the same time one finds
 //! it changed, and begins anew. That also guards rows of other namespaces that were read.
@@ -24,10 +25,12 @@ use serde_json::{Value, json};
 use super::super::wire::{self, Unreadable};
 use super::gateway::{Failure, Gateway, NOT_FOUND, decoded, encoded, number};
 use super::url::Url;
-use crate::snowflake::id::WorkerId;
+use crate::snowflake::id::{UnixMillis, WorkerId};
 use crate::snowflake::lease::etcd::{
-    self, Around, Found, Key, Position, Stored, StoredPool, Table, key_of, only_row,
+    self, Around, ChangedServer, Found, Key, Position, ServersFound, Stored, StoredPool, Table,
+    key_of, only_row,
 };
+use crate::snowflake::lease::horizon::{self, Lacking, Server, Undroppable};
 use crate::snowflake::lease::registry::{self, State};
 use crate::snowflake::lease::{Holder, RegistryMillis, Reply, Request, Row};
 
@@ -264,9 +267,10 @@ impl Host {
     pub fn read_all(&mut self, until: Instant) -> Result<Value, Problem> {
         self.try_members(until, |host, until| {
             let state = host.key("/state");
-            let parts = ["/pools/", "/workers/", "/leases/"].map(|part| host.key(part));
-            let [pools, workers, leases] = &parts;
-            let reading = host.read(&[&state], &[pools, workers, leases], until)?;
+            let parts = ["/pools/", "/workers/", "/leases/", "/servers/"];
+            let parts = parts.map(|part| host.key(part));
+            let [pools, workers, leases, servers] = &parts;
+            let reading = host.read(&[&state], &[pools, workers, leases, servers], until)?;
             let stored: Stored = reading.value(&state)?.ok_or(Problem::NoRegistry)?;
             let pools = reading.below(pools).map(|entry| parsed(&entry.value));
             let pools = pools.collect::<Result<Vec<StoredPool>, _>>()?;
@@ -280,8 +284,61 @@ impl Host {
             let rows = rows.collect::<Result<Vec<Value>, Problem>>()?;
             Ok(json!({
                 "now": reading.around.now, "state": stored.state, "pools": pools, "workers": rows,
+                "servers": servers_of(&reading, servers)?,
             }))
         })
+    }
+
+    /// The horizon of the cluster, or why there is none. Changes nothing.
+    pub fn horizon(&mut self, until: Instant) -> Result<Result<UnixMillis, Lacking>, Problem> {
+        self.try_members(until, |host, until| {
+            let (reading, stored, servers) = host.read_servers(until)?;
+            let scene = reading.around.scene(Some(&stored));
+            Ok(horizon::read(&stored.state, &servers, &scene))
+        })
+    }
+
+    /// Drops a server that is lost, or says why not.
+    pub fn drop_server(
+        &mut self,
+        name: &str,
+        until: Instant,
+    ) -> Result<Result<(), Undroppable>, Problem> {
+        self.try_members(until, |host, until| {
+            let (reading, stored, servers) = host.read_servers(until)?;
+            let scene = reading.around.scene(Some(&stored));
+            let mut state = stored.state;
+            let mut servers = ServersFound::new(&servers);
+            let dropped = horizon::drop_server(&mut state, &mut servers, name, &scene);
+            if let Err(why) = dropped {
+                return Ok(Err(why));
+            }
+            let mut change = Change::default();
+            host.change_servers(&mut change, servers.changed());
+            let stored = reading.around.stored(state);
+            host.store(&reading, change, &stored, until)?;
+            Ok(Ok(()))
+        })
+    }
+
+    /// The state and all servers.
+    fn read_servers(&mut self, until: Instant) -> Result<(Reading, Stored, Vec<Server>), Attempt> {
+        let (key, prefix) = (self.key("/state"), self.key("/servers/"));
+        let reading = self.read(&[&key], &[&prefix], until)?;
+        let stored: Stored = reading.value(&key)?.ok_or(Problem::NoRegistry)?;
+        let servers = servers_of(&reading, &prefix)?;
+        Ok((reading, stored, servers))
+    }
+
+    /// Guarded by the state, which every request writes.
+    fn change_servers(&self, change: &mut Change, changed: Vec<ChangedServer>) {
+        for (identity, server) in changed {
+            let key = self.key(&format!("/servers/{}", Server::key(&identity)));
+            match server {
+                Some(server) => change.put(&key, &wire::encode(&server), 0),
+                None => change.delete(&key),
+            }
+        }
     }
 
     /// Changes the state of the registry.
@@ -369,6 +426,7 @@ impl Host {
             change.put(&key, &wire::encode(row), 0);
         }
         let has_lease = change_has_lease(&outcome);
+        self.change_servers(&mut change, outcome.servers);
         let stored = around.stored(outcome.state);
         self.store(&read.reading, change, &stored, until)?;
         if has_lease {
@@ -409,11 +467,13 @@ impl Host {
         };
         let place = |kind: &str| self.key(&format!("/{kind}/{namespace}/"));
         let (rows, leases) = (place("workers"), place("leases"));
-        let all_rows = self.key("/workers/");
+        let (all_rows, servers) = (self.key("/workers/"), self.key("/servers/"));
         let one = only.map(|id| [&rows, &leases].map(|kind| format!("{kind}{:010}", id.get())));
         let reading = match &one {
-            Some([row, lease]) => self.read(&[&state, &pool_key, row, lease], &[], until)?,
-            None => self.read(&[&state, &pool_key], &[&all_rows, &leases], until)?,
+            Some([row, lease]) => {
+                self.read(&[&state, &pool_key, row, lease], &[&servers], until)?
+            }
+            None => self.read(&[&state, &pool_key], &[&all_rows, &leases, &servers], until)?,
         };
         let pool: StoredPool = reading.value(&pool_key)?.ok_or(Problem::NoPool)?;
         if pool.namespace != namespace {
@@ -424,7 +484,10 @@ impl Host {
             return Err(Problem::Unreadable(why).into());
         };
         let stored: Stored = reading.value(&state)?.ok_or(Problem::NoRegistry)?;
-        let mut found = Found::default();
+        let mut found = Found {
+            servers: servers_of(&reading, &servers)?,
+            ..Found::default()
+        };
         for entry in reading.below(&all_rows) {
             let is_here = entry.key.starts_with(&rows);
             let into = if is_here {
@@ -619,6 +682,12 @@ impl Read {
         }
         change
     }
+}
+
+/// The servers that were read.
+fn servers_of(reading: &Reading, prefix: &str) -> Result<Vec<Server>, Problem> {
+    let entries = reading.below(prefix);
+    entries.map(|entry| parsed(&entry.value)).collect()
 }
 
 /// Whether a lease of etcd has got its key.

@@ -36,7 +36,7 @@ fn advance(
         entry.lock();
         let facts = entry.learn()?;
         catalog::check_privilege(entry.relation(), pg_sys::ACL_UPDATE)?;
-        entry.right_or_fill()?;
+        entry.reach_or_fill()?;
         let target = target(&facts.described.label)?;
         // `None` if the sequence changed while we waited for the lock.
         if let Some(from) = issue::advance(entry, target)? {

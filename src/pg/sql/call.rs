@@ -94,6 +94,17 @@ impl Call {
         usize::from(unsafe { (*self.0).nargs }.unsigned_abs())
     }
 
+    /// What a function is called with as a trigger; `None` if it is not called as one.
+    pub fn trigger(&self) -> Option<&pg_sys::TriggerData> {
+        // SAFETY: the call is PostgreSQL's, as `new` asks for; what it passes besides, if
+        // anything, is a node.
+        unsafe {
+            let context = (*self.0).context.as_ref()?;
+            let is_trigger = context.type_ == pg_sys::NodeTag::T_TriggerData;
+            is_trigger.then(|| &*std::ptr::from_ref(context).cast::<pg_sys::TriggerData>())
+        }
+    }
+
     /// An argument as PostgreSQL passes it.
     #[inline]
     pub fn datum(&self, index: usize) -> pg_sys::Datum {
@@ -196,6 +207,7 @@ impl Call {
             compat::init_rows(self.0, 0);
             let result = (*self.0).resultinfo.cast::<pg_sys::ReturnSetInfo>();
             let (store, row_type) = ((*result).setResult, (*result).setDesc);
+            check_columns((*row_type).natts, N);
             for columns in rows {
                 let (mut values, mut nulls) = split(columns);
                 let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
@@ -225,10 +237,11 @@ impl Call {
 
     pub fn row<const N: usize>(&self, columns: [Option<pg_sys::Datum>; N]) -> pg_sys::Datum {
         let (mut values, mut nulls) = split(columns);
+        let row_type = self.row_type();
         // SAFETY: the declared result has these columns, as `new` asks for.
         unsafe {
-            let tuple =
-                pg_sys::heap_form_tuple(self.row_type(), values.as_mut_ptr(), nulls.as_mut_ptr());
+            check_columns((*row_type).natts, N);
+            let tuple = pg_sys::heap_form_tuple(row_type, values.as_mut_ptr(), nulls.as_mut_ptr());
             pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data)
         }
     }
@@ -250,6 +263,14 @@ impl Call {
             }
             (*function).fn_extra.cast()
         }
+    }
+}
+
+/// Ends the statement unless the declared result has as many columns as this library gives:
+/// PostgreSQL would read past them. A script of a later version may declare more.
+fn check_columns(declared: i32, given: usize) {
+    if usize::try_from(declared) != Ok(given) {
+        error::other_columns(declared, given).raise();
     }
 }
 

@@ -3,11 +3,12 @@
 use pgrx::iter::SetOfIterator;
 use pgrx::pg_sys;
 
-use super::super::entry::Entry;
+use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::issue::{self, Chunk};
 use super::super::{catalog, shmem};
 use super::call::{Call, c_function};
+use crate::snowflake::id::SnowflakeId;
 
 /// The largest batch.
 const BATCH_MAX: i32 = 100_000;
@@ -125,6 +126,27 @@ c_function!(snowflake_nextval_block, |call| {
         }
         _ => Err(error::block_count(count, max, &entry.name())),
     }
+});
+
+// `snowflake_observe(id [, generator])`.
+c_function!(snowflake_observe, |call| {
+    shmem::shared()?;
+    let entry = call.entry(1)?;
+    entry::prevent_where_nextval_is(c"snowflake_observe()");
+    issue::observe(entry, SnowflakeId::new(call.number(0)))
+});
+
+// `snowflake_nextval_after(id [, generator]) -> bigint`.
+c_function!(snowflake_nextval_after, |call| {
+    shmem::shared()?;
+    let entry = call.entry(1)?;
+    entry::prevent_where_nextval_is(c"snowflake_nextval_after()");
+    // A call that gets no ID must not raise the generator.
+    let right = entry.right_or_fill()?;
+    issue::check_bare(entry, &right)?;
+    issue::observe(entry, SnowflakeId::new(call.number(0)))?;
+    let next = issue::next_fast(entry).map_or_else(|| issue::next(entry, None), Ok);
+    next.map(|id| id.get())
 });
 
 // `snowflake_currval([generator]) -> bigint`.

@@ -3,20 +3,25 @@
 
 mod admin; // advance, accept_clock
 mod call; // what functions without `#[pg_extern]` need
+mod check; // internal ones, for check
 mod cluster; // check_cluster
+mod cluster_horizon; // cluster_horizon, drop_server
 mod column; // internal ones, for set_default
 mod create; // create_generator, snowflake_presets
 mod decode; // decode, timestamp, worker_id, sequence, encode, min_id, max_id
 mod explain; // explain
-mod generate; // nextval, nextval_batch, both with fields (`_with`), nextval_block, currval
+mod generate; // nextval, nextval_batch, both with fields (`_with`), nextval_block, observe, nextval_after, currval
+mod horizon; // horizon, ordered, snowflake_horizon_holders
 mod monitor; // snowflake_generators, pg_stat_snowflake, stat_reset
 mod registry; // lease, revoke_worker, end_quiet_time, declare_registry, and one for create_pool and drop_pool
+mod text; // to_text, from_text, mask, unmask, mask_text, unmask_text, mask_version
 
 #[cfg(feature = "pg_test")]
 pub(super) use generate::snowflake_nextval as nextval_for_tests;
 
-// `make install` joins these files. cargo pgrx, which the tests inside a server use,
-// installs the SQL that the library holds; so the library holds the files as well.
+// `make install` joins the files of sql/. cargo pgrx, which the tests inside a server use,
+// installs the SQL that the library holds; so the library holds these as well. It leaves
+// the conversion out, which no test inside a server needs.
 pgrx::extension_sql_file!("../../../sql/snowflake_id.sql", name = "base", bootstrap);
 pgrx::extension_sql_file!(
     "../../../sql/set_default.sql",
@@ -32,4 +37,19 @@ pgrx::extension_sql_file!(
     "../../../sql/citus.sql",
     name = "citus",
     requires = ["registry"]
+);
+pgrx::extension_sql_file!(
+    "../../../sql/check.sql",
+    name = "check",
+    requires = ["citus"]
+);
+pgrx::extension_sql_file!(
+    "../../../sql/horizon.sql",
+    name = "horizon",
+    requires = ["check"]
+);
+pgrx::extension_sql_file!(
+    "../../../sql/cluster_horizon.sql",
+    name = "cluster_horizon",
+    requires = ["horizon"]
 );

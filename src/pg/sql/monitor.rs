@@ -8,7 +8,7 @@ use super::super::encoding::Text;
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
-use super::super::{catalog, compat, guc, keeper, mark, os_clock, shmem, time};
+use super::super::{catalog, compat, guc, horizon, keeper, mark, os_clock, shmem, time};
 use super::call::{c_function, columns};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{Millis, Position, UnixMillis};
@@ -228,6 +228,19 @@ c_function!(pg_stat_snowflake, |call| {
             // Already a timestamptz.
             counts.reset_at,
         ])
+    });
+    call.rows(rows);
+    Ok(())
+});
+
+// `snowflake_horizon_lags()`, for the same view.
+c_function!(snowflake_horizon_lags, |call| {
+    shmem::shared()?;
+    let locked = horizon::locked();
+    let now = os_clock::wall().millis();
+    let rows = generators()?.filter_map(|entry| {
+        let lag = super::horizon::lag(entry, &locked, now)?;
+        Some(columns![entry.relation(), lag])
     });
     call.rows(rows);
     Ok(())

@@ -46,6 +46,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
+use super::horizon::{Server, Servers};
 use super::registry::{self, Rows, Scene, State};
 use super::{Answer, Ask, Identity, Place, Pool, RegistryMillis, Reply, Request, Row};
 
@@ -134,10 +135,7 @@ impl Around {
 /// grant tells what the server's system has reached.
 #[must_use]
 pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
-    match ask {
-        Ask::Acquire { .. } => None,
-        Ask::Renew { worker, .. } | Ask::Release { worker, .. } => Some(*worker),
-    }
+    ask.worker()
 }
 
 /// The rows that were read.
@@ -149,6 +147,8 @@ pub struct Found {
     pub elsewhere: Vec<Row>,
     /// The worker IDs of the pool's namespace whose keys have not gone.
     pub live: BTreeSet<WorkerId>,
+    /// All servers of the registry.
+    pub servers: Vec<Server>,
 }
 
 /// What follows from a request.
@@ -158,7 +158,11 @@ pub struct Outcome {
     /// To be stored before the reply counts, with the rows.
     pub state: State,
     pub rows: Vec<Row>,
+    pub servers: Vec<ChangedServer>,
 }
+
+/// What becomes of the key of a server; `None`: it goes.
+pub type ChangedServer = (Identity, Option<Server>);
 
 /// Answers a request.
 #[must_use]
@@ -174,8 +178,13 @@ pub fn answer(
         let mut state = stored.state.clone();
         let mut table = Table::new(pool, found, scene.now, era);
         let reply = registry::handle(&mut state, pool, &mut table, request, &scene);
-        let rows = table.changed();
-        Outcome { reply, state, rows }
+        let (rows, servers) = table.changed();
+        Outcome {
+            reply,
+            state,
+            rows,
+            servers,
+        }
     };
     let mut outcome = run(around.era(stored));
     // A loss that only this request has shown: see the head of the file.
@@ -239,6 +248,35 @@ pub struct Table<'a> {
     rows: BTreeMap<WorkerId, Row>,
     elsewhere: &'a [Row],
     changed: BTreeSet<WorkerId>,
+    servers: ServersFound<'a>,
+}
+
+/// The servers of a registry that were read, and what has changed since.
+#[derive(Debug)]
+pub struct ServersFound<'a> {
+    read: &'a [Server],
+    changed: Vec<ChangedServer>,
+}
+
+impl<'a> ServersFound<'a> {
+    #[must_use]
+    pub const fn new(read: &'a [Server]) -> Self {
+        Self {
+            read,
+            changed: Vec::new(),
+        }
+    }
+
+    /// The servers that were put or removed.
+    #[must_use]
+    pub fn changed(self) -> Vec<ChangedServer> {
+        self.changed
+    }
+
+    fn change(&mut self, identity: &Identity, server: Option<Server>) {
+        self.changed.retain(|(of, _)| of != identity);
+        self.changed.push((*identity, server));
+    }
 }
 
 impl<'a> Table<'a> {
@@ -254,15 +292,17 @@ impl<'a> Table<'a> {
             rows: rows.collect(),
             elsewhere: &found.elsewhere,
             changed: BTreeSet::new(),
+            servers: ServersFound::new(&found.servers),
         }
     }
 
-    /// The rows that were put.
+    /// The rows that were put, and the servers that were put or removed.
     #[must_use]
-    pub fn changed(self) -> Vec<Row> {
+    pub fn changed(self) -> (Vec<Row>, Vec<ChangedServer>) {
         let Self { rows, changed, .. } = self;
         let rows = rows.into_values();
-        rows.filter(|row| changed.contains(&row.worker)).collect()
+        let rows = rows.filter(|row| changed.contains(&row.worker));
+        (rows.collect(), self.servers.changed())
     }
 
     /// The row that forbids to drop the pool, if there is one: a server may use it.
@@ -278,6 +318,54 @@ impl<'a> Table<'a> {
         let ids = &self.pool.ids;
         let rows = self.rows.values();
         rows.filter(|row| ids.contains(&i64::from(row.worker.get())))
+    }
+}
+
+impl Servers for ServersFound<'_> {
+    fn server(&mut self, identity: &Identity) -> Option<Server> {
+        let changed = self.changed.iter().find(|(of, _)| of == identity);
+        if let Some((_, server)) = changed {
+            return server.clone();
+        }
+        let mut read = self.read.iter();
+        read.find(|server| server.holder.identity == *identity)
+            .cloned()
+    }
+
+    fn servers(&mut self) -> Vec<Server> {
+        let changed = &self.changed;
+        let is_as_read =
+            |server: &&Server| changed.iter().all(|(of, _)| *of != server.holder.identity);
+        let as_read = self.read.iter().filter(is_as_read);
+        let put = changed.iter().filter_map(|(_, server)| server.as_ref());
+        as_read.chain(put).cloned().collect()
+    }
+
+    fn put_server(&mut self, server: Server) {
+        let identity = server.holder.identity;
+        self.change(&identity, Some(server));
+    }
+
+    fn remove_server(&mut self, identity: &Identity) {
+        self.change(identity, None);
+    }
+}
+
+impl Servers for Table<'_> {
+    fn server(&mut self, identity: &Identity) -> Option<Server> {
+        self.servers.server(identity)
+    }
+
+    fn servers(&mut self) -> Vec<Server> {
+        self.servers.servers()
+    }
+
+    fn put_server(&mut self, server: Server) {
+        self.servers.put_server(server);
+    }
+
+    fn remove_server(&mut self, identity: &Identity) {
+        self.servers.remove_server(identity);
     }
 }
 

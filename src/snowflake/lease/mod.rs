@@ -38,6 +38,7 @@
 pub mod contender;
 pub mod etcd;
 mod hex;
+pub mod horizon;
 pub mod node;
 pub mod registry;
 
@@ -379,6 +380,10 @@ pub enum Ask {
         counter: u64,
         /// No ID whose tick begins at or after it has been issued by this incarnation.
         furthest: UnixMillis,
+        /// No ID of a tick that ends at or before it can appear on this server any more: see
+        /// [`horizon`]. Earlier versions report none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        horizon: Option<UnixMillis>,
     },
     /// To give a worker ID back. Nothing is issued under it any more.
     Release {
@@ -386,7 +391,39 @@ pub enum Ask {
         counter: u64,
         /// No ID whose tick begins at or after it has been issued by this incarnation.
         end: UnixMillis,
+        /// Transactions hold IDs from this instant on, which can still appear.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held: Option<UnixMillis>,
     },
+}
+
+impl Ask {
+    /// The worker ID that the token is of.
+    #[must_use]
+    pub const fn worker(&self) -> Option<WorkerId> {
+        match self {
+            Self::Acquire { .. } => None,
+            Self::Renew { worker, .. } | Self::Release { worker, .. } => Some(*worker),
+        }
+    }
+
+    /// The same, with the horizon that the server reports with a renewal.
+    #[must_use]
+    pub const fn reporting(mut self, report: Option<UnixMillis>) -> Self {
+        if let Self::Renew { horizon, .. } = &mut self {
+            *horizon = report;
+        }
+        self
+    }
+
+    /// The same, with what transactions hold when the server returns its worker ID.
+    #[must_use]
+    pub const fn holding(mut self, least: Option<UnixMillis>) -> Self {
+        if let Self::Release { held, .. } = &mut self {
+            *held = least;
+        }
+        self
+    }
 }
 
 /// The answer to a request.

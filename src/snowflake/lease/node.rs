@@ -369,6 +369,7 @@ impl Node {
                 worker,
                 counter,
                 furthest: now.furthest,
+                horizon: None,
             },
             lost => Ask::Acquire {
                 fixed: self.fixed,
@@ -444,6 +445,7 @@ impl Node {
             worker: right.worker,
             counter: right.counter,
             end,
+            held: None,
         };
         Some(self.request(ask, now))
     }

@@ -43,6 +43,8 @@
 //!     or none. What it had before goes to the tail when it is released.
 //! 12. **Contenders.** A row tells its holder who else claims the worker ID, until the
 //!     next grant: see [`contender`](super::contender). That decides nothing.
+//! 13. **The horizon of the cluster.** No grant's floor lies before it: see
+//!     [`horizon`](super::horizon).
 //!
 //! # The token that nobody knows
 //!
@@ -54,6 +56,7 @@ use serde::{Deserialize, Serialize};
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::contender::Contender;
 use super::hex;
+use super::horizon::{self, Kept, Servers};
 use super::{
     Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Memory, Named, Place, Pool, Refused,
     RegistryMillis, Reply, Request, Row, Seen, Stopped,
@@ -83,6 +86,8 @@ pub struct State {
     pub stopped: Option<Stopped>,
     /// The servers that asked last, at most 16.
     pub heard: Vec<Heard>,
+    #[serde(default)]
+    pub horizon: Kept,
 }
 
 /// The latest loss of a registry.
@@ -123,8 +128,8 @@ pub struct Scene {
     pub random: u128,
 }
 
-/// The rows of one pool. A row that was never granted does not exist.
-pub trait Rows {
+/// The rows of one pool, and the servers of all. A row that was never granted does not exist.
+pub trait Rows: Servers {
     /// The row of a worker ID.
     fn get(&mut self, worker: WorkerId) -> Option<Row>;
 
@@ -163,8 +168,14 @@ pub fn handle(
     request: &Request,
     scene: &Scene,
 ) -> Reply {
+    let era = state.era;
     state.notice(scene);
-    let answer = match state.listen(request, scene) {
+    horizon::hear(state, pool);
+    let stopped = state.listen(request, scene);
+    if state.era != era {
+        horizon::after_loss(state, rows);
+    }
+    let answer = match stopped {
         Some(stopped) => Answer::Refused(Refused::Stopped(stopped)),
         None => {
             rows.cut(scene.now.plus(pool.lease));
@@ -226,6 +237,7 @@ impl State {
             loss: None,
             stopped: None,
             heard: Vec::new(),
+            horizon: Kept::default(),
         }
     }
 
@@ -270,7 +282,7 @@ impl State {
     }
 
     /// Notices what shows a loss by itself, and that the clock has gone back or on.
-    fn notice(&mut self, scene: &Scene) {
+    pub(super) fn notice(&mut self, scene: &Scene) {
         let restarted = self.start != scene.start;
         self.start = scene.start;
         if self.era.place != scene.place {
@@ -475,17 +487,19 @@ impl Desk<'_> {
                 worker,
                 counter,
                 furthest,
+                horizon,
             } => match self.own(state, rows, worker, counter) {
                 Err(answer) => answer,
-                Ok(row) => self.renew(state, rows, row, furthest),
+                Ok(row) => self.renew(state, rows, row, (furthest, horizon)),
             },
             Ask::Release {
                 worker,
                 counter,
                 end,
+                held,
             } => match self.own(state, rows, worker, counter) {
                 Err(answer) => answer,
-                Ok(row) => self.release(state, rows, row, end),
+                Ok(row) => self.release(state, rows, row, (end, held)),
             },
         };
         state.hear(self);
@@ -531,6 +545,7 @@ impl Desk<'_> {
                     Row {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
+                    _ if horizon::is_dropped(rows, self.request) => Fence::Revoked,
                     row if again && row.renewed => return Err(self.renewed(row)),
                     row if state.is_known(self, row) => return Ok(row.clone()),
                     _ => Fence::Doubtful,
@@ -540,7 +555,9 @@ impl Desk<'_> {
                 let memory = self.request.memory;
                 if memory.is_some_and(|memory| memory.era == state.era) {
                     state.lose(Cause::Token, self.scene);
+                    horizon::after_loss(state, rows);
                 }
+                horizon::appeared(rows, self.request, self.scene.now);
                 Fence::Lost
             }
             _ => Fence::TakenOver,
@@ -561,7 +578,7 @@ impl Desk<'_> {
         state: &mut State,
         rows: &mut impl Rows,
         mut row: Row,
-        furthest: UnixMillis,
+        (furthest, report): (UnixMillis, Option<UnixMillis>),
     ) -> Answer {
         let (pool, now, clock) = (self.pool, self.scene.now, self.request.clock);
         let line = line(pool, &row, now);
@@ -579,6 +596,7 @@ impl Desk<'_> {
         row.era = state.era.counter;
         state.serial += 1;
         let answer = self.renewed(&row);
+        horizon::reported(state, rows, &row, pool, (report, now));
         rows.put(row);
         answer
     }
@@ -596,7 +614,7 @@ impl Desk<'_> {
         state: &mut State,
         rows: &mut impl Rows,
         mut row: Row,
-        end: UnixMillis,
+        (end, held): (UnixMillis, Option<UnixMillis>),
     ) -> Answer {
         row.bound = end.min(self.farthest(state, &row)).max(row.floor);
         row.leased_until = self.scene.now;
@@ -605,6 +623,7 @@ impl Desk<'_> {
         row.clock = self.request.clock;
         row.era = state.era.counter;
         state.serial += 1;
+        horizon::left(state, rows, &row, held, self.scene);
         rows.put(row);
         Answer::Released
     }
@@ -649,6 +668,7 @@ impl Desk<'_> {
             }
             let fits = latest.is_none_or(|latest| row.floor <= latest);
             let stands = !row.renewed && !row.released && row.revoked.is_none() && fits;
+            let stands = stands && !horizon::is_dropped(rows, self.request);
             if stands && state.is_known(self, row) {
                 return self.again(rows, row.clone());
             }
@@ -803,7 +823,9 @@ impl Desk<'_> {
 
     fn grant(&self, state: &mut State, rows: &mut impl Rows, stored: &Stored) -> Answer {
         let (pool, now, request) = (self.pool, self.scene.now, self.request);
+        let reached = horizon::floor(state, rows, request, self.scene);
         let floor = state.floor(self, stored);
+        let floor = floor.max(reached.unwrap_or(floor));
         let ahead = floor.plus(first_part(pool));
         let row = Row {
             worker: stored.worker,
@@ -825,6 +847,7 @@ impl Desk<'_> {
         };
         state.serial += 1;
         let answer = self.granted(rows, &row);
+        horizon::joined(rows, &row, pool, self.scene);
         rows.put(row);
         answer
     }

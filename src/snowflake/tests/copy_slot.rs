@@ -34,6 +34,7 @@ impl Slot {
                 Reached(copy(&self.stats.0.1.0)),
                 Least(copy(&self.stats.0.2.0)),
             )),
+            horizon: Line(self.horizon().copy()),
         }
     }
 

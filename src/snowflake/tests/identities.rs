@@ -2,6 +2,7 @@
 //! waits.
 
 use super::super::generator::Generator;
+use super::super::horizon::BEGINNING;
 use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
 use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
@@ -396,6 +397,20 @@ fn the_first_position_of_all_is_not_issued_from_a_closed_slot() {
     let _ = server.slot.close();
     let none = Generation::NONE;
     assert!(matches!(server.step_of(none, 1), Step::Reserve { .. }));
+}
+
+/// So no ID from elsewhere is accepted that lies before its start, see [`super::horizon`].
+#[test]
+fn a_slot_that_was_closed_before_it_started_starts_later() {
+    let server = server();
+    grant(&server, 1, 0, 1500);
+    let _ = server.enter();
+    assert_eq!(server.close(), UnixMillis::new(1000));
+    assert_ne!(server.slot.live().word().position(), Position::ZERO);
+    assert_eq!(server.slot.horizon().announced(), BEGINNING);
+    grant(&server, 1, 1043, 1500);
+    assert_eq!(next(&server), (1, 1050));
+    assert_eq!(server.slot.horizon().announced(), UnixMillis::new(1050));
 }
 
 #[test]

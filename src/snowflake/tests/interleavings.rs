@@ -22,7 +22,7 @@ use super::super::word::{Clocks, Issued, Live, Spread, Step};
 
 const MS: i64 = NANOS_PER_MILLI;
 
-fn zero() -> Reading {
+pub fn zero() -> Reading {
     Reading {
         boot: BootNanos::new(0),
         wall: UnixNanos::new(0),
@@ -30,7 +30,7 @@ fn zero() -> Reading {
 }
 
 /// Makes a plan of these parts; the others make no difference here.
-fn plan(
+pub fn plan(
     word_from: Option<Position>,
     before: Position,
     reserved: Position,
@@ -60,7 +60,7 @@ fn plan(
 }
 
 /// Generators that do not watch the wall clock.
-mod plain {
+pub mod plain {
     use super::*;
 
     struct Shared {
@@ -70,7 +70,7 @@ mod plain {
     }
 
     /// The generator's clock shows a tick.
-    pub(super) struct At(pub i64);
+    pub struct At(pub i64);
 
     impl Clocks for At {
         fn wall(&self) -> UnixNanos {
@@ -85,8 +85,8 @@ mod plain {
         }
     }
 
-    pub(super) const G: Generator = Generator::DEFAULT;
-    pub(super) const TICK: u64 = 4096;
+    pub const G: Generator = Generator::DEFAULT;
+    pub const TICK: u64 = 4096;
 
     fn shared() -> Arc<Shared> {
         Arc::new(Shared {

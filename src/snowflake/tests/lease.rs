@@ -20,13 +20,15 @@ use std::hash::{Hash, Hasher};
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::contender::Contenders;
 use super::super::lease::node::{Change, Moment, Next, Node};
-use super::super::lease::registry::{self, Rows, Scene, State};
+use super::super::lease::registry::{self, Scene, State};
 use super::super::lease::{
     Answer, Ask, Holder, Identity, Memory, Named, Nonce, Place, Pool, RegistryMillis, Reply,
     Request, Row,
 };
 use super::lease_claims;
 use super::lease_etcd::Etcd;
+use super::lease_horizon::Orders;
+pub use super::lease_table::Table;
 
 /// All times of the world are in milliseconds.
 pub const SECOND: i64 = 1000;
@@ -37,66 +39,6 @@ const RESERVATION: i64 = 4 * SECOND;
 const BORROW: i64 = 2 * SECOND;
 /// So many old copies of a registry are kept.
 const COPIES: usize = 60;
-
-/// The rows of a pool, as a registry's disk has them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Table {
-    pub pool: Pool,
-    pub rows: BTreeMap<WorkerId, Row>,
-}
-
-impl Table {
-    fn ordinary(&self) -> impl Iterator<Item = &Row> {
-        let rows = self.rows.values();
-        rows.filter(|row| self.pool.has(row.worker) && !self.pool.is_spare(row.worker))
-    }
-}
-
-impl Rows for Table {
-    fn get(&mut self, worker: WorkerId) -> Option<Row> {
-        self.rows.get(&worker).cloned()
-    }
-
-    fn put(&mut self, row: Row) {
-        self.rows.insert(row.worker, row);
-    }
-
-    fn last_held_by(&mut self, identity: &Identity) -> Option<Row> {
-        let held = self.rows.values();
-        let held = held.filter(|row| row.holder.identity == *identity);
-        held.max_by_key(|row| (row.since, row.holder.started))
-            .cloned()
-    }
-
-    fn unused(&mut self) -> Option<WorkerId> {
-        let ids = self.pool.ids.start..self.pool.first_spare();
-        let mut ids = ids.filter_map(|id| WorkerId::new(id as i32));
-        ids.find(|id| self.pool.has(*id) && !self.rows.contains_key(id))
-    }
-
-    fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row> {
-        let free = self.ordinary();
-        let free = free.filter(|row| row.released || row.leased_until <= expired);
-        let free = free.filter(|row| row.bound <= bound);
-        free.min_by_key(|row| row.leased_until).cloned()
-    }
-
-    fn cut(&mut self, latest: RegistryMillis) {
-        for row in self.rows.values_mut() {
-            row.leased_until = row.leased_until.min(latest);
-        }
-    }
-
-    fn greatest_bound(&mut self) -> Option<Row> {
-        self.rows.values().max_by_key(|row| row.bound).cloned()
-    }
-
-    fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
-        let rows = self.rows.values();
-        let rows = rows.filter(|row| row.holder.identity.system == system);
-        rows.map(|row| row.bound).max()
-    }
-}
 
 /// What is on the disk of a registry.
 pub type Disk = (State, Table);
@@ -183,6 +125,8 @@ pub struct Server {
     line: i64,
     /// A session that has read the right and has not issued yet.
     session: Option<(WorkerId, i64)>,
+    /// It has reported that it issues nothing before this.
+    pub reported: i64,
     pub issued_at: Option<i64>,
     pub tick: i64,
 }
@@ -227,10 +171,11 @@ impl Server {
     }
 
     /// The next position under a right that a session has read, if there is one.
-    fn issue(&mut self, right: (WorkerId, i64), now: i64) -> Option<(WorkerId, i64)> {
+    pub fn issue(&mut self, right: (WorkerId, i64), now: i64) -> Option<(WorkerId, i64)> {
         let (clock, (worker, bound)) = (self.clock(now), right);
         self.line = self.line.max(clock);
         let tick = self.word?.max(clock.div_euclid(self.tick));
+        let tick = tick.max(self.reported.div_euclid(self.tick));
         let begin = tick * self.tick;
         let borrowed = if self.start > clock { 0 } else { BORROW };
         if begin > self.line.max(clock + borrowed) {
@@ -284,6 +229,8 @@ pub struct World {
     tell: bool,
     pub log: Vec<String>,
     pub changes: BTreeSet<&'static str>,
+    /// Transactions that are open, and who reads in the order of IDs.
+    pub orders: Orders,
 }
 
 /// What is small and differs between worlds.
@@ -340,6 +287,7 @@ impl World {
             tell: false,
             log: Vec::new(),
             changes: BTreeSet::new(),
+            orders: Orders::default(),
         };
         let place = match Etcd::of_new_world() {
             None => Place {
@@ -362,9 +310,8 @@ impl World {
             asker_hosts: false,
             random: 1,
         };
-        let rows = BTreeMap::new();
         world.registries.push(Registry {
-            disk: (State::new(&scene), Table { pool, rows }),
+            disk: (State::new(&scene), Table::new(pool)),
             place,
             start: 1,
             recovered: false,
@@ -419,7 +366,9 @@ impl World {
             port: (identity.system << 8 | identity.inode) as u16,
             data_directory: String::new(),
         };
-        let nonce = Nonce(self.draw());
+        // Each part tells servers apart.
+        let drawn = self.draw();
+        let nonce = Nonce(drawn << 64 | drawn);
         Node::new(me, nonce, fixed, memory.filter(|_| self.keep_memory))
     }
 
@@ -444,6 +393,7 @@ impl World {
             start: 0,
             line: 0,
             session: None,
+            reported: 0,
             issued_at: None,
             tick,
         });
@@ -471,7 +421,10 @@ impl World {
         }
         let moment = self.moment(server);
         match self.servers[server].node.next(&moment) {
-            Next::Send(request) => Some(*request),
+            Next::Send(mut request) => {
+                request.ask = request.ask.reporting(self.report(server));
+                Some(*request)
+            }
             Next::Await | Next::Sleep(_) => None,
         }
     }
@@ -569,7 +522,7 @@ impl World {
         true
     }
 
-    fn note(&mut self, server: usize, position: Option<(WorkerId, i64)>) {
+    pub fn note(&mut self, server: usize, position: Option<(WorkerId, i64)>) {
         let Some((worker, tick)) = position else {
             return;
         };
@@ -595,6 +548,7 @@ impl World {
         };
         let position = host.issue((worker, bound), now);
         self.note(server, position);
+        self.appear(server, position);
         position.is_some()
     }
 
@@ -617,6 +571,7 @@ impl World {
         if let Some(right) = session {
             let position = host.issue(right, now);
             self.note(server, position);
+            self.appear(server, position);
         }
         session.is_some()
     }
@@ -650,9 +605,10 @@ impl World {
         let host = &mut self.servers[server];
         (host.up, host.frozen) = (starts, false);
         (host.stamp, host.word, host.session) = (None, None, None);
-        (host.start, host.line) = (0, 0);
+        (host.start, host.line, host.reported) = (0, 0, 0);
         host.node = node;
         host.contenders = Contenders::default();
+        self.orders.crash(server);
         self.say(|| {
             format!(
                 "server {server} crashes{}",
@@ -684,8 +640,11 @@ impl World {
         let end = host
             .word
             .map_or(moment.furthest, |word| UnixMillis::new(word * host.tick));
-        let request = host.node.close(end, &moment);
+        let mut request = host.node.close(end, &moment);
         self.crash(server, false);
+        if let Some(request) = &mut request {
+            request.ask = request.ask.holding(self.orders.held(server));
+        }
         request
     }
 
@@ -837,6 +796,7 @@ impl World {
     /// Panics if a position was issued twice.
     pub fn check(&self) {
         assert!(self.twice.is_none(), "{}", self.log.join("\n"));
+        assert!(self.orders.missed.is_none(), "{}", self.log.join("\n"));
     }
 
     /// Two worlds with the same hash go on alike, if no more than so many changes of a

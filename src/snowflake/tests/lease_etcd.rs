@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
+use super::super::lease::horizon::Server;
 use super::super::lease::{Answer, Cause, Fence, Pool, Refused, Reply, Request, Row, etcd};
 use super::lease::{How, Plan, Registry, SECOND, Table, World};
 use super::lease_search::{runs, search};
@@ -85,6 +86,7 @@ impl Registry {
             rows: rows.cloned().collect(),
             elsewhere: Vec::new(),
             live: etcd.keys.keys().copied().collect(),
+            servers: table.servers.values().cloned().collect(),
         };
         let outcome = etcd::answer(&stored, &table.pool, &found, request, &around);
         *state = outcome.state;
@@ -99,6 +101,12 @@ impl Registry {
                 }
             }
             table.rows.insert(row.worker, row);
+        }
+        for (identity, server) in outcome.servers {
+            match server {
+                Some(server) => drop(table.servers.insert(Server::key(&identity), server)),
+                None => drop(table.servers.remove(&Server::key(&identity))),
+            }
         }
         Some(outcome.reply)
     }

@@ -1,8 +1,6 @@
 //! Leases of generators that go back in time with another worker ID: which one the registry
 //! grants them, and what their nodes ask.
 
-use std::collections::BTreeMap;
-
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::node::{Change, Moment, Next, Node, Reach, Why};
 use super::super::lease::registry::{Scene, State, handle};
@@ -35,11 +33,10 @@ impl World {
             max_ahead: Millis::new(SECOND),
             made: RegistryMillis::new(0),
         };
-        let rows = BTreeMap::new();
         Self {
             now: HOUR,
             state: State::new(&scene(HOUR)),
-            table: Table { pool, rows },
+            table: Table::new(pool),
             nonces: 0,
         }
     }

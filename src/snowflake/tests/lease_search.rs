@@ -46,7 +46,7 @@ enum Event {
     Away,
 }
 
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -57,16 +57,16 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, most: i64) -> i64 {
+    pub fn below(&mut self, most: i64) -> i64 {
         (self.next() % most.max(1) as u64) as i64
     }
 
     /// Whether, in so many of a hundred cases.
-    fn percent(&mut self, of: i64) -> bool {
+    pub fn percent(&mut self, of: i64) -> bool {
         self.below(100) < of
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as i64) as usize]
     }
 }

@@ -12,6 +12,10 @@ mod block;
 #[cfg(not(loom))]
 mod evenness;
 #[cfg(not(loom))]
+mod horizon;
+#[cfg(loom)]
+mod horizon_interleavings;
+#[cfg(not(loom))]
 mod identities;
 #[cfg(loom)]
 mod interleavings;
@@ -22,11 +26,15 @@ mod lease_claims;
 #[cfg(not(loom))]
 mod lease_etcd;
 #[cfg(not(loom))]
+mod lease_horizon;
+#[cfg(not(loom))]
 mod lease_losses;
 #[cfg(not(loom))]
 mod lease_queue;
 #[cfg(not(loom))]
 mod lease_search;
+#[cfg(not(loom))]
+mod lease_table;
 #[cfg(not(loom))]
 mod lease_traces;
 #[cfg(not(loom))]
@@ -34,9 +42,18 @@ mod lease_walks;
 #[cfg(not(loom))]
 mod model;
 #[cfg(not(loom))]
+mod observe;
+#[cfg(loom)]
+mod observe_interleavings;
+pub mod places;
+#[cfg(not(loom))]
 mod policy_walks;
 #[cfg(not(loom))]
 mod presets;
+#[cfg(not(loom))]
+mod reported;
+#[cfg(loom)]
+mod reported_interleavings;
 #[cfg(not(loom))]
 mod scripted;
 #[cfg(not(loom))]

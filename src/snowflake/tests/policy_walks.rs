@@ -778,6 +778,9 @@ fn call(
         Outcome::Refused(Refused::Interleaved { .. }) => {
             return Err("nobody asked for a block".to_string());
         }
+        Outcome::Refused(Refused::TooFarAhead { .. } | Refused::Descends(_)) => {
+            return Err("nobody observes an ID".to_string());
+        }
         Outcome::WaitsForLock => {}
         Outcome::WaitsAtBound => {
             tally.waits += 1;
@@ -925,7 +928,10 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
                 Refused::TickUsedUp { .. } => policy.on_exhausted == OnExhausted::Error,
                 Refused::Behind { .. } | Refused::StandsStill { .. } => stands_still,
                 Refused::Reservation(Refusal::PastBound { needed, bound, .. }) => needed >= bound,
-                Refused::Reservation(_) | Refused::Interleaved { .. } => false,
+                Refused::Reservation(_)
+                | Refused::Interleaved { .. }
+                | Refused::TooFarAhead { .. }
+                | Refused::Descends(_) => false,
             },
             Err(Stop::Sleeps(_) | Stop::WaitsForLock | Stop::NoWorker) => false,
         };

@@ -228,6 +228,11 @@ impl Server {
         self.last.set(None);
     }
 
+    /// The value on disk.
+    pub fn mark(&self) -> i64 {
+        self.mark.get().unwrap()
+    }
+
     /// Time passes.
     pub fn pass(&mut self, nanos: i64) {
         self.boot.set(self.boot.get() + nanos);

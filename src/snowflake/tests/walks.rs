@@ -636,6 +636,7 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
                 mark_is_older: false,
                 failover: None,
                 floor: None,
+                reported: None,
                 ledger: running.map_or(ledger, |plan| plan.ledger),
                 rollback: None,
                 through: Tick::new(0),

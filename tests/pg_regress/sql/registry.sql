@@ -151,7 +151,8 @@ SELECT e.code, e.message FROM unnest(ARRAY[
     $$SELECT snowflake_revoke_worker('main', 2)$$, $$SELECT snowflake_end_quiet_time()$$, $$SELECT snowflake_declare_registry()$$,
     $$SELECT snowflake_internal_lock_registry()$$, $$TABLE snowflake_workers$$, $$TABLE snowflake_pools$$, $$TABLE snowflake_registry_state$$,
     $$TABLE snowflake_registry_pools$$, $$TABLE snowflake_registry_leases$$, $$DELETE FROM snowflake_registry_leases$$,
-    $$UPDATE snowflake_registry_leases SET bound = 0$$]) AS s, error_of_registry(s) AS e;
+    $$UPDATE snowflake_registry_leases SET bound = 0$$, $$TABLE snowflake_cluster_servers$$, $$TABLE snowflake_registry_servers$$,
+    $$SELECT snowflake_cluster_horizon()$$, $$SELECT snowflake_drop_server('0')$$]) AS s, error_of_registry(s) AS e;
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO regress_snowflake_server;
 SET ROLE regress_snowflake_server;
@@ -160,6 +161,7 @@ SELECT e.code, e.message FROM error_of_registry('TABLE snowflake_registry_leases
 SET ROLE regress_snowflake_monitor;
 SELECT worker_id, host FROM snowflake_workers WHERE worker_id = 10;
 SELECT count(*) FROM snowflake_pools;
+SELECT state, worker_id, host, port, horizon, lag, reported FROM snowflake_cluster_servers WHERE worker_id = 10;
 SELECT e.code, e.message FROM unnest(ARRAY['TABLE snowflake_registry_leases', 'SELECT snowflake_end_quiet_time()']) AS s, error_of_registry(s) AS e;
 RESET ROLE;
 
@@ -170,5 +172,23 @@ SELECT jsonb_path_query(ask('main', 9, 2, '{"acquire": {"fixed": 11}}'), '$.answ
 SELECT snowflake_end_quiet_time();
 SELECT DISTINCT quiet_until, quiet_because, era FROM snowflake_pools;
 SELECT gist(ask('main', 9, 3, '{"acquire": {"fixed": 11}}'));
+
+-- The horizon of the cluster: one server has reported none.
+SELECT e.code, e.message, e.hint FROM error_of_registry('SELECT snowflake_cluster_horizon()') AS e;
+SELECT e.code, e.message, e.hint FROM error_of_registry($$SELECT snowflake_drop_server('none')$$) AS e;
+SELECT e.code, e.message FROM error_of_registry($$SELECT snowflake_cluster_horizon('snowflake_default', 'host=none')$$) AS e;
 REVOKE EXECUTE ON FUNCTION snowflake_lease(text, jsonb) FROM regress_snowflake_server;
 DROP ROLE regress_snowflake_server, regress_snowflake_monitor;
+
+-- No view of the extension looks so expensive that the server would compile a query of it.
+CREATE FUNCTION cost_of(relation regclass) RETURNS float8 LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+    EXECUTE format('EXPLAIN (FORMAT JSON) SELECT * FROM %s', relation) INTO plan;
+    RETURN plan #>> '{0,Plan,Total Cost}';
+END $$;
+SELECT count(*) > 5 AS views, array_agg(c.oid::regclass) FILTER (WHERE cost_of(c.oid) > current_setting('jit_above_cost')::float8 / 4) AS expensive
+FROM pg_class c JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
+JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND e.extname = 'snowflake_id'
+WHERE c.relkind = 'v';
+DROP FUNCTION cost_of(regclass);

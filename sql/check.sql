@@ -1,0 +1,381 @@
+-- snowflake_check() looks at the IDs that a table holds: it decodes them, counts them by
+-- worker ID and day, and reports those that its generator cannot have made.
+--
+-- One statement reads the table, once and only as far as the sample goes. Another one
+-- makes the findings of what the first has counted. Both run with the caller's rights. A
+-- policy that would hide rows from the caller is an error, since a check that has not
+-- seen all rows says nothing.
+--
+-- The rules for names and for search_path are those at the head of set_default.sql.
+
+-- src/pg/sql/check.rs has the next six.
+
+CREATE FUNCTION snowflake_internal_instant_or_null(id bigint) RETURNS timestamptz
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null';
+COMMENT ON FUNCTION snowflake_internal_instant_or_null(bigint) IS
+    'internal, for snowflake_check(): like snowflake_timestamp(), but NULL if the default generator cannot have made the ID, and -infinity if the ID is negative';
+
+CREATE FUNCTION snowflake_internal_instant_or_null(id bigint, generator regclass) RETURNS timestamptz
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null';
+COMMENT ON FUNCTION snowflake_internal_instant_or_null(bigint, regclass) IS
+    'internal, for snowflake_check(): like snowflake_timestamp(), but NULL if the generator cannot have made the ID, and -infinity if the layout has no negative IDs and the ID is negative';
+
+CREATE FUNCTION snowflake_internal_instant_or_null_as(id bigint, layout text) RETURNS timestamptz
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null_as';
+COMMENT ON FUNCTION snowflake_internal_instant_or_null_as(bigint, text) IS
+    'internal, for snowflake_check(): like snowflake_timestamp_as(), but NULL if the layout has no such ID, and -infinity if the layout has no negative IDs and the ID is negative';
+
+CREATE FUNCTION snowflake_internal_check_limits(
+    OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits';
+COMMENT ON FUNCTION snowflake_internal_check_limits() IS
+    'internal, for snowflake_check(): up to which number a value comes from a sequence rather than from the default generator; how far that may lead the clock to borrow, and after the clock was set back';
+
+CREATE FUNCTION snowflake_internal_check_limits(
+    generator regclass, OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits';
+COMMENT ON FUNCTION snowflake_internal_check_limits(regclass) IS
+    'internal, for snowflake_check(): up to which number a value comes from a sequence rather than from the generator (-1: no value can be told); how far that may lead the clock to borrow, and after the clock was set back';
+
+CREATE FUNCTION snowflake_internal_check_limits_as(
+    layout text, OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits_as';
+COMMENT ON FUNCTION snowflake_internal_check_limits_as(text) IS
+    'internal, for snowflake_check(): up to which number a value comes from a sequence rather than from a generator with the layout (-1: no value can be told); how far that may lead the clock to borrow, and after the clock was set back';
+
+-- A default that gets the generator as text at run time, or that chooses among several, is
+-- no evidence of which one made an ID.
+CREATE FUNCTION snowflake_internal_default_generators(
+    relation regclass, OUT number smallint, OUT generator regclass)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH makers (id, takes_generator) AS (
+        SELECT f.oid, 'regclass'::regtype = ANY (f.proargtypes::oid[])
+        FROM pg_extension AS x
+        JOIN pg_depend AS e ON e.refclassid = 'pg_extension'::regclass AND e.refobjid = x.oid
+            AND e.classid = 'pg_proc'::regclass AND e.deptype = 'e'
+        JOIN pg_proc AS f ON f.oid = e.objid
+        WHERE x.extname = 'snowflake_id'
+          AND f.proname IN ('snowflake_nextval', 'snowflake_nextval_with', 'snowflake_nextval_block')),
+    uses (number, maker, generator) AS (
+        SELECT d.adnum, m.id, CASE WHEN NOT m.takes_generator THEN '@extschema@.snowflake_default'::regclass ELSE g.id END
+        FROM pg_attrdef AS d
+        JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+        LEFT JOIN makers AS m ON p.refclassid = 'pg_proc'::regclass AND m.id = p.refobjid
+        LEFT JOIN (
+            SELECT l.objoid FROM pg_seclabel AS l
+            WHERE l.classoid = 'pg_class'::regclass AND l.provider = 'snowflake_id'
+            UNION ALL
+            SELECT '@extschema@.snowflake_default'::regclass) AS g (id)
+            ON p.refclassid = 'pg_class'::regclass AND g.id = p.refobjid
+        WHERE d.adrelid = relation)
+    SELECT u.number, CASE WHEN count(DISTINCT u.generator) = 1 THEN min(u.generator)::regclass END
+    FROM uses AS u GROUP BY u.number HAVING count(u.maker) > 0
+$$;
+COMMENT ON FUNCTION snowflake_internal_default_generators(regclass) IS
+    'internal, for snowflake_check(): the columns of a table whose defaults take IDs of a generator, and the generator, or NULL if the default names none or several';
+
+-- Worker IDs count here whose pool was dropped. Like snowflake_workers, which leaves them
+-- out, this view shows a part of a table that its readers may not read.
+CREATE VIEW snowflake_internal_leased AS
+SELECT range_agg(int8range(l.worker_id, l.worker_id, '[]')) AS worker_ids FROM snowflake_registry_leases AS l;
+COMMENT ON VIEW snowflake_internal_leased IS 'internal, for snowflake_check(): all worker IDs that this registry has ever leased';
+COMMENT ON COLUMN snowflake_internal_leased.worker_ids IS 'those of all pools and namespaces, dropped ones included; NULL if there are none';
+GRANT SELECT ON snowflake_internal_leased TO pg_monitor;
+
+-- The planner takes the views of the registry for expensive, since it knows nothing of
+-- the tables of a small registry; compiling them would take a second.
+CREATE FUNCTION snowflake_internal_known_workers(
+    OUT worker_ids int8multirange, OUT source text)
+    LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+    SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+BEGIN
+    IF NOT has_table_privilege('@extschema@.snowflake_pools', 'SELECT') THEN
+        source := 'the current role may not read the registry of worker IDs';
+        RETURN;
+    END IF;
+    -- IDs that pools leave out are those of servers with a fixed worker ID.
+    SELECT range_agg(u.ids) INTO worker_ids
+    FROM (
+        SELECT unnest(l.worker_ids) FROM @extschema@.snowflake_internal_leased AS l
+        UNION ALL
+        SELECT unnest(p.except_ids) FROM @extschema@.snowflake_pools AS p) AS u (ids);
+    IF worker_ids IS NULL THEN
+        source := 'this database has no registry of worker IDs, or it has leased none';
+        RETURN;
+    END IF;
+    source := 'the registry of this database';
+    BEGIN
+        worker_ids := worker_ids + coalesce((
+            SELECT int8multirange(int8range(w.worker_id, w.worker_id, '[]'))
+            FROM @extschema@.snowflake_worker AS w WHERE w.worker_id IS NOT NULL), '{}');
+    EXCEPTION WHEN object_not_in_prerequisite_state THEN
+        -- Without the library, this server has made no IDs.
+        NULL;
+    END;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal_known_workers() IS
+    'internal, for snowflake_check(): the worker IDs that the registry of this database knows, and this server''s; NULL if it knows none; and where they come from, or why there are none';
+
+CREATE FUNCTION snowflake_internal_count_ids(
+    relation regclass, column_name name, sample double precision, suffix text, arguments text,
+    greatest_small bigint, latest timestamptz)
+    RETURNS TABLE (kind text, worker_id bigint, day date, ids bigint,
+        least_id bigint, greatest_id bigint, first timestamptz, last timestamptz)
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+    SET search_path = pg_catalog, pg_temp SET row_security = off
+AS $$
+BEGIN
+    -- %1$s table, %2$I column, %3$s sample, %4$s suffix, %5$s arguments. With OFFSET, the
+    -- planner does not copy the function to each place that names its result.
+    RETURN QUERY EXECUTE format($query$
+SELECT k.kind,
+    CASE WHEN k.kind IN ('fine', 'future') THEN @extschema@.snowflake_worker_id%4$s(i.id%5$s) END,
+    CASE WHEN k.kind = 'fine' THEN (i.at AT TIME ZONE 'UTC')::date END,
+    count(*), min(i.id), max(i.id), min(i.at), max(i.at)
+FROM (SELECT t.%2$I::bigint AS id,
+          @extschema@.snowflake_internal_instant_or_null%4$s(t.%2$I::bigint%5$s) AS at
+      FROM %1$s AS t %3$s WHERE t.%2$I IS NOT NULL OFFSET 0) AS i
+CROSS JOIN LATERAL (SELECT CASE
+    WHEN i.id BETWEEN 0 AND $1 THEN 'small'
+    WHEN i.at IS NULL THEN 'foreign'
+    WHEN i.at = '-infinity' THEN 'negative'
+    WHEN i.at > $2 THEN 'future'
+    ELSE 'fine' END) AS k (kind)
+GROUP BY 1, 2, 3
+$query$, relation, column_name,
+        CASE WHEN sample < 100 THEN format('TABLESAMPLE SYSTEM (%s)', sample) ELSE '' END,
+        suffix, arguments) USING greatest_small, latest;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal_count_ids(regclass, name, double precision, text, text, bigint, timestamptz) IS
+    'internal, for snowflake_check(): counts the IDs in a column by what they are, worker ID and day';
+
+-- This function is not STRICT: NULL has a meaning for most arguments.
+CREATE FUNCTION snowflake_check(
+    relation regclass, column_name name DEFAULT NULL, sample double precision DEFAULT 100,
+    generator regclass DEFAULT NULL, layout text DEFAULT NULL, worker_ids int8multirange DEFAULT NULL,
+    max_rows integer DEFAULT 1000)
+    RETURNS TABLE (severity text, finding text, worker_id bigint, day date, ids bigint,
+        least_id bigint, greatest_id bigint, detail text, hint text)
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+    SET search_path = pg_catalog, pg_temp SET row_security = off
+AS $$
+DECLARE
+    kind "char" := (SELECT c.relkind FROM pg_class AS c WHERE c.oid = relation);
+    table_name text;
+    it pg_attribute;
+    foreign_table regclass;
+    has_generator boolean;
+    found_generator regclass;
+    maker text; -- who made the IDs, for messages
+    -- The names of functions that decode end with the suffix. After the ID, they take the
+    -- generator or the layout.
+    suffix text := '';
+    whose text := '';
+    arguments text; -- the same after a comma
+    known int8multirange := worker_ids;
+    source text := 'the argument worker_ids';
+    limits record;
+    now timestamptz := clock_timestamp();
+    latest timestamptz;   -- an ID may be ahead of the clock up to here: of another server's clock too
+    farthest timestamptz; -- no clock and no generator leads beyond that
+    -- SQL for hints, which show how to find the rows.
+    instant text;    -- of the ID; never fails
+    worker text;     -- of the ID; fails where the instant is NULL or -infinity
+    rows_where text; -- SELECT ... WHERE
+    is_no_small text;
+    reading text;
+BEGIN
+    IF relation IS NULL THEN
+        RAISE EXCEPTION 'relation must not be null' USING ERRCODE = 'null_value_not_allowed';
+    ELSIF kind IS NULL THEN
+        RAISE EXCEPTION 'relation with OID % does not exist', relation::oid
+            USING ERRCODE = 'undefined_table';
+    END IF;
+    table_name := @extschema@.snowflake_internal_name(relation);
+    IF kind NOT IN ('r', 'p', 'm', 'v', 'f') THEN
+        RAISE EXCEPTION '% is not a table', table_name
+            USING ERRCODE = 'wrong_object_type', HINT = 'Name a table, partitioned or not, or a view.';
+    ELSIF sample IS NULL OR NOT (sample > 0 AND sample <= 100) THEN
+        RAISE EXCEPTION 'sample is out of range: %', coalesce(sample::text, 'null')
+            USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Give the percentage of the table''s pages to read: more than 0, and at most 100, which reads all rows.';
+    ELSIF max_rows IS NULL OR max_rows < 1 THEN
+        RAISE EXCEPTION 'max_rows is out of range: %', coalesce(max_rows::text, 'null')
+            USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Give how many rows there may be of each finding: 1 or more.';
+    ELSIF sample < 100 AND kind IN ('v', 'f') THEN
+        RAISE EXCEPTION 'cannot read a sample of %', table_name
+            USING ERRCODE = 'wrong_object_type',
+            DETAIL = 'Only tables and materialized views have samples.',
+            HINT = 'Read all of its rows, or check the table that keeps them.';
+    ELSIF generator IS NOT NULL AND layout IS NOT NULL THEN
+        RAISE EXCEPTION 'both a generator and a layout are given'
+            USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Give the generator, or for IDs of another system the layout.';
+    END IF;
+
+    -- Without a name, the column is the one that gets IDs by default, or the primary key.
+    SELECT a.* INTO it FROM pg_attribute AS a
+    WHERE a.attrelid = relation AND NOT a.attisdropped AND a.attnum > 0
+      AND CASE WHEN column_name IS NOT NULL THEN a.attname = column_name
+          ELSE a.attnum = coalesce(
+              (SELECT min(g.number) FROM @extschema@.snowflake_internal_default_generators(relation) AS g
+               HAVING count(*) = 1),
+              (SELECT k.conkey[1] FROM pg_constraint AS k
+               WHERE k.conrelid = relation AND k.contype = 'p' AND cardinality(k.conkey) = 1)) END;
+    IF NOT FOUND AND column_name IS NOT NULL THEN
+        RAISE EXCEPTION 'column "%" of table % does not exist', column_name, table_name
+            USING ERRCODE = 'undefined_column',
+            HINT = 'Give the name as it is stored: without quotes, and in lower case unless it was created in quotes.';
+    ELSIF NOT FOUND THEN
+        RAISE EXCEPTION 'which column of % has the IDs is not clear', table_name
+            USING ERRCODE = 'ambiguous_column',
+            DETAIL = 'Neither does exactly one column get IDs by default, nor has the primary key exactly one column.',
+            HINT = format('Name the column, as in snowflake_check(%L, %L)', table_name, 'id');
+    ELSIF (@extschema@.snowflake_internal_base_type(it.atttypid, it.atttypmod)).base <> 'bigint'::regtype THEN
+        RAISE EXCEPTION 'column "%" of table % is of type %, not bigint',
+            it.attname, table_name, format_type(it.atttypid, it.atttypmod)
+            USING ERRCODE = 'datatype_mismatch', HINT = 'Name a bigint column.';
+    END IF;
+    -- PostgreSQL takes no sample of a foreign table, and would read all of it.
+    IF sample < 100 THEN
+        SELECT f.member INTO foreign_table
+        FROM @extschema@.snowflake_internal_family(relation, it.attname) AS f
+        JOIN pg_class AS c ON c.oid = f.member AND c.relkind = 'f' LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'cannot read a sample of %', table_name
+                USING ERRCODE = 'wrong_object_type',
+                DETAIL = format('It has foreign table %s as a partition or a child table, and foreign tables have no samples.',
+                    @extschema@.snowflake_internal_name(foreign_table)),
+                HINT = 'Read all of its rows, or check its other partitions one by one.';
+        END IF;
+    END IF;
+
+    IF layout IS NOT NULL THEN
+        suffix := '_as';
+        whose := quote_literal(layout);
+        maker := format('"%s"', layout);
+        IF known IS NULL THEN
+            source := 'the registry of this database does not know the servers of another system';
+        END IF;
+    ELSE
+        SELECT true, g.generator INTO has_generator, found_generator
+        FROM @extschema@.snowflake_internal_default_generators(relation) AS g
+        WHERE g.number = it.attnum;
+        found_generator := coalesce(generator, found_generator);
+        IF found_generator IS NULL THEN
+            RAISE EXCEPTION 'which generator makes the IDs in column "%" of table % is not clear', it.attname, table_name
+                USING ERRCODE = 'invalid_parameter_value',
+                DETAIL = CASE WHEN has_generator THEN 'The default of the column names no generator, or several.'
+                    ELSE 'The column takes no IDs of a generator by default.' END,
+                HINT = format('Name the generator, as in snowflake_check(%L, %L, generator => %L), or the layout of another system, as in layout => %L',
+                    table_name, it.attname, 'snowflake_default', 'preset=twitter');
+        END IF;
+        -- The functions without a generator know the layout of the default one by heart.
+        IF found_generator <> '@extschema@.snowflake_default'::regclass THEN
+            whose := format('%L::regclass', found_generator);
+        END IF;
+        maker := format('generator %s', @extschema@.snowflake_internal_name(found_generator));
+        IF known IS NULL THEN
+            SELECT w.worker_ids, w.source INTO known, source
+            FROM @extschema@.snowflake_internal_known_workers() AS w;
+        END IF;
+    END IF;
+    reading := CASE WHEN sample = 100 THEN 'all rows were read'
+        ELSE format('the rows in %s %% of the pages were read, chosen at random', sample) END;
+
+    -- What is most often wrong, a privilege or a label, is found by these statements: an
+    -- error shows the statement, and the one below is long.
+    EXECUTE format('SELECT %I FROM %s LIMIT 0', it.attname, relation);
+    EXECUTE format('SELECT l.* FROM @extschema@.snowflake_internal_check_limits%s(%s) AS l',
+        suffix, whose) INTO limits;
+    latest := now + greatest(interval '1 minute', limits.max_borrow);
+    farthest := now + greatest(interval '1 day', limits.max_rollback) + limits.max_borrow;
+
+    arguments := coalesce(', ' || nullif(whose, ''), '');
+    instant := format('@extschema@.snowflake_internal_instant_or_null%s(%I%s)', suffix, it.attname, arguments);
+    worker := format('@extschema@.snowflake_worker_id%s(%I%s)', suffix, it.attname, arguments);
+    rows_where := format('The rows: SELECT * FROM %s WHERE ', table_name);
+    is_no_small := CASE WHEN limits.greatest_small > 0
+        THEN format('%I NOT BETWEEN 0 AND %s AND ', it.attname, limits.greatest_small) ELSE '' END;
+
+    RETURN QUERY
+    WITH groups AS MATERIALIZED (
+        SELECT c.* FROM @extschema@.snowflake_internal_count_ids(
+            relation, it.attname, sample, suffix, arguments, limits.greatest_small, latest) AS c),
+    by_worker AS (
+        SELECT g.kind, g.worker_id, coalesce(worker || ' = ' || g.worker_id, 'true') AS is_worker,
+            sum(g.ids)::bigint AS ids, min(g.least_id) AS least_id, max(g.greatest_id) AS greatest_id,
+            min(g.first) AS first, max(g.last) AS last
+        FROM groups AS g GROUP BY g.kind, g.worker_id),
+    found (rank, severity, finding, worker_id, day, ids, least_id, greatest_id, detail, hint) AS (
+        SELECT 1, 'error', 'ID of another layout', NULL::bigint, NULL::date, b.ids, b.least_id, b.greatest_id,
+            format('No ID of %s has these bits.', maker),
+            'Find out what else writes to the column, or name the generator or the layout that made them. '
+                || rows_where || is_no_small || instant || ' IS NULL'
+        FROM by_worker AS b WHERE b.kind = 'foreign'
+        UNION ALL
+        SELECT 1, 'error', 'ID before the epoch', NULL, NULL, b.ids, b.least_id, b.greatest_id,
+            format('IDs of %s are never negative.', maker),
+            rows_where || format('%I < 0', it.attname)
+        FROM by_worker AS b WHERE b.kind = 'negative'
+        UNION ALL
+        SELECT CASE WHEN a.by_far THEN 1 ELSE 2 END, CASE WHEN a.by_far THEN 'error' ELSE 'warning' END,
+            'ID of the future', b.worker_id, NULL, b.ids, b.least_id, b.greatest_id,
+            format('The IDs are of instants up to %s', b.last) || CASE WHEN isfinite(b.last) THEN
+                format(', %s ahead of the clock of this server', date_trunc('second', b.last - now)) ELSE '' END || '.',
+            CASE WHEN a.by_far THEN 'No generator leads so far, unless this server''s clock is slow. Find out what else writes to the column, or name the generator or the layout that made them. '
+                ELSE 'Compare the clocks of the servers: snowflake_check_cluster(). This server''s clock may be slow. A generator also leads after its clock was set back, and after snowflake_advance(). ' END
+                || rows_where || is_no_small || format('CASE WHEN %s > %L THEN %s END', instant, latest, b.is_worker)
+        FROM by_worker AS b CROSS JOIN LATERAL (SELECT b.last > farthest) AS a (by_far)
+        WHERE b.kind = 'future'
+        UNION ALL
+        SELECT 2, 'warning', 'unknown worker ID', b.worker_id, NULL, sum(b.ids)::bigint, min(b.least_id), max(b.greatest_id),
+            format('Not in %s. The IDs are of instants from %s to %s.', source, min(b.first), max(b.last)),
+            'Find out which server has this worker ID. '
+                || rows_where || is_no_small || format('CASE WHEN %s > ''-infinity'' THEN %s END', instant, b.is_worker)
+        FROM by_worker AS b WHERE NOT known @> b.worker_id GROUP BY b.worker_id, b.is_worker
+        UNION ALL
+        SELECT 3, 'warning', 'worker IDs were not checked', NULL, NULL, NULL, NULL, NULL,
+            format('It is not known which there are: %s.', source),
+            'Give them, as in worker_ids => ''{[1,4)}'' for 1 to 3.'
+        WHERE known IS NULL AND EXISTS (SELECT FROM groups AS g WHERE g.worker_id IS NOT NULL)
+        UNION ALL
+        SELECT 4, 'info', 'small numbers', NULL, NULL, b.ids, b.least_id, b.greatest_id,
+            'Numbers up to 2147483647 come from a sequence: as IDs they would be of the first instants after the epoch.',
+            'If the table had such keys before it had the generator, all is well.'
+        FROM by_worker AS b WHERE b.kind = 'small'
+        UNION ALL
+        SELECT 5, 'info', 'all IDs', NULL, NULL, coalesce(sum(b.ids), 0)::bigint, min(b.least_id), max(b.greatest_id),
+            format('Column %I of %s, IDs of %s; %s.', it.attname, table_name, maker, reading), NULL
+        FROM by_worker AS b
+        UNION ALL
+        SELECT 6, 'info', 'IDs of a day', g.worker_id, g.day, g.ids, g.least_id, g.greatest_id, NULL, NULL
+        FROM groups AS g WHERE g.kind = 'fine'),
+    placed AS (
+        SELECT f.*, row_number() OVER (PARTITION BY f.rank, f.finding ORDER BY f.day DESC, f.worker_id) AS place
+        FROM found AS f),
+    shown AS (
+        SELECT p.* FROM placed AS p WHERE p.place <= max_rows
+        UNION ALL
+        SELECT p.rank, p.severity, p.finding, NULL, NULL, sum(p.ids)::bigint, min(p.least_id), max(p.greatest_id),
+            format('This row stands for all others, %s in number.', count(*)),
+            format('To see each of them, give max_rows => %s.', max(p.place)), NULL
+        FROM placed AS p WHERE p.place > max_rows GROUP BY p.rank, p.severity, p.finding)
+    SELECT s.severity, s.finding, s.worker_id, s.day, s.ids, s.least_id, s.greatest_id, s.detail, s.hint
+    FROM shown AS s ORDER BY s.rank, s.finding, s.place;
+END
+$$;
+COMMENT ON FUNCTION snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer) IS
+    'checks the IDs that a column holds: IDs that its generator or layout cannot have made, of the future, before the epoch, of unknown worker IDs; and counts them by worker ID and day';

@@ -1,0 +1,217 @@
+-- snowflake_convert_plan() shows the plans that convert_plan.sql and convert_online.sql
+-- make. snowflake_convert() runs the first: at once, in the caller's transaction, all or
+-- nothing. snowflake_set_defaults() sets the defaults of all tables of
+-- a schema.
+--
+-- The plan is made twice: before the lock, for its obstacles and for the statement that
+-- takes the lock, and under the lock. If they differ, nothing is changed.
+
+CREATE FUNCTION snowflake_internal_check_backfill(
+    backfill boolean, backfill_by name[], worker_id bigint, set_default boolean) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT backfill AND (backfill_by IS NOT NULL OR worker_id IS NOT NULL) THEN
+        RAISE EXCEPTION 'backfill_by and worker_id are for backfill => true' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF backfill AND worker_id IS NULL THEN
+        RAISE EXCEPTION 'worker_id must be given for old rows' USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = 'With the worker ID of a server, an old row could get an ID that the server has issued.',
+            HINT = 'Give one that no server has, or has had, as in worker_id => 1023';
+    ELSIF backfill AND NOT set_default THEN
+        RAISE EXCEPTION 'old rows cannot be given IDs while the default stays' USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = 'New rows would sort before them.', HINT = 'Leave out set_default => false.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal_check_backfill(boolean, name[], bigint, boolean) IS
+    'internal, for snowflake_convert(): refuses arguments about old rows that do not belong together';
+
+CREATE FUNCTION snowflake_convert_plan(
+    relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, online boolean DEFAULT false,
+    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL,
+    OUT step bigint, OUT action text, OUT statement text, OUT locks text, OUT rewrites bigint, OUT note text)
+    RETURNS SETOF record
+    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    tables regclass[] := @extschema@.snowflake_internal_convert_tables(relations, schema);
+    are_named boolean := relations IS NOT NULL;
+BEGIN
+    PERFORM @extschema@.snowflake_internal_check_backfill(backfill, backfill_by, worker_id, set_default);
+    IF online AND backfill THEN
+        action := 'obstacle';
+        note := 'old rows can be given IDs of their time at once only, and not while the tables are in use';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF NOT online THEN
+        RETURN QUERY
+            SELECT CASE WHEN p.statement IS NOT NULL THEN count(p.statement) OVER (ORDER BY p.ordinality) END,
+                p.action, p.statement, p.locks, p.rewrites, p.note
+            FROM @extschema@.snowflake_internal_convert_plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) WITH ORDINALITY AS p
+            ORDER BY p.ordinality;
+        RETURN;
+    END IF;
+    RETURN QUERY
+        SELECT NULL::bigint, 'obstacle', NULL::text, NULL::text, NULL::bigint, o.note
+        FROM @extschema@.snowflake_internal_online_obstacles(tables, are_named, generator, set_default) AS o (note);
+    IF NOT FOUND THEN
+        FOR step, statement IN
+            SELECT s.step, s.statement
+            FROM @extschema@.snowflake_convert_steps(relations, schema, generator, set_default) AS s ORDER BY s.step
+        LOOP
+            action := 'step';
+            locks := CASE
+                WHEN statement LIKE 'CALL %.snowflake\_convert\_backfill(%' THEN 'ROW EXCLUSIVE'
+                WHEN statement LIKE 'CALL %TRIGGER "~snowflake\_convert"%' OR statement LIKE 'CALL %FOREIGN KEY%' THEN 'SHARE ROW EXCLUSIVE'
+                WHEN statement LIKE 'CALL %(''ANALYZE %' THEN 'SHARE UPDATE EXCLUSIVE'
+                WHEN statement LIKE 'CALL %' THEN 'ACCESS EXCLUSIVE'
+                WHEN statement ~ '^(CREATE UNIQUE|CREATE INDEX|DROP INDEX|ALTER TABLE)' THEN 'SHARE UPDATE EXCLUSIVE' END;
+            RETURN NEXT;
+            IF statement LIKE 'CALL %.snowflake\_convert\_swap(%' THEN
+                -- What this call does, in one transaction.
+                action := 'swap';
+                step := NULL;
+                FOR statement IN
+                    SELECT s FROM @extschema@.snowflake_internal_swap_plan(tables, are_named, generator, set_default) AS s
+                LOOP
+                    rewrites := CASE WHEN statement LIKE 'REFRESH MATERIALIZED VIEW %' THEN
+                        pg_total_relation_size(substr(statement, length('REFRESH MATERIALIZED VIEW ') + 1)::regclass) END;
+                    note := CASE WHEN rewrites IS NOT NULL THEN 'the tables are locked while this runs: drop the view before, if it takes too long, and make it again after' END;
+                    RETURN NEXT;
+                END LOOP;
+                rewrites := NULL;
+                note := NULL;
+            END IF;
+        END LOOP;
+    END IF;
+    RETURN QUERY
+        SELECT NULL::bigint, p.action, NULL::text, NULL::text, NULL::bigint, p.note
+        FROM @extschema@.snowflake_internal_convert_plan(tables, are_named, generator, set_default, NULL, NULL, false) AS p WHERE p.action = 'note';
+    -- What the copies are to those who use the tables meanwhile.
+    RETURN QUERY
+        WITH changed AS (
+            SELECT DISTINCT c.relation AS id, @extschema@.snowflake_internal_name(c.relation) AS name, c.relation = c.root AS is_root
+            FROM @extschema@.snowflake_internal_copies(tables, are_named) AS c),
+        notes (place, note) AS (
+            SELECT 1, format('columns move to the end of table %s: after the swap, INSERT and COPY without a list of columns'
+                ' write into the wrong columns, without an error if the types fit: name the columns', c.name)
+            FROM changed AS c WHERE c.is_root
+            UNION ALL
+            SELECT 2, 'prepared statements that return whole rows or keys fail once in each session after the first step and after the swap:'
+                ' cached plan must not change result type'
+            WHERE EXISTS (SELECT FROM changed)
+            UNION ALL
+            SELECT 3, format('function %s returns rows of table %s: if its text lists the columns, it fails from the first step on', p.oid::regprocedure, c.name)
+            FROM changed AS c
+            JOIN pg_class AS t ON t.oid = c.id
+            JOIN pg_type AS y ON y.oid = t.reltype
+            JOIN pg_proc AS p ON p.prorettype IN (y.oid, y.typarray)
+            UNION ALL
+            SELECT 4, format('trigger %I of table %s uses OLD.* or NEW.*, which have further columns from the first step on, and another order after the swap', g.tgname, c.name)
+            FROM changed AS c
+            JOIN pg_trigger AS g ON g.tgrelid = c.id AND NOT g.tgisinternal AND g.tgparentid = 0
+            JOIN pg_proc AS p ON p.oid = g.tgfoid AND p.prosrc ~* '\m(old|new)\.\*')
+        SELECT NULL::bigint, 'note', NULL::text, NULL::text, NULL::bigint, n.note FROM notes AS n ORDER BY n.place, n.note;
+END
+$$;
+COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint) IS
+    'the statements that snowflake_convert(), or with online snowflake_convert_steps(), would run for tables, or for all tables of a schema, with their locks and the bytes that they rewrite; obstacles, and notes on what stays as it is; changes nothing';
+
+CREATE PROCEDURE snowflake_convert(
+    relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
+    backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL)
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    tables regclass[] := @extschema@.snowflake_internal_convert_tables(relations, schema);
+    are_named boolean := relations IS NOT NULL;
+    steps text[];
+    again text[];
+    notes text[];
+    obstacles text[];
+BEGIN
+    PERFORM @extschema@.snowflake_internal_check_backfill(backfill, backfill_by, worker_id, set_default);
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'cannot convert keys in a transaction of isolation level %', current_setting('transaction_isolation')
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+            DETAIL = 'The plan is made again when the tables are locked, and needs to see them as they are then.',
+            HINT = 'Use READ COMMITTED.';
+    END IF;
+    -- Once before the lock, and once under it.
+    SELECT array_agg(p.statement) FILTER (WHERE p.statement IS NOT NULL),
+        array_agg(p.note) FILTER (WHERE p.action = 'note'), array_agg(p.note) FILTER (WHERE p.action = 'obstacle')
+    INTO steps, notes, obstacles
+    FROM @extschema@.snowflake_internal_convert_plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) AS p;
+    IF obstacles IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot convert keys: %', obstacles[1]
+            USING ERRCODE = CASE WHEN obstacles[1] LIKE 'must be owner of %' THEN 'insufficient_privilege'
+                ELSE 'object_not_in_prerequisite_state' END,
+            DETAIL = coalesce('Further obstacles: ' || nullif(array_to_string(obstacles[2:], '; '), '') || '.', 'There is no other obstacle.'),
+            HINT = 'Nothing has been changed. snowflake_convert_plan() lists all obstacles.';
+    ELSIF steps IS NULL THEN
+        RAISE NOTICE 'there is nothing to convert';
+        RETURN;
+    END IF;
+    EXECUTE steps[1];
+    SELECT array_agg(p.statement) FILTER (WHERE p.statement IS NOT NULL) INTO again
+    FROM @extschema@.snowflake_internal_convert_plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) AS p
+    HAVING count(*) FILTER (WHERE p.action = 'obstacle') = 0;
+    IF again IS DISTINCT FROM steps THEN
+        RAISE EXCEPTION 'could not convert keys: tables were changed before they were locked'
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Try again.';
+    END IF;
+
+    FOR i IN 2 .. cardinality(steps) LOOP
+        RAISE DEBUG 'step % of %: %', i, cardinality(steps), steps[i];
+        EXECUTE steps[i];
+    END LOOP;
+    FOR i IN 1 .. coalesce(cardinality(notes), 0) LOOP
+        RAISE NOTICE '%', notes[i];
+    END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint) IS
+    'changes smallint and integer keys to bigint, with all foreign keys that reach them, and makes a generator their default: all or nothing, with the statements of snowflake_convert_plan()';
+
+CREATE FUNCTION snowflake_set_defaults(
+    schema regnamespace, generator regclass DEFAULT NULL,
+    OUT relation regclass, OUT is_set boolean, OUT result text)
+    RETURNS SETOF record
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    key record;
+BEGIN
+    IF schema IS NULL THEN
+        RAISE EXCEPTION 'schema must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    -- A generator that is none is an error once, and not one for each table.
+    PERFORM @extschema@.snowflake_internal_ids_to_come(generator, NULL);
+    FOREACH relation IN ARRAY @extschema@.snowflake_internal_tables_of(schema) LOOP
+        is_set := false;
+        result := NULL;
+        FOR key IN
+            SELECT k.* FROM @extschema@.snowflake_internal_keys(relation) AS k WHERE k.is_key ORDER BY k.number
+        LOOP
+            IF key.refers_to IS NOT NULL THEN
+                result := concat_ws('; ', result, format('column "%s" refers to table %s, and has the keys of that table',
+                    key.name, @extschema@.snowflake_internal_name(key.refers_to)));
+                CONTINUE;
+            END IF;
+            BEGIN
+                result := concat_ws('; ', result, @extschema@.snowflake_set_default(relation, key.name, generator));
+                is_set := true;
+            EXCEPTION WHEN OTHERS THEN
+                result := concat_ws('; ', result, SQLERRM);
+            END;
+        END LOOP;
+        result := coalesce(result, 'no column is a key that gets numbers from this database');
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_set_defaults(regnamespace, regclass) IS
+    'makes a generator the default of the keys of all tables of a schema; returns a row for each table: whether a default is set now, and what was done, or why nothing was';

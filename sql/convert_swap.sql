@@ -1,0 +1,395 @@
+-- The last step of convert_online.sql, in one short transaction: the copies take the places
+-- of the columns. All statements change catalogs only.
+--
+-- A partitioned table and its partitions change together. ALTER TABLE on the whole table
+-- reaches the columns of all partitions; indexes, keys and foreign keys are those that the
+-- partitions have got before, and are attached to those of the whole table.
+
+-- The statements of the swap, all of which change catalogs only. What is made of copies is
+-- not made again.
+CREATE FUNCTION snowflake_internal_swap_plan(
+    relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
+    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    copies jsonb := (SELECT coalesce(jsonb_agg(to_jsonb(c)), '[]') FROM (
+        SELECT c.root::oid, c.relation::oid, c.kind, @extschema@.snowflake_internal_name(c.relation) AS table_name, c.name, c.number, c.is_key, c.copy, c.copy_number
+        FROM @extschema@.snowflake_internal_copies(relations, are_named) AS c) AS c);
+    tables oid[];
+    numbers smallint[];
+    made_again jsonb;
+BEGIN
+    SELECT array_agg(c.relation), array_agg(c.number) INTO tables, numbers
+    FROM jsonb_to_recordset(copies) AS c (relation oid, number smallint);
+    -- The constraints and the trigger of the copying are not made again.
+    made_again := (SELECT coalesce(jsonb_agg(to_jsonb(d) ORDER BY d.level, d.described), '[]') FROM (
+        SELECT d.class::oid, d.id, d.level, r.* FROM @extschema@.snowflake_internal_convert_dependents(tables, numbers) AS d
+        CROSS JOIN @extschema@.snowflake_internal_convert_remake(d.class, d.id) AS r) AS d);
+
+    -- Whoever reads a view locks the view, and then its tables. LOCK would also lock tables
+    -- that we leave alone; this locks the view only, and changes nothing.
+    RETURN QUERY
+        SELECT format('ALTER %s %s OWNER TO %I', CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'MATERIALIZED VIEW' END,
+            @extschema@.snowflake_internal_name(c.oid), pg_get_userbyid(c.relowner))
+        FROM jsonb_to_recordset(made_again) AS d (class oid, id oid, level integer)
+        JOIN pg_class AS c ON d.class = 'pg_class'::regclass AND c.oid = d.id AND c.relkind IN ('v', 'm')
+        ORDER BY d.level DESC, 1;
+    -- In the order in which most transactions come to them: the tables first that others
+    -- refer to. So fewer of them wait for us while we wait for them.
+    RETURN QUERY
+        WITH RECURSIVE locked (id) AS (
+            SELECT unnest(tables)
+            UNION
+            SELECT k.conrelid FROM pg_constraint AS k WHERE k.contype = 'f' AND k.confrelid = ANY (tables)
+            UNION
+            SELECT k.confrelid FROM unnest(tables, numbers) AS u (id, number)
+            JOIN pg_constraint AS k ON k.contype = 'f' AND k.conrelid = u.id AND u.number = ANY (k.conkey)
+            UNION
+            -- What is made again may belong to other tables.
+            SELECT c.oid FROM jsonb_to_recordset(made_again) AS d (class oid, id oid)
+            LEFT JOIN pg_rewrite AS r ON d.class = 'pg_rewrite'::regclass AND r.oid = d.id
+            LEFT JOIN pg_trigger AS t ON d.class = 'pg_trigger'::regclass AND t.oid = d.id
+            LEFT JOIN pg_policy AS p ON d.class = 'pg_policy'::regclass AND p.oid = d.id
+            JOIN pg_class AS c ON c.oid IN (r.ev_class, t.tgrelid, p.polrelid) AND c.relkind IN ('r', 'p')),
+        referred (id, by) AS (
+            SELECT k.confrelid, l.id FROM locked AS l JOIN pg_constraint AS k ON k.conrelid = l.id AND k.contype = 'f'
+            UNION
+            SELECT k.confrelid, r.by FROM referred AS r JOIN pg_constraint AS k ON k.conrelid = r.id AND k.contype = 'f')
+        SELECT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', t.name)
+        FROM (SELECT @extschema@.snowflake_internal_name(l.id), (SELECT count(*) FROM referred AS r WHERE r.by = l.id)
+              FROM locked AS l) AS t (name, depth) ORDER BY t.depth, t.name;
+    RETURN QUERY
+        SELECT d.drop_statement
+        FROM ROWS FROM (jsonb_to_recordset(made_again) AS (drop_statement text)) WITH ORDINALITY AS d (drop_statement, place)
+        ORDER BY d.place DESC;
+    RETURN QUERY
+        WITH columns AS (
+            SELECT * FROM jsonb_to_recordset(copies)
+                AS c (root oid, relation oid, kind "char", table_name text, name name, number smallint, is_key boolean, copy name, copy_number smallint)),
+        sources AS (SELECT DISTINCT c.relation, c.root, c.kind, c.table_name FROM columns AS c),
+        -- Constraints of the columns, with those foreign keys that refer to them.
+        constraints AS (
+            SELECT k.*, @extschema@.snowflake_internal_name(k.conrelid) AS table_name,
+                @extschema@.snowflake_internal_copy_name(k.conname) AS copy,
+                t.relkind AS kind, f.relkind AS referred_kind
+            FROM pg_constraint AS k
+            JOIN pg_class AS t ON t.oid = k.conrelid
+            LEFT JOIN pg_class AS f ON f.oid = k.confrelid
+            LEFT JOIN pg_constraint AS p ON p.oid = k.conparentid AND k.contype = 'f'
+            WHERE p.conrelid IS DISTINCT FROM k.conrelid AND k.contype IN ('p', 'u', 'f', 'c')
+              AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = k.conrelid AND c.copy_number = ANY (k.conkey))
+              AND EXISTS (SELECT FROM columns AS c
+                  WHERE c.relation = k.conrelid AND c.number = ANY (k.conkey)
+                     OR k.contype = 'f' AND c.relation = k.confrelid AND c.number = ANY (k.confkey)
+                     -- INCLUDE
+                     OR k.contype IN ('p', 'u') AND c.relation = k.conrelid AND EXISTS (
+                        SELECT FROM pg_index AS i WHERE i.indexrelid = k.conindid AND c.number = ANY (i.indkey)))),
+        indexes AS (
+            SELECT i.*, n.nspname, x.relname, x.reltablespace, @extschema@.snowflake_internal_copy_name(x.relname) AS copy, s.table_name, s.kind,
+                @extschema@.snowflake_internal_name(i.indexrelid) AS name,
+                EXISTS (SELECT FROM pg_constraint AS k WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u')) AS is_constraint
+            FROM sources AS s
+            JOIN pg_index AS i ON i.indrelid = s.relation
+            JOIN pg_class AS x ON x.oid = i.indexrelid
+            JOIN pg_namespace AS n ON n.oid = x.relnamespace
+            CROSS JOIN @extschema@.snowflake_internal_index_columns(x.oid) AS u (numbers)
+            WHERE EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.number = ANY (u.numbers))
+              AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.copy_number = ANY (u.numbers))),
+        statistics AS (
+            SELECT x.oid, n.nspname, x.stxname, x.stxowner, x.stxstattarget
+            FROM pg_statistic_ext AS x JOIN pg_namespace AS n ON n.oid = x.stxnamespace
+            WHERE EXISTS (SELECT FROM columns AS c JOIN pg_depend AS d ON d.refobjsubid = c.number
+                WHERE c.relation = x.stxrelid AND d.classid = 'pg_statistic_ext'::regclass AND d.objid = x.oid
+                  AND d.refclassid = 'pg_class'::regclass AND d.refobjid = x.stxrelid)),
+        steps (phase, place, text) AS (
+            SELECT 1, k.table_name, format('ALTER TABLE %s DROP CONSTRAINT %I', k.table_name, k.conname)
+            FROM constraints AS k WHERE k.contype = 'f' AND k.conparentid = 0
+            UNION ALL
+            SELECT 2, s.table_name, format('DROP TRIGGER %I ON %s', '~snowflake_convert', s.table_name) FROM sources AS s WHERE s.relation = s.root
+            UNION ALL
+            SELECT 3, q.name, format('ALTER SEQUENCE %s OWNED BY NONE', q.name)
+            FROM columns AS c
+            JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation AND d.refobjsubid = c.number
+                AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
+            JOIN pg_class AS o ON o.oid = d.objid AND o.relkind = 'S'
+            CROSS JOIN @extschema@.snowflake_internal_name(o.oid) AS q (name)
+            UNION ALL
+            SELECT 4, s.table_name, format('ALTER TABLE %s %s', s.table_name,
+                (SELECT string_agg(format('DROP COLUMN %I', c.name), ', ' ORDER BY c.number) FROM columns AS c WHERE c.relation = s.relation))
+            FROM sources AS s WHERE s.relation = s.root
+            UNION ALL
+            SELECT 5, c.table_name, format('ALTER TABLE %s RENAME COLUMN %I TO %I', c.table_name, c.copy, c.name) FROM columns AS c WHERE c.relation = c.root
+            UNION ALL
+            -- A validated constraint says that there is no null: PostgreSQL does not look again.
+            SELECT 6, c.table_name, format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', c.table_name, c.name)
+            FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attnotnull
+            WHERE c.relation = c.root
+            UNION ALL
+            SELECT 7, c.table_name, format('ALTER TABLE %s DROP CONSTRAINT %I', c.table_name, '~' || c.copy)
+            FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attnotnull
+            WHERE c.relation = c.root
+            UNION ALL
+            SELECT 8, k.table_name, CASE k.kind
+                WHEN 'r' THEN format('ALTER TABLE %s ADD CONSTRAINT %I %s USING INDEX %I%s', k.table_name, k.conname,
+                    CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, i.copy,
+                    CASE WHEN k.condeferred THEN ' DEFERRABLE INITIALLY DEFERRED' WHEN k.condeferrable THEN ' DEFERRABLE' ELSE '' END)
+                -- Those of the partitions are attached below.
+                ELSE format('ALTER TABLE ONLY %s ADD CONSTRAINT %I %s', k.table_name, k.conname, pg_get_constraintdef(k.oid)) END
+            FROM constraints AS k JOIN indexes AS i ON i.indexrelid = k.conindid WHERE k.contype IN ('p', 'u')
+            UNION ALL
+            SELECT 9, i.relname, CASE i.kind WHEN 'r' THEN format('ALTER INDEX %I.%I RENAME TO %I', i.nspname, i.copy, i.relname)
+                ELSE pg_get_indexdef(i.indexrelid) END
+            FROM indexes AS i WHERE NOT i.is_constraint
+            UNION ALL
+            SELECT 10, p.name || i.name, format('ALTER INDEX %s ATTACH PARTITION %s', p.name, i.name)
+            FROM indexes AS i JOIN pg_inherits AS h ON h.inhrelid = i.indexrelid JOIN indexes AS p ON p.indexrelid = h.inhparent
+            UNION ALL
+            -- For partitions to come.
+            SELECT 10, i.name, format('ALTER INDEX %s SET TABLESPACE %I', i.name, t.spcname)
+            FROM indexes AS i JOIN pg_tablespace AS t ON t.oid = i.reltablespace WHERE i.kind = 'p'
+            UNION ALL
+            -- A partition's foreign key has been validated, so that of the whole table takes
+            -- it over. One that refers to a partitioned table is validated after the swap.
+            SELECT 11, k.table_name, format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', k.table_name, k.copy, k.conname)
+            FROM constraints AS k WHERE k.contype = 'f' AND k.kind = 'r' AND k.referred_kind = 'r'
+            UNION ALL
+            SELECT 12, k.table_name, format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', k.table_name, k.conname, pg_get_constraintdef(k.oid),
+                CASE WHEN k.kind = 'r' AND k.convalidated THEN ' NOT VALID' ELSE '' END)
+            FROM constraints AS k WHERE k.contype = 'f' AND k.conparentid = 0 AND 'p' IN (k.kind, k.referred_kind)
+            UNION ALL
+            SELECT 13, k.table_name, format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', k.table_name, k.conname, pg_get_constraintdef(k.oid),
+                CASE WHEN k.convalidated THEN ' NOT VALID' ELSE '' END)
+            FROM constraints AS k WHERE k.contype = 'c' AND k.coninhcount = 0
+            UNION ALL
+            SELECT 14, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET DEFAULT %s', c.table_name, c.name, pg_get_expr(e.adbin, e.adrelid))
+            FROM columns AS c JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number
+            WHERE NOT (set_default AND c.is_key)
+            UNION ALL
+            SELECT 15, q.name, format('ALTER SEQUENCE %s%s OWNED BY %s.%I', q.name,
+                CASE WHEN set_default THEN '' ELSE ' AS bigint' END, c.table_name, c.name)
+            FROM columns AS c
+            JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation AND d.refobjsubid = c.number
+                AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
+            JOIN pg_class AS o ON o.oid = d.objid AND o.relkind = 'S'
+            CROSS JOIN @extschema@.snowflake_internal_name(o.oid) AS q (name)
+            UNION ALL
+            SELECT 16, s.table_name, format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', s.table_name, i.relname)
+            FROM sources AS s JOIN indexes AS i ON i.indrelid = s.relation AND i.indisreplident
+            UNION ALL
+            SELECT 16, s.table_name, format('ALTER TABLE %s CLUSTER ON %I', s.table_name, i.relname)
+            FROM sources AS s JOIN indexes AS i ON i.indrelid = s.relation AND i.indisclustered
+            UNION ALL
+            SELECT 17, x.stxname, pg_get_statisticsobjdef(x.oid) FROM statistics AS x
+            UNION ALL
+            SELECT 18, x.stxname, format('ALTER STATISTICS %I.%I OWNER TO %I', x.nspname, x.stxname, pg_get_userbyid(x.stxowner))
+            FROM statistics AS x WHERE x.stxowner <> current_user::regrole
+            UNION ALL
+            SELECT 18, x.stxname, format('ALTER STATISTICS %I.%I SET STATISTICS %s', x.nspname, x.stxname, x.stxstattarget)
+            FROM statistics AS x WHERE x.stxstattarget >= 0
+            UNION ALL
+            SELECT 18, x.stxname, format('COMMENT ON STATISTICS %I.%I IS ', x.nspname, x.stxname) || quote_literal(obj_description(x.oid, 'pg_statistic_ext'))
+            FROM statistics AS x
+            UNION ALL
+            SELECT 19, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET STATISTICS %s', c.table_name, c.name, a.attstattarget)
+            FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number WHERE a.attstattarget >= 0
+            UNION ALL
+            SELECT 19, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET (%s)', c.table_name, c.name, o)
+            FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number
+            CROSS JOIN unnest(a.attoptions) AS o WHERE o LIKE 'n\_distinct%'
+            UNION ALL
+            -- Those of the copy itself, which the first step has granted, and then those of
+            -- the column.
+            SELECT DISTINCT 20, c.table_name, format('REVOKE ALL (%I) ON TABLE %s FROM %s', c.name, c.table_name,
+                CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END)
+            FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.copy_number
+            CROSS JOIN aclexplode(a.attacl) AS e
+            UNION ALL
+            SELECT 21, c.table_name, g.statement
+            FROM columns AS c JOIN pg_class AS t ON t.oid = c.relation
+            JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attacl IS NOT NULL
+            CROSS JOIN @extschema@.snowflake_internal_grants(a.attacl, t.relowner, 'c', 'TABLE ' || c.table_name, c.name) AS g (statement)
+            UNION ALL
+            SELECT 22, i.relname, format('ALTER INDEX %I.%I ALTER COLUMN %s SET STATISTICS %s', i.nspname, i.relname, a.attnum, a.attstattarget)
+            FROM indexes AS i JOIN pg_attribute AS a ON a.attrelid = i.indexrelid AND a.attstattarget >= 0
+            UNION ALL
+            -- The copy in the whole table has a comment of ours.
+            SELECT 22, c.table_name, format('COMMENT ON COLUMN %s.%I IS ', c.table_name, c.name)
+                || coalesce(quote_literal(col_description(c.relation, c.number)), CASE WHEN c.relation = c.root THEN 'NULL' END)
+            FROM columns AS c
+            UNION ALL
+            SELECT 22, c.table_name, format('SECURITY LABEL FOR %I ON COLUMN %s.%I IS %L', l.provider, c.table_name, c.name, l.label)
+            FROM columns AS c JOIN pg_seclabel AS l ON l.classoid = 'pg_class'::regclass AND l.objoid = c.relation AND l.objsubid = c.number
+            UNION ALL
+            SELECT 22, k.table_name, format('COMMENT ON CONSTRAINT %I ON %s IS ', k.conname, k.table_name) || quote_literal(obj_description(k.oid, 'pg_constraint'))
+            FROM constraints AS k
+            UNION ALL
+            SELECT 22, i.relname, format('COMMENT ON INDEX %I.%I IS ', i.nspname, i.relname) || quote_literal(obj_description(i.indexrelid, 'pg_class'))
+            FROM indexes AS i)
+        SELECT s.text FROM steps AS s WHERE s.text IS NOT NULL ORDER BY s.phase, s.place, s.text;
+    RETURN QUERY
+        SELECT s.statement
+        FROM ROWS FROM (jsonb_to_recordset(made_again) AS (statements text[])) WITH ORDINALITY AS d (statements, place)
+        CROSS JOIN unnest(d.statements) WITH ORDINALITY AS s (statement, place)
+        ORDER BY d.place, s.place;
+    RETURN QUERY
+        SELECT format('DROP FUNCTION %s()', @extschema@.snowflake_internal_copy_function(c.relation))
+        FROM (SELECT DISTINCT c.root FROM jsonb_to_recordset(copies) AS c (root oid)) AS c (relation) ORDER BY 1;
+    -- snowflake_internal_online_obstacles() has made sure of what snowflake_set_default()
+    -- would look at, so that nobody waits for that.
+    IF set_default THEN
+        RETURN QUERY
+            SELECT format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', c.table_name, c.name,
+                CASE WHEN generator <> '@extschema@.snowflake_default'::regclass
+                    THEN format('@extschema@.snowflake_nextval(%L::regclass)', @extschema@.snowflake_internal_name(generator))
+                    ELSE '@extschema@.snowflake_nextval()' END)
+            FROM jsonb_to_recordset(copies) AS c (root oid, relation oid, table_name text, name name, is_key boolean)
+            WHERE c.is_key AND c.relation = c.root ORDER BY 1;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal_swap_plan(regclass[], boolean, regclass, boolean) IS
+    'internal, for snowflake_convert_swap(): the statements that put the copies in the places of the columns';
+
+-- Each row version of a catalog has a place and a transaction, so two results that are
+-- the same mean that nothing has changed: reading them takes a tenth of the time of a plan.
+CREATE FUNCTION snowflake_internal_catalog_state() RETURNS bigint[]
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    catalog name;
+    state bigint;
+    states bigint[] := '{}';
+BEGIN
+    FOREACH catalog IN ARRAY '{pg_attrdef, pg_attribute, pg_class, pg_constraint, pg_default_acl, pg_depend, pg_description, pg_index, pg_inherits,
+        pg_namespace, pg_policy, pg_proc, pg_publication, pg_publication_rel, pg_rewrite, pg_seclabel, pg_sequence, pg_statistic_ext, pg_trigger, pg_type}'::name[]
+    LOOP
+        EXECUTE format('SELECT bit_xor(hash_record_extended(ROW (c.ctid, c.xmin), 0)) FROM %I AS c', catalog) INTO state;
+        states := states || state;
+    END LOOP;
+    RETURN states;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal_catalog_state() IS
+    'internal, for snowflake_convert_swap(): hashes of the catalogs that a plan is made of';
+
+-- Without casts, since an expression may have another one on a bigint; and whether a
+-- constraint is valid is left out, since those that are not are validated after the swap.
+CREATE FUNCTION snowflake_internal_swap_result(tables oid[], owners oid[], copies smallint[]) RETURNS text[]
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH copied (relation, number) AS (SELECT * FROM unnest(owners, copies))
+    SELECT array_agg(n.text ORDER BY n.text)
+    FROM (
+        SELECT concat_ws(' ', pg_get_indexdef(i.indexrelid), i.indisvalid, c.reltablespace)
+        FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+        WHERE i.indrelid = ANY (tables) AND NOT EXISTS (SELECT FROM copied AS o
+            WHERE o.relation = i.indrelid AND o.number = ANY (@extschema@.snowflake_internal_index_columns(i.indexrelid)))
+        UNION ALL
+        SELECT format('%s %I %s', @extschema@.snowflake_internal_name(k.conrelid), k.conname, pg_get_constraintdef(k.oid))
+        FROM pg_constraint AS k
+        WHERE (k.conrelid = ANY (tables) OR k.confrelid = ANY (tables)) AND k.contype IN ('p', 'u', 'f', 'c', 'x')
+          AND (k.contype <> 'f' OR k.conparentid = 0) AND NOT EXISTS (SELECT FROM copied AS o
+            WHERE o.relation = k.conrelid AND o.number = ANY (k.conkey) OR o.relation = k.confrelid AND o.number = ANY (k.confkey))) AS d (text)
+    CROSS JOIN regexp_replace(d.text, '::(bigint|integer|smallint)|[()]| NOT VALID$', '', 'g') AS n (text)
+$$;
+COMMENT ON FUNCTION snowflake_internal_swap_result(oid[], oid[], smallint[]) IS
+    'internal, for snowflake_convert_swap(): the indexes and constraints of tables, without the copies';
+
+-- Runs under the locks that snowflake_convert_run() has got.
+CREATE FUNCTION snowflake_internal_swap(
+    relations regclass[], are_named boolean, generator regclass, set_default boolean,
+    steps text[], done integer, state bigint[], owners oid[], copies smallint[]) RETURNS void
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    locked constant timestamptz := clock_timestamp();
+    changed constant oid[] := ARRAY(SELECT DISTINCT unnest(owners));
+    before text[];
+    after text[];
+BEGIN
+    -- The plan is made again only if anybody has changed anything since.
+    IF @extschema@.snowflake_internal_catalog_state() IS DISTINCT FROM state
+        AND ARRAY(SELECT s FROM @extschema@.snowflake_internal_swap_plan(relations, are_named, generator, set_default) AS s) <> steps
+    THEN
+        RAISE EXCEPTION 'could not swap columns: tables were changed before they were locked'
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run snowflake_convert_steps() again.';
+    END IF;
+    PERFORM @extschema@.snowflake_internal_check_copying(t.root)
+        FROM (SELECT DISTINCT coalesce(pg_partition_root(c.id), c.id) FROM unnest(changed) AS c (id)) AS t (root);
+    before := @extschema@.snowflake_internal_swap_result(changed, owners, copies);
+    INSERT INTO @extschema@.snowflake_conversions AS p (relation, pages_done, pages, rows_done, started, updated, to_validate)
+        SELECT c.id, 0, 0, 0, clock_timestamp(), clock_timestamp(),
+            ARRAY(SELECT k.conname FROM pg_constraint AS k
+                WHERE k.conrelid = c.id AND k.contype IN ('c', 'f') AND k.convalidated)
+        FROM unnest(changed) AS c (id)
+        ON CONFLICT ON CONSTRAINT snowflake_conversions_pkey DO UPDATE SET to_validate = excluded.to_validate, filled = NULL, updated = clock_timestamp();
+    FOR i IN 1 + done .. cardinality(steps) LOOP
+        EXECUTE steps[i];
+    END LOOP;
+    after := @extschema@.snowflake_internal_swap_result(changed, '{}', '{}');
+    IF before IS DISTINCT FROM after THEN
+        RAISE EXCEPTION 'could not swap columns: an index or a constraint would not be the same'
+            USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('Before: %s; and after: %s',
+                (SELECT string_agg(b, '; ') FROM (SELECT unnest(before) EXCEPT SELECT unnest(after)) AS x (b)),
+                (SELECT string_agg(a, '; ') FROM (SELECT unnest(after) EXCEPT SELECT unnest(before)) AS x (a))),
+            HINT = 'Undo the conversion by snowflake_convert_undo(), and convert the tables at once.';
+    END IF;
+    RAISE NOTICE 'columns were swapped; all tables were locked for % ms, after % ms in which they were locked one by one',
+        round(extract(epoch FROM clock_timestamp() - locked) * 1000), round(extract(epoch FROM locked - now()) * 1000);
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal_swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[]) IS
+    'internal, for snowflake_convert_swap(): runs its statements, but for those that were run already to lock the tables, and compares indexes and constraints';
+
+CREATE PROCEDURE snowflake_convert_swap(
+    relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
+    generator regclass DEFAULT NULL, set_default boolean DEFAULT true, tries integer DEFAULT 1000)
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    tables regclass[];
+    owners oid[];       -- of each copy, the table
+    copies smallint[];  -- and the number of the column
+    is_analyzed boolean := false;
+    are_named constant boolean := relations IS NOT NULL;
+    steps text[];
+    locks text[];       -- the first of them
+    swap text;
+    state bigint[];
+    left_over text;
+    to_analyze text;
+BEGIN
+    LOOP
+        PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+        PERFORM @extschema@.snowflake_internal_need_read_committed();
+        state := @extschema@.snowflake_internal_catalog_state();
+        tables := @extschema@.snowflake_internal_convert_tables(relations, schema);
+        SELECT s.statement INTO left_over
+        FROM @extschema@.snowflake_convert_steps(relations, schema, generator, set_default) AS s ORDER BY s.step LIMIT 1;
+        IF left_over IS NULL OR left_over NOT LIKE '%.snowflake_convert_swap(%' THEN
+            RAISE EXCEPTION 'cannot swap columns yet, or no longer'
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                DETAIL = coalesce('The next step is: ' || left_over, 'There is nothing to convert.');
+        END IF;
+        EXIT WHEN is_analyzed;
+        -- The statistics of the copies stay when they are renamed.
+        is_analyzed := true;
+        FOR to_analyze IN SELECT DISTINCT @extschema@.snowflake_internal_name(c.root) FROM @extschema@.snowflake_internal_copies(tables, are_named) AS c LOOP
+            EXECUTE format('ANALYZE %s', to_analyze);
+        END LOOP;
+        COMMIT;
+    END LOOP;
+    steps := ARRAY(SELECT s FROM @extschema@.snowflake_internal_swap_plan(tables, are_named, generator, set_default) AS s);
+    -- The first statements, up to one that is no lock.
+    locks := steps[:(SELECT min(s.place) - 1 FROM unnest(steps) WITH ORDINALITY AS s (s, place)
+        WHERE s !~ '^LOCK TABLE ' AND s !~ '^ALTER (MATERIALIZED )?VIEW .* OWNER TO ')];
+    SELECT array_agg(c.relation::oid), array_agg(c.copy_number) INTO owners, copies
+    FROM @extschema@.snowflake_internal_copies(tables, are_named) AS c;
+    swap := format('SELECT @extschema@.snowflake_internal_swap(%L, %L, %L, %L, %L, %L, %L, %L, %L)',
+        tables, are_named, generator, set_default, steps, cardinality(locks), state, owners, copies);
+    COMMIT;
+    CALL @extschema@.snowflake_convert_run(swap, locks, tries);
+END
+$$;
+COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer) IS
+    'for snowflake_convert_steps(): puts the copies in the places of the columns, in one short transaction; waits for locks for half a second at most, again and again until it gets them';

@@ -1,0 +1,122 @@
+//! The servers of a registry in this database, and the horizon of the cluster:
+//! [`crate::snowflake::lease::horizon`] decides.
+//!
+//! Whoever reads the horizon takes no lock, so that nobody who reads it can keep servers
+//! from renewing their leases. One statement reads the state and all servers, as they were
+//! at one moment.
+
+use serde::Deserialize;
+
+use super::super::error::{self, Error};
+use super::{Registry, Table, json, parsed, scene};
+use crate::snowflake::id::UnixMillis;
+use crate::snowflake::lease::Identity;
+use crate::snowflake::lease::horizon::{self, Server, Servers};
+use crate::snowflake::lease::registry::State;
+
+impl Registry {
+    fn run(&self, statement: &str, values: &[&str]) -> Option<String> {
+        let result = self.value(statement, values);
+        // The core has no errors, so this one ends the statement.
+        result.unwrap_or_else(|error| error.raise())
+    }
+}
+
+impl Servers for Registry {
+    fn server(&mut self, identity: &Identity) -> Option<Server> {
+        let text = self.run(
+            "SELECT server FROM @schema@.snowflake_registry_servers WHERE identity = $1",
+            &[&Server::key(identity)],
+        )?;
+        Some(parsed(&text).unwrap_or_else(|error| error.raise()))
+    }
+
+    fn servers(&mut self) -> Vec<Server> {
+        let text = self.run(
+            "SELECT coalesce(jsonb_agg(server), '[]') FROM @schema@.snowflake_registry_servers",
+            &[],
+        );
+        let text = text.unwrap_or_default();
+        parsed(&text).unwrap_or_else(|error| error.raise())
+    }
+
+    fn put_server(&mut self, server: Server) {
+        self.run(
+            "INSERT INTO @schema@.snowflake_registry_servers (identity, server) \
+             VALUES ($1, $2::jsonb) \
+             ON CONFLICT (identity) DO UPDATE SET server = excluded.server",
+            &[&Server::key(&server.holder.identity), &json(&server)],
+        );
+    }
+
+    fn remove_server(&mut self, identity: &Identity) {
+        self.run(
+            "DELETE FROM @schema@.snowflake_registry_servers WHERE identity = $1",
+            &[&Server::key(identity)],
+        );
+    }
+}
+
+/// Those of all pools. Before ALTER EXTENSION UPDATE has made their table, none counts, and
+/// there is no function that would ask for the horizon.
+impl Servers for Table<'_> {
+    fn server(&mut self, identity: &Identity) -> Option<Server> {
+        self.counted()?.server(identity)
+    }
+
+    fn servers(&mut self) -> Vec<Server> {
+        self.counted()
+            .map_or_else(Vec::new, |mut servers| servers.servers())
+    }
+
+    fn put_server(&mut self, server: Server) {
+        if let Some(mut servers) = self.counted() {
+            servers.put_server(server);
+        }
+    }
+
+    fn remove_server(&mut self, identity: &Identity) {
+        if let Some(mut servers) = self.counted() {
+            servers.remove_server(identity);
+        }
+    }
+}
+
+impl Table<'_> {
+    /// The servers, if the registry counts them.
+    fn counted(&self) -> Option<Registry> {
+        self.more.counts_servers.then(|| self.registry.clone())
+    }
+}
+
+/// What one statement reads.
+#[derive(Deserialize)]
+struct Read {
+    state: State,
+    servers: Vec<Server>,
+}
+
+/// The horizon of the cluster; `None` if this database has no registry.
+pub fn horizon() -> Result<Option<UnixMillis>, Error> {
+    let registry = Registry::of_this_database()?;
+    let text = registry.value(
+        "SELECT jsonb_build_object('state', s.state, 'servers', \
+             (SELECT coalesce(jsonb_agg(r.server), '[]') FROM @schema@.snowflake_registry_servers AS r)) \
+         FROM @schema@.snowflake_registry_state AS s WHERE s.id = 1",
+        &[],
+    )?;
+    let Some(text) = text else { return Ok(None) };
+    let read: Read = parsed(&text)?;
+    let horizon = horizon::read(&read.state, &read.servers, &scene(None)?);
+    let horizon = horizon.map_err(|why| error::cluster_horizon::lacking(&why))?;
+    Ok(Some(horizon))
+}
+
+/// Drops a server that is lost.
+pub fn drop_server(name: &str) -> Result<(), Error> {
+    let mut registry = Registry::lock(c"snowflake_drop_server()")?;
+    let mut state = registry.state()?.ok_or_else(error::no_registry)?;
+    let dropped = horizon::drop_server(&mut state, &mut registry, name, &scene(None)?);
+    dropped.map_err(|why| error::cluster_horizon::not_dropped(name, &why))?;
+    registry.store(&state)
+}

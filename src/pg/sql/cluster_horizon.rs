@@ -1,0 +1,46 @@
+//! The horizon of a cluster.
+
+use pgrx::pg_sys;
+
+use super::super::error;
+use super::super::etcd::admin;
+use super::super::{entry, horizon, registry};
+use super::call::c_function;
+
+// `snowflake_cluster_horizon([generator [, registry]]) -> bigint`.
+c_function!(snowflake_cluster_horizon, |call| {
+    // SAFETY: reads shared memory, and a variable of this process.
+    if unsafe { pg_sys::RecoveryInProgress() } {
+        return Err(error::cluster_horizon::in_recovery());
+    }
+    entry::prevent_where_nextval_is(c"snowflake_cluster_horizon()");
+    // SAFETY: a variable of this process.
+    if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ.cast_signed() {
+        return Err(error::horizon::old_snapshot("snowflake_cluster_horizon"));
+    }
+    let entry = call.entry(0)?;
+    horizon::check_ascends(entry)?;
+    let named = match call.count() {
+        2 => call.text(1),
+        _ => "".into(),
+    };
+    let at = match &*named {
+        "" => match registry::horizon()? {
+            Some(at) => at,
+            None => admin::horizon("")?,
+        },
+        registry => admin::horizon(registry)?,
+    };
+    let layout = entry.describe()?.generator.layout;
+    let tick = layout.tick_within(at);
+    Ok(layout.range_of(tick)?.0.get())
+});
+
+// `snowflake_drop_server(server, registry)`.
+c_function!(snowflake_drop_server, |call| {
+    let server = call.text(0);
+    match &*call.text(1) {
+        "" => registry::drop_server(&server),
+        registry => admin::drop_server(registry, &server),
+    }
+});

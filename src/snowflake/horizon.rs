@@ -1,0 +1,576 @@
+//! The horizon: an instant before which no ID can appear any more.
+//!
+//! Transactions commit in another order than they take IDs. A reader who remembers the
+//! greatest ID that it has seen misses the rows of a transaction that took its IDs earlier
+//! and commits later. The horizon of a generator is an instant that lies at or before every
+//! ID of a transaction that has not ended, and every ID to come.
+//!
+//! # Holds
+//!
+//! A session that takes IDs holds the horizon. All instants are the beginnings of ticks, in
+//! Unix milliseconds: they mean the same under every label of a generator.
+//!
+//! 1. Before its transaction takes the first ID of a generator, the session loads the word,
+//!    and publishes the instant of its tick: a hold. All IDs that the transaction takes lie
+//!    at or after that instant, since a word only grows. If the generator has not started,
+//!    the session starts it first, as a reader does ([`super::server::reach`]): so no hold
+//!    lies before the mark, which no earlier horizon has passed.
+//! 2. It takes the ID, by a read-modify-write of the word. Then it raises the hold to the
+//!    tick of that ID, if it was the first one.
+//! 3. It withdraws the hold when its transaction has ended, and other sessions see its rows.
+//!    A rollback to a savepoint withdraws nothing: IDs may be used after it.
+//!
+//! A reader moves the word to the tick of now, or loads it, and looks at all holds
+//! afterwards. The horizon is the least of these. It reads rows by a snapshot that it takes
+//! after that.
+//!
+//! # Shared fields
+//!
+//! | field | rule |
+//! |---|---|
+//! | `Hold::at` | the instant; written by its session only. Stored with Release, before `key` |
+//! | `Hold::key` | the generator that is held, 0: none. Stored with Release by its session |
+//! | `Used` | how many places were ever used; raised with Release before a place is used first, and loaded with Acquire before each look at the places |
+//! | `Holder::process` | the process that had the place last, for a view |
+//! | `Horizon::announced` | no greater horizon was returned; raised by readers, and at a start |
+//! | `Horizon::returned` | the greatest horizon that was returned; raised by readers |
+//! | `Horizon::locked` | the low bit: a lock may hold the horizon; above it, how often one was taken |
+//!
+//! # Why no row is missed
+//!
+//! Let an ID lie below a horizon that a reader has returned. It lies below the position
+//! that the reader has loaded, so the read-modify-write that took it comes before that load
+//! in the order of the word's changes. All changes of the word are read-modify-writes, with
+//! Release; the load is Acquire. So all that the session had stored before it took the ID
+//! happens before the reader's look at the holds: the reader sees this hold, or a later
+//! value of that place. It has not returned less than the hold. So it has seen a later
+//! value: the hold was withdrawn, with Release, and the reader loads with Acquire. So the
+//! transaction had ended before the reader's snapshot.
+//!
+//! A reader that finds the generator's key may load the instant of a later hold of that
+//! session. That is stored with Release as well, after the hold before it was withdrawn: so
+//! the reader has seen the end of that transaction, and only finds a horizon that is less
+//! than it could be.
+//!
+//! The word is reset by [`super::slot::Slot`] only where nobody holds the horizon: a session
+//! that holds it has pinned the slot and locked the sequence.
+//!
+//! # IDs that come from elsewhere
+//!
+//! An ID that was taken by another transaction than the one that inserts it is not held. A
+//! session that must not let the reader miss it ([`Held::insert`]) publishes its tick as a
+//! hold, and looks afterwards whether a greater horizon was announced. A reader announces
+//! what it is about to return, and looks at all holds once more. Between the store and the
+//! look, both have a SeqCst fence: so at least one of the two sees the other. Either the
+//! reader returns no more than the hold, or the session refuses the ID. The session may be
+//! the first one in its place: so the reader asks after the fence which places are used,
+//! and the session has told so before it publishes.
+//!
+//! After a start, the announced horizon is where the generator starts: no horizon was past
+//! the mark, since the word that readers use is not past the bound.
+//!
+//! # Locks
+//!
+//! A session has [`PLACES`] places. A generator beyond those is held by a lock of
+//! PostgreSQL's, and so is each generator of a prepared transaction, see `pg::horizon`. Such
+//! a hold is not raised, and ends with its transaction.
+//!
+//! A session says so in [`Horizon::lock`] after it has the lock, and before it takes an ID, or
+//! withdraws its other hold. A reader looks at the places first, and then whether there are
+//! locks. It reads [`Horizon::locked`] before it searches: so it finds each lock that was noted
+//! by then. The note is withdrawn only if nothing was found and no lock was noted since. A
+//! view, which has searched before, withdraws none.
+
+use super::id::UnixMillis;
+use super::layout::Layout;
+use super::reported::Reported;
+use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use super::sync::{AtomicI64, AtomicU32, AtomicU64, fence};
+
+/// How many generators a transaction can hold one by one.
+pub const PLACES: usize = if cfg!(loom) { 1 } else { 4 };
+
+/// Before all instants of IDs.
+pub const BEGINNING: UnixMillis = UnixMillis::new(0);
+
+/// What the sessions of one place in the server's list of processes hold.
+#[derive(Debug, Default)]
+#[repr(C)]
+#[cfg_attr(not(test), repr(align(128)))]
+pub struct Holder {
+    holds: [Hold; PLACES],
+    process: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Hold {
+    key: AtomicU64,
+    at: AtomicI64,
+}
+
+impl Hold {
+    fn publish(&self, key: u64, at: UnixMillis) {
+        // Release: whoever sees the instant sees that the hold before it was withdrawn.
+        self.at.store(at.get(), Release);
+        // Release: whoever sees the key sees the instant.
+        self.key.store(key, Release);
+    }
+
+    fn withdraw(&self) {
+        // Release: whoever sees this sees that the transaction has ended.
+        self.key.store(0, Release);
+    }
+
+    fn at(&self) -> UnixMillis {
+        UnixMillis::new(self.at.load(Acquire))
+    }
+
+    /// The instant, if the hold is of this key.
+    fn of(&self, key: u64) -> Option<UnixMillis> {
+        // Acquire pairs with publish() and withdraw().
+        (self.key.load(Acquire) == key).then(|| self.at())
+    }
+}
+
+/// The part of a key that says which database it is of.
+pub const fn database_of(key: u64) -> u64 {
+    key >> 32 << 32
+}
+
+/// One hold, as a view shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    pub process: u32,
+    pub key: u64,
+    pub at: UnixMillis,
+}
+
+impl Holder {
+    /// Says which process has the place.
+    pub fn set_process(&self, process: u32) {
+        self.process.store(process, Relaxed);
+    }
+
+    /// Withdraws whatever the place holds: its process ends.
+    pub fn withdraw_all(&self) {
+        self.holds.iter().for_each(Hold::withdraw);
+    }
+
+    /// The least instant at which a generator is held.
+    fn least(&self, key: u64) -> Option<UnixMillis> {
+        self.holds.iter().filter_map(|hold| hold.of(key)).min()
+    }
+
+    /// All that is held, for a view.
+    pub fn shown(&self) -> impl Iterator<Item = Shown> {
+        let process = self.process.load(Relaxed);
+        let shown = move |hold: &Hold| {
+            let key = hold.key.load(Acquire);
+            let at = hold.at();
+            (key != 0).then_some(Shown { process, key, at })
+        };
+        self.holds.iter().filter_map(shown)
+    }
+}
+
+/// The places of the server's processes.
+pub trait Processes {
+    /// Those that were ever used. Whoever must see a hold asks anew, after the load or the
+    /// fence by which it sees the hold: a process that holds it may have come since.
+    fn holders(&self) -> &[Holder];
+}
+
+/// All of them were used, for a test.
+#[cfg(test)]
+impl Processes for &[Holder] {
+    fn holders(&self) -> &[Holder] {
+        self
+    }
+}
+
+/// How many of the places were ever used: the first ones.
+#[derive(Debug)]
+pub struct Used(AtomicU32);
+
+impl Default for Used {
+    fn default() -> Self {
+        Self(AtomicU32::new(0))
+    }
+}
+
+impl Used {
+    /// A process uses the place of this index from now on.
+    pub fn come(&self, index: u32) {
+        // Release, as all that the process does after that: whoever sees a hold that it has
+        // published finds the place.
+        self.0.fetch_max(index.saturating_add(1), AcqRel);
+    }
+
+    /// The places that were ever used, of all.
+    pub fn of<'a>(&self, all: &'a [Holder]) -> &'a [Holder] {
+        let used = usize::try_from(self.0.load(Acquire)).unwrap_or(usize::MAX);
+        all.get(..used).unwrap_or(all)
+    }
+}
+
+/// The least instant at which sessions hold a generator.
+pub fn least(holders: &[Holder], key: u64) -> Option<UnixMillis> {
+    holders.iter().filter_map(|holder| holder.least(key)).min()
+}
+
+/// Where a session publishes what it holds.
+pub trait Session {
+    /// Why there is no lock.
+    type Error;
+
+    /// Its places.
+    fn holder(&self) -> &Holder;
+
+    /// Holds a generator by a lock until the transaction ends, besides the locks that it has.
+    ///
+    /// # Errors
+    /// There is no room for another lock.
+    fn lock(&self, key: u64, at: UnixMillis) -> Result<(), Self::Error>;
+}
+
+/// Why an ID from elsewhere is not inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uninserted<E> {
+    /// It lies before this, the greatest horizon that may have been returned.
+    Past(UnixMillis),
+    /// It cannot be held.
+    Unheld(E),
+}
+
+/// What the transaction of a session holds.
+#[derive(Debug, Default)]
+pub struct Held(Vec<Own>);
+
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    key: u64,
+    /// What is published: at or before all IDs that the transaction takes or inserts.
+    at: UnixMillis,
+    /// No horizon past this was returned, nor will be while the hold lasts; `None` before
+    /// the transaction has taken or inserted an ID.
+    safe: Option<UnixMillis>,
+    /// The place that it has, below [`PLACES`]; without one it is held by a lock.
+    place: usize,
+}
+
+impl Held {
+    /// Holds a generator at an instant at or before all IDs that the transaction will take:
+    /// called before it takes one.
+    ///
+    /// # Errors
+    /// Those of [`Session::lock`]; then the transaction may take no ID.
+    pub fn hold<S: Session>(
+        &mut self,
+        session: &S,
+        horizon: &Horizon,
+        key: u64,
+        at: UnixMillis,
+    ) -> Result<(), S::Error> {
+        match self.own(key).copied() {
+            None => {
+                let own = self.fresh(key, at, None);
+                own.publish(session, horizon)?;
+                self.0.push(own);
+            }
+            // It has inserted IDs from elsewhere.
+            Some(own) if at < own.at => self.set(session, horizon, Own { at, ..own })?,
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The transaction, which holds the generator, has taken IDs of this tick and later, and
+    /// none before unless it has told.
+    pub fn took(&mut self, holder: &Holder, key: u64, at: UnixMillis) {
+        let Some(own) = self.own(key) else {
+            return;
+        };
+        match own.safe {
+            None => {
+                own.safe = Some(at);
+                // A lock stays where it is.
+                if let Some(hold) = holder.holds.get(own.place) {
+                    own.at = at;
+                    hold.publish(key, at);
+                }
+            }
+            Some(safe) => own.safe = Some(safe.min(at)),
+        }
+    }
+
+    /// The transaction inserts an ID of this tick, which may come from elsewhere. If that
+    /// fails, the transaction holds what it held before, or, by a lock, more. The slot stays
+    /// the generator's until the transaction ends.
+    ///
+    /// # Errors
+    /// Why the ID may not be inserted.
+    pub fn insert<S: Session>(
+        &mut self,
+        session: &S,
+        key: u64,
+        at: UnixMillis,
+        horizon: &impl Announced,
+    ) -> Result<(), Uninserted<S::Error>> {
+        let before = self.own(key).copied();
+        let safe = before.and_then(|own| own.safe);
+        if safe.is_some_and(|safe| safe <= at) {
+            return Ok(());
+        }
+        let announced = horizon.announced();
+        if at < announced {
+            return Err(Uninserted::Past(announced));
+        }
+        let safe = Some(at);
+        let own = before.map_or_else(
+            || self.fresh(key, at, safe),
+            |own| Own {
+                at: own.at.min(at),
+                safe,
+                ..own
+            },
+        );
+        let published = own.publish(session, horizon.horizon());
+        published.map_err(Uninserted::Unheld)?;
+        // See the head of the file.
+        fence(SeqCst);
+        let announced = horizon.announced();
+        if at >= announced {
+            match self.own(key) {
+                Some(known) => *known = own,
+                None => self.0.push(own),
+            }
+            return Ok(());
+        }
+        if let Some(hold) = session.holder().holds.get(own.place) {
+            match before {
+                Some(own) => hold.publish(key, own.at),
+                None => hold.withdraw(),
+            }
+        }
+        Err(Uninserted::Past(announced))
+    }
+
+    /// The transaction has ended, and other sessions see so. Locks end by themselves.
+    pub fn withdraw(&mut self, holder: &Holder) {
+        let used = self.0.len().min(PLACES);
+        self.0.clear();
+        holder.holds.iter().take(used).for_each(Hold::withdraw);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The generators that the transaction holds, and where.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, UnixMillis)> {
+        self.0.iter().map(|own| (own.key, own.at))
+    }
+
+    fn own(&mut self, key: u64) -> Option<&mut Own> {
+        self.0.iter_mut().find(|own| own.key == key)
+    }
+
+    fn fresh(&self, key: u64, at: UnixMillis, safe: Option<UnixMillis>) -> Own {
+        let place = self.0.len();
+        Own {
+            key,
+            at,
+            safe,
+            place,
+        }
+    }
+
+    fn set<S: Session>(
+        &mut self,
+        session: &S,
+        horizon: &Horizon,
+        own: Own,
+    ) -> Result<(), S::Error> {
+        own.publish(session, horizon)?;
+        if let Some(known) = self.own(own.key) {
+            *known = own;
+        }
+        Ok(())
+    }
+}
+
+impl Own {
+    fn publish<S: Session>(self, session: &S, horizon: &Horizon) -> Result<(), S::Error> {
+        match session.holder().holds.get(self.place) {
+            Some(hold) => hold.publish(self.key, self.at),
+            None => {
+                session.lock(self.key, self.at)?;
+                horizon.lock();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a generator's slot knows of horizons.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Horizon {
+    announced: AtomicI64,
+    returned: AtomicI64,
+    locked: AtomicU64,
+}
+
+impl Default for Horizon {
+    fn default() -> Self {
+        Self {
+            announced: AtomicI64::new(BEGINNING.get()),
+            returned: AtomicI64::new(BEGINNING.get()),
+            locked: AtomicU64::new(MAY_BE_LOCKED),
+        }
+    }
+}
+
+/// Knows a horizon that may have been returned; none that was is greater.
+pub trait Announced {
+    fn announced(&self) -> UnixMillis;
+
+    fn horizon(&self) -> &Horizon;
+}
+
+impl Announced for Horizon {
+    fn announced(&self) -> UnixMillis {
+        self.announced()
+    }
+
+    fn horizon(&self) -> &Horizon {
+        self
+    }
+}
+
+/// That of the generator, and what the server has reported, as the beginning of a tick.
+impl Announced for (&Horizon, &Reported, Layout) {
+    fn announced(&self) -> UnixMillis {
+        let (horizon, reported, layout) = *self;
+        let reported = layout.instant_of(layout.tick_within(reported.get()));
+        horizon.announced().max(reported)
+    }
+
+    fn horizon(&self) -> &Horizon {
+        self.0
+    }
+}
+
+/// See [`Horizon::locked`].
+const MAY_BE_LOCKED: u64 = 1;
+
+/// What a search for locks has found, and what was noted before it.
+type Search = Option<(u64, Option<UnixMillis>)>;
+
+impl Horizon {
+    /// As of a new slot. Only while the word is reset, and nobody else uses the generator.
+    pub(super) fn reset(&self) {
+        self.announced.store(BEGINNING.get(), Relaxed);
+        self.returned.store(BEGINNING.get(), Relaxed);
+        self.locked.store(MAY_BE_LOCKED, Relaxed);
+    }
+
+    /// No horizon past this instant was returned before the generator got its slot. Called
+    /// before the first bound of the slot is published.
+    pub(super) fn start_at(&self, at: UnixMillis) {
+        self.announced.fetch_max(at.get(), Relaxed);
+    }
+
+    /// No horizon that was returned is greater.
+    pub fn announced(&self) -> UnixMillis {
+        UnixMillis::new(self.announced.load(Relaxed))
+    }
+
+    /// A lock holds the generator. Called when the lock is there, before its transaction takes
+    /// an ID or withdraws its other hold, both of which are a Release.
+    pub fn lock(&self) {
+        let next = |locked: u64| Some((locked | MAY_BE_LOCKED).wrapping_add(2));
+        let _ = self.locked.fetch_update(AcqRel, Acquire, next);
+    }
+
+    /// The least hold by a lock, which `search` finds. It is called only if there may be one,
+    /// and once for all calls with the same `last`: a lock that has ended since is found again.
+    fn least_locked(
+        &self,
+        last: &mut Search,
+        search: &mut impl FnMut() -> Option<UnixMillis>,
+    ) -> Option<UnixMillis> {
+        let before = self.locked.load(Acquire);
+        if before & MAY_BE_LOCKED == 0 {
+            return None;
+        }
+        match *last {
+            Some((noted, found)) if noted == before => return found,
+            _ => {}
+        }
+        let found = search();
+        if found.is_none() {
+            // If one was noted meanwhile, the search may have missed it: it stays noted.
+            let after = before & !MAY_BE_LOCKED;
+            let _ = self.locked.compare_exchange(before, after, AcqRel, Relaxed);
+        }
+        *last = Some((before, found));
+        found
+    }
+
+    /// The least of a position's instant and all holds.
+    fn least(
+        &self,
+        reached: UnixMillis,
+        processes: &impl Processes,
+        key: u64,
+        last: &mut Search,
+        search: &mut impl FnMut() -> Option<UnixMillis>,
+    ) -> UnixMillis {
+        // The places first: a transaction that is prepared moves its hold.
+        let held = least(processes.holders(), key);
+        let locked = self.least_locked(last, search);
+        held.into_iter().chain(locked).fold(reached, Ord::min)
+    }
+
+    /// The horizon. `reached` is the instant of a position that the caller has moved the
+    /// word to, or loaded, see [`super::server::reach`]. It does not go back while the
+    /// generator keeps its slot.
+    pub fn read(
+        &self,
+        reached: UnixMillis,
+        processes: &impl Processes,
+        key: u64,
+        mut search: impl FnMut() -> Option<UnixMillis>,
+    ) -> UnixMillis {
+        let mut last = None;
+        let first = self.least(reached, processes, key, &mut last, &mut search);
+        self.announced.fetch_max(first.get(), Relaxed);
+        // See the head of the file.
+        fence(SeqCst);
+        let second = self.least(first, processes, key, &mut last, &mut search);
+        // A horizon stays true: what lay before it has ended, and nothing is taken there.
+        // Acquire: whoever returns another reader's horizon has seen what that one has.
+        let before = self.returned.fetch_max(second.get(), AcqRel);
+        second.max(UnixMillis::new(before))
+    }
+
+    /// How far the horizon would be now, if nobody moved the word: for a view, which has
+    /// found `locked` before. Changes nothing.
+    pub fn peek(
+        &self,
+        reached: UnixMillis,
+        processes: &impl Processes,
+        key: u64,
+        locked: Option<UnixMillis>,
+    ) -> UnixMillis {
+        let held = least(processes.holders(), key);
+        let now = held.into_iter().chain(locked).fold(reached, Ord::min);
+        now.max(UnixMillis::new(self.returned.load(Relaxed)))
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/copy_horizon.rs"]
+mod copy;

@@ -1,0 +1,396 @@
+//! The horizon of a cluster: an instant before which no ID can appear any more on any of
+//! the servers that lease worker IDs from a registry.
+//!
+//! A consumer that reads new rows of all servers in the order of their IDs reads up to
+//! here, and misses none. One server's horizon is [`super::super::horizon`]; this file has
+//! the rules for all of them.
+//!
+//! # What a server reports
+//!
+//! With each renewal a server reports an instant: no ID of a tick that ends at or before it
+//! can still appear there, of those that are taken by the transactions that insert them. That
+//! stays true for ever, so a report may arrive late or twice. It is of the databases that
+//! an administrator has named, and of the generators that have the server's worker ID. A
+//! generator with worker IDs of its own goes back in time, so it has no part in this.
+//!
+//! # The rules
+//!
+//! 1. **Servers count, not worker IDs.** A [`Server`] is stored for each [`Identity`], from
+//!    its first grant on. Who takes over the worker ID of a server that is gone does not
+//!    speak for it: it may live on, and its transactions commit.
+//! 2. **The horizon** is the least of what all servers have reported. As long as one of
+//!    them has reported nothing, it stays where it was.
+//! 3. **The greatest one that was returned** lies at or before [`Kept::greatest`] or the
+//!    least report. Before the servers that count change, the least report is kept there.
+//!    So a reader need not write, and takes no lock.
+//! 4. **A grant's floor** is at or above the horizon of that moment. So the IDs of a server
+//!    that joins, or comes back, lie above all that was returned.
+//! 5. **A grant to an incarnation that counts** leaves its report, but for this: if the
+//!    floor lies before it, the report is lowered to the floor, above which it issues. As the
+//!    horizon is not past the floor, it does not go back. A new incarnation of a server that
+//!    counts has reported nothing: its directory may have been a standby meanwhile, or have
+//!    been rewound, and have prepared transactions of another server.
+//! 6. **Who is heard.** A report counts with a token that counts, and raises the report of
+//!    its own incarnation only. It never goes back. One that is past the bound of the row,
+//!    or more than a hold past all that the registry's clock has shown, counts as that: so
+//!    a wrong clock takes nobody's floor along.
+//! 7. **Leaving.** A server that returns its worker ID counts no more, unless it says that
+//!    transactions hold IDs: those that were prepared, as a rule. Then it counts with the
+//!    least of them, until it is back and reports.
+//! 8. **A server that is lost** counts until an administrator drops it, see [`drop_server`].
+//!    Nothing in the registry can tell whether it runs. Its token ends with that.
+//! 9. **A loss of the registry** may have taken a server that has joined, with a floor at
+//!    or above the least report that is still known. Until the quiet time is over the
+//!    horizon does not go past that one. By then each server that lives has asked, and
+//!    one whose token is not known counts from then on.
+//!
+//! # What is outside the promise
+//!
+//! - Servers that issue without the registry, and what a server has taken before it had
+//!   its first grant.
+//! - Servers of version 0.1.0: they do not report. In PostgreSQL they count nevertheless,
+//!   since ALTER EXTENSION stores all that have a worker ID. In etcd each server answers
+//!   itself, and one of that version stores nobody.
+//! - A server that was dropped and runs.
+//! - A server whose first grant the registry has lost, and that asks later than a lease and
+//!   a hold after that; or that waits for a quiet time which an administrator has ended.
+//! - The losses that [`super`] leaves out.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::id::{Millis, UnixMillis, WorkerId};
+use super::registry::{Scene, State};
+use super::{Holder, Identity, Nonce, Pool, RegistryMillis, Request, Row, Stopped};
+
+/// A server that counts, or that was dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Server {
+    pub holder: Holder,
+    /// The incarnation that has got a worker ID last.
+    pub nonce: Nonce,
+    /// The worker ID that it has got.
+    pub worker: WorkerId,
+    /// Since when it counts.
+    pub since: RegistryMillis,
+    /// What it has reported; `None` if nothing yet.
+    pub horizon: Option<UnixMillis>,
+    /// When it has reported last.
+    pub reported: Option<RegistryMillis>,
+    /// The end of its lease and of the hold after it: until then it may run.
+    pub until: RegistryMillis,
+    /// It has returned its worker ID, and transactions hold IDs.
+    pub stopped: bool,
+    /// An administrator has dropped it. Kept to know its token.
+    pub dropped: Option<RegistryMillis>,
+}
+
+/// The servers of a registry, of all of its pools.
+pub trait Servers {
+    fn server(&mut self, identity: &Identity) -> Option<Server>;
+
+    /// All of them.
+    fn servers(&mut self) -> Vec<Server>;
+
+    /// Stores a server, which may be new.
+    fn put_server(&mut self, server: Server);
+
+    fn remove_server(&mut self, identity: &Identity);
+}
+
+/// What a registry keeps beside its servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Kept {
+    /// The greatest horizon that may have been returned before the servers changed last.
+    pub greatest: Option<UnixMillis>,
+    /// The longest lease and hold of the pools that were asked.
+    pub patience: Millis,
+}
+
+impl Kept {
+    /// Rule 3: the servers are about to change.
+    fn keep(&mut self, servers: &[Server]) {
+        self.greatest = self.greatest.max(least(servers));
+    }
+}
+
+/// Why there is no horizon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lacking {
+    /// No server counts, and none has counted before.
+    NoServer,
+    /// This server has reported nothing, and there was no horizon before it joined.
+    Report(Box<Server>),
+    /// Another registry has taken over from this one.
+    Stopped(Box<Stopped>),
+}
+
+fn counting(servers: &[Server]) -> impl Iterator<Item = &Server> {
+    servers.iter().filter(|server| server.dropped.is_none())
+}
+
+/// The least report; `None` if one is missing, or there is no server.
+fn least(servers: &[Server]) -> Option<UnixMillis> {
+    let silent = counting(servers).any(|server| server.horizon.is_none());
+    let reports = counting(servers).filter_map(|server| server.horizon);
+    reports.min().filter(|_| !silent)
+}
+
+/// The horizon of the cluster.
+///
+/// # Errors
+/// Why there is none.
+pub fn read(state: &State, servers: &[Server], scene: &Scene) -> Result<UnixMillis, Lacking> {
+    if let Some(stopped) = &state.stopped {
+        return Err(Lacking::Stopped(Box::new(stopped.clone())));
+    }
+    let mut state = state.clone();
+    let era = state.era;
+    state.notice(scene);
+    if state.era != era {
+        state.horizon.keep(servers);
+    }
+    if let Some(horizon) = reached(&state, servers, scene.now) {
+        return Ok(horizon);
+    }
+    let silent = counting(servers).find(|server| server.horizon.is_none());
+    Err(silent.map_or(Lacking::NoServer, |server| {
+        Lacking::Report(Box::new(server.clone()))
+    }))
+}
+
+/// The horizon, if there is one.
+fn reached(state: &State, servers: &[Server], now: RegistryMillis) -> Option<UnixMillis> {
+    let kept = state.horizon;
+    let quiet = state.loss.and_then(|loss| loss.quiet_from);
+    let is_quiet = quiet.is_some_and(|from| now < from.plus(kept.patience));
+    let least = least(servers).filter(|_| !is_quiet);
+    kept.greatest.max(least)
+}
+
+/// A loss was noticed just now. Called before the servers change.
+pub(super) fn after_loss(state: &mut State, servers: &mut impl Servers) {
+    state.horizon.keep(&servers.servers());
+}
+
+/// A request arrives for this pool.
+pub(super) fn hear(state: &mut State, pool: &Pool) {
+    let kept = &mut state.horizon;
+    kept.patience = kept.patience.max(pool.lease.plus(pool.hold));
+}
+
+/// Keeps the horizon of this moment, and returns it.
+fn keep(state: &mut State, servers: &mut impl Servers, scene: &Scene) -> Option<UnixMillis> {
+    let reached = reached(state, &servers.servers(), scene.now);
+    state.horizon.greatest = reached;
+    reached
+}
+
+/// The horizon of this moment, which is at or below the floor of a grant.
+pub(super) fn floor(
+    state: &mut State,
+    servers: &mut impl Servers,
+    request: &Request,
+    scene: &Scene,
+) -> Option<UnixMillis> {
+    if request.asker.identity.generator != 0 {
+        return None;
+    }
+    keep(state, servers, scene)
+}
+
+/// A worker ID is granted.
+pub(super) fn joined(servers: &mut impl Servers, row: &Row, pool: &Pool, scene: &Scene) {
+    let identity = row.holder.identity;
+    if identity.generator != 0 {
+        return;
+    }
+    let known = servers.server(&identity);
+    // A message of an incarnation that is gone.
+    if known
+        .as_ref()
+        .is_some_and(|server| server.holder.started > row.holder.started)
+    {
+        return;
+    }
+    let counts = known.filter(|server| server.dropped.is_none());
+    let since = counts.as_ref().map_or(scene.now, |server| server.since);
+    // See rule 5.
+    let goes_on = counts.filter(|server| server.nonce == row.nonce);
+    let reported = goes_on.as_ref().and_then(|server| server.reported);
+    let horizon = goes_on.and_then(|server| server.horizon);
+    servers.put_server(Server {
+        holder: row.holder.clone(),
+        nonce: row.nonce,
+        worker: row.worker,
+        since,
+        horizon: horizon.map(|horizon| horizon.min(row.floor)),
+        reported,
+        until: row.leased_until.plus(pool.hold),
+        stopped: false,
+        dropped: None,
+    });
+}
+
+/// Whether an administrator has dropped the server that asks: its token has ended.
+pub(super) fn is_dropped(servers: &mut impl Servers, request: &Request) -> bool {
+    let server = servers.server(&request.asker.identity);
+    server.is_some_and(|server| server.nonce == request.nonce && server.dropped.is_some())
+}
+
+/// A renewal has stored this row, and reports a horizon, if it does.
+pub(super) fn reported(
+    state: &State,
+    servers: &mut impl Servers,
+    row: &Row,
+    pool: &Pool,
+    (report, now): (Option<UnixMillis>, RegistryMillis),
+) {
+    if row.holder.identity.generator != 0 {
+        return;
+    }
+    let known = servers.server(&row.holder.identity);
+    if known
+        .as_ref()
+        .is_some_and(|server| server.nonce != row.nonce)
+    {
+        return;
+    }
+    // A registry of an earlier version has granted it.
+    let mut server = known.unwrap_or_else(|| newcomer(row, now));
+    let latest = state.top.plus(pool.hold).as_nodes_clock().min(row.bound);
+    if let Some(report) = report {
+        server.horizon = server.horizon.max(Some(report.min(latest)));
+        server.reported = Some(now);
+    }
+    server.until = row.leased_until.plus(pool.hold);
+    server.stopped = false;
+    servers.put_server(server);
+}
+
+fn newcomer(row: &Row, now: RegistryMillis) -> Server {
+    Server {
+        holder: row.holder.clone(),
+        nonce: row.nonce,
+        worker: row.worker,
+        since: now,
+        horizon: None,
+        reported: None,
+        until: row.leased_until,
+        stopped: false,
+        dropped: None,
+    }
+}
+
+/// A worker ID is returned. `held`: transactions hold IDs from this instant on.
+pub(super) fn left(
+    state: &mut State,
+    servers: &mut impl Servers,
+    row: &Row,
+    held: Option<UnixMillis>,
+    scene: &Scene,
+) {
+    let identity = row.holder.identity;
+    let known = servers.server(&identity);
+    let Some(mut server) = known.filter(|server| server.nonce == row.nonce) else {
+        return;
+    };
+    // All that it has issued lies before the bound, and has ended but for this.
+    let ended = held.unwrap_or(row.bound).min(row.bound);
+    let is_known = held.is_some() || server.horizon.is_some();
+    server.horizon = server.horizon.max(Some(ended).filter(|_| is_known));
+    server.stopped = true;
+    server.until = scene.now;
+    servers.put_server(server);
+    if held.is_none() {
+        keep(state, servers, scene);
+        servers.remove_server(&identity);
+    }
+}
+
+/// A server asks with a token that the registry does not know.
+pub(super) fn appeared(servers: &mut impl Servers, request: &Request, now: RegistryMillis) {
+    let (asker, worker) = (&request.asker, request.ask.worker());
+    let Some(worker) = worker.filter(|_| asker.identity.generator == 0) else {
+        return;
+    };
+    if servers.server(&asker.identity).is_none() {
+        servers.put_server(Server {
+            holder: Holder::clone(asker),
+            nonce: request.nonce,
+            worker,
+            since: now,
+            horizon: None,
+            reported: None,
+            until: now,
+            stopped: false,
+            dropped: None,
+        });
+    }
+}
+
+/// Why a server is not dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undroppable {
+    /// None that counts has this name.
+    Unknown,
+    /// It may run until its lease and the hold have passed.
+    MayRun(Box<Server>),
+}
+
+/// Drops a server that is lost: it counts no more, and its token ends. `name` is what
+/// [`Server::name`] shows, so one that was started since has another one.
+///
+/// # Errors
+/// If there is no such server, or it may run.
+pub fn drop_server(
+    state: &mut State,
+    servers: &mut impl Servers,
+    name: &str,
+    scene: &Scene,
+) -> Result<Server, Undroppable> {
+    let era = state.era;
+    state.notice(scene);
+    if state.era != era {
+        after_loss(state, servers);
+    }
+    let all = servers.servers();
+    let found = counting(&all).find(|server| server.name() == name);
+    let Some(mut server) = found.cloned() else {
+        return Err(Undroppable::Unknown);
+    };
+    let until = server
+        .until
+        .get()
+        .min(scene.now.plus(state.horizon.patience).get());
+    if !server.stopped && scene.now.get() < until {
+        return Err(Undroppable::MayRun(Box::new(server)));
+    }
+    keep(state, servers, scene);
+    server.dropped = Some(scene.now);
+    servers.put_server(server.clone());
+    state.serial += 1;
+    Ok(server)
+}
+
+impl Server {
+    /// A name for this incarnation of the server: 16 hexadecimal digits.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let mut name = format!("{:032x}", self.nonce.0);
+        name.truncate(16);
+        name
+    }
+
+    /// A text that is different for each identity, to store servers by.
+    #[must_use]
+    pub fn key(identity: &Identity) -> String {
+        let Identity {
+            system,
+            boot,
+            device,
+            inode,
+            generator,
+        } = identity;
+        format!("{system:016x}-{boot:032x}-{device:x}-{inode:x}-{generator:x}")
+    }
+}

@@ -1,0 +1,130 @@
+//! How far this server has told its registry that no ID can appear any more.
+//!
+//! [`super::lease::horizon`] has the rules for all servers; this file makes what one of them
+//! reports. Unlike a reader of [`super::horizon`], the one who reports moves no word: it has
+//! no database, and knows no generator. It announces an instant instead, and sessions keep
+//! to it.
+//!
+//! 1. The one who reports raises [`Reported`] to the instant, and looks at all holds
+//!    afterwards, first the places of sessions, then the locks. It reports
+//!    the least of these and the instant.
+//! 2. A session publishes its hold, and loads the instant afterwards. If the word lies before
+//!    that, it moves the word there, [`super::server::lift`], before it takes an ID.
+//!
+//! Between the store and the look, both have a SeqCst fence: so at least one of the two
+//! sees the other. Either the report is no later than the hold, or the session takes no ID
+//! that lies before the instant. Later IDs of its transaction do not lie before either: the
+//! word only grows where somebody holds the horizon.
+//!
+//! An ID that comes from elsewhere ([`super::horizon::Held::insert`]) is refused if it lies
+//! before the instant, by the same order of steps.
+//!
+//! An ID lies before an instant if its tick ends at or before it. So generators with long
+//! ticks need not leave the rest of a tick out after each report. A hold is the beginning of
+//! a tick; whoever reads rows takes the tick in which the least report lies.
+//!
+//! The instant is not past the bound that the registry has stored. So a server that has
+//! crashed, whose shared memory is made anew, starts at or after all that it has reported.
+//! One that returns its worker ID may come back with a floor that lies before it, see rule 5
+//! there.
+//!
+//! Generators that go back in time keep to none of this. They have no horizon.
+
+use super::horizon::{Holder, Processes, database_of};
+use super::id::UnixMillis;
+use super::sync::Ordering::{Relaxed, SeqCst};
+use super::sync::{AtomicI64, fence};
+
+/// See the head of the file.
+#[derive(Debug)]
+pub struct Reported(AtomicI64);
+
+impl Default for Reported {
+    fn default() -> Self {
+        Self(AtomicI64::new(0))
+    }
+}
+
+impl Reported {
+    /// For a session that has published a hold: it takes no ID of a tick that begins before
+    /// this.
+    pub fn announced(&self) -> UnixMillis {
+        // See the head of the file.
+        fence(SeqCst);
+        self.get()
+    }
+
+    /// The same, after a fence of the caller's.
+    pub(super) fn get(&self) -> UnixMillis {
+        UnixMillis::new(self.0.load(Relaxed))
+    }
+
+    /// Announces an instant, and returns what is to be reported. `counts` says of which
+    /// databases, by the high half of a key; `locked` finds the least hold by a lock.
+    pub fn report(
+        &self,
+        now: UnixMillis,
+        processes: &impl Processes,
+        counts: impl Fn(u64) -> bool,
+        locked: impl FnOnce() -> Option<UnixMillis>,
+    ) -> UnixMillis {
+        let before = self.0.fetch_max(now.get(), Relaxed);
+        let announced = now.max(UnixMillis::new(before));
+        // See the head of the file.
+        fence(SeqCst);
+        // The places first: a transaction that is prepared moves its hold.
+        let held = held(processes, counts);
+        let held = held.into_iter().chain(locked()).min();
+        held.map_or(announced, |held| held.min(announced))
+    }
+}
+
+/// The least hold of sessions in the databases that count.
+pub fn held(processes: &impl Processes, counts: impl Fn(u64) -> bool) -> Option<UnixMillis> {
+    let shown = processes.holders().iter().flat_map(Holder::shown);
+    let counted = shown.filter(|shown| counts(database_of(shown.key)));
+    counted.map(|shown| shown.at).min()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::horizon::{Held, Horizon};
+    use super::super::tests::places::Places;
+    use super::*;
+
+    const SHOP: u64 = 7 << 32;
+    const OTHER: u64 = 8 << 32;
+
+    fn at(millis: i64) -> UnixMillis {
+        UnixMillis::new(millis)
+    }
+
+    #[test]
+    fn the_databases_that_count_hold_the_report_back() {
+        let places: [Holder; 3] = Default::default();
+        let holders = &places[..];
+        let (mut shop, mut other) = (Held::default(), Held::default());
+        let horizon = Horizon::default();
+        shop.hold(&Places(&holders[0]), &horizon, SHOP | 1, at(50))
+            .unwrap();
+        other
+            .hold(&Places(&holders[2]), &horizon, OTHER | 1, at(20))
+            .unwrap();
+        let reported = Reported::default();
+        let counts = |database| database == SHOP;
+        let report = |now, locked: Option<i64>| {
+            let locked = || locked.map(UnixMillis::new);
+            reported.report(at(now), &holders, counts, locked)
+        };
+        assert_eq!(report(40, None), at(40));
+        assert_eq!(report(60, None), at(50));
+        assert_eq!(report(60, Some(45)), at(45));
+        assert_eq!(held(&holders, counts), Some(at(50)));
+        shop.withdraw(&holders[0]);
+        // What was announced stays so when the clock is set back.
+        assert_eq!(report(55, None), at(60));
+        assert_eq!(reported.announced(), at(60));
+        assert_eq!(held(&holders, counts), None);
+        assert_eq!(held(&holders, |_| true), Some(at(20)));
+    }
+}

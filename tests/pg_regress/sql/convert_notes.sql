@@ -1,0 +1,127 @@
+-- What the plan of snowflake_convert() says of what it cannot change, and what it refuses.
+\set SHOW_CONTEXT never
+\pset format unaligned
+\pset tuples_only on
+SET client_min_messages = warning;
+CREATE SCHEMA cn;
+SET search_path = cn, public;
+CREATE FUNCTION cn.notes(VARIADIC tables regclass[]) RETURNS SETOF text LANGUAGE sql AS
+    $$ SELECT note FROM snowflake_convert_plan(tables) WHERE action = 'note' $$;
+CREATE FUNCTION cn.online(VARIADIC tables regclass[]) RETURNS SETOF text LANGUAGE sql AS
+    $$ SELECT action || ': ' || note FROM snowflake_convert_plan(tables, online => true) WHERE action IN ('note', 'obstacle') $$;
+CREATE FUNCTION cn.obstacles(VARIADIC tables regclass[]) RETURNS SETOF text LANGUAGE sql AS
+    $$ SELECT note FROM snowflake_convert_plan(tables) WHERE action = 'obstacle' $$;
+
+-- Who knows the columns of a table, or counts keys.
+CREATE ROLE regress_cn_reader;
+CREATE ROLE regress_cn_other;
+CREATE TABLE shape (id serial PRIMARY KEY, v int);
+CREATE FUNCTION rows_of() RETURNS SETOF shape LANGUAGE sql AS 'SELECT id, v FROM shape';
+CREATE FUNCTION keeps() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO shape_old SELECT OLD.*; RETURN OLD; END';
+CREATE TRIGGER keeps BEFORE DELETE ON shape FOR EACH ROW EXECUTE FUNCTION keeps();
+GRANT SELECT (id, v), INSERT (v) ON shape TO regress_cn_reader;
+GRANT INSERT ON shape TO PUBLIC;
+SELECT online('shape');
+-- Who inserts rows, also by privileges on columns alone.
+SELECT snowflake_create_generator('cn.ids', 'preset=default');
+SELECT note FROM snowflake_convert_plan('{shape}', generator => 'cn.ids') WHERE step IS NULL;
+CREATE TABLE counted (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+SELECT notes('counted', 'shape');
+SELECT count(*) FROM snowflake_convert_plan('{counted}', set_default => false) WHERE action = 'note';
+CREATE TABLE generated (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
+SELECT note FROM snowflake_convert_plan('{generated}', generator => 'cn.ids') WHERE step IS NULL;
+CREATE TABLE named (id bigint PRIMARY KEY DEFAULT snowflake_nextval('cn.ids'));
+SELECT note FROM snowflake_convert_plan('{named}') WHERE step IS NULL;
+
+-- Old keys that are written as numbers.
+CREATE TABLE status (id serial PRIMARY KEY, name text, created_at timestamptz, is_first boolean GENERATED ALWAYS AS (id = 1) STORED);
+CREATE TABLE ticket (id serial PRIMARY KEY, status_id int DEFAULT 1 REFERENCES status, other_id int DEFAULT NULL REFERENCES status,
+    created_at timestamptz, v2 int, CHECK (status_id < 9));
+CREATE INDEX firsts ON ticket (v2) WHERE status_id = 1;
+CREATE INDEX others ON ticket (v2) WHERE status_id IS NOT NULL;
+CREATE INDEX apart ON ticket (v2) WHERE v2 = 1;
+CREATE VIEW firsts_of AS SELECT v2 FROM ticket WHERE status_id = 1;
+CREATE VIEW all_of AS SELECT v2, status_id FROM ticket;
+CREATE POLICY p ON ticket USING (status_id <> 2);
+CREATE FUNCTION by_number() RETURNS text LANGUAGE sql AS 'SELECT name FROM status WHERE id = 1';
+CREATE FUNCTION by_name() RETURNS text LANGUAGE sql AS 'SELECT max(name) FROM status';
+SELECT note FROM snowflake_convert_plan('{status, ticket}', backfill => true, worker_id => 1000) WHERE step IS NULL;
+SELECT notes('status', 'ticket');
+
+-- Materialized views and generated columns keep how they are stored.
+CREATE TABLE stored (id serial PRIMARY KEY, t text, g text GENERATED ALWAYS AS (id::text) STORED);
+ALTER TABLE stored ALTER g SET STORAGE external, ALTER g SET COMPRESSION pglz;
+CREATE MATERIALIZED VIEW kept WITH (fillfactor = 50, toast.autovacuum_enabled = off) AS SELECT id, t FROM stored;
+ALTER MATERIALIZED VIEW kept ALTER t SET STORAGE external, ALTER t SET COMPRESSION pglz;
+CREATE VIEW storage AS
+    SELECT c.relname, c.reloptions, t.reloptions AS of_toast, a.attname, a.attstorage, a.attcompression
+    FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname IN ('t', 'g') LEFT JOIN pg_class AS t ON t.oid = c.reltoastrelid
+    WHERE c.relname IN ('stored', 'kept') ORDER BY c.relname, a.attname;
+TABLE storage;
+CALL snowflake_convert('{stored}');
+TABLE storage;
+-- Labels of columns, without a provider here.
+CREATE TABLE labelled (id serial PRIMARY KEY, g text GENERATED ALWAYS AS (id::text) STORED);
+BEGIN;
+SET LOCAL allow_system_table_mods = on;
+INSERT INTO pg_seclabel VALUES ('labelled'::regclass, 'pg_class'::regclass, 1, 'none', 'it''s'), ('labelled'::regclass, 'pg_class'::regclass, 2, 'none', 'made');
+SELECT statement FROM snowflake_convert_plan('{labelled}') WHERE statement LIKE 'SECURITY%';
+ALTER TABLE labelled DROP COLUMN g;
+SELECT statement FROM snowflake_convert_plan('{labelled}', online => true) WHERE statement LIKE 'SECURITY%';
+ROLLBACK;
+
+-- Rows that a constraint refuses cannot be copied. At once, no row is updated.
+CREATE TABLE invalid (id serial PRIMARY KEY, v int);
+INSERT INTO invalid (v) VALUES (-1);
+ALTER TABLE invalid ADD CHECK (v > 0) NOT VALID;
+SELECT online('invalid');
+CALL snowflake_convert('{invalid}');
+-- A foreign key to a key that includes the column.
+CREATE TABLE codes (o_id serial UNIQUE, code text, PRIMARY KEY (code) INCLUDE (o_id));
+CREATE TABLE of_codes (code text REFERENCES codes);
+SELECT obstacles('codes');
+SELECT o FROM online('codes') AS o WHERE o LIKE 'obstacle%';
+-- Names of 55 bytes: a constraint's has one more.
+CREATE TABLE long_names (a2345678901234567890123456789012345678901234567890123_55 serial PRIMARY KEY, a234567890123456789012345678901234567890123456789012_54 int REFERENCES long_names);
+INSERT INTO long_names VALUES (1, 1), (2, 1);
+\set ECHO none
+SELECT statement FROM snowflake_convert_steps('{long_names}') \gexec
+\set ECHO all
+SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 'long_names'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attname;
+-- A text that has the name of a column.
+CREATE TABLE texts (id serial PRIMARY KEY, "kind's" text, kind_id int REFERENCES texts);
+CREATE INDEX by_text ON texts (id) WHERE "kind's" <> 'the kind_id of it''s';
+CREATE INDEX by_other_text ON texts (id) WHERE "kind's" <> 'kind';
+CREATE INDEX without_columns ON texts ("kind's") WHERE "kind's" <> 'kind_id';
+SELECT o FROM online('texts') AS o WHERE o LIKE 'obstacle%';
+-- Operator classes.
+CREATE TABLE classes (id serial PRIMARY KEY, v int);
+CREATE INDEX by_class ON classes USING brin (id int4_minmax_multi_ops);
+CREATE INDEX by_expression ON classes USING brin ((id + 1) int4_minmax_multi_ops);
+CREATE INDEX of_others ON classes USING brin (v int4_minmax_multi_ops);
+CREATE INDEX by_default ON classes USING brin (id int4_minmax_ops, v int4_minmax_multi_ops);
+SELECT obstacles('classes');
+-- Privileges that others have granted.
+CREATE ROLE regress_cn_owner;
+GRANT USAGE, CREATE ON SCHEMA cn TO regress_cn_owner, regress_cn_reader;
+SET ROLE regress_cn_owner;
+CREATE TABLE granted (id serial PRIMARY KEY, v int, twice int GENERATED ALWAYS AS (id * 2) STORED);
+CREATE VIEW of_granted AS SELECT id, v FROM granted;
+GRANT SELECT ON of_granted TO regress_cn_reader WITH GRANT OPTION;
+GRANT SELECT (v) ON of_granted TO regress_cn_reader WITH GRANT OPTION;
+GRANT SELECT (id, twice) ON granted TO regress_cn_reader WITH GRANT OPTION;
+SET ROLE regress_cn_reader;
+GRANT SELECT ON of_granted TO regress_cn_other;
+GRANT SELECT (id, twice) ON granted TO regress_cn_other;
+SET ROLE regress_cn_owner;
+SELECT obstacles('granted');
+SELECT o FROM online('granted') AS o WHERE o LIKE 'obstacle: priv%' ORDER BY 1;
+RESET ROLE;
+GRANT regress_cn_reader TO regress_cn_owner;
+SET ROLE regress_cn_owner;
+SELECT obstacles('granted');
+CALL snowflake_convert('{granted}', set_default => false);
+RESET ROLE;
+DROP SCHEMA cn CASCADE;
+DROP OWNED BY regress_cn_reader, regress_cn_owner, regress_cn_other;
+DROP ROLE regress_cn_reader, regress_cn_owner, regress_cn_other;
