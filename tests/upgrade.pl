@@ -47,6 +47,13 @@ END
 # Each database has a generator; the privileges on the default one are unusual.
 $old->safe_psql('second', 'CREATE EXTENSION snowflake_id; SELECT snowflake_nextval(); REVOKE SELECT ON SEQUENCE snowflake_default FROM PUBLIC');
 
+# A database whose extension has not been updated since an earlier version.
+my $earlier = $old->safe_psql('postgres', q{SELECT version FROM pg_available_extension_versions WHERE name = 'snowflake_id'
+	ORDER BY string_to_array(version, '.')::int[] LIMIT 1});
+$old->safe_psql('postgres', 'CREATE DATABASE aged');
+my @aged = split /\n/, $old->safe_psql('aged', "CREATE EXTENSION snowflake_id VERSION '$earlier';
+	CREATE VIEW stats AS SELECT * FROM pg_stat_snowflake; SELECT snowflake_nextval() FROM generate_series(1, 10)");
+
 sub insert
 {
 	my ($node, $table) = @_;
@@ -89,7 +96,7 @@ if (slurp_file("$old_path/bin/postgres") =~ /pg_attver/ && slurp_file("$new_path
 	$old->safe_psql($_, q{
 		UPDATE pg_attribute
 		SET attoptions = NULLIF(ARRAY(SELECT o FROM unnest(attoptions) AS o WHERE o NOT LIKE 'pg\_attver=%'), '{}')
-		WHERE attrelid >= 16384 AND attoptions IS NOT NULL}) for 'shop', 'second';
+		WHERE attrelid >= 16384 AND attoptions IS NOT NULL}) for 'shop', 'second', 'aged';
 }
 $old->stop;
 
@@ -126,6 +133,16 @@ for my $case ([ '--copy', $old ], [ '--link', $linked ])
 		SET enable_seqscan = off;
 		SELECT count(*) FROM events AS e WHERE snowflake_timestamp(id) = (SELECT created_at FROM events LIMIT 1)}),
 		'>', 0, "$mode: the index over instants");
+	# The earlier version goes on, and is updated then.
+	my @went_on = @aged;
+	for my $version ($earlier, $new->safe_psql('postgres', q{SELECT default_version FROM pg_available_extensions WHERE name = 'snowflake_id'}))
+	{
+		$new->safe_psql('aged', 'ALTER EXTENSION snowflake_id UPDATE') if $version ne $earlier;
+		is($new->safe_psql('aged', q{SELECT extversion FROM pg_extension WHERE extname = 'snowflake_id'}), $version, "$mode: version $version");
+		push @went_on, split /\n/, $new->safe_psql('aged', 'SELECT snowflake_nextval() FROM generate_series(1, 10)');
+		is($new->safe_psql('aged', 'SELECT count(*) FROM stats WHERE issued > 0'), 1, "$mode: numbers in version $version");
+	}
+	check_ids("$mode: the database with the earlier version", \@went_on);
 	# After the upgrade a dump still includes the mark of the default generator.
 	my ($dump, $err) = run_command([ "$new_path/bin/pg_dump", '-h', $new->host, '-p', $new->port, 'shop' ]);
 	like($dump, qr/setval\('public\.$_'/, "$mode: a dump has the mark of $_") for 'snowflake_default', 'orders_ids';

@@ -19,7 +19,7 @@ $node->safe_psql('postgres', 'CREATE SCHEMA "Strange Schema"; CREATE EXTENSION s
 is($node->safe_psql('postgres', 'SELECT "Strange Schema".snowflake_timestamp(4194304)'),
 	'2025-01-01 00:00:00.001+00', 'decodes without preloading');
 for my $call ('snowflake_nextval()', q{snowflake_nextval('"Strange Schema".snowflake_default')},
-	'snowflake_nextval_batch(3)', 'snowflake_nextval_block(3)', 'snowflake_accept_clock()')
+	'snowflake_nextval_batch(3)', 'snowflake_nextval_block(3)', 'snowflake_observe(3)', 'snowflake_nextval_after(3)', 'snowflake_accept_clock()')
 {
 	my ($code, $text) = error_of($node, "SELECT \"Strange Schema\".$call");
 	is($code, '55000', "$call needs preloading");

@@ -56,6 +56,9 @@ $primary->safe_psql('shop', q{
 	CREATE TABLE late (id bigint PRIMARY KEY DEFAULT snowflake_nextval('late_ids'), item text)});
 $primary->wait_for_catchup($standby);
 is(labels($standby), labels($primary), 'labels on the standby');
+is($standby->safe_psql('shop', q{
+		SELECT severity, finding, ids FROM snowflake_check('events', worker_ids => '{[7,8)}') WHERE day IS NULL}),
+	"warning|ID of the future|100\ninfo|all IDs|100", 'a check on the standby, whose clock is slow');
 my $session = $standby->background_psql('shop');
 my $id = 1 << 30;
 is($session->query_safe("SELECT snowflake_timestamp($id, 'late_ids')"),

@@ -19,16 +19,6 @@ start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 create_generator($node, $_, $label{$_}) for sort keys %label;
 
-# A process that has ended may linger until somebody asks for its status.
-sub is_there
-{
-	my ($pid) = @_;
-	return 0 if !kill 0, $pid;
-	open my $file, '<', "/proc/$pid/stat" or return -d '/proc/self' ? 0 : 1;
-	my $stat = <$file> // '';
-	return $stat !~ /\) [ZX] /;
-}
-
 my (%session, %pid);
 for my $name (sort keys %label)
 {
@@ -44,18 +34,18 @@ for my $name (sort keys %label)
 	send_to($session{$name}, "SELECT snowflake_nextval('$name') FROM generate_series(1, $count{$name})");
 	ok(wait_for_clock($node, "%snowflake_nextval(_${name}_)%"), "$name: a session waits for the clock");
 }
-ok(is_there($pid{$_}), "$_: its process is there") for sort keys %label;
+ok(is_alive($pid{$_}), "$_: its process is there") for sort keys %label;
 
 # The test cleans up what the postmaster leaves behind, whatever the outcome.
 my $postmaster = $node->{_pid};
 $node->kill9;
-wait_until('the postmaster is gone', sub { !is_there($postmaster) });
+wait_until('the postmaster is gone', sub { !is_alive($postmaster) });
 my $until = time + 5;
-sleep 0.05 while time < $until && grep { is_there($_) } values %pid;
-my %lives = map { $_ => is_there($pid{$_}) } sort keys %pid;
-kill KILL => grep { is_there($_) } values %pid;
+sleep 0.05 while time < $until && grep { is_alive($_) } values %pid;
+my %lives = map { $_ => is_alive($pid{$_}) } sort keys %pid;
+kill KILL => grep { is_alive($_) } values %pid;
 ok(!$lives{$_}, "$_: whoever waits is gone within seconds of the postmaster") for sort keys %lives;
-wait_until('all sessions are gone', sub { !grep { is_there($_) } values %pid });
+wait_until('all sessions are gone', sub { !grep { is_alive($_) } values %pid });
 for my $session (values %session)
 {
 	eval { $session->quit };

@@ -5,13 +5,13 @@
 # database with the extension. 032_docs/PAGE.sql first makes what the page takes for
 # granted, such as a table.
 #
-# A plain block (```) that follows a SQL block is all that psql prints, without notices
-# and row counts. In a plain block
-# - spaces, blank lines and the length of rules do not matter;
-# - a number of 15 and more digits stands for any other one, if the block takes IDs
-#   (it says nextval or INSERT);
-# - `...` stands for anything in a line, and on a line of its own for further lines.
-# A page must show an error. A SQL block without a plain one may print anything else.
+# Pages.pm says what a plain block that follows a SQL block shows.
+#
+# The JavaScript blocks of a page (```js), each with a plain block behind it, are one
+# program for Node.js, which is not run where there is no Node.js; a message says so.
+#
+# 055_partitions.pl runs the page about partitions, and `make test-orms` the page about
+# object-relational mappers. This test only follows the links of both.
 #
 # The page about worker IDs has a server of its own, which is restarted with each of the
 # page's blocks of settings (```conf) in turn. The registry is the page's database there.
@@ -22,10 +22,11 @@ use lib $FindBin::RealBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Pages;
 use Snowflake;
 
 my $top = "$FindBin::RealBin/../..";
-my @pages = ('README.md', map { "docs/$_" } qw(reference.md operations.md guarantees.md worker-ids.md clusters.md performance.md clocks.md presets.md));
+my @pages = ('README.md', map { "docs/$_" } qw(install.md reference.md operations.md monitoring.md guarantees.md worker-ids.md clusters.md performance.md clocks.md presets.md text.md partitions.md orms.md convert.md ordered.md upgrade.md compare.md));
 is_deeply([ sort @pages ], [ sort 'README.md', map { s{^\Q$top\E/}{}r } glob "$top/docs/*.md" ], 'all pages are tested');
 
 my $node = new_node('main', 7);
@@ -52,59 +53,7 @@ sub configure
 	return;
 }
 
-# Returns the blocks: language, line number, text, and whether only blank lines are
-# between a block and the one before.
-sub blocks
-{
-	my ($text) = @_;
-	my (@blocks, $open, $line, $follows);
-	for (split /\n/, $text)
-	{
-		$line++;
-		if (/^```(\w*)\s*$/ && !$open)
-		{
-			$open = { language => $1, line => $line, text => '', follows => $follows };
-			push @blocks, $open;
-		}
-		elsif (/^```\s*$/) { $open = undef; $follows = 1; }
-		elsif ($open) { $open->{text} .= "$_\n"; }
-		elsif (/\S/) { $follows = 0; }
-	}
-	die "a block is not closed" if $open;
-	return @blocks;
-}
-
-# Removes from lines what does not matter.
-sub lines { return grep { $_ ne '' } map { s/\s+/ /gr =~ s/^ | $//gr =~ s/-{2,}/--/gr } split /\n/, $_[0]; }
-
-# Turns the lines that a page shows into a pattern.
-sub pattern
-{
-	my ($shown, $takes_ids) = @_;
-	my @patterns;
-	for (lines($shown))
-	{
-		if ($_ eq '...') { push @patterns, '(?:[^\n]*\n)*'; next; }
-		my $pattern = join '[^\n]*', map { quotemeta } split /\Q...\E/, $_, -1;
-		$pattern =~ s/\d{15,}/\\d{15,}/g if $takes_ids;
-		push @patterns, "$pattern\n";
-	}
-	my $pattern = join '', @patterns;
-	return qr/^$pattern$/;
-}
-
-my $failed = qr/^(?:ERROR|FATAL|PANIC|WARNING|psql|invalid|unrecognized|\\)/m;
-
-sub output_of
-{
-	my ($server, $database, $sql) = @_;
-	local $ENV{PGOPTIONS} = '-c client_min_messages=warning';
-	my $out = '';
-	IPC::Run::run([ 'psql', '-X', '-q', '-P', 'footer=off', '-d', $server->connstr($database) ], '<', \$sql, '>', \$out, '2>&1');
-	return $out;
-}
-
-for my $page (@pages)
+for my $page (grep { $_ ne 'docs/partitions.md' } @pages)
 {
 	my $name = $page =~ s{.*/|\.md$}{}gr;
 	my $database = lc $name =~ s/-/_/gr;
@@ -120,13 +69,27 @@ for my $page (@pages)
 		my $block = $blocks[$n];
 		configure($database, $block->{text}) if $is_about_leases && $block->{language} eq 'conf';
 		next if $block->{language} ne 'sql';
-		my $next = $blocks[ $n + 1 ];
-		my $shows = $next && $next->{follows} && $next->{language} eq '';
-		my $out = join '', map { "$_\n" } lines(output_of($server, $database, $block->{text}));
-		my $what = "$page, line $block->{line}";
-		my $shown = $shows ? $next->{text} : '';
-		unlike($out, $failed, "$what: no error") if $shown !~ $failed;
-		like($out, pattern($shown, $block->{text} =~ /nextval|INSERT/), "$what: as shown") if $shows;
+		check_block($server, $database, $page, @blocks[ $n, $n + 1 ]);
+	}
+}
+
+for my $page (@pages)
+{
+	my @blocks = blocks(slurp_file("$top/$page"));
+	my @programs = grep { $blocks[$_]{language} eq 'js' } 0 .. $#blocks;
+	next if !@programs || $page eq 'docs/orms.md';
+  SKIP:
+	{
+		if (system('node --version >/dev/null 2>&1') != 0)
+		{
+			diag "$page: Node.js is not installed, so its JavaScript was not run";
+			skip 'Node.js is not installed', 1;
+		}
+		my $program = join '', map { $blocks[$_]{text} } @programs;
+		my $shown = join '', map { $blocks[ $_ + 1 ]{text} } @programs;
+		my $out = '';
+		IPC::Run::run([ 'node', '-' ], '<', \$program, '>', \$out, '2>&1');
+		is($out, $shown, "$page: the JavaScript prints what is shown");
 	}
 }
 

@@ -8,6 +8,7 @@ use JSON::PP;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(time);
 use Registry;
 use Snowflake;
 
@@ -90,13 +91,22 @@ my $later = incarnation($second);
 is(granted(acquire($main, $later, pool => 'short')), $id, 'a restarted server gets its worker ID back');
 is(kind(renew($main, $second, pool => 'short')), 'refused fenced taken_over', 'its earlier incarnation does not');
 
-# A worker ID is revoked: not renewed, and free when the lease and the hold have passed.
-my $revoked = server(3);
-$id = granted(acquire($main, $revoked, pool => 'short'));
-$main->safe_psql('postgres', "SELECT snowflake_revoke_worker('short', $id)");
-is($main->safe_psql('postgres', "SELECT state FROM snowflake_workers WHERE worker_id = $id"), 'revoked', 'revoked');
-is(kind(renew($main, $revoked, pool => 'short')), 'refused fenced revoked', 'its holder is told');
-is(kind(acquire($main, server(4), fixed => $id, pool => 'short')), 'refused held', 'nobody gets it at once');
+# A worker ID is revoked: not renewed, and free when the lease and the hold have passed,
+# which are two seconds. A busy machine may need longer to ask, and then asks again.
+my ($revoked, $said, $quick);
+for my $try (1 .. 5)
+{
+	my $from = time;
+	$revoked = server(3);
+	$id = granted(acquire($main, $revoked, pool => 'short'));
+	$main->safe_psql('postgres', "SELECT snowflake_revoke_worker('short', $id)");
+	$said = join ', ', $main->safe_psql('postgres', "SELECT state FROM snowflake_workers WHERE worker_id = $id"),
+		kind(renew($main, $revoked, pool => 'short')), kind(acquire($main, server(4), fixed => $id, pool => 'short'));
+	last if time - $from < 2;
+	# Somebody may have got it: his lease ends too.
+	wait_until('free again', sub { $main->safe_psql('postgres', "SELECT state FROM snowflake_workers WHERE worker_id = $id") eq 'free' });
+}
+is($said, 'revoked, refused fenced revoked, refused held', 'revoked, its holder is told, and nobody gets it at once');
 my $heir = server(4);
 ok(wait_until('free again', sub { kind(acquire($main, $heir, fixed => $id, pool => 'short')) eq 'granted' }), 'but soon');
 cmp_ok($heir->{grant}{floor}, '>=', $revoked->{grant}{bound}, 'above what its holder may have issued');

@@ -40,17 +40,24 @@ sub workers { return join ' ', map { worker($_, 'worker_id') } @nodes; }
 all_go_on('all is well');
 my $workers = workers();
 
+# Waits until a server's bound is past an instant of its lease by an interval. A server
+# that has no lease at the moment gets one first.
+sub wait_for_renewal
+{
+	my ($node, $column, $past) = @_;
+	my $at;
+	wait_until('a lease', sub { return $at = worker($node, $column) });
+	wait_until('a renewal', sub { worker($node, "bound > '$at'::timestamptz + interval '$past'") eq 't' });
+	return;
+}
+
 # Each member is killed, and frozen, in turn; one of them leads, and one is asked.
 for my $number ($etcd->members)
 {
 	for my $how (qw(killed frozen))
 	{
 		$how eq 'killed' ? $etcd->kill_members($number) : $etcd->freeze($number);
-		for my $node (@nodes)
-		{
-			my $bound = worker($node, 'bound');
-			wait_until('a renewal', sub { worker($node, "bound > '$bound'") eq 't' });
-		}
+		wait_for_renewal($_, 'bound', '0 s') for @nodes;
 		all_go_on("member $number is $how");
 		$how eq 'killed' ? $etcd->start_member($number) : $etcd->thaw($number);
 		wait_until('it is back', sub { $etcd->call('/v3/maintenance/status', {}, $number) });
@@ -61,11 +68,7 @@ for my $number ($etcd->members)
 # thaws, what it says is not believed.
 my $leader = $etcd->leader;
 $etcd->freeze($leader);
-my %bound = map { $_->name => worker($_, 'leased_until') } @nodes;
-for my $node (@nodes)
-{
-	wait_until('a renewal after the first lease', sub { worker($node, "bound > '$bound{$node->name}'::timestamptz + interval '2 s'") eq 't' });
-}
+wait_for_renewal($_, 'leased_until', '2 s') for @nodes;
 all_go_on('the leader is frozen');
 $etcd->thaw($leader);
 all_go_on('the leader has thawed');

@@ -6,6 +6,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
+use File::Basename;
 use File::Find;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -18,7 +19,7 @@ my $image = $ENV{IMAGE};
 my @files;
 find(sub { push @files, $File::Find::name =~ s{^\Q$image\E}{}r if -f }, $image);
 is(join(' ', sort @files),
-	'/lib/snowflake_id.so /licenses/snowflake_id/LICENSE /share/extension/snowflake_id--0.1.0.sql /share/extension/snowflake_id.control',
+	'/lib/snowflake_id.so /licenses/snowflake_id/LICENSE /share/extension/snowflake_id--0.1.0--0.2.0.sql /share/extension/snowflake_id--0.1.0.sql /share/extension/snowflake_id--0.2.0.sql /share/extension/snowflake_id.control',
 	'the files of the image');
 my $containerfile = slurp_file("$FindBin::RealBin/../../Containerfile");
 my %copied = $containerfile =~ /^COPY (\w+) \/(\w+)$/mg;
@@ -32,7 +33,9 @@ my $installed = "$folder/installed";
 system_or_bail('cp', '-R', $bin =~ s{/bin$}{}r, $installed);
 my @removed;
 find(sub { push @removed, $File::Find::name if /^snowflake_id[.-]/ }, $installed);
-unlink(@removed) == 3 or die "not removed: @removed";
+is(join(' ', sort map { basename($_) } @removed), join(' ', sort map { basename($_) } grep { !/LICENSE/ } @files),
+	'the installation has the same files');
+unlink(@removed) == @removed or die "not removed: @removed";
 # The folder where the image is mounted.
 my $mount = "$folder/extensions/snowflake_id";
 mkdir "$folder/extensions";

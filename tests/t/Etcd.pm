@@ -111,16 +111,19 @@ sub wait_until_up
 	return wait_until("$self->{name} answers", sub { $self->try_etcdctl('endpoint', 'health') });
 }
 
-# The number of the member that leads.
+# The number of the member that leads. Waits for an election that is under way.
 sub leader
 {
 	my ($self) = @_;
-	for my $number ($self->members)
-	{
-		my $status = $self->call('/v3/maintenance/status', {}, $number) or next;
-		return $number if $status->{leader} eq $status->{header}{member_id};
-	}
-	die 'there is no leader';
+	my $leader;
+	wait_until("a leader of $self->{name}", sub {
+		for my $number ($self->members)
+		{
+			my $status = $self->call('/v3/maintenance/status', {}, $number) or next;
+			$leader = $number if ($status->{leader} // '') eq $status->{header}{member_id};
+		}
+		return defined $leader; });
+	return $leader // die 'there is no leader';
 }
 
 # The keys below a part of the prefix: name and value.

@@ -12,7 +12,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(new_node start_with_clock set_clock set_clock_to set_back stop_clock wall_clock ids first_id_within
-  check_ids error_of wait_until crash clock_of session error_in send_to wait_for_lock
+  check_ids error_of wait_until crash clock_of is_alive session error_in send_to wait_for_lock
   create_generator draw drawn draw_timed draw_clock
   draw_batch check_unique answer_in wait_for_clock between shown in_log behind);
 
@@ -99,6 +99,16 @@ sub crash
 	$node->stop('immediate');
 	start_with_clock($node, clock_of($node) - 30);
 	return;
+}
+
+# A process that has ended may linger until somebody asks for its status.
+sub is_alive
+{
+	my ($pid) = @_;
+	return 0 if !kill 0, $pid;
+	open my $file, '<', "/proc/$pid/stat" or return -d '/proc/self' ? 0 : 1;
+	my $stat = <$file> // '';
+	return $stat !~ /\) [ZX] /;
 }
 
 # Returns IDs of one session, in the order in which the session got them.

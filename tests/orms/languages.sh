@@ -1,0 +1,139 @@
+# tests/run sources this file for its command orms. There is a function run_LANGUAGE for each
+# language, which installs what tests/orms/LANGUAGE pins into the build folder, and runs
+# the tests there. A test is a program that ends with 0. It finds the recipes of
+# docs/orms.md as files in $recipes, and has a database of its own.
+#
+# A language or a package that this machine cannot get is skipped with a message.
+passed=0 failed=0 skipped=0
+
+skip() {
+    printf 'skipped %s: %s\n' "$1" "$2"
+    skipped=$((skipped + 1))
+}
+
+# wanted NAME: whether ORMS, a list of names of tests or languages, asks for it.
+wanted() { [ -z "${ORMS:-}" ] || [[ " $ORMS " == *" $1 "* || " $ORMS " == *" $language "* ]]; }
+
+# run_test NAME COMMAND [ARGUMENTS]
+run_test() {
+    local name=$1
+    shift
+    wanted "$name" || return 0
+    export PGDATABASE=$name
+    on_server -d postgres -c "CREATE DATABASE \"$name\""
+    on_server -d "$name" -c 'CREATE EXTENSION snowflake_id' -c 'CREATE EXTENSION pg_stat_statements'
+    if "$@" > "$scratch/orms/$name.log" 2>&1; then
+        printf 'ok %s\n' "$name"
+        passed=$((passed + 1))
+    else
+        printf 'not ok %s\n' "$name"
+        sed 's/^/# /' "$scratch/orms/$name.log"
+        failed=$((failed + 1))
+    fi
+}
+
+on_server() { "$bindir/psql" -XqAt -v ON_ERROR_STOP=1 "$@" > /dev/null; }
+
+# once FOLDER FILE COMMAND [ARGUMENTS]: runs a command that installs what a file pins,
+# unless it has done so before for this very file.
+once() {
+    local folder=$1 pins=$2
+    shift 2
+    cmp -s "$pins" "$folder/installed" && return 0
+    mkdir -p "$folder"
+    "$@" > "$folder/install.log" 2>&1 || return 1
+    cp "$pins" "$folder/installed"
+}
+
+run_python() {
+    local language=python source=$top/tests/orms/python folder=$CARGO_TARGET_DIR/orms/python name path
+    if ! command -v python3 > /dev/null; then skip python 'python3 is not on the PATH'; return; fi
+    if ! once "$folder" "$source/requirements.txt" python_install "$folder" "$source/requirements.txt"; then
+        skip python "pip could not install tests/orms/python/requirements.txt, see $folder/install.log"
+        return
+    fi
+    for path in "$source"/*.py; do
+        name=$(basename "$path" .py)
+        [ "$name" != server ] || continue
+        path=$recipes:$source
+        if [ "$name" = sqlalchemy_20 ]; then path=$folder/sqlalchemy_20:$path; fi
+        PYTHONPATH=$path PYTHONDONTWRITEBYTECODE=1 run_test "$name" "$folder/venv/bin/python" "$source/$name.py"
+    done
+}
+
+# Two versions of SQLAlchemy are tested: the older one is in a folder of its own.
+python_install() {
+    rm -rf "$1/venv" "$1/sqlalchemy_20"
+    python3 -m venv "$1/venv" &&
+        "$1/venv/bin/pip" install --disable-pip-version-check --no-deps -r "$2" &&
+        "$1/venv/bin/pip" install --disable-pip-version-check --no-deps --target "$1/sqlalchemy_20" \
+            "$(sed -n 's/^# and on its own: //p' "$2")"
+}
+
+# An import finds packages beside the program only, so tests and recipes are copied there.
+run_node() {
+    local language=node source=$top/tests/orms/node folder=$CARGO_TARGET_DIR/orms/node path
+    if ! command -v npm > /dev/null; then skip node 'npm is not on the PATH'; return; fi
+    if ! once "$folder" "$source/package-lock.json" node_install "$folder" "$source"; then
+        skip node "npm could not install tests/orms/node/package-lock.json, see $folder/install.log"
+        return
+    fi
+    rm -f "$folder"/*.mjs
+    cp "$source"/*.mjs "$recipes"/*.mjs "$folder/"
+    "$folder/node_modules/.bin/esbuild" "$recipes"/*.ts --outdir="$folder" --out-extension:.js=.mjs \
+        --log-level=warning --tsconfig-raw='{"compilerOptions": {"experimentalDecorators": true}}'
+    for path in "$source"/*.mjs; do
+        [ "${path##*/}" != server.mjs ] || continue
+        run_test "$(basename "$path" .mjs)" in_folder "$folder" node "${path##*/}"
+    done
+}
+
+in_folder() { (cd "$1" && shift && "$@"); }
+
+node_install() {
+    cp "$2/package.json" "$2/package-lock.json" "$1/"
+    (cd "$1" && npm ci --ignore-scripts --no-audit --no-fund)
+}
+
+# debian PACKAGE ...: installs packages, if this is Debian and the caller may.
+debian() {
+    if is_root && command -v apt-get > /dev/null; then (install_packages "$@") || true; fi
+}
+
+# The driver is Debian's package, and so is Java where it is missing.
+run_java() {
+    local language=java source=$top/tests/orms/java folder=$scratch/orms/java driver=/usr/share/java/postgresql.jar path
+    if ! command -v javac > /dev/null || [ ! -e "$driver" ]; then debian default-jdk-headless libpostgresql-jdbc-java; fi
+    if ! command -v javac > /dev/null; then skip java 'javac is not on the PATH (Debian: default-jdk-headless)'; return; fi
+    if [ ! -e "$driver" ]; then skip java "$driver is missing (Debian: libpostgresql-jdbc-java)"; return; fi
+    for path in "$source"/*.java; do
+        run_test "$(basename "$path" .java)" java_test "$folder" "$driver" "$path"
+    done
+}
+
+java_test() {
+    local name
+    name=$(basename "$3" .java)
+    mkdir -p "$1"
+    javac -d "$1" "$recipes/${name}_recipe.java" "$3" && java -cp "$1:$2" "${name^}Test"
+}
+
+# Cargo builds the programs with the recipes beside them, in the build folder.
+run_rust() {
+    local language=rust source=$top/tests/orms/rust folder=$CARGO_TARGET_DIR/orms/rust path
+    if ! pkg-config --exists libpq; then debian libpq-dev; fi
+    if ! pkg-config --exists libpq; then skip rust 'libpq is missing (Debian: libpq-dev)'; return; fi
+    if ! once "$folder" "$source/Cargo.lock" cargo fetch --locked --manifest-path "$source/Cargo.toml"; then
+        skip rust "cargo could not fetch tests/orms/rust/Cargo.lock, see $folder/install.log"
+        return
+    fi
+    mkdir -p "$folder/src"
+    rm -f "$folder"/src/*
+    cp "$source/Cargo.toml" "$source/Cargo.lock" "$folder/"
+    cp "$source"/src/*.rs "$recipes"/*.rs "$folder/src/"
+    for path in "$source"/src/*.rs; do
+        [ "${path##*/}" != server.rs ] || continue
+        run_test "$(basename "$path" .rs)" in_folder "$folder" \
+            cargo run --quiet --locked --offline --target-dir "$folder/target" --bin "$(basename "$path" .rs)"
+    done
+}
