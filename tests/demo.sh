@@ -1,33 +1,68 @@
 #!/usr/bin/env bash
-# Starts three shards on this machine, with two tables on each; one of the tables has a
-# generator of its own. The first shard has the registry from which all three lease their
-# worker IDs. pgbench inserts on all three at once, and then one query looks at all rows
-# together.
-# Nothing outside a temporary folder changes. KEEP=1 leaves the servers running.
+# Starts three shards on this machine, and a standby of the third. The first shard has the
+# registry from which all of them lease their worker IDs. Each has two tables; one of the
+# tables has a generator of its own. pgbench inserts on all shards at once. Meanwhile, the
+# clock of the second shard is set back, and the third shard is lost and its standby is
+# promoted. Then queries look at all rows together, those of the lost server included, and
+# a page shows what was measured.
+#
+# Takes about half a minute after the build. Nothing changes outside a temporary folder, but
+# the page: PAGE=FILE, by default demo.html in the build folder. KEEP=1 leaves the servers
+# running.
 . "$(dirname "$0")/env.sh"
 
-seconds=${SECONDS_OF_LOAD:-5}
-shards=3
+seconds=${SECONDS_OF_LOAD:-9}
+clock_set_back_at=1.5
+by=2
+lost_at=3.5
+clients=4
 base_port=${PORT:-54321}
+page=${PAGE:-$CARGO_TARGET_DIR/demo.html}
+if [ "${page#/}" = "$page" ]; then page=$PWD/$page; fi
 
-step() { printf '\nstep %s of 5: %s\n' "$1" "$2"; }
+# The servers, in the order in which they are stopped: to the first shard, the others
+# return their worker IDs. Their ports follow base_port.
+servers=(standby3 shard3 shard2 shard1)
+port_of() {
+    case $1 in
+    standby3) echo $((base_port + 4)) ;;
+    *) echo $((base_port + ${1#shard})) ;;
+    esac
+}
+
+step() { printf '\nstep %s of 6: %s\n' "$1" "$2"; }
 
 finish() {
-    local status=$? shard
+    local status=$? server
     if [ -n "${scratch:-}" ] && { [ $status != 0 ] || [ -z "${KEEP:-}" ]; }; then
-        for shard in $(seq "$shards"); do
-            as_run_user "$bindir/pg_ctl" -D "$scratch/shard$shard" -m immediate stop \
-                >/dev/null 2>&1 || true
-        done
+        for server in "${servers[@]}"; do control "$server" -m immediate stop >/dev/null 2>&1 || true; done
         rm -rf "$scratch"
     fi
     [ $status = 0 ] || printf 'the demo failed\n' >&2
 }
 trap finish EXIT
 
-sql() { "$bindir/psql" -X -q -v ON_ERROR_STOP=1 -h "$scratch" -p $((base_port + $1)) -U demo postgres "${@:2}"; }
+sql() { "$bindir/psql" -X -q -v ON_ERROR_STOP=1 -h "$scratch" -p "$(port_of "$1")" -U demo postgres "${@:2}"; }
+control() { as_run_user "$bindir/pg_ctl" -D "$scratch/$1" "${@:2}"; }
 
-# Waits until a shard has a worker ID, and sets it as worker.
+# start SERVER [OPTIONS]: the wall clock of the second shard is one that the demo can set.
+start() {
+    local with=()
+    if [ -n "$settable_clock" ] && [ "$1" = shard2 ]; then
+        with=(env LD_PRELOAD="$scratch/clock.so" TORTURE_CLOCK="$scratch/clock")
+    fi
+    as_run_user "${with[@]}" "$bindir/pg_ctl" -D "$scratch/$1" -l "$scratch/$1.log" -w "${@:2}" start >/dev/null ||
+        { tail "$scratch/$1.log" >&2; exit 1; }
+}
+
+# The time, in seconds.
+now() { perl -MTime::HiRes=time -e 'printf "%.6f\n", time'; }
+# Waits until so many seconds of the load have passed.
+wait_for() { perl -MTime::HiRes=time,sleep -e 'my $left = $ARGV[0] + $ARGV[1] - time; sleep $left if $left > 0' "$begin" "$1"; }
+# Notes a fact for the page: its name, and its value.
+fact() { printf '%s\t%s\n' "$1" "$2" >> "$scratch/facts"; }
+
+# Waits until a server has a worker ID, and sets it as worker.
 lease_of() {
     local attempt
     for attempt in $(seq 300); do
@@ -35,42 +70,73 @@ lease_of() {
         [ -z "$worker" ] || return 0
         sleep 0.1
     done
-    die "shard $1 has no worker ID: $(sql "$1" -At -c 'SELECT last_error FROM snowflake_worker')"
+    die "$1 has no worker ID: $(sql "$1" -At -c 'SELECT last_error FROM snowflake_worker')"
+}
+
+# load SHARD PORTS: inserts until the load is over. As an application does, it connects
+# again when it has lost its server, to the one on these ports that takes writes. pgbench
+# logs when each transaction ended. Rows have the number of the run and the client, so that
+# they can be found in that log.
+load() {
+    local attempt=0 left hosts=$scratch
+    [ "${2%,*}" = "$2" ] || hosts=$scratch,$scratch
+    while left=$(perl -MTime::HiRes=time -e 'printf "%.0f", $ARGV[0] - time' "$(perl -e 'print $ARGV[0] + $ARGV[1]' "$begin" "$seconds")") && [ "$left" -ge 1 ]; do
+        attempt=$((attempt + 1))
+        local run=$(($1 * 1000 + attempt))
+        if "$bindir/pgbench" -n -c "$clients" -j 1 -T "$left" -D run=$run -D n=0 -f "$scratch/insert.sql" \
+            -l --log-prefix="$scratch/log/$run" "host=$hosts port=$2 user=demo dbname=postgres target_session_attrs=read-write" \
+            > "$scratch/log/$run.out" 2>&1; then
+            return 0
+        fi
+        sleep 0.05
+    done
 }
 
 step 1 "looking for PostgreSQL and what a build needs"
-need_packages
+need_packages perl:perl
 printf 'PostgreSQL %s at %s\n' "$pg" "$("$pg_config" --bindir)"
 
 step 2 "building the extension, about 2 minutes the first time"
 build
 
-step 3 "starting $shards shards from a private copy of PostgreSQL, a few seconds"
+step 3 "starting 3 shards and a standby from a private copy of PostgreSQL, some seconds"
 make_scratch
 copy_installation "$scratch/pg"
 install_into "$pkglibdir" "$sharedir"
 cd "$scratch"
+mkdir log
+# Only Linux puts a library under the clock in this way.
+settable_clock=
+if [ "$(uname)" = Linux ]; then
+    settable_clock=1
+    cc -shared -fPIC -O2 -Wall -o clock.so "$top/tests/t/clock.c" -ldl
+    perl -e 'print pack "q", 0' > clock
+    chmod 644 clock
+fi
 workers=()
-for shard in $(seq "$shards"); do
-    as_run_user "$bindir/initdb" -D "$scratch/shard$shard" -U demo -A trust -E UTF8 --locale=C >/dev/null
-    as_run_user tee -a "$scratch/shard$shard/postgresql.conf" >/dev/null <<END
+for shard in shard1 shard2 shard3; do
+    as_run_user "$bindir/initdb" -D "$scratch/$shard" -U demo -A trust -E UTF8 --locale=C --no-sync >/dev/null
+    # A generator looks at the clock when half of its reserve is used up: here every half
+    # second, and by default every 5 seconds, which a short demo would not show.
+    as_run_user tee -a "$scratch/$shard/postgresql.conf" >/dev/null <<END
 shared_preload_libraries = 'snowflake_id'
-snowflake_id.registry = 'host=$scratch port=$((base_port + 1)) dbname=postgres user=demo'
+snowflake_id.registry = 'host=$scratch port=$(port_of shard1) dbname=postgres user=demo'
 snowflake_id.pool = 'shards'
-port = $((base_port + shard))
+snowflake_id.reserve = '1 s'
+port = $(port_of "$shard")
 unix_socket_directories = '$scratch'
 listen_addresses = ''
 timezone = 'UTC'
 END
-    as_run_user "$bindir/pg_ctl" -D "$scratch/shard$shard" -l "$scratch/shard$shard.log" -w start >/dev/null ||
-        { tail "$scratch/shard$shard.log" >&2; exit 1; }
+    start "$shard"
     sql "$shard" -c 'CREATE EXTENSION snowflake_id'
     # The first IDs of a pool are of times that are max_ahead after its making.
-    [ "$shard" != 1 ] || sql 1 <<'END'
+    [ "$shard" != shard1 ] || sql shard1 <<'END'
 SELECT snowflake_create_pool('shards', int8range(1, 1024), max_ahead => '1 s') \g /dev/null
 END
     lease_of "$shard"
     workers+=("$worker")
+    fact "${shard}_worker" "$worker"
     sql "$shard" <<'END'
 CREATE TABLE orders (
     id   bigint PRIMARY KEY DEFAULT snowflake_nextval(),
@@ -85,57 +151,96 @@ CREATE TABLE messages (
 );
 END
 done
+as_run_user "$bindir/pg_basebackup" -h "$scratch" -p "$(port_of shard3)" -U demo -D "$scratch/standby3" -R -c fast --no-sync
+printf 'port = %s\n' "$(port_of standby3)" | as_run_user tee -a "$scratch/standby3/postgresql.conf" >/dev/null
+start standby3
 echo "each with a table orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval())"
 echo "and, in Discord's layout, messages (id ... DEFAULT snowflake_nextval('message_ids'))"
 echo "and a worker ID that it leases from a pool on shard 1: ${workers[*]}"
+echo "The standby leases its own when it is promoted."
 
-step 4 "pgbench: 4 clients on each shard insert for $seconds seconds, all at once"
-printf '%s\n' "INSERT INTO orders (item) VALUES ('item ' || random());" \
-    "INSERT INTO messages (text) VALUES ('hello');" > "$scratch/insert.sql"
+step 4 "pgbench: $clients clients on each shard insert for $seconds seconds, all at once"
+cat > "$scratch/insert.sql" <<'END'
+\set n :n + 1
+INSERT INTO orders (item) VALUES ('order :n of client :client_id in run :run');
+INSERT INTO messages (text) VALUES ('message :n of client :client_id in run :run');
+END
 chmod 644 "$scratch/insert.sql"
+begin=$(now)
+fact begin "$begin"
 running=()
-for shard in $(seq "$shards"); do
-    "$bindir/pgbench" -n -c 4 -j 1 -T "$seconds" -f "$scratch/insert.sql" \
-        -h "$scratch" -p $((base_port + shard)) -U demo postgres > "$scratch/pgbench$shard" 2>&1 &
-    running+=($!)
+load 1 "$(port_of shard1)" & running+=($!)
+load 2 "$(port_of shard2)" & running+=($!)
+load 3 "$(port_of shard3),$(port_of standby3)" & running+=($!)
+
+wait_for "$clock_set_back_at"
+if [ -n "$settable_clock" ]; then
+    # In place: the server has the file mapped.
+    fact clock_at "$(perl -MTime::HiRes=time -e 'open my $file, "+<", $ARGV[0] or die $!;
+        syswrite $file, pack("q", -$ARGV[1] * 1e9); printf "%.6f", time' "$scratch/clock" "$by")"
+    fact clock_by "$by"
+    echo "The clock of shard 2 is set back by $by seconds."
+else
+    echo "The clock of shard 2 is left alone: a program's clock can be set on Linux only."
+fi
+wait_for "$lost_at"
+fact lost_at "$(now)"
+control shard3 -m immediate stop >/dev/null
+fact stopped_at "$(now)"
+control standby3 -w promote >/dev/null
+fact promoted_at "$(now)"
+echo "Shard 3 is lost: its server is stopped as by a crash. Its standby is promoted."
+for one in "${running[@]}"; do wait "$one"; done
+for shard in 1 2; do
+    grep -q '^tps' "$scratch/log/${shard}001.out" || { cat "$scratch/log/${shard}001.out" >&2; exit 1; }
 done
-for one in "${running[@]}"; do wait "$one" || { cat "$scratch"/pgbench* >&2; exit 1; }; done
-grep -h '^tps' "$scratch"/pgbench*
+fact end "$(now)"
+grep -h '^tps' "$scratch"/log/*.out
 
 step 5 "all rows of all shards, seen from shard 1 through postgres_fdw"
-sql 1 <<END
+# The lost server is looked at too: it has rows that its standby has not received.
+start shard3 -o '-c default_transaction_read_only=on'
+# foreign SERVER: its tables, in a schema of that name.
+foreign() {
+    cat <<END
+CREATE SCHEMA $1;
+CREATE SERVER $1 FOREIGN DATA WRAPPER postgres_fdw
+    OPTIONS (host '$scratch', port '$(port_of "$1")', dbname 'postgres', fetch_size '10000');
+CREATE USER MAPPING FOR demo SERVER $1 OPTIONS (user 'demo', password_required 'false');
+IMPORT FOREIGN SCHEMA public LIMIT TO (orders, messages) FROM SERVER $1 INTO $1;
+END
+}
+# every TABLE COLUMNS: all rows of all shards. A row of the lost server that its standby
+# has received is the same row, and counts once.
+every() {
+    cat <<END
+SELECT 'shard1' AS server, * FROM shard1.$1
+UNION ALL SELECT 'shard2', * FROM shard2.$1
+UNION ALL SELECT 'standby3', * FROM standby3.$1
+UNION ALL SELECT 'shard3', * FROM shard3.$1 AS lost
+    WHERE NOT EXISTS (SELECT FROM standby3.$1 AS received WHERE received = lost)
+END
+}
+sql shard1 <<END
 CREATE EXTENSION postgres_fdw;
-$(for shard in $(seq "$shards"); do cat <<SHARD
-CREATE SERVER shard$shard FOREIGN DATA WRAPPER postgres_fdw
-    OPTIONS (host '$scratch', port '$((base_port + shard))', dbname 'postgres', fetch_size '10000');
-CREATE USER MAPPING FOR demo SERVER shard$shard OPTIONS (user 'demo', password_required 'false');
-CREATE FOREIGN TABLE shard${shard}_orders (id bigint, item text, made timestamptz) SERVER shard$shard
-    OPTIONS (table_name 'orders');
-CREATE FOREIGN TABLE shard${shard}_messages (id bigint, text text) SERVER shard$shard
-    OPTIONS (table_name 'messages');
-SHARD
-done)
-CREATE VIEW every_order AS
-$(for shard in $(seq "$shards"); do
-    [ "$shard" = 1 ] || printf ' UNION ALL '
-    printf 'SELECT %s AS shard, id, item, made FROM shard%s_orders' "$shard" "$shard"
-done);
-CREATE VIEW every_message AS
-$(for shard in $(seq "$shards"); do
-    [ "$shard" = 1 ] || printf ' UNION ALL '
-    printf 'SELECT %s AS shard, id FROM shard%s_messages' "$shard" "$shard"
-done);
+$(for server in "${servers[@]}"; do foreign "$server"; done)
+CREATE TABLE every_order AS
+$(every orders);
+CREATE TABLE every_message AS
+$(every messages);
 \echo
-\echo -- How many rows, and is any ID there twice?
+\echo -- How many rows, and is any ID there twice? Rows of the lost server count too.
 SELECT count(*) AS rows, count(*) - count(DISTINCT id) AS duplicates FROM every_order;
-\echo -- Does the order of IDs follow the time of the rows, over all shards? How far
-\echo -- back, at most, a row was made than one that sorts before it:
-SELECT max(latest - made) AS at_most
-FROM (SELECT made, max(made) OVER (ORDER BY id) AS latest FROM every_order) AS s;
-\echo -- What is in an ID? The last one of each shard:
-SELECT shard, id, created_at, worker_id, sequence
-FROM (SELECT shard, max(id) AS id FROM every_order GROUP BY shard) AS s, snowflake_decode(id)
-ORDER BY shard;
+\echo -- Which server issued IDs with which worker ID? The rows that shard3 still has are
+\echo -- those that its standby, which took over, had not received.
+SELECT server, snowflake_worker_id(id) AS worker_id, count(*) AS rows FROM every_order
+GROUP BY server, worker_id ORDER BY worker_id, server DESC;
+\echo -- The worker IDs, as the registry knows them:
+SELECT worker_id, state, port FROM snowflake_workers ORDER BY worker_id;
+\echo -- What is in an ID? The last one of each server:
+SELECT server, id, created_at, worker_id, sequence
+FROM (SELECT server, max(id) AS id FROM every_order GROUP BY server) AS s, snowflake_decode(id)
+ORDER BY worker_id, server;
 \echo -- A range of time is a range of the key. The last second on this shard:
 SELECT max(id) AS last FROM orders \gset
 ANALYZE orders;
@@ -146,30 +251,55 @@ SELECT count(*) AS rows_of_the_last_second FROM orders
 WHERE id >= snowflake_min_id(snowflake_timestamp(:last) - interval '1 second');
 \echo -- The messages, whose generator writes IDs as Discord does:
 SELECT count(*) AS rows, count(*) - count(DISTINCT id) AS duplicates FROM every_message;
-SELECT shard, id, created_at, worker_id, fields
-FROM (SELECT shard, max(id) AS id FROM every_message GROUP BY shard) AS s,
+SELECT server, id, created_at, worker_id, fields
+FROM (SELECT server, max(id) AS id FROM every_message GROUP BY server) AS s,
     snowflake_decode(id, 'message_ids')
-ORDER BY shard;
+ORDER BY worker_id, server;
 \echo -- An ID from elsewhere, a tweet of 2022, explained:
 \pset tuples_only
 \pset format unaligned
 SELECT snowflake_explain_as(1541815603606036480, 'preset=twitter');
 END
-duplicates=$(sql 1 -At -c 'SELECT count(*) - count(DISTINCT id) FROM every_order')
-[ "$duplicates" = 0 ] || die "$duplicates duplicates"
-duplicates=$(sql 1 -At -c 'SELECT count(*) - count(DISTINCT id) FROM every_message')
+printf -- '-- What the second shard says about its clock:\n'
+sql shard2 -c "SELECT generator, issued, clock_rollbacks, largest_rollback, refusals FROM pg_stat_snowflake
+    WHERE generator = 'snowflake_default'::regclass"
+
+step 6 "a page of what was measured"
+# The times are seconds of the load.
+sql shard1 -c "COPY (SELECT server, id, snowflake_worker_id(id),
+        extract(epoch FROM snowflake_timestamp(id)) - $begin, extract(epoch FROM made) - $begin, item
+    FROM every_order ORDER BY id) TO STDOUT" > orders
+fact orders "$(sql shard1 -At -c 'SELECT count(*) FROM every_order')"
+fact messages "$(sql shard1 -At -c 'SELECT count(*) FROM every_message')"
+duplicates=$(sql shard1 -At -c 'SELECT count(*) - count(DISTINCT id) + (SELECT count(*) - count(DISTINCT id) FROM every_message) FROM every_order')
+fact duplicates "$duplicates"
+fact lost_rows "$(sql shard1 -At -c "SELECT count(*) + (SELECT count(*) FROM every_message WHERE server = 'shard3')
+    FROM every_order WHERE server = 'shard3'")"
+fact standby_worker "$(sql standby3 -At -c 'SELECT worker_id FROM snowflake_worker')"
+fact rollbacks "$(sql shard2 -At -c "SELECT clock_rollbacks || ' ' || extract(epoch FROM largest_rollback)
+    FROM pg_stat_snowflake WHERE generator = 'snowflake_default'::regclass")"
+fact example "$(sql shard1 -At -F ' ' -c "SELECT id, created_at, worker_id, sequence, id::bit(64)
+    FROM (SELECT max(id) AS id FROM every_order WHERE server = 'standby3') AS s, snowflake_decode(id)")"
+fact version "$(sql shard1 -At -c "SELECT current_setting('server_version') || '	' || extversion FROM pg_extension WHERE extname = 'snowflake_id'")"
+fact machine "$(uname -sm), $(getconf _NPROCESSORS_ONLN) processors"
+fact clients "$clients"
+control shard3 -m fast stop >/dev/null
+mkdir -p "$(dirname "$page")"
+perl "$top/tests/demo/page.pl" "$scratch" > page.html
+# As the caller, who may not be the owner of the temporary folder.
+cat page.html > "$page"
+printf 'The IDs over time, the rollback, the failover: open this page in a browser.\n\n    file://%s\n\n' "$page"
 [ "$duplicates" = 0 ] || die "$duplicates duplicates"
 
 if [ -n "${KEEP:-}" ]; then
-    printf 'The shards go on running. Connect to the first with\n\n    %s -h %s -p %s -U demo postgres\n\n' \
-        "$bindir/psql" "$scratch" $((base_port + 1))
+    printf 'The servers go on running. Connect to the first with\n\n    %s -h %s -p %s -U demo postgres\n\n' \
+        "$bindir/psql" "$scratch" "$(port_of shard1)"
     printf 'and stop them and clean up with\n\n    '
-    # The first one is last: to it, the others return their worker IDs.
-    for shard in $(seq "$shards" -1 1); do
+    for server in standby3 shard2 shard1; do
         if is_root; then printf 'runuser -u %s -- ' "$run_user"; fi
-        printf '%s -D %s -m fast stop; ' "$bindir/pg_ctl" "$scratch/shard$shard"
+        printf '%s -D %s -m fast stop; ' "$bindir/pg_ctl" "$scratch/$server"
     done
     printf 'rm -rf %s\n' "$scratch"
 else
-    echo "Stopped and cleaned up. KEEP=1 make demo leaves the shards running."
+    echo "Stopped and cleaned up. KEEP=1 make demo leaves the servers running."
 fi
