@@ -172,8 +172,8 @@ for my $round (1 .. max(2, $rounds / 3))
 	}
 }
 my $plain = sub { my ($row, $format) = @_; return sub { sprintf $format, median(@{ $measured{$row}{ $_[0]->{key} } }) } };
-line('a key in a transaction of its own, every 20 ms: bytes of WAL', $plain->('wal', '%.0f'));
-line('and transaction IDs', $plain->('xid', '%.2f'));
+line('one key per transaction, every 20 ms: bytes of WAL per key', $plain->('wal', '%.0f'));
+line('one key per transaction, every 20 ms: transaction IDs per key', $plain->('xid', '%.2f'));
 $node->stop;
 table('what a key costs');
 
@@ -291,7 +291,7 @@ for my $behind (0, 1)
 	stop_clock($standby, $instant) if $behind;
 	record("failover $behind", $_, outcome($_, $lost{ $_->{key} }, take($standby, $_, 2 * $keys))) for @who;
 	$standby->stop('immediate');
-	line($behind ? 'the same, and its clock is behind by as much as that takes' : 'failover to a standby that lags', joined("failover $behind"));
+	line($behind ? 'the same, with a clock that is behind by the time since the last keys' : 'failover to a standby that lags', joined("failover $behind"));
 }
 
 # Two servers with a number each are restarted, and take keys at one instant.

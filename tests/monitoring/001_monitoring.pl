@@ -328,6 +328,40 @@ for my $panel (@{ $dashboard->{panels} })
 }
 is(scalar(grep { $_ > 1 } values %place), 0, 'no panel lies on another');
 
+# --- an exporter that cannot read the views ---
+
+# Without its search_path, the role finds no view. One view can fail alone, as with an earlier library.
+my ($not_measured) = $alerts =~ /- alert: SnowflakeNotMeasured\n(?: +#.*\n)* +expr: (.*)/ or die 'no rule';
+sub not_measured { return join ' ', map { $_->{metric}{instance} } @{ ask('query', query => $not_measured)->{data}{result} }; }
+is(not_measured(), '', 'all exporters are measured');
+for (
+	[ 'a search_path without the extension', 'ALTER ROLE exporter SET search_path = public', 'ALTER ROLE exporter SET search_path = public, ids' ],
+	[ 'a view that fails', 'REVOKE EXECUTE ON FUNCTION ids.snowflake_horizon_lags() FROM PUBLIC', 'GRANT EXECUTE ON FUNCTION ids.snowflake_horizon_lags() TO PUBLIC' ])
+{
+	my ($state, $break, $repair) = @$_;
+	my $reconnect = q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'exporter'};
+	$shop->safe_psql('postgres', "$break; $reconnect");
+	wait_until("SnowflakeNotMeasured would fire: $state", sub { not_measured() eq "127.0.0.1:$port{shop}" });
+	$shop->safe_psql('postgres', "$repair; $reconnect");
+	wait_until("and not after that: $state", sub { not_measured() eq '' });
+}
+
+# --- an exporter of two databases, by the command of the page ---
+
+my ($command) = $page =~ /^( *prometheus-postgres-exporter .*?--web\.listen-address)=/ms or die 'no command for several databases';
+my @options = $command =~ /(--(?:disable|no)[\w.-]+)/g;
+$shop->safe_psql('postgres', 'CREATE DATABASE stock');
+$shop->safe_psql('stock', 'CREATE EXTENSION snowflake_id');
+$port{both} = PostgreSQL::Test::Cluster::get_free_port();
+start("$scratch/exporter_both.log",
+	{ DATA_SOURCE_NAME => join(',', map { 'host=' . $shop->host . ' port=' . $shop->port . " user=exporter dbname=$_ sslmode=disable" } qw(postgres stock)) },
+	'prometheus-postgres-exporter', "--extend.query-path=$from/queries.yaml", @options, "--web.listen-address=127.0.0.1:$port{both}");
+my $of_both;
+wait_until('an exporter of two databases answers', sub { %{ $of_both = metrics_of('both') } });
+is(join(' ', sort keys %{ $of_both->{snowflake_server_in_recovery} // {} }), 'datname=postgres datname=stock', 'with the metrics of both');
+delete $port{both};
+(pop @running)->kill_kill;
+
 # --- a transaction that holds the horizon back ---
 
 my $orders = 'datname=postgres generator=orders_ids';
