@@ -146,11 +146,9 @@ STEPS: while (1)
 		}
 		elsif ($kind eq 'swap') { wait_for_lock($node, '%snowflake_convert_swap%'); }
 		my $pid = sql(q{SELECT pid FROM pg_stat_activity WHERE usename = 'clerk' AND backend_type = 'client backend' LIMIT 1});
-		kill 'KILL', $pid if $pid =~ /^\d+$/;
-		$crashes++;
-		$_->{run}->kill_kill for $session, $reader;
+		$crashes += kill_backend($node, $pid);
 		# psql may end before it has read a query, which would end this test.
-		wait_until('the server answers', sub { system('pg_isready', '-q', '-d', $node->connstr('postgres')) == 0 });
+		$_->{run}->kill_kill for $session, $reader;
 		last STEPS if $kind eq 'swap';
 		next STEPS;
 	}

@@ -125,7 +125,7 @@ $s->query_safe('COMMIT');
 	my $id = $dying->query_safe($take);
 	my $pid = $dying->query_safe('SELECT pg_backend_pid()');
 	$s->quit;
-	kill 9, $pid;
+	kill_backend($node, $pid);
 	ok($node->poll_query_until('postgres', 'SELECT true'), 'the server is back after a kill');
 	eval { $dying->{run}->finish };
 	passes($id, 'a backend that was killed');

@@ -191,8 +191,7 @@ while (time < $end - 4)
 		"SELECT pid FROM pg_stat_activity WHERE query ~ 'write' AND pid <> pg_backend_pid() LIMIT 1") } // '';
 	if ($pid ne '')
 	{
-		kill 9, $pid;
-		$kills++;
+		$kills += kill_backend($node, $pid);
 	}
 	else
 	{

@@ -67,11 +67,9 @@ sub killed
 	}
 	else
 	{
-		kill 'KILL', $pid;
-		# psql may end before it has read a query, which would end this test.
-		wait_until('the process has ended', sub { !is_alive($pid) });
-		wait_until('the server answers', sub { system('pg_isready', '-q', '-d', $node->connstr($database)) == 0 });
+		kill_backend($node, $pid) or die 'the process has ended';
 	}
+	# psql may end before it has read a query, which would end this test.
 	$session->{run}->kill_kill;
 	sql($database, 'DELETE FROM gate');
 	return;

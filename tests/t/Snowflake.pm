@@ -12,7 +12,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(new_node start_with_clock set_clock set_clock_to set_back stop_clock wall_clock ids first_id_within
-  check_ids error_of wait_until crash clock_of is_alive session error_in send_to wait_for_lock
+  check_ids error_of wait_until crash kill_backend clock_of is_alive session error_in send_to wait_for_lock
   create_generator draw drawn draw_timed draw_clock
   draw_batch check_unique answer_in wait_for_clock between shown in_log behind);
 
@@ -99,6 +99,17 @@ sub crash
 	$node->stop('immediate');
 	start_with_clock($node, clock_of($node) - 30);
 	return;
+}
+
+# Kills a process of a server, which starts again without it. Until the server has noticed,
+# it answers as before. Returns 0 if the process has ended already.
+sub kill_backend
+{
+	my ($node, $pid) = @_;
+	my $logged = -s $node->logfile;
+	kill 'KILL', $pid or return 0;
+	wait_until('the server has started again', sub { $node->log_contains(qr/database system is ready to accept/, $logged) });
+	return 1;
 }
 
 # A process that has ended may linger until somebody asks for its status.
