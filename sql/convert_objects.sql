@@ -52,7 +52,7 @@ AS $$
     -- otherwise by ALTER DEFAULT PRIVILEGES: then everything is revoked, and granted anew.
     WITH changed_defaults AS (
         SELECT a.defaclacl FROM pg_default_acl AS a
-        WHERE column_name IS NULL AND a.defaclobjtype = kind AND a.defaclrole = current_user::regrole),
+        WHERE column_name IS NULL AND a.defaclobjtype = kind AND a.defaclrole = quote_ident(current_user)::regrole),
     usual AS (
         SELECT e.* FROM aclexplode(acldefault(kind, owner)) AS e WHERE column_name IS NULL),
     given AS (
@@ -135,6 +135,11 @@ BEGIN
             || ' AS' || E'\n' || it.definition
             -- The query runs later, as the owner: REFRESH does that.
             || CASE WHEN it.relkind = 'm' THEN E'\n  WITH NO DATA' ELSE '' END);
+        -- Before everything that runs code of the owner: CREATE INDEX does that, with the rights
+        -- of the role that owns the view then.
+        IF it.relowner <> quote_ident(current_user)::regrole THEN
+            statements := statements || format('ALTER %s %s OWNER TO %I', kind, it.name, pg_get_userbyid(it.relowner));
+        END IF;
         statements := statements || ARRAY(
             SELECT format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s', it.name, a.attname, pg_get_expr(d.adbin, d.adrelid))
             FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
@@ -170,15 +175,12 @@ BEGIN
             FROM pg_statistic_ext AS x
             JOIN pg_namespace AS n ON n.oid = x.stxnamespace
             CROSS JOIN LATERAL (VALUES (1, pg_get_statisticsobjdef(x.oid)),
-                (2, CASE WHEN x.stxowner <> it.relowner OR it.relowner <> current_user::regrole THEN
+                (2, CASE WHEN x.stxowner <> quote_ident(current_user)::regrole THEN
                     format('ALTER STATISTICS %I.%I OWNER TO %I', n.nspname, x.stxname, pg_get_userbyid(x.stxowner)) END),
                 (3, CASE WHEN x.stxstattarget >= 0 THEN format('ALTER STATISTICS %I.%I SET STATISTICS %s', n.nspname, x.stxname, x.stxstattarget) END),
                 (4, format('COMMENT ON STATISTICS %I.%I IS ', n.nspname, x.stxname) || quote_literal(obj_description(x.oid, 'pg_statistic_ext')))
             ) AS s (place, statement)
             WHERE x.stxrelid = id AND s.statement IS NOT NULL ORDER BY x.oid, s.place);
-        IF it.relowner <> current_user::regrole THEN
-            statements := statements || format('ALTER %s %s OWNER TO %I', kind, it.name, pg_get_userbyid(it.relowner));
-        END IF;
         statements := statements || ARRAY(
             SELECT @extschema@.snowflake_internal_grants(it.relacl, it.relowner, 'r', 'TABLE ' || it.name, NULL));
         statements := statements || ARRAY(
@@ -263,7 +265,7 @@ BEGIN
         owner := it.proowner;
         drop_statement := format('DROP ROUTINE %s', it.name);
         statements := ARRAY[rtrim(pg_get_functiondef(id), E'\n')];
-        IF it.proowner <> current_user::regrole THEN
+        IF it.proowner <> quote_ident(current_user)::regrole THEN
             statements := statements || format('ALTER ROUTINE %s OWNER TO %I', it.name, pg_get_userbyid(it.proowner));
         END IF;
         statements := statements || ARRAY(

@@ -498,7 +498,7 @@ BEGIN
             SELECT 5, x.stxname, v.statement
             FROM pg_statistic_ext AS x JOIN pg_namespace AS n ON n.oid = x.stxnamespace
             CROSS JOIN LATERAL (VALUES
-                (CASE WHEN x.stxowner <> current_user::regrole THEN
+                (CASE WHEN x.stxowner <> quote_ident(current_user)::regrole THEN
                     format('ALTER STATISTICS %I.%I OWNER TO %I', n.nspname, x.stxname, pg_get_userbyid(x.stxowner)) END),
                 (format('COMMENT ON STATISTICS %I.%I IS ', n.nspname, x.stxname) || quote_literal(obj_description(x.oid, 'pg_statistic_ext')))) AS v (statement)
             WHERE EXISTS (SELECT FROM members AS m JOIN pg_depend AS d ON d.classid = 'pg_statistic_ext'::regclass AND d.objid = x.oid
