@@ -286,3 +286,33 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_internal_convert_remake(regclass, oid) IS
     'internal, for snowflake_convert(): the statement that drops an object and those that make it again; null for an object of a kind that cannot be made again';
+
+-- PostgreSQL reads a literal of a type that contains a domain when it parses a statement, and
+-- looks at the conditions of the domain then. Nobody but the caller could run such a
+-- statement, and the caller only trusts the owners of the tables.
+CREATE FUNCTION snowflake_internal_convert_literals(made_again jsonb, tables oid[]) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE types (id, domain, owner) AS (
+        SELECT y.oid, y.oid, y.typowner FROM pg_type AS y
+        WHERE EXISTS (SELECT FROM pg_constraint AS k WHERE k.contypid = y.oid)
+          AND NOT pg_has_role(y.typowner, quote_ident(current_user)::regrole, 'USAGE')
+          AND NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = ANY (tables) AND c.relowner = y.typowner)
+        UNION
+        SELECT m.id, t.domain, t.owner FROM types AS t
+        CROSS JOIN LATERAL (
+            SELECT y.oid FROM pg_type AS y WHERE t.id IN (y.typelem, y.typbasetype)
+            UNION ALL
+            SELECT c.reltype FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+            WHERE a.atttypid = t.id AND NOT a.attisdropped AND c.reltype <> 0
+            UNION ALL
+            SELECT u.id FROM pg_range AS r CROSS JOIN LATERAL (VALUES (r.rngtypid), (r.rngmultitypid)) AS u (id) WHERE r.rngsubtype = t.id) AS m (id))
+    SELECT DISTINCT ON (d.described) format('%s has a literal of type %s, and domain %s would run code of role %I with the rights of the caller: drop it before, and let its owner make it again after',
+        d.described, format_type(t.id, NULL), t.domain::regtype, pg_get_userbyid(t.owner))
+    FROM jsonb_to_recordset(made_again) AS d (described text, statements text[])
+    JOIN types AS t ON strpos(array_to_string(d.statements, E'\n'), '''::' || format_type(t.id, NULL)) > 0
+    -- The name of a type may begin with that of another one.
+    ORDER BY d.described, length(format_type(t.id, NULL)) DESC, t.domain
+$$;
+COMMENT ON FUNCTION snowflake_internal_convert_literals(jsonb, oid[]) IS
+    'internal, for snowflake_convert(): objects that cannot be made again without code of third roles, in the conditions of domains, that would run with the rights of the caller';

@@ -376,6 +376,8 @@ BEGIN
         CROSS JOIN aclexplode(g.acl) AS e
         WHERE e.grantor <> g.owner AND NOT pg_has_role(e.grantor, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
         UNION ALL
+        SELECT l FROM @extschema@.snowflake_internal_convert_literals(made_again, tables) AS l
+        UNION ALL
         -- PostgreSQL 16 or later has these.
         SELECT format('generated column %s.%I has an expression of its own, which that of table %s would replace: detach table %1$s, convert both tables, and attach it again',
             @extschema@.snowflake_internal_name(f.member), g.name, @extschema@.snowflake_internal_name(g.relation))

@@ -45,6 +45,33 @@ SELECT relname, relowner::regrole FROM pg_class WHERE relname ~ '^(full|empty|pl
 SELECT stxname, stxowner::regrole FROM pg_statistic_ext WHERE stxnamespace = 'kept'::regnamespace;
 SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid IN ('full_view'::regclass, 'empty_view'::regclass) AND attname = 'id';
 DROP TABLE seen, seen_in_use CASCADE;
+-- PostgreSQL reads literals when it makes a view, and the conditions of domains in them run
+-- as the caller. Those of the table's owner, or of the caller, are no matter.
+CREATE TABLE literal (id serial PRIMARY KEY);
+GRANT SELECT ON literal TO regress_viewer;
+CREATE FUNCTION obstacles_of_literals() RETURNS SETOF text LANGUAGE sql AS $$
+    SELECT replace(note, current_user, 'me') FROM snowflake_convert_plan('{literal}') WHERE action = 'obstacle' $$;
+SET ROLE regress_viewer;
+CREATE DOMAIN told AS int CHECK (tell('domain') < VALUE);
+CREATE TYPE pair AS (a int, b told);
+CREATE TYPE span AS RANGE (subtype = told);
+CREATE VIEW of_arrays AS SELECT id, '{2,3}'::told[] FROM literal;
+CREATE VIEW of_pairs AS SELECT id, '{"(1,2)"}'::pair[] FROM literal;
+CREATE VIEW of_spans AS SELECT id FROM literal WHERE '[2,4)'::span @> 3::told;
+CREATE VIEW of_values AS SELECT id, '2'::told, ARRAY[id]::told[] FROM literal;
+RESET ROLE;
+SELECT obstacles_of_literals() ORDER BY 1;
+SELECT note FROM snowflake_convert_plan('{literal}', online => true) WHERE note LIKE '%of_arrays%';
+DELETE FROM ran;
+CALL snowflake_convert('{literal}');
+SELECT caller, what FROM ran GROUP BY 1, 2 ORDER BY 1, 2;
+ALTER TABLE literal OWNER TO regress_viewer;
+SELECT obstacles_of_literals() ORDER BY 1;
+ALTER TABLE literal OWNER TO CURRENT_USER;
+DROP VIEW of_arrays, of_pairs, of_spans;
+CALL snowflake_convert('{literal}');
+SELECT caller, what FROM ran GROUP BY 1, 2 ORDER BY 1, 2;
+DROP TABLE literal CASCADE;
 
 -- A caller whose name, read as an identifier, would be that of another role, or of none.
 CREATE ROLE regress_a;
