@@ -220,6 +220,16 @@ SKIP:
 	is(sql('six', $sums), $sums_before, 'and the rows keep their values when it is detached meanwhile');
 }
 
+# From version 18 on, NOT NULL has a name.
+SKIP:
+{
+	skip 'names of NOT NULL need PostgreSQL 18', 1 if $node->pg_version < 18;
+	sql('six', q{CREATE SCHEMA named; CREATE TABLE named.t (id serial, g bigint GENERATED ALWAYS AS (id * 2) STORED CONSTRAINT filled NOT NULL);
+		COMMENT ON CONSTRAINT filled ON named.t IS 'always'; CALL snowflake_convert('{named.t}')});
+	is(sql('six', q{SELECT conname, obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conrelid = 'named.t'::regclass AND contype = 'n' AND conname <> 't_id_not_null'}),
+		'filled|always', 'that of a generated column stays');
+}
+
 sql('shop', q{SELECT snowflake_create_pool('of_others', '[500,600]')});
 is(sql('shop', q{SELECT note FROM snowflake_convert_plan('{django.app_post}', backfill => true, worker_id => 555) WHERE action = 'obstacle'}),
 	'worker ID 555 belongs to pool of_others: old rows need one that no server has, or has had', 'a worker ID of a pool');
