@@ -119,11 +119,13 @@ $$;
 COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint) IS
     'the statements that snowflake_convert(), or with online snowflake_convert_steps(), would run for tables, or for all tables of a schema, with their locks and the bytes that they rewrite; obstacles, and notes on what stays as it is; changes nothing';
 
+-- The texts of functions that are made again are not checked, here and in the swap: one may
+-- name a view without its schema, or a view that is made later.
 CREATE PROCEDURE snowflake_convert(
     relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
     generator regclass DEFAULT NULL, set_default boolean DEFAULT true,
     backfill boolean DEFAULT false, backfill_by name[] DEFAULT NULL, worker_id bigint DEFAULT NULL)
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
 AS $$
 DECLARE
     tables regclass[] := @extschema@.snowflake_internal_convert_tables(relations, schema);

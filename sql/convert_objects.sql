@@ -52,7 +52,7 @@ AS $$
     -- otherwise by ALTER DEFAULT PRIVILEGES: then everything is revoked, and granted anew.
     WITH changed_defaults AS (
         SELECT a.defaclacl FROM pg_default_acl AS a
-        WHERE column_name IS NULL AND a.defaclobjtype = kind AND a.defaclrole = current_user::regrole),
+        WHERE column_name IS NULL AND a.defaclobjtype = kind AND a.defaclrole = quote_ident(current_user)::regrole),
     usual AS (
         SELECT e.* FROM aclexplode(acldefault(kind, owner)) AS e WHERE column_name IS NULL),
     given AS (
@@ -135,6 +135,11 @@ BEGIN
             || ' AS' || E'\n' || it.definition
             -- The query runs later, as the owner: REFRESH does that.
             || CASE WHEN it.relkind = 'm' THEN E'\n  WITH NO DATA' ELSE '' END);
+        -- Before everything that runs code of the owner: CREATE INDEX does that, with the rights
+        -- of the role that owns the view then.
+        IF it.relowner <> quote_ident(current_user)::regrole THEN
+            statements := statements || format('ALTER %s %s OWNER TO %I', kind, it.name, pg_get_userbyid(it.relowner));
+        END IF;
         statements := statements || ARRAY(
             SELECT format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s', it.name, a.attname, pg_get_expr(d.adbin, d.adrelid))
             FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
@@ -170,15 +175,12 @@ BEGIN
             FROM pg_statistic_ext AS x
             JOIN pg_namespace AS n ON n.oid = x.stxnamespace
             CROSS JOIN LATERAL (VALUES (1, pg_get_statisticsobjdef(x.oid)),
-                (2, CASE WHEN x.stxowner <> it.relowner OR it.relowner <> current_user::regrole THEN
+                (2, CASE WHEN x.stxowner <> quote_ident(current_user)::regrole THEN
                     format('ALTER STATISTICS %I.%I OWNER TO %I', n.nspname, x.stxname, pg_get_userbyid(x.stxowner)) END),
                 (3, CASE WHEN x.stxstattarget >= 0 THEN format('ALTER STATISTICS %I.%I SET STATISTICS %s', n.nspname, x.stxname, x.stxstattarget) END),
                 (4, format('COMMENT ON STATISTICS %I.%I IS ', n.nspname, x.stxname) || quote_literal(obj_description(x.oid, 'pg_statistic_ext')))
             ) AS s (place, statement)
             WHERE x.stxrelid = id AND s.statement IS NOT NULL ORDER BY x.oid, s.place);
-        IF it.relowner <> current_user::regrole THEN
-            statements := statements || format('ALTER %s %s OWNER TO %I', kind, it.name, pg_get_userbyid(it.relowner));
-        END IF;
         statements := statements || ARRAY(
             SELECT @extschema@.snowflake_internal_grants(it.relacl, it.relowner, 'r', 'TABLE ' || it.name, NULL));
         statements := statements || ARRAY(
@@ -263,7 +265,7 @@ BEGIN
         owner := it.proowner;
         drop_statement := format('DROP ROUTINE %s', it.name);
         statements := ARRAY[rtrim(pg_get_functiondef(id), E'\n')];
-        IF it.proowner <> current_user::regrole THEN
+        IF it.proowner <> quote_ident(current_user)::regrole THEN
             statements := statements || format('ALTER ROUTINE %s OWNER TO %I', it.name, pg_get_userbyid(it.proowner));
         END IF;
         statements := statements || ARRAY(
@@ -284,3 +286,33 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_internal_convert_remake(regclass, oid) IS
     'internal, for snowflake_convert(): the statement that drops an object and those that make it again; null for an object of a kind that cannot be made again';
+
+-- PostgreSQL reads a literal of a type that contains a domain when it parses a statement, and
+-- looks at the conditions of the domain then. Nobody but the caller could run such a
+-- statement, and the caller only trusts the owners of the tables.
+CREATE FUNCTION snowflake_internal_convert_literals(made_again jsonb, tables oid[]) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE types (id, domain, owner) AS (
+        SELECT y.oid, y.oid, y.typowner FROM pg_type AS y
+        WHERE EXISTS (SELECT FROM pg_constraint AS k WHERE k.contypid = y.oid)
+          AND NOT pg_has_role(y.typowner, quote_ident(current_user)::regrole, 'USAGE')
+          AND NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = ANY (tables) AND c.relowner = y.typowner)
+        UNION
+        SELECT m.id, t.domain, t.owner FROM types AS t
+        CROSS JOIN LATERAL (
+            SELECT y.oid FROM pg_type AS y WHERE t.id IN (y.typelem, y.typbasetype)
+            UNION ALL
+            SELECT c.reltype FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+            WHERE a.atttypid = t.id AND NOT a.attisdropped AND c.reltype <> 0
+            UNION ALL
+            SELECT u.id FROM pg_range AS r CROSS JOIN LATERAL (VALUES (r.rngtypid), (r.rngmultitypid)) AS u (id) WHERE r.rngsubtype = t.id) AS m (id))
+    SELECT DISTINCT ON (d.described) format('%s has a literal of type %s, and domain %s would run code of role %I with the rights of the caller: drop it before, and let its owner make it again after',
+        d.described, format_type(t.id, NULL), t.domain::regtype, pg_get_userbyid(t.owner))
+    FROM jsonb_to_recordset(made_again) AS d (described text, statements text[])
+    JOIN types AS t ON strpos(array_to_string(d.statements, E'\n'), '''::' || format_type(t.id, NULL)) > 0
+    -- The name of a type may begin with that of another one.
+    ORDER BY d.described, length(format_type(t.id, NULL)) DESC, t.domain
+$$;
+COMMENT ON FUNCTION snowflake_internal_convert_literals(jsonb, oid[]) IS
+    'internal, for snowflake_convert(): objects that cannot be made again without code of third roles, in the conditions of domains, that would run with the rights of the caller';

@@ -165,6 +165,7 @@ DECLARE
     dependents jsonb;
     made_again jsonb;   -- the same with their statements, by level
     sources oid[];      -- the tables to lock
+    changed_statistics oid[];
     drop_keys text[];   -- statements
     add_keys text[];
     is_refused boolean := false;
@@ -227,6 +228,10 @@ BEGIN
         LEFT JOIN pg_policy AS p ON d.class = 'pg_policy'::regclass AND p.oid = d.id
         JOIN pg_class AS c ON c.oid IN (r.ev_class, t.tgrelid, p.polrelid) AND c.relkind IN ('r', 'p'));
 
+    changed_statistics := ARRAY(
+        SELECT DISTINCT d.objid FROM unnest(tables, numbers) AS u (id, number)
+        JOIN pg_depend AS d ON d.classid = 'pg_statistic_ext'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = u.id AND d.refobjsubid = u.number);
+
     -- Foreign keys of columns that get new values, in the order in which they were made.
     WITH members AS (
         SELECT f.member::oid AS id, f.number
@@ -261,6 +266,12 @@ BEGIN
         UNION ALL
         SELECT format('must be owner of %s', d.described)
         FROM jsonb_to_recordset(made_again) AS d (described text, owner oid) WHERE NOT pg_has_role(d.owner, 'USAGE')
+        UNION ALL
+        -- They are made again by the caller, and then given to their owner.
+        SELECT format('must be owner of %s', pg_describe_object('pg_statistic_ext'::regclass, x.oid, 0))
+        FROM pg_statistic_ext AS x
+        WHERE NOT pg_has_role(x.stxowner, 'USAGE') AND (x.oid = ANY (changed_statistics)
+            OR x.stxrelid IN (SELECT d.id FROM jsonb_to_recordset(dependents) AS d (class oid, id oid) WHERE d.class = 'pg_class'::regclass))
         UNION ALL
         SELECT format('%s is of domain %s over %s: change the column to bigint or to another domain first', c.described, c.type::regtype, c.base::regtype)
         FROM changed AS c WHERE c.type <> c.base
@@ -336,7 +347,11 @@ BEGIN
         -- It depends on an index that is made anew, but not on the column.
         SELECT DISTINCT format('constraint %I of table %s refers to a key that includes %s, so PostgreSQL cannot change that column: drop it before, and add it again after',
             k.conname, @extschema@.snowflake_internal_name(k.conrelid), m.described)
-        FROM members AS m
+        FROM (TABLE members
+              UNION ALL
+              SELECT f.member, f.number, format('%s.%I', @extschema@.snowflake_internal_name(g.relation), g.name)
+              FROM jsonb_to_recordset(generated) AS g (relation oid, name name)
+              CROSS JOIN @extschema@.snowflake_internal_family(g.relation, g.name) AS f) AS m
         JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = m.member AND k.conparentid = 0 AND m.number <> ALL (k.confkey)
         JOIN pg_index AS i ON i.indexrelid = k.conindid AND m.number = ANY (i.indkey::smallint[])
         UNION ALL
@@ -360,6 +375,15 @@ BEGIN
             JOIN pg_attribute AS a ON a.attrelid = f.member AND a.attnum = f.number) AS g (described, owner, acl)
         CROSS JOIN aclexplode(g.acl) AS e
         WHERE e.grantor <> g.owner AND NOT pg_has_role(e.grantor, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
+        UNION ALL
+        SELECT l FROM @extschema@.snowflake_internal_convert_literals(made_again, tables) AS l
+        UNION ALL
+        -- PostgreSQL 16 or later has these.
+        SELECT format('generated column %s.%I has an expression of its own, which that of table %s would replace: detach table %1$s, convert both tables, and attach it again',
+            @extschema@.snowflake_internal_name(f.member), g.name, @extschema@.snowflake_internal_name(g.relation))
+        FROM jsonb_to_recordset(generated) AS g (relation oid, name name)
+        CROSS JOIN @extschema@.snowflake_internal_family(g.relation, g.name) AS f
+        WHERE f.expression IS DISTINCT FROM (SELECT r.expression FROM @extschema@.snowflake_internal_family(g.relation, g.name) AS r WHERE r.member = g.relation)
         UNION ALL
         -- Its foreign keys would be dropped with the column.
         SELECT format('constraint %I of table %s refers to a generated column', k.conname, @extschema@.snowflake_internal_name(k.conrelid))
@@ -410,6 +434,20 @@ BEGIN
         END LOOP;
     END IF;
 
+    -- DROP COLUMN would not drop a constraint that has the column in an expression.
+    action := 'drop';
+    FOR statement IN
+        SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', @extschema@.snowflake_internal_name(k.conrelid), k.conname)
+        FROM pg_constraint AS k
+        WHERE k.contype = 'x' AND k.conparentid = 0 AND EXISTS (
+            SELECT FROM jsonb_to_recordset(generated) AS g (relation oid, name name)
+            CROSS JOIN @extschema@.snowflake_internal_family(g.relation, g.name) AS f
+            WHERE f.member = k.conrelid AND f.number = ANY (@extschema@.snowflake_internal_index_columns(k.conindid)) AND f.number <> ALL (k.conkey))
+        ORDER BY 1
+    LOOP
+        RETURN NEXT;
+    END LOOP;
+
     -- One statement for each table, so that it is rewritten once. PostgreSQL carries out the
     -- parts in this order. A generated column of a child table alone goes before.
     action := 'alter';
@@ -424,7 +462,11 @@ BEGIN
                      JOIN pg_namespace AS n ON n.oid = o.collnamespace WHERE o.oid = a.attcollation) ELSE '' END
                 || format(' GENERATED ALWAYS AS (%s) %s', pg_get_expr(d.adbin, d.adrelid),
                     CASE a.attgenerated WHEN 's' THEN 'STORED' ELSE 'VIRTUAL' END)
-                || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END AS definition
+                || CASE WHEN a.attnotnull THEN coalesce(
+                    -- PostgreSQL 18 or later has it in pg_constraint.
+                    (SELECT format(' CONSTRAINT %I NOT NULL%s', k.conname, CASE WHEN k.connoinherit THEN ' NO INHERIT' ELSE '' END)
+                     FROM pg_constraint AS k WHERE k.conrelid = a.attrelid AND k.contype = 'n' AND k.conkey = ARRAY[a.attnum]), ' NOT NULL')
+                    ELSE '' END AS definition
             FROM jsonb_to_recordset(generated) AS g (relation oid, name name)
             JOIN pg_attribute AS a ON a.attrelid = g.relation AND a.attname = g.name
             JOIN pg_type AS y ON y.oid = a.atttypid
@@ -466,45 +508,73 @@ BEGIN
     action := 'make';
     FOR statement IN
         WITH members AS (
-            SELECT f.member::oid AS id, f.number, g.name
+            SELECT f.member::oid AS id, f.number, g.name, g.relation
             FROM jsonb_to_recordset(generated) AS g (relation oid, name name)
             CROSS JOIN @extschema@.snowflake_internal_family(g.relation, g.name) AS f),
+        -- Also those of partitions, which keep their names.
+        indexes AS (
+            SELECT i.indexrelid, i.indrelid, i.indisreplident, i.indisclustered, c.relname, c.reltablespace, c.reloptions,
+                @extschema@.snowflake_internal_name(i.indexrelid) AS index_name, @extschema@.snowflake_internal_name(i.indrelid) AS table_name,
+                k.conname, pg_get_constraintdef(k.oid) AS definition
+            FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+            LEFT JOIN pg_constraint AS k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u', 'x')
+            WHERE EXISTS (SELECT FROM members AS m
+                WHERE m.id = i.indrelid AND m.number = ANY (@extschema@.snowflake_internal_index_columns(i.indexrelid)))),
         made (phase, name, statement) AS (
+            SELECT 1, m.name, format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', @extschema@.snowflake_internal_name(m.id), m.name)
+            FROM members AS m
+            JOIN pg_attribute AS a ON a.attrelid = m.id AND a.attnum = m.number AND a.attnotnull
+            JOIN pg_attribute AS r ON r.attrelid = m.relation AND r.attname = m.name AND NOT r.attnotnull
+            UNION ALL
             SELECT 1, k.conname, format('ALTER TABLE %s ADD CONSTRAINT %I %s',
                 @extschema@.snowflake_internal_name(k.conrelid), k.conname, pg_get_constraintdef(k.oid))
             FROM pg_constraint AS k
-            WHERE k.contype IN ('p', 'u', 'x', 'c') AND k.conparentid = 0 AND k.coninhcount = 0
+            WHERE k.contype = 'c' AND k.coninhcount = 0
               AND EXISTS (SELECT FROM members AS m WHERE m.id = k.conrelid AND m.number = ANY (k.conkey))
             UNION ALL
-            SELECT 2, c.relname, pg_get_indexdef(i.indexrelid)
-            FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
-            WHERE NOT c.relispartition
-              AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u', 'x'))
-              AND EXISTS (SELECT FROM members AS m JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
-                  AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.id AND d.refobjsubid = m.number)
+            SELECT CASE WHEN i.conname IS NULL THEN 2 ELSE 1 END, i.relname,
+                CASE WHEN i.conname IS NULL THEN pg_get_indexdef(i.indexrelid)
+                    ELSE format('ALTER TABLE ONLY %s ADD CONSTRAINT %I %s', i.table_name, i.conname, i.definition) END
+            FROM indexes AS i
             UNION ALL
-            SELECT 3, c.relname, format('COMMENT ON INDEX %s IS %L', @extschema@.snowflake_internal_name(i.indexrelid), e.description)
-            FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
-            JOIN pg_description AS e ON e.classoid = 'pg_class'::regclass AND e.objoid = i.indexrelid AND e.objsubid = 0
-            WHERE NOT c.relispartition
-              AND EXISTS (SELECT FROM members AS m JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
-                  AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.id AND d.refobjsubid = m.number)
+            SELECT 3, i.relname, format('ALTER INDEX %s SET TABLESPACE %I', i.index_name, t.spcname)
+            FROM indexes AS i JOIN pg_tablespace AS t ON t.oid = i.reltablespace
             UNION ALL
-            SELECT 4, x.stxname, pg_get_statisticsobjdef(x.oid)
+            -- CREATE INDEX says them, but no constraint does.
+            SELECT 3, i.relname, format('ALTER INDEX %s SET (%s)', i.index_name, string_agg(format('%I = %L', split_part(o, '=', 1), substr(o, strpos(o, '=') + 1)), ', ' ORDER BY o))
+            FROM indexes AS i CROSS JOIN unnest(i.reloptions) AS o WHERE i.conname IS NOT NULL GROUP BY i.relname, i.index_name
+            UNION ALL
+            SELECT 4, p.relname || i.relname, format('ALTER INDEX %s ATTACH PARTITION %s', p.index_name, i.index_name)
+            FROM indexes AS i JOIN pg_inherits AS h ON h.inhrelid = i.indexrelid JOIN indexes AS p ON p.indexrelid = h.inhparent
+            UNION ALL
+            SELECT 5, i.relname, format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', i.table_name, i.relname)
+            FROM indexes AS i WHERE i.indisreplident
+            UNION ALL
+            SELECT 5, i.relname, format('ALTER TABLE %s CLUSTER ON %I', i.table_name, i.relname)
+            FROM indexes AS i WHERE i.indisclustered
+            UNION ALL
+            SELECT 5, i.relname, format('COMMENT ON INDEX %s IS ', i.index_name) || quote_literal(obj_description(i.indexrelid, 'pg_class'))
+            FROM indexes AS i
+            UNION ALL
+            SELECT 5, k.conname, format('COMMENT ON CONSTRAINT %I ON %s IS ', k.conname, @extschema@.snowflake_internal_name(k.conrelid))
+                || quote_literal(obj_description(k.oid, 'pg_constraint'))
+            FROM pg_constraint AS k
+            WHERE k.oid IN (
+                SELECT o.oid FROM pg_constraint AS o JOIN members AS m ON m.id = o.conrelid
+                WHERE m.number = ANY (o.conkey) AND (o.contype = 'c' OR o.contype = 'n' AND m.id = m.relation)
+                   OR o.contype IN ('p', 'u', 'x') AND o.conindid IN (SELECT i.indexrelid FROM indexes AS i))
+            UNION ALL
+            SELECT 6, x.stxname, pg_get_statisticsobjdef(x.oid)
             FROM pg_statistic_ext AS x
             WHERE EXISTS (SELECT FROM members AS m JOIN pg_depend AS d ON d.classid = 'pg_statistic_ext'::regclass AND d.objid = x.oid
                   AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.id AND d.refobjsubid = m.number)
             UNION ALL
-            SELECT 5, x.stxname, v.statement
+            SELECT 7, x.stxname, format('COMMENT ON STATISTICS %I.%I IS ', n.nspname, x.stxname) || quote_literal(obj_description(x.oid, 'pg_statistic_ext'))
             FROM pg_statistic_ext AS x JOIN pg_namespace AS n ON n.oid = x.stxnamespace
-            CROSS JOIN LATERAL (VALUES
-                (CASE WHEN x.stxowner <> current_user::regrole THEN
-                    format('ALTER STATISTICS %I.%I OWNER TO %I', n.nspname, x.stxname, pg_get_userbyid(x.stxowner)) END),
-                (format('COMMENT ON STATISTICS %I.%I IS ', n.nspname, x.stxname) || quote_literal(obj_description(x.oid, 'pg_statistic_ext')))) AS v (statement)
             WHERE EXISTS (SELECT FROM members AS m JOIN pg_depend AS d ON d.classid = 'pg_statistic_ext'::regclass AND d.objid = x.oid
                   AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.id AND d.refobjsubid = m.number)
             UNION ALL
-            SELECT 5, m.name, format('ALTER TABLE ONLY %s ALTER COLUMN %I %s', @extschema@.snowflake_internal_name(m.id), m.name, v.change)
+            SELECT 7, m.name, format('ALTER TABLE ONLY %s ALTER COLUMN %I %s', @extschema@.snowflake_internal_name(m.id), m.name, v.change)
             FROM members AS m
             JOIN pg_attribute AS a ON a.attrelid = m.id AND a.attnum = m.number
             JOIN pg_type AS y ON y.oid = a.atttypid
@@ -516,15 +586,15 @@ BEGIN
                 ('SET COMPRESSION ' || CASE a.attcompression WHEN 'p' THEN 'pglz' WHEN 'l' THEN 'lz4' END)) AS v (change)
             WHERE v.change IS NOT NULL
             UNION ALL
-            SELECT 5, m.name, format('COMMENT ON COLUMN %s.%I IS %L', @extschema@.snowflake_internal_name(m.id), m.name, e.description)
+            SELECT 7, m.name, format('COMMENT ON COLUMN %s.%I IS %L', @extschema@.snowflake_internal_name(m.id), m.name, e.description)
             FROM members AS m
             JOIN pg_description AS e ON e.classoid = 'pg_class'::regclass AND e.objoid = m.id AND e.objsubid = m.number
             UNION ALL
-            SELECT 5, m.name, format('SECURITY LABEL FOR %I ON COLUMN %s.%I IS %L', l.provider, @extschema@.snowflake_internal_name(m.id), m.name, l.label)
+            SELECT 7, m.name, format('SECURITY LABEL FOR %I ON COLUMN %s.%I IS %L', l.provider, @extschema@.snowflake_internal_name(m.id), m.name, l.label)
             FROM members AS m
             JOIN pg_seclabel AS l ON l.classoid = 'pg_class'::regclass AND l.objoid = m.id AND l.objsubid = m.number
             UNION ALL
-            SELECT 6, m.name, g.statement
+            SELECT 8, m.name, g.statement
             FROM members AS m JOIN pg_class AS c ON c.oid = m.id
             JOIN pg_attribute AS a ON a.attrelid = m.id AND a.attnum = m.number AND a.attacl IS NOT NULL
             CROSS JOIN @extschema@.snowflake_internal_grants(a.attacl, c.relowner, 'c', 'TABLE ' || @extschema@.snowflake_internal_name(m.id), m.name) AS g (statement))
@@ -535,8 +605,13 @@ BEGIN
     FOREACH statement IN ARRAY add_keys LOOP
         RETURN NEXT;
     END LOOP;
-    -- ALTER TABLE .. TYPE makes statistics and indexes again without these.
+    -- ALTER TABLE .. TYPE makes statistics and indexes again without these. The statistics
+    -- are the caller's then.
     FOR statement IN
+        SELECT format('ALTER STATISTICS %I.%I OWNER TO %I', n.nspname, x.stxname, pg_get_userbyid(x.stxowner))
+        FROM pg_statistic_ext AS x JOIN pg_namespace AS n ON n.oid = x.stxnamespace
+        WHERE x.stxowner <> quote_ident(current_user)::regrole AND x.oid = ANY (changed_statistics)
+        UNION ALL
         SELECT format('ALTER STATISTICS %I.%I SET STATISTICS %s', n.nspname, x.stxname, x.stxstattarget)
         FROM pg_statistic_ext AS x JOIN pg_namespace AS n ON n.oid = x.stxnamespace
         WHERE x.stxstattarget >= 0 AND x.stxrelid = ANY (tables)

@@ -182,7 +182,7 @@ BEGIN
             SELECT 17, x.stxname, pg_get_statisticsobjdef(x.oid) FROM statistics AS x
             UNION ALL
             SELECT 18, x.stxname, format('ALTER STATISTICS %I.%I OWNER TO %I', x.nspname, x.stxname, pg_get_userbyid(x.stxowner))
-            FROM statistics AS x WHERE x.stxowner <> current_user::regrole
+            FROM statistics AS x WHERE x.stxowner <> quote_ident(current_user)::regrole
             UNION ALL
             SELECT 18, x.stxname, format('ALTER STATISTICS %I.%I SET STATISTICS %s', x.nspname, x.stxname, x.stxstattarget)
             FROM statistics AS x WHERE x.stxstattarget >= 0
@@ -299,7 +299,7 @@ COMMENT ON FUNCTION snowflake_internal_swap_result(oid[], oid[], smallint[]) IS
 CREATE FUNCTION snowflake_internal_swap(
     relations regclass[], are_named boolean, generator regclass, set_default boolean,
     steps text[], done integer, state bigint[], owners oid[], copies smallint[]) RETURNS void
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
 AS $$
 DECLARE
     locked constant timestamptz := clock_timestamp();

@@ -198,6 +198,38 @@ is(sql('six', q{SELECT DISTINCT format_type(atttypid, NULL) FROM pg_attribute JO
 	WHERE c.relnamespace = 'spread'::regnamespace AND c.relkind IN ('r', 'p', 'f', 'v') AND attname = 'id'}), 'bigint', 'they are converted with the others');
 is(sql('six', q{SELECT count(*), count(*) FILTER (WHERE id > 1000000) FROM spread.of_visits}), '4|2', 'and keep their rows');
 
+# From version 16 on, a partition can have a generation expression of its own. The values
+# stay if it is detached meanwhile, as the plan says.
+SKIP:
+{
+	skip 'generation expressions of partitions need PostgreSQL 16', 4 if $node->pg_version < 16;
+	sql('six', q{CREATE SCHEMA sums; SET search_path = sums;
+		CREATE TABLE sums (id serial, at date, g bigint GENERATED ALWAYS AS (id * 2) STORED) PARTITION BY RANGE (at);
+		CREATE TABLE same PARTITION OF sums FOR VALUES FROM ('2026-01-01') TO ('2027-01-01');
+		CREATE TABLE own PARTITION OF sums (g GENERATED ALWAYS AS (id * 3) STORED) DEFAULT;
+		INSERT INTO sums (at) VALUES ('2026-01-01'), ('2025-01-01')});
+	my $obstacle = 'generated column sums.own.g has an expression of its own, which that of table sums.sums would replace: '
+	  . 'detach table sums.own, convert both tables, and attach it again';
+	is(sql('six', qq{SELECT note FROM snowflake_convert_plan('{sums.sums}', online => $_) WHERE action = 'obstacle' AND note LIKE '%own.g has%'}), $obstacle,
+		"a generation expression of a partition, online $_") for qw(false true);
+	like((error_of($node, q{CALL snowflake_convert('{sums.sums}')}, 'six'))[1], qr/\Q$obstacle/, 'is an error');
+	my $sums = q{SELECT at, id, g FROM sums.sums ORDER BY at};
+	my $sums_before = sql('six', $sums);
+	sql('six', q{ALTER TABLE sums.sums DETACH PARTITION sums.own; CALL snowflake_convert('{sums.sums, sums.own}');
+		ALTER TABLE sums.sums ATTACH PARTITION sums.own DEFAULT});
+	is(sql('six', $sums), $sums_before, 'and the rows keep their values when it is detached meanwhile');
+}
+
+# From version 18 on, NOT NULL has a name.
+SKIP:
+{
+	skip 'names of NOT NULL need PostgreSQL 18', 1 if $node->pg_version < 18;
+	sql('six', q{CREATE SCHEMA named; CREATE TABLE named.t (id serial, g bigint GENERATED ALWAYS AS (id * 2) STORED CONSTRAINT filled NOT NULL);
+		COMMENT ON CONSTRAINT filled ON named.t IS 'always'; CALL snowflake_convert('{named.t}')});
+	is(sql('six', q{SELECT conname, obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conrelid = 'named.t'::regclass AND contype = 'n' AND conname <> 't_id_not_null'}),
+		'filled|always', 'that of a generated column stays');
+}
+
 sql('shop', q{SELECT snowflake_create_pool('of_others', '[500,600]')});
 is(sql('shop', q{SELECT note FROM snowflake_convert_plan('{django.app_post}', backfill => true, worker_id => 555) WHERE action = 'obstacle'}),
 	'worker ID 555 belongs to pool of_others: old rows need one that no server has, or has had', 'a worker ID of a pool');
