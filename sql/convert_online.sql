@@ -322,6 +322,13 @@ AS $$
     SELECT p.note FROM @extschema@.snowflake_internal_convert_plan(relations, are_named, generator, set_default, NULL, NULL, true) AS p
     WHERE p.action = 'obstacle' AND p.note NOT LIKE '% is being converted while it is in use%'
     UNION ALL
+    -- Their foreign keys are added again, also if their columns stay.
+    SELECT DISTINCT format('must be owner of %s', pg_describe_object('pg_class'::regclass, h.oid, 0))
+    FROM copies AS c
+    JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = c.relation AND c.number = ANY (k.confkey)
+    JOIN pg_class AS h ON h.oid = k.conrelid AND NOT pg_has_role(h.relowner, 'USAGE')
+    WHERE h.oid NOT IN (SELECT t.id FROM tables AS t)
+    UNION ALL
     SELECT format('table %s has child tables, or is one: convert it at once', t.name)
     FROM tables AS t JOIN pg_class AS c ON c.oid = t.id
     WHERE c.relkind <> 'p' AND NOT c.relispartition AND EXISTS (SELECT FROM pg_inherits AS i WHERE t.id IN (i.inhrelid, i.inhparent))
