@@ -190,8 +190,10 @@ BEGIN
     SELECT i.*, c.relname, c.reltablespace, @extschema@.snowflake_internal_name(i.indrelid) AS table_name INTO it
     FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indexrelid = index;
     copy := @extschema@.snowflake_internal_copy_name(it.relname);
-    -- CREATE [UNIQUE] INDEX name ON [ONLY] table USING ...
-    definition := substr(pg_get_indexdef(index), strpos(pg_get_indexdef(index), ' USING '));
+    -- CREATE [UNIQUE] INDEX name ON [ONLY] table USING ..., where a name in quotes may have
+    -- any text.
+    definition := regexp_replace(pg_get_indexdef(index),
+        '^CREATE (?:UNIQUE )?INDEX (?:"(?:[^"]|"")*"|[^" ]+) ON (?:ONLY )?(?:(?:"(?:[^"]|"")*"|[^". ]+)\.)?(?:"(?:[^"]|"")*"|[^". ]+)(?= USING )', '');
     -- pg_get_indexdef() leaves out the tablespace, which comes before the condition. The
     -- condition has other line breaks in pg_get_expr().
     tablespace := (SELECT s.spcname FROM pg_tablespace AS s WHERE s.oid = it.reltablespace);
@@ -320,6 +322,13 @@ AS $$
     SELECT p.note FROM @extschema@.snowflake_internal_convert_plan(relations, are_named, generator, set_default, NULL, NULL, true) AS p
     WHERE p.action = 'obstacle' AND p.note NOT LIKE '% is being converted while it is in use%'
     UNION ALL
+    -- Their foreign keys are added again, also if their columns stay.
+    SELECT DISTINCT format('must be owner of %s', pg_describe_object('pg_class'::regclass, h.oid, 0))
+    FROM copies AS c
+    JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = c.relation AND c.number = ANY (k.confkey)
+    JOIN pg_class AS h ON h.oid = k.conrelid AND NOT pg_has_role(h.relowner, 'USAGE')
+    WHERE h.oid NOT IN (SELECT t.id FROM tables AS t)
+    UNION ALL
     SELECT format('table %s has child tables, or is one: convert it at once', t.name)
     FROM tables AS t JOIN pg_class AS c ON c.oid = t.id
     WHERE c.relkind <> 'p' AND NOT c.relispartition AND EXISTS (SELECT FROM pg_inherits AS i WHERE t.id IN (i.inhrelid, i.inhparent))
@@ -360,10 +369,18 @@ AS $$
         WHERE c.relation = t.id AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.id
           AND (d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid OR d.classid = 'pg_constraint'::regclass AND d.objid = k.oid))
     UNION ALL
-    -- The copying updates each row, and PostgreSQL checks the new version.
+    -- A unique index that is built CONCURRENTLY refuses duplicates from the beginning.
+    SELECT format('constraint %I of table %s is DEFERRABLE, but the index of its copy refuses duplicates immediately until the swap:'
+        ' convert the table at once, or make the constraint without DEFERRABLE meanwhile', k.conname, t.name)
+    FROM tables AS t JOIN pg_constraint AS k ON k.conrelid = t.id AND k.contype IN ('p', 'u') AND k.condeferrable
+    JOIN pg_index AS i ON i.indexrelid = k.conindid AND NOT i.indisexclusion
+    WHERE k.conparentid = 0 AND EXISTS (SELECT FROM copies AS c WHERE c.relation = t.id AND c.number = ANY (i.indkey::smallint[]))
+    UNION ALL
+    -- The copying updates each row, and PostgreSQL checks the new version. From PostgreSQL 18
+    -- on, NOT NULL can be NOT VALID too, and what is NOT ENFORCED is checked never.
     SELECT format('constraint %I of table %s is not valid, and old rows that violate it cannot be copied: validate or drop it', k.conname, t.name)
     FROM tables AS t JOIN pg_constraint AS k ON k.conrelid = t.id
-    WHERE k.contype = 'c' AND NOT k.convalidated AND k.coninhcount = 0
+    WHERE k.contype IN ('c', 'n') AND NOT k.convalidated AND k.coninhcount = 0 AND pg_get_constraintdef(k.oid) NOT LIKE '% NOT ENFORCED'
       AND NOT EXISTS (SELECT FROM copies AS c WHERE c.relation = t.id AND k.conname IN ('=' || c.copy, '~' || c.copy))
     UNION ALL
     -- The swap would find that the index is another one.
@@ -524,6 +541,33 @@ BEGIN
               AND EXISTS (SELECT FROM columns AS c
                   WHERE c.relation = k.conrelid AND c.number = ANY (k.conkey)
                      OR c.relation = k.confrelid AND c.number = ANY (k.confkey))),
+        -- The tables that are converted, and others whose foreign keys the swap adds again.
+        members AS MATERIALIZED (
+            SELECT f.member::oid AS relation, f.number, f.member = c.relation AS is_root
+            FROM @extschema@.snowflake_internal_convert_columns(tables, are_named) AS c
+            CROSS JOIN @extschema@.snowflake_internal_family(c.relation, c.name) AS f),
+        ended AS MATERIALIZED (
+            SELECT t.relation, t.is_root, @extschema@.snowflake_internal_name(t.relation) AS name
+            FROM (
+                SELECT DISTINCT m.relation, m.is_root FROM members AS m
+                UNION ALL
+                SELECT DISTINCT k.conrelid, true
+                FROM members AS m
+                JOIN pg_class AS f ON f.oid = m.relation AND f.relkind = 'p'
+                JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = m.relation AND m.number = ANY (k.confkey)
+                WHERE k.conrelid NOT IN (SELECT o.relation FROM members AS o)) AS t),
+        -- Constraints that the swap adds without reading rows: those of columns, and foreign
+        -- keys that refer to partitioned tables.
+        unvalidated AS (
+            SELECT t.relation, t.name, k.conname
+            FROM ended AS t JOIN pg_constraint AS k ON k.conrelid = t.relation
+            WHERE (k.contype = 'c' AND k.coninhcount = 0 OR k.contype = 'f' AND k.conparentid = 0)
+              AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = t.relation AND c.copy_number = ANY (k.conkey))
+              AND CASE WHEN k.convalidated THEN EXISTS (
+                    SELECT FROM columns AS c
+                    WHERE c.relation = k.conrelid AND c.number = ANY (k.conkey) OR c.relation = k.confrelid AND c.number = ANY (k.confkey))
+                  AND (k.contype = 'c' OR (SELECT f.relkind FROM pg_class AS f WHERE f.oid = k.confrelid) = 'p')
+                ELSE EXISTS (SELECT FROM @extschema@.snowflake_conversions AS p WHERE p.relation = t.relation AND k.conname = ANY (p.to_validate)) END),
         steps (phase, place, text) AS (
             SELECT 1, c.table_name, format('ALTER TABLE %s %s; %s', c.table_name,
                 string_agg(format('ADD COLUMN %I bigint', c.copy), ', ' ORDER BY c.number),
@@ -586,14 +630,16 @@ BEGIN
               AND v.text IS NOT NULL
             UNION ALL
             SELECT 9, k.table_name || k.conname, format('CALL @extschema@.snowflake_convert_run(%L, ARRAY[%L, %L])', format(
-                'ALTER TABLE %s ADD CONSTRAINT %I FOREIGN KEY (%s) REFERENCES %s (%s)%s%s%s NOT VALID', k.table_name, k.copy, m.here, k.referred, m.there,
+                'ALTER TABLE %s ADD CONSTRAINT %I FOREIGN KEY (%s) REFERENCES %s (%s)%s%s%s %s', k.table_name, k.copy, m.here, k.referred, m.there,
                 CASE k.confmatchtype WHEN 'f' THEN ' MATCH FULL' ELSE '' END,
                 format(' ON UPDATE %s ON DELETE %s%s', u.text, d.text,
                     (SELECT format(' (%s)', string_agg(quote_ident(coalesce(c.copy, a.attname)), ', '))
                      FROM unnest(k.confdelsetcols) AS l (number)
                      JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = l.number
                      LEFT JOIN columns AS c ON c.relation = k.conrelid AND c.number = l.number HAVING count(*) > 0)),
-                CASE WHEN k.condeferred THEN ' DEFERRABLE INITIALLY DEFERRED' WHEN k.condeferrable THEN ' DEFERRABLE' ELSE '' END),
+                CASE WHEN k.condeferred THEN ' DEFERRABLE INITIALLY DEFERRED' WHEN k.condeferrable THEN ' DEFERRABLE' ELSE '' END,
+                -- From PostgreSQL 18 on, one may be there that nothing checks.
+                CASE WHEN pg_get_constraintdef(k.oid) LIKE '% NOT ENFORCED' THEN 'NOT ENFORCED' ELSE 'NOT VALID' END),
                 format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', k.referred), format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', k.table_name))
             FROM constraints AS k
             CROSS JOIN LATERAL (
@@ -625,25 +671,15 @@ BEGIN
                 WHERE f.expression IS DISTINCT FROM @extschema@.snowflake_internal_wanted_default(generator))
             UNION ALL
             -- After the swap, or for a list that is made before it.
-            SELECT 14, t.name, v.text
-            FROM (SELECT DISTINCT f.member, f.member = c.relation, @extschema@.snowflake_internal_name(f.member)
-                  FROM @extschema@.snowflake_internal_convert_columns(tables, are_named) AS c
-                  CROSS JOIN @extschema@.snowflake_internal_family(c.relation, c.name) AS f) AS t (relation, is_root, name)
-            LEFT JOIN @extschema@.snowflake_conversions AS p ON p.relation = t.relation
-            CROSS JOIN LATERAL (
-                SELECT 1, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', t.name, k.conname)
-                FROM pg_constraint AS k
-                WHERE k.conrelid = t.relation
-                  AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = t.relation AND c.copy_number = ANY (k.conkey)) AND (k.contype = 'c' AND k.coninhcount = 0 OR k.contype = 'f' AND k.conparentid = 0) AND CASE
-                    WHEN EXISTS (SELECT FROM columns AS c WHERE c.relation = t.relation) THEN k.convalidated AND EXISTS (
-                        SELECT FROM columns AS c WHERE c.relation = t.relation AND c.number = ANY (k.conkey))
-                        AND (k.contype = 'c' OR (SELECT f.relkind FROM pg_class AS f WHERE f.oid = k.confrelid) = 'p')
-                    ELSE NOT k.convalidated AND k.conname = ANY (p.to_validate) END
-                UNION ALL
-                SELECT 2, format('CALL @extschema@.snowflake_convert_run(%L)', format(
-                    'ANALYZE %1$s; DELETE FROM @extschema@.snowflake_conversions'
-                    ' WHERE relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(%1$L) AS t UNION SELECT %1$L::pg_catalog.regclass)', t.name))
-                WHERE t.is_root AND p.relation IS NOT NULL OR t.is_root AND EXISTS (SELECT FROM columns AS c WHERE c.relation = t.relation)) AS v (place, text))
+            SELECT 14, u.name, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', u.name, u.conname) FROM unvalidated AS u
+            UNION ALL
+            SELECT 15, t.name, format('CALL @extschema@.snowflake_convert_run(%L)', format(
+                'ANALYZE %1$s; DELETE FROM @extschema@.snowflake_conversions'
+                ' WHERE relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(%1$L) AS t UNION SELECT %1$L::pg_catalog.regclass)', t.name))
+            FROM ended AS t
+            WHERE t.is_root AND (EXISTS (SELECT FROM @extschema@.snowflake_conversions AS p WHERE p.relation = t.relation)
+                OR EXISTS (SELECT FROM columns AS c WHERE c.relation = t.relation)
+                OR EXISTS (SELECT FROM unvalidated AS u WHERE u.relation = t.relation)))
         SELECT CASE WHEN s.phase IN (1, 3, 4) THEN format('CALL @extschema@.snowflake_convert_run(%L)', s.text) ELSE s.text END
         FROM steps AS s ORDER BY s.phase, s.place, CASE WHEN s.text LIKE 'DROP %' THEN 0 WHEN s.text LIKE 'CALL %' THEN 2 ELSE 1 END, s.text
     LOOP

@@ -253,13 +253,29 @@ BEGIN
     action := 'obstacle';
     FOR note IN
         SELECT o.note FROM (
-        WITH changed AS (
+        WITH RECURSIVE changed AS (
             SELECT c.*, format('%s.%I', @extschema@.snowflake_internal_name(c.relation), c.name) AS described
-            FROM jsonb_to_recordset(columns) AS c (relation oid, name name, number smallint, type oid, base oid, origins bigint, is_altered boolean)
+            FROM jsonb_to_recordset(columns) AS c (relation oid, name name, number smallint, type oid, base oid, origin oid, origins bigint, is_altered boolean)
             WHERE c.is_altered),
         members AS (
             SELECT f.member, f.number, c.described FROM changed AS c
-            CROSS JOIN @extschema@.snowflake_internal_family(c.relation, c.name) AS f)
+            CROSS JOIN @extschema@.snowflake_internal_family(c.relation, c.name) AS f),
+        -- Types whose values have values of another type in them.
+        holders (id, within) AS MATERIALIZED (
+            SELECT y.typbasetype, y.oid FROM pg_type AS y WHERE y.typtype = 'd'
+            UNION ALL
+            SELECT y.typelem, y.oid FROM pg_type AS y WHERE y.typelem <> 0
+            UNION ALL
+            SELECT r.rngsubtype, w.id FROM pg_range AS r CROSS JOIN unnest(ARRAY[r.rngtypid, r.rngmultitypid]) AS w (id)
+            UNION ALL
+            SELECT a.atttypid, c.reltype
+            FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid AND c.reltype <> 0
+            -- A type of PostgreSQL itself is none of them.
+            WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 12000),
+        row_types (relation, id) AS (
+            SELECT t.oid, t.reltype FROM pg_class AS t WHERE t.oid IN (SELECT m.member FROM members AS m)
+            UNION
+            SELECT r.relation, h.within FROM row_types AS r JOIN holders AS h ON h.id = r.id)
         SELECT format('must be owner of %s', pg_describe_object('pg_class'::regclass, c.oid, 0))
         FROM pg_class AS c
         WHERE (c.oid = ANY (sources) OR c.oid IN (SELECT m.member FROM members AS m)) AND NOT pg_has_role(c.relowner, 'USAGE')
@@ -291,13 +307,17 @@ BEGIN
         SELECT format('table %s is of type %s: change the type first', @extschema@.snowflake_internal_name(c.oid), c.reloftype::regtype)
         FROM pg_class AS c WHERE c.oid IN (SELECT m.member FROM members AS m) AND c.reloftype <> 0
         UNION ALL
-        SELECT DISTINCT format('column %s.%I has the row type of table %s', @extschema@.snowflake_internal_name(a.attrelid), a.attname,
-            @extschema@.snowflake_internal_name(t.oid))
-        FROM pg_class AS t
+        SELECT DISTINCT format('%s has the row type of table %s%s, and PostgreSQL cannot change the rows in it: %s first',
+            CASE c.relkind WHEN 'i' THEN 'index ' || @extschema@.snowflake_internal_name(c.oid)
+                ELSE format('column %s.%I', @extschema@.snowflake_internal_name(c.oid), a.attname) END,
+            @extschema@.snowflake_internal_name(t.oid),
+            CASE WHEN a.atttypid IN (y.oid, y.typarray) THEN '' ELSE ', within type ' || format_type(a.atttypid, NULL) END,
+            CASE c.relkind WHEN 'i' THEN 'drop it' ELSE 'change its type' END)
+        FROM row_types AS r
+        JOIN pg_class AS t ON t.oid = r.relation
         JOIN pg_type AS y ON y.oid = t.reltype
-        JOIN pg_attribute AS a ON a.atttypid IN (y.oid, y.typarray) AND NOT a.attisdropped
-        JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'm', 'f')
-        WHERE t.oid IN (SELECT m.member FROM members AS m)
+        JOIN pg_attribute AS a ON a.atttypid = r.id AND a.attnum > 0 AND NOT a.attisdropped
+        JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'm', 'f', 'i')
         UNION ALL
         SELECT DISTINCT format('%s is a temporary table of another session', @extschema@.snowflake_internal_name(c.oid))
         FROM pg_class AS c
@@ -327,6 +347,19 @@ BEGIN
         SELECT format('foreign table %s is a part of a table whose old rows get IDs, and its rows would keep their keys', @extschema@.snowflake_internal_name(c.oid))
         FROM pg_class AS c
         WHERE c.relkind = 'f' AND worker_id IS NOT NULL AND c.oid IN (SELECT m.member FROM members AS m)
+        UNION ALL
+        -- What ALTER TABLE changes is not replicated.
+        SELECT DISTINCT format('table %s is published by %I, and new keys of old rows do not reach subscribers:'
+            ' take it out of the publication before, and copy its rows to them anew after', @extschema@.snowflake_internal_name(n.oid), p.pubname)
+        FROM changed AS d
+        CROSS JOIN @extschema@.snowflake_internal_family(d.relation, d.name) AS f
+        JOIN pg_class AS c ON c.oid = f.member AND c.relpersistence = 'p'
+        CROSS JOIN LATERAL (SELECT c.oid UNION SELECT a.relid::oid FROM pg_partition_ancestors(c.oid) AS a (relid)) AS m (id)
+        JOIN pg_class AS n ON n.oid = m.id
+        CROSS JOIN pg_publication AS p
+        WHERE d.origin IS NOT NULL AND (p.puballtables AND n.oid = d.relation
+            OR EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid AND r.prrelid = n.oid)
+            OR EXISTS (SELECT FROM pg_publication_namespace AS s WHERE s.pnpubid = p.oid AND s.pnnspid = n.relnamespace))
         UNION ALL
         SELECT o FROM @extschema@.snowflake_internal_backfill_obstacles(keys, generator, worker_id) AS o WHERE worker_id IS NOT NULL
         UNION ALL

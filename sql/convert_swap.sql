@@ -50,14 +50,21 @@ BEGIN
             LEFT JOIN pg_rewrite AS r ON d.class = 'pg_rewrite'::regclass AND r.oid = d.id
             LEFT JOIN pg_trigger AS t ON d.class = 'pg_trigger'::regclass AND t.oid = d.id
             LEFT JOIN pg_policy AS p ON d.class = 'pg_policy'::regclass AND p.oid = d.id
-            JOIN pg_class AS c ON c.oid IN (r.ev_class, t.tgrelid, p.polrelid) AND c.relkind IN ('r', 'p')),
+            JOIN pg_class AS c ON c.oid IN (r.ev_class, t.tgrelid, p.polrelid) AND c.relkind IN ('r', 'p')
+            UNION
+            -- Partitions too, each by itself: LOCK of the whole table would wait anew for each.
+            SELECT h.inhrelid FROM locked AS l JOIN pg_class AS c ON c.oid = l.id AND c.relkind = 'p' JOIN pg_inherits AS h ON h.inhparent = l.id),
         referred (id, by) AS (
             SELECT k.confrelid, l.id FROM locked AS l JOIN pg_constraint AS k ON k.conrelid = l.id AND k.contype = 'f'
             UNION
             SELECT k.confrelid, r.by FROM referred AS r JOIN pg_constraint AS k ON k.conrelid = r.id AND k.contype = 'f')
-        SELECT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', t.name)
-        FROM (SELECT @extschema@.snowflake_internal_name(l.id), (SELECT count(*) FROM referred AS r WHERE r.by = l.id)
-              FROM locked AS l) AS t (name, depth) ORDER BY t.depth, t.name;
+        SELECT format('LOCK TABLE %s%s IN ACCESS EXCLUSIVE MODE', CASE t.kind WHEN 'p' THEN 'ONLY ' ELSE '' END, t.name)
+        FROM (SELECT @extschema@.snowflake_internal_name(l.id), @extschema@.snowflake_internal_name(w.id), c.relkind,
+                  (SELECT count(*) FROM referred AS r WHERE r.by = w.id),
+                  (SELECT count(*) FROM pg_partition_ancestors(l.id) AS a)
+              FROM locked AS l JOIN pg_class AS c ON c.oid = l.id
+              CROSS JOIN LATERAL (SELECT coalesce(pg_partition_root(l.id)::oid, l.id)) AS w (id)) AS t (name, whole, kind, depth, level)
+        ORDER BY t.depth, t.whole, t.level, t.name;
     RETURN QUERY
         SELECT d.drop_statement
         FROM ROWS FROM (jsonb_to_recordset(made_again) AS (drop_statement text)) WITH ORDINALITY AS d (drop_statement, place)
@@ -121,8 +128,13 @@ BEGIN
             SELECT 5, c.table_name, format('ALTER TABLE %s RENAME COLUMN %I TO %I', c.table_name, c.copy, c.name) FROM columns AS c WHERE c.relation = c.root
             UNION ALL
             -- A validated constraint says that there is no null: PostgreSQL does not look again.
-            SELECT 6, c.table_name, format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', c.table_name, c.name)
+            -- From PostgreSQL 18 on, it has a name and perhaps a comment.
+            SELECT 6, c.table_name, CASE WHEN n.conname <> concat_ws('_', t.relname, c.name, 'not_null') OR n.connoinherit
+                THEN format('ALTER TABLE %s ADD CONSTRAINT %I %s', c.table_name, n.conname, pg_get_constraintdef(n.oid))
+                ELSE format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', c.table_name, c.name) END
             FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attnotnull
+            JOIN pg_class AS t ON t.oid = c.relation
+            LEFT JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.contype = 'n' AND n.conkey = ARRAY[c.number]
             WHERE c.relation = c.root
             UNION ALL
             SELECT 7, c.table_name, format('ALTER TABLE %s DROP CONSTRAINT %I', c.table_name, '~' || c.copy)
@@ -173,6 +185,16 @@ BEGIN
             JOIN pg_class AS o ON o.oid = d.objid AND o.relkind = 'S'
             CROSS JOIN @extschema@.snowflake_internal_name(o.oid) AS q (name)
             UNION ALL
+            -- Others that defaults draw from.
+            SELECT DISTINCT 15, q.name, format('ALTER SEQUENCE %s AS bigint', q.name)
+            FROM columns AS c
+            JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number
+            JOIN pg_depend AS d ON d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid AND d.refclassid = 'pg_class'::regclass
+            JOIN pg_sequence AS o ON o.seqrelid = d.refobjid AND o.seqtypid <> 'bigint'::regtype
+            CROSS JOIN @extschema@.snowflake_internal_name(o.seqrelid) AS q (name)
+            WHERE NOT set_default AND NOT EXISTS (SELECT FROM pg_depend AS w JOIN columns AS x ON x.relation = w.refobjid AND x.number = w.refobjsubid
+                WHERE w.classid = 'pg_class'::regclass AND w.objid = o.seqrelid AND w.refclassid = 'pg_class'::regclass AND w.deptype = 'a')
+            UNION ALL
             SELECT 16, s.table_name, format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', s.table_name, i.relname)
             FROM sources AS s JOIN indexes AS i ON i.indrelid = s.relation AND i.indisreplident
             UNION ALL
@@ -222,6 +244,10 @@ BEGIN
             UNION ALL
             SELECT 22, k.table_name, format('COMMENT ON CONSTRAINT %I ON %s IS ', k.conname, k.table_name) || quote_literal(obj_description(k.oid, 'pg_constraint'))
             FROM constraints AS k
+            UNION ALL
+            SELECT 22, c.table_name, format('COMMENT ON CONSTRAINT %I ON %s IS ', n.conname, c.table_name) || quote_literal(obj_description(n.oid, 'pg_constraint'))
+            FROM columns AS c JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.contype = 'n' AND n.conkey = ARRAY[c.number]
+            WHERE c.relation = c.root
             UNION ALL
             SELECT 22, i.relname, format('COMMENT ON INDEX %I.%I IS ', i.nspname, i.relname) || quote_literal(obj_description(i.indexrelid, 'pg_class'))
             FROM indexes AS i)
@@ -306,6 +332,7 @@ DECLARE
     changed constant oid[] := ARRAY(SELECT DISTINCT unnest(owners));
     before text[];
     after text[];
+    valid jsonb;        -- constraints before the swap
 BEGIN
     -- The plan is made again only if anybody has changed anything since.
     IF @extschema@.snowflake_internal_catalog_state() IS DISTINCT FROM state
@@ -317,15 +344,20 @@ BEGIN
     PERFORM @extschema@.snowflake_internal_check_copying(t.root)
         FROM (SELECT DISTINCT coalesce(pg_partition_root(c.id), c.id) FROM unnest(changed) AS c (id)) AS t (root);
     before := @extschema@.snowflake_internal_swap_result(changed, owners, copies);
-    INSERT INTO @extschema@.snowflake_conversions AS p (relation, pages_done, pages, rows_done, started, updated, to_validate)
-        SELECT c.id, 0, 0, 0, clock_timestamp(), clock_timestamp(),
-            ARRAY(SELECT k.conname FROM pg_constraint AS k
-                WHERE k.conrelid = c.id AND k.contype IN ('c', 'f') AND k.convalidated)
-        FROM unnest(changed) AS c (id)
-        ON CONFLICT ON CONSTRAINT snowflake_conversions_pkey DO UPDATE SET to_validate = excluded.to_validate, filled = NULL, updated = clock_timestamp();
+    -- Foreign keys that refer to the tables may be those of other tables.
+    valid := (SELECT jsonb_agg(jsonb_build_object('relation', k.conrelid, 'name', k.conname)) FROM pg_constraint AS k
+        WHERE (k.conrelid = ANY (changed) OR k.confrelid = ANY (changed)) AND k.contype IN ('c', 'f') AND k.conparentid = 0 AND k.convalidated);
     FOR i IN 1 + done .. cardinality(steps) LOOP
         EXECUTE steps[i];
     END LOOP;
+    INSERT INTO @extschema@.snowflake_conversions AS p (relation, pages_done, pages, rows_done, started, updated, to_validate)
+        SELECT t.id, 0, 0, 0, clock_timestamp(), clock_timestamp(), coalesce(array_agg(k.conname ORDER BY k.conname) FILTER (WHERE k.oid IS NOT NULL), '{}')
+        FROM (SELECT c, NULL::name FROM unnest(changed) AS c
+              UNION SELECT v.relation, v.name FROM jsonb_to_recordset(valid) AS v (relation oid, name name)) AS t (id, name)
+        LEFT JOIN pg_constraint AS k ON k.conrelid = t.id AND k.conname = t.name AND NOT k.convalidated
+        WHERE t.name IS NULL OR k.oid IS NOT NULL
+        GROUP BY t.id
+        ON CONFLICT ON CONSTRAINT snowflake_conversions_pkey DO UPDATE SET to_validate = excluded.to_validate, filled = NULL, updated = clock_timestamp();
     after := @extschema@.snowflake_internal_swap_result(changed, '{}', '{}');
     IF before IS DISTINCT FROM after THEN
         RAISE EXCEPTION 'could not swap columns: an index or a constraint would not be the same'

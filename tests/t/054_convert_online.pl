@@ -231,4 +231,51 @@ is(sql('SELECT count(*) FROM snowflake_conversions'), '0', 'the progress is clea
 is(sql(q{SELECT count(*) FROM shop.items AS i LEFT JOIN shop.orders AS o ON o.id = i.order_id WHERE o.id IS NULL}), '0', 'all items have orders');
 is(sql(q{SELECT count(*) FROM shop.stops AS s LEFT JOIN shop.visits AS v ON v.id = s.visit_id AND v.at = s.at WHERE v.id IS NULL}), '0', 'all stops have visits');
 is(sql(q{SELECT count(*) FROM shop.visits WHERE id <= 20000}), '20000', 'all old visits are there');
+
+# From PostgreSQL 18 on, constraints can be NOT ENFORCED, and those of NOT NULL have names.
+if ($node->pg_version >= 18)
+{
+	sql('CREATE DATABASE loose');
+	$node->safe_psql('loose', q{CREATE EXTENSION snowflake_id; CREATE SCHEMA loose; SET search_path = loose;
+		CREATE TABLE a (id serial CONSTRAINT "a key" NOT NULL, PRIMARY KEY (id));
+		COMMENT ON CONSTRAINT "a key" ON a IS 'named';
+		CREATE TABLE b (id serial PRIMARY KEY, a_id int CONSTRAINT a_of_b NOT NULL NO INHERIT, CONSTRAINT of_a FOREIGN KEY (a_id) REFERENCES a ON DELETE CASCADE NOT ENFORCED,
+			CONSTRAINT few CHECK (id < 3) NOT ENFORCED, CONSTRAINT of_b CHECK (a_id > 0));
+		COMMENT ON CONSTRAINT of_a ON b IS 'not enforced';
+		CREATE TABLE c (id serial CONSTRAINT "c key" NOT NULL, a_id int, at date, PRIMARY KEY (id, at), CONSTRAINT few CHECK (id < 3) NOT ENFORCED,
+			CONSTRAINT a_of_c FOREIGN KEY (a_id) REFERENCES a ON DELETE CASCADE NOT ENFORCED) PARTITION BY RANGE (at);
+		CREATE TABLE c1 PARTITION OF c DEFAULT;
+		CREATE TABLE d (c_id int, at date, CONSTRAINT c_of_d FOREIGN KEY (c_id, at) REFERENCES c ON DELETE CASCADE NOT ENFORCED);
+		INSERT INTO a SELECT FROM generate_series(1, 4);
+		INSERT INTO b (a_id) SELECT * FROM generate_series(1, 5);
+		INSERT INTO c (a_id, at) SELECT n, '2026-01-01' FROM generate_series(1, 5) AS n;
+		INSERT INTO d SELECT n, '2026-01-01' FROM generate_series(1, 6) AS n});
+	my $constraints = q{SELECT conrelid::regclass, contype, conname, pg_get_constraintdef(oid), conenforced, convalidated, obj_description(oid, 'pg_constraint')
+		FROM pg_constraint WHERE conrelid::regclass::text ~ '^loose\.[abcd]$' AND conparentid = 0 ORDER BY conrelid::regclass::text, conname};
+	my $rows = 'SELECT (SELECT count(*) FROM loose.b), (SELECT count(*) FROM loose.c), (SELECT count(*) FROM loose.d)';
+	my $before = $node->safe_psql('loose', $constraints);
+	is(() = $before =~ /NOT ENFORCED/g, 5, 'constraints that are not enforced');
+	$node->safe_psql('postgres', 'CREATE DATABASE loose_at_once TEMPLATE loose');
+	my $obstacles = q{SELECT note FROM snowflake_convert_plan(schema => 'loose', online => true) WHERE action = 'obstacle'};
+	is($node->safe_psql('loose', $obstacles), '', 'they are no obstacles');
+	my $left = sub { return split /\x01/, $node->safe_psql('loose', q{SELECT coalesce(string_agg(statement, chr(1) ORDER BY step), '') FROM snowflake_convert_steps(schema => 'loose')}) };
+	my $run = sub { return $node->psql('loose', join(";\n", @_, ''), on_error_stop => 1, stderr => \my $ignored) };
+	my @all = $left->();
+	my ($swap) = grep { $all[$_] =~ /snowflake_convert_swap/ } 0 .. $#all;
+	is($run->(@all[ 0 .. $swap - 1 ]), 0, 'all steps before the swap');
+	$node->safe_psql('loose', 'DELETE FROM loose.a WHERE id = 1');
+	is($node->safe_psql('loose', $rows), '5|5|6', 'the copies of foreign keys delete no row');
+	is($run->($left->()), 0, 'the swap, and what is left');
+	is(join("\n", $left->()), '', 'no step is left');
+	$node->safe_psql('loose', 'DELETE FROM loose.a WHERE id = 2; DELETE FROM loose.c WHERE id = 2');
+	is($node->safe_psql('loose', $rows), '5|4|6', 'nor do they after the swap');
+	is($node->safe_psql('loose', $constraints), $before, 'all constraints are as before, with names and comments');
+	$node->safe_psql('loose_at_once', q{CALL snowflake_convert(schema => 'loose')});
+	is($node->safe_psql('loose_at_once', $constraints), $before, 'and so they are after a conversion at once');
+	is($node->safe_psql($_, q{SELECT count(*) FROM pg_attribute WHERE attrelid::regclass::text ~ '^loose\.(a|b|c|c1|d)$' AND attname ~ 'id$' AND atttypid = 20}), '8', "$_: all keys are bigint")
+	  for qw(loose loose_at_once);
+	$node->safe_psql('loose', 'CREATE TABLE loose.e (id serial PRIMARY KEY, v int); INSERT INTO loose.e DEFAULT VALUES; ALTER TABLE loose.e ADD CONSTRAINT given NOT NULL v NOT VALID');
+	is($node->safe_psql('loose', $obstacles), 'constraint given of table loose.e is not valid, and old rows that violate it cannot be copied: validate or drop it',
+		'a NOT NULL that is not valid');
+}
 done_testing();
