@@ -4082,7 +4082,7 @@ COMMENT ON COLUMN snowflake_conversions.pages IS 'pages that the table had when 
 COMMENT ON COLUMN snowflake_conversions.rows_done IS 'rows that have been filled since the conversion began';
 COMMENT ON COLUMN snowflake_conversions.rows_per_second IS 'rows filled per second, of late';
 COMMENT ON COLUMN snowflake_conversions.filled IS 'numbers of the copies that are filled in all rows: a copy that is made again has another number';
-COMMENT ON COLUMN snowflake_conversions.to_validate IS 'after the swap: check constraints to validate';
+COMMENT ON COLUMN snowflake_conversions.to_validate IS 'after the swap: constraints to validate';
 -- Everybody sees and changes the rows of their own tables only.
 ALTER TABLE snowflake_conversions ENABLE ROW LEVEL SECURITY;
 CREATE POLICY owners ON snowflake_conversions USING (pg_catalog.pg_has_role(
