@@ -341,7 +341,8 @@ for (
 	my ($state, $break, $repair) = @$_;
 	my $reconnect = q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'exporter'};
 	$shop->safe_psql('postgres', "$break; $reconnect");
-	wait_until("SnowflakeNotMeasured would fire: $state", sub { not_measured() eq "127.0.0.1:$port{shop}" });
+	# The standby has the same role and functions.
+	wait_until("SnowflakeNotMeasured would fire: $state", sub { not_measured() =~ /:$port{shop}\b/ });
 	$shop->safe_psql('postgres', "$repair; $reconnect");
 	wait_until("and not after that: $state", sub { not_measured() eq '' });
 }
