@@ -237,15 +237,18 @@ for my $sql (q{SELECT snowflake_nextval('orders_ids')}, 'SELECT * FROM orders', 
 
 # --- Prometheus, with the alerts ---
 
+# With the picture of the dashboard in view, more often and for longer.
+my $every = $ENV{PICTURE} ? 2 : 3;
 my $port = PostgreSQL::Test::Cluster::get_free_port();
-my $targets = join ', ', map { "'127.0.0.1:$port{$_}'" } sort keys %port;
+# Names in place of addresses are easier to tell apart.
+my $targets = join ', ', map { "{ targets: [ '127.0.0.1:$port{$_}' ], labels: { instance: $_ } }" } sort keys %port;
 # On a busy machine, an exporter may take a second.
 append_to_file("$scratch/prometheus.yml", <<"END");
-global: { scrape_interval: 3s, scrape_timeout: 3s, evaluation_interval: 1s }
+global: { scrape_interval: ${every}s, scrape_timeout: ${every}s, evaluation_interval: 1s }
 rule_files: [ '$from/alerts.yml' ]
 scrape_configs:
   - job_name: postgres
-    static_configs: [ { targets: [ $targets ] } ]
+    static_configs: [ $targets ]
 END
 start("$scratch/prometheus.log", {}, 'prometheus', "--config.file=$scratch/prometheus.yml", "--storage.tsdb.path=$scratch/tsdb",
 	"--web.listen-address=127.0.0.1:$port");
@@ -283,7 +286,7 @@ is(join(' ', sort grep { $_ ne 'SnowflakeLayoutEnds' } keys %{ alerts() }), '', 
 
 # Every expression of the dashboard, by this Prometheus, whatever the variables are.
 my $dashboard = decode_json(slurp_file("$from/dashboard.json"));
-my %named;
+sub query_of { my ($target, $seconds) = @_; return $target->{expr} =~ s/\$__rate_interval/${seconds}s/gr =~ s/\$(?:job|server)\b/.*/gr; }
 sub check_dashboard
 {
 	my ($state, @empty) = @_;
@@ -292,7 +295,7 @@ sub check_dashboard
 	{
 		for my $target (@{ $panel->{targets} })
 		{
-			my $query = $target->{expr} =~ s/\$__rate_interval/10s/gr =~ s/\$(?:job|server)\b/.*/gr;
+			my $query = query_of($target, 10);
 			my $reply = ask('query', query => $query);
 			push @wrong, "$panel->{title}: $reply->{error}" if $reply->{status} ne 'success';
 			push @wrong, "$panel->{title}: no value of $query"
@@ -342,7 +345,7 @@ for (
 	my $reconnect = q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'exporter'};
 	$shop->safe_psql('postgres', "$break; $reconnect");
 	# The standby has the same role and functions.
-	wait_until("SnowflakeNotMeasured would fire: $state", sub { not_measured() =~ /:$port{shop}\b/ });
+	wait_until("SnowflakeNotMeasured would fire: $state", sub { not_measured() =~ /\bshop\b/ });
 	$shop->safe_psql('postgres', "$repair; $reconnect");
 	wait_until("and not after that: $state", sub { not_measured() eq '' });
 }
@@ -365,6 +368,9 @@ delete $port{both};
 
 # --- a transaction that holds the horizon back ---
 
+# Here the picture begins.
+my $begin = time;
+
 my $orders = 'datname=postgres generator=orders_ids';
 my $writer = $shop->background_psql('postgres');
 $writer->query_safe('BEGIN; INSERT INTO orders DEFAULT VALUES');
@@ -380,10 +386,17 @@ sub load
 {
 	my ($node, $seconds) = @_;
 	my $until = time + $seconds;
-	while (time < $until) { $node->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 20)'); sleep 0.1; }
+	while (time < $until)
+	{
+		$node->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 20); SELECT count(*) FROM snowflake_nextval_batch(10)');
+		sleep 0.1;
+	}
 	return;
 }
+# A picture needs more to look at.
+sub linger { my ($node) = @_; load($node, 45) if $ENV{PICTURE}; return; }
 load($shop, 5);
+linger($shop);
 set_back($shop, 100);
 load($shop, 5);
 wait_for_alert('SnowflakeClockSetBack', 'orders_ids');
@@ -392,6 +405,7 @@ wait_for_alert('SnowflakeClockBehind', '');
 $metrics = compare('shop', 'after a rollback');
 is($metrics->{snowflake_stat_clock_rollbacks_total}{$orders}, 1, 'a rollback');
 cmp_ok($metrics->{snowflake_generator_ahead_seconds}{$orders}, '>', 60, 'a lead');
+linger($shop);
 
 # --- a failover ---
 
@@ -399,19 +413,61 @@ $shop->stop('immediate');
 $standby->promote;
 wait_until('the promoted standby has a worker ID', sub { $standby->safe_psql('postgres', 'SELECT worker_id IS NOT NULL FROM snowflake_worker') eq 't' });
 load($standby, 5);
+linger($standby);
 $metrics = compare('standby', 'after its promotion');
 is((values %{ $metrics->{snowflake_worker_id} })[0], 2, 'the promoted standby has a worker ID of its own');
-check_dashboard('after a rollback and a failover', 'Calls that got no ID, per second', 'stopped:', 'quiet:', 'ahead:', 'greatest,');
+check_dashboard('after a rollback and a failover', 'Calls that got no ID, per second', 'stopped:', 'quiet:', 'ahead:', 'greatest:');
 
-if (my $folder = $ENV{PICTURES})
+# --- the picture ---
+
+# PICTURE is the program that draws the dashboard, PICTURES the folder for what it draws.
+if ($ENV{PICTURE})
 {
-	# Prometheus' own page of graphs: Grafana is no package of the distribution.
-	my @graphs = ('rate(snowflake_stat_issued_total{generator="orders_ids"}[10s])', 'snowflake_generator_ahead_seconds{generator="orders_ids"}',
-		'snowflake_worker_id', 'snowflake_worker_lease_left_seconds');
-	my $n = 0;
-	my $url = "$base/graph?" . join '&', map { my $i = $n++; $http->www_form_urlencode({ "g$i.expr" => $_, "g$i.tab" => 0, "g$i.range_input" => '1m' }) } @graphs;
-	system('chromium', qw(--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update
-		--disable-sync --hide-scrollbars --virtual-time-budget=10000), '--window-size=1280,2200', "--user-data-dir=$scratch/profile", "--screenshot=$folder/prometheus.png", $url);
+	my $to = int time;
+	# As Grafana chooses it.
+	my $rate = 4 * $every;
+	my $panels = $dashboard->{panels};
+	my %answers;
+	for my $panel (@$panels)
+	{
+		for my $target (@{ $panel->{targets} })
+		{
+			my $query = query_of($target, $rate);
+			my $reply = $target->{instant} ? ask('query', query => $query, time => $to) : ask('query_range', query => $query, start => $begin, end => $to, step => $every);
+			$answers{ $panel->{id} }{ $target->{refId} } = $reply->{data}{result};
+		}
+	}
+	my $note = "Drawn by the React components of Grafana, not by Grafana. A Prometheus that asks every $every s gave the data; \$__rate_interval is $rate s.";
+	my $width = 1600;
+	my $picture = JSON::PP->new->ascii->canonical->encode(
+		{ dashboard => $dashboard, answers => \%answers, from => int $begin, to => $to, step => $every, width => $width, note => $note });
+	append_to_file("$scratch/picture.html", qq{<!DOCTYPE html><meta charset="utf-8"><link rel="stylesheet" href="$ENV{PICTURE}.css">\n}
+		. '<body><script>const picture = ' . $picture =~ s{</}{<\\/}gr . qq{;</script>\n<script src="$ENV{PICTURE}.js"></script>});
+	my @chromium = ('chromium', qw(--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update
+		--disable-sync --hide-scrollbars --virtual-time-budget=10000), "--user-data-dir=$scratch/profile");
+	my %part = ('dashboard' => [ 0, 28 ], 'dashboard-more' => [ 28, 999 ]);
+	for my $part (sort keys %part)
+	{
+		my ($first, $last) = @{ $part{$part} };
+		my $url = "file://$scratch/picture.html#$first-$last";
+		my ($dom, $log) = ('', '');
+		IPC::Run::run([ @chromium, '--dump-dom', $url ], '>', \$dom, '2>', \$log);
+		my ($height) = $dom =~ /data-height="(\d+)"/;
+		ok($height, "$part: a page") or diag($log);
+		my %drawn = $dom =~ /data-panel="([^"]+)"(.*?)(?=data-panel=|\z)/sg;
+		for my $panel (grep { $_->{gridPos}{y} >= $first && $_->{gridPos}{y} < $last } @$panels)
+		{
+			my $series = map { @$_ } values %{ $answers{ $panel->{id} } };
+			my $of = $drawn{ $panel->{title} } // '';
+			if ($panel->{type} eq 'stat') { like($of, qr/>(?:none|-?\d[^<>]*)</, "$panel->{title}: a value is drawn"); }
+			elsif ($series) { like($of, qr/<canvas/, "$panel->{title}: $series series are drawn"); }
+			else { like($of, qr/>No data</, "$panel->{title}: no data"); }
+		}
+		my $file = "$ENV{PICTURES}/$part.png";
+		unlink $file;
+		system(@chromium, "--window-size=$width," . ($height // 100), "--screenshot=$file", $url);
+		ok(-s $file, "$part: a picture");
+	}
 }
 
 # --- a clock that is refused, and a registry that is away ---
