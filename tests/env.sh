@@ -348,6 +348,11 @@ check_versions() {
         die "META.json has another version than $version"
     [[ $(head -n 1 "$top/debian/changelog") = "snowflake-id ($version-"* ]] ||
         die "debian/changelog begins with another version than $version"
+    # Files in packages get its date, but only if they are later.
+    local date
+    date=$(sed -n '/^ -- /{s/.*>  //;p;q}' "$top/debian/changelog")
+    [ "$(date -d "$date" +%s)" -le "$(date +%s)" ] ||
+        die "debian/changelog is of the future: two builds would give different files"
     local rust
     rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml")
     grep -q "^ARG RUST=$rust\." "$top/Dockerfile" || die "Dockerfile has another Rust than $rust"
