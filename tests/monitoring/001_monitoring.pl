@@ -49,7 +49,7 @@ is(join(' ', $page =~ /^### (Snowflake\w+)$/mg), "@alerts", 'the page has the al
 
 # --- servers ---
 
-my $registry = new_node('registry', 900, allows_streaming => 1);
+my $registry = new_node('registry', 9, allows_streaming => 1);
 $registry->start;
 $registry->safe_psql('postgres', q{CREATE EXTENSION snowflake_id;
 	SELECT snowflake_create_pool('main', '[1,6)', max_ahead => '1 s')});
