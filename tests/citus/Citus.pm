@@ -43,16 +43,16 @@ END
 }
 
 # Makes a coordinator and so many workers, with worker IDs from 1 on, and creates the
-# extension on the coordinator.
+# extension on the coordinator, in this version or the present one.
 sub citus_cluster
 {
-	my ($workers) = @_;
+	my ($workers, $version) = @_;
 	my $coordinator = citus_node('coordinator', 1);
 	my ($host, $port) = ($coordinator->host, $coordinator->port);
 	$coordinator->safe_psql('postgres', "SELECT citus_set_coordinator_host('$host', $port)");
 	my @workers = map { citus_node("worker_$_", $_ + 1) } 1 .. $workers;
 	add_worker($coordinator, $_) for @workers;
-	$coordinator->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+	$coordinator->safe_psql('postgres', 'CREATE EXTENSION snowflake_id' . ($version ? " VERSION '$version'" : ''));
 	return ($coordinator, @workers);
 }
 
