@@ -25,17 +25,19 @@ sub missing
 }
 
 # Makes an etcd of this many members, and starts them. Options are `tls`, the options of
-# etcdctl that name certificates, and arguments of etcd.
+# etcdctl that name certificates, `folder`, the data of an only member, and arguments of
+# etcd.
 sub new
 {
 	my ($class, $name, $count, %options) = @_;
 	my $tls = delete $options{tls};
+	my $folder = delete $options{folder};
 	my $self = bless { name => $name, scheme => $tls ? 'https' : 'http', tls => $tls // [], arguments => [ map { $options{$_} eq '' ? $_ : ($_, $options{$_}) } sort keys %options ],
-		members => [] }, $class;
+		members => [], lost => '' }, $class;
 	for my $number (1 .. $count)
 	{
 		push @{ $self->{members} }, {
-			name => "$name$number", folder => PostgreSQL::Test::Utils::tempdir() . "/$name$number",
+			name => "$name$number", folder => $folder // PostgreSQL::Test::Utils::tempdir() . "/$name$number",
 			client => PostgreSQL::Test::Cluster::get_free_port(), peer => PostgreSQL::Test::Cluster::get_free_port() };
 	}
 	$self->start_member($_) for 0 .. $count - 1;
@@ -146,13 +148,13 @@ sub leased_keys
 # The row of a worker ID, as a hash.
 sub row { my ($self, $id) = @_; my %rows = $self->entries('workers/default'); return decode_json($rows{ sprintf '%010d', $id } // '{}'); }
 
-# Worker IDs of all namespaces and their bounds, as Leases::check_all wants them. The tests
-# have no worker ID in two namespaces.
+# Worker IDs of all namespaces and their bounds, as Leases::check_all wants them, with
+# those of data that was lost. The tests have no worker ID in two namespaces.
 sub bounds
 {
 	my ($self) = @_;
 	my %rows = $self->entries('workers');
-	return join "\n", map { sprintf '%d|%d', m{/(\d+)$}, decode_json($rows{$_})->{bound} } sort keys %rows;
+	return join "\n", $self->{lost} || (), map { sprintf '%d|%d', m{/(\d+)$}, decode_json($rows{$_})->{bound} } sort keys %rows;
 }
 
 # The URL of the registry.
@@ -173,13 +175,26 @@ sub try_etcdctl
 
 sub etcdctl { my ($self, @arguments) = @_; return $self->try_etcdctl(@arguments) || die "etcdctl @arguments failed"; }
 
+# Kills the only member, and takes its data away. What it has stored until then counts on:
+# another one reads it from the data.
+sub lose_data
+{
+	my ($self) = @_;
+	my $member = $self->{members}[0];
+	$self->kill_members(0);
+	my $read = Etcd->new("$member->{name}_lost", 1, folder => $member->{folder});
+	$self->{lost} = join "\n", $self->{lost} || (), $read->bounds;
+	$read->kill_members(0);
+	rmtree($member->{folder});
+	return;
+}
+
 # Puts a snapshot in the place of the only member's data, under the same names.
 sub restore
 {
 	my ($self, $snapshot) = @_;
 	my $member = $self->{members}[0];
-	$self->kill_members(0);
-	rmtree($member->{folder});
+	$self->lose_data;
 	local $ENV{ETCDCTL_API} = 3;
 	# Later versions have a program of its own for that.
 	PostgreSQL::Test::Utils::system_or_bail(is_there('etcdutl') ? 'etcdutl' : 'etcdctl', 'snapshot', 'restore', $snapshot, '--data-dir', $member->{folder}, '--name', $member->{name},
