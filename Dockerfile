@@ -1,5 +1,5 @@
 # PostgreSQL's official image with the extension in it:
-#   docker build --build-arg PG=18 -t postgres-snowflake:18 .
+#   docker build -f Dockerfile --build-arg PG=18 -t postgres-snowflake:18 .
 # See docs/install.md. The Containerfile beside this file makes another kind of image,
 # which CloudNativePG mounts beside the server's own.
 ARG PG=18

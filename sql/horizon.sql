@@ -39,6 +39,8 @@ CREATE FUNCTION snowflake_horizon_held(
 COMMENT ON FUNCTION snowflake_horizon_held() IS
     'running transactions, for view snowflake_horizon_holders';
 
+-- Where pg_catalog has no operator of exactly these types, it is named: another one in the
+-- extension's schema would be taken, whoever made it.
 CREATE VIEW snowflake_horizon_holders AS
     WITH held AS (
         SELECT h.pid, NULL::text AS gid, h.generator, h.since, NULL::name AS owner,
@@ -51,10 +53,10 @@ CREATE VIEW snowflake_horizon_holders AS
             CASE WHEN pg_catalog.has_sequence_privilege(g.generator::pg_catalog.oid, 'SELECT, USAGE')
                 OR pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')
             THEN pg_catalog.min(pg_catalog.to_timestamp(
-                (l.objsubid::bigint * 4294967296 + l.objid::bigint) / 1000.0)) END,
+                (l.objsubid::bigint * 4294967296 + l.objid::bigint) OPERATOR(pg_catalog./) 1000.0)) END,
             p.owner, p.prepared
         FROM pg_catalog.pg_locks l
-        CROSS JOIN LATERAL (SELECT coalesce(nullif(l.classid, 0),
+        CROSS JOIN LATERAL (SELECT coalesce(CASE WHEN l.classid OPERATOR(pg_catalog.<>) 0 THEN l.classid END,
             'snowflake_default'::pg_catalog.regclass::pg_catalog.oid)::pg_catalog.regclass AS generator) g
         LEFT JOIN pg_catalog.pg_locks x ON x.virtualtransaction = l.virtualtransaction
             AND x.locktype = 'transactionid' AND x.pid IS NULL AND x.mode = 'ExclusiveLock'

@@ -3,9 +3,6 @@
 -- objects of 0.1.0, their privileges included, stays. tests/t/061_upgrades.pl compares the
 -- result with what CREATE EXTENSION makes.
 
--- The registry, if this is one, answers nobody until the end of this script: see there.
-SELECT FROM snowflake_registry_state FOR UPDATE;
-
 -- A server that is given an ID of another server lets its own IDs sort after that one.
 
 CREATE FUNCTION snowflake_observe(id bigint) RETURNS void
@@ -44,7 +41,7 @@ COMMENT ON FUNCTION snowflake_horizon_lags() IS
 CREATE OR REPLACE VIEW pg_stat_snowflake AS
     SELECT s.*, l.horizon_lag
     FROM pg_stat_snowflake() AS s
-    LEFT JOIN snowflake_horizon_lags() AS l ON l.generator = s.generator;
+    LEFT JOIN snowflake_horizon_lags() AS l ON l.generator OPERATOR(pg_catalog.=) s.generator;
 COMMENT ON COLUMN pg_stat_snowflake.horizon_lag IS 'how far transactions that took IDs hold back snowflake_horizon(), in milliseconds; null if the generator has no horizon';
 
 -- The horizon: IDs before it cannot appear any more. See docs/ordered.md.
@@ -88,6 +85,8 @@ CREATE FUNCTION snowflake_horizon_held(
 COMMENT ON FUNCTION snowflake_horizon_held() IS
     'running transactions, for view snowflake_horizon_holders';
 
+-- Where pg_catalog has no operator of exactly these types, it is named: another one in the
+-- extension's schema would be taken, whoever made it.
 CREATE VIEW snowflake_horizon_holders AS
     WITH held AS (
         SELECT h.pid, NULL::text AS gid, h.generator, h.since, NULL::name AS owner,
@@ -100,10 +99,10 @@ CREATE VIEW snowflake_horizon_holders AS
             CASE WHEN pg_catalog.has_sequence_privilege(g.generator::pg_catalog.oid, 'SELECT, USAGE')
                 OR pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')
             THEN pg_catalog.min(pg_catalog.to_timestamp(
-                (l.objsubid::bigint * 4294967296 + l.objid::bigint) / 1000.0)) END,
+                (l.objsubid::bigint * 4294967296 + l.objid::bigint) OPERATOR(pg_catalog./) 1000.0)) END,
             p.owner, p.prepared
         FROM pg_catalog.pg_locks l
-        CROSS JOIN LATERAL (SELECT coalesce(nullif(l.classid, 0),
+        CROSS JOIN LATERAL (SELECT coalesce(CASE WHEN l.classid OPERATOR(pg_catalog.<>) 0 THEN l.classid END,
             'snowflake_default'::pg_catalog.regclass::pg_catalog.oid)::pg_catalog.regclass AS generator) g
         LEFT JOIN pg_catalog.pg_locks x ON x.virtualtransaction = l.virtualtransaction
             AND x.locktype = 'transactionid' AND x.pid IS NULL AND x.mode = 'ExclusiveLock'
@@ -138,6 +137,10 @@ GRANT SELECT ON snowflake_horizon_holders TO PUBLIC;
 -- worker IDs from this registry. See docs/ordered.md; src/snowflake/lease/horizon.rs has the
 -- rules, and src/pg/registry/servers.rs reads and writes the table for them.
 
+-- The registry, if this is one, answers nobody until the end of this script: see there. What
+-- waits for others comes before: view pg_stat_snowflake waits for those who have read it.
+SELECT FROM snowflake_registry_state FOR UPDATE;
+
 CREATE TABLE snowflake_registry_servers (
     identity text PRIMARY KEY,
     server jsonb NOT NULL
@@ -148,6 +151,15 @@ COMMENT ON COLUMN snowflake_registry_servers.identity IS
     'system identifier, boot ID of the kernel, device and inode of the data directory';
 COMMENT ON COLUMN snowflake_registry_servers.server IS
     'the server''s place and latest worker ID, what it has reported, and when; instants in Unix milliseconds';
+-- It belongs to the owner of the registry's other tables, whose functions write it, whoever
+-- runs this script.
+DO $$
+BEGIN
+    EXECUTE pg_catalog.format('ALTER TABLE @extschema@.snowflake_registry_servers OWNER TO %s',
+        (SELECT c.relowner::pg_catalog.regrole FROM pg_catalog.pg_class AS c
+            WHERE c.oid OPERATOR(pg_catalog.=) '@extschema@.snowflake_registry_state'::pg_catalog.regclass));
+END
+$$;
 REVOKE ALL ON snowflake_registry_servers FROM PUBLIC;
 GRANT SELECT, INSERT ON snowflake_registry_servers TO pg_database_owner;
 SELECT pg_catalog.pg_extension_config_dump('snowflake_registry_servers', '');
@@ -265,8 +277,8 @@ COMMENT ON FUNCTION snowflake_cluster_servers_in(text) IS
 -- The servers that have a worker ID of this registry count from now on, although they have got
 -- it before: otherwise those that ask later could still make IDs appear below a horizon that
 -- was returned. Those that are lost count too, until snowflake_drop_server(), or until their
--- worker ID is granted to them again. The state is locked since the beginning, so no server
--- is granted a worker ID in between.
+-- worker ID is granted to them again. The state is locked since the table was made, so no
+-- server is granted a worker ID in between.
 
 SET LOCAL search_path = pg_catalog, pg_temp;
 INSERT INTO @extschema@.snowflake_registry_servers (identity, server)

@@ -454,7 +454,7 @@ COMMENT ON FUNCTION snowflake_horizon_lags() IS
 CREATE VIEW pg_stat_snowflake AS
     SELECT s.*, l.horizon_lag
     FROM pg_stat_snowflake() AS s
-    LEFT JOIN snowflake_horizon_lags() AS l ON l.generator = s.generator;
+    LEFT JOIN snowflake_horizon_lags() AS l ON l.generator OPERATOR(pg_catalog.=) s.generator;
 COMMENT ON VIEW pg_stat_snowflake IS
     'numbers of the generators of this database, counted from stats_reset';
 COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';

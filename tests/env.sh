@@ -112,14 +112,14 @@ need_packages() {
 # not say.
 distribution_version() {
     local version
-    version=$(apt-cache depends postgresql 2>/dev/null |
+    version=$(LC_ALL=C apt-cache depends postgresql 2>/dev/null |
         perl -ne 'print $1 if !$n && /Depends: postgresql-(\d+)$/ && ++$n')
     printf '%s\n' "${version:-15}"
 }
 
 is_packaged() {
     if is_root && [ -z "${apt_updated:-}" ]; then apt-get update -qq >/dev/null 2>&1 || true; apt_updated=1; fi
-    [[ $(apt-cache policy "postgresql-server-dev-$1" 2>/dev/null) =~ Candidate:\ [0-9] ]]
+    [[ $(LC_ALL=C apt-cache policy "postgresql-server-dev-$1" 2>/dev/null) =~ Candidate:\ [0-9] ]]
 }
 
 # Prints where a version that is built from source is kept between runs: outside the
@@ -144,7 +144,7 @@ build_from_source() {
         suites="noble-updates noble"
         mirror=$(perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m && /^BaseURI: (\S+\/)$/m && ++$n' "$ubuntu") || true
     else
-        suites="sid trixie"
+        suites="sid trixie bookworm"
         mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
             perl -ne 'chomp; print if m{/debian/$} && !$n++') || true
     fi
@@ -240,7 +240,8 @@ build() {
 # in the version that the others have.
 install_into() {
     local version
-    mkdir -p "$1" "$2/extension"
+    # The server reads them, whatever the umask of who installs them.
+    (umask 022 && mkdir -p "$1" "$2/extension")
     install -m 755 "$CARGO_TARGET_DIR/release/libsnowflake_id.so" "$1/snowflake_id.so"
     install -m 644 "$top/snowflake_id.control" "$2/extension/"
     version=$(version)
@@ -257,7 +258,7 @@ install_into() {
 image_into() {
     rm -rf "$1"
     install_into "$1/lib" "$1/share"
-    mkdir -p "$1/licenses/snowflake_id"
+    (umask 022 && mkdir -p "$1/licenses/snowflake_id")
     install -m 644 "$top/LICENSE" "$1/licenses/snowflake_id/"
 }
 
@@ -281,6 +282,8 @@ copy_installation() {
     cp -a "$from_bin/." "$bindir/"
     cp -a "$from_lib/." "$pkglibdir/"
     cp -a "$from_share/." "$sharedir/"
+    # In PostgreSQL's official image, this one is a link out of the folder.
+    cp -L --remove-destination "$from_share/postgresql.conf.sample" "$sharedir/"
     # Builds against the copy need this link.
     mkdir -p "$(dirname "$1${from_include#"$prefix"}")"
     ln -s "$from_include" "$1${from_include#"$prefix"}"

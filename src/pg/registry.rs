@@ -215,7 +215,9 @@ impl Registry {
         self.value(update, &[&json(state)]).map(drop)
     }
 
-    /// A pool and its leases.
+    /// A pool and its leases. Before ALTER EXTENSION UPDATE, any role that may create tables in
+    /// the extension's schema could make one with the name of the table of servers, whose
+    /// triggers would run as the owner of the registry: so the owner counts.
     fn pool(&self, name: &str) -> Result<Option<Table<'_>>, Error> {
         let found = self.value(
             "SELECT jsonb_build_object('name', name, \
@@ -230,7 +232,9 @@ impl Registry {
              (int8multirange(int8range(lower(worker_ids), upper(worker_ids) - spares)) - except_ids)::text, \
              'counts_servers', EXISTS (SELECT FROM pg_class AS s, pg_class AS p \
                  WHERE s.relname = 'snowflake_registry_servers' \
-                 AND s.relnamespace = p.relnamespace AND p.oid = pools.tableoid)) \
+                 AND s.relnamespace = p.relnamespace AND p.oid = pools.tableoid \
+                 AND s.relkind = 'r' AND (s.relowner = p.relowner OR \
+                     (SELECT rolsuper FROM pg_roles AS r WHERE r.oid = s.relowner)))) \
              FROM @schema@.snowflake_registry_pools AS pools WHERE name = $1",
             &[name],
         )?;

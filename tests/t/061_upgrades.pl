@@ -153,6 +153,12 @@ for my $version (@earlier)
 	$queue->{holder}{identity}{generator} = 4294967296;
 	granted(acquire($node, $queue, %here));
 	is(kind(renew($node, $lives, %here)), 'renewed', "$what: a lease is renewed");
+	# Whoever may create tables there cannot have the registry use one of his.
+	sql($shop, q{CREATE TABLE snowflake_registry_servers (identity text PRIMARY KEY, server jsonb);
+		CREATE FUNCTION planted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$planted$$; END';
+		CREATE TRIGGER planted BEFORE INSERT ON snowflake_registry_servers FOR EACH ROW EXECUTE FUNCTION planted()}, 'keeper');
+	is(kind(renew($node, $lives, %here)), 'renewed', "$what: a table of another role is left alone");
+	sql($shop, 'DROP TABLE snowflake_registry_servers; DROP FUNCTION planted()', 'keeper');
 	is(release($node, $gone, %here), 'released', "$what: and returned");
 	my $leasing = new_node("leasing_$number", -1);
 	$number++;
@@ -196,12 +202,20 @@ for my $version (@earlier)
 	my @open = ($open->query_safe("SELECT snowflake_nextval('orders_ids')"));
 	$open->query_safe('SELECT * FROM pg_stat_snowflake');
 
-	# The update waits for whoever changes the registry, and then for nothing else.
-	my $admin = session($node, undef, $shop);
-	$admin->query_safe('BEGIN; SELECT FROM snowflake_registry_state FOR UPDATE');
+	# The update waits for who has read the view, while leases go on; then for whoever changes
+	# the registry, and then for nothing else.
+	my $reader = session($node, undef, $shop);
+	$reader->query_safe('BEGIN; SELECT FROM pg_stat_snowflake');
 	my $updates = session($node, 'keeper', $shop);
 	send_to($updates, "ALTER EXTENSION snowflake_id UPDATE TO '$newest'");
 	wait_for_lock($node, 'ALTER EXTENSION%');
+	is(kind(renew($node, $lives, %here)), 'renewed', "$what: a lease is renewed while the update waits");
+	my $admin = session($node, undef, $shop);
+	$admin->query_safe('BEGIN; SELECT FROM snowflake_registry_state FOR UPDATE');
+	$reader->query_safe('COMMIT');
+	$reader->quit;
+	wait_until("$what: the update waits for the registry", sub { sql($shop, q{SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+		WHERE query LIKE 'ALTER EXTENSION%' AND NOT granted AND locktype = 'transactionid'}) == 1 });
 	$admin->query_safe('COMMIT');
 	my (undef, $error) = answer_in($updates);
 	is($error, '', "$what: its owner updates the extension");
@@ -270,6 +284,11 @@ for my $version (@earlier)
 	}
 	# What is granted on functions by a dump stays apart from the rest, see docs/operations.md.
 	is_restored("${shop}_before", "$folder/$shop.before", $look, $before, "$what: the dump of before");
+	# A registry that is restored in its earlier version counts its servers with the update.
+	make_database("${shop}_counts", "CREATE EXTENSION snowflake_id VERSION '$version'");
+	$node->command_ok([ 'pg_restore', '-d', "${shop}_counts", '--exit-on-error', "$folder/$shop.before" ], "$what: restored in the earlier version");
+	sql("${shop}_counts", 'ALTER EXTENSION snowflake_id UPDATE');
+	is(sql("${shop}_counts", q{SELECT count(*) FROM snowflake_cluster_servers WHERE worker_id >= 100}), 2, "$what: and the servers count");
 	$node->command_ok([ 'pg_dump', '-Fc', '-f', "$folder/$shop.after", $shop ], "$what: a dump after the update");
 	is_restored("${shop}_after", "$folder/$shop.after", "$look; $rights; SELECT count(*) FROM snowflake_registry_servers",
 		sql($shop, "$look; $rights; SELECT count(*) FROM snowflake_registry_servers"), "$what: the dump of after");
@@ -278,6 +297,23 @@ for my $version (@earlier)
 		cmp_ok(sql($copy, "SELECT snowflake_nextval('${_}_ids')"), '>', $copy =~ /after/ ? $ids{$_}[-1] : $ids{$_}[449], "$copy: $_ goes on above") for sort keys %preset_of;
 	}
 	$open->quit;
+}
+
+# The objects may belong to a role that was a superuser when it made them, and is none now.
+sql('postgres', 'CREATE ROLE former LOGIN SUPERUSER');
+for my $version (@earlier)
+{
+	(my $name = "former_$version") =~ tr/./_/;
+	make_database($name, "CREATE EXTENSION snowflake_id VERSION '$version'", 'former');
+	sql('postgres', 'ALTER ROLE former NOSUPERUSER');
+	sql($name, 'ALTER EXTENSION snowflake_id UPDATE');
+	sql($name, q{SELECT snowflake_create_pool('other', '[100,110)', lease => '10 min', hold => '10 s', max_ahead => '1 s')});
+	my %here = (database => $name, pool => 'other');
+	my $server = server(1);
+	granted(acquire($node, $server, %here));
+	is(kind(renew($node, $server, %here)), 'renewed', "from $version: leases of a registry whose owner is no superuser");
+	is(sql($name, 'SELECT count(*) FROM snowflake_registry_servers'), 1, "from $version: and it counts the server");
+	sql('postgres', 'ALTER ROLE former SUPERUSER');
 }
 
 # Both libraries side by side: a registry and two servers are upgraded one after the other.

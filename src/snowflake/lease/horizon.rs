@@ -249,13 +249,15 @@ pub(super) fn reported(
         return;
     }
     let known = servers.server(&row.holder.identity);
-    if known
-        .as_ref()
-        .is_some_and(|server| server.nonce != row.nonce)
-    {
+    // A message of an incarnation that is gone.
+    if known.as_ref().is_some_and(|server| {
+        server.nonce != row.nonce && server.holder.started >= row.holder.started
+    }) {
         return;
     }
-    // A registry of an earlier version has granted it.
+    // A registry of an earlier version has granted it, and may have left the entry of an
+    // earlier incarnation as it was.
+    let known = known.filter(|server| server.nonce == row.nonce);
     let mut server = known.unwrap_or_else(|| newcomer(row, now));
     let latest = state.top.plus(pool.hold).as_nodes_clock().min(row.bound);
     if let Some(report) = report {

@@ -648,6 +648,33 @@ fn servers_of_before_count_from_their_next_renewal_on() {
     world.check();
 }
 
+/// A registry of an earlier version has granted to a server that was started again, and has
+/// left what was stored of it, of its earlier start: that one has been dropped, or not.
+#[test]
+fn a_later_start_counts_in_place_of_the_entry_of_an_earlier_one() {
+    for dropped in [false, true] {
+        let mut world = two_of_three(2);
+        world.seconds(2);
+        let mut before = world.newest().disk.1.servers.clone();
+        let earlier = world.known(0).unwrap();
+        world.crash(0, false);
+        world.start(0);
+        world.seconds(2);
+        assert_ne!(world.row(0).nonce, earlier.nonce);
+        if dropped {
+            let now = world.known(0).unwrap().until;
+            let key = Server::key(&earlier.holder.identity);
+            before.get_mut(&key).unwrap().dropped = Some(now);
+        }
+        world.newest().disk.1.servers = before;
+        world.seconds(4);
+        assert_eq!(world.known(0).unwrap().nonce, world.row(0).nonce);
+        assert!(world.known(0).unwrap().reported.is_some());
+        assert!(world.lag() <= 3);
+        world.check();
+    }
+}
+
 /// A random walk without losses of the registry: every commit appears above what was
 /// returned, and at the end the horizon is near the clock.
 fn walk(seed: u64, tell: bool) -> World {
