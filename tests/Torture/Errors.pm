@@ -17,7 +17,9 @@ my $lost = qr/
 	| the\ database\ system\ is
 	| terminating\ connection
 	| no\ connection\ to\ the\ server/x;
-my $more = qr/^(?:DETAIL|HINT|CONTEXT|LOCATION|STATEMENT|QUERY|LINE \d+|Process \d+|PL\/pgSQL|SQL |extension script file |\s|$)/;
+my $more = qr/^(?:DETAIL|HINT|LOCATION|STATEMENT|LINE \d+|Process \d+|\s|$)/;
+# The context and the query of an error have lines of any text, up to one of these.
+my $after_text = qr/(?:ERROR|FATAL|PANIC|WARNING|NOTICE):|^(?:DETAIL|HINT|CONTEXT|LOCATION|STATEMENT):|$lost/;
 
 # Returns whether a client may meet this error whenever servers are killed.
 sub is_usual
@@ -33,14 +35,18 @@ sub errors
 {
 	my ($output) = @_;
 	my @errors;
+	my $in_text = 0;
 	# A client that is killed while it writes leaves a part of a line.
 	$output =~ s/[^\n]+\z//;
 	for my $line (split /\n/, $output)
 	{
+		$in_text = 0 if $line =~ $after_text;
+		next if $in_text;
 		if ($line =~ /(ERROR|FATAL|PANIC|WARNING|NOTICE):\s+([0-9A-Z]{5}):\s+(.*)/)
 		{
 			push @errors, { line => $line, severity => $1, code => $2, text => $3, detail => '' };
 		}
+		elsif ($line =~ /^(?:CONTEXT|QUERY):/) { $in_text = 1; }
 		elsif ($line =~ /^DETAIL:\s+(.*)/) { $errors[-1]{detail} = $1 if @errors; }
 		elsif ($line !~ $more) { push @errors, { line => $line }; }
 	}
