@@ -84,8 +84,11 @@ COMMENT ON FUNCTION snowflake_internal_default_generators(regclass) IS
 
 -- Worker IDs count here whose pool was dropped. Like snowflake_workers, which leaves them
 -- out, this view shows a part of a table that its readers may not read.
-CREATE VIEW snowflake_internal_leased AS
-SELECT range_agg(int8range(l.worker_id, l.worker_id, '[]')) AS worker_ids FROM snowflake_registry_leases AS l;
+-- It is made as the views of registry.sql are, out of reach of functions that others made.
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE VIEW @extschema@.snowflake_internal_leased AS
+SELECT range_agg(int8range(l.worker_id, l.worker_id, '[]')) AS worker_ids FROM @extschema@.snowflake_registry_leases AS l;
+SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_internal_leased IS 'internal, for snowflake_check(): all worker IDs that this registry has ever leased';
 COMMENT ON COLUMN snowflake_internal_leased.worker_ids IS 'those of all pools and namespaces, dropped ones included; NULL if there are none';
 GRANT SELECT ON snowflake_internal_leased TO pg_monitor;

@@ -47,10 +47,11 @@ COMMENT ON COLUMN snowflake_conversions.rows_done IS 'rows that have been filled
 COMMENT ON COLUMN snowflake_conversions.rows_per_second IS 'rows filled per second, of late';
 COMMENT ON COLUMN snowflake_conversions.filled IS 'numbers of the copies that are filled in all rows: a copy that is made again has another number';
 COMMENT ON COLUMN snowflake_conversions.to_validate IS 'after the swap: constraints to validate';
--- Everybody sees and changes the rows of their own tables only.
+-- Everybody sees and changes the rows of their own tables only. The operator is named: see the
+-- views of registry.sql.
 ALTER TABLE snowflake_conversions ENABLE ROW LEVEL SECURITY;
 CREATE POLICY owners ON snowflake_conversions USING (pg_catalog.pg_has_role(
-    (SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid = relation), 'USAGE'));
+    (SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) relation), 'USAGE'));
 COMMENT ON POLICY owners ON snowflake_conversions IS 'rows of the tables that the reader owns';
 GRANT SELECT, INSERT, UPDATE, DELETE ON snowflake_conversions TO PUBLIC;
 

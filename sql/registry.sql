@@ -313,7 +313,11 @@ REVOKE EXECUTE ON FUNCTION snowflake_declare_registry(text) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_declare_registry(text) IS
     'declares that of all copies of this registry, this one counts: it serves again if it has stopped, after a quiet time, and servers that have asked it accept no other copy';
 
-CREATE VIEW snowflake_workers AS
+-- The views are made with this path, which holds no object of others: an operator or a
+-- function in the extension's schema that fits the types better than those in pg_catalog
+-- would be taken, whoever made it, and run by whoever reads the view.
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE VIEW @extschema@.snowflake_workers AS
 SELECT p.name AS pool, l.worker_id,
     CASE WHEN l.released THEN CASE WHEN s.is_spare THEN 'spare' ELSE 'released' END
          WHEN clock_timestamp() >= l.leased_until + p.hold THEN CASE WHEN s.is_spare THEN 'spare' ELSE 'free' END
@@ -322,20 +326,21 @@ SELECT p.name AS pool, l.worker_id,
          ELSE 'leased' END AS state,
     l.host, l.address, l.port, l.data_directory, l.system_identifier,
     l.since, l.leased_until,
-    snowflake_internal_instant(l.bound) AS bound,
+    @extschema@.snowflake_internal_instant(l.bound) AS bound,
     l.counter || '-' || left(l.nonce::text, 8) AS token,
     c.by AS contested_by, c.since AS contested_since, c.latest AS contested_last
-FROM snowflake_registry_pools AS p
-JOIN snowflake_registry_leases AS l
+FROM @extschema@.snowflake_registry_pools AS p
+JOIN @extschema@.snowflake_registry_leases AS l
     ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint
 CROSS JOIN LATERAL (SELECT l.worker_id >= upper(p.worker_ids) - p.spares) AS s (is_spare)
 LEFT JOIN LATERAL (
     SELECT format('%s%s, port %s, data directory "%s"', l.contender #>> '{by,host}',
             ' (' || nullif(l.contender #>> '{by,address}', '') || ')', l.contender #>> '{by,port}',
             l.contender #>> '{by,data_directory}'),
-        snowflake_internal_instant((l.contender ->> 'since')::bigint),
-        snowflake_internal_instant((l.contender ->> 'latest')::bigint)) AS c (by, since, latest)
+        @extschema@.snowflake_internal_instant((l.contender ->> 'since')::bigint),
+        @extschema@.snowflake_internal_instant((l.contender ->> 'latest')::bigint)) AS c (by, since, latest)
     ON NOT l.released AND c.latest >= clock_timestamp() - 2 * (p.lease + p.hold);
+SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_workers IS
     'the worker IDs that this registry has leased, with their latest holders; worker IDs that were never leased have no row, see snowflake_pools.never_leased';
 COMMENT ON COLUMN snowflake_workers.pool IS 'the pool that has the worker ID';
@@ -361,30 +366,32 @@ COMMENT ON COLUMN snowflake_workers.contested_last IS
     'when it has asked last, exact to a third of a lease';
 GRANT SELECT ON snowflake_workers TO pg_monitor;
 
-CREATE VIEW snowflake_pools AS
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE VIEW @extschema@.snowflake_pools AS
 SELECT p.name AS pool, p.namespace, p.worker_ids, p.except_ids, p.spares, p.lease, p.hold, p.max_ahead, p.made,
     c.leased, c.free + n.never_leased AS free, n.never_leased,
     q.quiet_until, CASE WHEN q.quiet_until IS NOT NULL THEN r.state #>> '{loss,cause}' END AS quiet_because,
     (r.state #>> '{era,counter}')::bigint AS era,
-    snowflake_internal_instant((r.state #>> '{stopped,since}')::bigint) AS stopped_since,
+    @extschema@.snowflake_internal_instant((r.state #>> '{stopped,since}')::bigint) AS stopped_since,
     r.state #>> '{stopped,by,host}' AS stopped_by
-FROM snowflake_registry_pools AS p
-CROSS JOIN snowflake_registry_state AS r
+FROM @extschema@.snowflake_registry_pools AS p
+CROSS JOIN @extschema@.snowflake_registry_state AS r
 CROSS JOIN LATERAL (
     SELECT int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - p.spares)) - p.except_ids) AS o (ordinary)
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE w.state IN ('leased', 'expired', 'revoked')) AS leased,
         count(*) FILTER (WHERE w.state IN ('free', 'released') AND o.ordinary @> w.worker_id::bigint) AS free,
         count(*) FILTER (WHERE o.ordinary @> w.worker_id::bigint) AS known
-    FROM snowflake_workers AS w WHERE w.pool = p.name) AS c
+    FROM @extschema@.snowflake_workers AS w WHERE w.pool = p.name) AS c
 CROSS JOIN LATERAL (
     SELECT (SELECT sum(upper(i.ids) - lower(i.ids)) FROM unnest(o.ordinary) AS i (ids))::bigint - c.known) AS n (never_leased)
 CROSS JOIN LATERAL (
-    SELECT until FROM (SELECT snowflake_internal_instant((r.state #>> '{loss,quiet_from}')::bigint)
+    SELECT until FROM (SELECT @extschema@.snowflake_internal_instant((r.state #>> '{loss,quiet_from}')::bigint)
         + p.lease + p.hold) AS u (until)) AS u
 LEFT JOIN LATERAL (SELECT u.until WHERE u.until > clock_timestamp()) AS q (quiet_until) ON true
 -- There is one row. Said so, the planner expects no more, and compiles nothing.
 WHERE r.id = 1;
+SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_pools IS
     'the pools of worker IDs that this database leases, and the state of the registry';
 COMMENT ON COLUMN snowflake_pools.pool IS 'name of the pool';

@@ -214,6 +214,85 @@ can('attacker', q{CREATE FUNCTION trap.setval(regclass, bigint, boolean) RETURNS
 $node->safe_psql('copy', 'GRANT USAGE ON SCHEMA trap TO owner; CREATE SCHEMA own AUTHORIZATION owner');
 can('owner', 'SET search_path = trap, pg_catalog; CREATE EXTENSION snowflake_id SCHEMA own; DROP EXTENSION snowflake_id', 'copy');
 
+# Nor are operators and functions taken that somebody else made in the schema before, for
+# types that fit better than those in pg_catalog: whoever reads a view would run them.
+my $folder = $node->config_data('--sharedir') . '/extension';
+my ($version) = slurp_file("$folder/snowflake_id.control") =~ /^default_version = '(.+)'/m;
+my %called = map { $_ => 1 } slurp_file("$folder/snowflake_id--$version.sql") =~ /\b([a-z]\w+)\s*\(/g;
+
+# Fills the schema `planted` of a database with functions and operators of an attacker.
+sub plant
+{
+	my ($database) = @_;
+	my ($code, undef, $err) = as('attacker', sprintf(q{
+		DO $do$
+		DECLARE
+			types text[] := '{bigint,integer,smallint,numeric,double precision,text,text[],name,oid,regclass,boolean,timestamptz,interval,jsonb,uuid,int8range,int8multirange}';
+			of text; l text; r text;
+		BEGIN
+			SET LOCAL search_path = planted; SET LOCAL check_function_bodies = off;
+			FOREACH l IN ARRAY types LOOP
+				FOREACH r IN ARRAY types LOOP
+					EXECUTE pg_catalog.format('CREATE FUNCTION planted_same(%%1$s, %%2$s) RETURNS boolean LANGUAGE sql AS $$SELECT 1/0 = 0$$;
+						CREATE FUNCTION planted_other(%%1$s, %%2$s) RETURNS %%1$s LANGUAGE sql AS $$SELECT NULL::%%1$s$$', l, r);
+					FOREACH of IN ARRAY '{=,<>,<,<=,>,>=,@>,<@,&&,~,~~,!~,^@}'::text[] LOOP
+						EXECUTE pg_catalog.format('CREATE OPERATOR %%s (LEFTARG = %%s, RIGHTARG = %%s, FUNCTION = planted_same)', of, l, r);
+					END LOOP;
+					FOREACH of IN ARRAY '{+,-,*,/,%%,||,|,&,->,->>,#>,#>>,>>,<<}'::text[] LOOP
+						EXECUTE pg_catalog.format('CREATE OPERATOR %%s (LEFTARG = %%s, RIGHTARG = %%s, FUNCTION = planted_other)', of, l, r);
+					END LOOP;
+				END LOOP;
+				FOR of IN SELECT DISTINCT proname FROM pg_catalog.pg_proc
+					WHERE proname OPERATOR(pg_catalog.=) ANY ('{%s}'::name[]) AND pronamespace OPERATOR(pg_catalog.=) 'pg_catalog'::regnamespace::oid
+				LOOP
+					EXECUTE pg_catalog.format('CREATE FUNCTION %%1$I(%%2$s) RETURNS %%2$s LANGUAGE sql AS $$SELECT NULL::%%2$s$$;
+						CREATE FUNCTION %%1$I(%%2$s, %%2$s) RETURNS %%2$s LANGUAGE sql AS $$SELECT NULL::%%2$s$$;
+						CREATE FUNCTION %%1$I(%%2$s, integer, integer) RETURNS %%2$s LANGUAGE sql AS $$SELECT NULL::%%2$s$$', of, l);
+					IF l OPERATOR(pg_catalog.=) 'text' THEN
+						FOR n IN 3..9 LOOP
+							EXECUTE pg_catalog.format('CREATE FUNCTION %%I(%%s) RETURNS text LANGUAGE sql AS $$SELECT NULL::text$$',
+								of, pg_catalog.rtrim(pg_catalog.repeat('text,', n), ','));
+						END LOOP;
+					END IF;
+				END LOOP;
+			END LOOP;
+		END $do$}, join ',', sort keys %called), $database);
+	is($code, '', "an attacker makes functions and operators in $database") or diag($err);
+	my ($operators, $functions) = split /\n/, $node->safe_psql($database, q{
+		SELECT count(*) FROM pg_operator WHERE oprnamespace = 'planted'::regnamespace
+		UNION ALL SELECT count(*) FROM pg_proc WHERE pronamespace = 'planted'::regnamespace AND proowner = 'attacker'::regrole});
+	cmp_ok($operators, '>', 5000, "$operators operators");
+	cmp_ok($functions, '>', 2000, "$functions functions");
+	return;
+}
+
+# Checks that no object of anybody else depends on what plant() made.
+sub is_untouched
+{
+	my ($database, $name) = @_;
+	is($node->safe_psql($database, q{
+		WITH theirs AS (
+			SELECT 'pg_operator'::regclass AS classid, oid FROM pg_operator WHERE oprowner = 'attacker'::regrole
+			UNION ALL SELECT 'pg_proc'::regclass, oid FROM pg_proc WHERE proowner = 'attacker'::regrole)
+		SELECT DISTINCT pg_describe_object(d.classid, d.objid, d.objsubid) || ': ' || pg_describe_object(d.refclassid, d.refobjid, 0)
+		FROM pg_depend AS d JOIN theirs AS t ON t.classid = d.refclassid AND t.oid = d.refobjid
+		WHERE NOT EXISTS (SELECT FROM theirs AS o WHERE o.classid = d.classid AND o.oid = d.objid)}), '', $name);
+	return;
+}
+
+for my $database (qw(planted planted_later))
+{
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$node->safe_psql($database, 'CREATE SCHEMA planted; GRANT CREATE, USAGE ON SCHEMA planted TO attacker');
+}
+plant('planted');
+$node->safe_psql('planted', 'CREATE EXTENSION snowflake_id SCHEMA planted');
+is_untouched('planted', 'no object of the extension uses one of them');
+$node->safe_psql('planted_later', q{CREATE EXTENSION snowflake_id SCHEMA planted VERSION '0.1.0'});
+plant('planted_later');
+$node->safe_psql('planted_later', 'ALTER EXTENSION snowflake_id UPDATE');
+is_untouched('planted_later', 'nor does one that an update makes');
+
 # The owner dumps and restores in both formats, and the dump carries the mark.
 my @connect = ('-U', 'owner', '-h', $node->host, '-p', $node->port);
 my $dump = $node->basedir . '/shop.dump';
