@@ -28,6 +28,7 @@
 # make bench-compare  what keys cost and when they repeat, beside other extensions; PEERS=folders, QUICK=1
 # make bench-instructions   instructions per ID, under valgrind
 # make bench-horizon        what snowflake_horizon() takes, with SESSIONS=500 idle ones
+# make bench-citus          what the functions and keys cost on Citus; CITUS=folder, QUICK=1
 # make bench-convert        how long tables are locked while they are converted in use
 
 SHELL := /bin/bash
@@ -37,7 +38,7 @@ export DESTDIR PKGLIBDIR SHAREDIR
 # Who unpacked an archive wants to build; who cloned the repository asks first.
 .DEFAULT_GOAL := $(if $(wildcard .git),help,all)
 
-.PHONY: all installcheck vendor packages deb dist sbom test-packages test-debs test-dist test-sbom test-all help demo test test-server test-upgrade test-core test-citus test-patroni test-orms test-demo test-monitoring torture fuzz fuzz-sql walks miri check-core lint build install image docs bench bench-contention bench-instructions bench-convert bench-compare bench-horizon clean
+.PHONY: all installcheck vendor packages deb dist sbom test-packages test-debs test-dist test-sbom test-all help demo test test-server test-upgrade test-core test-citus test-patroni test-orms test-demo test-monitoring torture fuzz fuzz-sql walks miri check-core lint build install image docs bench bench-contention bench-instructions bench-convert bench-compare bench-horizon bench-citus clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -120,6 +121,9 @@ bench-instructions:
 
 bench-horizon:
 	@tests/bench/horizon
+
+bench-citus:
+	@tests/run bench_citus
 
 bench-convert:
 	@tests/bench/convert
