@@ -138,8 +138,9 @@ GRANT SELECT ON snowflake_horizon_holders TO PUBLIC;
 -- rules, and src/pg/registry/servers.rs reads and writes the table for them.
 
 -- The registry, if this is one, answers nobody until the end of this script: see there. What
--- waits for others comes before: view pg_stat_snowflake waits for those who have read it.
-SELECT FROM snowflake_registry_state FOR UPDATE;
+-- waits for others comes before: view pg_stat_snowflake waits for those who have read it. The
+-- lock is that of the table, since there is no row before the first pool.
+LOCK TABLE snowflake_registry_state IN EXCLUSIVE MODE;
 
 CREATE TABLE snowflake_registry_servers (
     identity text PRIMARY KEY,

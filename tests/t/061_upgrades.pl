@@ -215,7 +215,7 @@ for my $version (@earlier)
 	$reader->query_safe('COMMIT');
 	$reader->quit;
 	wait_until("$what: the update waits for the registry", sub { sql($shop, q{SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
-		WHERE query LIKE 'ALTER EXTENSION%' AND NOT granted AND locktype = 'transactionid'}) == 1 });
+		WHERE query LIKE 'ALTER EXTENSION%' AND NOT granted AND locktype = 'relation' AND relation = 'snowflake_registry_state'::regclass}) == 1 });
 	$admin->query_safe('COMMIT');
 	my (undef, $error) = answer_in($updates);
 	is($error, '', "$what: its owner updates the extension");
@@ -297,6 +297,23 @@ for my $version (@earlier)
 		cmp_ok(sql($copy, "SELECT snowflake_nextval('${_}_ids')"), '>', $copy =~ /after/ ? $ids{$_}[-1] : $ids{$_}[449], "$copy: $_ goes on above") for sort keys %preset_of;
 	}
 	$open->quit;
+}
+
+# A registry that has no pool yet gets none while it is updated: a worker ID of that pool would
+# not be counted.
+for my $version (@earlier)
+{
+	(my $name = "empty_$version") =~ tr/./_/;
+	make_database($name, "CREATE EXTENSION snowflake_id VERSION '$version'");
+	my $updates = session($node, undef, $name);
+	$updates->query_safe('BEGIN; ALTER EXTENSION snowflake_id UPDATE');
+	my $pool = q{SELECT snowflake_create_pool('first', '[0,8)')};
+	is((error_of($node, "SET lock_timeout = '1 s'; $pool", $name))[0], '55P03', "from $version: the first pool waits for the update");
+	$updates->query_safe('COMMIT');
+	$updates->quit;
+	sql($name, $pool);
+	granted(acquire($node, server(1), database => $name, pool => 'first'));
+	is(sql($name, 'SELECT count(*) FROM snowflake_registry_servers'), 1, "from $version: its servers count");
 }
 
 # The objects may belong to a role that was a superuser when it made them, and is none now.
