@@ -105,7 +105,7 @@ for my $table (qw(by_id by_k))
 my $failed = 0;
 for my $client (@clients)
 {
-	$client->[0]->signal('INT');
+	$client->[0]->signal('TERM');
 	eval { IPC::Run::finish($client->[0]); };
 	$failed += () = ${ $client->[1] } =~ /ERROR/g;
 }
