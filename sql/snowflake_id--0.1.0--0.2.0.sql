@@ -3,6 +3,19 @@
 -- objects of 0.1.0, their privileges included, stays. tests/t/061_upgrades.pl compares the
 -- result with what CREATE EXTENSION makes.
 
+-- At a higher level, the end of the script would not see leases that others have just been
+-- granted: servers would not count.
+DO $$
+BEGIN
+    IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
+        RAISE EXCEPTION 'ALTER EXTENSION snowflake_id UPDATE needs transaction isolation level READ COMMITTED'
+            USING ERRCODE = 'active_sql_transaction',
+            DETAIL = 'At a higher level it would not see what others have just committed.',
+            HINT = 'Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
+    END IF;
+END
+$$;
+
 -- A server that is given an ID of another server lets its own IDs sort after that one.
 
 CREATE FUNCTION snowflake_observe(id bigint) RETURNS void

@@ -17,6 +17,13 @@ use Citus;
 
 my ($rounds, $rows) = $ENV{QUICK} ? (1, 10_000) : (5, 1_000_000);
 my ($coordinator, @workers) = citus_cluster(2);
+# The settings of a test are those of no server in use.
+for my $node ($coordinator, @workers)
+{
+	$node->append_conf('postgresql.conf', join "\n", "shared_buffers = '256MB'", "max_wal_size = '4GB'", 'fsync = on',
+		'log_statement = none', '');
+	$node->restart;
+}
 my @lines;
 
 sub run { return $coordinator->safe_psql('postgres', $_[0]); }
@@ -35,11 +42,12 @@ sub line
 {
 	my ($what, @seconds) = @_;
 	my @sorted = sort { $a <=> $b } @seconds;
-	push @lines, sprintf "| %s | %.1f | %.1f to %.1f |\n", $what, $sorted[ $#sorted / 2 ], @sorted[ 0, -1 ];
+	my $median = ($sorted[ @sorted / 2 ] + $sorted[ $#sorted / 2 ]) / 2;
+	push @lines, sprintf "| %s | %.1f | %.1f to %.1f |\n", $what, $median, @sorted[ 0, -1 ];
 	return;
 }
 
-my (%took, $n);
+my %took;
 for my $round (1 .. $rounds)
 {
 	push @{ $took{make} }, seconds("SELECT * FROM snowflake_distribute_generator(snowflake_create_generator('ids_$round', 'preset=twitter'))");
@@ -92,6 +100,8 @@ for my $node ($coordinator, @workers)
 	my ($out, $err) = ('', '');
 	push @clients, [ IPC::Run::start([ 'pgbench', '-n', '-c', 2, '-T', 600, '-f', $script, $node->connstr('postgres') ], '>', \$out, '2>', \$err), \$err ];
 }
+sub all_insert { return run('SELECT count(DISTINCT snowflake_worker_id(id)) FROM by_k') == 1 + @workers; }
+wait_until('all nodes insert', \&all_insert);
 for my $table (qw(by_id by_k))
 {
 	my ($shard, $from) = split /\|/, run("SELECT shardid, nodeport FROM citus_shards WHERE table_name = '$table'::regclass ORDER BY shardid LIMIT 1");
@@ -105,9 +115,10 @@ for my $table (qw(by_id by_k))
 my $failed = 0;
 for my $client (@clients)
 {
+	die "a client has ended: ${ $client->[1] }" if !$client->[0]->pumpable;
 	$client->[0]->signal('TERM');
 	eval { IPC::Run::finish($client->[0]); };
-	$failed += () = ${ $client->[1] } =~ /ERROR/g;
+	$failed += () = ${ $client->[1] } =~ /ERROR|FATAL|PANIC|aborted|error:/g;
 }
 line('a shard is moved while six sessions insert', @{ $took{move} });
 line('a shard is split meanwhile', @{ $took{split} });

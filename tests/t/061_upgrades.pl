@@ -305,6 +305,9 @@ for my $version (@earlier)
 {
 	(my $name = "empty_$version") =~ tr/./_/;
 	make_database($name, "CREATE EXTENSION snowflake_id VERSION '$version'");
+	my $isolation = q{SET default_transaction_isolation = 'repeatable read';};
+	is((error_of($node, "$isolation ALTER EXTENSION snowflake_id UPDATE", $name))[0], '25001', "from $version: an update that would not see the latest leases is refused");
+	is(sql($name, q{SELECT extversion FROM pg_extension WHERE extname = 'snowflake_id'}), $version, "from $version: and nothing has changed");
 	my $updates = session($node, undef, $name);
 	$updates->query_safe('BEGIN; ALTER EXTENSION snowflake_id UPDATE');
 	my $pool = q{SELECT snowflake_create_pool('first', '[0,8)')};
