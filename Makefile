@@ -12,6 +12,8 @@
 # make test-orms  the recipes of docs/orms.md, with packages of PyPI, npm, crates.io, Debian; ORMS=..
 # make fuzz     random texts as labels; MINUTES=..
 # make fuzz-sql random queries on a server with assertions; SEED=.., QUERIES=..
+# make soak     torture for 15 minutes, then fuzz-args soak for 5; before a release
+# make fuzz-args   all functions with odd arguments, as several roles; SEED=.. MINUTES=.. (5)
 # make walks    every policy, through longer series of events; DEEPER=..
 # make miri     the core's tests on Miri; needs a nightly compiler
 # make build, make install   for the server of PG_CONFIG (default: pg_config)
@@ -38,7 +40,7 @@ export DESTDIR PKGLIBDIR SHAREDIR
 # Who unpacked an archive wants to build; who cloned the repository asks first.
 .DEFAULT_GOAL := $(if $(wildcard .git),help,all)
 
-.PHONY: all installcheck vendor packages deb dist sbom test-packages test-debs test-dist test-sbom test-all help demo test test-server test-upgrade test-core test-citus test-patroni test-orms test-demo test-monitoring torture fuzz fuzz-sql walks miri check-core lint build install image docs bench bench-contention bench-instructions bench-convert bench-compare bench-horizon bench-citus clean
+.PHONY: all needs installcheck vendor packages deb dist sbom test-packages test-debs test-dist test-sbom test-all help demo test test-server test-upgrade test-core test-citus test-patroni test-orms test-demo test-monitoring torture fuzz fuzz-sql fuzz-args soak walks miri check-core lint build install image docs bench bench-contention bench-instructions bench-convert bench-compare bench-horizon bench-citus clean
 
 help:
 	@sed -n '/^#/!q;s/^# //p' Makefile
@@ -46,7 +48,11 @@ help:
 demo:
 	@tests/demo.sh
 
-test: check-core test-server
+test: needs check-core test-server
+
+# The core's tests take minutes: what the others lack is said before.
+needs:
+	@tests/run needs
 
 test-all:
 	@tests/all
@@ -96,6 +102,13 @@ fuzz:
 
 fuzz-sql:
 	@tests/run fuzz_sql
+
+fuzz-args:
+	@tests/run fuzz_args
+
+soak:
+	@$(MAKE) torture MINUTES=15
+	@$(MAKE) fuzz-args MINUTES=5
 
 # These walks are longer than check-core's.
 walks:

@@ -10,51 +10,52 @@
 
 -- src/pg/sql/check.rs has the next six.
 
-CREATE FUNCTION snowflake_internal_instant_or_null(id bigint) RETURNS timestamptz
+CREATE FUNCTION _snowflake.instant_or_null(id bigint) RETURNS timestamptz
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null';
-COMMENT ON FUNCTION snowflake_internal_instant_or_null(bigint) IS
+COMMENT ON FUNCTION _snowflake.instant_or_null(bigint) IS
     'internal, for snowflake_check(): like snowflake_timestamp(), but NULL if the default generator cannot have made the ID, and -infinity if the ID is negative';
 
-CREATE FUNCTION snowflake_internal_instant_or_null(id bigint, generator regclass) RETURNS timestamptz
+CREATE FUNCTION _snowflake.instant_or_null(id bigint, generator regclass) RETURNS timestamptz
     LANGUAGE c STABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null';
-COMMENT ON FUNCTION snowflake_internal_instant_or_null(bigint, regclass) IS
+COMMENT ON FUNCTION _snowflake.instant_or_null(bigint, regclass) IS
     'internal, for snowflake_check(): like snowflake_timestamp(), but NULL if the generator cannot have made the ID, and -infinity if the layout has no negative IDs and the ID is negative';
 
-CREATE FUNCTION snowflake_internal_instant_or_null_as(id bigint, layout text) RETURNS timestamptz
+CREATE FUNCTION _snowflake.instant_or_null_as(id bigint, layout text) RETURNS timestamptz
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null_as';
-COMMENT ON FUNCTION snowflake_internal_instant_or_null_as(bigint, text) IS
+COMMENT ON FUNCTION _snowflake.instant_or_null_as(bigint, text) IS
     'internal, for snowflake_check(): like snowflake_timestamp_as(), but NULL if the layout has no such ID, and -infinity if the layout has no negative IDs and the ID is negative';
 
-CREATE FUNCTION snowflake_internal_check_limits(
+CREATE FUNCTION _snowflake.check_limits(
     OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits';
-COMMENT ON FUNCTION snowflake_internal_check_limits() IS
+COMMENT ON FUNCTION _snowflake.check_limits() IS
     'internal, for snowflake_check(): up to which number a value comes from a sequence rather than from the default generator; how far that may lead the clock to borrow, and after the clock was set back';
 
-CREATE FUNCTION snowflake_internal_check_limits(
+CREATE FUNCTION _snowflake.check_limits(
     generator regclass, OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
     LANGUAGE c STABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits';
-COMMENT ON FUNCTION snowflake_internal_check_limits(regclass) IS
+COMMENT ON FUNCTION _snowflake.check_limits(regclass) IS
     'internal, for snowflake_check(): up to which number a value comes from a sequence rather than from the generator (-1: no value can be told); how far that may lead the clock to borrow, and after the clock was set back';
 
-CREATE FUNCTION snowflake_internal_check_limits_as(
+CREATE FUNCTION _snowflake.check_limits_as(
     layout text, OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
     AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits_as';
-COMMENT ON FUNCTION snowflake_internal_check_limits_as(text) IS
+COMMENT ON FUNCTION _snowflake.check_limits_as(text) IS
     'internal, for snowflake_check(): up to which number a value comes from a sequence rather than from a generator with the layout (-1: no value can be told); how far that may lead the clock to borrow, and after the clock was set back';
 
 -- A default that gets the generator as text at run time, or that chooses among several, is
 -- no evidence of which one made an ID.
-CREATE FUNCTION snowflake_internal_default_generators(
+CREATE FUNCTION _snowflake.default_generators(
     relation regclass, OUT number smallint, OUT generator regclass)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH makers (id, takes_generator) AS (
         SELECT f.oid, 'regclass'::regtype = ANY (f.proargtypes::oid[])
@@ -79,26 +80,26 @@ AS $$
     SELECT u.number, CASE WHEN count(DISTINCT u.generator) = 1 THEN min(u.generator)::regclass END
     FROM uses AS u GROUP BY u.number HAVING count(u.maker) > 0
 $$;
-COMMENT ON FUNCTION snowflake_internal_default_generators(regclass) IS
+COMMENT ON FUNCTION _snowflake.default_generators(regclass) IS
     'internal, for snowflake_check(): the columns of a table whose defaults take IDs of a generator, and the generator, or NULL if the default names none or several';
 
 -- Worker IDs count here whose pool was dropped. Like snowflake_workers, which leaves them
 -- out, this view shows a part of a table that its readers may not read.
 -- It is made as the views of registry.sql are, out of reach of functions that others made.
 SET LOCAL search_path = pg_catalog, pg_temp;
-CREATE VIEW @extschema@.snowflake_internal_leased AS
-SELECT range_agg(int8range(l.worker_id, l.worker_id, '[]')) AS worker_ids FROM @extschema@.snowflake_registry_leases AS l;
+CREATE VIEW _snowflake.leased AS
+SELECT range_agg(int8range(l.worker_id, l.worker_id, '[]')) AS worker_ids FROM _snowflake.leases AS l;
 SET LOCAL search_path = @extschema@, pg_temp;
-COMMENT ON VIEW snowflake_internal_leased IS 'internal, for snowflake_check(): all worker IDs that this registry has ever leased';
-COMMENT ON COLUMN snowflake_internal_leased.worker_ids IS 'those of all pools and namespaces, dropped ones included; NULL if there are none';
-GRANT SELECT ON snowflake_internal_leased TO pg_monitor;
+COMMENT ON VIEW _snowflake.leased IS 'internal, for snowflake_check(): all worker IDs that this registry has ever leased';
+COMMENT ON COLUMN _snowflake.leased.worker_ids IS 'those of all pools and namespaces, dropped ones included; NULL if there are none';
 
 -- The planner takes the views of the registry for expensive, since it knows nothing of
 -- the tables of a small registry; compiling them would take a second.
-CREATE FUNCTION snowflake_internal_known_workers(
+CREATE FUNCTION _snowflake.known_workers(
     OUT worker_ids int8multirange, OUT source text)
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp SET jit = off
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
     IF NOT has_table_privilege('@extschema@.snowflake_pools', 'SELECT') THEN
@@ -108,7 +109,7 @@ BEGIN
     -- IDs that pools leave out are those of servers with a fixed worker ID.
     SELECT range_agg(u.ids) INTO worker_ids
     FROM (
-        SELECT unnest(l.worker_ids) FROM @extschema@.snowflake_internal_leased AS l
+        SELECT unnest(l.worker_ids) FROM _snowflake.leased AS l
         UNION ALL
         SELECT unnest(p.except_ids) FROM @extschema@.snowflake_pools AS p) AS u (ids);
     IF worker_ids IS NULL THEN
@@ -126,41 +127,64 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_known_workers() IS
+COMMENT ON FUNCTION _snowflake.known_workers() IS
     'internal, for snowflake_check(): the worker IDs that the registry of this database knows, and this server''s; NULL if it knows none; and where they come from, or why there are none';
 
-CREATE FUNCTION snowflake_internal_count_ids(
+CREATE FUNCTION _snowflake.reads_as_owner(relation regclass) RETURNS boolean
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT pg_has_role(c.relowner, 'USAGE') FROM pg_class AS c WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION _snowflake.reads_as_owner(regclass) IS
+    'internal, for snowflake_check(): whether the caller may do all that the owner of a table may';
+
+CREATE FUNCTION _snowflake.count_ids(
     relation regclass, column_name name, sample double precision, suffix text, arguments text,
     greatest_small bigint, latest timestamptz)
     RETURNS TABLE (kind text, worker_id bigint, day date, ids bigint,
         least_id bigint, greatest_id bigint, first timestamptz, last timestamptz)
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
     SET search_path = pg_catalog, pg_temp SET row_security = off
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
-BEGIN
-    -- %1$s table, %2$I column, %3$s sample, %4$s suffix, %5$s arguments. With OFFSET, the
-    -- planner does not copy the function to each place that names its result.
-    RETURN QUERY EXECUTE format($query$
+DECLARE
+    -- %1$s table, %2$I column, %3$s sample, %4$s suffix, %5$s arguments, %6$s schema, %7$L
+    -- greatest_small, %8$L latest. With OFFSET, the planner does not copy the function to each
+    -- place that names its result.
+    query text := format($query$
 SELECT k.kind,
-    CASE WHEN k.kind IN ('fine', 'future') THEN @extschema@.snowflake_worker_id%4$s(i.id%5$s) END,
+    CASE WHEN k.kind IN ('fine', 'future') THEN %6$s.snowflake_worker_id%4$s(i.id%5$s) END,
     CASE WHEN k.kind = 'fine' THEN (i.at AT TIME ZONE 'UTC')::date END,
     count(*), min(i.id), max(i.id), min(i.at), max(i.at)
 FROM (SELECT t.%2$I::bigint AS id,
-          @extschema@.snowflake_internal_instant_or_null%4$s(t.%2$I::bigint%5$s) AS at
+          _snowflake.instant_or_null%4$s(t.%2$I::bigint%5$s) AS at
       FROM %1$s AS t %3$s WHERE t.%2$I IS NOT NULL OFFSET 0) AS i
 CROSS JOIN LATERAL (SELECT CASE
-    WHEN i.id BETWEEN 0 AND $1 THEN 'small'
+    WHEN i.id BETWEEN 0 AND %7$L::bigint THEN 'small'
     WHEN i.at IS NULL THEN 'foreign'
     WHEN i.at = '-infinity' THEN 'negative'
-    WHEN i.at > $2 THEN 'future'
+    WHEN i.at > %8$L::timestamptz THEN 'future'
     ELSE 'fine' END) AS k (kind)
 GROUP BY 1, 2, 3
 $query$, relation, column_name,
         CASE WHEN sample < 100 THEN format('TABLESAMPLE SYSTEM (%s)', sample) ELSE '' END,
-        suffix, arguments) USING greatest_small, latest;
+        suffix, arguments, '@extschema@', greatest_small, latest);
+BEGIN
+    -- Planning runs functions in the conditions of indexes and of the table, which are its
+    -- owner's. A superuser, or another role that may do all that the owner may, reads as the
+    -- owner, and lends her nothing.
+    IF _snowflake.reads_as_owner(relation) THEN
+        RETURN QUERY SELECT r.* FROM jsonb_to_recordset(_snowflake.read_as_owner(relation, format(
+                'SELECT coalesce(jsonb_agg(to_jsonb(r)), %L) FROM (%s) AS r (kind, worker_id, day, ids, least_id, greatest_id, first, last)',
+                '[]', query))::jsonb)
+            AS r (kind text, worker_id bigint, day date, ids bigint,
+                least_id bigint, greatest_id bigint, first timestamptz, last timestamptz);
+    ELSE
+        RETURN QUERY EXECUTE query;
+    END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_count_ids(regclass, name, double precision, text, text, bigint, timestamptz) IS
+COMMENT ON FUNCTION _snowflake.count_ids(regclass, name, double precision, text, text, bigint, timestamptz) IS
     'internal, for snowflake_check(): counts the IDs in a column by what they are, worker ID and day';
 
 -- This function is not STRICT: NULL has a meaning for most arguments.
@@ -172,6 +196,7 @@ CREATE FUNCTION snowflake_check(
         least_id bigint, greatest_id bigint, detail text, hint text)
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
     SET search_path = pg_catalog, pg_temp SET row_security = off
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     kind "char" := (SELECT c.relkind FROM pg_class AS c WHERE c.oid = relation);
@@ -205,7 +230,7 @@ BEGIN
         RAISE EXCEPTION 'relation with OID % does not exist', relation::oid
             USING ERRCODE = 'undefined_table';
     END IF;
-    table_name := @extschema@.snowflake_internal_name(relation);
+    table_name := _snowflake.name(relation);
     IF kind NOT IN ('r', 'p', 'm', 'v', 'f') THEN
         RAISE EXCEPTION '% is not a table', table_name
             USING ERRCODE = 'wrong_object_type', HINT = 'Name a table, partitioned or not, or a view.';
@@ -233,7 +258,7 @@ BEGIN
     WHERE a.attrelid = relation AND NOT a.attisdropped AND a.attnum > 0
       AND CASE WHEN column_name IS NOT NULL THEN a.attname = column_name
           ELSE a.attnum = coalesce(
-              (SELECT min(g.number) FROM @extschema@.snowflake_internal_default_generators(relation) AS g
+              (SELECT min(g.number) FROM _snowflake.default_generators(relation) AS g
                HAVING count(*) = 1),
               (SELECT k.conkey[1] FROM pg_constraint AS k
                WHERE k.conrelid = relation AND k.contype = 'p' AND cardinality(k.conkey) = 1)) END;
@@ -246,7 +271,7 @@ BEGIN
             USING ERRCODE = 'ambiguous_column',
             DETAIL = 'Neither does exactly one column get IDs by default, nor has the primary key exactly one column.',
             HINT = format('Name the column, as in snowflake_check(%L, %L)', table_name, 'id');
-    ELSIF (@extschema@.snowflake_internal_base_type(it.atttypid, it.atttypmod)).base <> 'bigint'::regtype THEN
+    ELSIF (_snowflake.base_type(it.atttypid, it.atttypmod)).base <> 'bigint'::regtype THEN
         RAISE EXCEPTION 'column "%" of table % is of type %, not bigint',
             it.attname, table_name, format_type(it.atttypid, it.atttypmod)
             USING ERRCODE = 'datatype_mismatch', HINT = 'Name a bigint column.';
@@ -254,13 +279,13 @@ BEGIN
     -- PostgreSQL takes no sample of a foreign table, and would read all of it.
     IF sample < 100 THEN
         SELECT f.member INTO foreign_table
-        FROM @extschema@.snowflake_internal_family(relation, it.attname) AS f
+        FROM _snowflake.family(relation, it.attname) AS f
         JOIN pg_class AS c ON c.oid = f.member AND c.relkind = 'f' LIMIT 1;
         IF FOUND THEN
             RAISE EXCEPTION 'cannot read a sample of %', table_name
                 USING ERRCODE = 'wrong_object_type',
                 DETAIL = format('It has foreign table %s as a partition or a child table, and foreign tables have no samples.',
-                    @extschema@.snowflake_internal_name(foreign_table)),
+                    _snowflake.name(foreign_table)),
                 HINT = 'Read all of its rows, or check its other partitions one by one.';
         END IF;
     END IF;
@@ -274,7 +299,7 @@ BEGIN
         END IF;
     ELSE
         SELECT true, g.generator INTO has_generator, found_generator
-        FROM @extschema@.snowflake_internal_default_generators(relation) AS g
+        FROM _snowflake.default_generators(relation) AS g
         WHERE g.number = it.attnum;
         found_generator := coalesce(generator, found_generator);
         IF found_generator IS NULL THEN
@@ -289,10 +314,10 @@ BEGIN
         IF found_generator <> '@extschema@.snowflake_default'::regclass THEN
             whose := format('%L::regclass', found_generator);
         END IF;
-        maker := format('generator %s', @extschema@.snowflake_internal_name(found_generator));
+        maker := format('generator %s', _snowflake.name(found_generator));
         IF known IS NULL THEN
             SELECT w.worker_ids, w.source INTO known, source
-            FROM @extschema@.snowflake_internal_known_workers() AS w;
+            FROM _snowflake.known_workers() AS w;
         END IF;
     END IF;
     reading := CASE WHEN sample = 100 THEN 'all rows were read'
@@ -300,22 +325,24 @@ BEGIN
 
     -- What is most often wrong, a privilege or a label, is found by these statements: an
     -- error shows the statement, and the one below is long.
-    EXECUTE format('SELECT %I FROM %s LIMIT 0', it.attname, relation);
-    EXECUTE format('SELECT l.* FROM @extschema@.snowflake_internal_check_limits%s(%s) AS l',
+    IF NOT _snowflake.reads_as_owner(relation) THEN
+        EXECUTE format('SELECT %I FROM %s LIMIT 0', it.attname, relation);
+    END IF;
+    EXECUTE format('SELECT l.* FROM _snowflake.check_limits%s(%s) AS l',
         suffix, whose) INTO limits;
     latest := now + greatest(interval '1 minute', limits.max_borrow);
     farthest := now + greatest(interval '1 day', limits.max_rollback) + limits.max_borrow;
 
     arguments := coalesce(', ' || nullif(whose, ''), '');
-    instant := format('@extschema@.snowflake_internal_instant_or_null%s(%I%s)', suffix, it.attname, arguments);
-    worker := format('@extschema@.snowflake_worker_id%s(%I%s)', suffix, it.attname, arguments);
+    instant := format('_snowflake.instant_or_null%s(%I%s)', suffix, it.attname, arguments);
+    worker := format('%s.snowflake_worker_id%s(%I%s)', '@extschema@', suffix, it.attname, arguments);
     rows_where := format('The rows: SELECT * FROM %s WHERE ', table_name);
     is_no_small := CASE WHEN limits.greatest_small > 0
         THEN format('%I NOT BETWEEN 0 AND %s AND ', it.attname, limits.greatest_small) ELSE '' END;
 
     RETURN QUERY
     WITH groups AS MATERIALIZED (
-        SELECT c.* FROM @extschema@.snowflake_internal_count_ids(
+        SELECT c.* FROM _snowflake.count_ids(
             relation, it.attname, sample, suffix, arguments, limits.greatest_small, latest) AS c),
     by_worker AS (
         SELECT g.kind, g.worker_id, coalesce(worker || ' = ' || g.worker_id, 'true') AS is_worker,

@@ -17,10 +17,11 @@
 -- schemas in which others may create objects, and in format() a %s is what PostgreSQL has
 -- written as SQL.
 
-CREATE FUNCTION snowflake_internal_on_workers(
+CREATE FUNCTION _snowflake.on_workers(
     command text, OUT node text, OUT success boolean, OUT result text)
     RETURNS SETOF record
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
     -- A clone gets its data from its origin, and takes no changes.
@@ -30,11 +31,12 @@ BEGIN
         USING command;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_on_workers(text) IS
+COMMENT ON FUNCTION _snowflake.on_workers(text) IS
     'internal, for clusters of Citus: what a statement returns on each worker';
 
-CREATE FUNCTION snowflake_internal_check_coordinator(function text) RETURNS void
+CREATE FUNCTION _snowflake.check_coordinator(function text) RETURNS void
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     is_coordinator boolean;
@@ -48,24 +50,26 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_check_coordinator(text) IS
+COMMENT ON FUNCTION _snowflake.check_coordinator(text) IS
     'internal, for clusters of Citus: refuses a call on a worker';
 
-CREATE FUNCTION snowflake_internal_label(generator regclass) RETURNS text
+CREATE FUNCTION _snowflake.label(generator regclass) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT l.label FROM pg_seclabel AS l
     WHERE l.provider = 'snowflake_id' AND l.classoid = 'pg_class'::regclass
       AND l.objoid = generator AND l.objsubid = 0
 $$;
-COMMENT ON FUNCTION snowflake_internal_label(regclass) IS
+COMMENT ON FUNCTION _snowflake.label(regclass) IS
     'internal, for clusters of Citus: the label of a sequence; null if there is none';
 
-CREATE FUNCTION snowflake_internal_readiness(name text, owner name) RETURNS jsonb
+CREATE FUNCTION _snowflake.readiness(name text, owner name) RETURNS jsonb
     LANGUAGE sql STABLE STRICT PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT jsonb_build_object(
-        'label', @extschema@.snowflake_internal_label(wanted.generator),
+        'label', _snowflake.label(wanted.generator),
         'worker_id', g.worker_id,
         'problem', CASE
             WHEN wanted.generator IS NULL THEN 'the generator does not exist'
@@ -81,24 +85,25 @@ AS $$
     FROM (SELECT to_regclass(name) AS generator) AS wanted
     LEFT JOIN @extschema@.snowflake_generators AS g ON g.generator = wanted.generator
 $$;
-COMMENT ON FUNCTION snowflake_internal_readiness(text, name) IS
+COMMENT ON FUNCTION _snowflake.readiness(text, name) IS
     'internal, for clusters of Citus: the label of a generator on this node, the worker ID, and why this node can issue no IDs for a role';
 
-CREATE FUNCTION snowflake_internal_check_nodes(generator regclass, owner name) RETURNS void
+CREATE FUNCTION _snowflake.check_nodes(generator regclass, owner name) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    generator_name text := @extschema@.snowflake_internal_name(generator);
+    generator_name text := _snowflake.name(generator);
     found text;
 BEGIN
     WITH answer AS MATERIALIZED (
         SELECT 'this node' AS node, true AS success,
-            @extschema@.snowflake_internal_readiness(generator_name, owner)::text AS result
+            _snowflake.readiness(generator_name, owner)::text AS result
         UNION ALL
         SELECT w.node, w.success, w.result
-        FROM @extschema@.snowflake_internal_on_workers(format(
+        FROM _snowflake.on_workers(format(
             'SELECT %s(%L::pg_catalog.text, %L::pg_catalog.name)',
-            '@extschema@.snowflake_internal_readiness', generator_name, owner)) AS w
+            '_snowflake.readiness', generator_name, owner)) AS w
     ), node AS (
         SELECT a.node, CASE WHEN a.success THEN a.result::jsonb END AS it,
             CASE WHEN NOT a.success THEN a.result END AS error
@@ -108,7 +113,7 @@ BEGIN
         UNION ALL
         SELECT n.node, 'its label is another one than on the coordinator' FROM node AS n
         WHERE n.it->>'problem' IS NULL
-          AND n.it->>'label' IS DISTINCT FROM @extschema@.snowflake_internal_label(generator)
+          AND n.it->>'label' IS DISTINCT FROM _snowflake.label(generator)
         UNION ALL
         SELECT string_agg(n.node, ' and ' ORDER BY n.node),
             format('both have worker ID %s, and would issue the same IDs', n.it->>'worker_id')
@@ -124,11 +129,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_check_nodes(regclass, name) IS
+COMMENT ON FUNCTION _snowflake.check_nodes(regclass, name) IS
     'internal, for snowflake_set_default() with Citus: refuses a generator of which some node can issue no IDs for a role, or of which two nodes would issue the same';
 
-CREATE FUNCTION snowflake_internal_distribution(relation regclass) RETURNS jsonb
+CREATE FUNCTION _snowflake.distribution(relation regclass) RETURNS jsonb
     LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     found jsonb;
@@ -153,9 +159,9 @@ BEGIN
             INTO found USING relation;
     END IF;
     IF found IS NOT NULL THEN
-        PERFORM @extschema@.snowflake_internal_check_coordinator('snowflake_set_default()');
+        PERFORM _snowflake.check_coordinator('snowflake_set_default()');
         IF NOT current_setting('citus.enable_ddl_propagation')::boolean THEN
-            RAISE EXCEPTION 'the default of table % would not reach the workers', @extschema@.snowflake_internal_name(relation)
+            RAISE EXCEPTION 'the default of table % would not reach the workers', _snowflake.name(relation)
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                 DETAIL = 'citus.enable_ddl_propagation is off in this session.',
                 HINT = 'SET citus.enable_ddl_propagation = on';
@@ -164,11 +170,12 @@ BEGIN
     RETURN found;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_distribution(regclass) IS
+COMMENT ON FUNCTION _snowflake.distribution(regclass) IS
     'internal, for snowflake_set_default(): how Citus distributes a table; null if it does not know the table';
 
-CREATE FUNCTION snowflake_internal_has_default(table_name text, column_name name, source text) RETURNS boolean
+CREATE FUNCTION _snowflake.has_default(table_name text, column_name name, source text) RETURNS boolean
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- pg_get_expr() would wait for the lock that the coordinator holds on this node, too.
     SELECT EXISTS (
@@ -181,23 +188,24 @@ AS $$
                   p.refclassid = 'pg_proc'::regclass AND p.refobjid = '@extschema@.snowflake_nextval()'::regprocedure
               ELSE p.refclassid = 'pg_class'::regclass AND p.refobjid = to_regclass(source) END)
 $$;
-COMMENT ON FUNCTION snowflake_internal_has_default(text, name, text) IS
+COMMENT ON FUNCTION _snowflake.has_default(text, name, text) IS
     'internal, for clusters of Citus: whether the default of a column on this node uses a generator';
 
-CREATE FUNCTION snowflake_internal_check_default(
+CREATE FUNCTION _snowflake.check_default(
     relation regclass, column_name name, generator regclass) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    table_name text := @extschema@.snowflake_internal_name(relation);
+    table_name text := _snowflake.name(relation);
     found text := (
         SELECT string_agg(format('%s: %s', w.node,
                 CASE WHEN w.success THEN 'the default is missing, or another one' ELSE w.result END),
             '; ' ORDER BY w.node)
-        FROM @extschema@.snowflake_internal_on_workers(format(
+        FROM _snowflake.on_workers(format(
             'SELECT %s(%L::pg_catalog.text, %L::pg_catalog.name, %L::pg_catalog.text)',
-            '@extschema@.snowflake_internal_has_default', table_name, column_name,
-            @extschema@.snowflake_internal_name(generator))) AS w
+            '_snowflake.has_default', table_name, column_name,
+            _snowflake.name(generator))) AS w
         WHERE NOT w.success OR w.result <> 't');
 BEGIN
     IF found IS NOT NULL THEN
@@ -207,11 +215,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_check_default(regclass, name, regclass) IS
+COMMENT ON FUNCTION _snowflake.check_default(regclass, name, regclass) IS
     'internal, for snowflake_set_default() with Citus: refuses a distribution column whose default is another one on some worker';
 
-CREATE FUNCTION snowflake_internal_comments(relation regclass) RETURNS SETOF text
+CREATE FUNCTION _snowflake.comments(relation regclass) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH member AS MATERIALIZED (
         SELECT relation AS id UNION SELECT t.relid FROM pg_partition_tree(relation) AS t)
@@ -242,15 +251,16 @@ AS $$
     JOIN pg_namespace AS n ON n.oid = x.stxnamespace
     JOIN pg_description AS d ON d.classoid = 'pg_statistic_ext'::regclass AND d.objoid = x.oid
 $$;
-COMMENT ON FUNCTION snowflake_internal_comments(regclass) IS
+COMMENT ON FUNCTION _snowflake.comments(regclass) IS
     'internal, for snowflake_set_default() with Citus, which loses them: the comments of a table and its parts, as statements';
 
-CREATE FUNCTION snowflake_internal_undistribute(
+CREATE FUNCTION _snowflake.undistribute(
     relation regclass, column_name name, distribution jsonb) RETURNS regclass
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    table_name text := @extschema@.snowflake_internal_name(relation);
+    table_name text := _snowflake.name(relation);
 BEGIN
     IF distribution->>'method' <> 'h' THEN
         RAISE EXCEPTION 'table % is not distributed by hash', table_name
@@ -266,11 +276,12 @@ BEGIN
     RETURN table_name::regclass;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_undistribute(regclass, name, jsonb) IS
+COMMENT ON FUNCTION _snowflake.undistribute(regclass, name, jsonb) IS
     'internal, for snowflake_set_default(): makes a table of Citus a local one, and says so before; returns the new table';
 
-CREATE FUNCTION snowflake_internal_distribute(relation regclass, distribution jsonb) RETURNS void
+CREATE FUNCTION _snowflake.distribute(relation regclass, distribution jsonb) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     comment text;
@@ -287,14 +298,15 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_distribute(regclass, jsonb) IS
+COMMENT ON FUNCTION _snowflake.distribute(regclass, jsonb) IS
     'internal, for snowflake_set_default(): distributes a table by hash, in its group or with its number of shards, and gives it its comments back';
 
 -- The library calls this function after ALTER SEQUENCE, where a sequence has the INCREMENT
 -- of a generator's and no label: so Citus leaves it where it has made the sequence, for a
 -- new table or on a new node.
-CREATE FUNCTION snowflake_internal_adopt_label(generator regclass) RETURNS boolean
+CREATE FUNCTION _snowflake.adopt_label(generator regclass) RETURNS boolean
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     is_coordinator boolean;
@@ -313,7 +325,7 @@ BEGIN
         EXECUTE 'SELECT c.result FROM pg_catalog.run_command_on_coordinator($1) AS c WHERE c.success'
             INTO found USING format(
                 'SELECT %s(pg_catalog.to_regclass(%L::pg_catalog.text))',
-                '@extschema@.snowflake_internal_label', @extschema@.snowflake_internal_name(generator));
+                '_snowflake.label', _snowflake.name(generator));
         IF coalesce(found, '') = '' THEN
             RETURN false;
         END IF;
@@ -321,17 +333,18 @@ BEGIN
         RETURN true;
     EXCEPTION WHEN others THEN
         RAISE WARNING 'sequence % did not get its label from the coordinator: %',
-            @extschema@.snowflake_internal_name(generator), SQLERRM;
+            _snowflake.name(generator), SQLERRM;
         RETURN false;
     END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_adopt_label(regclass) IS
+COMMENT ON FUNCTION _snowflake.adopt_label(regclass) IS
     'internal, for clusters of Citus: gives a sequence that Citus has made on a worker the label that it has on the coordinator';
 
-CREATE FUNCTION snowflake_internal_place_generator(
+CREATE FUNCTION _snowflake.place_generator(
     name text, label text, owner name, grants jsonb) RETURNS text
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     generator regclass := to_regclass(name);
@@ -348,7 +361,7 @@ BEGIN
         generator := @extschema@.snowflake_create_generator(name, label);
         outcome := 'created';
     ELSE
-        before := @extschema@.snowflake_internal_label(generator);
+        before := _snowflake.label(generator);
         IF before IS DISTINCT FROM label THEN
             EXECUTE format('SECURITY LABEL FOR snowflake_id ON SEQUENCE %s IS %L', generator, label);
             outcome := CASE WHEN before IS NULL THEN 'labelled' ELSE 'relabelled' END;
@@ -392,33 +405,35 @@ BEGIN
     RETURN outcome;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_place_generator(text, text, name, jsonb) IS
+COMMENT ON FUNCTION _snowflake.place_generator(text, text, name, jsonb) IS
     'internal, for snowflake_distribute_generator(): makes or labels a generator on this node, with this owner and these grants; returns what was done';
 
-CREATE FUNCTION snowflake_internal_try_generator(
+CREATE FUNCTION _snowflake.try_generator(
     name text, label text, owner name, grants jsonb) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
-    PERFORM @extschema@.snowflake_internal_place_generator(name, label, owner, grants);
+    PERFORM _snowflake.place_generator(name, label, owner, grants);
     -- The handler undoes all that was done since BEGIN.
     RAISE EXCEPTION 'tried' USING ERRCODE = 'SFTRY';
 EXCEPTION WHEN SQLSTATE 'SFTRY' THEN
     RETURN;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_try_generator(text, text, name, jsonb) IS
-    'internal, for snowflake_distribute_generator(): does what snowflake_internal_place_generator() does, and undoes it; the error says why it cannot be done';
+COMMENT ON FUNCTION _snowflake.try_generator(text, text, name, jsonb) IS
+    'internal, for snowflake_distribute_generator(): does what _snowflake.place_generator() does, and undoes it; the error says why it cannot be done';
 
 -- This function is not STRICT: NULL for the label has a meaning.
 CREATE FUNCTION snowflake_distribute_generator(
     generator regclass, label text DEFAULT NULL, OUT node text, OUT outcome text)
     RETURNS SETOF record
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    generator_name text := @extschema@.snowflake_internal_name(generator);
-    here text := @extschema@.snowflake_internal_label(generator);
+    generator_name text := _snowflake.name(generator);
+    here text := _snowflake.label(generator);
     class pg_class;
     propagates text;
     grants jsonb;
@@ -433,7 +448,7 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state',
             HINT = 'Without Citus, give the generator the same label on each server: snowflake_create_generator() makes one.';
     END IF;
-    PERFORM @extschema@.snowflake_internal_check_coordinator('snowflake_distribute_generator()');
+    PERFORM _snowflake.check_coordinator('snowflake_distribute_generator()');
     SELECT c.* INTO class FROM pg_class AS c WHERE c.oid = generator;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'relation with OID % does not exist', generator::oid
@@ -459,7 +474,7 @@ BEGIN
         -- Until the end of this transaction nobody changes the label here, so that no
         -- node gets a label that is an old one by then.
         EXECUTE format('SELECT FROM %s', generator);
-        here := @extschema@.snowflake_internal_label(generator);
+        here := _snowflake.label(generator);
     END IF;
     IF label IS DISTINCT FROM here AND label IS NOT NULL THEN
         -- Otherwise Citus says that the label stays here.
@@ -490,13 +505,13 @@ BEGIN
             'privilege', a.privilege_type, 'grantable', a.is_grantable)), '[]')
         FROM aclexplode(coalesce(class.relacl, acldefault('s', class.relowner))) AS a);
     placed := format('(%L::pg_catalog.text, %L::pg_catalog.text, %L::pg_catalog.name, %L::pg_catalog.jsonb)',
-        generator_name, @extschema@.snowflake_internal_label(generator), pg_get_userbyid(class.relowner), grants);
+        generator_name, _snowflake.label(generator), pg_get_userbyid(class.relowner), grants);
     -- Each call on a worker is a transaction of its own. So all of them try first: a worker
     -- that is away, or refuses, is found before any of them has changed.
     failed := (
         SELECT string_agg(format('%s: %s', w.node, w.result), '; ' ORDER BY w.node)
-        FROM @extschema@.snowflake_internal_on_workers(
-            'SELECT @extschema@.snowflake_internal_try_generator' || placed) AS w
+        FROM _snowflake.on_workers(
+            'SELECT _snowflake.try_generator' || placed) AS w
         WHERE NOT w.success);
     IF failed IS NOT NULL THEN
         RAISE EXCEPTION 'generator % cannot reach all nodes of Citus', generator_name
@@ -504,8 +519,8 @@ BEGIN
             HINT = 'Nothing was changed on any node. Remove the cause, and call this again.';
     END IF;
     FOR it IN
-        SELECT w.node, w.success, w.result FROM @extschema@.snowflake_internal_on_workers(
-            'SELECT @extschema@.snowflake_internal_place_generator' || placed) AS w
+        SELECT w.node, w.success, w.result FROM _snowflake.on_workers(
+            'SELECT _snowflake.place_generator' || placed) AS w
     LOOP
         IF it.success THEN
             node := it.node;

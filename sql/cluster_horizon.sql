@@ -2,61 +2,53 @@
 -- worker IDs from this registry. See docs/ordered.md; src/snowflake/lease/horizon.rs has the
 -- rules, and src/pg/registry/servers.rs reads and writes the table for them.
 
-CREATE TABLE snowflake_registry_servers (
+CREATE TABLE _snowflake.servers (
     identity text PRIMARY KEY,
     server jsonb NOT NULL
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE snowflake_registry_servers IS
+COMMENT ON TABLE _snowflake.servers IS
     'internal: the servers that count for snowflake_cluster_horizon(), and those that were dropped; see view snowflake_cluster_servers';
-COMMENT ON COLUMN snowflake_registry_servers.identity IS
+COMMENT ON COLUMN _snowflake.servers.identity IS
     'system identifier, boot ID of the kernel, device and inode of the data directory';
-COMMENT ON COLUMN snowflake_registry_servers.server IS
+COMMENT ON COLUMN _snowflake.servers.server IS
     'the server''s place and latest worker ID, what it has reported, and when; instants in Unix milliseconds';
-REVOKE ALL ON snowflake_registry_servers FROM PUBLIC;
-GRANT SELECT, INSERT ON snowflake_registry_servers TO pg_database_owner;
-SELECT pg_catalog.pg_extension_config_dump('snowflake_registry_servers', '');
-
 -- snowflake_cluster_horizon() is VOLATILE, since each call answers anew. It locks and changes
--- nothing, so whoever may call it stops nobody. SECURITY DEFINER, for it reads the tables of
--- the registry.
+-- nothing, so whoever may call it stops nobody.
 
 CREATE FUNCTION snowflake_cluster_horizon() RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    SUPPORT snowflake_horizon_support
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SUPPORT _snowflake.horizon_support
     AS 'MODULE_PATHNAME', 'snowflake_cluster_horizon';
-REVOKE EXECUTE ON FUNCTION snowflake_cluster_horizon() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_cluster_horizon() IS
     'no ID of the default generator below this can appear any more on any server of the registry, of IDs that the inserting transaction has taken';
 
 CREATE FUNCTION snowflake_cluster_horizon(generator regclass) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    SUPPORT snowflake_horizon_support
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SUPPORT _snowflake.horizon_support
     AS 'MODULE_PATHNAME', 'snowflake_cluster_horizon';
-REVOKE EXECUTE ON FUNCTION snowflake_cluster_horizon(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_cluster_horizon(regclass) IS
     'no ID of a generator with this one''s label below this can appear any more on any server of the registry, of IDs that the inserting transaction has taken';
 
 CREATE FUNCTION snowflake_cluster_horizon(generator regclass, registry text) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    SUPPORT snowflake_horizon_support
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SUPPORT _snowflake.horizon_support
     AS 'MODULE_PATHNAME', 'snowflake_cluster_horizon';
-REVOKE EXECUTE ON FUNCTION snowflake_cluster_horizon(regclass, text) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_cluster_horizon(regclass, text) IS
     'the same, of the registry in etcd with this URL';
 
 CREATE FUNCTION snowflake_drop_server(server text, registry text DEFAULT '') RETURNS void
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_drop_server';
-REVOKE EXECUTE ON FUNCTION snowflake_drop_server(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_drop_server(text, text) IS
     'says that a server is lost: it does not hold back snowflake_cluster_horizon() any more, and cannot renew its lease';
 
-CREATE FUNCTION snowflake_internal_server(server jsonb, now bigint,
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE FUNCTION _snowflake.server(server jsonb, now bigint,
     OUT server text, OUT state text, OUT worker_id integer, OUT host text, OUT address text, OUT port integer,
     OUT data_directory text, OUT system_identifier numeric(20), OUT since timestamptz, OUT reported timestamptz,
     OUT horizon timestamptz, OUT lag interval)
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
     SELECT left($1 ->> 'nonce', 16),
         CASE WHEN ($1 ->> 'stopped')::boolean THEN 'stopped'
              WHEN ($1 ->> 'until')::bigint <= $2 THEN 'lost'
@@ -65,34 +57,22 @@ AS $$
         ($1 ->> 'worker')::integer,
         $1 #>> '{holder,host}', $1 #>> '{holder,address}', ($1 #>> '{holder,port}')::integer,
         $1 #>> '{holder,data_directory}', ($1 #>> '{holder,identity,system}')::numeric(20),
-        @extschema@.snowflake_internal_instant(($1 ->> 'since')::bigint),
-        @extschema@.snowflake_internal_instant(($1 ->> 'reported')::bigint),
-        @extschema@.snowflake_internal_instant(($1 ->> 'horizon')::bigint),
-        ($2 - ($1 ->> 'horizon')::bigint) * interval '1 ms'
-$$;
-REVOKE EXECUTE ON FUNCTION snowflake_internal_server(jsonb, bigint) FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_internal_server(jsonb, bigint) IS
+        _snowflake.instant(($1 ->> 'since')::bigint),
+        _snowflake.instant(($1 ->> 'reported')::bigint),
+        _snowflake.instant(($1 ->> 'horizon')::bigint),
+        ($2 - ($1 ->> 'horizon')::bigint) * interval '1 ms';
+END;
+SET LOCAL search_path = @extschema@, pg_temp;
+COMMENT ON FUNCTION _snowflake.server(jsonb, bigint) IS
     'internal, for view snowflake_cluster_servers: what the registry has stored of a server';
 
-CREATE FUNCTION snowflake_internal_servers(OUT server text, OUT state text, OUT worker_id integer, OUT host text,
-    OUT address text, OUT port integer, OUT data_directory text, OUT system_identifier numeric(20),
-    OUT since timestamptz, OUT reported timestamptz, OUT horizon timestamptz, OUT lag interval)
-    RETURNS SETOF record
-    LANGUAGE sql VOLATILE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT s.* FROM @extschema@.snowflake_registry_servers AS r
-    CROSS JOIN LATERAL @extschema@.snowflake_internal_server(r.server,
-        @extschema@.snowflake_internal_millis(clock_timestamp())) AS s
-    WHERE r.server ->> 'dropped' IS NULL
-$$;
-REVOKE EXECUTE ON FUNCTION snowflake_internal_servers() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION snowflake_internal_servers() TO pg_monitor;
-COMMENT ON FUNCTION snowflake_internal_servers() IS
-    'internal, for view snowflake_cluster_servers: the servers that count';
-
-CREATE VIEW snowflake_cluster_servers AS
-SELECT server, state, worker_id, host, address, port, data_directory, system_identifier, since, reported, horizon, lag
-FROM snowflake_internal_servers();
+-- A view reads tables with the rights of its owner; functions in it are run by its reader.
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE VIEW @extschema@.snowflake_cluster_servers AS
+SELECT s.* FROM _snowflake.servers AS r
+CROSS JOIN LATERAL _snowflake.server(r.server, _snowflake.millis(clock_timestamp())) AS s
+WHERE r.server ->> 'dropped' IS NULL;
+SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_cluster_servers IS
     'the servers that count for snowflake_cluster_horizon(): the one with the earliest horizon, or with none, holds it back';
 COMMENT ON COLUMN snowflake_cluster_servers.server IS
@@ -111,17 +91,15 @@ COMMENT ON COLUMN snowflake_cluster_servers.horizon IS
     'no ID of an earlier instant can appear there any more; NULL if it has not reported';
 COMMENT ON COLUMN snowflake_cluster_servers.lag IS
     'how long ago that instant is, by the registry''s clock; up to a third of a lease if nothing holds it back';
-GRANT SELECT ON snowflake_cluster_servers TO pg_monitor;
 
 CREATE FUNCTION snowflake_cluster_servers_in(registry text) RETURNS SETOF snowflake_cluster_servers
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH a (stored) AS MATERIALIZED (SELECT @extschema@.snowflake_internal_read_etcd(registry))
+    WITH a (stored) AS MATERIALIZED (SELECT _snowflake.read_etcd(registry))
     SELECT s.* FROM a
     CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'servers') AS e (server)
-    CROSS JOIN LATERAL @extschema@.snowflake_internal_server(e.server, (a.stored ->> 'now')::bigint) AS s
+    CROSS JOIN LATERAL _snowflake.server(e.server, (a.stored ->> 'now')::bigint) AS s
     WHERE e.server ->> 'dropped' IS NULL
 $$;
-REVOKE EXECUTE ON FUNCTION snowflake_cluster_servers_in(text) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_cluster_servers_in(text) IS
     'the servers that count for the horizon of the registry in etcd with this URL; as view snowflake_cluster_servers';

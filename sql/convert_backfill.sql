@@ -2,13 +2,13 @@
 -- Each key column has the origin of its values, which is a key that counts: itself, or the
 -- one that it refers to, directly or through other foreign keys.
 --
--- 1. snowflake_internal_backfill_keys(): the keys, and the column that has the time of
+-- 1. _snowflake.backfill_keys(): the keys, and the column that has the time of
 --    each row. A key of a table without such a column keeps its values.
--- 2. snowflake_internal_backfill_columns(): all columns with their origins. A column with
+-- 2. _snowflake.backfill_columns(): all columns with their origins. A column with
 --    two origins is an obstacle, since one old value would have two new ones.
--- 3. snowflake_internal_backfill_obstacles(): rows that cannot have an ID of their time,
+-- 3. _snowflake.backfill_obstacles(): rows that cannot have an ID of their time,
 --    and worker IDs that are in use. This reads the tables.
--- 4. snowflake_internal_backfill_map(): the statements that fill table snowflake_old_ids,
+-- 4. _snowflake.backfill_map(): the statements that fill table snowflake_old_ids,
 --    from which ALTER TABLE takes the new values. The caller keeps that table.
 --
 -- The IDs are made as a server with that worker ID would have made them: in the order of
@@ -16,9 +16,10 @@
 -- If a tick is exhausted, the row gets an ID of the next tick that has room. All constants
 -- of the layout come from the functions that encode IDs.
 
-CREATE FUNCTION snowflake_internal_backfill_time(
+CREATE FUNCTION _snowflake.backfill_time(
     relation regclass, names name[], OUT name name, OUT expression text, OUT problem text)
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     type regtype;
@@ -27,14 +28,14 @@ BEGIN
     SELECT a.attname, b.base INTO name, type
     FROM unnest(names) WITH ORDINALITY AS n (wanted, place)
     JOIN pg_attribute AS a ON a.attrelid = relation AND a.attname = n.wanted AND a.attnum > 0 AND NOT a.attisdropped
-    CROSS JOIN @extschema@.snowflake_internal_base_type(a.atttypid, a.atttypmod) AS b
+    CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
     ORDER BY n.place LIMIT 1;
     IF NOT FOUND THEN
         -- The only one whose name does not speak of later times; or the only one of them
         -- that says by its name that it is of new rows.
         SELECT array_agg(a.attname ORDER BY a.attnum) INTO candidates
         FROM pg_attribute AS a
-        CROSS JOIN @extschema@.snowflake_internal_base_type(a.atttypid, a.atttypmod) AS b
+        CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
         WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
           AND b.base IN ('timestamptz'::regtype, 'timestamp'::regtype)
           AND a.attname !~* '(updat|modif|chang|last|latest|delet|expir|until|due|end_|ended)';
@@ -45,47 +46,49 @@ BEGIN
             RETURN;
         ELSIF cardinality(candidates) > 1 THEN
             problem := format('table %s has more than one column with a time: name the one of new rows, as in backfill_by => %L',
-                @extschema@.snowflake_internal_name(relation), candidates[1:1]);
+                _snowflake.name(relation), candidates[1:1]);
             RETURN;
         END IF;
         name := candidates[1];
         type := (SELECT b.base FROM pg_attribute AS a
-            CROSS JOIN @extschema@.snowflake_internal_base_type(a.atttypid, a.atttypmod) AS b
-            WHERE a.attrelid = relation AND a.attname = snowflake_internal_backfill_time.name);
+            CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
+            WHERE a.attrelid = relation AND a.attname = backfill_time.name);
     END IF;
     expression := CASE type
         WHEN 'timestamptz'::regtype THEN format('%I::timestamptz', name)
         WHEN 'timestamp'::regtype THEN format('%I::timestamp AT TIME ZONE %L', name, current_setting('TimeZone'))
         WHEN 'date'::regtype THEN format('%I::date::timestamp AT TIME ZONE %L', name, current_setting('TimeZone')) END;
     IF expression IS NULL THEN
-        problem := format('column %s.%I has no time: it is of type %s', @extschema@.snowflake_internal_name(relation), name, type);
+        problem := format('column %s.%I has no time: it is of type %s', _snowflake.name(relation), name, type);
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_backfill_time(regclass, name[]) IS
+COMMENT ON FUNCTION _snowflake.backfill_time(regclass, name[]) IS
     'internal, for snowflake_convert(): the column of a table that has the time at which a row was made, as an expression of type timestamptz; null if there is none';
 
-CREATE FUNCTION snowflake_internal_backfill_keys(
+CREATE FUNCTION _snowflake.backfill_keys(
     columns jsonb, wanted text, names name[],
     OUT relation oid, OUT name name, OUT time_name name, OUT expression text, OUT problem text)
     RETURNS SETOF record
     LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- A key that has the default already may have IDs, which stay.
     SELECT c.relation, c.name, t.name, t.expression, t.problem
     FROM ROWS FROM (jsonb_to_recordset(columns) AS (relation oid, name name, is_key boolean)) WITH ORDINALITY AS c (relation, name, is_key, place)
-    CROSS JOIN @extschema@.snowflake_internal_backfill_time(c.relation, names) AS t
+    CROSS JOIN _snowflake.backfill_time(c.relation, names) AS t
     WHERE c.is_key AND (t.expression IS NOT NULL OR t.problem IS NOT NULL) AND EXISTS (
-        SELECT FROM @extschema@.snowflake_internal_family(c.relation, c.name) AS f WHERE f.expression IS DISTINCT FROM wanted)
+        SELECT FROM _snowflake.family(c.relation, c.name) AS f WHERE f.expression IS DISTINCT FROM wanted)
     ORDER BY c.place
 $$;
-COMMENT ON FUNCTION snowflake_internal_backfill_keys(jsonb, text, name[]) IS
+COMMENT ON FUNCTION _snowflake.backfill_keys(jsonb, text, name[]) IS
     'internal, for snowflake_convert(): the keys whose old values are replaced, with the time of a row';
 
-CREATE FUNCTION snowflake_internal_backfill_columns(
+CREATE FUNCTION _snowflake.backfill_columns(
     columns jsonb, keys jsonb, OUT relation oid, OUT name name, OUT origin oid, OUT origin_name name, OUT origins bigint)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH RECURSIVE reached (id, name, origin, origin_name) AS (
         SELECT c.relation, c.name, c.relation, c.name
@@ -93,11 +96,11 @@ AS $$
         UNION
         SELECT t.root, h.attname, c.origin, c.origin_name
         FROM reached AS c
-        CROSS JOIN @extschema@.snowflake_internal_family(c.id, c.name) AS f
+        CROSS JOIN _snowflake.family(c.id, c.name) AS f
         JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f'
         CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
         JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
-        CROSS JOIN @extschema@.snowflake_internal_column_roots(k.conrelid, h.attname) AS t (root)
+        CROSS JOIN _snowflake.column_roots(k.conrelid, h.attname) AS t (root)
         WHERE u.there = f.number),
     counted AS (
         SELECT r.*, count(*) OVER (PARTITION BY r.id, r.name) AS origins,
@@ -107,17 +110,18 @@ AS $$
     SELECT DISTINCT ON (c.id, c.name) c.id, c.name, c.origin, c.origin_name, c.origins
     FROM counted AS c WHERE c.is_replaced ORDER BY c.id, c.name, c.origin, c.origin_name
 $$;
-COMMENT ON FUNCTION snowflake_internal_backfill_columns(jsonb, jsonb) IS
+COMMENT ON FUNCTION _snowflake.backfill_columns(jsonb, jsonb) IS
     'internal, for snowflake_convert(): the columns whose values are replaced, with the key that the values come from, and how many such keys there are';
 
 -- What a layout does with an ID, in numbers: an ID is
 --     tick * per_tick + first + sequence number * per_number
 -- for ticks as snowflake_min_id() has them, and for sequence numbers below `numbers`.
-CREATE FUNCTION snowflake_internal_backfill_layout(
+CREATE FUNCTION _snowflake.backfill_layout(
     generator regclass, worker_id bigint,
     OUT per_tick bigint, OUT first bigint, OUT per_number bigint, OUT numbers bigint,
     OUT since timestamptz, OUT until timestamptz, OUT own_worker_id integer)
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     it record;
@@ -125,7 +129,7 @@ DECLARE
     at timestamptz;
     least_id bigint;
 BEGIN
-    SELECT g.epoch, g.tick, g.worker_id INTO it FROM @extschema@.snowflake_generators() AS g WHERE g.generator = snowflake_internal_backfill_layout.generator;
+    SELECT g.epoch, g.tick, g.worker_id INTO it FROM @extschema@.snowflake_generators() AS g WHERE g.generator = backfill_layout.generator;
     since := it.epoch;
     own_worker_id := it.worker_id;
     at := it.epoch + it.tick * 1.5;
@@ -136,38 +140,39 @@ BEGIN
     per_number := CASE WHEN numbers > 1 THEN
         @extschema@.snowflake_encode(at, worker_id, 1, generator) - @extschema@.snowflake_encode(at, worker_id, 0, generator)
         ELSE 0 END;
-    until := @extschema@.snowflake_timestamp((@extschema@.snowflake_internal_ids_to_come(generator, NULL)).next_id, generator);
+    until := @extschema@.snowflake_timestamp((_snowflake.ids_to_come(generator, NULL)).next_id, generator);
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_backfill_layout(regclass, bigint) IS
+COMMENT ON FUNCTION _snowflake.backfill_layout(regclass, bigint) IS
     'internal, for snowflake_convert(): the numbers by which IDs of a generator and a worker ID are made, and the instants from and before which';
 
-CREATE FUNCTION snowflake_internal_backfill_obstacles(keys jsonb, generator regclass, worker_id bigint) RETURNS SETOF text
+CREATE FUNCTION _snowflake.backfill_obstacles(keys jsonb, generator regclass, worker_id bigint) RETURNS SETOF text
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET row_security = off
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    ids record := @extschema@.snowflake_internal_ids_to_come(generator, NULL);
+    ids record := _snowflake.ids_to_come(generator, NULL);
     layout record;
     key record;
     counts text[];
     name text;
 BEGIN
     IF NOT ids.sorted THEN
-        RETURN NEXT format('IDs of generator %s do not sort by time, so old rows cannot be given IDs of their time', @extschema@.snowflake_internal_name(ids.source));
+        RETURN NEXT format('IDs of generator %s do not sort by time, so old rows cannot be given IDs of their time', _snowflake.name(ids.source));
         RETURN;
     END IF;
-    layout := @extschema@.snowflake_internal_backfill_layout(ids.source, worker_id);
+    layout := _snowflake.backfill_layout(ids.source, worker_id);
     IF worker_id IN (layout.own_worker_id, (SELECT w.worker_id FROM @extschema@.snowflake_worker() AS w)) THEN
         RETURN NEXT format('worker ID %s is that of this server: old rows need one that no server has, or has had', worker_id);
     END IF;
     -- A server elsewhere may have it all the same: only the caller can know.
-    IF has_table_privilege('@extschema@.snowflake_registry_pools', 'SELECT') THEN
+    IF has_table_privilege('_snowflake.pools', 'SELECT') THEN
         RETURN QUERY SELECT format('worker ID %s belongs to pool %s: old rows need one that no server has, or has had', worker_id, p.name)
-            FROM @extschema@.snowflake_registry_pools AS p
+            FROM _snowflake.pools AS p
             WHERE p.worker_ids @> worker_id AND NOT p.except_ids @> worker_id;
     END IF;
     FOR key IN SELECT k.* FROM jsonb_to_recordset(keys) AS k (relation oid, name name, time_name name, expression text, problem text) LOOP
-        name := @extschema@.snowflake_internal_name(key.relation);
+        name := _snowflake.name(key.relation);
         IF key.problem IS NOT NULL THEN
             RETURN NEXT key.problem;
         ELSIF EXISTS (SELECT FROM pg_depend AS d
@@ -175,7 +180,7 @@ BEGIN
               AND d.deptype = 'i' AND d.objsubid = (SELECT a.attnum FROM pg_attribute AS a WHERE a.attrelid = key.relation AND a.attname = key.name)) THEN
             RETURN NEXT format('table %s is partitioned by %I, whose values would be replaced', name, key.name);
         ELSIF pg_has_role((SELECT c.relowner FROM pg_class AS c WHERE c.oid = key.relation), 'USAGE') THEN
-            counts := string_to_array(@extschema@.snowflake_internal_read_as_owner(key.relation, format(
+            counts := string_to_array(_snowflake.read_as_owner(key.relation, format(
                 'SELECT concat_ws('' '', count(*) FILTER (WHERE r.at IS NULL), count(*) FILTER (WHERE r.at < %L::timestamptz),'
                 ' count(*) FILTER (WHERE r.at >= %L::timestamptz), %s) FROM (SELECT %I AS key, %s AS at FROM %s) AS r WHERE r.key IS NOT NULL',
                 layout.since, layout.until,
@@ -190,7 +195,7 @@ BEGIN
             END IF;
             IF counts[2] <> '0' THEN
                 RETURN NEXT format('rows of table %s have a time in column %I that is before %s, the epoch of generator %s: %s. Use a generator with an earlier epoch',
-                    name, key.time_name, layout.since, @extschema@.snowflake_internal_name(ids.source), counts[2]);
+                    name, key.time_name, layout.since, _snowflake.name(ids.source), counts[2]);
             END IF;
             IF counts[3] <> '0' THEN
                 RETURN NEXT format('rows of table %s have a time in column %I that is not before the next new ID: %s', name, key.time_name, counts[3]);
@@ -202,39 +207,51 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_backfill_obstacles(jsonb, regclass, bigint) IS
+COMMENT ON FUNCTION _snowflake.backfill_obstacles(jsonb, regclass, bigint) IS
     'internal, for snowflake_convert(): why old rows cannot be given IDs of their time';
 
-CREATE FUNCTION snowflake_internal_backfill_map(keys jsonb, generator regclass, worker_id bigint, map text) RETURNS text[]
+CREATE FUNCTION _snowflake.backfill_map(keys jsonb, generator regclass, worker_id bigint) RETURNS text[]
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    source regclass := (@extschema@.snowflake_internal_ids_to_come(generator, NULL)).source;
-    layout record := @extschema@.snowflake_internal_backfill_layout(source, worker_id);
+    source regclass := (_snowflake.ids_to_come(generator, NULL)).source;
+    layout record := _snowflake.backfill_layout(source, worker_id);
     rows_of text := (
-        SELECT string_agg(format('    SELECT %L::regclass, %L::name, %I::bigint, %s FROM %s WHERE %I IS NOT NULL',
-                n.name, k.name, k.name, k.expression, n.name, k.name), E' UNION ALL\n' ORDER BY k.place)
+        SELECT string_agg(CASE WHEN c.relowner = quote_ident(current_user)::regrole
+                THEN format('    SELECT %L::regclass, %L::name, %I::bigint, %s FROM %s WHERE %I IS NOT NULL',
+                    n.name, k.name, k.name, k.expression, n.name, k.name)
+                ELSE format('    SELECT %L::regclass, %L::name, o.key, o.at FROM _snowflake.rows_as_owner(%L, %L) AS o', n.name, k.name, n.name,
+                    format('SELECT %I::bigint, %s FROM %s WHERE %I IS NOT NULL', k.name, k.expression, n.name, k.name)) END,
+            E' UNION ALL\n' ORDER BY k.place)
         FROM ROWS FROM (jsonb_to_recordset(keys) AS (relation oid, name name, expression text)) WITH ORDINALITY AS k (relation, name, expression, place)
-        CROSS JOIN @extschema@.snowflake_internal_name(k.relation) AS n (name)
+        JOIN pg_class AS c ON c.oid = k.relation
+        CROSS JOIN _snowflake.name(k.relation) AS n (name)
         WHERE k.expression IS NOT NULL);
 BEGIN
     RETURN ARRAY[
         -- A policy that hides rows is an error.
         'SET LOCAL row_security = off',
-        format('CREATE TABLE %s (relation regclass, column_name name, old_id bigint, new_id bigint NOT NULL, PRIMARY KEY (relation, column_name, old_id))', map),
-        format('INSERT INTO %s', map) || E'\nWITH rows (relation, column_name, old_id, at) AS (\n' || rows_of || E'),\n'
-            || format(E'ticks AS (SELECT r.*, @extschema@.snowflake_min_id(r.at, %L::regclass) / %s AS tick FROM rows AS r),\n',
-                @extschema@.snowflake_internal_name(source), layout.per_tick)
+        -- Nobody but the caller can drop or replace it until the keys are changed.
+        'CREATE TEMPORARY TABLE snowflake_new_ids (relation regclass, column_name name, old_id bigint, new_id bigint NOT NULL, PRIMARY KEY (relation, column_name, old_id))',
+        'INSERT INTO pg_temp.snowflake_new_ids' || E'\nWITH rows (relation, column_name, old_id, at) AS (\n' || rows_of || E'),\n'
+            || format(E'ticks AS (SELECT r.*, %s.snowflake_min_id(r.at, %L::regclass) / %s AS tick FROM rows AS r),\n',
+                '@extschema@', _snowflake.name(source), layout.per_tick)
             || E'numbered AS (SELECT t.*, row_number() OVER (ORDER BY t.tick, t.relation, t.column_name, t.old_id) AS number FROM ticks AS t),\n'
             -- Each row gets the first slot after that of the row before, and not before its tick.
             || format(E'slots AS (SELECT n.*, n.number + max(n.tick * %s - n.number) OVER (ORDER BY n.number) AS slot FROM numbered AS n)\n', layout.numbers)
             || format('SELECT s.relation, s.column_name, s.old_id, s.slot / %1$s * %2$s + %3$s + s.slot %% %1$s * %4$s FROM slots AS s',
                 layout.numbers, layout.per_tick, layout.first, layout.per_number),
-        format('ANALYZE %s', map),
-        -- A foreign key that is not valid may have values that no key has: they stay.
-        'CREATE FUNCTION pg_temp.snowflake_new_id(relation regclass, column_name name, old_id bigint) RETURNS bigint LANGUAGE plpgsql STABLE STRICT AS '
-            || quote_literal(format('BEGIN RETURN coalesce((SELECT m.new_id FROM %s AS m WHERE m.relation = $1 AND m.column_name = $2 AND m.old_id = $3), $3); END', map))];
+        'ANALYZE pg_temp.snowflake_new_ids',
+        -- A foreign key that is not valid may have values that no key has: they stay. The
+        -- owners of other tables call it, and may not read the table of the caller: so it
+        -- runs with the caller's rights, and its names are bound when it is made. Calls give
+        -- exactly these types, so that no other function of its name fits better.
+        'CREATE FUNCTION pg_temp.snowflake_new_id(relation regclass, column_name name, old_id bigint) RETURNS bigint LANGUAGE sql STABLE STRICT SECURITY DEFINER '
+            || 'RETURN coalesce((SELECT m.new_id FROM pg_temp.snowflake_new_ids AS m WHERE m.relation OPERATOR(pg_catalog.=) $1'
+                ' AND m.column_name OPERATOR(pg_catalog.=) $2 AND m.old_id OPERATOR(pg_catalog.=) $3), $3)'
+            || '; GRANT EXECUTE ON FUNCTION pg_temp.snowflake_new_id(regclass, name, bigint) TO PUBLIC'];
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_backfill_map(jsonb, regclass, bigint, text) IS
+COMMENT ON FUNCTION _snowflake.backfill_map(jsonb, regclass, bigint) IS
     'internal, for snowflake_convert(): the statements that make and fill the table of old and new values, and the function that looks them up';

@@ -1,9 +1,10 @@
 -- Which columns snowflake_convert() changes, and of which keys snowflake_set_defaults() sets
 -- the default: step 1 of convert_plan.sql, whose head has the rules.
 
-CREATE FUNCTION snowflake_internal_convert_tables(
+CREATE FUNCTION _snowflake.convert_tables(
     relations regclass[], schema regnamespace) RETURNS regclass[]
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     class pg_class;
@@ -13,32 +14,33 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
             HINT = 'As in snowflake_convert_plan(''{orders, customers}'') or snowflake_convert_plan(schema => ''public'')';
     END IF;
-    relations := coalesce(relations, @extschema@.snowflake_internal_tables_of(schema));
+    relations := coalesce(_snowflake.check_list(relations, 'relations'), _snowflake.tables_of(schema));
     FOR i IN 1 .. cardinality(relations) LOOP
         SELECT c.* INTO class FROM pg_class AS c WHERE c.oid = relations[i];
         IF NOT FOUND THEN
             RAISE EXCEPTION 'relation with OID % does not exist', relations[i]::oid USING ERRCODE = 'undefined_table';
         ELSIF class.relkind NOT IN ('r', 'p') THEN
-            RAISE EXCEPTION '% is not a table', @extschema@.snowflake_internal_name(relations[i])
+            RAISE EXCEPTION '% is not a table', _snowflake.name(relations[i])
                 USING ERRCODE = 'wrong_object_type', HINT = 'Name tables, partitioned or not. Views of them are made again.';
         ELSIF class.oid < 12000 THEN
             -- FirstUnpinnedObjectId: PostgreSQL itself tells its catalogs by this number.
-            RAISE EXCEPTION 'permission denied: % is a system catalog', @extschema@.snowflake_internal_name(relations[i])
+            RAISE EXCEPTION 'permission denied: % is a system catalog', _snowflake.name(relations[i])
                 USING ERRCODE = 'insufficient_privilege';
         ELSIF class.relispartition THEN
-            RAISE EXCEPTION '% is a partition', @extschema@.snowflake_internal_name(relations[i])
+            RAISE EXCEPTION '% is a partition', _snowflake.name(relations[i])
                 USING ERRCODE = 'wrong_object_type',
-                HINT = format('Name the whole table: %s', @extschema@.snowflake_internal_name(pg_partition_root(relations[i])));
+                HINT = format('Name the whole table: %s', _snowflake.name(pg_partition_root(relations[i])));
         END IF;
     END LOOP;
     RETURN relations;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_convert_tables(regclass[], regnamespace) IS
+COMMENT ON FUNCTION _snowflake.convert_tables(regclass[], regnamespace) IS
     'internal, for snowflake_convert(): the tables that the caller means';
 
-CREATE FUNCTION snowflake_internal_column_roots(relation regclass, column_name name) RETURNS SETOF regclass
+CREATE FUNCTION _snowflake.column_roots(relation regclass, column_name name) RETURNS SETOF regclass
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- A scalar subquery, so that the index of pg_attribute is used in all cases.
     WITH RECURSIVE up (id) AS (
@@ -52,11 +54,12 @@ AS $$
         WHERE i.inhrelid = u.id
           AND (SELECT NOT a.attisdropped FROM pg_attribute AS a WHERE a.attrelid = i.inhparent AND a.attname = column_name))
 $$;
-COMMENT ON FUNCTION snowflake_internal_column_roots(regclass, name) IS
+COMMENT ON FUNCTION _snowflake.column_roots(regclass, name) IS
     'internal, for snowflake_convert(): the topmost tables that have a column which a table inherits; the table itself if it does not inherit it';
 
-CREATE FUNCTION snowflake_internal_tables_of(schema regnamespace) RETURNS regclass[]
+CREATE FUNCTION _snowflake.tables_of(schema regnamespace) RETURNS regclass[]
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT coalesce(array_agg(c.oid::regclass ORDER BY c.relname), '{}')
     FROM pg_class AS c
@@ -65,18 +68,19 @@ AS $$
           SELECT FROM pg_depend AS d
           WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 $$;
-COMMENT ON FUNCTION snowflake_internal_tables_of(regnamespace) IS
+COMMENT ON FUNCTION _snowflake.tables_of(regnamespace) IS
     'internal, for snowflake_convert() and snowflake_set_defaults(): the tables of a schema, without partitions and tables of extensions';
 
 -- A key is the only column of a primary key, whatever its default. A column that counts,
 -- by an identity or a sequence, is a key too if it is part of the primary key, alone has
 -- a unique index, or is in a table without either.
-CREATE FUNCTION snowflake_internal_keys(
+CREATE FUNCTION _snowflake.keys(
     relation regclass,
     OUT number smallint, OUT name name, OUT type oid, OUT base regtype, OUT has_default boolean,
     OUT is_key boolean, OUT refers_to regclass)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH own AS (
         SELECT i.indkey::smallint[] AS columns, i.indnkeyatts AS count, i.indisprimary AS is_primary
@@ -90,7 +94,7 @@ AS $$
             EXISTS (SELECT FROM own AS o WHERE o.count = 1 AND o.columns[0] = a.attnum) AS is_unique,
             NOT EXISTS (SELECT FROM own) AS is_bare
         FROM pg_attribute AS a
-        CROSS JOIN @extschema@.snowflake_internal_base_type(a.atttypid, a.atttypmod) AS t
+        CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS t
         LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '')
     SELECT c.attnum, c.attname, c.atttypid, c.base, c.has_default,
@@ -103,23 +107,24 @@ AS $$
     WHERE c.in_primary OR c.counts
     ORDER BY c.attnum
 $$;
-COMMENT ON FUNCTION snowflake_internal_keys(regclass) IS
+COMMENT ON FUNCTION _snowflake.keys(regclass) IS
     'internal, for snowflake_convert() and snowflake_set_defaults(): the columns of a table that are in its primary key or count, which of them are keys that get IDs, and the table to which one refers';
 
 -- A key that refers to another table has that table's keys: it follows that table. A key
 -- without a default has values of the application: it is taken if its table was named, or
 -- if it needs no change of type.
-CREATE FUNCTION snowflake_internal_convert_keys(
+CREATE FUNCTION _snowflake.convert_keys(
     relations regclass[], are_named boolean,
     OUT relation regclass, OUT name name, OUT is_taken boolean, OUT note text)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT r.id, k.name, w.note IS NULL, w.note
     FROM unnest(relations) WITH ORDINALITY AS r (id, place)
-    CROSS JOIN @extschema@.snowflake_internal_keys(r.id) AS k
+    CROSS JOIN _snowflake.keys(r.id) AS k
     CROSS JOIN LATERAL (SELECT CASE
-        WHEN k.refers_to IS NOT NULL THEN 'refers to table ' || @extschema@.snowflake_internal_name(k.refers_to) || ', and is changed with the key of that table only'
+        WHEN k.refers_to IS NOT NULL THEN 'refers to table ' || _snowflake.name(k.refers_to) || ', and is changed with the key of that table only'
         WHEN NOT k.is_key AND k.has_default THEN 'draws from a sequence, but is no key'
         WHEN NOT k.is_key THEN 'is part of the primary key, but does not draw from a sequence'
         WHEN NOT are_named AND NOT k.has_default AND k.base <> 'bigint'::regtype THEN
@@ -128,30 +133,31 @@ AS $$
     WHERE k.base IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
     ORDER BY r.place, k.number
 $$;
-COMMENT ON FUNCTION snowflake_internal_convert_keys(regclass[], boolean) IS
+COMMENT ON FUNCTION _snowflake.convert_keys(regclass[], boolean) IS
     'internal, for snowflake_convert(): the keys of tables, and which of them are taken';
 
-CREATE FUNCTION snowflake_internal_convert_columns(
+CREATE FUNCTION _snowflake.convert_columns(
     relations regclass[], are_named boolean,
     OUT relation regclass, OUT name name, OUT number smallint, OUT type oid, OUT base regtype, OUT is_key boolean)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH RECURSIVE keys (id, name) AS MATERIALIZED (
         SELECT t.root, k.name
-        FROM @extschema@.snowflake_internal_convert_keys(relations, are_named) AS k
-        CROSS JOIN @extschema@.snowflake_internal_column_roots(k.relation, k.name) AS t (root)
+        FROM _snowflake.convert_keys(relations, are_named) AS k
+        CROSS JOIN _snowflake.column_roots(k.relation, k.name) AS t (root)
         WHERE k.is_taken),
     reached (id, name) AS (
         SELECT k.id, k.name FROM keys AS k
         UNION
         SELECT t.root, h.attname
         FROM reached AS c
-        CROSS JOIN @extschema@.snowflake_internal_family(c.id, c.name) AS f
+        CROSS JOIN _snowflake.family(c.id, c.name) AS f
         JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f'
         CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
         JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
-        CROSS JOIN @extschema@.snowflake_internal_column_roots(k.conrelid, h.attname) AS t (root)
+        CROSS JOIN _snowflake.column_roots(k.conrelid, h.attname) AS t (root)
         WHERE u.there = f.number)
     SELECT c.id, c.name, a.attnum, a.atttypid, b.base,
         EXISTS (SELECT FROM keys AS k WHERE k.id = c.id AND k.name = c.name)
@@ -159,21 +165,22 @@ AS $$
     JOIN pg_class AS t ON t.oid = c.id
     JOIN pg_namespace AS n ON n.oid = t.relnamespace
     JOIN pg_attribute AS a ON a.attrelid = c.id AND a.attname = c.name AND NOT a.attisdropped
-    CROSS JOIN @extschema@.snowflake_internal_base_type(a.atttypid, a.atttypmod) AS b
+    CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
     WHERE b.base IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
     ORDER BY n.nspname, t.relname, a.attnum
 $$;
-COMMENT ON FUNCTION snowflake_internal_convert_columns(regclass[], boolean) IS
+COMMENT ON FUNCTION _snowflake.convert_columns(regclass[], boolean) IS
     'internal, for snowflake_convert(): the keys of tables and all columns of foreign keys that reach them, in the topmost tables that have them';
 
-CREATE FUNCTION snowflake_internal_wanted_default(generator regclass) RETURNS text
+CREATE FUNCTION _snowflake.wanted_default(generator regclass) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- As PostgreSQL shows it.
     SELECT CASE WHEN generator <> '@extschema@.snowflake_default'::regclass
         THEN format('%s(''%s''::regclass)', '@extschema@.snowflake_nextval(regclass)'::regprocedure::regproc,
-            replace(@extschema@.snowflake_internal_name(generator), '''', ''''''))
+            replace(_snowflake.name(generator), '''', ''''''))
         ELSE '@extschema@.snowflake_nextval()'::regprocedure::text END
 $$;
-COMMENT ON FUNCTION snowflake_internal_wanted_default(regclass) IS
+COMMENT ON FUNCTION _snowflake.wanted_default(regclass) IS
     'internal, for snowflake_convert(): the default of a key, as the catalogs have it, for a generator or the default one';

@@ -1,10 +1,11 @@
 -- What depends on the columns that snowflake_convert() changes, and the statements that make
 -- it again: steps 2 and 3 of convert_plan.sql, whose head has the rules.
 
-CREATE FUNCTION snowflake_internal_convert_dependents(
+CREATE FUNCTION _snowflake.convert_dependents(
     tables oid[], numbers smallint[], OUT class regclass, OUT id oid, OUT level integer)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH RECURSIVE
     -- A view stands for its rule _RETURN and for its row type; a table stays a table.
@@ -41,12 +42,13 @@ AS $$
         WHERE f.level < 1000)
     SELECT f.class::regclass, f.id, max(f.level) FROM found AS f GROUP BY f.class, f.id
 $$;
-COMMENT ON FUNCTION snowflake_internal_convert_dependents(oid[], smallint[]) IS
+COMMENT ON FUNCTION _snowflake.convert_dependents(oid[], smallint[]) IS
     'internal, for snowflake_convert(): the views, rules, triggers, policies, publications, functions and whatever else depends on columns, directly or through each other, with the level at which each is made again';
 
-CREATE FUNCTION snowflake_internal_grants(
+CREATE FUNCTION _snowflake.grants(
     acl aclitem[], owner oid, kind "char", target text, column_name name) RETURNS SETOF text
     LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- What a new object has is what PostgreSQL gives it, unless the caller has said
     -- otherwise by ALTER DEFAULT PRIVILEGES: then everything is revoked, and granted anew.
@@ -54,7 +56,7 @@ AS $$
         SELECT a.defaclacl FROM pg_default_acl AS a
         WHERE column_name IS NULL AND a.defaclobjtype = kind AND a.defaclrole = quote_ident(current_user)::regrole),
     usual AS (
-        SELECT e.* FROM aclexplode(acldefault(kind, owner)) AS e WHERE column_name IS NULL),
+        SELECT e.* FROM aclexplode(acldefault(CASE WHEN kind IN ('r', 'c', 'f') THEN kind END, owner)) AS e WHERE column_name IS NULL),
     given AS (
         SELECT u.grantee FROM usual AS u
         UNION
@@ -63,7 +65,7 @@ AS $$
         SELECT e.*, CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END AS role,
             CASE WHEN column_name IS NULL THEN e.privilege_type
                 ELSE format('%s (%I)', e.privilege_type, column_name) END AS privilege
-        FROM aclexplode(CASE WHEN EXISTS (SELECT FROM changed_defaults) THEN coalesce(acl, acldefault(kind, owner)) ELSE acl END)
+        FROM aclexplode(CASE WHEN EXISTS (SELECT FROM changed_defaults) THEN coalesce(acl, acldefault(CASE WHEN kind IN ('r', 'c', 'f') THEN kind END, owner)) ELSE acl END)
             WITH ORDINALITY AS e),
     -- Those of whom something is to be revoked.
     reduced AS (
@@ -88,14 +90,15 @@ AS $$
         GROUP BY w.grantor, w.grantee, w.role, w.is_grantable)
     SELECT s.statement FROM statements AS s ORDER BY s.phase, s.place, s.statement
 $$;
-COMMENT ON FUNCTION snowflake_internal_grants(aclitem[], oid, "char", text, name) IS
+COMMENT ON FUNCTION _snowflake.grants(aclitem[], oid, "char", text, name) IS
     'internal, for snowflake_convert(): the statements that give a new object, or a column of it, the privileges that an object had';
 
 -- The result is in the order in which the statements run. For an object of a kind that
 -- cannot be made again, the statements are null.
-CREATE FUNCTION snowflake_internal_convert_remake(
+CREATE FUNCTION _snowflake.convert_remake(
     class regclass, id oid, OUT described text, OUT owner oid, OUT drop_statement text, OUT statements text[])
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     it record;
@@ -103,13 +106,17 @@ DECLARE
     kind text;
     options text;
 BEGIN
+    -- Other numbers would be an internal error there.
+    IF NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = class AND d.objid = id) THEN
+        RETURN;
+    END IF;
     described := pg_describe_object(class, id, 0);
     statements := '{}';
     CASE class
     WHEN 'pg_class'::regclass THEN
         SELECT c.*, n.nspname, a.amname, s.spcname,
             rtrim(pg_get_viewdef(c.oid), ';') AS definition,
-            @extschema@.snowflake_internal_name(c.oid) AS name INTO it
+            _snowflake.name(c.oid) AS name INTO it
         FROM pg_class AS c
         JOIN pg_namespace AS n ON n.oid = c.relnamespace
         LEFT JOIN pg_am AS a ON a.oid = c.relam
@@ -182,10 +189,10 @@ BEGIN
             ) AS s (place, statement)
             WHERE x.stxrelid = id AND s.statement IS NOT NULL ORDER BY x.oid, s.place);
         statements := statements || ARRAY(
-            SELECT @extschema@.snowflake_internal_grants(it.relacl, it.relowner, 'r', 'TABLE ' || it.name, NULL));
+            SELECT _snowflake.grants(it.relacl, it.relowner, 'r', 'TABLE ' || it.name, NULL));
         statements := statements || ARRAY(
             SELECT g FROM pg_attribute AS a
-            CROSS JOIN @extschema@.snowflake_internal_grants(a.attacl, it.relowner, 'c', 'TABLE ' || it.name, a.attname) AS g
+            CROSS JOIN _snowflake.grants(a.attacl, it.relowner, 'c', 'TABLE ' || it.name, a.attname) AS g
             WHERE a.attrelid = id AND a.attacl IS NOT NULL ORDER BY a.attnum);
         statements := statements || ARRAY(
             SELECT CASE d.objsubid WHEN 0 THEN format('COMMENT ON %s %s IS %L', kind, it.name, d.description)
@@ -198,7 +205,7 @@ BEGIN
         END IF;
 
     WHEN 'pg_rewrite'::regclass THEN
-        SELECT r.*, c.relowner, c.relkind, @extschema@.snowflake_internal_name(c.oid) AS name,
+        SELECT r.*, c.relowner, c.relkind, _snowflake.name(c.oid) AS name,
             rtrim(pg_get_ruledef(r.oid), ';') AS definition INTO it
         FROM pg_rewrite AS r JOIN pg_class AS c ON c.oid = r.ev_class WHERE r.oid = id;
         owner := it.relowner;
@@ -211,7 +218,7 @@ BEGIN
         target := format('RULE %I ON %s', it.rulename, it.name);
 
     WHEN 'pg_trigger'::regclass THEN
-        SELECT t.*, c.relowner, @extschema@.snowflake_internal_name(c.oid) AS name, pg_get_triggerdef(t.oid) AS definition INTO it
+        SELECT t.*, c.relowner, _snowflake.name(c.oid) AS name, pg_get_triggerdef(t.oid) AS definition INTO it
         FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid WHERE t.oid = id;
         owner := it.relowner;
         drop_statement := format('DROP TRIGGER %I ON %s', it.tgname, it.name);
@@ -222,7 +229,7 @@ BEGIN
                 SELECT it.oid, it.tgenabled, true
                 UNION ALL
                 SELECT t.oid, t.tgenabled, false FROM copies AS c JOIN pg_trigger AS t ON t.tgparentid = c.id)
-            SELECT format('ALTER TABLE ONLY %s %s TRIGGER %I', @extschema@.snowflake_internal_name(t.tgrelid),
+            SELECT format('ALTER TABLE ONLY %s %s TRIGGER %I', _snowflake.name(t.tgrelid),
                 CASE c.enabled WHEN 'D' THEN 'DISABLE' WHEN 'O' THEN 'ENABLE' WHEN 'R' THEN 'ENABLE REPLICA' ELSE 'ENABLE ALWAYS' END, t.tgname)
             FROM copies AS c JOIN pg_trigger AS t ON t.oid = c.id
             WHERE c.enabled <> 'O' OR c.enabled <> it.tgenabled
@@ -230,7 +237,7 @@ BEGIN
         target := format('TRIGGER %I ON %s', it.tgname, it.name);
 
     WHEN 'pg_policy'::regclass THEN
-        SELECT p.*, c.relowner, @extschema@.snowflake_internal_name(c.oid) AS name,
+        SELECT p.*, c.relowner, _snowflake.name(c.oid) AS name,
             pg_get_expr(p.polqual, p.polrelid) AS condition, pg_get_expr(p.polwithcheck, p.polrelid) AS with_check,
             (SELECT string_agg(CASE r WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(r)) END, ', ')
              FROM unnest(p.polroles) AS r) AS roles INTO it
@@ -245,7 +252,7 @@ BEGIN
         target := format('POLICY %I ON %s', it.polname, it.name);
 
     WHEN 'pg_publication_rel'::regclass THEN
-        SELECT r.*, p.pubname, p.pubowner, @extschema@.snowflake_internal_name(r.prrelid) AS name,
+        SELECT r.*, p.pubname, p.pubowner, _snowflake.name(r.prrelid) AS name,
             pg_get_expr(r.prqual, r.prrelid) AS condition,
             (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY u.place)
              FROM unnest(r.prattrs::smallint[]) WITH ORDINALITY AS u (number, place)
@@ -269,7 +276,7 @@ BEGIN
             statements := statements || format('ALTER ROUTINE %s OWNER TO %I', it.name, pg_get_userbyid(it.proowner));
         END IF;
         statements := statements || ARRAY(
-            SELECT @extschema@.snowflake_internal_grants(it.proacl, it.proowner, 'f', 'ROUTINE ' || it.name, NULL));
+            SELECT _snowflake.grants(it.proacl, it.proowner, 'f', 'ROUTINE ' || it.name, NULL));
         target := 'ROUTINE ' || it.name;
     ELSE
         statements := NULL;
@@ -284,35 +291,29 @@ BEGIN
         FROM pg_seclabels AS l WHERE l.classoid = class AND l.objoid = id ORDER BY l.objsubid, l.provider);
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_convert_remake(regclass, oid) IS
+COMMENT ON FUNCTION _snowflake.convert_remake(regclass, oid) IS
     'internal, for snowflake_convert(): the statement that drops an object and those that make it again; null for an object of a kind that cannot be made again';
 
--- PostgreSQL reads a literal of a type that contains a domain when it parses a statement, and
--- looks at the conditions of the domain then. Nobody but the caller could run such a
--- statement, and the caller only trusts the owners of the tables.
-CREATE FUNCTION snowflake_internal_convert_literals(made_again jsonb, tables oid[]) RETURNS SETOF text
+-- PostgreSQL reads a literal when it parses a statement, and may run code of whoever made its
+-- type: the conditions of a domain, also one in an array, a range or a row. The caller runs
+-- the statements that make objects again. What a type is can change until then: so all
+-- types count that another role can change or replace.
+CREATE FUNCTION _snowflake.convert_literals(made_again jsonb) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
-    WITH RECURSIVE types (id, domain, owner) AS (
-        SELECT y.oid, y.oid, y.typowner FROM pg_type AS y
-        WHERE EXISTS (SELECT FROM pg_constraint AS k WHERE k.contypid = y.oid)
-          AND NOT pg_has_role(y.typowner, quote_ident(current_user)::regrole, 'USAGE')
-          AND NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = ANY (tables) AND c.relowner = y.typowner)
-        UNION
-        SELECT m.id, t.domain, t.owner FROM types AS t
-        CROSS JOIN LATERAL (
-            SELECT y.oid FROM pg_type AS y WHERE t.id IN (y.typelem, y.typbasetype)
-            UNION ALL
-            SELECT c.reltype FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
-            WHERE a.atttypid = t.id AND NOT a.attisdropped AND c.reltype <> 0
-            UNION ALL
-            SELECT u.id FROM pg_range AS r CROSS JOIN LATERAL (VALUES (r.rngtypid), (r.rngmultitypid)) AS u (id) WHERE r.rngsubtype = t.id) AS m (id))
-    SELECT DISTINCT ON (d.described) format('%s has a literal of type %s, and domain %s would run code of role %I with the rights of the caller: drop it before, and let its owner make it again after',
-        d.described, format_type(t.id, NULL), t.domain::regtype, pg_get_userbyid(t.owner))
+    WITH types (name, owner) AS (
+        SELECT format_type(y.oid, NULL), o.owner
+        FROM pg_type AS y JOIN pg_namespace AS n ON n.oid = y.typnamespace
+        CROSS JOIN LATERAL (VALUES (y.typowner), (CASE WHEN n.nspowner = 'pg_database_owner'::regrole
+            THEN (SELECT b.datdba FROM pg_database AS b WHERE b.datname = current_database()) ELSE n.nspowner END)) AS o (owner)
+        WHERE n.nspname <> 'pg_catalog' AND NOT pg_has_role(o.owner, quote_ident(current_user)::regrole, 'USAGE'))
+    SELECT DISTINCT ON (d.described) format('%s has a literal of type %s, and role %I can have code of its own run with the rights of the caller there: convert as that role, or drop %1$s before, and let its owner make it again after',
+        d.described, t.name, pg_get_userbyid(t.owner))
     FROM jsonb_to_recordset(made_again) AS d (described text, statements text[])
-    JOIN types AS t ON strpos(array_to_string(d.statements, E'\n'), '''::' || format_type(t.id, NULL)) > 0
+    JOIN types AS t ON strpos(array_to_string(d.statements, E'\n'), '''::' || t.name) > 0
     -- The name of a type may begin with that of another one.
-    ORDER BY d.described, length(format_type(t.id, NULL)) DESC, t.domain
+    ORDER BY d.described, length(t.name) DESC, t.owner
 $$;
-COMMENT ON FUNCTION snowflake_internal_convert_literals(jsonb, oid[]) IS
-    'internal, for snowflake_convert(): objects that cannot be made again without code of third roles, in the conditions of domains, that would run with the rights of the caller';
+COMMENT ON FUNCTION _snowflake.convert_literals(jsonb) IS
+    'internal, for snowflake_convert(): objects that cannot be made again without code of other roles, in the conditions of domains, that would run with the rights of the caller';

@@ -15,7 +15,7 @@
 --
 -- No step is stored. Each call looks at the catalogs, and returns what is left to do, so
 -- that whatever was interrupted goes on, and nobody can change what another role will run.
--- Table snowflake_conversions has the progress of step 2 only: if its rows are lost, old
+-- Table _snowflake.conversions has the progress of step 2 only: if its rows are lost, old
 -- pages are read again, and if they are wrong, the constraint of step 3 finds that.
 --
 -- Until step 5, snowflake_convert_undo() returns the statements that remove everything.
@@ -28,7 +28,7 @@
 -- foreign keys are those of each partition: PostgreSQL does them CONCURRENTLY or NOT VALID
 -- there only.
 
-CREATE TABLE snowflake_conversions (
+CREATE TABLE _snowflake.conversions (
     relation regclass PRIMARY KEY,
     pages_done bigint NOT NULL,
     pages bigint NOT NULL,
@@ -39,115 +39,122 @@ CREATE TABLE snowflake_conversions (
     filled smallint[],
     to_validate name[]
 );
-COMMENT ON TABLE snowflake_conversions IS
+COMMENT ON TABLE _snowflake.conversions IS
     'progress of snowflake_convert_backfill(): one row for each table that is being converted';
-COMMENT ON COLUMN snowflake_conversions.pages_done IS 'pages of the table that have been filled in this pass';
-COMMENT ON COLUMN snowflake_conversions.pages IS 'pages that the table had when the pass began';
-COMMENT ON COLUMN snowflake_conversions.rows_done IS 'rows that have been filled since the conversion began';
-COMMENT ON COLUMN snowflake_conversions.rows_per_second IS 'rows filled per second, of late';
-COMMENT ON COLUMN snowflake_conversions.filled IS 'numbers of the copies that are filled in all rows: a copy that is made again has another number';
-COMMENT ON COLUMN snowflake_conversions.to_validate IS 'after the swap: constraints to validate';
+COMMENT ON COLUMN _snowflake.conversions.pages_done IS 'pages of the table that have been filled in this pass';
+COMMENT ON COLUMN _snowflake.conversions.pages IS 'pages that the table had when the pass began';
+COMMENT ON COLUMN _snowflake.conversions.rows_done IS 'rows that have been filled since the conversion began';
+COMMENT ON COLUMN _snowflake.conversions.rows_per_second IS 'rows filled per second, of late';
+COMMENT ON COLUMN _snowflake.conversions.filled IS 'numbers of the copies that are filled in all rows: a copy that is made again has another number';
+COMMENT ON COLUMN _snowflake.conversions.to_validate IS 'after the swap: constraints to validate';
 -- Everybody sees and changes the rows of their own tables only. The operator is named: see the
 -- views of registry.sql.
-ALTER TABLE snowflake_conversions ENABLE ROW LEVEL SECURITY;
-CREATE POLICY owners ON snowflake_conversions USING (pg_catalog.pg_has_role(
+ALTER TABLE _snowflake.conversions ENABLE ROW LEVEL SECURITY;
+CREATE POLICY owners ON _snowflake.conversions USING (pg_catalog.pg_has_role(
     (SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) relation), 'USAGE'));
-COMMENT ON POLICY owners ON snowflake_conversions IS 'rows of the tables that the reader owns';
-GRANT SELECT, INSERT, UPDATE, DELETE ON snowflake_conversions TO PUBLIC;
+COMMENT ON POLICY owners ON _snowflake.conversions IS 'rows of the tables that the reader owns';
 
-CREATE FUNCTION snowflake_internal_copy_name(name name) RETURNS name
+CREATE FUNCTION _snowflake.copy_name(name name) RETURNS name
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- A long name is cut, and told from others by a hash. The names of constraints have one
     -- character more.
     SELECT CASE WHEN octet_length(name::text) <= 54 THEN name || '__bigint'
         ELSE left(name::text, 10) || substr(md5(name::text), 1, 12) || '__bigint' END
 $$;
-COMMENT ON FUNCTION snowflake_internal_copy_name(name) IS
+COMMENT ON FUNCTION _snowflake.copy_name(name) IS
     'internal, for snowflake_convert_steps(): the name of the copy of a column, an index or a constraint';
 
-CREATE FUNCTION snowflake_internal_copy_function(relation regclass) RETURNS text
+CREATE FUNCTION _snowflake.copy_function(relation regclass) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
-    SELECT format('%I.%I', n.nspname, @extschema@.snowflake_internal_copy_name(c.relname))
+    SELECT format('%I.%I', n.nspname, _snowflake.copy_name(c.relname))
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION snowflake_internal_copy_function(regclass) IS
+COMMENT ON FUNCTION _snowflake.copy_function(regclass) IS
     'internal, for snowflake_convert_steps(): the name of the function that fills the copies of a table';
 
 -- A copy is told from a column of the user's by its comment, which it has in the whole table.
-CREATE FUNCTION snowflake_internal_copy_number(root regclass, column_name name, relation regclass) RETURNS smallint
+CREATE FUNCTION _snowflake.copy_number(root regclass, column_name name, relation regclass) RETURNS smallint
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT a.attnum
     FROM pg_attribute AS r JOIN pg_attribute AS a ON a.attname = r.attname AND NOT a.attisdropped
-    WHERE r.attrelid = root AND r.attname = @extschema@.snowflake_internal_copy_name(column_name) AND NOT r.attisdropped
+    WHERE r.attrelid = root AND r.attname = _snowflake.copy_name(column_name) AND NOT r.attisdropped
       AND col_description(root, r.attnum) = 'filled by snowflake_convert_steps()' AND a.attrelid = relation
 $$;
-COMMENT ON FUNCTION snowflake_internal_copy_number(regclass, name, regclass) IS
+COMMENT ON FUNCTION _snowflake.copy_number(regclass, name, regclass) IS
     'internal, for snowflake_convert_steps(): the number of the copy of a column in a table or partition; null if there is no copy';
 
-CREATE FUNCTION snowflake_internal_copies(
+CREATE FUNCTION _snowflake.copies(
     relations regclass[], are_named boolean,
     OUT root regclass, OUT relation regclass, OUT kind "char", OUT name name, OUT number smallint,
     OUT is_key boolean, OUT copy name, OUT copy_number smallint)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
-    SELECT c.relation, f.member, t.relkind, c.name, f.number, c.is_key, @extschema@.snowflake_internal_copy_name(c.name),
-        @extschema@.snowflake_internal_copy_number(c.relation, c.name, f.member)
-    FROM @extschema@.snowflake_internal_convert_columns(relations, are_named) AS c
-    CROSS JOIN @extschema@.snowflake_internal_family(c.relation, c.name) AS f
+    SELECT c.relation, f.member, t.relkind, c.name, f.number, c.is_key, _snowflake.copy_name(c.name),
+        _snowflake.copy_number(c.relation, c.name, f.member)
+    FROM _snowflake.convert_columns(relations, are_named) AS c
+    CROSS JOIN _snowflake.family(c.relation, c.name) AS f
     JOIN pg_class AS t ON t.oid = f.member
     WHERE c.base <> 'bigint'::regtype
 $$;
-COMMENT ON FUNCTION snowflake_internal_copies(regclass[], boolean) IS
+COMMENT ON FUNCTION _snowflake.copies(regclass[], boolean) IS
     'internal, for snowflake_convert_steps(): the columns to change, also in all partitions, with their copies if there are any yet';
 
 -- Whoever may put objects in the schema of a table could make the function before we do. So
 -- its owner must have the rights of the table's owner, who can make triggers anyway.
-CREATE FUNCTION snowflake_internal_is_copy_function(function regproc, relation regclass) RETURNS boolean
+CREATE FUNCTION _snowflake.is_copy_function(function regproc, relation regclass) RETURNS boolean
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT pg_has_role(p.proowner, c.relowner, 'USAGE') AND l.lanname = 'plpgsql' AND NOT p.prosecdef AND p.proconfig IS NULL
         AND p.prorettype = 'trigger'::regtype AND p.prokind = 'f'
     FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang CROSS JOIN pg_class AS c
     WHERE p.oid = function AND c.oid = relation
 $$;
-COMMENT ON FUNCTION snowflake_internal_is_copy_function(regproc, regclass) IS
+COMMENT ON FUNCTION _snowflake.is_copy_function(regproc, regclass) IS
     'internal, for snowflake_convert_steps(): whether a function may fill the copies of a table';
 
-CREATE FUNCTION snowflake_internal_is_copying(relation regclass) RETURNS boolean
+CREATE FUNCTION _snowflake.is_copying(relation regclass) RETURNS boolean
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- BEFORE INSERT OR UPDATE FOR EACH ROW, without columns and conditions.
     SELECT EXISTS (
         SELECT FROM pg_trigger AS t
         WHERE t.tgrelid = relation AND t.tgname = '~snowflake_convert' AND t.tgenabled = 'A' AND t.tgtype = 23
           AND t.tgqual IS NULL AND cardinality(t.tgattr::smallint[]) = 0
-          AND t.tgfoid = to_regprocedure(@extschema@.snowflake_internal_copy_function(relation) || '()')
-          AND @extschema@.snowflake_internal_is_copy_function(t.tgfoid, relation))
+          AND t.tgfoid = to_regprocedure(_snowflake.copy_function(relation) || '()')
+          AND _snowflake.is_copy_function(t.tgfoid, relation))
 $$;
-COMMENT ON FUNCTION snowflake_internal_is_copying(regclass) IS
+COMMENT ON FUNCTION _snowflake.is_copying(regclass) IS
     'internal, for snowflake_convert_steps(): whether a table has the trigger that fills copies, with a function of its owner';
 
-CREATE FUNCTION snowflake_internal_check_copying(relation regclass) RETURNS void
+CREATE FUNCTION _snowflake.check_copying(relation regclass) RETURNS void
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
-    IF NOT @extschema@.snowflake_internal_is_copying(relation) THEN
-        RAISE EXCEPTION 'trigger "~snowflake_convert" of table % does not call a function of the owner of the table', @extschema@.snowflake_internal_name(relation)
+    IF NOT _snowflake.is_copying(relation) THEN
+        RAISE EXCEPTION 'trigger "~snowflake_convert" of table % does not call a function of the owner of the table', _snowflake.name(relation)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-            HINT = format('Look at function %s(), and at who can create objects in its schema.', @extschema@.snowflake_internal_copy_function(relation));
+            HINT = format('Look at function %s(), and at who can create objects in its schema.', _snowflake.copy_function(relation));
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_check_copying(regclass) IS
+COMMENT ON FUNCTION _snowflake.check_copying(regclass) IS
     'internal, for snowflake_convert_steps(): an error unless a table has the trigger that fills copies';
 
 -- A transaction with a snapshot would not see what others have changed before its locks.
-CREATE FUNCTION snowflake_internal_need_read_committed() RETURNS void
+CREATE FUNCTION _snowflake.need_read_committed() RETURNS void
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -156,11 +163,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_need_read_committed() IS
+COMMENT ON FUNCTION _snowflake.need_read_committed() IS
     'internal, for snowflake_convert_steps(): an error in transactions of other isolation levels';
 
-CREATE FUNCTION snowflake_internal_index_columns(index regclass) RETURNS smallint[]
+CREATE FUNCTION _snowflake.index_columns(index regclass) RETURNS smallint[]
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- Those in expressions and conditions too, and those of a constraint, which stands
     -- between its index and the columns.
@@ -172,73 +180,211 @@ AS $$
         OR d.classid = 'pg_constraint'::regclass AND d.objid IN (
             SELECT k.oid FROM pg_constraint AS k WHERE k.conindid = index AND k.conrelid = i.indrelid))
 $$;
-COMMENT ON FUNCTION snowflake_internal_index_columns(regclass) IS
+COMMENT ON FUNCTION _snowflake.index_columns(regclass) IS
     'internal, for snowflake_convert_steps(): the numbers of the columns that an index is made of';
 
--- The text of an index on copies. Columns come from the catalogs; in expressions and
--- conditions, the name of a column is replaced wherever it stands as a word. The swap
--- compares the result with the index that it replaces.
-CREATE FUNCTION snowflake_internal_copy_index(
+-- The next three are the only parts that SQL cannot have; src/pg/sql/convert.rs has them.
+
+CREATE FUNCTION _snowflake.index_expression(index regclass, place integer, names name[]) RETURNS text
+    LANGUAGE c STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    AS 'MODULE_PATHNAME', 'snowflake_internal_index_expression';
+COMMENT ON FUNCTION _snowflake.index_expression(regclass, integer, name[]) IS
+    'internal, for snowflake_convert_steps(): an expression of an index, or for place 0 its condition, with other names for the columns of the table; null if there is none';
+
+CREATE FUNCTION _snowflake.run_as_owner(relation regclass, statement text) RETURNS bigint
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    AS 'MODULE_PATHNAME', 'snowflake_internal_run_as_owner';
+COMMENT ON FUNCTION _snowflake.run_as_owner(regclass, text) IS
+    'internal, for snowflake_convert(): runs a statement as the owner of a table, whose rights the caller must have, and in a security-restricted operation as REINDEX does; returns the number of rows';
+
+CREATE FUNCTION _snowflake.rows_as_owner(relation regclass, query text, OUT key bigint, OUT at timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    AS 'MODULE_PATHNAME', 'snowflake_internal_rows_as_owner';
+COMMENT ON FUNCTION _snowflake.rows_as_owner(regclass, text) IS
+    'internal, for snowflake_convert(): the rows of a query, read in the same way';
+
+-- PostgreSQL writes the backslash of a text as it is. A session with
+-- standard_conforming_strings = off would read another text.
+CREATE FUNCTION _snowflake.portable(statement text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    SELECT string_agg(CASE WHEN strpos(t.parts[2], '\') > 0 THEN 'E' || replace(t.parts[2], '\', '\\') ELSE t.parts[1] END,
+        '' ORDER BY t.place)
+    FROM regexp_matches(statement, '((''(?:[^'']|'''')*'')|"(?:[^"]|"")*"|[^"'']+)', 'g') WITH ORDINALITY AS t (parts, place)
+$$;
+COMMENT ON FUNCTION _snowflake.portable(text) IS
+    'internal, for snowflake_convert_steps(): a statement that means the same in sessions with either standard_conforming_strings';
+
+-- The statement is PostgreSQL's own, part by part. Columns, expressions and the condition
+-- are written anew, from the catalogs. The swap compares the result with the index that it
+-- replaces.
+CREATE FUNCTION _snowflake.copy_index(
     index regclass, columns name[], OUT copy name, OUT definition text)
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     it record;
-    column_name name;
-    tablespace name;
-    place integer;
+    names name[];       -- of the columns of the table, by number
+    copies name[];      -- the same with those of the copies
+    rest text;          -- of PostgreSQL's statement
+    was text;           -- the next part of it
+    become text;
+    expression integer := 0;
 BEGIN
-    SELECT i.*, c.relname, c.reltablespace, @extschema@.snowflake_internal_name(i.indrelid) AS table_name INTO it
-    FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indexrelid = index;
-    copy := @extschema@.snowflake_internal_copy_name(it.relname);
+    SELECT i.*, c.relname, s.spcname, _snowflake.name(i.indrelid) AS table_name INTO it
+    FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+    LEFT JOIN pg_tablespace AS s ON s.oid = c.reltablespace WHERE i.indexrelid = index;
+    SELECT array_agg(CASE WHEN a.attisdropped THEN '' ELSE a.attname END ORDER BY a.attnum),
+        array_agg(CASE WHEN a.attisdropped THEN '' WHEN a.attname = ANY (columns) THEN _snowflake.copy_name(a.attname) ELSE a.attname END ORDER BY a.attnum)
+    INTO names, copies
+    FROM pg_attribute AS a WHERE a.attrelid = it.indrelid AND a.attnum > 0;
+    copy := _snowflake.copy_name(it.relname);
+    definition := format('%s INDEX CONCURRENTLY %I ON %s', CASE WHEN it.indisunique THEN 'CREATE UNIQUE' ELSE 'CREATE' END,
+        copy, it.table_name);
     -- CREATE [UNIQUE] INDEX name ON [ONLY] table USING ..., where a name in quotes may have
     -- any text.
-    definition := regexp_replace(pg_get_indexdef(index),
+    rest := regexp_replace(pg_get_indexdef(index),
         '^CREATE (?:UNIQUE )?INDEX (?:"(?:[^"]|"")*"|[^" ]+) ON (?:ONLY )?(?:(?:"(?:[^"]|"")*"|[^". ]+)\.)?(?:"(?:[^"]|"")*"|[^". ]+)(?= USING )', '');
-    -- pg_get_indexdef() leaves out the tablespace, which comes before the condition. The
-    -- condition has other line breaks in pg_get_expr().
-    tablespace := (SELECT s.spcname FROM pg_tablespace AS s WHERE s.oid = it.reltablespace);
-    IF tablespace IS NOT NULL THEN
-        place := coalesce((SELECT max(p) FROM generate_series(1, length(definition)) AS p
-            WHERE substr(definition, p, 7) = ' WHERE ' AND regexp_replace(substr(definition, p + 7), '\s', '', 'g')
-                = regexp_replace(pg_get_expr(it.indpred, it.indrelid), '\s', '', 'g')), length(definition) + 1);
-        definition := overlay(definition PLACING ' TABLESPACE ' || quote_ident(tablespace) FROM place FOR 0);
-    END IF;
-    FOREACH column_name IN ARRAY columns LOOP
-        definition := CASE WHEN column_name ~ '^[a-z_][a-z0-9_$]*$' AND quote_ident(column_name) = column_name
-            THEN regexp_replace(definition, '(?<![\w$"''.])' || replace(column_name, '$', '\$') || '(?![\w$"''(])',
-                replace(quote_ident(@extschema@.snowflake_internal_copy_name(column_name)), '\', '\\'), 'g')
-            ELSE replace(definition, quote_ident(column_name), quote_ident(@extschema@.snowflake_internal_copy_name(column_name))) END;
+    was := substring(rest FROM '^ USING (?:"(?:[^"]|"")*"|[^" (]+) \(');
+    definition := definition || was;
+    rest := substr(rest, length(was) + 1);
+    FOR place IN 1 .. it.indnatts LOOP
+        was := pg_get_indexdef(index, place, false);
+        IF it.indkey[place - 1] <> 0 THEN
+            become := quote_ident(copies[it.indkey[place - 1]]);
+        ELSE
+            expression := expression + 1;
+            become := _snowflake.index_expression(index, expression, copies);
+            -- The call of a function has no parentheses around it.
+            IF was <> _snowflake.index_expression(index, expression, names) THEN
+                become := '(' || become || ')';
+            END IF;
+        END IF;
+        -- Behind it: collation, operator class with options, order.
+        was := was || substring(substr(rest, length(was) + 1)
+            FROM '^(?:"(?:[^"]|"")*"|\((?:''(?:[^'']|'''')*''|"(?:[^"]|"")*"|[^''"()])*\)|[^"''(),])*');
+        become := become || substr(was, length(pg_get_indexdef(index, place, false)) + 1)
+            || CASE place WHEN it.indnatts THEN ')' WHEN it.indnkeyatts THEN ') INCLUDE (' ELSE ', ' END;
+        was := was || CASE place WHEN it.indnatts THEN ')' WHEN it.indnkeyatts THEN ') INCLUDE (' ELSE ', ' END;
+        IF left(rest, length(was)) <> was THEN
+            RAISE EXCEPTION 'could not read the definition of index %', _snowflake.name(index)
+                USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('At: %s', rest),
+                HINT = 'Convert the table at once, by snowflake_convert().';
+        END IF;
+        definition := definition || become;
+        rest := substr(rest, length(was) + 1);
     END LOOP;
-    definition := format('%s INDEX CONCURRENTLY %I ON %s', CASE WHEN it.indisunique THEN 'CREATE UNIQUE' ELSE 'CREATE' END,
-        copy, it.table_name) || definition;
+    was := substring(rest FROM '^(?: NULLS NOT DISTINCT)?(?: WITH \((?:''(?:[^'']|'''')*''|"(?:[^"]|"")*"|[^''"()])*\))?');
+    -- pg_get_indexdef() leaves out the tablespace, which comes before the condition.
+    definition := _snowflake.portable(definition || was || coalesce(' TABLESPACE ' || quote_ident(it.spcname), '')
+        || coalesce(' WHERE ' || _snowflake.index_expression(index, 0, copies), ''));
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_copy_index(regclass, name[]) IS
+COMMENT ON FUNCTION _snowflake.copy_index(regclass, name[]) IS
     'internal, for snowflake_convert_steps(): the statement that builds an index like another one on the copies of columns';
 
+-- Who converts the table of another role runs that role's code as that role: see the head
+-- of src/pg/sql/convert.rs. Names are qualified in all statements that the plans have. What
+-- is not named here runs no code of an owner, or PostgreSQL switches to the owner itself.
+CREATE FUNCTION _snowflake.run(statement text) RETURNS void
+    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET xmloption = content SET bytea_output = hex
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+DECLARE
+    name constant text := '((?:"(?:[^"]|"")*"|[^" .]+)\.(?:"(?:[^"]|"")*"|[^" .]+))';
+    target constant text := coalesce(
+        substring(statement FROM '^ALTER TABLE (?:ONLY )?' || name || ' '),
+        substring(statement FROM '^ALTER INDEX ' || name || ' ATTACH PARTITION '),
+        substring(statement FROM '^CREATE (?:UNIQUE )?INDEX (?:"(?:[^"]|"")*"|[^" ]+) ON (?:ONLY )?' || name || ' USING '));
+    relation regclass;
+BEGIN
+    SELECT coalesce(i.indrelid, c.oid)::regclass INTO relation
+    FROM pg_class AS c LEFT JOIN pg_index AS i ON i.indexrelid = c.oid
+    WHERE c.oid = to_regclass(target) AND c.relkind IN ('r', 'p', 'v', 'f', 'i', 'I') AND c.relowner <> quote_ident(current_user)::regrole;
+    IF FOUND THEN
+        PERFORM _snowflake.run_as_owner(relation, statement);
+    ELSE
+        EXECUTE statement;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION _snowflake.run(text) IS
+    'internal, for snowflake_convert(): runs a statement of a plan, as the owner of its table if it can run code of the owner';
+
+CREATE FUNCTION _snowflake.run_as_caller(statement text) RETURNS void
+    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET xmloption = content SET bytea_output = hex
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+BEGIN
+    EXECUTE statement;
+END
+$$;
+COMMENT ON FUNCTION _snowflake.run_as_caller(text) IS
+    'internal, for snowflake_convert_run(): runs a statement with the settings that its text depends on';
+
+-- A procedure that ends transactions cannot have settings of its own, so it makes them in
+-- each of its transactions. Nothing here may depend on them.
+CREATE FUNCTION _snowflake.fix_settings() RETURNS void
+    LANGUAGE sql VOLATILE PARALLEL UNSAFE
+AS $$
+    SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true), pg_catalog.set_config('quote_all_identifiers', 'off', true),
+        pg_catalog.set_config('standard_conforming_strings', 'on', true)
+$$;
+COMMENT ON FUNCTION _snowflake.fix_settings() IS
+    'internal, for procedures of snowflake_convert_steps(): makes the settings that names and texts depend on, until the transaction ends';
+
+-- For statements that a client runs. A procedure, since that shows no result.
+CREATE PROCEDURE _snowflake.do_as_owner(relation regclass, statement text)
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+BEGIN
+    PERFORM _snowflake.run_as_owner(relation, statement);
+END
+$$;
+COMMENT ON PROCEDURE _snowflake.do_as_owner(regclass, text) IS
+    'for snowflake_convert_steps(): runs a statement as the owner of a table';
+
+CREATE FUNCTION _snowflake.as_owner(relation regclass, statement text) RETURNS text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    SELECT CASE WHEN c.relowner = quote_ident(current_user)::regrole THEN statement
+        ELSE format('CALL _snowflake.do_as_owner(%L, %L)', _snowflake.name(relation), statement) END
+    FROM pg_class AS c WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION _snowflake.as_owner(regclass, text) IS
+    'internal, for snowflake_convert_steps(): a statement, or the call that runs it as the owner of a table';
+
 -- One deadline for all locks: those that are held already make others wait too.
-CREATE FUNCTION snowflake_internal_wait_until(deadline timestamptz) RETURNS void
+CREATE FUNCTION _snowflake.wait_until(deadline timestamptz) RETURNS void
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
 AS $$
     SELECT pg_catalog.set_config('lock_timeout', GREATEST(1, pg_catalog.ceil(EXTRACT(epoch FROM
         deadline OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000::pg_catalog.numeric))::pg_catalog.text, true)
 $$;
-COMMENT ON FUNCTION snowflake_internal_wait_until(timestamptz) IS
+COMMENT ON FUNCTION _snowflake.wait_until(timestamptz) IS
     'internal, for snowflake_convert_run(): sets lock_timeout to the time that is left';
 
 -- Our own locks have been given back by now. Whoever has held one for a short time only
 -- is left out, as far as the caller may see that.
-CREATE FUNCTION snowflake_internal_lockers(statements text[], since timestamptz) RETURNS text
+CREATE FUNCTION _snowflake.lockers(statements text[], since timestamptz) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT string_agg(DISTINCT format('%s holds %s on %s',
         CASE WHEN l.pid IS NULL THEN format('prepared transaction %L', x.gid) ELSE format('process %s', l.pid) END, l.mode, n.name), '; ')
     FROM pg_locks AS l
     JOIN pg_database AS d ON d.oid = l.database AND d.datname = current_database()
     JOIN pg_class AS c ON c.oid = l.relation AND c.relkind IN ('r', 'p', 'v', 'm')
-    CROSS JOIN @extschema@.snowflake_internal_name(c.oid) AS n (name)
-    CROSS JOIN @extschema@.snowflake_internal_name(coalesce(pg_partition_root(c.oid), c.oid)) AS r (name)
+    CROSS JOIN _snowflake.name(c.oid) AS n (name)
+    CROSS JOIN _snowflake.name(coalesce(pg_partition_root(c.oid), c.oid)) AS r (name)
     LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
     LEFT JOIN pg_prepared_xacts AS x ON l.virtualtransaction = '-1/' || x.transaction
     WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
@@ -247,7 +393,7 @@ AS $$
       -- Readers are in nobody's way where triggers and foreign keys are made.
       AND NOT (l.mode IN ('AccessShareLock', 'RowShareLock') AND statements[1] ~ '^CREATE OR REPLACE TRIGGER |^LOCK TABLE .* IN SHARE ROW EXCLUSIVE MODE$')
 $$;
-COMMENT ON FUNCTION snowflake_internal_lockers(text[], timestamptz) IS
+COMMENT ON FUNCTION _snowflake.lockers(text[], timestamptz) IS
     'internal, for snowflake_convert_run(): who holds locks on the tables that statements name, in transactions from before an instant; null if nobody does';
 
 -- Several tables are locked one by one. Transactions that lock them in another order are
@@ -267,20 +413,25 @@ DECLARE
     began timestamptz;
     lockers text;
 BEGIN
+    IF statement IS NULL OR locks IS NULL OR tries IS NULL THEN
+        RAISE EXCEPTION 'an argument of snowflake_convert_run() is null'
+            USING ERRCODE = 'null_value_not_allowed', HINT = 'Run the statements of snowflake_convert_steps() as they are.';
+    END IF;
+    locks := _snowflake.check_list(locks, 'locks');
     LOOP
-        PERFORM @extschema@.snowflake_internal_need_read_committed();
+        PERFORM _snowflake.need_read_committed();
         BEGIN
             PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
             began := clock_timestamp();
             place := 0;
             FOR i IN 1 .. cardinality(locks) LOOP
                 place := i;
-                PERFORM @extschema@.snowflake_internal_wait_until(began + interval '500 ms');
-                EXECUTE locks[i];
+                PERFORM _snowflake.wait_until(began + interval '500 ms');
+                PERFORM _snowflake.run_as_caller(locks[i]);
             END LOOP;
             place := 0;
-            PERFORM @extschema@.snowflake_internal_wait_until(began + interval '500 ms');
-            EXECUTE statement;
+            PERFORM _snowflake.wait_until(began + interval '500 ms');
+            PERFORM _snowflake.run_as_caller(statement);
             PERFORM set_config('lock_timeout', lock_timeout, true);
             PERFORM set_config('search_path', search_path, true);
             RETURN;
@@ -289,7 +440,7 @@ BEGIN
             tried := tried + 1;
             -- After 4, 8, 16 .. tries.
             IF tried >= tries OR tried >= 4 AND tried & (tried - 1) = 0 THEN
-                lockers := coalesce(@extschema@.snowflake_internal_lockers(locks || statement, began), 'transactions that have ended now held the locks');
+                lockers := coalesce(_snowflake.lockers(locks || statement, began), 'transactions that have ended now held the locks');
             END IF;
             IF tried >= tries THEN
                 RAISE EXCEPTION 'could not lock the tables; number of tries: %', tried
@@ -312,15 +463,16 @@ $$;
 COMMENT ON PROCEDURE snowflake_convert_run(text, text[], integer) IS
     'for snowflake_convert_steps(): runs statements that lock tables, then another one, in one transaction that waits for locks for half a second at most; tries again until it gets them, or names who holds them';
 
-CREATE FUNCTION snowflake_internal_online_obstacles(
+CREATE FUNCTION _snowflake.online_obstacles(
     relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
     LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH copies AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_internal_copies(relations, are_named)),
+        SELECT * FROM _snowflake.copies(relations, are_named)),
     tables AS (
-        SELECT DISTINCT c.relation AS id, @extschema@.snowflake_internal_name(c.relation) AS name FROM copies AS c)
-    SELECT p.note FROM @extschema@.snowflake_internal_convert_plan(relations, are_named, generator, set_default, NULL, NULL, true) AS p
+        SELECT DISTINCT c.relation AS id, _snowflake.name(c.relation) AS name FROM copies AS c)
+    SELECT p.note FROM _snowflake.convert_plan(relations, are_named, generator, set_default, NULL, NULL, true) AS p
     WHERE p.action = 'obstacle' AND p.note NOT LIKE '% is being converted while it is in use%'
     UNION ALL
     -- Their foreign keys are added again, also if their columns stay.
@@ -348,7 +500,7 @@ AS $$
     UNION ALL
     -- PostgreSQL adds no such constraint without reading the rows.
     SELECT format('constraint %I of partitioned table %s refers to partitioned table %s: convert them at once',
-        k.conname, @extschema@.snowflake_internal_name(k.conrelid), @extschema@.snowflake_internal_name(k.confrelid))
+        k.conname, _snowflake.name(k.conrelid), _snowflake.name(k.confrelid))
     FROM pg_constraint AS k
     JOIN pg_class AS h ON h.oid = k.conrelid AND h.relkind = 'p'
     JOIN pg_class AS f ON f.oid = k.confrelid AND f.relkind = 'p'
@@ -384,17 +536,11 @@ AS $$
     WHERE k.contype IN ('c', 'n') AND NOT k.convalidated AND k.coninhcount = 0 AND pg_get_constraintdef(k.oid) NOT LIKE '% NOT ENFORCED'
       AND NOT EXISTS (SELECT FROM copies AS c WHERE c.relation = t.id AND k.conname IN ('=' || c.copy, '~' || c.copy))
     UNION ALL
-    -- The swap would find that the index is another one.
-    SELECT format('index %s has the name of a column in a text: convert the table at once', @extschema@.snowflake_internal_name(i.indexrelid))
-    FROM (SELECT c.relation, array_agg(c.name) AS names FROM copies AS c GROUP BY c.relation) AS c
-    JOIN pg_index AS i ON i.indrelid = c.relation
-    CROSS JOIN @extschema@.snowflake_internal_copy_index(i.indexrelid, c.names) AS d
-    CROSS JOIN LATERAL (SELECT '"(?:[^"]|"")*"|(''(?:[^'']|'''')*'')') AS l (pattern)
-    WHERE EXISTS (SELECT FROM copies AS o JOIN pg_depend AS e ON e.refobjsubid = o.number
-            WHERE o.relation = i.indrelid AND e.classid = 'pg_class'::regclass AND e.objid = i.indexrelid
-              AND e.refclassid = 'pg_class'::regclass AND e.refobjid = o.relation)
-      AND ARRAY(SELECT m[1] FROM regexp_matches(pg_get_indexdef(i.indexrelid), l.pattern, 'g') AS m WHERE m[1] IS NOT NULL)
-        <> ARRAY(SELECT m[1] FROM regexp_matches(d.definition, l.pattern, 'g') AS m WHERE m[1] IS NOT NULL)
+    -- PostgreSQL reads the statement of an index that is built CONCURRENTLY as the caller.
+    SELECT l FROM _snowflake.convert_literals((
+        SELECT coalesce(jsonb_agg(jsonb_build_object('described', 'index ' || _snowflake.name(i.indexrelid),
+            'statements', ARRAY[pg_get_indexdef(i.indexrelid)])), '[]')
+        FROM tables AS t JOIN pg_index AS i ON i.indrelid = t.id WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)) AS l
     UNION ALL
     SELECT DISTINCT format('privileges on column %s.%I were granted by role %I, of which the caller is no member: let its owner grant them instead',
         t.name, c.name, pg_get_userbyid(e.grantor))
@@ -409,21 +555,21 @@ AS $$
     JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum = c.number
     WHERE a.attidentity <> '' AND c.relation = c.root AND NOT (set_default AND c.is_key)
     UNION ALL
-    SELECT format('generator %s is at ID %s, which is not above all integers: convert the tables at once', @extschema@.snowflake_internal_name(g.source), g.next_id)
-    FROM @extschema@.snowflake_internal_ids_to_come(generator, NULL) AS g
+    SELECT format('generator %s is at ID %s, which is not above all integers: convert the tables at once', _snowflake.name(g.source), g.next_id)
+    FROM _snowflake.ids_to_come(generator, NULL) AS g
     WHERE set_default AND g.sorted AND g.next_id <= 2147483647
     UNION ALL
-    SELECT format('this server cannot issue IDs of generator %s: %s', @extschema@.snowflake_internal_name(g.generator), g.problem)
+    SELECT format('this server cannot issue IDs of generator %s: %s', _snowflake.name(g.generator), g.problem)
     FROM @extschema@.snowflake_generators() AS g
-    WHERE set_default AND g.problem IS NOT NULL AND g.generator = coalesce(snowflake_internal_online_obstacles.generator, '@extschema@.snowflake_default'::regclass)
+    WHERE set_default AND g.problem IS NOT NULL AND g.generator = coalesce(online_obstacles.generator, '@extschema@.snowflake_default'::regclass)
     UNION ALL
     SELECT format('column %s.%I refers to a key that changes, and is of type %s: change it to bigint or numeric first',
-        @extschema@.snowflake_internal_name(k.conrelid), a.attname, format_type(a.atttypid, a.atttypmod))
+        _snowflake.name(k.conrelid), a.attname, format_type(a.atttypid, a.atttypmod))
     FROM copies AS c
     JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = c.relation
     CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
     JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = u.here
-    CROSS JOIN @extschema@.snowflake_internal_base_type(a.atttypid, a.atttypmod) AS b
+    CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
     WHERE u.there = c.number AND b.base NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
       AND NOT (b.base = 'numeric'::regtype AND b.modifier = -1)
     UNION ALL
@@ -459,18 +605,18 @@ AS $$
     SELECT format('%s has the name of the copy that index %s needs: rename it', pg_describe_object('pg_class'::regclass, y.oid, 0), x.relname)
     FROM tables AS t JOIN pg_index AS i ON i.indrelid = t.id
     JOIN pg_class AS x ON x.oid = i.indexrelid
-    JOIN pg_class AS y ON y.relnamespace = x.relnamespace AND y.relname = @extschema@.snowflake_internal_copy_name(x.relname)
+    JOIN pg_class AS y ON y.relnamespace = x.relnamespace AND y.relname = _snowflake.copy_name(x.relname)
     WHERE EXISTS (SELECT FROM copies AS c
-            WHERE c.relation = t.id AND c.number = ANY (@extschema@.snowflake_internal_index_columns(x.oid)))
+            WHERE c.relation = t.id AND c.number = ANY (_snowflake.index_columns(x.oid)))
       AND NOT EXISTS (SELECT FROM copies AS c
-            WHERE c.relation = t.id AND c.copy_number = ANY (@extschema@.snowflake_internal_index_columns(x.oid)))
+            WHERE c.relation = t.id AND c.copy_number = ANY (_snowflake.index_columns(x.oid)))
       AND NOT EXISTS (SELECT FROM copies AS c JOIN pg_index AS z ON z.indexrelid = y.oid AND z.indrelid = c.relation
-            WHERE c.relation = t.id AND c.copy_number = ANY (@extschema@.snowflake_internal_index_columns(y.oid)))
+            WHERE c.relation = t.id AND c.copy_number = ANY (_snowflake.index_columns(y.oid)))
     UNION ALL
     SELECT format('constraint %I of table %s has the name of the copy that constraint %I needs: rename it',
-        o.conname, @extschema@.snowflake_internal_name(k.conrelid), k.conname)
+        o.conname, _snowflake.name(k.conrelid), k.conname)
     FROM pg_constraint AS k
-    JOIN pg_constraint AS o ON o.conrelid = k.conrelid AND o.conname = @extschema@.snowflake_internal_copy_name(k.conname)
+    JOIN pg_constraint AS o ON o.conrelid = k.conrelid AND o.conname = _snowflake.copy_name(k.conname)
     WHERE k.contype = 'f' AND EXISTS (SELECT FROM copies AS c
             WHERE c.relation = k.conrelid AND c.number = ANY (k.conkey) OR c.relation = k.confrelid AND c.number = ANY (k.confkey))
       AND NOT EXISTS (SELECT FROM copies AS c
@@ -478,18 +624,20 @@ AS $$
     UNION ALL
     SELECT format('function %s() is there already, and is not of the owner of table %s: drop or rename it', f.name, t.name)
     FROM (SELECT DISTINCT c.root FROM copies AS c) AS r (id) JOIN tables AS t ON t.id = r.id
-    CROSS JOIN @extschema@.snowflake_internal_copy_function(t.id) AS f (name)
-    WHERE NOT @extschema@.snowflake_internal_is_copy_function(to_regprocedure(f.name || '()')::regproc, t.id)
+    CROSS JOIN _snowflake.copy_function(t.id) AS f (name)
+    WHERE NOT _snowflake.is_copy_function(to_regprocedure(f.name || '()')::regproc, t.id)
     UNION ALL
     -- It could change the key after the copy has been filled.
     SELECT format('trigger %I of table %s fires after the one that fills the copies: rename it', g.tgname, t.name)
     FROM tables AS t JOIN pg_trigger AS g ON g.tgrelid = t.id
     WHERE NOT g.tgisinternal AND g.tgtype & 3 = 3 AND g.tgtype & 20 <> 0 AND g.tgname > '~snowflake_convert'
     UNION ALL
-    SELECT format('row-level security applies to the caller, who would not reach all rows of table %s: ALTER TABLE %1$s NO FORCE ROW LEVEL SECURITY meanwhile', t.name)
-    FROM tables AS t WHERE row_security_active(t.id)
+    SELECT format('row-level security applies to the caller or to the owner, who would not reach all rows of table %s: ALTER TABLE %1$s NO FORCE ROW LEVEL SECURITY meanwhile', t.name)
+    FROM tables AS t JOIN pg_class AS c ON c.oid = t.id JOIN pg_roles AS o ON o.oid = c.relowner
+    -- The copying runs as the owner.
+    WHERE row_security_active(t.id) OR c.relrowsecurity AND c.relforcerowsecurity AND NOT (o.rolsuper OR o.rolbypassrls)
 $$;
-COMMENT ON FUNCTION snowflake_internal_online_obstacles(regclass[], boolean, regclass, boolean) IS
+COMMENT ON FUNCTION _snowflake.online_obstacles(regclass[], boolean, regclass, boolean) IS
     'internal, for snowflake_convert_steps(): why tables cannot be converted while they are in use';
 
 CREATE FUNCTION snowflake_convert_steps(
@@ -498,13 +646,15 @@ CREATE FUNCTION snowflake_convert_steps(
     OUT step bigint, OUT statement text)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    tables regclass[] := @extschema@.snowflake_internal_convert_tables(relations, schema);
+    tables regclass[] := _snowflake.convert_tables(relations, schema);
     are_named boolean := relations IS NOT NULL;
-    obstacle text := (SELECT o FROM @extschema@.snowflake_internal_online_obstacles(tables, are_named, generator, set_default) AS o LIMIT 1);
+    obstacle text := (SELECT o FROM _snowflake.online_obstacles(tables, are_named, generator, set_default) AS o LIMIT 1);
     arguments text := concat_ws(', ', 'relations => ' || quote_literal(relations::text), 'schema => ' || quote_literal(schema::text),
-        'generator => ' || quote_literal(@extschema@.snowflake_internal_name(generator)),
+        'generator => ' || quote_literal(_snowflake.name(generator)),
         CASE WHEN NOT set_default THEN 'set_default => false' END);
 BEGIN
     IF obstacle IS NOT NULL THEN
@@ -516,22 +666,22 @@ BEGIN
     step := 0;
     FOR statement IN
         WITH columns AS MATERIALIZED (
-            SELECT c.*, @extschema@.snowflake_internal_name(c.relation) AS table_name, a.attnotnull,
+            SELECT c.*, _snowflake.name(c.relation) AS table_name, a.attnotnull,
                 e.oid IS NOT NULL AS has_check, coalesce(e.convalidated, false) AS is_equal,
                 n.oid IS NOT NULL OR NOT a.attnotnull AS has_not_null, coalesce(n.convalidated, NOT a.attnotnull) AS is_not_null
-            FROM @extschema@.snowflake_internal_copies(tables, are_named) AS c
+            FROM _snowflake.copies(tables, are_named) AS c
             JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number
             LEFT JOIN pg_constraint AS e ON e.conrelid = c.relation AND e.conname = '=' || c.copy
             LEFT JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.conname = '~' || c.copy),
         sources AS (
             SELECT c.relation, c.root, c.kind, c.table_name, array_agg(c.name ORDER BY c.number) AS names,
-                @extschema@.snowflake_internal_copy_function(c.relation) AS function,
+                _snowflake.copy_function(c.relation) AS function,
                 format(E'BEGIN\n    %s\n    RETURN NEW;\nEND', string_agg(format('NEW.%I := NEW.%I;', c.copy, c.name), E'\n    ' ORDER BY c.number)) AS body
             FROM columns AS c GROUP BY c.relation, c.root, c.kind, c.table_name),
         constraints AS (
-            SELECT k.*, @extschema@.snowflake_internal_name(k.conrelid) AS table_name,
-                @extschema@.snowflake_internal_name(k.confrelid) AS referred,
-                @extschema@.snowflake_internal_copy_name(k.conname) AS copy
+            SELECT k.*, _snowflake.name(k.conrelid) AS table_name,
+                _snowflake.name(k.confrelid) AS referred,
+                _snowflake.copy_name(k.conname) AS copy
             FROM pg_constraint AS k
             JOIN pg_class AS h ON h.oid = k.conrelid AND h.relkind = 'r'
             -- The swap adds foreign keys that refer to partitioned tables: only there is
@@ -545,10 +695,10 @@ BEGIN
         -- The tables that are converted, and others whose foreign keys the swap adds again.
         members AS MATERIALIZED (
             SELECT f.member::oid AS relation, f.number, f.member = c.relation AS is_root
-            FROM @extschema@.snowflake_internal_convert_columns(tables, are_named) AS c
-            CROSS JOIN @extschema@.snowflake_internal_family(c.relation, c.name) AS f),
+            FROM _snowflake.convert_columns(tables, are_named) AS c
+            CROSS JOIN _snowflake.family(c.relation, c.name) AS f),
         ended AS MATERIALIZED (
-            SELECT t.relation, t.is_root, @extschema@.snowflake_internal_name(t.relation) AS name
+            SELECT t.relation, t.is_root, _snowflake.name(t.relation) AS name
             FROM (
                 SELECT DISTINCT m.relation, m.is_root FROM members AS m
                 UNION ALL
@@ -568,7 +718,7 @@ BEGIN
                     SELECT FROM columns AS c
                     WHERE c.relation = k.conrelid AND c.number = ANY (k.conkey) OR c.relation = k.confrelid AND c.number = ANY (k.confkey))
                   AND (k.contype = 'c' OR (SELECT f.relkind FROM pg_class AS f WHERE f.oid = k.confrelid) = 'p')
-                ELSE EXISTS (SELECT FROM @extschema@.snowflake_conversions AS p WHERE p.relation = t.relation AND k.conname = ANY (p.to_validate)) END),
+                ELSE EXISTS (SELECT FROM _snowflake.conversions AS p WHERE p.relation = t.relation AND k.conname = ANY (p.to_validate)) END),
         steps (phase, place, text) AS (
             SELECT 1, c.table_name, format('ALTER TABLE %s %s; %s', c.table_name,
                 string_agg(format('ADD COLUMN %I bigint', c.copy), ', ' ORDER BY c.number),
@@ -590,26 +740,26 @@ BEGIN
             WHERE s.relation = s.root AND s.body IS DISTINCT FROM (SELECT p.prosrc FROM pg_proc AS p WHERE p.oid = to_regprocedure(s.function || '()'))
             UNION ALL
             SELECT 3, s.table_name, format('CREATE OR REPLACE TRIGGER %1$I BEFORE INSERT OR UPDATE ON %2$s FOR EACH ROW EXECUTE FUNCTION %3$s();'
-                ' ALTER TABLE %2$s ENABLE ALWAYS TRIGGER %1$I; SELECT @extschema@.snowflake_internal_check_copying(%2$L)',
+                ' ALTER TABLE %2$s ENABLE ALWAYS TRIGGER %1$I; SELECT _snowflake.check_copying(%2$L)',
                 '~snowflake_convert', s.table_name, s.function)
             FROM sources AS s
-            WHERE s.relation = s.root AND NOT @extschema@.snowflake_internal_is_copying(s.relation)
+            WHERE s.relation = s.root AND NOT _snowflake.is_copying(s.relation)
             UNION ALL
             SELECT 4, c.table_name, format('ALTER TABLE %s %s', c.table_name, string_agg(concat_ws(', ',
                 CASE WHEN NOT c.has_check THEN format('ADD CONSTRAINT %I CHECK (%I IS NOT DISTINCT FROM %I) NOT VALID', '=' || c.copy, c.copy, c.name) END,
                 CASE WHEN NOT c.has_not_null THEN format('ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID', '~' || c.copy, c.copy) END), ', ' ORDER BY c.number))
             FROM columns AS c WHERE c.relation = c.root AND NOT (c.has_check AND c.has_not_null) GROUP BY c.table_name
             UNION ALL
-            SELECT 5, c.table_name, format('CALL @extschema@.snowflake_convert_backfill(%L)', c.table_name)
-            FROM columns AS c LEFT JOIN @extschema@.snowflake_conversions AS p ON p.relation = c.relation
+            SELECT 5, c.table_name, format('CALL %s.snowflake_convert_backfill(%L)', '@extschema@', c.table_name)
+            FROM columns AS c LEFT JOIN _snowflake.conversions AS p ON p.relation = c.relation
             WHERE c.kind = 'r' AND NOT (c.is_equal AND c.is_not_null) AND (c.copy_number = ANY (p.filled)) IS NOT TRUE
             GROUP BY c.table_name
             UNION ALL
             -- A partition at a time; then the whole table, which reads nothing again.
-            SELECT 6, CASE c.kind WHEN 'r' THEN '' ELSE c.root::text END || ' ' || c.table_name, format('ALTER TABLE %s %s', c.table_name, string_agg(concat_ws(', ',
+            SELECT 6, CASE c.kind WHEN 'r' THEN '' ELSE c.root::text END || ' ' || c.table_name, _snowflake.as_owner(c.relation, format('ALTER TABLE %s %s', c.table_name, string_agg(concat_ws(', ',
                 CASE WHEN NOT c.is_equal THEN format('VALIDATE CONSTRAINT %I', '=' || c.copy) END,
-                CASE WHEN NOT c.is_not_null THEN format('VALIDATE CONSTRAINT %I', '~' || c.copy) END), ', ' ORDER BY c.number))
-            FROM columns AS c WHERE (c.kind = 'r' OR c.relation = c.root) AND NOT (c.is_equal AND c.is_not_null) GROUP BY c.kind, c.root, c.table_name
+                CASE WHEN NOT c.is_not_null THEN format('VALIDATE CONSTRAINT %I', '~' || c.copy) END), ', ' ORDER BY c.number)))
+            FROM columns AS c WHERE (c.kind = 'r' OR c.relation = c.root) AND NOT (c.is_equal AND c.is_not_null) GROUP BY c.kind, c.root, c.relation, c.table_name
             UNION ALL
             -- An upsert can fail on a unique index that it does not name. So those that no
             -- foreign key needs are built last.
@@ -618,19 +768,19 @@ BEGIN
             FROM sources AS s
             JOIN pg_index AS i ON i.indrelid = s.relation
             JOIN pg_class AS x ON x.oid = i.indexrelid
-            CROSS JOIN @extschema@.snowflake_internal_index_columns(x.oid) AS u (numbers)
-            CROSS JOIN @extschema@.snowflake_internal_copy_index(i.indexrelid, s.names) AS d
+            CROSS JOIN _snowflake.index_columns(x.oid) AS u (numbers)
+            CROSS JOIN _snowflake.copy_index(i.indexrelid, s.names) AS d
             LEFT JOIN pg_class AS y ON y.relnamespace = x.relnamespace AND y.relname = d.copy
             LEFT JOIN pg_index AS z ON z.indexrelid = y.oid
             CROSS JOIN LATERAL (VALUES
                 -- What an interrupted build leaves behind.
-                (1, CASE WHEN NOT z.indisvalid THEN format('DROP INDEX CONCURRENTLY %s', @extschema@.snowflake_internal_name(y.oid)) END),
+                (1, CASE WHEN NOT z.indisvalid THEN format('DROP INDEX CONCURRENTLY %s', _snowflake.name(y.oid)) END),
                 (2, CASE WHEN z.indisvalid IS NOT TRUE THEN d.definition END)) AS v (place, text)
             WHERE s.kind = 'r' AND EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.number = ANY (u.numbers))
               AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.copy_number = ANY (u.numbers))
               AND v.text IS NOT NULL
             UNION ALL
-            SELECT 9, k.table_name || k.conname, format('CALL @extschema@.snowflake_convert_run(%L, ARRAY[%L, %L])', format(
+            SELECT 9, k.table_name || k.conname, format('CALL %s.snowflake_convert_run(%L, ARRAY[%L, %L])', '@extschema@', format(
                 'ALTER TABLE %s ADD CONSTRAINT %I FOREIGN KEY (%s) REFERENCES %s (%s)%s%s%s %s', k.table_name, k.copy, m.here, k.referred, m.there,
                 CASE k.confmatchtype WHEN 'f' THEN ' MATCH FULL' ELSE '' END,
                 format(' ON UPDATE %s ON DELETE %s%s', u.text, d.text,
@@ -655,33 +805,33 @@ BEGIN
             JOIN (VALUES ('a', 'NO ACTION'), ('r', 'RESTRICT'), ('c', 'CASCADE'), ('n', 'SET NULL'), ('d', 'SET DEFAULT')) AS d (code, text) ON d.code = k.confdeltype
             WHERE NOT EXISTS (SELECT FROM pg_constraint AS o WHERE o.conrelid = k.conrelid AND o.conname = k.copy)
             UNION ALL
-            SELECT 10, k.table_name || k.conname, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', k.table_name, k.copy)
+            SELECT 10, k.table_name || k.conname, _snowflake.as_owner(k.conrelid, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', k.table_name, k.copy))
             FROM constraints AS k
             WHERE k.convalidated AND NOT EXISTS (
                 SELECT FROM pg_constraint AS o WHERE o.conrelid = k.conrelid AND o.conname = k.copy AND o.convalidated)
             UNION ALL
-            SELECT 12, '', format('CALL @extschema@.snowflake_convert_swap(%s)', arguments) WHERE EXISTS (SELECT FROM columns)
+            SELECT 12, '', format('CALL %s.snowflake_convert_swap(%s)', '@extschema@', arguments) WHERE EXISTS (SELECT FROM columns)
             UNION ALL
             -- Keys that are bigint already.
-            SELECT 13, t.name, format('CALL @extschema@.snowflake_convert_run(%L)', format('SELECT @extschema@.snowflake_set_default(%s)',
-                concat_ws(', ', quote_literal(t.name), quote_literal(c.name), quote_literal(@extschema@.snowflake_internal_name(generator)))))
-            FROM @extschema@.snowflake_internal_convert_columns(tables, are_named) AS c
-            CROSS JOIN @extschema@.snowflake_internal_name(c.relation) AS t (name)
+            SELECT 13, t.name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@', format('SELECT %s.snowflake_set_default(%s)', '@extschema@',
+                concat_ws(', ', quote_literal(t.name), quote_literal(c.name), quote_literal(_snowflake.name(generator)))))
+            FROM _snowflake.convert_columns(tables, are_named) AS c
+            CROSS JOIN _snowflake.name(c.relation) AS t (name)
             WHERE set_default AND c.is_key AND c.base = 'bigint'::regtype AND EXISTS (
-                SELECT FROM @extschema@.snowflake_internal_family(c.relation, c.name) AS f
-                WHERE f.expression IS DISTINCT FROM @extschema@.snowflake_internal_wanted_default(generator))
+                SELECT FROM _snowflake.family(c.relation, c.name) AS f
+                WHERE f.expression IS DISTINCT FROM _snowflake.wanted_default(generator))
             UNION ALL
             -- After the swap, or for a list that is made before it.
-            SELECT 14, u.name, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', u.name, u.conname) FROM unvalidated AS u
+            SELECT 14, u.name, _snowflake.as_owner(u.relation, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', u.name, u.conname)) FROM unvalidated AS u
             UNION ALL
-            SELECT 15, t.name, format('CALL @extschema@.snowflake_convert_run(%L)', format(
-                'ANALYZE %1$s; DELETE FROM @extschema@.snowflake_conversions'
+            SELECT 15, t.name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@', format(
+                'ANALYZE %1$s; DELETE FROM _snowflake.conversions'
                 ' WHERE relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(%1$L) AS t UNION SELECT %1$L::pg_catalog.regclass)', t.name))
             FROM ended AS t
-            WHERE t.is_root AND (EXISTS (SELECT FROM @extschema@.snowflake_conversions AS p WHERE p.relation = t.relation)
+            WHERE t.is_root AND (EXISTS (SELECT FROM _snowflake.conversions AS p WHERE p.relation = t.relation)
                 OR EXISTS (SELECT FROM columns AS c WHERE c.relation = t.relation)
                 OR EXISTS (SELECT FROM unvalidated AS u WHERE u.relation = t.relation)))
-        SELECT CASE WHEN s.phase IN (1, 3, 4) THEN format('CALL @extschema@.snowflake_convert_run(%L)', s.text) ELSE s.text END
+        SELECT CASE WHEN s.phase IN (1, 3, 4) THEN format('CALL %s.snowflake_convert_run(%L)', '@extschema@', s.text) ELSE s.text END
         FROM steps AS s ORDER BY s.phase, s.place, CASE WHEN s.text LIKE 'DROP %' THEN 0 WHEN s.text LIKE 'CALL %' THEN 2 ELSE 1 END, s.text
     LOOP
         step := step + 1;
@@ -690,30 +840,31 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_convert_steps(regclass[], regnamespace, regclass, boolean) IS
-    'the statements that convert the keys of tables which stay in use, without those that have been carried out; a client runs each in a transaction of its own, as with \gexec in psql';
+    'the statements that convert the keys of tables which stay in use, without those that have been carried out; a client runs each in a transaction of its own, as with "gexec" in psql';
 
 CREATE FUNCTION snowflake_convert_undo(
     relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
     OUT step bigint, OUT statement text)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    tables regclass[] := @extschema@.snowflake_internal_convert_tables(relations, schema);
+    tables regclass[] := _snowflake.convert_tables(relations, schema);
     left_over regclass;
 BEGIN
     RETURN QUERY
     WITH found AS MATERIALIZED (
         SELECT c.relation, c.relation = c.root AS is_root, c.copy, c.copy_number
-        FROM @extschema@.snowflake_internal_copies(tables, relations IS NOT NULL) AS c WHERE c.copy_number IS NOT NULL
+        FROM _snowflake.copies(tables, relations IS NOT NULL) AS c WHERE c.copy_number IS NOT NULL
         UNION
         -- A table that a foreign key does not reach any more has to be named.
         SELECT f.member, f.member = t.id, n.copy, f.number
         FROM unnest(tables) AS t (id)
         JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum > 0 AND NOT a.attisdropped
-        CROSS JOIN @extschema@.snowflake_internal_copy_name(a.attname) AS n (copy)
-        CROSS JOIN @extschema@.snowflake_internal_family(t.id, n.copy) AS f
-        WHERE @extschema@.snowflake_internal_copy_number(t.id, a.attname, t.id) IS NOT NULL
+        CROSS JOIN _snowflake.copy_name(a.attname) AS n (copy)
+        CROSS JOIN _snowflake.family(t.id, n.copy) AS f
+        WHERE _snowflake.copy_number(t.id, a.attname, t.id) IS NOT NULL
         UNION
         -- A detached partition keeps the constraint, and has no trigger.
         SELECT k.conrelid, true, c.attname, c.attnum
@@ -721,49 +872,48 @@ BEGIN
         JOIN pg_class AS t ON t.oid = k.conrelid AND NOT t.relispartition AND pg_has_role(t.relowner, 'USAGE')
         JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey) AND NOT a.attisdropped
         JOIN pg_attribute AS c ON c.attrelid = k.conrelid AND c.attnum = ANY (k.conkey) AND NOT c.attisdropped
-            AND c.attname = @extschema@.snowflake_internal_copy_name(a.attname)
+            AND c.attname = _snowflake.copy_name(a.attname)
         WHERE k.contype = 'c' AND k.conname = '=' || c.attname AND cardinality(k.conkey) = 2
           AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = k.conrelid AND g.tgname = '~snowflake_convert')),
     columns AS (
-        SELECT f.*, @extschema@.snowflake_internal_name(f.relation) AS table_name FROM found AS f),
+        SELECT f.*, _snowflake.name(f.relation) AS table_name FROM found AS f),
     steps (phase, place, text) AS (
-        SELECT 1, n.name || k.conname, format('CALL @extschema@.snowflake_convert_run(%L, ARRAY[%L, %L])',
+        SELECT 1, n.name || k.conname, format('CALL %s.snowflake_convert_run(%L, ARRAY[%L, %L])', '@extschema@',
             format('ALTER TABLE %s DROP CONSTRAINT %I', n.name, k.conname),
             format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', f.name), format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', n.name))
         FROM pg_constraint AS k
-        CROSS JOIN @extschema@.snowflake_internal_name(k.conrelid) AS n (name)
-        CROSS JOIN @extschema@.snowflake_internal_name(k.confrelid) AS f (name)
+        CROSS JOIN _snowflake.name(k.conrelid) AS n (name)
+        CROSS JOIN _snowflake.name(k.confrelid) AS f (name)
         WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (SELECT FROM columns AS c
             WHERE c.relation = k.conrelid AND c.copy_number = ANY (k.conkey) OR c.relation = k.confrelid AND c.copy_number = ANY (k.confkey))
         UNION ALL
         -- In one transaction: without the trigger, the constraint would refuse rows.
-        SELECT 2, c.table_name, format('CALL @extschema@.snowflake_convert_run(%L)',
+        SELECT 2, c.table_name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@',
             format('ALTER TABLE %1$s %2$s; DROP TRIGGER IF EXISTS %3$I ON %1$s;%4$s'
-                ' DELETE FROM @extschema@.snowflake_conversions WHERE relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(%1$L) AS t UNION SELECT %1$L::pg_catalog.regclass)',
+                ' DELETE FROM _snowflake.conversions WHERE relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(%1$L) AS t UNION SELECT %1$L::pg_catalog.regclass)',
                 c.table_name, string_agg(format('DROP COLUMN %I', c.copy), ', ' ORDER BY c.copy_number), '~snowflake_convert',
                 -- A function of the same name that is not ours stays.
-                (SELECT format(' DROP FUNCTION %s();', f.name) FROM @extschema@.snowflake_internal_copy_function(c.relation) AS f (name)
-                 WHERE @extschema@.snowflake_internal_is_copy_function(to_regprocedure(f.name || '()')::regproc, c.relation))))
+                (SELECT format(' DROP FUNCTION %s();', f.name) FROM _snowflake.copy_function(c.relation) AS f (name)
+                 WHERE _snowflake.is_copy_function(to_regprocedure(f.name || '()')::regproc, c.relation))))
         FROM columns AS c WHERE c.is_root GROUP BY c.relation, c.table_name)
     SELECT row_number() OVER (ORDER BY s.phase, s.place), s.text FROM steps AS s ORDER BY s.phase, s.place;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is nothing to undo' USING ERRCODE = 'object_not_in_prerequisite_state',
-            DETAIL = 'No table has a copy of a column. After snowflake_convert_swap(), the conversion cannot be undone.';
+            DETAIL = 'No table has a copy of a column. After snowflake_convert_swap(), the conversion cannot be undone.',
+            HINT = 'Name the tables that snowflake_convert_steps() was called with.';
     END IF;
     FOR left_over IN
         SELECT DISTINCT g.tgrelid FROM pg_trigger AS g
         WHERE g.tgname = '~snowflake_convert' AND g.tgparentid = 0
-          AND g.tgrelid NOT IN (SELECT c.relation FROM @extschema@.snowflake_internal_copies(tables, relations IS NOT NULL) AS c UNION ALL SELECT unnest(tables))
+          AND g.tgrelid NOT IN (SELECT c.relation FROM _snowflake.copies(tables, relations IS NOT NULL) AS c UNION ALL SELECT unnest(tables))
     LOOP
-        RAISE NOTICE 'table % has copies too, and no foreign key reaches it from here: name it, if it belongs to this conversion', @extschema@.snowflake_internal_name(left_over);
+        RAISE NOTICE 'table % has copies too, and no foreign key reaches it from here: name it, if it belongs to this conversion', _snowflake.name(left_over);
     END LOOP;
 END
 $$;
 COMMENT ON FUNCTION snowflake_convert_undo(regclass[], regnamespace) IS
-    'the statements that remove what snowflake_convert_steps() has added, until the swap; a client runs each in a transaction of its own, as with \gexec in psql';
+    'the statements that remove what snowflake_convert_steps() has added, until the swap; a client runs each in a transaction of its own, as with "gexec" in psql';
 
--- A procedure that ends transactions cannot have a search_path of its own, so it sets one
--- in each of them.
 CREATE PROCEDURE snowflake_convert_backfill(relation regclass, batch interval DEFAULT '200 ms')
     LANGUAGE plpgsql
 AS $$
@@ -786,33 +936,37 @@ DECLARE
     older text[];
     processes text;
 BEGIN
-    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    name := @extschema@.snowflake_internal_name(relation);
+    IF relation IS NULL THEN
+        RAISE EXCEPTION 'relation must not be null'
+            USING ERRCODE = 'null_value_not_allowed', HINT = 'Run the statements of snowflake_convert_steps() as they are.';
+    END IF;
+    PERFORM _snowflake.fix_settings();
+    name := _snowflake.name(relation);
     SELECT string_agg(format('%I = %I', c.attname, a.attname), ', ') AS assignments,
         string_agg(format('%I IS DISTINCT FROM %I', c.attname, a.attname), ' OR ') AS condition,
         array_agg(c.attnum) AS copies, array_agg(a.attnum) AS numbers INTO it
     FROM pg_attribute AS a
     JOIN pg_attribute AS c ON c.attrelid = a.attrelid
-        AND c.attnum = @extschema@.snowflake_internal_copy_number(coalesce(pg_partition_root(relation), relation), a.attname, relation)
+        AND c.attnum = _snowflake.copy_number(coalesce(pg_partition_root(relation), relation), a.attname, relation)
     WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped;
     IF it.assignments IS NULL THEN
         RAISE EXCEPTION 'table % has no copies of columns to fill', name
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'snowflake_convert_steps() has the statements that add them.';
     END IF;
-    INSERT INTO @extschema@.snowflake_conversions AS p (relation, pages_done, pages, rows_done, started, updated)
-        VALUES (relation, 0, 0, 0, clock_timestamp(), clock_timestamp()) ON CONFLICT ON CONSTRAINT snowflake_conversions_pkey
+    INSERT INTO _snowflake.conversions AS p (relation, pages_done, pages, rows_done, started, updated)
+        VALUES (relation, 0, 0, 0, clock_timestamp(), clock_timestamp()) ON CONFLICT ON CONSTRAINT conversions_pkey
         -- After a whole pass, another one is wanted.
         DO UPDATE SET pages_done = CASE WHEN p.filled IS NULL THEN p.pages_done ELSE 0 END, filled = NULL, to_validate = NULL;
-    SELECT p.pages_done INTO page FROM @extschema@.snowflake_conversions AS p WHERE p.relation = snowflake_convert_backfill.relation;
+    SELECT p.pages_done INTO page FROM _snowflake.conversions AS p WHERE p.relation = snowflake_convert_backfill.relation;
     width := 16;
     told := clock_timestamp();
     LOOP
         pages := pg_relation_size(relation) / current_setting('block_size')::bigint;
         pass_began := clock_timestamp();
         WHILE page < pages LOOP
-            PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+            PERFORM _snowflake.fix_settings();
             -- Triggers of users do not see the copying; that of the copies fires always.
-            PERFORM @extschema@.snowflake_internal_need_read_committed();
+            PERFORM _snowflake.need_read_committed();
             IF has_parameter_privilege('session_replication_role', 'SET') THEN
                 PERFORM set_config('session_replication_role', 'replica', true);
             END IF;
@@ -820,12 +974,11 @@ BEGIN
             -- Rows that are locked are left for the next pass, or for the trigger: whoever
             -- never waits for a row while it holds others is part of no deadlock.
             BEGIN
-                EXECUTE format('WITH found AS (
+                updated_rows := _snowflake.run_as_owner(relation, format('WITH found AS (
                         SELECT ctid FROM ONLY %1$s WHERE ctid >= %2$L::tid AND ctid < %3$L::tid AND (%4$s) FOR NO KEY UPDATE SKIP LOCKED)
                     UPDATE ONLY %1$s AS t SET %5$s FROM found
                     WHERE t.ctid = found.ctid AND t.ctid >= %2$L::tid AND t.ctid < %3$L::tid',
-                    relation, format('(%s,0)', page), format('(%s,0)', least(page + width, 4294967295)), it.condition, it.assignments);
-                GET DIAGNOSTICS updated_rows = ROW_COUNT;
+                    relation, format('(%s,0)', page), format('(%s,0)', least(page + width, 4294967295)), it.condition, it.assignments));
             EXCEPTION WHEN serialization_failure THEN
                 -- A row was just moved to another partition. The trigger fills it there.
                 updated_rows := NULL;
@@ -838,7 +991,7 @@ BEGIN
             done := done + updated_rows;
             took := greatest(extract(epoch FROM clock_timestamp() - began), 0.001);
             rate := done / greatest(extract(epoch FROM clock_timestamp() - pass_began), 0.001);
-            UPDATE @extschema@.snowflake_conversions AS p
+            UPDATE _snowflake.conversions AS p
                 SET pages_done = least(page, size.pages), pages = size.pages, rows_done = p.rows_done + updated_rows,
                     rows_per_second = rate, updated = clock_timestamp()
                 FROM (SELECT pages) AS size (pages)
@@ -852,8 +1005,8 @@ BEGIN
             END IF;
             COMMIT;
         END LOOP;
-        PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
-        EXECUTE format('SELECT EXISTS (SELECT FROM ONLY %s WHERE %s)', relation, it.condition) INTO is_left;
+        PERFORM _snowflake.fix_settings();
+        is_left := _snowflake.read_as_owner(relation, format('SELECT EXISTS (SELECT FROM ONLY %s WHERE %s)', relation, it.condition))::boolean;
         EXIT WHEN NOT is_left;
         -- The whole table is read again, so others get time to give the rows back.
         wait := CASE WHEN done > done_before THEN 0.1 ELSE least(wait * 2, 60) END;
@@ -862,7 +1015,7 @@ BEGIN
         END IF;
         done_before := done;
         page := 0;
-        UPDATE @extschema@.snowflake_conversions AS p SET pages_done = 0 WHERE p.relation = snowflake_convert_backfill.relation;
+        UPDATE _snowflake.conversions AS p SET pages_done = 0 WHERE p.relation = snowflake_convert_backfill.relation;
         COMMIT;
         PERFORM pg_catalog.pg_sleep(wait);
     END LOOP;
@@ -874,7 +1027,7 @@ BEGIN
         WHERE l.locktype = 'virtualxid' AND l.granted AND l.mode = 'ExclusiveLock' AND a.usesysid IS NOT NULL AND l.pid <> pg_backend_pid());
     wait := 0.01;
     LOOP
-        PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+        PERFORM _snowflake.fix_settings();
         SELECT string_agg(DISTINCT l.pid::text, ', ') INTO processes
         FROM pg_locks AS l WHERE l.locktype = 'virtualxid' AND l.granted AND l.virtualtransaction = ANY (older);
         EXIT WHEN processes IS NULL;
@@ -885,7 +1038,7 @@ BEGIN
         COMMIT;
         PERFORM pg_catalog.pg_sleep(wait);
     END LOOP;
-    UPDATE @extschema@.snowflake_conversions AS p SET filled = it.copies, updated = clock_timestamp()
+    UPDATE _snowflake.conversions AS p SET filled = it.copies, updated = clock_timestamp()
         WHERE p.relation = snowflake_convert_backfill.relation;
 END
 $$;

@@ -7,14 +7,16 @@
 
 -- The statements of the swap, all of which change catalogs only. What is made of copies is
 -- not made again.
-CREATE FUNCTION snowflake_internal_swap_plan(
+CREATE FUNCTION _snowflake.swap_plan(
     relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
     copies jsonb := (SELECT coalesce(jsonb_agg(to_jsonb(c)), '[]') FROM (
-        SELECT c.root::oid, c.relation::oid, c.kind, @extschema@.snowflake_internal_name(c.relation) AS table_name, c.name, c.number, c.is_key, c.copy, c.copy_number
-        FROM @extschema@.snowflake_internal_copies(relations, are_named) AS c) AS c);
+        SELECT c.root::oid, c.relation::oid, c.kind, _snowflake.name(c.relation) AS table_name, c.name, c.number, c.is_key, c.copy, c.copy_number
+        FROM _snowflake.copies(relations, are_named) AS c) AS c);
     tables oid[];
     numbers smallint[];
     made_again jsonb;
@@ -23,14 +25,14 @@ BEGIN
     FROM jsonb_to_recordset(copies) AS c (relation oid, number smallint);
     -- The constraints and the trigger of the copying are not made again.
     made_again := (SELECT coalesce(jsonb_agg(to_jsonb(d) ORDER BY d.level, d.described), '[]') FROM (
-        SELECT d.class::oid, d.id, d.level, r.* FROM @extschema@.snowflake_internal_convert_dependents(tables, numbers) AS d
-        CROSS JOIN @extschema@.snowflake_internal_convert_remake(d.class, d.id) AS r) AS d);
+        SELECT d.class::oid, d.id, d.level, r.* FROM _snowflake.convert_dependents(tables, numbers) AS d
+        CROSS JOIN _snowflake.convert_remake(d.class, d.id) AS r) AS d);
 
     -- Whoever reads a view locks the view, and then its tables. LOCK would also lock tables
     -- that we leave alone; this locks the view only, and changes nothing.
     RETURN QUERY
         SELECT format('ALTER %s %s OWNER TO %I', CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'MATERIALIZED VIEW' END,
-            @extschema@.snowflake_internal_name(c.oid), pg_get_userbyid(c.relowner))
+            _snowflake.name(c.oid), pg_get_userbyid(c.relowner))
         FROM jsonb_to_recordset(made_again) AS d (class oid, id oid, level integer)
         JOIN pg_class AS c ON d.class = 'pg_class'::regclass AND c.oid = d.id AND c.relkind IN ('v', 'm')
         ORDER BY d.level DESC, 1;
@@ -59,7 +61,7 @@ BEGIN
             UNION
             SELECT k.confrelid, r.by FROM referred AS r JOIN pg_constraint AS k ON k.conrelid = r.id AND k.contype = 'f')
         SELECT format('LOCK TABLE %s%s IN ACCESS EXCLUSIVE MODE', CASE t.kind WHEN 'p' THEN 'ONLY ' ELSE '' END, t.name)
-        FROM (SELECT @extschema@.snowflake_internal_name(l.id), @extschema@.snowflake_internal_name(w.id), c.relkind,
+        FROM (SELECT _snowflake.name(l.id), _snowflake.name(w.id), c.relkind,
                   (SELECT count(*) FROM referred AS r WHERE r.by = w.id),
                   (SELECT count(*) FROM pg_partition_ancestors(l.id) AS a)
               FROM locked AS l JOIN pg_class AS c ON c.oid = l.id
@@ -76,8 +78,8 @@ BEGIN
         sources AS (SELECT DISTINCT c.relation, c.root, c.kind, c.table_name FROM columns AS c),
         -- Constraints of the columns, with those foreign keys that refer to them.
         constraints AS (
-            SELECT k.*, @extschema@.snowflake_internal_name(k.conrelid) AS table_name,
-                @extschema@.snowflake_internal_copy_name(k.conname) AS copy,
+            SELECT k.*, _snowflake.name(k.conrelid) AS table_name,
+                _snowflake.copy_name(k.conname) AS copy,
                 t.relkind AS kind, f.relkind AS referred_kind
             FROM pg_constraint AS k
             JOIN pg_class AS t ON t.oid = k.conrelid
@@ -92,14 +94,14 @@ BEGIN
                      OR k.contype IN ('p', 'u') AND c.relation = k.conrelid AND EXISTS (
                         SELECT FROM pg_index AS i WHERE i.indexrelid = k.conindid AND c.number = ANY (i.indkey)))),
         indexes AS (
-            SELECT i.*, n.nspname, x.relname, x.reltablespace, @extschema@.snowflake_internal_copy_name(x.relname) AS copy, s.table_name, s.kind,
-                @extschema@.snowflake_internal_name(i.indexrelid) AS name,
+            SELECT i.*, n.nspname, x.relname, x.reltablespace, _snowflake.copy_name(x.relname) AS copy, s.table_name, s.kind,
+                _snowflake.name(i.indexrelid) AS name,
                 EXISTS (SELECT FROM pg_constraint AS k WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u')) AS is_constraint
             FROM sources AS s
             JOIN pg_index AS i ON i.indrelid = s.relation
             JOIN pg_class AS x ON x.oid = i.indexrelid
             JOIN pg_namespace AS n ON n.oid = x.relnamespace
-            CROSS JOIN @extschema@.snowflake_internal_index_columns(x.oid) AS u (numbers)
+            CROSS JOIN _snowflake.index_columns(x.oid) AS u (numbers)
             WHERE EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.number = ANY (u.numbers))
               AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.copy_number = ANY (u.numbers))),
         statistics AS (
@@ -119,7 +121,7 @@ BEGIN
             JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation AND d.refobjsubid = c.number
                 AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
             JOIN pg_class AS o ON o.oid = d.objid AND o.relkind = 'S'
-            CROSS JOIN @extschema@.snowflake_internal_name(o.oid) AS q (name)
+            CROSS JOIN _snowflake.name(o.oid) AS q (name)
             UNION ALL
             SELECT 4, s.table_name, format('ALTER TABLE %s %s', s.table_name,
                 (SELECT string_agg(format('DROP COLUMN %I', c.name), ', ' ORDER BY c.number) FROM columns AS c WHERE c.relation = s.relation))
@@ -183,7 +185,7 @@ BEGIN
             JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relation AND d.refobjsubid = c.number
                 AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
             JOIN pg_class AS o ON o.oid = d.objid AND o.relkind = 'S'
-            CROSS JOIN @extschema@.snowflake_internal_name(o.oid) AS q (name)
+            CROSS JOIN _snowflake.name(o.oid) AS q (name)
             UNION ALL
             -- Others that defaults draw from.
             SELECT DISTINCT 15, q.name, format('ALTER SEQUENCE %s AS bigint', q.name)
@@ -191,7 +193,7 @@ BEGIN
             JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number
             JOIN pg_depend AS d ON d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid AND d.refclassid = 'pg_class'::regclass
             JOIN pg_sequence AS o ON o.seqrelid = d.refobjid AND o.seqtypid <> 'bigint'::regtype
-            CROSS JOIN @extschema@.snowflake_internal_name(o.seqrelid) AS q (name)
+            CROSS JOIN _snowflake.name(o.seqrelid) AS q (name)
             WHERE NOT set_default AND NOT EXISTS (SELECT FROM pg_depend AS w JOIN columns AS x ON x.relation = w.refobjid AND x.number = w.refobjsubid
                 WHERE w.classid = 'pg_class'::regclass AND w.objid = o.seqrelid AND w.refclassid = 'pg_class'::regclass AND w.deptype = 'a')
             UNION ALL
@@ -229,7 +231,7 @@ BEGIN
             SELECT 21, c.table_name, g.statement
             FROM columns AS c JOIN pg_class AS t ON t.oid = c.relation
             JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attacl IS NOT NULL
-            CROSS JOIN @extschema@.snowflake_internal_grants(a.attacl, t.relowner, 'c', 'TABLE ' || c.table_name, c.name) AS g (statement)
+            CROSS JOIN _snowflake.grants(a.attacl, t.relowner, 'c', 'TABLE ' || c.table_name, c.name) AS g (statement)
             UNION ALL
             SELECT 22, i.relname, format('ALTER INDEX %I.%I ALTER COLUMN %s SET STATISTICS %s', i.nspname, i.relname, a.attnum, a.attstattarget)
             FROM indexes AS i JOIN pg_attribute AS a ON a.attrelid = i.indexrelid AND a.attstattarget >= 0
@@ -258,28 +260,29 @@ BEGIN
         CROSS JOIN unnest(d.statements) WITH ORDINALITY AS s (statement, place)
         ORDER BY d.place, s.place;
     RETURN QUERY
-        SELECT format('DROP FUNCTION %s()', @extschema@.snowflake_internal_copy_function(c.relation))
+        SELECT format('DROP FUNCTION %s()', _snowflake.copy_function(c.relation))
         FROM (SELECT DISTINCT c.root FROM jsonb_to_recordset(copies) AS c (root oid)) AS c (relation) ORDER BY 1;
-    -- snowflake_internal_online_obstacles() has made sure of what snowflake_set_default()
+    -- _snowflake.online_obstacles() has made sure of what snowflake_set_default()
     -- would look at, so that nobody waits for that.
     IF set_default THEN
         RETURN QUERY
             SELECT format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', c.table_name, c.name,
                 CASE WHEN generator <> '@extschema@.snowflake_default'::regclass
-                    THEN format('@extschema@.snowflake_nextval(%L::regclass)', @extschema@.snowflake_internal_name(generator))
+                    THEN format('%s.snowflake_nextval(%L::regclass)', '@extschema@', _snowflake.name(generator))
                     ELSE '@extschema@.snowflake_nextval()' END)
             FROM jsonb_to_recordset(copies) AS c (root oid, relation oid, table_name text, name name, is_key boolean)
             WHERE c.is_key AND c.relation = c.root ORDER BY 1;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_swap_plan(regclass[], boolean, regclass, boolean) IS
+COMMENT ON FUNCTION _snowflake.swap_plan(regclass[], boolean, regclass, boolean) IS
     'internal, for snowflake_convert_swap(): the statements that put the copies in the places of the columns';
 
 -- Each row version of a catalog has a place and a transaction, so two results that are
 -- the same mean that nothing has changed: reading them takes a tenth of the time of a plan.
-CREATE FUNCTION snowflake_internal_catalog_state() RETURNS bigint[]
+CREATE FUNCTION _snowflake.catalog_state() RETURNS bigint[]
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     catalog name;
@@ -295,13 +298,14 @@ BEGIN
     RETURN states;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_catalog_state() IS
+COMMENT ON FUNCTION _snowflake.catalog_state() IS
     'internal, for snowflake_convert_swap(): hashes of the catalogs that a plan is made of';
 
 -- Without casts, since an expression may have another one on a bigint; and whether a
 -- constraint is valid is left out, since those that are not are validated after the swap.
-CREATE FUNCTION snowflake_internal_swap_result(tables oid[], owners oid[], copies smallint[]) RETURNS text[]
+CREATE FUNCTION _snowflake.swap_result(tables oid[], owners oid[], copies smallint[]) RETURNS text[]
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH copied (relation, number) AS (SELECT * FROM unnest(owners, copies))
     SELECT array_agg(n.text ORDER BY n.text)
@@ -309,23 +313,25 @@ AS $$
         SELECT concat_ws(' ', pg_get_indexdef(i.indexrelid), i.indisvalid, c.reltablespace)
         FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
         WHERE i.indrelid = ANY (tables) AND NOT EXISTS (SELECT FROM copied AS o
-            WHERE o.relation = i.indrelid AND o.number = ANY (@extschema@.snowflake_internal_index_columns(i.indexrelid)))
+            WHERE o.relation = i.indrelid AND o.number = ANY (_snowflake.index_columns(i.indexrelid)))
         UNION ALL
-        SELECT format('%s %I %s', @extschema@.snowflake_internal_name(k.conrelid), k.conname, pg_get_constraintdef(k.oid))
+        SELECT format('%s %I %s', _snowflake.name(k.conrelid), k.conname, pg_get_constraintdef(k.oid))
         FROM pg_constraint AS k
         WHERE (k.conrelid = ANY (tables) OR k.confrelid = ANY (tables)) AND k.contype IN ('p', 'u', 'f', 'c', 'x')
           AND (k.contype <> 'f' OR k.conparentid = 0) AND NOT EXISTS (SELECT FROM copied AS o
             WHERE o.relation = k.conrelid AND o.number = ANY (k.conkey) OR o.relation = k.confrelid AND o.number = ANY (k.confkey))) AS d (text)
     CROSS JOIN regexp_replace(d.text, '::(bigint|integer|smallint)|[()]| NOT VALID$', '', 'g') AS n (text)
 $$;
-COMMENT ON FUNCTION snowflake_internal_swap_result(oid[], oid[], smallint[]) IS
+COMMENT ON FUNCTION _snowflake.swap_result(oid[], oid[], smallint[]) IS
     'internal, for snowflake_convert_swap(): the indexes and constraints of tables, without the copies';
 
 -- Runs under the locks that snowflake_convert_run() has got.
-CREATE FUNCTION snowflake_internal_swap(
+CREATE FUNCTION _snowflake.swap(
     relations regclass[], are_named boolean, generator regclass, set_default boolean,
     steps text[], done integer, state bigint[], owners oid[], copies smallint[]) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
     locked constant timestamptz := clock_timestamp();
@@ -335,30 +341,30 @@ DECLARE
     valid jsonb;        -- constraints before the swap
 BEGIN
     -- The plan is made again only if anybody has changed anything since.
-    IF @extschema@.snowflake_internal_catalog_state() IS DISTINCT FROM state
-        AND ARRAY(SELECT s FROM @extschema@.snowflake_internal_swap_plan(relations, are_named, generator, set_default) AS s) <> steps
+    IF _snowflake.catalog_state() IS DISTINCT FROM state
+        AND ARRAY(SELECT s FROM _snowflake.swap_plan(relations, are_named, generator, set_default) AS s) <> steps
     THEN
         RAISE EXCEPTION 'could not swap columns: tables were changed before they were locked'
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run snowflake_convert_steps() again.';
     END IF;
-    PERFORM @extschema@.snowflake_internal_check_copying(t.root)
+    PERFORM _snowflake.check_copying(t.root)
         FROM (SELECT DISTINCT coalesce(pg_partition_root(c.id), c.id) FROM unnest(changed) AS c (id)) AS t (root);
-    before := @extschema@.snowflake_internal_swap_result(changed, owners, copies);
+    before := _snowflake.swap_result(changed, owners, copies);
     -- Foreign keys that refer to the tables may be those of other tables.
     valid := (SELECT jsonb_agg(jsonb_build_object('relation', k.conrelid, 'name', k.conname)) FROM pg_constraint AS k
         WHERE (k.conrelid = ANY (changed) OR k.confrelid = ANY (changed)) AND k.contype IN ('c', 'f') AND k.conparentid = 0 AND k.convalidated);
     FOR i IN 1 + done .. cardinality(steps) LOOP
-        EXECUTE steps[i];
+        PERFORM _snowflake.run(steps[i]);
     END LOOP;
-    INSERT INTO @extschema@.snowflake_conversions AS p (relation, pages_done, pages, rows_done, started, updated, to_validate)
+    INSERT INTO _snowflake.conversions AS p (relation, pages_done, pages, rows_done, started, updated, to_validate)
         SELECT t.id, 0, 0, 0, clock_timestamp(), clock_timestamp(), coalesce(array_agg(k.conname ORDER BY k.conname) FILTER (WHERE k.oid IS NOT NULL), '{}')
         FROM (SELECT c, NULL::name FROM unnest(changed) AS c
               UNION SELECT v.relation, v.name FROM jsonb_to_recordset(valid) AS v (relation oid, name name)) AS t (id, name)
         LEFT JOIN pg_constraint AS k ON k.conrelid = t.id AND k.conname = t.name AND NOT k.convalidated
         WHERE t.name IS NULL OR k.oid IS NOT NULL
         GROUP BY t.id
-        ON CONFLICT ON CONSTRAINT snowflake_conversions_pkey DO UPDATE SET to_validate = excluded.to_validate, filled = NULL, updated = clock_timestamp();
-    after := @extschema@.snowflake_internal_swap_result(changed, '{}', '{}');
+        ON CONFLICT ON CONSTRAINT conversions_pkey DO UPDATE SET to_validate = excluded.to_validate, filled = NULL, updated = clock_timestamp();
+    after := _snowflake.swap_result(changed, '{}', '{}');
     IF before IS DISTINCT FROM after THEN
         RAISE EXCEPTION 'could not swap columns: an index or a constraint would not be the same'
             USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('Before: %s; and after: %s',
@@ -370,7 +376,7 @@ BEGIN
         round(extract(epoch FROM clock_timestamp() - locked) * 1000), round(extract(epoch FROM locked - now()) * 1000);
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[]) IS
+COMMENT ON FUNCTION _snowflake.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[]) IS
     'internal, for snowflake_convert_swap(): runs its statements, but for those that were run already to lock the tables, and compares indexes and constraints';
 
 CREATE PROCEDURE snowflake_convert_swap(
@@ -392,32 +398,33 @@ DECLARE
     to_analyze text;
 BEGIN
     LOOP
-        PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-        PERFORM @extschema@.snowflake_internal_need_read_committed();
-        state := @extschema@.snowflake_internal_catalog_state();
-        tables := @extschema@.snowflake_internal_convert_tables(relations, schema);
+        PERFORM _snowflake.fix_settings();
+        PERFORM _snowflake.need_read_committed();
+        state := _snowflake.catalog_state();
+        tables := _snowflake.convert_tables(relations, schema);
         SELECT s.statement INTO left_over
         FROM @extschema@.snowflake_convert_steps(relations, schema, generator, set_default) AS s ORDER BY s.step LIMIT 1;
         IF left_over IS NULL OR left_over NOT LIKE '%.snowflake_convert_swap(%' THEN
             RAISE EXCEPTION 'cannot swap columns yet, or no longer'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                DETAIL = coalesce('The next step is: ' || left_over, 'There is nothing to convert.');
+                DETAIL = coalesce('The next step is: ' || left_over, 'There is nothing to convert.'),
+                HINT = 'Run the statements of snowflake_convert_steps(), which has this call as one of the last.';
         END IF;
         EXIT WHEN is_analyzed;
         -- The statistics of the copies stay when they are renamed.
         is_analyzed := true;
-        FOR to_analyze IN SELECT DISTINCT @extschema@.snowflake_internal_name(c.root) FROM @extschema@.snowflake_internal_copies(tables, are_named) AS c LOOP
+        FOR to_analyze IN SELECT DISTINCT _snowflake.name(c.root) FROM _snowflake.copies(tables, are_named) AS c LOOP
             EXECUTE format('ANALYZE %s', to_analyze);
         END LOOP;
         COMMIT;
     END LOOP;
-    steps := ARRAY(SELECT s FROM @extschema@.snowflake_internal_swap_plan(tables, are_named, generator, set_default) AS s);
+    steps := ARRAY(SELECT s FROM _snowflake.swap_plan(tables, are_named, generator, set_default) AS s);
     -- The first statements, up to one that is no lock.
     locks := steps[:(SELECT min(s.place) - 1 FROM unnest(steps) WITH ORDINALITY AS s (s, place)
         WHERE s !~ '^LOCK TABLE ' AND s !~ '^ALTER (MATERIALIZED )?VIEW .* OWNER TO ')];
     SELECT array_agg(c.relation::oid), array_agg(c.copy_number) INTO owners, copies
-    FROM @extschema@.snowflake_internal_copies(tables, are_named) AS c;
-    swap := format('SELECT @extschema@.snowflake_internal_swap(%L, %L, %L, %L, %L, %L, %L, %L, %L)',
+    FROM _snowflake.copies(tables, are_named) AS c;
+    swap := format('SELECT _snowflake.swap(%L, %L, %L, %L, %L, %L, %L, %L, %L)',
         tables, are_named, generator, set_default, steps, cardinality(locks), state, owners, copies);
     COMMIT;
     CALL @extschema@.snowflake_convert_run(swap, locks, tries);

@@ -4,20 +4,20 @@
 -- a reservation may write, as with snowflake_nextval(). The planner asks the support
 -- function, which refuses queries that read tables beside it.
 
-CREATE FUNCTION snowflake_horizon_support(internal) RETURNS internal
+CREATE FUNCTION _snowflake.horizon_support(internal) RETURNS internal
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_horizon_support';
-COMMENT ON FUNCTION snowflake_horizon_support(internal) IS
+COMMENT ON FUNCTION _snowflake.horizon_support(internal) IS
     'internal: refuses snowflake_horizon() in queries that read tables';
 
 CREATE FUNCTION snowflake_horizon() RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SUPPORT snowflake_horizon_support
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SUPPORT _snowflake.horizon_support
     AS 'MODULE_PATHNAME', 'snowflake_horizon';
 COMMENT ON FUNCTION snowflake_horizon() IS
     'no ID of the default generator below this can appear on this server any more, of IDs that the inserting transaction has taken';
 
 CREATE FUNCTION snowflake_horizon(generator regclass) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SUPPORT snowflake_horizon_support
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SUPPORT _snowflake.horizon_support
     AS 'MODULE_PATHNAME', 'snowflake_horizon';
 COMMENT ON FUNCTION snowflake_horizon(regclass) IS
     'no ID of a generator below this can appear on this server any more, of IDs that the inserting transaction has taken';
@@ -31,12 +31,12 @@ COMMENT ON FUNCTION snowflake_ordered() IS
 
 -- Running transactions of this database that hold back a horizon by a place in shared memory.
 -- Details of other sessions are shown as in pg_stat_activity.
-CREATE FUNCTION snowflake_horizon_held(
+CREATE FUNCTION _snowflake.horizon_held(
     OUT pid integer, OUT generator regclass, OUT since timestamptz)
     RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
     AS 'MODULE_PATHNAME', 'snowflake_horizon_held';
-COMMENT ON FUNCTION snowflake_horizon_held() IS
+COMMENT ON FUNCTION _snowflake.horizon_held() IS
     'running transactions, for view snowflake_horizon_holders';
 
 -- Where pg_catalog has no operator of exactly these types, it is named: another one in the
@@ -45,7 +45,7 @@ CREATE VIEW snowflake_horizon_holders AS
     WITH held AS (
         SELECT h.pid, NULL::text AS gid, h.generator, h.since, NULL::name AS owner,
             NULL::timestamptz AS prepared
-        FROM snowflake_horizon_held() h
+        FROM _snowflake.horizon_held() h
         UNION ALL
         -- Prepared transactions, and generators for which a session had no place: see
         -- src/pg/horizon.rs for what the lock says. Of several locks, the earliest counts.
@@ -85,4 +85,3 @@ COMMENT ON COLUMN snowflake_horizon_holders.client_addr IS 'as in pg_stat_activi
 COMMENT ON COLUMN snowflake_horizon_holders.state IS 'as in pg_stat_activity; prepared for a prepared transaction';
 COMMENT ON COLUMN snowflake_horizon_holders.xact_start IS 'when the transaction began, or was prepared';
 COMMENT ON COLUMN snowflake_horizon_holders.query IS 'as in pg_stat_activity';
-GRANT SELECT ON snowflake_horizon_holders TO PUBLIC;

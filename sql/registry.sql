@@ -2,16 +2,17 @@
 -- two servers have the same one. src/snowflake/lease/registry.rs decides what is granted;
 -- src/pg/registry.rs reads these tables for it, and stores what it says.
 --
--- One row of snowflake_registry_state is the lock of the whole registry: every request
+-- One row of _snowflake.state is the lock of the whole registry: every request
 -- and every function of an administrator takes it first (SELECT ... FOR UPDATE).
 --
--- Rows of snowflake_registry_leases are never deleted, not even with their pool: a later
+-- Rows of _snowflake.leases are never deleted, not even with their pool: a later
 -- pool of the namespace that has the worker ID goes on above what was issued.
 --
--- The functions are SECURITY DEFINER, so that nobody needs a privilege on the tables,
--- and have a search_path with no schema in which others may create objects.
--- pg_database_owner may read the tables and add rows: pg_dump and a restore run by the
--- owner of the database do so. The grantee is no ordinary role, as for snowflake_default.
+-- Nobody but their owner has a privilege on the tables. The functions run with the rights of
+-- the caller, who needs EXECUTE, and switch to the owner of the tables where they read and
+-- change them: src/pg/guard.rs says how. A dump has no rows of these tables: leases that
+-- were restored would be those of the past, and the registry would not know. Function
+-- snowflake_pool_calls() prints the calls that make the pools again.
 --
 -- A registry can also be in etcd (src/pg/etcd): then the functions of administrators get
 -- its URL, and read and change none of these tables. They serve superusers only.
@@ -19,17 +20,17 @@
 -- Instants by the registry's clock are timestamptz. Instants by the clocks of servers are
 -- bigint, in Unix milliseconds, since a clock can be wrong by any amount.
 
-CREATE TABLE snowflake_registry_state (
+CREATE TABLE _snowflake.state (
     id integer PRIMARY KEY CHECK (id = 1),
     state jsonb NOT NULL
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE snowflake_registry_state IS
+COMMENT ON TABLE _snowflake.state IS
     'internal: what the registry of worker IDs stores beside its pools and leases, in one row; no row before the first pool';
-COMMENT ON COLUMN snowflake_registry_state.id IS '1: there is one row';
-COMMENT ON COLUMN snowflake_registry_state.state IS
-    'era, serial number of the latest change, greatest time of the registry''s clock, latest loss of grants, whether the registry has stopped, clocks of the servers that asked last; instants in Unix milliseconds';
+COMMENT ON COLUMN _snowflake.state.id IS '1: there is one row';
+COMMENT ON COLUMN _snowflake.state.state IS
+    'era, serial number of the latest change, starts of the server, greatest time of the registry''s clock, latest loss of grants, whether the registry has stopped, clocks of the servers that have renewed last, the secret key by which the registry knows its own words again; instants in Unix milliseconds';
 
-CREATE TABLE snowflake_registry_pools (
+CREATE TABLE _snowflake.pools (
     name text PRIMARY KEY,
     namespace text NOT NULL,
     worker_ids int8range NOT NULL,
@@ -40,10 +41,10 @@ CREATE TABLE snowflake_registry_pools (
     max_ahead interval NOT NULL,
     made timestamptz NOT NULL
 );
-COMMENT ON TABLE snowflake_registry_pools IS
+COMMENT ON TABLE _snowflake.pools IS
     'internal: the pools of the registry of worker IDs, as snowflake_create_pool() was told; see view snowflake_pools';
 
-CREATE TABLE snowflake_registry_leases (
+CREATE TABLE _snowflake.leases (
     namespace text NOT NULL,
     worker_id integer NOT NULL,
     counter bigint NOT NULL,
@@ -55,6 +56,7 @@ CREATE TABLE snowflake_registry_leases (
     device numeric(20) NOT NULL,
     inode numeric(20) NOT NULL,
     generator numeric(20) NOT NULL,
+    role text NOT NULL,
     started bigint NOT NULL,
     host text NOT NULL,
     address text NOT NULL,
@@ -72,244 +74,97 @@ CREATE TABLE snowflake_registry_leases (
     contender jsonb,
     PRIMARY KEY (namespace, worker_id)
 );
-CREATE INDEX snowflake_registry_leases_until ON snowflake_registry_leases (namespace, leased_until);
-CREATE INDEX snowflake_registry_leases_holder ON snowflake_registry_leases (system_identifier);
-COMMENT ON INDEX snowflake_registry_leases_until IS 'internal: finds the leases that end first or last';
-COMMENT ON INDEX snowflake_registry_leases_holder IS 'internal: finds the worker ID that a server had before';
-COMMENT ON COLUMN snowflake_registry_pools.made IS 'before max_ahead has passed since then, no lease of the pool begins';
-COMMENT ON COLUMN snowflake_registry_leases.namespace IS 'namespace of the pools that have the worker ID';
-COMMENT ON COLUMN snowflake_registry_leases.counter IS 'how often the worker ID was granted; with the nonce, the token of the lease';
-COMMENT ON COLUMN snowflake_registry_leases.nonce IS 'random number that this start of the holder has drawn';
-COMMENT ON COLUMN snowflake_registry_leases.released IS 'the holder has given the worker ID back';
-COMMENT ON COLUMN snowflake_registry_leases.revoked IS 'when an administrator has revoked the lease';
-COMMENT ON COLUMN snowflake_registry_leases.boot_id IS 'boot ID of the holder''s kernel; with the next two and the system identifier, the identity of a server';
-COMMENT ON COLUMN snowflake_registry_leases.device IS 'device of the holder''s data directory';
-COMMENT ON COLUMN snowflake_registry_leases.inode IS 'inode of the holder''s data directory';
-COMMENT ON COLUMN snowflake_registry_leases.generator IS
+CREATE INDEX leases_until ON _snowflake.leases (namespace, leased_until);
+CREATE INDEX leases_holder ON _snowflake.leases (system_identifier);
+COMMENT ON INDEX _snowflake.leases_until IS 'internal: finds the leases that end first or last';
+COMMENT ON INDEX _snowflake.leases_holder IS 'internal: finds the worker ID that a server had before';
+COMMENT ON COLUMN _snowflake.pools.made IS 'before max_ahead has passed since then, no lease of the pool begins';
+COMMENT ON COLUMN _snowflake.leases.namespace IS 'namespace of the pools that have the worker ID';
+COMMENT ON COLUMN _snowflake.leases.counter IS 'how often the worker ID was granted; with the nonce, the token of the lease';
+COMMENT ON COLUMN _snowflake.leases.nonce IS 'random number that this start of the holder has drawn';
+COMMENT ON COLUMN _snowflake.leases.released IS 'the holder has given the worker ID back';
+COMMENT ON COLUMN _snowflake.leases.revoked IS 'when an administrator has revoked the lease';
+COMMENT ON COLUMN _snowflake.leases.boot_id IS 'boot ID of the holder''s kernel; with the next two and the system identifier, the identity of a server';
+COMMENT ON COLUMN _snowflake.leases.device IS 'device of the holder''s data directory';
+COMMENT ON COLUMN _snowflake.leases.inode IS 'inode of the holder''s data directory';
+COMMENT ON COLUMN _snowflake.leases.generator IS
     'the generator of the holder that leases worker IDs of its own: OID of its database * 2^32 + OID of its sequence, or 0 instead of the latter for the default generator; 0: the server itself';
-COMMENT ON COLUMN snowflake_registry_leases.started IS 'when this start of the holder began, in nanoseconds since its machine was booted';
-COMMENT ON COLUMN snowflake_registry_leases.floor IS 'the holder issues no ID before this instant, by its clock';
-COMMENT ON COLUMN snowflake_registry_leases.start IS 'the floor, or the holder''s clock when it got the lease if that was later';
-COMMENT ON COLUMN snowflake_registry_leases.renewed IS 'the lease was renewed';
-COMMENT ON COLUMN snowflake_registry_leases.bound IS 'no ID of this instant or later has been issued with the worker ID';
-COMMENT ON COLUMN snowflake_registry_leases.number IS 'number of the holder''s latest request';
-COMMENT ON COLUMN snowflake_registry_leases.clock IS 'the holder''s clock in that request';
-COMMENT ON COLUMN snowflake_registry_leases.era IS 'era of the registry in which the lease was granted or last renewed';
-COMMENT ON COLUMN snowflake_registry_leases.contender IS
+COMMENT ON COLUMN _snowflake.leases.role IS 'the role that has taken the lease, which is part of the identity, too: no other role renews or returns it';
+COMMENT ON COLUMN _snowflake.leases.address IS 'address of the connection from which the holder got the lease; empty if that was no network connection';
+COMMENT ON COLUMN _snowflake.leases.started IS 'when this start of the holder began, in nanoseconds since its machine was booted';
+COMMENT ON COLUMN _snowflake.leases.floor IS 'the holder issues no ID before this instant, by its clock';
+COMMENT ON COLUMN _snowflake.leases.start IS 'the floor, or the holder''s clock when it got the lease if that was later';
+COMMENT ON COLUMN _snowflake.leases.renewed IS 'the lease was renewed';
+COMMENT ON COLUMN _snowflake.leases.bound IS 'no ID of this instant or later has been issued with the worker ID';
+COMMENT ON COLUMN _snowflake.leases.number IS 'number of the holder''s latest request';
+COMMENT ON COLUMN _snowflake.leases.clock IS 'the holder''s clock in that request';
+COMMENT ON COLUMN _snowflake.leases.era IS 'era of the registry in which the lease was granted or last renewed';
+COMMENT ON COLUMN _snowflake.leases.contender IS
     'a server that has claimed the worker ID since this lease began, and was refused; instants in Unix milliseconds';
-COMMENT ON TABLE snowflake_registry_leases IS
+COMMENT ON TABLE _snowflake.leases IS
     'internal: one row per worker ID that was ever granted, with its latest holder; never deleted; see view snowflake_workers';
 
-REVOKE ALL ON snowflake_registry_state, snowflake_registry_pools, snowflake_registry_leases FROM PUBLIC;
-GRANT SELECT, INSERT ON snowflake_registry_state, snowflake_registry_pools, snowflake_registry_leases
-    TO pg_database_owner;
-SELECT pg_catalog.pg_extension_config_dump('snowflake_registry_state', '');
-SELECT pg_catalog.pg_extension_config_dump('snowflake_registry_pools', '');
-SELECT pg_catalog.pg_extension_config_dump('snowflake_registry_leases', '');
+-- What views call has its names bound when it is made, as the views have, under a path that
+-- holds no object of others.
+SET LOCAL search_path = pg_catalog, pg_temp;
 
-CREATE FUNCTION snowflake_internal_millis(at timestamptz) RETURNS bigint
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT floor(extract(epoch FROM at) * 1000)::bigint $$;
-COMMENT ON FUNCTION snowflake_internal_millis(timestamptz) IS
+CREATE FUNCTION _snowflake.millis(at timestamptz) RETURNS bigint
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT floor(extract(epoch FROM at) * 1000)::bigint;
+END;
+COMMENT ON FUNCTION _snowflake.millis(timestamptz) IS
     'internal, for the registry: an instant in Unix milliseconds';
 
-CREATE FUNCTION snowflake_internal_instant(millis bigint) RETURNS timestamptz
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
+CREATE FUNCTION _snowflake.instant(millis bigint) RETURNS timestamptz
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
     -- The limits lie in the years 287000 and -4000; timestamptz holds both.
-    SELECT CASE WHEN millis > 9000000000000000 THEN 'infinity'
-                WHEN millis < -190000000000000 THEN '-infinity'
-                ELSE timestamptz 'epoch' + millis * interval '1 ms' END
-$$;
-COMMENT ON FUNCTION snowflake_internal_instant(bigint) IS
+    SELECT CASE WHEN millis > 9000000000000000 THEN timestamptz 'infinity'
+                WHEN millis < -190000000000000 THEN timestamptz '-infinity'
+                ELSE timestamptz '1970-01-01 00:00:00+00' + millis * interval '1 ms' END;
+END;
+COMMENT ON FUNCTION _snowflake.instant(bigint) IS
     'internal, for the registry: the instant of a number of Unix milliseconds';
-
-CREATE FUNCTION snowflake_internal_lock_registry() RETURNS timestamptz
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_internal_lock_registry';
-REVOKE EXECUTE ON FUNCTION snowflake_internal_lock_registry() FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_internal_lock_registry() IS
-    'internal, for the functions of the registry: makes the registry if there is none, locks it until the transaction ends, and returns its time';
+SET LOCAL search_path = @extschema@, pg_temp;
 
 CREATE FUNCTION snowflake_lease(pool text, request jsonb) RETURNS jsonb
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_lease';
-REVOKE EXECUTE ON FUNCTION snowflake_lease(text, jsonb) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_lease(text, jsonb) IS
     'for servers that lease a worker ID: acquires, renews or releases one, and returns the reply; the reply counts only once the transaction has committed, so the call is a transaction of its own';
-
-CREATE FUNCTION snowflake_internal_create_etcd_pool(registry text, pool jsonb) RETURNS void
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_internal_create_etcd_pool';
-REVOKE EXECUTE ON FUNCTION snowflake_internal_create_etcd_pool(text, jsonb) FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_internal_create_etcd_pool(text, jsonb) IS
-    'internal, for snowflake_create_pool(): makes a pool in etcd, and the registry if there is none';
-
-CREATE FUNCTION snowflake_internal_drop_etcd_pool(registry text, name text) RETURNS void
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_internal_drop_etcd_pool';
-REVOKE EXECUTE ON FUNCTION snowflake_internal_drop_etcd_pool(text, text) FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_internal_drop_etcd_pool(text, text) IS
-    'internal, for snowflake_drop_pool(): drops a pool in etcd';
 
 CREATE FUNCTION snowflake_create_pool(
     name text, worker_ids int8range,
     lease interval DEFAULT '30 s', hold interval DEFAULT '30 s', max_ahead interval DEFAULT '1 min',
     except_ids int8multirange DEFAULT '{}', spares integer DEFAULT 0,
     namespace text DEFAULT 'default', registry text DEFAULT '') RETURNS void
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    beyond int8multirange;
-    duration record;
-    other record;
-    now timestamptz;
-BEGIN
-    IF num_nulls(name, worker_ids, lease, hold, max_ahead, except_ids, spares, namespace, registry) > 0 THEN
-        RAISE EXCEPTION 'no argument of snowflake_create_pool() may be NULL'
-            USING ERRCODE = 'null_value_not_allowed',
-            HINT = 'Leave an argument out to use its default value.';
-    ELSIF name = '' OR namespace = '' THEN
-        RAISE EXCEPTION 'the name of a pool or of a namespace is empty'
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Give a name such as ''main''.';
-    ELSIF isempty(worker_ids) THEN
-        RAISE EXCEPTION 'pool "%" would have no worker IDs', name
-            USING ERRCODE = 'invalid_parameter_value',
-            DETAIL = 'The range of worker IDs is empty.',
-            HINT = 'Give a range such as int8range(0, 1024): its end, 1024, is not part of it.';
-    ELSIF lower_inf(worker_ids) OR upper_inf(worker_ids) THEN
-        RAISE EXCEPTION 'pool "%" would have infinitely many worker IDs', name
-            USING ERRCODE = 'invalid_parameter_value',
-            DETAIL = format('The range of worker IDs is %s.', worker_ids),
-            HINT = 'Give a range such as int8range(0, 1024): its end, 1024, is not part of it.';
-    ELSIF lower(worker_ids) < 0 OR upper(worker_ids) > 2147483648 THEN
-        RAISE EXCEPTION 'worker IDs % of pool "%" are out of range', worker_ids, name
-            USING ERRCODE = 'numeric_value_out_of_range',
-            HINT = 'Worker IDs are numbers from 0 to 2147483647, and at most what the worker field of each generator holds.';
-    ELSIF NOT except_ids <@ worker_ids THEN
-        beyond := except_ids - int8multirange(worker_ids);
-        RAISE EXCEPTION 'worker IDs % to leave out are not in pool "%"', beyond, name
-            USING ERRCODE = 'invalid_parameter_value',
-            DETAIL = format('The pool has worker IDs %s.', worker_ids),
-            HINT = 'Leave out only worker IDs of the pool.';
-    ELSIF spares < 0 OR spares >= upper(worker_ids) - lower(worker_ids) THEN
-        RAISE EXCEPTION 'pool "%" cannot have % spare worker IDs', name, spares
-            USING ERRCODE = 'invalid_parameter_value',
-            DETAIL = format('The pool has %s worker IDs, and at least one of them is not spare.',
-                upper(worker_ids) - lower(worker_ids)),
-            HINT = 'Give an even number such as 4, or 0.';
-    ELSIF int8multirange(int8range(lower(worker_ids), upper(worker_ids) - spares)) <@ except_ids THEN
-        RAISE EXCEPTION 'pool "%" would have no worker ID to lease', name
-            USING ERRCODE = 'invalid_parameter_value',
-            DETAIL = 'All worker IDs are spare or left out.',
-            HINT = 'Give more worker IDs.';
-    END IF;
-    FOR duration IN
-        SELECT v.* FROM (VALUES ('lease', lease, interval '1 s'), ('hold', hold, interval '1 s'),
-            ('max_ahead', max_ahead, interval '0')) AS v (name, value, at_least)
-    LOOP
-        IF duration.value NOT BETWEEN duration.at_least AND interval '1 day' THEN
-            RAISE EXCEPTION '% of pool "%" is out of range: %', duration.name, name, duration.value
-                USING ERRCODE = 'invalid_parameter_value',
-                HINT = format('Give an interval from %s to %s.', duration.at_least, interval '1 day');
-        END IF;
-    END LOOP;
-
-    IF registry <> '' THEN
-        PERFORM @extschema@.snowflake_internal_create_etcd_pool(registry, jsonb_build_object(
-            'name', name, 'namespace', namespace, 'spares', spares,
-            'ids', jsonb_build_object('start', lower(worker_ids), 'end', upper(worker_ids)),
-            'except', ARRAY(SELECT jsonb_build_object('start', lower(u.ids), 'end', upper(u.ids))
-                FROM unnest(except_ids) AS u (ids)),
-            'lease', floor(extract(epoch FROM lease) * 1000)::bigint,
-            'hold', floor(extract(epoch FROM hold) * 1000)::bigint,
-            'max_ahead', floor(extract(epoch FROM max_ahead) * 1000)::bigint, 'made', 0));
-        RETURN;
-    END IF;
-    now := @extschema@.snowflake_internal_lock_registry();
-    IF EXISTS (SELECT FROM @extschema@.snowflake_registry_pools AS p
-               WHERE p.name = snowflake_create_pool.name) THEN
-        RAISE EXCEPTION 'pool "%" already exists', name
-            USING ERRCODE = 'duplicate_object', HINT = 'View snowflake_pools shows the pools.';
-    END IF;
-    SELECT p.name, p.worker_ids * snowflake_create_pool.worker_ids AS both INTO other
-    FROM @extschema@.snowflake_registry_pools AS p
-    WHERE p.namespace = snowflake_create_pool.namespace
-      AND p.worker_ids && snowflake_create_pool.worker_ids
-    ORDER BY p.worker_ids LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'pool "%" would overlap with pool "%"', name, other.name
-            USING ERRCODE = 'invalid_parameter_value',
-            DETAIL = format('Both would have worker IDs %s in namespace "%s".', other.both, namespace),
-            HINT = 'Give other worker IDs. Servers whose IDs never meet can have a namespace of their own.';
-    END IF;
-    INSERT INTO @extschema@.snowflake_registry_pools
-        (name, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead, made)
-    VALUES (name, namespace, worker_ids, except_ids, spares,
-        date_trunc('milliseconds', lease), date_trunc('milliseconds', hold),
-        date_trunc('milliseconds', max_ahead), now);
-END
-$$;
-REVOKE EXECUTE ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text) FROM PUBLIC;
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
+    AS 'MODULE_PATHNAME', 'snowflake_create_pool';
 COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text) IS
     'makes a pool of worker IDs, which this database, or the registry in etcd with this URL, leases to servers; pools of one namespace have different worker IDs';
 
 CREATE FUNCTION snowflake_drop_pool(name text, registry text DEFAULT '') RETURNS void
-    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    now timestamptz;
-    pool @extschema@.snowflake_registry_pools;
-    held @extschema@.snowflake_registry_leases;
-BEGIN
-    IF registry <> '' THEN
-        PERFORM @extschema@.snowflake_internal_drop_etcd_pool(registry, name);
-        RETURN;
-    END IF;
-    now := @extschema@.snowflake_internal_lock_registry();
-    SELECT p.* INTO pool FROM @extschema@.snowflake_registry_pools AS p
-    WHERE p.name = snowflake_drop_pool.name;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'pool "%" does not exist', name
-            USING ERRCODE = 'undefined_object', HINT = 'View snowflake_pools shows the pools.';
-    END IF;
-    SELECT l.* INTO held FROM @extschema@.snowflake_registry_leases AS l
-    WHERE l.namespace = pool.namespace AND pool.worker_ids @> l.worker_id::bigint
-      AND NOT l.released AND l.leased_until + pool.hold > now
-    ORDER BY l.leased_until DESC, l.worker_id LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'cannot drop pool "%": a server may have worker ID %', name, held.worker_id
-            USING ERRCODE = 'object_in_use',
-            DETAIL = format('It was leased to the server at %s (%s), port %s, data directory "%s", until %s.',
-                held.host, held.address, held.port, held.data_directory, held.leased_until),
-            HINT = 'Stop the servers that lease from the pool. One that is gone already stands in the way until its lease and the hold have passed.';
-    END IF;
-    -- The rows of its leases stay.
-    DELETE FROM @extschema@.snowflake_registry_pools AS p WHERE p.name = pool.name;
-END
-$$;
-REVOKE EXECUTE ON FUNCTION snowflake_drop_pool(text, text) FROM PUBLIC;
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_drop_pool';
 COMMENT ON FUNCTION snowflake_drop_pool(text, text) IS
     'drops a pool of worker IDs that no server uses; the registry keeps what it knows of each worker ID, for a later pool that has it';
 
 CREATE FUNCTION snowflake_revoke_worker(pool text, worker_id integer, registry text DEFAULT '') RETURNS timestamptz
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_revoke_worker';
-REVOKE EXECUTE ON FUNCTION snowflake_revoke_worker(text, integer, text) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_revoke_worker(text, integer, text) IS
     'ends the lease of a worker ID: its server cannot renew it, and stops issuing IDs when the lease ends at the latest; returns from when another server can have the worker ID';
 
 CREATE FUNCTION snowflake_end_quiet_time(registry text DEFAULT '') RETURNS void
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_end_quiet_time';
-REVOKE EXECUTE ON FUNCTION snowflake_end_quiet_time(text) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_end_quiet_time(text) IS
     'lets the registry lease worker IDs at once, although it may have lost leases: servers that have not asked since may lose their worker IDs to others, but no ID is issued twice';
 
 CREATE FUNCTION snowflake_declare_registry(registry text DEFAULT '') RETURNS void
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_declare_registry';
-REVOKE EXECUTE ON FUNCTION snowflake_declare_registry(text) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_declare_registry(text) IS
     'declares that of all copies of this registry, this one counts: it serves again if it has stopped, after a quiet time, and servers that have asked it accept no other copy';
 
@@ -326,19 +181,20 @@ SELECT p.name AS pool, l.worker_id,
          ELSE 'leased' END AS state,
     l.host, l.address, l.port, l.data_directory, l.system_identifier,
     l.since, l.leased_until,
-    @extschema@.snowflake_internal_instant(l.bound) AS bound,
+    _snowflake.instant(l.bound) AS bound,
     l.counter || '-' || left(l.nonce::text, 8) AS token,
-    c.by AS contested_by, c.since AS contested_since, c.latest AS contested_last
-FROM @extschema@.snowflake_registry_pools AS p
-JOIN @extschema@.snowflake_registry_leases AS l
+    c.by AS contested_by, c.since AS contested_since, c.latest AS contested_last,
+    l.role
+FROM _snowflake.pools AS p
+JOIN _snowflake.leases AS l
     ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint
 CROSS JOIN LATERAL (SELECT l.worker_id >= upper(p.worker_ids) - p.spares) AS s (is_spare)
 LEFT JOIN LATERAL (
     SELECT format('%s%s, port %s, data directory "%s"', l.contender #>> '{by,host}',
             ' (' || nullif(l.contender #>> '{by,address}', '') || ')', l.contender #>> '{by,port}',
             l.contender #>> '{by,data_directory}'),
-        @extschema@.snowflake_internal_instant((l.contender ->> 'since')::bigint),
-        @extschema@.snowflake_internal_instant((l.contender ->> 'latest')::bigint)) AS c (by, since, latest)
+        _snowflake.instant((l.contender ->> 'since')::bigint),
+        _snowflake.instant((l.contender ->> 'latest')::bigint)) AS c (by, since, latest)
     ON NOT l.released AND c.latest >= clock_timestamp() - 2 * (p.lease + p.hold);
 SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_workers IS
@@ -364,7 +220,8 @@ COMMENT ON COLUMN snowflake_workers.contested_since IS
     'since when the registry has noted that server without a break; it may have asked before';
 COMMENT ON COLUMN snowflake_workers.contested_last IS
     'when it has asked last, exact to a third of a lease';
-GRANT SELECT ON snowflake_workers TO pg_monitor;
+COMMENT ON COLUMN snowflake_workers.role IS
+    'the role as which the holder got the worker ID; only this role renews or returns the lease';
 
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE VIEW @extschema@.snowflake_pools AS
@@ -372,10 +229,10 @@ SELECT p.name AS pool, p.namespace, p.worker_ids, p.except_ids, p.spares, p.leas
     c.leased, c.free + n.never_leased AS free, n.never_leased,
     q.quiet_until, CASE WHEN q.quiet_until IS NOT NULL THEN r.state #>> '{loss,cause}' END AS quiet_because,
     (r.state #>> '{era,counter}')::bigint AS era,
-    @extschema@.snowflake_internal_instant((r.state #>> '{stopped,since}')::bigint) AS stopped_since,
+    _snowflake.instant((r.state #>> '{stopped,since}')::bigint) AS stopped_since,
     r.state #>> '{stopped,by,host}' AS stopped_by
-FROM @extschema@.snowflake_registry_pools AS p
-CROSS JOIN @extschema@.snowflake_registry_state AS r
+FROM _snowflake.pools AS p
+CROSS JOIN _snowflake.state AS r
 CROSS JOIN LATERAL (
     SELECT int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - p.spares)) - p.except_ids) AS o (ordinary)
 CROSS JOIN LATERAL (
@@ -386,7 +243,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT (SELECT sum(upper(i.ids) - lower(i.ids)) FROM unnest(o.ordinary) AS i (ids))::bigint - c.known) AS n (never_leased)
 CROSS JOIN LATERAL (
-    SELECT until FROM (SELECT @extschema@.snowflake_internal_instant((r.state #>> '{loss,quiet_from}')::bigint)
+    SELECT until FROM (SELECT _snowflake.instant((r.state #>> '{loss,quiet_from}')::bigint)
         + p.lease + p.hold) AS u (until)) AS u
 LEFT JOIN LATERAL (SELECT u.until WHERE u.until > clock_timestamp()) AS q (quiet_until) ON true
 -- There is one row. Said so, the planner expects no more, and compiles nothing.
@@ -410,24 +267,36 @@ COMMENT ON COLUMN snowflake_pools.never_leased IS 'worker IDs that no server eve
 COMMENT ON COLUMN snowflake_pools.quiet_until IS
     'until when the registry leases no worker IDs, since it may have lost leases; NULL if it does';
 COMMENT ON COLUMN snowflake_pools.quiet_because IS
-    'why it may have lost leases: place (promoted, restored or copied), recovery (crash recovery, or a snapshot), serial or token (a server knows more than the registry), declared (snowflake_declare_registry())';
+    'why it may have lost leases: place (promoted, restored or copied), recovery (crash recovery, or a snapshot), serial or token (a server knows more than the registry), foreign (the registry is new, and a server has asked another one before), declared (snowflake_declare_registry())';
 COMMENT ON COLUMN snowflake_pools.era IS 'one more with each time that leases may have been lost';
 COMMENT ON COLUMN snowflake_pools.stopped_since IS
     'since when the registry serves nobody, because a server has asked another copy of it that may have taken its place; NULL if it serves';
 COMMENT ON COLUMN snowflake_pools.stopped_by IS 'host name of that server';
-GRANT SELECT ON snowflake_pools TO pg_monitor;
 
-CREATE FUNCTION snowflake_internal_read_etcd(registry text) RETURNS jsonb
+-- It reads the view with the rights of its reader.
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE FUNCTION @extschema@.snowflake_pool_calls() RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 10
+BEGIN ATOMIC
+    SELECT format('SELECT %s.snowflake_create_pool(%L, int8range(%s, %s), lease => %L, hold => %L, max_ahead => %L, except_ids => %L, spares => %s, namespace => %L);',
+        (SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = 'snowflake_id'),
+        p.pool, lower(p.worker_ids), upper(p.worker_ids), p.lease, p.hold, p.max_ahead, p.except_ids, p.spares, p.namespace)
+    FROM @extschema@.snowflake_pools AS p ORDER BY p.namespace, lower(p.worker_ids);
+END;
+SET LOCAL search_path = @extschema@, pg_temp;
+COMMENT ON FUNCTION snowflake_pool_calls() IS
+    'the calls of snowflake_create_pool() that make the pools of this database again, for a database that was restored from a dump';
+
+CREATE FUNCTION _snowflake.read_etcd(registry text) RETURNS jsonb
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_internal_read_etcd';
-REVOKE EXECUTE ON FUNCTION snowflake_internal_read_etcd(text) FROM PUBLIC;
-COMMENT ON FUNCTION snowflake_internal_read_etcd(text) IS
+COMMENT ON FUNCTION _snowflake.read_etcd(text) IS
     'internal, for snowflake_workers_in() and snowflake_pools_in(): what a registry in etcd has stored';
 
 CREATE FUNCTION snowflake_workers_in(registry text) RETURNS SETOF snowflake_workers
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH a (stored) AS MATERIALIZED (SELECT @extschema@.snowflake_internal_read_etcd(registry))
+    WITH a (stored) AS MATERIALIZED (SELECT _snowflake.read_etcd(registry))
     SELECT p.pool ->> 'name', w.worker_id,
         CASE WHEN (w.r ->> 'released')::boolean THEN 'released'
              WHEN NOT w.live THEN 'free'
@@ -436,11 +305,11 @@ AS $$
              ELSE 'leased' END,
         w.r #>> '{holder,host}', w.r #>> '{holder,address}', (w.r #>> '{holder,port}')::integer,
         w.r #>> '{holder,data_directory}', (w.r #>> '{holder,identity,system}')::numeric(20),
-        @extschema@.snowflake_internal_instant((w.r ->> 'since')::bigint),
-        @extschema@.snowflake_internal_instant((w.r ->> 'leased_until')::bigint),
-        @extschema@.snowflake_internal_instant((w.r ->> 'bound')::bigint),
+        _snowflake.instant((w.r ->> 'since')::bigint),
+        _snowflake.instant((w.r ->> 'leased_until')::bigint),
+        _snowflake.instant((w.r ->> 'bound')::bigint),
         (w.r ->> 'counter') || '-' || left(w.r ->> 'nonce', 8),
-        c.by, c.since, c.latest
+        c.by, c.since, c.latest, nullif(w.r #>> '{holder,identity,role}', '')
     FROM a
     CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS p (pool)
     CROSS JOIN LATERAL (
@@ -451,20 +320,19 @@ AS $$
         SELECT format('%s%s, port %s, data directory "%s"', w.r #>> '{contender,by,host}',
                 ' (' || nullif(w.r #>> '{contender,by,address}', '') || ')', w.r #>> '{contender,by,port}',
                 w.r #>> '{contender,by,data_directory}'),
-            @extschema@.snowflake_internal_instant((w.r #>> '{contender,since}')::bigint),
-            @extschema@.snowflake_internal_instant((w.r #>> '{contender,latest}')::bigint)) AS c (by, since, latest)
+            _snowflake.instant((w.r #>> '{contender,since}')::bigint),
+            _snowflake.instant((w.r #>> '{contender,latest}')::bigint)) AS c (by, since, latest)
         ON NOT (w.r ->> 'released')::boolean AND (w.r #>> '{contender,latest}')::bigint >= (a.stored ->> 'now')::bigint
             - 2 * ((p.pool ->> 'lease')::bigint + (p.pool ->> 'hold')::bigint)
     WHERE w.worker_id >= (p.pool #>> '{ids,start}')::bigint AND w.worker_id < (p.pool #>> '{ids,end}')::bigint
 $$;
-REVOKE EXECUTE ON FUNCTION snowflake_workers_in(text) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_workers_in(text) IS
     'the worker IDs that the registry in etcd with this URL has leased; as view snowflake_workers';
 
 CREATE FUNCTION snowflake_pools_in(registry text) RETURNS SETOF snowflake_pools
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH a (stored) AS MATERIALIZED (SELECT @extschema@.snowflake_internal_read_etcd(registry)),
+    WITH a (stored) AS MATERIALIZED (SELECT _snowflake.read_etcd(registry)),
     pools AS (
         SELECT p.pool, p.pool ->> 'namespace' AS namespace,
             int8range((p.pool #>> '{ids,start}')::bigint, (p.pool #>> '{ids,end}')::bigint) AS ids,
@@ -476,11 +344,11 @@ AS $$
         FROM a CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS p (pool))
     SELECT p.pool ->> 'name', p.namespace, p.ids, p.except_ids, (p.pool ->> 'spares')::integer, p.lease, p.hold,
         (p.pool ->> 'max_ahead')::bigint * interval '1 ms',
-        @extschema@.snowflake_internal_instant((p.pool ->> 'made')::bigint),
+        _snowflake.instant((p.pool ->> 'made')::bigint),
         c.taken, o.size - c.taken_here, o.size - c.known,
         q.until, CASE WHEN q.until IS NOT NULL THEN p.state #>> '{loss,cause}' END,
         (p.state #>> '{era,counter}')::bigint,
-        @extschema@.snowflake_internal_instant((p.state #>> '{stopped,since}')::bigint),
+        _snowflake.instant((p.state #>> '{stopped,since}')::bigint),
         p.state #>> '{stopped,by,host}'
     FROM pools AS p
     CROSS JOIN LATERAL (
@@ -495,10 +363,9 @@ AS $$
             WHERE e.worker ->> 'namespace' = p.namespace AND p.ids @> (e.worker #>> '{row,worker}')::bigint) AS w (taken, here))
         AS c (taken, taken_here, known)
     LEFT JOIN LATERAL (
-        SELECT @extschema@.snowflake_internal_instant((p.state #>> '{loss,quiet_from}')::bigint) + p.lease + p.hold
-        WHERE @extschema@.snowflake_internal_instant((p.state #>> '{loss,quiet_from}')::bigint) + p.lease + p.hold
-            > @extschema@.snowflake_internal_instant(p.now)) AS q (until) ON true
+        SELECT _snowflake.instant((p.state #>> '{loss,quiet_from}')::bigint) + p.lease + p.hold
+        WHERE _snowflake.instant((p.state #>> '{loss,quiet_from}')::bigint) + p.lease + p.hold
+            > _snowflake.instant(p.now)) AS q (until) ON true
 $$;
-REVOKE EXECUTE ON FUNCTION snowflake_pools_in(text) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_pools_in(text) IS
     'the pools of the registry in etcd with this URL; as view snowflake_pools';

@@ -17,7 +17,7 @@
 -- a distribution column, so such a table is made a local one between the checks and the
 -- change, and distributed again after it.
 --
--- No function here is SECURITY DEFINER. The functions named snowflake_internal_... are
+-- No function here is SECURITY DEFINER. The functions in schema _snowflake are
 -- parts of this one, and grant nothing: whoever calls one alone sees what the catalogs
 -- show to everybody, or gets the error of a missing privilege.
 --
@@ -28,6 +28,12 @@
 -- quoted names, or an expression of the catalogs. The price: event triggers that fire on
 -- our ALTER TABLE run with this search_path, and need one of their own.
 --
+-- Each function also fixes how names and texts are written and read, since it parses,
+-- compares and runs what PostgreSQL writes: quote_all_identifiers would quote a default that
+-- is compared with the one that is wanted, and standard_conforming_strings = off would take
+-- the backslashes from regular expressions. Statements that are handed to the caller mean
+-- the same with both.
+--
 -- In a REPEATABLE READ transaction the catalogs are read as of its first statement. A
 -- table that another session has changed since then leads to an error, or to a message
 -- about its former state, and a foreign key that was made since then is not checked.
@@ -35,29 +41,52 @@
 
 -- The next three are the only parts that SQL cannot have; src/pg/sql/column.rs has them.
 
-CREATE FUNCTION snowflake_internal_ids_to_come(
+CREATE FUNCTION _snowflake.ids_to_come(
     generator regclass, value bigint,
     OUT source regclass, OUT is_default boolean, OUT bits integer,
     OUT next_id bigint, OUT sorted boolean, OUT reached text, OUT can_advance boolean)
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
     AS 'MODULE_PATHNAME', 'snowflake_internal_ids_to_come';
-COMMENT ON FUNCTION snowflake_internal_ids_to_come(regclass, bigint) IS
+COMMENT ON FUNCTION _snowflake.ids_to_come(regclass, bigint) IS
     'internal, for snowflake_set_default(): locks a generator, by default the default one, and returns how many bits its IDs have, the next ID, whether all later IDs are above it, when IDs reach a value, and whether snowflake_advance() can go beyond that value';
 
-CREATE FUNCTION snowflake_internal_warn_if_not_ready(generator regclass) RETURNS void
+CREATE FUNCTION _snowflake.warn_if_not_ready(generator regclass) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
     AS 'MODULE_PATHNAME', 'snowflake_internal_warn_if_not_ready';
-COMMENT ON FUNCTION snowflake_internal_warn_if_not_ready(regclass) IS
+COMMENT ON FUNCTION _snowflake.warn_if_not_ready(regclass) IS
     'internal, for snowflake_set_default(): warns if this server has no worker ID that the generator can use';
 
-CREATE FUNCTION snowflake_internal_read_as_owner(relation regclass, query text) RETURNS text
+CREATE FUNCTION _snowflake.read_as_owner(relation regclass, query text) RETURNS text
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
     AS 'MODULE_PATHNAME', 'snowflake_internal_read_as_owner';
-COMMENT ON FUNCTION snowflake_internal_read_as_owner(regclass, text) IS
+COMMENT ON FUNCTION _snowflake.read_as_owner(regclass, text) IS
     'internal, for snowflake_set_default(): the value that a query returns, as of now, read as the owner of a table, whose rights the caller must have, and in a security-restricted operation as REINDEX is';
 
-CREATE FUNCTION snowflake_internal_name(relation regclass) RETURNS text
+CREATE FUNCTION _snowflake.check_list(list anyarray, name text) RETURNS anyarray
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+BEGIN
+    IF array_ndims(list) > 1 THEN
+        RAISE EXCEPTION '% must be a one-dimensional array, and has % dimensions', name, array_ndims(list)
+            USING ERRCODE = 'array_subscript_error', HINT = 'Give a list, as in ARRAY[''a'', ''b''].';
+    ELSIF array_position(list, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION '% must not contain null', name
+            USING ERRCODE = 'null_value_not_allowed', HINT = 'Leave the null out.';
+    END IF;
+    -- The elements are numbered from 1, whatever the caller's subscripts are.
+    RETURN list[:];
+END
+$$;
+COMMENT ON FUNCTION _snowflake.check_list(anyarray, text) IS
+    'internal, for snowflake_convert(): an array as a list; refuses arrays of more dimensions and with nulls';
+
+CREATE FUNCTION _snowflake.name(relation regclass) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- The schema of temporary tables has a number, which says nothing to people.
     SELECT CASE WHEN c.relpersistence = 't' THEN 'pg_temp' ELSE quote_ident(n.nspname) END
@@ -65,12 +94,13 @@ AS $$
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION snowflake_internal_name(regclass) IS
+COMMENT ON FUNCTION _snowflake.name(regclass) IS
     'internal, for snowflake_set_default(): the qualified name of a relation, for messages';
 
-CREATE FUNCTION snowflake_internal_base_type(
+CREATE FUNCTION _snowflake.base_type(
     type oid, typmod integer, OUT base regtype, OUT modifier integer)
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- A domain's own modifier, as in a domain over numeric(10,2), is its base type's.
     WITH RECURSIVE types (id, modifier, depth) AS (
@@ -80,15 +110,16 @@ AS $$
         FROM types AS s JOIN pg_type AS t ON t.oid = s.id AND t.typtype = 'd')
     SELECT s.id::regtype, s.modifier FROM types AS s ORDER BY s.depth DESC LIMIT 1
 $$;
-COMMENT ON FUNCTION snowflake_internal_base_type(oid, integer) IS
+COMMENT ON FUNCTION _snowflake.base_type(oid, integer) IS
     'internal, for snowflake_set_default(): the type and modifier of a column, with domains replaced by their base types';
 
-CREATE FUNCTION snowflake_internal_family(
+CREATE FUNCTION _snowflake.family(
     relation regclass, column_name name,
     OUT member regclass, OUT number smallint, OUT identity "char",
     OUT expression text, OUT functions oid[])
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH RECURSIVE family (id) AS (
         SELECT relation::oid
@@ -105,15 +136,16 @@ AS $$
     LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
     ORDER BY c.oid <> relation, n.nspname, c.relname
 $$;
-COMMENT ON FUNCTION snowflake_internal_family(regclass, name) IS
+COMMENT ON FUNCTION _snowflake.family(regclass, name) IS
     'internal, for snowflake_set_default(): a column in its table, which comes first, and in all partitions and child tables, with its default and the functions that the default calls';
 
-CREATE FUNCTION snowflake_internal_check_table(relation regclass, column_name name) RETURNS void
+CREATE FUNCTION _snowflake.check_table(relation regclass, column_name name) RETURNS void
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     class pg_class;
-    table_name text := @extschema@.snowflake_internal_name(relation);
+    table_name text := _snowflake.name(relation);
     root text;
 BEGIN
     SELECT c.* INTO class FROM pg_class AS c WHERE c.oid = relation;
@@ -146,7 +178,7 @@ BEGIN
         RAISE EXCEPTION '% is a temporary table of another session', table_name
             USING ERRCODE = 'feature_not_supported';
     ELSIF class.relispartition THEN
-        root := @extschema@.snowflake_internal_name(pg_partition_root(relation));
+        root := _snowflake.name(pg_partition_root(relation));
         RAISE EXCEPTION 'cannot set the default of partition % apart from table %', table_name, root
             USING ERRCODE = 'wrong_object_type',
             DETAIL = 'Rows that are inserted through a partitioned table get the default of that table, not of the partition.',
@@ -155,14 +187,15 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_check_table(regclass, name) IS
+COMMENT ON FUNCTION _snowflake.check_table(regclass, name) IS
     'internal, for snowflake_set_default(): refuses what is no table, a part of a table, or not the caller''s';
 
-CREATE FUNCTION snowflake_internal_key_column(relation regclass, column_name name) RETURNS name
+CREATE FUNCTION _snowflake.key_column(relation regclass, column_name name) RETURNS name
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    table_name text := @extschema@.snowflake_internal_name(relation);
+    table_name text := _snowflake.name(relation);
     key smallint[] := (SELECT k.conkey FROM pg_constraint AS k
                        WHERE k.conrelid = relation AND k.contype = 'p');
     example name;
@@ -178,7 +211,7 @@ BEGIN
         -- then a bigint, then the last of a key and the first of a table.
         SELECT a.attname INTO example
         FROM pg_attribute AS a
-        CROSS JOIN @extschema@.snowflake_internal_base_type(a.atttypid, a.atttypmod) AS t
+        CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS t
         LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
           AND a.attgenerated = '' AND (key IS NULL OR a.attnum = ANY (key))
@@ -224,7 +257,7 @@ BEGIN
             HINT = CASE it.attgenerated
                 WHEN 's' THEN format('To make it a plain column that keeps its values: %s DROP EXPRESSION', alter_column)
                 ELSE 'Add a bigint column for the IDs.' END;
-    ELSIF (@extschema@.snowflake_internal_base_type(it.atttypid, it.atttypmod)).base <> 'bigint'::regtype THEN
+    ELSIF (_snowflake.base_type(it.atttypid, it.atttypmod)).base <> 'bigint'::regtype THEN
         declared := format_type(it.atttypid, it.atttypmod);
         RAISE EXCEPTION '% is of type %, not bigint', described, declared
             USING ERRCODE = 'datatype_mismatch', DETAIL = 'IDs have up to 63 bits.',
@@ -236,12 +269,13 @@ BEGIN
     RETURN it.attname;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_key_column(regclass, name) IS
+COMMENT ON FUNCTION _snowflake.key_column(regclass, name) IS
     'internal, for snowflake_set_default(): the named column or that of the primary key, if it is one that can have the default';
 
-CREATE FUNCTION snowflake_internal_check_references(
+CREATE FUNCTION _snowflake.check_references(
     relation regclass, column_name name, generator regclass, bits integer) RETURNS void
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     narrow text;
@@ -252,9 +286,9 @@ BEGIN
     -- key for partitions (conparentid): the original says it all. The column of a
     -- partition is named, and can be altered, in the whole table only.
     WITH referring AS (
-        SELECT DISTINCT @extschema@.snowflake_internal_name(a.attrelid) AS table_name,
+        SELECT DISTINCT _snowflake.name(a.attrelid) AS table_name,
             a.attnum, a.attname, a.atttypid, a.atttypmod
-        FROM @extschema@.snowflake_internal_family(relation, column_name) AS f
+        FROM _snowflake.family(relation, column_name) AS f
         JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f' AND k.conparentid = 0
         CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
         JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
@@ -276,7 +310,7 @@ BEGIN
                      ELSE floor((m[1]::integer - m[2]::integer)::numeric * log(2, 10)) END
             END AS bits
         FROM referring AS r
-        CROSS JOIN @extschema@.snowflake_internal_base_type(r.atttypid, r.atttypmod) AS t
+        CROSS JOIN _snowflake.base_type(r.atttypid, r.atttypmod) AS t
         CROSS JOIN regexp_match(format_type(t.base, t.modifier), '^numeric\((\d+),(-?\d+)\)$') AS m)
     SELECT string_agg(format('%s.%I is of type %s', r.table_name, r.attname, format_type(r.atttypid, r.atttypmod)),
             ', ' ORDER BY r.table_name, r.attnum),
@@ -284,40 +318,41 @@ BEGIN
             '; ' ORDER BY r.table_name, r.attnum)
     INTO narrow, remedy
     FROM room AS r
-    WHERE r.bits < snowflake_internal_check_references.bits;
+    WHERE r.bits < check_references.bits;
 
     IF narrow IS NOT NULL THEN
         RAISE EXCEPTION 'foreign keys that refer to column "%" of table % cannot hold IDs',
-            column_name, @extschema@.snowflake_internal_name(relation)
+            column_name, _snowflake.name(relation)
             USING ERRCODE = 'datatype_mismatch',
             DETAIL = format('IDs of generator %s have up to %s bits, and %s.',
-                @extschema@.snowflake_internal_name(generator), bits, narrow),
+                _snowflake.name(generator), bits, narrow),
             HINT = format('Change them first; each change rewrites its table: %s', remedy);
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_check_references(regclass, name, regclass, integer) IS
+COMMENT ON FUNCTION _snowflake.check_references(regclass, name, regclass, integer) IS
     'internal, for snowflake_set_default(): refuses a column if columns refer to it that cannot hold IDs, since no row of theirs could refer to a new row';
 
 -- A policy that hides rows from the owner is an error here: the greatest value may be
 -- among them.
-CREATE FUNCTION snowflake_internal_check_values(
+CREATE FUNCTION _snowflake.check_values(
     relation regclass, column_name name, generator regclass) RETURNS bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp SET row_security = off
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     -- If the column has an index, this is its end.
-    greatest_value bigint := @extschema@.snowflake_internal_read_as_owner(
+    greatest_value bigint := _snowflake.read_as_owner(
         relation, format('SELECT max(%I) FROM %s', column_name, relation));
     ids record;
-    table_name text := @extschema@.snowflake_internal_name(relation);
-    generator_name text := @extschema@.snowflake_internal_name(generator);
+    table_name text := _snowflake.name(relation);
+    generator_name text := _snowflake.name(generator);
 BEGIN
     IF greatest_value IS NULL THEN
         RETURN NULL;
     END IF;
-    ids := @extschema@.snowflake_internal_ids_to_come(generator, greatest_value);
+    ids := _snowflake.ids_to_come(generator, greatest_value);
     IF NOT ids.sorted THEN
         RAISE NOTICE 'values of %.% were not compared with IDs to come', table_name, quote_ident(column_name)
             USING DETAIL = format('IDs of generator %s do not sort by time, so that any value of the column may be issued a second time.', generator_name),
@@ -337,18 +372,19 @@ BEGIN
     RETURN greatest_value;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_check_values(regclass, name, regclass) IS
+COMMENT ON FUNCTION _snowflake.check_values(regclass, name, regclass) IS
     'internal, for snowflake_set_default(): refuses values that IDs to come could repeat or would sort before; returns the greatest value';
 
-CREATE FUNCTION snowflake_internal_check_takes(
+CREATE FUNCTION _snowflake.check_takes(
     relation regclass, column_name name, generator regclass) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     it pg_attribute;
-    next_id bigint := (@extschema@.snowflake_internal_ids_to_come(generator, NULL)).next_id;
-    table_name text := @extschema@.snowflake_internal_name(relation);
-    generator_name text := @extschema@.snowflake_internal_name(generator);
+    next_id bigint := (_snowflake.ids_to_come(generator, NULL)).next_id;
+    table_name text := _snowflake.name(relation);
+    generator_name text := _snowflake.name(generator);
     condition record;
     holds boolean;
 BEGIN
@@ -367,7 +403,7 @@ BEGIN
         FROM domains AS d JOIN pg_constraint AS k ON k.contypid = d.oid AND k.contype = 'c'
         ORDER BY d.depth DESC, k.conname
     LOOP
-        holds := @extschema@.snowflake_internal_read_as_owner(relation, format(
+        holds := _snowflake.read_as_owner(relation, format(
             'SELECT (%s) IS NOT FALSE FROM (SELECT %L::%s AS value) AS row', condition.code, next_id, condition.type));
         IF NOT holds THEN
             RAISE EXCEPTION 'column "%" of table % is of domain %, which refuses IDs',
@@ -390,7 +426,7 @@ BEGIN
       AND p.partnatts = 1 AND p.partattrs[0] = it.attnum
     GROUP BY p.partrelid;
     IF FOUND THEN
-        holds := @extschema@.snowflake_internal_read_as_owner(relation, format(
+        holds := _snowflake.read_as_owner(relation, format(
             'SELECT %s FROM (SELECT %L::bigint AS %I) AS row', condition.code, next_id, column_name));
         IF holds IS NOT TRUE THEN
             RAISE EXCEPTION 'no partition of table % takes IDs', table_name
@@ -402,7 +438,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal_check_takes(regclass, name, regclass) IS
+COMMENT ON FUNCTION _snowflake.check_takes(regclass, name, regclass) IS
     'internal, for snowflake_set_default(): refuses a column whose domain refuses the next ID, and a table that is partitioned by the column and has no partition for the ID';
 
 -- This function is not STRICT: NULL for the column or the generator has a meaning.
@@ -410,6 +446,7 @@ CREATE FUNCTION snowflake_set_default(
     relation regclass, column_name name DEFAULT NULL,
     generator regclass DEFAULT NULL, drop_sequence boolean DEFAULT false) RETURNS text
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     ids record;
@@ -440,10 +477,10 @@ BEGIN
         RAISE EXCEPTION 'cannot execute snowflake_set_default() in a read-only transaction'
             USING ERRCODE = 'read_only_sql_transaction';
     END IF;
-    PERFORM @extschema@.snowflake_internal_check_table(relation, column_name);
+    PERFORM _snowflake.check_table(relation, column_name);
 
-    ids := @extschema@.snowflake_internal_ids_to_come(generator, NULL);
-    source_name := @extschema@.snowflake_internal_name(ids.source);
+    ids := _snowflake.ids_to_come(generator, NULL);
+    source_name := _snowflake.name(ids.source);
     IF ids.is_default THEN
         issue := '@extschema@.snowflake_nextval()';
         new_default := issue;
@@ -455,9 +492,9 @@ BEGIN
         wanted := format('%s(''%s''::regclass)', issue::regproc, replace(source_name, '''', ''''''));
     END IF;
 
-    distribution := @extschema@.snowflake_internal_distribution(relation);
+    distribution := _snowflake.distribution(relation);
     IF distribution IS NOT NULL THEN
-        PERFORM @extschema@.snowflake_internal_check_nodes(ids.source,
+        PERFORM _snowflake.check_nodes(ids.source,
             (SELECT pg_get_userbyid(c.relowner) FROM pg_class AS c WHERE c.oid = relation));
     END IF;
 
@@ -470,19 +507,19 @@ BEGIN
         EXCEPTION WHEN undefined_table OR invalid_schema_name THEN
             locked := NULL;
         END;
-        PERFORM @extschema@.snowflake_internal_check_table(relation, column_name);
+        PERFORM _snowflake.check_table(relation, column_name);
         EXIT WHEN locked = relation::text;
     END LOOP;
 
-    key := @extschema@.snowflake_internal_key_column(relation, column_name);
-    table_name := @extschema@.snowflake_internal_name(relation);
+    key := _snowflake.key_column(relation, column_name);
+    table_name := _snowflake.name(relation);
     key_name := format('%s.%I', table_name, key);
 
     -- All messages about the old defaults are made before they are gone.
     FOR member IN
         SELECT f.*, coalesce(f.expression = wanted, false) AND issue = ANY (f.functions) AS is_set,
-            format('%s.%I', @extschema@.snowflake_internal_name(f.member), key) AS name
-        FROM @extschema@.snowflake_internal_family(relation, key) AS f
+            format('%s.%I', _snowflake.name(f.member), key) AS name
+        FROM _snowflake.family(relation, key) AS f
     LOOP
         all_set := all_set AND member.is_set;
         IF member.member = relation THEN
@@ -522,7 +559,7 @@ BEGIN
         IF member.deptype <> 'i' AND drop_sequence THEN
             unused := unused || member.sequence;
         END IF;
-        fates := fates || format('sequence %s %s', @extschema@.snowflake_internal_name(member.sequence), CASE
+        fates := fates || format('sequence %s %s', _snowflake.name(member.sequence), CASE
             WHEN member.deptype = 'i' THEN 'dropped with the identity'
             WHEN drop_sequence THEN 'dropped'
             ELSE 'kept' END);
@@ -535,7 +572,7 @@ BEGIN
         -- The default may have stayed on this node. Citus sends it once more, unless the
         -- column is the distribution column.
         IF distribution->>'column' = key THEN
-            PERFORM @extschema@.snowflake_internal_check_default(relation, key, ids.source);
+            PERFORM _snowflake.check_default(relation, key, ids.source);
         ELSIF distribution IS NOT NULL THEN
             EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', relation, key, new_default);
         END IF;
@@ -547,22 +584,22 @@ BEGIN
                 DETAIL = 'It can neither alter nor undistribute a table with an identity.',
                 HINT = format('Make a table with %I bigint DEFAULT %s, distribute it, and copy the rows.', key, wanted);
         END IF;
-        PERFORM @extschema@.snowflake_internal_check_references(relation, key, ids.source, ids.bits);
-        greatest_value := @extschema@.snowflake_internal_check_values(relation, key, ids.source);
-        PERFORM @extschema@.snowflake_internal_check_takes(relation, key, ids.source);
+        PERFORM _snowflake.check_references(relation, key, ids.source, ids.bits);
+        greatest_value := _snowflake.check_values(relation, key, ids.source);
+        PERFORM _snowflake.check_takes(relation, key, ids.source);
         changes := changes || coalesce('greatest value so far ' || greatest_value, 'no values so far');
 
         is_rebuilt := coalesce(distribution->>'column' = key, false);
         IF is_rebuilt THEN
             distribution := distribution || jsonb_build_object('comments',
-                ARRAY(SELECT @extschema@.snowflake_internal_comments(relation)));
-            relation := @extschema@.snowflake_internal_undistribute(relation, key, distribution);
+                ARRAY(SELECT _snowflake.comments(relation)));
+            relation := _snowflake.undistribute(relation, key, distribution);
         END IF;
 
         -- One by one, the table first: from 17 on, a partitioned table's identity goes
         -- with those of its partitions; any other identity belongs to one table.
         LOOP
-            SELECT f.* INTO member FROM @extschema@.snowflake_internal_family(relation, key) AS f
+            SELECT f.* INTO member FROM _snowflake.family(relation, key) AS f
             WHERE f.identity <> '' LIMIT 1;
             EXIT WHEN NOT FOUND;
             EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', member.member, key);
@@ -571,7 +608,7 @@ BEGIN
         -- Names stay the same under our lock, except those of schemas, which nothing
         -- locks. And in a REPEATABLE READ transaction an old default may still be seen.
         IF EXISTS (
-            SELECT FROM @extschema@.snowflake_internal_family(relation, key) AS f
+            SELECT FROM _snowflake.family(relation, key) AS f
             WHERE f.expression IS DISTINCT FROM wanted OR issue <> ALL (f.functions))
         THEN
             RAISE EXCEPTION 'could not set the default of %', key_name
@@ -585,7 +622,7 @@ BEGIN
         -- Inserting needs USAGE, setting a default does not: a table may be set up
         -- before its users are. But at least the table's owner is expected to insert.
         IF is_rebuilt THEN
-            PERFORM @extschema@.snowflake_internal_distribute(relation, distribution);
+            PERFORM _snowflake.distribute(relation, distribution);
             changes[1] := changes[1] || ', distributed again';
         END IF;
         owner := (SELECT c.relowner FROM pg_class AS c WHERE c.oid = relation);
@@ -595,7 +632,7 @@ BEGIN
                 USING HINT = format('Each role that inserts rows needs: GRANT USAGE ON SEQUENCE %s TO ...', source_name);
         END IF;
         -- A table may also be set up before its server is.
-        PERFORM @extschema@.snowflake_internal_warn_if_not_ready(ids.source);
+        PERFORM _snowflake.warn_if_not_ready(ids.source);
         -- If the column refers to another table's key, all rows may give its value.
         FOR member IN
             SELECT k.conname FROM pg_constraint AS k

@@ -1,8 +1,15 @@
 -- CREATE EXTENSION runs this script, then the others of this folder in the order that
 -- install_into() in tests/env.sh has: `make install` joins them to one. The C functions are in
 -- src/pg/sql; only these scripts give them what a user sees (names of arguments, volatility,
--- COMMENT). What changes after a release goes into the script that leads to the next version
--- as well: CONTRIBUTING.md says how.
+-- COMMENT). What changes after the first release goes into the script that leads to the next
+-- version as well: CONTRIBUTING.md says how.
+
+-- Tables, and functions that only this extension calls, are in a schema of its own. Only a
+-- superuser may rename it, or put an object into it, wherever the extension itself is. The
+-- command fails if a schema of this name is there: it would be somebody else's.
+CREATE SCHEMA _snowflake;
+COMMENT ON SCHEMA _snowflake IS
+    'internal: tables and functions of extension snowflake_id';
 
 -- The default generator is a sequence whose value is the mark: no ID of an instant at
 -- or after the mark, in Unix milliseconds, has been issued. With these bounds plain
@@ -14,11 +21,6 @@ CREATE SEQUENCE snowflake_default AS bigint
 SELECT pg_catalog.setval('snowflake_default', 9223372036854775807, true);
 COMMENT ON SEQUENCE snowflake_default IS
     'default snowflake generator; its value is the mark: no ID from this instant on (Unix milliseconds) has been issued';
-GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
--- A role that restores a dump of this database must set the mark. The grantee is
--- pg_database_owner, since that role cannot be dropped: a dump would still name a
--- dropped role, and could not be restored.
-GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 SELECT pg_catalog.pg_extension_config_dump('snowflake_default', '');
 
 -- Functions that issue IDs are VOLATILE, since each call gives another ID, and PARALLEL
@@ -347,7 +349,6 @@ COMMENT ON COLUMN snowflake_presets.negative_from IS 'instant from which IDs are
 COMMENT ON COLUMN snowflake_presets.policy IS 'what a generator does when the clock is set back and when a tick is exhausted, and where sequence numbers start in a tick';
 COMMENT ON COLUMN snowflake_presets.label IS 'label text that the name stands for';
 COMMENT ON COLUMN snowflake_presets.origin IS 'where the scheme comes from';
-GRANT SELECT ON snowflake_presets TO PUBLIC;
 
 CREATE FUNCTION snowflake_explain(id bigint) RETURNS text
     LANGUAGE c STABLE STRICT PARALLEL SAFE
@@ -392,7 +393,6 @@ COMMENT ON FUNCTION snowflake_advance(regclass, timestamptz) IS
 CREATE FUNCTION snowflake_accept_clock() RETURNS interval
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_accept_clock';
-REVOKE EXECUTE ON FUNCTION snowflake_accept_clock() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_accept_clock() IS
     'accepts the wall clock of this server as right, after generators of this database have refused the clock; returns how far the clock had jumped';
 
@@ -430,7 +430,6 @@ COMMENT ON COLUMN snowflake_generators.epoch IS 'instant from which the time of 
 COMMENT ON COLUMN snowflake_generators.tick IS 'unit of the time of IDs';
 COMMENT ON COLUMN snowflake_generators.label IS 'the label as it was set';
 COMMENT ON COLUMN snowflake_generators.policy IS 'what a generator does when the clock is set back and when a tick is exhausted, and where sequence numbers start in a tick';
-GRANT SELECT ON snowflake_generators TO PUBLIC;
 
 CREATE FUNCTION pg_stat_snowflake(
     OUT generator regclass, OUT issued bigint, OUT batches bigint,
@@ -445,16 +444,16 @@ COMMENT ON FUNCTION pg_stat_snowflake() IS
     'the rows of view pg_stat_snowflake';
 -- What a later version adds comes from a function of its own: the result of the one above
 -- cannot change while ALTER EXTENSION UPDATE keeps what depends on it.
-CREATE FUNCTION snowflake_horizon_lags(OUT generator regclass, OUT horizon_lag double precision)
+CREATE FUNCTION _snowflake.horizon_lags(OUT generator regclass, OUT horizon_lag double precision)
     RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
     AS 'MODULE_PATHNAME', 'snowflake_horizon_lags';
-COMMENT ON FUNCTION snowflake_horizon_lags() IS
+COMMENT ON FUNCTION _snowflake.horizon_lags() IS
     'column horizon_lag of view pg_stat_snowflake';
 CREATE VIEW pg_stat_snowflake AS
     SELECT s.*, l.horizon_lag
     FROM pg_stat_snowflake() AS s
-    LEFT JOIN snowflake_horizon_lags() AS l ON l.generator OPERATOR(pg_catalog.=) s.generator;
+    LEFT JOIN _snowflake.horizon_lags() AS l ON l.generator OPERATOR(pg_catalog.=) s.generator;
 COMMENT ON VIEW pg_stat_snowflake IS
     'numbers of the generators of this database, counted from stats_reset';
 COMMENT ON COLUMN pg_stat_snowflake.generator IS 'the generator: a sequence whose value is its mark';
@@ -470,7 +469,6 @@ COMMENT ON COLUMN pg_stat_snowflake.reservations IS 'number of times that the ma
 COMMENT ON COLUMN pg_stat_snowflake.reservation_time IS 'time that raising the mark took, in milliseconds';
 COMMENT ON COLUMN pg_stat_snowflake.stats_reset IS 'when the numbers were last set to 0';
 COMMENT ON COLUMN pg_stat_snowflake.horizon_lag IS 'how far transactions that took IDs hold back snowflake_horizon(), in milliseconds; null if the generator has no horizon';
-GRANT SELECT ON pg_stat_snowflake TO PUBLIC;
 
 -- What tells about other servers is shown to roles that may read all statistics.
 CREATE FUNCTION snowflake_worker(
@@ -496,19 +494,16 @@ COMMENT ON COLUMN snowflake_worker.leased_until IS 'when the lease ends if it is
 COMMENT ON COLUMN snowflake_worker.last_contact IS 'when the registry last answered';
 COMMENT ON COLUMN snowflake_worker.last_error IS 'why the registry does not give what this server asks for; null if it does; shown to roles that may read all statistics';
 COMMENT ON COLUMN snowflake_worker.since IS 'since when this server has the worker ID';
-GRANT SELECT ON snowflake_worker TO PUBLIC;
 
 CREATE FUNCTION snowflake_stat_reset() RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_stat_reset';
-REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_stat_reset() IS
     'sets the numbers of pg_stat_snowflake to 0 for all generators of this database';
 
 CREATE FUNCTION snowflake_stat_reset(generator regclass) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'snowflake_stat_reset';
-REVOKE EXECUTE ON FUNCTION snowflake_stat_reset(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_stat_reset(regclass) IS
     'sets the numbers of pg_stat_snowflake to 0 for a generator';
 
@@ -523,6 +518,5 @@ CREATE FUNCTION snowflake_check_cluster(
     RETURNS SETOF record
     LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_check_cluster';
-REVOKE EXECUTE ON FUNCTION snowflake_check_cluster(text[]) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_check_cluster(text[]) IS
     'compares this server with others, given as conninfos, URLs or foreign servers, by default the nodes of Citus; one row for each finding. It connects as the server''s operating system user and with that user''s passwords, so only superusers may call it, and roles to which they grant it';

@@ -235,21 +235,24 @@ build() {
     printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/release/snowflake_id.pg"
 }
 
-# install_into PKGLIBDIR SHAREDIR: CREATE EXTENSION runs one script, made of those in sql/.
-# Scripts of earlier versions are installed as well: Citus makes the extension on a new node
+# install_into PKGLIBDIR SHAREDIR: CREATE EXTENSION runs one script, made of those in sql/, of
+# which the one with the grants is the last. Scripts of released versions, and those that
+# lead from one to the next, are installed as well: Citus makes the extension on a new node
 # in the version that the others have.
 install_into() {
-    local version
+    local version script
     # The server reads them, whatever the umask of who installs them.
     (umask 022 && mkdir -p "$1" "$2/extension")
     install -m 755 "$CARGO_TARGET_DIR/release/libsnowflake_id.so" "$1/snowflake_id.so"
     install -m 644 "$top/snowflake_id.control" "$2/extension/"
+    for script in "$top"/sql/snowflake_id--*.sql; do
+        if [ -e "$script" ]; then install -m 644 "$script" "$2/extension/"; fi
+    done
     version=$(version)
-    install -m 644 "$top"/sql/snowflake_id--*.sql "$2/extension/"
     cat "$top/sql/snowflake_id.sql" "$top/sql/set_default.sql" "$top/sql/registry.sql" \
         "$top/sql/citus.sql" "$top/sql/check.sql" "$top/sql/horizon.sql" "$top/sql/cluster_horizon.sql" \
         "$top/sql/convert_columns.sql" "$top/sql/convert_objects.sql" "$top/sql/convert_backfill.sql" "$top/sql/convert_plan.sql" \
-        "$top/sql/convert_online.sql" "$top/sql/convert_swap.sql" "$top/sql/convert.sql" |
+        "$top/sql/convert_online.sql" "$top/sql/convert_swap.sql" "$top/sql/convert.sql" "$top/sql/grants.sql" |
         install -m 644 /dev/stdin "$2/extension/snowflake_id--$version.sql"
 }
 

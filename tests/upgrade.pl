@@ -7,6 +7,7 @@ use lib "$FindBin::RealBin/t";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Registry;
 use Snowflake;
 
 my ($old_path, $new_path) = @ENV{qw(OLD_INSTALLATION NEW_INSTALLATION)};
@@ -46,6 +47,9 @@ GRANT SELECT ON SEQUENCE orders_ids TO PUBLIC;
 END
 # Each database has a generator; the privileges on the default one are unusual.
 $old->safe_psql('second', 'CREATE EXTENSION snowflake_id; SELECT snowflake_nextval(); REVOKE SELECT ON SEQUENCE snowflake_default FROM PUBLIC');
+# This one has a registry of worker IDs, with a lease. A dump has no registry; pg_upgrade keeps it.
+$old->safe_psql('second', q{SELECT snowflake_create_pool('main', '[0,8)', except_ids => '{[2,3)}', spares => 2)});
+granted(acquire($old, server(1), database => 'second'));
 
 # A database whose extension has not been updated since an earlier version.
 my $earlier = $old->safe_psql('postgres', q{SELECT version FROM pg_available_extension_versions WHERE name = 'snowflake_id'
@@ -76,7 +80,11 @@ sub look
 		SELECT count(*), bool_and(created_at = snowflake_timestamp(id)) FROM events;
 	})
 	  . $node->safe_psql('second', qq{
-		SELECT last_value, $rights FROM snowflake_default, pg_class AS c WHERE c.oid = 'snowflake_default'::regclass});
+		SELECT last_value, $rights FROM snowflake_default, pg_class AS c WHERE c.oid = 'snowflake_default'::regclass;
+		TABLE _snowflake.state; TABLE _snowflake.pools; TABLE _snowflake.leases; TABLE _snowflake.servers;
+		SELECT c.relname, c.relowner::regrole, n.nspowner::regrole,
+			(SELECT string_agg(concat(a.grantee, a.privilege_type), ' ' ORDER BY a.grantee, a.privilege_type) FROM aclexplode(c.relacl) AS a WHERE a.grantee <> c.relowner)
+		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = '_snowflake' ORDER BY c.relname COLLATE "C"});
 }
 
 my %before;

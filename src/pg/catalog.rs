@@ -206,10 +206,16 @@ fn owner(oid: pg_sys::Oid) -> String {
     owner.map_or_else(|| String::from("?"), role_name)
 }
 
+/// The privileges of whoever may take IDs of a generator, or see how far it is.
+pub const ANY_USE: u32 = pg_sys::ACL_USAGE | pg_sys::ACL_SELECT | pg_sys::ACL_UPDATE;
+
 /// Checks that the user in force has one of the privileges.
 pub fn check_privilege(oid: pg_sys::Oid, any_of: u32) -> Result<(), Error> {
     if has_privilege(oid, any_of) {
         return Ok(());
+    }
+    if kind(oid) == 0 {
+        return Err(error::no_such_relation(oid));
     }
     let needed = match any_of {
         pg_sys::ACL_UPDATE => "UPDATE",
@@ -260,10 +266,25 @@ pub fn default_relation() -> Option<pg_sys::Oid> {
     }
 }
 
+/// The extension of this name, if this database has it.
+pub fn extension(name: &CStr) -> Option<pg_sys::Oid> {
+    // SAFETY: a catalog look-up, in a transaction, of a NUL-terminated name.
+    valid(unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) })
+}
+
 /// Whether this database has an extension of this name.
 pub fn has_extension(name: &CStr) -> bool {
-    // SAFETY: a catalog look-up, in a transaction, of a NUL-terminated name.
-    valid(unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) }).is_some()
+    extension(name).is_some()
+}
+
+/// The role that owns the schema of a relation; `None` if one of both is gone.
+pub fn owner_of_schema(relation: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    // SAFETY: a catalog look-up, in a transaction; rows of pg_namespace are of this form.
+    let row = unsafe {
+        let schema = valid(pg_sys::get_rel_namespace(relation))?;
+        row(pg_sys::SysCacheIdentifier::NAMESPACEOID, schema)
+    };
+    row.map(|row: pg_sys::FormData_pg_namespace| row.nspowner)
 }
 
 /// The schema of this extension, as SQL.

@@ -15,6 +15,8 @@
 //!   `GUC_check_errdetail_string` is still set as a variable.
 //! - Nothing was built or run on 19.
 
+use std::ffi::CStr;
+
 use pgrx::{PgList, pg_sys};
 
 use super::encoding::to_server;
@@ -80,11 +82,16 @@ pub const STANDARD_UTILITY: pg_sys::ProcessUtility_hook_type =
 pub const OWNS_RELATION: pg_sys::RangeVarGetRelidCallback =
     Some(unguarded::RangeVarCallbackOwnsRelation);
 
-/// Tells why a setting's check refuses its value; PostgreSQL shows it as the detail.
-pub fn explain_refused_setting(why: &str) {
-    // SAFETY: a variable of this process; PostgreSQL copies the text before the memory
-    // of this command is freed.
-    unsafe { pg_sys::GUC_check_errdetail_string = to_server(why) };
+/// Tells why a setting's check refuses its value; PostgreSQL shows it as the detail. Its own
+/// message would quote the value, which may have a password, and would be logged.
+pub fn explain_refused_setting(name: &CStr, why: &str) {
+    let message = format!("invalid value for parameter \"{}\"", name.to_string_lossy());
+    // SAFETY: variables of this process; PostgreSQL copies the texts before the memory of
+    // this command is freed.
+    unsafe {
+        pg_sys::GUC_check_errmsg_string = to_server(&message);
+        pg_sys::GUC_check_errdetail_string = to_server(why);
+    }
 }
 
 /// Raises an error as PostgreSQL's functions do: no Rust value on its way is dropped.
@@ -117,7 +124,6 @@ pub use pg_sys::SetSingleFuncCall as init_rows;
 mod unguarded {
     use pgrx::pg_sys;
 
-    #[cfg(feature = "pg15")]
     use super::TreeWalker;
 
     unsafe extern "C-unwind" {
@@ -138,14 +144,14 @@ mod unguarded {
             arg: *mut std::ffi::c_void,
         );
         pub fn readTimeLineHistory(tli: pg_sys::TimeLineID) -> *mut pg_sys::List;
-        #[cfg(feature = "pg15")]
+        #[cfg_attr(not(feature = "pg15"), link_name = "query_tree_walker_impl")]
         pub fn query_tree_walker(
             query: *mut pg_sys::Query,
             walker: TreeWalker,
             context: *mut std::ffi::c_void,
             flags: i32,
         ) -> bool;
-        #[cfg(feature = "pg15")]
+        #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_walker_impl")]
         pub fn expression_tree_walker(
             node: *mut pg_sys::Node,
             walker: TreeWalker,
@@ -222,6 +228,27 @@ pub fn wait_socket(socket: i32, read: bool, write: bool, millis: i64) -> bool {
     ended.cast_unsigned() & sockets != 0
 }
 
+/// Sleeps on a condition variable until somebody broadcasts it, for this many milliseconds at
+/// most. An interrupt ends the sleep, and may raise an error. The first call of a loop returns
+/// at once, so that what is waited for is looked at when the process can be woken. Whoever
+/// ends the loop calls [`end_sleep`]; an error does so by itself.
+///
+/// # Safety
+/// A condition variable in shared memory, initialised.
+pub unsafe fn sleep_on(condition: *mut pg_sys::ConditionVariable, millis: i64, event: WaitsFor) {
+    // SAFETY: as the caller guarantees.
+    unsafe { pg_sys::ConditionVariableTimedSleep(condition, millis, wait_event(event)) };
+}
+
+/// See [`sleep_on`].
+pub fn end_sleep() {
+    // SAFETY: does nothing if this process is on no list of sleepers. Since 16 it tells whether
+    // this process was woken, which matters to nobody: all are woken at once.
+    unsafe {
+        pg_sys::ConditionVariableCancelSleep();
+    }
+}
+
 /// Waits in the keeper: on its latch, until a socket can be read, and for this many
 /// milliseconds at most. The end of the postmaster ends the process.
 pub fn wait_keeper(socket: Option<i32>, millis: Option<i64>) {
@@ -247,11 +274,15 @@ pub fn wait_keeper(socket: Option<i32>, millis: Option<i64>) {
 
 /// What a wait event tells, where PostgreSQL has names for those of extensions.
 #[derive(Clone, Copy)]
-enum WaitsFor {
+pub enum WaitsFor {
     Clock,
     Server,
     /// What the keeper waits for.
     Keeper,
+    /// Another session raises the mark.
+    Mark,
+    /// A worker ID, or a later bound of it.
+    Lease,
 }
 
 #[cfg(any(feature = "pg15", feature = "pg16"))]
@@ -267,11 +298,15 @@ fn wait_event(event: WaitsFor) -> u32 {
         static CLOCK: Cell<u32> = const { Cell::new(0) };
         static SERVER: Cell<u32> = const { Cell::new(0) };
         static KEEPER: Cell<u32> = const { Cell::new(0) };
+        static MARK: Cell<u32> = const { Cell::new(0) };
+        static LEASE: Cell<u32> = const { Cell::new(0) };
     }
     let (number, name) = match event {
         WaitsFor::Clock => (&CLOCK, c"SnowflakeClock"),
         WaitsFor::Server => (&SERVER, c"SnowflakeServer"),
         WaitsFor::Keeper => (&KEEPER, c"SnowflakeKeeper"),
+        WaitsFor::Mark => (&MARK, c"SnowflakeMark"),
+        WaitsFor::Lease => (&LEASE, c"SnowflakeLease"),
     };
     if number.get() == 0 {
         // SAFETY: a constant, NUL-terminated name; the same number each time.
@@ -303,36 +338,47 @@ pub fn timeline_history(tli: pg_sys::TimeLineID) -> Vec<TimeLineHistoryEntry> {
     }
 }
 
-/// Called for each node of a tree; true ends the walk.
+/// Called for each node of a tree, or null; true ends the walk.
 pub type TreeWalker =
     Option<unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut std::ffi::c_void) -> bool>;
 
-/// Walks the parts of a node with `walker`: of a query, its subqueries, too. Returns whether
+/// Walks a tree from its root, which is the first node that `walker` gets. Returns whether
 /// it has ended the walk.
 ///
 /// # Safety
-/// `node` is a node, not null; `walker` takes nodes of the tree, or null, and this context.
-pub unsafe fn walk(
+/// `root` is a node; `walker` takes each node of the tree, or null, and goes on by
+/// [`walk_parts`].
+pub unsafe fn walk(root: *mut pg_sys::Node, walker: TreeWalker) -> bool {
+    let no_context = std::ptr::null_mut();
+    // SAFETY: as the caller guarantees. This is the only boundary of the walk, at which
+    // errors are caught: see `walk_parts`.
+    unsafe {
+        pg_sys::ffi::pg_guard_ffi_boundary(|| walker.is_some_and(|walk| walk(root, no_context)))
+    }
+}
+
+/// Walks the parts of a node: of a query, its subqueries, too.
+///
+/// A walker calls itself by this function, as deep as a query is nested, and PostgreSQL
+/// raises an error at the bottom of a query that is nested too deeply. So nothing here
+/// catches errors: each level would, and would make its message longer. The error passes
+/// all levels at once, which must have nothing to drop.
+///
+/// # Safety
+/// Called by a walker, with its arguments, below [`walk`]; `node` is not null. No frame of
+/// the walker has anything to drop.
+pub unsafe fn walk_parts(
     node: *mut pg_sys::Node,
     walker: TreeWalker,
     context: *mut std::ffi::c_void,
 ) -> bool {
-    // SAFETY: as the caller guarantees; errors are caught at this boundary.
+    // SAFETY: as the caller guarantees.
     unsafe {
-        #[cfg(not(feature = "pg15"))]
-        use pg_sys::{
-            expression_tree_walker_impl as expression_tree_walker,
-            query_tree_walker_impl as query_tree_walker,
-        };
-        #[cfg(feature = "pg15")]
-        use unguarded::{expression_tree_walker, query_tree_walker};
-        pg_sys::ffi::pg_guard_ffi_boundary(|| {
-            if (*node).type_ == pg_sys::NodeTag::T_Query {
-                query_tree_walker(node.cast(), walker, context, 0)
-            } else {
-                expression_tree_walker(node, walker, context)
-            }
-        })
+        if (*node).type_ == pg_sys::NodeTag::T_Query {
+            unguarded::query_tree_walker(node.cast(), walker, context, 0)
+        } else {
+            unguarded::expression_tree_walker(node, walker, context)
+        }
     }
 }
 

@@ -53,8 +53,10 @@ pub struct Entry {
     /// The same, of a session that has no right to issue, and only moves the word to now.
     /// Of the same lifetime.
     reach: Cell<Option<Right>>,
-    /// The last transaction that locked the sequence, and its strongest lock mode.
-    locked: Cell<(u32, u32)>,
+    /// The last transaction that has locked the sequence until it ends.
+    locked: Cell<u32>,
+    /// The last transaction that has read the label.
+    described_in: Cell<u32>,
     /// The last transaction that was given a right.
     filled_in: Cell<u32>,
     /// The slot that this transaction has pinned, if any, and its key at that time.
@@ -229,12 +231,13 @@ impl Entry {
     }
 
     /// Whether neither this transaction nor a plan relies on the entry: a function that
-    /// is running has locked the relation. A drop by this transaction may be undone,
+    /// is running has locked the relation, or has read its label. A drop by this transaction may be undone,
     /// and then `snowflake_currval()` has its value again.
     fn is_idle(&self) -> bool {
         let transaction = compat::transaction();
         !self.is_pinned()
-            && self.locked.get().0 != transaction
+            && self.locked.get() != transaction
+            && self.described_in.get() != transaction
             && self.changed_in.get() != transaction
             && self.committed_layout().is_none()
             && !self.was_default.get()
@@ -248,6 +251,7 @@ impl Entry {
             right,
             reach,
             locked,
+            described_in,
             filled_in,
             pinned,
             hint,
@@ -266,6 +270,7 @@ impl Entry {
         right.take();
         reach.take();
         locked.take();
+        described_in.take();
         filled_in.take();
         pinned.take();
         hint.take();
@@ -373,18 +378,18 @@ impl Entry {
     fn fill_for(&'static self, issues: bool) -> Result<Right, Error> {
         let shared = shmem::shared()?;
         prevent_where_nextval_is(c"snowflake_nextval()");
-        self.lock();
+        let mut is_new = self.lock();
         // Invalidations that came with a lock have run by now and cleared the facts.
         // Each pass takes locks, so the facts are checked again after each.
         let mut has_reached = false;
         loop {
             pgrx::check_for_interrupts!();
+            if issues {
+                self.check_user(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE, is_new)?;
+                is_new = false;
+            }
             let mut facts = self.learn()?;
             let generator = &facts.described.generator;
-            if issues {
-                let any_of = pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE;
-                catalog::check_privilege(self.relation(), any_of)?;
-            }
             self.check_committed(generator.layout)?;
             let tenant = match generator.takes_turns() {
                 true => Some(tenants::of_entry(self, facts.key, shared)?),
@@ -410,7 +415,8 @@ impl Entry {
             let slot = self.pin(facts.key, shared)?;
             if !slot.is_settled(facts.file, facts.scale) {
                 let reading = shared.reading_to_start_from();
-                mark::reserving(self.relation(), |token| {
+                let is_settled = || slot.is_settled(facts.file, facts.scale);
+                mark::reserving_unless(shared, self.relation(), is_settled, |token| {
                     slot.settle(token, facts.file, facts.scale, reading);
                 });
             }
@@ -483,38 +489,64 @@ impl Entry {
 
     /// Takes RowExclusive for the rest of the transaction, as `nextval()` does: a drop,
     /// restart or relabelling of the sequence waits for us, and we wait for such a one.
-    pub fn lock(&self) {
-        let is_new = self.lock_for_transaction(pg_sys::RowExclusiveLock);
-        // A view may have learned, before this lock, that the sequence is new.
-        if is_new && self.unsettled.take() {
-            self.facts.set(None);
-        }
-    }
-
-    /// Locks the sequence, unless this transaction has; true if the lock is new.
-    fn lock_for_transaction(&self, mode: u32) -> bool {
+    /// Returns whether this transaction did not have the lock.
+    pub fn lock(&self) -> bool {
         let transaction = compat::transaction();
-        let (locked_in, held) = self.locked.get();
-        if locked_in == transaction && held >= mode {
+        if self.locked.get() == transaction {
             return false;
         }
-        // SAFETY: resource owners are valid inside a transaction. If the lock is
-        // refused, aborting the transaction puts the owner back.
-        unsafe {
-            let owner = pg_sys::CurrentResourceOwner;
-            pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
-            pg_sys::LockRelationOid(self.relation(), mode.cast_signed());
-            pg_sys::CurrentResourceOwner = owner;
+        let mode = pg_sys::RowExclusiveLock.cast_signed();
+        // SAFETY: in a transaction; a lock on an object that need not exist.
+        with_top_owner(|| unsafe { pg_sys::LockRelationOid(self.relation(), mode) });
+        self.locked.set(transaction);
+        // A view may have learned, before this lock, that the sequence is new.
+        if self.unsettled.take() {
+            self.facts.set(None);
         }
-        self.locked.set((transaction, mode));
         true
     }
 
-    /// The label, under a lock that keeps it unchanged until the transaction ends. This
-    /// works without preloading, in recovery, and in parallel workers.
+    /// The same, for a user with one of these privileges. Nobody else has the lock
+    /// afterwards: whoever drops or relabels the sequence would wait for the end of a
+    /// stranger's transaction.
+    pub fn lock_for(&self, any_of: u32) -> Result<(), Error> {
+        let is_new = self.lock();
+        self.check_user(any_of, is_new)
+    }
+
+    /// Refuses a user without any of these privileges. A lock that is new is released then;
+    /// nothing relies on it yet.
+    fn check_user(&self, any_of: u32, is_new: bool) -> Result<(), Error> {
+        catalog::check_privilege(self.relation(), any_of).inspect_err(|_| {
+            if is_new {
+                let mode = pg_sys::RowExclusiveLock.cast_signed();
+                // SAFETY: `lock` has taken it, with this owner.
+                with_top_owner(|| unsafe { pg_sys::UnlockRelationOid(self.relation(), mode) });
+                self.locked.set(0);
+            }
+        })
+    }
+
+    /// The label, as of now. No lock is left: whoever decodes an ID needs no privilege on
+    /// the generator, and must not hold up its owner. So the label may change until the next
+    /// call, in the ways that leave existing IDs as they are. This works without preloading,
+    /// in recovery, and in parallel workers.
     pub fn describe(&self) -> Result<&'static Described, Error> {
-        self.lock_for_transaction(pg_sys::AccessShareLock);
-        Ok(self.learn_label()?.0)
+        let transaction = compat::transaction();
+        if self.locked.get() == transaction {
+            return Ok(self.learn_label()?.0);
+        }
+        // Forgotten with the first invalidation, which comes with a lock of this or another
+        // relation. One lock for each call would cost more than the call.
+        if let Some((described, _)) = self.label.get()
+            && self.described_in.get() == transaction
+        {
+            return Ok(described);
+        }
+        let learned = self.with_share_lock(true, |_| Some(self.learn_label()));
+        let (described, _) = learned.ok_or_else(|| error::no_such_relation(self.relation()))??;
+        self.described_in.set(transaction);
+        Ok(described)
     }
 
     /// The label, and whether this is the default generator. The relation is locked.
@@ -876,6 +908,19 @@ fn limited(generator: &'static Generator, max_ahead: Option<Millis>) -> &'static
         known.push(new);
         new
     })
+}
+
+/// Runs `f`, which locks or unlocks for the whole transaction: a savepoint that is rolled
+/// back changes nothing.
+fn with_top_owner(f: impl FnOnce()) {
+    // SAFETY: resource owners are valid inside a transaction. If `f` raises an error, aborting
+    // the transaction puts the owner back.
+    unsafe {
+        let owner = pg_sys::CurrentResourceOwner;
+        pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
+        f();
+        pg_sys::CurrentResourceOwner = owner;
+    }
 }
 
 /// Forgets the last ID of every generator.

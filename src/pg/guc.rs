@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 use super::etcd::{self, url::Url};
+use super::libpq::Server;
 use super::{compat, error, start_file, tenants};
 use crate::snowflake::id::{Millis, WorkerId};
 use crate::snowflake::server::Settings;
@@ -75,7 +76,7 @@ pub fn define() {
         GucRegistry::define_string_guc_with_hooks(
             c"snowflake_id.registry",
             c"Registry that leases worker IDs to servers: a database, or etcd.",
-            c"A libpq conninfo or URL, or 'etcd://HOST:PORT,.../PREFIX?OPTION=VALUE&...'; empty means no registry. Passwords belong in files.",
+            c"A libpq conninfo or URL without a password, or 'etcd://HOST:PORT,.../PREFIX?OPTION=VALUE&...'; empty means no registry. Passwords belong in files.",
             &REGISTRY,
             GucContext::Sighup,
             GucFlags::SUPERUSER_ONLY,
@@ -172,8 +173,9 @@ pub fn define() {
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };
 }
 
-/// Refuses a registry in etcd that could not be used. A conninfo is left to libpq, which
-/// finds options in other places too.
+/// Refuses a registry in etcd that could not be used; and a text that libpq cannot read, or
+/// one with a password: PostgreSQL writes the settings that a reload changes to the log. What
+/// else libpq needs, it finds in other places too.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn check_registry(
     value: *mut *mut c_char,
@@ -189,13 +191,28 @@ unsafe extern "C-unwind" fn check_registry(
     };
     let text = text.trim();
     let checked = match etcd::url::is_etcd(text) {
-        false => return true,
+        false if text.is_empty() => return true,
+        false => check_conninfo(text),
         true if cfg!(feature = "etcd") => Url::parse(text).and_then(|url| url.check_files()),
         true => Err(error::etcd::NOT_BUILT.to_string()),
     };
     checked
-        .map_err(|why| compat::explain_refused_setting(&why))
+        .map_err(|why| compat::explain_refused_setting(c"snowflake_id.registry", &why))
         .is_ok()
+}
+
+/// Fails with a sentence, which quotes nothing.
+fn check_conninfo(text: &str) -> Result<(), String> {
+    let server = Server::parse(text);
+    let server = server.map_err(|_| "It is neither a libpq conninfo nor a URL.".to_string())?;
+    match server.has_secret() {
+        false => Ok(()),
+        true => Err(
+            "It has a password, which the log would show: put the password into the password \
+             file of the server's operating system user, or name a file by \"passfile\"."
+                .to_string(),
+        ),
+    }
 }
 
 /// Where the worker ID of the settings comes from.

@@ -27,19 +27,20 @@
 //! PREPARED. A lock more for each generator that a transaction uses, which has a lock for the
 //! sequence already: who uses up the table of locks so, could before.
 //!
-//! A reader that may find such a lock goes through the table of locks. After a start it may
-//! find one; so the slot of each generator says until a search finds none.
+//! A reader that may find such a lock goes through the table of locks, and so does the keeper
+//! for its report. After a start either may find one; so the slot of each generator, and what
+//! the server has reported, say so until a search finds none.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use pgrx::pg_sys;
 
+use super::compat;
 use super::entry::Entry;
 use super::error::{self, Error};
 use super::issue;
 use super::shmem::{self, Key, Shared};
-use super::{catalog, compat};
 use crate::snowflake::horizon::{BEGINNING, Held, Holder, Session, Uninserted};
 use crate::snowflake::id::{Position, SnowflakeId, UnixMillis};
 use crate::snowflake::layout::Layout;
@@ -153,6 +154,10 @@ fn lock(key: Key, at: UnixMillis) {
         );
         pg_sys::CurrentResourceOwner = owner;
     }
+    // Before the transaction takes an ID, or withdraws its other hold.
+    if let Ok(shared) = shmem::shared() {
+        shared.reported().locks().note();
+    }
 }
 
 /// The generators that are held by locks, and where.
@@ -265,10 +270,4 @@ pub fn check_ascends(entry: &Entry) -> Result<(), Error> {
     descent.map_or(Ok(()), |descent| {
         Err(error::horizon::descends(&entry.name(), descent))
     })
-}
-
-/// Refuses a user who may neither use nor read the generator.
-pub fn check_reader(entry: &Entry) -> Result<(), Error> {
-    let any_of = pg_sys::ACL_USAGE | pg_sys::ACL_SELECT | pg_sys::ACL_UPDATE;
-    catalog::check_privilege(entry.relation(), any_of)
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgrx::pg_sys;
 
-use crate::snowflake::lease::Identity;
+use crate::snowflake::lease::{Identity, Role};
 
 /// Where Linux tells its boot ID.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -59,5 +59,7 @@ pub fn identity() -> Identity {
         device,
         inode,
         generator: 0,
+        // The registry knows as which role the server asks.
+        role: Role::NONE,
     }
 }

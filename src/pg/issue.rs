@@ -7,6 +7,7 @@ use super::entry::{Entry, Path, Right};
 use super::error::{self, Error};
 use super::label::Described;
 use super::shmem::{self, Shared};
+use super::tenants::Tenant;
 use super::{compat, guc, horizon, keeper, log, mark, os_clock};
 use crate::snowflake::block::issue_block;
 use crate::snowflake::clock::Reading;
@@ -74,6 +75,35 @@ impl<C> Clocks for Postgres<C> {
     }
 }
 
+impl Postgres<Caller> {
+    /// Waits for what the keeper publishes: until `look`, which is told the time, finds an
+    /// answer, or for [`BOUND_WAIT`], which is none.
+    fn wait_until_told(&self, mut look: impl FnMut(BootNanos) -> Option<bool>) -> bool {
+        let pending = self.0.entry.pending();
+        let from = os_clock::boot();
+        let mut at = from;
+        let found = loop {
+            if let Some(found) = look(at) {
+                break found;
+            }
+            let left = Nanos::new(BOUND_WAIT.nanos().get() - at.since(from).get());
+            if left <= Nanos::ZERO {
+                break false;
+            }
+            if !self.0.waited.replace(true) {
+                pending.count_wait();
+            }
+            pgrx::check_for_interrupts!();
+            self.0.shared.sleep_until_told(left);
+            let now = os_clock::boot();
+            pending.add_wait(at, now);
+            at = now;
+        };
+        compat::end_sleep();
+        found
+    }
+}
+
 impl Host for Postgres<Caller> {
     type Error = Error;
 
@@ -134,7 +164,15 @@ impl Host for Postgres<Caller> {
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
-        mark::reserving(self.0.entry.relation(), f)
+        mark::reserving(self.0.shared, self.0.entry.relation(), f)
+    }
+
+    fn reserving_unless<T>(
+        &self,
+        is_done: impl Fn() -> bool,
+        f: impl FnOnce(&Reserving) -> T,
+    ) -> Option<T> {
+        mark::reserving_unless(self.0.shared, self.0.entry.relation(), is_done, f)
     }
 
     fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
@@ -191,29 +229,27 @@ impl Host for Postgres<Caller> {
             (has_more, needed.since(near) <= BOUND_LEAD_MAX)
         };
         let (shared, tenant) = (self.0.shared, self.0.entry.tenant());
-        let from = os_clock::boot();
         let mut told = None;
-        loop {
+        Ok(self.wait_until_told(|now| {
+            // Without the lock first: all who wait are woken at once.
+            let present = tenant.map_or_else(|| shared.generation(), Tenant::generation);
+            if present != mine {
+                return Some(true);
+            }
             let (has_more, can_come) = self.with_beliefs(look);
             if has_more || !can_come {
-                return Ok(has_more);
+                return Some(has_more);
             }
-            let now = os_clock::boot();
             if told.is_none_or(|told| now.since(told) >= BOUND_TELL.nanos()) {
                 match tenant {
-                    Some(tenant) => {
-                        tenant.need_bound(needed);
-                        shared.wake_keeper();
-                    }
+                    Some(tenant) if tenant.need_bound(needed) => shared.wake_keeper(),
+                    Some(_) => {}
                     None => shared.need_bound(needed),
                 }
                 told = Some(now);
             }
-            if now.since(from) >= BOUND_WAIT.nanos() || keeper::has_long_trouble(shared, tenant) {
-                return Ok(false);
-            }
-            self.nap(Millis::new(NAP_MILLIS_MAX).nanos())?;
-        }
+            keeper::has_long_trouble(shared, tenant).then_some(false)
+        }))
     }
 
     fn another_worker(&self) -> Result<bool, Error> {
@@ -221,17 +257,16 @@ impl Host for Postgres<Caller> {
         let Some(tenant) = self.0.entry.tenant() else {
             return Ok(false);
         };
-        let from = os_clock::boot();
         let mut told = None;
-        loop {
+        Ok(self.wait_until_told(|now| {
             // Without a worker ID, the generator is about to get the next one.
             if tenant.generation() != mine {
-                return Ok(true);
+                return Some(true);
             }
-            let now = os_clock::boot();
             if told.is_none_or(|told| now.since(told) >= BOUND_TELL.nanos()) {
-                tenant.use_up(mine);
-                shared.wake_keeper();
+                if tenant.use_up(mine) {
+                    shared.wake_keeper();
+                }
                 told = Some(now);
             }
             let reading = os_clock::read();
@@ -239,11 +274,8 @@ impl Host for Postgres<Caller> {
                 let blocked = held.blocked.as_ref();
                 blocked.is_some_and(|blocked| blocked.holds(reading))
             });
-            if is_blocked || now.since(from) >= BOUND_WAIT.nanos() {
-                return Ok(false);
-            }
-            self.nap(Millis::new(NAP_MILLIS_MAX).nanos())?;
-        }
+            is_blocked.then_some(false)
+        }))
     }
 
     fn note(&self, note: Note) {

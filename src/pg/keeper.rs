@@ -38,6 +38,7 @@ pub use sessions::{
     await_worker_id, has_long_trouble, no_worker_id, no_worker_id_of, obstacle, pool_end,
 };
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -200,6 +201,12 @@ impl Target {
     }
 }
 
+/// The registry of the settings, without secrets, and the pool; for who asks before a
+/// keeper has run, as on a standby.
+pub fn configured() -> Option<(String, String)> {
+    Target::configured().map(|target| (target.described(), target.pool))
+}
+
 /// Why a node ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -236,6 +243,8 @@ struct Link {
     needed: Option<Needed>,
     client: Option<Client>,
     asked: Option<Asked>,
+    /// What [`Shared::furthest`], which goes through all slots, has said in this round.
+    furthest: Cell<Option<Option<UnixMillis>>>,
     /// The registry is on this server itself.
     here: Arc<AtomicBool>,
 }
@@ -257,6 +266,7 @@ impl Keeper {
     fn round(&mut self) -> (Option<c_int>, Option<i64>) {
         // Barriers of PostgreSQL's; SIGTERM only sets a flag.
         pgrx::check_for_interrupts!();
+        catch_up();
         if BackgroundWorker::sigterm_received() {
             self.end();
         }
@@ -335,6 +345,21 @@ impl Keeper {
             queue.end(self.shared, true);
         }
         compat::exit(code)
+    }
+}
+
+/// Reads the messages that tell of changed catalogs, if PostgreSQL asks for that. It asks one
+/// process after the other, and each passes that on when it has read. The keeper may run no
+/// transaction for as long as the server does: who waits behind it would be asked late, and
+/// lose all that it knows of the catalogs.
+fn catch_up() {
+    // SAFETY: between two transactions, each of which leaves another memory context.
+    unsafe {
+        if pg_sys::catchupInterruptPending != 0 {
+            let context = pg_sys::CurrentMemoryContext;
+            pg_sys::ProcessCatchupInterrupt();
+            pg_sys::MemoryContextSwitchTo(context);
+        }
     }
 }
 
@@ -426,11 +451,9 @@ fn holder(started: BootNanos, generator: u64) -> Holder {
     }
 }
 
-/// What a node finds around it. `needed` is what a caller needs next, from a generator
-/// that leads the clock: it is told as if it were used.
-fn moment(shared: &Shared, needed: Option<UnixMillis>) -> Moment {
-    // Before the clocks: what is issued from here on is not told.
-    let furthest = shared.furthest().max(needed);
+/// What a node finds around it. `furthest` is of what was issued, or what a caller needs
+/// next, from a generator that leads the clock: that is told as if it were used.
+fn moment(furthest: Option<UnixMillis>) -> Moment {
     Moment {
         boot: os_clock::boot(),
         clock: os_clock::wall().millis(),
@@ -476,6 +499,7 @@ impl Link {
             needed: None,
             client: None,
             asked: None,
+            furthest: Cell::new(None),
             here: Arc::default(),
         };
         let kept = link.kept();
@@ -524,6 +548,7 @@ impl Link {
             self.asked = None;
             return (None, None);
         }
+        self.furthest.set(None);
         self.hear_needs(shared);
         self.listen(shared);
         let millis = self.go_on(shared);
@@ -547,6 +572,7 @@ impl Link {
         if self.needed.take_if(is_old).is_some() {
             self.node.need_no_more();
         }
+        shared.know_need(self.needed.as_ref().map(|needed| needed.instant));
         let Some(instant) = shared.take_need() else {
             return;
         };
@@ -555,10 +581,15 @@ impl Link {
         if self.needed.as_ref().is_none_or(is_latest) {
             self.needed = Some(Needed { instant, told: now });
         }
+        shared.know_need(self.needed.as_ref().map(|needed| needed.instant));
     }
 
     fn moment(&self, shared: &Shared) -> Moment {
-        moment(shared, self.needed.as_ref().map(|needed| needed.instant))
+        // Before the clocks: what is issued from here on is not told.
+        let furthest = self.furthest.get().unwrap_or_else(|| shared.furthest());
+        self.furthest.set(Some(furthest));
+        let needed = self.needed.as_ref().map(|needed| needed.instant);
+        moment(furthest.max(needed))
     }
 
     /// Sends what is due. Returns for how many milliseconds to wait.
@@ -674,6 +705,7 @@ impl Link {
         let right = self.node.right();
         self.needed
             .take_if(|needed| right.is_some_and(|right| right.bound > needed.instant));
+        shared.know_need(self.needed.as_ref().map(|needed| needed.instant));
         let max_ahead = self.node.terms().map(|terms| terms.max_ahead);
         let until = reply.and_then(|reply| match &reply.answer {
             Answer::Granted(grant) => Some(grant.until),

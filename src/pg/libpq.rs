@@ -40,6 +40,10 @@ pub use server::Server;
 use server::{Hosts, OptionList};
 use wait::{Ended, Ready, Waiter, Wanted};
 
+/// The longest result, and the longest text of libpq's. Copies are in memory that is not
+/// PostgreSQL's, whose lack would end the server.
+const ANSWER_MAX: usize = 16 << 20;
+
 /// Why there is no connection, or no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
@@ -108,14 +112,18 @@ pub struct Connection {
     raw: NonNull<PGconn>,
     /// No statement is under way, and none was left.
     is_idle: bool,
-    /// A warning has come with the latest statement.
-    has_warned: Box<Cell<bool>>,
+    /// A warning has come with the latest statement. A box, of which libpq has the address:
+    /// so it is kept as a pointer, which may move.
+    has_warned: NonNull<Cell<bool>>,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: nobody uses the connection any more.
-        unsafe { pq_sys::PQfinish(self.raw.as_ptr()) };
+        // SAFETY: nobody uses the connection any more, nor, after that, the box.
+        unsafe {
+            pq_sys::PQfinish(self.raw.as_ptr());
+            drop(Box::from_raw(self.has_warned.as_ptr()));
+        }
     }
 }
 
@@ -164,13 +172,13 @@ impl Connection {
         let connection = Self {
             raw,
             is_idle: true,
-            has_warned: Box::default(),
+            has_warned: NonNull::from(Box::leak(Box::default())),
         };
         // SAFETY: a connection, a function that lives as long as the process, and a place
         // that lives as long as the connection.
         unsafe {
-            let has_warned = ptr::from_ref(&*connection.has_warned).cast_mut().cast();
-            pq_sys::PQsetNoticeReceiver(raw.as_ptr(), Some(notice), has_warned);
+            let has_warned = connection.has_warned.as_ptr();
+            pq_sys::PQsetNoticeReceiver(raw.as_ptr(), Some(notice), has_warned.cast());
         }
         if connection.is_bad() {
             return Err(Error::Connect(connection.message()));
@@ -218,7 +226,7 @@ impl Connection {
         self.send(sql, parameters)?;
         // An interrupt may end the function at each wait.
         self.is_idle = false;
-        self.has_warned.set(false);
+        self.warned().set(false);
         let result = match self.flush(deadline, waiter)? {
             Ready::Yes => self.receive(deadline, waiter)?,
             Ready::No => None,
@@ -233,7 +241,12 @@ impl Connection {
 
     /// Whether the other server has sent a warning with the latest statement.
     pub fn has_warned(&self) -> bool {
-        self.has_warned.get()
+        self.warned().get()
+    }
+
+    fn warned(&self) -> &Cell<bool> {
+        // SAFETY: the box lives as long as this value, and only this thread looks at it.
+        unsafe { self.has_warned.as_ref() }
     }
 
     /// Whether another statement can be sent.
@@ -398,6 +411,9 @@ impl Answer {
 
     fn read(&self, connection: &Connection) -> Result<Rows, Error> {
         match self.status() {
+            ExecStatusType::PGRES_TUPLES_OK if self.bytes() > ANSWER_MAX => Err(Error::Lost(
+                format!("the answer has more than {} MB", ANSWER_MAX >> 20),
+            )),
             ExecStatusType::PGRES_TUPLES_OK => Ok(self.rows()),
             ExecStatusType::PGRES_COMMAND_OK | ExecStatusType::PGRES_EMPTY_QUERY => {
                 Ok(Rows::default())
@@ -425,6 +441,19 @@ impl Answer {
                 self.0.as_ptr(),
                 c_int::from(code),
             ))
+        }
+    }
+
+    /// How long the values are together.
+    fn bytes(&self) -> usize {
+        let raw = self.0.as_ptr();
+        // SAFETY: rows and columns are those that the result has.
+        unsafe {
+            let columns = 0..pq_sys::PQnfields(raw);
+            let length = |row, column| pq_sys::PQgetlength(raw, row, column);
+            let row = |row| columns.clone().map(move |column| length(row, column));
+            let lengths = (0..pq_sys::PQntuples(raw)).flat_map(row);
+            lengths.map(|it| usize::try_from(it).unwrap_or(0)).sum()
         }
     }
 
@@ -463,7 +492,8 @@ unsafe extern "C" fn notice(has_warned: *mut c_void, notice: *const PGresult) {
     }
 }
 
-/// A text of libpq's; empty for NULL. Bytes that are not UTF-8 are replaced.
+/// A text of libpq's; empty for NULL. Bytes that are not UTF-8 are replaced, and what is
+/// longer than an answer may be is cut.
 ///
 /// # Safety
 /// NULL, or a NUL-terminated text.
@@ -472,9 +502,9 @@ unsafe fn text(text: *const c_char) -> String {
         return String::new();
     }
     // SAFETY: as the caller guarantees.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    let bytes = bytes.get(..ANSWER_MAX).unwrap_or(bytes);
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Text for a statement.

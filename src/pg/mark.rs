@@ -5,15 +5,26 @@
 //! to where. This file reads, writes and flushes the mark.
 //!
 //! A session that raises the mark holds the generator's reservation lock. This is a
-//! heavyweight lock, so that a wait for it can be cancelled and the deadlock detector
-//! sees it. It is not a lock on the relation: an idle transaction with such a lock
-//! (COMMENT, SECURITY LABEL) would stop all reservations.
+//! heavyweight lock, so that an error or the end of the session releases it. It is not a lock
+//! on the relation: an idle transaction with such a lock (COMMENT, SECURITY LABEL) would stop
+//! all reservations.
+//!
+//! The lock is held over our own code only: reading the mark, writing it, and the flush of
+//! WAL. No command takes it until the end of its transaction, and its holder waits for no
+//! heavyweight lock: it has locked the relation before. So no deadlock goes through it, and a
+//! wait for it is a wait for somebody else's flush. `lock_timeout` does not count for that, as
+//! it does not for flushes elsewhere. So a session does not queue for the lock: it tries, and
+//! sleeps until a holder tells that it has released one (`Shared::mark_raised`). Then it looks
+//! first whether there is anything left to do, as XLogFlush() does. A query that is cancelled
+//! ends the sleep. An error releases the lock without telling: sleepers look by themselves
+//! now and then. The price is that all who sleep are woken, for whichever generator.
 
 use pgrx::pg_sys;
 
 use super::compat::{self, SequenceData};
 use super::entry::{Entry, NO_MARK};
 use super::error::{self, Error};
+use super::shmem::Shared;
 use super::{catalog, os_clock, spi, time};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
@@ -26,16 +37,53 @@ const LOCK_SUB_ID: u16 = 0xF1AE;
 
 /// Runs `f` under the reservation lock, which one session at a time holds for a
 /// sequence. If `f` raises an error, aborting the transaction releases the lock.
-pub fn reserving<T>(relation: pg_sys::Oid, f: impl FnOnce(&Reserving) -> T) -> T {
-    let class = pg_sys::RelationRelationId;
-    let mode = pg_sys::ExclusiveLock.cast_signed();
+pub fn reserving<T>(shared: &Shared, relation: pg_sys::Oid, f: impl FnOnce(&Reserving) -> T) -> T {
+    lock(shared, relation, || false);
+    under_lock(shared, relation, f)
+}
+
+/// The same; but if this session has to wait, and finds that `is_done`, `None`.
+pub fn reserving_unless<T>(
+    shared: &Shared,
+    relation: pg_sys::Oid,
+    is_done: impl Fn() -> bool,
+    f: impl FnOnce(&Reserving) -> T,
+) -> Option<T> {
+    lock(shared, relation, is_done).then(|| under_lock(shared, relation, f))
+}
+
+const LOCK_CLASS: pg_sys::Oid = pg_sys::RelationRelationId;
+const LOCK_MODE: pg_sys::LOCKMODE = pg_sys::ExclusiveLock.cast_signed();
+
+/// Takes the reservation lock, see the head of the file; false if that is not needed.
+fn lock(shared: &Shared, relation: pg_sys::Oid, is_done: impl Fn() -> bool) -> bool {
     // SAFETY: in a transaction.
-    unsafe {
-        pg_sys::LockDatabaseObject(class, relation, LOCK_SUB_ID, mode);
-        let result = f(&Reserving::the_lock_is_held());
-        pg_sys::UnlockDatabaseObject(class, relation, LOCK_SUB_ID, mode);
-        result
+    let tried = || unsafe {
+        pg_sys::ConditionalLockDatabaseObject(LOCK_CLASS, relation, LOCK_SUB_ID, LOCK_MODE)
+    };
+    if tried() {
+        return true;
     }
+    let is_locked = loop {
+        // The first time, this does not sleep: from then on the holder wakes this session.
+        shared.sleep_until_reserved();
+        if is_done() {
+            break false;
+        }
+        if tried() {
+            break true;
+        }
+    };
+    compat::end_sleep();
+    is_locked
+}
+
+fn under_lock<T>(shared: &Shared, relation: pg_sys::Oid, f: impl FnOnce(&Reserving) -> T) -> T {
+    let result = f(&Reserving::the_lock_is_held());
+    // SAFETY: this session has the lock.
+    unsafe { pg_sys::UnlockDatabaseObject(LOCK_CLASS, relation, LOCK_SUB_ID, LOCK_MODE) };
+    shared.tell_reservers();
+    result
 }
 
 /// The mark on disk, if there is one, as this generator wrote it. The relation is

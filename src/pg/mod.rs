@@ -6,6 +6,7 @@ mod encoding; // converts text between UTF-8 and the database's encoding
 mod entry; // what this session knows about a generator, and until when
 mod error; // the errors that users read
 mod etcd; // a client of registries in etcd
+mod guard; // the way into the tables of schema _snowflake
 mod guc; // settings
 mod horizon; // what this session holds back, and what prepared transactions do
 mod identity; // what tells this server, and this start of it, from others

@@ -18,12 +18,13 @@
 //! its `nextval()` would raise an error from then on, and its value would be lost. In a
 //! dump the label comes after the bounds, which fit, and before or after the mark.
 
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 
 use pgrx::pg_sys;
 
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
+use super::sql::limit;
 use super::{catalog, encoding, entry, mark, notice, report, shmem};
 use crate::snowflake::id::Millis;
 use crate::snowflake::label::Label;
@@ -40,7 +41,14 @@ pub fn register() {
 unsafe extern "C-unwind" fn on_label(object: *const pg_sys::ObjectAddress, label: *const c_char) {
     // SAFETY: PostgreSQL passes an object, and NULL or a NUL-terminated string. There
     // is nothing to drop.
-    unsafe { report::guard(|| check(*object, encoding::read(label).as_deref())) };
+    unsafe {
+        report::guard(|| {
+            if !label.is_null() {
+                limit::LABEL.check(CStr::from_ptr(label).count_bytes())?;
+            }
+            check(*object, encoding::read(label).as_deref())
+        });
+    };
 }
 
 fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error> {

@@ -1,86 +1,100 @@
 //! PostgreSQL as the host of a registry of worker IDs: reads the tables of
 //! `sql/registry.sql` for the core, which decides, and stores what it says.
 //!
-//! Each function locks the row of the state first, and stores it in the end, also if it
-//! refuses something. The row lock excludes all others until the transaction ends. Under
+//! Each function takes the [`Guard`] first: statements run as the owner of the tables, whose
+//! names are the extension's own from there on. Then it locks the row of the state, and
+//! stores it in the end, also if it refuses something. The row lock excludes all others until the transaction ends. Under
 //! READ COMMITTED, which is required, each statement after the lock sees what the
 //! holders before have committed; and the clock is read after the lock, so that registry
 //! time does not go back from one holder to the next.
+//!
+//! While the row is locked, no server can renew its lease. So no function that locks it
+//! runs inside a transaction block, which somebody could leave open.
 //!
 //! A reply counts when the transaction is durable. So `synchronous_commit` is raised to
 //! `on` for the rest of the transaction: a server that has crashed, or a synchronous
 //! standby that is promoted, has the grant.
 
+mod pools;
 mod servers;
 
+pub use pools::{Wanted, create_pool, drop_pool};
 pub use servers::{drop_server, horizon};
+
+use std::ffi::CStr;
 
 use pgrx::pg_sys;
 use serde::Deserialize;
 
 use super::error::{self, Error};
+use super::guard::{Guard, Purpose};
 use super::wire::{self, Unreadable};
-use super::{catalog, entry, identity, spi, time};
+use super::{compat, encoding, entry, identity, time};
 use crate::snowflake::id::{UnixMillis, WorkerId};
 use crate::snowflake::lease::registry::{self, Rows, Scene, State};
-use crate::snowflake::lease::{Identity, Place, Pool, RegistryMillis, Request, Row};
+use crate::snowflake::lease::seal::Key;
+use crate::snowflake::lease::{
+    Answer, Identity, Place, Pool, Refused, RegistryMillis, Request, Role, Row,
+};
 
 /// Instants beyond these are stored and compared as infinite: see
-/// `snowflake_internal_instant()`.
+/// `_snowflake.instant()`.
 const INSTANTS: std::ops::RangeInclusive<i64> = -190_000_000_000_000..=9_000_000_000_000_000;
 
 /// The columns of a lease that are not its key, in the order of [`VALUES`].
 const COLUMNS: &str = "counter, nonce, released, revoked, system_identifier, boot_id, device, \
-    inode, generator, started, host, address, port, data_directory, since, floor, start, renewed, \
+    inode, generator, role, started, host, address, port, data_directory, since, floor, start, renewed, \
     leased_until, bound, number, clock, era, contender";
 
 /// Their values, from `r`, the JSON of a [`Row`].
 const VALUES: &str = "(r ->> 'counter')::bigint, (r ->> 'nonce')::uuid, \
-    (r ->> 'released')::boolean, @schema@.snowflake_internal_instant((r ->> 'revoked')::bigint), \
+    (r ->> 'released')::boolean, _snowflake.instant((r ->> 'revoked')::bigint), \
     (r #>> '{holder,identity,system}')::numeric, (r #>> '{holder,identity,boot}')::uuid, \
     (r #>> '{holder,identity,device}')::numeric, (r #>> '{holder,identity,inode}')::numeric, \
-    (r #>> '{holder,identity,generator}')::numeric, \
+    (r #>> '{holder,identity,generator}')::numeric, r #>> '{holder,identity,role}', \
     (r #>> '{holder,started}')::bigint, r #>> '{holder,host}', r #>> '{holder,address}', \
     (r #>> '{holder,port}')::integer, r #>> '{holder,data_directory}', \
-    @schema@.snowflake_internal_instant((r ->> 'since')::bigint), (r ->> 'floor')::bigint, \
+    _snowflake.instant((r ->> 'since')::bigint), (r ->> 'floor')::bigint, \
     (r ->> 'start')::bigint, (r ->> 'renewed')::boolean, \
-    @schema@.snowflake_internal_instant((r ->> 'leased_until')::bigint), \
+    _snowflake.instant((r ->> 'leased_until')::bigint), \
     (r ->> 'bound')::bigint, (r ->> 'number')::bigint, (r ->> 'clock')::bigint, (r ->> 'era')::bigint, \
     nullif(r -> 'contender', 'null')";
 
 /// A lease as the JSON of a [`Row`].
 const SELECT: &str = "SELECT jsonb_build_object('worker', worker_id, 'counter', counter, \
     'nonce', replace(nonce::text, '-', ''), 'released', released, \
-    'revoked', @schema@.snowflake_internal_millis(revoked), \
+    'revoked', _snowflake.millis(revoked), \
     'holder', jsonb_build_object('identity', jsonb_build_object('system', system_identifier, \
         'boot', replace(boot_id::text, '-', ''), 'device', device, 'inode', inode, \
-        'generator', generator), \
+        'generator', generator, 'role', role), \
         'started', started, 'host', host, 'address', address, 'port', port, \
         'data_directory', data_directory), \
-    'since', @schema@.snowflake_internal_millis(since), 'floor', floor, 'start', start, \
-    'renewed', renewed, 'leased_until', @schema@.snowflake_internal_millis(leased_until), \
+    'since', _snowflake.millis(since), 'floor', floor, 'start', start, \
+    'renewed', renewed, 'leased_until', _snowflake.millis(leased_until), \
     'bound', bound, 'number', number, 'clock', clock, 'era', era, 'contender', contender) \
-    FROM @schema@.snowflake_registry_leases WHERE namespace = $1";
+    FROM _snowflake.leases WHERE namespace = $1";
 
 /// Answers the request of a server; both are JSON.
 pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
-    let request: Request = wire::decode(request).map_err(|why| match why {
+    let mut request: Request = wire::decode(request).map_err(|why| match why {
         Unreadable::Format(format) => error::other_format(format),
         Unreadable::Content(why) => error::request_not_read(&why),
     })?;
-    // The whole registry is locked until the transaction ends.
-    // SAFETY: reads the state of the transaction.
-    if unsafe { pg_sys::IsInTransactionBlock(true) } {
-        return Err(error::needs_own_transaction());
-    }
+    request.asker.fits().map_err(error::request_not_fit)?;
     let registry = Registry::lock(c"snowflake_lease()")?;
     let (Some(mut state), Some(mut table)) = (registry.state()?, registry.pool(pool)?) else {
         return Err(error::no_pool(pool));
     };
     let scene = scene(Some(request.asker.identity))?;
+    // These two are not what the request says.
+    request.asker.identity.role = caller();
+    request.asker.address = registry.address()?;
     let kept = table.pool.clone();
     let reply = registry::handle(&mut state, &kept, &mut table, &request, &scene);
     registry.store(&state)?;
+    if matches!(reply.answer, Answer::Refused(Refused::Foreign)) {
+        error::foreign_memory(&request.asker).log("");
+    }
     Ok(wire::encode(&reply))
 }
 
@@ -121,32 +135,37 @@ fn change(function: &std::ffi::CStr, f: impl FnOnce(&mut State, &Scene)) -> Resu
     registry.store(&state)
 }
 
-/// Makes the registry if there is none, and locks it. Returns its time.
-pub fn lock_or_make() -> Result<UnixMillis, Error> {
-    let registry = Registry::lock(c"snowflake_create_pool()")?;
-    let state = match registry.state()? {
-        Some(state) => state,
-        None => registry.make()?,
+/// The role that has called the function: its leases are that role's.
+fn caller() -> Role {
+    // SAFETY: in a transaction; the name is NUL-terminated, and that of a role that exists.
+    let name = unsafe {
+        let name = pg_sys::GetUserNameFromId(compat::user(), false);
+        encoding::from_server(CStr::from_ptr(name))
     };
-    // A pool is not made earlier than what has been stored, though the clock was set back.
-    Ok(scene(None)?.now.max(state.top).as_nodes_clock())
+    // No name of PostgreSQL is longer than a role's can be.
+    Role::named(&name).unwrap_or_default()
+}
+
+/// Strong random bytes.
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut random = [0; N];
+    // SAFETY: as many bytes as there are.
+    let filled = unsafe { pg_sys::pg_strong_random(random.as_mut_ptr().cast(), N as pg_sys::Size) };
+    filled
+        .then_some(random)
+        .ok_or_else(error::no_random_numbers)
 }
 
 /// What is around the registry. Its lock is held.
 fn scene(asker: Option<Identity>) -> Result<Scene, Error> {
-    let mut random = [0; size_of::<u128>()];
-    // SAFETY: as many bytes as there are. Not in recovery, so WAL is inserted.
-    let (filled, now, timeline, database) = unsafe {
+    // SAFETY: not in recovery, so WAL is inserted.
+    let (now, timeline, database) = unsafe {
         (
-            pg_sys::pg_strong_random(random.as_mut_ptr().cast(), random.len() as pg_sys::Size),
             pg_sys::GetCurrentTimestamp(),
             pg_sys::GetWALInsertionTimeLine(),
             pg_sys::MyDatabaseId,
         )
     };
-    if !filled {
-        return Err(error::no_random_numbers());
-    }
     let host = identity::identity();
     Ok(Scene {
         now: RegistryMillis::new(time::unix_millis(now).get()),
@@ -157,21 +176,31 @@ fn scene(asker: Option<Identity>) -> Result<Scene, Error> {
         },
         start: identity::start(),
         recovered: identity::recovered(),
+        revocable: true,
         asker_hosts: asker == Some(host),
-        random: u128::from_ne_bytes(random),
+        random: u128::from_ne_bytes(random()?),
     })
 }
 
 /// The tables of a registry.
 #[derive(Clone)]
 struct Registry {
-    /// The extension's schema, as SQL.
-    schema: String,
+    guard: Guard,
 }
 
 impl Registry {
-    /// Checks that the caller's transaction can lock and change the registry.
+    /// Checks that the caller's transaction can lock and change the registry, and ends soon.
     fn lock(function: &std::ffi::CStr) -> Result<Self, Error> {
+        let registry = Self::to_change(function)?;
+        if is_in_block() {
+            return Err(error::needs_own_transaction(&function.to_string_lossy()));
+        }
+        commit_at_once();
+        Ok(registry)
+    }
+
+    /// Checks that the caller's transaction can change the registry.
+    fn to_change(function: &std::ffi::CStr) -> Result<Self, Error> {
         entry::prevent_where_nextval_is(function);
         // SAFETY: a variable of this process.
         let isolation = unsafe { pg_sys::XactIsoLevel };
@@ -179,45 +208,49 @@ impl Registry {
             return Err(error::needs_read_committed(&function.to_string_lossy()));
         }
         commit_durably();
-        Self::of_this_database()
+        Self::with(Purpose::Change)
     }
 
-    fn of_this_database() -> Result<Self, Error> {
-        let schema = catalog::schema_of_extension().ok_or_else(error::no_registry)?;
-        Ok(Self { schema })
+    fn with(purpose: Purpose) -> Result<Self, Error> {
+        let guard = Guard::take(purpose)?.ok_or_else(error::no_registry)?;
+        Ok(Self { guard })
     }
 
     fn value(&self, statement: &str, values: &[&str]) -> Result<Option<String>, Error> {
-        spi::value(&statement.replace("@schema@", &self.schema), values)
+        self.guard.value(statement, values)
+    }
+
+    /// The address of the client of this session; empty if it is on this machine.
+    fn address(&self) -> Result<String, Error> {
+        let address = self.value("SELECT pg_catalog.host(pg_catalog.inet_client_addr())", &[])?;
+        Ok(address.unwrap_or_default())
     }
 
     /// The state; waits for the lock of its row.
     fn state(&self) -> Result<Option<State>, Error> {
         let state = self.value(
-            "SELECT state FROM @schema@.snowflake_registry_state WHERE id = 1 FOR UPDATE",
+            "SELECT state FROM _snowflake.state WHERE id = 1 FOR UPDATE",
             &[],
         )?;
         state.map(|text| parsed(&text)).transpose()
     }
 
-    /// Makes the state, unless somebody else is quicker.
-    fn make(&self) -> Result<State, Error> {
-        self.value(
-            "INSERT INTO @schema@.snowflake_registry_state VALUES (1, $1::jsonb) \
-             ON CONFLICT DO NOTHING",
-            &[&json(&State::new(&scene(None)?))],
+    /// Makes the state; `false` if there is one.
+    fn make(&self) -> Result<bool, Error> {
+        let made = self.value(
+            "INSERT INTO _snowflake.state VALUES (1, $1::jsonb) ON CONFLICT DO NOTHING \
+             RETURNING id",
+            &[&json(&State::new(&scene(None)?, Key::new(random()?)))],
         )?;
-        self.state()?.ok_or_else(error::no_registry)
+        Ok(made.is_some())
     }
 
     fn store(&self, state: &State) -> Result<(), Error> {
-        let update = "UPDATE @schema@.snowflake_registry_state SET state = $1::jsonb WHERE id = 1";
+        let update = "UPDATE _snowflake.state SET state = $1::jsonb WHERE id = 1";
         self.value(update, &[&json(state)]).map(drop)
     }
 
-    /// A pool and its leases. Before ALTER EXTENSION UPDATE, any role that may create tables in
-    /// the extension's schema could make one with the name of the table of servers, whose
-    /// triggers would run as the owner of the registry: so the owner counts.
+    /// A pool and its leases.
     fn pool(&self, name: &str) -> Result<Option<Table<'_>>, Error> {
         let found = self.value(
             "SELECT jsonb_build_object('name', name, \
@@ -227,15 +260,10 @@ impl Registry {
              'spares', spares, 'lease', (extract(epoch FROM lease) * 1000)::bigint, \
              'hold', (extract(epoch FROM hold) * 1000)::bigint, \
              'max_ahead', (extract(epoch FROM max_ahead) * 1000)::bigint, \
-             'made', @schema@.snowflake_internal_millis(made), \
+             'made', _snowflake.millis(made), \
              'namespace', namespace, 'all', worker_ids::text, 'ordinary', \
-             (int8multirange(int8range(lower(worker_ids), upper(worker_ids) - spares)) - except_ids)::text, \
-             'counts_servers', EXISTS (SELECT FROM pg_class AS s, pg_class AS p \
-                 WHERE s.relname = 'snowflake_registry_servers' \
-                 AND s.relnamespace = p.relnamespace AND p.oid = pools.tableoid \
-                 AND s.relkind = 'r' AND (s.relowner = p.relowner OR \
-                     (SELECT rolsuper FROM pg_roles AS r WHERE r.oid = s.relowner)))) \
-             FROM @schema@.snowflake_registry_pools AS pools WHERE name = $1",
+             (int8multirange(int8range(lower(worker_ids), upper(worker_ids) - spares)) - except_ids)::text) \
+             FROM _snowflake.pools AS pools WHERE name = $1",
             &[name],
         )?;
         let Some(text) = found else { return Ok(None) };
@@ -264,9 +292,6 @@ struct More {
     all: String,
     /// Those that are neither excepted nor spare, as a multirange.
     ordinary: String,
-    /// Whether the registry has a table of servers: version 0.1.0 of the script makes none,
-    /// and leases go on without until ALTER EXTENSION UPDATE, which waits for our lock.
-    counts_servers: bool,
 }
 
 impl Table<'_> {
@@ -300,7 +325,7 @@ impl Rows for Table<'_> {
             .map(|column| format!("excluded.{column}"));
         let excluded = excluded.collect::<Vec<_>>().join(", ");
         let statement = format!(
-            "INSERT INTO @schema@.snowflake_registry_leases (namespace, worker_id, {COLUMNS}) \
+            "INSERT INTO _snowflake.leases (namespace, worker_id, {COLUMNS}) \
              SELECT $1, (r ->> 'worker')::integer, {VALUES} FROM (SELECT $2::jsonb) AS v (r) \
              ON CONFLICT (namespace, worker_id) DO UPDATE SET ({COLUMNS}) = ROW({excluded})"
         );
@@ -311,7 +336,7 @@ impl Rows for Table<'_> {
         self.row(
             "worker_id::bigint <@ $2::int8range AND system_identifier = $3::numeric \
              AND boot_id = $4::uuid AND device = $5::numeric AND inode = $6::numeric \
-             AND generator = $7::numeric \
+             AND generator = $7::numeric AND role = $8 \
              ORDER BY since DESC, started DESC, worker_id",
             &[
                 &self.more.all,
@@ -320,6 +345,7 @@ impl Rows for Table<'_> {
                 &identity.device.to_string(),
                 &identity.inode.to_string(),
                 &identity.generator.to_string(),
+                identity.role.name(),
             ],
         )
     }
@@ -330,9 +356,9 @@ impl Rows for Table<'_> {
             "SELECT min(c.id) FROM ( \
                  SELECT lower(u.ids) AS id FROM unnest($2::int8multirange) AS u (ids) \
                  UNION ALL SELECT l.worker_id::bigint + 1 \
-                 FROM @schema@.snowflake_registry_leases AS l WHERE l.namespace = $1) AS c \
+                 FROM _snowflake.leases AS l WHERE l.namespace = $1) AS c \
              WHERE $2::int8multirange @> c.id AND NOT EXISTS ( \
-                 SELECT FROM @schema@.snowflake_registry_leases AS l \
+                 SELECT FROM _snowflake.leases AS l \
                  WHERE l.namespace = $1 AND l.worker_id = c.id)",
             &[&self.more.ordinary],
         );
@@ -342,7 +368,7 @@ impl Rows for Table<'_> {
     fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row> {
         self.row(
             "worker_id::bigint <@ $2::int8multirange AND bound <= $4::bigint \
-             AND (released OR leased_until <= @schema@.snowflake_internal_instant($3::bigint)) \
+             AND (released OR leased_until <= _snowflake.instant($3::bigint)) \
              ORDER BY leased_until, worker_id",
             &[
                 &self.more.ordinary,
@@ -354,10 +380,10 @@ impl Rows for Table<'_> {
 
     fn cut(&mut self, latest: RegistryMillis) {
         self.run(
-            "UPDATE @schema@.snowflake_registry_leases \
-             SET leased_until = @schema@.snowflake_internal_instant($3::bigint) \
+            "UPDATE _snowflake.leases \
+             SET leased_until = _snowflake.instant($3::bigint) \
              WHERE namespace = $1 AND worker_id::bigint <@ $2::int8range \
-             AND leased_until > @schema@.snowflake_internal_instant($3::bigint)",
+             AND leased_until > _snowflake.instant($3::bigint)",
             &[&self.more.all, &within(latest).to_string()],
         );
     }
@@ -371,13 +397,27 @@ impl Rows for Table<'_> {
 
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
         let bound = self.registry.value(
-            "SELECT max(bound) FROM @schema@.snowflake_registry_leases \
+            "SELECT max(bound) FROM _snowflake.leases \
              WHERE system_identifier = $1::numeric",
             &[&system.to_string()],
         );
         let bound = bound.unwrap_or_else(|error| error.raise());
         Some(UnixMillis::new(bound?.parse().ok()?))
     }
+}
+
+/// Whether the transaction goes on after this statement.
+fn is_in_block() -> bool {
+    // SAFETY: reads the state of the transaction.
+    unsafe { pg_sys::IsInTransactionBlock(true) }
+}
+
+/// Lets the transaction end with this statement. A client that sends statements without a
+/// Sync message would leave it open, as in a transaction block.
+fn commit_at_once() {
+    let flag = pg_sys::XACT_FLAGS_NEEDIMMEDIATECOMMIT.cast_signed();
+    // SAFETY: a variable of this process, of the present transaction.
+    unsafe { pg_sys::MyXactFlags |= flag };
 }
 
 /// Milliseconds that `timestamptz` can hold.

@@ -54,6 +54,7 @@ use pgrx::{PgList, pg_sys};
 
 use super::entry::{self, Entry, NO_MARK};
 use super::error::Error;
+use super::guard::{Guard, Purpose};
 use super::{catalog, compat, label, mark, notice, report, shmem, spi};
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::UnixMillis;
@@ -270,12 +271,16 @@ unsafe fn adopt_label(name: *mut pg_sys::RangeVar) -> Result<(), Error> {
     {
         return Ok(());
     }
-    let Some(schema) = catalog::schema_of_extension() else {
+    // The function is run as the user in force: it must be the extension's.
+    if Guard::take(Purpose::Read)?.is_none() {
         return Ok(());
-    };
+    }
     let oid = relation.to_u32().to_string();
-    let statement = format!("SELECT {schema}.snowflake_internal_adopt_label($1::oid::regclass)");
-    spi::value(&statement, &[&oid]).map(drop)
+    spi::value(
+        "SELECT _snowflake.adopt_label($1::pg_catalog.oid::pg_catalog.regclass)",
+        &[&oid],
+    )
+    .map(drop)
 }
 
 /// Whether a relation is the default generator or has a label, even an unreadable one.

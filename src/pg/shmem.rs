@@ -10,6 +10,9 @@
 //! | `Shared::beliefs` | what the server knows about its wall clock, and who it is, see `snowflake::server`; under `CLOCK_LOCK` |
 //! | `Shared::keeper` | what the keeper has here, see `keeper::state`; under `CLOCK_LOCK` |
 //! | `Shared::keeper_latch` | the latch of the keeper's process, null if there is none; an old one may be another process's by now, which does no harm |
+//! | `Shared::known` | the latest such instant that the keeper knows of (the least: none): one that is not later wakes it no more. Stored with Release by the keeper, before it takes `needed` and after, and when a bound has met it; loaded with Acquire by callers, after they have raised `needed`. Callers that still wait tell again each second, so that none is lost if both change at once |
+//! | `Shared::identity_changed` | sessions that wait for another identity, or a later bound, of the server or of a generator sleep on it; broadcast by whoever has changed one, after `CLOCK_LOCK` |
+//! | `Shared::mark_raised` | sessions that wait for a reservation lock sleep on it, see [`super::mark`]; broadcast by whoever has released one |
 //! | `Shared::needed` | the latest instant for which a caller needs a later bound (milliseconds; the least: none); raised by callers, taken by the keeper |
 //! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
@@ -45,13 +48,14 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
+use super::compat::{self, WaitsFor};
 use super::error::{self, Error};
 use super::keeper::{self, state};
 use super::tenants::Tenant;
 use super::{catalog, guc, os_clock, start_file, time};
 use crate::snowflake::clock::Reading;
 use crate::snowflake::horizon::{Holder, Processes, Used};
-use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
+use crate::snowflake::id::{Millis, NANOS_PER_MILLI, Nanos, UnixMillis, WorkerId};
 use crate::snowflake::identity::{Generation, Identity};
 use crate::snowflake::layout::Layout;
 use crate::snowflake::reported::Reported;
@@ -81,13 +85,16 @@ pub struct Shared {
     keeper: UnsafeCell<state::State>,
     keeper_latch: AtomicPtr<pg_sys::Latch>,
     needed: AtomicI64,
+    known: AtomicI64,
+    identity_changed: UnsafeCell<pg_sys::ConditionVariable>,
+    mark_raised: UnsafeCell<pg_sys::ConditionVariable>,
     holders: &'static [Holder],
     holders_used: Used,
     reported: Reported,
     defaults: &'static [Slot],
     others: &'static [Slot],
     tenants: &'static [Tenant],
-    locks: *mut pg_sys::LWLockPadded,
+    locks: [*mut pg_sys::LWLockPadded; 2],
 }
 
 // The core's own tests use a closer layout of slots.
@@ -142,6 +149,11 @@ fn this_database() -> pg_sys::Oid {
     unsafe { pg_sys::MyDatabaseId }
 }
 
+/// Whether somebody may wait for such a change of an identity.
+pub fn is_news(before: Identity, after: Identity) -> bool {
+    (before.generation, before.bound) != (after.generation, after.bound)
+}
+
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
@@ -158,8 +170,22 @@ pub fn shared() -> Result<&'static Shared, Error> {
 }
 
 const NAME: &CStr = c"snowflake_id";
-const TABLE_LOCK: usize = 0;
-const CLOCK_LOCK: usize = 1;
+/// One of our two lightweight locks. Each has a tranche of its own, whose name is the wait
+/// event of those that wait for it.
+#[derive(Clone, Copy)]
+enum Lock {
+    Table,
+    Clock,
+}
+
+const LOCK_NAMES: [&CStr; 2] = [c"SnowflakeTable", c"SnowflakeIdentity"];
+
+/// The place of AddinShmemInitLock among PostgreSQL's own locks, the same from 15 to 18.
+const ADDIN_SHMEM_INIT_LOCK: usize = 21;
+
+/// How long a session sleeps at most before it looks again at an identity: what it waits for
+/// may also end by the clock, and another keeper may have started.
+const LOOK_MILLIS: i64 = 1000;
 
 /// How many default generators can be in use at one time.
 fn defaults_count() -> usize {
@@ -239,10 +265,15 @@ impl Shared {
 
     /// Runs `f` under one of our two lightweight locks. `f` must not call PostgreSQL:
     /// an error would keep the lock held until the end of the transaction.
-    fn locked<T>(&self, index: usize, mode: pg_sys::LWLockMode::Type, f: impl FnOnce() -> T) -> T {
-        // SAFETY: the tranche with both locks was requested by on_request().
+    fn locked<T>(&self, lock: Lock, mode: pg_sys::LWLockMode::Type, f: impl FnOnce() -> T) -> T {
+        let [table, clock] = self.locks;
+        let lock = match lock {
+            Lock::Table => table,
+            Lock::Clock => clock,
+        };
+        // SAFETY: the tranches of both locks were requested by on_request().
         unsafe {
-            let lock = &raw mut (*self.locks.add(index)).lock;
+            let lock = &raw mut (*lock).lock;
             pg_sys::LWLockAcquire(lock, mode);
             let result = f();
             pg_sys::LWLockRelease(lock);
@@ -271,13 +302,45 @@ impl Shared {
     /// Runs `f` with what is known about the wall clock, and with the server's identity.
     /// `f` may change both in place, and must not call PostgreSQL.
     pub fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
-        self.locked(CLOCK_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
+        let (result, is_news) = self.locked(Lock::Clock, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
             // SAFETY: the lock excludes all others who look at it.
             let beliefs = unsafe { &mut *self.beliefs.get() };
+            let before = beliefs.identity;
             let result = f(beliefs);
             self.copy_identity(beliefs.identity);
-            result
-        })
+            (result, is_news(before, beliefs.identity))
+        });
+        if is_news {
+            self.tell_waiters();
+        }
+        result
+    }
+
+    /// Wakes the sessions that wait for another identity, or for a later bound.
+    pub fn tell_waiters(&self) {
+        // SAFETY: initialised before any process could look at it.
+        unsafe { pg_sys::ConditionVariableBroadcast(self.identity_changed.get()) };
+    }
+
+    /// Sleeps until an identity or a bound has changed, or for this long, in a loop that
+    /// looks for that before each call, and calls [`compat::end_sleep`] afterwards. A
+    /// cancelled query ends the sleep.
+    pub fn sleep_until_told(&self, left: Nanos) {
+        let millis = (left.get() / NANOS_PER_MILLI + 1).clamp(1, LOOK_MILLIS);
+        // SAFETY: initialised before any process could look at it.
+        unsafe { compat::sleep_on(self.identity_changed.get(), millis, WaitsFor::Lease) };
+    }
+
+    /// Wakes the sessions that wait for a reservation lock: this one has released one.
+    pub fn tell_reservers(&self) {
+        // SAFETY: as above.
+        unsafe { pg_sys::ConditionVariableBroadcast(self.mark_raised.get()) };
+    }
+
+    /// Sleeps until somebody has released a reservation lock, as [`Self::sleep_until_told`].
+    pub fn sleep_until_reserved(&self) {
+        // SAFETY: as above.
+        unsafe { compat::sleep_on(self.mark_raised.get(), LOOK_MILLIS, WaitsFor::Mark) };
     }
 
     /// The same, with what the keeper has in shared memory.
@@ -301,7 +364,16 @@ impl Shared {
     /// A caller needs a bound past this instant: wakes the keeper.
     pub fn need_bound(&self, instant: UnixMillis) {
         self.needed.fetch_max(instant.get(), Ordering::AcqRel);
-        self.wake_keeper();
+        // If the keeper has taken this before, it has said what it knew then.
+        if self.known.load(Ordering::Acquire) < instant.get() {
+            self.wake_keeper();
+        }
+    }
+
+    /// The keeper knows of a need up to this instant.
+    pub fn know_need(&self, instant: Option<UnixMillis>) {
+        let instant = instant.map_or(i64::MIN, UnixMillis::get);
+        self.known.store(instant, Ordering::Release);
     }
 
     /// Wakes the keeper, if there is one.
@@ -364,7 +436,7 @@ impl Shared {
             }
             let reading = self.reading_to_start_from();
             let now = time::timestamptz(reading.wall.millis());
-            let pinned = self.locked(TABLE_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
+            let pinned = self.locked(Lock::Table, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
                 // Another session may have been faster, or have added a table.
                 if self.layer_count() != layers {
                     return None;
@@ -403,6 +475,10 @@ impl Shared {
             // segment at most once, and keeps it mapped.
             let slots = unsafe {
                 let segment = pg_sys::dsm_attach(handle.load(Ordering::Relaxed));
+                if segment.is_null() {
+                    // Without the table, a generator in it would get a second slot.
+                    pgrx::error!("snowflake_id: could not attach to dynamic shared memory");
+                }
                 pg_sys::dsm_pin_mapping(segment);
                 let address = pg_sys::dsm_segment_address(segment).cast::<Slot>();
                 std::slice::from_raw_parts(address, size)
@@ -447,7 +523,7 @@ impl Shared {
             pg_sys::dsm_pin_segment(segment);
             (segment, pg_sys::dsm_segment_handle(segment))
         };
-        let stored = self.locked(TABLE_LOCK, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
+        let stored = self.locked(Lock::Table, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
             // There is a place for every layer that has a size.
             let place = self.handles.get(layers)?;
             (self.layer_count() == layers).then(|| {
@@ -473,7 +549,7 @@ impl Shared {
     /// PostgreSQL.
     fn with_all<T>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &'static Slot>) -> T) -> T {
         self.attach();
-        self.locked(TABLE_LOCK, pg_sys::LWLockMode::LW_SHARED, || {
+        self.locked(Lock::Table, pg_sys::LWLockMode::LW_SHARED, || {
             let fixed = self.defaults.iter().chain(self.others);
             f(&mut fixed.chain(mapped_layers().flatten()))
         })
@@ -568,7 +644,9 @@ unsafe extern "C-unwind" fn on_request() {
         pg_sys::RequestAddinShmemSpace(slots_count() * size_of::<Slot>());
         pg_sys::RequestAddinShmemSpace(defaults_count() * size_of::<Holder>());
         pg_sys::RequestAddinShmemSpace(guc::queue_places().max(1) * size_of::<Tenant>());
-        pg_sys::RequestNamedLWLockTranche(NAME.as_ptr(), 2);
+        for name in LOCK_NAMES {
+            pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1);
+        }
     }
 }
 
@@ -581,6 +659,8 @@ unsafe extern "C-unwind" fn on_startup() {
         if let Some(previous) = PREVIOUS_STARTUP {
             previous();
         }
+        let init_lock = &raw mut (*pg_sys::MainLWLockArray.add(ADDIN_SHMEM_INIT_LOCK)).lock;
+        pg_sys::LWLockAcquire(init_lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
         let mut found = false;
         let shared = pg_sys::ShmemInitStruct(NAME.as_ptr(), size_of::<Shared>(), &raw mut found);
         let name = c"snowflake_id generators".as_ptr();
@@ -602,6 +682,7 @@ unsafe extern "C-unwind" fn on_startup() {
             start_file::note_start(guc::worker_id());
         }
         SHARED.store(shared, Ordering::Relaxed);
+        pg_sys::LWLockRelease(init_lock);
     }
 }
 
@@ -651,14 +732,19 @@ unsafe fn initialise(
             keeper: UnsafeCell::new(state::State::new(reading.wall.millis())),
             keeper_latch: AtomicPtr::new(std::ptr::null_mut()),
             needed: AtomicI64::new(i64::MIN),
+            known: AtomicI64::new(i64::MIN),
+            identity_changed: UnsafeCell::default(),
+            mark_raised: UnsafeCell::default(),
             holders,
             holders_used: Used::default(),
             reported: Reported::default(),
             defaults,
             others,
             tenants,
-            locks: pg_sys::GetNamedLWLockTranche(NAME.as_ptr()),
+            locks: LOCK_NAMES.map(|name| pg_sys::GetNamedLWLockTranche(name.as_ptr())),
         });
+        pg_sys::ConditionVariableInit((*shared).identity_changed.get());
+        pg_sys::ConditionVariableInit((*shared).mark_raised.get());
     }
     let worker = guc::worker_id().map(WorkerId::get);
     let Some(worker) = worker else {

@@ -5,14 +5,20 @@
 //! another table. And a query can be read as of now and as another user.
 //!
 //! Callers qualify and quote every name.
+//!
+//! [`as_user`] is the only place that switches the user. What runs there may be code of
+//! that user, so it is kept apart in all that core keeps apart for REINDEX: the rights, the
+//! settings, and what it may leave behind. Parsing a query is part of it: the constants of
+//! an array, a range or a row are read by input functions, which check domains.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 
 use pgrx::{IntoDatum, pg_sys};
 
 use super::encoding::{Text, from_server, to_server_exactly};
 use super::error::{self, Error};
 use super::report;
+use super::sql::limit::{self, Limit};
 
 /// One row of a result. Its columns have the names that the query gives them. To ask
 /// for another name is a mistake of ours, which ends the statement as an internal error
@@ -56,22 +62,15 @@ pub fn read_one_as(query: &str, user: pg_sys::Oid) -> Result<Option<Row>, Error>
 fn read_rows(query: &str, user: Option<pg_sys::Oid>) -> Result<Vec<Row>, Error> {
     report::keeping_errors(|| {
         let sql = to_server_exactly(query).map_err(|_| error::untranslatable())?;
-        // SAFETY: as in `run`.
+        // SAFETY: as in `run`; the text is NUL-terminated.
         unsafe {
             pg_sys::SPI_connect();
             pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
-            let plan = pg_sys::SPI_prepare(sql, 0, std::ptr::null_mut());
-            let no_values = std::ptr::null_mut();
-            let run = || pg_sys::SPI_execute_plan(plan, no_values, std::ptr::null(), true, 0);
-            let status = match user {
-                _ if plan.is_null() => pg_sys::SPI_result,
-                Some(user) => as_user(user, pg_sys::SECURITY_RESTRICTED_OPERATION, run),
-                None => run(),
-            };
+            let status = parse_and_run(sql, user);
             let result = if status < 0 {
                 Err(error::spi(status))
             } else {
-                Ok(rows())
+                rows()
             };
             pg_sys::PopActiveSnapshot();
             pg_sys::SPI_finish();
@@ -80,17 +79,37 @@ fn read_rows(query: &str, user: Option<pg_sys::Oid>) -> Result<Vec<Row>, Error> 
     })
 }
 
+/// Parses, plans and runs a query; all three as `user`, if there is one. Returns SPI's
+/// status, which is negative after a failure.
+///
+/// # Safety
+/// The session is connected to SPI, with a snapshot; `sql` is NUL-terminated.
+unsafe fn parse_and_run(sql: *const c_char, user: Option<pg_sys::Oid>) -> i32 {
+    // SAFETY: as the caller guarantees.
+    let run = || unsafe {
+        let plan = pg_sys::SPI_prepare(sql, 0, std::ptr::null_mut());
+        if plan.is_null() {
+            return pg_sys::SPI_result;
+        }
+        pg_sys::SPI_execute_plan(plan, std::ptr::null_mut(), std::ptr::null(), true, 0)
+    };
+    match user {
+        Some(user) => as_user(user, pg_sys::SECURITY_RESTRICTED_OPERATION, run),
+        None => run(),
+    }
+}
+
 /// The rows of the statement that has just run.
 ///
 /// # Safety
 /// The session is connected to SPI, right after a statement that succeeded.
-unsafe fn rows() -> Vec<Row> {
+unsafe fn rows() -> Result<Vec<Row>, Error> {
     // SAFETY: as the caller guarantees; the table has `numvals` rows, and columns count
     // from 1. The results of SPI_fname and SPI_getvalue are NUL-terminated, and
     // SPI_fname does not return NULL for a column that exists.
     unsafe {
         let Some(table) = pg_sys::SPI_tuptable.as_ref() else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let count = usize::try_from(table.numvals).unwrap_or(0);
         let tuples = std::slice::from_raw_parts(table.vals, count);
@@ -98,10 +117,9 @@ unsafe fn rows() -> Vec<Row> {
             let columns = (1..=(*table.tupdesc).natts).map(|column| {
                 let name = CStr::from_ptr(pg_sys::SPI_fname(table.tupdesc, column));
                 let value = pg_sys::SPI_getvalue(*tuple, table.tupdesc, column);
-                let value = (!value.is_null()).then(|| from_server(CStr::from_ptr(value)));
-                (from_server(name), value)
+                Ok((from_server(name), measured(value, &limit::VALUE)?))
             });
-            Row(columns.collect())
+            Ok(Row(columns.collect::<Result<_, Error>>()?))
         };
         tuples.iter().map(row).collect()
     }
@@ -130,48 +148,113 @@ pub fn run(statement: &str) -> Result<(), Error> {
 /// first value, if there is one that is not NULL. Under READ COMMITTED it sees what
 /// others have committed by now.
 pub fn value(statement: &str, values: &[&str]) -> Result<Option<String>, Error> {
+    first_of(statement, &texts(values), None)
+}
+
+/// Runs such a statement as `user`. Only [`super::guard`] may: `user` is the owner of the
+/// tables that the statement names.
+pub fn value_as(
+    user: pg_sys::Oid,
+    statement: &str,
+    values: &[&str],
+) -> Result<Option<String>, Error> {
+    first_of(statement, &texts(values), Some(user))
+}
+
+/// Runs such a statement with parameters of any types: the types, and the values, none of
+/// which is NULL.
+pub fn value_of(
+    statement: &str,
+    values: &[(pg_sys::Oid, pg_sys::Datum)],
+) -> Result<Option<String>, Error> {
+    first_of(statement, values, None)
+}
+
+fn texts(values: &[&str]) -> Vec<(pg_sys::Oid, pg_sys::Datum)> {
+    let text = |value: &&str| {
+        let datum = Text(value).into_datum();
+        (pg_sys::TEXTOID, datum.unwrap_or(0.into()))
+    };
+    values.iter().map(text).collect()
+}
+
+fn first_of(
+    statement: &str,
+    values: &[(pg_sys::Oid, pg_sys::Datum)],
+    user: Option<pg_sys::Oid>,
+) -> Result<Option<String>, Error> {
     report::keeping_errors(|| {
         let sql = to_server_exactly(statement).map_err(|_| error::untranslatable())?;
-        let mut types = vec![pg_sys::TEXTOID; values.len()];
-        let values = values.iter().map(|value| Text(value).into_datum());
-        let mut values: Vec<_> = values.map(|value| value.unwrap_or(0.into())).collect();
+        let (mut types, mut values): (Vec<_>, Vec<_>) = values.iter().copied().unzip();
         let count = i32::try_from(values.len()).unwrap_or(0);
         // SAFETY: as in `run`; there are as many types and values as are counted.
         unsafe {
             pg_sys::SPI_connect();
             let (types, values) = (types.as_mut_ptr(), values.as_mut_ptr());
             let nulls = std::ptr::null();
-            let status = pg_sys::SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
-            let value = (status >= 0).then(|| first_value()).flatten().flatten();
+            let run = || pg_sys::SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
+            let status = match user {
+                Some(user) => as_user(user, 0, || {
+                    hide_trees();
+                    run()
+                }),
+                None => run(),
+            };
+            let value = match status {
+                ..0 => Err(error::spi(status)),
+                _ => first_value(&limit::VALUE).map(Option::flatten),
+            };
             pg_sys::SPI_finish();
-            if status < 0 {
-                return Err(error::spi(status));
-            }
-            Ok(value)
+            value
         }
     })
 }
 
+/// Prints no trees of statements until the level of settings ends. Each session may have
+/// them printed to its client, with the parameters, and the key of a registry is one.
+fn hide_trees() {
+    // SAFETY: variables of this process, and NUL-terminated constants; within a level of
+    // settings, which undoes the change.
+    unsafe {
+        for (is_on, name) in [
+            (pg_sys::Debug_print_parse, c"debug_print_parse"),
+            (pg_sys::Debug_print_rewritten, c"debug_print_rewritten"),
+            (pg_sys::Debug_print_plan, c"debug_print_plan"),
+        ] {
+            if is_on {
+                pg_sys::set_config_option(
+                    name.as_ptr(),
+                    c"off".as_ptr(),
+                    pg_sys::GucContext::PGC_USERSET,
+                    pg_sys::GucSource::PGC_S_SESSION,
+                    pg_sys::GucAction::GUC_ACTION_SAVE,
+                    true,
+                    0,
+                    false,
+                );
+            }
+        }
+    }
+}
+
 /// The first value that a query returns. The query is in the database's encoding, and
 /// reads as of now: under REPEATABLE READ, the transaction's snapshot is older. It runs
-/// as `user`, and can do no lasting harm: even planning it may call functions that
-/// somebody wrote, in an index or a constraint.
+/// as `user`, and can do no lasting harm: even parsing and planning it may call functions
+/// that somebody wrote, in a domain, an index or a constraint.
 pub fn read_as(query: &CStr, user: pg_sys::Oid) -> Result<Option<String>, Error> {
     report::keeping_errors(|| {
         // SAFETY: as in `run`.
         unsafe {
             pg_sys::SPI_connect();
             pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
-            // Names are looked up as the caller; planning runs functions.
-            let plan = pg_sys::SPI_prepare(query.as_ptr(), 0, std::ptr::null_mut());
-            let no_values = std::ptr::null_mut();
-            let run = || pg_sys::SPI_execute_plan(plan, no_values, std::ptr::null(), true, 0);
-            let is_run =
-                !plan.is_null() && as_user(user, pg_sys::SECURITY_RESTRICTED_OPERATION, run) >= 0;
-            let value = is_run.then(|| first_value()).flatten();
+            let is_run = parse_and_run(query.as_ptr(), Some(user)) >= 0;
+            let value = match is_run {
+                true => first_value(&limit::VALUE),
+                false => Ok(None),
+            };
             pg_sys::PopActiveSnapshot();
             pg_sys::SPI_finish();
-            value.ok_or_else(error::no_query)
+            value?.ok_or_else(error::no_query)
         }
     })
 }
@@ -180,21 +263,37 @@ pub fn read_as(query: &CStr, user: pg_sys::Oid) -> Result<Option<String>, Error>
 ///
 /// # Safety
 /// The session is connected to SPI, right after a statement that succeeded.
-unsafe fn first_value() -> Option<Option<String>> {
+unsafe fn first_value(limit: &Limit) -> Result<Option<Option<String>>, Error> {
     // SAFETY: as the caller guarantees; columns count from 1. A result of SPI_getvalue
     // that is not NULL is NUL-terminated.
     unsafe {
-        let table = pg_sys::SPI_tuptable.as_ref()?;
-        if table.numvals == 0 || (*table.tupdesc).natts == 0 {
-            return None;
-        }
+        let table = pg_sys::SPI_tuptable.as_ref();
+        let Some(table) = table.filter(|it| it.numvals > 0 && (*it.tupdesc).natts > 0) else {
+            return Ok(None);
+        };
         let value = pg_sys::SPI_getvalue(*table.vals, table.tupdesc, 1);
-        Some((!value.is_null()).then(|| from_server(CStr::from_ptr(value))))
+        measured(value, limit).map(Some)
     }
 }
 
-/// Runs `f` as another user, under further restrictions. If `f` raises an error, the
-/// abort puts the user back.
+/// A value as UTF-8, unless it is NULL. It is measured before it is copied: it may be what
+/// somebody's function has returned.
+///
+/// # Safety
+/// NULL or NUL-terminated.
+unsafe fn measured(value: *const c_char, limit: &Limit) -> Result<Option<String>, Error> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as the caller guarantees.
+    let value = unsafe { CStr::from_ptr(value) };
+    limit.check(value.count_bytes())?;
+    Ok(Some(from_server(value)))
+}
+
+/// Runs `f` as another user, under further restrictions, and undoes what `f` sets: a
+/// setting that stayed, such as a search_path, would choose what the caller runs next. If
+/// `f` raises an error, the abort puts the user and the settings back.
 pub fn as_user<T>(user: pg_sys::Oid, restrictions: u32, f: impl FnOnce() -> T) -> T {
     let restrictions = (pg_sys::SECURITY_LOCAL_USERID_CHANGE | restrictions).cast_signed();
     let (mut before, mut context) = (pg_sys::InvalidOid, 0);
@@ -202,7 +301,9 @@ pub fn as_user<T>(user: pg_sys::Oid, restrictions: u32, f: impl FnOnce() -> T) -
     unsafe {
         pg_sys::GetUserIdAndSecContext(&raw mut before, &raw mut context);
         pg_sys::SetUserIdAndSecContext(user, context | restrictions);
+        let level = pg_sys::NewGUCNestLevel();
         let result = f();
+        pg_sys::AtEOXact_GUC(false, level);
         pg_sys::SetUserIdAndSecContext(before, context);
         result
     }

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `key` | the generator, as in its slot; 0: the place is free. Changed under the clock lock |
 //! | `generation`, `max_ahead` | copies of the identity, for sessions that hold no lock, as those of the server in [`super::shmem`] |
-//! | `needed` | as `Shared::needed` |
+//! | `needed`, `known` | as those of `Shared` |
 //! | `used` | the generation whose worker ID is used up for the time that the clock shows, 0: none. Stored by sessions, taken by the keeper |
 //! | `held` | the identity, and what the keeper has here; under the clock lock |
 //!
@@ -31,7 +31,7 @@ use pgrx::pg_sys;
 use super::entry::Entry;
 use super::error::{self, Error};
 use super::keeper::state::{Obstacle, Short, State};
-use super::shmem::{Key, Shared};
+use super::shmem::{Key, Shared, is_news};
 use super::{catalog, guc};
 use crate::snowflake::clock::Reading;
 use crate::snowflake::id::{Millis, UnixMillis, WorkerId};
@@ -45,6 +45,7 @@ pub struct Tenant {
     generation: AtomicU64,
     max_ahead: AtomicI64,
     needed: AtomicI64,
+    known: AtomicI64,
     used: AtomicU64,
     held: UnsafeCell<Held>,
 }
@@ -82,6 +83,7 @@ impl Tenant {
             generation: AtomicU64::new(0),
             max_ahead: AtomicI64::new(-1),
             needed: AtomicI64::new(i64::MIN),
+            known: AtomicI64::new(i64::MIN),
             used: AtomicU64::new(0),
             held: UnsafeCell::new(Held {
                 identity: Identity::NONE,
@@ -108,9 +110,17 @@ impl Tenant {
         (most >= 0).then_some(Millis::new(most))
     }
 
-    /// A caller needs a bound past this instant.
-    pub fn need_bound(&self, instant: UnixMillis) {
+    /// A caller needs a bound past this instant. Returns whether the keeper has to be woken.
+    #[must_use]
+    pub fn need_bound(&self, instant: UnixMillis) -> bool {
         self.needed.fetch_max(instant.get(), Ordering::AcqRel);
+        self.known.load(Ordering::Acquire) < instant.get()
+    }
+
+    /// As [`Shared::know_need`].
+    pub fn know_need(&self, instant: Option<UnixMillis>) {
+        let instant = instant.map_or(i64::MIN, UnixMillis::get);
+        self.known.store(instant, Ordering::Release);
     }
 
     /// What callers have needed since this was asked last. Asked by the keeper.
@@ -119,9 +129,12 @@ impl Tenant {
         (needed != i64::MIN).then_some(UnixMillis::new(needed))
     }
 
-    /// The worker ID of this generation is used up for the time that the clock shows.
-    pub fn use_up(&self, generation: Generation) {
-        self.used.store(generation.bits(), Ordering::Release);
+    /// The worker ID of this generation is used up for the time that the clock shows. Returns
+    /// whether the keeper has to be woken: not if it has not yet taken what another caller has
+    /// told.
+    #[must_use]
+    pub fn use_up(&self, generation: Generation) -> bool {
+        self.used.swap(generation.bits(), Ordering::AcqRel) != generation.bits()
     }
 
     /// What was told since this was asked last. Asked by the keeper.
@@ -141,9 +154,10 @@ impl Shared {
     /// Runs `f` with the beliefs of the server, of which the identity is that of the
     /// server, and with what the place holds. `f` must not call PostgreSQL.
     pub fn with_held<T>(&self, tenant: &Tenant, f: impl FnOnce(&mut Beliefs, &mut Held) -> T) -> T {
-        self.with_beliefs(|beliefs| {
+        let (result, is_news) = self.with_beliefs(|beliefs| {
             // SAFETY: the clock lock excludes all others who look at it.
             let held = unsafe { &mut *tenant.held.get() };
+            let before = held.identity;
             let result = f(beliefs, held);
             let Identity {
                 generation,
@@ -154,8 +168,12 @@ impl Shared {
             tenant.max_ahead.store(most, Ordering::Relaxed);
             let bits = generation.bits();
             tenant.generation.store(bits, Ordering::Release);
-            result
-        })
+            (result, is_news(before, held.identity))
+        });
+        if is_news {
+            self.tell_waiters();
+        }
+        result
     }
 
     /// As [`Shared::with_beliefs`], with the identity of a generator instead of the

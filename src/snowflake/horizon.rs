@@ -34,7 +34,8 @@
 //! | `Holder::process` | the process that had the place last, for a view |
 //! | `Horizon::announced` | no greater horizon was returned; raised by readers, and at a start |
 //! | `Horizon::returned` | the greatest horizon that was returned; raised by readers |
-//! | `Horizon::locked` | the low bit: a lock may hold the horizon; above it, how often one was taken |
+//! | `Horizon::locked` | see [`Locks`]: the locks that hold the generator |
+//! | `Locks` | the low bit: there may be such a lock; above it, how often one was taken. Changed by read-modify-writes, with AcqRel |
 //!
 //! # Why no row is missed
 //!
@@ -419,7 +420,7 @@ impl Own {
 pub struct Horizon {
     announced: AtomicI64,
     returned: AtomicI64,
-    locked: AtomicU64,
+    locked: Locks,
 }
 
 impl Default for Horizon {
@@ -427,8 +428,45 @@ impl Default for Horizon {
         Self {
             announced: AtomicI64::new(BEGINNING.get()),
             returned: AtomicI64::new(BEGINNING.get()),
-            locked: AtomicU64::new(MAY_BE_LOCKED),
+            locked: Locks::default(),
         }
+    }
+}
+
+/// Whether there may be a lock that a search has to find. See the head of the file.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Locks(AtomicU64);
+
+/// After a start there may be a lock.
+impl Default for Locks {
+    fn default() -> Self {
+        Self(AtomicU64::new(MAY_BE_LOCKED))
+    }
+}
+
+impl Locks {
+    fn reset(&self) {
+        self.0.store(MAY_BE_LOCKED, Relaxed);
+    }
+
+    /// There is a lock: called when it was taken, and before what relies on that.
+    pub fn note(&self) {
+        let next = |locked: u64| Some((locked | MAY_BE_LOCKED).wrapping_add(2));
+        let _ = self.0.fetch_update(AcqRel, Acquire, next);
+    }
+
+    /// What was noted by now, if there may be a lock. Read before a search for it.
+    pub(super) fn noted(&self) -> Option<u64> {
+        let noted = self.0.load(Acquire);
+        (noted & MAY_BE_LOCKED != 0).then_some(noted)
+    }
+
+    /// A search that began when this was noted has found no lock. If one was noted since, the
+    /// search may have missed it: it stays noted.
+    pub(super) fn none_was_found(&self, noted: u64) {
+        let after = noted & !MAY_BE_LOCKED;
+        let _ = self.0.compare_exchange(noted, after, AcqRel, Relaxed);
     }
 }
 
@@ -462,7 +500,7 @@ impl Announced for (&Horizon, &Reported, Layout) {
     }
 }
 
-/// See [`Horizon::locked`].
+/// See [`Locks`].
 const MAY_BE_LOCKED: u64 = 1;
 
 /// What a search for locks has found, and what was noted before it.
@@ -473,7 +511,7 @@ impl Horizon {
     pub(super) fn reset(&self) {
         self.announced.store(BEGINNING.get(), Relaxed);
         self.returned.store(BEGINNING.get(), Relaxed);
-        self.locked.store(MAY_BE_LOCKED, Relaxed);
+        self.locked.reset();
     }
 
     /// No horizon past this instant was returned before the generator got its slot. Called
@@ -490,8 +528,7 @@ impl Horizon {
     /// A lock holds the generator. Called when the lock is there, before its transaction takes
     /// an ID or withdraws its other hold, both of which are a Release.
     pub fn lock(&self) {
-        let next = |locked: u64| Some((locked | MAY_BE_LOCKED).wrapping_add(2));
-        let _ = self.locked.fetch_update(AcqRel, Acquire, next);
+        self.locked.note();
     }
 
     /// The least hold by a lock, which `search` finds. It is called only if there may be one,
@@ -501,19 +538,14 @@ impl Horizon {
         last: &mut Search,
         search: &mut impl FnMut() -> Option<UnixMillis>,
     ) -> Option<UnixMillis> {
-        let before = self.locked.load(Acquire);
-        if before & MAY_BE_LOCKED == 0 {
-            return None;
-        }
+        let before = self.locked.noted()?;
         match *last {
             Some((noted, found)) if noted == before => return found,
             _ => {}
         }
         let found = search();
         if found.is_none() {
-            // If one was noted meanwhile, the search may have missed it: it stays noted.
-            let after = before & !MAY_BE_LOCKED;
-            let _ = self.locked.compare_exchange(before, after, AcqRel, Relaxed);
+            self.locked.none_was_found(before);
         }
         *last = Some((before, found));
         found
@@ -568,6 +600,13 @@ impl Horizon {
         let held = least(processes.holders(), key);
         let now = held.into_iter().chain(locked).fold(reached, Ord::min);
         now.max(UnixMillis::new(self.returned.load(Relaxed)))
+    }
+}
+
+#[cfg(test)]
+impl Locks {
+    fn copy(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Relaxed)))
     }
 }
 

@@ -9,6 +9,7 @@ pub mod block; // which positions are consecutive IDs
 pub mod clock; // which time a generator believes
 pub mod clocks; // which clock numbers have been used, for policies that change them
 pub mod duration; // how a length of time reads as text
+pub mod excerpt; // what a message shows of a text
 pub mod explain; // an ID, for a person to read
 pub mod generator; // what a generator is made of: layout and policy
 pub mod horizon; // before which instant no ID can appear any more

@@ -12,7 +12,9 @@
 //!    that, it moves the word there, [`super::server::lift`], before it takes an ID.
 //!
 //! Between the store and the look, both have a SeqCst fence: so at least one of the two
-//! sees the other. Either the report is no later than the hold, or the session takes no ID
+//! sees the other. A session that holds by a lock notes so in `Reported::locks` between the
+//! lock and its fence; so the one who reports searches for locks only if one may be there, of
+//! any database. Either the report is no later than the hold, or the session takes no ID
 //! that lies before the instant. Later IDs of its transaction do not lie before either: the
 //! word only grows where somebody holds the horizon.
 //!
@@ -30,19 +32,34 @@
 //!
 //! Generators that go back in time keep to none of this. They have no horizon.
 
-use super::horizon::{Holder, Processes, database_of};
+use super::horizon::{Holder, Locks, Processes, database_of};
 use super::id::UnixMillis;
 use super::sync::Ordering::{Relaxed, SeqCst};
 use super::sync::{AtomicI64, fence};
 
 /// See the head of the file.
 #[derive(Debug)]
-pub struct Reported(AtomicI64);
+pub struct Reported {
+    at: AtomicI64,
+    locks: Locks,
+}
 
 impl Default for Reported {
     fn default() -> Self {
-        Self(AtomicI64::new(0))
+        Self {
+            at: AtomicI64::new(0),
+            locks: Locks::default(),
+        }
     }
+}
+
+/// What a search for locks has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found {
+    /// There is one, of whatever database.
+    pub any: bool,
+    /// The least hold in the databases that count.
+    pub least: Option<UnixMillis>,
 }
 
 impl Reported {
@@ -56,25 +73,40 @@ impl Reported {
 
     /// The same, after a fence of the caller's.
     pub(super) fn get(&self) -> UnixMillis {
-        UnixMillis::new(self.0.load(Relaxed))
+        UnixMillis::new(self.at.load(Relaxed))
+    }
+
+    /// The locks of all generators of the server.
+    pub const fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// The least hold by a lock, which `search` finds. Called after the places were looked at.
+    pub fn locked(&self, search: impl FnOnce() -> Found) -> Option<UnixMillis> {
+        let noted = self.locks.noted()?;
+        let found = search();
+        if !found.any {
+            self.locks.none_was_found(noted);
+        }
+        found.least
     }
 
     /// Announces an instant, and returns what is to be reported. `counts` says of which
-    /// databases, by the high half of a key; `locked` finds the least hold by a lock.
+    /// databases, by the high half of a key; `search` finds locks.
     pub fn report(
         &self,
         now: UnixMillis,
         processes: &impl Processes,
         counts: impl Fn(u64) -> bool,
-        locked: impl FnOnce() -> Option<UnixMillis>,
+        search: impl FnOnce() -> Found,
     ) -> UnixMillis {
-        let before = self.0.fetch_max(now.get(), Relaxed);
+        let before = self.at.fetch_max(now.get(), Relaxed);
         let announced = now.max(UnixMillis::new(before));
         // See the head of the file.
         fence(SeqCst);
         // The places first: a transaction that is prepared moves its hold.
         let held = held(processes, counts);
-        let held = held.into_iter().chain(locked()).min();
+        let held = held.into_iter().chain(self.locked(search)).min();
         held.map_or(announced, |held| held.min(announced))
     }
 }
@@ -113,8 +145,12 @@ mod tests {
         let reported = Reported::default();
         let counts = |database| database == SHOP;
         let report = |now, locked: Option<i64>| {
-            let locked = || locked.map(UnixMillis::new);
-            reported.report(at(now), &holders, counts, locked)
+            let search = || Found {
+                any: locked.is_some(),
+                least: locked.map(UnixMillis::new),
+            };
+            reported.locks().note();
+            reported.report(at(now), &holders, counts, search)
         };
         assert_eq!(report(40, None), at(40));
         assert_eq!(report(60, None), at(50));
@@ -126,5 +162,37 @@ mod tests {
         assert_eq!(reported.announced(), at(60));
         assert_eq!(held(&holders, counts), None);
         assert_eq!(held(&holders, |_| true), Some(at(20)));
+    }
+
+    #[test]
+    fn locks_are_searched_for_while_one_may_be_there() {
+        let reported = Reported::default();
+        let searched = std::cell::Cell::new(0);
+        let report = |any, least: Option<i64>| {
+            let search = || {
+                searched.set(searched.get() + 1);
+                let least = least.map(UnixMillis::new);
+                Found { any, least }
+            };
+            let none: &[Holder] = &[];
+            (
+                reported.report(at(50), &none, |_| true, search),
+                searched.get(),
+            )
+        };
+        // After a start; and as long as there is one, also of a database that does not count.
+        assert_eq!(report(true, Some(20)), (at(20), 1));
+        assert_eq!(report(true, None), (at(50), 2));
+        assert_eq!(report(false, None), (at(50), 3));
+        assert_eq!(report(true, Some(20)), (at(50), 3));
+        reported.locks().note();
+        assert_eq!(report(true, Some(30)), (at(30), 4));
+        // One that is noted during a search stays so.
+        let _ = reported.locked(|| {
+            reported.locks().note();
+            Found::default()
+        });
+        assert_eq!(report(false, None), (at(50), 5));
+        assert_eq!(report(false, None), (at(50), 5));
     }
 }

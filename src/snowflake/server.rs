@@ -86,6 +86,15 @@ impl Beliefs {
         reading
     }
 
+    /// A reading for who reports how far the server is, and issues nothing: a clock that was
+    /// set forward counts if a reservation would believe it.
+    pub fn followed(&self, reading: Reading, max_clock_jump: Millis) -> Reading {
+        if reading.jumped_from(self.trusted_offset) > max_clock_jump {
+            return self.believable(reading);
+        }
+        reading
+    }
+
     /// Believes a reading, and returns how far the wall clock has jumped.
     pub fn accept(&mut self, reading: Reading) -> Millis {
         let jumped = reading.jumped_from(self.trusted_offset);
@@ -135,6 +144,16 @@ pub trait Host: Clocks + Sized {
 
     /// Runs `f` as the only one that reserves for this generator.
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T;
+
+    /// The same; but a caller that has to wait for others asks `is_done` after that, and if
+    /// so does not run `f`.
+    fn reserving_unless<T>(
+        &self,
+        _is_done: impl Fn() -> bool,
+        f: impl FnOnce(&Reserving) -> T,
+    ) -> Option<T> {
+        Some(self.reserving(f))
+    }
 
     /// Runs `f` with what the server knows of its clock, one caller at a time.
     fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T;
@@ -195,6 +214,8 @@ pub enum Need {
     /// server has reported it, see [`super::reported`]. If the clock was set back since, the
     /// generator leads as if it had issued there.
     Reported(UnixMillis),
+    /// The wall clock was set forward, and the generator's clock is to follow it.
+    Clock,
     /// The wall clock was set back: another clock is needed, or another turn.
     Switch,
     /// The tick is exhausted and goes on in further clocks. Takes no mark.
@@ -317,10 +338,23 @@ fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<
 /// The word is not moved past the bound: after a crash, a generator starts at the mark. If
 /// the word may not be moved, since the clock is refused or the word is ahead of it, the
 /// answer is where the word is. Fails with the host's error, or why there is neither.
+///
+/// A generator that issues nothing reserves nothing. So a wall clock that was set forward is
+/// looked for here; if it is refused, the generator's clock counts.
 pub fn reach<H: Host>(host: &H) -> Result<UnixMillis, H::Error> {
+    let mut has_looked = false;
     loop {
         let (slot, generator) = host.enter()?;
         let (live, mine) = (slot.live(), host.generation());
+        if !has_looked {
+            has_looked = true;
+            if live.bounds().in_force() != Position::ZERO
+                && lag(host, live, generator) >= LAG_MIN
+                && host.reserve(Need::Clock)?.is_none()
+            {
+                continue;
+            }
+        }
         // No positions: a step that takes none moves the word in the same way.
         let step = if generator.policy.on_rollback.watches() {
             live.issue::<true>(generator, mine, 0, host)
@@ -349,6 +383,21 @@ pub fn reach<H: Host>(host: &H) -> Result<UnixMillis, H::Error> {
             (Some(refusal), None) => await_bound(host, refusal)?,
         }
     }
+}
+
+/// A generator's clock that is less than this behind the wall clock was not left behind by a
+/// step: whoever asks for a horizon does not write a mark because of it.
+const LAG_MIN: Nanos = Nanos::new(10_000_000);
+
+/// How far a generator's clock is behind the wall clock, which was set forward then since a
+/// reservation has read it. Negative if the generator leads.
+fn lag<H: Host>(host: &H, live: &Live, generator: &Generator) -> Nanos {
+    if generator.policy.on_rollback.watches() {
+        return Nanos::ZERO;
+    }
+    // The boot clock last: the time between the readings makes the lag less, never more.
+    let wall = host.wall();
+    wall.since(live.clock().now(host.boot()))
 }
 
 /// Reserves, waits, or fails, as a step asks for that is not [`Step::Issue`].
@@ -387,6 +436,7 @@ fn make_way<H: Host>(
 /// The host's error, or why the ID cannot be observed.
 pub fn observe<H: Host>(host: &H, tick: Tick, most: Option<Millis>) -> Result<(), H::Error> {
     let mut waits = Waits::default();
+    let mut has_looked = false;
     loop {
         let (slot, generator) = host.enter()?;
         let live = slot.live();
@@ -408,6 +458,18 @@ pub fn observe<H: Host>(host: &H, tick: Tick, most: Option<Millis>) -> Result<()
                     let _ = host.reserve(Need::Early(tick))?;
                 }
                 return Ok(());
+            }
+            // Who only observes reserves nothing, and does not see that the wall clock was set
+            // forward. A lag of less than a millisecond moves no tick.
+            Pass::TooFar { .. }
+                if !has_looked && lag(host, live, generator).millis() > Millis::ZERO =>
+            {
+                has_looked = true;
+                match host.reserve(Need::Clock)? {
+                    // The clock has followed, whether there is more to reserve or not.
+                    None | Some(Refusal::PastBound { .. }) => {}
+                    Some(refusal) => await_bound(host, refusal)?,
+                }
             }
             Pass::TooFar { ticks } => {
                 slot.stats().count_refusal();
@@ -493,7 +555,11 @@ pub(super) fn await_bound<H: Host>(host: &H, refusal: Refusal) -> Result<(), H::
 /// Afterwards the host may have to be entered anew. Fails with the host's error.
 #[cold]
 pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Error> {
-    host.reserving(|token| {
+    let is_done = || {
+        let entered = host.entered();
+        entered.is_none_or(|(slot, generator)| is_done(host, slot, generator, need))
+    };
+    let reserved = host.reserving_unless(is_done, |token| {
         let Some((slot, generator)) = host.entered() else {
             return Ok(None);
         };
@@ -514,7 +580,26 @@ pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Erro
             Err(_) if matches!(need, Need::Early(_)) => Ok(None),
             Err(refusal) => Ok(Some(refusal)),
         }
-    })
+    });
+    reserved.unwrap_or(Ok(None))
+}
+
+/// Whether somebody else has done what is needed. Holders of the reservation lock can rely on
+/// it until they release that.
+fn is_done<H: Host>(host: &H, slot: &Slot, generator: &Generator, need: Need) -> bool {
+    let (layout, live) = (generator.layout, slot.live());
+    match need {
+        Need::Tick(_) if live.bounds().generation() != host.generation() => false,
+        Need::Tick(tick) => {
+            let (word, reserved) = (live.word().position(), live.bounds().reserved());
+            layout.clock_of(reserved) == layout.clock_of(word)
+                && layout.place(reserved) > layout.place_of(tick)
+        }
+        Need::Early(_) => !live.bounds().early_is_claimed(),
+        Need::Reported(at) => is_past(slot, generator, at),
+        Need::Clock => lag(host, live, generator).millis() <= Millis::ZERO,
+        Need::Floor(_) | Need::Switch | Need::Widen => false,
+    }
 }
 
 /// What a reserver finds: a [`Situation`] is made of it.
@@ -539,7 +624,7 @@ impl<H: Host> Reserver<'_, H> {
     /// needed. The outer error is the host's.
     fn prepare(&self, need: Need) -> Result<Result<Option<Planned>, Refusal>, H::Error> {
         let slot = self.slot;
-        if self.is_done(need) {
+        if is_done(self.host, slot, self.generator, need) {
             return Ok(Ok(None));
         }
         if need == Need::Widen {
@@ -585,7 +670,13 @@ impl<H: Host> Reserver<'_, H> {
             let situation = self.situation(need, &found)?;
             let stepped = reading.stepped_since(beliefs.seen);
             let plan = generator.plan(&situation);
-            if plan.is_ok() {
+            // Who asks for the clock alone needs no room before the bound.
+            let is_believed = match plan {
+                Ok(_) => true,
+                Err(Refusal::PastBound { .. }) => need == Need::Clock,
+                Err(_) => false,
+            };
+            if is_believed {
                 beliefs.trusted_offset = reading.offset();
                 // A gap is not left for a clock that was refused.
                 if let Some(failover) = situation.failover {
@@ -637,22 +728,6 @@ impl<H: Host> Reserver<'_, H> {
         Ok(Some(Planned::new(plan)))
     }
 
-    /// Whether somebody else has done what is needed.
-    fn is_done(&self, need: Need) -> bool {
-        let (layout, live) = (self.generator.layout, self.slot.live());
-        match need {
-            Need::Tick(_) if self.is_new_to(self.host.generation()) => false,
-            Need::Tick(tick) => {
-                let (word, reserved) = (live.word().position(), live.bounds().reserved());
-                layout.clock_of(reserved) == layout.clock_of(word)
-                    && layout.place(reserved) > layout.place_of(tick)
-            }
-            Need::Early(_) => !live.bounds().early_is_claimed(),
-            Need::Reported(at) => is_past(self.slot, self.generator, at),
-            Need::Floor(_) | Need::Switch | Need::Widen => false,
-        }
-    }
-
     /// Whether the slot's bound is of another identity than this.
     fn is_new_to(&self, generation: Generation) -> bool {
         self.slot.live().bounds().generation() != generation
@@ -678,7 +753,7 @@ impl<H: Host> Reserver<'_, H> {
         let (through, floor) = match need {
             Need::Tick(tick) | Need::Early(tick) => (tick, None),
             Need::Floor(at) => (Tick::new(0), Some(at)),
-            Need::Reported(_) | Need::Switch | Need::Widen => (Tick::new(0), None),
+            Need::Reported(_) | Need::Clock | Need::Switch | Need::Widen => (Tick::new(0), None),
         };
         let reported = match need {
             // Ticks that begin before it and end after it may go on.
@@ -854,6 +929,29 @@ impl<H: Host> Reserver<'_, H> {
         // If not, the caller finds that it has to reserve anew.
         let _ = moved.publish(slot.live());
         self.host.reserved(plan.reading.boot);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_follows_a_step_that_a_reservation_would_believe() {
+        let at = |boot: i64, wall: i64| Reading {
+            boot: BootNanos::new(boot * 1_000_000),
+            wall: UnixNanos::new(wall * 1_000_000),
+        };
+        let beliefs = Beliefs::new(at(0, 1000), Identity::NONE);
+        let wall = |boot, wall, limit| {
+            let followed = beliefs.followed(at(boot, wall), Millis::new(limit));
+            followed.wall.millis().get()
+        };
+        assert_eq!(wall(10, 1010, 500), 1010);
+        assert_eq!(wall(10, 1510, 500), 1510);
+        // Not beyond: the boot clock counts.
+        assert_eq!(wall(10, 1511, 500), 1010);
+        assert_eq!(wall(10, 700, 500), 700);
     }
 }
 

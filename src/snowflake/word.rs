@@ -404,6 +404,13 @@ impl Live {
     /// first in a fresh tick, or took the last that there was room for.
     // Always: the path of each ID has a copy of its own, made for its constants.
     #[inline(always)]
+    #[cfg_attr(
+        loom,
+        expect(
+            clippy::absurd_extreme_comparisons,
+            reason = "no attempt is made there"
+        )
+    )]
     pub fn issue<const WATCHES: bool>(
         &self,
         generator: &Generator,

@@ -191,13 +191,13 @@ SELECT snowflake_create_pool('claimed', '[40,41)', $terms);
 SELECT snowflake_create_pool('other', '[200,220)', $terms);
 SELECT snowflake_create_pool('queue', '[300,330)', $terms);
 -- What the registry has stored, in the transactions that store it.
-CREATE TABLE stored (LIKE snowflake_registry_leases, n bigint GENERATED ALWAYS AS IDENTITY);
+CREATE TABLE stored (LIKE _snowflake.leases, n bigint GENERATED ALWAYS AS IDENTITY);
 CREATE FUNCTION note_stored() RETURNS trigger LANGUAGE plpgsql AS \$\$
 BEGIN
 	INSERT INTO public.stored SELECT NEW.*;
 	RETURN NULL;
 END \$\$;
-CREATE TRIGGER note AFTER INSERT OR UPDATE ON snowflake_registry_leases
+CREATE TRIGGER note AFTER INSERT OR UPDATE ON _snowflake.leases
 	FOR EACH ROW EXECUTE FUNCTION note_stored();
 END
 	if ($s->{fails_over})

@@ -330,7 +330,7 @@ fn main() {
         black_box(shared.tick());
     });
     let raw_clock = nanos_of(|| {
-        black_box(boot());
+        let _ = black_box(boot());
     });
     let add = nanos_of(|| {
         black_box(word.fetch_add(1, Ordering::AcqRel));

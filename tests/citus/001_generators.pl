@@ -74,6 +74,9 @@ my ($code, $text) = error_of($workers[0], 'INSERT INTO same (k) VALUES (1)');
 is($code, '42809', 'an error, and no ID');
 like($text, qr/same_ids is not a generator: it has no label/, 'which one');
 like($text, qr/HINT:  .*SELECT \* FROM snowflake_distribute_generator\('same_ids'\)/, 'what helps with Citus');
+my $findings = q{SELECT severity, finding, hint FROM snowflake_check_cluster()};
+sub lacks { my ($name, $severity, $finding) = @_; return "$severity|$finding|Run on the coordinator: SELECT * FROM snowflake_distribute_generator('$name')"; }
+is(on_coordinator($findings), join("\n", (lacks('public.same_ids', 'error', 'generator has no label')) x 2), 'check_cluster names both workers');
 is(on_coordinator("SELECT outcome FROM snowflake_distribute_generator('same_ids') ORDER BY node = 'this node' DESC, node"),
 	"unchanged\nlabelled\nlabelled", 'one statement brings it to all nodes');
 everywhere(label_of('same_ids'), $label, 'the label is there');
@@ -81,6 +84,21 @@ everywhere(sprintf($bounds, 'same_ids'), $fit, 'and the bounds');
 check_inserts('same', 'another column');
 is(on_coordinator("SELECT string_agg(outcome, ' ') FROM snowflake_distribute_generator('same_ids')"),
 	'unchanged unchanged unchanged', 'repeated, it changes nothing');
+
+nothing_is_found($coordinator, 'all nodes have the label');
+
+# A schema of a tenant, which Citus distributes as it is made.
+if (on_coordinator("SELECT count(*) FROM pg_settings WHERE name = 'citus.enable_schema_based_sharding'"))
+{
+	on_coordinator("SET citus.enable_schema_based_sharding = on; CREATE SCHEMA tenant; BEGIN;
+		SELECT snowflake_create_generator('tenant.own_ids', '$label');
+		CREATE TABLE tenant.t (id bigint PRIMARY KEY DEFAULT snowflake_nextval('tenant.own_ids'), k int); COMMIT");
+	is(on_coordinator("SELECT count(DISTINCT server), string_agg(DISTINCT severity, ' ') FROM snowflake_check_cluster() WHERE detail LIKE '%tenant.own_ids%'"),
+		'2|error', 'a generator in the schema of a tenant, which both workers lack');
+	on_coordinator("SELECT * FROM snowflake_distribute_generator('tenant.own_ids')");
+	nothing_is_found($coordinator, 'a schema of a tenant');
+	on_coordinator('DROP SCHEMA tenant CASCADE');
+}
 
 # A label that is set by hand on a worker.
 on_coordinator("BEGIN; SELECT snowflake_create_generator('hand_ids', '$label');
@@ -163,7 +181,7 @@ like($text, qr/HINT:  Role boss owns it/, 'who does');
 is(on_coordinator("SET SESSION AUTHORIZATION boss; SELECT string_agg(outcome, ' ') FROM snowflake_distribute_generator(snowflake_create_generator('boss_ids', '$label'))"),
 	'unchanged created created', 'no superuser is needed');
 everywhere("SELECT relowner::regrole FROM pg_class WHERE oid = 'boss_ids'::regclass", 'boss', 'and none owns the generator');
-is((error_of($workers[0], "SET SESSION AUTHORIZATION app; SELECT snowflake_internal_place_generator('boss_ids', 'preset=twitter', 'app', '[]')"))[0],
+is((error_of($workers[0], "SET SESSION AUTHORIZATION app; SELECT _snowflake.place_generator('boss_ids', 'preset=twitter', 'app', '[]')"))[0],
 	'42501', 'the part of a worker asks for rights too');
 
 # A role that may create functions and operators beside the extension: nobody runs them.
@@ -172,23 +190,19 @@ for my $node (@nodes)
 {
 	$node->safe_psql('postgres', q{SET citus.enable_ddl_propagation = off; SET SESSION AUTHORIZATION mallory;
 		CREATE FUNCTION public.attack(oid, regclass) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'attack'; END$$;
-		CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = public.attack);
-		CREATE FUNCTION public.snowflake_internal_place_generator(text, text, text, text) RETURNS text LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'attack'; END$$;
-		CREATE FUNCTION public.snowflake_internal_try_generator(text, text, text, text) RETURNS void LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'attack'; END$$;
-		CREATE FUNCTION public.snowflake_internal_readiness(text, text) RETURNS jsonb LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'attack'; END$$;
-		CREATE FUNCTION public.snowflake_internal_has_default(text, text, text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'attack'; END$$});
-	like((error_of($node, q{SELECT public.snowflake_internal_readiness('a', 'b')}))[1], qr/ERROR:  .*attack/, 'the functions would be called on ' . $node->name);
+		CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = public.attack)});
+	is((error_of($node, q{SET citus.enable_ddl_propagation = off; SET SESSION AUTHORIZATION mallory;
+		CREATE FUNCTION _snowflake.readiness(text, text) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb'}))[0], '42501', 'no function fits better than ours on ' . $node->name);
 }
 ($code, $text) = error_of($coordinator, "SELECT snowflake_create_generator('safe_ids', '$label')");
 on_coordinator("CREATE TABLE safe (id bigint DEFAULT snowflake_nextval('safe_ids'), k int); SELECT create_distributed_table('safe', 'k')");
-everywhere(q{SELECT snowflake_internal_label('safe_ids')}, $label, 'a label arrives past them');
+everywhere(q{SELECT _snowflake.label('safe_ids')}, $label, 'a label arrives past them');
 for my $statement ("* FROM snowflake_distribute_generator('safe_ids', '$other')", "snowflake_set_default('safe', 'id', generator => 'safe_ids')")
 {
 	($code, $text) = error_of($coordinator, "SELECT $statement");
 	is($code, '', "past them: $statement") or diag $text;
 }
-$_->safe_psql('postgres', 'SET citus.enable_ddl_propagation = off; DROP OPERATOR public.= (oid, regclass); DROP FUNCTION public.attack,
-	public.snowflake_internal_place_generator(text, text, text, text), public.snowflake_internal_try_generator(text, text, text, text), public.snowflake_internal_readiness(text, text), public.snowflake_internal_has_default(text, text, text)') for @nodes;
+$_->safe_psql('postgres', 'SET citus.enable_ddl_propagation = off; DROP OPERATOR public.= (oid, regclass); DROP FUNCTION public.attack') for @nodes;
 
 # Names that have to be quoted.
 on_coordinator(q{CREATE SCHEMA "o'dd ""s%s\\"});
@@ -230,6 +244,8 @@ everywhere(label_of($_), $_ eq 'same_ids' ? $other : $label, "$_: on a node that
 push @nodes, $late;
 check_inserts($_, "with a node that was added later: $_") for qw(by_id same owned odd);
 is((error_of($late, "SELECT snowflake_nextval('boss_ids')"))[0], '42P01', 'a generator that no table uses is not there');
+my $lacking = lacks('public.boss_ids', 'warning', 'generator is missing');
+like(on_coordinator($findings), qr/^\Q$lacking\E$/m, 'check_cluster says so');
 on_coordinator("SELECT d.* FROM snowflake_generators AS g, snowflake_distribute_generator(g.generator) AS d
 	WHERE g.generator <> 'snowflake_default'::regclass AND g.worker_id IS NOT NULL");
 everywhere("SELECT snowflake_nextval('boss_ids') > 0", 't', 'one statement brings all of them');

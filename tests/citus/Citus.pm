@@ -43,14 +43,15 @@ END
 }
 
 # Makes a coordinator and so many workers, with worker IDs from 1 on, and creates the
-# extension on the coordinator, in this version or the present one.
+# extension on the coordinator, in this version or the default one. Options are those of
+# new_node().
 sub citus_cluster
 {
-	my ($workers, $version) = @_;
-	my $coordinator = citus_node('coordinator', 1);
+	my ($workers, $version, %options) = @_;
+	my $coordinator = citus_node('coordinator', 1, %options);
 	my ($host, $port) = ($coordinator->host, $coordinator->port);
 	$coordinator->safe_psql('postgres', "SELECT citus_set_coordinator_host('$host', $port)");
-	my @workers = map { citus_node("worker_$_", $_ + 1) } 1 .. $workers;
+	my @workers = map { citus_node("worker_$_", $_ + 1, %options) } 1 .. $workers;
 	add_worker($coordinator, $_) for @workers;
 	$coordinator->safe_psql('postgres', 'CREATE EXTENSION snowflake_id' . ($version ? " VERSION '$version'" : ''));
 	return ($coordinator, @workers);

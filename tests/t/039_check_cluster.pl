@@ -195,6 +195,20 @@ my $by_monitor = "SET SESSION AUTHORIZATION monitor; SELECT detail FROM snowflak
 like($main->safe_psql('postgres', $by_monitor), qr/role "of_public" does not exist/, 'the user mapping of PUBLIC');
 $main->safe_psql('postgres', "CREATE USER MAPPING FOR monitor SERVER good OPTIONS (user 'of_monitor', password 'hunter2')");
 like($main->safe_psql('postgres', $by_monitor), qr/role "of_monitor" does not exist/, 'the user mapping of the caller');
+# Only a superuser chooses where this server connects.
+for my $server ('host=127.0.0.1 port=1', 'postgresql://127.0.0.1:1/x')
+{
+	my ($code, $text) = $as->("'{\"$server\"}'");
+	is($code, '42501', "no address from a role with EXECUTE: $server");
+	like($text, qr/only superusers may give the address of a server.*HINT:  Give the name of a foreign server/s, 'and what it may give');
+}
+$main->safe_psql('postgres', q{CREATE FOREIGN DATA WRAPPER open; GRANT USAGE ON FOREIGN DATA WRAPPER open TO monitor;
+	SET SESSION AUTHORIZATION monitor; CREATE SERVER of_monitor FOREIGN DATA WRAPPER open OPTIONS (host '127.0.0.1', port '1')});
+is(($as->("'{of_monitor}'"))[0], '42501', 'nor a foreign server that it has made');
+$main->safe_psql('postgres', q{CREATE SERVER chosen FOREIGN DATA WRAPPER open OPTIONS (host '/nowhere/chosen'); GRANT USAGE ON FOREIGN SERVER chosen TO monitor;
+	SET SESSION AUTHORIZATION monitor; CREATE USER MAPPING FOR monitor SERVER chosen OPTIONS (host '/nowhere/else', passfile '/nowhere/file', user 'me')});
+like($main->safe_psql('postgres', "SET SESSION AUTHORIZATION monitor; SELECT detail FROM snowflake_check_cluster('{chosen}')"), qr{/nowhere/chosen}, 'nor another address in its user mapping');
+$main->safe_psql('postgres', 'DROP FOREIGN DATA WRAPPER open CASCADE');
 $main->safe_psql('postgres', 'DROP USER MAPPING FOR PUBLIC SERVER good');
 
 # Functions and tables of others in the search_path are not used.
@@ -204,7 +218,8 @@ $main->safe_psql('postgres', "CREATE SCHEMA evil;
 unlike($main->safe_psql('postgres', "SET search_path = evil, pg_catalog, public; SELECT detail FROM snowflake_check_cluster('{bare,twin}')"),
 	qr/evil/, 'the search_path of the caller does not matter');
 
-# The nodes of Citus. Only its table is needed.
+# The nodes of Citus. Only its table is needed. All nodes are to have the same generators.
+$main->safe_psql('postgres', 'DROP SEQUENCE shard_ids');
 my ($host, $here, $there) = ($main->host, $main->port, $clone->port);
 $main->safe_psql('postgres', "SET allow_system_table_mods = on;
 	CREATE TABLE pg_catalog.pg_dist_node (nodeid int, nodename text, nodeport int);

@@ -294,9 +294,25 @@ my $h = new_leasing('h', -1, 'nowhere');
 ($code, $text) = error_of($h, 'SELECT snowflake_nextval()');
 is($code, '55000', 'a pool that does not exist');
 like($text, qr/SQLSTATE 42704: pool "nowhere" does not exist/, 'is named');
-set($h, 'snowflake_id.registry', 'host=/nowhere secret');
-wait_until('a wrong conninfo', sub { worker($h, 'last_error') =~ /^"snowflake_id\.registry" is neither a libpq conninfo nor a URL\.$/ });
-unlike(slurp_file($h->logfile), qr/could not.*secret/, 'it is not logged');
+# A text that is no conninfo, and a password: refused, and shown nowhere, since the log has
+# what a reload changes.
+my $file = $h->data_dir . '/wrong.conf';
+append_to_file($h->data_dir . '/postgresql.conf', "include_if_exists = 'wrong.conf'\n");
+for my $wrong ('host=/nowhere hunter2', 'host=/nowhere password=hunter2', 'postgresql://u:hunter2@nowhere/d', 'postgresql://nowhere/d?password=hunter2',
+	'host=/nowhere sslpassword=hunter2', 'password=my hunter2', 'dbname=\'\'password=hunter2\'\'')
+{
+	($code, $text) = error_of($h, "ALTER SYSTEM SET snowflake_id.registry = '$wrong'");
+	is($code, '22023', "refused: $wrong");
+	like($text, qr/invalid value for parameter "snowflake_id\.registry"\nDETAIL:  It (has a password|is neither)/, 'with a reason');
+	unlike($text, qr/hunter2/, 'the error does not show it');
+	my $logged = -s $h->logfile;
+	append_to_file($file, "snowflake_id.registry = '" . $wrong =~ s/hunter2/hunter3/r . "'\n");
+	$h->reload;
+	wait_until('a reload', sub { $h->log_contains(qr/wrong\.conf" contains errors/, $logged) });
+	unlink $file;
+}
+is(in_log($h, qr/hunter3/), 0, 'nor does the log');
+is(in_log($h, qr/LOG:  invalid value for parameter "snowflake_id\.registry"\n/), 7, 'which says what is wrong');
 my $passwords = $h->data_dir . '/passwords';
 append_to_file($passwords, "*:*:*:node:geheim\n");
 chmod 0600, $passwords;
@@ -315,12 +331,15 @@ take($h);
 is(worker($h, 'last_error'), '', 'no trouble is left');
 $h->stop;
 
-# A registry that answers something else.
+# The registry's database has another function in the place of the extension's: it is not
+# called, since it would run as this server's role, and could answer anything.
 $admin->query_safe(q{ALTER FUNCTION snowflake_lease RENAME TO right_lease});
 $admin->query_safe(q{CREATE FUNCTION snowflake_lease(pool text, request jsonb) RETURNS jsonb
-	LANGUAGE sql AS $$SELECT jsonb_set(right_lease(pool, request), '{number}', '999999')$$});
+	LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'planted'; RETURN jsonb_set(right_lease(pool, request), '{number}', '999999'); END$$});
 my $odd = new_leasing('odd', -1, 'default');
-wait_until('a reply to another request', sub { worker($odd, 'last_error') eq 'The reply of the registry answers another request.' });
+wait_until('a planted function', sub { worker($odd, 'last_error')
+	eq 'Function snowflake_lease() in the registry\'s database is not that of extension snowflake_id.' });
+unlike(slurp_file($registry->logfile), qr/LOG:\s+planted/, 'a planted function is not called');
 $admin->query_safe(q{DROP FUNCTION snowflake_lease});
 $admin->query_safe(q{ALTER FUNCTION right_lease RENAME TO snowflake_lease});
 wait_until('the right reply', sub { worker($odd, 'worker_id') ne '' });
@@ -426,11 +445,11 @@ $third->stop;
 $i->stop;
 
 # A release that the registry refuses.
-$admin->query_safe(q{UPDATE snowflake_registry_state SET state = jsonb_set(state, '{stopped}', jsonb_build_object(
+$admin->query_safe(q{UPDATE _snowflake.state SET state = jsonb_set(state, '{stopped}', jsonb_build_object(
 	'since', 0, 'seen', state -> 'era', 'by', '{"host": "elsewhere", "address": "", "port": 5432, "data_directory": "/"}'::jsonb))});
 $j->stop;
 is(in_log($j, qr/WARNING:  snowflake_id: could not return worker ID 7 to pool "default"\n.*DETAIL:  The registry serves nobody since 1970-[^\n]* The worker ID is free when/), 1, 'the log says why');
-$admin->query_safe(q{UPDATE snowflake_registry_state SET state = jsonb_set(state, '{stopped}', 'null')});
+$admin->query_safe(q{UPDATE _snowflake.state SET state = jsonb_set(state, '{stopped}', 'null')});
 
 # Where the worker ID comes from.
 {

@@ -43,6 +43,14 @@ like($text, qr/pool "other" would overlap with pool "(some|one)"/, 'with which o
 is((error_of($admin, create_pool(q{'a/b', int8range(30, 31)})))[0], '22023', 'a name with a slash');
 is((error_of($admin, create_pool(q{'a', int8range(30, 41), spares => 2})))[0], '22023', 'spare worker IDs');
 is((error_of($admin, create_pool(q{'a', int8range(30, 31)}, 'etcd://127.0.0.1:1')))[0], '08000', 'no etcd there');
+($code, $text) = error_of($admin, create_pool(q{'a', int8range(30, 31)}, 'etcd://127.0.0.1:1'));
+like($text, qr/HINT:  The change may have been made/, 'a change may have been made');
+for my $read ('snowflake_pools_in', 'snowflake_workers_in', 'snowflake_cluster_servers_in', q{snowflake_cluster_horizon('snowflake_default', })
+{
+	($code, $text) = error_of($admin, "SELECT * FROM " . ($read =~ /,/ ? $read : "$read(") . "'etcd://127.0.0.1:1')");
+	is($code, '08000', "$read: no etcd there");
+	like($text, qr/HINT:  Nothing has been changed\./, 'and nothing was changed');
+}
 ($code, $text) = error_of($admin, create_pool(q{'a', int8range(30, 31)}, 'etcd://root:hunter2@127.0.0.1'));
 is($code, '22023', 'a password in the URL');
 unlike($text, qr/DETAIL:.*hunter2/s, 'is not shown');
@@ -61,7 +69,20 @@ for my $wrong ('etcd://', 'etcd://a:b', 'etcd://a?password=hunter2', 'etcd://a?c
 	($code, $text) = error_of($admin, "ALTER SYSTEM SET snowflake_id.registry = '$wrong'");
 	is($code, '22023', "refused: $wrong");
 	like($text, qr/DETAIL:  .+\./, 'with a reason');
+	unlike($text, qr/hunter2/, 'without the text');
 }
+# A password goes to this machine only, unless it is encrypted.
+my $password = PostgreSQL::Test::Utils::tempdir() . '/password';
+append_to_file($password, "geheim\n");
+chmod 0600, $password;
+for my $call ("ALTER SYSTEM SET snowflake_id.registry = '%s'", "SELECT snowflake_end_quiet_time('%s')")
+{
+	($code, $text) = error_of($admin, sprintf $call, "etcd://192.0.2.1,127.0.0.1?user=node&password_file=$password");
+	is($code, '22023', 'refused: a user without TLS');
+	like($text, qr/need option cacert, unless all hosts are this machine/, 'the error says why');
+}
+is((error_of($admin, "SELECT snowflake_end_quiet_time('etcd://localhost:1,127.0.0.1:1?user=node&password_file=$password')"))[0], '08000',
+	'on this machine it is tried');
 
 # A lease.
 my $a = leasing('a', 'some');
@@ -215,10 +236,10 @@ $etcd->wait_until_up;
 wait_until('there is no registry', sub { worker($a, 'last_error') eq 'Pool "some" does not exist in etcd under this prefix.' });
 $admin->safe_psql('postgres', create_pool(qq{'some', int8range(0, 16), $short}));
 is($admin->safe_psql('postgres', qq{SELECT count(*) FROM snowflake_workers_in('$url')}), 0, 'no worker ID is known');
-wait_until('another registry', sub { worker($a, 'last_error') =~ /^The registry serves nobody since/ });
-$admin->safe_psql('postgres', qq{SELECT snowflake_declare_registry('$url'); SELECT snowflake_end_quiet_time('$url')});
-wait_for_ids($a, 'an administrator has declared that it counts');
-is($admin->safe_psql('postgres', qq{SELECT era, stopped_since FROM snowflake_pools_in('$url')}), '2|', 'the era of the declared registry');
+wait_until('another registry', sub { in_log($a, qr/The registry does not know what this server remembers of it/) > 0 });
+wait_for_ids($a, 'the new registry has waited for the servers of the lost one');
+is($admin->safe_psql('postgres', qq{SELECT era, stopped_since FROM snowflake_pools_in('$url')}), '2|', 'the first of them has shown that there was another one');
+is($admin->safe_psql('postgres', qq{SELECT _snowflake.read_etcd('$url') -> 'state' ? 'key'}), 'f', 'the key is not shown');
 check_all('a new etcd', $etcd);
 
 my ($answers) = stop_load($a);

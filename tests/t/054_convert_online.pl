@@ -60,7 +60,7 @@ send_to($filler, q{CALL snowflake_convert_backfill('shop.orders');});
 wait_until('the rows that are left are told of', sub { $node->log_contains(qr/shop\.orders: some rows are locked by other transactions; trying again in \d+ s/, $logged) });
 is(sql('SELECT count(*) FROM shop.orders WHERE id__bigint IS NULL'), '1', 'all other rows are filled');
 $holder->query_safe('COMMIT');
-wait_until('the row is filled', sub { sql(q{SELECT count(*) FROM snowflake_conversions WHERE relation = 'shop.orders'::regclass AND filled IS NOT NULL}) eq '1' });
+wait_until('the row is filled', sub { sql(q{SELECT count(*) FROM _snowflake.conversions WHERE relation = 'shop.orders'::regclass AND filled IS NOT NULL}) eq '1' });
 $_->quit for $holder, $filler;
 run_statements(undo());
 is(inventory(), $before, 'and undone');
@@ -76,9 +76,9 @@ send_to($filler, q{CALL snowflake_convert_backfill('shop.stops');});
 wait_until('the snapshot is told of', sub { $node->log_contains(qr/shop\.stops: waiting for transactions that could see the table as it was before: processes \d+/, $logged) });
 is(sql('SELECT count(*) FROM shop.stops WHERE visit_id__bigint IS NULL'), '0', 'all rows are filled');
 is($snapshot->query_safe('SELECT count(visit_id__bigint) FROM shop.stops'), '0', 'which the snapshot does not see');
-is(sql(q{SELECT count(*) FROM snowflake_conversions WHERE relation = 'shop.stops'::regclass AND filled IS NOT NULL}), '0', 'so that the table is not done');
+is(sql(q{SELECT count(*) FROM _snowflake.conversions WHERE relation = 'shop.stops'::regclass AND filled IS NOT NULL}), '0', 'so that the table is not done');
 $snapshot->query_safe('COMMIT');
-wait_until('the table is done', sub { sql(q{SELECT count(*) FROM snowflake_conversions WHERE relation = 'shop.stops'::regclass AND filled IS NOT NULL}) eq '1' });
+wait_until('the table is done', sub { sql(q{SELECT count(*) FROM _snowflake.conversions WHERE relation = 'shop.stops'::regclass AND filled IS NOT NULL}) eq '1' });
 $_->quit for $snapshot, $filler;
 run_statements(undo());
 is(inventory(), $before, 'and undone');
@@ -142,7 +142,7 @@ STEPS: while (1)
 		$reader->query_safe('BEGIN; SELECT count(*) FROM shop.refunds') if $kind =~ /swap|INDEX|CONCURRENTLY/;
 		send_to($session, $statement);
 		if ($kind eq 'backfill') {
-			wait_until('some rows are filled', sub { sql('SELECT count(*) FROM snowflake_conversions WHERE pages_done > 0') eq '1' });
+			wait_until('some rows are filled', sub { sql('SELECT count(*) FROM _snowflake.conversions WHERE pages_done > 0') eq '1' });
 		}
 		elsif ($kind eq 'swap') { wait_for_lock($node, '%snowflake_convert_swap%'); }
 		my $pid = sql(q{SELECT pid FROM pg_stat_activity WHERE usename = 'clerk' AND backend_type = 'client backend' LIMIT 1});
@@ -227,7 +227,7 @@ sql('DELETE FROM shop.visits_3; ALTER TABLE shop.visits DETACH PARTITION shop.vi
 is(inventory() =~ s/ON place, order_id/ON order_id, place/r, inventory_of($node, 'oracle'), 'all is as if the keys had been bigint from the start');
 is(sql('SELECT count(*) FROM shop.orders WHERE id <= 20000'), '20000', 'all old rows are there');
 is(sql('SELECT count(*) FROM shop.orders WHERE changes > 0 AND note NOT IN (\'changed\')'), '0', 'the copying was no change of a row');
-is(sql('SELECT count(*) FROM snowflake_conversions'), '0', 'the progress is cleared');
+is(sql('SELECT count(*) FROM _snowflake.conversions'), '0', 'the progress is cleared');
 is(sql(q{SELECT count(*) FROM shop.items AS i LEFT JOIN shop.orders AS o ON o.id = i.order_id WHERE o.id IS NULL}), '0', 'all items have orders');
 is(sql(q{SELECT count(*) FROM shop.stops AS s LEFT JOIN shop.visits AS v ON v.id = s.visit_id AND v.at = s.at WHERE v.id IS NULL}), '0', 'all stops have visits');
 is(sql(q{SELECT count(*) FROM shop.visits WHERE id <= 20000}), '20000', 'all old visits are there');

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Snowflake;
-use Time::HiRes qw(time);
+use Time::HiRes qw(sleep time);
 
 # The clock of the second server is 60 ms behind.
 my ($ahead, $behind) = (new_node('ahead', 1, allows_streaming => 1), new_node('behind', 2));
@@ -50,6 +50,8 @@ sub conversation
 	my ($before, $last) = (0, one($ahead, 'snowflake_nextval()'));
 	for my $round (1 .. 100)
 	{
+		# Each reply is of a later tick: faster than that, it would run ahead of both clocks.
+		sleep 0.0015;
 		my $id = one($round % 2 ? $behind : $ahead, $function->($last));
 		$before++ if $id <= $last;
 		$last = $id;
@@ -154,6 +156,15 @@ limit('-1');
 my $later = one($behind, $minute);
 cmp_ok(one($behind, "snowflake_nextval_after($later, 'wide')"), '>', $later, 'a minute ahead is within max_borrow');
 between(leads($behind, 'wide'), 50, 61, 'the generator is a minute ahead');
+
+# The clock is set forward, and the server only answers: IDs of now are not too far ahead.
+one($behind, 'snowflake_nextval()');
+set_clock($behind, 30);
+my $of_now = one($behind, 'snowflake_encode(clock_timestamp(), 1, 0)');
+is((error_in($session{behind}, "SELECT snowflake_observe($of_now)"))[0], '', 'an ID of now is observed after the clock was set forward');
+set_clock($behind, 60);
+$of_now = one($behind, 'snowflake_encode(clock_timestamp(), 1, 0)');
+is((error_in($session{behind}, "SELECT snowflake_nextval_after($of_now)"))[0], '', 'and answered');
 
 # On a standby, and where nextval() is prevented.
 $ahead->backup('copy');

@@ -115,6 +115,7 @@ sub kind
 	return $answer if !ref $answer;
 	my ($kind) = keys %$answer;
 	return $kind if $kind ne 'refused';
+	return "refused $answer->{refused}" if !ref $answer->{refused};
 	my ($why) = keys %{ $answer->{refused} };
 	my $more = $answer->{refused}{$why};
 	return join ' ', 'refused', $why, grep { defined } @$more{qw(cause why)};

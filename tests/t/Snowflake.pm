@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep);
 
-our @EXPORT = qw(new_node start_with_clock set_clock set_clock_to set_back stop_clock wall_clock ids first_id_within
+our @EXPORT = qw(new_node start_with_clock set_clock set_clock_to set_back stop_clock stop_disk wall_clock ids first_id_within
   check_ids error_of wait_until crash kill_backend clock_of is_alive session error_in send_to wait_for_lock
   create_generator draw drawn draw_timed draw_clock
   draw_batch check_unique answer_in wait_for_clock between shown in_log behind);
@@ -50,6 +50,18 @@ sub write_clock
 	syswrite $out, pack('q2', $offset * 1e9, $stands_at * 1e9);
 	close $out or die "$file: $!";
 	$offset_of{ $node->name } = $offset;
+	return;
+}
+
+# Stops the disk of a node that was started with a clock, or lets it go on: until then no
+# flush of WAL returns. The setting fsync has to be on.
+sub stop_disk
+{
+	my ($node, $stands) = @_;
+	sysopen my $out, $clock_file{ $node->name }, O_WRONLY or die $!;
+	sysseek $out, 16, 0;
+	syswrite $out, pack('q', $stands);
+	close $out or die $!;
 	return;
 }
 

@@ -2,7 +2,8 @@
  * A wall clock that a test can set: that of the machine plus an offset, or one
  * that stands still. Two numbers of nanoseconds, which all processes of a server
  * map from one file: the offset, and if it is not 0 the instant at which the clock
- * stands, whatever the offset. Preloaded into servers under test.
+ * stands, whatever the offset. Preloaded into servers under test. A third number that
+ * is not 0 stops the disk: fdatasync() returns when it is 0 again.
  *
  * libfaketime opens and reads a file at each look at the clock, with malloc(). A
  * server looks at its clock in the handler of its timeouts too, and one signal in
@@ -23,8 +24,10 @@
 #define NANOS_PER_SEC 1000000000
 
 static int (*real_clock_gettime) (clockid_t, struct timespec *);
+static int (*real_fdatasync) (int);
 static const volatile int64_t *offset;
 static const volatile int64_t *stands_at;
+static const volatile int64_t *disk_stands;
 
 __attribute__((constructor)) static void
 map_offset(void)
@@ -34,15 +37,17 @@ map_offset(void)
 	void	   *map;
 
 	*(void **) &real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
+	*(void **) &real_fdatasync = dlsym(RTLD_NEXT, "fdatasync");
 	if (file < 0)
 		return;
 	/* Behind the end of a shorter file, its last page reads as 0. */
-	map = mmap(NULL, 2 * sizeof(*offset), PROT_READ, MAP_SHARED, file, 0);
+	map = mmap(NULL, 3 * sizeof(*offset), PROT_READ, MAP_SHARED, file, 0);
 	close(file);
 	if (map != MAP_FAILED)
 	{
 		offset = map;
 		stands_at = offset + 1;
+		disk_stands = offset + 2;
 	}
 }
 
@@ -96,6 +101,14 @@ gettimeofday(struct timeval *restrict at, void *restrict zone)
 	at->tv_sec = now.tv_sec;
 	at->tv_usec = now.tv_nsec / 1000;
 	return 0;
+}
+
+int
+fdatasync(int file)
+{
+	while (disk_stands != NULL && *disk_stands != 0)
+		usleep(10000);
+	return real_fdatasync(file);
 }
 
 time_t

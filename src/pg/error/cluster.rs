@@ -4,6 +4,7 @@
 use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid};
+use crate::snowflake::excerpt::excerpt;
 
 const SERVERS: &str = "A server is a libpq conninfo such as 'host=a dbname=b', a URL such as \
                        'postgresql://a/b', or the name of a foreign server.";
@@ -30,7 +31,7 @@ pub fn not_a_server(place: usize) -> Error {
 
 pub fn no_foreign_server(name: &str) -> Error {
     ERRCODE_UNDEFINED_OBJECT
-        .error(format!("server \"{name}\" does not exist"))
+        .error(format!("server \"{}\" does not exist", excerpt(name)))
         .hint(SERVERS)
 }
 
@@ -39,6 +40,22 @@ pub fn foreign_server_denied(name: &str) -> Error {
         .error(format!("permission denied for foreign server {name}"))
         .hint(format!(
             "A role that uses the server needs: GRANT USAGE ON FOREIGN SERVER {name} TO ..."
+        ))
+}
+
+pub fn not_superuser() -> Error {
+    ERRCODE_INSUFFICIENT_PRIVILEGE
+        .error("only superusers may give the address of a server")
+        .detail("This server connects to it as its operating system user, with the passwords of that user.")
+        .hint("Give the name of a foreign server that a superuser has made, on which you have USAGE.")
+}
+
+pub fn foreign_server_of_others(name: &str) -> Error {
+    ERRCODE_INSUFFICIENT_PRIVILEGE
+        .error(format!("foreign server {name} does not belong to a superuser"))
+        .detail("This server connects to it as its operating system user, with the passwords of that user.")
+        .hint(format!(
+            "A superuser allows it: ALTER SERVER {name} OWNER TO ..., with a superuser's name."
         ))
 }
 

@@ -4,6 +4,7 @@ use pgrx::PgSqlErrorCode::*;
 
 use super::super::time::display;
 use super::{Code, Error, not_ready};
+use crate::snowflake::excerpt::excerpt;
 use crate::snowflake::lease::Holder;
 use crate::snowflake::lease::horizon::{Lacking, Server, Undroppable};
 
@@ -61,7 +62,7 @@ pub fn lacking(why: &Lacking) -> Error {
 pub fn not_dropped(name: &str, why: &Undroppable) -> Error {
     match why {
         Undroppable::Unknown => ERRCODE_UNDEFINED_OBJECT
-            .error(format!("no server \"{name}\" counts"))
+            .error(format!("no server \"{}\" counts", excerpt(name)))
             .detail("A server has another name after each start.")
             .hint("View snowflake_cluster_servers shows the servers."),
         Undroppable::MayRun(server) => in_use(name, server),

@@ -57,6 +57,17 @@ pub fn unreachable(why: &str) -> Error {
         .hint("The change may have been made, if etcd has received it: look before you repeat it.")
 }
 
+/// The same error of something that changes nothing.
+#[cfg(feature = "etcd")]
+pub fn of_reading(error: Error) -> Error {
+    match error.code {
+        ERRCODE_CONNECTION_EXCEPTION => {
+            error.hint("Nothing has been changed. Try again when etcd can be reached.")
+        }
+        _ => error,
+    }
+}
+
 /// Why something was not done.
 #[cfg(feature = "etcd")]
 pub fn problem(problem: Problem, pool: &str, worker: i32) -> Error {

@@ -254,6 +254,14 @@ pub fn no_query() -> Error {
     invalid("only a query that returns a row can be read")
 }
 
+pub fn no_statement() -> Error {
+    invalid("only a statement that can run within a transaction can run as the owner of a table")
+}
+
+pub fn no_pairs() -> Error {
+    invalid("only a query that returns rows of a bigint and a timestamptz can be read")
+}
+
 pub fn not_the_owner(relation: &str) -> Error {
     ERRCODE_INSUFFICIENT_PRIVILEGE.error(format!("must be owner of relation {relation}"))
 }

@@ -5,6 +5,7 @@ use pgrx::spi::quote_literal;
 
 use super::{Code, Error, invalid, not_ready, not_supported};
 use crate::pg::time::display;
+use crate::snowflake::excerpt::excerpt;
 use crate::snowflake::generator::Descent;
 use crate::snowflake::id::UnixMillis;
 use crate::snowflake::layout::{Disorder, Layout};
@@ -140,7 +141,7 @@ pub fn owner_lacks_usage(generator: &str, owner: &str) -> Error {
 
 pub fn unknown_generator(name: &str) -> Error {
     ERRCODE_UNDEFINED_OBJECT
-        .error(format!("generator \"{name}\" does not exist"))
+        .error(format!("generator \"{}\" does not exist", excerpt(name)))
         .hint(
             "Trigger snowflake_ordered() looks for a name without a schema in the schema of the \
              table, then in that of the extension. Give it with its schema.",

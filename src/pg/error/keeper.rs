@@ -291,6 +291,10 @@ fn refusal(refused: &Refused) -> String {
                 Fence::Doubtful => {
                     "The lease had expired when the registry may have lost leases of others."
                 }
+                Fence::OtherRole => {
+                    "The registry renews a lease only for the role that has taken it, and this \
+                     server asks as another role."
+                }
             };
             format!("{why}{by}")
         }
@@ -317,16 +321,21 @@ fn refusal(refused: &Refused) -> String {
                 Cause::Recovery => "its server has crashed, or was restored from a snapshot",
                 Cause::Serial => "a server has seen later changes",
                 Cause::Token => "a server has a lease that it does not know",
+                Cause::Foreign => "it is new, and servers have leases of another one",
                 Cause::Declared => "an administrator has declared it the one that counts",
             },
             rounded(*retry)
         ),
-        Refused::TooFarAhead { asked, limit } => format!(
-            "The clock of this server is wrong: it shows {}, and the registry believes no clock \
-             after {}.",
+        Refused::TooFarAhead { asked, limit, now } => format!(
+            "The clock of this server shows {}, and that of the registry {}: one of the two is \
+             wrong. The registry believes no clock after {}.",
             display(*asked),
+            at(*now),
             display(*limit)
         ),
+        Refused::Foreign => "The registry does not know what this server remembers of it: it is \
+                             another registry than before, or was made anew."
+            .to_string(),
         Refused::NotInPool { worker } => {
             format!("Worker ID {} is not in the pool.", worker.get())
         }

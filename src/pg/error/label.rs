@@ -4,6 +4,7 @@ use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, not_ready, not_supported, wrong_kind};
 use crate::pg::time::display;
+use crate::snowflake::excerpt::excerpt;
 use crate::snowflake::id::UnixMillis;
 use crate::snowflake::label::LabelError;
 use crate::snowflake::layout::Change;
@@ -103,16 +104,11 @@ pub fn layout_is_over(layout: &str, last: UnixMillis) -> Error {
 
 /// The place of an error in a label, in words.
 fn place(text: &str, at: usize) -> String {
-    const MOST: usize = 40;
     let before = text.get(..at).unwrap_or(text);
     let rest = text.get(at..).unwrap_or_default();
     if rest.is_empty() {
         return "At the end of the label.".to_string();
     }
     let number = before.chars().count() + 1;
-    let mut shown: String = rest.chars().take(MOST).collect();
-    if shown.len() < rest.len() {
-        shown.push_str("...");
-    }
-    format!("At character {number}: {shown}")
+    format!("At character {number}: {}", excerpt(rest))
 }

@@ -5,6 +5,7 @@ use pgrx::spi::quote_literal;
 
 use super::{Code, Error, invalid, not_supported, out_of_range};
 use crate::pg::time::display;
+use crate::snowflake::excerpt::excerpt;
 use crate::snowflake::label::{Field, Label};
 use crate::snowflake::layout::{Disorder, LayoutError};
 
@@ -29,8 +30,10 @@ impl From<LayoutError> for Error {
                 fixed,
             } => out_of_range(format!("field \"{field}\" cannot be {value}"))
                 .detail(format!("In IDs of this layout it is {fixed}.")),
-            LayoutError::Unknown(field) => invalid(format!("the layout has no field \"{field}\""))
-                .hint("Name the fields as the layout does; the time is the first argument."),
+            LayoutError::Unknown(field) => {
+                invalid(format!("the layout has no field \"{}\"", excerpt(&field)))
+                    .hint("Name the fields as the layout does; the time is the first argument.")
+            }
             LayoutError::Missing(field) => invalid(format!("field \"{field}\" has no value"))
                 .hint("Give a value to each field that is neither fixed nor a clock number."),
             LayoutError::Unordered(disorder) => no_range(disorder),
@@ -91,6 +94,7 @@ pub fn fields_not_read() -> Error {
 }
 
 pub fn field_not_number(field: &str) -> Error {
+    let field = excerpt(field);
     let message = format!("value of field \"{field}\" is not a whole number of bigint");
     invalid(message).hint(FIELDS_HINT)
 }
@@ -106,7 +110,8 @@ pub fn given_fields(generator: &str, label: &Label, error: LayoutError) -> Error
     match error {
         LayoutError::Unknown(field) => {
             let error = invalid(format!(
-                "generator {generator} takes no field \"{field}\" from its caller"
+                "generator {generator} takes no field \"{}\" from its caller",
+                excerpt(&field)
             ));
             match label.caller_fields().next() {
                 Some(_) => asking_for_fields(error, generator, label),

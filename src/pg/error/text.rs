@@ -3,11 +3,13 @@
 use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, out_of_range};
+use crate::snowflake::excerpt::excerpt;
 use crate::snowflake::id::SnowflakeId;
 use crate::snowflake::mask::{self, KEY_BYTES, MaskError, Version};
 use crate::snowflake::text::{Alphabet, TextError};
 
 pub fn unknown_alphabet(name: &str) -> Error {
+    let name = excerpt(name);
     let names = Alphabet::ALL.map(Alphabet::name).join(" and ");
     invalid(format!("unknown alphabet \"{name}\"")).hint(format!("The alphabets are {names}."))
 }
@@ -22,7 +24,7 @@ pub fn not_a_mask(text: &str, error: MaskError) -> Error {
     match error {
         MaskError::Text(error) => refused(text, "masked ID", mask::ALPHABET, mask::LENGTH, error),
         MaskError::NoVersion => ERRCODE_INVALID_TEXT_REPRESENTATION
-            .error(format!("invalid masked ID: \"{text}\""))
+            .error(format!("invalid masked ID: \"{}\"", excerpt(text)))
             .detail("It begins with 0, which is the version of no key.")
             .hint(VERSIONS_HINT),
     }
@@ -31,6 +33,7 @@ pub fn not_a_mask(text: &str, error: MaskError) -> Error {
 /// SQLSTATE 22P02, as for a bigint with other characters than digits, or 22003.
 fn refused(text: &str, what: &str, alphabet: Alphabet, length: usize, error: TextError) -> Error {
     let name = alphabet.name();
+    let text = excerpt(text);
     let syntax =
         || ERRCODE_INVALID_TEXT_REPRESENTATION.error(format!("invalid {what}: \"{text}\""));
     match error {
@@ -77,4 +80,12 @@ pub fn no_key(version: Version) -> Error {
         "the ID is masked with key version {version}, which is not given"
     ))
     .hint("Give the key of version n as element n of the array.")
+}
+
+pub fn not_a_list(name: &str, dimensions: i32) -> Error {
+    ERRCODE_ARRAY_ELEMENT_ERROR
+        .error(format!(
+            "{name} must be a one-dimensional array, and has {dimensions} dimensions"
+        ))
+        .hint("Give a list, as in ARRAY['a', 'b'].")
 }

@@ -20,8 +20,9 @@ use crate::snowflake::lease::RegistryMillis;
 /// A connection that is older is not used again.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// The longest answer: some hundred thousand rows.
-const ANSWER_MAX: u64 = 256 << 20;
+/// The longest answer: some ten thousand rows. The keeper reads it into memory that is not
+/// PostgreSQL's, whose lack would end the server.
+const ANSWER_MAX: u64 = 16 << 20;
 
 /// So many characters of an answer that is not JSON are shown.
 const LINE_MAX: usize = 120;

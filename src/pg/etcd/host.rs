@@ -32,7 +32,7 @@ use crate::snowflake::lease::etcd::{
 };
 use crate::snowflake::lease::horizon::{self, Lacking, Server, Undroppable};
 use crate::snowflake::lease::registry::{self, State};
-use crate::snowflake::lease::{Holder, RegistryMillis, Reply, Request, Row};
+use crate::snowflake::lease::{Holder, RegistryMillis, Reply, Request, Row, seal};
 
 /// Two that change the registry at the same time wait for a part of this before they
 /// begin anew.
@@ -198,7 +198,13 @@ impl Host {
                     return Err(Problem::Overlaps(other.pool.name).into());
                 }
             }
-            let registry = stored.unwrap_or_else(|| reading.around.stored(State::new(&scene)));
+            let registry = match stored {
+                Some(stored) => stored,
+                None => {
+                    let key = seal::Key::new(random().map_err(Attempt::Away)?);
+                    reading.around.stored(State::new(&scene, key))
+                }
+            };
             let mut pool = pool.clone();
             // Not earlier than what has been stored, though a clock was set back.
             pool.pool.made = scene.now.max(registry.state.top);
@@ -262,8 +268,8 @@ impl Host {
         })
     }
 
-    /// All that is stored, as JSON: `now` of the registry, its `state`, `pools`, and
-    /// `workers` with their namespace and whether they are `live`.
+    /// All that is stored, as JSON: `now` of the registry, its `state` without the key,
+    /// `pools`, and `workers` with their namespace and whether they are `live`.
     pub fn read_all(&mut self, until: Instant) -> Result<Value, Problem> {
         self.try_members(until, |host, until| {
             let state = host.key("/state");
@@ -282,8 +288,13 @@ impl Host {
                 Ok(json!({ "namespace": namespace, "live": is_live, "row": row }))
             });
             let rows = rows.collect::<Result<Vec<Value>, Problem>>()?;
+            let mut state = json!(stored.state);
+            if let Some(state) = state.as_object_mut() {
+                // Who may see the pools need not be able to seal what servers remember.
+                state.remove("key");
+            }
             Ok(json!({
-                "now": reading.around.now, "state": stored.state, "pools": pools, "workers": rows,
+                "now": reading.around.now, "state": state, "pools": pools, "workers": rows,
                 "servers": servers_of(&reading, servers)?,
             }))
         })
@@ -581,7 +592,7 @@ impl Host {
                 now,
                 cluster,
                 position,
-                random: random().map_err(Attempt::Away)?,
+                random: u128::from_ne_bytes(random().map_err(Attempt::Away)?),
             },
             entries: entries.ok_or_else(wrong)?,
         })
@@ -710,15 +721,15 @@ fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     })
 }
 
-/// Strong random bits; or why there are none, in words.
-fn random() -> Result<u128, String> {
-    let mut bits = [0; size_of::<u128>()];
-    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bits));
+/// Strong random bytes; or why there are none, in words.
+fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut random = [0; N];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random));
     read.map_err(|why| format!("could not read random numbers: {why}"))?;
-    Ok(u128::from_ne_bytes(bits))
+    Ok(random)
 }
 
 fn pause() -> Duration {
-    let random = random().unwrap_or_default();
-    Duration::from_millis(1 + u64::try_from(random % u128::from(PAUSE_MAX)).unwrap_or_default())
+    let random = random().map_or(0, u64::from_ne_bytes);
+    Duration::from_millis(1 + random % PAUSE_MAX)
 }

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `cacert` | a file with the certificates that sign those of the members; with it the connection is by TLS |
 //! | `cert`, `key` | files with the client's certificate and its key |
-//! | `user`, `password_file` | etcd's user, and a file whose first line is the password |
+//! | `user`, `password_file` | etcd's user, and a file whose first line is the password; without `cacert` on this machine only, since the password is sent as it is |
 //!
 //! Secrets are in files only, so that no text here is one; and no message quotes a value
 //! all the same, since somebody may have put a secret there.
 
 use std::fs::File;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 
 /// What a text must begin with to be one.
@@ -104,6 +105,14 @@ impl Url {
         if self.client.is_some() && self.cacert.is_none() {
             return Err("Options cert and key need option cacert.".to_string());
         }
+        let is_here = self.hosts.iter().all(|host| is_loopback(host));
+        if self.user.is_some() && self.cacert.is_none() && !is_here {
+            return Err(
+                "Options user and password_file need option cacert, unless all hosts are this \
+                 machine: the password would be sent without encryption."
+                    .to_string(),
+            );
+        }
         Ok(())
     }
 
@@ -154,6 +163,20 @@ fn both(one: Option<String>, other: Option<String>) -> Option<Option<(String, St
         (None, None) => Some(None),
         _ => None,
     }
+}
+
+/// Whether a host, with its port, is this machine, as an address or as the name that every
+/// machine has for itself.
+fn is_loopback(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let name = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// A host with its port.
@@ -209,6 +232,39 @@ mod tests {
     }
 
     #[test]
+    fn a_password_is_encrypted_or_stays_on_this_machine() {
+        let user = "user=u&password_file=/f";
+        for hosts in [
+            "localhost",
+            "LOCALHOST:1",
+            "127.0.0.1",
+            "127.1.2.3:4",
+            "[::1]",
+            "[::1]:5,localhost",
+        ] {
+            assert!(parsed(&format!("etcd://{hosts}?{user}")).user.is_some());
+        }
+        for hosts in [
+            "a",
+            "localhost,a",
+            "10.0.0.1",
+            "[::2]",
+            "localhost.a",
+            "127.0.0.1.a",
+            "[::]",
+            "0.0.0.0",
+        ] {
+            let why = Url::parse(&format!("etcd://{hosts}?{user}")).unwrap_err();
+            assert!(why.contains("need option cacert"), "{why}");
+            assert!(
+                parsed(&format!("etcd://{hosts}?cacert=/c&{user}"))
+                    .user
+                    .is_some()
+            );
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_not_quoted() {
         for text in [
             "postgresql://hunter2",
@@ -227,6 +283,7 @@ mod tests {
             "etcd://a?cert=/a&key=/hunter2",
             "etcd://a?user=hunter2",
             "etcd://a?password_file=/hunter2",
+            "etcd://a?user=hunter2&password_file=/hunter2",
         ] {
             let why = Url::parse(text).unwrap_err();
             assert!(why.ends_with('.') && !why.contains("hunter2"), "{why}");

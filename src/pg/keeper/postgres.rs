@@ -18,22 +18,32 @@ use crate::snowflake::lease::Reply;
 /// any more; a commit that waits for a synchronous standby does not. Also tells when the
 /// other postmaster started, in microseconds: only this server itself did so at the same
 /// one.
-const SET_UP: &str = "SELECT (SELECT pg_catalog.quote_ident(n.nspname) \
-    FROM pg_catalog.pg_extension AS e \
-    JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace \
-    WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake_id'), \
+const SET_UP: &str = "SELECT s.name, \
     (extract(epoch FROM pg_catalog.pg_postmaster_start_time()) \
         OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8, \
     pg_catalog.set_config('default_transaction_isolation', 'read committed', false), \
     pg_catalog.set_config('default_transaction_read_only', 'off', false), \
     pg_catalog.set_config('statement_timeout', '5s', false), \
-    pg_catalog.set_config('lock_timeout', '5s', false)";
+    pg_catalog.set_config('lock_timeout', '5s', false), \
+    pg_catalog.quote_literal(pg_catalog.concat(s.name, '.snowflake_lease(pg_catalog.text,pg_catalog.jsonb)')) \
+    FROM (SELECT (SELECT pg_catalog.quote_ident(n.nspname) \
+        FROM pg_catalog.pg_extension AS e \
+        JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace \
+        WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake_id')) AS s (name)";
 
-/// Calls the registry with the name of the pool and the request, in which the address of
-/// this server is as the other one sees it.
-const CALL: &str = "SELECT @schema@.snowflake_lease($1::pg_catalog.text, \
-    pg_catalog.jsonb_set($2::pg_catalog.jsonb, '{asker,address}', pg_catalog.to_jsonb(\
-        coalesce(pg_catalog.host(pg_catalog.inet_client_addr()), ''))))";
+/// Calls the registry with the name of the pool and the request, unless the function is
+/// not the extension's: the owner of that database may have put one of its name in its
+/// place, which would be run with the rights of this server's role, and answer what he
+/// likes. He can make no function in C, and none of a superuser's. Both names, that of the
+/// literal and that of the call, are looked up when the statement is parsed, one after the
+/// other.
+const CALL: &str = "SELECT CASE WHEN ARRAY(SELECT f.oid FROM pg_catalog.pg_proc AS f \
+        JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) f.proowner \
+        JOIN pg_catalog.pg_language AS l ON l.oid OPERATOR(pg_catalog.=) f.prolang \
+        WHERE f.proname OPERATOR(pg_catalog.=) 'snowflake_lease' AND o.rolsuper \
+            AND l.lanname OPERATOR(pg_catalog.=) 'c') \
+    OPERATOR(pg_catalog.@>) ARRAY[@function@::pg_catalog.regprocedure::pg_catalog.oid] \
+    THEN @schema@.snowflake_lease($1::pg_catalog.text, $2::pg_catalog.jsonb) END";
 
 /// When the postmaster of this server started, in microseconds since 1970.
 pub fn postmaster_start() -> i64 {
@@ -137,7 +147,13 @@ impl Postgres {
             let why = "The registry's server has warned that its reply may not be durable.";
             return Err(Failure::Other(why.to_string()));
         }
-        let text = rows.first_value().unwrap_or_default();
+        let text = rows.first_value().ok_or_else(|| {
+            Failure::Other(
+                "Function snowflake_lease() in the registry's database is not that of extension \
+                 snowflake_id."
+                    .to_string(),
+            )
+        })?;
         wire::decode(text).map_err(|why| {
             Failure::Other(match why {
                 Unreadable::Format(format) => format!(
@@ -166,7 +182,10 @@ impl Postgres {
         let started = rows.rows.first().and_then(|row| row.get(1)?.as_deref());
         let is_here = started.and_then(|text| text.parse().ok()) == Some(self.started);
         self.here.store(is_here, Ordering::Relaxed);
-        let call = CALL.replace("@schema@", schema);
+        let function = rows.rows.first().and_then(|row| row.last()?.as_deref());
+        let call = CALL
+            .replace("@schema@", schema)
+            .replace("@function@", function.unwrap_or_default());
         Ok(Session { connection, call })
     }
 }

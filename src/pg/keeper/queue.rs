@@ -177,11 +177,14 @@ impl Link {
         if self.needed.take_if(|needed| is_old(needed.told)).is_some() {
             self.member.node.need_no_more();
         }
+        let known = |needed: &Option<Needed>| needed.as_ref().map(|needed| needed.instant);
+        self.tenant.know_need(known(&self.needed));
         if let Some(instant) = self.tenant.take_need() {
             self.member.node.need(instant);
             if self.needed.as_ref().is_none_or(|it| instant >= it.instant) {
                 self.needed = Some(Needed { instant, told: now });
             }
+            self.tenant.know_need(known(&self.needed));
         }
         let present = self.tenant.generation();
         let is_used = self.tenant.take_used() == Some(present) && present.worker().is_some();
@@ -210,6 +213,8 @@ impl Link {
         let (right, max_ahead) = (node.right(), node.terms().map(|terms| terms.max_ahead));
         self.needed
             .take_if(|needed| right.is_some_and(|right| right.bound > needed.instant));
+        let known = self.needed.as_ref().map(|needed| needed.instant);
+        self.tenant.know_need(known);
         let trouble = node.trouble().map(|trouble| obstacle_of(trouble, boot));
         let kept = kept(&self.member, reply.is_some(), shared, self.tenant);
         shared.with_held(self.tenant, |_, held| {
@@ -350,6 +355,7 @@ impl Link {
         let obstacle = obstacle_of(trouble, reading.boot);
         let blocked = Blocked { obstacle, reading };
         shared.with_held(self.tenant, |_, held| held.blocked = Some(blocked));
+        shared.tell_waiters();
     }
 }
 

@@ -6,11 +6,10 @@ use super::super::tenants::Tenant;
 use super::super::{compat, os_clock};
 use super::state::State;
 use crate::snowflake::generator::Generator;
-use crate::snowflake::id::Millis;
+use crate::snowflake::id::{Millis, Nanos};
 
 /// How long calls wait for a worker ID when the server has started to ask for one.
 const GRANT_WAIT: Millis = Millis::new(5000);
-const GRANT_NAP_MILLIS: i64 = 10;
 
 /// Waits until the server, or a generator that leases worker IDs of its own, has one from
 /// the registry, but not longer than [`GRANT_WAIT`] after it has begun to ask. Returns
@@ -18,10 +17,10 @@ const GRANT_NAP_MILLIS: i64 = 10;
 #[cold]
 pub fn await_worker_id(shared: &Shared, tenant: Option<&Tenant>) -> bool {
     let from = os_clock::boot();
-    loop {
+    let is_granted = loop {
         let generation = tenant.map_or_else(|| shared.generation(), Tenant::generation);
         if generation.worker().is_some() {
-            return true;
+            break true;
         }
         let waits = match tenant {
             Some(tenant) => shared.with_held(tenant, |_, held| {
@@ -33,15 +32,18 @@ pub fn await_worker_id(shared: &Shared, tenant: Option<&Tenant>) -> bool {
             }),
         };
         let Some(since) = waits else {
-            return false;
+            break false;
         };
-        if os_clock::boot().since(since) >= GRANT_WAIT.nanos() {
-            return false;
+        let waited = os_clock::boot().since(since);
+        let left = Nanos::new(GRANT_WAIT.nanos().get() - waited.get());
+        if left <= Nanos::ZERO {
+            break false;
         }
         pgrx::check_for_interrupts!();
-        compat::wait_latch(GRANT_NAP_MILLIS);
-        pgrx::check_for_interrupts!();
-    }
+        shared.sleep_until_told(left);
+    };
+    compat::end_sleep();
+    is_granted
 }
 
 /// The error that this server has no worker ID. The generator holds those from 0 to `max`.

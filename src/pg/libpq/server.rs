@@ -82,6 +82,24 @@ impl Server {
         parts.join(" ")
     }
 
+    /// Whether one of the options is a secret: one that libpq itself never shows, or what
+    /// stands in the place of a database's name and is a conninfo.
+    pub fn has_secret(&self) -> bool {
+        let Ok(known) = OptionList::parse(c"") else {
+            return true;
+        };
+        let is_secret = |keyword: &CStr| known.secrets().any(|secret| secret == keyword);
+        let nested = |value: &CStr| {
+            let text = value.to_string_lossy();
+            let looks_so = text.contains("password") || text.contains("://");
+            Self::parse(&text).map_or(looks_so, |it| it.has_secret())
+        };
+        let mut options = self.options.iter();
+        options.any(|(keyword, value)| {
+            is_secret(keyword) || keyword.as_c_str() == c"dbname" && nested(value)
+        })
+    }
+
     fn get(&self, keyword: &CStr) -> Option<String> {
         let (_, value) = self
             .options
@@ -137,6 +155,26 @@ impl OptionList {
                 next = next.add(1);
                 let value = (!option.val.is_null()).then(|| CStr::from_ptr(option.val));
                 Some((CStr::from_ptr(option.keyword), value))
+            }
+        })
+    }
+
+    /// The keywords of passwords, for which libpq asks that an application hides them.
+    fn secrets(&self) -> impl Iterator<Item = &CStr> {
+        let mut next = self.0;
+        std::iter::from_fn(move || {
+            loop {
+                // SAFETY: as in `iter`.
+                unsafe {
+                    let option = next.as_ref()?;
+                    if option.keyword.is_null() {
+                        return None;
+                    }
+                    next = next.add(1);
+                    if !option.dispchar.is_null() && CStr::from_ptr(option.dispchar) == c"*" {
+                        return Some(CStr::from_ptr(option.keyword));
+                    }
+                }
             }
         })
     }
@@ -279,6 +317,29 @@ mod tests {
         assert_eq!(nested.describe(), "port=1");
         let url = Server::parse("dbname=postgresql://u:hunter2@a/d port=1").unwrap();
         assert_eq!(url.describe(), "port=1");
+    }
+
+    #[test]
+    fn secrets_are_found() {
+        for text in [
+            "password=hunter2",
+            "host=a sslpassword=hunter2",
+            "postgresql://u:hunter2@a/d",
+            "postgresql://a/d?password=hunter2",
+            "dbname='host=a password=hunter2'",
+            "dbname=postgresql://u:hunter2@a/d",
+            "dbname='password=my hunter2'",
+        ] {
+            assert!(Server::parse(text).unwrap().has_secret(), "{text}");
+        }
+        for text in [
+            "",
+            "host=a user=password passfile=/password",
+            "postgresql://u@a/d?sslkey=/k",
+            "dbname='host=a'",
+        ] {
+            assert!(!Server::parse(text).unwrap().has_secret(), "{text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use serde::Deserialize;
 
 use super::super::error::{self, Error};
-use super::{Registry, Table, json, parsed, scene};
+use super::{Purpose, Registry, Table, json, parsed, scene};
 use crate::snowflake::id::UnixMillis;
 use crate::snowflake::lease::Identity;
 use crate::snowflake::lease::horizon::{self, Server, Servers};
@@ -25,7 +25,7 @@ impl Registry {
 impl Servers for Registry {
     fn server(&mut self, identity: &Identity) -> Option<Server> {
         let text = self.run(
-            "SELECT server FROM @schema@.snowflake_registry_servers WHERE identity = $1",
+            "SELECT server FROM _snowflake.servers WHERE identity = $1",
             &[&Server::key(identity)],
         )?;
         Some(parsed(&text).unwrap_or_else(|error| error.raise()))
@@ -33,7 +33,7 @@ impl Servers for Registry {
 
     fn servers(&mut self) -> Vec<Server> {
         let text = self.run(
-            "SELECT coalesce(jsonb_agg(server), '[]') FROM @schema@.snowflake_registry_servers",
+            "SELECT coalesce(jsonb_agg(server), '[]') FROM _snowflake.servers",
             &[],
         );
         let text = text.unwrap_or_default();
@@ -42,7 +42,7 @@ impl Servers for Registry {
 
     fn put_server(&mut self, server: Server) {
         self.run(
-            "INSERT INTO @schema@.snowflake_registry_servers (identity, server) \
+            "INSERT INTO _snowflake.servers (identity, server) \
              VALUES ($1, $2::jsonb) \
              ON CONFLICT (identity) DO UPDATE SET server = excluded.server",
             &[&Server::key(&server.holder.identity), &json(&server)],
@@ -51,41 +51,28 @@ impl Servers for Registry {
 
     fn remove_server(&mut self, identity: &Identity) {
         self.run(
-            "DELETE FROM @schema@.snowflake_registry_servers WHERE identity = $1",
+            "DELETE FROM _snowflake.servers WHERE identity = $1",
             &[&Server::key(identity)],
         );
     }
 }
 
-/// Those of all pools. Before ALTER EXTENSION UPDATE has made their table, none counts, and
-/// there is no function that would ask for the horizon.
+/// Those of all pools.
 impl Servers for Table<'_> {
     fn server(&mut self, identity: &Identity) -> Option<Server> {
-        self.counted()?.server(identity)
+        self.registry.clone().server(identity)
     }
 
     fn servers(&mut self) -> Vec<Server> {
-        self.counted()
-            .map_or_else(Vec::new, |mut servers| servers.servers())
+        self.registry.clone().servers()
     }
 
     fn put_server(&mut self, server: Server) {
-        if let Some(mut servers) = self.counted() {
-            servers.put_server(server);
-        }
+        self.registry.clone().put_server(server);
     }
 
     fn remove_server(&mut self, identity: &Identity) {
-        if let Some(mut servers) = self.counted() {
-            servers.remove_server(identity);
-        }
-    }
-}
-
-impl Table<'_> {
-    /// The servers, if the registry counts them.
-    fn counted(&self) -> Option<Registry> {
-        self.more.counts_servers.then(|| self.registry.clone())
+        self.registry.clone().remove_server(identity);
     }
 }
 
@@ -98,11 +85,11 @@ struct Read {
 
 /// The horizon of the cluster; `None` if this database has no registry.
 pub fn horizon() -> Result<Option<UnixMillis>, Error> {
-    let registry = Registry::of_this_database()?;
+    let registry = Registry::with(Purpose::Read)?;
     let text = registry.value(
         "SELECT jsonb_build_object('state', s.state, 'servers', \
-             (SELECT coalesce(jsonb_agg(r.server), '[]') FROM @schema@.snowflake_registry_servers AS r)) \
-         FROM @schema@.snowflake_registry_state AS s WHERE s.id = 1",
+             (SELECT coalesce(jsonb_agg(r.server), '[]') FROM _snowflake.servers AS r)) \
+         FROM _snowflake.state AS s WHERE s.id = 1",
         &[],
     )?;
     let Some(text) = text else { return Ok(None) };

@@ -4,7 +4,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
 use super::super::error::Error;
-use super::super::{catalog, entry, issue, shmem, time};
+use super::super::{entry, issue, shmem, time};
 use super::call::{Call, c_function};
 use crate::snowflake::duration::exact;
 use crate::snowflake::id::{SnowflakeId, Tick, UnixMillis};
@@ -33,9 +33,8 @@ fn advance(
     entry::prevent_where_nextval_is(c"snowflake_advance()");
     loop {
         // The user needs the privilege of setval(), which is checked before any other.
-        entry.lock();
+        entry.lock_for(pg_sys::ACL_UPDATE)?;
         let facts = entry.learn()?;
-        catalog::check_privilege(entry.relation(), pg_sys::ACL_UPDATE)?;
         entry.reach_or_fill()?;
         let target = target(&facts.described.label)?;
         // `None` if the sequence changed while we waited for the lock.

@@ -8,13 +8,14 @@ use std::ffi::{CStr, c_void};
 use std::rc::Rc;
 
 use pgrx::callconv::{CallCx, RetAbi};
-use pgrx::{FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
+use pgrx::{Array, FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
 
 use super::super::encoding::{bytes_from_server, from_server};
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
 use super::super::{compat, report};
+use super::limit::{self, Limit};
 use crate::snowflake::id::SnowflakeId;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::{Fields, Layout};
@@ -105,14 +106,19 @@ impl Call {
         }
     }
 
-    /// An argument as PostgreSQL passes it.
+    /// An argument as PostgreSQL passes it, for one of fixed length.
     #[inline]
     pub fn datum(&self, index: usize) -> pg_sys::Datum {
         // SAFETY: the call is PostgreSQL's, as `new` asks for.
         unsafe { pgrx::pg_getarg_datum_raw(self.0, index) }
     }
 
-    /// An argument that is not NULL.
+    pub fn is_null(&self, index: usize) -> bool {
+        // SAFETY: the call is PostgreSQL's, as `new` asks for; callers count its arguments.
+        unsafe { pgrx::pg_getarg_datum(self.0, index) }.is_none()
+    }
+
+    /// An argument of fixed length that is not NULL.
     #[inline]
     pub fn get<'a, T: FromDatum + 'a>(&'a self, index: usize) -> Option<T> {
         // SAFETY: the argument is of this type, as `new` asks for; the argument, or the
@@ -125,20 +131,43 @@ impl Call {
         self.get(index).unwrap_or_default()
     }
 
+    /// An argument of variable length, which is not NULL, as PostgreSQL passes it: measured,
+    /// and not yet decompressed. Ends the statement if it is too long.
+    pub fn measured(&self, index: usize, limit: &Limit) -> pg_sys::Datum {
+        let datum = self.datum(index);
+        // SAFETY: as `new` asks for.
+        unsafe { limit.check_datum(datum) }.unwrap_or_else(|error| error.raise());
+        datum
+    }
+
+    /// The bytes of such an argument: a text or a bytea.
+    pub fn bytes(&self, index: usize, limit: &Limit) -> &[u8] {
+        let datum = self.measured(index, limit);
+        // SAFETY: as `new` asks for; the argument, or the copy in PostgreSQL's memory that is
+        // read, exists until the call ends.
+        unsafe { FromDatum::from_datum(datum, false) }.unwrap_or_default()
+    }
+
     /// An argument that is a jsonb, as text: pgrx's `JsonB` gives an internal error for
     /// numbers and depths that only PostgreSQL has.
-    pub fn json(&self, index: usize) -> String {
-        // SAFETY: declared as jsonb; its text is NUL-terminated.
-        from_server(unsafe {
-            let text = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), self.datum(index));
+    pub fn json(&self, index: usize, limit: &Limit) -> Result<String, Error> {
+        let datum = self.datum(index);
+        // SAFETY: declared as jsonb, not NULL; its text, in PostgreSQL's memory, is
+        // NUL-terminated.
+        let text = unsafe {
+            limit.check_jsonb(datum)?;
+            let text = pg_sys::OidOutputFunctionCall(pg_sys::F_JSONB_OUT.into(), datum);
             CStr::from_ptr(text)
-        })
+        };
+        limit.check(text.count_bytes())?;
+        Ok(from_server(text))
     }
 
     /// An argument that is a jsonb of numbers by the names of fields.
     pub fn fields(&self, index: usize) -> Result<Vec<(String, i64)>, Error> {
         let fields: serde_json::Value =
-            serde_json::from_str(&self.json(index)).map_err(|_| error::fields_not_read())?;
+            serde_json::from_str(&with_whole_numbers(&self.json(index, &limit::FIELDS)?))
+                .map_err(|_| error::fields_not_read())?;
         let fields = fields.as_object().ok_or_else(error::fields_not_object)?;
         let fields = fields.iter().map(|(name, value)| {
             let value = value.as_i64();
@@ -148,9 +177,44 @@ impl Call {
         fields.collect()
     }
 
-    pub fn text(&self, index: usize) -> Cow<'_, str> {
-        // The text is read as its bytes.
-        bytes_from_server(self.get::<&[u8]>(index).unwrap_or_default())
+    /// An argument that is a text. Ends the statement if it is too long.
+    pub fn text(&self, index: usize, limit: &Limit) -> Cow<'_, str> {
+        bytes_from_server(self.bytes(index, limit))
+    }
+
+    /// An argument that is a name, or an address.
+    pub fn name(&self, index: usize) -> Cow<'_, str> {
+        self.text(index, &limit::NAME)
+    }
+
+    /// An argument that is an array, which is not NULL; `name` is that of the argument. Ends
+    /// the statement if it is too long. Refuses more than one dimension.
+    pub fn list(&self, index: usize, name: &str, limit: &Limit) -> Result<pg_sys::Datum, Error> {
+        let datum = self.measured(index, limit);
+        // SAFETY: the argument is an array, and not NULL, as the caller guarantees by its
+        // declaration; the copy that is read exists until the call ends.
+        let (array, dimensions) = unsafe {
+            let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr());
+            (array, (*array.cast::<pg_sys::ArrayType>()).ndim)
+        };
+        match dimensions {
+            0 | 1 => Ok(array.into()),
+            _ => Err(error::not_a_list(name, dimensions)),
+        }
+    }
+
+    /// An argument that is an array of texts, each of which may be NULL.
+    pub fn texts(
+        &self,
+        index: usize,
+        name: &str,
+        limit: &Limit,
+    ) -> Result<Vec<Option<String>>, Error> {
+        let list = self.list(index, name, limit)?;
+        // SAFETY: the argument is a text[], as `new` asks for, and not NULL.
+        let list: Option<Array<&[u8]>> = unsafe { FromDatum::from_datum(list, false) };
+        let text = |bytes: Option<&[u8]>| Some(bytes_from_server(bytes?).into_owned());
+        Ok(list.iter().flat_map(|list| list.iter().map(text)).collect())
     }
 
     /// What this function keeps between its calls in a statement, null at first; `None`
@@ -195,7 +259,7 @@ impl Call {
 
     /// Whose IDs the call is about, by the text of a label, which is the last argument.
     pub fn whose_by_text(&self) -> Result<Whose<'_>, Error> {
-        let text = self.text(self.count().saturating_sub(1));
+        let text = self.text(self.count().saturating_sub(1), &limit::LABEL);
         let described = label::given(&text)?;
         Ok(Whose::Text(text, described))
     }
@@ -213,6 +277,16 @@ impl Call {
                 let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
                 pg_sys::tuplestore_putvalues(store, row_type, values, nulls);
             }
+        }
+    }
+
+    /// Where a function that returns rows puts them.
+    pub fn store(&self) -> *mut pg_sys::Tuplestorestate {
+        // SAFETY: a function that returns rows, as `new` asks for, is called with
+        // `resultinfo`.
+        unsafe {
+            compat::init_rows(self.0, 0);
+            (*(*self.0).resultinfo.cast::<pg_sys::ReturnSetInfo>()).setResult
         }
     }
 
@@ -264,6 +338,28 @@ impl Call {
             (*function).fn_extra.cast()
         }
     }
+}
+
+/// The text of a jsonb, with whole numbers such as `1.0` without their fraction: PostgreSQL
+/// keeps it, and serde_json would read a float.
+fn with_whole_numbers(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    let (mut in_string, mut is_escaped) = (false, false);
+    let mut rest = text.chars();
+    while let Some(next) = rest.next() {
+        if next == '.' && !in_string {
+            let after = rest.as_str().trim_start_matches('0');
+            if after.len() < rest.as_str().len() && !after.starts_with(|c: char| c.is_ascii_digit())
+            {
+                rest = after.chars();
+                continue;
+            }
+        }
+        in_string ^= next == '"' && !is_escaped;
+        is_escaped = in_string && next == '\\' && !is_escaped;
+        result.push(next);
+    }
+    result
 }
 
 /// Ends the statement unless the declared result has as many columns as this library gives:

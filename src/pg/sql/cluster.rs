@@ -1,7 +1,7 @@
 //! `snowflake_check_cluster()`: asks servers what they are, and compares their answers.
 //!
-//! The queries are fixed: `cluster/facts.sql` goes to each server, and
-//! `cluster/findings.sql` compares the answers on this one. Servers are asked one after
+//! The queries are fixed: `cluster/facts.sql` and `cluster/sequences.sql` go to each
+//! server, and `cluster/findings.sql` compares the answers on this one. Servers are asked one after
 //! the other, each for [`TIMEOUT`] at most: a backend has one thread, and a cluster has
 //! few servers that do not answer.
 //!
@@ -10,16 +10,17 @@
 
 use std::time::{Duration, Instant};
 
+use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
-use pgrx::{Array, pg_sys};
 use serde_json::{Value, json};
 
-use super::super::encoding::{Text, bytes_from_server};
+use super::super::encoding::Text;
 use super::super::error::{Error, cluster as refuse};
 use super::super::libpq::wait::Backend;
 use super::super::libpq::{self, Connection, Rows, Server};
 use super::super::{compat, os_clock, spi};
 use super::call::{c_function, columns};
+use super::limit;
 use crate::snowflake::id::{Nanos, UnixNanos};
 
 /// What a server may cost in all: the connection and all answers.
@@ -31,7 +32,16 @@ const CLOCK_READINGS: usize = 3;
 /// What a server says of itself, in one row with one object. It needs no extension.
 const FACTS: &str = include_str!("cluster/facts.sql");
 
-/// Compares the answers; `$answers$` stands for them.
+/// Which sequences of the database were made for IDs, and which tables use them.
+/// `$is_distributed$` stands for the condition that a table is one of Citus.
+const SEQUENCES: &str = include_str!("cluster/sequences.sql");
+
+/// The condition where Citus is installed.
+const IS_DISTRIBUTED: &str =
+    "EXISTS (SELECT FROM pg_dist_partition AS it WHERE it.logicalrelid = adrelid)";
+
+/// Compares the answers; `$answers$` stands for them, and `$are_nodes$` for whether the
+/// servers are the nodes of one cluster of Citus.
 const FINDINGS: &str = include_str!("cluster/findings.sql");
 
 /// Runs before [`FACTS`] on other servers. Names and intervals are printed alike by all.
@@ -42,14 +52,16 @@ const SETTINGS: &str = "SELECT set_config('search_path', 'pg_catalog', false),
 
 // `snowflake_check_cluster(servers) -> findings`. Not STRICT.
 c_function!(snowflake_check_cluster, |call| {
-    let targets = match call.get::<Array<&[u8]>>(0) {
-        Some(servers) => named(&servers)?,
-        None => citus_nodes()?,
+    let are_nodes = call.is_null(0);
+    let targets = match are_nodes {
+        false => named(&call.texts(0, "servers", &limit::SERVERS)?)?,
+        true => citus_nodes()?,
     };
     let mut answers = vec![Answer::of_this_server()?];
     answers.extend(targets.iter().map(Target::ask));
     let answers = quote_literal(Value::Array(answers).to_string());
-    let findings = spi::read(&FINDINGS.replace("$answers$", &answers))?;
+    let findings = FINDINGS.replace("$are_nodes$", &are_nodes.to_string());
+    let findings = spi::read(&findings.replace("$answers$", &answers))?;
     call.rows(findings.iter().map(|row| {
         let column = |name| row.get(name).map(|text| Text(text.to_string()));
         columns![
@@ -72,17 +84,27 @@ struct Target {
     clone_of: Option<String>,
 }
 
+/// Whether the role in force is a superuser. Only a superuser chooses an address: this
+/// server connects to it with the passwords and the files of its operating system user.
+fn is_superuser() -> bool {
+    // SAFETY: in a transaction.
+    unsafe { pg_sys::superuser() }
+}
+
 /// The servers of the argument: conninfos, URLs and names of foreign servers.
-fn named(servers: &Array<&[u8]>) -> Result<Vec<Target>, Error> {
-    let target = |(at, server): (usize, Option<&[u8]>)| {
-        let server = bytes_from_server(server.ok_or_else(refuse::null_server)?);
+fn named(servers: &[Option<String>]) -> Result<Vec<Target>, Error> {
+    let target = |(at, server): (usize, &Option<String>)| {
+        let server = server.as_deref().ok_or_else(refuse::null_server)?;
         let is_url = ["postgresql://", "postgres://"]
             .iter()
             .any(|scheme| server.starts_with(scheme));
         if !is_url && !server.contains('=') {
-            return foreign_server(&server);
+            return foreign_server(server);
         }
-        let server = Server::parse(&server).map_err(|_| refuse::not_a_server(at + 1))?;
+        if !is_superuser() {
+            return Err(refuse::not_superuser());
+        }
+        let server = Server::parse(server).map_err(|_| refuse::not_a_server(at + 1))?;
         let name = match server.describe() {
             name if name.is_empty() => format!("servers[{}]", at + 1),
             name => name,
@@ -99,16 +121,21 @@ fn named(servers: &Array<&[u8]>) -> Result<Vec<Target>, Error> {
 /// A foreign server, with the options of the caller's user mapping or else of PUBLIC's,
 /// as postgres_fdw and dblink use them. The catalogs are read as the bootstrap superuser,
 /// since nobody else sees the options of PUBLIC's mapping; the caller needs USAGE on the
-/// server.
+/// server. For who is no superuser, a superuser has made the server, and the caller's own
+/// mapping gives a user and a password only.
 fn foreign_server(name: &str) -> Result<Target, Error> {
-    let caller = compat::user().to_u32();
+    let (caller, may_choose) = (compat::user().to_u32(), is_superuser());
     let query = format!(
         "SELECT has_server_privilege({caller}, server.oid, 'USAGE') AS may_use,
-             (SELECT jsonb_object_agg(option_name, option_value)
-              FROM pg_options_to_table(server.srvoptions || mapping.umoptions)) AS options
+             {may_choose} OR (SELECT rolsuper FROM pg_authid WHERE oid = server.srvowner) AS is_chosen,
+             (SELECT jsonb_object_agg(o.name, o.value) FROM (
+                  SELECT option_name, option_value FROM pg_options_to_table(server.srvoptions)
+                  UNION ALL SELECT option_name, option_value FROM pg_options_to_table(mapping.umoptions)
+                  WHERE {may_choose} OR mapping.umuser = 0 OR option_name IN ('user', 'password'))
+                  AS o (name, value)) AS options
          FROM pg_foreign_server AS server
          LEFT JOIN LATERAL (
-             SELECT umoptions FROM pg_user_mapping
+             SELECT umuser, umoptions FROM pg_user_mapping
              WHERE umserver = server.oid AND umuser IN (0, {caller})
              ORDER BY umuser DESC LIMIT 1) AS mapping ON true
          WHERE server.srvname = {}",
@@ -118,6 +145,9 @@ fn foreign_server(name: &str) -> Result<Target, Error> {
     let row = row.ok_or_else(|| refuse::no_foreign_server(name))?;
     if !row.is("may_use") {
         return Err(refuse::foreign_server_denied(name));
+    }
+    if !row.is("is_chosen") {
+        return Err(refuse::foreign_server_of_others(name));
     }
     let options = parsed(row.get("options"));
     let options = options.as_object().into_iter().flatten();
@@ -168,6 +198,7 @@ fn citus_nodes() -> Result<Vec<Target>, Error> {
 struct Answer {
     facts: Value,
     generators: Value,
+    sequences: Value,
     /// How far its clock is ahead of this server's, and by how much that may be wrong.
     offset: Nanos,
     uncertainty: Nanos,
@@ -187,6 +218,7 @@ impl Answer {
         if let Some(query) = generators_query(&answer.facts) {
             answer.generators = ask(&query)?;
         }
+        answer.sequences = ask(&sequences_query(&answer.facts))?;
         Ok(answer.into_json("this server", None, None))
     }
 
@@ -198,20 +230,35 @@ impl Answer {
             "error": error,
             "facts": self.facts,
             "generators": self.generators,
+            "sequences": self.sequences,
             "offset": self.offset.get() / 1000,
             "uncertainty": self.uncertainty.get() / 1000,
         })
     }
 }
 
-/// The query of the view of generators, if the extension is there.
+/// The query of the view of generators, if the extension is there, and of the one row
+/// about the worker ID, if the library is preloaded.
 fn generators_query(facts: &Value) -> Option<String> {
     let view = facts.get("view")?.as_str()?;
+    let worker = facts.get("worker_view").and_then(Value::as_str);
+    let worker = worker.map_or_else(
+        || "NULL".to_string(),
+        |view| format!("(SELECT to_jsonb(w) FROM {view} AS w)"),
+    );
     Some(format!(
-        "SELECT jsonb_build_object('clock', clock_timestamp(), 'rows', jsonb_agg(to_jsonb(g)))
-             AS answer
-         FROM {view} AS g"
+        "SELECT jsonb_build_object('clock', clock_timestamp(), 'worker', {worker},
+             'rows', (SELECT jsonb_agg(to_jsonb(g)) FROM {view} AS g)) AS answer"
     ))
+}
+
+fn sequences_query(facts: &Value) -> String {
+    let has_citus = facts.get("has_citus").and_then(Value::as_bool);
+    let condition = match has_citus {
+        Some(true) => IS_DISTRIBUTED,
+        _ => "false",
+    };
+    SEQUENCES.replace("$is_distributed$", condition)
 }
 
 /// A jsonb as another server sent it; null if it is none.
@@ -239,6 +286,8 @@ impl Target {
             if let Some(query) = generators_query(&answer.facts) {
                 answer.generators = parsed(session.query(&query)?.first_value());
             }
+            let query = sequences_query(&answer.facts);
+            answer.sequences = parsed(session.query(&query)?.first_value());
             Ok(())
         };
         ask().map_err(|error| error.to_string())

@@ -21,7 +21,7 @@ c_function!(snowflake_cluster_horizon, |call| {
     let entry = call.entry(0)?;
     horizon::check_ascends(entry)?;
     let named = match call.count() {
-        2 => call.text(1),
+        2 => call.name(1),
         _ => "".into(),
     };
     let at = match &*named {
@@ -38,8 +38,8 @@ c_function!(snowflake_cluster_horizon, |call| {
 
 // `snowflake_drop_server(server, registry)`.
 c_function!(snowflake_drop_server, |call| {
-    let server = call.text(0);
-    match &*call.text(1) {
+    let server = call.name(0);
+    match &*call.name(1) {
         "" => registry::drop_server(&server),
         registry => admin::drop_server(registry, &server),
     }

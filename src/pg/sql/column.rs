@@ -11,6 +11,7 @@ use super::super::error::{self, Error};
 use super::super::label::Described;
 use super::super::{catalog, compat, mark, os_clock, shmem, spi, time};
 use super::call::{c_function, columns};
+use super::limit;
 use crate::snowflake::generator::Generator;
 use crate::snowflake::id::{SnowflakeId, WorkerId};
 
@@ -21,7 +22,7 @@ c_function!(snowflake_internal_ids_to_come, |call| {
     let default = entry::default_relation()?;
     let relation = call.get(0).unwrap_or(default);
     let entry = entry::of_named(relation)?;
-    entry.lock();
+    entry.lock_for(catalog::ANY_USE)?;
     let described = entry.learn()?.described;
     let Generator { layout, policy } = described.generator;
     if layout.takes_fields() {
@@ -86,7 +87,7 @@ fn next(entry: &Entry, described: &Described) -> Result<(SnowflakeId, bool), Err
 // setting can be wrong yet.
 c_function!(snowflake_internal_warn_if_not_ready, |call| {
     let entry = call.entry(0)?;
-    entry.lock();
+    entry.lock_for(catalog::ANY_USE)?;
     let described = entry.learn()?.described;
     if let Ok(shared) = shmem::shared()
         && let Err(error) = entry.check_can_issue(described, shared)
@@ -106,7 +107,8 @@ c_function!(snowflake_internal_read_as_owner, |call| {
     if !unsafe { pg_sys::has_privs_of_role(compat::user(), owner) } {
         return Err(error::not_the_owner(&catalog::relation_name(relation)));
     }
+    let query = call.measured(1, &limit::QUERY).cast_mut_ptr();
     // SAFETY: a text; the copy of it is NUL-terminated.
-    let query = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(call.datum(1).cast_mut_ptr())) };
+    let query = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(query)) };
     Ok(spi::read_as(query, owner)?.map(Text))
 });

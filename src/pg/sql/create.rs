@@ -8,13 +8,14 @@ use pgrx::spi::quote_literal;
 use super::super::encoding::{Text, from_server};
 use super::super::{catalog, entry, error, label, mark, os_clock, report, shmem, spi, time};
 use super::call::{c_function, columns};
+use super::limit;
 use crate::snowflake::label::Label;
 use crate::snowflake::layout::Disorder;
 use crate::snowflake::presets;
 
 // `snowflake_create_generator(name, label) -> regclass`.
 c_function!(snowflake_create_generator, |call| {
-    let label = call.text(1);
+    let label = call.text(1, &limit::LABEL);
     entry::prevent_where_nextval_is(c"snowflake_create_generator()");
     let described = label::parse_for_generator(&label)?;
     let layout = described.layout();
@@ -23,10 +24,11 @@ c_function!(snowflake_create_generator, |call| {
         let layout_text = described.layout_text();
         return Err(error::layout_is_over(&layout_text, layout.end()));
     }
+    let name = call.measured(0, &limit::NAME).cast_mut_ptr();
     // SAFETY: a text; its parts live as long as this call. CREATE SEQUENCE checks
     // privileges on the schema.
     let (schema, relation_name, statement) = report::keeping_errors(|| unsafe {
-        let names = pg_sys::textToQualifiedNameList(call.datum(0).cast_mut_ptr());
+        let names = pg_sys::textToQualifiedNameList(name);
         let variable = pg_sys::makeRangeVarFromNameList(names);
         let schema = pg_sys::RangeVarGetCreationNamespace(variable);
         let relation = (*variable).relname;

@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::issue::{self, Chunk};
-use super::super::{catalog, shmem};
+use super::super::shmem;
 use super::call::{Call, c_function};
 use crate::snowflake::id::SnowflakeId;
 
@@ -152,9 +152,8 @@ c_function!(snowflake_nextval_after, |call| {
 // `snowflake_currval([generator]) -> bigint`.
 c_function!(snowflake_currval, |call| {
     let entry = call.entry(0)?;
-    entry.lock();
+    entry.lock_for(pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)?;
     entry.learn()?;
-    catalog::check_privilege(entry.relation(), pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)?;
     match entry.last_id() {
         Some(id) => Ok(id.get()),
         None => Err(error::no_currval(&entry.name())),

@@ -11,6 +11,7 @@ use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::{catalog, compat, horizon, label, shmem, spi, time};
 use super::call::{c_function, columns};
+use super::limit;
 use crate::snowflake::horizon::Processes;
 use crate::snowflake::id::UnixMillis;
 
@@ -28,8 +29,7 @@ c_function!(snowflake_horizon, |call| {
         return Err(error::horizon::old_snapshot("snowflake_horizon"));
     }
     // A change of the label waits for us, and we wait for it.
-    entry.lock();
-    horizon::check_reader(entry)?;
+    entry.lock_for(catalog::ANY_USE)?;
     horizon::check_ascends(entry)?;
     let at = horizon::read(entry)?;
     least_id(entry, at)
@@ -76,8 +76,10 @@ c_function!(snowflake_horizon_support, |call| {
 /// The queries are being planned.
 unsafe fn is_beside_tables(mut root: *mut pg_sys::PlannerInfo) -> bool {
     let reads = |root: *mut pg_sys::PlannerInfo| {
+        // A query may have many calls, and each looks at all of it.
+        pgrx::check_for_interrupts!();
         // SAFETY: as the caller guarantees.
-        unsafe { reads_tables((*root).parse.cast(), std::ptr::null_mut()) }
+        unsafe { compat::walk((*root).parse.cast(), Some(reads_tables)) }
     };
     // SAFETY: as the caller guarantees.
     unsafe {
@@ -91,34 +93,47 @@ unsafe fn is_beside_tables(mut root: *mut pg_sys::PlannerInfo) -> bool {
     }
 }
 
-/// Whether a part of a query reads a table. The target of an INSERT is not read.
+/// Whether a part of a query reads a table.
 ///
 /// # Safety
-/// As for [`compat::walk`]; the context is not used.
-#[pgrx::pg_guard]
+/// Called by [`compat::walk`]; the context is not used. Nothing here has to be dropped, see
+/// [`compat::walk_parts`].
 unsafe extern "C-unwind" fn reads_tables(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
     if node.is_null() {
         return false;
     }
-    // SAFETY: as the caller guarantees; the range table of a query is a list of entries.
+    // SAFETY: as the caller guarantees; a node of this kind is a query.
     unsafe {
-        if (*node).type_ == pg_sys::NodeTag::T_Query {
-            let query = &*node.cast::<pg_sys::Query>();
-            let entries = PgList::<pg_sys::RangeTblEntry>::from_pg(query.rtable);
-            let is_insert = query.commandType == pg_sys::CmdType::CMD_INSERT;
-            let target = usize::try_from(query.resultRelation).unwrap_or(0);
-            let reads = |(index, entry): (usize, *mut pg_sys::RangeTblEntry)| {
-                let is_target = is_insert && index + 1 == target;
-                // A view stands beside the query that took its place.
-                let is_view = (*entry).relkind.cast_unsigned() == pg_sys::RELKIND_VIEW;
-                let is_table = (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION;
-                is_table && !is_target && !is_view
-            };
-            if entries.iter_ptr().enumerate().any(reads) {
-                return true;
-            }
+        if (*node).type_ == pg_sys::NodeTag::T_Query && lists_a_table(&*node.cast()) {
+            return true;
         }
-        compat::walk(node, Some(reads_tables), context)
+        compat::walk_parts(node, Some(reads_tables), context)
+    }
+}
+
+/// Whether the range table of a query has a table that it reads. The target of an INSERT is
+/// not read.
+///
+/// # Safety
+/// The query is one that is being planned.
+unsafe fn lists_a_table(query: &pg_sys::Query) -> bool {
+    let is_insert = query.commandType == pg_sys::CmdType::CMD_INSERT;
+    let target = usize::try_from(query.resultRelation).unwrap_or(0);
+    // SAFETY: as the caller guarantees; the range table of a query is a list of entries, with
+    // as many elements as it says.
+    unsafe {
+        let Some(list) = query.rtable.as_ref() else {
+            return false;
+        };
+        let count = usize::try_from(list.length).unwrap_or(0);
+        let cells = std::slice::from_raw_parts(list.elements, count);
+        cells.iter().enumerate().any(|(index, cell)| {
+            let entry = &*cell.ptr_value.cast::<pg_sys::RangeTblEntry>();
+            let is_target = is_insert && index + 1 == target;
+            // A view stands beside the query that took its place.
+            let is_view = entry.relkind.cast_unsigned() == pg_sys::RELKIND_VIEW;
+            entry.rtekind == pg_sys::RTEKind::RTE_RELATION && !is_target && !is_view
+        })
     }
 }
 
@@ -197,10 +212,14 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static Entry), Error> {
     let (relation, owner, arguments) = unsafe {
         let its = &*trigger.tg_trigger;
         let count = usize::try_from(its.tgnargs).unwrap_or(0);
-        let argument = |index| from_server(CStr::from_ptr(*its.tgargs.add(index)));
-        let arguments: Vec<_> = (0..count.min(2)).map(argument).collect();
+        let argument = |index| {
+            let argument = CStr::from_ptr(*its.tgargs.add(index));
+            limit::NAME.check(argument.count_bytes())?;
+            Ok(from_server(argument))
+        };
+        let arguments: Result<Vec<_>, Error> = (0..count.min(2)).map(argument).collect();
         let relation = &*trigger.tg_relation;
-        (relation.rd_id, (*relation.rd_rel).relowner, arguments)
+        (relation.rd_id, (*relation.rd_rel).relowner, arguments?)
     };
     let table = || catalog::relation_name(relation);
     let oid = relation.to_u32();
@@ -267,14 +286,14 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static Entry), Error> {
         Err(_) => entry::default_relation()?,
     };
     let entry = entry::of_named(generator)?;
-    entry.lock();
-    horizon::check_ascends(entry)?;
     // Whoever inserts holds back the generator's readers: so its table's owner must be one
     // who may use the generator.
     if !catalog::has_privilege_of(generator, owner, pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) {
         let (name, role) = (entry.name(), catalog::role_name(owner));
         return Err(error::horizon::owner_lacks_usage(&name, &role));
     }
+    entry.lock();
+    horizon::check_ascends(entry)?;
     Ok((number, entry))
 }
 

@@ -189,11 +189,16 @@ c_function!(snowflake_worker, |call| {
         Text(format!("{}-{start}", shown.counter))
     });
     let trouble = shown.trouble.filter(|_| reads_all);
+    let (registry, pool) = match shown.registry.get() {
+        // A standby has no keeper, and follows the settings once it is promoted.
+        registry if registry.is_empty() => keeper::configured().unwrap_or_default(),
+        registry => (registry, shown.pool.get()),
+    };
     Ok(call.row(columns![
         worker.map(|worker| worker.get().cast_signed()),
         Text(source),
-        text(shown.registry.get()).filter(|_| reads_all),
-        text(shown.pool.get()),
+        text(registry).filter(|_| reads_all),
+        text(pool),
         token.filter(|_| reads_all),
         identity.bound.filter(|_| is_granted).map(time::to_datum),
         shown

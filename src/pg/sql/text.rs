@@ -7,12 +7,13 @@ use pgrx::{FromDatum, pg_sys};
 use super::super::encoding::Text;
 use super::super::error::{self, Error};
 use super::call::{Call, c_function};
+use super::limit;
 use crate::snowflake::id::SnowflakeId;
 use crate::snowflake::mask::{self, Key, Version};
 use crate::snowflake::text::Alphabet;
 
 fn alphabet(call: &Call) -> Result<Alphabet, Error> {
-    let name = call.text(1);
+    let name = call.text(1, &limit::ID);
     Alphabet::named(&name).ok_or_else(|| error::unknown_alphabet(&name))
 }
 
@@ -24,7 +25,7 @@ c_function!(snowflake_to_text, |call| {
 
 // `snowflake_from_text(id_text, alphabet) -> bigint`.
 c_function!(snowflake_from_text, |call| {
-    let (text, alphabet) = (call.text(0), alphabet(call)?);
+    let (text, alphabet) = (call.text(0, &limit::ID), alphabet(call)?);
     let id = alphabet.read(&text);
     let id = id.map_err(|error| error::not_a_text(&text, alphabet, error))?;
     Ok(id.get())
@@ -32,7 +33,7 @@ c_function!(snowflake_from_text, |call| {
 
 /// The argument that is a key.
 fn key(call: &Call, index: usize) -> Result<Key, Error> {
-    key_of(call.get(index).unwrap_or_default())
+    key_of(call.bytes(index, &limit::KEYS))
 }
 
 fn key_of(bytes: &[u8]) -> Result<Key, Error> {
@@ -64,7 +65,8 @@ c_function!(snowflake_mask_text, |call| {
 
 // `snowflake_unmask_text(masked, keys) -> bigint`.
 c_function!(snowflake_unmask_text, |call| {
-    let text = call.text(0);
+    let keys = call.list(1, "keys", &limit::KEYS)?;
+    let text = call.text(0, &limit::ID);
     let (mask, version) = mask::read(&text).map_err(|error| error::not_a_mask(&text, error))?;
     let mut is_null = false;
     let mut subscript = i32::from(version.get());
@@ -72,7 +74,7 @@ c_function!(snowflake_unmask_text, |call| {
     // length, by reference, aligned like an integer. One outside the array is NULL.
     let element = unsafe {
         pg_sys::array_get_element(
-            call.datum(1),
+            keys,
             1,
             &raw mut subscript,
             -1,
@@ -90,7 +92,7 @@ c_function!(snowflake_unmask_text, |call| {
 
 // `snowflake_mask_version(masked) -> integer`.
 c_function!(snowflake_mask_version, |call| {
-    let text = call.text(0);
+    let text = call.text(0, &limit::ID);
     let (_, version) = mask::read(&text).map_err(|error| error::not_a_mask(&text, error))?;
     Ok(i32::from(version.get()))
 });

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::LabelError;
+use crate::snowflake::excerpt::excerpt;
 use crate::snowflake::layout::Role;
 
 /// The keys that labels have; all others are names of fields.
@@ -33,11 +34,7 @@ pub struct Text<'a> {
 /// Error messages show a text quoted and, if it is long, cut.
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 40;
-        match self.text.char_indices().nth(MOST) {
-            Some((end, _)) => write!(f, "\"{}...\"", self.text.get(..end).unwrap_or_default()),
-            None => write!(f, "\"{}\"", self.text),
-        }
+        write!(f, "\"{}\"", excerpt(self.text))
     }
 }
 

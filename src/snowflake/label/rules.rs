@@ -36,10 +36,9 @@ impl Label {
         if let Some(first) = pairs.first().filter(|first| first.key.text == "preset") {
             let name = first.text();
             let Some(preset) = presets::find(name.text) else {
-                let names: Vec<_> = presets::ALL.iter().map(|preset| preset.name).collect();
                 return name.error(
                     &format!("unknown preset {name}"),
-                    &format!("Presets are {}.", list(&names, "and")),
+                    "View snowflake_presets shows the presets.",
                 );
             };
             let mut stock = grammar::pairs(preset.text)?;

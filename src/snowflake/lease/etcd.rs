@@ -106,6 +106,8 @@ impl Around {
             // A restart that has lost something is one at which raft has gone back.
             start: if is_behind { self.random } else { start },
             recovered: is_behind,
+            // A server makes its answer itself, and hears it when it is stored.
+            revocable: false,
             // No server is the host of etcd, so spare worker IDs serve nobody.
             asker_hosts: false,
             random: self.random,

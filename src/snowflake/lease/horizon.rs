@@ -48,9 +48,6 @@
 //!
 //! - Servers that issue without the registry, and what a server has taken before it had
 //!   its first grant.
-//! - Servers of version 0.1.0: they do not report. In PostgreSQL they count nevertheless,
-//!   since ALTER EXTENSION stores all that have a worker ID. In etcd each server answers
-//!   itself, and one of that version stores nobody.
 //! - A server that was dropped and runs.
 //! - A server whose first grant the registry has lost, and that asks later than a lease and
 //!   a hold after that; or that waits for a quiet time which an administrator has ended.
@@ -392,7 +389,12 @@ impl Server {
             device,
             inode,
             generator,
+            role,
         } = identity;
-        format!("{system:016x}-{boot:032x}-{device:x}-{inode:x}-{generator:x}")
+        let key = format!("{system:016x}-{boot:032x}-{device:x}-{inode:x}-{generator:x}");
+        match role.name() {
+            "" => key,
+            role => format!("{key}-{role}"),
+        }
     }
 }

@@ -33,7 +33,8 @@
 //!   node has asked both.
 //! - **A loss that the registry cannot notice**: a backup of a cleanly stopped server
 //!   that is started in its place, or the disk of an etcd's only member that is set back,
-//!   until the first node asks that knows better.
+//!   until the first node asks that knows better. The same holds for a registry that is
+//!   made anew in the place of another one.
 
 pub mod contender;
 pub mod etcd;
@@ -41,12 +42,16 @@ mod hex;
 pub mod horizon;
 pub mod node;
 pub mod registry;
+mod role;
+pub mod seal;
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use self::contender::Contender;
+pub use self::role::Role;
+use self::seal::Seal;
 use super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 
 /// An instant by the clock of the registry, in milliseconds since 1970-01-01 UTC. The
@@ -105,6 +110,9 @@ pub struct Identity {
     /// itself. Earlier versions tell of none.
     #[serde(default)]
     pub generator: u64,
+    /// As which role the server asks: see [`Role`].
+    #[serde(default)]
+    pub role: Role,
 }
 
 impl Identity {
@@ -116,7 +124,29 @@ impl Identity {
             ..self
         }
     }
+
+    /// Who vouches for a clock: a role, since it can make up any number of servers, or else
+    /// the server.
+    #[must_use]
+    pub fn voucher(self) -> Self {
+        if self.role == Role::NONE {
+            return self.server();
+        }
+        Self {
+            system: 0,
+            boot: 0,
+            device: 0,
+            inode: 0,
+            generator: 0,
+            role: self.role,
+        }
+    }
 }
+
+/// The longest text of a [`Holder`], but for the path: host names have 253 bytes at most.
+const TEXT_MAX: usize = 255;
+/// The longest path of a [`Holder`]. PostgreSQL's paths have 1023 bytes at most.
+const PATH_MAX: usize = 1023;
 
 /// Who asks for a worker ID, or has one. Only `identity` and `started` decide anything;
 /// the rest is for people.
@@ -130,6 +160,38 @@ pub struct Holder {
     pub address: String,
     pub port: u16,
     pub data_directory: String,
+}
+
+/// Why a text of a request is not stored: other servers print it into their logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// The text of this name has a character that moves a cursor, ends a line, or the like.
+    Control(&'static str),
+    /// The text of this name has more bytes than this.
+    Long(&'static str, usize),
+}
+
+impl Holder {
+    /// Looks whether people can be shown the texts.
+    ///
+    /// # Errors
+    /// The first text that is not fit for it.
+    pub fn fits(&self) -> Result<(), Unfit> {
+        let texts = [
+            ("host", &self.host, TEXT_MAX),
+            ("address", &self.address, TEXT_MAX),
+            ("data_directory", &self.data_directory, PATH_MAX),
+        ];
+        for (name, text, most) in texts {
+            if text.len() > most {
+                return Err(Unfit::Long(name, most));
+            }
+            if text.chars().any(char::is_control) {
+                return Err(Unfit::Control(name));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What others are told of a holder: enough for people to find it. Without its
@@ -214,12 +276,19 @@ impl Era {
 }
 
 /// What a node knows of its registry, from the newest reply: a registry that knows less
-/// has lost something.
+/// has lost something. The node sends back what it was told, as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Memory {
     pub era: Era,
     /// How many changes the registry had stored.
     pub serial: u64,
+    /// The start of the registry's server that has said this: see [`registry::Scene::start`].
+    #[serde(with = "hex")]
+    pub start: u128,
+    /// Proves that the node's token was granted or renewed in this era.
+    pub token: Option<Seal>,
+    /// Proves that the registry has said this: see [`seal`].
+    pub seal: Seal,
 }
 
 /// A pool of worker IDs: what `snowflake_create_pool()` was told.
@@ -354,8 +423,8 @@ pub struct Request {
     pub number: u64,
     /// The node's clock.
     pub clock: UnixMillis,
-    /// The newest that the node knows of the registry; of no use to a registry that it
-    /// has never asked.
+    /// The newest that the node knows of the registry. A registry that has not said it, and
+    /// is no copy of one that has, does not believe it.
     pub memory: Option<Memory>,
     pub ask: Ask,
 }
@@ -513,7 +582,12 @@ pub enum Refused {
         /// The server's clock.
         asked: UnixMillis,
         limit: UnixMillis,
+        /// That of the registry, which may be the wrong one.
+        now: RegistryMillis,
     },
+    /// The registry has not said what the node remembers. It is another one than the node
+    /// has asked before, or was made anew. What the node had there does not count here.
+    Foreign,
     /// The worker ID is not one of the pool.
     NotInPool { worker: WorkerId },
     /// Another registry has taken over from this one, so this one serves nobody until an
@@ -539,6 +613,8 @@ pub enum Fence {
     /// The lease had expired when the registry lost grants. So another server may have
     /// had the worker ID.
     Doubtful,
+    /// Another role has taken it.
+    OtherRole,
 }
 
 /// Why a registry may have lost grants.
@@ -551,8 +627,11 @@ pub enum Cause {
     Recovery,
     /// A node has seen more than the registry knows.
     Serial,
-    /// A node has a token that the registry has not granted.
+    /// A node has a token that the registry does not know any more.
     Token,
+    /// The registry was just made, and a node has asked another one before: this one has
+    /// taken its place.
+    Foreign,
     /// An administrator says so.
     Declared,
 }

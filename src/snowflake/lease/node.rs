@@ -22,7 +22,8 @@
 //! 5. **Out of reach.** The node asks again, a second apart at most, until it is
 //!    answered. IDs resume by themselves.
 //! 6. **Lost.** A node whose token does not count any more acquires a worker ID anew, and
-//!    says what it had. Until then it goes on below its bound.
+//!    says what it had. Until then it goes on below its bound. A token does not count with a
+//!    registry that does not know what the node remembers either: [`Refused::Foreign`].
 //! 7. **A clean stop.** The server closes first: nothing is issued any more, and no
 //!    reservation is under way. Then [`Node::close`] gives the worker ID back.
 //! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
@@ -496,8 +497,13 @@ impl Node {
             self.sleep(Millis::ZERO, now);
             return Change::Nothing;
         }
+        let is_lost = match refused {
+            Refused::Fenced { .. } => true,
+            Refused::Foreign => self.holds,
+            _ => false,
+        };
         let pause = match refused {
-            Refused::Fenced { .. } => Millis::ZERO,
+            _ if is_lost => Millis::ZERO,
             Refused::Held { retry, .. }
             | Refused::NoneFree { retry }
             | Refused::Quiet { retry, .. } => (*retry).clamp(LEAST_PAUSE, LONGEST_PAUSE),
@@ -505,7 +511,7 @@ impl Node {
         };
         self.sleep(pause, now);
         let why = Why::Refused(refused.clone());
-        if let Refused::Fenced { .. } = refused {
+        if is_lost {
             self.holds = false;
             let trouble = Trouble {
                 since: now.clock,

@@ -22,12 +22,14 @@
 //! 5. **The registry's clock goes back.** A lease that would then last longer than a
 //!    lease is cut, and so is a quiet time: nobody waits longer.
 //! 6. **A lead does not grow.** See `State::extended`.
-//! 7. **A wrong clock.** A server more than a day past the registry's clock, the greatest
-//!    time that it has stored, and the clocks of other servers that asked within a lease
-//!    is refused. So a server whose clock is wrong is told before it issues, and a
-//!    registry whose clock is wrong stops nobody: by up to two days if two servers ask,
-//!    by any time if three do. Also a clock that was refused vouches. A generator that leads its server's clock
-//!    by more gets a bound up to that day, and its server keeps its worker ID.
+//! 7. **A wrong clock.** A server more than a day past the registry's clock and the greatest
+//!    time that it has stored is refused, so a server whose clock is wrong is told before it
+//!    issues. The clocks of servers that have renewed a lease within [`VOUCH_TIME`] vouch for
+//!    later ones: one for a day more, two for up to [`VOUCHED_MAX`] past the registry's. So a
+//!    registry whose clock goes wrong stops nobody at once. All servers of one role vouch as
+//!    one, for a role can make up servers. Without that limit, servers could vouch each other
+//!    a day further with each renewal. A generator that leads its server's clock by more gets
+//!    a bound up to that day, and its server keeps its worker ID.
 //! 8. **A release** sets the bound to the true end: the only time that a bound goes back.
 //!    It does not raise the bound, unless a loss may have taken a renewal.
 //! 9. **A loss** begins a new [`Era`]. There are no grants for a lease and a hold, so
@@ -45,11 +47,26 @@
 //!     next grant: see [`contender`](super::contender). That decides nothing.
 //! 13. **The horizon of the cluster.** No grant's floor lies before it: see
 //!     [`horizon`](super::horizon).
+//! 14. **Roles.** Where servers ask as roles, the role is a part of their [`Identity`]. Only
+//!     the identity that took a lease renews or returns it.
+//! 15. **What a node remembers** counts from any node, but only with the right [`seal`].
+//!     A node with another one is refused once. It is told what to remember from then on, and
+//!     gives up what it had. See `State::listen`.
 //!
 //! # The token that nobody knows
 //!
-//! A token that the registry has not granted shows a loss only if the node's memory is of
-//! the registry's era. One of an earlier era was lost by a loss that is known already.
+//! A token that the registry does not know shows a loss only if the node's memory proves that
+//! it was granted in the registry's era. One of an earlier era was lost by a loss that is
+//! known already.
+//!
+//! # What was never stored
+//!
+//! Whoever calls a function of a database can read its answer and then abort the
+//! transaction. So what is sealed may never have been stored, be it a serial, a grant or an
+//! era; and what looks like a loss may be nothing. But as long as a server runs, it
+//! loses nothing that it has stored, and nor does a clean stop. Hence a memory tells
+//! nothing new if the registry's own server has said it, at this start or at one that ended
+//! with a clean stop: see `State::is_own`.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +74,7 @@ use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::contender::Contender;
 use super::hex;
 use super::horizon::{self, Kept, Servers};
+use super::seal::{Key, Seal, Token};
 use super::{
     Answer, Ask, Cause, Era, Fence, Grant, Holder, Identity, Memory, Named, Place, Pool, Refused,
     RegistryMillis, Reply, Request, Row, Seen, Stopped,
@@ -70,6 +88,12 @@ pub const DAY: Millis = Millis::new(86_400_000);
 const FIRST_PART: i64 = 64;
 /// So many other servers vouch for a clock.
 const VOUCHERS: usize = 16;
+/// For how long a renewal vouches for the clock of its server.
+pub const VOUCH_TIME: Millis = Millis::new(30_000);
+/// No bound is granted further past the registry's clock, whoever vouches.
+pub const VOUCHED_MAX: Millis = DAY.times(7);
+/// So many earlier starts are remembered.
+const STARTS: usize = 8;
 
 /// What a registry stores beside its pools and rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -80,11 +104,17 @@ pub struct State {
     /// The server start by which the state was last used, see [`Scene::start`].
     #[serde(with = "hex")]
     pub start: u128,
+    /// Earlier ones, at most 8, at which nothing was lost and that ended with a clean stop.
+    pub earlier: Vec<Start>,
+    /// When the registry was made.
+    pub made: RegistryMillis,
+    /// By which the registry seals what it tells nodes to remember.
+    pub key: Key,
     /// The greatest time that the registry's clock has shown.
     pub top: RegistryMillis,
     pub loss: Option<Loss>,
     pub stopped: Option<Stopped>,
-    /// The servers that asked last, at most 16.
+    /// Who has renewed a lease lately: the latest of each voucher, at most 16.
     pub heard: Vec<Heard>,
     #[serde(default)]
     pub horizon: Kept,
@@ -103,7 +133,11 @@ pub struct Loss {
     pub top: RegistryMillis,
 }
 
-/// The clock of a server that has asked.
+/// A start of the server that hosts the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Start(#[serde(with = "hex")] u128);
+
+/// The clock of a server that has renewed its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Heard {
     pub by: Identity,
@@ -122,6 +156,8 @@ pub struct Scene {
     pub start: u128,
     /// This start has gone through crash recovery.
     pub recovered: bool,
+    /// Who asks can undo what is stored for the answer, and has read the answer.
+    pub revocable: bool,
     /// The server that asks is the one that hosts the state.
     pub asker_hosts: bool,
     /// Random bits, for a new era.
@@ -171,26 +207,26 @@ pub fn handle(
     let era = state.era;
     state.notice(scene);
     horizon::hear(state, pool);
-    let stopped = state.listen(request, scene);
+    let desk = Desk {
+        pool,
+        request,
+        scene,
+    };
+    let listened = state.listen(&desk);
     if state.era != era {
         horizon::after_loss(state, rows);
     }
-    let answer = match stopped {
-        Some(stopped) => Answer::Refused(Refused::Stopped(stopped)),
-        None => {
+    let answer = match listened {
+        Err(refused) => Answer::Refused(refused),
+        Ok(()) => {
             rows.cut(scene.now.plus(pool.lease));
-            let desk = Desk {
-                pool,
-                request,
-                scene,
-            };
             desk.answer(state, rows)
         }
     };
     Reply {
         nonce: request.nonce,
         number: request.number,
-        memory: state.memory(),
+        memory: desk.remembered(state, &answer),
         now: scene.now,
         answer,
     }
@@ -221,9 +257,9 @@ pub fn forbids_drop(rows: &mut impl Rows, scene: &Scene) -> Option<Row> {
 }
 
 impl State {
-    /// The state of a new registry.
+    /// The state of a new registry, with a key that is new, too.
     #[must_use]
-    pub fn new(scene: &Scene) -> Self {
+    pub fn new(scene: &Scene, key: Key) -> Self {
         Self {
             era: Era {
                 declared: 0,
@@ -233,6 +269,9 @@ impl State {
             },
             serial: 0,
             start: scene.start,
+            earlier: Vec::new(),
+            made: scene.now,
+            key,
             top: scene.now,
             loss: None,
             stopped: None,
@@ -241,13 +280,16 @@ impl State {
         }
     }
 
-    /// What nodes remember.
+    /// What nodes remember. `token` proves that the node's token was granted.
     #[must_use]
-    pub const fn memory(&self) -> Memory {
-        Memory {
+    pub fn memory(&self, token: Option<Seal>) -> Memory {
+        self.key.seal(Memory {
             era: self.era,
             serial: self.serial,
-        }
+            start: self.start,
+            token,
+            seal: Seal::NONE,
+        })
     }
 
     /// An administrator declares that this registry counts, whatever other ones there
@@ -283,8 +325,13 @@ impl State {
 
     /// Notices what shows a loss by itself, and that the clock has gone back or on.
     pub(super) fn notice(&mut self, scene: &Scene) {
-        let restarted = self.start != scene.start;
-        self.start = scene.start;
+        let before = std::mem::replace(&mut self.start, scene.start);
+        let restarted = before != scene.start;
+        if restarted && !scene.recovered && self.era.place == scene.place {
+            self.earlier.push(Start(before));
+            let more = self.earlier.len().saturating_sub(STARTS);
+            self.earlier.drain(..more);
+        }
         if self.era.place != scene.place {
             self.lose(Cause::Place, scene);
         } else if restarted && scene.recovered {
@@ -315,22 +362,49 @@ impl State {
 
     /// Compares what the node remembers. The registry stops, and has stopped for good, if
     /// another one counts.
-    fn listen(&mut self, request: &Request, scene: &Scene) -> Option<Stopped> {
-        if let (None, Some(memory)) = (&self.stopped, request.memory) {
-            match self.era.judge(&memory.era) {
-                Seen::Before => {}
-                Seen::Same if memory.serial > self.serial => self.lose(Cause::Serial, scene),
-                Seen::Same => {}
-                Seen::After | Seen::Rival => {
-                    self.stopped = Some(Stopped {
-                        since: scene.now,
-                        seen: memory.era,
-                        by: Box::new(Named::from(&request.asker)),
-                    });
+    ///
+    /// A seal that is not this registry's tells it nothing: anybody can make one up. But one
+    /// that has just been made has taken the place of another, as a rule, and the servers of
+    /// the other one ask soon. What they have issued is not known here, and is below what is
+    /// granted after a loss. So the first of them shows a loss; later, and a second time,
+    /// none does. By then, what was granted elsewhere has ended.
+    fn listen(&mut self, desk: &Desk) -> Result<(), Refused> {
+        let (request, scene) = (desk.request, desk.scene);
+        if let Some(memory) = request.memory {
+            if !self.key.has_sealed(&memory) {
+                let patience = desk.pool.lease.plus(desk.pool.hold);
+                if self.loss.is_none() && scene.now.since(self.made) < patience {
+                    self.lose(Cause::Foreign, scene);
+                }
+                return Err(Refused::Foreign);
+            }
+            if self.stopped.is_none() && !self.is_own(&memory, scene) {
+                match self.era.judge(&memory.era) {
+                    Seen::Before => {}
+                    Seen::Same if memory.serial > self.serial => self.lose(Cause::Serial, scene),
+                    Seen::Same => {}
+                    Seen::After | Seen::Rival => {
+                        self.stopped = Some(Stopped {
+                            since: scene.now,
+                            seen: memory.era,
+                            by: Box::new(Named::from(&request.asker)),
+                        });
+                    }
                 }
             }
         }
-        self.stopped.clone()
+        match &self.stopped {
+            Some(stopped) => Err(Refused::Stopped(stopped.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this very registry has said what a node remembers, and can have lost nothing
+    /// since. Where it differs, it was never stored: see the head of the file.
+    fn is_own(&self, memory: &Memory, scene: &Scene) -> bool {
+        let start = memory.start;
+        let is_known = start == scene.start || self.earlier.contains(&Start(start));
+        scene.revocable && memory.era.place == scene.place && is_known
     }
 
     /// The floor of a grant of this row: at or above every bound that a holder can have
@@ -388,14 +462,15 @@ impl State {
 
     /// The latest bound that is not taken for an error. The server's own clock does not
     /// vouch for itself. One other clock vouches for a day past what the registry knows,
-    /// two for any time: two servers with the same wrong clock are told.
+    /// two for more: two servers with the same wrong clock are told.
     fn limit(&self, desk: &Desk) -> UnixMillis {
         let now = desk.scene.now;
         // Nor do generators of the same server vouch for it.
         let asker = desk.request.asker.identity.server();
-        let vouching = self.heard.iter().filter(|heard| {
-            heard.by.server() != asker && now.since(heard.at).abs() <= desk.pool.lease
-        });
+        let vouching = self
+            .heard
+            .iter()
+            .filter(|heard| heard.by.server() != asker && now.since(heard.at).abs() <= VOUCH_TIME);
         let (mut first, mut second) = (None, None);
         for clock in vouching.map(|heard| Some(heard.clock)) {
             second = second.max(clock.min(first));
@@ -403,14 +478,16 @@ impl State {
         }
         let own = self.top.max(now).as_nodes_clock();
         let first = first.map_or(own, |clock| clock.min(own.plus(DAY)));
-        first.max(second.unwrap_or(own)).max(own).plus(DAY)
+        let clock = first.max(second.unwrap_or(own)).max(own);
+        clock.plus(DAY).min(own.plus(VOUCHED_MAX))
     }
 
-    /// Remembers the clock of a server that asks.
+    /// Remembers the clock of a server that renews its lease.
     fn hear(&mut self, desk: &Desk) {
         let (now, by) = (desk.scene.now, desk.request.asker.identity.server());
-        let stale = |heard: &Heard| now.since(heard.at).abs() > desk.pool.lease;
-        self.heard.retain(|heard| heard.by != by && !stale(heard));
+        let stale = |heard: &Heard| now.since(heard.at).abs() > VOUCH_TIME;
+        self.heard
+            .retain(|heard| heard.by.voucher() != by.voucher() && !stale(heard));
         if self.heard.len() >= VOUCHERS {
             self.heard.remove(0);
         }
@@ -477,7 +554,7 @@ struct Desk<'a> {
 
 impl Desk<'_> {
     fn answer(&self, state: &mut State, rows: &mut impl Rows) -> Answer {
-        let answer = match self.request.ask {
+        match self.request.ask {
             Ask::Acquire {
                 fixed,
                 last,
@@ -501,9 +578,58 @@ impl Desk<'_> {
                 Err(answer) => answer,
                 Ok(row) => self.release(state, rows, row, (end, held)),
             },
+        }
+    }
+
+    /// What the node is to remember.
+    fn remembered(&self, state: &State, answer: &Answer) -> Memory {
+        let renews = match self.request.ask {
+            Ask::Renew {
+                worker, counter, ..
+            } => Some((worker, counter)),
+            Ask::Acquire { .. } | Ask::Release { .. } => None,
         };
-        state.hear(self);
-        answer
+        let token = match answer {
+            Answer::Granted(grant) => Some((grant.worker, grant.counter)),
+            // These tokens count.
+            Answer::Renewed { .. } | Answer::Refused(Refused::TooFarAhead { .. }) => renews,
+            // The registry that counts is the one that the node has asked before.
+            Answer::Refused(Refused::Stopped(_)) => {
+                let seen = self.request.memory.filter(|memory| {
+                    matches!(state.era.judge(&memory.era), Seen::After | Seen::Rival)
+                });
+                if let Some(memory) = seen {
+                    return memory;
+                }
+                None
+            }
+            _ => None,
+        };
+        let token = token.map(|(worker, counter)| self.seal_token(state, worker, counter));
+        state.memory(token)
+    }
+
+    fn seal_token(&self, state: &State, worker: WorkerId, counter: u64) -> Seal {
+        state.key.seal_token(&Token {
+            pool: self.pool,
+            worker,
+            counter,
+            nonce: self.request.nonce,
+            identity: &self.request.asker.identity,
+        })
+    }
+
+    /// What the node remembers, if that proves that the registry has granted this token, and
+    /// has lost the grant.
+    fn proof(&self, state: &State, worker: WorkerId, counter: u64) -> Option<Memory> {
+        let memory = self.request.memory?;
+        let has_token = memory.token == Some(self.seal_token(state, worker, counter));
+        (has_token && !state.is_own(&memory, self.scene)).then_some(memory)
+    }
+
+    /// Whether the row's holder is who asks.
+    fn is_holder(&self, row: &Row) -> bool {
+        row.holder.identity == self.request.asker.identity
     }
 
     /// The clock of the server that asks, at the loss. A clock that is wrong by more than
@@ -528,6 +654,9 @@ impl Desk<'_> {
             .as_ref()
             .map_or((0, nonce), |row| (row.counter, row.nonce));
         let why = match &row {
+            Some(row) if counter == stored && nonce == holder && !self.is_holder(row) => {
+                Fence::OtherRole
+            }
             Some(row) if counter == stored && nonce == holder => {
                 let again = self.request.number == row.number;
                 if self.request.number < row.number {
@@ -552,12 +681,13 @@ impl Desk<'_> {
                 }
             }
             _ if counter > stored || (counter == stored && nonce != holder) => {
-                let memory = self.request.memory;
-                if memory.is_some_and(|memory| memory.era == state.era) {
-                    state.lose(Cause::Token, self.scene);
-                    horizon::after_loss(state, rows);
+                if let Some(memory) = self.proof(state, worker, counter) {
+                    if memory.era == state.era {
+                        state.lose(Cause::Token, self.scene);
+                        horizon::after_loss(state, rows);
+                    }
+                    horizon::appeared(rows, self.request, self.scene.now);
                 }
-                horizon::appeared(rows, self.request, self.scene.now);
                 Fence::Lost
             }
             _ => Fence::TakenOver,
@@ -598,6 +728,7 @@ impl Desk<'_> {
         let answer = self.renewed(&row);
         horizon::reported(state, rows, &row, pool, (report, now));
         rows.put(row);
+        state.hear(self);
         answer
     }
 
@@ -643,8 +774,12 @@ impl Desk<'_> {
     fn too_far(&self, state: &State, line: UnixMillis) -> Option<Answer> {
         let limit = state.limit(self);
         let asked = self.request.clock;
-        (asked > line && asked > limit)
-            .then_some(Answer::Refused(Refused::TooFarAhead { asked, limit }))
+        let now = self.scene.now;
+        (asked > line && asked > limit).then_some(Answer::Refused(Refused::TooFarAhead {
+            asked,
+            limit,
+            now,
+        }))
     }
 
     fn acquire(
@@ -662,7 +797,8 @@ impl Desk<'_> {
             Some(worker) => rows.get(worker),
             None => rows.last_held_by(&identity),
         };
-        if let Some(row) = own.as_ref().filter(|row| row.nonce == self.request.nonce) {
+        let mine = |row: &&Row| row.nonce == self.request.nonce && self.is_holder(row);
+        if let Some(row) = own.as_ref().filter(mine) {
             if self.request.number < row.number {
                 return Answer::Ignored;
             }
@@ -698,7 +834,7 @@ impl Desk<'_> {
         let successor = row.holder.identity == asker.identity && row.holder.started < asker.started;
         let at_once = held && successor && state.is_known(self, row);
         let quiet = state.quiet(self.pool, self.scene.now).is_some();
-        let mine = held && row.nonce == self.request.nonce;
+        let mine = held && row.nonce == self.request.nonce && self.is_holder(row);
         at_once || (!quiet && (mine || self.is_free(row)))
     }
 

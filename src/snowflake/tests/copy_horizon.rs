@@ -7,7 +7,7 @@ impl Horizon {
         Self {
             announced: AtomicI64::new(self.announced.load(Relaxed)),
             returned: AtomicI64::new(self.returned.load(Relaxed)),
-            locked: AtomicU64::new(self.locked.load(Relaxed)),
+            locked: self.locked.copy(),
         }
     }
 }

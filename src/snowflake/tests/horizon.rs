@@ -432,6 +432,22 @@ fn a_reader_moves_the_word_to_now_and_issues_nothing() {
     }
 }
 
+/// A generator that issues nothing reserves nothing, and looks at no wall clock.
+#[test]
+fn a_reader_follows_a_clock_that_was_set_forward() {
+    for label in ASCENDING {
+        let server = Server::new(label, 1, (1, 2), 1000);
+        assert_eq!(reached(&server), 1000, "{label}");
+        server.step_by(3000 * MS);
+        assert_eq!(reached(&server), 4000, "{label}");
+        // A correction that is no step takes no mark.
+        let mark = server.mark();
+        server.step_by(9 * MS);
+        let _ = reached(&server);
+        assert_eq!(server.mark(), mark, "{label}");
+    }
+}
+
 /// The clock is set back after a reader: no ID comes below what it was told, whatever the
 /// policy does.
 #[test]

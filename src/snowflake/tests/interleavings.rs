@@ -454,7 +454,7 @@ mod watching {
             s.wall.store(3, Ordering::Release);
             let there = Ledger::unknown(3, Tick::new(0));
             let plan = s.plan(there, Some((3, 3, 0)), 9);
-            s.carry_out(&plan, Some(s.read_wall()));
+            let _ = s.carry_out(&plan, Some(s.read_wall()));
             s.wall.store(7, Ordering::Release);
             let back = Ledger::unknown(2, Tick::new(0));
             let plan = s.plan(back, Some((2, 7, 0)), 9);
@@ -463,7 +463,7 @@ mod watching {
                 value: s.at((3, 9, 0)).get().cast_signed(),
                 ..plan
             };
-            s.carry_out(&plan, Some(s.read_wall()));
+            let _ = s.carry_out(&plan, Some(s.read_wall()));
             let issued = issuer.join().unwrap();
             // The next ID is a new one.
             let next = s.issue();
@@ -490,7 +490,7 @@ mod watching {
                 .clock()
                 .lead_to(BootNanos::new(0), UnixNanos::new(9 * MS));
             s.live.clock().start_at(s.read_wall());
-            s.carry_out(&plan, None);
+            let _ = s.carry_out(&plan, None);
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
             differ(one, other);
             [one, other]
@@ -505,7 +505,7 @@ mod watching {
             let s = Arc::new(Shared::new(OnExhausted::Wait, (1, 5, 3), 6, 5));
             let issuers = [spawn(&s), spawn(&s)];
             let ledger = Ledger::unknown(1, Tick::new(0));
-            s.carry_out(&s.plan(ledger, None, 7), None);
+            let _ = s.carry_out(&s.plan(ledger, None, 7), None);
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
             differ(one, other);
             assert!(one.is_ok() || other.is_ok());

@@ -23,7 +23,7 @@ use super::super::lease::node::{Change, Moment, Next, Node};
 use super::super::lease::registry::{self, Scene, State};
 use super::super::lease::{
     Answer, Ask, Holder, Identity, Memory, Named, Nonce, Place, Pool, RegistryMillis, Reply,
-    Request, Row,
+    Request, Role, Row, seal::Key,
 };
 use super::lease_claims;
 use super::lease_etcd::Etcd;
@@ -63,6 +63,7 @@ impl Registry {
             place: self.place,
             start: self.start,
             recovered: self.recovered,
+            revocable: true,
             asker_hosts,
             // Different in each registry, and with each start and change.
             random: self.start << 64 | u128::from(self.disk.0.serial),
@@ -199,6 +200,8 @@ impl Server {
 
 /// A message under way. A request can be delivered several times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+// A model has few of them, and clones them: a box would make that dearer.
+#[allow(clippy::large_enum_variant)]
 pub enum Flight {
     Request {
         from: usize,
@@ -307,11 +310,12 @@ impl World {
             place,
             start: 1,
             recovered: false,
+            revocable: true,
             asker_hosts: false,
             random: 1,
         };
         world.registries.push(Registry {
-            disk: (State::new(&scene), Table::new(pool)),
+            disk: (State::new(&scene, Key::new([1; 32])), Table::new(pool)),
             place,
             start: 1,
             recovered: false,
@@ -326,6 +330,7 @@ impl World {
                 device: 1,
                 inode: 1,
                 generator: 0,
+                role: Role::NONE,
             };
             world.add(identity, plan.tick);
         }
@@ -720,6 +725,11 @@ impl World {
                 etcd.lose_raft();
             }
         }
+        if how == How::Backup {
+            // After the backup, the server was started again: what it has said since is not
+            // of the start of which the backup tells.
+            new.disk.0.start = start ^ 1 << 127;
+        }
         let kept = new.copies.len();
         new.copies.truncate(kept - changes.min(kept));
         if how == How::Promotion {
@@ -742,6 +752,21 @@ impl World {
         for server in &mut self.servers {
             server.registry = new;
         }
+    }
+
+    /// A new registry takes the place of the newest one, of which nothing is left.
+    pub fn make_anew(&mut self) {
+        self.replace(0, How::Promotion);
+        let (now, drawn) = (self.now, self.draw());
+        let newest = self.registries.last_mut().unwrap();
+        let scene = newest.scene(now, false);
+        let mut pool = newest.disk.1.pool.clone();
+        pool.made = scene.now;
+        let mut key = [2; 32];
+        key[..16].copy_from_slice(&drawn.to_be_bytes());
+        newest.disk = (State::new(&scene, Key::new(key)), Table::new(pool));
+        newest.copies.clear();
+        self.say(|| "the registry is made anew".to_string());
     }
 
     /// As [`World::replace`], back to before the first grant to this server.

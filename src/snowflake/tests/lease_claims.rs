@@ -120,7 +120,9 @@ fn a_registry_is_declared_whatever_a_node_has_said() {
     let mut request = world.ask(0).unwrap();
     let mut memory = request.memory.unwrap();
     memory.era.declared = u64::MAX;
-    request.memory = Some(memory);
+    // As a copy of the registry says it.
+    memory.start += 1;
+    request.memory = Some(world.registries[0].disk.0.key.seal(memory));
     let reply = world.answer(0, 0, &request);
     assert!(matches!(reply.answer, Answer::Refused(Refused::Stopped(_))));
     let scene = world.registries[0].scene(world.now, false);

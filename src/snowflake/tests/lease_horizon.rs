@@ -626,10 +626,12 @@ fn a_registry_that_has_stopped_tells_no_horizon() {
     let mut world = two_of_three(2);
     let now = world.now;
     let registry = world.newest();
-    let scene = registry.scene(now, false);
+    let mut scene = registry.scene(now, false);
     let mut other = registry.disk.clone();
+    // A copy of it.
+    scene.start += 1;
     other.0.declare(&scene);
-    let memory = other.0.memory();
+    let memory = other.0.memory(None);
     world.pass(4 * SECOND);
     let mut request = world.ask(0).unwrap();
     request.memory = Some(memory);

@@ -5,7 +5,8 @@ use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::node::{Change, Moment, Next, Node, Reach, Why};
 use super::super::lease::registry::{Scene, State, handle};
 use super::super::lease::{
-    Answer, Ask, Holder, Identity, Nonce, Place, Pool, Refused, RegistryMillis, Request,
+    Answer, Ask, Holder, Identity, Nonce, Place, Pool, Refused, RegistryMillis, Request, Role,
+    seal::Key,
 };
 use super::lease::Table;
 
@@ -35,7 +36,7 @@ impl World {
         };
         Self {
             now: HOUR,
-            state: State::new(&scene(HOUR)),
+            state: State::new(&scene(HOUR), Key::new([1; 32])),
             table: Table::new(pool),
             nonces: 0,
         }
@@ -50,6 +51,7 @@ impl World {
                 device: 1,
                 inode: 1,
                 generator,
+                role: Role::NONE,
             },
             started: BootNanos::new(i64::try_from(self.nonces).unwrap()),
             host: String::new(),
@@ -102,6 +104,7 @@ fn scene(now: i64) -> Scene {
         },
         start: 1,
         recovered: false,
+        revocable: true,
         asker_hosts: false,
         random: 1,
     }

@@ -442,21 +442,26 @@ fn a_registry_whose_clock_is_wrong_stops_nobody() {
             .iter()
             .all(|server| server.issued_at > Some(world.now - 3 * SECOND))
     );
-    // Also one that has never had another clock: the servers vouch for each other.
-    for (pool, servers, days) in [(2, 2, 1), (3, 3, 30)] {
-        let mut world = self::world(pool, servers);
+}
+
+/// No server has a lease yet, so nobody vouches: all are told what the registry's clock is.
+#[test]
+fn a_new_registry_whose_clock_is_slow_tells_its_clock() {
+    for days in [1, 30] {
+        let mut world = world(3, 3);
         let off = -days * DAY.get() - 60 * SECOND;
         let registry = world.newest();
         registry.off = off;
         registry.disk.0.top = RegistryMillis::new(EPOCH + off);
         world.seconds(30);
-        assert!(
-            world
-                .servers
-                .iter()
-                .all(|server| server.issued_at > Some(world.now - 3 * SECOND))
-        );
-        world.check();
+        for server in 0..3 {
+            let Refused::TooFarAhead { asked, now, .. } = why(&world, server) else {
+                panic!("{:?}", why(&world, server))
+            };
+            assert!(asked.get() - now.get() > days * DAY.get());
+        }
+        world.newest().off = 0;
+        assert!(world.until_issues(0, 3).is_some());
     }
 }
 

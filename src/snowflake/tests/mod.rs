@@ -26,6 +26,8 @@ mod lease_claims;
 #[cfg(not(loom))]
 mod lease_etcd;
 #[cfg(not(loom))]
+mod lease_forged;
+#[cfg(not(loom))]
 mod lease_horizon;
 #[cfg(not(loom))]
 mod lease_losses;

@@ -6,6 +6,7 @@ use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
 use super::super::label::Label;
 use super::super::layout::{Disorder, Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use super::super::reservation::Refusal;
 use super::super::server::{Refused, observe};
 use super::super::word::{CLOSED, Clocks};
 use super::model::{MS, Naps, Outcome, Server, Stop, settings};
@@ -109,6 +110,60 @@ fn what_is_too_far_ahead_changes_nothing() {
     assert!(first > 105, "{first}");
     assert_eq!(observes(&server, first + 2), Ok(()));
     assert_eq!(observes(&server, first + 3), too_far(3, 2));
+}
+
+/// Who only observes does not raise the mark, which is when the generator looks at the wall
+/// clock otherwise.
+#[test]
+fn an_id_of_now_is_observed_after_the_clock_was_set_forward() {
+    let mut server = server();
+    assert_eq!(next(&server).0, 100);
+    server.step(5 * MS);
+    assert_eq!(observes(&server, 105), Ok(()));
+    assert_eq!(server.marks.get(), 2);
+    assert_eq!(next(&server).0, 106);
+    // What is too far ahead is so by the wall clock, and the clock is looked at once.
+    server.step(5 * MS);
+    assert_eq!(observes(&server, 113), too_far(3, 2));
+    assert_eq!(server.marks.get(), 3);
+    assert_eq!(observes(&server, 113), too_far(3, 2));
+    assert_eq!(server.marks.get(), 3);
+    assert_eq!(observes(&server, 112), Ok(()));
+    // A jump that is not believed is the reason.
+    server.step((settings(40, 10, 8).max_clock_jump.get() + 1) * MS);
+    let before = state(&server);
+    let refused = observes(&server, 200);
+    assert!(
+        matches!(
+            refused,
+            Err(Stop::Refused(Refused::Reservation(
+                Refusal::ClockJumped { .. }
+            )))
+        ),
+        "{refused:?}"
+    );
+    assert_eq!(state(&server), before);
+}
+
+/// All is reserved up to the bound of the worker ID: the clock follows all the same.
+#[test]
+fn at_the_bound_the_clock_follows_too() {
+    let mut server = server();
+    server.becomes(|identity| {
+        let [floor, bound] = [100, 105].map(UnixMillis::new);
+        identity.granted(
+            WorkerId::new(1).unwrap(),
+            floor,
+            bound,
+            floor,
+            Millis::new(60),
+        )
+    });
+    assert_eq!(next(&server).0, 100);
+    assert_eq!(server.reserved(), Position::new(105 << 2));
+    server.step(3 * MS);
+    assert_eq!(observes(&server, 103), Ok(()));
+    assert_eq!(next(&server).0, 104);
 }
 
 #[test]

@@ -35,7 +35,7 @@ enum Negative {
 use Negative::{From, Never, Odd};
 
 /// The presets, with an epoch for those that have none.
-const EXPECTED: [Expected; 18] = [
+const EXPECTED: [Expected; presets::ALL.len()] = [
     Expected {
         name: "default",
         layout: "time:41 worker:10 sequence:12",

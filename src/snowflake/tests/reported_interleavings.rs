@@ -12,9 +12,12 @@ use super::super::clocks::Ledger;
 use super::super::horizon::{Held, Holder, Horizon, Processes, Used};
 use super::super::id::{Position, Tick, UnixMillis};
 use super::super::identity::Generation;
-use super::super::reported::Reported;
+use super::super::reported::{Found, Reported};
 use super::super::reservation::Planned;
-use super::super::sync::{AtomicBool, Ordering::Relaxed};
+use super::super::sync::{
+    AtomicBool, AtomicI64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use super::super::word::{Live, Step};
 use super::interleavings::plain::{At, G, TICK};
 use super::interleavings::{plan, zero};
@@ -30,6 +33,8 @@ struct Server {
     horizon: Horizon,
     reported: Reported,
     ended: AtomicBool,
+    /// The table of locks: an instant, 0 if there is none.
+    lock: AtomicI64,
 }
 
 fn instant(tick: u64) -> UnixMillis {
@@ -50,6 +55,7 @@ fn server() -> Arc<Server> {
         horizon: Horizon::default(),
         reported: Reported::default(),
         ended: AtomicBool::new(false),
+        lock: AtomicI64::new(0),
     })
 }
 
@@ -74,6 +80,27 @@ impl Server {
         let session = self.session();
         let held_at = layout.instant_of(word);
         held.hold(&session, &self.horizon, KEY, held_at).unwrap();
+        let id = self.take(now);
+        held.took(&self.holders[0], KEY, id);
+        self.end(&mut held);
+        id
+    }
+
+    /// The same, of a transaction that holds by a lock.
+    fn write_locked(&self, now: i64) -> UnixMillis {
+        let word = G.layout.tick_of(self.live.word().position());
+        self.lock.store(G.layout.instant_of(word).get(), Release);
+        self.reported.locks().note();
+        let id = self.take(now);
+        self.ended.store(true, Relaxed);
+        self.lock.store(0, Release);
+        id
+    }
+
+    /// Takes an ID by this clock, not before what was reported.
+    fn take(&self, now: i64) -> UnixMillis {
+        let layout = G.layout;
+        let word = layout.tick_of(self.live.word().position());
         let at = self.reported.announced();
         if layout.instant_of(word) < at {
             let (from, to) = (layout.tick_within(at), Position::new(50 * TICK));
@@ -86,10 +113,14 @@ impl Server {
         let Step::Issue(issued) = step else {
             panic!("{step:?}")
         };
-        let id = layout.instant_of(layout.tick_of(issued.start));
-        held.took(&self.holders[0], KEY, id);
-        self.end(&mut held);
-        id
+        layout.instant_of(layout.tick_of(issued.start))
+    }
+
+    fn search(&self) -> Found {
+        let at = UnixMillis::new(self.lock.load(Acquire));
+        let least = (at != UnixMillis::new(0)).then_some(at);
+        let any = least.is_some();
+        Found { any, least }
     }
 
     fn end(&self, held: &mut Held) {
@@ -100,7 +131,9 @@ impl Server {
     /// What is reported, and whether the transaction has ended by then.
     fn report(&self, now: u64) -> (UnixMillis, bool) {
         let counts = |database| database == DATABASE;
-        let report = self.reported.report(instant(now), self, counts, || None);
+        let report = self
+            .reported
+            .report(instant(now), self, counts, || self.search());
         (report, self.ended.load(Relaxed))
     }
 }
@@ -127,6 +160,21 @@ fn what_is_reported_has_ended_or_lies_before_all_ids_to_come() {
         let writer = {
             let s = s.clone();
             thread::spawn(move || s.write(3))
+        };
+        let (report, has_ended) = s.report(5);
+        (writer.join().unwrap(), report, has_ended)
+    });
+}
+
+#[test]
+fn a_lock_is_found_though_none_was_there_before() {
+    explore(|| {
+        let s = server();
+        // The note of the start is withdrawn.
+        let _ = s.report(1);
+        let writer = {
+            let s = s.clone();
+            thread::spawn(move || s.write_locked(3))
         };
         let (report, has_ended) = s.report(5);
         (writer.join().unwrap(), report, has_ended)

@@ -22,7 +22,7 @@ def migration(compare_server_default, metadata=models.Base.metadata, include_nam
 
 same("server_default=sa.text('snowflake_nextval()')" in migration(False)[0], True, "a new table has the default")
 same("drop_table" in migration(False)[0], False, "autogenerate drops no table of the extension")
-same("op.drop_table('snowflake_registry_pools')" in migration(False, include_name=None)[0], True, "without include_name, it does")
+same("op.drop_table('_snowflake.pools')" in migration(False, include_name=None)[0], True, "without include_name, it does")
 
 sql("CREATE TABLE books (id bigserial PRIMARY KEY, title varchar NOT NULL)")
 sql("INSERT INTO books (title) VALUES ('before')")

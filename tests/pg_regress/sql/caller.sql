@@ -33,6 +33,11 @@ SELECT call, e.code, e.message, e.hint FROM unnest(ARRAY[
     '{"tenant": 1024}', '{"tenant": -1}', '{"tenant": 9223372036854775808}', '{"tenant": 1.5}', '{"tenant": "1"}',
     '{"tenant": null}', '{"tenant": [1]}', '{"tenant": 1e400}', '[1]', '1', 'null']) AS call,
     error_of(format('SELECT snowflake_nextval_with(%L, ''ticket_ids'')', call)) AS e;
+-- A whole number may have a fraction of zeros.
+SELECT call, (SELECT d.fields -> 'tenant' FROM snowflake_decode(id, 'ticket_ids') AS d) AS tenant FROM unnest(ARRAY['{"tenant": 1.0}', '{"tenant": 70e-1}', '{"tenant": 100.000}', '{"tenant": 0.0}']::jsonb[]) AS call,
+    snowflake_nextval_with(call, 'ticket_ids') AS id;
+SELECT call, e.code, e.message FROM unnest(ARRAY['{"tenant": 1.01}', '{"tenant": 1.10}', '{"tenant": 0.99999999999999999999}', '{"ten.0ant": 1}', '{"a\\\".0": "b\".0"}']) AS call,
+    error_of(format('SELECT snowflake_nextval_with(%L, ''ticket_ids'')', call)) AS e;
 SELECT count, e.code, e.message FROM unnest(ARRAY[0, 100001]) AS count,
     error_of(format('SELECT snowflake_nextval_batch_with(%s, ''{"tenant": 1}'', ''ticket_ids'')', count)) AS e;
 SELECT e.code, e.message FROM error_of($$SELECT snowflake_nextval_batch_with(5, '{"tenant": 2000}', 'ticket_ids')$$) AS e;

@@ -51,10 +51,10 @@ INSERT INTO narrow VALUES (snowflake_encode('2025-06-01Z', 7, 0, 'narrow_ids'));
 SELECT max(id) > 2147483647 AS beyond FROM narrow;
 SELECT severity, finding, worker_id, day, ids FROM snowflake_check('narrow', worker_ids => '{[7,8)}');
 SELECT * FROM rows_of_hints($$'narrow', worker_ids => '{}'$$);
-SELECT l.layout, (snowflake_internal_check_limits_as(l.layout)).*
+SELECT l.layout, (_snowflake.check_limits_as(l.layout)).*
 FROM (VALUES ('preset=default'), ('layout=''time:40 worker:2 sequence:3'' epoch=0'), ('layout=''time:40 worker:2 sequence:2'' epoch=0 max_rollback=''2 h'' max_borrow=''1 h'''),
     ('layout=''worker:4 time_reversed:40 sequence:2'' epoch=0')) AS l (layout);
-SELECT snowflake_internal_check_limits(), snowflake_internal_check_limits('narrow_ids');
+SELECT _snowflake.check_limits(), _snowflake.check_limits('narrow_ids');
 
 -- An ID of the future has a worker ID too.
 TRUNCATE orders;
@@ -77,12 +77,12 @@ FROM (VALUES (interval '30 s'), ('10 min'), ('23 h'), ('25 h'), ('9 d'), ('10 d 
 TRUNCATE one;
 INSERT INTO one SELECT snowflake_encode('2025-03-01 12:00Z', 7, n) FROM generate_series(1, 2) AS n;
 INSERT INTO one VALUES (snowflake_encode('2025-03-01 12:00:00.001Z', 7, 0)), (0), (2147483647), (2147483648), (-1);
-SELECT kind, ids, least_id, greatest_id FROM snowflake_internal_count_ids('one', 'id', 100, '', '', 2147483647, '2025-03-01 12:00Z') ORDER BY least_id;
+SELECT kind, ids, least_id, greatest_id FROM _snowflake.count_ids('one', 'id', 100, '', '', 2147483647, '2025-03-01 12:00Z') ORDER BY least_id;
 -- One row of a table is decoded once.
 SET track_functions = 'all';
 BEGIN;
-SELECT count(*) FROM snowflake_internal_count_ids('one', 'id', 100, '', '', 2147483647, '2025-03-01 12:00Z');
-SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = 'snowflake_internal_instant_or_null';
+SELECT count(*) FROM _snowflake.count_ids('one', 'id', 100, '', '', 2147483647, '2025-03-01 12:00Z');
+SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = 'instant_or_null';
 COMMIT;
 RESET track_functions;
 
@@ -121,10 +121,9 @@ SELECT maker(attname) FROM pg_attribute WHERE attrelid = 'defaults'::regclass AN
 -- Worker IDs that the registry knows: those of dropped pools too, and of all namespaces.
 TRUNCATE one;
 INSERT INTO one SELECT snowflake_encode('2025-03-01 12:00Z', n, 0) FROM generate_series(1, 5) AS n;
-BEGIN;
 SELECT snowflake_create_pool('a', '[0,16)'), snowflake_create_pool('b', '[0,16)', namespace => 'other', except_ids => '{[3,4)}');
-INSERT INTO snowflake_registry_leases
-SELECT l.namespace, l.worker_id, 1, gen_random_uuid(), true, NULL, 1, gen_random_uuid(), 1, 1, 0, 1, 'host', 'address', 1, 'data', now(), 0, 0, false, now(), 0, 1, 1, 1, NULL
+INSERT INTO _snowflake.leases
+SELECT l.namespace, l.worker_id, 1, gen_random_uuid(), true, NULL, 1, gen_random_uuid(), 1, 1, 0, 'role', 1, 'host', 'address', 1, 'data', now(), 0, 0, false, now(), 0, 1, 1, 1, NULL
 FROM (VALUES ('default', 1), ('other', 2)) AS l (namespace, worker_id);
 SELECT snowflake_drop_pool('a');
 CREATE ROLE edge_monitor IN ROLE pg_monitor;
@@ -132,7 +131,12 @@ GRANT USAGE ON SCHEMA edges TO edge_monitor;
 GRANT SELECT ON one TO edge_monitor;
 SET ROLE edge_monitor;
 SELECT severity, finding, worker_id, ids FROM snowflake_check('one', 'id', generator => 'snowflake_default') WHERE severity <> 'info';
-ROLLBACK;
+RESET ROLE;
+DROP OWNED BY edge_monitor;
+DROP ROLE edge_monitor;
+DELETE FROM _snowflake.leases;
+DELETE FROM _snowflake.pools;
+DELETE FROM _snowflake.state;
 -- Without a registry and without the argument, nobody is told that all is well.
 SELECT severity, finding, ids FROM snowflake_check('one', 'id', generator => 'snowflake_default') WHERE severity <> 'info';
 SELECT severity, finding, ids FROM snowflake_check('one', 'id', layout => 'preset=twitter') WHERE severity <> 'info';
@@ -185,7 +189,7 @@ CREATE FUNCTION trap.sprung() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE
 CREATE FUNCTION trap.greater(one bigint, other bigint) RETURNS boolean LANGUAGE sql RETURN trap.sprung();
 CREATE FUNCTION trap.greater(one timestamptz, other timestamptz) RETURNS boolean LANGUAGE sql RETURN trap.sprung();
 CREATE FUNCTION trap.snowflake_worker_id(id bigint) RETURNS bigint LANGUAGE sql RETURN CASE WHEN trap.sprung() THEN 1 END;
-CREATE FUNCTION trap.snowflake_internal_instant_or_null(id bigint) RETURNS timestamptz LANGUAGE sql RETURN CASE WHEN trap.sprung() THEN now() END;
+CREATE FUNCTION trap.instant_or_null(id bigint) RETURNS timestamptz LANGUAGE sql RETURN CASE WHEN trap.sprung() THEN now() END;
 CREATE FUNCTION trap.format(one text, VARIADIC others "any") RETURNS text LANGUAGE internal AS 'text_format';
 CREATE FUNCTION trap.clock_timestamp() RETURNS timestamptz LANGUAGE sql RETURN CASE WHEN trap.sprung() THEN now() END;
 CREATE OPERATOR trap.> (FUNCTION = trap.greater, LEFTARG = bigint, RIGHTARG = bigint);

@@ -10,8 +10,17 @@ END $$;
 
 -- Before the first pool.
 SELECT count(*) FROM snowflake_pools;
-SELECT e.code, e.message, e.hint FROM unnest(ARRAY['SELECT snowflake_end_quiet_time()', 'SELECT snowflake_declare_registry()',
-    'SELECT snowflake_drop_pool(''main'')', 'SELECT snowflake_revoke_worker(''main'', 1)']) AS s, error_of_registry(s) AS e;
+SELECT snowflake_end_quiet_time();
+SELECT snowflake_declare_registry();
+SELECT snowflake_drop_pool('main');
+SELECT snowflake_revoke_worker('main', 1);
+\echo :LAST_ERROR_SQLSTATE
+
+-- The first pool can be made in a transaction block, since nobody waits for it.
+BEGIN;
+SELECT snowflake_create_pool('first', '[0,16)');
+SELECT count(*) FROM snowflake_pools;
+ROLLBACK;
 
 -- Pools.
 SELECT snowflake_create_pool('main', '[0,16)', except_ids => '{[3,5), [7,8)}', spares => 2);
@@ -24,14 +33,21 @@ FROM snowflake_pools ORDER BY pool;
 -- Pools that are refused.
 \x
 SELECT e.* FROM unnest(ARRAY[
-    $$'main', '[100,200)'$$, $$'more', '[10,20)'$$, $$'more', '[5000000,5000000)'$$, $$'more', '[5000000,)'$$, $$'more', '(,)'$$,
+    $$'more', '[5000000,5000000)'$$, $$'more', '[5000000,)'$$, $$'more', '(,)'$$,
     $$'more', '[-1,5)', namespace => 'n'$$, $$'more', '[5000000,2147483648]'$$, $$'more', '[5000000,5000010)', except_ids => '{[4999999,5000001)}'$$,
     $$'more', '[5000000,5000010)', spares => 10$$, $$'more', '[5000000,5000010)', spares => -1$$,
     $$'more', '[5000000,5000010)', except_ids => '{[5000000,5000008)}', spares => 2$$,
     $$'more', '[5000000,5000010)', lease => '10 ms'$$, $$'more', '[5000000,5000010)', hold => '-1 s'$$,
-    $$'more', '[5000000,5000010)', max_ahead => '2 days'$$, $$'more', NULL$$, $$'', '[5000000,5000010)'$$]) AS s (arguments),
+    $$'more', '[5000000,5000010)', max_ahead => '2 days'$$, $$'more', NULL$$, $$'', '[5000000,5000010)'$$,
+    $$repeat('p', 256), '[5000000,5000010)'$$]) AS s (arguments),
     error_of_registry('SELECT snowflake_create_pool(' || s.arguments || ')') AS e;
 \x
+SELECT snowflake_create_pool('main', '[100,200)');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_create_pool('more', '[10,20)');
+\echo :LAST_ERROR_SQLSTATE
+-- The calls that make these pools again.
+SELECT snowflake_pool_calls();
 -- The last worker ID there is.
 SELECT snowflake_create_pool('last', '[2147483647,2147483647]');
 SELECT snowflake_drop_pool('last');
@@ -86,15 +102,21 @@ FROM snowflake_workers ORDER BY pool, worker_id;
 SELECT pool, leased, free, never_leased FROM snowflake_pools ORDER BY pool;
 
 \x
-SELECT e.code, e.message, regexp_replace(e.detail, 'until .*', 'until ...') AS detail, e.hint FROM unnest(ARRAY[
-    $$SELECT snowflake_drop_pool('other')$$, $$SELECT snowflake_drop_pool('none')$$,
-    $$SELECT snowflake_revoke_worker('main', 9)$$, $$SELECT snowflake_revoke_worker('main', 4)$$, $$SELECT snowflake_revoke_worker('main', -1)$$,
+SELECT e.code, e.message, e.detail, e.hint FROM unnest(ARRAY[
     $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": 2}')$$,
     $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"format": "x"}')$$, $$SELECT ask('main', 1, 7, '{"steal": {}}')$$,
     $$SELECT ask('main', 1, 7, '{"acquire": {"fixed": -1}}')$$, $$SELECT ask('main', 1, 7, '{"acquire": {}}', '{"nonce": "7"}')$$,
     $$SELECT snowflake_lease('main', '[]')$$, $$SELECT snowflake_lease('main', '{"format": 1}')$$]) AS s (statement),
     error_of_registry(s.statement) AS e;
 \x
+SELECT snowflake_drop_pool('none');
+\set VERBOSITY terse
+SELECT snowflake_drop_pool('other');
+\set VERBOSITY default
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_revoke_worker('main', 9);
+SELECT snowflake_revoke_worker('main', 4);
+SELECT snowflake_revoke_worker('main', -1);
 SELECT ask('none', 1, 7, '{"acquire": {}}');
 SELECT snowflake_lease(NULL, '{}') IS NULL AS null_gives_null;
 
@@ -124,14 +146,22 @@ RESET default_transaction_isolation;
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 SELECT snowflake_create_pool('more', '[5000000,5000010)');
 ROLLBACK;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT snowflake_drop_pool('main');
+ROLLBACK;
 SET default_transaction_read_only = on;
 SELECT ask('main', 1, 9, '{"acquire": {}}');
+SELECT snowflake_drop_pool('main');
 RESET default_transaction_read_only;
 
--- A request in a transaction block: the registry would be locked until its end.
+-- In a transaction block, the registry would be locked until its end.
 BEGIN;
 SELECT ask('main', 1, 9, '{"acquire": {}}');
 ROLLBACK;
+SELECT e.code, e.message, e.detail, e.hint FROM unnest(ARRAY[
+    $$SELECT snowflake_create_pool('late', '[5000000,5000010)')$$, $$SELECT snowflake_drop_pool('main')$$, $$SELECT snowflake_revoke_worker('main', 0)$$,
+    $$SELECT snowflake_end_quiet_time()$$, $$SELECT snowflake_declare_registry()$$, $$SELECT snowflake_drop_server('none')$$]) AS s (statement),
+    error_of_registry(s.statement) AS e;
 SELECT ask('main', 1, 9, '{"acquire": {}}') \; SELECT 1;
 
 -- The commit is durable.
@@ -149,20 +179,20 @@ SET ROLE regress_snowflake_server;
 SELECT e.code, e.message FROM unnest(ARRAY[
     $$SELECT snowflake_lease('main', '{}')$$, $$SELECT snowflake_create_pool('more', '[5000000,5000010)')$$, $$SELECT snowflake_drop_pool('main')$$,
     $$SELECT snowflake_revoke_worker('main', 2)$$, $$SELECT snowflake_end_quiet_time()$$, $$SELECT snowflake_declare_registry()$$,
-    $$SELECT snowflake_internal_lock_registry()$$, $$TABLE snowflake_workers$$, $$TABLE snowflake_pools$$, $$TABLE snowflake_registry_state$$,
-    $$TABLE snowflake_registry_pools$$, $$TABLE snowflake_registry_leases$$, $$DELETE FROM snowflake_registry_leases$$,
-    $$UPDATE snowflake_registry_leases SET bound = 0$$, $$TABLE snowflake_cluster_servers$$, $$TABLE snowflake_registry_servers$$,
+    $$SELECT snowflake_pool_calls()$$, $$TABLE snowflake_workers$$, $$TABLE snowflake_pools$$, $$TABLE _snowflake.state$$,
+    $$TABLE _snowflake.pools$$, $$TABLE _snowflake.leases$$, $$DELETE FROM _snowflake.leases$$,
+    $$UPDATE _snowflake.leases SET bound = 0$$, $$TABLE snowflake_cluster_servers$$, $$TABLE _snowflake.servers$$,
     $$SELECT snowflake_cluster_horizon()$$, $$SELECT snowflake_drop_server('0')$$]) AS s, error_of_registry(s) AS e;
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO regress_snowflake_server;
 SET ROLE regress_snowflake_server;
 SELECT gist(ask('main', 9, 1, '{"acquire": {"fixed": 10}}'));
-SELECT e.code, e.message FROM error_of_registry('TABLE snowflake_registry_leases') AS e;
+SELECT e.code, e.message FROM error_of_registry('TABLE _snowflake.leases') AS e;
 SET ROLE regress_snowflake_monitor;
 SELECT worker_id, host FROM snowflake_workers WHERE worker_id = 10;
 SELECT count(*) FROM snowflake_pools;
 SELECT state, worker_id, host, port, horizon, lag, reported FROM snowflake_cluster_servers WHERE worker_id = 10;
-SELECT e.code, e.message FROM unnest(ARRAY['TABLE snowflake_registry_leases', 'SELECT snowflake_end_quiet_time()']) AS s, error_of_registry(s) AS e;
+SELECT e.code, e.message FROM unnest(ARRAY['TABLE _snowflake.leases', 'SELECT snowflake_end_quiet_time()']) AS s, error_of_registry(s) AS e;
 RESET ROLE;
 
 -- An administrator says that leases may be lost: a quiet time begins, and ends early.
@@ -175,7 +205,7 @@ SELECT gist(ask('main', 9, 3, '{"acquire": {"fixed": 11}}'));
 
 -- The horizon of the cluster: one server has reported none.
 SELECT e.code, e.message, e.hint FROM error_of_registry('SELECT snowflake_cluster_horizon()') AS e;
-SELECT e.code, e.message, e.hint FROM error_of_registry($$SELECT snowflake_drop_server('none')$$) AS e;
+SELECT snowflake_drop_server('none');
 SELECT e.code, e.message FROM error_of_registry($$SELECT snowflake_cluster_horizon('snowflake_default', 'host=none')$$) AS e;
 REVOKE EXECUTE ON FUNCTION snowflake_lease(text, jsonb) FROM regress_snowflake_server;
 DROP ROLE regress_snowflake_server, regress_snowflake_monitor;

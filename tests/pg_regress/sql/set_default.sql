@@ -313,18 +313,18 @@ BEGIN;
 SELECT snowflake_set_default('owned');
 ROLLBACK;
 -- The parts of the function give no rights either.
-SELECT snowflake_internal_read_as_owner('owned', 'SELECT 1');
-SELECT snowflake_internal_check_values('owned', 'id', 'snowflake_default');
+SELECT _snowflake.read_as_owner('owned', 'SELECT 1');
+SELECT _snowflake.check_values('owned', 'id', 'snowflake_default');
 SET ROLE regress_column_owner;
 SELECT snowflake_set_default('owned');
 SET ROLE regress_column_member;
 SELECT snowflake_set_default('owned_2', drop_sequence => true);
-SELECT snowflake_internal_read_as_owner('owned', 'SELECT current_user');
-SELECT snowflake_internal_read_as_owner('owned', 'DELETE FROM d.owned');
-SELECT snowflake_internal_read_as_owner('owned', $$SELECT set_config('role', 'none', false)$$);
-SELECT snowflake_internal_read_as_owner('owned', 'COMMIT');
-SELECT snowflake_internal_read_as_owner('owned', 'SELECT 1 WHERE false');
-SELECT snowflake_internal_read_as_owner(0, 'SELECT 1');
+SELECT _snowflake.read_as_owner('owned', 'SELECT current_user');
+SELECT _snowflake.read_as_owner('owned', 'DELETE FROM d.owned');
+SELECT _snowflake.read_as_owner('owned', $$SELECT set_config('role', 'none', false)$$);
+SELECT _snowflake.read_as_owner('owned', 'COMMIT');
+SELECT _snowflake.read_as_owner('owned', 'SELECT 1 WHERE false');
+SELECT _snowflake.read_as_owner(0, 'SELECT 1');
 RESET ROLE;
 -- The function sees rows that a policy hides.
 ALTER TABLE owned ENABLE ROW LEVEL SECURITY;

@@ -43,6 +43,7 @@ CREATE VIEW of_function AS SELECT * FROM mothers();
 -- A table of another role, and one that keeps no log.
 CREATE TABLE theirs (id serial PRIMARY KEY, chicken_id int REFERENCES chicken, made timestamptz DEFAULT '2025-06-01Z');
 ALTER TABLE theirs OWNER TO clerk;
+GRANT REFERENCES ON chicken TO clerk;
 CREATE UNLOGGED TABLE scratch (id serial PRIMARY KEY, chicken_id int REFERENCES chicken ON DELETE CASCADE, made timestamptz DEFAULT '2025-06-01Z');
 INSERT INTO chicken (name, mother, father) SELECT 'c' || n, nullif(n / 2, 0), nullif(n / 3, 0) FROM generate_series(1, 60) AS n;
 INSERT INTO egg (id, chicken_id) SELECT n, n FROM generate_series(1, 20) AS n;

@@ -5,6 +5,12 @@ SELECT jsonb_build_object(
     'database', current_database(),
     'version', extension.extversion,
     'view', quote_ident(namespace.nspname) || '.snowflake_generators',
+    -- This view can be read only where the library is preloaded.
+    'worker_view', (SELECT quote_ident(namespace.nspname) || '.' || quote_ident(relname) FROM pg_class
+                    WHERE relnamespace = namespace.oid AND relname = 'snowflake_worker'
+                      AND EXISTS (SELECT FROM pg_settings WHERE name = 'snowflake_id.worker_id')),
+    'has_citus', EXISTS (SELECT FROM pg_class
+                         WHERE relnamespace = 'pg_catalog'::regnamespace AND relname = 'pg_dist_partition'),
     -- This list has a setting only if the library has defined it, which it does only
     -- where it is preloaded.
     'settings', (SELECT coalesce(jsonb_object_agg(name, setting::bigint), '{}') FROM pg_settings

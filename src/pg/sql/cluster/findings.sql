@@ -10,8 +10,14 @@ WITH answer AS MATERIALIZED (
         (answer->'facts'->>'in_recovery')::boolean AS in_recovery,
         answer->'facts'->>'database' AS database,
         answer->'facts'->>'version' AS version,
-        -- -1 if it is not set, NULL without preloading.
+        -- A pool is shown where a registry is set, on a standby too.
+        pool,
+        answer->'generators'->'worker'->>'last_error' AS last_error,
+        -- -1 if there is none, NULL without preloading. Who has a registry has what that one
+        -- grants; on a standby, a fixed number is what it will ask for.
         coalesce(
+            (answer->'generators'->'worker'->>'worker_id')::bigint,
+            CASE WHEN pool IS NOT NULL AND NOT (answer->'facts'->'in_recovery')::boolean THEN -1 END,
             (SELECT max(worker_id::bigint)
              FROM jsonb_path_query(answer, '$.generators.rows[*].worker_id ? (@ != null)') AS worker_id),
             (answer->'facts'->'settings'->>'snowflake_id.worker_id')::bigint) AS worker_id,
@@ -21,8 +27,9 @@ WITH answer AS MATERIALIZED (
             * interval '1 millisecond' AS reserve,
         (answer->>'offset')::bigint * interval '1 microsecond' AS ahead,
         (answer->>'uncertainty')::bigint * interval '1 microsecond' AS uncertainty,
-        answer->'generators' AS generators
-    FROM jsonb_array_elements($answers$::jsonb) WITH ORDINALITY AS asked (answer, number)
+        answer->'generators' AS generators, answer->'sequences' AS sequences
+    FROM jsonb_array_elements($answers$::jsonb) WITH ORDINALITY AS asked (answer, number),
+        LATERAL (SELECT answer->'generators'->'worker'->>'pool') AS leases (pool)
 ), database AS (
     SELECT DISTINCT ON (instance, database) * FROM answer WHERE is_reached
     ORDER BY instance, database, number
@@ -31,6 +38,7 @@ WITH answer AS MATERIALIZED (
 ), pair AS (
     SELECT one.number, one.server, other.server AS other_server, one.worker_id,
         one.worker_id >= 0 AND one.worker_id = other.worker_id AS same_worker_id,
+        one.pool IS NOT NULL AS leases, other.pool IS NOT NULL AS other_leases,
         one.system_identifier,
         one.system_identifier = other.system_identifier AS same_system,
         one.in_recovery, other.in_recovery AS other_in_recovery,
@@ -46,7 +54,9 @@ WITH answer AS MATERIALIZED (
             > extract(epoch FROM least(one.failover_gap, other.failover_gap)) AS differ_from_this
     FROM instance AS one JOIN instance AS other ON one.number < other.number
 ), generator AS (
-    SELECT number, server, worker_id, reserve, name, fields->>'problem' AS problem,
+    SELECT number, server, worker_id, reserve, name,
+        -- A standby that leases has no worker ID yet, which its view says of each generator.
+        CASE WHEN pool IS NULL OR NOT in_recovery THEN fields->>'problem' END AS problem,
         (fields->>'reserved_until')::timestamptz AS mark,
         (generators->>'clock')::timestamptz AS clock,
         -- Fixed fields may have another value on each server: they are there for that.
@@ -57,6 +67,32 @@ WITH answer AS MATERIALIZED (
     FROM database,
         jsonb_path_query(generators, '$.rows[*] ? (@.generator != null)') AS fields,
         LATERAL (SELECT fields->>'generator') AS named (name)
+), without_label AS (
+    -- A standby has what its primary has, and no change can be made there.
+    SELECT number, server, name
+    FROM database, jsonb_array_elements_text(
+        CASE WHEN jsonb_typeof(sequences->'without_label') = 'array' THEN sequences->'without_label' END) AS name
+    WHERE number = 1 OR NOT in_recovery
+), use AS (
+    SELECT number, server, name, relation, is_distributed
+    FROM database, jsonb_to_recordset(
+        CASE WHEN jsonb_typeof(sequences->'uses') = 'array' THEN sequences->'uses' END)
+        AS used (name text, relation text, is_distributed boolean)
+), missing AS (
+    -- On a node of Citus that answered. What only local tables use, other nodes need not have.
+    SELECT other.number, other.server, first.server AS first_server, first.name, it.has_worker,
+        (SELECT use.relation FROM use WHERE use.name = first.name AND use.is_distributed
+         ORDER BY use.number LIMIT 1) AS relation
+    FROM generator AS first JOIN database AS other ON other.number <> first.number,
+        LATERAL (SELECT coalesce(first.layout LIKE '%worker:%', true)) AS it (has_worker)
+    WHERE $are_nodes$ AND first.number = first.first_number AND first.name NOT LIKE 'pg\_temp%'
+      AND jsonb_typeof(other.generators) = 'object' AND jsonb_typeof(other.sequences) = 'object'
+      AND NOT other.in_recovery AND other.clone_of IS NULL
+      AND NOT EXISTS (SELECT FROM generator AS it WHERE (it.number, it.name) = (other.number, first.name))
+      AND NOT EXISTS (SELECT FROM without_label AS it WHERE (it.number, it.name) = (other.number, first.name))
+      -- Where each node has another label, a generator may be of one node.
+      AND (it.has_worker AND NOT EXISTS (SELECT FROM use WHERE use.name = first.name)
+           OR EXISTS (SELECT FROM use WHERE use.name = first.name AND use.is_distributed))
 ), label AS (
     SELECT one.number, one.server, first.server AS first_server, one.name,
         one.policy, first.policy AS first_policy,
@@ -98,19 +134,32 @@ WITH answer AS MATERIALIZED (
     SELECT number, CASE WHEN in_recovery THEN 'warning' ELSE 'error' END, 'no worker ID', server, NULL,
         CASE WHEN in_recovery THEN 'After a promotion the server would issue no IDs.'
              ELSE 'The server issues no IDs.' END,
-        'Set snowflake_id.worker_id to a number that no other server has, and restart the server. A server that only decodes IDs needs none.'
-    FROM instance WHERE worker_id < 0
+        'Let the server lease a worker ID: set snowflake_id.registry. Or set snowflake_id.worker_id to a number that no other server has, and restart the server. A server that only decodes IDs needs none.'
+    FROM instance WHERE worker_id < 0 AND pool IS NULL
+    UNION ALL
+    -- A standby asks its registry when it is promoted.
+    SELECT number, 'error', 'no worker ID', server, NULL,
+        format('The server issues no IDs: its registry has given it no worker ID of pool "%s".', pool)
+            || coalesce(' ' || last_error, ''),
+        'Remove the cause, which view snowflake_worker shows there: the server then gets a worker ID by itself. Do not set a number instead.'
+    FROM instance WHERE worker_id < 0 AND pool IS NOT NULL AND NOT in_recovery
 
     UNION ALL
     SELECT number, 'error', 'equal worker IDs', server, other_server,
         format('Both servers have worker ID %s, and neither is in recovery: they issue the same IDs.', worker_id),
-        'Stop writes on one of them now. Give that server another snowflake_id.worker_id, and restart it. Look for IDs that both have issued.'
+        'Stop writes on one of them now. ' || CASE
+            WHEN leases AND other_leases THEN 'Their pools are of two registries, or of two namespaces of one, and overlap: make pools that do not, and let one of the servers lease from another pool.'
+            WHEN leases OR other_leases THEN 'Give the one with a fixed number another snowflake_id.worker_id, outside of the pool of the other one, and restart it.'
+            ELSE 'Give that server another snowflake_id.worker_id, and restart it.' END
+            || ' Look for IDs that both have issued.'
     FROM pair WHERE same_worker_id AND NOT in_recovery AND NOT other_in_recovery
     UNION ALL
     SELECT number, 'warning', 'standby shares a worker ID', server, other_server,
         format('Both servers have worker ID %s, and %s is in recovery: it issues no IDs before its promotion.', worker_id,
                CASE WHEN NOT in_recovery THEN other_server WHEN other_in_recovery THEN 'each' ELSE server END),
-        CASE WHEN same_system
+        CASE WHEN leases AND other_leases
+             THEN 'Remove snowflake_id.worker_id from the standby: after a promotion its registry then gives it a worker ID at once. With it, the standby waits until the lease of the other server has ended.'
+             WHEN same_system
              THEN 'Give the standby a worker ID of its own. A shared one is safe only if the old primary is fenced, lag and clock difference are within snowflake_id.failover_gap, and there is one failover per gap.'
              ELSE 'Give the standby a worker ID of its own before its promotion: the servers are not of one cluster.' END
     FROM pair WHERE same_worker_id AND (in_recovery OR other_in_recovery) AND clone IS NULL
@@ -119,11 +168,20 @@ WITH answer AS MATERIALIZED (
         format('Both servers have worker ID %s, and %s is a clone: its promotion makes it a node beside its origin, and both would issue the same IDs.', worker_id, clone),
         'Before you call citus_promote_clone_and_rebalance(), give the clone another snowflake_id.worker_id, and restart it.'
     FROM pair WHERE same_worker_id AND (in_recovery OR other_in_recovery) AND clone IS NOT NULL
+        AND NOT (leases AND other_leases)
+    UNION ALL
+    SELECT number, 'error', 'clone shares a worker ID', server, other_server,
+        format('Both servers have worker ID %s, and %s is a clone: its promotion makes it a node beside its origin, and it would issue no IDs while its origin has the worker ID.', worker_id, clone),
+        'Before you call citus_promote_clone_and_rebalance(), remove snowflake_id.worker_id from the clone, and restart it: its registry then gives it a worker ID.'
+    FROM pair WHERE same_worker_id AND (in_recovery OR other_in_recovery) AND clone IS NOT NULL
+        AND leases AND other_leases
     UNION ALL
     SELECT number, CASE WHEN same_worker_id THEN 'error' ELSE 'warning' END, 'copy of a server', server, other_server,
         format('Both servers have system identifier %s, and neither is in recovery: one was copied from the other, or was promoted beside it.', system_identifier),
         'If this is not intended, stop one of them. If it is, the copy needs a worker ID of its own.'
     FROM pair WHERE same_system AND NOT in_recovery AND NOT other_in_recovery
+        -- A registry gives a copy a worker ID of its own, and so it does to copies of it.
+        AND (same_worker_id IS NOT FALSE OR NOT leases OR NOT other_leases)
 
     UNION ALL
     SELECT number, 'warning', 'clocks differ', server, other_server,
@@ -146,6 +204,27 @@ WITH answer AS MATERIALIZED (
         format('Generator %s has policy "%s" on %s, and "%s" on %s.', name, policy, server, first_policy, first_server),
         'IDs stay unique. If this is not intended, give the generator the same label on all servers.'
     FROM label WHERE policy <> first_policy
+    UNION ALL
+    SELECT lost.number, CASE WHEN use.name IS NOT NULL OR first.name IS NOT NULL THEN 'error' ELSE 'warning' END,
+        'generator has no label', lost.server, first.server,
+        format('Sequence %s has no label on %s', lost.name, lost.server)
+            || coalesce(', and is a generator on ' || first.server, '')
+            || coalesce('. The default of table ' || use.relation || ' uses it', '')
+            || '. Without a label it issues no IDs.',
+        CASE WHEN $are_nodes$ THEN format('Run on the coordinator: SELECT * FROM snowflake_distribute_generator(%L)', lost.name)
+             WHEN first.name IS NOT NULL THEN format('Give it the label that it has on %s: SECURITY LABEL FOR snowflake_id ON SEQUENCE %s IS ...', first.server, lost.name)
+             ELSE format('Give it its label, SECURITY LABEL FOR snowflake_id ON SEQUENCE %s IS ..., or drop it.', lost.name) END
+    FROM without_label AS lost
+    LEFT JOIN use ON (use.number, use.name) = (lost.number, lost.name)
+    LEFT JOIN generator AS first ON first.name = lost.name AND first.number = first.first_number
+    UNION ALL
+    SELECT number, CASE WHEN relation IS NOT NULL THEN 'error' ELSE 'warning' END,
+        'generator is missing', server, first_server,
+        format('Generator %s is on %s, and not on %s', name, first_server, server)
+            || coalesce(', where table ' || relation || ' needs it to insert rows', ', where no table uses it so far') || '.',
+        CASE WHEN has_worker THEN format('Run on the coordinator: SELECT * FROM snowflake_distribute_generator(%L)', name)
+             ELSE format('Make it there with a label of its own, since IDs of its layout carry no worker ID: SELECT snowflake_create_generator(%L, ...)', name) END
+    FROM missing
     UNION ALL
     SELECT number, 'error', 'generator issues no IDs', server, NULL,
         format('Generator %s: %s', name, problem), NULL

@@ -1,0 +1,303 @@
+-- Who may use what: this script is the last one, and no other one grants or revokes.
+--
+-- First all objects of the extension get one owner, the bootstrap superuser, whoever makes
+-- the extension. Some other superuser who makes it may be an ordinary role one day. Then
+-- everybody else loses all privileges: ALTER DEFAULT PRIVILEGES of the superuser who makes
+-- the extension reaches its objects too. What follows is the list of all that anybody may.
+-- An object that is not in the list is for superusers. tests/t/068_catalog_rules.pl has the
+-- same list, and each script of an update ends with such lines for what it makes.
+--
+-- The statements name objects. Whoever owns the extension's schema may rename it meanwhile,
+-- and make another one of its name; so in the end each object is looked at by its OID.
+SET LOCAL search_path = pg_catalog, pg_temp;
+DO $$
+DECLARE
+    root oid := 10;
+    it record;
+BEGIN
+    FOR it IN
+        SELECT m.* FROM (
+            SELECT 'SCHEMA' AS kind, 'SCHEMA' AS granted, n.oid AS id, quote_ident(n.nspname) AS name,
+                n.nspowner AS owner, coalesce(n.nspacl, acldefault('n', n.nspowner)) AS acl
+            FROM pg_namespace AS n
+            UNION ALL
+            SELECT 'TABLE', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid, c.oid::regclass::text,
+                c.relowner, coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", c.relowner))
+            FROM pg_class AS c WHERE c.relkind IN ('r', 'v', 'S')
+            UNION ALL
+            SELECT 'ROUTINE', 'ROUTINE', p.oid, p.oid::regprocedure::text,
+                p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+            FROM pg_proc AS p) AS m
+        JOIN pg_depend AS d ON d.objid = m.id AND d.deptype = 'e' AND d.classid = CASE m.kind
+            WHEN 'SCHEMA' THEN 'pg_namespace'::regclass WHEN 'TABLE' THEN 'pg_class'::regclass ELSE 'pg_proc'::regclass END
+        JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+        WHERE e.extname = 'snowflake_id'
+    LOOP
+        IF it.owner <> root THEN
+            EXECUTE format('ALTER %s %s OWNER TO %I', it.kind, it.name, pg_get_userbyid(root));
+        END IF;
+        -- The statement makes the list explicit even if it changes nothing.
+        EXECUTE (
+            SELECT format('REVOKE ALL ON %s %s FROM PUBLIC', it.granted, it.name)
+                || coalesce(string_agg(DISTINCT ', ' || quote_ident(pg_get_userbyid(a.grantee)), ''), '')
+            FROM aclexplode(it.acl) AS a WHERE a.grantee NOT IN (0, it.owner, root));
+        -- Default privileges may have taken them even from the owner. An empty list would not
+        -- be kept as that of the extension, and each dump would have it.
+        EXECUTE format('GRANT ALL ON %s %s TO %I', it.granted, it.name, pg_get_userbyid(root));
+    END LOOP;
+    IF EXISTS (
+        SELECT FROM pg_depend AS d
+        JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+        LEFT JOIN pg_namespace AS n ON d.classid = 'pg_namespace'::regclass AND n.oid = d.objid
+        LEFT JOIN pg_class AS c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+        LEFT JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+        -- From PostgreSQL 18 on, the types of the rows of tables and views are members too.
+        LEFT JOIN pg_type AS t ON d.classid = 'pg_type'::regclass AND t.oid = d.objid
+        WHERE e.extname = 'snowflake_id' AND d.deptype = 'e'
+          AND (coalesce(n.nspowner, c.relowner, p.proowner, t.typowner) IS DISTINCT FROM root
+               OR EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, c.relacl, p.proacl)) AS a WHERE a.grantee <> root)
+               OR d.classid <> 'pg_type'::regclass AND coalesce(n.nspacl, c.relacl, p.proacl) IS NULL))
+    THEN
+        RAISE EXCEPTION 'not all objects of the extension could be taken from others'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+            HINT = 'Somebody has changed the schema of the extension meanwhile. Create the extension again.';
+    END IF;
+END
+$$;
+SET LOCAL search_path = @extschema@, pg_temp;
+
+-- What PUBLIC calls runs with the rights of its caller, and so do the functions and tables of
+-- this schema that it names. Nobody but a superuser may create objects in the schema.
+GRANT USAGE ON SCHEMA _snowflake TO PUBLIC;
+
+-- Its policies show each role the rows of its own tables.
+GRANT SELECT, INSERT, UPDATE, DELETE ON _snowflake.conversions TO PUBLIC;
+
+-- A role that restores a dump of this database must set the mark of the default generator.
+-- The grantee is pg_database_owner, since that role cannot be dropped: a dump would still
+-- name a dropped role, and could not be restored.
+GRANT USAGE, SELECT ON SEQUENCE snowflake_default TO PUBLIC;
+GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
+
+-- Views. Those of the registry tell where servers are.
+GRANT SELECT ON
+    pg_stat_snowflake,
+    snowflake_generators,
+    snowflake_horizon_holders,
+    snowflake_presets,
+    snowflake_worker
+TO PUBLIC;
+GRANT SELECT ON
+    _snowflake.leased,
+    snowflake_cluster_servers,
+    snowflake_pools,
+    snowflake_workers
+TO pg_monitor;
+
+-- IDs of generators: the C functions ask for USAGE or UPDATE on the sequence.
+GRANT EXECUTE ON FUNCTION
+    snowflake_advance(regclass, bigint),
+    snowflake_advance(regclass, timestamptz),
+    snowflake_currval(),
+    snowflake_currval(regclass),
+    snowflake_horizon(),
+    snowflake_horizon(regclass),
+    snowflake_nextval(),
+    snowflake_nextval(regclass),
+    snowflake_nextval_after(bigint),
+    snowflake_nextval_after(bigint, regclass),
+    snowflake_nextval_batch(integer),
+    snowflake_nextval_batch(integer, regclass),
+    snowflake_nextval_batch_with(integer, jsonb),
+    snowflake_nextval_batch_with(integer, jsonb, regclass),
+    snowflake_nextval_block(integer),
+    snowflake_nextval_block(integer, regclass),
+    snowflake_nextval_with(jsonb),
+    snowflake_nextval_with(jsonb, regclass),
+    snowflake_observe(bigint),
+    snowflake_observe(bigint, regclass),
+    snowflake_ordered()
+TO PUBLIC;
+
+-- IDs that are there already, with and without a generator whose label is read.
+GRANT EXECUTE ON FUNCTION
+    snowflake_decode(bigint),
+    snowflake_decode(bigint, regclass),
+    snowflake_decode_as(bigint, text),
+    snowflake_encode(timestamptz, bigint, bigint),
+    snowflake_encode(timestamptz, bigint, bigint, regclass),
+    snowflake_encode_as(timestamptz, bigint, bigint, text),
+    snowflake_encode_as(timestamptz, jsonb, text),
+    snowflake_explain(bigint),
+    snowflake_explain(bigint, regclass),
+    snowflake_explain_as(bigint, text),
+    snowflake_from_text(text, text),
+    snowflake_mask(bigint, bytea),
+    snowflake_mask_text(bigint, bytea, integer),
+    snowflake_mask_version(text),
+    snowflake_max_id(timestamptz),
+    snowflake_max_id(timestamptz, regclass),
+    snowflake_max_id_as(timestamptz, text),
+    snowflake_min_id(timestamptz),
+    snowflake_min_id(timestamptz, regclass),
+    snowflake_min_id_as(timestamptz, text),
+    snowflake_sequence(bigint),
+    snowflake_sequence(bigint, regclass),
+    snowflake_sequence_as(bigint, text),
+    snowflake_timestamp(bigint),
+    snowflake_timestamp(bigint, regclass),
+    snowflake_timestamp_as(bigint, text),
+    snowflake_to_text(bigint, text),
+    snowflake_unmask(bigint, bytea),
+    snowflake_unmask_text(text, bytea[]),
+    snowflake_worker_id(bigint),
+    snowflake_worker_id(bigint, regclass),
+    snowflake_worker_id_as(bigint, text)
+TO PUBLIC;
+
+-- Generators, and what tables take: who owns them may change them.
+GRANT EXECUTE ON FUNCTION
+    snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer),
+    snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint),
+    snowflake_convert_steps(regclass[], regnamespace, regclass, boolean),
+    snowflake_convert_undo(regclass[], regnamespace),
+    snowflake_create_generator(text, text),
+    snowflake_distribute_generator(regclass, text),
+    snowflake_set_default(regclass, name, regclass, boolean),
+    snowflake_set_defaults(regnamespace, regclass)
+TO PUBLIC;
+GRANT EXECUTE ON PROCEDURE
+    snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint),
+    snowflake_convert_backfill(regclass, interval),
+    snowflake_convert_run(text, text[], integer),
+    snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer),
+    _snowflake.do_as_owner(regclass, text)
+TO PUBLIC;
+
+-- The functions of the views that PUBLIC may read; they show what the reader may see.
+GRANT EXECUTE ON FUNCTION
+    pg_stat_snowflake(),
+    snowflake_generators(),
+    snowflake_presets(),
+    snowflake_worker()
+TO PUBLIC;
+
+-- It reads view snowflake_pools with the rights of its caller.
+GRANT EXECUTE ON FUNCTION
+    snowflake_pool_calls()
+TO PUBLIC;
+
+-- Functions that those above call, or that views and the library call for a session. Each
+-- does what its caller may do.
+GRANT EXECUTE ON FUNCTION
+    _snowflake.adopt_label(regclass),
+    _snowflake.as_owner(regclass, text),
+    _snowflake.backfill_columns(jsonb, jsonb),
+    _snowflake.backfill_keys(jsonb, text, name[]),
+    _snowflake.backfill_layout(regclass, bigint),
+    _snowflake.backfill_map(jsonb, regclass, bigint),
+    _snowflake.backfill_obstacles(jsonb, regclass, bigint),
+    _snowflake.backfill_time(regclass, name[]),
+    _snowflake.base_type(oid, integer),
+    _snowflake.catalog_state(),
+    _snowflake.check_backfill(boolean, name[], bigint, boolean),
+    _snowflake.check_coordinator(text),
+    _snowflake.check_copying(regclass),
+    _snowflake.check_default(regclass, name, regclass),
+    _snowflake.check_limits(),
+    _snowflake.check_limits(regclass),
+    _snowflake.check_limits_as(text),
+    _snowflake.check_list(anyarray, text),
+    _snowflake.check_nodes(regclass, name),
+    _snowflake.check_references(regclass, name, regclass, integer),
+    _snowflake.check_table(regclass, name),
+    _snowflake.check_takes(regclass, name, regclass),
+    _snowflake.check_values(regclass, name, regclass),
+    _snowflake.column_roots(regclass, name),
+    _snowflake.comments(regclass),
+    _snowflake.convert_columns(regclass[], boolean),
+    _snowflake.convert_dependents(oid[], smallint[]),
+    _snowflake.convert_keys(regclass[], boolean),
+    _snowflake.convert_literals(jsonb),
+    _snowflake.convert_notes(jsonb, jsonb, boolean),
+    _snowflake.convert_plan(regclass[], boolean, regclass, boolean, name[], bigint, boolean),
+    _snowflake.convert_remake(regclass, oid),
+    _snowflake.convert_tables(regclass[], regnamespace),
+    _snowflake.copies(regclass[], boolean),
+    _snowflake.copy_function(regclass),
+    _snowflake.copy_index(regclass, name[]),
+    _snowflake.copy_name(name),
+    _snowflake.copy_number(regclass, name, regclass),
+    _snowflake.count_ids(regclass, name, double precision, text, text, bigint, timestamptz),
+    _snowflake.default_generators(regclass),
+    _snowflake.distribute(regclass, jsonb),
+    _snowflake.distribution(regclass),
+    _snowflake.family(regclass, name),
+    _snowflake.fix_settings(),
+    _snowflake.grants(aclitem[], oid, "char", text, name),
+    _snowflake.has_default(text, name, text),
+    _snowflake.horizon_held(),
+    _snowflake.horizon_lags(),
+    _snowflake.ids_to_come(regclass, bigint),
+    _snowflake.index_columns(regclass),
+    _snowflake.index_expression(regclass, integer, name[]),
+    _snowflake.instant(bigint),
+    _snowflake.instant_or_null(bigint),
+    _snowflake.instant_or_null(bigint, regclass),
+    _snowflake.instant_or_null_as(bigint, text),
+    _snowflake.is_copy_function(regproc, regclass),
+    _snowflake.is_copying(regclass),
+    _snowflake.key_column(regclass, name),
+    _snowflake.keys(regclass),
+    _snowflake.known_workers(),
+    _snowflake.label(regclass),
+    _snowflake.lockers(text[], timestamptz),
+    _snowflake.millis(timestamptz),
+    _snowflake.name(regclass),
+    _snowflake.need_read_committed(),
+    _snowflake.on_workers(text),
+    _snowflake.online_obstacles(regclass[], boolean, regclass, boolean),
+    _snowflake.place_generator(text, text, name, jsonb),
+    _snowflake.portable(text),
+    _snowflake.read_as_owner(regclass, text),
+    _snowflake.readiness(text, name),
+    _snowflake.reads_as_owner(regclass),
+    _snowflake.reads_as_owner(regclass),
+    _snowflake.rows_as_owner(regclass, text),
+    _snowflake.run(text),
+    _snowflake.run_as_caller(text),
+    _snowflake.run_as_owner(regclass, text),
+    _snowflake.server(jsonb, bigint),
+    _snowflake.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[]),
+    _snowflake.swap_plan(regclass[], boolean, regclass, boolean),
+    _snowflake.swap_result(oid[], oid[], smallint[]),
+    _snowflake.tables_of(regnamespace),
+    _snowflake.try_generator(text, text, name, jsonb),
+    _snowflake.undistribute(regclass, name, jsonb),
+    _snowflake.wait_until(timestamptz),
+    _snowflake.wanted_default(regclass),
+    _snowflake.warn_if_not_ready(regclass)
+TO PUBLIC;
+
+-- Superusers only, and roles to which they grant it: the registry, its administration, the
+-- horizon of a cluster, the clock and the statistics of the server, and all that connects to
+-- other servers. Functions without a line above are:
+--   _snowflake.horizon_support(internal)
+--   _snowflake.read_etcd(text)
+--   snowflake_accept_clock()
+--   snowflake_check_cluster(text[])
+--   snowflake_cluster_horizon()
+--   snowflake_cluster_horizon(regclass)
+--   snowflake_cluster_horizon(regclass, text)
+--   snowflake_cluster_servers_in(text)
+--   snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text)
+--   snowflake_declare_registry(text)
+--   snowflake_drop_pool(text, text)
+--   snowflake_drop_server(text, text)
+--   snowflake_end_quiet_time(text)
+--   snowflake_lease(text, jsonb)
+--   snowflake_pools_in(text)
+--   snowflake_revoke_worker(text, integer, text)
+--   snowflake_stat_reset()
+--   snowflake_stat_reset(regclass)
+--   snowflake_workers_in(text)

@@ -1,0 +1,245 @@
+//! What `snowflake_convert()` needs and SQL cannot have. The functions that call these are
+//! in `sql/convert*.sql`.
+//!
+//! Statements about a table can run code of its owner: conditions of constraints, functions
+//! in expressions of indexes, even while a query is planned. So they run as the owner, as
+//! REINDEX does.
+
+use std::ffi::{c_char, c_void};
+
+use pgrx::{IntoDatum, PgBox, PgList, pg_sys};
+
+use super::super::error::{self, Error};
+use super::super::{catalog, compat, report, spi};
+use super::call::{Call, c_function};
+use super::limit;
+
+/// How many rows a query hands over at a time.
+const BATCH: std::ffi::c_long = 1000;
+
+// `snowflake_internal_run_as_owner(relation, statement) -> bigint`. A caller who owns the
+// table runs the statement as usual: also deferred triggers, which a restricted operation
+// forbids.
+c_function!(snowflake_internal_run_as_owner, |call| {
+    let owner = owner_of(call)?;
+    let statement = text(call);
+    report::keeping_errors(|| {
+        // SAFETY: in a transaction; the statement is NUL-terminated. What is set here is put
+        // back below, or by the abort if the statement raises an error.
+        unsafe {
+            pg_sys::SPI_connect();
+            let run = || pg_sys::SPI_execute(statement, false, 0);
+            let status = match owner == compat::user() {
+                true => run(),
+                false => spi::as_user(owner, pg_sys::SECURITY_RESTRICTED_OPERATION, run),
+            };
+            let rows = pg_sys::SPI_processed.cast_signed();
+            pg_sys::SPI_finish();
+            if status < 0 {
+                return Err(error::no_statement());
+            }
+            Ok(rows)
+        }
+    })
+});
+
+// `snowflake_internal_rows_as_owner(relation, query) -> SETOF (key bigint, at timestamptz)`.
+// Reads as of now, as `snowflake_internal_read_as_owner` does.
+c_function!(snowflake_internal_rows_as_owner, |call| {
+    let owner = owner_of(call)?;
+    let query = text(call);
+    let store = call.store();
+    let is_read = report::keeping_errors(|| {
+        // SAFETY: in a transaction. What is set here is put back below, or by the abort if
+        // the query raises an error.
+        unsafe {
+            pg_sys::SPI_connect();
+            pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
+            let restrictions = pg_sys::SECURITY_RESTRICTED_OPERATION;
+            let is_read = spi::as_user(owner, restrictions, || read_pairs(query, store));
+            pg_sys::PopActiveSnapshot();
+            pg_sys::SPI_finish();
+            is_read
+        }
+    });
+    match is_read {
+        true => Ok(()),
+        false => Err(error::no_pairs()),
+    }
+});
+
+/// Puts the rows of a query into a store, unless they are no pairs of a bigint and a
+/// timestamptz.
+///
+/// # Safety
+/// The session is connected to SPI, with a snapshot; `query` is NUL-terminated.
+unsafe fn read_pairs(query: *const c_char, store: *mut pg_sys::Tuplestorestate) -> bool {
+    // SAFETY: as the caller guarantees. A portal and a table of results are ours until they
+    // are given back, and the table has `numvals` rows.
+    unsafe {
+        let plan = pg_sys::SPI_prepare(query, 0, std::ptr::null_mut());
+        if plan.is_null() || !pg_sys::SPI_is_cursor_plan(plan) {
+            return false;
+        }
+        let no_values = std::ptr::null_mut();
+        let cursor =
+            pg_sys::SPI_cursor_open(std::ptr::null(), plan, no_values, std::ptr::null(), true);
+        let row_type = (*cursor).tupDesc;
+        let are_pairs = !row_type.is_null()
+            && (*row_type).natts == 2
+            && pg_sys::SPI_gettypeid(row_type, 1) == pg_sys::INT8OID
+            && pg_sys::SPI_gettypeid(row_type, 2) == pg_sys::TIMESTAMPTZOID;
+        loop {
+            if !are_pairs {
+                break;
+            }
+            pg_sys::SPI_cursor_fetch(cursor, true, BATCH);
+            let table = pg_sys::SPI_tuptable;
+            let count = usize::try_from(pg_sys::SPI_processed).unwrap_or(0);
+            if table.is_null() || count == 0 {
+                break;
+            }
+            for tuple in std::slice::from_raw_parts((*table).vals, count) {
+                pg_sys::tuplestore_puttuple(store, *tuple);
+            }
+            pg_sys::SPI_freetuptable(table);
+        }
+        pg_sys::SPI_cursor_close(cursor);
+        are_pairs
+    }
+}
+
+// `snowflake_internal_index_expression(index, place, names) -> text`. PostgreSQL writes the
+// expression as for an alias of the table with these names of columns, which come from the
+// numbers of the columns and not from a text. Who calls this sees what pg_get_indexdef()
+// shows to everybody.
+c_function!(snowflake_internal_index_expression, |call| {
+    let index = call.get(0).unwrap_or(pg_sys::InvalidOid);
+    let place: i32 = call.get(1).unwrap_or_default();
+    let names = names(call.measured(2, &limit::NAMES));
+    report::keeping_errors(|| {
+        // SAFETY: looks up the catalogs; the tuple is given back. pg_index has the table in
+        // `indrelid`, and expressions as PostgreSQL has written them.
+        unsafe {
+            let cache = pg_sys::SysCacheIdentifier::INDEXRELID.cast_signed();
+            let tuple = pg_sys::SearchSysCache1(cache, index.into());
+            if tuple.is_null() {
+                return Ok(None);
+            }
+            let column = match place {
+                0 => pg_sys::Anum_pg_index_indpred,
+                _ => pg_sys::Anum_pg_index_indexprs,
+            };
+            let mut is_null = false;
+            let number = i16::try_from(column).unwrap_or_default();
+            let stored = pg_sys::SysCacheGetAttr(cache, tuple, number, &raw mut is_null);
+            let relation = (*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_index>()).indrelid;
+            let node = (!is_null).then(|| {
+                let stored = pg_sys::text_to_cstring(stored.cast_mut_ptr());
+                pg_sys::stringToNode(stored).cast::<pg_sys::Node>()
+            });
+            pg_sys::ReleaseSysCache(tuple);
+            let node = node.and_then(|node| match usize::try_from(place) {
+                Ok(0) => Some(node),
+                Ok(place) => PgList::<pg_sys::Node>::from_pg(node.cast()).get_ptr(place - 1),
+                Err(_) => None,
+            });
+            Ok(node.map(|node| Written(written(node, relation, names))))
+        }
+    })
+});
+
+/// An expression as SQL, with `names` for the names of the columns of `relation`.
+///
+/// # Safety
+/// The expression has no columns but those of the relation, as the first of its tables;
+/// `names` is a list of strings.
+unsafe fn written(
+    node: *mut pg_sys::Node,
+    relation: pg_sys::Oid,
+    names: *mut pg_sys::List,
+) -> *mut c_char {
+    // SAFETY: as the caller guarantees. The context is that of a plan with one table.
+    unsafe {
+        let alias = pg_sys::makeAlias(c"t".as_ptr(), names);
+        let mut entry =
+            PgBox::<pg_sys::RangeTblEntry>::alloc_node(pg_sys::NodeTag::T_RangeTblEntry);
+        entry.rtekind = pg_sys::RTEKind::RTE_RELATION;
+        entry.relid = relation;
+        entry.relkind = pg_sys::get_rel_relkind(relation);
+        entry.rellockmode = pg_sys::AccessShareLock.cast_signed();
+        entry.alias = alias;
+        entry.eref = alias;
+        entry.inFromCl = true;
+        let mut plan = PgBox::<pg_sys::PlannedStmt>::alloc_node(pg_sys::NodeTag::T_PlannedStmt);
+        let mut tables = PgList::<pg_sys::RangeTblEntry>::new();
+        tables.push(entry.into_pg());
+        plan.rtable = tables.into_pg();
+        let mut aliases = PgList::<c_char>::new();
+        aliases.push(c"t".as_ptr().cast_mut());
+        let context = pg_sys::deparse_context_for_plan_tree(plan.into_pg(), aliases.into_pg());
+        pg_sys::deparse_expression(node, context, false, false)
+    }
+}
+
+/// A text in the database's encoding.
+struct Written(*mut c_char);
+
+impl IntoDatum for Written {
+    fn into_datum(self) -> Option<pg_sys::Datum> {
+        // SAFETY: made by `written`, and NUL-terminated.
+        Some(unsafe { pg_sys::cstring_to_text(self.0) }.into())
+    }
+
+    fn type_oid() -> pg_sys::Oid {
+        pg_sys::TEXTOID
+    }
+}
+
+/// The elements of an array of names as a list of strings.
+fn names(array: pg_sys::Datum) -> *mut pg_sys::List {
+    let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+    let length = i32::try_from(pg_sys::NAMEDATALEN).unwrap_or_default();
+    // SAFETY: declared as name[]; a name has NAMEDATALEN bytes and is NUL-terminated, so
+    // that the copies are.
+    unsafe {
+        let array = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast();
+        pg_sys::deconstruct_array(
+            array,
+            pg_sys::NAMEOID,
+            length,
+            false,
+            pg_sys::TYPALIGN_CHAR.cast_signed(),
+            &raw mut values,
+            &raw mut nulls,
+            &raw mut count,
+        );
+        let mut list = PgList::<c_void>::new();
+        let count = usize::try_from(count).unwrap_or(0);
+        for index in 0..count {
+            let name = match *nulls.add(index) {
+                true => c"".as_ptr(),
+                false => (*values.add(index)).cast_mut_ptr::<c_char>().cast_const(),
+            };
+            list.push(pg_sys::makeString(pg_sys::pstrdup(name)).cast());
+        }
+        list.into_pg()
+    }
+}
+
+/// The owner of the table that the first argument names, whose rights the caller must have.
+fn owner_of(call: &Call) -> Result<pg_sys::Oid, Error> {
+    let relation = call.get(0).unwrap_or(pg_sys::InvalidOid);
+    let owner = catalog::owner_of(relation).ok_or_else(|| error::no_such_relation(relation))?;
+    // SAFETY: looks up the catalogs.
+    match unsafe { pg_sys::has_privs_of_role(compat::user(), owner) } {
+        true => Ok(owner),
+        false => Err(error::not_the_owner(&catalog::relation_name(relation))),
+    }
+}
+
+/// The second argument, as a text that ends with NUL.
+fn text(call: &Call) -> *const c_char {
+    // SAFETY: declared as text; the copy is NUL-terminated.
+    unsafe { pg_sys::text_to_cstring(call.measured(1, &limit::QUERY).cast_mut_ptr()) }
+}
