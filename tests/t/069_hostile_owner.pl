@@ -16,6 +16,7 @@ use Registry;
 use Snowflake;
 
 my $seconds = $ENV{SECONDS} // 6;
+my $rounds = 10;    # how often the owner plants, at least
 my $node = new_node('node', 7);
 $node->append_conf('postgresql.conf', 'max_connections = 50');
 $node->start;
@@ -112,20 +113,23 @@ sub repeat
 	return { role => $role, run => $run, file => $file };
 }
 
+# The rows that sessions of repeat() have got so far.
+sub rows
+{
+	my $rows = 0;
+	$rows += () = slurp_file("$_->{file}.out") =~ /\n/g for @_;
+	return $rows;
+}
+
 sub end_all
 {
-	my (@sessions) = @_;
-	my %seen;
-	for my $session (@sessions)
+	for my $session (@_)
 	{
 		$session->{run}->kill_kill;
 		my $errors = () = slurp_file("$session->{file}.err") =~ /ERROR/g;
-		my $rows = () = slurp_file("$session->{file}.out") =~ /\n/g;
-		$seen{ $session->{role} }{errors} += $errors;
-		$seen{ $session->{role} }{rows} += $rows;
+		note("$session->{role}: " . rows($session) . " rows, $errors errors");
 	}
-	note(join ', ', map { "$_: $seen{$_}{rows} rows, $seen{$_}{errors} errors" } sort keys %seen);
-	return \%seen;
+	return;
 }
 
 my $asker = server(1);
@@ -143,10 +147,9 @@ my $swapper = repeat('owner', 'BEGIN; ALTER SCHEMA public RENAME TO away; ALTER 
 	'BEGIN; ALTER SCHEMA public RENAME TO decoy; ALTER SCHEMA away RENAME TO public; COMMIT');
 my @callers = (repeat('caller', @calls), repeat($me, @calls), repeat('monitor', @views));
 sleep $seconds;
-my $seen = end_all(@callers);
-end_all($swapper);
-cmp_ok($seen->{$_}{rows}, '>', 0, "calls of $_ succeed beside the swaps") for 'caller', $me, 'monitor';
-cmp_ok($seen->{caller}{errors}, '>', 0, 'and others fail');
+ok(wait_until("answers of $_->{role}", sub { rows($_) > 0 }), "calls of $_->{role} succeed beside the swaps") for @callers;
+ok(wait_until('errors', sub { slurp_file("$callers[0]{file}.err") =~ /ERROR/ }), 'and others fail');
+end_all(@callers, $swapper);
 is_still_ordinary('schemas swapped');
 $node->safe_psql('reg', q{
 	DO $$ BEGIN
@@ -184,10 +187,9 @@ my $planter = repeat('owner', 'BEGIN; DROP EXTENSION snowflake_id CASCADE; ALTER
 	'BEGIN; ALTER SCHEMA _snowflake RENAME TO decoy; CREATE EXTENSION snowflake_id SCHEMA public; COMMIT', 'SELECT pg_sleep(0.01)');
 @callers = (repeat('caller', @calls), repeat($me, split(/; /, $grants), $pool, @calls), repeat($me, @calls), repeat('monitor', @views));
 sleep 2 * $seconds;
-$seen = end_all(@callers);
-my $made = end_all($planter)->{owner};
-cmp_ok($made->{rows}, '>', 10, 'the owner has planted again and again');
-cmp_ok($seen->{$me}{rows}, '>', 0, 'calls of an administrator succeed in between');
+ok(wait_until("$rounds rounds of planting", sub { rows($planter) >= $rounds }), 'the owner has planted again and again');
+ok(wait_until('answers', sub { rows(@callers[ 1, 2 ]) > 0 }), 'calls of an administrator succeed in between');
+end_all(@callers, $planter);
 is_still_ordinary('extension dropped and objects planted');
 $node->safe_psql('reg', 'DROP EXTENSION IF EXISTS snowflake_id CASCADE; DROP SCHEMA IF EXISTS _snowflake, decoy CASCADE');
 

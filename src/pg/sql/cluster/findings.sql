@@ -63,6 +63,10 @@ WITH answer AS MATERIALIZED (
         regexp_replace(fields->>'layout', '=[0-9]+', '', 'g') AS layout,
         (fields->>'epoch')::timestamptz AS epoch, (fields->>'tick')::interval AS tick,
         fields->>'policy' AS policy,
+        -- Whether IDs carry the worker ID, whatever its field is called. A server without one,
+        -- and a generator that has not yet leased its own, do not show it.
+        bool_or(fields->>'worker_id' IS NOT NULL OR fields->>'layout' IS NULL OR coalesce(worker_id, -1) < 0
+                OR fields->>'policy' LIKE '%next_worker%') OVER (PARTITION BY name) AS has_worker,
         first_value(number) OVER (PARTITION BY name ORDER BY number) AS first_number
     FROM database,
         jsonb_path_query(generators, '$.rows[*] ? (@.generator != null)') AS fields,
@@ -80,18 +84,17 @@ WITH answer AS MATERIALIZED (
         AS used (name text, relation text, is_distributed boolean)
 ), missing AS (
     -- On a node of Citus that answered. What only local tables use, other nodes need not have.
-    SELECT other.number, other.server, first.server AS first_server, first.name, it.has_worker,
+    SELECT other.number, other.server, first.server AS first_server, first.name, first.has_worker,
         (SELECT use.relation FROM use WHERE use.name = first.name AND use.is_distributed
          ORDER BY use.number LIMIT 1) AS relation
-    FROM generator AS first JOIN database AS other ON other.number <> first.number,
-        LATERAL (SELECT coalesce(first.layout LIKE '%worker:%', true)) AS it (has_worker)
+    FROM generator AS first JOIN database AS other ON other.number <> first.number
     WHERE $are_nodes$ AND first.number = first.first_number AND first.name NOT LIKE 'pg\_temp%'
       AND jsonb_typeof(other.generators) = 'object' AND jsonb_typeof(other.sequences) = 'object'
       AND NOT other.in_recovery AND other.clone_of IS NULL
       AND NOT EXISTS (SELECT FROM generator AS it WHERE (it.number, it.name) = (other.number, first.name))
       AND NOT EXISTS (SELECT FROM without_label AS it WHERE (it.number, it.name) = (other.number, first.name))
       -- Where each node has another label, a generator may be of one node.
-      AND (it.has_worker AND NOT EXISTS (SELECT FROM use WHERE use.name = first.name)
+      AND (first.has_worker AND NOT EXISTS (SELECT FROM use WHERE use.name = first.name)
            OR EXISTS (SELECT FROM use WHERE use.name = first.name AND use.is_distributed))
 ), label AS (
     SELECT one.number, one.server, first.server AS first_server, one.name,
