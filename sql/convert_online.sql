@@ -183,7 +183,7 @@ $$;
 COMMENT ON FUNCTION _snowflake.index_columns(regclass) IS
     'internal, for snowflake_convert_steps(): the numbers of the columns that an index is made of';
 
--- The next three are the only parts that SQL cannot have; src/pg/sql/convert.rs has them.
+-- The next four are the only parts that SQL cannot have; src/pg/sql/convert.rs has them.
 
 CREATE FUNCTION _snowflake.index_expression(index regclass, place integer, names name[]) RETURNS text
     LANGUAGE c STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -198,6 +198,12 @@ CREATE FUNCTION _snowflake.run_as_owner(relation regclass, statement text) RETUR
     AS 'MODULE_PATHNAME', 'snowflake_internal_run_as_owner';
 COMMENT ON FUNCTION _snowflake.run_as_owner(regclass, text) IS
     'internal, for snowflake_convert(): runs a statement as the owner of a table, whose rights the caller must have, and in a security-restricted operation as REINDEX does; returns the number of rows';
+
+CREATE FUNCTION _snowflake.end_conversion(relation regclass) RETURNS void
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'snowflake_internal_end_conversion';
+COMMENT ON FUNCTION _snowflake.end_conversion(regclass) IS
+    'internal, for snowflake_convert_steps(): deletes the progress of a table, whose owner''s rights the caller must have, and of its partitions';
 
 CREATE FUNCTION _snowflake.rows_as_owner(relation regclass, query text, OUT key bigint, OUT at timestamptz)
     RETURNS SETOF record
@@ -825,8 +831,7 @@ BEGIN
             SELECT 14, u.name, _snowflake.as_owner(u.relation, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', u.name, u.conname)) FROM unvalidated AS u
             UNION ALL
             SELECT 15, t.name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@', format(
-                'ANALYZE %1$s; DELETE FROM _snowflake.conversions'
-                ' WHERE relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(%1$L) AS t UNION SELECT %1$L::pg_catalog.regclass)', t.name))
+                'ANALYZE %1$s; SELECT _snowflake.end_conversion(%1$L)', t.name))
             FROM ended AS t
             WHERE t.is_root AND (EXISTS (SELECT FROM _snowflake.conversions AS p WHERE p.relation = t.relation)
                 OR EXISTS (SELECT FROM columns AS c WHERE c.relation = t.relation)
@@ -890,7 +895,7 @@ BEGIN
         -- In one transaction: without the trigger, the constraint would refuse rows.
         SELECT 2, c.table_name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@',
             format('ALTER TABLE %1$s %2$s; DROP TRIGGER IF EXISTS %3$I ON %1$s;%4$s'
-                ' DELETE FROM _snowflake.conversions WHERE relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(%1$L) AS t UNION SELECT %1$L::pg_catalog.regclass)',
+                ' SELECT _snowflake.end_conversion(%1$L)',
                 c.table_name, string_agg(format('DROP COLUMN %I', c.copy), ', ' ORDER BY c.copy_number), '~snowflake_convert',
                 -- A function of the same name that is not ours stays.
                 (SELECT format(' DROP FUNCTION %s();', f.name) FROM _snowflake.copy_function(c.relation) AS f (name)

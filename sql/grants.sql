@@ -70,8 +70,10 @@ SET LOCAL search_path = @extschema@, pg_temp;
 -- this schema that it names. Nobody but a superuser may create objects in the schema.
 GRANT USAGE ON SCHEMA _snowflake TO PUBLIC;
 
--- Its policies show each role the rows of its own tables.
-GRANT SELECT, INSERT, UPDATE, DELETE ON _snowflake.conversions TO PUBLIC;
+-- Its policies show each role the rows of its own tables. UPDATE of the whole table, or DELETE,
+-- would let each role lock it, and hold up the conversions of others.
+GRANT SELECT, INSERT ON _snowflake.conversions TO PUBLIC;
+GRANT UPDATE (pages_done, pages, rows_done, rows_per_second, updated, filled, to_validate) ON _snowflake.conversions TO PUBLIC;
 
 -- A role that restores a dump of this database must set the mark of the default generator.
 -- The grantee is pg_database_owner, since that role cannot be dropped: a dump would still
@@ -232,6 +234,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.default_generators(regclass),
     _snowflake.distribute(regclass, jsonb),
     _snowflake.distribution(regclass),
+    _snowflake.end_conversion(regclass),
     _snowflake.family(regclass, name),
     _snowflake.fix_settings(),
     _snowflake.grants(aclitem[], oid, "char", text, name),
@@ -261,7 +264,6 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.portable(text),
     _snowflake.read_as_owner(regclass, text),
     _snowflake.readiness(text, name),
-    _snowflake.reads_as_owner(regclass),
     _snowflake.reads_as_owner(regclass),
     _snowflake.rows_as_owner(regclass, text),
     _snowflake.run(text),

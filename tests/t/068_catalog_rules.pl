@@ -130,6 +130,7 @@ default_generators(regclass)
 distribute(regclass, jsonb)
 distribution(regclass)
 do_as_owner(regclass, text)
+end_conversion(regclass)
 family(regclass, name)
 fix_settings()
 grants(aclitem[], oid, "char", text, name)
@@ -203,7 +204,8 @@ $function_grants{$_} = '' for @nobody;
 
 my %relation_grants = (
 	_snowflake => 'PUBLIC:USAGE',
-	'_snowflake.conversions' => 'PUBLIC:DELETE PUBLIC:INSERT PUBLIC:SELECT PUBLIC:UPDATE',
+	# UPDATE or DELETE of the whole table would let everybody lock it.
+	'_snowflake.conversions' => 'PUBLIC:INSERT PUBLIC:SELECT',
 	'_snowflake.leased' => 'pg_monitor:SELECT',
 	'_snowflake.leases' => '',
 	'_snowflake.pools' => '',
@@ -309,14 +311,30 @@ sub check_rules
 		UNION ALL SELECT n.nspname, n.nspowner, coalesce(n.nspacl, acldefault('n', n.nspowner))
 		FROM pg_namespace AS n JOIN ($members) AS m ON m.classid = 'pg_namespace'::regclass AND m.objid = n.oid", $schema);
 	is_deeply($relations, \%relation_grants, "$what: who may use tables, views and schemas") or diag explain $relations;
-	is(sql("SELECT attrelid::regclass, attname, attacl FROM pg_attribute JOIN ($members) AS m ON m.objid = attrelid
-		WHERE m.classid = 'pg_class'::regclass AND attacl IS NOT NULL"), '', "$what: no grants on columns");
+	is(sql("SELECT a.attrelid::regclass || '.' || a.attname, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE g.grantee::regrole::text END, g.privilege_type, i.initprivs = a.attacl
+		FROM pg_attribute AS a JOIN ($members) AS m ON m.objid = a.attrelid CROSS JOIN aclexplode(a.attacl) AS g
+		LEFT JOIN pg_init_privs AS i ON (i.classoid, i.objoid, i.objsubid) = ('pg_class'::regclass, a.attrelid, a.attnum)
+		WHERE m.classid = 'pg_class'::regclass ORDER BY 1"),
+		join("\n", map { "_snowflake.conversions.$_|PUBLIC|UPDATE|t" } qw(filled pages pages_done rows_done rows_per_second to_validate updated)),
+		"$what: grants on columns");
 	is(sql("SELECT count(*) FROM pg_init_privs AS i JOIN ($members) AS m ON (m.classid, m.objid) = (i.classoid, i.objoid)
 		LEFT JOIN pg_proc AS p ON i.classoid = 'pg_proc'::regclass AND p.oid = i.objoid
 		LEFT JOIN pg_class AS c ON i.classoid = 'pg_class'::regclass AND c.oid = i.objoid
 		LEFT JOIN pg_namespace AS n ON i.classoid = 'pg_namespace'::regclass AND n.oid = i.objoid
 		WHERE i.initprivs = coalesce(p.proacl, c.relacl, n.nspacl)"), sql("SELECT count(*) FROM ($members) AS m WHERE classid <> 'pg_type'::regclass"),
 		"$what: a dump has no grant of the extension");
+
+	# A role without any right of its own can lock no table or view against others, whose
+	# statements take ROW EXCLUSIVE at most. Sequences cannot be locked by name.
+	my @lockable = split /\n/, sql("SELECT c.oid::regclass FROM pg_class AS c JOIN ($members) AS m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid WHERE c.relkind <> 'S'");
+	cmp_ok(scalar @lockable, '>', 10, "$what: tables and views");
+	my %locked;
+	for my $relation (@lockable)
+	{
+		$locked{ (error_of($node, "SET ROLE friend; BEGIN; LOCK TABLE $relation IN $_ MODE", $database))[0] } .= " $relation"
+			for 'SHARE UPDATE EXCLUSIVE', 'SHARE', 'ACCESS EXCLUSIVE';
+	}
+	is_deeply([ keys %locked ], ['42501'], "$what: nobody locks them") or diag explain \%locked;
 
 	# 5. and 6. Dumps, and the schema.
 	is(sql("SELECT c::regclass FROM pg_extension, unnest(extconfig) AS c WHERE extname = 'snowflake_id'"), "$schema.snowflake_default",

@@ -147,7 +147,10 @@ my $swapper = repeat('owner', 'BEGIN; ALTER SCHEMA public RENAME TO away; ALTER 
 	'BEGIN; ALTER SCHEMA public RENAME TO decoy; ALTER SCHEMA away RENAME TO public; COMMIT');
 my @callers = (repeat('caller', @calls), repeat($me, @calls), repeat('monitor', @views));
 sleep $seconds;
-ok(wait_until("answers of $_->{role}", sub { rows($_) > 0 }), "calls of $_->{role} succeed beside the swaps") for @callers;
+for my $caller (@callers)
+{
+	ok(wait_until('answers', sub { rows($caller) > 0 }), "calls of $caller->{role} succeed beside the swaps");
+}
 ok(wait_until('errors', sub { slurp_file("$callers[0]{file}.err") =~ /ERROR/ }), 'and others fail');
 end_all(@callers, $swapper);
 is_still_ordinary('schemas swapped');

@@ -339,6 +339,11 @@ fn refusal(refused: &Refused) -> String {
         Refused::NotInPool { worker } => {
             format!("Worker ID {} is not in the pool.", worker.get())
         }
+        Refused::ManyServers { count } => format!(
+            "{count} servers count for the horizon of the cluster that have asked as the role of \
+             this server. Drop those that are lost, by snowflake_drop_server(), or let this server \
+             ask as another role."
+        ),
         Refused::Stopped(stopped) => format!(
             "The registry serves nobody since {}: {} has seen another one that has taken over \
              from it.",

@@ -34,16 +34,23 @@ const SET_UP: &str = "SELECT s.name, \
 /// Calls the registry with the name of the pool and the request, unless the function is
 /// not the extension's: the owner of that database may have put one of its name in its
 /// place, which would be run with the rights of this server's role, and answer what he
-/// likes. He can make no function in C, and none of a superuser's. Both names, that of the
-/// literal and that of the call, are looked up when the statement is parsed, one after the
-/// other.
-const CALL: &str = "SELECT CASE WHEN ARRAY(SELECT f.oid FROM pg_catalog.pg_proc AS f \
-        JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) f.proowner \
-        JOIN pg_catalog.pg_language AS l ON l.oid OPERATOR(pg_catalog.=) f.prolang \
-        WHERE f.proname OPERATOR(pg_catalog.=) 'snowflake_lease' AND o.rolsuper \
-            AND l.lanname OPERATOR(pg_catalog.=) 'c') \
-    OPERATOR(pg_catalog.@>) ARRAY[@function@::pg_catalog.regprocedure::pg_catalog.oid] \
-    THEN @schema@.snowflake_lease($1::pg_catalog.text, $2::pg_catalog.jsonb) END";
+/// likes. He can make no function in C, and none of a superuser's.
+///
+/// Both names, that of the last literal and that of the call, are looked up when the statement
+/// is parsed, and nothing that others do may come in between. A session learns of changes when
+/// it locks a table, which it also does to read a catalog row that it has not cached. So what
+/// stands in FROM, which is parsed first, has all tables, all types and the same comparison:
+/// from the last literal to the call, everything is in the caches.
+const CALL: &str = "SELECT CASE WHEN a.ours OPERATOR(pg_catalog.@>) ARRAY[@function@::pg_catalog.regprocedure::pg_catalog.oid] \
+    THEN @schema@.snowflake_lease(a.pool, a.request) END \
+    FROM (SELECT $1::pg_catalog.text, $2::pg_catalog.jsonb, \
+        ARRAY(SELECT f.oid FROM pg_catalog.pg_proc AS f \
+            JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) f.proowner \
+            JOIN pg_catalog.pg_language AS l ON l.oid OPERATOR(pg_catalog.=) f.prolang \
+            WHERE f.proname OPERATOR(pg_catalog.=) 'snowflake_lease' AND o.rolsuper \
+                AND l.lanname OPERATOR(pg_catalog.=) 'c'), \
+        ARRAY[0::pg_catalog.oid] OPERATOR(pg_catalog.@>) ARRAY[@function@::pg_catalog.regprocedure::pg_catalog.oid]) \
+        AS a (pool, request, ours, is_cached)";
 
 /// When the postmaster of this server started, in microseconds since 1970.
 pub fn postmaster_start() -> i64 {

@@ -57,6 +57,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::registry::{Scene, State};
+use super::role::Role;
 use super::{Holder, Identity, Nonce, Pool, RegistryMillis, Request, Row, Stopped};
 
 /// A server that counts, or that was dropped.
@@ -193,6 +194,21 @@ pub(super) fn floor(
         return None;
     }
     keep(state, servers, scene)
+}
+
+/// How many servers count that ask as the role of this one; `None` if it counts too, or never
+/// does, or if there are no roles.
+pub(super) fn crowd(servers: &mut impl Servers, asker: &Identity) -> Option<u32> {
+    if asker.generator != 0 || asker.role == Role::NONE {
+        return None;
+    }
+    let known = servers.server(asker);
+    if known.is_some_and(|server| server.dropped.is_none()) {
+        return None;
+    }
+    let all = servers.servers();
+    let of_role = counting(&all).filter(|server| server.holder.identity.role == asker.role);
+    u32::try_from(of_role.count()).ok()
 }
 
 /// A worker ID is granted.

@@ -526,6 +526,8 @@ pub enum Answer {
     /// A later request of the same incarnation has arrived before this one. If this one
     /// is the latest that the incarnation has sent, it has a copy.
     Ignored,
+    /// The registry has begun a new era, and stores it first. The same is to be asked again.
+    Again,
     Refused(Refused),
 }
 
@@ -590,6 +592,8 @@ pub enum Refused {
     Foreign,
     /// The worker ID is not one of the pool.
     NotInPool { worker: WorkerId },
+    /// So many servers that ask as the role of this one count for the horizon.
+    ManyServers { count: u32 },
     /// Another registry has taken over from this one, so this one serves nobody until an
     /// administrator declares that it counts.
     Stopped(Stopped),

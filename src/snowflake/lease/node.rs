@@ -419,6 +419,10 @@ impl Node {
             Answer::Renewed { bound, .. } => self.renewed(*bound, sent, now),
             Answer::Released => Change::Returned,
             Answer::Ignored => self.copied(),
+            Answer::Again => {
+                self.sleep(LEAST_PAUSE, now);
+                Change::Nothing
+            }
             Answer::Refused(Refused::Fenced {
                 why: Fence::Copied, ..
             }) => self.copied(),

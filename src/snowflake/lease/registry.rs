@@ -46,7 +46,9 @@
 //! 12. **Contenders.** A row tells its holder who else claims the worker ID, until the
 //!     next grant: see [`contender`](super::contender). That decides nothing.
 //! 13. **The horizon of the cluster.** No grant's floor lies before it: see
-//!     [`horizon`](super::horizon).
+//!     [`horizon`](super::horizon). Each server that counts is kept until it leaves, and a role
+//!     can make up servers: so only [`SERVERS_MAX`] of one role count, and one more gets no
+//!     worker ID.
 //! 14. **Roles.** Where servers ask as roles, the role is a part of their [`Identity`]. Only
 //!     the identity that took a lease renews or returns it.
 //! 15. **What a node remembers** counts from any node, but only with the right [`seal`].
@@ -62,11 +64,15 @@
 //! # What was never stored
 //!
 //! Whoever calls a function of a database can read its answer and then abort the
-//! transaction. So what is sealed may never have been stored, be it a serial, a grant or an
-//! era; and what looks like a loss may be nothing. But as long as a server runs, it
+//! transaction. So what is sealed may never have been stored, be it a serial or a grant;
+//! and what looks like a loss may be nothing. But as long as a server runs, it
 //! loses nothing that it has stored, and nor does a clean stop. Hence a memory tells
 //! nothing new if the registry's own server has said it, at this start or at one that ended
-//! with a clean stop: see `State::is_own`.
+//! with a clean stop: see `State::is_own`. That is known of the last starts only. What is
+//! shown of an earlier start may make the registry quiet, once in an era. An era that was
+//! never stored would stop it, since it would be that of another registry. So nobody is told
+//! of an era before it is stored: the request that begins one is answered with
+//! [`Answer::Again`].
 
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +98,8 @@ const VOUCHERS: usize = 16;
 pub const VOUCH_TIME: Millis = Millis::new(30_000);
 /// No bound is granted further past the registry's clock, whoever vouches.
 pub const VOUCHED_MAX: Millis = DAY.times(7);
+/// So many servers that ask as one role may count for the horizon of the cluster.
+pub const SERVERS_MAX: u32 = 1_024;
 /// So many earlier starts are remembered.
 const STARTS: usize = 8;
 
@@ -205,6 +213,7 @@ pub fn handle(
     scene: &Scene,
 ) -> Reply {
     let era = state.era;
+    let known = state.memory(None);
     state.notice(scene);
     horizon::hear(state, pool);
     let desk = Desk {
@@ -218,15 +227,20 @@ pub fn handle(
     }
     let answer = match listened {
         Err(refused) => Answer::Refused(refused),
+        Ok(()) if state.era != era && desk.can_come_again() => Answer::Again,
         Ok(()) => {
             rows.cut(scene.now.plus(pool.lease));
             desk.answer(state, rows)
         }
     };
+    let is_told = state.era == era || !scene.revocable;
     Reply {
         nonce: request.nonce,
         number: request.number,
-        memory: desk.remembered(state, &answer),
+        memory: match is_told {
+            true => desk.remembered(state, &answer),
+            false => known,
+        },
         now: scene.now,
         answer,
     }
@@ -581,6 +595,12 @@ impl Desk<'_> {
         }
     }
 
+    /// Whether who asks could undo what is stored for the answer, and would ask once more. A
+    /// node that returns its worker ID would not.
+    const fn can_come_again(&self) -> bool {
+        self.scene.revocable && !matches!(self.request.ask, Ask::Release { .. })
+    }
+
     /// What the node is to remember.
     fn remembered(&self, state: &State, answer: &Answer) -> Memory {
         let renews = match self.request.ask {
@@ -811,6 +831,9 @@ impl Desk<'_> {
         }
         if let Some(refused) = self.too_far(state, UnixMillis::new(i64::MIN)) {
             return refused;
+        }
+        if let Some(count) = horizon::crowd(rows, &identity).filter(|count| *count >= SERVERS_MAX) {
+            return Answer::Refused(Refused::ManyServers { count });
         }
         let chosen = match fixed {
             Some(worker) => self.choose_fixed(state, rows, worker, own),
