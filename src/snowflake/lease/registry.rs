@@ -234,12 +234,14 @@ pub fn handle(
         }
     };
     let is_told = state.era == era || !scene.revocable;
+    // Otherwise the node goes on with what it had.
+    let before = request.memory.filter(|memory| state.key.has_sealed(memory));
     Reply {
         nonce: request.nonce,
         number: request.number,
         memory: match is_told {
             true => desk.remembered(state, &answer),
-            false => known,
+            false => before.unwrap_or(known),
         },
         now: scene.now,
         answer,

@@ -457,13 +457,20 @@ fn a_token_that_was_granted_shows_a_loss_once() {
     let request = world.ask(0).unwrap();
     let reply = answer(&mut world, &request);
     assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Token);
-    assert_eq!(reply.memory.token, None);
+    // The loss is stored first. Until then, the server remembers what it did.
+    assert_eq!(Some(reply.memory), request.memory);
     let counted = world.newest().disk.1.clone().servers().len();
     assert_eq!(counted, servers + 1, "its server counts");
-    // The same again, with what it has been told since.
+    // The same again; and with a token in what it is told then.
     let era = world.newest().disk.0.era;
     let again = Request {
         number: request.number + 1,
+        ..request.clone()
+    };
+    let reply = answer(&mut world, &again);
+    assert_eq!((reply.memory.token, reply.memory.era), (None, era));
+    let again = Request {
+        number: request.number + 2,
         memory: Some(Memory {
             token: request.memory.unwrap().token,
             ..reply.memory
