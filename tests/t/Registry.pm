@@ -60,8 +60,8 @@ sub take_in
 	return $answer;
 }
 
-# Asks the registry at a database of a node. `how` may have a database, a pool, a role,
-# and a session to use.
+# Asks the registry at a database of a node, and once more if it has stored a new era first.
+# `how` may have a database, a pool, and a role.
 sub ask
 {
 	my ($node, $server, $ask, %how) = @_;
@@ -69,7 +69,10 @@ sub ask
 	my $request = request($server, $ask);
 	my @role = $how{role} ? (extra_params => [ '-U', $how{role} ]) : ();
 	my $text = $node->safe_psql($how{database} // 'postgres', "SELECT snowflake_lease('$pool', \$json\$$request\$json\$)", @role);
-	return take_in($server, $text);
+	my $answer = take_in($server, $text);
+	return $answer unless $answer eq 'again';
+	die 'a registry stores an era once' if $how{again};
+	return ask($node, $server, $ask, %how, again => 1);
 }
 
 sub acquire
