@@ -3,23 +3,25 @@
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
+use super::start_file;
 use crate::snowflake::lease::{Identity, Role};
 
 /// Where Linux tells its boot ID.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Whether the server's data may be older than what it has once said: its start went
-/// through crash recovery, and a snapshot that was restored looks the same. True unless
-/// the postmaster has looked. The postmaster's children inherit its copy, and so do
-/// those after a crash of one of them: then the data on disk are the same.
-static RECOVERED: AtomicBool = AtomicBool::new(true);
+/// Names the last start whose data may be older than what the server had said before: it
+/// went through crash recovery, and a snapshot that was restored looks the same. A random
+/// number; 0 unless the postmaster has looked. The postmaster's children inherit its copy,
+/// and so do those after a crash of one of them: then the data on disk are the same.
+static CLEAN_SINCE: AtomicU64 = AtomicU64::new(0);
 
 /// Looks whether the server was stopped cleanly before this start. Called by the
-/// postmaster while it loads the library, which is before recovery.
+/// postmaster while it loads the library, which is before recovery. A clean stop says nothing
+/// of the start that it has ended, so the start file tells what that one knew.
 pub fn look_how_it_stopped() {
     let mut is_whole = false;
     // SAFETY: reads a file of the data directory, into new memory.
@@ -27,12 +29,26 @@ pub fn look_how_it_stopped() {
         let control = pg_sys::get_controlfile(pg_sys::DataDir, &raw mut is_whole);
         (*control).state == pg_sys::DBState::DB_SHUTDOWNED
     };
-    RECOVERED.store(!(stopped && is_whole), Ordering::Relaxed);
+    let before = start_file::clean_since().filter(|_| stopped && is_whole);
+    CLEAN_SINCE.store(before.unwrap_or_else(another), Ordering::Relaxed);
 }
 
-/// Whether this start of the server may have lost what was stored before it.
-pub fn recovered() -> bool {
-    RECOVERED.load(Ordering::Relaxed)
+/// A number that no other start has, not 0.
+fn another() -> u64 {
+    let mut random = [0u8; 8];
+    // SAFETY: as many bytes as there are. Without random numbers the server does not start,
+    // see `shmem::secret`.
+    unsafe { pg_sys::pg_strong_random(random.as_mut_ptr().cast(), random.len()) };
+    u64::from_ne_bytes(random).max(1)
+}
+
+/// Since which start nothing may have been lost of what was stored before it: see
+/// [`crate::snowflake::lease::registry::Scene::clean_since`]. Without preloading, this one.
+pub fn clean_since() -> u128 {
+    match CLEAN_SINCE.load(Ordering::Relaxed) {
+        0 => start(),
+        number => number.into(),
+    }
 }
 
 /// Names this start of the postmaster. A crash of one of its children ends no start.

@@ -21,6 +21,7 @@ mod servers;
 pub use pools::{Wanted, create_pool, drop_pool};
 pub use servers::{drop_server, horizon};
 
+use std::cell::Cell;
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
@@ -34,8 +35,15 @@ use crate::snowflake::id::{UnixMillis, WorkerId};
 use crate::snowflake::lease::registry::{self, Rows, Scene, State};
 use crate::snowflake::lease::seal::Key;
 use crate::snowflake::lease::{
-    Answer, Identity, Place, Pool, Refused, RegistryMillis, Request, Role, Row,
+    Answer, Era, Identity, Place, Pool, Refused, RegistryMillis, Request, Role, Row,
 };
+
+thread_local! {
+    /// The era of the state that was read last.
+    static READ: Cell<Option<Era>> = const { Cell::new(None) };
+    /// The last transaction in which this session has begun an era.
+    static BEGAN_ERA: Cell<u32> = const { Cell::new(0) };
+}
 
 /// Instants beyond these are stored and compared as infinite: see
 /// `_snowflake.instant()`.
@@ -81,7 +89,12 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
         Unreadable::Content(why) => error::request_not_read(&why),
     })?;
     request.asker.fits().map_err(error::request_not_fit)?;
-    let registry = Registry::lock(c"snowflake_lease()")?;
+    let function = c"snowflake_lease()";
+    let registry = Registry::lock(function)?;
+    // A caller who aborts the transaction would know of an era that is never stored.
+    if BEGAN_ERA.get() == compat::transaction() {
+        return Err(error::needs_own_transaction(&function.to_string_lossy()));
+    }
     let (Some(mut state), Some(mut table)) = (registry.state()?, registry.pool(pool)?) else {
         return Err(error::no_pool(pool));
     };
@@ -175,7 +188,7 @@ fn scene(asker: Option<Identity>) -> Result<Scene, Error> {
             database: database.to_u32().into(),
         },
         start: identity::start(),
-        recovered: identity::recovered(),
+        clean_since: identity::clean_since(),
         revocable: true,
         asker_hosts: asker == Some(host),
         random: u128::from_ne_bytes(random()?),
@@ -232,7 +245,9 @@ impl Registry {
             "SELECT state FROM _snowflake.state WHERE id = 1 FOR UPDATE",
             &[],
         )?;
-        state.map(|text| parsed(&text)).transpose()
+        let state: Option<State> = state.map(|text| parsed(&text)).transpose()?;
+        READ.set(state.as_ref().map(|state| state.era));
+        Ok(state)
     }
 
     /// Makes the state; `false` if there is one.
@@ -246,6 +261,9 @@ impl Registry {
     }
 
     fn store(&self, state: &State) -> Result<(), Error> {
+        if READ.get() != Some(state.era) {
+            BEGAN_ERA.set(compat::transaction());
+        }
         let update = "UPDATE _snowflake.state SET state = $1::jsonb WHERE id = 1";
         self.value(update, &[&json(state)]).map(drop)
     }

@@ -679,7 +679,7 @@ unsafe extern "C-unwind" fn on_startup() {
         // Either all areas are found or none.
         if !found {
             initialise(shared, slots, places, holders);
-            start_file::note_start(guc::worker_id());
+            start_file::note_start(guc::worker_id(), super::identity::clean_since());
         }
         SHARED.store(shared, Ordering::Relaxed);
         pg_sys::LWLockRelease(init_lock);

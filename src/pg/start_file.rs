@@ -7,7 +7,10 @@
 //! moved looks the same. So it goes on, and writes the file anew.
 //!
 //! A start that finds the file as it left it says nothing: a restart, a restart after a
-//! crash. The file has no other effect, and a server without one starts as ever.
+//! crash. A server without the file starts as ever.
+//!
+//! The file also tells the next start which one was the last that followed a crash. A registry
+//! in this server that was not asked in between needs to know.
 //!
 //! What tells places apart: `/etc/machine-id` and the host name (cloned machines often
 //! have the same ID, containers the same name), the path of the data directory, and its
@@ -42,12 +45,15 @@ const HEAD: &str = "\
 
 /// Looks whether this may be a copy, and remembers this start. Called in the postmaster,
 /// when it starts and after a crash.
-pub fn note_start(worker: Option<WorkerId>) {
+pub fn note_start(worker: Option<WorkerId>, clean_since: u128) {
     // SAFETY: a variable of this process.
     if unsafe { pg_sys::IsBinaryUpgrade } {
         return;
     }
-    let now = Start::now(worker);
+    let now = Start {
+        clean_since: format!("{clean_since:x}"),
+        ..Start::now(worker)
+    };
     if let Some(last) = read()
         && let Some(warning) = may_be_copy(&last, &now)
     {
@@ -77,6 +83,14 @@ struct Start {
     worker_id: String,
     /// When, as text for a message.
     started_at: String,
+    /// See [`super::identity::clean_since`].
+    clean_since: String,
+}
+
+/// What the last start has noted; `None` if it has noted nothing.
+pub fn clean_since() -> Option<u64> {
+    let number = u64::from_str_radix(&read()?.clean_since, 16).ok();
+    number.filter(|number| *number != 0)
 }
 
 impl Start {
@@ -107,11 +121,12 @@ impl Start {
             system_identifier: system.to_string(),
             worker_id: worker.map_or_else(String::new, |worker| worker.get().to_string()),
             started_at: in_a_line(&time::display(os_clock::wall().millis())),
+            clean_since: String::new(),
         }
     }
 
     /// Each field with its name in the file.
-    fn fields(&mut self) -> [(&'static str, &mut String); 9] {
+    fn fields(&mut self) -> [(&'static str, &mut String); 10] {
         [
             ("machine_id", &mut self.machine_id),
             ("host_name", &mut self.host_name),
@@ -122,6 +137,7 @@ impl Start {
             ("system_identifier", &mut self.system_identifier),
             ("worker_id", &mut self.worker_id),
             ("started_at", &mut self.started_at),
+            ("clean_since", &mut self.clean_since),
         ]
     }
 
@@ -263,6 +279,7 @@ mod tests {
             system_identifier: "9".to_string(),
             worker_id: "0".to_string(),
             started_at: "2026-11-21 02:28:09.165 UTC".to_string(),
+            clean_since: "1f".to_string(),
         }
     }
 

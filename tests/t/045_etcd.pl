@@ -198,7 +198,7 @@ $e->adjust_conf('postgresql.conf', 'snowflake_id.pool', 'one');
 $session = session($b);
 $admin->safe_psql('postgres', qq{SELECT snowflake_revoke_worker('some', 2, '$url')});
 like($admin->safe_psql('postgres', qq{SELECT string_agg(worker_id || ' ' || state, ', ' ORDER BY worker_id) FROM snowflake_workers_in('$url')}),
-	qr/^0 leased, 1 released, 2 revoked, 20 \w+, 25 released$/, 'the registry shows what became of each worker ID');
+	qr/^0 leased, 1 released, 2 revoked, (?:4 leased, )?20 \w+, 25 released$/, 'the registry shows what became of each worker ID');
 wait_until('the server is told', sub { in_log($b, qr/WARNING:  snowflake_id: lost worker ID 2\n.*DETAIL:  It was revoked at the registry\./) });
 # Until it has another one, it goes on below its bound.
 wait_until('it leases another worker ID', sub { (worker($b, 'worker_id') // 2) ne '2' });

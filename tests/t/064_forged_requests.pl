@@ -193,4 +193,25 @@ is(sql('SELECT era, quiet_because FROM snowflake_pools'), '2|foreign', 'another 
 is(kind(acquire($node, $next, role => 'honest')), 'refused quiet foreign', 'another registry: its server waits as all do');
 ok(wait_until('the end of the quiet time', sub { kind(acquire($node, $next, role => 'honest')) eq 'granted' }), 'another registry: it serves');
 cmp_ok($next->{grant}{floor}, '>', $bound, 'another registry: above all that the old one had granted');
+
+# After a crash, two requests in one transaction that is aborted: the second one would know of an
+# era that is never stored.
+sql('GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO mallory');
+$node->stop('immediate');
+$node->start;
+my ($first, $second) = map { request(server(950 + $_), { acquire => {} }) } 1, 2;
+my ($code, $error) = error_of($node, "SET SESSION AUTHORIZATION mallory; DO \$\$ BEGIN PERFORM snowflake_lease('main', '$first');
+	RAISE EXCEPTION 'answer %', snowflake_lease('main', '$second'); END \$\$");
+is($code, '25001', 'a second request in the transaction that begins an era');
+unlike($error, qr/answer/, 'has no answer');
+is(sql('SELECT era FROM snowflake_pools'), '2', 'and the era is as it was');
+
+# Started again before anybody has asked: the crash is known, though the last stop was clean.
+$node->restart;
+is(kind(acquire($node, server(960), role => 'honest')), 'refused quiet recovery', 'a clean restart does not hide a crash');
+is(sql('SELECT era FROM snowflake_pools'), '3', 'an era has begun');
+ok(wait_until('the end of the quiet time', sub { kind(acquire($node, $next, role => 'honest')) eq 'granted' }), 'which ends');
+$node->restart;
+is(kind(renew($node, $next, role => 'honest')), 'renewed', 'after clean restarts alone, leases go on');
+is(sql('SELECT era FROM snowflake_pools'), '3', 'in the same era');
 done_testing();

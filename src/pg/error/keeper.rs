@@ -340,9 +340,8 @@ fn refusal(refused: &Refused) -> String {
             format!("Worker ID {} is not in the pool.", worker.get())
         }
         Refused::ManyServers { count } => format!(
-            "{count} servers count for the horizon of the cluster that have asked as the role of \
-             this server. Drop those that are lost, by snowflake_drop_server(), or let this server \
-             ask as another role."
+            "{count} servers count for the horizon of the cluster, of the role of this server or \
+             of all roles, and no more may. Drop those that are lost, by snowflake_drop_server()."
         ),
         Refused::Stopped(stopped) => format!(
             "The registry serves nobody since {}: {} has seen another one that has taken over \

@@ -96,6 +96,7 @@ impl Around {
     pub fn scene(&self, stored: Option<&Stored>) -> Scene {
         let is_behind = stored.is_some_and(|stored| self.position.is_behind(stored.position));
         let start = stored.map_or(0, |stored| stored.state.start);
+        let clean_since = stored.map_or(0, |stored| stored.state.clean_since);
         Scene {
             now: self.now,
             place: Place {
@@ -105,7 +106,7 @@ impl Around {
             },
             // A restart that has lost something is one at which raft has gone back.
             start: if is_behind { self.random } else { start },
-            recovered: is_behind,
+            clean_since: if is_behind { self.random } else { clean_since },
             // A server makes its answer itself, and hears it when it is stored.
             revocable: false,
             // No server is the host of etcd, so spare worker IDs serve nobody.
@@ -118,7 +119,7 @@ impl Around {
     #[must_use]
     pub fn era(&self, stored: &Stored) -> Option<u64> {
         let (scene, era) = (self.scene(Some(stored)), stored.state.era);
-        let is_same = !scene.recovered && scene.place == era.place;
+        let is_same = scene.clean_since == stored.state.clean_since && scene.place == era.place;
         is_same.then_some(era.counter)
     }
 

@@ -60,6 +60,12 @@ use super::registry::{Scene, State};
 use super::role::Role;
 use super::{Holder, Identity, Nonce, Pool, RegistryMillis, Request, Row, Stopped};
 
+/// So many servers that ask as one role may count.
+pub const OF_ROLE_MAX: usize = 1_024;
+/// So many servers of all roles may count. Each has up to 3 kB, and a host reads all of them
+/// at once: PostgreSQL up to 16 MB.
+const ALL_MAX: usize = 4_096;
+
 /// A server that counts, or that was dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Server {
@@ -102,12 +108,17 @@ pub struct Kept {
     pub greatest: Option<UnixMillis>,
     /// The longest lease and hold of the pools that were asked.
     pub patience: Millis,
+    /// A loss was noticed by who does not see the servers. Who sees them next keeps the
+    /// least report, before they change.
+    #[serde(default)]
+    pub due: bool,
 }
 
 impl Kept {
     /// Rule 3: the servers are about to change.
     fn keep(&mut self, servers: &[Server]) {
         self.greatest = self.greatest.max(least(servers));
+        self.due = false;
     }
 }
 
@@ -142,9 +153,8 @@ pub fn read(state: &State, servers: &[Server], scene: &Scene) -> Result<UnixMill
         return Err(Lacking::Stopped(Box::new(stopped.clone())));
     }
     let mut state = state.clone();
-    let era = state.era;
     state.notice(scene);
-    if state.era != era {
+    if state.horizon.due {
         state.horizon.keep(servers);
     }
     if let Some(horizon) = reached(&state, servers, scene.now) {
@@ -165,9 +175,11 @@ fn reached(state: &State, servers: &[Server], now: RegistryMillis) -> Option<Uni
     kept.greatest.max(least)
 }
 
-/// A loss was noticed just now. Called before the servers change.
+/// Called before the servers change, and after a loss may have been noticed.
 pub(super) fn after_loss(state: &mut State, servers: &mut impl Servers) {
-    state.horizon.keep(&servers.servers());
+    if state.horizon.due {
+        state.horizon.keep(&servers.servers());
+    }
 }
 
 /// A request arrives for this pool.
@@ -196,8 +208,8 @@ pub(super) fn floor(
     keep(state, servers, scene)
 }
 
-/// How many servers count that ask as the role of this one; `None` if it counts too, or never
-/// does, or if there are no roles.
+/// How many servers count, if they are too many for this one to count too. Where there are no
+/// roles, and for who counts already or never does, they are not.
 pub(super) fn crowd(servers: &mut impl Servers, asker: &Identity) -> Option<u32> {
     if asker.generator != 0 || asker.role == Role::NONE {
         return None;
@@ -208,7 +220,10 @@ pub(super) fn crowd(servers: &mut impl Servers, asker: &Identity) -> Option<u32>
     }
     let all = servers.servers();
     let of_role = counting(&all).filter(|server| server.holder.identity.role == asker.role);
-    u32::try_from(of_role.count()).ok()
+    let (of_role, all) = (of_role.count(), counting(&all).count());
+    let most = if of_role >= OF_ROLE_MAX { of_role } else { all };
+    let is_crowd = of_role >= OF_ROLE_MAX || all >= ALL_MAX;
+    u32::try_from(most).ok().filter(|_| is_crowd)
 }
 
 /// A worker ID is granted.
@@ -328,7 +343,7 @@ pub(super) fn appeared(servers: &mut impl Servers, request: &Request, now: Regis
     let Some(worker) = worker.filter(|_| asker.identity.generator == 0) else {
         return;
     };
-    if servers.server(&asker.identity).is_none() {
+    if servers.server(&asker.identity).is_none() && crowd(servers, &asker.identity).is_none() {
         servers.put_server(Server {
             holder: Holder::clone(asker),
             nonce: request.nonce,
@@ -363,11 +378,8 @@ pub fn drop_server(
     name: &str,
     scene: &Scene,
 ) -> Result<Server, Undroppable> {
-    let era = state.era;
     state.notice(scene);
-    if state.era != era {
-        after_loss(state, servers);
-    }
+    after_loss(state, servers);
     let all = servers.servers();
     let found = counting(&all).find(|server| server.name() == name);
     let Some(mut server) = found.cloned() else {
@@ -382,7 +394,11 @@ pub fn drop_server(
     }
     keep(state, servers, scene);
     server.dropped = Some(scene.now);
-    servers.put_server(server.clone());
+    // It is kept for good, to know its token.
+    let mut kept = server.clone();
+    kept.holder.host.clear();
+    kept.holder.data_directory.clear();
+    servers.put_server(kept);
     state.serial += 1;
     Ok(server)
 }

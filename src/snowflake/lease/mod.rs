@@ -592,7 +592,7 @@ pub enum Refused {
     Foreign,
     /// The worker ID is not one of the pool.
     NotInPool { worker: WorkerId },
-    /// So many servers that ask as the role of this one count for the horizon.
+    /// So many servers count for the horizon, of the role of this one or of all.
     ManyServers { count: u32 },
     /// Another registry has taken over from this one, so this one serves nobody until an
     /// administrator declares that it counts.

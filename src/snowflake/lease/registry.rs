@@ -47,8 +47,8 @@
 //!     next grant: see [`contender`](super::contender). That decides nothing.
 //! 13. **The horizon of the cluster.** No grant's floor lies before it: see
 //!     [`horizon`](super::horizon). Each server that counts is kept until it leaves, and a role
-//!     can make up servers: so only [`SERVERS_MAX`] of one role count, and one more gets no
-//!     worker ID.
+//!     can make up servers: so only [`horizon::OF_ROLE_MAX`] of one role count, and one more
+//!     gets no worker ID.
 //! 14. **Roles.** Where servers ask as roles, the role is a part of their [`Identity`]. Only
 //!     the identity that took a lease renews or returns it.
 //! 15. **What a node remembers** counts from any node, but only with the right [`seal`].
@@ -98,8 +98,6 @@ const VOUCHERS: usize = 16;
 pub const VOUCH_TIME: Millis = Millis::new(30_000);
 /// No bound is granted further past the registry's clock, whoever vouches.
 pub const VOUCHED_MAX: Millis = DAY.times(7);
-/// So many servers that ask as one role may count for the horizon of the cluster.
-pub const SERVERS_MAX: u32 = 1_024;
 /// So many earlier starts are remembered.
 const STARTS: usize = 8;
 
@@ -114,6 +112,9 @@ pub struct State {
     pub start: u128,
     /// Earlier ones, at most 8, at which nothing was lost and that ended with a clean stop.
     pub earlier: Vec<Start>,
+    /// See [`Scene::clean_since`].
+    #[serde(default, with = "hex")]
+    pub clean_since: u128,
     /// When the registry was made.
     pub made: RegistryMillis,
     /// By which the registry seals what it tells nodes to remember.
@@ -162,8 +163,9 @@ pub struct Scene {
     pub place: Place,
     /// Names this start of the server that hosts the state: different at each start.
     pub start: u128,
-    /// This start has gone through crash recovery.
-    pub recovered: bool,
+    /// Names the last start of that server that has gone through crash recovery: all stops
+    /// since were clean. A restart in between is noticed, whoever asks first after it.
+    pub clean_since: u128,
     /// Who asks can undo what is stored for the answer, and has read the answer.
     pub revocable: bool,
     /// The server that asks is the one that hosts the state.
@@ -222,9 +224,7 @@ pub fn handle(
         scene,
     };
     let listened = state.listen(&desk);
-    if state.era != era {
-        horizon::after_loss(state, rows);
-    }
+    horizon::after_loss(state, rows);
     let answer = match listened {
         Err(refused) => Answer::Refused(refused),
         Ok(()) if state.era != era && desk.can_come_again() => Answer::Again,
@@ -286,6 +286,7 @@ impl State {
             serial: 0,
             start: scene.start,
             earlier: Vec::new(),
+            clean_since: scene.clean_since,
             made: scene.now,
             key,
             top: scene.now,
@@ -342,15 +343,16 @@ impl State {
     /// Notices what shows a loss by itself, and that the clock has gone back or on.
     pub(super) fn notice(&mut self, scene: &Scene) {
         let before = std::mem::replace(&mut self.start, scene.start);
-        let restarted = before != scene.start;
-        if restarted && !scene.recovered && self.era.place == scene.place {
+        let clean_since = std::mem::replace(&mut self.clean_since, scene.clean_since);
+        let recovered = clean_since != scene.clean_since;
+        if before != scene.start && !recovered && self.era.place == scene.place {
             self.earlier.push(Start(before));
             let more = self.earlier.len().saturating_sub(STARTS);
             self.earlier.drain(..more);
         }
         if self.era.place != scene.place {
             self.lose(Cause::Place, scene);
-        } else if restarted && scene.recovered {
+        } else if recovered {
             self.lose(Cause::Recovery, scene);
         }
         if let Some(from) = self.loss.as_mut().and_then(|loss| loss.quiet_from.as_mut()) {
@@ -373,6 +375,7 @@ impl State {
             quiet_from: Some(scene.now),
             top: scene.now.max(self.top.min(scene.now.plus(DAY))),
         });
+        self.horizon.due = true;
         self.serial += 1;
     }
 
@@ -834,7 +837,7 @@ impl Desk<'_> {
         if let Some(refused) = self.too_far(state, UnixMillis::new(i64::MIN)) {
             return refused;
         }
-        if let Some(count) = horizon::crowd(rows, &identity).filter(|count| *count >= SERVERS_MAX) {
+        if let Some(count) = horizon::crowd(rows, &identity) {
             return Answer::Refused(Refused::ManyServers { count });
         }
         let chosen = match fixed {

@@ -49,7 +49,7 @@ pub struct Registry {
     pub etcd: Option<Etcd>,
     pub place: Place,
     pub start: u128,
-    pub recovered: bool,
+    pub clean_since: u128,
     /// How far its clock is off.
     pub off: i64,
     /// What the disk was before each of the latest changes.
@@ -62,7 +62,7 @@ impl Registry {
             now: RegistryMillis::new(now + self.off),
             place: self.place,
             start: self.start,
-            recovered: self.recovered,
+            clean_since: self.clean_since,
             revocable: true,
             asker_hosts,
             // Different in each registry, and with each start and change.
@@ -309,7 +309,7 @@ impl World {
             now: RegistryMillis::new(made),
             place,
             start: 1,
-            recovered: false,
+            clean_since: 1,
             revocable: true,
             asker_hosts: false,
             random: 1,
@@ -318,7 +318,7 @@ impl World {
             disk: (State::new(&scene, Key::new([1; 32])), Table::new(pool)),
             place,
             start: 1,
-            recovered: false,
+            clean_since: 1,
             off: 0,
             copies: Vec::new(),
             etcd: Etcd::of_new_world(),
@@ -714,7 +714,10 @@ impl World {
             disk: old.ago(changes),
             place: old.place,
             start,
-            recovered: how == How::Snapshot,
+            clean_since: match how {
+                How::Snapshot => start,
+                _ => old.clean_since,
+            },
             off: old.off,
             copies: old.copies.clone(),
             etcd: old.etcd.clone(),

@@ -4,8 +4,8 @@
 //! stops it.
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
-use super::super::lease::horizon::Servers;
-use super::super::lease::registry::{DAY, SERVERS_MAX, Start, VOUCH_TIME, VOUCHED_MAX};
+use super::super::lease::horizon::{OF_ROLE_MAX, Servers};
+use super::super::lease::registry::{DAY, Start, VOUCH_TIME, VOUCHED_MAX};
 use super::super::lease::seal::{Key, Seal};
 use super::super::lease::{
     Answer, Ask, Cause, Fence, Holder, Identity, Memory, Nonce, Refused, Reply, Request, Role,
@@ -285,32 +285,43 @@ fn id(worker: i32) -> WorkerId {
 fn a_role_can_make_up_only_so_many_servers() {
     let mut world = world(10, 1);
     world.seconds(3);
-    let mut forger = Forger::new("one");
-    let mut first = None;
-    for _ in 0..SERVERS_MAX {
-        let request = forger.request(Forger::acquire(), world.now, None);
-        let reply = answer(&mut world, &request);
-        let Answer::Granted(grant) = &reply.answer else {
-            panic!("{:?}", reply.answer)
-        };
-        let release = Ask::Release {
-            worker: grant.worker,
-            counter: grant.counter,
-            end: grant.floor,
-            held: Some(grant.floor),
-        };
-        let request = Request {
-            ask: release,
-            ..renews(&request, &reply, world.now)
-        };
-        assert_eq!(answer(&mut world, &request).answer, Answer::Released);
-        first.get_or_insert(request);
+    let mut lost = Vec::new();
+    for role in ["one", "two"] {
+        let request = Forger::new(role).request(Forger::acquire(), world.now, None);
+        let reply = aborted(&mut world, &request);
+        lost.push((request, reply));
     }
-    let refused = Answer::Refused(Refused::ManyServers { count: SERVERS_MAX });
+    let mut forger = Forger::new("one");
+    forger.drawn = 9_000;
+    let request = forger.request(Forger::acquire(), world.now, None);
+    let reply = answer(&mut world, &request);
+    let Answer::Granted(grant) = &reply.answer else {
+        panic!("{:?}", reply.answer)
+    };
+    let release = Ask::Release {
+        worker: grant.worker,
+        counter: grant.counter,
+        end: grant.floor,
+        held: Some(grant.floor),
+    };
+    let first = Request {
+        ask: release,
+        ..renews(&request, &reply, world.now)
+    };
+    assert_eq!(answer(&mut world, &first).answer, Answer::Released);
+    // The same again and again.
+    let table = &mut world.registries[0].disk.1;
+    let mut server = table.server(&first.asker.identity).unwrap();
+    for _ in 1..OF_ROLE_MAX {
+        server.holder.identity.boot += 1_000_000;
+        table.put_server(server.clone());
+    }
+    let refused = Answer::Refused(Refused::ManyServers {
+        count: OF_ROLE_MAX as u32,
+    });
     let request = forger.request(Forger::acquire(), world.now, None);
     assert_eq!(answer(&mut world, &request).answer, refused);
     // One that counts already, and one of another role.
-    let first = first.unwrap();
     let again = Request {
         ask: Forger::acquire(),
         number: first.number + 1,
@@ -332,6 +343,23 @@ fn a_role_can_make_up_only_so_many_servers() {
     assert!(matches!(reply.answer, Answer::Granted(_)));
     let request = forger.request(Forger::acquire(), world.now, None);
     assert_eq!(answer(&mut world, &request).answer, refused);
+    // Nor does a server of the role count whose lease was lost, or was never stored. One of
+    // another role does.
+    world.newest().start += 1;
+    world.newest().clean_since += 1;
+    for (request, reply) in &lost {
+        let before = world.newest().disk.1.clone().servers().len();
+        for number in 1..3 {
+            let next = Request {
+                number: request.number + number,
+                ..renews(request, reply, world.now)
+            };
+            answer(&mut world, &next);
+        }
+        let counted = world.newest().disk.1.clone().servers().len() - before;
+        let is_other = request.asker.identity.role.name() == "two";
+        assert_eq!(counted, usize::from(is_other));
+    }
 }
 
 /// Shows the registry what it has answered.
@@ -378,7 +406,6 @@ fn what_was_never_stored_shows_no_loss() {
         // A clean stop and start of the registry's server.
         let registry = world.newest();
         registry.start += 1;
-        registry.recovered = false;
         world.seconds(4);
         let started = world.newest().start;
         assert_eq!(world.newest().disk.0.start, started);
@@ -390,6 +417,24 @@ fn what_was_never_stored_shows_no_loss() {
     world.check();
 }
 
+/// A snapshot is restored, and started twice before any server asks. The second start was clean,
+/// and what the first one may have lost is known all the same.
+#[test]
+fn a_clean_restart_hides_no_loss() {
+    let mut world = one_of_two();
+    let changes = world.registries[0].copies.len();
+    world.replace(changes, How::Snapshot);
+    world.newest().start += 1;
+    world.pass(4 * SECOND);
+    assert!(world.contact(0));
+    assert_eq!(world.newest().disk.0.loss.unwrap().cause, Cause::Recovery);
+    down(&mut world, 0);
+    world.start(1);
+    assert!(world.until_issues(1, PATIENCE).is_some());
+    world.seconds(20);
+    world.check();
+}
+
 /// As many starts as are remembered, and no more.
 #[test]
 fn the_latest_starts_are_remembered() {
@@ -397,7 +442,6 @@ fn the_latest_starts_are_remembered() {
     world.seconds(3);
     for _ in 0..20 {
         world.newest().start += 1;
-        world.newest().recovered = false;
         world.seconds(4);
     }
     let state = &world.newest().disk.0;
@@ -405,7 +449,7 @@ fn the_latest_starts_are_remembered() {
     let last: Start = serde_json::from_str(&format!("\"{:032x}\"", 20)).unwrap();
     assert_eq!(state.earlier.last(), Some(&last));
     world.newest().start += 1;
-    world.newest().recovered = true;
+    world.newest().clean_since = 22;
     world.seconds(4);
     // At a start that was ended by a crash, something may be lost.
     assert_eq!(world.newest().disk.0.earlier.last(), Some(&last));

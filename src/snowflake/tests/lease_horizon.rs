@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::horizon::{self, Lacking, Server, Undroppable};
-use super::super::lease::registry;
+use super::super::lease::registry::{self, Scene};
 use super::super::lease::{Answer, Ask, Fence, Identity, Refused};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 use super::lease_etcd::in_etcd;
@@ -271,6 +271,35 @@ fn there_is_no_horizon_without_a_server() {
     world.seconds(12);
     assert!(world.lag() <= 3);
     world.check();
+}
+
+/// Whoever begins an era without seeing the servers leaves their least report as it was.
+#[test]
+fn an_era_that_an_administrator_begins_keeps_the_horizon() {
+    for is_revoked in [false, true] {
+        let mut world = two_of_three(2);
+        world.seconds(10);
+        let before = world.consume().unwrap();
+        let now = world.now;
+        let registry = world.newest();
+        let scene = registry.scene(now, false);
+        registry.clean_since += u128::from(is_revoked);
+        let (state, table) = &mut registry.disk;
+        match is_revoked {
+            true => {
+                let scene = Scene {
+                    start: scene.start + 1,
+                    clean_since: scene.clean_since + 1,
+                    ..scene
+                };
+                let worker = table.rows.keys().next().copied().unwrap();
+                registry::revoke(state, table, worker, &scene);
+            }
+            false => state.declare(&scene),
+        }
+        let after = world.consume().unwrap();
+        assert!(after >= before, "{after}");
+    }
 }
 
 /// Its worker ID is another server's since long, and its transactions are still open.

@@ -103,7 +103,7 @@ fn scene(now: i64) -> Scene {
             database: 1,
         },
         start: 1,
-        recovered: false,
+        clean_since: 1,
         revocable: true,
         asker_hosts: false,
         random: 1,
