@@ -317,7 +317,7 @@ fn a_role_can_make_up_only_so_many_servers() {
         table.put_server(server.clone());
     }
     let refused = Answer::Refused(Refused::ManyServers {
-        count: OF_ROLE_MAX as u32,
+        count: u32::try_from(OF_ROLE_MAX).unwrap(),
     });
     let request = forger.request(Forger::acquire(), world.now, None);
     assert_eq!(answer(&mut world, &request).answer, refused);
