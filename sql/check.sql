@@ -8,7 +8,7 @@
 --
 -- The rules for names and for search_path are those at the head of set_default.sql.
 
--- src/pg/sql/check.rs has the next six.
+-- src/sql/check.rs has the next six.
 
 CREATE FUNCTION _snowflake.instant_or_null(id bigint) RETURNS timestamptz
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE

@@ -183,7 +183,7 @@ $$;
 COMMENT ON FUNCTION _snowflake.index_columns(regclass) IS
     'internal, for snowflake_convert_steps(): the numbers of the columns that an index is made of';
 
--- The next four are the only parts that SQL cannot have; src/pg/sql/convert.rs has them.
+-- The next four are the only parts that SQL cannot have; src/sql/convert.rs has them.
 
 CREATE FUNCTION _snowflake.index_expression(index regclass, place integer, names name[]) RETURNS text
     LANGUAGE c STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -296,7 +296,7 @@ COMMENT ON FUNCTION _snowflake.copy_index(regclass, name[]) IS
     'internal, for snowflake_convert_steps(): the statement that builds an index like another one on the copies of columns';
 
 -- Who converts the table of another role runs that role's code as that role: see the head
--- of src/pg/sql/convert.rs. Names are qualified in all statements that the plans have. What
+-- of src/sql/convert.rs. Names are qualified in all statements that the plans have. What
 -- is not named here runs no code of an owner, or PostgreSQL switches to the owner itself.
 CREATE FUNCTION _snowflake.run(statement text) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET xmloption = content SET bytea_output = hex

@@ -1,6 +1,6 @@
 -- The registry of worker IDs: it leases the worker IDs of pools to servers, so that no
--- two servers have the same one. src/snowflake/lease/registry.rs decides what is granted;
--- src/pg/registry.rs reads these tables for it, and stores what it says.
+-- two servers have the same one. crates/core/src/lease/registry.rs decides what is granted;
+-- src/registry.rs reads these tables for it, and stores what it says.
 --
 -- One row of _snowflake.state is the lock of the whole registry: every request
 -- and every function of an administrator takes it first (SELECT ... FOR UPDATE).
@@ -10,11 +10,11 @@
 --
 -- Nobody but their owner has a privilege on the tables. The functions run with the rights of
 -- the caller, who needs EXECUTE, and switch to the owner of the tables where they read and
--- change them: src/pg/guard.rs says how. A dump has no rows of these tables: leases that
+-- change them: src/guard.rs says how. A dump has no rows of these tables: leases that
 -- were restored would be those of the past, and the registry would not know. Function
 -- snowflake_pool_calls() prints the calls that make the pools again.
 --
--- A registry can also be in etcd (src/pg/etcd): then the functions of administrators get
+-- A registry can also be in etcd (src/etcd): then the functions of administrators get
 -- its URL, and read and change none of these tables. They serve superusers only.
 --
 -- Instants by the registry's clock are timestamptz. Instants by the clocks of servers are

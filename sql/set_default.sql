@@ -39,7 +39,7 @@
 -- about its former state, and a foreign key that was made since then is not checked.
 -- Values are always read as of now.
 
--- The next three are the only parts that SQL cannot have; src/pg/sql/column.rs has them.
+-- The next three are the only parts that SQL cannot have; src/sql/column.rs has them.
 
 CREATE FUNCTION _snowflake.ids_to_come(
     generator regclass, value bigint,

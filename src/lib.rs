@@ -1,19 +1,67 @@
 //! snowflake_id: distributed 64-bit primary keys for PostgreSQL.
 //!
-//! The crate has two halves. [`snowflake`] is the core in pure Rust: layouts, the
-//! generator's word and clock, reservations. `pg` calls PostgreSQL: settings, shared
-//! memory, the durable mark, SQL functions. `pg` uses `snowflake`, never the reverse.
+//! This crate calls PostgreSQL: settings, shared memory, the durable mark, SQL functions.
+//! What an ID is, and which one comes next, is decided in `snowflake_core` (`crates/core`),
+//! which calls nothing of PostgreSQL.
 
 #![cfg_attr(
     any(test, feature = "pg_test"),
     allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)
 )]
 
-pub mod snowflake;
+mod catalog; // look-ups of sequences in the catalogs
+mod compat; // differences between PostgreSQL versions
+mod encoding; // converts text between UTF-8 and the database's encoding
+mod entry; // what this session knows about a generator, and until when
+mod error; // the errors that users read
+mod etcd; // a client of registries in etcd
+mod guard; // the way into the tables of schema _snowflake
+mod guc; // settings
+mod horizon; // what this session holds back, and what prepared transactions do
+mod identity; // what tells this server, and this start of it, from others
+mod issue; // PostgreSQL as a host of the protocol; the path of each ID
+mod keeper; // leases the worker ID from a registry
+mod label; // reads labels of sequences
+mod libpq; // a client of other servers
+mod log; // messages in the server's log
+mod mark; // reads and writes the durable mark; holds the reservation lock
+mod notice; // notices to users, whose statement goes on
+mod os_clock; // reads the two clocks of the operating system
+mod provider; // checks a label before PostgreSQL stores it
+mod registry; // PostgreSQL as the host of a registry of worker IDs
+mod report; // passes errors and messages to PostgreSQL
+mod restart; // keeps the mark when a sequence is restarted
+mod shmem; // shared memory: the words, bounds and clocks of all generators
+mod spi; // runs the extension's own SQL statements
+mod sql; // the SQL functions
+mod start_file; // remembers the last start, to notice copies
+mod tenants; // generators that lease worker IDs of their own
+mod time; // conversions between timestamptz and Unix milliseconds
+mod wire; // messages between servers and a registry
 
-#[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]
-mod pg;
+#[cfg(feature = "pg_test")]
+pub mod tests;
 
 // The framework looks for it at the root of the crate.
 #[cfg(all(test, feature = "pg_test"))]
-pub use pg::tests::pg_test;
+pub use tests::pg_test;
+
+pgrx::pg_module_magic!(name, version);
+
+/// Called when the library is loaded: by the postmaster, if it is preloaded, else by the
+/// first session that decodes an ID. Without `shared_preload_libraries` there are neither
+/// shared memory nor settings: decoding works, and generating raises an error that says
+/// why.
+#[pgrx::pg_guard]
+#[allow(non_snake_case)]
+pub extern "C-unwind" fn _PG_init() {
+    provider::register();
+    // SAFETY: reads a flag that only the postmaster changes, before any backend starts.
+    if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
+        guc::define();
+        identity::look_how_it_stopped();
+        shmem::request();
+        restart::register();
+        keeper::register();
+    }
+}

@@ -227,10 +227,10 @@ make_scratch() {
     as_run_user test -w "$scratch" || die "$run_user cannot write to $scratch; set TMPDIR"
 }
 
-# build [FEATURES]: builds the extension for $pg, with these features besides.
+# Builds the extension for $pg.
 build() {
     (cd "$top" && PGRX_PG_CONFIG_PATH=$pg_config \
-        cargo build --release --locked --quiet --no-default-features --features "pg$pg${1:+,$1}")
+        cargo build --release --locked --quiet --package snowflake_id --no-default-features --features "pg$pg")
     # make install, which does not build, reads this file: root may have no cargo.
     printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/release/snowflake_id.pg"
 }

@@ -7,21 +7,17 @@
 //! The core does not reach the layout's limit: the question is how much the word can
 //! bear. Retries are counted by looks at the clock, one per attempt.
 
-#[allow(dead_code)]
-#[path = "../../src/snowflake/mod.rs"]
-mod snowflake;
-
 mod contention_model;
 
 use contention_model::{Costs, Design, Outcome, simulate};
-use snowflake::clock::Reading;
-use snowflake::clocks::Ledger;
-use snowflake::generator::Generator;
-use snowflake::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
-use snowflake::identity::{Generation, Identity};
-use snowflake::policy::Policy;
-use snowflake::reservation::{Plan, Planned};
-use snowflake::word::{Clocks, Live, Step};
+use snowflake_core::clock::Reading;
+use snowflake_core::clocks::Ledger;
+use snowflake_core::generator::Generator;
+use snowflake_core::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
+use snowflake_core::identity::{Generation, Identity};
+use snowflake_core::policy::Policy;
+use snowflake_core::reservation::{Plan, Planned};
+use snowflake_core::word::{Clocks, Live, Step};
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::hint::{black_box, spin_loop};

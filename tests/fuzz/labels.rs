@@ -3,10 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[allow(dead_code)]
-#[path = "../../src/snowflake/mod.rs"]
-mod snowflake;
-
-mod laws;
-
-fuzz_target!(|text: &str| laws::hold(text));
+fuzz_target!(|text: &str| snowflake_core::laws::hold(text));

@@ -1,0 +1,964 @@
+//! What this session knows about a generator, and when that becomes invalid.
+//!
+//! The session makes one entry per generator and never frees it, so that a plan may
+//! keep a pointer to it (`fn_extra`). A dropped generator's entry is used again for
+//! another one, so a plan compares the relation. An entry holds, with two lifetimes:
+//!
+//! - [`Facts`] of the catalog (the label; that the sequence can hold a mark, and in
+//!   which file), valid until a relcache invalidation of the sequence;
+//! - the [`Right`] to issue (lock held, slot pinned, USAGE checked for this user),
+//!   valid until the transaction ends or any part of the right becomes invalid.
+//!
+//! The path of each ID compares a few fields of the right and then uses shared memory.
+//! [`Entry::fill`] does everything else, once per transaction.
+//!
+//! The fields are cells without a lock: a backend is one thread, and the callbacks
+//! below run in that thread, between our own statements but never inside one.
+
+mod callbacks; // when what a session knows ends
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+
+use pgrx::pg_sys;
+
+use super::error::{self, Error};
+use super::label::{self, Described};
+use super::shmem::{self, Key, Shared};
+use super::tenants::{self, Tenant};
+use super::{catalog, compat, guc, horizon, issue, keeper, mark, os_clock};
+use snowflake_core::generator::Generator;
+use snowflake_core::horizon::BEGINNING;
+use snowflake_core::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
+use snowflake_core::identity::Generation;
+use snowflake_core::layout::{Layout, Stamp};
+use snowflake_core::shuffle::Shuffle;
+use snowflake_core::slot::{Scale, Slot};
+use snowflake_core::stats::{Pending, Stats};
+
+/// START, MAXVALUE and INCREMENT of a generator's sequence, so that plain `nextval()`
+/// can never step from a mark to another value. As the sequence's value: no mark yet.
+pub const NO_MARK: i64 = i64::MAX;
+
+/// See the head of the file. Numbers of transactions and subtransactions are 0 if there
+/// is none.
+#[derive(Default)]
+pub struct Entry {
+    relation: Cell<pg_sys::Oid>,
+    /// The label, and whether this is the default generator.
+    label: Cell<Option<(&'static Described, bool)>>,
+    facts: Cell<Option<Facts>>,
+    right: Cell<Option<Right>>,
+    /// The same, of a session that has no right to issue, and only moves the word to now.
+    /// Of the same lifetime.
+    reach: Cell<Option<Right>>,
+    /// The last transaction that has locked the sequence until it ends.
+    locked: Cell<u32>,
+    /// The last transaction that has read the label.
+    described_in: Cell<u32>,
+    /// The last transaction that was given a right.
+    filled_in: Cell<u32>,
+    /// The slot that this transaction has pinned, if any, and its key at that time.
+    pinned: Cell<Option<(Key, &'static Slot)>>,
+    /// The slot that was found last.
+    hint: Cell<Option<&'static Slot>>,
+    /// The generator's place, if it leases worker IDs of its own.
+    tenant: Cell<Option<&'static Tenant>>,
+    /// This transaction created or rewrote the sequence.
+    unsettled: Cell<bool>,
+    /// The subtransaction that created the sequence.
+    created_in: Cell<pg_sys::SubTransactionId>,
+    /// The last transaction that changed the label, and the layout before the change.
+    relabelled: Cell<Option<(u32, Layout)>>,
+    last_id: Cell<Option<SnowflakeId>>,
+    /// The last transaction in which this session heard of a change of the sequence.
+    changed_in: Cell<u32>,
+    pending: Pending,
+    /// This entry is, or was, the default generator's. Plans that name no generator
+    /// keep the entry and compare no relation, so no other generator ever gets it.
+    was_default: Cell<bool>,
+}
+
+#[derive(Clone, Copy)]
+pub struct Facts {
+    pub described: &'static Described,
+    key: Key,
+    /// The file that holds the mark.
+    file: u32,
+    scale: Scale,
+    /// What turns positions into IDs, and the generation of the server that this is for.
+    /// Made once, since every transaction needs it.
+    made: Option<Made>,
+}
+
+#[derive(Clone, Copy)]
+struct Made {
+    generation: Generation,
+    /// The label's generator, within the limits of this generation.
+    generator: &'static Generator,
+    stamp: Stamp,
+    shuffle: Option<Shuffle>,
+}
+
+/// All that issuing needs.
+#[derive(Clone, Copy)]
+pub struct Right {
+    /// The generator's slot, pinned.
+    pub slot: &'static Slot,
+    pub generator: &'static Generator,
+    /// What an ID contains besides its position.
+    pub stamp: Stamp,
+    /// The order of the sequence numbers, if it is random.
+    shuffle: Option<Shuffle>,
+    pub path: Path,
+    /// The generation of the server whose worker ID is in `stamp`.
+    pub generation: Generation,
+    transaction: u32,
+    user: pg_sys::Oid,
+}
+
+/// How a session takes its next ID. A generator is plain if it works like the default one:
+/// [`Generator::is_plain`] holds, and callers give no fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// By the steps of the default generator.
+    Plain,
+    /// By those of other generators.
+    Other,
+    /// The first ID, of a plain generator: by the protocol, which tells [`horizon::took`].
+    FirstPlain,
+    /// The first ID, of another one.
+    FirstOther,
+}
+
+impl Path {
+    /// The path of the first ID.
+    const fn first(is_plain: bool) -> Self {
+        if is_plain {
+            Self::FirstPlain
+        } else {
+            Self::FirstOther
+        }
+    }
+
+    pub const fn is_first(self) -> bool {
+        matches!(self, Self::FirstPlain | Self::FirstOther)
+    }
+
+    const fn is_plain(self) -> bool {
+        matches!(self, Self::FirstPlain | Self::Plain)
+    }
+}
+
+thread_local! {
+    static ENTRIES: RefCell<BTreeMap<u32, &'static Entry>> = const { RefCell::new(BTreeMap::new()) };
+    /// Entries of generators that were dropped.
+    static UNUSED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
+    /// At this number of entries, those of dropped generators are searched for.
+    static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
+    /// Entries that hold a pin, which is given back at the end of the transaction.
+    static PINNED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
+    static DEFAULT_RELATION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
+    /// The default generator was not found, and nothing has changed since.
+    static NO_DEFAULT: Cell<bool> = const { Cell::new(false) };
+    /// The generators that may lead by less than their labels say, each once.
+    static LIMITED: RefCell<Vec<&'static Generator>> = const { RefCell::new(Vec::new()) };
+}
+
+/// With fewer entries, a search for unused ones is not worth its cost.
+const CROWDED_MIN: usize = 64;
+
+/// The entry of a sequence, made if there is none. A new entry knows nothing yet.
+pub fn of_sequence(relation: pg_sys::Oid) -> &'static Entry {
+    known(relation).unwrap_or_else(|| make(relation))
+}
+
+/// The entry of a relation that a user has named. Only a generator gets an entry.
+pub fn of_named(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
+    known(relation).map_or_else(|| look_and_make(relation), Ok)
+}
+
+fn known(relation: pg_sys::Oid) -> Option<&'static Entry> {
+    ENTRIES.with_borrow(|entries| entries.get(&relation.to_u32()).copied())
+}
+
+#[cold]
+fn look_and_make(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
+    callbacks::register();
+    let entry = Entry::default();
+    entry.relation.set(relation);
+    let text = |relation| Ok(label::text_of(relation));
+    // A session that is making the relation a generator holds a lock on it.
+    let looked = entry.with_share_lock(true, |_| Some(entry.read_label(entry.is_default(), text)));
+    looked.ok_or_else(|| error::no_such_relation(relation))??;
+    Ok(make(relation))
+}
+
+#[cold]
+fn make(relation: pg_sys::Oid) -> &'static Entry {
+    callbacks::register();
+    if ENTRIES.with_borrow(BTreeMap::len) >= CROWDED.get() {
+        find_unused();
+    }
+    let unused = UNUSED.with_borrow_mut(Vec::pop);
+    let entry = unused.unwrap_or_else(|| Box::leak(Box::default()));
+    entry.relation.set(relation);
+    ENTRIES.with_borrow_mut(|entries| entries.insert(relation.to_u32(), entry));
+    entry
+}
+
+/// Frees the entries of dropped generators for other generators. The next search runs
+/// at twice the number of entries that are left, since each entry costs a look-up.
+fn find_unused() {
+    // Catalog look-ups run the callbacks below.
+    let all: Vec<_> = ENTRIES.with_borrow(|entries| entries.values().copied().collect());
+    for entry in all {
+        let relation = entry.relation();
+        if entry.is_idle() && catalog::kind(relation) == 0 {
+            ENTRIES.with_borrow_mut(|entries| entries.remove(&relation.to_u32()));
+            entry.clear();
+            UNUSED.with_borrow_mut(|unused| unused.push(entry));
+        }
+    }
+    let left = ENTRIES.with_borrow(BTreeMap::len);
+    CROWDED.set(CROWDED_MIN.max(left.saturating_mul(2)));
+}
+
+impl Entry {
+    pub fn relation(&self) -> pg_sys::Oid {
+        self.relation.get()
+    }
+
+    /// Whether neither this transaction nor a plan relies on the entry: a function that
+    /// is running has locked the relation, or has read its label. A drop by this transaction may be undone,
+    /// and then `snowflake_currval()` has its value again.
+    fn is_idle(&self) -> bool {
+        let transaction = compat::transaction();
+        !self.is_pinned()
+            && self.locked.get() != transaction
+            && self.described_in.get() != transaction
+            && self.changed_in.get() != transaction
+            && self.committed_layout().is_none()
+            && !self.was_default.get()
+    }
+
+    fn clear(&self) {
+        let Self {
+            relation,
+            label,
+            facts,
+            right,
+            reach,
+            locked,
+            described_in,
+            filled_in,
+            pinned,
+            hint,
+            tenant,
+            unsettled,
+            created_in,
+            relabelled,
+            last_id,
+            changed_in,
+            pending,
+            was_default: _,
+        } = self;
+        relation.take();
+        label.take();
+        facts.take();
+        right.take();
+        reach.take();
+        locked.take();
+        described_in.take();
+        filled_in.take();
+        pinned.take();
+        hint.take();
+        tenant.take();
+        unsettled.take();
+        created_in.take();
+        relabelled.take();
+        last_id.take();
+        changed_in.take();
+        // There is no slot to which the counts could be added.
+        pending.flush(&Stats::default(), None);
+    }
+
+    pub fn last_id(&self) -> Option<SnowflakeId> {
+        self.last_id.get()
+    }
+
+    /// Remembers an ID for `snowflake_currval()`.
+    pub fn set_last_id(&self, id: SnowflakeId) {
+        self.last_id.set(Some(id));
+    }
+
+    /// The counts that this session has not yet added to the slot's.
+    pub fn pending(&self) -> &Pending {
+        &self.pending
+    }
+
+    /// Adds this session's counts to the shared counters. Without a slot, nothing is
+    /// added.
+    #[cold]
+    pub fn flush_stats(&self) {
+        if let Some((_, slot)) = self.pinned.get() {
+            let last = self.last_id.get().zip(self.label.get());
+            let last = last.map(|(id, (described, _))| described.generator.layout.tick_of_id(id));
+            self.pending.flush(slot.stats(), last);
+        }
+    }
+
+    /// All that issuing needs, if this session may issue now: same transaction, same
+    /// user (one plan can run under two), nothing invalidated, not read-only (a
+    /// transaction can become read-only half-way), not in parallel mode. Its worker ID
+    /// may be an earlier one: the slot tells, with each ID.
+    #[inline]
+    pub fn right(&self) -> Option<Right> {
+        self.right.get().filter(Right::holds)
+    }
+
+    /// The same, if its worker ID is the server's.
+    pub fn present_right(&self, shared: &Shared) -> Option<Right> {
+        let present = self.generation(shared);
+        self.right().filter(|right| right.generation == present)
+    }
+
+    /// The place of a generator that leases worker IDs of its own, once this session has
+    /// found that it does.
+    pub fn tenant(&self) -> Option<&'static Tenant> {
+        self.tenant.get()
+    }
+
+    /// The generation of the generator's identity, or else of the server's.
+    fn generation(&self, shared: &Shared) -> Generation {
+        let tenant = self.tenant.get();
+        tenant.map_or_else(|| shared.generation(), Tenant::generation)
+    }
+
+    /// The worker ID of the generator, or else of the server.
+    pub fn worker_id(&self, described: &Described, shared: &Shared) -> Option<WorkerId> {
+        if described.generator.takes_turns() {
+            return tenants::worker_of(shared, self.key());
+        }
+        shared.worker_id()
+    }
+
+    /// The same, got now if this session has none.
+    pub fn right_or_fill(&'static self) -> Result<Right, Error> {
+        let present = self.present_right(shmem::shared()?);
+        present.map_or_else(|| self.fill(), Ok)
+    }
+
+    /// What a session needs that moves the word to now and issues nothing. The caller has
+    /// checked its privilege.
+    pub fn reach_or_fill(&'static self) -> Result<Right, Error> {
+        let present = self.present_reach(shmem::shared()?);
+        present.map_or_else(|| self.fill_for(false), Ok)
+    }
+
+    /// As [`Self::right`], for a session that moves the word to now and issues nothing.
+    pub fn reach(&self) -> Option<Right> {
+        self.reach.get().filter(Right::holds)
+    }
+
+    /// The same, if its worker ID is the server's.
+    pub fn present_reach(&self, shared: &Shared) -> Option<Right> {
+        let present = self.generation(shared);
+        self.reach().filter(|right| right.generation == present)
+    }
+
+    /// Checks everything that must hold before this session may issue, as
+    /// `nextval()` does, and pins the slot. The session holds the horizon from now on.
+    #[cold]
+    fn fill(&'static self) -> Result<Right, Error> {
+        self.fill_for(true)
+    }
+
+    fn fill_for(&'static self, issues: bool) -> Result<Right, Error> {
+        let shared = shmem::shared()?;
+        prevent_where_nextval_is(c"snowflake_nextval()");
+        let mut is_new = self.lock();
+        // Invalidations that came with a lock have run by now and cleared the facts.
+        // Each pass takes locks, so the facts are checked again after each.
+        let mut has_reached = false;
+        loop {
+            pgrx::check_for_interrupts!();
+            if issues {
+                self.check_user(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE, is_new)?;
+                is_new = false;
+            }
+            let mut facts = self.learn()?;
+            let generator = &facts.described.generator;
+            self.check_committed(generator.layout)?;
+            let tenant = match generator.takes_turns() {
+                true => Some(tenants::of_entry(self, facts.key, shared)?),
+                false => None,
+            };
+            self.tenant.set(tenant);
+            let generation = self.generation(shared);
+            if generation.worker().is_none()
+                && generator.layout.has_worker()
+                && keeper::await_worker_id(shared, tenant)
+            {
+                continue;
+            }
+            let made = match facts.made {
+                Some(made) if made.generation == generation => made,
+                _ => Made {
+                    generation,
+                    generator: limited(generator, self.max_ahead(shared)),
+                    stamp: self.stamp(facts.described, generation.worker())?,
+                    shuffle: generator.is_random().then(|| shared.shuffle(facts.key)),
+                },
+            };
+            let slot = self.pin(facts.key, shared)?;
+            if !slot.is_settled(facts.file, facts.scale) {
+                let reading = shared.reading_to_start_from();
+                let is_settled = || slot.is_settled(facts.file, facts.scale);
+                mark::reserving_unless(shared, self.relation(), is_settled, |token| {
+                    slot.settle(token, facts.file, facts.scale, reading);
+                });
+            }
+            if self.facts.get().is_none() {
+                continue;
+            }
+            facts.made = Some(made);
+            self.facts.set(Some(facts));
+            let holds = issues && generator.descends().is_none();
+            if holds && !has_reached && slot.horizon().announced() == BEGINNING {
+                // Not started yet: the hold must not lie before the mark.
+                has_reached = true;
+                let _ = issue::reach(self)?;
+                continue;
+            }
+            let right = Right {
+                slot,
+                generator: made.generator,
+                stamp: made.stamp,
+                shuffle: made.shuffle,
+                path: Path::first(generator.is_plain() && !generator.layout.takes_fields()),
+                generation,
+                transaction: compat::transaction(),
+                user: compat::user(),
+            };
+            self.filled_in.set(right.transaction);
+            if holds {
+                horizon::hold(shared, facts.key, slot, generator.layout)?;
+            }
+            if issues {
+                self.right.set(Some(right));
+                self.keep_to_report(shared, generator)?;
+            } else {
+                self.reach.set(Some(right));
+            }
+            return Ok(right);
+        }
+    }
+
+    /// The session has taken IDs by the protocol, and need not for further ones.
+    pub fn set_path(&self) {
+        if let Some(mut right) = self.right.get() {
+            right.path = match right.path.is_plain() {
+                true => Path::Plain,
+                false => Path::Other,
+            };
+            self.right.set(Some(right));
+        }
+    }
+
+    /// Takes no ID that lies before what the server has reported. The session holds the
+    /// horizon since before, see [`snowflake_core::reported`].
+    fn keep_to_report(&'static self, shared: &Shared, generator: &Generator) -> Result<(), Error> {
+        let at = shared.reported().announced();
+        if at == BEGINNING || generator.descends().is_some() {
+            return Ok(());
+        }
+        // Without a right if that fails.
+        let unready = Unready(self);
+        issue::lift(self, at)?;
+        std::mem::forget(unready);
+        Ok(())
+    }
+
+    /// How far the generator may lead the clock, if that is limited.
+    fn max_ahead(&self, shared: &Shared) -> Option<Millis> {
+        let tenant = self.tenant.get();
+        tenant.map_or_else(|| shared.max_ahead(), Tenant::max_ahead)
+    }
+
+    /// Takes RowExclusive for the rest of the transaction, as `nextval()` does: a drop,
+    /// restart or relabelling of the sequence waits for us, and we wait for such a one.
+    /// Returns whether this transaction did not have the lock.
+    pub fn lock(&self) -> bool {
+        let transaction = compat::transaction();
+        if self.locked.get() == transaction {
+            return false;
+        }
+        let mode = pg_sys::RowExclusiveLock.cast_signed();
+        // SAFETY: in a transaction; a lock on an object that need not exist.
+        with_top_owner(|| unsafe { pg_sys::LockRelationOid(self.relation(), mode) });
+        self.locked.set(transaction);
+        // A view may have learned, before this lock, that the sequence is new.
+        if self.unsettled.take() {
+            self.facts.set(None);
+        }
+        true
+    }
+
+    /// The same, for a user with one of these privileges. Nobody else has the lock
+    /// afterwards: whoever drops or relabels the sequence would wait for the end of a
+    /// stranger's transaction.
+    pub fn lock_for(&self, any_of: u32) -> Result<(), Error> {
+        let is_new = self.lock();
+        self.check_user(any_of, is_new)
+    }
+
+    /// Refuses a user without any of these privileges. A lock that is new is released then;
+    /// nothing relies on it yet.
+    fn check_user(&self, any_of: u32, is_new: bool) -> Result<(), Error> {
+        catalog::check_privilege(self.relation(), any_of).inspect_err(|_| {
+            if is_new {
+                let mode = pg_sys::RowExclusiveLock.cast_signed();
+                // SAFETY: `lock` has taken it, with this owner.
+                with_top_owner(|| unsafe { pg_sys::UnlockRelationOid(self.relation(), mode) });
+                self.locked.set(0);
+            }
+        })
+    }
+
+    /// The label, as of now. No lock is left: whoever decodes an ID needs no privilege on
+    /// the generator, and must not hold up its owner. So the label may change until the next
+    /// call, in the ways that leave existing IDs as they are. This works without preloading,
+    /// in recovery, and in parallel workers.
+    pub fn describe(&self) -> Result<&'static Described, Error> {
+        let transaction = compat::transaction();
+        if self.locked.get() == transaction {
+            return Ok(self.learn_label()?.0);
+        }
+        // Forgotten with the first invalidation, which comes with a lock of this or another
+        // relation. One lock for each call would cost more than the call.
+        if let Some((described, _)) = self.label.get()
+            && self.described_in.get() == transaction
+        {
+            return Ok(described);
+        }
+        let learned = self.with_share_lock(true, |_| Some(self.learn_label()));
+        let (described, _) = learned.ok_or_else(|| error::no_such_relation(self.relation()))??;
+        self.described_in.set(transaction);
+        Ok(described)
+    }
+
+    /// The label, and whether this is the default generator. The relation is locked.
+    pub fn learn_label(&self) -> Result<(&'static Described, bool), Error> {
+        if let Some(known) = self.label.get() {
+            return Ok(known);
+        }
+        let is_default = self.is_default();
+        if is_default {
+            self.was_default.set(true);
+        }
+        let described = self.read_label(is_default, label::of_sequence)?;
+        let known = (described.unwrap_or_else(label::of_default), is_default);
+        self.label.set(Some(known));
+        Ok(known)
+    }
+
+    pub fn is_default(&self) -> bool {
+        default_relation().is_ok_and(|relation| relation == self.relation())
+    }
+
+    /// Reads the label by `read`; `None` for the default generator, which has none.
+    pub fn read_label<T>(
+        &self,
+        is_default: bool,
+        read: impl FnOnce(pg_sys::Oid) -> Result<Option<T>, label::Unreadable>,
+    ) -> Result<Option<T>, Error> {
+        let kind = catalog::kind(self.relation());
+        if kind == 0 {
+            // If this was the default generator, it was dropped during the look-up.
+            DEFAULT_RELATION.set(pg_sys::InvalidOid);
+            return Err(error::no_such_relation(self.relation()));
+        }
+        if is_default {
+            return Ok(None);
+        }
+        if kind != pg_sys::RELKIND_SEQUENCE {
+            return Err(error::not_a_generator(&self.name()));
+        }
+        let label = read(self.relation())
+            .map_err(|(text, error)| error::stored_label(&self.name(), &text, &error))?;
+        if label.is_some() {
+            return Ok(label);
+        }
+        // A sequence with a generator's bounds has lost its label.
+        Err(match catalog::sequence_form(self.relation()) {
+            Ok(form) if form.seqincrement == NO_MARK => {
+                error::unlabelled(&self.name(), catalog::has_extension(c"citus"))
+            }
+            _ => error::not_a_generator(&self.name()),
+        })
+    }
+
+    /// Runs `f` under a lock that excludes drops and rewrites of the relation, and is
+    /// released at once; `None` if the relation is gone. If `waits` is false, `f` is
+    /// told whether the lock is held. If not, the relation may be dropped at any time.
+    pub fn with_share_lock<T>(&self, waits: bool, f: impl FnOnce(bool) -> Option<T>) -> Option<T> {
+        let (relation, mode) = (self.relation(), pg_sys::AccessShareLock.cast_signed());
+        // SAFETY: in a transaction; an error in `f` ends it, and with it the lock.
+        unsafe {
+            let is_held = if waits {
+                pg_sys::LockRelationOid(relation, mode);
+                true
+            } else {
+                pg_sys::ConditionalLockRelationOid(relation, mode)
+            };
+            let is_there = if is_held {
+                catalog::is_there(relation)
+            } else {
+                catalog::kind(relation) != 0
+            };
+            let result = is_there.then(|| f(is_held)).flatten();
+            if is_held {
+                pg_sys::UnlockRelationOid(relation, mode);
+            }
+            result
+        }
+    }
+
+    /// Whether only its own session can read the sequence. The relation is locked.
+    pub fn is_temporary(&self) -> bool {
+        catalog::persistence(self.relation()) == pg_sys::RELPERSISTENCE_TEMP
+    }
+
+    /// The latest mark that was written, if this session has pinned the slot.
+    pub fn highest_mark(&self) -> Option<UnixMillis> {
+        self.pinned.get()?.1.highest()
+    }
+
+    /// Refuses a mark that does not lie between the bounds of the sequence.
+    pub fn check_takes(&self, mark: UnixMillis) -> Result<(), Error> {
+        let form = catalog::sequence_form(self.relation())?;
+        if form.seqmin <= mark.get() && mark.get() <= form.seqmax {
+            return Ok(());
+        }
+        Err(error::mark_does_not_fit(&self.name(), mark))
+    }
+
+    /// The facts of the catalog, as known or read now. The relation is locked; if facts
+    /// are returned, it is a generator.
+    pub fn learn(&self) -> Result<Facts, Error> {
+        if let Some(facts) = self.facts.get() {
+            return Ok(facts);
+        }
+        let (described, is_default) = self.learn_label()?;
+        let file = catalog::file(self.relation())?;
+        catalog::check_fits(self.relation())?;
+        if file.created_in != 0 || file.rewritten_in != 0 {
+            self.unsettled.set(true);
+        }
+        self.created_in.set(file.created_in);
+        let facts = Facts {
+            described,
+            key: Key::of_generator(self.relation(), is_default),
+            file: file.number,
+            scale: Scale::of_generator(&described.generator),
+            made: None,
+        };
+        // The facts hold even if an invalidation ran meanwhile: our lock excludes
+        // changes of what was read.
+        self.label.set(Some((described, is_default)));
+        self.facts.set(Some(facts));
+        Ok(facts)
+    }
+
+    /// Whether the user in force may see how far the generator is: may use it, as with
+    /// `pg_sequences`, or read all statistics. The relation need not be locked.
+    pub fn may_watch(&self) -> bool {
+        // SAFETY: looks up the catalogs.
+        let reads_all = || unsafe {
+            pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into())
+        };
+        let any_of = pg_sys::ACL_SELECT | pg_sys::ACL_USAGE;
+        catalog::has_privilege(self.relation(), any_of) || reads_all()
+    }
+
+    pub fn key(&self) -> Key {
+        Key::of_generator(self.relation(), self.is_default())
+    }
+
+    /// The generator's next position, by its word or its clock, whichever is later.
+    /// `None` if the generator has not issued since it got a slot in shared memory.
+    pub fn running_at(&self, generator: &Generator) -> Option<Position> {
+        let reading = os_clock::read();
+        shmem::shared().ok()?.with_slot(self.key(), |slot| {
+            let runs = slot.live().word().position() != Position::ZERO
+                && slot.scale() == Scale::of_generator(generator);
+            runs.then(|| slot.live().next(generator, reading))
+        })?
+    }
+
+    /// Notes that this transaction changes the label. The relation is locked.
+    pub fn note_relabelling(&self, before: Layout) {
+        // SAFETY: in a transaction.
+        let part = unsafe { pg_sys::GetCurrentSubTransactionId() };
+        // Other changes by the subtransaction that made the relation are undone
+        // together with the relation.
+        let is_made_here = catalog::file(self.relation()).is_ok_and(|file| file.created_in == part);
+        if !is_made_here && self.committed_layout().is_none() {
+            self.relabelled.set(Some((compat::transaction(), before)));
+        }
+    }
+
+    /// The layout before the change, if this transaction has changed the label.
+    fn committed_layout(&self) -> Option<Layout> {
+        let (transaction, before) = self.relabelled.get()?;
+        (transaction == compat::transaction()).then_some(before)
+    }
+
+    /// Refuses a layout that may be rolled back: IDs that it has issued would be issued
+    /// twice, by the layout before it. If the new epoch is an hour earlier than the old
+    /// one, this happens an hour later.
+    fn check_committed(&self, layout: Layout) -> Result<(), Error> {
+        let differs = |before: Layout| {
+            layout.epoch() != before.epoch() || layout.change_from(before).is_some()
+        };
+        if self.committed_layout().is_some_and(differs) {
+            return Err(error::label_not_committed(&self.name()));
+        }
+        Ok(())
+    }
+
+    /// What every ID contains, besides its position, that this server issues for this
+    /// label. If IDs carry the worker ID, refuses a server, or a generator with worker IDs
+    /// of its own, without one or with one that does not fit.
+    fn stamp(&self, described: &Described, worker: Option<WorkerId>) -> Result<Stamp, Error> {
+        let is_own = described.generator.takes_turns();
+        let layout = described.generator.layout;
+        let max = layout.max_worker();
+        let worker = match worker {
+            Some(worker) => worker,
+            None if is_own => return Err(self.no_own_worker_id()),
+            None if layout.has_worker() => return Err(keeper::no_worker_id(max)),
+            None => WorkerId::NONE,
+        };
+        layout.stamp(worker).map_err(|_| {
+            let text = described.label.layout_text();
+            if is_own {
+                let name = self.name();
+                return error::tenants::worker_id_range(worker.get(), max, &name, &text);
+            }
+            let is_leased = guc::worker_id().is_none();
+            error::worker_id_range(worker.get(), max, is_leased, &self.name(), &text)
+        })
+    }
+
+    /// Why this server would issue no ID with this label: what [`Self::fill`] would
+    /// find, except for privileges. The relation is locked.
+    pub fn check_can_issue(&self, described: &Described, shared: &Shared) -> Result<(), Error> {
+        catalog::check_fits(self.relation())?;
+        if described.generator.takes_turns() && shared.tenant(self.key()).is_none() {
+            // It gets one when it is used first.
+            return tenants::check(self);
+        }
+        let worker = self.worker_id(described, shared);
+        self.stamp(described, worker).map(drop)
+    }
+
+    /// A generator with worker IDs of its own has none.
+    fn no_own_worker_id(&self) -> Error {
+        let found = shmem::shared().map(|shared| shared.tenant(self.key()));
+        match (tenants::check(self), found) {
+            (Err(error), _) | (Ok(()), Err(error)) => error,
+            (Ok(()), Ok(Some(tenant))) => keeper::no_worker_id_of(tenant, &self.name()),
+            (Ok(()), Ok(None)) => error::tenants::no_place(&self.name(), guc::queue_places()),
+        }
+    }
+
+    /// Keeps the slot this generator's until the transaction ends.
+    pub fn pin(&'static self, key: Key, shared: &Shared) -> Result<&'static Slot, Error> {
+        if let Some((_, slot)) = self.pinned.get() {
+            return Ok(slot);
+        }
+        let slot = shared.pin(key, self.hint.get())?;
+        self.hint.set(Some(slot));
+        self.pinned.set(Some((key, slot)));
+        PINNED.with_borrow_mut(|pinned| pinned.push(self));
+        Ok(slot)
+    }
+
+    /// The generator whose slot this transaction has pinned.
+    pub fn pinned_key(&self) -> Option<Key> {
+        self.pinned.get().map(|(key, _)| key)
+    }
+
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.get().is_some()
+    }
+
+    /// Gives the slot back early, unless this session issues from it.
+    pub fn unpin_unused(&self) {
+        if self.filled_in.get() != compat::transaction()
+            && let Some((_, slot)) = self.pinned.take()
+        {
+            PINNED.with_borrow_mut(|pinned| {
+                pinned.retain(|entry| entry.relation() != self.relation())
+            });
+            slot.unpin();
+        }
+    }
+
+    /// The generator's name, quoted and qualified where needed.
+    pub fn name(&self) -> String {
+        catalog::relation_name(self.relation())
+    }
+
+    /// The labels to which this entry points.
+    fn labels(&self) -> impl Iterator<Item = &'static Described> {
+        let label = self.label.get().map(|(described, _)| described);
+        label
+            .into_iter()
+            .chain(self.facts.get().map(|facts| facts.described))
+    }
+
+    fn end(&self, committed: bool, aborted: bool) {
+        self.flush_stats();
+        let unsettled = self.unsettled.take();
+        let created = self.created_in.take() != 0;
+        if unsettled {
+            self.facts.set(None);
+        }
+        self.right.set(None);
+        self.reach.set(None);
+        if let Some((key, slot)) = self.pinned.take() {
+            if created && aborted && !key.is_default() {
+                // No generator will ever have both this OID and this past.
+                slot.abandon();
+            } else if unsettled {
+                slot.end_rewrite(committed);
+            }
+            slot.unpin();
+        }
+    }
+
+    /// Called when a subtransaction is rolled back, with its changes to the sequence.
+    fn end_part(&self, mine: pg_sys::SubTransactionId) {
+        if !self.unsettled.get() {
+            return;
+        }
+        self.facts.set(None);
+        self.right.set(None);
+        self.reach.set(None);
+        match self.pinned.get() {
+            Some((key, slot)) if self.created_in.get() == mine && !key.is_default() => {
+                self.created_in.set(0);
+                self.pinned.set(None);
+                slot.abandon();
+                slot.unpin();
+            }
+            Some((_, slot)) => slot.end_rewrite(false),
+            None => {}
+        }
+    }
+}
+
+/// Takes the right of an entry away when it is dropped, by an error as well.
+struct Unready(&'static Entry);
+
+impl Drop for Unready {
+    fn drop(&mut self) {
+        self.0.right.set(None);
+    }
+}
+
+impl Right {
+    #[inline]
+    fn holds(&self) -> bool {
+        // SAFETY: a variable of this process.
+        let read_only = unsafe { pg_sys::XactReadOnly };
+        self.transaction == compat::transaction()
+            && self.user == compat::user()
+            && !read_only
+            && !compat::in_parallel_mode()
+    }
+
+    #[inline]
+    pub fn compose(&self, position: Position) -> SnowflakeId {
+        let layout = self.generator.layout;
+        if self.path.is_plain() {
+            layout.compose(position, self.stamp)
+        } else {
+            layout.compose_in(position, self.stamp, self.shuffle.as_ref())
+        }
+    }
+}
+
+/// The generator, if it may lead the server's clock by no more than `max_ahead`. Never
+/// freed: there are as many as labels with such a `max_borrow`, and limits.
+fn limited(generator: &'static Generator, max_ahead: Option<Millis>) -> &'static Generator {
+    let wanted = generator.within(max_ahead);
+    if wanted == *generator {
+        return generator;
+    }
+    LIMITED.with_borrow_mut(|known| {
+        if let Some(known) = known.iter().find(|known| ***known == wanted) {
+            return *known;
+        }
+        let new: &'static Generator = Box::leak(Box::new(wanted));
+        known.push(new);
+        new
+    })
+}
+
+/// Runs `f`, which locks or unlocks for the whole transaction: a savepoint that is rolled
+/// back changes nothing.
+fn with_top_owner(f: impl FnOnce()) {
+    // SAFETY: resource owners are valid inside a transaction. If `f` raises an error, aborting
+    // the transaction puts the owner back.
+    unsafe {
+        let owner = pg_sys::CurrentResourceOwner;
+        pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
+        f();
+        pg_sys::CurrentResourceOwner = owner;
+    }
+}
+
+/// Forgets the last ID of every generator.
+pub fn discard_last() {
+    ENTRIES.with_borrow(|entries| {
+        for entry in entries.values() {
+            entry.flush_stats();
+            entry.last_id.set(None);
+        }
+    });
+}
+
+/// Raises the same errors in the same places as `nextval()`.
+pub fn prevent_where_nextval_is(name: &CStr) {
+    // SAFETY: a variable of this process; a NUL-terminated name.
+    unsafe {
+        if pg_sys::XactReadOnly || compat::in_parallel_mode() {
+            pg_sys::PreventCommandIfReadOnly(name.as_ptr());
+            pg_sys::PreventCommandIfParallelMode(name.as_ptr());
+        }
+    }
+}
+
+/// The default generator, looked up once per session and after each invalidation.
+pub fn default_relation() -> Result<pg_sys::Oid, Error> {
+    callbacks::register();
+    if let Some(known) = catalog::valid(DEFAULT_RELATION.get()) {
+        return Ok(known);
+    }
+    let found = catalog::default_relation();
+    NO_DEFAULT.set(found.is_none());
+    let found = found.ok_or_else(error::no_default_generator)?;
+    DEFAULT_RELATION.set(found);
+    Ok(found)
+}
+
+/// Whether this database has the extension. If not, the answer is kept until any
+/// relation changes: CREATE EXTENSION makes some relations.
+pub fn is_extension_here() -> bool {
+    !NO_DEFAULT.get() && default_relation().is_ok()
+}

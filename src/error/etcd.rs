@@ -1,0 +1,117 @@
+//! Errors of a registry in etcd.
+
+use pgrx::PgSqlErrorCode::*;
+
+use super::{Code, Error, invalid, not_supported};
+use {
+    super::super::{etcd::host::Problem, time::display, wire},
+    super::{never_leased, no_pool, not_in_pool, registry_not_read},
+};
+
+const URL_FORM: &str =
+    "A registry in etcd is 'etcd://HOST:PORT,HOST:PORT/PREFIX?OPTION=VALUE&...'.";
+
+pub fn not_a_url(why: &str) -> Error {
+    invalid("this is not a registry in etcd")
+        .detail(why)
+        .hint(URL_FORM)
+}
+
+pub fn not_superuser() -> Error {
+    ERRCODE_INSUFFICIENT_PRIVILEGE
+        .error("permission denied to name a registry")
+        .detail("This server would connect to it, and read the files that its URL names.")
+        .hint("Superusers may name one.")
+}
+
+pub fn slash() -> Error {
+    invalid("the name of a pool or of a namespace has a slash")
+        .detail("Names are parts of etcd's keys.")
+        .hint("Give a name such as 'main'.")
+}
+
+pub fn spares() -> Error {
+    invalid("a pool in etcd cannot have spare worker IDs")
+        .detail("They are for the server that hosts the registry, and no server hosts etcd.")
+        .hint("Leave out the argument \"spares\".")
+}
+
+pub fn unreachable(why: &str) -> Error {
+    ERRCODE_CONNECTION_EXCEPTION
+        .error("could not ask the registry in etcd")
+        .detail(why)
+        .hint("The change may have been made, if etcd has received it: look before you repeat it.")
+}
+
+/// The same error of something that changes nothing.
+pub fn of_reading(error: Error) -> Error {
+    match error.code {
+        ERRCODE_CONNECTION_EXCEPTION => {
+            error.hint("Nothing has been changed. Try again when etcd can be reached.")
+        }
+        _ => error,
+    }
+}
+
+/// Why something was not done.
+pub fn problem(problem: Problem, pool: &str, worker: i32) -> Error {
+    match problem {
+        Problem::Unreachable(why) => unreachable(&format!("{why}.")),
+        Problem::NoRegistry => super::not_ready("there is no registry under this prefix in etcd")
+            .hint("snowflake_create_pool() makes one."),
+        Problem::NoPool => no_pool(pool),
+        Problem::PoolExists => {
+            ERRCODE_DUPLICATE_OBJECT.error(format!("pool \"{pool}\" already exists"))
+        }
+        Problem::Overlaps(other) => invalid(format!(
+            "pool \"{pool}\" would overlap with pool \"{other}\""
+        ))
+        .hint(
+            "Give other worker IDs. Servers whose IDs never meet can have a namespace of \
+                 their own.",
+        ),
+        Problem::InUse { worker, by, until } => ERRCODE_OBJECT_IN_USE
+            .error(format!(
+                "cannot drop pool \"{pool}\": a server may have worker ID {}",
+                worker.get()
+            ))
+            .detail(format!(
+                "It was leased to the server at {} ({}), port {}, data directory \"{}\", until {}.",
+                by.host,
+                by.address,
+                by.port,
+                by.data_directory,
+                display(until.as_nodes_clock())
+            ))
+            .hint(
+                "Stop the servers that lease from the pool. One that is gone already stands in \
+                 the way until its lease and the hold have passed.",
+            ),
+        Problem::NotInPool => not_in_pool(pool, worker),
+        Problem::NeverLeased => never_leased(pool, worker),
+        Problem::Unreadable(why) => registry_not_read(&why),
+        Problem::Format(format) => not_supported(format!(
+            "format {format} of the registry in etcd is not supported by this server, which has \
+             format {}",
+            wire::FORMAT
+        ))
+        .hint("Install the same version of extension snowflake_id on all servers."),
+    }
+}
+
+/// Why a server has no reply: a sentence.
+pub fn sentence(problem: &Problem, pool: &str) -> String {
+    match problem {
+        Problem::Unreachable(why) => format!("Could not ask etcd: {why}."),
+        Problem::NoRegistry => "There is no registry under this prefix in etcd.".to_string(),
+        Problem::NoPool => format!("Pool \"{pool}\" does not exist in etcd under this prefix."),
+        Problem::Unreadable(why) => format!("What etcd has stored could not be read: {why}."),
+        Problem::Format(format) => format!(
+            "What etcd has stored is of format {format}, and this server understands format {}: \
+             install the same version of extension snowflake_id on all servers.",
+            wire::FORMAT
+        ),
+        // Requests of servers meet no others.
+        other => format!("The registry has refused the request: {other:?}."),
+    }
+}

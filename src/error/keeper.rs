@@ -1,0 +1,369 @@
+//! The worker ID that a registry gives, or does not give: errors, and what the log says.
+
+use pgrx::PgSqlErrorCode::*;
+use pgrx::pg_sys;
+
+use super::super::compat;
+use super::super::keeper::state::{Obstacle, Shown};
+use super::super::time::display;
+use super::{Code, Error, invalid, not_ready};
+use snowflake_core::duration::rounded;
+use snowflake_core::id::{Millis, UnixMillis, WorkerId};
+use snowflake_core::lease::contender::Contender;
+use snowflake_core::lease::node::{FLOOR_LIMIT, Right, Trouble, Why};
+use snowflake_core::lease::{Cause, Fence, Named, Refused, RegistryMillis};
+
+const SHOWS: &str = "View snowflake_worker shows the state of this server's worker ID.";
+
+/// There is no background worker.
+pub const NOT_RUNNING: &str = "The keeper is not running, the background worker that asks the \
+    registry: the log says why. It takes one of \"max_worker_processes\".";
+
+/// A caller finds no worker ID, and the server has a registry.
+pub fn no_lease(shown: &Shown, has_keeper: bool) -> Error {
+    let pool = shown.pool.get();
+    let detail = match &shown.trouble {
+        _ if !has_keeper => NOT_RUNNING.to_string(),
+        Some(obstacle) => match obstacle.held {
+            Some(worker) => return held(worker, obstacle),
+            None => format!(
+                "The registry has given it none from pool \"{pool}\". {}",
+                trouble(obstacle)
+            ),
+        },
+        None => "It has not got one from its registry yet.".to_string(),
+    };
+    not_ready("this server has no worker ID")
+        .detail(detail)
+        .hint(format!("{SHOWS} IDs are issued as soon as it has one."))
+}
+
+/// What is in the way, for a caller: the address of the registry is for those who see it
+/// in the view.
+pub fn trouble(obstacle: &Obstacle) -> String {
+    // SAFETY: in a transaction.
+    let sees_all =
+        unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
+    let why = if obstacle.is_refusal || sees_all {
+        obstacle.text.get()
+    } else {
+        "The registry cannot be asked; members of pg_monitor see why in view snowflake_worker."
+            .to_string()
+    };
+    format!("There is trouble since {}: {why}", display(obstacle.since))
+}
+
+/// The fixed worker ID is another server's.
+fn held(worker: WorkerId, obstacle: &Obstacle) -> Error {
+    let worker = worker.get();
+    ERRCODE_OBJECT_IN_USE
+        .error(format!("worker ID {worker} belongs to another server"))
+        .detail(obstacle.text.get())
+        .hint(format!(
+            "Stop that server, or give one of the two another \"snowflake_id.worker_id\". This \
+             server gets worker ID {worker} by itself when it is free."
+        ))
+}
+
+/// What a generator cannot hold of the pool.
+pub fn pool_exceeds_layout(generator: &str, pool: &str, last: i64, max: u64) -> Error {
+    invalid(format!(
+        "generator {generator} cannot hold all worker IDs of pool \"{pool}\""
+    ))
+    .detail(format!(
+        "The pool has worker IDs up to {last}, and the layout holds worker IDs from 0 to {max}."
+    ))
+    .hint(
+        "Make the generator with more worker bits, or use a pool with smaller worker IDs. \
+         Otherwise the generator stops on the server that gets a greater one.",
+    )
+}
+
+/// `snowflake_id.worker_id_from` gives no worker ID.
+pub fn worker_id_from(value: &str, why: &str) -> Error {
+    invalid(format!(
+        "snowflake_id: no worker ID from \"snowflake_id.worker_id_from\" = '{value}'"
+    ))
+    .detail(why)
+    .hint(
+        "Set it to 'hostname', for host names that end in \"-\" and a number, or to 'env NAME', \
+         for a variable of the server's environment.",
+    )
+}
+
+/// A worker ID was granted.
+pub fn acquired(shown: &Shown, right: &Right, before: Option<WorkerId>, now: UnixMillis) -> Error {
+    let worker = right.worker.get();
+    let mut detail = format!("The registry is {}.", shown.registry.get());
+    if let Some(before) = before.filter(|before| *before != right.worker) {
+        detail += &format!(" Before, it was worker ID {}.", before.get());
+    }
+    let lead = right.floor.since(now);
+    if lead > Millis::ZERO {
+        let floor = display(right.floor);
+        let lead = rounded(lead);
+        detail += &format!(
+            " IDs of this server start at {floor}, {lead} ahead of its clock, since the worker ID \
+             was in use before."
+        );
+    }
+    told(format!(
+        "acquired worker ID {worker} from pool \"{}\"",
+        shown.pool.get()
+    ))
+    .detail(detail)
+}
+
+/// A name in `snowflake_id.horizon_databases` that no database has.
+pub fn unknown_database(name: &str) -> Error {
+    told(format!(
+        "no horizon is reported: database \"{name}\" in snowflake_id.horizon_databases does not exist"
+    ))
+    .hint("Write the name as in pg_database: no quotes, and its own upper and lower case.")
+}
+
+/// The registry answers again.
+pub fn resumed(right: Option<&Right>, trouble: &Trouble, now: UnixMillis) -> Error {
+    let outage = rounded(now.since(trouble.since));
+    let what = right.map_or_else(
+        || "the registry answers again".to_string(),
+        |right| format!("renewed worker ID {} again", right.worker.get()),
+    );
+    told(format!("{what} after {outage}")).detail(reason(&trouble.why))
+}
+
+/// The worker ID was lost. `goes_on`: the server asks for another one, and does not stop.
+pub fn lost(right: &Right, trouble: &Trouble, goes_on: bool) -> Error {
+    let mut detail = reason(&trouble.why);
+    if goes_on {
+        detail += &format!(
+            " IDs of times before {} are issued under it still, since nobody else issues these. \
+             The server asks for a worker ID again.",
+            display(right.bound)
+        );
+    }
+    warned(format!("lost worker ID {}", right.worker.get())).detail(detail)
+}
+
+/// The registry refuses, or cannot be reached. `holds`: the right is not lost.
+/// `unclaimed` is the fixed worker ID under which the server goes on meanwhile.
+pub fn troubled(
+    shown: &Shown,
+    (right, holds): (Option<&Right>, bool),
+    fixed: Option<WorkerId>,
+    unclaimed: Option<WorkerId>,
+    trouble: &Trouble,
+) -> Error {
+    let pool = shown.pool.get();
+    let what = match (right.filter(|_| holds), fixed) {
+        (Some(right), _) => format!("could not renew worker ID {}", right.worker.get()),
+        (None, Some(fixed)) => {
+            format!(
+                "could not claim worker ID {} in pool \"{pool}\"",
+                fixed.get()
+            )
+        }
+        (None, None) => format!("could not acquire a worker ID from pool \"{pool}\""),
+    };
+    let lasts = match (right, unclaimed) {
+        (Some(right), _) => format!(
+            " IDs of times before {} are issued, and none then until that is solved.",
+            display(right.bound)
+        ),
+        (None, Some(worker)) => format!(
+            " IDs are issued under worker ID {} as without a registry, until the registry answers.",
+            worker.get()
+        ),
+        (None, None) => " No IDs are issued until that is solved.".to_string(),
+    };
+    warned(what).detail(format!(
+        "The registry is {}. {}{lasts}",
+        shown.registry.get(),
+        reason(&trouble.why)
+    ))
+}
+
+/// A clean end of a lease.
+pub fn returned(worker: WorkerId, pool: &str) -> Error {
+    told(format!(
+        "returned worker ID {} to pool \"{pool}\"",
+        worker.get()
+    ))
+}
+
+/// The lease could not be ended.
+pub fn not_returned(worker: WorkerId, pool: &str, why: &str) -> Error {
+    warned(format!(
+        "could not return worker ID {} to pool \"{pool}\"",
+        worker.get()
+    ))
+    .detail(format!(
+        "{why} The worker ID is free when its lease and the hold of the pool have ended."
+    ))
+}
+
+/// The server stops, and the registry with it.
+pub fn kept(worker: WorkerId, pool: &str) -> Error {
+    told(format!(
+        "did not return worker ID {} to pool \"{pool}\"",
+        worker.get()
+    ))
+    .detail(
+        "The registry is on this server, which stops. The server gets the worker ID again at its \
+         next start, if its machine is not booted in between.",
+    )
+}
+
+/// Another server claims the worker ID that this one has. `is_fixed`: this one claims it
+/// too; else it leases any one.
+pub fn contested(worker: WorkerId, contender: &Contender, is_fixed: bool, pool: &str) -> Error {
+    let hint = if is_fixed {
+        "Set another \"snowflake_id.worker_id\" on that server, or stop it.".to_string()
+    } else {
+        format!(
+            "Set another \"snowflake_id.worker_id\" on that server, and give servers whose worker ID \
+             is set a pool of their own: this server leases any worker ID of pool \"{pool}\"."
+        )
+    };
+    warned(format!("another server claims worker ID {}", worker.get()))
+        .detail(format!(
+            "The registry refuses it to {}, at least since {}. This server goes on.",
+            named(&contender.by),
+            at(contender.since)
+        ))
+        .hint(hint)
+}
+
+/// Somebody has copied the running server.
+pub fn copied() -> Error {
+    warned("this server, or its machine, was copied while it ran".to_string()).detail(
+        "The registry has heard from the copy. IDs under the worker ID that both have stop here; \
+         the server asks for a worker ID again.",
+    )
+}
+
+/// The registry was set or taken away by a reload.
+pub fn follows(message: String) -> Error {
+    told(message)
+}
+
+fn told(message: String) -> Error {
+    ERRCODE_SUCCESSFUL_COMPLETION.error(message)
+}
+
+fn warned(message: String) -> Error {
+    ERRCODE_WARNING.error(format!("snowflake_id: {message}"))
+}
+
+/// Why the node does not have what it wants: a sentence.
+pub fn reason(why: &Why) -> String {
+    match why {
+        Why::Starting => "The registry has not answered yet.".to_string(),
+        Why::Unreachable(text) => text.clone(),
+        Why::Refused(refused) => refusal(refused),
+        Why::FloorTooFar { worker, floor } => format!(
+            "The registry gives worker ID {} for IDs of times from {} on only, and that is more \
+             than {} after the clock of this server. The clock of this server or of another one is \
+             wrong, or somebody has changed what the registry stores.",
+            worker.get(),
+            display(*floor),
+            rounded(FLOOR_LIMIT)
+        ),
+    }
+}
+
+fn refusal(refused: &Refused) -> String {
+    match refused {
+        Refused::Fenced { why, by, since } => {
+            let by = by.as_deref().map_or_else(String::new, |by| {
+                let what = match why {
+                    Fence::TakenOver => "It went to",
+                    _ => "It belongs to",
+                };
+                format!(" {what} {}, since {}.", named(by), at(*since))
+            });
+            let why = match why {
+                Fence::TakenOver => "Another server got it.",
+                Fence::Released => "It was returned.",
+                Fence::Revoked => "It was revoked at the registry.",
+                Fence::Copied => "A copy of this server has used it.",
+                Fence::Lost => "The registry does not know the lease: it has lost it.",
+                Fence::Doubtful => {
+                    "The lease had expired when the registry may have lost leases of others."
+                }
+                Fence::OtherRole => {
+                    "The registry renews a lease only for the role that has taken it, and this \
+                     server asks as another role."
+                }
+            };
+            format!("{why}{by}")
+        }
+        Refused::Held {
+            worker, by, since, ..
+        } => format!(
+            "Worker ID {} belongs to {}, since {}.",
+            worker.get(),
+            named(by),
+            at(*since)
+        ),
+        Refused::NoneFree { .. } => {
+            "All worker IDs of the pool belong to other servers.".to_string()
+        }
+        Refused::NonePassed { latest } => format!(
+            "Each free worker ID of the pool has been used at {} or after it, or the pool was \
+             made later.",
+            display(*latest)
+        ),
+        Refused::Quiet { cause, retry } => format!(
+            "The registry may have lost leases ({}), so it gives no worker ID for {} more.",
+            match cause {
+                Cause::Place => "it was promoted, or restored from a dump",
+                Cause::Recovery => "its server has crashed, or was restored from a snapshot",
+                Cause::Serial => "a server has seen later changes",
+                Cause::Token => "a server has a lease that it does not know",
+                Cause::Foreign => "it is new, and servers have leases of another one",
+                Cause::Declared => "an administrator has declared it the one that counts",
+            },
+            rounded(*retry)
+        ),
+        Refused::TooFarAhead { asked, limit, now } => format!(
+            "The clock of this server shows {}, and that of the registry {}: one of the two is \
+             wrong. The registry believes no clock after {}.",
+            display(*asked),
+            at(*now),
+            display(*limit)
+        ),
+        Refused::Foreign => "The registry does not know what this server remembers of it: it is \
+                             another registry than before, or was made anew."
+            .to_string(),
+        Refused::NotInPool { worker } => {
+            format!("Worker ID {} is not in the pool.", worker.get())
+        }
+        Refused::ManyServers { count } => format!(
+            "{count} servers count for the horizon of the cluster, of the role of this server or \
+             of all roles, and no more may. Drop those that are lost, by snowflake_drop_server()."
+        ),
+        Refused::Stopped(stopped) => format!(
+            "The registry serves nobody since {}: {} has seen another one that has taken over \
+             from it.",
+            at(stopped.since),
+            named(&stopped.by)
+        ),
+    }
+}
+
+fn at(at: RegistryMillis) -> String {
+    display(at.as_nodes_clock())
+}
+
+/// A server for people.
+fn named(holder: &Named) -> String {
+    let address = match holder.address.as_str() {
+        "" => String::new(),
+        address => format!(" ({address})"),
+    };
+    format!(
+        "the server on host \"{}\"{address}, port {}, data directory \"{}\"",
+        holder.host, holder.port, holder.data_directory
+    )
+}

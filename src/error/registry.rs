@@ -1,0 +1,244 @@
+//! Errors of the registry of worker IDs.
+
+use pgrx::PgSqlErrorCode::*;
+
+use super::super::wire;
+use super::{Code, Error, invalid, not_ready, not_supported, out_of_range};
+use snowflake_core::excerpt::{cut, excerpt};
+use snowflake_core::lease::{Holder, Unfit};
+
+pub fn no_pool(name: &str) -> Error {
+    ERRCODE_UNDEFINED_OBJECT
+        .error(format!("pool \"{}\" does not exist", excerpt(name)))
+        .hint("snowflake_create_pool() makes a pool; view snowflake_pools shows the pools.")
+}
+
+pub fn no_registry() -> Error {
+    not_ready("this database has no registry of worker IDs")
+        .hint("snowflake_create_pool() makes one.")
+}
+
+pub fn not_in_pool(pool: &str, worker: i32) -> Error {
+    invalid(format!("pool \"{pool}\" has no worker ID {worker}"))
+        .hint("View snowflake_pools shows the worker IDs of each pool.")
+}
+
+pub fn never_leased(pool: &str, worker: i32) -> Error {
+    not_ready(format!(
+        "worker ID {worker} of pool \"{pool}\" was never leased"
+    ))
+    .hint("View snowflake_workers shows the worker IDs that were.")
+}
+
+pub fn needs_read_committed(function: &str) -> Error {
+    ERRCODE_ACTIVE_SQL_TRANSACTION
+        .error(format!(
+            "{function} needs transaction isolation level READ COMMITTED"
+        ))
+        .detail("At a higher level it would not see what others have just committed.")
+        .hint("Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.")
+}
+
+pub fn needs_own_transaction(function: &str) -> Error {
+    ERRCODE_ACTIVE_SQL_TRANSACTION
+        .error(format!("{function} cannot run inside a transaction block"))
+        .detail(
+            "It locks the registry until the transaction ends, and no server can renew its lease \
+             meanwhile.",
+        )
+        .hint("Call the function in a statement of its own, without BEGIN.")
+}
+
+pub fn foreign_schema() -> Error {
+    ERRCODE_INSUFFICIENT_PRIVILEGE
+        .error("schema \"_snowflake\" is not that of extension snowflake_id")
+        .detail("Its table \"state\" does not belong to the extension and to a superuser who owns the schema.")
+        .hint("Drop the schema, and create the extension again.")
+}
+
+pub fn no_null() -> Error {
+    ERRCODE_NULL_VALUE_NOT_ALLOWED
+        .error("no argument of snowflake_create_pool() may be NULL")
+        .hint("Leave an argument out to use its default value.")
+}
+
+pub fn empty_name() -> Error {
+    invalid("the name of a pool or of a namespace is empty").hint("Give a name such as 'main'.")
+}
+
+pub fn long_name(limit: usize) -> Error {
+    invalid(format!(
+        "the name of a pool or of a namespace is longer than {limit} bytes"
+    ))
+    .hint("Give a shorter name, such as 'main'.")
+}
+
+const RANGE: &str = "Give a range such as int8range(0, 1024): its end, 1024, is not part of it.";
+
+pub fn no_worker_ids(pool: &str) -> Error {
+    invalid(format!("pool \"{pool}\" would have no worker IDs"))
+        .detail("The range of worker IDs is empty.")
+        .hint(RANGE)
+}
+
+pub fn infinitely_many(pool: &str, ids: &str) -> Error {
+    invalid(format!(
+        "pool \"{pool}\" would have infinitely many worker IDs"
+    ))
+    .detail(format!("The range of worker IDs is {ids}."))
+    .hint(RANGE)
+}
+
+pub fn worker_ids_out_of_range(pool: &str, ids: &str) -> Error {
+    out_of_range(format!(
+        "worker IDs {ids} of pool \"{pool}\" are out of range"
+    ))
+    .hint(
+        "Worker IDs are numbers from 0 to 2147483647, and at most what the worker field of each \
+         generator holds.",
+    )
+}
+
+pub fn excepts_others(pool: &str, ids: &str, beyond: &str) -> Error {
+    invalid(format!(
+        "worker IDs {beyond} to leave out are not in pool \"{pool}\""
+    ))
+    .detail(format!("The pool has worker IDs {ids}."))
+    .hint("Leave out only worker IDs of the pool.")
+}
+
+pub fn bad_spares(pool: &str, spares: i32, size: i64) -> Error {
+    invalid(format!(
+        "pool \"{pool}\" cannot have {spares} spare worker IDs"
+    ))
+    .detail(format!(
+        "The pool has {size} worker IDs, and at least one of them is not spare."
+    ))
+    .hint("Give an even number such as 4, or 0.")
+}
+
+pub fn nothing_to_lease(pool: &str) -> Error {
+    invalid(format!("pool \"{pool}\" would have no worker ID to lease"))
+        .detail("All worker IDs are spare or left out.")
+        .hint("Give more worker IDs.")
+}
+
+pub fn bad_duration(pool: &str, name: &str, value: &str, at_least: &str) -> Error {
+    invalid(format!(
+        "{name} of pool \"{pool}\" is out of range: {value}"
+    ))
+    .hint(format!("Give an interval from {at_least} to 1 day."))
+}
+
+pub fn pool_exists(pool: &str) -> Error {
+    ERRCODE_DUPLICATE_OBJECT
+        .error(format!("pool \"{pool}\" already exists"))
+        .hint("View snowflake_pools shows the pools.")
+}
+
+pub fn pools_overlap(pool: &str, other: &str, both: &str, namespace: &str) -> Error {
+    invalid(format!(
+        "pool \"{pool}\" would overlap with pool \"{other}\""
+    ))
+    .detail(format!(
+        "Both would have worker IDs {both} in namespace \"{namespace}\"."
+    ))
+    .hint(
+        "Give other worker IDs. Servers whose IDs never meet can have a namespace of their \
+             own.",
+    )
+}
+
+pub fn unknown_pool(pool: &str) -> Error {
+    ERRCODE_UNDEFINED_OBJECT
+        .error(format!("pool \"{pool}\" does not exist"))
+        .hint("View snowflake_pools shows the pools.")
+}
+
+pub fn pool_in_use(pool: &str, worker: i32, whose: &str) -> Error {
+    ERRCODE_OBJECT_IN_USE
+        .error(format!(
+            "cannot drop pool \"{pool}\": a server may have worker ID {worker}"
+        ))
+        .detail(format!("It was leased to the server at {whose}."))
+        .hint(
+            "Stop the servers that lease from the pool. One that is gone already stands in the \
+             way until its lease and the hold have passed.",
+        )
+}
+
+pub fn other_format(format: u64) -> Error {
+    not_supported(format!(
+        "requests of format {format} are not supported by this registry, which has format {}",
+        wire::FORMAT
+    ))
+    .hint(
+        "Install the same version of extension snowflake_id on the registry's server and on \
+         those that lease worker IDs.",
+    )
+}
+
+pub fn request_not_read(why: &str) -> Error {
+    // Most of it is ours, and it may quote the request.
+    let why = cut(why, 200);
+    invalid(format!("not a request to a registry of worker IDs: {why}"))
+        .hint("Servers call snowflake_lease() by themselves, if \"snowflake_id.registry\" is set.")
+}
+
+/// A text of the request is not stored. It is not shown, either.
+pub fn request_not_fit(why: Unfit) -> Error {
+    let (error, name) = match why {
+        Unfit::Control(name) => (
+            invalid(format!(
+                "\"{name}\" of a request to a registry of worker IDs has control characters"
+            )),
+            name,
+        ),
+        Unfit::Long(name, most) => (
+            invalid(format!(
+                "\"{name}\" of a request to a registry of worker IDs is longer than {most} bytes"
+            )),
+            name,
+        ),
+    };
+    let what = if name == "data_directory" {
+        "Move the data directory of that server to a path without such characters, which is not \
+         longer."
+    } else {
+        "Give that machine a host name without such characters, which is not longer."
+    };
+    error.hint(format!("Other servers write it into their logs. {what}"))
+}
+
+/// A server remembers what this registry has not said. For the log.
+pub fn foreign_memory(asker: &Holder) -> Error {
+    let (host, port, directory) = (&asker.host, asker.port, &asker.data_directory);
+    let role = asker.identity.role.name();
+    let address = match asker.address.as_str() {
+        "" => String::new(),
+        address => format!(" ({address})"),
+    };
+    ERRCODE_SUCCESSFUL_COMPLETION
+        .error(format!(
+            "refused a request of role \"{role}\": it remembers another registry"
+        ))
+        .detail(format!(
+            "The server on host \"{host}\"{address}, port {port}, data directory \"{directory}\" sends what \
+             this registry has not sealed. It has asked another registry before, or one that this \
+             one replaces, or the request is forged."
+        ))
+        .hint(
+            "If the server has asked another registry, it now leases from this one. Two registries \
+             whose servers make IDs that meet must not have the same worker IDs.",
+        )
+}
+
+pub fn registry_not_read(why: &str) -> Error {
+    ERRCODE_DATA_CORRUPTED.error(format!(
+        "could not read what the registry of worker IDs has stored: {why}"
+    ))
+}
+
+pub fn no_random_numbers() -> Error {
+    ERRCODE_INTERNAL_ERROR.error("could not generate random numbers")
+}

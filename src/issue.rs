@@ -1,0 +1,517 @@
+//! PostgreSQL as a host of the protocol, and the path of each ID.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use super::entry::{Entry, Path, Right};
+use super::error::{self, Error};
+use super::label::Described;
+use super::shmem::{self, Shared};
+use super::tenants::Tenant;
+use super::{compat, guc, horizon, keeper, log, mark, os_clock};
+use snowflake_core::block::issue_block;
+use snowflake_core::clock::Reading;
+use snowflake_core::generator::Generator;
+use snowflake_core::id::{
+    BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
+};
+use snowflake_core::identity::{Generation, Identity};
+use snowflake_core::layout::Stamp;
+use snowflake_core::server::{self, Beliefs, History, Host, Need, Note, OnDisk, Refused, Settings};
+use snowflake_core::slot::{Reserving, Slot};
+use snowflake_core::word::{Clocks, Issued, Step};
+
+/// The shortest and the longest nap on a plain sleep, in microseconds: long enough to
+/// give the core away, and shorter than a tick, so that no tick is lost.
+const NAP_MICROS_MIN: i64 = 50;
+const NAP_MICROS_MAX: i64 = 500;
+
+/// The longest nap on the latch, in milliseconds: a clock that is corrected during the
+/// nap is seen soon.
+const NAP_MILLIS_MAX: i64 = 10;
+
+/// How long a call waits for a later bound of the server's worker ID.
+const BOUND_WAIT: Millis = Millis::new(5000);
+
+/// How often a call that waits tells the keeper what it needs: another keeper may have
+/// started meanwhile.
+const BOUND_TELL: Millis = Millis::new(1000);
+
+/// PostgreSQL. The path of each ID needs its clocks only; with a [`Caller`], this type
+/// is a [`Host`].
+struct Postgres<C>(C);
+
+/// How far ahead of the clock and of the bound a call may need a later bound. A registry
+/// gives none that is so far ahead, and a clock that was set back leaves the bound.
+const BOUND_LEAD_MAX: Millis = Millis::new(24 * 60 * 60 * 1000);
+
+/// A session that asks for IDs.
+struct Caller {
+    entry: &'static Entry,
+    shared: &'static Shared,
+    /// The right by which the session issues, once it has entered.
+    right: Cell<Option<Right>>,
+    /// Whether a wait was counted.
+    waited: Cell<bool>,
+    /// The call gives no fields, so a generator that takes fields refuses it.
+    is_bare: bool,
+    /// The session issues nothing, it moves the word to now.
+    reaches: bool,
+}
+
+impl<C> Clocks for Postgres<C> {
+    fn wall(&self) -> UnixNanos {
+        os_clock::wall()
+    }
+
+    fn boot(&self) -> BootNanos {
+        os_clock::boot()
+    }
+
+    fn read(&self) -> Reading {
+        os_clock::read()
+    }
+}
+
+impl Postgres<Caller> {
+    /// Waits for what the keeper publishes: until `look`, which is told the time, finds an
+    /// answer, or for [`BOUND_WAIT`], which is none.
+    fn wait_until_told(&self, mut look: impl FnMut(BootNanos) -> Option<bool>) -> bool {
+        let pending = self.0.entry.pending();
+        let from = os_clock::boot();
+        let mut at = from;
+        let found = loop {
+            if let Some(found) = look(at) {
+                break found;
+            }
+            let left = Nanos::new(BOUND_WAIT.nanos().get() - at.since(from).get());
+            if left <= Nanos::ZERO {
+                break false;
+            }
+            if !self.0.waited.replace(true) {
+                pending.count_wait();
+            }
+            pgrx::check_for_interrupts!();
+            self.0.shared.sleep_until_told(left);
+            let now = os_clock::boot();
+            pending.add_wait(at, now);
+            at = now;
+        };
+        compat::end_sleep();
+        found
+    }
+}
+
+impl Host for Postgres<Caller> {
+    type Error = Error;
+
+    fn error(&self, why: Refused) -> Error {
+        let entry = self.0.entry;
+        let refused = |it: &Described| {
+            let error = error::refused(&entry.name(), &it.generator, why);
+            match (why, entry.tenant()) {
+                (Refused::Behind { by, .. }, Some(tenant))
+                    if by <= it.generator.policy.max_rollback =>
+                {
+                    let shared = self.0.shared;
+                    let (mut shown, blocked) = shared.with_held(tenant, |_, held| {
+                        (held.state.shown.clone(), held.blocked.clone())
+                    });
+                    shown.trouble = blocked.map(|blocked| blocked.obstacle);
+                    let has_keeper = shared.has_keeper();
+                    error::tenants::no_other_worker(error, &entry.name(), &shown, has_keeper)
+                }
+                _ => error,
+            }
+        };
+        entry.describe().map_or_else(|error| error, refused)
+    }
+
+    fn enter(&self) -> Result<(&Slot, &Generator), Error> {
+        let right = if self.0.reaches {
+            self.0.entry.reach_or_fill()?
+        } else {
+            self.0.entry.right_or_fill()?
+        };
+        if self.0.is_bare {
+            check_bare(self.0.entry, &right)?;
+        }
+        self.0.right.set(Some(right));
+        Ok((right.slot, right.generator))
+    }
+
+    fn entered(&self) -> Option<(&Slot, &Generator)> {
+        let (entry, shared) = (self.0.entry, self.0.shared);
+        let right = if self.0.reaches {
+            entry.present_reach(shared)?
+        } else {
+            entry.present_right(shared)?
+        };
+        Some((right.slot, right.generator))
+    }
+
+    fn generation(&self) -> Generation {
+        // Whoever reserves without a call for IDs has entered before.
+        let entry = self.0.entry;
+        let known = || match self.0.reaches {
+            true => entry.reach(),
+            false => entry.right(),
+        };
+        let right = self.0.right.get().or_else(known);
+        right.map_or(Generation::NONE, |right| right.generation)
+    }
+
+    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
+        mark::reserving(self.0.shared, self.0.entry.relation(), f)
+    }
+
+    fn reserving_unless<T>(
+        &self,
+        is_done: impl Fn() -> bool,
+        f: impl FnOnce(&Reserving) -> T,
+    ) -> Option<T> {
+        mark::reserving_unless(self.0.shared, self.0.entry.relation(), is_done, f)
+    }
+
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+        let shared = self.0.shared;
+        match self.0.entry.tenant() {
+            Some(tenant) => shared.with_beliefs_of(tenant, f),
+            None => shared.with_beliefs(f),
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        guc::settings()
+    }
+
+    fn read_mark(&self) -> Result<OnDisk, Error> {
+        mark::read(self.0.entry)
+    }
+
+    fn history(&self, lsn: u64) -> History {
+        mark::history(lsn)
+    }
+
+    fn write_durably(&self, value: i64) -> Result<(), Error> {
+        mark::write(self.0.entry, value);
+        Ok(())
+    }
+
+    /// A cancelled query ends the nap, and so does the end of the postmaster.
+    fn nap(&self, nanos: Nanos) -> Result<(), Error> {
+        let pending = self.0.entry.pending();
+        if !self.0.waited.replace(true) {
+            pending.count_wait();
+        }
+        pgrx::check_for_interrupts!();
+        let from = os_clock::boot();
+        match nanos.get() / NANOS_PER_MILLI {
+            ..=0 => compat::sleep((nanos.get() / 1000).clamp(NAP_MICROS_MIN, NAP_MICROS_MAX)),
+            millis => compat::wait_latch(millis.min(NAP_MILLIS_MAX)),
+        }
+        pending.add_wait(from, os_clock::boot());
+        pgrx::check_for_interrupts!();
+        Ok(())
+    }
+
+    fn more_bound(&self, needed: UnixMillis) -> Result<bool, Error> {
+        let mine = self.generation();
+        // Whether there is more, and whether a registry can give it.
+        let look = |beliefs: &mut Beliefs| {
+            let Identity {
+                generation, bound, ..
+            } = beliefs.identity;
+            let near = os_clock::wall().millis().max(bound.unwrap_or(needed));
+            let has_more = generation != mine || bound.is_none_or(|bound| bound > needed);
+            (has_more, needed.since(near) <= BOUND_LEAD_MAX)
+        };
+        let (shared, tenant) = (self.0.shared, self.0.entry.tenant());
+        let mut told = None;
+        Ok(self.wait_until_told(|now| {
+            // Without the lock first: all who wait are woken at once.
+            let present = tenant.map_or_else(|| shared.generation(), Tenant::generation);
+            if present != mine {
+                return Some(true);
+            }
+            let (has_more, can_come) = self.with_beliefs(look);
+            if has_more || !can_come {
+                return Some(has_more);
+            }
+            if told.is_none_or(|told| now.since(told) >= BOUND_TELL.nanos()) {
+                match tenant {
+                    Some(tenant) if tenant.need_bound(needed) => shared.wake_keeper(),
+                    Some(_) => {}
+                    None => shared.need_bound(needed),
+                }
+                told = Some(now);
+            }
+            keeper::has_long_trouble(shared, tenant).then_some(false)
+        }))
+    }
+
+    fn another_worker(&self) -> Result<bool, Error> {
+        let (shared, mine) = (self.0.shared, self.generation());
+        let Some(tenant) = self.0.entry.tenant() else {
+            return Ok(false);
+        };
+        let mut told = None;
+        Ok(self.wait_until_told(|now| {
+            // Without a worker ID, the generator is about to get the next one.
+            if tenant.generation() != mine {
+                return Some(true);
+            }
+            if told.is_none_or(|told| now.since(told) >= BOUND_TELL.nanos()) {
+                if tenant.use_up(mine) {
+                    shared.wake_keeper();
+                }
+                told = Some(now);
+            }
+            let reading = os_clock::read();
+            let is_blocked = shared.with_held(tenant, |_, held| {
+                let blocked = held.blocked.as_ref();
+                blocked.is_some_and(|blocked| blocked.holds(reading))
+            });
+            is_blocked.then_some(false)
+        }))
+    }
+
+    fn note(&self, note: Note) {
+        let entry = self.0.entry;
+        if let Ok(described) = entry.describe() {
+            log::note(&entry.name(), &described.generator, note);
+        }
+    }
+
+    fn reserved(&self, began: BootNanos) {
+        let entry = self.0.entry;
+        entry.pending().count_reservation(began, os_clock::boot());
+        entry.flush_stats();
+    }
+}
+
+/// Refuses a call that gives no fields, if the generator takes some.
+pub fn check_bare(entry: &Entry, right: &Right) -> Result<(), Error> {
+    if !right.generator.layout.takes_fields() {
+        return Ok(());
+    }
+    let label = &entry.describe()?.label;
+    Err(error::needs_fields(&entry.name(), label))
+}
+
+/// Runs `f`, a step of the protocol, for this session. `is_bare`: the call asks for IDs
+/// and gives no fields.
+fn with_host<T>(
+    entry: &'static Entry,
+    is_bare: bool,
+    f: impl FnOnce(&Postgres<Caller>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    f(&host(entry, is_bare, false)?)
+}
+
+fn host(entry: &'static Entry, is_bare: bool, reaches: bool) -> Result<Postgres<Caller>, Error> {
+    Ok(Postgres(Caller {
+        entry,
+        shared: shmem::shared()?,
+        right: Cell::new(None),
+        waited: Cell::new(false),
+        is_bare,
+        reaches,
+    }))
+}
+
+/// The slot of a generator, and the instant of a position at or before all IDs to come. The
+/// caller has checked its privilege, and that the generator never goes back.
+pub fn reach(entry: &'static Entry) -> Result<(&'static Slot, UnixMillis), Error> {
+    let reached = server::reach(&host(entry, false, true)?)?;
+    Ok((entry.reach_or_fill()?.slot, reached))
+}
+
+/// Moves the word to an instant that the server has reported. The session has a right.
+pub fn lift(entry: &'static Entry, at: UnixMillis) -> Result<(), Error> {
+    server::lift(&host(entry, false, false)?, at)
+}
+
+/// Consecutive positions of this session, and what turns them into IDs.
+pub struct Chunk {
+    positions: Range<u64>,
+    right: Right,
+}
+
+impl Iterator for Chunk {
+    type Item = SnowflakeId;
+
+    #[inline]
+    fn next(&mut self) -> Option<SnowflakeId> {
+        let position = Position::new(self.positions.next()?);
+        Some(self.right.compose(position))
+    }
+}
+
+/// One ID, if that needs no wait, no reservation and no catalog.
+// Always: as a function of its own, it would cost 16 instructions.
+#[inline(always)]
+pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
+    let right = entry.right()?;
+    if right.path != Path::Plain {
+        return next_fast_of_others(entry);
+    }
+    let (layout, stamp) = (&right.generator.layout, right.stamp);
+    take_one::<false>(entry, &right, |at| layout.compose(at, stamp)).ok()
+}
+
+/// The same for other generators, kept out of the default one's path.
+#[inline(never)]
+fn next_fast_of_others(entry: &'static Entry) -> Option<SnowflakeId> {
+    let right = entry.right()?;
+    // The slow path refuses a call without fields, and notes the end of a refusal.
+    if right.path.is_first()
+        || right.generator.layout.takes_fields()
+        || right.slot.is_refused_by_rollback()
+    {
+        None
+    } else if right.generator.policy.on_rollback.watches() {
+        match take_one::<true>(entry, &right, |at| right.compose(at)) {
+            // The slow path begins with this reading of the clock.
+            Err(found @ Step::RolledBack { .. }) => Some(next_after(entry, found)),
+            taken => taken.ok(),
+        }
+    } else {
+        take_one::<false>(entry, &right, |at| right.compose(at)).ok()
+    }
+}
+
+// Always: as a function of its own, it would cost the default generator 70 instructions.
+#[inline(always)]
+fn take_one<const WATCHES: bool>(
+    entry: &'static Entry,
+    right: &Right,
+    compose: impl FnOnce(Position) -> SnowflakeId,
+) -> Result<SnowflakeId, Step> {
+    let (live, generator, mine) = (right.slot.live(), right.generator, right.generation);
+    let step = live.issue::<WATCHES>(generator, mine, 1, &Postgres(()));
+    let Step::Issue(issued) = step else {
+        return Err(step);
+    };
+    let id = compose(issued.start);
+    entry.set_last_id(id);
+    if entry.pending().count_issued(1, issued.borrowed) {
+        entry.flush_stats();
+    }
+    if live.bounds().elect_early(issued.end) {
+        early(entry, generator, issued.start);
+    }
+    Ok(id)
+}
+
+/// Reserves ahead of need, after the ID was issued.
+#[cold]
+fn early(entry: &'static Entry, generator: &Generator, issued: Position) {
+    let need = Need::Early(generator.layout.tick_of(issued));
+    if let Err(error) = with_host(entry, false, |host| server::reserve(host, need)) {
+        error.raise();
+    }
+}
+
+/// One ID by the slow path, of a call that has found this step.
+#[cold]
+fn next_after(entry: &'static Entry, found: Step) -> SnowflakeId {
+    let chunk = take(entry, None, |host| server::issue_after(host, found, 1));
+    chunk.map_or_else(|error| error.raise(), |chunk| first(entry, &chunk))
+}
+
+/// Up to `count` IDs, at most [`Generator::max_chunk`] of the entry's generator; fewer
+/// if there is no room for more. Waits for the clock and reserves as needed; a failed
+/// call issues nothing. `given` is what the caller gives for each ID.
+#[cold]
+pub fn next_chunk(entry: &'static Entry, count: u64, given: Option<Stamp>) -> Result<Chunk, Error> {
+    take(entry, given, |host| server::issue(host, count))
+}
+
+/// The first of `count` consecutive IDs, at most [`Generator::max_block`] of the entry's
+/// generator.
+#[cold]
+pub fn next_block(entry: &'static Entry, count: u64) -> Result<SnowflakeId, Error> {
+    let block = take(entry, None, |host| issue_block(host, count))?;
+    Ok(first(entry, &block))
+}
+
+fn take(
+    entry: &'static Entry,
+    given: Option<Stamp>,
+    issue: impl FnOnce(&Postgres<Caller>) -> Result<Issued, Error>,
+) -> Result<Chunk, Error> {
+    let (issued, right) = with_host(entry, given.is_none(), |host| {
+        Ok((issue(host)?, host.0.right.get()))
+    })?;
+    // The session has entered the protocol, so there is a right.
+    let mut right = right.map_or_else(|| entry.right_or_fill(), Ok)?;
+    if let Some(given) = given {
+        right.stamp = right.stamp.and(given);
+    }
+    if right.path.is_first() {
+        horizon::took(entry, right.generator.layout, issued.start);
+        entry.set_path();
+    }
+    let positions = issued.start.get()..issued.end.get();
+    let number = positions.end - positions.start;
+    if entry.pending().count_issued(number, issued.borrowed) || issued.waited {
+        entry.flush_stats();
+    }
+    Ok(Chunk { positions, right })
+}
+
+/// What the values of these fields add to the IDs of a generator. Until the transaction
+/// ends, only its own session can give the generator another label.
+pub fn given(entry: &'static Entry, values: &[(String, i64)]) -> Result<Stamp, Error> {
+    // The privilege is checked first.
+    entry.right_or_fill()?;
+    let label = &entry.learn()?.described.label;
+    let given = label.given(values);
+    given.map_err(|error| error::given_fields(&entry.name(), label, error))
+}
+
+/// One ID, by the slow path.
+#[cold]
+pub fn next(entry: &'static Entry, given: Option<Stamp>) -> Result<SnowflakeId, Error> {
+    Ok(first(entry, &next_chunk(entry, 1, given)?))
+}
+
+/// The first ID of a chunk, which is the session's last ID from now on.
+fn first(entry: &Entry, chunk: &Chunk) -> SnowflakeId {
+    let id = chunk.right.compose(Position::new(chunk.positions.start));
+    entry.set_last_id(id);
+    id
+}
+
+/// Observes an ID that came from another server: all further IDs sort after it. Waits for
+/// the clock and reserves as needed; a failed call changes nothing.
+pub fn observe(entry: &'static Entry, id: SnowflakeId) -> Result<(), Error> {
+    // The privilege is checked first. Until the transaction ends, only its own session can
+    // give the generator another label.
+    let right = entry.right_or_fill()?;
+    let tick = match right.generator.layout.decode(id) {
+        Ok(fields) => fields.tick,
+        // The label knows the names of the fields.
+        Err(_) => entry.learn()?.described.label.decode(id)?.fields.tick,
+    };
+    with_host(entry, false, |host| {
+        server::observe(host, tick, guc::max_observe())
+    })
+}
+
+/// Makes all further IDs start at an instant or later, and takes none. The caller has checked
+/// its privilege, and [`Entry::reach_or_fill`] has succeeded. Returns the
+/// instant of the first such ID; `None` if the caller has to look again.
+pub fn advance(entry: &'static Entry, to: UnixMillis) -> Result<Option<UnixMillis>, Error> {
+    let host = host(entry, false, true)?;
+    server::demand(&host, Need::Floor(to))?;
+    Ok(entry.present_reach(shmem::shared()?).and_then(|right| {
+        let (layout, live) = (right.generator.layout, right.slot.live());
+        let tick = layout.tick_of(live.word().position());
+        // If not, the server has had to wait, or has another worker ID by now.
+        let is_done =
+            live.bounds().generation() == right.generation && tick >= layout.tick_from(to);
+        is_done.then(|| layout.instant_of(tick).max(to))
+    }))
+}

@@ -1,0 +1,221 @@
+//! The way to a registry in PostgreSQL: one connection, by libpq.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use pgrx::pg_sys;
+
+use super::super::libpq::wait::{Stop, Thread};
+use super::super::libpq::{Connection, Error, Server};
+use super::super::time;
+use super::super::wire::{self, Unreadable};
+use super::io::{Job, Transport};
+use snowflake_core::lease::Reply;
+
+/// Sets what the registry's function needs, whatever the role or the database has set,
+/// and finds its schema. A statement ends on the other server when nobody waits for it
+/// any more; a commit that waits for a synchronous standby does not. Also tells when the
+/// other postmaster started, in microseconds: only this server itself did so at the same
+/// one.
+const SET_UP: &str = "SELECT s.name, \
+    (extract(epoch FROM pg_catalog.pg_postmaster_start_time()) \
+        OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8, \
+    pg_catalog.set_config('default_transaction_isolation', 'read committed', false), \
+    pg_catalog.set_config('default_transaction_read_only', 'off', false), \
+    pg_catalog.set_config('statement_timeout', '5s', false), \
+    pg_catalog.set_config('lock_timeout', '5s', false), \
+    pg_catalog.quote_literal(pg_catalog.concat(s.name, '.snowflake_lease(pg_catalog.text,pg_catalog.jsonb)')) \
+    FROM (SELECT (SELECT pg_catalog.quote_ident(n.nspname) \
+        FROM pg_catalog.pg_extension AS e \
+        JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace \
+        WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake_id')) AS s (name)";
+
+/// Calls the registry with the name of the pool and the request, unless the function is
+/// not the extension's: the owner of that database may have put one of its name in its
+/// place, which would be run with the rights of this server's role, and answer what he
+/// likes. He can make no function in C, and none of a superuser's.
+///
+/// Both names, that of the last literal and that of the call, are looked up when the statement
+/// is parsed, and nothing that others do may come in between. A session learns of changes when
+/// it locks a table, which it also does to read a catalog row that it has not cached. So what
+/// stands in FROM, which is parsed first, has all tables, all types and the same comparison:
+/// from the last literal to the call, everything is in the caches.
+const CALL: &str = "SELECT CASE WHEN a.ours OPERATOR(pg_catalog.@>) ARRAY[@function@::pg_catalog.regprocedure::pg_catalog.oid] \
+    THEN @schema@.snowflake_lease(a.pool, a.request) END \
+    FROM (SELECT $1::pg_catalog.text, $2::pg_catalog.jsonb, \
+        ARRAY(SELECT f.oid FROM pg_catalog.pg_proc AS f \
+            JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) f.proowner \
+            JOIN pg_catalog.pg_language AS l ON l.oid OPERATOR(pg_catalog.=) f.prolang \
+            WHERE f.proname OPERATOR(pg_catalog.=) 'snowflake_lease' AND o.rolsuper \
+                AND l.lanname OPERATOR(pg_catalog.=) 'c'), \
+        ARRAY[0::pg_catalog.oid] OPERATOR(pg_catalog.@>) ARRAY[@function@::pg_catalog.regprocedure::pg_catalog.oid]) \
+        AS a (pool, request, ours, is_cached)";
+
+/// When the postmaster of this server started, in microseconds since 1970.
+pub fn postmaster_start() -> i64 {
+    // SAFETY: a variable of this process, which stays as it is.
+    time::unix_micros(unsafe { pg_sys::PgStartTime })
+}
+
+/// The other server, of which only one that takes writes will do.
+fn server(registry: &str) -> Result<Server, Error> {
+    Server::parse(registry)?.with([("target_session_attrs", "read-write")])
+}
+
+/// A registry in PostgreSQL.
+pub struct Postgres {
+    server: Result<Server, Error>,
+    pool: String,
+    stop: Arc<Stop>,
+    session: Option<Session>,
+    /// When this server's postmaster started.
+    started: i64,
+    here: Arc<AtomicBool>,
+}
+
+/// A connection that is set up.
+struct Session {
+    connection: Connection,
+    /// The statement that calls the registry.
+    call: String,
+}
+
+enum Failure {
+    Libpq(Error),
+    Other(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Libpq(error)
+    }
+}
+
+impl Postgres {
+    /// `registry` is a conninfo or a URL; `here` tells then whether the latest connection
+    /// was to this server itself, whose postmaster started at `started`.
+    pub fn new(
+        registry: &str,
+        pool: String,
+        stop: Arc<Stop>,
+        here: Arc<AtomicBool>,
+        started: i64,
+    ) -> Self {
+        Self {
+            server: server(registry),
+            pool,
+            stop,
+            session: None,
+            started,
+            here,
+        }
+    }
+}
+
+impl Transport for Postgres {
+    fn answer(&mut self, job: &Job) -> Result<Reply, String> {
+        let until = Instant::now() + job.timeout;
+        let is_old = self.session.is_some();
+        let outcome = match self.ask(job, until) {
+            // A connection that was made for an earlier request may be gone since long.
+            // A request may be sent twice.
+            Err(Failure::Libpq(Error::Lost(_))) if is_old => self.ask(job, until),
+            outcome => outcome,
+        };
+        outcome.map_err(|failure| match failure {
+            Failure::Other(why) => why,
+            Failure::Libpq(error) => sentence(&error),
+        })
+    }
+}
+
+impl Postgres {
+    fn ask(&mut self, job: &Job, until: Instant) -> Result<Reply, Failure> {
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.connect(until)?,
+        };
+        let request = wire::encode(&job.request);
+        let parameters = [Some(self.pool.as_str()), Some(request.as_str())];
+        let answer = session.connection.query(
+            &session.call,
+            &parameters,
+            until.saturating_duration_since(Instant::now()),
+            &mut Thread(&self.stop),
+        );
+        let has_warned = session.connection.has_warned();
+        if session.connection.is_usable() {
+            self.session = Some(session);
+        }
+        let rows = answer?;
+        // The wait for a synchronous standby was ended: the reply could be lost.
+        if has_warned {
+            let why = "The registry's server has warned that its reply may not be durable.";
+            return Err(Failure::Other(why.to_string()));
+        }
+        let text = rows.first_value().ok_or_else(|| {
+            Failure::Other(
+                "Function snowflake_lease() in the registry's database is not that of extension \
+                 snowflake_id."
+                    .to_string(),
+            )
+        })?;
+        wire::decode(text).map_err(|why| {
+            Failure::Other(match why {
+                Unreadable::Format(format) => format!(
+                    "The registry answers in format {format}, and this server understands format \
+                     {}: install the same version of extension snowflake_id on both.",
+                    wire::FORMAT
+                ),
+                Unreadable::Content(why) => {
+                    format!("The reply of the registry could not be read: {why}.")
+                }
+            })
+        })
+    }
+
+    fn connect(&self, until: Instant) -> Result<Session, Failure> {
+        let server = self.server.as_ref().map_err(Clone::clone)?;
+        let mut waiter = Thread(&self.stop);
+        let left = || until.saturating_duration_since(Instant::now());
+        let mut connection = Connection::open(server, left(), &mut waiter)?;
+        let rows = connection.query(SET_UP, &[], left(), &mut waiter)?;
+        let schema = rows.first_value().ok_or_else(|| {
+            Failure::Other(
+                "The registry's database does not have extension snowflake_id.".to_string(),
+            )
+        })?;
+        let started = rows.rows.first().and_then(|row| row.get(1)?.as_deref());
+        let is_here = started.and_then(|text| text.parse().ok()) == Some(self.started);
+        self.here.store(is_here, Ordering::Relaxed);
+        let function = rows.rows.first().and_then(|row| row.last()?.as_deref());
+        let call = CALL
+            .replace("@schema@", schema)
+            .replace("@function@", function.unwrap_or_default());
+        Ok(Session { connection, call })
+    }
+}
+
+/// Why there is no reply.
+fn sentence(error: &Error) -> String {
+    match error {
+        Error::Conninfo => {
+            "\"snowflake_id.registry\" is neither a libpq conninfo nor a URL.".to_string()
+        }
+        Error::Connect(message) => format!("Could not connect: {}.", bare(message)),
+        Error::TimedOut(_) => "The registry did not answer in time.".to_string(),
+        Error::Statement(refusal) => format!(
+            "The registry's server refused the request with SQLSTATE {}: {}.",
+            refusal.sqlstate,
+            bare(&refusal.message)
+        ),
+        Error::Lost(message) => format!("The connection was lost: {}.", bare(message)),
+        Error::Ended => "The request was given up.".to_string(),
+    }
+}
+
+/// A message without the full stop at its end.
+fn bare(message: &str) -> &str {
+    message.trim_end_matches(['.', '?', ' ', '\n'])
+}

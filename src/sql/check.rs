@@ -1,0 +1,62 @@
+//! What `snowflake_check()` needs and SQL cannot have: decoding without an error, and
+//! what labels say. The function itself is in `sql/check.sql`.
+
+use pgrx::datum::TimestampWithTimeZone;
+use pgrx::pg_sys;
+
+use super::super::error::Error;
+use super::super::time;
+use super::call::{Call, Whose, by_layout, columns};
+use snowflake_core::id::Millis;
+
+by_layout!(
+    snowflake_internal_instant_or_null,
+    snowflake_internal_instant_or_null_as,
+    1,
+    instant_or_null
+);
+
+/// `snowflake_internal_instant_or_null(id [, generator])`,
+/// `snowflake_internal_instant_or_null_as(id, layout)`: the instant of an ID, NULL if no
+/// generator with the layout can have made the ID, and `-infinity` if that is because
+/// the ID is negative, as if it were of a time before the epoch.
+fn instant_or_null(call: &Call, whose: &Whose) -> Result<Option<TimestampWithTimeZone>, Error> {
+    let id = call.number(0);
+    if id < 0 && !whose.with_layout(|layout| layout.can_be_negative()) {
+        return Ok(Some(TimestampWithTimeZone::negative_infinity()));
+    }
+    let instant = whose.read(id, |layout, fields| {
+        time::to_datum(layout.instant_of(fields.tick))
+    });
+    Ok(instant.ok())
+}
+
+by_layout!(
+    snowflake_internal_check_limits,
+    snowflake_internal_check_limits_as,
+    0,
+    check_limits
+);
+
+/// The bits of the numbers that a column of type integer could have held.
+const SMALL_BITS: u32 = 31;
+const SMALL_MAX: i64 = (1 << SMALL_BITS) - 1;
+
+const DAY: Millis = Millis::new(86_400_000);
+
+/// `snowflake_internal_check_limits([generator])`,
+/// `snowflake_internal_check_limits_as(layout)`: one row.
+///
+/// Numbers up to `greatest_small` are those of a sequence rather than IDs. This is -1 for
+/// a layout that has IDs of more than a day among such numbers, since these IDs may be
+/// real ones.
+fn check_limits(call: &Call, whose: &Whose) -> Result<pg_sys::Datum, Error> {
+    let generator = whose.label().generator();
+    let (layout, policy) = (generator.layout, generator.policy);
+    let has_few = layout.lasting(layout.ticks_below(SMALL_BITS)) <= DAY;
+    Ok(call.row(columns![
+        if has_few { SMALL_MAX } else { -1 },
+        time::interval(layout.lasting(policy.max_borrow_ticks)),
+        time::interval(policy.max_rollback),
+    ]))
+}

@@ -1,0 +1,161 @@
+//! Generating IDs.
+
+use pgrx::iter::SetOfIterator;
+use pgrx::pg_sys;
+
+use super::super::entry::{self, Entry};
+use super::super::error::{self, Error};
+use super::super::issue::{self, Chunk};
+use super::super::shmem;
+use super::call::{Call, c_function};
+use snowflake_core::id::SnowflakeId;
+
+/// The largest batch.
+const BATCH_MAX: i32 = 100_000;
+
+// `snowflake_nextval([generator]) -> bigint`.
+c_function!(snowflake_nextval, |call| {
+    let named = call.generator(0);
+    let kept = call.kept();
+    // SAFETY: null, or as `nextval_slow` sets it: an entry, which is never freed.
+    let cached = kept.and_then(|kept| unsafe { kept.get().cast::<Entry>().as_ref() });
+    let cached = cached.filter(|entry| named.is_none_or(|relation| relation == entry.relation()));
+    match cached.and_then(issue::next_fast) {
+        Some(id) => Ok(id.get()),
+        None => nextval_slow(call),
+    }
+});
+
+#[cold]
+fn nextval_slow(call: &Call) -> Result<i64, Error> {
+    // Checked before any look-up: this is the first error that a new user meets.
+    shmem::shared()?;
+    let entry = call.entry(0)?;
+    if let Some(kept) = call.kept() {
+        kept.set(std::ptr::from_ref(entry).cast_mut().cast());
+    }
+    issue::next(entry, None).map(|id| id.get())
+}
+
+// `snowflake_nextval_with(fields [, generator]) -> bigint`.
+c_function!(snowflake_nextval_with, |call| {
+    shmem::shared()?;
+    let entry = call.entry(1)?;
+    let given = issue::given(entry, &call.fields(0)?)?;
+    issue::next(entry, Some(given)).map(|id| id.get())
+});
+
+// `snowflake_nextval_batch(count [, generator]) -> setof bigint`.
+c_function!(snowflake_nextval_batch, |call| call
+    .set(|| { batch(call, 1, None) }));
+
+// `snowflake_nextval_batch_with(count, fields [, generator]) -> setof bigint`: the
+// same, with these fields in all IDs.
+c_function!(snowflake_nextval_batch_with, |call| call.set(|| {
+    let fields = call.fields(1)?;
+    batch(call, 2, Some(fields))
+}));
+
+/// Issues IDs chunk by chunk, each chunk when the one before is used up. The generator,
+/// if one is named, comes behind `own` arguments.
+///
+/// Between two rows of a batch the session may do anything: get IDs elsewhere,
+/// change its role, roll back to a savepoint. Then the rest of the chunk is
+/// dropped, and further IDs come one at a time.
+fn batch(
+    call: &Call,
+    own: usize,
+    fields: Option<Vec<(String, i64)>>,
+) -> Result<SetOfIterator<'static, i64>, Error> {
+    shmem::shared()?;
+    let entry = call.entry(own)?;
+    let count = call.get(0).unwrap_or(0);
+    if !(1..=BATCH_MAX).contains(&count) {
+        return Err(error::batch_count(count, BATCH_MAX));
+    }
+    // The layout must be known before its chunk size is.
+    let right = entry.right_or_fill()?;
+    // Read with the label in force, which the session may change between two rows.
+    let given = move || {
+        let fields = fields.as_ref();
+        fields.map(|it| issue::given(entry, it)).transpose()
+    };
+    if given()?.is_none() {
+        issue::check_bare(entry, &right)?;
+    }
+    entry.pending().count_batch();
+    let mut left = u64::from(count.unsigned_abs());
+    let mut max_chunk = right.generator.max_chunk();
+    let mut chunk = None;
+    let mut last = None;
+    Ok(SetOfIterator::new(std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        if last.is_some() && (entry.last_id() != last || entry.right().is_none()) {
+            max_chunk = 1;
+            chunk = None;
+        }
+        let id = loop {
+            if let Some(id) = chunk.as_mut().and_then(Chunk::next) {
+                break id;
+            }
+            match given().and_then(|it| issue::next_chunk(entry, left.min(max_chunk), it)) {
+                Ok(next) => chunk = Some(next),
+                Err(error) => error.raise(),
+            }
+        };
+        last = Some(id);
+        left -= 1;
+        entry.set_last_id(id);
+        Some(id.get())
+    })))
+}
+
+// `snowflake_nextval_block(count [, generator]) -> bigint`.
+c_function!(snowflake_nextval_block, |call| {
+    let count = call.get::<i32>(0).unwrap_or_default();
+    shmem::shared()?;
+    let entry = call.entry(1)?;
+    let right = entry.right_or_fill()?;
+    let max = right.generator.max_block();
+    let max = max.ok_or_else(|| error::no_blocks(&entry.name(), right.generator))?;
+    match u64::try_from(count) {
+        Ok(count) if (1..=max).contains(&count) => {
+            issue::next_block(entry, count).map(|id| id.get())
+        }
+        _ => Err(error::block_count(count, max, &entry.name())),
+    }
+});
+
+// `snowflake_observe(id [, generator])`.
+c_function!(snowflake_observe, |call| {
+    shmem::shared()?;
+    let entry = call.entry(1)?;
+    entry::prevent_where_nextval_is(c"snowflake_observe()");
+    issue::observe(entry, SnowflakeId::new(call.number(0)))
+});
+
+// `snowflake_nextval_after(id [, generator]) -> bigint`.
+c_function!(snowflake_nextval_after, |call| {
+    shmem::shared()?;
+    let entry = call.entry(1)?;
+    entry::prevent_where_nextval_is(c"snowflake_nextval_after()");
+    // A call that gets no ID must not raise the generator.
+    let right = entry.right_or_fill()?;
+    issue::check_bare(entry, &right)?;
+    issue::observe(entry, SnowflakeId::new(call.number(0)))?;
+    let next = issue::next_fast(entry).map_or_else(|| issue::next(entry, None), Ok);
+    next.map(|id| id.get())
+});
+
+// `snowflake_currval([generator]) -> bigint`.
+c_function!(snowflake_currval, |call| {
+    let entry = call.entry(0)?;
+    entry.lock_for(pg_sys::ACL_SELECT | pg_sys::ACL_USAGE)?;
+    entry.learn()?;
+    match entry.last_id() {
+        Some(id) => Ok(id.get()),
+        None => Err(error::no_currval(&entry.name())),
+    }
+});

@@ -1,0 +1,274 @@
+//! What a DBA looks at: the state of each generator, and its statistics.
+
+use std::rc::Rc;
+
+use pgrx::pg_sys;
+
+use super::super::encoding::Text;
+use super::super::entry::{self, Entry};
+use super::super::error::{self, Error};
+use super::super::label::{self, Described};
+use super::super::{catalog, compat, guc, horizon, keeper, mark, os_clock, shmem, time};
+use super::call::{c_function, columns};
+use snowflake_core::generator::Generator;
+use snowflake_core::id::{Millis, Position, UnixMillis};
+use snowflake_core::reservation::{NoMark, Refusal};
+use snowflake_core::server::Refused;
+use snowflake_core::stats::Counts;
+
+/// The generators of this database, the default one first.
+fn generators() -> Result<impl Iterator<Item = &'static Entry>, Error> {
+    let all = std::iter::once(entry::default_relation()?).chain(label::all());
+    Ok(all.map(entry::of_sequence))
+}
+
+#[derive(Clone, Copy)]
+struct View {
+    reserved: Position,
+    gap_at: Option<UnixMillis>,
+    refused_at: Option<UnixMillis>,
+    knows_marks: bool,
+    counts: Counts,
+}
+
+fn view(entry: &Entry) -> Option<View> {
+    // The slot's counts shall include our own.
+    entry.flush_stats();
+    shmem::shared().ok()?.with_slot(entry.key(), |slot| View {
+        reserved: slot.live().bounds().in_force(),
+        gap_at: slot.gap_at(),
+        refused_at: slot.refused_at(),
+        knows_marks: slot.highest().is_some(),
+        counts: slot.stats().read(),
+    })
+}
+
+/// The instant of a generator's next ID, by its word or its clock, whichever is later,
+/// or by its mark if nothing is reserved; `None` if there is neither.
+fn next(entry: &Entry, generator: &Generator, mark: Option<UnixMillis>) -> Option<UnixMillis> {
+    let layout = generator.layout;
+    // In recovery nothing is issued, so there is no word.
+    let running = entry.running_at(generator);
+    let next = running.map(|position| layout.instant_of(layout.tick_of(position)));
+    next.max(mark)
+}
+
+/// What is on disk for a generator: its mark, or what is there instead. A file that
+/// cannot be read is shown as unknown; generating raises the error.
+fn on_disk(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, NoMark> {
+    // Others have no file in recovery.
+    if catalog::persistence(entry.relation()) != pg_sys::RELPERSISTENCE_PERMANENT {
+        return Ok(None);
+    }
+    let now = os_clock::wall().millis();
+    let value = mark::read(entry).ok().and_then(|on_disk| on_disk.value);
+    let read = value.map(|value| generator.read_mark(value, now));
+    Ok(read.transpose()?.map(|(mark, _)| mark))
+}
+
+// The view `snowflake_generators`.
+c_function!(snowflake_generators, |call| {
+    let shared = shmem::shared().ok();
+    // One lock at a time, however many generators there are, and without waiting: a
+    // view that hangs shows nothing about the others. `None` is a generator that was
+    // dropped after the list was made.
+    let row = |entry: &'static Entry, is_held: bool| {
+        let described = entry
+            .read_label(entry.is_default(), label::read)
+            .map(|read| read.unwrap_or_else(|| Rc::new(label::of_default().clone())));
+        let view = view(entry);
+        let it = described.as_ref().ok();
+        // The file may be read under a lock only; labels and shared memory need none.
+        let readable = it.filter(|_| is_held);
+        let mark = readable.map_or(Ok(None), |it| on_disk(entry, &it.generator));
+        // Shown only to users who may use the generator, as with `pg_sequences`.
+        let visible = entry.may_watch();
+        // A generator whose slot knows its marks repairs the one on disk.
+        let heals = view.is_some_and(|view| view.knows_marks);
+        let no_mark = mark.err().filter(|_| visible && !heals);
+        let problem = match &described {
+            _ if !is_held => Some(error::locked(&entry.name()).in_a_line()),
+            Ok(it) => problem(entry, it, no_mark).map(|error| error.in_a_line()),
+            Err(error) => Some(error.in_a_line()),
+        };
+        // The generator's layout, in which positions count.
+        let layout = it.map(|it| it.generator.layout);
+        let worker = shared.and_then(|shared| match it {
+            Some(it) if !it.generator.layout.has_worker() => None,
+            Some(it) => entry.worker_id(it, shared),
+            None => shared.worker_id(),
+        });
+        let shown = view.filter(|_| visible).zip(layout);
+        let mark = mark.ok().flatten().filter(|_| visible);
+        let reserved = shown
+            .filter(|(view, _)| view.reserved != Position::ZERO)
+            .map(|(view, layout)| layout.instant_of(layout.tick_of(view.reserved)));
+        let start = mark.filter(|_| reserved.is_none());
+        let wall = os_clock::wall().millis();
+        let next = it.and_then(|it| next(entry, &it.generator, start));
+        // Without a word and a mark, the generator starts at the wall clock.
+        let next = next.or(is_held.then_some(wall)).filter(|_| visible);
+        Some(columns![
+            entry.relation(),
+            worker.map(|worker| worker.get().cast_signed()),
+            shown
+                .and_then(|(view, layout)| Some(layout.instant_of(view.counts.last_tick?)))
+                .map(time::to_datum),
+            reserved.or(mark).map(time::to_datum),
+            next.map(|next| time::interval(next.since(wall).max(Millis::ZERO))),
+            shown
+                .and_then(|(view, _)| view.refused_at)
+                .map(time::to_datum),
+            shown.and_then(|(view, _)| view.gap_at).map(time::to_datum),
+            layout.map(|layout| layout.ids_per_second().cast_signed()),
+            layout.map(|layout| time::to_datum(layout.end())),
+            problem.map(Text),
+            it.map(|it| Text(it.label.layout_text())),
+            layout.map(|layout| time::to_datum(layout.epoch())),
+            layout.map(|layout| time::interval(layout.tick())),
+            it.map(|it| Text(it.label.policy_text())),
+            it.map(|it| Text(&it.text)),
+        ])
+    };
+    let all = generators()?;
+    call.rows(all.filter_map(|entry| entry.with_share_lock(false, |is_held| row(entry, is_held))));
+    Ok(())
+});
+
+/// Why this server can issue no IDs, whatever its clock does.
+fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Option<Error> {
+    let can_issue = shmem::shared().and_then(|shared| entry.check_can_issue(described, shared));
+    if let Err(error) = can_issue {
+        return Some(error);
+    }
+    let generator = &described.generator;
+    let layout = generator.layout;
+    let max = layout.max_worker();
+    if let Some((pool, last)) = shmem::shared()
+        .ok()
+        .and_then(|shared| keeper::pool_end(shared, entry.key(), generator))
+        && layout.has_worker()
+        && i64::try_from(max).is_ok_and(|max| last > max)
+    {
+        let name = entry.name();
+        return Some(error::keeper::pool_exceeds_layout(&name, &pool, last, max));
+    }
+    let (epoch, last) = (generator.layout.epoch(), generator.layout.end());
+    let now = os_clock::wall().millis();
+    let refusal = match no_mark {
+        Some(no_mark) => Refusal::NoMark(no_mark),
+        None if now < epoch => Refusal::BeforeEpoch { epoch },
+        None if now >= last => Refusal::TimeUsedUp { last },
+        None => return None,
+    };
+    let why = Refused::Reservation(refusal);
+    Some(error::refused(&entry.name(), generator, why))
+}
+
+// The view `snowflake_worker`.
+c_function!(snowflake_worker, |call| {
+    let shared = shmem::shared()?;
+    let (identity, shown) =
+        shared.with_keeper(|beliefs, state| (beliefs.identity, state.shown.clone()));
+    let worker = identity.generation.worker();
+    let is_granted = identity.floor.is_some();
+    let source = match (worker, guc::worker()) {
+        (None, _) => "none",
+        (Some(_), (Some(_), guc::Source::Setting)) => "setting",
+        (Some(_), (Some(_), guc::Source::Hostname)) => "hostname",
+        (Some(_), (Some(_), guc::Source::Env)) => "env",
+        _ => "registry",
+    };
+    // SAFETY: looks up the catalogs.
+    let reads_all =
+        unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
+    let text = |text: String| (!text.is_empty()).then_some(Text(text));
+    let token = shown.nonce.filter(|_| is_granted).map(|nonce| {
+        let nonce = format!("{:032x}", nonce.0);
+        let start: String = nonce.chars().take(8).collect();
+        Text(format!("{}-{start}", shown.counter))
+    });
+    let trouble = shown.trouble.filter(|_| reads_all);
+    let (registry, pool) = match shown.registry.get() {
+        // A standby has no keeper, and follows the settings once it is promoted.
+        registry if registry.is_empty() => keeper::configured().unwrap_or_default(),
+        registry => (registry, shown.pool.get()),
+    };
+    Ok(call.row(columns![
+        worker.map(|worker| worker.get().cast_signed()),
+        Text(source),
+        text(registry).filter(|_| reads_all),
+        text(pool),
+        token.filter(|_| reads_all),
+        identity.bound.filter(|_| is_granted).map(time::to_datum),
+        shown
+            .leased_until
+            .filter(|_| is_granted)
+            .map(|until| time::to_datum(until.as_nodes_clock())),
+        shown.last_contact.map(time::to_datum),
+        trouble.map(|obstacle| Text(obstacle.text.get())),
+        shown.since.filter(|_| worker.is_some()).map(time::to_datum),
+    ]))
+});
+
+// The view `pg_stat_snowflake`.
+c_function!(pg_stat_snowflake, |call| {
+    shmem::shared()?;
+    let rows = generators()?.filter_map(|entry| {
+        // A generator without a slot has no counts.
+        let counts = view(entry)?.counts;
+        let largest = Millis::new(counts.largest_rollback_millis.cast_signed());
+        Some(columns![
+            entry.relation(),
+            counts.issued.cast_signed(),
+            counts.batches.cast_signed(),
+            counts.waits.cast_signed(),
+            millis(counts.wait_nanos),
+            counts.borrowed.cast_signed(),
+            counts.refusals.cast_signed(),
+            counts.rollbacks.cast_signed(),
+            (largest > Millis::ZERO).then(|| time::interval(largest)),
+            counts.reservations.cast_signed(),
+            millis(counts.reservation_nanos),
+            // Already a timestamptz.
+            counts.reset_at,
+        ])
+    });
+    call.rows(rows);
+    Ok(())
+});
+
+// `snowflake_horizon_lags()`, for the same view.
+c_function!(snowflake_horizon_lags, |call| {
+    shmem::shared()?;
+    let locked = horizon::locked();
+    let now = os_clock::wall().millis();
+    let rows = generators()?.filter_map(|entry| {
+        let lag = super::horizon::lag(entry, &locked, now)?;
+        Some(columns![entry.relation(), lag])
+    });
+    call.rows(rows);
+    Ok(())
+});
+
+/// A duration in milliseconds, as PostgreSQL's own views give it.
+fn millis(nanos: u64) -> f64 {
+    // Exact up to 2^53 ns, 104 days.
+    #[allow(clippy::cast_precision_loss)]
+    let nanos = nanos as f64;
+    nanos / 1e6
+}
+
+// `snowflake_stat_reset([generator])`.
+c_function!(snowflake_stat_reset, |call| {
+    let generator = call.generator(0).map(entry::of_named).transpose()?;
+    match generator {
+        Some(entry) => {
+            entry.describe()?;
+            entry.flush_stats();
+        }
+        None => generators()?.for_each(Entry::flush_stats),
+    }
+    shmem::shared()?.reset_stats(generator.map(Entry::key));
+    Ok(())
+});

@@ -1,0 +1,308 @@
+//! Tests inside a server: SQLSTATEs, privileges, settings, the calls that SQL
+//! cannot make.
+
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::pg_sys;
+    use pgrx::prelude::*;
+
+    use crate::entry;
+
+    /// The SQLSTATE with which a statement ends, "00000" without an error.
+    fn sqlstate(sql: &str) -> String {
+        let block = format!(
+            "DO $do$ BEGIN EXECUTE {}; PERFORM set_config('t.state', '00000', true);
+             EXCEPTION WHEN OTHERS THEN PERFORM set_config('t.state', SQLSTATE, true); END $do$",
+            spi::quote_literal(sql)
+        );
+        Spi::run(&block).unwrap();
+        Spi::get_one::<String>("SELECT current_setting('t.state')")
+            .unwrap()
+            .unwrap()
+    }
+
+    fn one(sql: &str) -> i64 {
+        Spi::get_one::<i64>(sql).unwrap().unwrap()
+    }
+
+    #[pg_test]
+    fn sqlstates() {
+        for (sql, state) in [
+            ("SELECT snowflake_nextval()", "00000"),
+            ("SELECT snowflake_nextval_batch(0)", "22003"),
+            ("SELECT snowflake_nextval_batch(100001)", "22003"),
+            ("SELECT snowflake_nextval('pg_class')", "42809"),
+            ("SELECT snowflake_nextval(0)", "42P01"),
+            ("CREATE SEQUENCE s; SELECT snowflake_nextval('s')", "42809"),
+            (
+                "CREATE TEMP SEQUENCE ts; SELECT snowflake_nextval('ts')",
+                "42809",
+            ),
+            ("SELECT snowflake_timestamp(-1)", "22003"),
+            ("SELECT snowflake_decode(-1)", "22003"),
+            ("SELECT snowflake_encode(now(), 1024, 0)", "22003"),
+            ("SELECT snowflake_encode('-infinity', 0, 0)", "22008"),
+            ("SELECT snowflake_min_id('1970-01-01Z')", "22008"),
+            ("SELECT snowflake_advance('snowflake_default', -1)", "22003"),
+            (
+                "SELECT snowflake_advance('snowflake_default', 9223372036854775807)",
+                "22008",
+            ),
+            (
+                "SELECT snowflake_advance('snowflake_default', '1999-01-01Z'::timestamptz)",
+                "22008",
+            ),
+            ("SELECT snowflake_advance('pg_class', now())", "42809"),
+            ("SELECT snowflake_observe(0)", "00000"),
+            ("SELECT snowflake_observe(-1)", "22003"),
+            ("SELECT snowflake_observe(9223372036854775807)", "22008"),
+            (
+                "SELECT snowflake_nextval_after(9223372036854775807)",
+                "22008",
+            ),
+            ("SELECT snowflake_observe(0, 'pg_class')", "42809"),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=multi_clock epoch=1735689600000 on_rollback=next_clock'); SELECT snowflake_observe(0, 'g')",
+                "0A000",
+            ),
+            (
+                "SELECT snowflake_create_generator('g', 'layout=''time:41 t:10=caller worker:4 sequence:8'' epoch=2025-01-01Z'); SELECT snowflake_nextval_after(0, 'g')",
+                "22023",
+            ),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=no')",
+                "22023",
+            ),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=uniqueid')",
+                "22023",
+            ),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=baidu')",
+                "2200H",
+            ),
+            (
+                "SELECT snowflake_create_generator('pg_temp.g', 'preset=discord')",
+                "55000",
+            ),
+            (
+                "CREATE TABLE tt (); SECURITY LABEL FOR snowflake_id ON TABLE tt IS 'preset=discord'",
+                "42809",
+            ),
+            (
+                "SECURITY LABEL FOR snowflake_id ON SEQUENCE snowflake_default IS 'preset=discord'",
+                "0A000",
+            ),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=worker_queue epoch=1735689600000'); SELECT snowflake_nextval('g')",
+                "55000",
+            ),
+            (
+                "SELECT snowflake_create_generator('g', 'preset=javascript max_borrow=0 on_exhausted=error tick=''10 s'''); SELECT count(snowflake_nextval('g')) FROM generate_series(1, 1100)",
+                "53400",
+            ),
+            ("SELECT snowflake_decode_as(1, 'preset=no')", "22023"),
+            ("SELECT snowflake_decode_as(-1, 'preset=twitter')", "22003"),
+            (
+                "SELECT snowflake_decode_as(0, 'preset=uniqueid_time')",
+                "22003",
+            ),
+            ("SELECT snowflake_decode(1, 'pg_class')", "42809"),
+            ("SELECT snowflake_explain(-1)", "22003"),
+            (
+                "SELECT snowflake_min_id_as(now(), 'preset=uniqueid')",
+                "0A000",
+            ),
+            (
+                "SELECT snowflake_min_id_as('2090-01-01Z', 'preset=discord')",
+                "0A000",
+            ),
+            (
+                "SELECT snowflake_encode_as(now(), '[]', 'preset=discord')",
+                "22023",
+            ),
+            (
+                "SELECT snowflake_encode_as(now(), '{\"worker\": 32}', 'preset=discord')",
+                "22003",
+            ),
+            (
+                "SELECT snowflake_encode_as(now(), '{\"worker\": 1}', 'preset=discord')",
+                "22023",
+            ),
+            (
+                "SELECT snowflake_encode_as(now(), '{\"shard\": 6, \"sequence\": 0}', 'preset=instagram shard=5')",
+                "22003",
+            ),
+            ("SET snowflake_id.worker_id = 1", "55P02"),
+            ("SET snowflake_id.max_generators = 1", "55P02"),
+            ("SET snowflake_id.reserve = '1 s'", "55P02"),
+            ("SET snowflake_id.nonsense = 1", "42602"),
+        ] {
+            assert_eq!(sqlstate(sql), state, "{sql}");
+        }
+    }
+
+    #[pg_test]
+    fn set_default_sqlstates() {
+        Spi::run(
+            "CREATE TABLE t (id bigint PRIMARY KEY, i integer, g bigint GENERATED ALWAYS AS (1) STORED);
+             CREATE TABLE two (a bigint, b bigint, PRIMARY KEY (a, b)); CREATE TABLE none (id bigint);
+             CREATE TABLE p (id bigint PRIMARY KEY) PARTITION BY HASH (id);
+             CREATE TABLE p0 PARTITION OF p FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+             CREATE TABLE above (id bigint PRIMARY KEY); INSERT INTO above VALUES (9223372036854775807);
+             CREATE DOMAIN small AS bigint CHECK (VALUE < 9); CREATE TABLE d (id small);
+             CREATE VIEW v AS SELECT 1 AS id; CREATE ROLE stranger",
+        )
+        .unwrap();
+        for (arguments, state) in [
+            ("'t'", "00000"),
+            ("'t', 'id', 'snowflake_default', true", "00000"),
+            ("'t', NULL, NULL, NULL", "00000"),
+            ("NULL", "22004"),
+            ("0", "42P01"),
+            ("'two'", "42702"),
+            ("'none'", "42704"),
+            ("'t', 'nonsense'", "42703"),
+            ("'t', 'xmin'", "0A000"),
+            ("'t', 'i'", "42804"),
+            ("'t', 'g'", "428C9"),
+            ("'p0'", "42809"),
+            ("'p'", "00000"),
+            ("'v', 'id'", "42809"),
+            ("'pg_type', 'oid'", "42501"),
+            ("'above'", "55000"),
+            ("'d', 'id'", "23514"),
+            ("'t', 'id', 't'", "42809"),
+            ("'t', 'id', 0", "42P01"),
+        ] {
+            let sql = format!("SELECT snowflake_set_default({arguments})");
+            assert_eq!(sqlstate(&sql), state, "{sql}");
+        }
+        let as_stranger = "SET LOCAL ROLE stranger; SELECT snowflake_set_default('t')";
+        assert_eq!(sqlstate(as_stranger), "42501");
+        let read_only = "SET LOCAL transaction_read_only = on; SELECT snowflake_set_default('t')";
+        assert_eq!(sqlstate(read_only), "25006");
+    }
+
+    #[cfg(feature = "pg18")]
+    #[pg_test]
+    fn set_default_refuses_virtual_columns() {
+        Spi::run(
+            "CREATE TABLE t (id bigint PRIMARY KEY, v bigint GENERATED ALWAYS AS (id) VIRTUAL)",
+        )
+        .unwrap();
+        assert_eq!(sqlstate("SELECT snowflake_set_default('t', 'v')"), "428C9");
+    }
+
+    #[pg_test]
+    fn currval_is_of_this_session() {
+        assert_eq!(sqlstate("SELECT snowflake_currval()"), "55000");
+        let id = one("SELECT snowflake_nextval()");
+        assert_eq!(one("SELECT snowflake_currval()"), id);
+        assert_eq!(one("SELECT snowflake_currval('snowflake_default')"), id);
+        let last = one("SELECT max(b) FROM snowflake_nextval_batch(100) AS b");
+        assert_eq!(one("SELECT snowflake_currval()"), last);
+    }
+
+    /// A C function may call ours without any FmgrInfo.
+    #[pg_test]
+    fn works_without_flinfo() {
+        unsafe fn nextval(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+            // SAFETY: as the caller guarantees.
+            unsafe { crate::sql::nextval_for_tests(fcinfo) }
+        }
+        // SAFETY: a V1 function without arguments.
+        let call = || unsafe { pgrx::direct_function_call::<i64>(nextval, &[]).unwrap() };
+        let first = call();
+        assert!(call() > first);
+    }
+
+    #[pg_test]
+    fn the_worker_id_is_the_setting() {
+        assert_eq!(one("SELECT snowflake_worker_id(snowflake_nextval())"), 5);
+    }
+
+    #[pg_test]
+    fn a_session_that_loses_the_privilege_stops() {
+        Spi::run("CREATE ROLE r; GRANT ALL ON SCHEMA public TO r").unwrap();
+        let guarded = "SET LOCAL ROLE r; SELECT snowflake_nextval()";
+        assert_eq!(sqlstate(guarded), "00000");
+        Spi::run("RESET ROLE; REVOKE USAGE ON SEQUENCE snowflake_default FROM PUBLIC").unwrap();
+        assert_eq!(sqlstate(guarded), "42501");
+        assert_eq!(sqlstate("SELECT snowflake_nextval()"), "00000");
+        assert_eq!(
+            sqlstate("SET LOCAL ROLE r; SELECT snowflake_accept_clock()"),
+            "42501"
+        );
+        // SELECT is enough to read back, as for currval().
+        assert_eq!(
+            sqlstate("SET LOCAL ROLE r; SELECT snowflake_currval()"),
+            "00000"
+        );
+        Spi::run("RESET ROLE; REVOKE SELECT ON SEQUENCE snowflake_default FROM PUBLIC").unwrap();
+        assert_eq!(
+            sqlstate("SET LOCAL ROLE r; SELECT snowflake_currval()"),
+            "42501"
+        );
+    }
+
+    #[pg_test]
+    fn the_mark_is_above_all_ids() {
+        for _ in 0..200 {
+            assert!(
+                Spi::get_one::<bool>(
+                    "SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval())) * 1000
+                        < (SELECT last_value FROM snowflake_default)"
+                )
+                .unwrap()
+                .unwrap()
+            );
+        }
+    }
+
+    #[pg_test]
+    fn the_default_generator_is_found_in_any_search_path() {
+        let relation = entry::default_relation().unwrap_or(pg_sys::InvalidOid);
+        Spi::run("CREATE SCHEMA evil; CREATE SEQUENCE evil.snowflake_default").unwrap();
+        Spi::run("SET LOCAL search_path = evil, public").unwrap();
+        assert_eq!(
+            entry::default_relation().unwrap_or(pg_sys::InvalidOid),
+            relation
+        );
+        assert_eq!(
+            sqlstate("SELECT snowflake_nextval('snowflake_default')"),
+            "42809"
+        );
+        assert_eq!(sqlstate("SELECT snowflake_nextval()"), "00000");
+    }
+
+    #[pg_test]
+    fn every_object_has_a_comment() {
+        assert_eq!(
+            one("SELECT count(*) FROM pg_depend AS d
+                 JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'
+                 WHERE d.deptype = 'e' AND d.classid IN ('pg_class'::regclass, 'pg_proc'::regclass)
+                   AND obj_description(d.objid, d.classid::regclass::name) IS NULL
+                   -- The functions of this test build.
+                   AND NOT EXISTS (SELECT FROM pg_proc AS p JOIN pg_namespace AS n
+                        ON n.oid = p.pronamespace AND n.nspname = 'tests' WHERE p.oid = d.objid)"),
+            0
+        );
+    }
+}
+
+/// Read by the `#[pg_test]` framework.
+#[cfg(test)]
+pub mod pg_test {
+    /// Nothing to prepare.
+    pub fn setup(_options: Vec<&str>) {}
+
+    /// The settings of the test server.
+    #[must_use]
+    pub fn postgresql_conf_options() -> Vec<&'static str> {
+        vec![
+            "shared_preload_libraries = 'snowflake_id'",
+            "snowflake_id.worker_id = 5",
+        ]
+    }
+}
