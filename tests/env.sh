@@ -237,8 +237,8 @@ build() {
 
 # install_into PKGLIBDIR SHAREDIR: CREATE EXTENSION runs one script, made of those in sql/, of
 # which the one with the grants is the last. Scripts of released versions, and those that
-# lead from one to the next, are installed as well: Citus makes the extension on a new node
-# in the version that the others have.
+# lead from one to the next, are installed as well, once there are any: Citus makes the
+# extension on a new node in the version that the others have.
 install_into() {
     local version script
     # The server reads them, whatever the umask of who installs them.
@@ -248,7 +248,7 @@ install_into() {
     for script in "$top"/sql/snowflake_id--*.sql; do
         if [ -e "$script" ]; then install -m 644 "$script" "$2/extension/"; fi
     done
-    version=$(version)
+    version=$(sql_version)
     cat "$top/sql/snowflake_id.sql" "$top/sql/set_default.sql" "$top/sql/registry.sql" \
         "$top/sql/citus.sql" "$top/sql/check.sql" "$top/sql/horizon.sql" "$top/sql/cluster_horizon.sql" \
         "$top/sql/convert_columns.sql" "$top/sql/convert_objects.sql" "$top/sql/convert_backfill.sql" "$top/sql/convert_plan.sql" \
@@ -315,21 +315,35 @@ control_of() {
         perl -0pe 's/\n+$/\n/'
 }
 
-# Prints the version of the extension.
+# Prints the version of a release, MAJOR.MINOR.PATCH, which the library and the archives have.
 version() {
+    sed -n '/^\[package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$top/Cargo.toml"
+}
+
+# Prints the version of the SQL objects, MAJOR.MINOR: a release that changes only the library
+# leaves it as it is.
+sql_version() {
     sed -n "s/^default_version = '\(.*\)'/\1/p" "$top/snowflake_id.control"
 }
 
-# Fails if a file names another version than the control file does, or another Rust than
-# Cargo.toml, or if debian/control is not made from debian/control.in.
+# Fails if a file names another version than Cargo.toml does, or another Rust, or if
+# debian/control is not made from debian/control.in.
 check_versions() {
     local version
     version=$(version)
-    grep -qx "version = \"$version\"" "$top/Cargo.toml" || die "Cargo.toml has another version than $version"
-    [ "$(grep -c "\"version\": \"$version\"" "$top/META.json")" = 2 ] ||
+    [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+(-dev)?$ ]] ||
+        die "the version in Cargo.toml is $version, and not MAJOR.MINOR.PATCH or MAJOR.MINOR.PATCH-dev"
+    [[ $version = "$(sql_version)."* ]] ||
+        die "snowflake_id.control has version $(sql_version), which is not the beginning of $version"
+    [ "$(sed -n '/meta-spec/!s/.*"version": "\(.*\)".*/\1/p' "$top/META.json" | sort -u)" = "$version" ] ||
         die "META.json has another version than $version"
-    [[ $(head -n 1 "$top/debian/changelog") = "snowflake-id ($version-"* ]] ||
+    # To Debian, a tilde is before everything: 1.0.0 comes after 1.0.0~dev.
+    [[ $(head -n 1 "$top/debian/changelog") = "snowflake-id (${version/-/\~}-"* ]] ||
         die "debian/changelog begins with another version than $version"
+    local heading="## ${version%-dev}"
+    if [ "$heading" != "## $version" ]; then heading+=" (unreleased)"; fi
+    [ "$(grep -m 1 '^## ' "$top/CHANGELOG.md")" = "$heading" ] ||
+        die "CHANGELOG.md begins with another section than $heading"
     # Files in packages get its date, but only if they are later.
     local date
     date=$(sed -n '/^ -- /{s/.*>  //;p;q}' "$top/debian/changelog")

@@ -19,7 +19,7 @@ my $image = $ENV{IMAGE};
 my @files;
 find(sub { push @files, $File::Find::name =~ s{^\Q$image\E}{}r if -f }, $image);
 is(join(' ', sort @files),
-	'/lib/snowflake_id.so /licenses/snowflake_id/LICENSE /share/extension/snowflake_id--0.2.0.sql /share/extension/snowflake_id.control',
+	'/lib/snowflake_id.so /licenses/snowflake_id/LICENSE /share/extension/snowflake_id--1.0.sql /share/extension/snowflake_id.control',
 	'the files of the image');
 my $containerfile = slurp_file("$FindBin::RealBin/../../Containerfile");
 my %copied = $containerfile =~ /^COPY (\w+) \/(\w+)$/mg;

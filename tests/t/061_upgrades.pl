@@ -2,7 +2,8 @@
 # CREATE EXTENSION, for every pair of versions between which there is a path; a library that
 # is replaced while the server runs is used after a restart, and not before; and what is there
 # stays: marks, labels, privileges, a registry with a server that leases from it, a conversion
-# that is not done. Sessions insert all the time.
+# that is not done. Sessions insert all the time. The objects of the next version work with the
+# present library, too, but for what is new in the next one.
 #
 # The next version is made by this test, from the present one: see NextVersion.pm. The library
 # keeps no state of its own on disk: what it writes are the values of sequences and the rows
@@ -29,7 +30,7 @@ sub make_database { my ($name, $statement, $owner) = @_;
 my $version_of = q{SELECT extversion FROM pg_extension WHERE extname = 'snowflake_id'};
 
 # The versions, and the paths between them.
-like(slurp_file("$FindBin::RealBin/../../CHANGELOG.md"), qr/\A# Changelog\n\n## \Q$this\E( \(unreleased\))?\n/, "$this has a section in CHANGELOG.md");
+like(slurp_file("$FindBin::RealBin/../../CHANGELOG.md"), qr/\A# Changelog\n\n## \Q$this\E\.\d+( \(unreleased\))?\n/, "$this has a section in CHANGELOG.md");
 my @paths = map { [ split /\|/ ] } split /\n/, sql('postgres', q{SELECT source, target FROM pg_extension_update_paths('snowflake_id')
 	WHERE path IS NOT NULL ORDER BY source, target});
 for my $version (split /\n/, sql('postgres', qq{SELECT version FROM pg_available_extension_versions WHERE name = 'snowflake_id' AND version <> '$next'}))
@@ -84,6 +85,11 @@ my ($code, $text) = error_of($node, qq{CREATE FUNCTION pg_temp.f(OUT a regclass,
 	AS 'snowflake_id', '$symbol'; SELECT * FROM pg_temp.f()}, 'made0');
 is($code, '55000', 'a function with more columns than the library gives');
 like($text, qr/the library of snowflake_id is of another version than this function/, 'the error says so');
+
+# From here on, the server has the present library.
+$node->stop;
+replace_library($installation, 'present');
+start_with_clock($node, 0);
 
 # What is in a database, and must be the same after an update.
 my %preset_of = (orders => 'shardingsphere on_rollback=continue', photos => 'instagram shard=5', messages => 'sonyflake', waits => 'twitter on_rollback=wait max_wait=\'2 s\'');
@@ -209,7 +215,7 @@ sub library_of
 start_clients();
 my $session = session($node, undef, 'shop');
 push @leased, ids($leasing, 10);
-my $library = replace_library($installation);
+my $library = replace_library($installation, 'next');
 they_insert('a library that is replaced');
 my $new = session($node, undef, 'shop');
 SKIP:
@@ -218,6 +224,16 @@ SKIP:
 	is(library_of($_), "$library (deleted)", 'a server that runs keeps its library') for $session, $new;
 }
 $_->query_safe("SELECT snowflake_nextval('orders_ids')") for $session, $new;
+# Until the server is restarted, the update finds that its library is not loaded.
+for my $where ([ $session, $node ], [ session($leasing), $leasing ])
+{
+	my ($in, $server) = @$where;
+	my ($code, $text) = error_in($in, $update);
+	is($code, '42883', 'an update before the restart is refused: ' . $server->name);
+	like($text, qr/could not find function "snowflake_next_marker"/, 'the error says what is missing');
+	is($in->query_safe($version_of), $this, 'the version stays');
+	$in->quit if $server == $leasing;
+}
 $_->quit for $session, $new;
 stop_clients('a library that is replaced');
 my %highest = map { $_ => sql('shop', "SELECT max(id) FROM $_") } @tables;
@@ -309,6 +325,7 @@ sub all_is_well
 }
 all_is_well('after the update');
 is($session->query_safe('SELECT snowflake_marker()'), 'next', 'what is new works, in a session that was open');
+is($session->query_safe('SELECT snowflake_library_marker()'), 't', 'so does what is new in the library');
 isnt((error_of($node, 'SET ROLE lessee; SELECT snowflake_marker()', 'shop'))[0], '', 'for who may use it');
 
 # Back, under load, and there again, with a rollback between.
@@ -323,7 +340,10 @@ is(scalar error_in($updates, $update), '', 'there again');
 $updates->quit;
 all_is_well('there again');
 is(scalar error_in($session, $update), '', 'an update to where it is');
+# The server that leases has the present library still.
+$leasing->restart;
 $leasing->safe_psql('postgres', $update);
+ok(wait_until('it leases again', sub { $leasing->safe_psql('postgres', 'SELECT bound IS NOT NULL FROM snowflake_worker') eq 't' }), 'a server that was restarted leases again');
 push @leased, ids($leasing, 300);
 check_ids('the server that leases', \@leased);
 stop_clients('updates');
@@ -336,11 +356,53 @@ is(sql('shop', q{SELECT string_agg(atttypid::regtype || ' ' || attrelid::regclas
 	'bigint old_keys, bigint old_parts, bigint old_parts', 'the conversion is done');
 is(sql('shop', 'SELECT count(*), count(DISTINCT k.id) FROM old_parts AS p JOIN old_keys AS k ON k.id = p.key'), '1000|1000', 'and all rows are there');
 
-# The server is stopped with the later version, and starts with its clock behind.
-%highest = map { $_ => sql('shop', "SELECT max(id) FROM $_") } @tables;
+# Back to the present library, with the objects of the next version: the server crashes, and
+# starts with its clock behind. All goes on but what is new in the next library. Then the
+# objects go back as well, and both to the next version again.
+sub restart_with
+{
+	my ($version) = @_;
+	%highest = map { $_ => sql('shop', "SELECT max(id) FROM $_") } @tables;
+	my $staying = sql('shop', $stays);
+	$session->quit;
+	replace_library($installation, $version);
+	$node->stop('immediate');
+	start_with_clock($node, clock_of($node) - 5);
+	sql('shop', 'SELECT snowflake_end_quiet_time()');
+	$session = session($node, undef, 'shop');
+	@open = ();
+	for my $table (@tables)
+	{
+		cmp_ok(sql('shop', "INSERT INTO $table (item) VALUES ('on') RETURNING id"), '>', $highest{$table}, "the library of the $version version: $table goes on above");
+	}
+	is(sql('shop', $stays), $staying, "the library of the $version version: labels, generators and defaults are the same");
+	# A restart with the clock behind begins a new era of the registry.
+	lease_goes_on("the library of the $version version");
+	$before = sql('shop', $look);
+	return start_clients();
+}
+$done = sql('shop', $progress);
+restart_with('present');
+is(sql('shop', $version_of), $next, 'the present library: the version of the objects');
+all_is_well('the present library with the objects of the next version');
+is($session->query_safe('SELECT snowflake_marker()'), 'next', 'the present library: what is new in SQL works');
+($code, $text) = error_in($session, 'SELECT snowflake_library_marker()');
+is($code, '42883', 'the present library: what is new in the next library fails');
+like($text, qr/could not find function "snowflake_next_marker"/, 'the error says what is missing');
+is(scalar error_in($session, "$update TO '$this'"), '', 'the present library: the objects go back');
+is(sql('shop', $inventory), $made_before, 'the present library: the catalogs are as before');
+all_is_well('the present version');
+stop_clients('the present version');
+restart_with('next');
+is(scalar error_in($session, $update), '', 'the next version again');
+all_is_well('the next version again');
+is($session->query_safe('SELECT snowflake_library_marker()'), 't', 'the next version again: its library');
+stop_clients('the next version again');
 $session->quit;
 $leasing->stop;
-replace_library($installation);
+
+# The server is stopped with the later version, and starts with its clock behind.
+%highest = map { $_ => sql('shop', "SELECT max(id) FROM $_") } @tables;
 $node->stop('immediate');
 start_with_clock($node, clock_of($node) - 5);
 cmp_ok(sql('shop', "INSERT INTO $_ (item) VALUES ('last') RETURNING id"), '>', $highest{$_}, "after the last restart: $_ goes on above") for @tables;
