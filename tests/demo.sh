@@ -9,7 +9,7 @@
 # Takes about half a minute after the build. Nothing changes outside a temporary folder, but
 # the page: PAGE=FILE, by default demo.html in the build folder. KEEP=1 leaves the servers
 # running.
-. "$(dirname "$0")/env.sh"
+. "$(dirname "$0")/../tools/env.sh"
 
 seconds=${SECONDS_OF_LOAD:-9}
 clock_set_back_at=1.5

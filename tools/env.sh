@@ -1,7 +1,7 @@
-# The test and demo scripts source this file. It finds PostgreSQL, builds the extension,
-# and puts both into a private copy of the installation, so that nothing outside the
-# copy changes. It lists missing packages, or installs them if it runs as root on
-# Debian.
+# The scripts in tools/ and tests/ source this file. Its functions find PostgreSQL, build the
+# extension, and install it: tests and the demo take a private copy of PostgreSQL, so that
+# nothing outside the copy changes. Missing packages are listed, or installed if root runs
+# the script on Debian.
 #
 #   PG          major version wanted (15 to 18); the demo takes any
 #   PG_CONFIG   a pg_config to use instead of looking for one
