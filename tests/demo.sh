@@ -109,7 +109,7 @@ mkdir log
 settable_clock=
 if [ "$(uname)" = Linux ]; then
     settable_clock=1
-    cc -shared -fPIC -O2 -Wall -o clock.so "$top/tests/t/clock.c" -ldl
+    cc -shared -fPIC -O2 -Wall -o clock.so "$top/tests/t/lib/clock.c" -ldl
     perl -e 'print pack "q", 0' > clock
     chmod 644 clock
 fi
