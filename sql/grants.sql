@@ -4,7 +4,7 @@
 -- the extension. Some other superuser who makes it may be an ordinary role one day. Then
 -- everybody else loses all privileges: ALTER DEFAULT PRIVILEGES of the superuser who makes
 -- the extension reaches its objects too. What follows is the list of all that anybody may.
--- An object that is not in the list is for superusers. tests/t/068_catalog_rules.pl has the
+-- An object that is not in the list is for superusers. tests/t/security/catalog_rules.pl has the
 -- same list, and each script of an update ends with such lines for what it makes.
 --
 -- The statements name objects. Whoever owns the extension's schema may rename it meanwhile,

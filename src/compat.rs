@@ -5,7 +5,7 @@
 //!
 //! - pgrx is pinned to 0.18.1, which knows 13 to 18. Its releases since 0.19.2 know 19. The
 //!   move to one of them was not tried: it comes with a feature `pg19` in Cargo.toml, and
-//!   with the range in build.rs, in `tests/env.sh` and in `debian/pgversions`.
+//!   with the range in build.rs, in `tools/env.sh` and in `debian/pgversions`.
 //! - The functions of the C interface that are known to have changed in 19
 //!   (`LWLockNewTrancheId`, `ShmemInitHash`, `planner_hook`) are not used here.
 //! - Not known, to be compared with the headers of 19: what this file declares by itself

@@ -9,7 +9,7 @@
 # Takes about half a minute after the build. Nothing changes outside a temporary folder, but
 # the page: PAGE=FILE, by default demo.html in the build folder. KEEP=1 leaves the servers
 # running.
-. "$(dirname "$0")/env.sh"
+. "$(dirname "$0")/../tools/env.sh"
 
 seconds=${SECONDS_OF_LOAD:-9}
 clock_set_back_at=1.5
@@ -109,7 +109,7 @@ mkdir log
 settable_clock=
 if [ "$(uname)" = Linux ]; then
     settable_clock=1
-    cc -shared -fPIC -O2 -Wall -o clock.so "$top/tests/t/clock.c" -ldl
+    cc -shared -fPIC -O2 -Wall -o clock.so "$top/tests/t/lib/clock.c" -ldl
     perl -e 'print pack "q", 0' > clock
     chmod 644 clock
 fi

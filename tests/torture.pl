@@ -1,10 +1,10 @@
 # Strikes servers with hundreds of faults, in many short episodes. Clients take IDs in
 # every way there is, from the default generator and from labelled ones of many layouts
 # and all policies. Meanwhile servers are killed, stopped and promoted, their clocks are
-# stepped, sequences are restarted and labels change. Then Torture/Check.pm checks every
+# stepped, sequences are restarted and labels change. Then torture/Check.pm checks every
 # ID that a client received, and every refusal.
 #
-# In some episodes, servers lease their worker IDs from a registry: Torture/Leases.pm
+# In some episodes, servers lease their worker IDs from a registry: torture/Leases.pm
 # runs these.
 #
 #   SEED      seed of all schedules; by default another one each time, printed
@@ -19,7 +19,7 @@
 use strict;
 use warnings;
 use FindBin;
-use lib "$FindBin::RealBin", "$FindBin::RealBin/t";
+use lib "$FindBin::RealBin", "$FindBin::RealBin/t/lib";
 use Fcntl;
 use List::Util qw(max sum0);
 use POSIX ();
@@ -28,10 +28,10 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time sleep);
 use Snowflake qw(wait_until);
-use Torture::Check;
-use Torture::Errors qw(errors refusal);
-use Torture::Leases;
-use Torture::Schedule qw(schedule describe literal mood_of moods);
+use torture::Check;
+use torture::Errors qw(errors refusal);
+use torture::Leases;
+use torture::Schedule qw(schedule describe literal mood_of moods);
 
 # The limits of this test do not measure speed: they only end a hang.
 use constant PATIENCE => 60;
@@ -417,7 +417,7 @@ sub probe_sql
 sub named { my ($database) = @_; return map { $_->{name} } grep { $_->{database} eq $database } @{ $s->{generators} }; }
 
 # Checks that IDs resume, in all databases, from all generators, or that a policy
-# refuses them. Torture/Check.pm checks later whether the policy may.
+# refuses them. torture/Check.pm checks later whether the policy may.
 sub probe
 {
 	my ($what) = @_;
@@ -675,7 +675,7 @@ sub run_episode
 # how many sessions there were.
 sub lease
 {
-	my $episode = Torture::Leases->new(schedule => $s, dir => $dir, template => $template, temp => $temp);
+	my $episode = torture::Leases->new(schedule => $s, dir => $dir, template => $template, temp => $temp);
 	$episode->run;
 	@logs = @{ $episode->{logs} };
 	push @failures, @{ $episode->{failures} };
@@ -723,7 +723,7 @@ sub torment
 	}
 	pause(0.5);
 	finish();
-	my $check = Torture::Check->new(schedule => $s, history => \@history, starts => \@starts,
+	my $check = torture::Check->new(schedule => $s, history => \@history, starts => \@starts,
 		accepts => \@accepts, gaps => \@gaps, refusals => \@refusals, sessions => \@sessions);
 	printf "## %.3f check\n", time - $began;
 	$check->run;

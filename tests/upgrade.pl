@@ -1,16 +1,19 @@
 # Tests that pg_upgrade keeps labels and marks, from the installation in
-# OLD_INSTALLATION to the one in NEW_INSTALLATION, both with the extension.
+# OLD_INSTALLATION to the one in NEW_INSTALLATION, both with the extension. The new one gets a
+# next version of the extension (see NextVersion.pm), to which a database is updated afterwards.
 use strict;
 use warnings;
 use FindBin;
-use lib "$FindBin::RealBin/t";
+use lib "$FindBin::RealBin/t/lib";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use NextVersion;
 use Registry;
 use Snowflake;
 
-my ($old_path, $new_path) = @ENV{qw(OLD_INSTALLATION NEW_INSTALLATION)};
+my $old_path = $ENV{OLD_INSTALLATION};
+my ($new_path, $this, $next) = next_version($ENV{NEW_INSTALLATION});
 # The defaults of initdb differ between versions, and pg_upgrade needs clusters with
 # equal settings.
 my @initdb = ('--encoding=UTF8', '--no-locale', '--data-checksums');
@@ -51,11 +54,9 @@ $old->safe_psql('second', 'CREATE EXTENSION snowflake_id; SELECT snowflake_nextv
 $old->safe_psql('second', q{SELECT snowflake_create_pool('main', '[0,8)', except_ids => '{[2,3)}', spares => 2)});
 granted(acquire($old, server(1), database => 'second'));
 
-# A database whose extension has not been updated since an earlier version.
-my $earlier = $old->safe_psql('postgres', q{SELECT version FROM pg_available_extension_versions WHERE name = 'snowflake_id'
-	ORDER BY string_to_array(version, '.')::int[] LIMIT 1});
+# A database whose extension is updated after the upgrade.
 $old->safe_psql('postgres', 'CREATE DATABASE aged');
-my @aged = split /\n/, $old->safe_psql('aged', "CREATE EXTENSION snowflake_id VERSION '$earlier';
+my @aged = split /\n/, $old->safe_psql('aged', "CREATE EXTENSION snowflake_id;
 	CREATE VIEW stats AS SELECT * FROM pg_stat_snowflake; SELECT snowflake_nextval() FROM generate_series(1, 10)");
 
 sub insert
@@ -141,16 +142,16 @@ for my $case ([ '--copy', $old ], [ '--link', $linked ])
 		SET enable_seqscan = off;
 		SELECT count(*) FROM events AS e WHERE snowflake_timestamp(id) = (SELECT created_at FROM events LIMIT 1)}),
 		'>', 0, "$mode: the index over instants");
-	# The earlier version goes on, and is updated then.
+	# The version of before continues, and is updated then.
 	my @went_on = @aged;
-	for my $version ($earlier, $new->safe_psql('postgres', q{SELECT default_version FROM pg_available_extensions WHERE name = 'snowflake_id'}))
+	for my $version ($this, $next)
 	{
-		$new->safe_psql('aged', 'ALTER EXTENSION snowflake_id UPDATE') if $version ne $earlier;
+		$new->safe_psql('aged', 'ALTER EXTENSION snowflake_id UPDATE') if $version eq $next;
 		is($new->safe_psql('aged', q{SELECT extversion FROM pg_extension WHERE extname = 'snowflake_id'}), $version, "$mode: version $version");
 		push @went_on, split /\n/, $new->safe_psql('aged', 'SELECT snowflake_nextval() FROM generate_series(1, 10)');
 		is($new->safe_psql('aged', 'SELECT count(*) FROM stats WHERE issued > 0'), 1, "$mode: numbers in version $version");
 	}
-	check_ids("$mode: the database with the earlier version", \@went_on);
+	check_ids("$mode: the database that is updated", \@went_on);
 	# After the upgrade a dump still includes the mark of the default generator.
 	my ($dump, $err) = run_command([ "$new_path/bin/pg_dump", '-h', $new->host, '-p', $new->port, 'shop' ]);
 	like($dump, qr/setval\('public\.$_'/, "$mode: a dump has the mark of $_") for 'snowflake_default', 'orders_ids';

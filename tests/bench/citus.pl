@@ -7,7 +7,7 @@
 use strict;
 use warnings;
 use FindBin;
-use lib "$FindBin::RealBin/../t", "$FindBin::RealBin/../citus";
+use lib "$FindBin::RealBin/../t/lib", "$FindBin::RealBin/../citus";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Snowflake;

@@ -1,6 +1,6 @@
 # The benchmarks source this file: it starts a server of their own, and runs SQL on it.
 
-. "$(dirname "${BASH_SOURCE[0]}")/../env.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../../tools/env.sh"
 port=${PORT:-54331}
 
 finish() {

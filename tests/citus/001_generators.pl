@@ -5,7 +5,7 @@
 use strict;
 use warnings;
 use FindBin;
-use lib $FindBin::RealBin, "$FindBin::RealBin/../t";
+use lib $FindBin::RealBin, "$FindBin::RealBin/../t/lib";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -49,7 +49,7 @@ sub check_inserts
 }
 
 # The extension comes to the workers by itself.
-everywhere("SELECT extversion FROM pg_extension WHERE extname = 'snowflake_id'", '0.2.0', 'the extension is on all nodes');
+everywhere("SELECT extversion FROM pg_extension WHERE extname = 'snowflake_id'", '1.0', 'the extension is on all nodes');
 
 # A generator that was committed before a table uses it: nothing else is needed.
 on_coordinator("SELECT snowflake_create_generator('table_ids', '$label')");

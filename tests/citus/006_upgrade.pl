@@ -5,7 +5,7 @@
 use strict;
 use warnings;
 use FindBin;
-use lib $FindBin::RealBin, "$FindBin::RealBin/../t";
+use lib $FindBin::RealBin, "$FindBin::RealBin/../t/lib";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -13,7 +13,7 @@ use NextVersion;
 use Snowflake;
 use Citus;
 
-my $inventory = slurp_file("$FindBin::RealBin/../t/061_upgrades/inventory.sql");
+my $inventory = slurp_file("$FindBin::RealBin/../t/packaging/extension_update/inventory.sql");
 my $version_of = "SELECT extversion FROM pg_extension WHERE extname = 'snowflake_id'";
 my $label_of = q{SELECT label FROM pg_seclabels WHERE provider = 'snowflake_id' AND objname = 'own_ids'};
 my $update = 'ALTER EXTENSION snowflake_id UPDATE';

@@ -4,7 +4,7 @@
 use strict;
 use warnings;
 use FindBin;
-use lib "$FindBin::RealBin/../t";
+use lib "$FindBin::RealBin/../t/lib";
 use HTTP::Tiny;
 use IPC::Run;
 use JSON::PP;

@@ -1,0 +1,118 @@
+# Tests that every SQL block of README.md and docs/*.md does what the page shows, and
+# that every link leads somewhere.
+#
+# The blocks of a page (```sql) run in order, each in a psql of its own, in a fresh
+# database with the extension. pages/PAGE.sql first makes what the page takes for
+# granted, such as a table.
+#
+# Pages.pm says what a plain block that follows a SQL block shows.
+#
+# The JavaScript blocks of a page (```js), each with a plain block behind it, are one
+# program for Node.js, which is not run where there is no Node.js; a message says so.
+#
+# docs/partitions.pl runs the page about partitions, and `make test-orms` the page about
+# object-relational mappers. This test only follows the links of both.
+#
+# The page about worker IDs has a server of its own, which is restarted with each of the
+# page's blocks of settings (```conf) in turn. The registry is the page's database there.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Pages;
+use Snowflake;
+
+my $top = "$FindBin::RealBin/../../..";
+my @pages = ('README.md', map { "docs/$_" } qw(install.md reference.md operations.md monitoring.md guarantees.md worker-ids.md clusters.md performance.md clocks.md presets.md text.md partitions.md orms.md convert.md ordered.md upgrade.md compare.md));
+is_deeply([ sort @pages ], [ sort 'README.md', map { s{^\Q$top\E/}{}r } glob "$top/docs/*.md" ], 'all pages are tested');
+
+my $node = new_node('main', 7);
+# A page makes publications.
+$node->append_conf('postgresql.conf', 'wal_level = logical');
+$node->start;
+
+my $leasing = new_node('leasing', -1);
+$leasing->append_conf('postgresql.conf', "include_if_exists = 'page.conf'");
+$leasing->start;
+
+# Starts the page's server with these settings, and waits for the registry's answer, if
+# they name one.
+sub configure
+{
+	my ($database, $settings) = @_;
+	my ($host, $port) = ($leasing->host, $leasing->port);
+	my $has_registry = $settings =~ s/host=\S+ dbname=\S+/host=$host port=$port dbname=$database/;
+	my $file = $leasing->data_dir . '/page.conf';
+	unlink $file;
+	append_to_file($file, $settings);
+	$leasing->restart;
+	ok($leasing->poll_query_until($database, "SELECT bound IS NOT NULL FROM snowflake_worker"), 'the registry answers') if $has_registry;
+	return;
+}
+
+for my $page (grep { $_ ne 'docs/partitions.md' } @pages)
+{
+	my $name = $page =~ s{.*/|\.md$}{}gr;
+	my $database = lc $name =~ s/-/_/gr;
+	my $is_about_leases = $name eq 'worker-ids';
+	my $server = $is_about_leases ? $leasing : $node;
+	my $before = "$FindBin::RealBin/pages/$name.sql";
+	$server->safe_psql('postgres', "CREATE DATABASE $database");
+	$server->safe_psql($database, 'CREATE EXTENSION snowflake_id');
+	$server->safe_psql($database, slurp_file($before)) if -e $before;
+	my @blocks = blocks(slurp_file("$top/$page"));
+	for my $n (0 .. $#blocks)
+	{
+		my $block = $blocks[$n];
+		configure($database, $block->{text}) if $is_about_leases && $block->{language} eq 'conf';
+		next if $block->{language} ne 'sql';
+		check_block($server, $database, $page, @blocks[ $n, $n + 1 ]);
+	}
+}
+
+for my $page (@pages)
+{
+	my @blocks = blocks(slurp_file("$top/$page"));
+	my @programs = grep { $blocks[$_]{language} eq 'js' } 0 .. $#blocks;
+	next if !@programs || $page eq 'docs/orms.md';
+  SKIP:
+	{
+		if (system('node --version >/dev/null 2>&1') != 0)
+		{
+			diag "$page: Node.js is not installed, so its JavaScript was not run";
+			skip 'Node.js is not installed', 1;
+		}
+		my $program = join '', map { $blocks[$_]{text} } @programs;
+		my $shown = join '', map { $blocks[ $_ + 1 ]{text} } @programs;
+		my $out = '';
+		IPC::Run::run([ 'node', '-' ], '<', \$program, '>', \$out, '2>&1');
+		is($out, $shown, "$page: the JavaScript prints what is shown");
+	}
+}
+
+# These are the anchors of a page, made from its headings.
+my %anchors;
+sub anchors
+{
+	my ($file) = @_;
+	return $anchors{$file} //= { map { (lc(s/`//gr) =~ s/[^\w\- ]//gr =~ s/ /-/gr) => 1 }
+		  slurp_file($file) =~ /^#+ (.*?)\s*$/mg };
+}
+for my $page (@pages, 'CONTRIBUTING.md')
+{
+	my $folder = "$top/$page" =~ s{/[^/]*$}{}r;
+	my @lost;
+	for my $link (slurp_file("$top/$page") =~ /\]\(([^)\s]+)\)/g)
+	{
+		next if $link =~ /^https?:/;
+		my ($path, $anchor) = split /#/, $link;
+		my $file = $path eq '' ? "$top/$page" : "$folder/$path";
+		push @lost, $link if !-e $file || defined $anchor && !anchors($file)->{$anchor};
+	}
+	is("@lost", '', "$page: all links lead somewhere");
+}
+
+done_testing();

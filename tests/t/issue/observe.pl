@@ -1,0 +1,177 @@
+# Tests two servers whose clocks differ, each of which answers messages of the other one:
+# without snowflake_observe(), a reply sorts before what it answers; with it, never, also
+# under load, with a reservation of 100 ms, and after a crash. What is too far ahead is
+# refused and harmless, by each of the limits.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+use Time::HiRes qw(sleep time);
+
+# The clock of the second server is 60 ms behind.
+my ($ahead, $behind) = (new_node('ahead', 1, allows_streaming => 1), new_node('behind', 2));
+$_->append_conf('postgresql.conf', "snowflake_id.reserve = '100 ms'\nmax_connections = 40") for $ahead, $behind;
+start_with_clock($ahead, 0);
+start_with_clock($behind, -0.06);
+for my $node ($ahead, $behind)
+{
+	$node->safe_psql('postgres', <<'END');
+CREATE EXTENSION snowflake_id;
+SELECT snowflake_create_generator('wide', $$layout='time:41 worker:10 sequence:12' epoch=2025-01-01Z max_borrow='1 h'$$);
+CREATE ROLE app LOGIN;
+GRANT USAGE ON SEQUENCE wide TO app;
+CREATE TABLE replies (message bigint, id bigint, PRIMARY KEY (id));
+GRANT INSERT ON replies TO app;
+END
+}
+my %session = map { $_->name => session($_, 'app') } $ahead, $behind;
+sub one { my ($node, $sql) = @_; return $session{ $node->name }->query_safe("SELECT $sql"); }
+sub leads
+{
+	my ($node, $generator) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT extract(epoch FROM ahead_by) FROM snowflake_generators WHERE generator = '$generator'::regclass");
+}
+
+# A start is ahead of the clock, until it has caught up.
+wait_until("$_: in step with its clock", sub {
+	one($ahead, 'snowflake_nextval()');
+	one($behind, 'snowflake_nextval()');
+	return leads($ahead, 'snowflake_default') < 0.005 && leads($behind, 'snowflake_default') < 0.005 }) for 'both';
+
+# A conversation: each message answers the one before, on the other server.
+sub conversation
+{
+	my ($function) = @_;
+	my ($before, $last) = (0, one($ahead, 'snowflake_nextval()'));
+	for my $round (1 .. 100)
+	{
+		# Each reply is of a later tick: faster than that, it would run ahead of both clocks.
+		sleep 0.0015;
+		my $id = one($round % 2 ? $behind : $ahead, $function->($last));
+		$before++ if $id <= $last;
+		$last = $id;
+	}
+	return $before;
+}
+cmp_ok(conversation(sub { 'snowflake_nextval()' }), '>', 0, 'without observing, replies sort before what they answer');
+is(conversation(sub { "snowflake_nextval_after($_[0])" }), 0, 'snowflake_nextval_after(): no reply does');
+my @ids = (one($ahead, 'snowflake_nextval()'));
+for (1 .. 20)
+{
+	one($behind, "snowflake_observe($ids[-1])");
+	push @ids, one($behind, 'snowflake_nextval()');
+	one($ahead, "snowflake_observe($ids[-1])");
+	push @ids, one($ahead, 'snowflake_nextval()');
+}
+check_ids('snowflake_observe()', \@ids);
+
+# Under load, sessions of the server that is behind answer messages while others take IDs
+# of the same generator. All messages are of a clock that is 60 ms ahead.
+sub pgbench
+{
+	my ($node, $clients, $seconds, %scripts) = @_;
+	my @files;
+	for my $name (sort keys %scripts)
+	{
+		my $file = PostgreSQL::Test::Utils::tempdir() . "/$name.sql";
+		append_to_file($file, $scripts{$name});
+		push @files, '-f', $file;
+	}
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ 'pgbench', '-n', '-M', 'prepared', '-c', $clients, '-j', 2, '-T', $seconds, @files,
+		'-h', $node->host, '-p', $node->port, '-U', 'app', 'postgres' ], '>', \$out, '2>', \$err)
+	  or fail("pgbench: $out $err");
+	like($out, qr/number of failed transactions: 0 /, 'no failed transaction');
+	return;
+}
+my $message = "snowflake_encode(clock_timestamp() + interval '60 ms', 1, 4095)";
+pgbench($behind, 12, 5,
+	replies => "WITH m AS MATERIALIZED (SELECT $message AS message) INSERT INTO replies SELECT message, snowflake_nextval_after(message) FROM m;\n",
+	both => "SELECT $message AS message \\gset\nSELECT snowflake_observe(:message);\nINSERT INTO replies VALUES (:message, snowflake_nextval());\n",
+	others => "INSERT INTO replies SELECT NULL, snowflake_nextval();\n",
+	batches => "INSERT INTO replies SELECT NULL, id FROM snowflake_nextval_batch(20) AS id;\n");
+my ($replies, $early) = split /\|/, $behind->safe_psql('postgres',
+	'SELECT count(message), count(*) FILTER (WHERE id <= message) FROM replies');
+cmp_ok($replies, '>', 100, "$replies replies under load");
+is($early, 0, 'none of them sorts before its message');
+# A mark is written for each 50 ms or so, not for each message.
+my ($reservations, $seconds) = split /\|/, $behind->safe_psql('postgres',
+	q{SELECT reservations, extract(epoch FROM now() - stats_reset) FROM pg_stat_snowflake WHERE generator = 'snowflake_default'::regclass});
+cmp_ok($reservations, '<', 60 * $seconds, "$reservations marks in $seconds s");
+
+# A crash: what was observed stays observed, also if the clock is set back meanwhile.
+my $seen = one($behind, "snowflake_encode(clock_timestamp() + interval '80 ms', 1, 4095)");
+is(one($behind, "snowflake_observe($seen)"), '', 'observed');
+$behind->stop('immediate');
+start_with_clock($behind, -30);
+$session{behind} = session($behind, 'app');
+cmp_ok(one($behind, 'snowflake_nextval()'), '>', $seen, 'after a crash, IDs go on after what was observed');
+$behind->stop;
+start_with_clock($behind, -0.06);
+$session{behind} = session($behind, 'app');
+
+# Too far ahead: refused, and nothing has moved.
+my $far = one($behind, "snowflake_encode(clock_timestamp() + interval '1 day', 1, 0)");
+for my $sql ("snowflake_observe($far)", "snowflake_nextval_after($far)")
+{
+	my ($code, $text) = error_of($behind, "SELECT $sql");
+	is($code, '22008', "$sql is refused");
+	like($text, qr/cannot observe an ID that is (1 d|23 h 59 min) .*ahead of the clock of generator snowflake_default/, 'by how much');
+	like($text, qr/DETAIL:.*100 ms ahead, by max_borrow of the generator/, 'the limit');
+	like($text, qr/HINT:.*time synchronization.*longer max_borrow/, 'the way');
+}
+cmp_ok(leads($behind, 'snowflake_default'), '<', 40, 'harmless');
+cmp_ok($behind->safe_psql('postgres', q{SELECT refusals FROM pg_stat_snowflake WHERE generator = 'snowflake_default'::regclass}), '>=', 2, 'counted');
+
+# The server's setting is a limit besides max_borrow. Only the server's settings have it.
+my ($code) = error_of($behind, 'SET snowflake_id.max_observe = 0');
+is($code, '55P02', 'no session sets the limit');
+sub limit
+{
+	my ($value) = @_;
+	$behind->append_conf('postgresql.conf', "snowflake_id.max_observe = $value");
+	$behind->reload;
+	wait_until("max_observe is $value", sub { one($behind, "current_setting('snowflake_id.max_observe')") eq $value });
+	return;
+}
+# The generator's own clock counts, which leads after a start.
+one($behind, q{snowflake_nextval('wide')});
+wait_until('in step with its clock', sub { leads($behind, 'wide') < 0.005 });
+my $minute = q{snowflake_encode(clock_timestamp() + interval '1 min', 1, 0, 'wide')};
+limit('5s');
+my ($refused, $why) = error_of($behind, "SELECT snowflake_observe($minute, 'wide')");
+is($refused, '22008', 'a minute ahead is more than max_observe');
+like($why, qr/DETAIL:.*5 s ahead, by "snowflake_id.max_observe".*HINT:.*longer "snowflake_id.max_observe"/s, 'and the error says so');
+cmp_ok(leads($behind, 'wide'), '<', 1, 'harmless');
+limit('0');
+($refused) = error_of($behind, q{SELECT snowflake_observe(snowflake_encode(clock_timestamp() + interval '3 s', 1, 0, 'wide'), 'wide')});
+is($refused, '22008', '0 refuses what is ahead of the clock');
+is(one($behind, q{snowflake_observe(snowflake_encode(clock_timestamp() - interval '1 ms', 1, 0, 'wide'), 'wide')}), '', 'and nothing else');
+limit('-1');
+my $later = one($behind, $minute);
+cmp_ok(one($behind, "snowflake_nextval_after($later, 'wide')"), '>', $later, 'a minute ahead is within max_borrow');
+between(leads($behind, 'wide'), 50, 61, 'the generator is a minute ahead');
+
+# The clock is set forward, and the server only answers: IDs of now are not too far ahead.
+one($behind, 'snowflake_nextval()');
+set_clock($behind, 30);
+my $of_now = one($behind, 'snowflake_encode(clock_timestamp(), 1, 0)');
+is((error_in($session{behind}, "SELECT snowflake_observe($of_now)"))[0], '', 'an ID of now is observed after the clock was set forward');
+set_clock($behind, 60);
+$of_now = one($behind, 'snowflake_encode(clock_timestamp(), 1, 0)');
+is((error_in($session{behind}, "SELECT snowflake_nextval_after($of_now)"))[0], '', 'and answered');
+
+# On a standby, and where nextval() is prevented.
+$ahead->backup('copy');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($ahead, 'copy', has_streaming => 1);
+start_with_clock($standby, 0);
+is((error_of($standby, "SELECT $_(0)"))[0], '25006', "$_() on a standby") for 'snowflake_observe', 'snowflake_nextval_after';
+
+$_->quit for values %session;
+done_testing();

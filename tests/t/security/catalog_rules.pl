@@ -1,0 +1,464 @@
+# Tests rules for the catalogs of a database with the extension: who owns its objects, who
+# may use them, and that nothing in them is looked up where others may make objects. The
+# lists of what is allowed stand below. One database has the extension by its owner, who is
+# no superuser; the other one by a superuser who is not the first, and where all default
+# privileges and the schema of the extension are against it.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Snowflake;
+
+# Who may execute what. Types are as PostgreSQL writes them in short.
+my @public = split /\n/, <<'END';
+pg_stat_snowflake()
+snowflake_advance(regclass, bigint)
+snowflake_advance(regclass, timestamptz)
+snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer)
+snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint)
+snowflake_convert_backfill(regclass, interval)
+snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint)
+snowflake_convert_run(text, text[], integer)
+snowflake_convert_steps(regclass[], regnamespace, regclass, boolean)
+snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer)
+snowflake_convert_undo(regclass[], regnamespace)
+snowflake_create_generator(text, text)
+snowflake_currval()
+snowflake_currval(regclass)
+snowflake_decode(bigint)
+snowflake_decode(bigint, regclass)
+snowflake_decode_as(bigint, text)
+snowflake_distribute_generator(regclass, text)
+snowflake_encode(timestamptz, bigint, bigint)
+snowflake_encode(timestamptz, bigint, bigint, regclass)
+snowflake_encode_as(timestamptz, bigint, bigint, text)
+snowflake_encode_as(timestamptz, jsonb, text)
+snowflake_explain(bigint)
+snowflake_explain(bigint, regclass)
+snowflake_explain_as(bigint, text)
+snowflake_from_text(text, text)
+snowflake_generators()
+snowflake_horizon()
+snowflake_horizon(regclass)
+snowflake_mask(bigint, bytea)
+snowflake_mask_text(bigint, bytea, integer)
+snowflake_mask_version(text)
+snowflake_max_id(timestamptz)
+snowflake_max_id(timestamptz, regclass)
+snowflake_max_id_as(timestamptz, text)
+snowflake_min_id(timestamptz)
+snowflake_min_id(timestamptz, regclass)
+snowflake_min_id_as(timestamptz, text)
+snowflake_nextval()
+snowflake_nextval(regclass)
+snowflake_nextval_after(bigint)
+snowflake_nextval_after(bigint, regclass)
+snowflake_nextval_batch(integer)
+snowflake_nextval_batch(integer, regclass)
+snowflake_nextval_batch_with(integer, jsonb)
+snowflake_nextval_batch_with(integer, jsonb, regclass)
+snowflake_nextval_block(integer)
+snowflake_nextval_block(integer, regclass)
+snowflake_nextval_with(jsonb)
+snowflake_nextval_with(jsonb, regclass)
+snowflake_observe(bigint)
+snowflake_observe(bigint, regclass)
+snowflake_ordered()
+snowflake_pool_calls()
+snowflake_presets()
+snowflake_sequence(bigint)
+snowflake_sequence(bigint, regclass)
+snowflake_sequence_as(bigint, text)
+snowflake_set_default(regclass, name, regclass, boolean)
+snowflake_set_defaults(regnamespace, regclass)
+snowflake_timestamp(bigint)
+snowflake_timestamp(bigint, regclass)
+snowflake_timestamp_as(bigint, text)
+snowflake_to_text(bigint, text)
+snowflake_unmask(bigint, bytea)
+snowflake_unmask_text(text, bytea[])
+snowflake_worker()
+snowflake_worker_id(bigint)
+snowflake_worker_id(bigint, regclass)
+snowflake_worker_id_as(bigint, text)
+END
+# In schema _snowflake.
+my @public_internal = split /\n/, <<'END';
+adopt_label(regclass)
+as_owner(regclass, text)
+backfill_columns(jsonb, jsonb)
+backfill_keys(jsonb, text, name[])
+backfill_layout(regclass, bigint)
+backfill_map(jsonb, regclass, bigint)
+backfill_obstacles(jsonb, regclass, bigint)
+backfill_time(regclass, name[])
+base_type(oid, integer)
+catalog_state()
+check_backfill(boolean, name[], bigint, boolean)
+check_coordinator(text)
+check_copying(regclass)
+check_default(regclass, name, regclass)
+check_limits()
+check_limits(regclass)
+check_limits_as(text)
+check_list(anyarray, text)
+check_nodes(regclass, name)
+check_references(regclass, name, regclass, integer)
+check_table(regclass, name)
+check_takes(regclass, name, regclass)
+check_values(regclass, name, regclass)
+column_roots(regclass, name)
+comments(regclass)
+convert_columns(regclass[], boolean)
+convert_dependents(oid[], smallint[])
+convert_keys(regclass[], boolean)
+convert_literals(jsonb)
+convert_notes(jsonb, jsonb, boolean)
+convert_plan(regclass[], boolean, regclass, boolean, name[], bigint, boolean)
+convert_remake(regclass, oid)
+convert_tables(regclass[], regnamespace)
+copies(regclass[], boolean)
+copy_function(regclass)
+copy_index(regclass, name[])
+copy_name(name)
+copy_number(regclass, name, regclass)
+count_ids(regclass, name, double precision, text, text, bigint, timestamptz)
+default_generators(regclass)
+distribute(regclass, jsonb)
+distribution(regclass)
+do_as_owner(regclass, text)
+end_conversion(regclass)
+family(regclass, name)
+fix_settings()
+grants(aclitem[], oid, "char", text, name)
+has_default(text, name, text)
+horizon_held()
+horizon_lags()
+ids_to_come(regclass, bigint)
+index_columns(regclass)
+index_expression(regclass, integer, name[])
+instant(bigint)
+instant_or_null(bigint)
+instant_or_null(bigint, regclass)
+instant_or_null_as(bigint, text)
+is_copy_function(regproc, regclass)
+is_copying(regclass)
+key_column(regclass, name)
+keys(regclass)
+known_workers()
+label(regclass)
+lockers(text[], timestamptz)
+millis(timestamptz)
+name(regclass)
+need_read_committed()
+on_workers(text)
+online_obstacles(regclass[], boolean, regclass, boolean)
+place_generator(text, text, name, jsonb)
+portable(text)
+read_as_owner(regclass, text)
+readiness(text, name)
+reads_as_owner(regclass)
+rows_as_owner(regclass, text)
+run(text)
+run_as_caller(text)
+run_as_owner(regclass, text)
+server(jsonb, bigint)
+swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[])
+swap_plan(regclass[], boolean, regclass, boolean)
+swap_result(oid[], oid[], smallint[])
+tables_of(regnamespace)
+try_generator(text, text, name, jsonb)
+undistribute(regclass, name, jsonb)
+wait_until(timestamptz)
+wanted_default(regclass)
+warn_if_not_ready(regclass)
+END
+# Superusers only.
+my @nobody = split /\n/, <<'END';
+_snowflake.horizon_support(internal)
+_snowflake.read_etcd(text)
+snowflake_accept_clock()
+snowflake_check_cluster(text[])
+snowflake_cluster_horizon()
+snowflake_cluster_horizon(regclass)
+snowflake_cluster_horizon(regclass, text)
+snowflake_cluster_servers_in(text)
+snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text)
+snowflake_declare_registry(text)
+snowflake_drop_pool(text, text)
+snowflake_drop_server(text, text)
+snowflake_end_quiet_time(text)
+snowflake_lease(text, jsonb)
+snowflake_pools_in(text)
+snowflake_revoke_worker(text, integer, text)
+snowflake_stat_reset()
+snowflake_stat_reset(regclass)
+snowflake_workers_in(text)
+END
+my %function_grants;
+$function_grants{$_} = 'PUBLIC:EXECUTE' for @public, map { "_snowflake.$_" } @public_internal;
+$function_grants{$_} = '' for @nobody;
+
+my %relation_grants = (
+	_snowflake => 'PUBLIC:USAGE',
+	# UPDATE or DELETE of the whole table would let everybody lock it.
+	'_snowflake.conversions' => 'PUBLIC:INSERT PUBLIC:SELECT',
+	'_snowflake.leased' => 'pg_monitor:SELECT',
+	'_snowflake.leases' => '',
+	'_snowflake.pools' => '',
+	'_snowflake.servers' => '',
+	'_snowflake.state' => '',
+	pg_stat_snowflake => 'PUBLIC:SELECT',
+	snowflake_cluster_servers => 'pg_monitor:SELECT',
+	snowflake_default => 'PUBLIC:SELECT PUBLIC:USAGE pg_database_owner:UPDATE',
+	snowflake_generators => 'PUBLIC:SELECT',
+	snowflake_horizon_holders => 'PUBLIC:SELECT',
+	snowflake_pools => 'pg_monitor:SELECT',
+	snowflake_presets => 'PUBLIC:SELECT',
+	snowflake_worker => 'PUBLIC:SELECT',
+	snowflake_workers => 'pg_monitor:SELECT');
+
+# Functions whose names are bound when they are called and that do without a path of their
+# own. A procedure that commits cannot have one; it sets it in each of its transactions, by
+# fix_settings(), whose own would undo it, and names all that it calls before with its schema.
+my @without_path = split /\n/, <<'END';
+_snowflake.fix_settings()
+_snowflake.wait_until(timestamptz)
+snowflake_convert_backfill(regclass, interval)
+snowflake_convert_run(text, text[], integer)
+snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer)
+END
+
+# The objects of the extension, by catalog.
+my $members = q{SELECT d.classid, d.objid FROM pg_depend AS d
+	JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+	WHERE e.extname = 'snowflake_id' AND d.deptype = 'e'};
+# All that has an owner: the objects, their indexes, their types and those of their rows, and
+# what holds large values.
+my $owned = qq{WITH member AS ($members), class AS (
+		SELECT c.oid FROM pg_class AS c JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid
+		UNION SELECT i.indexrelid FROM pg_index AS i JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = i.indrelid
+		UNION SELECT c.reltoastrelid FROM pg_class AS c JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid)
+	SELECT 'schema ' || nspname AS object, nspowner AS owner FROM pg_namespace JOIN member ON classid = 'pg_namespace'::regclass AND objid = pg_namespace.oid
+	UNION ALL SELECT 'relation ' || relname, relowner FROM pg_class JOIN class USING (oid)
+	UNION ALL SELECT 'type ' || typname, typowner FROM pg_type WHERE typrelid IN (SELECT oid FROM class)
+		OR oid IN (SELECT objid FROM member WHERE classid = 'pg_type'::regclass)
+	UNION ALL SELECT 'function ' || p.oid::regprocedure, proowner FROM pg_proc AS p JOIN member ON classid = 'pg_proc'::regclass AND objid = p.oid};
+
+my ($node, $database);
+sub sql { my ($sql) = @_; return $node->safe_psql($database, "SET search_path = pg_catalog; $sql"); }
+
+# Writes a signature as the lists above have it.
+sub short
+{
+	my ($signature, $schema) = @_;
+	$signature =~ s/timestamp with time zone/timestamptz/g;
+	$signature =~ s/,\s*/, /g;
+	$signature =~ s/^\Q$schema\E\.//;
+	return $signature;
+}
+
+# Returns the grants to others than the owner, by object.
+sub grants_of
+{
+	my ($query, $schema) = @_;
+	my %grants;
+	for (split /\n/, sql("SELECT o.name || '|' || coalesce((
+			SELECT string_agg(CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END || ':' || a.privilege_type
+				|| CASE WHEN a.is_grantable THEN '*' ELSE '' END, ' ' ORDER BY a.grantee, a.privilege_type)
+			FROM aclexplode(o.acl) AS a WHERE a.grantee <> o.owner), '')
+		FROM ($query) AS o (name, owner, acl)"))
+	{
+		my ($name, $list) = /^(.*)\|(.*)$/;
+		$grants{ short($name, $schema) } = $list;
+	}
+	return \%grants;
+}
+
+sub check_rules
+{
+	my ($what, $schema) = @_;
+
+	# 1. One owner.
+	cmp_ok(sql("SELECT count(*) FROM ($owned) AS o"), '>', 190, "$what: what has an owner");
+	is(sql("SELECT object, owner::regrole FROM ($owned) AS o WHERE owner <> 10"), '', "$what: the first superuser owns it");
+	# From PostgreSQL 18 on, the types of the rows of tables and views are members too.
+	is(sql("SELECT DISTINCT classid::regclass FROM ($members) AS m LEFT JOIN pg_type AS t ON m.classid = 'pg_type'::regclass AND t.oid = m.objid
+		LEFT JOIN pg_type AS e ON e.oid = t.typelem
+		WHERE classid NOT IN ('pg_class'::regclass, 'pg_namespace'::regclass, 'pg_proc'::regclass) AND coalesce(t.typrelid, 0) = 0 AND coalesce(e.typrelid, 0) = 0"),
+		'', "$what: no object of another kind");
+
+	# 2. and 3. Functions run as their callers, and look up names nowhere else.
+	is(sql("SELECT p.oid::regprocedure FROM pg_proc AS p JOIN ($members) AS m ON m.objid = p.oid WHERE p.prosecdef"), '', "$what: no SECURITY DEFINER");
+	is(join("\n", sort map { short($_, $schema) } split /\n/, sql("SELECT p.oid::regprocedure
+		FROM pg_proc AS p JOIN ($members) AS m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
+		JOIN pg_language AS l ON l.oid = p.prolang
+		WHERE l.lanname <> 'c' AND p.prosqlbody IS NULL
+		  AND NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false)")),
+		join("\n", sort @without_path), "$what: functions without a path of their own");
+
+	# 4. Grants.
+	my $functions = grants_of("SELECT p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+		FROM pg_proc AS p JOIN ($members) AS m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid", $schema);
+	is_deeply($functions, \%function_grants, "$what: who may execute functions")
+	  or diag(map { "$_: " . ($functions->{$_} // 'is not there') . ', expected: ' . ($function_grants{$_} // 'none, not in the list') . "\n" }
+		grep { ($functions->{$_} // '-') ne ($function_grants{$_} // '-') } sort keys %{ { %$functions, %function_grants } });
+	my $relations = grants_of("SELECT c.oid::regclass::text, c.relowner, coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::\"char\", c.relowner))
+		FROM pg_class AS c JOIN ($members) AS m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid
+		UNION ALL SELECT n.nspname, n.nspowner, coalesce(n.nspacl, acldefault('n', n.nspowner))
+		FROM pg_namespace AS n JOIN ($members) AS m ON m.classid = 'pg_namespace'::regclass AND m.objid = n.oid", $schema);
+	is_deeply($relations, \%relation_grants, "$what: who may use tables, views and schemas") or diag explain $relations;
+	is(sql("SELECT a.attrelid::regclass || '.' || a.attname, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE g.grantee::regrole::text END, g.privilege_type, i.initprivs = a.attacl
+		FROM pg_attribute AS a JOIN ($members) AS m ON m.objid = a.attrelid CROSS JOIN aclexplode(a.attacl) AS g
+		LEFT JOIN pg_init_privs AS i ON (i.classoid, i.objoid, i.objsubid) = ('pg_class'::regclass, a.attrelid, a.attnum)
+		WHERE m.classid = 'pg_class'::regclass ORDER BY 1"),
+		join("\n", map { "_snowflake.conversions.$_|PUBLIC|UPDATE|t" } qw(filled pages pages_done rows_done rows_per_second to_validate updated)),
+		"$what: grants on columns");
+	is(sql("SELECT count(*) FROM pg_init_privs AS i JOIN ($members) AS m ON (m.classid, m.objid) = (i.classoid, i.objoid)
+		LEFT JOIN pg_proc AS p ON i.classoid = 'pg_proc'::regclass AND p.oid = i.objoid
+		LEFT JOIN pg_class AS c ON i.classoid = 'pg_class'::regclass AND c.oid = i.objoid
+		LEFT JOIN pg_namespace AS n ON i.classoid = 'pg_namespace'::regclass AND n.oid = i.objoid
+		WHERE i.initprivs = coalesce(p.proacl, c.relacl, n.nspacl)"), sql("SELECT count(*) FROM ($members) AS m WHERE classid <> 'pg_type'::regclass"),
+		"$what: a dump has no grant of the extension");
+
+	# A role without any right of its own can lock no table or view against others, whose
+	# statements take ROW EXCLUSIVE at most. Sequences cannot be locked by name.
+	my @lockable = split /\n/, sql("SELECT c.oid::regclass FROM pg_class AS c JOIN ($members) AS m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid WHERE c.relkind <> 'S'");
+	cmp_ok(scalar @lockable, '>', 10, "$what: tables and views");
+	my %locked;
+	for my $relation (@lockable)
+	{
+		$locked{ (error_of($node, "SET ROLE friend; BEGIN; LOCK TABLE $relation IN $_ MODE", $database))[0] } .= " $relation"
+			for 'SHARE UPDATE EXCLUSIVE', 'SHARE', 'ACCESS EXCLUSIVE';
+	}
+	is_deeply([ keys %locked ], ['42501'], "$what: nobody locks them") or diag explain \%locked;
+
+	# 5. and 6. Dumps, and the schema.
+	is(sql("SELECT c::regclass FROM pg_extension, unnest(extconfig) AS c WHERE extname = 'snowflake_id'"), "$schema.snowflake_default",
+		"$what: of the tables, a dump has no row");
+	is(sql("SELECT rolname FROM pg_roles WHERE NOT rolsuper AND has_schema_privilege(oid, '_snowflake', 'CREATE')"), '',
+		"$what: no other role may make objects in schema _snowflake");
+	is(sql("SELECT n.nspname || '.' || p.proname FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+			WHERE n.nspname = '_snowflake' AND p.oid NOT IN (SELECT objid FROM ($members) AS m)
+		UNION ALL SELECT c.oid::regclass::text FROM pg_class AS c WHERE c.relnamespace = '_snowflake'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'S', 'f', 'p')
+			AND c.oid NOT IN (SELECT objid FROM ($members) AS m)"), '', "$what: nor are any there");
+
+	# 7. What is bound. pg_depend has no rows of what is in pg_catalog from the start, which
+	# nobody can replace.
+	my $bound = "WITH member AS ($members), source AS (
+			SELECT 'pg_rewrite'::regclass AS classid, r.oid AS objid FROM pg_rewrite AS r JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = r.ev_class
+			UNION ALL SELECT 'pg_policy'::regclass, o.oid FROM pg_policy AS o JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = o.polrelid
+			UNION ALL SELECT 'pg_attrdef'::regclass, f.oid FROM pg_attrdef AS f JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = f.adrelid
+			UNION ALL SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint AS k JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = k.conrelid
+			UNION ALL SELECT 'pg_class'::regclass, i.indexrelid FROM pg_index AS i JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = i.indrelid
+			UNION ALL SELECT 'pg_trigger'::regclass, t.oid FROM pg_trigger AS t JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = t.tgrelid
+			UNION ALL SELECT m.* FROM member AS m)
+		SELECT s.classid, s.objid, d.refclassid, d.refobjid, d.refobjsubid FROM source AS s JOIN pg_depend AS d ON (d.classid, d.objid) = (s.classid, s.objid)
+		WHERE d.deptype <> 'e'";
+	cmp_ok(sql("SELECT count(*) FROM ($bound) AS b WHERE classid <> 'pg_proc'::regclass AND refclassid = 'pg_proc'::regclass"), '>', 5, "$what: what views and others use");
+	is(sql("SELECT pg_describe_object(classid, objid, 0), pg_describe_object(refclassid, refobjid, refobjsubid) FROM ($bound) AS b
+		WHERE (refclassid, refobjid) NOT IN (SELECT * FROM ($members) AS m)
+		  -- What initdb has made, the schema in which the extension is, and parts of its tables.
+		  AND refobjid >= 16384
+		  AND NOT (refclassid = 'pg_namespace'::regclass AND refobjid = '$schema'::regnamespace)
+		  AND NOT (refclassid = 'pg_type'::regclass AND refobjid IN (SELECT oid FROM pg_type WHERE typrelid IN (SELECT objid FROM ($members) AS m)))
+		  AND NOT (refclassid = 'pg_constraint'::regclass AND refobjid IN (SELECT oid FROM pg_constraint WHERE conrelid IN (SELECT objid FROM ($members) AS m)))"),
+		'', "$what: nothing of others is bound");
+
+	# 8. What is looked up by its name. Aliases of tables look like schemas, so what counts is
+	# what is called, and what follows a word that a relation follows. The schema in '%s.name('
+	# is an argument of format().
+	my $names = '([a-z_][a-z0-9_$]*)\.[a-z_][a-z0-9_$]*';
+	my $sources = "SELECT p.oid::regprocedure::text AS name, regexp_replace(p.prosrc, '--[^\\n]*', '', 'g') AS source FROM pg_proc AS p
+		JOIN ($members) AS m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid JOIN pg_language AS l ON l.oid = p.prolang
+		WHERE l.lanname IN ('sql', 'plpgsql') AND p.prosqlbody IS NULL";
+	my $named = "SELECT s.name, x.found[1] AS schema, x.found FROM ($sources) AS s, regexp_matches(s.source, '(?<!%)\\m$names\\s*\\(', 'gi') AS x (found)
+		UNION ALL SELECT s.name, x.found[2], x.found FROM ($sources) AS s,
+			regexp_matches(s.source, '\\m(?<!DISTINCT\\s)(FROM|JOIN|UPDATE|INTO|CALL|LOCK|TABLE)\\s+$names', 'gi') AS x (found)
+		UNION ALL SELECT s.name, x.found[1], x.found FROM ($sources) AS s, regexp_matches(s.source, '''$names''\\s*::\\s*reg', 'gi') AS x (found)";
+	cmp_ok(sql("SELECT count(*) FROM ($named) AS n WHERE schema = '_snowflake'"), '>', 100, "$what: names with schemas are found");
+	is(sql("SELECT name, schema FROM ($named) AS n WHERE lower(schema) NOT IN ('pg_catalog', 'pg_temp', '_snowflake', '$schema')"), '',
+		"$what: no other schema is named");
+	return;
+}
+
+$node = new_node('main', 7);
+$node->start;
+$node->safe_psql('postgres', 'CREATE ROLE boss LOGIN; CREATE ROLE friend LOGIN; CREATE ROLE admin SUPERUSER LOGIN; CREATE ROLE early LOGIN;
+	CREATE DATABASE shop OWNER boss; CREATE DATABASE trap OWNER boss');
+
+$database = 'shop';
+$node->safe_psql('shop', 'CREATE SCHEMA ids; CREATE EXTENSION snowflake_id SCHEMA ids', extra_params => [ '-U', 'boss' ]);
+is(sql("SELECT extowner::regrole FROM pg_extension WHERE extname = 'snowflake_id'"), 'boss', 'the owner of a database has made the extension');
+check_rules('made by an owner', 'ids');
+
+# By a superuser who is not the first, under default privileges of everybody, into a schema of
+# the owner that has operators and functions which fit better than those of PostgreSQL.
+$database = 'trap';
+$node->safe_psql('trap', <<'END', extra_params => [ '-U', 'boss' ]);
+CREATE SCHEMA ids;
+CREATE FUNCTION ids.planted() RETURNS boolean LANGUAGE sql AS 'SELECT true';
+CREATE FUNCTION ids.contains(int8range, bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
+CREATE OPERATOR ids.@> (LEFTARG = int8range, RIGHTARG = bigint, FUNCTION = ids.contains);
+CREATE FUNCTION ids.minus(int8multirange, int8multirange) RETURNS int8multirange LANGUAGE sql IMMUTABLE AS 'SELECT $1';
+CREATE OPERATOR ids.- (LEFTARG = int8multirange, RIGHTARG = int8multirange, FUNCTION = ids.minus);
+CREATE FUNCTION ids.append(bigint, text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $2';
+CREATE OPERATOR ids.|| (LEFTARG = bigint, RIGHTARG = text, FUNCTION = ids.append);
+CREATE FUNCTION ids.same(regclass, regclass) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
+CREATE OPERATOR ids.= (LEFTARG = regclass, RIGHTARG = regclass, FUNCTION = ids.same);
+CREATE FUNCTION ids.unnest(int8multirange) RETURNS SETOF int8range LANGUAGE sql IMMUTABLE AS 'SELECT NULL::int8range';
+CREATE FUNCTION ids.lower(int8range) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 1::bigint';
+CREATE FUNCTION ids.acldefault("char", oid) RETURNS aclitem[] LANGUAGE sql IMMUTABLE AS $$SELECT '{}'::aclitem[]$$;
+END
+for my $maker (qw(boss admin postgres))
+{
+	my $role = $maker eq 'postgres' ? sql('SELECT 10::oid::regrole') : $maker;
+	$node->safe_psql('trap', "SET allow_system_table_mods = on; " . join '; ', map { my $kind = $_;
+		map { "ALTER DEFAULT PRIVILEGES FOR ROLE $role GRANT ALL ON $kind TO $_" } 'PUBLIC', 'friend', 'boss', 'admin WITH GRANT OPTION' }
+		qw(SCHEMAS TABLES FUNCTIONS SEQUENCES TYPES));
+	$node->safe_psql('trap', "ALTER DEFAULT PRIVILEGES FOR ROLE $role REVOKE ALL ON FUNCTIONS FROM $role");
+}
+$node->safe_psql('trap', 'CREATE EXTENSION snowflake_id SCHEMA ids', extra_params => [ '-U', 'admin' ]);
+is(sql("SELECT extowner::regrole FROM pg_extension WHERE extname = 'snowflake_id'"), 'admin', 'another superuser has made the extension');
+check_rules('made by another superuser', 'ids');
+
+# What PUBLIC may, works; and the owner of the database still dumps it.
+my $as_friend = [ '-U', 'friend' ];
+$node->safe_psql('trap', 'GRANT USAGE ON SCHEMA ids TO PUBLIC', extra_params => [ '-U', 'boss' ]);
+like($node->safe_psql('trap', 'SELECT ids.snowflake_nextval()', extra_params => $as_friend), qr/^\d+$/, 'a role takes an ID');
+is((error_of($node, 'SET SESSION AUTHORIZATION friend; SELECT * FROM _snowflake.leases', 'trap'))[0], '42501', 'and may not read the registry');
+my $folder = PostgreSQL::Test::Utils::tempdir();
+for my $name (qw(shop trap))
+{
+	command_ok([ 'pg_dump', '-U', 'boss', '-d', $node->connstr($name), '-f', "$folder/$name.sql" ], "the owner dumps $name");
+	unlike(slurp_file("$folder/$name.sql"), qr/^(GRANT|REVOKE) .*snowflake/m, "$name: without grants of the extension");
+}
+
+# The same by the first superuser, under the same default privileges, and by the owner again.
+for my $maker ([ sql('SELECT 10::oid::regrole'), 'the first superuser' ], [ 'boss', 'an owner, with default privileges' ])
+{
+	$node->safe_psql('trap', 'DROP EXTENSION snowflake_id');
+	$node->safe_psql('trap', 'CREATE EXTENSION snowflake_id SCHEMA ids', extra_params => [ '-U', $maker->[0] ]);
+	check_rules("made by $maker->[1]", 'ids');
+}
+
+# Whatever somebody changes while the script takes the privileges from all others is noticed.
+$node->safe_psql('postgres', 'CREATE DATABASE race OWNER boss');
+$database = 'race';
+$node->safe_psql('race', <<'END');
+CREATE SCHEMA ids;
+CREATE FUNCTION public.grant_again() RETURNS event_trigger LANGUAGE plpgsql AS
+	$$BEGIN GRANT EXECUTE ON FUNCTION ids.snowflake_lease(text, jsonb) TO friend; END$$;
+CREATE EVENT TRIGGER grants_again ON ddl_command_end WHEN TAG IN ('REVOKE') EXECUTE FUNCTION public.grant_again();
+END
+my ($code, $text) = error_of($node, 'CREATE EXTENSION snowflake_id SCHEMA ids', 'race');
+is($code, '55000', 'a privilege that is granted meanwhile is noticed');
+like($text, qr/not all objects of the extension could be taken.*Create the extension again/s, 'and what to do');
+is(sql("SELECT count(*) FROM pg_namespace WHERE nspname = '_snowflake'"), '0', 'the extension was not made');
+$node->safe_psql('race', 'DROP EVENT TRIGGER grants_again; CREATE EXTENSION snowflake_id SCHEMA ids');
+check_rules('made again', 'ids');
+
+done_testing();

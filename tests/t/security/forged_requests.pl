@@ -1,0 +1,217 @@
+# Tests a registry whose requests are made up by a role that may ask it: servers that do not
+# exist, clocks, memories, answers of transactions that were aborted, leases of others, and
+# texts that other servers would write into their logs.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use JSON::PP;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use Registry;
+use Snowflake;
+
+my $day = 86_400;
+my $node = new_node('registry', 7);
+$node->append_conf('postgresql.conf', "listen_addresses = '127.0.0.1'");
+$node->start;
+$node->safe_psql('postgres', q{
+	CREATE EXTENSION snowflake_id;
+	CREATE ROLE honest LOGIN;
+	CREATE ROLE mallory LOGIN;
+	GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO honest, mallory;
+	SELECT snowflake_create_pool('main', '[0,100)', lease => '3 s', hold => '1 s', max_ahead => '0')});
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+# The bound that is furthest ahead of the registry's clock, in seconds.
+sub furthest { return sql(q{SELECT ceil(extract(epoch FROM max(bound) - clock_timestamp())) FROM snowflake_workers}); }
+sub registry { return sql(q{SELECT era, quiet_until IS NULL, stopped_since IS NULL FROM snowflake_pools}); }
+sub kinds { my %kinds; $kinds{$_}++ for @_; return join ', ', map { "$kinds{$_} $_" } sort keys %kinds; }
+my @mallory = (role => 'mallory');
+
+my $honest = server(1);
+my $id = granted(acquire($node, $honest, role => 'honest'));
+# A new registry may be told by anybody, once, that it has replaced another one.
+ok(wait_until('the registry is no new one any more', sub {
+	sql(q{SELECT clock_timestamp() > made + 2 * (lease + hold) FROM snowflake_pools}) eq 't' }), 'the registry has been there for a while');
+sub stays { my ($what) = @_;
+	is(registry(), '1|t|t', "$what: the registry is neither quiet nor stopped");
+	is(kind(renew($node, $honest, role => 'honest')), 'renewed', "$what: others are renewed"); return; }
+# The lease has ended, and nobody else has got it.
+stays('at first');
+
+# Clocks: of servers that do not exist, which are refused or hold worker IDs.
+is(kinds(map { kind(acquire($node, server(100 + $_, offset => 60 * 365 * $day), @mallory)) } 1 .. 20),
+	'20 refused too_far_ahead', 'clocks of 60 years ahead');
+my @made_up = map { server(200 + $_, offset => $day - 60) } 1 .. 20;
+granted(acquire($node, $_, @mallory)) for @made_up[ 0 .. 2 ];
+is(kinds(map { kind(acquire($node, server(300 + $_, offset => $day + 60), @mallory)) } 1 .. 17),
+	'17 refused too_far_ahead', 'no server vouches that was made up');
+cmp_ok(furthest(), '<=', $day, 'no bound is more than a day ahead');
+# Each of three renews with the latest clock that is accepted, again and again.
+my @renewed;
+for my $round (1 .. 7)
+{
+	for my $server (@made_up[ 0 .. 2 ])
+	{
+		for my $days (reverse 1 .. 9)
+		{
+			$server->{offset} = $days * $day - 60;
+			my $kind = kind(renew($node, $server, @mallory));
+			push @renewed, "$round: $days" if $kind eq 'renewed';
+			last if $kind eq 'renewed';
+		}
+	}
+}
+is(scalar @renewed, 21, 'three servers of one role renew their leases');
+cmp_ok(furthest(), '<=', 2 * $day, 'and vouch for a day more, as one');
+stays('clocks');
+my $new = server(2);
+granted(acquire($node, $new, role => 'honest'));
+cmp_ok($new->{grant}{floor}, '<', (time + 10) * 1000, 'a new server is not ahead of its clock');
+
+# Memories.
+my $known = server(400);
+acquire($node, $known, @mallory);
+my $memory = $known->{memory};
+my $logged = in_log($node, qr/LOG:  snowflake_id: refused a request of role "mallory": it remembers another registry\n/);
+my @kinds;
+for my $n (1 .. 20)
+{
+	my $forger = server(500 + $n);
+	my $forged = decode_json(encode_json($memory));
+	if ($n % 4 == 0) { $forged->{serial} += 1_000_000_000; }
+	elsif ($n % 4 == 1) { $forged->{era}{place}{timeline} += 1; }
+	elsif ($n % 4 == 2) { $forged->{era}{declared} += 1; }
+	else { $forged->{seal} = 'ab' x 32; }
+	$forger->{memory} = $forged;
+	push @kinds, kind(acquire($node, $forger, @mallory));
+}
+is(kinds(@kinds), '20 refused foreign', 'memories that were made up');
+is(in_log($node, qr/LOG:  snowflake_id: refused a request of role "mallory": it remembers another registry\n/) - $logged, 20, 'the log tells');
+stays('memories');
+
+# Leases that the registry has not granted, with the memory that it has.
+@kinds = map {
+	my $forger = server(600 + $_);
+	$forger->{memory} = $memory;
+	kind(ask($node, $forger, { renew => { worker => $id, counter => 10 + $_, furthest => 0 } }, @mallory)) } 1 .. 20;
+is(kinds(@kinds), '20 refused fenced lost', 'leases that were made up');
+stays('leases');
+is(sql(q{SELECT count(*) FROM snowflake_cluster_servers WHERE host LIKE 'host6__'}), 0, 'and their servers do not count');
+
+# Transactions that are aborted, whose answers have arrived.
+@kinds = ();
+for my $n (1 .. 20)
+{
+	my $forger = server(700 + $n);
+	my $request = request($forger, { acquire => {} });
+	my ($out, $error);
+	$node->psql('postgres', "DO \$\$ BEGIN RAISE EXCEPTION 'answer %', snowflake_lease('main', '$request'); END \$\$",
+		stderr => \$error, extra_params => [ '-U', 'mallory' ]);
+	my ($answer) = $error =~ /answer (\{.*\})/ or die $error;
+	die "no grant: $answer" if kind(Registry::take_in($forger, $answer)) ne 'granted';
+	push @kinds, kind(renew($node, $forger, @mallory));
+}
+is(kinds(@kinds), '20 refused fenced lost', 'leases of aborted transactions');
+stays('aborted transactions');
+
+# The lease of another role.
+my %thief = (%$honest, holder => { %{ $honest->{holder} } });
+my $before = sql("SELECT * FROM snowflake_workers WHERE worker_id = $id");
+is(kind(renew($node, \%thief, @mallory)), 'refused fenced other_role', 'another role cannot renew a lease');
+is(kind(release($node, \%thief, @mallory)), 'refused fenced other_role', 'nor return it');
+my $later = incarnation(\%thief);
+is(kind(acquire($node, $later, fixed => $id, @mallory)), 'refused held', 'nor take it over as the same server');
+isnt(granted(acquire($node, $later, @mallory)), $id, 'it gets another worker ID');
+is(sql("SELECT worker_id, counter, since, bound, role FROM _snowflake.leases WHERE worker_id = $id AND NOT released"),
+	sql("SELECT worker_id, $honest->{grant}{counter}, since, bound, 'honest' FROM _snowflake.leases WHERE worker_id = $id"), 'the lease is as it was');
+is(sql("SELECT role FROM snowflake_workers WHERE worker_id = $id"), 'honest', 'and the view says whose it is');
+$honest->{number} = $thief{number};
+stays('a thief');
+my $next = incarnation($honest);
+is(granted(acquire($node, $next, role => 'honest')), $id, 'the same server of the same role has it at once');
+$honest = $next;
+
+# Texts that others print.
+for my $case ([ host => "db\x{1b}[2J" ], [ host => "db\nLOG:  all is well" ], [ data_directory => "/srv/\x{9b}31m" ], [ address => "\x{7f}" ],
+	[ host => 'x' x 256 ], [ address => 'x' x 256 ], [ data_directory => 'x' x 1024 ])
+{
+	my ($field, $text) = @$case;
+	my $request = JSON::PP->new->ascii->decode(request(server(800), { acquire => {} }));
+	$request->{asker}{$field} = $text;
+	my $json = JSON::PP->new->ascii->encode($request);
+	my ($code, $error) = error_of($node, "SELECT snowflake_lease('main', \$json\$$json\$json\$)");
+	is($code, '22023', "a text that is not fit: $field");
+	like($error, qr/ERROR:  22023: "$field" of a request to a registry of worker IDs (?:has control characters|is longer than \d+ bytes)\n.*^HINT:  Other servers write it into their logs\. /ms, 'and why');
+	unlike($error, qr/\e|\x{9b}|\x{7f}|all is well|xxxx/, 'it is not shown');
+}
+is(kind(acquire($node, server(801, host => 'x' x 255, data_directory => '/' . 'x' x 1022))), 'granted', 'long texts that are fit');
+
+# The address is that of the connection.
+my $local = server(900, address => '192.0.2.1');
+granted(acquire($node, $local, @mallory));
+is(sql("SELECT coalesce(nullif(address, ''), 'none') FROM snowflake_workers WHERE worker_id = $local->{grant}{worker}"), 'none', 'of a socket: none');
+my $remote = server(901, address => '192.0.2.1');
+my $request = request($remote, { acquire => {} });
+my $reply = $node->safe_psql('postgres', "SELECT snowflake_lease('main', '$request')",
+	connstr => 'host=127.0.0.1 port=' . $node->port . ' dbname=postgres user=mallory');
+my $far = granted(Registry::take_in($remote, $reply));
+is(sql("SELECT address FROM snowflake_workers WHERE worker_id = $far"), '127.0.0.1', 'of a network connection: its own');
+
+# The key is in no output of the statements that store it, whatever a session has printed.
+my $key = sql(q{SELECT state ->> 'key' FROM _snowflake.state});
+like($key, qr/^[0-9a-f]{64}$/, 'the registry has a key');
+my $talks = $node->background_psql('postgres', on_error_stop => 0, extra_params => [ '-U', 'mallory' ]);
+$talks->query('SET client_min_messages = log; SET debug_print_parse = on; SET debug_print_rewritten = on; SET debug_print_plan = on; SET debug_pretty_print = off');
+my $curious = server(900);
+my $said = $talks->query(q{SELECT snowflake_lease('main', '} . request($curious, { acquire => {} }) . q{')}) . $talks->{stderr};
+$talks->quit;
+like($said, qr/LOG:  plan/, 'a session has its plans printed');
+like($said, qr/"answer"/, 'and an answer');
+unlike($said, qr/$key/, 'without the key');
+# Trees have the bytes of constants in decimal digits.
+my $bytes = join ' ', map { ord } split //, substr($key, 0, 12);
+unlike($said, qr/$bytes/, 'also in its bytes');
+
+# After a clean restart as well, what was said before is known.
+$node->restart;
+$known->{memory} = $memory;
+is(kind(acquire($node, $known, @mallory)), 'granted', 'an earlier memory');
+stays('a restart');
+
+# A registry that is made anew, with the same worker IDs: the first server of the old one makes
+# it wait, and nobody has to do anything.
+$node->safe_psql('postgres', q{
+	DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id;
+	GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO honest;
+	SELECT snowflake_create_pool('main', '[0,100)', lease => '3 s', hold => '1 s', max_ahead => '0')});
+my $bound = $next->{grant}{bound};
+is(kind(renew($node, $next, role => 'honest')), 'refused foreign', 'another registry: refused');
+is(sql('SELECT era, quiet_because FROM snowflake_pools'), '2|foreign', 'another registry: it has a quiet time');
+is(kind(acquire($node, $next, role => 'honest')), 'refused quiet foreign', 'another registry: its server waits as all do');
+ok(wait_until('the end of the quiet time', sub { kind(acquire($node, $next, role => 'honest')) eq 'granted' }), 'another registry: it serves');
+cmp_ok($next->{grant}{floor}, '>', $bound, 'another registry: above all that the old one had granted');
+
+# After a crash, two requests in one transaction that is aborted: the second one would know of an
+# era that is never stored.
+sql('GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO mallory');
+$node->stop('immediate');
+$node->start;
+my ($first, $second) = map { request(server(950 + $_), { acquire => {} }) } 1, 2;
+my ($code, $error) = error_of($node, "SET SESSION AUTHORIZATION mallory; DO \$\$ BEGIN PERFORM snowflake_lease('main', '$first');
+	RAISE EXCEPTION 'answer %', snowflake_lease('main', '$second'); END \$\$");
+is($code, '25001', 'a second request in the transaction that begins an era');
+unlike($error, qr/answer/, 'has no answer');
+is(sql('SELECT era FROM snowflake_pools'), '2', 'and the era is as it was');
+
+# Started again before anybody has asked: the crash is known, though the last stop was clean.
+$node->restart;
+is(kind(acquire($node, server(960), role => 'honest')), 'refused quiet recovery', 'a clean restart does not hide a crash');
+is(sql('SELECT era FROM snowflake_pools'), '3', 'an era has begun');
+ok(wait_until('the end of the quiet time', sub { kind(acquire($node, $next, role => 'honest')) eq 'granted' }), 'which ends');
+$node->restart;
+is(kind(renew($node, $next, role => 'honest')), 'renewed', 'after clean restarts alone, leases go on');
+is(sql('SELECT era FROM snowflake_pools'), '3', 'in the same era');
+done_testing();

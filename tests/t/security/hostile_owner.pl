@@ -1,0 +1,223 @@
+# Tests that the owner of a database, who is no superuser, gets no rights by what the
+# extension does there: he renames schemas, drops the extension while its functions run, and
+# puts schemas, tables, triggers and functions of the same names in their place. Callers of
+# all functions of the registry are there meanwhile: a role that may execute them, a
+# superuser, and a reader of the views.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use IO::Select;
+use IO::Socket::INET;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Registry;
+use Snowflake;
+
+my $seconds = $ENV{SECONDS} // 6;
+my $rounds = 10;    # how often the owner plants, at least
+my $node = new_node('node', 7);
+$node->append_conf('postgresql.conf', 'max_connections = 50');
+$node->start;
+$node->safe_psql('postgres', q{
+	CREATE ROLE owner LOGIN; CREATE ROLE caller LOGIN; CREATE ROLE monitor LOGIN; GRANT pg_monitor TO monitor;
+	CREATE DATABASE reg OWNER owner});
+my @functions = ('snowflake_lease(text, jsonb)', 'snowflake_revoke_worker(text, integer, text)',
+	'snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text)',
+	'snowflake_drop_pool(text, text)', 'snowflake_end_quiet_time(text)', 'snowflake_declare_registry(text)',
+	'snowflake_drop_server(text, text)', 'snowflake_cluster_horizon()', 'snowflake_cluster_horizon(regclass)',
+	'snowflake_cluster_horizon(regclass, text)');
+my $grants = join '; ', map { "GRANT EXECUTE ON FUNCTION public.$_ TO caller" } @functions;
+my $pool = q{SELECT public.snowflake_create_pool('main', '[0,8)', lease => '1 s', hold => '1 s', max_ahead => '1 s')};
+$node->safe_psql('reg', "CREATE EXTENSION snowflake_id; $grants; $pool");
+
+sub as
+{
+	my ($role, $sql) = @_;
+	my ($out, $err);
+	$node->psql('reg', "\\set VERBOSITY verbose\n$sql", stdout => \$out, stderr => \$err, on_error_stop => 1,
+		extra_params => [ '-U', $role ]);
+	my ($code) = $err =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/;
+	return ($code // '', $out, $err);
+}
+
+sub is_still_ordinary
+{
+	my ($name) = @_;
+	is($node->safe_psql('postgres', q{
+		SELECT rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls
+			OR EXISTS (SELECT FROM pg_auth_members WHERE member = r.oid)
+		FROM pg_roles AS r WHERE rolname = 'owner'}), 'f', "$name: the owner has no rights that he had not");
+	$node->safe_psql('postgres', 'ALTER ROLE owner NOSUPERUSER');
+	return;
+}
+
+# The owner may not touch what is in the extension's schema.
+for my $sql ('ALTER SCHEMA _snowflake RENAME TO mine', 'ALTER SCHEMA _snowflake OWNER TO owner', 'DROP SCHEMA _snowflake CASCADE',
+	'CREATE TABLE _snowflake.mine ()', 'CREATE FUNCTION _snowflake.mine() RETURNS int LANGUAGE sql AS $$SELECT 1$$',
+	'GRANT ALL ON SCHEMA _snowflake TO owner; CREATE TABLE _snowflake.mine ()',
+	'ALTER EXTENSION snowflake_id DROP TABLE _snowflake.state', 'TABLE _snowflake.state', 'TABLE _snowflake.pools',
+	'TABLE _snowflake.leases', 'TABLE _snowflake.servers', 'INSERT INTO _snowflake.state VALUES (1, $${}$$)',
+	'DELETE FROM _snowflake.leases', 'UPDATE _snowflake.pools SET spares = 0', 'TRUNCATE _snowflake.servers',
+	'BEGIN; LOCK TABLE _snowflake.state IN ROW EXCLUSIVE MODE', 'CREATE TRIGGER t BEFORE UPDATE ON _snowflake.state FOR EACH ROW EXECUTE FUNCTION tsvector_update_trigger()',
+	'CREATE RULE r AS ON UPDATE TO _snowflake.state DO INSTEAD NOTHING', 'CREATE INDEX ON _snowflake.state (id)',
+	'CREATE TABLE heir () INHERITS (_snowflake.state)', 'CREATE TABLE refers (id int REFERENCES _snowflake.state)')
+{
+	is((as('owner', $sql))[0], '42501', "the owner cannot: $sql");
+}
+
+# What the owner puts in the place of the extension's objects. Each tells who runs it.
+$node->safe_psql('reg', q{
+	CREATE SCHEMA mold;
+	CREATE TABLE mold.state AS TABLE _snowflake.state; CREATE TABLE mold.pools AS TABLE _snowflake.pools;
+	CREATE TABLE mold.leases (LIKE _snowflake.leases INCLUDING ALL); CREATE TABLE mold.servers (LIKE _snowflake.servers INCLUDING ALL);
+	CREATE TABLE mold.functions AS
+		SELECT p.proname::text AS name, pg_get_function_identity_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result
+		FROM pg_proc AS p WHERE p.pronamespace = '_snowflake'::regnamespace AND p.prorettype <> 'internal'::regtype
+			AND p.prokind = 'f' AND pg_get_function_identity_arguments(p.oid) !~ 'OUT|VARIADIC|internal' AND pg_get_function_result(p.oid) !~ 'TABLE|SETOF|record|_snowflake';
+	ALTER SCHEMA mold OWNER TO owner; GRANT SELECT ON ALL TABLES IN SCHEMA mold TO owner});
+cmp_ok($node->safe_psql('reg', 'SELECT count(*) FROM mold.functions'), '>', 40, 'functions to plant');
+is((as('owner', q{
+	CREATE FUNCTION mold.grab() RETURNS boolean LANGUAGE plpgsql AS $$
+	BEGIN
+		IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN ALTER ROLE owner SUPERUSER; END IF;
+		RETURN true;
+	END $$;
+	CREATE FUNCTION mold.on_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM mold.grab(); RETURN NEW; END $$;
+	GRANT USAGE ON SCHEMA mold TO PUBLIC;
+	CREATE PROCEDURE mold.plant(schema text) LANGUAGE plpgsql AS $$
+	DECLARE name text; it record;
+	BEGIN
+		EXECUTE format('CREATE SCHEMA %1$I; GRANT ALL ON SCHEMA %1$I TO PUBLIC', schema);
+		FOREACH name IN ARRAY '{state,pools,leases,servers}'::text[] LOOP
+			EXECUTE format('CREATE TABLE %1$I.%2$I (LIKE mold.%2$I INCLUDING ALL, CHECK (mold.grab())); INSERT INTO %1$I.%2$I SELECT * FROM mold.%2$I;
+				CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON %1$I.%2$I FOR EACH ROW EXECUTE FUNCTION mold.on_change();
+				GRANT ALL ON %1$I.%2$I TO PUBLIC', schema, name);
+		END LOOP;
+		FOR it IN SELECT * FROM mold.functions LOOP
+			EXECUTE format('CREATE FUNCTION %1$I.%2$I(%3$s) RETURNS %4$s LANGUAGE plpgsql AS %5$L', schema, it.name, it.arguments, it.result,
+				'BEGIN PERFORM mold.grab(); ' || CASE it.result WHEN 'void' THEN 'END' ELSE 'RETURN NULL; END' END);
+		END LOOP;
+	END $$}))[0], '', 'the owner is prepared');
+
+# Sessions that run statements again and again until a time; each statement may fail.
+my $repeated = 0;
+sub repeat
+{
+	my ($role, @statements) = @_;
+	my $file = $node->basedir . '/repeat_' . ++$repeated;
+	append_to_file("$file.sql", join '', map { "$_;\n" } (@statements) x 4000);
+	my $run = IPC::Run::start([ 'psql', '-X', '-q', '-At', '-U', $role, '-d', $node->connstr('reg'), '-f', "$file.sql" ],
+		'<', '/dev/null', '>', "$file.out", '2>', "$file.err");
+	return { role => $role, run => $run, file => $file };
+}
+
+# The rows that sessions of repeat() have got so far.
+sub rows
+{
+	my $rows = 0;
+	$rows += () = slurp_file("$_->{file}.out") =~ /\n/g for @_;
+	return $rows;
+}
+
+sub end_all
+{
+	for my $session (@_)
+	{
+		$session->{run}->kill_kill;
+		my $errors = () = slurp_file("$session->{file}.err") =~ /ERROR/g;
+		note("$session->{role}: " . rows($session) . " rows, $errors errors");
+	}
+	return;
+}
+
+my $asker = server(1);
+my @calls = (q{SELECT public.snowflake_lease('main', '} . request($asker, { acquire => {} }) . q{')},
+	q{SELECT public.snowflake_create_pool('more', '[100,108)')}, q{SELECT public.snowflake_cluster_horizon()},
+	q{SELECT public.snowflake_revoke_worker('main', 0)}, q{SELECT public.snowflake_drop_server('none')},
+	q{SELECT public.snowflake_declare_registry()}, q{SELECT public.snowflake_end_quiet_time()}, q{SELECT public.snowflake_drop_pool('more')});
+my @views = ('SELECT count(*) FROM public.snowflake_workers', 'SELECT count(*) FROM public.snowflake_pools', 'SELECT count(*) FROM public.snowflake_cluster_servers',
+	'SELECT public.snowflake_pool_calls()');
+my $me = $node->safe_psql('postgres', 'SELECT current_user');
+
+# Schemas are swapped beside the calls.
+is((as('owner', q{CALL mold.plant('decoy')}))[0], '', 'a schema to swap in');
+my $swapper = repeat('owner', 'BEGIN; ALTER SCHEMA public RENAME TO away; ALTER SCHEMA decoy RENAME TO public; COMMIT',
+	'BEGIN; ALTER SCHEMA public RENAME TO decoy; ALTER SCHEMA away RENAME TO public; COMMIT');
+my @callers = (repeat('caller', @calls), repeat($me, @calls), repeat('monitor', @views));
+sleep $seconds;
+for my $caller (@callers)
+{
+	ok(wait_until('answers', sub { rows($caller) > 0 }), "calls of $caller->{role} succeed beside the swaps");
+}
+ok(wait_until('errors', sub { slurp_file("$callers[0]{file}.err") =~ /ERROR/ }), 'and others fail');
+end_all(@callers, $swapper);
+is_still_ordinary('schemas swapped');
+$node->safe_psql('reg', q{
+	DO $$ BEGIN
+		IF to_regnamespace('away') IS NOT NULL THEN ALTER SCHEMA public RENAME TO decoy; ALTER SCHEMA away RENAME TO public; END IF;
+	END $$;
+	DROP SCHEMA decoy CASCADE});
+
+# The extension cannot be dropped while a function waits in the registry.
+my $holder = session($node, $me, 'reg');
+$holder->query_safe('BEGIN; SELECT FROM _snowflake.state FOR UPDATE');
+my $waiting = session($node, 'caller', 'reg');
+send_to($waiting, $calls[0]);
+ok(wait_until('the call waits', sub { $node->safe_psql('reg', q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'caller' AND wait_event_type = 'Lock'}) == 1 }),
+	'a call waits in the registry');
+my $dropper = session($node, 'owner', 'reg');
+send_to($dropper, 'DROP SCHEMA public CASCADE');
+ok(wait_until('the drop waits', sub { $node->safe_psql('reg', q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'owner' AND wait_event_type = 'Lock'}) == 1 }),
+	'and the owner waits for it to drop the extension');
+$holder->query_safe('COMMIT');
+my (undef, $error, $reply) = answer_in($waiting);
+is($error, '', 'the call gets the answer of the registry');
+like($reply, qr/"answer"/, 'a real one');
+(undef, $error) = answer_in($dropper);
+is($error, '', 'then the extension is dropped');
+$_->quit for $holder, $waiting, $dropper;
+is_still_ordinary('dropped behind a call');
+
+# The owner drops the extension, plants, and makes it again, while an administrator grants
+# and makes pools, and others call.
+is((as('owner', 'DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public; GRANT ALL ON SCHEMA public TO PUBLIC; CREATE EXTENSION snowflake_id SCHEMA public'))[0], '',
+	'the owner makes the extension, which is trusted');
+is((as('owner', q{CALL mold.plant('decoy')}))[0], '', 'a schema to put in its place');
+# One transaction each: nothing is missing at any time.
+my $planter = repeat('owner', 'BEGIN; DROP EXTENSION snowflake_id CASCADE; ALTER SCHEMA decoy RENAME TO _snowflake; COMMIT',
+	'BEGIN; ALTER SCHEMA _snowflake RENAME TO decoy; CREATE EXTENSION snowflake_id SCHEMA public; COMMIT', 'SELECT pg_sleep(0.01)');
+@callers = (repeat('caller', @calls), repeat($me, split(/; /, $grants), $pool, @calls), repeat($me, @calls), repeat('monitor', @views));
+sleep 2 * $seconds;
+ok(wait_until("$rounds rounds of planting", sub { rows($planter) >= $rounds }), 'the owner has planted again and again');
+ok(wait_until('answers', sub { rows(@callers[ 1, 2 ]) > 0 }), 'calls of an administrator succeed in between');
+end_all(@callers, $planter);
+is_still_ordinary('extension dropped and objects planted');
+$node->safe_psql('reg', 'DROP EXTENSION IF EXISTS snowflake_id CASCADE; DROP SCHEMA IF EXISTS _snowflake, decoy CASCADE');
+
+# A planted schema only keeps the extension from being made, and the error says so.
+is((as('owner', q{CALL mold.plant('_snowflake')}))[0], '', 'a planted schema');
+is((as('owner', 'CREATE EXTENSION snowflake_id SCHEMA public'))[0], '42P06', 'the extension is not made over it');
+is((as('owner', 'DROP SCHEMA _snowflake CASCADE'))[0], '', 'until it is dropped');
+
+# A role that may call the functions cannot have a superuser's session open connections: an
+# expression of its index runs when a superuser analyzes the table.
+$node->safe_psql('reg', "CREATE EXTENSION snowflake_id SCHEMA public; $grants");
+my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die;
+my $url = 'etcd://127.0.0.1:' . $listener->sockport . '/x';
+my $tries = join "\n", map { qq{
+	BEGIN PERFORM public.$_; EXCEPTION WHEN others THEN RAISE LOG 'lured: % as %', SQLSTATE, session_user; END;} } (
+	"snowflake_cluster_horizon('public.snowflake_default', '$url')", "snowflake_create_pool('main', '[0,8)', registry => '$url')",
+	"snowflake_drop_pool('main', '$url')", "snowflake_revoke_worker('main', 1, '$url')", "snowflake_end_quiet_time('$url')",
+	"snowflake_declare_registry('$url')", "snowflake_drop_server('none', '$url')");
+is((as('caller', "CREATE FUNCTION public.lure(a int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN IF session_user <> 'caller' THEN $tries END IF; RETURN a; END \$\$;
+	CREATE TABLE public.lure (a int); INSERT INTO public.lure VALUES (1); CREATE INDEX ON public.lure (public.lure(a))"))[0], '', 'an index of the role');
+my $log = -s $node->logfile;
+$node->safe_psql('reg', 'ANALYZE public.lure');
+my $lured = () = slurp_file($node->logfile, $log) =~ /lured: 42501 as $me/g;
+cmp_ok($lured, '>=', 7, 'each call in the session of a superuser is refused');
+is(scalar(IO::Select->new($listener)->can_read(0)), undef, 'and nobody has connected');
+is((as('caller', "SELECT public.snowflake_end_quiet_time('$url')"))[0], '42501', 'as a direct call is');
+
+done_testing();

@@ -1,0 +1,364 @@
+# The scripts in tools/ and tests/ source this file. Its functions find PostgreSQL, build the
+# extension, and install it: tests and the demo take a private copy of PostgreSQL, so that
+# nothing outside the copy changes. Missing packages are listed, or installed if root runs
+# the script on Debian.
+#
+#   PG          major version wanted (15 to 18); the demo takes any
+#   PG_CONFIG   a pg_config to use instead of looking for one
+#   CITUS       a folder into which Citus was installed, for the tests that need Citus
+#
+# A version that has to be built from source is built with PostgreSQL's assertions
+# where the caller has set assertions=1, as the tests do and the benchmarks do not.
+
+# With pipefail, no command here may read a pipe only in part: the writer would fail,
+# now and then.
+set -euo pipefail
+# PostgreSQL's own Makefiles build less when another Makefile calls them.
+unset MAKEFLAGS MFLAGS MAKELEVEL
+# No setting of the caller's psql reaches a test.
+for variable in $(compgen -e PG); do
+    case $variable in PG | PG_CONFIG) ;; *) unset "$variable" ;; esac
+done
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$top/target}"
+
+die() { printf 'error: %s\n' "$1" >&2; exit 1; }
+is_root() { [ "$(id -u)" = 0 ]; }
+
+# Servers do not run as root, but as this user.
+if is_root; then
+    run_user=nobody
+    if id postgres >/dev/null 2>&1; then run_user=postgres; fi
+    as_run_user() { runuser -u "$run_user" -- "$@"; }
+else
+    run_user=$(id -un)
+    as_run_user() { "$@"; }
+fi
+
+# Prints the pg_config of a major version that is installed with server headers.
+pg_config_of() {
+    local candidate
+    for candidate in "${PG_CONFIG:-}" "/usr/lib/postgresql/$1/bin/pg_config" \
+        "/usr/pgsql-$1/bin/pg_config" "/usr/local/pgsql/bin/pg_config" \
+        "$(built_from_source "$1")/bin/pg_config" \
+        "$(command -v pg_config || true)"; do
+        if [ -x "$candidate" ] &&
+            [[ $("$candidate" --version) =~ ^PostgreSQL\ $1[^0-9] ]] &&
+            [ -e "$("$candidate" --includedir-server)/postgres.h" ] &&
+            [ -x "$("$candidate" --bindir)/postgres" ]; then
+            printf '%s\n' "$candidate"
+            return 0
+        fi
+    done
+    return 1
+}
+
+has_libclang() {
+    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null ||
+        compgen -G '/usr/lib*/libclang.so*' >/dev/null
+}
+
+# Adds to $wanted what any build of the extension needs and this machine lacks.
+want_compilers() {
+    has_libclang || wanted+=(libclang-dev)
+    command -v cc >/dev/null || wanted+=(gcc libc6-dev)
+    command -v cargo >/dev/null || die "Rust is needed: cargo is not on the PATH"
+}
+
+# Installs $wanted, if it can.
+install_wanted() {
+    if [ ${#wanted[@]} = 0 ]; then return; fi
+    if ! is_root || ! command -v apt-get >/dev/null; then
+        die "these packages are needed (their Debian names), please install them: ${wanted[*]}"
+    fi
+    install_packages "${wanted[@]}"
+}
+
+# need_packages COMMAND:PACKAGE ... : finds or installs what a build needs, and these.
+# Sets pg (major version) and pg_config.
+need_packages() {
+    local wanted=() version item from_source=
+    [[ ${PG:-15} =~ ^1[5-8]$ ]] || die "PG is $PG, but 15, 16, 17 and 18 are supported"
+    pg=
+    for version in ${PG:-15 16 17 18}; do
+        if pg_config=$(pg_config_of "$version"); then pg=$version; break; fi
+    done
+    if [ -z "$pg" ]; then
+        # By default this is the distribution's own version.
+        pg=${PG:-$(distribution_version)}
+        if is_packaged "$pg"; then
+            wanted+=("postgresql-$pg" "postgresql-server-dev-$pg")
+        else
+            from_source=1
+            # The test modules, which the build installs, need the last package.
+            set -- "$@" make:make gcc:gcc bison:bison flex:flex perl:perl bzip2:bzip2 xz:xz-utils \
+                /usr/share/perl5/IPC/Run.pm:libipc-run-perl
+            # This one names the mirror that has 16.
+            if [ "$pg" = 16 ]; then set -- "$@" "$ubuntu:python-apt-common"; fi
+        fi
+    fi
+    want_compilers
+    for item in "$@"; do
+        command -v "${item%%:*}" >/dev/null || [ -e "${item%%:*}" ] || wanted+=("${item#*:}")
+    done
+    install_wanted
+    if [ -n "$from_source" ]; then
+        build_from_source "$pg"
+    fi
+    pg_config=$(pg_config_of "$pg") || die "PostgreSQL $pg could not be installed"
+}
+
+# Prints the version of the distribution's PostgreSQL, or 15 if the distribution does
+# not say.
+distribution_version() {
+    local version
+    version=$(LC_ALL=C apt-cache depends postgresql 2>/dev/null |
+        perl -ne 'print $1 if !$n && /Depends: postgresql-(\d+)$/ && ++$n')
+    printf '%s\n' "${version:-15}"
+}
+
+is_packaged() {
+    if is_root && [ -z "${apt_updated:-}" ]; then apt-get update -qq >/dev/null 2>&1 || true; apt_updated=1; fi
+    [[ $(LC_ALL=C apt-cache policy "postgresql-server-dev-$1" 2>/dev/null) =~ Candidate:\ [0-9] ]]
+}
+
+# Prints where a version that is built from source is kept between runs: outside the
+# checkout, and where the run user can read it.
+built_from_source() {
+    local cache=/var/cache
+    is_root || cache=${XDG_CACHE_HOME:-$HOME/.cache}
+    printf '%s/snowflake_id/postgresql-%s%s\n' "$cache" "$1" "${assertions:+-assertions}"
+}
+
+# What python-apt knows of the archive of Ubuntu.
+ubuntu=/usr/share/python-apt/templates/Ubuntu.info
+
+# Builds a version from the source tarball in the distribution's archive, on the mirror
+# that this machine's apt uses; the suite's checksum is checked. The development suite
+# has the newest major version, stable suites have those before. PostgreSQL 16 was in no
+# stable release of Debian, but is in one of Ubuntu.
+build_from_source() {
+    local prefix mirror suites work file= sum folder suite
+    prefix=$(built_from_source "$1")
+    if [ "$1" = 16 ]; then
+        suites="noble-updates noble"
+        mirror=$(perl -00 -ne 'print $1 if !$n && /^RepositoryType: deb-src$/m && /^BaseURI: (\S+\/)$/m && ++$n' "$ubuntu") || true
+    else
+        suites="sid trixie bookworm"
+        mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+            perl -ne 'chomp; print if m{/debian/$} && !$n++') || true
+    fi
+    [ -n "$mirror" ] || die "PostgreSQL $1 is no package here, and no mirror is known to take its source from"
+    printf 'building PostgreSQL %s from source (once, about 5 minutes)\n' "$1"
+    work=$(mktemp -d)
+    for suite in $suites; do
+        /usr/lib/apt/apt-helper download-file "${mirror}dists/$suite/main/source/Sources.xz" \
+            "$work/$suite.xz" >/dev/null 2>&1 || die "could not read the list of source packages"
+        read -r folder sum file < <(xz -dc "$work/$suite.xz" | perl -00 -ne '
+            next unless /^Package: postgresql-'"$1"'$/m;
+            ($dir) = /^Directory: (\S+)/m;
+            ($list) = /^Checksums-Sha256:\n((?: .*\n?)+)/m;
+            ($sum, $file) = $list =~ /(\w{64}) \d+ (\S+\.orig\.tar\.\w+)$/m;
+            print "$dir $sum $file\n"') && break
+    done
+    [ -n "$file" ] || die "PostgreSQL $1 is neither a package here nor in the archive of a distribution"
+    /usr/lib/apt/apt-helper download-file "$mirror$folder/$file" "$work/$file" "SHA256:$sum" \
+        >/dev/null 2>&1 || die "could not download $file"
+    mkdir "$work/source"
+    tar -xf "$work/$file" -C "$work/source" --strip-components=1
+    # PostgreSQL's own tests are kept beside the build, with the library that they load.
+    # What was cut off leaves nothing behind that looks like an installation.
+    if ! (cd "$work/source" && ./configure --prefix="$prefix" --enable-tap-tests \
+        ${assertions:+--enable-cassert} --without-icu --without-readline --without-zlib &&
+        make -s -j"$(nproc)" install DESTDIR="$work/root" &&
+        make -s -C contrib/postgres_fdw install DESTDIR="$work/root" &&
+        make -s -C contrib/pg_stat_statements install DESTDIR="$work/root" &&
+        make -s -C contrib/spi install DESTDIR="$work/root" &&
+        make -s -C src/test/regress all && mkdir "$work/root$prefix/tests" &&
+        cp -R src/test/regress src/test/isolation "$work/root$prefix/tests/" &&
+        rm -rf "$prefix" && mkdir -p "${prefix%/*}" &&
+        mv "$work/root$prefix" "$prefix") > "$work/log" 2>&1; then
+        tail -n 20 "$work/log" >&2
+        die "could not build PostgreSQL $1"
+    fi
+    chmod -R go+rX "$prefix"
+    rm -rf "$work"
+}
+
+# In a subshell, so that the lock ends with it.
+install_packages() (
+    # Installing PostgreSQL on Debian would start a cluster of its own.
+    conf=/etc/postgresql-common/createcluster.d/no-main-cluster.conf
+    # Another run may be installing.
+    exec {packages}> /run/lock/snowflake_id.packages
+    flock "$packages"
+    log=$(mktemp)
+    mkdir -p "${conf%/*}"
+    printf 'create_main_cluster = false\n' > "$conf"
+    # Installing etcd, Prometheus or its exporter would start it now and at each boot, and
+    # PgBouncer now.
+    local service services=()
+    policy=/usr/sbin/policy-rc.d own_policy=
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' > "$policy"
+        chmod 755 "$policy"
+        own_policy=1
+    fi
+    if [[ " $* " == *" etcd-server "* ]]; then services+=(etcd); fi
+    for service in prometheus prometheus-postgres-exporter; do
+        if [[ " $* " == *" $service "* ]]; then services+=("$service"); fi
+    done
+    printf 'installing %s\n' "$*"
+    if ! { apt-get update && DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "$@"; } > "$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        rm -f "$conf" "$log" ${own_policy:+"$policy"}
+        die "could not install: $*"
+    fi
+    rm -f "$conf" "$log" ${own_policy:+"$policy"}
+    for service in "${services[@]}"; do update-rc.d "$service" disable >/dev/null 2>&1 || true; done
+)
+
+# Makes the folder in which servers run: the run user owns it and can reach it.
+make_scratch() {
+    scratch=$(mktemp -d "${TMPDIR:-/tmp}/snowflake_id.XXXXXX")
+    chmod 755 "$scratch"
+    if is_root; then chown "$run_user" "$scratch"; fi
+    as_run_user test -w "$scratch" || die "$run_user cannot write to $scratch; set TMPDIR"
+}
+
+# Builds the extension for $pg.
+build() {
+    (cd "$top" && PGRX_PG_CONFIG_PATH=$pg_config \
+        cargo build --release --locked --quiet --package snowflake_id --no-default-features --features "pg$pg")
+    # make install, which does not build, reads this file: root may have no cargo.
+    printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/release/snowflake_id.pg"
+}
+
+# install_into PKGLIBDIR SHAREDIR: CREATE EXTENSION runs one script, made of those in sql/, of
+# which the one with the grants is the last. Scripts of released versions, and those that
+# lead from one to the next, are installed as well, once there are any: Citus makes the
+# extension on a new node in the version that the others have.
+install_into() {
+    local version script
+    # The server reads them, whatever the umask of who installs them.
+    (umask 022 && mkdir -p "$1" "$2/extension")
+    install -m 755 "$CARGO_TARGET_DIR/release/libsnowflake_id.so" "$1/snowflake_id.so"
+    install -m 644 "$top/snowflake_id.control" "$2/extension/"
+    for script in "$top"/sql/snowflake_id--*.sql; do
+        if [ -e "$script" ]; then install -m 644 "$script" "$2/extension/"; fi
+    done
+    version=$(sql_version)
+    cat "$top/sql/snowflake_id.sql" "$top/sql/set_default.sql" "$top/sql/registry.sql" \
+        "$top/sql/citus.sql" "$top/sql/check.sql" "$top/sql/horizon.sql" "$top/sql/cluster_horizon.sql" \
+        "$top/sql/convert_columns.sql" "$top/sql/convert_objects.sql" "$top/sql/convert_backfill.sql" "$top/sql/convert_plan.sql" \
+        "$top/sql/convert_online.sql" "$top/sql/convert_swap.sql" "$top/sql/convert.sql" "$top/sql/grants.sql" |
+        install -m 644 /dev/stdin "$2/extension/snowflake_id--$version.sql"
+}
+
+# image_into FOLDER: makes the file tree of an image that CloudNativePG mounts as an
+# extension volume, on PostgreSQL 18 or later.
+image_into() {
+    rm -rf "$1"
+    install_into "$1/lib" "$1/share"
+    (umask 022 && mkdir -p "$1/licenses/snowflake_id")
+    install -m 644 "$top/LICENSE" "$1/licenses/snowflake_id/"
+}
+
+# copy_installation FOLDER: copies PostgreSQL into FOLDER. Its programs find their files
+# relative to themselves. Sets bindir, pkglibdir, sharedir.
+copy_installation() {
+    local from_bin from_lib from_share from_include prefix
+    from_bin=$("$pg_config" --bindir)
+    from_lib=$("$pg_config" --pkglibdir)
+    from_share=$("$pg_config" --sharedir)
+    from_include=$("$pg_config" --includedir)
+    prefix=$from_bin
+    while [[ $from_lib/ != "$prefix"/* || $from_share/ != "$prefix"/* ]]; do
+        prefix=${prefix%/*}
+    done
+    bindir=$1${from_bin#"$prefix"}
+    pkglibdir=$1${from_lib#"$prefix"}
+    sharedir=$1${from_share#"$prefix"}
+    rm -rf "$1"
+    mkdir -p "$bindir" "$pkglibdir" "$sharedir"
+    cp -a "$from_bin/." "$bindir/"
+    cp -a "$from_lib/." "$pkglibdir/"
+    cp -a "$from_share/." "$sharedir/"
+    # In PostgreSQL's official image, this one is a link out of the folder.
+    cp -L --remove-destination "$from_share/postgresql.conf.sample" "$sharedir/"
+    # Builds against the copy need this link.
+    mkdir -p "$(dirname "$1${from_include#"$prefix"}")"
+    ln -s "$from_include" "$1${from_include#"$prefix"}"
+    [ "$("$bindir/pg_config" --sharedir)" = "$sharedir" ] ||
+        die "PostgreSQL in $prefix does not work from a copy"
+}
+
+# copy_sources FOLDER: copies what the repository holds, or what was unpacked from an
+# archive, with the crates in vendor/, if they are there.
+copy_sources() {
+    if [ -e "$top/.git" ]; then
+        (cd "$top" && git ls-files --cached --others --exclude-standard -z | tar -c --null --files-from=- ) |
+            tar -x -C "$1"
+    else
+        tar -c -C "$top" --exclude=./target . | tar -x -C "$1"
+    fi
+    if [ -d "$top/vendor" ] && [ ! -d "$1/vendor" ]; then
+        cp -R "$top/vendor" "$top/.cargo" "$1/"
+    fi
+}
+
+# control_of VERSIONS: prints the control file of packages for these versions.
+control_of() {
+    VERSIONS=$* perl -00 -ne 'if (!/^Package: .*PGVERSION/m) { print; next }
+        for my $version (split / /, $ENV{VERSIONS}) { print s/PGVERSION/$version/gr =~ s/\n*$/\n\n/r }' "$top/debian/control.in" |
+        perl -0pe 's/\n+$/\n/'
+}
+
+# Prints the version of a release, MAJOR.MINOR.PATCH, which the library and the archives have.
+version() {
+    sed -n '/^\[package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$top/Cargo.toml"
+}
+
+# Prints the version of the SQL objects, MAJOR.MINOR: a release that changes only the library
+# leaves it as it is.
+sql_version() {
+    sed -n "s/^default_version = '\(.*\)'/\1/p" "$top/snowflake_id.control"
+}
+
+# Fails if a file names another version than Cargo.toml does, or another Rust, or if
+# debian/control is not made from debian/control.in.
+check_versions() {
+    local version
+    version=$(version)
+    [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+(-dev)?$ ]] ||
+        die "the version in Cargo.toml is $version, and not MAJOR.MINOR.PATCH or MAJOR.MINOR.PATCH-dev"
+    [[ $version = "$(sql_version)."* ]] ||
+        die "snowflake_id.control has version $(sql_version), which is not the beginning of $version"
+    [ "$(sed -n '/meta-spec/!s/.*"version": "\(.*\)".*/\1/p' "$top/META.json" | sort -u)" = "$version" ] ||
+        die "META.json has another version than $version"
+    # To Debian, a tilde is before everything: 1.0.0 comes after 1.0.0~dev.
+    [[ $(head -n 1 "$top/debian/changelog") = "snowflake-id (${version/-/\~}-"* ]] ||
+        die "debian/changelog begins with another version than $version"
+    local heading="## ${version%-dev}"
+    if [ "$heading" != "## $version" ]; then heading+=" (unreleased)"; fi
+    [ "$(grep -m 1 '^## ' "$top/CHANGELOG.md")" = "$heading" ] ||
+        die "CHANGELOG.md begins with another section than $heading"
+    # Files in packages get its date, but only if they are later.
+    local date
+    date=$(sed -n '/^ -- /{s/.*>  //;p;q}' "$top/debian/changelog")
+    [ "$(date -d "$date" +%s)" -le "$(date +%s)" ] ||
+        die "debian/changelog is of the future: two builds would give different files"
+    local rust
+    rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml")
+    grep -q "^ARG RUST=$rust\." "$top/Dockerfile" || die "Dockerfile has another Rust than $rust"
+    ! grep -h 'rust-toolchain@' "$top"/.github/workflows/*.yml | grep -vF "@$rust." ||
+        die "a workflow has another Rust than $rust"
+    diff -u "$top/debian/control" <(control_of $(cat "$top/debian/pgversions")) ||
+        die "debian/control is not what debian/control.in says"
+}
+
+# Prints the time of the last commit, in seconds since 1970, or of an archive's files.
+commit_date() {
+    git -C "$top" log -1 --format=%ct 2>/dev/null || stat -c %Y "$top/snowflake_id.control"
+}
