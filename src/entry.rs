@@ -27,9 +27,8 @@ use super::error::{self, Error};
 use super::label::{self, Described};
 use super::shmem::{self, Key, Shared};
 use super::tenants::{self, Tenant};
-use super::{catalog, compat, guc, horizon, issue, keeper, mark, os_clock};
+use super::{catalog, compat, guc, keeper, mark, os_clock};
 use snowflake_core::generator::Generator;
-use snowflake_core::horizon::BEGINNING;
 use snowflake_core::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
 use snowflake_core::identity::Generation;
 use snowflake_core::layout::{Layout, Stamp};
@@ -126,7 +125,7 @@ pub enum Path {
     Plain,
     /// By those of other generators.
     Other,
-    /// The first ID, of a plain generator: by the protocol, which tells [`horizon::took`].
+    /// The first ID, of a plain generator: by the protocol, which holds the horizon.
     FirstPlain,
     /// The first ID, of another one.
     FirstOther,
@@ -369,7 +368,8 @@ impl Entry {
     }
 
     /// Checks everything that must hold before this session may issue, as
-    /// `nextval()` does, and pins the slot. The session holds the horizon from now on.
+    /// `nextval()` does, and pins the slot. By the right, the session enters the protocol,
+    /// which holds the horizon: the fast path begins after the first IDs.
     #[cold]
     fn fill(&'static self) -> Result<Right, Error> {
         self.fill_for(true)
@@ -381,7 +381,6 @@ impl Entry {
         let mut is_new = self.lock();
         // Invalidations that came with a lock have run by now and cleared the facts.
         // Each pass takes locks, so the facts are checked again after each.
-        let mut has_reached = false;
         loop {
             pgrx::check_for_interrupts!();
             if issues {
@@ -425,13 +424,6 @@ impl Entry {
             }
             facts.made = Some(made);
             self.facts.set(Some(facts));
-            let holds = issues && generator.descends().is_none();
-            if holds && !has_reached && slot.horizon().announced() == BEGINNING {
-                // Not started yet: the hold must not lie before the mark.
-                has_reached = true;
-                let _ = issue::reach(self)?;
-                continue;
-            }
             let right = Right {
                 slot,
                 generator: made.generator,
@@ -443,15 +435,8 @@ impl Entry {
                 user: compat::user(),
             };
             self.filled_in.set(right.transaction);
-            if holds {
-                horizon::hold(shared, facts.key, slot, generator.layout)?;
-            }
-            if issues {
-                self.right.set(Some(right));
-                self.keep_to_report(shared, generator)?;
-            } else {
-                self.reach.set(Some(right));
-            }
+            let kept = if issues { &self.right } else { &self.reach };
+            kept.set(Some(right));
             return Ok(right);
         }
     }
@@ -465,20 +450,6 @@ impl Entry {
             };
             self.right.set(Some(right));
         }
-    }
-
-    /// Takes no ID that lies before what the server has reported. The session holds the
-    /// horizon since before, see [`snowflake_core::reported`].
-    fn keep_to_report(&'static self, shared: &Shared, generator: &Generator) -> Result<(), Error> {
-        let at = shared.reported().announced();
-        if at == BEGINNING || generator.descends().is_some() {
-            return Ok(());
-        }
-        // Without a right if that fails.
-        let unready = Unready(self);
-        issue::lift(self, at)?;
-        std::mem::forget(unready);
-        Ok(())
     }
 
     /// How far the generator may lead the clock, if that is limited.
@@ -859,15 +830,6 @@ impl Entry {
             Some((_, slot)) => slot.end_rewrite(false),
             None => {}
         }
-    }
-}
-
-/// Takes the right of an entry away when it is dropped, by an error as well.
-struct Unready(&'static Entry);
-
-impl Drop for Unready {
-    fn drop(&mut self) {
-        self.0.right.set(None);
     }
 }
 

@@ -42,8 +42,7 @@ use super::error::{self, Error};
 use super::issue;
 use super::shmem::{self, Key, Shared};
 use snowflake_core::horizon::{BEGINNING, Held, Holder, Session, Uninserted};
-use snowflake_core::id::{Position, SnowflakeId, UnixMillis};
-use snowflake_core::layout::Layout;
+use snowflake_core::id::{SnowflakeId, UnixMillis};
 use snowflake_core::slot::Slot;
 
 thread_local! {
@@ -94,18 +93,16 @@ impl Session for Ours {
     }
 }
 
-/// Holds a generator before the session takes IDs of it. The slot is pinned and has started,
-/// and its positions are of this layout.
-pub fn hold(shared: &Shared, key: Key, slot: &Slot, layout: Layout) -> Result<(), Error> {
+/// Holds a generator at an instant, before the session takes IDs of it. The transaction has
+/// pinned the slot.
+pub fn hold(shared: &Shared, key: Key, slot: &Slot, at: UnixMillis) -> Result<(), Error> {
     let ours = Ours(holder(shared)?);
-    let at = layout.instant_of(layout.tick_of(slot.live().word().position()));
     HELD.with_borrow_mut(|held| held.hold(&ours, slot.horizon(), key.bits(), at))
 }
 
-/// The session has taken positions from this one on, and none since the last call.
-pub fn took(entry: &Entry, layout: Layout, first: Position) {
-    if let (Some(holder), Some(key)) = (HOLDER.get(), entry.pinned_key()) {
-        let at = layout.instant_of(layout.tick_of(first));
+/// The session, which holds the generator, has taken IDs of this tick and later.
+pub fn took(key: Key, at: UnixMillis) {
+    if let Some(holder) = HOLDER.get() {
         HELD.with_borrow_mut(|held| held.took(holder, key.bits(), at));
     }
 }

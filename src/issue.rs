@@ -161,6 +161,29 @@ impl Host for Postgres<Caller> {
         right.map_or(Generation::NONE, |right| right.generation)
     }
 
+    fn has_taken(&self) -> bool {
+        self.0
+            .right
+            .get()
+            .is_some_and(|right| !right.path.is_first())
+    }
+
+    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Error> {
+        let entry = self.0.entry;
+        let key = entry.pinned_key().unwrap_or_else(|| entry.key());
+        horizon::hold(self.0.shared, key, slot, at)
+    }
+
+    fn reported(&self) -> UnixMillis {
+        self.0.shared.reported().announced()
+    }
+
+    fn took(&self, at: UnixMillis) {
+        if let Some(key) = self.0.entry.pinned_key() {
+            horizon::took(key, at);
+        }
+    }
+
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
         mark::reserving(self.0.shared, self.0.entry.relation(), f)
     }
@@ -327,11 +350,6 @@ pub fn reach(entry: &'static Entry) -> Result<(&'static Slot, UnixMillis), Error
     Ok((entry.reach_or_fill()?.slot, reached))
 }
 
-/// Moves the word to an instant that the server has reported. The session has a right.
-pub fn lift(entry: &'static Entry, at: UnixMillis) -> Result<(), Error> {
-    server::lift(&host(entry, false, false)?, at)
-}
-
 /// Consecutive positions of this session, and what turns them into IDs.
 pub struct Chunk {
     positions: Range<u64>,
@@ -450,7 +468,6 @@ fn take(
         right.stamp = right.stamp.and(given);
     }
     if right.path.is_first() {
-        horizon::took(entry, right.generator.layout, issued.start);
         entry.set_path();
     }
     let positions = issued.start.get()..issued.end.get();

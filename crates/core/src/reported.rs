@@ -9,7 +9,7 @@
 //!    afterwards, first the places of sessions, then the locks. It reports
 //!    the least of these and the instant.
 //! 2. A session publishes its hold, and loads the instant afterwards. If the word lies before
-//!    that, it moves the word there, [`super::server::lift`], before it takes an ID.
+//!    that, it moves the word there ([`Need::Reported`](super::server::Need::Reported)) before it takes an ID.
 //!
 //! Between the store and the look, both have a SeqCst fence: so at least one of the two
 //! sees the other. A session that holds by a lock notes so in `Reported::locks` between the

@@ -18,6 +18,23 @@
 //! A crash between any two steps leaves a mark that is at most too high. A refusal
 //! changes nothing but notes and statistics.
 //!
+//! # The order of a call
+//!
+//! A session that is about to take its first IDs of a generator in a transaction keeps to
+//! this order, so that no horizon passes an ID that may still appear ([`super::horizon`],
+//! [`super::reported`] have the proofs):
+//!
+//! 1. enter: the host loads what the session may do, and the slot;
+//! 2. start the generator, if nobody has since the server's start: no hold lies before the
+//!    mark;
+//! 3. hold the horizon where the word is;
+//! 4. load what the server has reported, after the hold;
+//! 5. raise the word there, if it lies before;
+//! 6. take the IDs, and raise the hold to the first one.
+//!
+//! Steps 2 and 5 reserve, and so may wait for others: after each of them, the call begins
+//! anew. It also does after it has entered for another generation.
+//!
 //! # Who the server is
 //!
 //! A caller enters for a generation, that of the server's identity at that moment. Step
@@ -141,6 +158,23 @@ pub trait Host: Clocks + Sized {
     /// The generation of the server for which the caller has entered: what it composes
     /// IDs for.
     fn generation(&self) -> Generation;
+
+    /// Whether the transaction has taken IDs by what it has entered for, so that it holds the
+    /// horizon, and [`Self::took`] was called.
+    fn has_taken(&self) -> bool;
+
+    /// Holds the horizon of the generator, whose slot this is, at this instant or earlier,
+    /// until the transaction has ended: [`super::horizon::Held::hold`]. An error if the
+    /// transaction can hold no more; then it takes no ID.
+    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Self::Error>;
+
+    /// What the server has reported: [`super::reported::Reported::announced`]. Called after
+    /// [`Self::hold`].
+    fn reported(&self) -> UnixMillis;
+
+    /// The transaction, which holds the horizon, has taken IDs of this tick and later:
+    /// [`super::horizon::Held::took`].
+    fn took(&self, at: UnixMillis);
 
     /// Runs `f` as the only one that reserves for this generator.
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T;
@@ -302,10 +336,14 @@ pub fn issue_after<H: Host>(host: &H, found: Step, count: u64) -> Result<Issued,
 
 fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<Issued, H::Error> {
     let mut waits = Waits::default();
+    let mut stand = Stand::default();
     loop {
         // After a wait or a reservation everything is checked again: the sequence may
         // be gone by now, or the transaction read-only.
         let (slot, generator) = host.enter()?;
+        if !stand.is_taken(host, slot, generator)? {
+            continue;
+        }
         let (live, mine) = (slot.live(), host.generation());
         let watches = generator.policy.on_rollback.watches();
         let step = match found.take() {
@@ -315,19 +353,62 @@ fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<
         };
         match step {
             Step::Issue(issued) => {
+                let layout = generator.layout;
+                if stand.holds_since.is_some() {
+                    host.took(layout.instant_of(layout.tick_of(issued.start)));
+                }
                 if slot.is_refused_by_rollback() {
                     end_refusal(host, slot);
                 }
                 if live.bounds().elect_early(issued.end) {
                     let last = Position::new(issued.end.get() - 1);
-                    let tick = generator.layout.tick_of(last);
-                    let _ = host.reserve(Need::Early(tick))?;
+                    let _ = host.reserve(Need::Early(layout.tick_of(last)))?;
                 }
                 let waited = waits.waited;
                 return Ok(Issued { waited, ..issued });
             }
             step => make_way(host, slot, generator, &mut waits, step)?,
         }
+    }
+}
+
+/// How far a call is in the order that the head of the file has.
+#[derive(Default)]
+struct Stand {
+    /// The call has tried to start the generator.
+    has_started: bool,
+    /// For which generation the call has held the horizon, and found the word at or past what
+    /// was reported.
+    holds_since: Option<Generation>,
+}
+
+impl Stand {
+    /// Steps 2 to 5: whether the session may take IDs now. If not, it has made way for that,
+    /// and enters anew. A generator that may go back has no horizon.
+    fn is_taken<H: Host>(
+        &mut self,
+        host: &H,
+        slot: &Slot,
+        generator: &Generator,
+    ) -> Result<bool, H::Error> {
+        let mine = host.generation();
+        if host.has_taken() || self.holds_since == Some(mine) || generator.descends().is_some() {
+            return Ok(true);
+        }
+        if slot.horizon().announced() == BEGINNING && !self.has_started {
+            self.has_started = true;
+            let _ = reach(host)?;
+            return Ok(false);
+        }
+        let (layout, word) = (generator.layout, slot.live().word().position());
+        host.hold(slot, layout.instant_of(layout.tick_of(word)))?;
+        let reported = host.reported();
+        if reported != BEGINNING && !is_past(slot, generator, reported) {
+            demand(host, Need::Reported(reported))?;
+            return Ok(false);
+        }
+        self.holds_since = Some(mine);
+        Ok(true)
     }
 }
 
@@ -499,20 +580,6 @@ fn descent_after<H: Host>(
         }
     }
     generator.descends()
-}
-
-/// Moves the word to the tick of this instant, which the server has reported, unless it is
-/// there: from then on no ID is of an earlier one. Issues nothing. For a generator that never
-/// goes back, and a session that holds its horizon. Fails with the host's error, or why it
-/// may not be moved.
-pub fn lift<H: Host>(host: &H, at: UnixMillis) -> Result<(), H::Error> {
-    loop {
-        let (slot, generator) = host.enter()?;
-        if is_past(slot, generator, at) {
-            return Ok(());
-        }
-        demand(host, Need::Reported(at))?;
-    }
 }
 
 /// Whether no ID to come is of a tick that ends at or before an instant.

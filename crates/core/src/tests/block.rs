@@ -6,7 +6,7 @@ use std::collections::{HashSet, VecDeque};
 use super::super::block::issue_block;
 use super::super::clock::Reading;
 use super::super::generator::Generator;
-use super::super::id::{BootNanos, Nanos, Position, UnixNanos};
+use super::super::id::{BootNanos, Nanos, Position, UnixMillis, UnixNanos};
 use super::super::identity::Generation;
 use super::super::server::{self, Beliefs, History, Host, Note, OnDisk, Refused as Why, Settings};
 use super::super::slot::{Reserving, Slot};
@@ -58,6 +58,22 @@ impl Host for Busy<'_> {
 
     fn generation(&self) -> Generation {
         self.server.generation()
+    }
+
+    fn has_taken(&self) -> bool {
+        self.server.has_taken()
+    }
+
+    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Refused> {
+        self.server.hold(slot, at)
+    }
+
+    fn reported(&self) -> UnixMillis {
+        self.server.reported()
+    }
+
+    fn took(&self, at: UnixMillis) {
+        self.server.took(at);
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {

@@ -142,6 +142,10 @@ pub struct Server {
     /// For a generator that takes turns: its queue of worker IDs.
     pub queue: Cell<Option<Queue>>,
     pub slept: Cell<Slept>,
+    /// What the server has reported.
+    pub reported: Cell<UnixMillis>,
+    /// Where a call holds the horizon that has taken nothing yet.
+    held: Cell<Option<UnixMillis>>,
     pub marks: Cell<u32>,
     pub notes: RefCell<Vec<Note>>,
 }
@@ -160,6 +164,8 @@ impl Clone for Server {
             left: self.left.clone(),
             queue: self.queue.clone(),
             slept: self.slept.clone(),
+            reported: self.reported.clone(),
+            held: Cell::default(),
             marks: self.marks.clone(),
             notes: RefCell::default(),
             ..*self
@@ -214,6 +220,39 @@ impl Host for Server {
 
     fn generation(&self) -> Generation {
         self.beliefs.get().identity.generation
+    }
+
+    fn has_taken(&self) -> bool {
+        false
+    }
+
+    /// The hold lies at or before the word, which only grows from here on.
+    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Stop> {
+        let (layout, word) = (self.generator.layout, slot.live().word().position());
+        assert!(at <= layout.instant_of(layout.tick_of(word)));
+        self.held.set(Some(at));
+        Ok(())
+    }
+
+    fn reported(&self) -> UnixMillis {
+        assert!(
+            self.held.get().is_some(),
+            "the report is loaded before the hold"
+        );
+        self.reported.get()
+    }
+
+    fn took(&self, at: UnixMillis) {
+        let held = self.held.take();
+        assert!(
+            held.is_some_and(|held| held <= at),
+            "{held:?} does not hold {at:?}"
+        );
+        let layout = self.generator.layout;
+        assert!(
+            at >= layout.instant_of(layout.tick_within(self.reported.get())),
+            "{at:?} was reported"
+        );
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -372,6 +411,8 @@ impl Server {
             renews: None,
             queue: Cell::new(None),
             slept: Cell::default(),
+            reported: Cell::new(UnixMillis::new(0)),
+            held: Cell::default(),
             marks: Cell::new(0),
             notes: RefCell::default(),
         }
@@ -387,6 +428,7 @@ impl Server {
             (self.disk.get(), self.committed.get(), self.lagging.get()),
             (self.blind, self.before_rewrite, self.timeline),
             (self.left.get(), beliefs.identity, self.queue.get()),
+            self.reported.get(),
         );
         fields.hash(hash);
         if let Some(under_way) = self.under_way.get() {

@@ -1,7 +1,6 @@
 //! A session that keeps to what its server has reported: one thread.
 
 use super::super::id::UnixMillis;
-use super::super::server::lift;
 use super::scripted::{MS, Server};
 
 /// Labels whose IDs ascend, one for each way to look at the clock.
@@ -36,13 +35,14 @@ fn no_id_lies_before_what_was_reported() {
             let reported = at(&server, 9500);
             server.pass(4500 * MS);
             server.step_by(-40 * MS);
-            lift(&server, reported).unwrap();
+            server.reported.set(reported);
             let tick = server.generator.layout.tick().get();
             let first = next_tick(&mut server);
             assert!(first + tick > 9500, "{label}: {first}");
-            let lifted = server.state();
-            lift(&server, reported).unwrap();
-            assert_eq!(server.state(), lifted, "{label}: it is there");
+            let marks = server.marks();
+            let second = next_tick(&mut server);
+            assert!(second >= first, "{label}: {second}");
+            assert_eq!(server.marks(), marks, "{label}: it is there");
         }
     }
 }
@@ -53,10 +53,10 @@ fn a_long_tick_is_not_left_out() {
     let mut server = Server::new(ASCENDING[3], 1, (1, 2), 5000);
     assert_eq!(next_tick(&mut server), 5000);
     server.pass(400 * MS);
-    let before = server.state();
-    lift(&server, at(&server, 5400)).unwrap();
-    assert_eq!(server.state(), before);
+    let marks = server.marks();
+    server.reported.set(at(&server, 5400));
     assert_eq!(next_tick(&mut server), 5000);
+    assert_eq!(server.marks(), marks);
 }
 
 /// The clock was set back by more than the generator bears: as if it had issued there.
@@ -67,6 +67,7 @@ fn a_clock_that_is_too_far_back_is_refused() {
     let reported = at(&server, 65_000);
     server.step_by(-30_000 * MS);
     let before = server.state();
-    assert!(lift(&server, reported).is_err());
+    server.reported.set(reported);
+    assert!(server.next().is_err());
     assert_eq!(server.state(), before);
 }

@@ -72,6 +72,10 @@ pub struct Server {
     pub boot: Cell<i64>,
     /// How often calls have napped.
     pub naps: Cell<u32>,
+    /// What the server has reported.
+    pub reported: Cell<UnixMillis>,
+    /// Where a call holds the horizon that has taken nothing yet.
+    held: Cell<Option<UnixMillis>>,
     /// The next nap is the last.
     pub interrupted: bool,
 }
@@ -118,6 +122,39 @@ impl Host for Server {
 
     fn generation(&self) -> Generation {
         self.beliefs.get().identity.generation
+    }
+
+    fn has_taken(&self) -> bool {
+        false
+    }
+
+    /// The hold lies at or before the word, which only grows from here on.
+    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Refused> {
+        let (layout, word) = (self.generator.layout, slot.live().word().position());
+        assert!(at <= layout.instant_of(layout.tick_of(word)));
+        self.held.set(Some(at));
+        Ok(())
+    }
+
+    fn reported(&self) -> UnixMillis {
+        assert!(
+            self.held.get().is_some(),
+            "the report is loaded before the hold"
+        );
+        self.reported.get()
+    }
+
+    fn took(&self, at: UnixMillis) {
+        let held = self.held.take();
+        assert!(
+            held.is_some_and(|held| held <= at),
+            "{held:?} does not hold {at:?}"
+        );
+        let layout = self.generator.layout;
+        assert!(
+            at >= layout.instant_of(layout.tick_within(self.reported.get())),
+            "{at:?} was reported"
+        );
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -205,6 +242,8 @@ impl Server {
             last: Cell::new(None),
             boot: Cell::new(0),
             naps: Cell::new(0),
+            reported: Cell::new(UnixMillis::new(0)),
+            held: Cell::new(None),
             interrupted: false,
         };
         let scale = Scale::of_generator(&generator);
@@ -231,6 +270,11 @@ impl Server {
     /// The value on disk.
     pub fn mark(&self) -> i64 {
         self.mark.get().unwrap()
+    }
+
+    /// How many marks were written.
+    pub fn marks(&self) -> u32 {
+        self.marks.get()
     }
 
     /// Time passes.

@@ -84,6 +84,21 @@ impl Host for &Live {
         self.identity.generation
     }
 
+    // Each call is a transaction of its own, and nobody reads a horizon.
+    fn has_taken(&self) -> bool {
+        false
+    }
+
+    fn hold(&self, _slot: &Slot, _at: UnixMillis) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn reported(&self) -> UnixMillis {
+        UnixMillis::new(0)
+    }
+
+    fn took(&self, _at: UnixMillis) {}
+
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
         // A thread whose test has failed stops the others by that failure alone.
         let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -388,6 +403,22 @@ impl Host for Session<'_> {
 
     fn generation(&self) -> Generation {
         self.entered.get()
+    }
+
+    fn has_taken(&self) -> bool {
+        self.live.has_taken()
+    }
+
+    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Refused> {
+        self.live.hold(slot, at)
+    }
+
+    fn reported(&self) -> UnixMillis {
+        self.live.reported()
+    }
+
+    fn took(&self, at: UnixMillis) {
+        self.live.took(at);
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
