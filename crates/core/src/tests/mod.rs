@@ -1,8 +1,9 @@
 //! Tests of the core as a whole.
 //!
 //! A [`model`] is a server in miniature, [`scripted`] one whose wall clock reads what
-//! a script says, [`threads`] one that threads share, [`interleavings`] what loom
-//! explores. The first three are hosts of the protocol; none has a step of its own.
+//! a script says, [`threads`] one that threads share, [`sessions`] one in loom's memory model.
+//! These are hosts of the protocol; none has a step of its own. [`interleavings`] explores
+//! single steps by loom.
 //! [`lease`] is a world of servers and registries, hosts of the leases.
 
 #[cfg(not(loom))]
@@ -47,6 +48,7 @@ mod model;
 mod observe;
 #[cfg(loom)]
 mod observe_interleavings;
+#[cfg(not(loom))]
 pub mod places;
 #[cfg(not(loom))]
 mod policy_walks;
@@ -58,6 +60,8 @@ mod reported;
 mod reported_interleavings;
 #[cfg(not(loom))]
 mod scripted;
+#[cfg(loom)]
+mod sessions;
 #[cfg(not(loom))]
 mod short_leases;
 #[cfg(not(loom))]

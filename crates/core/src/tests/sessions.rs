@@ -1,0 +1,342 @@
+//! A server in loom's memory model, and sessions that are hosts of the protocol: what they do
+//! in a transaction is [`server::issue`], [`server::reach`] and [`Held`], as in production.
+//!
+//! A transaction that has ended says so in a flag with no ordering of its own: a reader that
+//! must see its rows has to see the flag by what the holds order. The table of locks is a
+//! mutex, as in PostgreSQL.
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool as Flag, Ordering::SeqCst as Always};
+
+use loom::sync::{Arc, Mutex};
+
+use super::super::clock::Reading;
+use super::super::generator::Generator;
+use super::super::horizon::{Held, Holder, Processes, Session as Holding, Uninserted, Used};
+use super::super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
+use super::super::identity::{Generation, Identity};
+use super::super::reported::{Found, Reported};
+use super::super::server::{self, Beliefs, History, Host, Note, OnDisk, Refused, Settings};
+use super::super::slot::{Reserving, Scale, Slot};
+use super::super::sync::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use super::super::word::Clocks;
+
+pub const G: Generator = Generator::DEFAULT;
+pub const KEY: u64 = 7 << 32 | 1;
+pub const DATABASE: u64 = 7 << 32;
+
+/// The beginning of a tick.
+pub fn instant(tick: i64) -> UnixMillis {
+    G.layout.instant_of(Tick::new(tick.cast_unsigned()))
+}
+
+fn reading(tick: i64) -> Reading {
+    let nanos = (G.layout.epoch().get() + tick) * NANOS_PER_MILLI;
+    Reading {
+        boot: BootNanos::new(nanos),
+        wall: UnixNanos::new(nanos),
+    }
+}
+
+/// What sessions share.
+pub struct Server {
+    pub slot: Slot,
+    holders: [Holder; 2],
+    used: Used,
+    pub reported: Reported,
+    /// The value of the sequence; under the reservation lock.
+    mark: AtomicI64,
+    reserving: Mutex<()>,
+    beliefs: Mutex<Beliefs>,
+    /// Whether the transaction of each session has ended.
+    ended: [AtomicBool; 2],
+    /// The least hold by a lock of [`KEY`].
+    lock: Mutex<Option<UnixMillis>>,
+}
+
+/// The generator has started in tick 3, and its bound is far away.
+pub fn server() -> Arc<Server> {
+    let slot = Slot::new(reading(3), 0);
+    let token = Reserving::the_lock_is_held();
+    slot.settle(&token, 1, Scale::of_generator(&G), reading(3));
+    let server = Arc::new(Server {
+        slot,
+        holders: Default::default(),
+        used: Used::default(),
+        reported: Reported::default(),
+        mark: AtomicI64::new(0),
+        reserving: Mutex::new(()),
+        beliefs: Mutex::new(Beliefs::new(reading(3), Identity::NONE)),
+        ended: Default::default(),
+        lock: Mutex::new(None),
+    });
+    assert_eq!(server::reach(&session(&server, 0, 3)), Ok(instant(3)));
+    server
+}
+
+impl Processes for Server {
+    fn holders(&self) -> &[Holder] {
+        self.used.of(&self.holders)
+    }
+}
+
+impl Server {
+    /// Reads the horizon, and which transactions have ended by the snapshot after it.
+    pub fn read(&self, now: i64) -> (UnixMillis, [bool; 2]) {
+        let reached = server::reach(&session(self, 0, now)).unwrap();
+        let search = || *self.lock.lock().unwrap();
+        let horizon = self.slot.horizon().read(reached, self, KEY, search);
+        (horizon, self.have_ended())
+    }
+
+    /// What is reported, and which transactions have ended by then.
+    pub fn report(&self, now: i64) -> (UnixMillis, [bool; 2]) {
+        let counts = |database| database == DATABASE;
+        let search = || {
+            let least = *self.lock.lock().unwrap();
+            let any = least.is_some();
+            Found { any, least }
+        };
+        let report = self.reported.report(instant(now), self, counts, search);
+        (report, self.have_ended())
+    }
+
+    fn have_ended(&self) -> [bool; 2] {
+        self.ended.each_ref().map(|ended| ended.load(Relaxed))
+    }
+
+    /// The transaction of this session has ended.
+    pub fn note_end(&self, mine: usize) {
+        self.ended[mine].store(true, Relaxed);
+    }
+
+    /// The locks of a transaction end.
+    pub fn unlock(&self) {
+        *self.lock.lock().unwrap() = None;
+    }
+}
+
+/// A session, in a transaction.
+pub struct Session<'a> {
+    server: &'a Server,
+    mine: usize,
+    now: i64,
+    held: RefCell<Held>,
+    has_taken: Cell<bool>,
+}
+
+/// The session of this number, whose clocks show a tick.
+pub fn session(server: &Server, mine: usize, now: i64) -> Session<'_> {
+    Session {
+        server,
+        mine,
+        now,
+        held: RefCell::default(),
+        has_taken: Cell::new(false),
+    }
+}
+
+impl Session<'_> {
+    /// Takes an ID, and returns its instant.
+    pub fn take(&self) -> UnixMillis {
+        let issued = server::issue(self, 1).unwrap();
+        self.has_taken.set(true);
+        G.layout.instant_of(G.layout.tick_of(issued.start))
+    }
+
+    /// Inserts an ID of this tick, which may come from elsewhere.
+    pub fn insert(&self, at: UnixMillis) -> Result<(), Uninserted<Infallible>> {
+        let server = self.server;
+        let announced = (server.slot.horizon(), &server.reported, G.layout);
+        self.held
+            .borrow_mut()
+            .insert(&self.places(), KEY, at, &announced)
+    }
+
+    /// Holds another generator, which takes up a place.
+    pub fn hold_other(&self, other: u64) {
+        let horizon = self.server.slot.horizon();
+        let held = &mut *self.held.borrow_mut();
+        held.hold(&self.places(), horizon, KEY + other, instant(1))
+            .unwrap();
+    }
+
+    /// Turns the holds into locks, as PREPARE TRANSACTION does; the transaction goes on without
+    /// a session.
+    pub fn prepare(&self) {
+        let held: Vec<_> = self.held.borrow().iter().collect();
+        for (key, at) in held {
+            let Ok(()) = self.places().lock(key, at);
+            self.server.slot.horizon().lock();
+        }
+        self.withdraw();
+    }
+
+    /// The transaction ends: others see its rows.
+    pub fn end(&self) {
+        self.server.note_end(self.mine);
+        self.withdraw();
+    }
+
+    fn withdraw(&self) {
+        let holder = &self.server.holders[self.mine];
+        self.held.borrow_mut().withdraw(holder);
+        self.has_taken.set(false);
+    }
+
+    /// As a process that comes to its place, which may be the first one there.
+    fn places(&self) -> Places<'_> {
+        self.server.used.come(u32::try_from(self.mine).unwrap());
+        Places(self)
+    }
+}
+
+struct Places<'a>(&'a Session<'a>);
+
+impl Holding for Places<'_> {
+    type Error = Infallible;
+
+    fn holder(&self) -> &Holder {
+        &self.0.server.holders[self.0.mine]
+    }
+
+    fn lock(&self, key: u64, at: UnixMillis) -> Result<(), Infallible> {
+        let server = self.0.server;
+        if key == KEY {
+            let mut lock = server.lock.lock().unwrap();
+            *lock = Some(lock.map_or(at, |before| before.min(at)));
+        }
+        server.reported.locks().note();
+        Ok(())
+    }
+}
+
+impl Clocks for Session<'_> {
+    fn wall(&self) -> UnixNanos {
+        reading(self.now).wall
+    }
+
+    fn boot(&self) -> BootNanos {
+        reading(self.now).boot
+    }
+
+    fn read(&self) -> Reading {
+        reading(self.now)
+    }
+}
+
+impl Host for Session<'_> {
+    type Error = Refused;
+
+    fn error(&self, why: Refused) -> Refused {
+        why
+    }
+
+    fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
+        Ok((&self.server.slot, &G))
+    }
+
+    fn entered(&self) -> Option<(&Slot, &Generator)> {
+        Some((&self.server.slot, &G))
+    }
+
+    fn generation(&self) -> Generation {
+        Generation::NONE
+    }
+
+    fn has_taken(&self) -> bool {
+        self.has_taken.get()
+    }
+
+    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Refused> {
+        let held = &mut *self.held.borrow_mut();
+        let Ok(()) = held.hold(&self.places(), slot.horizon(), KEY, at);
+        Ok(())
+    }
+
+    fn reported(&self) -> UnixMillis {
+        self.server.reported.announced()
+    }
+
+    fn took(&self, at: UnixMillis) {
+        let holder = &self.server.holders[self.mine];
+        self.held.borrow_mut().took(holder, KEY, at);
+    }
+
+    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
+        let _guard = self.server.reserving.lock().unwrap();
+        f(&Reserving::the_lock_is_held())
+    }
+
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+        f(&mut self.server.beliefs.lock().unwrap())
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            reserve: Millis::new(1000),
+            failover_gap: Millis::new(20),
+            max_clock_jump: Millis::new(100_000),
+        }
+    }
+
+    fn read_mark(&self) -> Result<OnDisk, Refused> {
+        let mark = self.server.mark.load(Relaxed);
+        Ok(OnDisk {
+            value: (mark != 0).then_some(mark),
+            lsn: 0,
+        })
+    }
+
+    fn history(&self, _lsn: u64) -> History {
+        History::default()
+    }
+
+    fn write_durably(&self, value: i64) -> Result<(), Refused> {
+        self.server.mark.store(value, Relaxed);
+        Ok(())
+    }
+
+    fn nap(&self, _nanos: Nanos) -> Result<(), Refused> {
+        panic!("nobody waits in these tests")
+    }
+
+    fn note(&self, _note: Note) {}
+}
+
+/// Remembers which of both cases have been met: a test that meets one only proves nothing.
+#[derive(Default)]
+pub struct Met {
+    seen: Flag,
+    held_back: Flag,
+}
+
+impl Met {
+    /// An ID before the horizon, or before what was reported, is one of a transaction that has
+    /// ended.
+    pub fn check(&self, id: UnixMillis, horizon: UnixMillis, has_ended: bool) {
+        if id < horizon {
+            assert!(has_ended, "missed {id:?} before {horizon:?}");
+            self.seen.store(true, Always);
+        } else {
+            self.held_back.store(true, Always);
+        }
+    }
+
+    fn assert_both(&self) {
+        assert!(self.seen.load(Always) && self.held_back.load(Always));
+    }
+}
+
+/// Explores all interleavings in which threads are interrupted up to this often, or as
+/// LOOM_MAX_PREEMPTIONS says.
+pub fn explore(interruptions: usize, f: impl Fn(&Met) + Sync + Send + 'static) {
+    let met = std::sync::Arc::new(Met::default());
+    let all = met.clone();
+    let mut model = loom::model::Builder::new();
+    model.max_branches = 10_000;
+    model.preemption_bound = model.preemption_bound.or(Some(interruptions));
+    model.check(move || f(&all));
+    met.assert_both();
+}
