@@ -445,7 +445,8 @@ pub fn reach<H: Host>(host: &H) -> Result<UnixMillis, H::Error> {
         let layout = generator.layout;
         // What is past the latest mark was skipped.
         let word = live.word().position();
-        let at_word = slot.highest().filter(|_| word != Position::ZERO);
+        let runs = word != Position::ZERO || live.bounds().in_force() != Position::ZERO;
+        let at_word = slot.highest().filter(|_| runs);
         let at_word = at_word.map(|mark| mark.min(layout.instant_of(layout.tick_of(word))));
         let through = match step {
             Step::Issue(issued) if live.bounds().in_force() != Position::ZERO => {
@@ -585,7 +586,7 @@ fn descent_after<H: Host>(
 /// Whether no ID to come is of a tick that ends at or before an instant.
 fn is_past(slot: &Slot, generator: &Generator, at: UnixMillis) -> bool {
     let (layout, word) = (generator.layout, slot.live().word().position());
-    word != Position::ZERO && layout.tick_of(word) >= layout.tick_within(at)
+    layout.tick_of(word) >= layout.tick_within(at)
 }
 
 fn end_refusal<H: Host>(host: &H, slot: &Slot) {

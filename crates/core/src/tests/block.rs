@@ -11,6 +11,7 @@ use super::super::identity::Generation;
 use super::super::server::{self, Beliefs, History, Host, Note, OnDisk, Refused as Why, Settings};
 use super::super::slot::{Reserving, Slot};
 use super::super::word::{Clocks, Issued};
+use super::one_call::OneCall;
 use super::scripted::{MS, Refused, Server};
 
 /// A session beside others: whenever it enters, they first take as many IDs as are next
@@ -20,6 +21,7 @@ struct Busy<'a> {
     others: RefCell<VecDeque<u64>>,
     /// The IDs that the others got.
     theirs: RefCell<Vec<Issued>>,
+    held: OneCall,
 }
 
 impl Clocks for Busy<'_> {
@@ -65,15 +67,17 @@ impl Host for Busy<'_> {
     }
 
     fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Refused> {
-        self.server.hold(slot, at)
+        self.held.hold(&self.server.generator, slot, at);
+        Ok(())
     }
 
     fn reported(&self) -> UnixMillis {
-        self.server.reported()
+        self.held.reported(&self.server.reported)
     }
 
     fn took(&self, at: UnixMillis) {
-        self.server.took(at);
+        self.held
+            .took(&self.server.generator, self.server.reported.get(), at);
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -132,6 +136,7 @@ fn block(server: &Server, count: u64, others: &[u64]) -> Result<Issued, Refused>
         server,
         others: RefCell::new(others.iter().copied().collect()),
         theirs: RefCell::new(vec![]),
+        held: OneCall::default(),
     };
     let taken = issue_block(&busy, count)?;
     let theirs = busy.theirs.borrow();

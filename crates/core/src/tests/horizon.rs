@@ -448,6 +448,18 @@ fn a_reader_follows_a_clock_that_was_set_forward() {
     }
 }
 
+/// A generator that has started at the epoch, whose first position is zero, and a clock that
+/// was set back to before that: a reader is told so.
+#[test]
+fn a_reader_at_the_epoch() {
+    for label in ASCENDING {
+        let server = Server::new(label, 1, (1, 2), 0);
+        assert_eq!(reached(&server), 0, "{label}");
+        server.step_by(-3 * MS);
+        assert_eq!(reached(&server), 0, "{label}");
+    }
+}
+
 /// The clock is set back after a reader: no ID comes below what it was told, whatever the
 /// policy does.
 #[test]

@@ -49,6 +49,8 @@ mod observe;
 #[cfg(loom)]
 mod observe_interleavings;
 #[cfg(not(loom))]
+mod one_call;
+#[cfg(not(loom))]
 pub mod places;
 #[cfg(not(loom))]
 mod policy_walks;

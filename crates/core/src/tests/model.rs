@@ -21,6 +21,7 @@ use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::word::{Clocks, Issued, Spread, Step};
 use super::MARKS_MAX;
+use super::one_call::OneCall;
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// One of the four worker IDs that two bits hold.
@@ -144,8 +145,7 @@ pub struct Server {
     pub slept: Cell<Slept>,
     /// What the server has reported.
     pub reported: Cell<UnixMillis>,
-    /// Where a call holds the horizon that has taken nothing yet.
-    held: Cell<Option<UnixMillis>>,
+    held: OneCall,
     pub marks: Cell<u32>,
     pub notes: RefCell<Vec<Note>>,
 }
@@ -165,7 +165,7 @@ impl Clone for Server {
             queue: self.queue.clone(),
             slept: self.slept.clone(),
             reported: self.reported.clone(),
-            held: Cell::default(),
+            held: OneCall::default(),
             marks: self.marks.clone(),
             notes: RefCell::default(),
             ..*self
@@ -226,33 +226,17 @@ impl Host for Server {
         false
     }
 
-    /// The hold lies at or before the word, which only grows from here on.
     fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Stop> {
-        let (layout, word) = (self.generator.layout, slot.live().word().position());
-        assert!(at <= layout.instant_of(layout.tick_of(word)));
-        self.held.set(Some(at));
+        self.held.hold(&self.generator, slot, at);
         Ok(())
     }
 
     fn reported(&self) -> UnixMillis {
-        assert!(
-            self.held.get().is_some(),
-            "the report is loaded before the hold"
-        );
-        self.reported.get()
+        self.held.reported(&self.reported)
     }
 
     fn took(&self, at: UnixMillis) {
-        let held = self.held.take();
-        assert!(
-            held.is_some_and(|held| held <= at),
-            "{held:?} does not hold {at:?}"
-        );
-        let layout = self.generator.layout;
-        assert!(
-            at >= layout.instant_of(layout.tick_within(self.reported.get())),
-            "{at:?} was reported"
-        );
+        self.held.took(&self.generator, self.reported.get(), at);
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -412,7 +396,7 @@ impl Server {
             queue: Cell::new(None),
             slept: Cell::default(),
             reported: Cell::new(UnixMillis::new(0)),
-            held: Cell::default(),
+            held: OneCall::default(),
             marks: Cell::new(0),
             notes: RefCell::default(),
         }
@@ -537,6 +521,7 @@ impl Server {
         self.beliefs.set(Beliefs::new(reading, identity));
         self.promoted = false;
         self.slot = Slot::new(reading, 0);
+        self.reported.set(UnixMillis::new(0));
         self.before_rewrite = None;
         self.under_way.set(None);
         self.left.set(None);

@@ -21,6 +21,7 @@ use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::word::{Clocks, Issued, Step};
 use super::MARKS_MAX;
+use super::one_call::OneCall;
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// How long a nap is.
@@ -74,8 +75,7 @@ pub struct Server {
     pub naps: Cell<u32>,
     /// What the server has reported.
     pub reported: Cell<UnixMillis>,
-    /// Where a call holds the horizon that has taken nothing yet.
-    held: Cell<Option<UnixMillis>>,
+    held: OneCall,
     /// The next nap is the last.
     pub interrupted: bool,
 }
@@ -128,33 +128,17 @@ impl Host for Server {
         false
     }
 
-    /// The hold lies at or before the word, which only grows from here on.
     fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Refused> {
-        let (layout, word) = (self.generator.layout, slot.live().word().position());
-        assert!(at <= layout.instant_of(layout.tick_of(word)));
-        self.held.set(Some(at));
+        self.held.hold(&self.generator, slot, at);
         Ok(())
     }
 
     fn reported(&self) -> UnixMillis {
-        assert!(
-            self.held.get().is_some(),
-            "the report is loaded before the hold"
-        );
-        self.reported.get()
+        self.held.reported(&self.reported)
     }
 
     fn took(&self, at: UnixMillis) {
-        let held = self.held.take();
-        assert!(
-            held.is_some_and(|held| held <= at),
-            "{held:?} does not hold {at:?}"
-        );
-        let layout = self.generator.layout;
-        assert!(
-            at >= layout.instant_of(layout.tick_within(self.reported.get())),
-            "{at:?} was reported"
-        );
+        self.held.took(&self.generator, self.reported.get(), at);
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -243,7 +227,7 @@ impl Server {
             boot: Cell::new(0),
             naps: Cell::new(0),
             reported: Cell::new(UnixMillis::new(0)),
-            held: Cell::new(None),
+            held: OneCall::default(),
             interrupted: false,
         };
         let scale = Scale::of_generator(&generator);
