@@ -76,8 +76,12 @@ impl Host for Busy<'_> {
     }
 
     fn took(&self, at: UnixMillis) {
-        self.held
-            .took(&self.server.generator, self.server.reported.get(), at);
+        self.held.took(
+            &self.server.generator,
+            &self.server.slot,
+            self.server.reported.get(),
+            at,
+        );
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {

@@ -236,7 +236,8 @@ impl Host for Server {
     }
 
     fn took(&self, at: UnixMillis) {
-        self.held.took(&self.generator, self.reported.get(), at);
+        self.held
+            .took(&self.generator, &self.slot, self.reported.get(), at);
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -630,8 +631,12 @@ impl Server {
 
     /// A call, up to where it would sleep.
     pub fn call(&self, count: u64) -> Outcome {
+        self.held.begins();
         match server::issue(self, count) {
-            Ok(Issued { start, end, .. }) => Outcome::Issued { start, end },
+            Ok(Issued { start, end, .. }) => {
+                self.held.returns();
+                Outcome::Issued { start, end }
+            }
             Err(Stop::WaitsForLock) => Outcome::WaitsForLock,
             Err(Stop::NoWorker) => Outcome::NoWorker,
             Err(Stop::Refused(refused)) => Outcome::Refused(refused),

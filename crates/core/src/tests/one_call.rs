@@ -14,6 +14,11 @@ use super::super::slot::Slot;
 pub struct OneCall(Cell<Option<UnixMillis>>);
 
 impl OneCall {
+    /// A call begins; one before may have failed.
+    pub fn begins(&self) {
+        self.0.set(None);
+    }
+
     /// The hold lies at or before the word, which only grows from here on.
     pub fn hold(&self, generator: &Generator, slot: &Slot, at: UnixMillis) {
         let (layout, word) = (generator.layout, slot.live().word().position());
@@ -31,16 +36,25 @@ impl OneCall {
     }
 
     /// The call has taken IDs of this tick and later.
-    pub fn took(&self, generator: &Generator, reported: UnixMillis, at: UnixMillis) {
+    pub fn took(&self, generator: &Generator, slot: &Slot, reported: UnixMillis, at: UnixMillis) {
         let held = self.0.take();
         assert!(
             held.is_some_and(|held| held <= at),
             "{held:?} does not hold {at:?}"
         );
+        // No horizon that was returned goes back. The mark is where a generator starts.
+        let announced = slot.horizon().announced();
+        assert!(held >= Some(announced), "{held:?} before {announced:?}");
         let layout = generator.layout;
         assert!(
             at >= layout.instant_of(layout.tick_within(reported)),
             "{at:?} was reported"
         );
+    }
+
+    /// The call returns IDs.
+    pub fn returns(&self) {
+        let held = self.0.get();
+        assert!(held.is_none(), "{held:?} is not raised to the first ID");
     }
 }

@@ -59,7 +59,7 @@ pub struct Server {
     pub generator: Generator,
     stamp: Stamp,
     shuffle: Option<Shuffle>,
-    slot: Slot,
+    pub slot: Slot,
     beliefs: Cell<Beliefs>,
     mark: Cell<Option<i64>>,
     /// How many marks were written.
@@ -138,7 +138,8 @@ impl Host for Server {
     }
 
     fn took(&self, at: UnixMillis) {
-        self.held.took(&self.generator, self.reported.get(), at);
+        self.held
+            .took(&self.generator, &self.slot, self.reported.get(), at);
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -301,7 +302,9 @@ impl Server {
     }
 
     pub fn issue(&mut self, count: u64) -> Result<Vec<SnowflakeId>, Refused> {
+        self.held.begins();
         let Issued { start, end, .. } = server::issue(self, count)?;
+        self.held.returns();
         let id = |at| self.id_of(Position::new(at));
         Ok((start.get()..end.get()).map(id).collect())
     }
