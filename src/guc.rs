@@ -10,7 +10,7 @@ use super::etcd::{self, url::Url};
 use super::libpq::Server;
 use super::{compat, error, start_file, tenants};
 use snowflake_core::id::{Millis, WorkerId};
-use snowflake_core::server::Settings;
+use snowflake_core::reservation::Settings;
 
 const WORKER_ID_UNSET: i32 = -1;
 

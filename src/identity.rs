@@ -43,7 +43,7 @@ fn another() -> u64 {
 }
 
 /// Since which start nothing may have been lost of what was stored before it: see
-/// [`snowflake_core::lease::registry::Scene::clean_since`]. Without preloading, this one.
+/// [`snowflake_core::lease::state::Scene::clean_since`]. Without preloading, this one.
 pub fn clean_since() -> u128 {
     match CLEAN_SINCE.load(Ordering::Relaxed) {
         0 => start(),

@@ -12,12 +12,14 @@ use super::{compat, guc, horizon, keeper, log, mark, os_clock};
 use snowflake_core::block::issue_block;
 use snowflake_core::clock::Reading;
 use snowflake_core::generator::Generator;
+use snowflake_core::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
 use snowflake_core::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
 };
 use snowflake_core::identity::{Generation, Identity};
 use snowflake_core::layout::Stamp;
-use snowflake_core::server::{self, Beliefs, History, Host, Need, Note, OnDisk, Refused, Settings};
+use snowflake_core::reservation::{Refusal, Settings};
+use snowflake_core::server;
 use snowflake_core::slot::{Reserving, Slot};
 use snowflake_core::word::{Clocks, Issued, Step};
 
@@ -297,6 +299,10 @@ impl Host for Postgres<Caller> {
             });
             is_blocked.then_some(false)
         }))
+    }
+
+    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
+        server::reserve(self, need)
     }
 
     fn note(&self, note: Note) {

@@ -58,13 +58,13 @@ use super::error;
 use super::libpq::Server;
 use super::shmem::{self, Shared};
 use super::{compat, etcd, guc, identity, os_clock, start_file};
+use snowflake_core::host::Beliefs;
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use snowflake_core::identity::Identity;
 use snowflake_core::lease::Identity as Identified;
 use snowflake_core::lease::contender::Contenders;
 use snowflake_core::lease::node::{Change, Moment, Next, Node, Trouble, Why};
 use snowflake_core::lease::{Answer, Ask, Holder, Nonce, Refused, Reply, Request, Terms};
-use snowflake_core::server::Beliefs;
 
 /// The name in `pg_stat_activity`.
 const NAME: &str = "snowflake_id keeper";

@@ -6,8 +6,8 @@ use super::error::{self, Code};
 use super::time::display;
 use snowflake_core::duration::{exact, rounded};
 use snowflake_core::generator::Generator;
+use snowflake_core::host::{Note, Refused};
 use snowflake_core::id::{Millis, WorkerId};
-use snowflake_core::server::{Note, Refused};
 
 /// Writes a note of the protocol about the generator of this name.
 #[cold]

@@ -27,8 +27,8 @@ use super::error::{self, Error};
 use super::shmem::Shared;
 use super::{catalog, os_clock, spi, time};
 use snowflake_core::generator::Generator;
+use snowflake_core::host::{History, OnDisk};
 use snowflake_core::id::UnixMillis;
-use snowflake_core::server::{History, OnDisk};
 use snowflake_core::slot::Reserving;
 
 /// The reservation lock is an object lock on the sequence with a sub-id that nothing in

@@ -32,8 +32,9 @@ use super::guard::{Guard, Purpose};
 use super::wire::{self, Unreadable};
 use super::{compat, encoding, entry, identity, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
-use snowflake_core::lease::registry::{self, Rows, Scene, State};
+use snowflake_core::lease::registry::{self, Rows};
 use snowflake_core::lease::seal::Key;
+use snowflake_core::lease::state::{Scene, State};
 use snowflake_core::lease::{
     Answer, Era, Identity, Place, Pool, Refused, RegistryMillis, Request, Role, Row,
 };

@@ -55,11 +55,11 @@ use super::tenants::Tenant;
 use super::{catalog, guc, os_clock, start_file, time};
 use snowflake_core::clock::Reading;
 use snowflake_core::horizon::{Holder, Processes, Used};
+use snowflake_core::host::Beliefs;
 use snowflake_core::id::{Millis, NANOS_PER_MILLI, Nanos, UnixMillis, WorkerId};
 use snowflake_core::identity::{Generation, Identity};
 use snowflake_core::layout::Layout;
 use snowflake_core::reported::Reported;
-use snowflake_core::server::Beliefs;
 use snowflake_core::shuffle::Shuffle;
 use snowflake_core::slot::{self, Slot};
 

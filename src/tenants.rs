@@ -34,9 +34,9 @@ use super::keeper::state::{Obstacle, Short, State};
 use super::shmem::{Key, Shared, is_news};
 use super::{catalog, guc};
 use snowflake_core::clock::Reading;
+use snowflake_core::host::Beliefs;
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
 use snowflake_core::identity::{Generation, Identity};
-use snowflake_core::server::Beliefs;
 
 /// The place of a generator.
 #[repr(C)]

@@ -10,11 +10,11 @@ use super::layout::because_of;
 use super::{Code, Error, bad_clock, not_ready, not_supported};
 use snowflake_core::duration::{as_set, exact};
 use snowflake_core::generator::{Descent, Generator};
+use snowflake_core::host::Refused;
 use snowflake_core::id::{Millis, UnixMillis};
 use snowflake_core::label::on_rollback_text;
 use snowflake_core::policy::Policy;
 use snowflake_core::reservation::{NoMark, Refusal};
-use snowflake_core::server::Refused;
 
 /// The generator of this name refuses what was asked.
 pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {

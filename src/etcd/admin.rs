@@ -90,7 +90,7 @@ mod session {
     use super::*;
     use crate::keeper::io::without_signals;
     use snowflake_core::lease::etcd::StoredPool;
-    use snowflake_core::lease::registry::State;
+    use snowflake_core::lease::state::State;
 
     /// How often a session looks whether its query was cancelled.
     const LOOK: Duration = Duration::from_millis(20);

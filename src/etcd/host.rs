@@ -31,7 +31,8 @@ use snowflake_core::lease::etcd::{
     key_of, only_row,
 };
 use snowflake_core::lease::horizon::{self, Lacking, Server, Undroppable};
-use snowflake_core::lease::registry::{self, State};
+use snowflake_core::lease::registry;
+use snowflake_core::lease::state::{Scene, State};
 use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, seal};
 
 /// Two that change the registry at the same time wait for a part of this before they
@@ -344,7 +345,7 @@ impl Host {
     /// Guarded by the state, which every request writes.
     fn change_servers(&self, change: &mut Change, changed: Vec<ChangedServer>) {
         for (identity, server) in changed {
-            let key = self.key(&format!("/servers/{}", Server::key(&identity)));
+            let key = self.key(&format!("/servers/{}", identity.text()));
             match server {
                 Some(server) => change.put(&key, &wire::encode(&server), 0),
                 None => change.delete(&key),
@@ -356,7 +357,7 @@ impl Host {
     pub fn change_state(
         &mut self,
         until: Instant,
-        f: impl Fn(&mut State, &registry::Scene),
+        f: impl Fn(&mut State, &Scene),
     ) -> Result<(), Problem> {
         self.try_members(until, |host, until| {
             let key = host.key("/state");

@@ -12,7 +12,7 @@ use super::{Purpose, Registry, Table, json, parsed, scene};
 use snowflake_core::id::UnixMillis;
 use snowflake_core::lease::Identity;
 use snowflake_core::lease::horizon::{self, Server, Servers};
-use snowflake_core::lease::registry::State;
+use snowflake_core::lease::state::State;
 
 impl Registry {
     fn run(&self, statement: &str, values: &[&str]) -> Option<String> {
@@ -26,7 +26,7 @@ impl Servers for Registry {
     fn server(&mut self, identity: &Identity) -> Option<Server> {
         let text = self.run(
             "SELECT server FROM _snowflake.servers WHERE identity = $1",
-            &[&Server::key(identity)],
+            &[&identity.text()],
         )?;
         Some(parsed(&text).unwrap_or_else(|error| error.raise()))
     }
@@ -45,14 +45,14 @@ impl Servers for Registry {
             "INSERT INTO _snowflake.servers (identity, server) \
              VALUES ($1, $2::jsonb) \
              ON CONFLICT (identity) DO UPDATE SET server = excluded.server",
-            &[&Server::key(&server.holder.identity), &json(&server)],
+            &[&server.holder.identity.text(), &json(&server)],
         );
     }
 
     fn remove_server(&mut self, identity: &Identity) {
         self.run(
             "DELETE FROM _snowflake.servers WHERE identity = $1",
-            &[&Server::key(identity)],
+            &[&identity.text()],
         );
     }
 }

@@ -11,9 +11,9 @@ use super::super::label::{self, Described};
 use super::super::{catalog, compat, guc, horizon, keeper, mark, os_clock, shmem, time};
 use super::call::{c_function, columns};
 use snowflake_core::generator::Generator;
+use snowflake_core::host::Refused;
 use snowflake_core::id::{Millis, Position, UnixMillis};
 use snowflake_core::reservation::{NoMark, Refusal};
-use snowflake_core::server::Refused;
 use snowflake_core::stats::Counts;
 
 /// The generators of this database, the default one first.

@@ -14,8 +14,9 @@
 //! them. That is the price for leaving the path of single IDs as it is.
 
 use super::generator::Generator;
+use super::host::{Host, Refused};
 use super::id::Position;
-use super::server::{Host, Refused, issue};
+use super::server::issue;
 use super::word::Issued;
 
 /// How often a call takes positions while others take some in between. Each time may

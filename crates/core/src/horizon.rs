@@ -83,8 +83,6 @@
 //! view, which has searched before, withdraws none.
 
 use super::id::UnixMillis;
-use super::layout::Layout;
-use super::reported::Reported;
 use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use super::sync::{AtomicI64, AtomicU32, AtomicU64, fence};
 
@@ -484,19 +482,6 @@ impl Announced for Horizon {
 
     fn horizon(&self) -> &Horizon {
         self
-    }
-}
-
-/// That of the generator, and what the server has reported, as the beginning of a tick.
-impl Announced for (&Horizon, &Reported, Layout) {
-    fn announced(&self) -> UnixMillis {
-        let (horizon, reported, layout) = *self;
-        let reported = layout.instant_of(layout.tick_within(reported.get()));
-        horizon.announced().max(reported)
-    }
-
-    fn horizon(&self) -> &Horizon {
-        self.0
     }
 }
 

@@ -18,6 +18,7 @@ pub mod excerpt; // what a message shows of a text
 pub mod explain; // an ID, for a person to read
 pub mod generator; // what a generator is made of: layout and policy
 pub mod horizon; // before which instant no ID can appear any more
+pub mod host; // what a server is to the protocol
 pub mod id; // the numbers that everything else is made of
 pub mod identity; // who the server is: its worker ID, and within which time it issues
 pub mod label; // layout and policy as text

@@ -32,8 +32,9 @@
 //!
 //! Generators that go back in time keep to none of this. They have no horizon.
 
-use super::horizon::{Holder, Locks, Processes, database_of};
+use super::horizon::{Announced, Holder, Horizon, Locks, Processes, database_of};
 use super::id::UnixMillis;
+use super::layout::Layout;
 use super::sync::Ordering::{Relaxed, SeqCst};
 use super::sync::{AtomicI64, fence};
 
@@ -71,8 +72,8 @@ impl Reported {
         self.get()
     }
 
-    /// The same, after a fence of the caller's.
-    pub(super) fn get(&self) -> UnixMillis {
+    /// What was announced, for a caller that has had a fence of its own.
+    fn get(&self) -> UnixMillis {
         UnixMillis::new(self.at.load(Relaxed))
     }
 
@@ -108,6 +109,19 @@ impl Reported {
         let held = held(processes, counts);
         let held = held.into_iter().chain(self.locked(search)).min();
         held.map_or(announced, |held| held.min(announced))
+    }
+}
+
+/// That of the generator, and what the server has reported, as the beginning of a tick.
+impl Announced for (&Horizon, &Reported, Layout) {
+    fn announced(&self) -> UnixMillis {
+        let (horizon, reported, layout) = *self;
+        let reported = layout.instant_of(layout.tick_within(reported.get()));
+        horizon.announced().max(reported)
+    }
+
+    fn horizon(&self) -> &Horizon {
+        self.0
     }
 }
 

@@ -13,8 +13,19 @@ use super::clocks::Ledger;
 use super::generator::Generator;
 use super::id::{Millis, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos};
 use super::identity::Identity;
-use super::server::Settings;
 use super::word::{Live, Spread};
+
+/// What administrators set for all generators of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// `snowflake_id.reserve`: how much a reservation takes.
+    pub reserve: Millis,
+    /// `snowflake_id.failover_gap`: the sum of how far a standby's marks may lag and
+    /// how much its clock may differ.
+    pub failover_gap: Millis,
+    /// `snowflake_id.max_clock_jump`.
+    pub max_clock_jump: Millis,
+}
 
 /// The gap after a promotion: the stored mark was written before the switch to this
 /// timeline, and the lost primary may have gone on past it. There is one gap for each

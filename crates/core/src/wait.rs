@@ -1,10 +1,10 @@
 //! Waiting for a clock: for the next tick, or for a clock that was set back.
 
 use super::generator::Generator;
+use super::host::{Host, Need, Note, Refused};
 use super::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos};
 use super::policy::{OnExhausted, OnRollback, Policy};
 use super::reservation::Refusal;
-use super::server::{Host, Need, Note, Refused, await_bound};
 use super::slot::Slot;
 
 /// What one call has waited for, and whether it may go on waiting.
@@ -162,4 +162,21 @@ fn refuse_behind<H: Host>(
         host.note(Note::Refused { why, reserved });
     }
     host.error(why)
+}
+
+/// A caller cannot go on without what was refused: waits for a later bound, if that is
+/// what it needs.
+///
+/// # Errors
+/// The host's error, or the refusal.
+pub(super) fn await_bound<H: Host>(host: &H, refusal: Refusal) -> Result<(), H::Error> {
+    if let Refusal::PastBound { needed, .. } = refusal
+        && host.more_bound(needed)?
+    {
+        return Ok(());
+    }
+    if let Some((slot, _)) = host.entered() {
+        slot.stats().count_refusal();
+    }
+    Err(host.error(Refused::Reservation(refusal)))
 }

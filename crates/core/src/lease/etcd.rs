@@ -47,7 +47,8 @@ use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::horizon::{Server, Servers};
-use super::registry::{self, Rows, Scene, State};
+use super::registry::{self, Rows};
+use super::state::{Scene, State};
 use super::{Answer, Ask, Identity, Place, Pool, RegistryMillis, Reply, Request, Row};
 
 /// How far raft has come: it never goes back, unless the cluster is another one.

@@ -55,9 +55,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::registry::{Scene, State};
+use super::super::id::{UnixMillis, WorkerId};
 use super::role::Role;
+use super::state::{Kept, Scene, State};
 use super::{Holder, Identity, Nonce, Pool, RegistryMillis, Request, Row, Stopped};
 
 /// So many servers that ask as one role may count.
@@ -99,19 +99,6 @@ pub trait Servers {
     fn put_server(&mut self, server: Server);
 
     fn remove_server(&mut self, identity: &Identity);
-}
-
-/// What a registry keeps beside its servers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Kept {
-    /// The greatest horizon that may have been returned before the servers changed last.
-    pub greatest: Option<UnixMillis>,
-    /// The longest lease and hold of the pools that were asked.
-    pub patience: Millis,
-    /// A loss was noticed by who does not see the servers. Who sees them next keeps the
-    /// least report, before they change.
-    #[serde(default)]
-    pub due: bool,
 }
 
 impl Kept {
@@ -410,23 +397,5 @@ impl Server {
         let mut name = format!("{:032x}", self.nonce.0);
         name.truncate(16);
         name
-    }
-
-    /// A text that is different for each identity, to store servers by.
-    #[must_use]
-    pub fn key(identity: &Identity) -> String {
-        let Identity {
-            system,
-            boot,
-            device,
-            inode,
-            generator,
-            role,
-        } = identity;
-        let key = format!("{system:016x}-{boot:032x}-{device:x}-{inode:x}-{generator:x}");
-        match role.name() {
-            "" => key,
-            role => format!("{key}-{role}"),
-        }
     }
 }

@@ -44,6 +44,7 @@ pub mod node;
 pub mod registry;
 mod role;
 pub mod seal;
+pub mod state;
 
 use std::ops::Range;
 
@@ -282,7 +283,7 @@ pub struct Memory {
     pub era: Era,
     /// How many changes the registry had stored.
     pub serial: u64,
-    /// The start of the registry's server that has said this: see [`registry::Scene::start`].
+    /// The start of the registry's server that has said this: see [`state::Scene::start`].
     #[serde(with = "hex")]
     pub start: u128,
     /// Proves that the node's token was granted or renewed in this era.
@@ -648,4 +649,24 @@ pub struct Stopped {
     pub seen: Era,
     /// That node.
     pub by: Box<Named>,
+}
+
+impl Identity {
+    /// A text that is different for each identity, to store servers by.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Identity {
+            system,
+            boot,
+            device,
+            inode,
+            generator,
+            role,
+        } = self;
+        let key = format!("{system:016x}-{boot:032x}-{device:x}-{inode:x}-{generator:x}");
+        match role.name() {
+            "" => key,
+            role => format!("{key}-{role}"),
+        }
+    }
 }

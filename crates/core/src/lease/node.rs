@@ -39,7 +39,7 @@
 //!     node before returns its own then.
 
 use super::super::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
-use super::registry::DAY;
+use super::state::DAY;
 use super::{Answer, Ask, Fence, Grant, Holder, Memory, Nonce, Refused, Reply, Request, Terms};
 
 /// The shortest time between two requests.

@@ -15,7 +15,6 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use super::horizon::Server;
 use super::{Identity, Memory, Nonce, Pool, hex};
 use crate::id::WorkerId;
 
@@ -98,7 +97,7 @@ impl Key {
         mac.update(&token.counter.to_be_bytes());
         mac.update(&token.nonce.0.to_be_bytes());
         // The pool's name comes last, and a key of servers has no NUL.
-        mac.update(Server::key(token.identity).as_bytes());
+        mac.update(token.identity.text().as_bytes());
         mac.update(&[0]);
         mac.update(token.pool.name.as_bytes());
         Seal(mac.finalize().into_bytes().into())

@@ -6,10 +6,10 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::super::host::Refused as Why;
 use super::super::id::{Tick, WorkerId};
 use super::super::label::Label;
 use super::super::layout::Fields;
-use super::super::server::Refused as Why;
 use super::super::wait::STANDSTILL;
 use super::scripted::{MS, NAP, Refused, Server};
 

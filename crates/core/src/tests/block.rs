@@ -6,9 +6,11 @@ use std::collections::{HashSet, VecDeque};
 use super::super::block::issue_block;
 use super::super::clock::Reading;
 use super::super::generator::Generator;
+use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused as Why};
 use super::super::id::{BootNanos, Nanos, Position, UnixMillis, UnixNanos};
 use super::super::identity::Generation;
-use super::super::server::{self, Beliefs, History, Host, Note, OnDisk, Refused as Why, Settings};
+use super::super::reservation::{Refusal, Settings};
+use super::super::server;
 use super::super::slot::{Reserving, Slot};
 use super::super::word::{Clocks, Issued};
 use super::one_call::OneCall;
@@ -110,6 +112,10 @@ impl Host for Busy<'_> {
 
     fn nap(&self, nanos: Nanos) -> Result<(), Refused> {
         self.server.nap(nanos)
+    }
+
+    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
+        server::reserve(self, need)
     }
 
     fn note(&self, note: Note) {

@@ -4,8 +4,8 @@
 
 use std::collections::HashSet;
 
+use super::super::host::Refused as Why;
 use super::super::id::SnowflakeId;
-use super::super::server::Refused as Why;
 use super::super::shuffle::Shuffle;
 use super::scripted::{MS, Refused, Server};
 

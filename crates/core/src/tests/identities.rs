@@ -3,12 +3,13 @@
 
 use super::super::generator::Generator;
 use super::super::horizon::BEGINNING;
+use super::super::host::{Host, Need, Refused};
 use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
 use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
 use super::super::reservation::Refusal;
-use super::super::server::{Host, Need, Refused, demand};
+use super::super::server::demand;
 use super::super::slot::furthest;
 use super::super::word::Step;
 use super::model::{Disk, MS, Naps, Outcome, Server, Stop, settings};

@@ -20,7 +20,8 @@ use std::hash::{Hash, Hasher};
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::contender::Contenders;
 use super::super::lease::node::{Change, Moment, Next, Node};
-use super::super::lease::registry::{self, Scene, State};
+use super::super::lease::registry;
+use super::super::lease::state::{Scene, State};
 use super::super::lease::{
     Answer, Ask, Holder, Identity, Memory, Named, Nonce, Place, Pool, RegistryMillis, Reply,
     Request, Role, Row, seal::Key,

@@ -3,7 +3,7 @@
 
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::node::{FLOOR_LIMIT, Next, Why};
-use super::super::lease::registry::DAY;
+use super::super::lease::state::DAY;
 use super::super::lease::{Answer, Ask, Fence, Named, Refused, Reply, Row};
 use super::lease::{Disk, How, Registry, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, world};

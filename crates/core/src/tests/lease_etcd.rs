@@ -6,7 +6,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::horizon::Server;
 use super::super::lease::{Answer, Cause, Fence, Pool, Refused, Reply, Request, Row, etcd};
 use super::lease::{How, Plan, Registry, SECOND, Table, World};
 use super::lease_search::{runs, search};
@@ -104,8 +103,8 @@ impl Registry {
         }
         for (identity, server) in outcome.servers {
             match server {
-                Some(server) => drop(table.servers.insert(Server::key(&identity), server)),
-                None => drop(table.servers.remove(&Server::key(&identity))),
+                Some(server) => drop(table.servers.insert(identity.text(), server)),
+                None => drop(table.servers.remove(&identity.text())),
             }
         }
         Some(outcome.reply)

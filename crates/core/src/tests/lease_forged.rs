@@ -5,8 +5,9 @@
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::horizon::{OF_ROLE_MAX, Servers};
-use super::super::lease::registry::{DAY, Start, VOUCH_TIME, VOUCHED_MAX};
+use super::super::lease::registry::{VOUCH_TIME, VOUCHED_MAX};
 use super::super::lease::seal::{Key, Seal};
+use super::super::lease::state::{DAY, Start};
 use super::super::lease::{
     Answer, Ask, Cause, Fence, Holder, Identity, Memory, Nonce, Refused, Reply, Request, Role,
     Unfit,

@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::horizon::{self, Lacking, Server, Undroppable};
-use super::super::lease::registry::{self, Scene};
+use super::super::lease::registry;
+use super::super::lease::state::Scene;
 use super::super::lease::{Answer, Ask, Fence, Identity, Refused};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 use super::lease_etcd::in_etcd;
@@ -162,7 +163,7 @@ impl World {
 
     /// The server as the registry has stored it.
     fn known(&self, server: usize) -> Option<Server> {
-        let key = Server::key(&self.servers[server].identity);
+        let key = self.servers[server].identity.text();
         self.registries
             .last()
             .unwrap()
@@ -486,7 +487,7 @@ fn a_server_that_comes_back_has_reported_nothing() {
     world.stop(1);
     let known = world.known(1).unwrap();
     assert_eq!(known.horizon, Some(UnixMillis::new(begin)));
-    let key = Server::key(&known.holder.identity);
+    let key = known.holder.identity.text();
     let far = UnixMillis::new(world.now + 60 * SECOND);
     let registry = world.newest();
     registry.disk.1.servers.get_mut(&key).unwrap().horizon = Some(far);
@@ -694,7 +695,7 @@ fn a_later_start_counts_in_place_of_the_entry_of_an_earlier_one() {
         assert_ne!(world.row(0).nonce, earlier.nonce);
         if dropped {
             let now = world.known(0).unwrap().until;
-            let key = Server::key(&earlier.holder.identity);
+            let key = earlier.holder.identity.text();
             before.get_mut(&key).unwrap().dropped = Some(now);
         }
         world.newest().disk.1.servers = before;

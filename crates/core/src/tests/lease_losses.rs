@@ -1,7 +1,7 @@
 //! What must happen when a registry has lost something: one test for each part of the
 //! rule, and for each hole that was found in it.
 
-use super::super::lease::registry::DAY;
+use super::super::lease::state::DAY;
 use super::super::lease::{Cause, Refused};
 use super::lease::{How, Plan, SECOND, World};
 

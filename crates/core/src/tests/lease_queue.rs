@@ -3,7 +3,8 @@
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::node::{Change, Moment, Next, Node, Reach, Why};
-use super::super::lease::registry::{Scene, State, handle};
+use super::super::lease::registry::handle;
+use super::super::lease::state::{Scene, State};
 use super::super::lease::{
     Answer, Ask, Holder, Identity, Nonce, Place, Pool, Refused, RegistryMillis, Request, Role,
     seal::Key,

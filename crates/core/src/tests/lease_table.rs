@@ -32,7 +32,7 @@ impl Table {
 
 impl Servers for Table {
     fn server(&mut self, identity: &Identity) -> Option<Server> {
-        self.servers.get(&Server::key(identity)).cloned()
+        self.servers.get(&identity.text()).cloned()
     }
 
     fn servers(&mut self) -> Vec<Server> {
@@ -40,12 +40,12 @@ impl Servers for Table {
     }
 
     fn put_server(&mut self, server: Server) {
-        let key = Server::key(&server.holder.identity);
+        let key = server.holder.identity.text();
         self.servers.insert(key, server);
     }
 
     fn remove_server(&mut self, identity: &Identity) {
-        self.servers.remove(&Server::key(identity));
+        self.servers.remove(&identity.text());
     }
 }
 

@@ -3,7 +3,8 @@
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::super::lease::node::{Moment, Next, Node, Why};
-use super::super::lease::registry::{self, DAY, Rows};
+use super::super::lease::registry::{self, Rows};
+use super::super::lease::state::DAY;
 use super::super::lease::{Answer, Fence, Named, Pool, Refused, RegistryMillis, Terms};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 

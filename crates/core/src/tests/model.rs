@@ -7,14 +7,16 @@ use std::hash::{Hash, Hasher};
 use super::super::clock::Reading;
 use super::super::clocks::Ledger;
 use super::super::generator::Generator;
+use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
 use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
     WorkerId,
 };
 use super::super::identity::{Generation, Identity};
+use super::super::reservation::Settings;
 use super::super::reservation::{Refusal, Situation};
 use super::super::server::{
-    self, Beliefs, History, Host, Need, Note, OnDisk, Refused, Settings,
+    self,
     apart::{self, UnderWay},
 };
 use super::super::shuffle::Shuffle;

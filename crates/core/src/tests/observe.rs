@@ -2,12 +2,13 @@
 //! else changes.
 
 use super::super::generator::{Descent, Generator};
+use super::super::host::Refused;
 use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
 use super::super::label::Label;
 use super::super::layout::{Disorder, Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::Refusal;
-use super::super::server::{Refused, observe};
+use super::super::server::observe;
 use super::super::word::{CLOSED, Clocks};
 use super::model::{MS, Naps, Outcome, Server, Stop, settings};
 

@@ -23,12 +23,14 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::super::clocks::Ledger;
 use super::super::generator::Generator;
+use super::super::host::{Host, Need, Refused};
 use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
 use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::Refusal;
-use super::super::server::{self, Host, Need, Refused, Settings};
+use super::super::reservation::Settings;
+use super::super::server;
 use super::super::slot::furthest;
 use super::super::wait::STANDSTILL;
 use super::super::word::{Clocks, Issued, Step};

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use super::super::clock::Reading;
 use super::super::generator::Generator;
+use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused as Why};
 use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
     WorkerId,
@@ -14,9 +15,8 @@ use super::super::identity::{Generation, Identity};
 use super::super::label::Label;
 use super::super::layout::{Fields, Stamp};
 use super::super::policy::OnRollback;
-use super::super::server::{
-    self, Beliefs, History, Host, Need, Note, OnDisk, Refused as Why, Settings,
-};
+use super::super::reservation::{Refusal, Settings};
+use super::super::server;
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::word::{Clocks, Issued, Step};
@@ -188,6 +188,10 @@ impl Host for Server {
             self.step_by(NAP);
         }
         Ok(())
+    }
+
+    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
+        server::reserve(self, need)
     }
 
     fn note(&self, _note: Note) {}

@@ -14,10 +14,12 @@ use loom::sync::{Arc, Mutex};
 use super::super::clock::Reading;
 use super::super::generator::Generator;
 use super::super::horizon::{Held, Holder, Processes, Session as Holding, Uninserted, Used};
+use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
 use super::super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
 use super::super::identity::{Generation, Identity};
 use super::super::reported::{Found, Reported};
-use super::super::server::{self, Beliefs, History, Host, Note, OnDisk, Refused, Settings};
+use super::super::reservation::{Refusal, Settings};
+use super::super::server;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::sync::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use super::super::word::Clocks;
@@ -300,6 +302,10 @@ impl Host for Session<'_> {
 
     fn nap(&self, _nanos: Nanos) -> Result<(), Refused> {
         panic!("nobody waits in these tests")
+    }
+
+    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
+        server::reserve(self, need)
     }
 
     fn note(&self, _note: Note) {}

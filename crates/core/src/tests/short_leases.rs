@@ -4,12 +4,12 @@
 //! Here a generator and a node are those of one server, and their host is the keeper in
 //! miniature.
 
+use super::super::host::Refused;
 use super::super::id::{BootNanos, Millis, UnixMillis};
 use super::super::lease::node::{Moment, Next};
 use super::super::lease::{RegistryMillis, Reply};
 use super::super::policy::Policy;
 use super::super::reservation::Refusal;
-use super::super::server::Refused;
 use super::super::slot::furthest;
 use super::identities::generator;
 use super::lease::{EPOCH, Plan, SECOND, World};

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use super::super::block::issue_block;
 use super::super::clock::Reading;
 use super::super::generator::Generator;
+use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
 use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
     WorkerId,
@@ -17,7 +18,8 @@ use super::super::id::{
 use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::server::{self, Beliefs, History, Host, Note, OnDisk, Refused, Settings};
+use super::super::reservation::{Refusal, Settings};
+use super::super::server;
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::word::{Clocks, Issued};
@@ -137,6 +139,10 @@ impl Host for &Live {
     fn nap(&self, _nanos: Nanos) -> Result<(), Refused> {
         std::thread::yield_now();
         Ok(())
+    }
+
+    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
+        server::reserve(self, need)
     }
 
     fn note(&self, note: Note) {
@@ -452,6 +458,10 @@ impl Host for Session<'_> {
     fn more_bound(&self, _needed: UnixMillis) -> Result<bool, Refused> {
         std::thread::yield_now();
         Ok(true)
+    }
+
+    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
+        server::reserve(self, need)
     }
 
     fn note(&self, _note: Note) {}

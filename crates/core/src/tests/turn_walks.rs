@@ -15,11 +15,11 @@ use std::hash::Hash;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::super::generator::Generator;
+use super::super::host::{Host, Need, Note, Refused};
 use super::super::id::{Millis, SnowflakeId, UnixMillis, WorkerId};
 use super::super::identity::{Generation, Identity};
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::server::{Host, Need, Note, Refused};
 use super::super::slot::{Reserving, Scale};
 use super::super::word::{Clocks, Issued, Step};
 use super::model::{MS, Outcome, QUEUE, Queue, Server, settings};

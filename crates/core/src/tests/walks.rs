@@ -5,13 +5,14 @@
 use super::super::clock::Reading;
 use super::super::clocks::Ledger;
 use super::super::generator::Generator;
+use super::super::host::{Host, Need};
 use super::super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
 use super::super::identity::Identity;
 use super::super::label::Label;
 use super::super::layout::{Layout, Role};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
+use super::super::reservation::Settings;
 use super::super::reservation::{Failover, NoMark, Plan, Refusal, Situation};
-use super::super::server::{Host, Need, Settings};
 use super::model::{MS, Outcome, Server, settings};
 
 /// How far a standby's marks may lag plus how far its clock may differ, in ms.
