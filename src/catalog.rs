@@ -7,9 +7,12 @@ use pgrx::{PgList, pg_sys};
 
 use super::compat::{self, SequenceForm};
 use super::encoding;
-use super::entry::NO_MARK;
 use super::error::{self, Error};
 use super::report;
+
+/// START, MAXVALUE and INCREMENT of a generator's sequence, so that plain `nextval()`
+/// can never step from a mark to another value. As the sequence's value: no mark yet.
+pub const NO_MARK: i64 = i64::MAX;
 
 /// Runs `f` with a locked relation; `None` if the relation is gone.
 pub fn with_relation<T>(oid: pg_sys::Oid, f: impl FnOnce(pg_sys::Relation) -> T) -> Option<T> {

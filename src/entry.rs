@@ -15,10 +15,7 @@
 //! The fields are cells without a lock: a backend is one thread, and the callbacks
 //! below run in that thread, between our own statements but never inside one.
 
-mod callbacks; // when what a session knows ends
-
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
@@ -26,8 +23,8 @@ use pgrx::pg_sys;
 use super::error::{self, Error};
 use super::label::{self, Described};
 use super::shmem::{self, Key, Shared};
-use super::tenants::{self, Tenant};
-use super::{catalog, compat, guc, keeper, mark, os_clock};
+use super::tenants::Tenant;
+use super::{catalog, compat, guc, lease_wait, mark, os_clock, own_workers};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
 use snowflake_core::identity::Generation;
@@ -35,10 +32,6 @@ use snowflake_core::layout::{Layout, Stamp};
 use snowflake_core::shuffle::Shuffle;
 use snowflake_core::slot::{Scale, Slot};
 use snowflake_core::stats::{Pending, Stats};
-
-/// START, MAXVALUE and INCREMENT of a generator's sequence, so that plain `nextval()`
-/// can never step from a mark to another value. As the sequence's value: no mark yet.
-pub const NO_MARK: i64 = i64::MAX;
 
 /// See the head of the file. Numbers of transactions and subtransactions are 0 if there
 /// is none.
@@ -151,11 +144,6 @@ impl Path {
 }
 
 thread_local! {
-    static ENTRIES: RefCell<BTreeMap<u32, &'static Entry>> = const { RefCell::new(BTreeMap::new()) };
-    /// Entries of generators that were dropped.
-    static UNUSED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
-    /// At this number of entries, those of dropped generators are searched for.
-    static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
     /// Entries that hold a pin, which is given back at the end of the transaction.
     static PINNED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
     static DEFAULT_RELATION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
@@ -165,66 +153,34 @@ thread_local! {
     static LIMITED: RefCell<Vec<&'static Generator>> = const { RefCell::new(Vec::new()) };
 }
 
-/// With fewer entries, a search for unused ones is not worth its cost.
-const CROWDED_MIN: usize = 64;
-
-/// The entry of a sequence, made if there is none. A new entry knows nothing yet.
-pub fn of_sequence(relation: pg_sys::Oid) -> &'static Entry {
-    known(relation).unwrap_or_else(|| make(relation))
-}
-
-/// The entry of a relation that a user has named. Only a generator gets an entry.
-pub fn of_named(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
-    known(relation).map_or_else(|| look_and_make(relation), Ok)
-}
-
-fn known(relation: pg_sys::Oid) -> Option<&'static Entry> {
-    ENTRIES.with_borrow(|entries| entries.get(&relation.to_u32()).copied())
-}
-
-#[cold]
-fn look_and_make(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
-    callbacks::register();
-    let entry = Entry::default();
-    entry.relation.set(relation);
-    let text = |relation| Ok(label::text_of(relation));
-    // A session that is making the relation a generator holds a lock on it.
-    let looked = entry.with_share_lock(true, |_| Some(entry.read_label(entry.is_default(), text)));
-    looked.ok_or_else(|| error::no_such_relation(relation))??;
-    Ok(make(relation))
-}
-
-#[cold]
-fn make(relation: pg_sys::Oid) -> &'static Entry {
-    callbacks::register();
-    if ENTRIES.with_borrow(BTreeMap::len) >= CROWDED.get() {
-        find_unused();
-    }
-    let unused = UNUSED.with_borrow_mut(Vec::pop);
-    let entry = unused.unwrap_or_else(|| Box::leak(Box::default()));
-    entry.relation.set(relation);
-    ENTRIES.with_borrow_mut(|entries| entries.insert(relation.to_u32(), entry));
-    entry
-}
-
-/// Frees the entries of dropped generators for other generators. The next search runs
-/// at twice the number of entries that are left, since each entry costs a look-up.
-fn find_unused() {
-    // Catalog look-ups run the callbacks below.
-    let all: Vec<_> = ENTRIES.with_borrow(|entries| entries.values().copied().collect());
-    for entry in all {
-        let relation = entry.relation();
-        if entry.is_idle() && catalog::kind(relation) == 0 {
-            ENTRIES.with_borrow_mut(|entries| entries.remove(&relation.to_u32()));
-            entry.clear();
-            UNUSED.with_borrow_mut(|unused| unused.push(entry));
-        }
-    }
-    let left = ENTRIES.with_borrow(BTreeMap::len);
-    CROWDED.set(CROWDED_MIN.max(left.saturating_mul(2)));
-}
-
 impl Entry {
+    /// An entry of this relation, which knows nothing yet.
+    pub fn new(relation: pg_sys::Oid) -> Self {
+        let entry = Self::default();
+        entry.relation.set(relation);
+        entry
+    }
+
+    /// Takes an entry that is not used for another relation.
+    pub fn reuse(&self, relation: pg_sys::Oid) {
+        self.relation.set(relation);
+    }
+
+    /// The relation has changed, or may have.
+    pub fn forget(&self) {
+        self.changed_in.set(compat::transaction());
+        self.label.set(None);
+        self.facts.set(None);
+        self.right.set(None);
+        self.reach.set(None);
+    }
+
+    /// Forgets the last ID.
+    pub fn forget_last_id(&self) {
+        self.flush_stats();
+        self.last_id.set(None);
+    }
+
     pub fn relation(&self) -> pg_sys::Oid {
         self.relation.get()
     }
@@ -232,7 +188,7 @@ impl Entry {
     /// Whether neither this transaction nor a plan relies on the entry: a function that
     /// is running has locked the relation, or has read its label. A drop by this transaction may be undone,
     /// and then `snowflake_currval()` has its value again.
-    fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         let transaction = compat::transaction();
         !self.is_pinned()
             && self.locked.get() != transaction
@@ -242,7 +198,7 @@ impl Entry {
             && !self.was_default.get()
     }
 
-    fn clear(&self) {
+    pub fn clear(&self) {
         let Self {
             relation,
             label,
@@ -338,7 +294,7 @@ impl Entry {
     /// The worker ID of the generator, or else of the server.
     pub fn worker_id(&self, described: &Described, shared: &Shared) -> Option<WorkerId> {
         if described.generator.takes_turns() {
-            return tenants::worker_of(shared, self.key());
+            return own_workers::worker_of(shared, self.key());
         }
         shared.worker_id()
     }
@@ -391,14 +347,18 @@ impl Entry {
             let generator = &facts.described.generator;
             self.check_committed(generator.layout)?;
             let tenant = match generator.takes_turns() {
-                true => Some(tenants::of_entry(self, facts.key, shared)?),
+                true => Some(own_workers::of_generator(
+                    self.relation(),
+                    facts.key,
+                    shared,
+                )?),
                 false => None,
             };
             self.tenant.set(tenant);
             let generation = self.generation(shared);
             if generation.worker().is_none()
                 && generator.layout.has_worker()
-                && keeper::await_worker_id(shared, tenant)
+                && lease_wait::await_worker_id(shared, tenant)
             {
                 continue;
             }
@@ -564,7 +524,7 @@ impl Entry {
         }
         // A sequence with a generator's bounds has lost its label.
         Err(match catalog::sequence_form(self.relation()) {
-            Ok(form) if form.seqincrement == NO_MARK => {
+            Ok(form) if form.seqincrement == catalog::NO_MARK => {
                 error::unlabelled(&self.name(), catalog::has_extension(c"citus"))
             }
             _ => error::not_a_generator(&self.name()),
@@ -710,7 +670,7 @@ impl Entry {
         let worker = match worker {
             Some(worker) => worker,
             None if is_own => return Err(self.no_own_worker_id()),
-            None if layout.has_worker() => return Err(keeper::no_worker_id(max)),
+            None if layout.has_worker() => return Err(lease_wait::no_worker_id(max)),
             None => WorkerId::NONE,
         };
         layout.stamp(worker).map_err(|_| {
@@ -730,7 +690,7 @@ impl Entry {
         catalog::check_fits(self.relation())?;
         if described.generator.takes_turns() && shared.tenant(self.key()).is_none() {
             // It gets one when it is used first.
-            return tenants::check(self);
+            return own_workers::check(self.relation());
         }
         let worker = self.worker_id(described, shared);
         self.stamp(described, worker).map(drop)
@@ -739,9 +699,9 @@ impl Entry {
     /// A generator with worker IDs of its own has none.
     fn no_own_worker_id(&self) -> Error {
         let found = shmem::shared().map(|shared| shared.tenant(self.key()));
-        match (tenants::check(self), found) {
+        match (own_workers::check(self.relation()), found) {
             (Err(error), _) | (Ok(()), Err(error)) => error,
-            (Ok(()), Ok(Some(tenant))) => keeper::no_worker_id_of(tenant, &self.name()),
+            (Ok(()), Ok(Some(tenant))) => lease_wait::no_worker_id_of(tenant, &self.name()),
             (Ok(()), Ok(None)) => error::tenants::no_place(&self.name(), guc::queue_places()),
         }
     }
@@ -785,7 +745,7 @@ impl Entry {
     }
 
     /// The labels to which this entry points.
-    fn labels(&self) -> impl Iterator<Item = &'static Described> {
+    pub fn labels(&self) -> impl Iterator<Item = &'static Described> {
         let label = self.label.get().map(|(described, _)| described);
         label
             .into_iter()
@@ -872,6 +832,45 @@ fn limited(generator: &'static Generator, max_ahead: Option<Millis>) -> &'static
     })
 }
 
+/// The transaction ends: gives all pins back.
+pub fn end_transaction(committed: bool, aborted: bool) {
+    PINNED.with_borrow_mut(|pinned| {
+        for entry in pinned.drain(..) {
+            entry.end(committed, aborted);
+        }
+    });
+}
+
+/// A subtransaction is rolled back, with its changes to sequences.
+pub fn end_part(mine: pg_sys::SubTransactionId) {
+    PINNED.with_borrow_mut(|pinned| {
+        pinned.iter().for_each(|entry| entry.end_part(mine));
+        pinned.retain(|entry| entry.is_pinned());
+    });
+}
+
+/// A subtransaction commits: its parent gets what it has created.
+pub fn hand_over(mine: pg_sys::SubTransactionId, parent: pg_sys::SubTransactionId) {
+    PINNED.with_borrow(|pinned| {
+        for entry in pinned.iter().filter(|entry| entry.created_in.get() == mine) {
+            entry.created_in.set(parent);
+        }
+    });
+}
+
+/// A relation has changed, or all may have: the default generator is looked up anew.
+pub fn forget_default(relation: pg_sys::Oid) {
+    NO_DEFAULT.set(false);
+    if relation == pg_sys::InvalidOid || relation == DEFAULT_RELATION.get() {
+        DEFAULT_RELATION.set(pg_sys::InvalidOid);
+    }
+}
+
+/// Whether the default generator was not found, and nothing has changed since.
+pub fn has_no_default() -> bool {
+    NO_DEFAULT.get()
+}
+
 /// Runs `f`, which locks or unlocks for the whole transaction: a savepoint that is rolled
 /// back changes nothing.
 fn with_top_owner(f: impl FnOnce()) {
@@ -885,16 +884,6 @@ fn with_top_owner(f: impl FnOnce()) {
     }
 }
 
-/// Forgets the last ID of every generator.
-pub fn discard_last() {
-    ENTRIES.with_borrow(|entries| {
-        for entry in entries.values() {
-            entry.flush_stats();
-            entry.last_id.set(None);
-        }
-    });
-}
-
 /// Raises the same errors in the same places as `nextval()`.
 pub fn prevent_where_nextval_is(name: &CStr) {
     // SAFETY: a variable of this process; a NUL-terminated name.
@@ -906,9 +895,8 @@ pub fn prevent_where_nextval_is(name: &CStr) {
     }
 }
 
-/// The default generator, looked up once per session and after each invalidation.
+/// The default generator. Known until an invalidation, which [`super::entries`] hears of.
 pub fn default_relation() -> Result<pg_sys::Oid, Error> {
-    callbacks::register();
     if let Some(known) = catalog::valid(DEFAULT_RELATION.get()) {
         return Ok(known);
     }
@@ -917,10 +905,4 @@ pub fn default_relation() -> Result<pg_sys::Oid, Error> {
     let found = found.ok_or_else(error::no_default_generator)?;
     DEFAULT_RELATION.set(found);
     Ok(found)
-}
-
-/// Whether this database has the extension. If not, the answer is kept until any
-/// relation changes: CREATE EXTENSION makes some relations.
-pub fn is_extension_here() -> bool {
-    !NO_DEFAULT.get() && default_relation().is_ok()
 }

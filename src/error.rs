@@ -15,15 +15,13 @@ mod text;
 
 use std::panic::resume_unwind;
 
+use pgrx::PgSqlErrorCode;
 use pgrx::PgSqlErrorCode::*;
-use pgrx::{PgLogLevel, PgSqlErrorCode};
-
-use super::report::emit;
 
 pub use generator::*;
 pub use label::*;
 pub use layout::*;
-pub use refused::refused;
+pub use refused::{Server, no_worker_yet, refused};
 pub use registry::*;
 pub use text::*;
 
@@ -72,23 +70,6 @@ impl Error {
         format!("{}{stop}{more}", self.message)
     }
 
-    /// Sends the client a notice. The statement goes on.
-    pub fn notice(self) {
-        emit(&self, PgLogLevel::NOTICE);
-    }
-
-    /// Sends the client a warning. The statement goes on.
-    pub fn warning(self) {
-        emit(&self, PgLogLevel::WARNING);
-    }
-
-    /// Writes to the server log, not to the client; `more` goes before the detail.
-    pub fn log(mut self, more: &str) {
-        self.message = format!("snowflake_id: {}", self.message);
-        self.detail = joined(more, &self.detail);
-        emit(&self, PgLogLevel::LOG_SERVER_ONLY);
-    }
-
     /// Ends the statement with this error, where there is no way to return it.
     pub fn raise(self) -> ! {
         resume_unwind(Box::new(self))
@@ -96,7 +77,7 @@ impl Error {
 }
 
 /// Joins two texts, with a space between them if neither is empty.
-fn joined(one: &str, other: &str) -> String {
+pub fn joined(one: &str, other: &str) -> String {
     let texts = [one, other].into_iter().filter(|text| !text.is_empty());
     texts.collect::<Vec<_>>().join(" ")
 }

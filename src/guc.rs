@@ -8,7 +8,7 @@ use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 use super::etcd::{self, url::Url};
 use super::libpq::Server;
-use super::{compat, error, start_file, tenants};
+use super::{compat, error, start_file};
 use snowflake_core::id::{Millis, WorkerId};
 use snowflake_core::reservation::Settings;
 
@@ -94,7 +94,7 @@ pub fn define() {
         GucFlags::empty(),
     );
     GucRegistry::define_string_guc(
-        tenants::SETTING,
+        QUEUE_POOL_NAME,
         c"Pool of the registry from which generators with on_rollback=next_worker lease worker IDs.",
         c"It should not be the pool of the servers. Empty means that there is none. Roles with the privilege SET on this parameter may own such generators.",
         &QUEUE_POOL,
@@ -289,6 +289,10 @@ pub fn registry() -> String {
 pub fn pool() -> String {
     text(&POOL)
 }
+
+/// The setting that names the pool of generators with worker IDs of their own. SET on it is the
+/// least privilege to lease from that pool.
+pub const QUEUE_POOL_NAME: &CStr = c"snowflake_id.queue_pool";
 
 /// `snowflake_id.queue_pool`: empty if there is none.
 pub fn queue_pool() -> String {

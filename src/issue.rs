@@ -8,7 +8,7 @@ use super::error::{self, Error};
 use super::label::Described;
 use super::shmem::{self, Shared};
 use super::tenants::Tenant;
-use super::{compat, guc, horizon, keeper, log, mark, os_clock};
+use super::{compat, guc, lease_wait, log, mark, os_clock, tx_holds};
 use snowflake_core::block::issue_block;
 use snowflake_core::clock::Reading;
 use snowflake_core::generator::Generator;
@@ -110,7 +110,7 @@ impl Host for Postgres<Caller> {
     fn error(&self, why: Refused) -> Error {
         let entry = self.0.entry;
         let refused = |it: &Described| {
-            let error = error::refused(&entry.name(), &it.generator, why);
+            let error = lease_wait::refused(&entry.name(), &it.generator, why);
             match (why, entry.tenant()) {
                 (Refused::Behind { by, .. }, Some(tenant))
                     if by <= it.generator.policy.max_rollback =>
@@ -173,7 +173,7 @@ impl Host for Postgres<Caller> {
     fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Error> {
         let entry = self.0.entry;
         let key = entry.pinned_key().unwrap_or_else(|| entry.key());
-        horizon::hold(self.0.shared, key, slot, at)
+        tx_holds::hold(self.0.shared, key, slot, at)
     }
 
     fn reported(&self) -> UnixMillis {
@@ -182,7 +182,7 @@ impl Host for Postgres<Caller> {
 
     fn took(&self, at: UnixMillis) {
         if let Some(key) = self.0.entry.pinned_key() {
-            horizon::took(key, at);
+            tx_holds::took(key, at);
         }
     }
 
@@ -211,7 +211,7 @@ impl Host for Postgres<Caller> {
     }
 
     fn read_mark(&self) -> Result<OnDisk, Error> {
-        mark::read(self.0.entry)
+        mark::read(self.0.entry.relation())
     }
 
     fn history(&self, lsn: u64) -> History {
@@ -219,7 +219,7 @@ impl Host for Postgres<Caller> {
     }
 
     fn write_durably(&self, value: i64) -> Result<(), Error> {
-        mark::write(self.0.entry, value);
+        mark::write(self.0.entry.relation(), value);
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl Host for Postgres<Caller> {
                 }
                 told = Some(now);
             }
-            keeper::has_long_trouble(shared, tenant).then_some(false)
+            lease_wait::has_long_trouble(shared, tenant).then_some(false)
         }))
     }
 

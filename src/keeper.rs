@@ -31,12 +31,6 @@ pub mod io;
 mod postgres;
 mod queue;
 mod report;
-mod sessions;
-pub mod state;
-
-pub use sessions::{
-    await_worker_id, has_long_trouble, no_worker_id, no_worker_id_of, obstacle, pool_end,
-};
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
@@ -52,15 +46,14 @@ use pgrx::{PgMemoryContexts, pg_sys};
 
 use self::io::{Client, Outcome};
 use self::queue::Queue;
-use self::state::{KeptLink, Obstacle, Short, State};
 use super::encoding::from_server;
 use super::error;
+use super::lease_state::{KeptLink, Obstacle, Short, Shown, State};
 use super::libpq::Server;
 use super::shmem::{self, Shared};
 use super::{compat, etcd, guc, identity, os_clock, start_file};
 use snowflake_core::host::Beliefs;
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
-use snowflake_core::identity::Identity;
 use snowflake_core::lease::Identity as Identified;
 use snowflake_core::lease::contender::Contenders;
 use snowflake_core::lease::node::{Change, Moment, Next, Node, Trouble, Why};
@@ -515,7 +508,7 @@ impl Link {
                 beliefs.identity = identity.closed();
             }
             if !is_resumed {
-                state.shown = state::Shown::default();
+                state.shown = Shown::default();
             }
             if beliefs.identity.generation.worker().is_none() {
                 state.shown.waits_since = Some(os_clock::boot());
@@ -899,15 +892,5 @@ impl Link {
             let millis = i64::try_from(left.as_millis() + 1).unwrap_or(1);
             compat::wait_keeper(Some(client.socket()), Some(millis));
         }
-    }
-}
-
-/// What the identity of a server is when it starts: under a registry it has no right to
-/// issue anything before the registry has granted it.
-pub fn first_identity() -> Identity {
-    if guc::registry().is_empty() {
-        Identity::NONE.unregistered(guc::worker_id())
-    } else {
-        Identity::NONE.closed()
     }
 }

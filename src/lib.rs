@@ -12,21 +12,25 @@
 mod catalog; // look-ups of sequences in the catalogs
 mod compat; // differences between PostgreSQL versions
 mod encoding; // converts text between UTF-8 and the database's encoding
+mod entries; // the generators that this session knows, and when that ends
 mod entry; // what this session knows about a generator, and until when
 mod error; // the errors that users read
 mod etcd; // a client of registries in etcd
 mod guard; // the way into the tables of schema _snowflake
 mod guc; // settings
-mod horizon; // what this session holds back, and what prepared transactions do
+mod horizon; // the horizon of a generator
 mod identity; // what tells this server, and this start of it, from others
 mod issue; // PostgreSQL as a host of the protocol; the path of each ID
 mod keeper; // leases the worker ID from a registry
 mod label; // reads labels of sequences
+mod lease_state; // what the keeper has in shared memory
+mod lease_wait; // what sessions ask of it: is there a worker ID, and why not
 mod libpq; // a client of other servers
 mod log; // messages in the server's log
 mod mark; // reads and writes the durable mark; holds the reservation lock
 mod notice; // notices to users, whose statement goes on
 mod os_clock; // reads the two clocks of the operating system
+mod own_workers; // who may lease worker IDs of their own
 mod provider; // checks a label before PostgreSQL stores it
 mod registry; // PostgreSQL as the host of a registry of worker IDs
 mod report; // passes errors and messages to PostgreSQL
@@ -35,8 +39,9 @@ mod shmem; // shared memory: the words, bounds and clocks of all generators
 mod spi; // runs the extension's own SQL statements
 mod sql; // the SQL functions
 mod start_file; // remembers the last start, to notice copies
-mod tenants; // generators that lease worker IDs of their own
+mod tenants; // the places of generators that lease worker IDs of their own
 mod time; // conversions between timestamptz and Unix milliseconds
+mod tx_holds; // what this session holds back, and what prepared transactions do
 mod wire; // messages between servers and a registry
 
 #[cfg(feature = "pg_test")]

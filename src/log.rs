@@ -2,7 +2,8 @@
 
 use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
 
-use super::error::{self, Code};
+use super::error::Code;
+use super::lease_wait;
 use super::time::display;
 use snowflake_core::duration::{exact, rounded};
 use snowflake_core::generator::Generator;
@@ -39,7 +40,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
                 // The message says everything.
                 _ => String::new(),
             };
-            return error::refused(name, generator, why).log(&lasts);
+            return lease_wait::refused(name, generator, why).log(&lasts);
         }
         Note::IssuesAgain { since } => (
             format!("generator {name} issues IDs again"),

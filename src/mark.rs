@@ -21,8 +21,8 @@
 
 use pgrx::pg_sys;
 
+use super::catalog::NO_MARK;
 use super::compat::{self, SequenceData};
-use super::entry::{Entry, NO_MARK};
 use super::error::{self, Error};
 use super::shmem::Shared;
 use super::{catalog, os_clock, spi, time};
@@ -88,19 +88,22 @@ fn under_lock<T>(shared: &Shared, relation: pg_sys::Oid, f: impl FnOnce(&Reservi
 
 /// The mark on disk, if there is one, as this generator wrote it. The relation is
 /// locked.
-pub fn stored(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, Error> {
+pub fn stored(relation: pg_sys::Oid, generator: &Generator) -> Result<Option<UnixMillis>, Error> {
     let now = os_clock::wall().millis();
     // A value that is no mark is ignored here; a start refuses it.
     let mark = |value| Some(generator.read_mark(value, now).ok()?.0);
-    Ok(read(entry)?.value.and_then(mark))
+    Ok(read(relation)?.value.and_then(mark))
 }
 
 /// Reads the one row of the sequence, and the LSN of its page. The relation is locked.
-pub fn read(entry: &Entry) -> Result<OnDisk, Error> {
-    let (data, lsn) = row(entry)?;
+pub fn read(relation: pg_sys::Oid) -> Result<OnDisk, Error> {
+    let (data, lsn) = row(relation)?;
     // With other bounds the sequence may have issued such numbers, which are no marks.
-    if data.last_value < 1 && catalog::check_bounds(entry.relation()).is_ok() {
-        return Err(error::impossible_mark(&entry.name(), data.last_value));
+    if data.last_value < 1 && catalog::check_bounds(relation).is_ok() {
+        return Err(error::impossible_mark(
+            &catalog::relation_name(relation),
+            data.last_value,
+        ));
     }
     let value = issued(&data).filter(|value| *value > 0);
     Ok(OnDisk { value, lsn })
@@ -108,8 +111,8 @@ pub fn read(entry: &Entry) -> Result<OnDisk, Error> {
 
 /// The last value of the sequence, whether it is a mark or not; `None` if none was
 /// issued since the sequence was made or restarted. The relation is locked.
-pub fn last_value(entry: &Entry) -> Result<Option<i64>, Error> {
-    Ok(issued(&row(entry)?.0))
+pub fn last_value(relation: pg_sys::Oid) -> Result<Option<i64>, Error> {
+    Ok(issued(&row(relation)?.0))
 }
 
 /// The value that CREATE SEQUENCE leaves, whatever START was given, was not issued.
@@ -117,12 +120,12 @@ fn issued(data: &SequenceData) -> Option<i64> {
     (data.is_called && data.last_value != NO_MARK).then_some(data.last_value)
 }
 
-fn row(entry: &Entry) -> Result<(SequenceData, pg_sys::XLogRecPtr), Error> {
+fn row(relation: pg_sys::Oid) -> Result<(SequenceData, pg_sys::XLogRecPtr), Error> {
     // SAFETY: the relation is locked, so its file stays. The buffer is pinned and
     // share-locked while we read it; the row is the first item of the first page, as in
     // sequence.c.
-    let read = catalog::with_relation(entry.relation(), |relation| unsafe {
-        let buffer = pg_sys::ReadBuffer(relation, 0);
+    let read = catalog::with_relation(relation, |open| unsafe {
+        let buffer = pg_sys::ReadBuffer(open, 0);
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
         let page = pg_sys::BufferGetPage(buffer);
         let read = is_sequence_page(page).then(|| {
@@ -135,8 +138,8 @@ fn row(entry: &Entry) -> Result<(SequenceData, pg_sys::XLogRecPtr), Error> {
         pg_sys::UnlockReleaseBuffer(buffer);
         read
     });
-    read.ok_or_else(|| error::no_such_relation(entry.relation()))?
-        .ok_or_else(|| error::damaged_sequence(&entry.name()))
+    read.ok_or_else(|| error::no_such_relation(relation))?
+        .ok_or_else(|| error::damaged_sequence(&catalog::relation_name(relation)))
 }
 
 /// The magic number of sequence.c, in the special space of its page.
@@ -160,11 +163,11 @@ unsafe fn is_sequence_page(page: pg_sys::Page) -> bool {
 ///
 /// Runs as the bootstrap superuser, for this one call: users need USAGE to get IDs, not
 /// UPDATE.
-pub fn write(entry: &Entry, value: i64) {
+pub fn write(relation: pg_sys::Oid, value: i64) {
     // SAFETY: in a transaction that may write.
     spi::as_user(pg_sys::BOOTSTRAP_SUPERUSERID.into(), 0, || unsafe {
         let (function, no_collation) = (pg_sys::F_SETVAL_REGCLASS_INT8, pg_sys::InvalidOid);
-        let (relation, value) = (entry.relation().into(), value.into());
+        let (relation, value) = (relation.into(), value.into());
         pg_sys::OidFunctionCall2Coll(function.into(), no_collation, relation, value);
     });
     // SAFETY: WAL is flushed up to the last record of this backend, that of setval().
@@ -173,8 +176,8 @@ pub fn write(entry: &Entry, value: i64) {
 
 /// Writes that there is no mark yet: as a value that was issued, so that plain
 /// `nextval()` fails from the start.
-pub fn write_none(entry: &Entry) {
-    write(entry, NO_MARK);
+pub fn write_none(relation: pg_sys::Oid) {
+    write(relation, NO_MARK);
 }
 
 /// What has happened to this server since WAL was at a location.

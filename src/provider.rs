@@ -25,7 +25,7 @@ use pgrx::pg_sys;
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
 use super::sql::limit;
-use super::{catalog, encoding, entry, mark, notice, report, shmem};
+use super::{catalog, encoding, entries, mark, notice, report, shmem};
 use snowflake_core::id::Millis;
 use snowflake_core::label::Label;
 use snowflake_core::layout::Disorder;
@@ -59,7 +59,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     if !is_sequence {
         return Err(error::label_not_on_sequence());
     }
-    if entry::default_relation().is_ok_and(|default| default == relation) {
+    if entries::default_relation().is_ok_and(|default| default == relation) {
         return Err(error::label_on_default());
     }
     let label = text.map(label::parse_for_generator).transpose()?;
@@ -68,7 +68,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     let before = label::text_of(relation).and_then(|text| Label::parse(&text).ok());
     if let Some(before) = &before {
         check_change(relation, before, label.as_ref())?;
-        entry::of_sequence(relation).note_relabelling(before.layout());
+        entries::of_sequence(relation).note_relabelling(before.layout());
     }
     if let (Some(label), Some(text)) = (&label, text) {
         fit(relation, before.as_ref(), text)?;
@@ -87,7 +87,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
 
 /// Refuses changes that could issue IDs twice or out of order. The relation is locked.
 fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) -> Result<(), Error> {
-    let entry = entry::of_sequence(relation);
+    let entry = entries::of_sequence(relation);
     // An unlogged sequence may have been logged before, and may be logged again.
     if entry.is_temporary() {
         return Ok(());
@@ -95,7 +95,7 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
     let shared = shmem::shared().ok();
     let running = shared.and_then(|shared| shared.with_slot(entry.key(), Slot::highest)?);
     // The generator has come no further than this.
-    let Some(reached) = mark::stored(entry, &before.generator())?.max(running) else {
+    let Some(reached) = mark::stored(entry.relation(), &before.generator())?.max(running) else {
         return Ok(());
     };
     let name = entry.name();
@@ -121,14 +121,16 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
 /// Makes a sequence fit to hold a mark, or refuses it. `before` is the label that the
 /// sequence has, `text` the new one. The relation is locked.
 fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), Error> {
-    let entry = entry::of_sequence(relation);
+    let entry = entries::of_sequence(relation);
     if entry.is_temporary() {
         return catalog::check_fits(relation);
     }
     if let Err(unfit) = catalog::check_bounds(relation) {
-        if let Some(value) = mark::last_value(entry)? {
+        if let Some(value) = mark::last_value(entry.relation())? {
             let generator = before.map(Label::generator);
-            let mark = generator.map(|it| mark::stored(entry, &it)).transpose()?;
+            let mark = generator
+                .map(|it| mark::stored(entry.relation(), &it))
+                .transpose()?;
             return Err(match mark.flatten() {
                 Some(_) => unfit,
                 None => used(relation, value, text),
@@ -138,7 +140,7 @@ fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), 
         if !unsafe { pg_sys::IsBinaryUpgrade } {
             let name = entry.name();
             catalog::make_fit(relation, true)?;
-            mark::write_none(entry);
+            mark::write_none(entry.relation());
             notice::made_fit(&name).notice();
         }
     }

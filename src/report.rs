@@ -20,7 +20,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use super::compat;
 use super::encoding::to_server;
-use super::error::Error;
+use super::error::{Error, joined};
 
 thread_local! {
     /// The error that is passing through Rust, if it was kept, in memory of the
@@ -54,9 +54,28 @@ fn data(error: &Error, level: PgLogLevel) -> *mut pg_sys::ErrorData {
 
 /// Sends a report that does not end the statement.
 #[cold]
-pub fn emit(error: &Error, level: PgLogLevel) {
+fn emit(error: &Error, level: PgLogLevel) {
     // SAFETY: a level that returns; all texts are copied.
     unsafe { pg_sys::ThrowErrorData(data(error, level)) };
+}
+
+impl Error {
+    /// Sends the client a notice. The statement goes on.
+    pub fn notice(self) {
+        emit(&self, PgLogLevel::NOTICE);
+    }
+
+    /// Sends the client a warning. The statement goes on.
+    pub fn warning(self) {
+        emit(&self, PgLogLevel::WARNING);
+    }
+
+    /// Writes to the server log, not to the client; `more` goes before the detail.
+    pub fn log(mut self, more: &str) {
+        self.message = format!("snowflake_id: {}", self.message);
+        self.detail = joined(more, &self.detail);
+        emit(&self, PgLogLevel::LOG_SERVER_ONLY);
+    }
 }
 
 /// Runs `f`, the whole of a function that PostgreSQL calls. The error that `f` returns,

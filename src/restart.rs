@@ -52,7 +52,9 @@ use std::ffi::c_char;
 
 use pgrx::{PgList, pg_sys};
 
-use super::entry::{self, Entry, NO_MARK};
+use super::catalog::NO_MARK;
+use super::entries;
+use super::entry::Entry;
 use super::error::Error;
 use super::guard::{Guard, Purpose};
 use super::{catalog, compat, label, mark, notice, report, shmem, spi};
@@ -178,7 +180,7 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
     let sequences = unsafe {
         match duty {
             Duty::ForgetDatabase(_) | Duty::DiscardLast => return Ok(&[]),
-            _ if !may_write() || !entry::is_extension_here() => return Ok(&[]),
+            _ if !may_write() || !entries::is_extension_here() => return Ok(&[]),
             Duty::Alter(name) => find(name, pg_sys::ShareRowExclusiveLock, compat::OWNS_RELATION)
                 .into_iter()
                 .collect(),
@@ -191,7 +193,7 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
         .filter(|it| compat::owns(*it) && is_generator(*it));
     let kept: Vec<Kept> = generators
         .filter_map(|relation| {
-            let entry = entry::of_sequence(relation);
+            let entry = entries::of_sequence(relation);
             entry.with_share_lock(true, |_| look(entry))
         })
         .collect();
@@ -219,7 +221,7 @@ fn finish(duty: Duty, kept: &[Kept]) -> Result<(), Error> {
         shared.forget(database);
     }
     if matches!(duty, Duty::DiscardLast) {
-        entry::discard_last();
+        entries::discard_last();
     }
     if !kept.is_empty() {
         // SAFETY: in a transaction that may write, as the command has.
@@ -254,7 +256,7 @@ unsafe fn adopt_label(name: *mut pg_sys::RangeVar) -> Result<(), Error> {
     let relation = unsafe {
         if pg_sys::RecoveryInProgress()
             || pg_sys::IsBinaryUpgrade
-            || !entry::is_extension_here()
+            || !entries::is_extension_here()
             || !catalog::has_extension(c"citus")
         {
             return Ok(());
@@ -286,7 +288,7 @@ unsafe fn adopt_label(name: *mut pg_sys::RangeVar) -> Result<(), Error> {
 /// Whether a relation is the default generator or has a label, even an unreadable one.
 fn is_generator(relation: pg_sys::Oid) -> bool {
     label::text_of(relation).is_some()
-        || entry::default_relation().is_ok_and(|default| default == relation)
+        || entries::default_relation().is_ok_and(|default| default == relation)
 }
 
 /// The relation of a name, if there is one, checked and locked.
@@ -378,7 +380,7 @@ fn look(entry: &'static Entry) -> Option<Kept> {
 fn stored(entry: &Entry) -> Option<UnixMillis> {
     let described = entry.learn_label();
     let generator = described.map_or(&Generator::DEFAULT, |(it, _)| &it.generator);
-    mark::stored(entry, generator).ok().flatten()
+    mark::stored(entry.relation(), generator).ok().flatten()
 }
 
 impl Kept {
@@ -397,8 +399,8 @@ impl Kept {
         }
         catalog::make_fit(relation, false)?;
         // The first value of the other bounds is no mark, and nextval() would return it.
-        if mark::last_value(self.entry)?.is_none() {
-            mark::write_none(self.entry);
+        if mark::last_value(self.entry.relation())?.is_none() {
+            mark::write_none(self.entry.relation());
         }
         notice::bounds_kept(&self.entry.name()).notice();
         Ok(())
@@ -426,7 +428,7 @@ impl Kept {
             return Ok(false);
         }
         self.entry.check_takes(mark)?;
-        mark::write(self.entry, mark.get());
+        mark::write(self.entry.relation(), mark.get());
         Ok(true)
     }
 }

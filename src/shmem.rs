@@ -50,8 +50,8 @@ use pgrx::pg_sys;
 
 use super::compat::{self, WaitsFor};
 use super::error::{self, Error};
-use super::keeper::{self, state};
-use super::tenants::Tenant;
+use super::lease_state::State;
+use super::tenants::{Held, Tenant};
 use super::{catalog, guc, os_clock, start_file, time};
 use snowflake_core::clock::Reading;
 use snowflake_core::horizon::{Holder, Processes, Used};
@@ -82,7 +82,7 @@ pub struct Shared {
     handles: [AtomicU32; LAYERS_MAX],
     secret: (u64, u64),
     beliefs: UnsafeCell<Beliefs>,
-    keeper: UnsafeCell<state::State>,
+    keeper: UnsafeCell<State>,
     keeper_latch: AtomicPtr<pg_sys::Latch>,
     needed: AtomicI64,
     known: AtomicI64,
@@ -344,7 +344,7 @@ impl Shared {
     }
 
     /// The same, with what the keeper has in shared memory.
-    pub fn with_keeper<T>(&self, f: impl FnOnce(&mut Beliefs, &mut state::State) -> T) -> T {
+    pub fn with_keeper<T>(&self, f: impl FnOnce(&mut Beliefs, &mut State) -> T) -> T {
         self.with_beliefs(|beliefs| {
             // SAFETY: the same lock excludes all others.
             f(beliefs, unsafe { &mut *self.keeper.get() })
@@ -706,7 +706,7 @@ unsafe fn initialise(
 ) {
     let reading = os_clock::read();
     let now = time::timestamptz(reading.wall.millis());
-    let identity = keeper::first_identity();
+    let identity = first_identity();
     // SAFETY: as the caller guarantees.
     unsafe {
         for index in 0..slots_count() {
@@ -729,7 +729,7 @@ unsafe fn initialise(
             handles: [const { AtomicU32::new(0) }; LAYERS_MAX],
             secret: secret(),
             beliefs: UnsafeCell::new(Beliefs::new(reading, identity)),
-            keeper: UnsafeCell::new(state::State::new(reading.wall.millis())),
+            keeper: UnsafeCell::new(State::new(reading.wall.millis())),
             keeper_latch: AtomicPtr::new(std::ptr::null_mut()),
             needed: AtomicI64::new(i64::MIN),
             known: AtomicI64::new(i64::MIN),
@@ -761,5 +761,51 @@ unsafe fn initialise(
     let max = Layout::DEFAULT.max_worker();
     if u64::from(worker) > max {
         pgrx::warning!("snowflake_id: the default generator needs a worker ID from 0 to {max}");
+    }
+}
+
+impl Shared {
+    /// The place of a generator, if it has one.
+    pub fn tenant(&self, key: Key) -> Option<&'static Tenant> {
+        let of_key = |tenant: &&Tenant| tenant.key() == key.bits();
+        self.tenants().iter().find(of_key)
+    }
+
+    /// Runs `f` with the beliefs of the server, of which the identity is that of the
+    /// server, and with what the place holds. `f` must not call PostgreSQL.
+    pub fn with_held<T>(&self, tenant: &Tenant, f: impl FnOnce(&mut Beliefs, &mut Held) -> T) -> T {
+        let (result, is_news) = self.with_beliefs(|beliefs| {
+            // SAFETY: this session has the clock lock.
+            let held = unsafe { tenant.held() };
+            let before = held.identity;
+            let result = f(beliefs, held);
+            tenant.publish(held.identity);
+            (result, is_news(before, held.identity))
+        });
+        if is_news {
+            self.tell_waiters();
+        }
+        result
+    }
+
+    /// As [`Shared::with_beliefs`], with the identity of a generator instead of the
+    /// server's.
+    pub fn with_beliefs_of<T>(&self, tenant: &Tenant, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+        self.with_held(tenant, |beliefs, held| {
+            let server = std::mem::replace(&mut beliefs.identity, held.identity);
+            let result = f(beliefs);
+            held.identity = std::mem::replace(&mut beliefs.identity, server);
+            result
+        })
+    }
+}
+
+/// What the identity of a server is when it starts: under a registry it has no right to
+/// issue anything before the registry has granted it.
+fn first_identity() -> Identity {
+    if guc::registry().is_empty() {
+        Identity::NONE.unregistered(guc::worker_id())
+    } else {
+        Identity::NONE.closed()
     }
 }

@@ -262,11 +262,11 @@ mod tests {
 
     #[pg_test]
     fn the_default_generator_is_found_in_any_search_path() {
-        let relation = entry::default_relation().unwrap_or(pg_sys::InvalidOid);
+        let relation = entries::default_relation().unwrap_or(pg_sys::InvalidOid);
         Spi::run("CREATE SCHEMA evil; CREATE SEQUENCE evil.snowflake_default").unwrap();
         Spi::run("SET LOCAL search_path = evil, public").unwrap();
         assert_eq!(
-            entry::default_relation().unwrap_or(pg_sys::InvalidOid),
+            entries::default_relation().unwrap_or(pg_sys::InvalidOid),
             relation
         );
         assert_eq!(

@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode::*;
 use pgrx::pg_sys;
 
 use super::super::compat;
-use super::super::keeper::state::{Obstacle, Shown};
+use super::super::lease_state::{Obstacle, Shown};
 use super::super::time::display;
 use super::{Code, Error, invalid, not_ready};
 use snowflake_core::duration::rounded;

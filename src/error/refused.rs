@@ -5,7 +5,6 @@ use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
 use super::super::time::display;
-use super::super::{guc, keeper, os_clock};
 use super::layout::because_of;
 use super::{Code, Error, bad_clock, not_ready, not_supported};
 use snowflake_core::duration::{as_set, exact};
@@ -16,10 +15,29 @@ use snowflake_core::label::on_rollback_text;
 use snowflake_core::policy::Policy;
 use snowflake_core::reservation::{NoMark, Refusal};
 
-/// The generator of this name refuses what was asked.
-pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
+/// Whether a generator is refused since the server has no worker ID, though its IDs carry none.
+pub fn no_worker_yet(why: Refused) -> bool {
+    matches!(
+        why,
+        Refused::Reservation(Refusal::PastBound { bound, .. }) if bound == UnixMillis::new(i64::MIN)
+    )
+}
+
+/// What a message about a refusal tells of the server.
+pub struct Server {
+    /// What the wall clock shows.
+    pub now: UnixMillis,
+    /// `snowflake_id.max_observe`.
+    pub max_observe: Option<Millis>,
+    /// What is in the way of a later bound of the server's worker ID: a sentence, or several.
+    pub obstacle: Option<String>,
+}
+
+/// The generator of this name refuses what was asked. A server without a worker ID
+/// ([`no_worker_yet`]) has an error of its own.
+pub fn refused(name: &str, generator: &Generator, why: Refused, server: &Server) -> Error {
     match why {
-        Refused::Reservation(refusal) => not_reserved(name, generator, refusal),
+        Refused::Reservation(refusal) => not_reserved(name, generator, refusal, server),
         Refused::Behind {
             by,
             latest,
@@ -73,13 +91,21 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
             ))
             .detail("Other sessions took IDs in between, again and again.")
             .hint("Try again, or ask for fewer IDs."),
-        Refused::TooFarAhead { by, limit } => too_far_ahead(name, generator, by, limit),
+        Refused::TooFarAhead { by, limit } => {
+            too_far_ahead(name, generator, by, limit, server.max_observe)
+        }
         Refused::Descends(descent) => descends(name, generator, descent),
     }
 }
 
-fn too_far_ahead(name: &str, generator: &Generator, by: Millis, limit: Millis) -> Error {
-    let of_setting = generator.within(guc::max_observe()).max_borrow();
+fn too_far_ahead(
+    name: &str,
+    generator: &Generator,
+    by: Millis,
+    limit: Millis,
+    max_observe: Option<Millis>,
+) -> Error {
+    let of_setting = generator.within(max_observe).max_borrow();
     let (rule, way) = if limit == generator.max_borrow() {
         (
             "max_borrow of the generator",
@@ -123,7 +149,7 @@ fn descends(name: &str, generator: &Generator, descent: Descent) -> Error {
     }
 }
 
-fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
+fn not_reserved(name: &str, generator: &Generator, refusal: Refusal, server: &Server) -> Error {
     match refusal {
         Refusal::ClockJumped { by, limit } => {
             let (by, limit) = (exact(by), as_set(limit));
@@ -161,7 +187,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
         }
         Refusal::MarkPastPool { by, limit, mark } => {
             let quoted = quote_literal(name);
-            let back = os_clock::wall().millis().get();
+            let back = server.now.get();
             let (by, limit, mark) = (exact(by), exact(limit), display(mark));
             bad_clock(format!(
                 "generator {name} would start {by} ahead of the clock"
@@ -203,10 +229,6 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                      instant.",
                 )
         }
-        // The IDs of such a generator carry no worker ID.
-        Refusal::PastBound { bound, .. } if bound == UnixMillis::new(i64::MIN) => {
-            keeper::no_worker_id(generator.layout.max_worker())
-        }
         Refusal::PastBound { needed, bound, .. } => {
             let (needed, bound) = (display(needed), display(bound));
             let (whose, view) = if generator.takes_turns() {
@@ -221,7 +243,10 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
                 )
             };
             // The obstacle is the server's.
-            let why = keeper::obstacle().filter(|_| !generator.takes_turns());
+            let why = server
+                .obstacle
+                .as_ref()
+                .filter(|_| !generator.takes_turns());
             let why = why.map_or_else(String::new, |why| format!(" {why}"));
             not_ready(format!(
                 "generator {name} may issue IDs of times before {bound} only"
@@ -264,7 +289,7 @@ fn not_reserved(name: &str, generator: &Generator, refusal: Refusal) -> Error {
             bad_clock(format!("clock moved backwards by {by}")).hint(format!("{CHECK}{AHEAD}"))
         }
         Refusal::NoMark(no_mark) => {
-            let now = os_clock::wall().millis();
+            let now = server.now;
             match no_mark {
                 NoMark::Id { value, ends } => {
                     not_a_mark(name, generator, value, "an ID", ends.max(now))

@@ -3,7 +3,7 @@
 use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
-use super::super::keeper::state::Shown;
+use super::super::lease_state::Shown;
 use super::super::time::display;
 use super::keeper::{NOT_RUNNING, reason, trouble as trouble_text};
 use super::{Code, Error, invalid, not_ready};

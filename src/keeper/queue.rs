@@ -28,11 +28,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::error::tenants as told;
+use super::super::lease_state::{KeptLink, Short};
 use super::super::shmem::{Key, Shared};
 use super::super::tenants::{Blocked, Tenant};
 use super::super::{compat, os_clock};
 use super::io::{Client, Outcome};
-use super::state::{KeptLink, Short};
 use super::{
     LOOKUP_GRACE, NEED_LASTS, Needed, RELEASE_WAIT, Target, holder, nonce, obstacle_of, timeout_of,
 };

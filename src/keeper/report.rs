@@ -17,7 +17,7 @@ use pgrx::pg_sys;
 
 use super::super::encoding::to_server;
 use super::super::shmem::Shared;
-use super::super::{compat, error, guc, horizon, os_clock};
+use super::super::{compat, error, guc, os_clock, tx_holds};
 use snowflake_core::horizon::database_of;
 use snowflake_core::id::UnixMillis;
 use snowflake_core::reported::{self, Found};
@@ -147,7 +147,7 @@ unsafe fn oid_in(catalog: pg_sys::Relation, name: &str) -> Option<pg_sys::Oid> {
 
 /// Searches for holds by locks, such as of prepared transactions, in these databases.
 fn locked(databases: &Databases) -> Found {
-    let all = horizon::locked();
+    let all = tx_holds::locked();
     let counted = all.iter().filter(|(key, _)| databases.has(key.bits()));
     Found {
         any: !all.is_empty(),

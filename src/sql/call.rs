@@ -11,6 +11,7 @@ use pgrx::callconv::{CallCx, RetAbi};
 use pgrx::{Array, FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
 
 use super::super::encoding::{bytes_from_server, from_server};
+use super::super::entries;
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
@@ -243,7 +244,7 @@ impl Call {
     pub fn entry(&self, own: usize) -> Result<&'static Entry, Error> {
         let named = self.generator(own);
         let relation = named.map_or_else(entry::default_relation, Ok)?;
-        entry::of_named(relation)
+        entries::of_named(relation)
     }
 
     /// Whose IDs the call is about: those of the generator that is named behind `own`
@@ -253,7 +254,7 @@ impl Call {
         let Some(relation) = self.generator(own) else {
             return Ok(Whose::Default);
         };
-        let entry = entry::of_named(relation)?;
+        let entry = entries::of_named(relation)?;
         Ok(Whose::Generator(entry, entry.describe()?))
     }
 

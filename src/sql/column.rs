@@ -6,7 +6,8 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 
 use super::super::encoding::Text;
-use super::super::entry::{self, Entry};
+use super::super::entries;
+use super::super::entry::Entry;
 use super::super::error::{self, Error};
 use super::super::label::Described;
 use super::super::{catalog, compat, mark, os_clock, shmem, spi, time};
@@ -19,9 +20,9 @@ use snowflake_core::id::{SnowflakeId, WorkerId};
 // which NULL is the default one. The IDs reach the value at the instant `reached`, or
 // never, if no layout has an ID with this value.
 c_function!(snowflake_internal_ids_to_come, |call| {
-    let default = entry::default_relation()?;
+    let default = entries::default_relation()?;
     let relation = call.get(0).unwrap_or(default);
-    let entry = entry::of_named(relation)?;
+    let entry = entries::of_named(relation)?;
     entry.lock_for(catalog::ANY_USE)?;
     let described = entry.learn()?.described;
     let Generator { layout, policy } = described.generator;
@@ -59,7 +60,7 @@ fn next(entry: &Entry, described: &Described) -> Result<(SnowflakeId, bool), Err
         Some(position) => position,
         None => {
             let wall = os_clock::wall().millis();
-            let mark = mark::stored(entry, generator)?.unwrap_or(wall);
+            let mark = mark::stored(entry.relation(), generator)?.unwrap_or(wall);
             layout.at(0, layout.place_of(layout.tick_within(mark.max(wall))))
         }
     };

@@ -6,7 +6,9 @@ use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 
 use super::super::encoding::{Text, from_server};
-use super::super::{catalog, entry, error, label, mark, os_clock, report, shmem, spi, time};
+use super::super::{
+    catalog, entries, entry, error, label, mark, os_clock, report, shmem, spi, time,
+};
 use super::call::{c_function, columns};
 use super::limit;
 use snowflake_core::label::Label;
@@ -39,8 +41,8 @@ c_function!(snowflake_create_generator, |call| {
     spi::run(&format!("CREATE SEQUENCE {statement} {}", catalog::FIT))?;
     // SAFETY: looks up the catalogs; the name is NUL-terminated.
     let relation = unsafe { pg_sys::get_relname_relid(relation_name, schema) };
-    let entry = entry::of_sequence(relation);
-    mark::write_none(entry);
+    let entry = entries::of_sequence(relation);
+    mark::write_none(entry.relation());
     let quoted = quote_literal(&label);
     spi::run(&format!(
         "SECURITY LABEL FOR snowflake_id ON SEQUENCE {statement} IS {quoted}"

@@ -7,6 +7,7 @@ use pgrx::spi::quote_literal;
 use pgrx::{PgList, pg_sys};
 
 use super::super::encoding::{from_server, to_server};
+use super::super::entries;
 use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::{catalog, compat, horizon, label, shmem, spi, time};
@@ -150,11 +151,11 @@ c_function!(snowflake_horizon_held, |call| {
             let key = shmem::Key::from_bits(shown.key);
             let relation = match key.is_default() {
                 _ if key.database_oid() != database => return None,
-                true => entry::default_relation().ok()?,
+                true => entries::default_relation().ok()?,
                 false => key.relation(),
             };
             // How far a generator is, is shown only to users who may use it.
-            let may_watch = entry::of_sequence(relation).may_watch();
+            let may_watch = entries::of_sequence(relation).may_watch();
             Some(columns![
                 shown.process.cast_signed(),
                 relation,
@@ -283,9 +284,9 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static Entry), Error> {
     let generator = match generator.parse::<u32>() {
         Ok(generator) => pg_sys::Oid::from(generator),
         // snowflake_nextval() without a generator.
-        Err(_) => entry::default_relation()?,
+        Err(_) => entries::default_relation()?,
     };
-    let entry = entry::of_named(generator)?;
+    let entry = entries::of_named(generator)?;
     // Whoever inserts holds back the generator's readers: so its table's owner must be one
     // who may use the generator.
     if !catalog::has_privilege_of(generator, owner, pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) {

@@ -5,10 +5,13 @@ use std::rc::Rc;
 use pgrx::pg_sys;
 
 use super::super::encoding::Text;
-use super::super::entry::{self, Entry};
+use super::super::entries;
+use super::super::entry::Entry;
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
-use super::super::{catalog, compat, guc, horizon, keeper, mark, os_clock, shmem, time};
+use super::super::{
+    catalog, compat, guc, keeper, lease_wait, mark, os_clock, shmem, time, tx_holds,
+};
 use super::call::{c_function, columns};
 use snowflake_core::generator::Generator;
 use snowflake_core::host::Refused;
@@ -18,8 +21,8 @@ use snowflake_core::stats::Counts;
 
 /// The generators of this database, the default one first.
 fn generators() -> Result<impl Iterator<Item = &'static Entry>, Error> {
-    let all = std::iter::once(entry::default_relation()?).chain(label::all());
-    Ok(all.map(entry::of_sequence))
+    let all = std::iter::once(entries::default_relation()?).chain(label::all());
+    Ok(all.map(entries::of_sequence))
 }
 
 #[derive(Clone, Copy)]
@@ -61,7 +64,9 @@ fn on_disk(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, N
         return Ok(None);
     }
     let now = os_clock::wall().millis();
-    let value = mark::read(entry).ok().and_then(|on_disk| on_disk.value);
+    let value = mark::read(entry.relation())
+        .ok()
+        .and_then(|on_disk| on_disk.value);
     let read = value.map(|value| generator.read_mark(value, now));
     Ok(read.transpose()?.map(|(mark, _)| mark))
 }
@@ -146,7 +151,7 @@ fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Opt
     let max = layout.max_worker();
     if let Some((pool, last)) = shmem::shared()
         .ok()
-        .and_then(|shared| keeper::pool_end(shared, entry.key(), generator))
+        .and_then(|shared| lease_wait::pool_end(shared, entry.key(), generator))
         && layout.has_worker()
         && i64::try_from(max).is_ok_and(|max| last > max)
     {
@@ -162,7 +167,7 @@ fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Opt
         None => return None,
     };
     let why = Refused::Reservation(refusal);
-    Some(error::refused(&entry.name(), generator, why))
+    Some(lease_wait::refused(&entry.name(), generator, why))
 }
 
 // The view `snowflake_worker`.
@@ -241,7 +246,7 @@ c_function!(pg_stat_snowflake, |call| {
 // `snowflake_horizon_lags()`, for the same view.
 c_function!(snowflake_horizon_lags, |call| {
     shmem::shared()?;
-    let locked = horizon::locked();
+    let locked = tx_holds::locked();
     let now = os_clock::wall().millis();
     let rows = generators()?.filter_map(|entry| {
         let lag = super::horizon::lag(entry, &locked, now)?;
@@ -261,7 +266,7 @@ fn millis(nanos: u64) -> f64 {
 
 // `snowflake_stat_reset([generator])`.
 c_function!(snowflake_stat_reset, |call| {
-    let generator = call.generator(0).map(entry::of_named).transpose()?;
+    let generator = call.generator(0).map(entries::of_named).transpose()?;
     match generator {
         Some(entry) => {
             entry.describe()?;

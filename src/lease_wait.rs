@@ -1,11 +1,12 @@
 //! What sessions ask of the keeper's state: whether there is a worker ID, and why not.
 
-use super::super::error::{self, Error};
-use super::super::shmem::{self, Key, Shared};
-use super::super::tenants::Tenant;
-use super::super::{compat, os_clock};
-use super::state::State;
+use super::error::{self, Error};
+use super::lease_state::State;
+use super::shmem::{self, Key, Shared};
+use super::tenants::Tenant;
+use super::{compat, guc, os_clock};
 use snowflake_core::generator::Generator;
+use snowflake_core::host::Refused;
 use snowflake_core::id::{Millis, Nanos};
 
 /// How long calls wait for a worker ID when the server has started to ask for one.
@@ -76,7 +77,7 @@ pub fn has_long_trouble(shared: &Shared, tenant: Option<&Tenant>) -> bool {
 }
 
 /// What is in the way of a later bound, for a caller: a sentence, or several.
-pub fn obstacle() -> Option<String> {
+fn obstacle() -> Option<String> {
     let shared = shmem::shared().ok()?;
     if !shared.has_keeper() {
         return Some(error::keeper::NOT_RUNNING.to_string());
@@ -110,4 +111,18 @@ pub fn pool_end(shared: &Shared, key: Key, generator: &Generator) -> Option<(Str
         shared.with_keeper(|_, state| end(state))
     };
     found.map(|(pool, last)| (pool.get(), last))
+}
+
+/// The generator of this name refuses what was asked, as its users are told.
+#[cold]
+pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
+    if error::no_worker_yet(why) {
+        return no_worker_id(generator.layout.max_worker());
+    }
+    let server = error::Server {
+        now: os_clock::wall().millis(),
+        max_observe: guc::max_observe(),
+        obstacle: obstacle(),
+    };
+    error::refused(name, generator, why, &server)
 }

@@ -1,6 +1,6 @@
 //! What the keeper has in shared memory: what must outlive it, and what others are shown.
 //!
-//! All of it is plain data without pointers, under the clock lock of [`super::super::shmem`].
+//! All of it is plain data without pointers, under the clock lock of [`super::shmem`].
 
 use snowflake_core::id::{BootNanos, UnixMillis, WorkerId};
 use snowflake_core::identity::Generation;

@@ -1,0 +1,187 @@
+//! The generators that this session knows, and when PostgreSQL says that what it knows, or
+//! holds, ends.
+//!
+//! A transaction's end is told after it has left the list of running transactions: its rows
+//! are seen by each snapshot that is taken from then on. So it is in 15 to 18:
+//! CommitTransaction() calls ProcArrayEndTransaction() before XACT_EVENT_COMMIT,
+//! AbortTransaction() before XACT_EVENT_ABORT, and PrepareTransaction() adds the prepared
+//! transaction to that list, in EndPrepare(), before XACT_EVENT_PREPARE. A process that ends
+//! in a transaction aborts it first. See [`super::tx_holds`] for what needs this.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Once;
+
+use pgrx::pg_sys;
+
+use super::entry::{self, Entry};
+use super::error::{self, Error};
+use super::{catalog, label, tx_holds};
+
+thread_local! {
+    static ENTRIES: RefCell<BTreeMap<u32, &'static Entry>> = const { RefCell::new(BTreeMap::new()) };
+    /// Entries of generators that were dropped.
+    static UNUSED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
+    /// At this number of entries, those of dropped generators are searched for.
+    static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
+    /// How often this session has heard that a relation has changed.
+    static CHANGES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// With fewer entries, a search for unused ones is not worth its cost.
+const CROWDED_MIN: usize = 64;
+
+/// The entry of a sequence, made if there is none. A new entry knows nothing yet.
+pub fn of_sequence(relation: pg_sys::Oid) -> &'static Entry {
+    known(relation).unwrap_or_else(|| make(relation))
+}
+
+/// The entry of a relation that a user has named. Only a generator gets an entry.
+pub fn of_named(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
+    known(relation).map_or_else(|| look_and_make(relation), Ok)
+}
+
+fn known(relation: pg_sys::Oid) -> Option<&'static Entry> {
+    ENTRIES.with_borrow(|entries| entries.get(&relation.to_u32()).copied())
+}
+
+#[cold]
+fn look_and_make(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
+    register();
+    let entry = Entry::new(relation);
+    let text = |relation| Ok(label::text_of(relation));
+    // A session that is making the relation a generator holds a lock on it.
+    let looked = entry.with_share_lock(true, |_| Some(entry.read_label(entry.is_default(), text)));
+    looked.ok_or_else(|| error::no_such_relation(relation))??;
+    Ok(make(relation))
+}
+
+#[cold]
+fn make(relation: pg_sys::Oid) -> &'static Entry {
+    register();
+    if ENTRIES.with_borrow(BTreeMap::len) >= CROWDED.get() {
+        find_unused();
+    }
+    let unused = UNUSED.with_borrow_mut(Vec::pop);
+    let entry = unused.unwrap_or_else(|| Box::leak(Box::default()));
+    entry.reuse(relation);
+    ENTRIES.with_borrow_mut(|entries| entries.insert(relation.to_u32(), entry));
+    entry
+}
+
+/// Frees the entries of dropped generators for other generators. The next search runs
+/// at twice the number of entries that are left, since each entry costs a look-up.
+fn find_unused() {
+    // Catalog look-ups run the callbacks below.
+    let all: Vec<_> = ENTRIES.with_borrow(|entries| entries.values().copied().collect());
+    for entry in all {
+        let relation = entry.relation();
+        if entry.is_idle() && catalog::kind(relation) == 0 {
+            ENTRIES.with_borrow_mut(|entries| entries.remove(&relation.to_u32()));
+            entry.clear();
+            UNUSED.with_borrow_mut(|unused| unused.push(entry));
+        }
+    }
+    let left = ENTRIES.with_borrow(BTreeMap::len);
+    CROWDED.set(CROWDED_MIN.max(left.saturating_mul(2)));
+}
+
+/// Forgets the last ID of every generator.
+pub fn discard_last() {
+    ENTRIES.with_borrow(|entries| {
+        for entry in entries.values() {
+            entry.forget_last_id();
+        }
+    });
+}
+
+/// How often this session has heard that a relation has changed: what it knows of relations
+/// holds as long as this number.
+pub fn changes() -> u64 {
+    register();
+    CHANGES.get()
+}
+
+/// The default generator, looked up once per session and after each invalidation.
+pub fn default_relation() -> Result<pg_sys::Oid, Error> {
+    register();
+    entry::default_relation()
+}
+
+/// Whether this database has the extension. If not, the answer is kept until any
+/// relation changes: CREATE EXTENSION makes some relations.
+pub fn is_extension_here() -> bool {
+    !entry::has_no_default() && default_relation().is_ok()
+}
+
+fn register() {
+    static ONCE: Once = Once::new();
+    // SAFETY: functions that live as long as the process.
+    ONCE.call_once(|| unsafe {
+        pg_sys::CacheRegisterRelcacheCallback(Some(on_invalidation), pg_sys::Datum::from(0));
+        pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut());
+        pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut());
+    });
+}
+
+/// Called when a relation has changed, or all may have changed.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
+    let all = relation == pg_sys::InvalidOid;
+    CHANGES.set(CHANGES.get().wrapping_add(1));
+    entry::forget_default(relation);
+    let forget = Entry::forget;
+    ENTRIES.with_borrow(|entries| {
+        if all {
+            entries.values().copied().for_each(forget);
+        } else if let Some(entry) = entries.get(&relation.to_u32()) {
+            forget(entry);
+        }
+    });
+}
+
+/// Called when the transaction ends, while its locks are still held. But for
+/// XACT_EVENT_PRE_PREPARE, nothing here raises an error.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_transaction(
+    event: pg_sys::XactEvent::Type,
+    _arg: *mut std::ffi::c_void,
+) {
+    use pg_sys::XactEvent::*;
+    let (committed, aborted) = match event {
+        XACT_EVENT_COMMIT => (true, false),
+        XACT_EVENT_ABORT => (false, true),
+        XACT_EVENT_PARALLEL_ABORT | XACT_EVENT_PARALLEL_COMMIT | XACT_EVENT_PREPARE => {
+            (false, false)
+        }
+        // This one may raise an error, which ends the transaction.
+        XACT_EVENT_PRE_PREPARE => return tx_holds::prepare(),
+        _ => return,
+    };
+    // Before the pins are given back: a slot in which somebody holds the horizon stays.
+    tx_holds::withdraw();
+    entry::end_transaction(committed, aborted);
+    // No function is running, and no right is left.
+    label::forget_others(|| {
+        ENTRIES.with_borrow(|entries| {
+            let known = entries.values().flat_map(|entry| entry.labels());
+            known.map(std::ptr::from_ref).collect()
+        })
+    });
+}
+
+/// Called when a subtransaction ends. If it commits, its parent gets what it created.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn on_subtransaction(
+    event: pg_sys::SubXactEvent::Type,
+    mine: pg_sys::SubTransactionId,
+    parent: pg_sys::SubTransactionId,
+    _arg: *mut std::ffi::c_void,
+) {
+    use pg_sys::SubXactEvent::{SUBXACT_EVENT_ABORT_SUB, SUBXACT_EVENT_COMMIT_SUB};
+    match event {
+        SUBXACT_EVENT_ABORT_SUB => entry::end_part(mine),
+        SUBXACT_EVENT_COMMIT_SUB => entry::hand_over(mine, parent),
+        _ => {}
+    }
+}

@@ -1,0 +1,93 @@
+//! Which generators may lease worker IDs of their own, and the place of one in shared memory.
+//!
+//! # Who may lease
+//!
+//! The worker IDs of a pool and the places are finite, and nobody shall be able to stop the
+//! generators of others by using them up. So the administrator names the pool
+//! (`snowflake_id.queue_pool`), which should not be that of the servers, and says whose
+//! generators may use it: those of superusers, and of roles with the privilege SET on that
+//! setting.
+
+use pgrx::pg_sys;
+
+use super::error::{self, Error};
+use super::lease_state::{Short, State};
+use super::shmem::{Key, Shared};
+use super::tenants::Tenant;
+use super::{catalog, guc, os_clock};
+use snowflake_core::id::WorkerId;
+
+/// The place of a generator, which takes one if it may. The sequence is locked.
+pub fn of_generator(
+    relation: pg_sys::Oid,
+    key: Key,
+    shared: &Shared,
+) -> Result<&'static Tenant, Error> {
+    // Whoever has lost the privilege keeps what he has until the server stops.
+    if let Some(tenant) = shared.tenant(key) {
+        return Ok(tenant);
+    }
+    check(relation)?;
+    let name = catalog::relation_name(relation);
+    let database = catalog::database_name();
+    let taken = take_place(shared, key, &format!("{name} of database \"{database}\""));
+    taken.ok_or_else(|| error::tenants::no_place(&name, guc::queue_places()))
+}
+
+/// Whether a generator may lease worker IDs of its own. The sequence is locked.
+pub fn check(relation: pg_sys::Oid) -> Result<(), Error> {
+    let name = catalog::relation_name(relation);
+    if guc::registry().is_empty() || guc::queue_pool().is_empty() {
+        return Err(error::tenants::no_pool(&name, guc::registry().is_empty()));
+    }
+    let owner = catalog::owner_of(relation).ok_or_else(|| error::no_such_relation(relation))?;
+    if !has_privilege(owner) {
+        let role = catalog::role_name(owner);
+        return Err(error::tenants::not_allowed(&name, &role));
+    }
+    Ok(())
+}
+
+/// The worker ID of a generator, if it has one now.
+pub fn worker_of(shared: &Shared, key: Key) -> Option<WorkerId> {
+    shared.tenant(key)?.generation().worker()
+}
+
+/// Whether a role may set the setting. Superusers may.
+pub fn has_privilege(role: pg_sys::Oid) -> bool {
+    // 32 bits in 15, 64 since.
+    #[allow(clippy::useless_conversion)]
+    let mode = pg_sys::AclMode::from(pg_sys::ACL_SET);
+    // SAFETY: looks up the catalogs; a NUL-terminated name.
+    let result =
+        unsafe { pg_sys::pg_parameter_aclcheck(guc::QUEUE_POOL_NAME.as_ptr(), role, mode) };
+    result == pg_sys::AclResult::ACLCHECK_OK
+}
+
+/// Takes a place for a generator, or finds the one that it has. `None` if all are
+/// taken.
+fn take_place(shared: &Shared, key: Key, name: &str) -> Option<&'static Tenant> {
+    let name = Short::new(name);
+    let now = os_clock::read();
+    let tenants = shared.tenants();
+    let taken = shared.with_beliefs(|_| {
+        let of_key = |bits| tenants.iter().position(|tenant| tenant.key() == bits);
+        let at = of_key(key.bits()).or_else(|| {
+            let free = of_key(0)?;
+            let tenant = tenants.get(free)?;
+            // SAFETY: this session has the clock lock.
+            let held = unsafe { tenant.held() };
+            // Generations go on: none is used twice.
+            held.identity = held.identity.closed();
+            held.state = State::new(now.wall.millis());
+            held.state.shown.waits_since = Some(now.boot);
+            held.name = name;
+            tenant.publish(held.identity);
+            tenant.set_key(key.bits());
+            Some(free)
+        })?;
+        tenants.get(at)
+    });
+    shared.wake_keeper();
+    taken
+}
