@@ -6,7 +6,7 @@ mod tests {
     use pgrx::pg_sys;
     use pgrx::prelude::*;
 
-    use crate::entry;
+    use crate::entries;
 
     /// The SQLSTATE with which a statement ends, "00000" without an error.
     fn sqlstate(sql: &str) -> String {
