@@ -27,10 +27,11 @@
 //! server holds it. So servers can be moved to a registry one by one, without a stop,
 //! and back: without the registry the fixed worker ID holds at once.
 
-pub mod io;
+mod io;
 mod postgres;
 mod queue;
 mod report;
+mod transport;
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};

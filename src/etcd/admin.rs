@@ -83,17 +83,14 @@ pub fn declare(registry: &str) -> Result<(), Error> {
 }
 
 mod session {
-    use std::sync::mpsc::{RecvTimeoutError, channel};
     use std::time::Instant;
 
+    use super::super::super::libpq::wait::{Backend, Waiter, Wanted};
+    use super::super::super::mailbox::{self, Worker};
     use super::super::host::{Host, Problem};
     use super::*;
-    use crate::keeper::io::without_signals;
     use snowflake_core::lease::etcd::StoredPool;
     use snowflake_core::lease::state::State;
-
-    /// How often a session looks whether its query was cancelled.
-    const LOOK: Duration = Duration::from_millis(20);
 
     fn run<T: Send + 'static>(
         url: Url,
@@ -101,28 +98,22 @@ mod session {
         worker: i32,
         f: impl FnOnce(&mut Host, Instant) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Error> {
-        let (sender, receiver) = channel();
-        without_signals(|| {
-            let thread = std::thread::Builder::new().name("snowflake_id".to_string());
-            thread.spawn(move || {
-                let until = Instant::now() + TIMEOUT;
-                // Nobody may wait any more.
-                let _ = sender.send(f(&mut Host::new(url), until));
-            })
-        })
-        .map_err(|why| error::etcd::unreachable(&format!("Could not start a thread: {why}.")))?;
+        let client = mailbox::start(move |worker: Worker<(), Result<T, Problem>>| {
+            let until = Instant::now() + TIMEOUT;
+            worker.reply(f(&mut Host::new(url), until));
+        });
+        let mut client = client.map_err(|why| {
+            error::etcd::unreachable(&format!("Could not start a thread: {why}."))
+        })?;
         loop {
-            match receiver.recv_timeout(LOOK) {
-                Ok(done) => {
-                    return done.map_err(|problem| error::etcd::problem(problem, pool, worker));
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    pgrx::check_for_interrupts!();
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(error::etcd::unreachable("The thread that asks has ended."));
-                }
+            if let Some(done) = client.take() {
+                return done.map_err(|problem| error::etcd::problem(problem, pool, worker));
             }
+            if client.has_ended() {
+                return Err(error::etcd::unreachable("The thread that asks has ended."));
+            }
+            // A cancelled query ends the wait by its error.
+            let _ = Backend.wait(client.socket(), Wanted::Read, Instant::now() + TIMEOUT);
         }
     }
 

@@ -1,9 +1,7 @@
 //! The thread that talks to the registry, so that the keeper never waits for the network.
 //!
 //! The keeper sends [`Client::send`] one request at a time and reads the outcome by
-//! [`Client::take`]; [`Client::socket`] can be read when there is one. A channel goes
-//! each way; the socket is there because the keeper waits on its latch, which a channel
-//! does not set.
+//! [`Client::take`]; [`Client::socket`] can be read when there is one: see [`mailbox`].
 //!
 //! The thread calls nothing of PostgreSQL and gets no signals; [`super::super::libpq`] has
 //! the rules. A [`Transport`] carries the requests: to PostgreSQL, or to etcd.
@@ -13,18 +11,17 @@
 //! its request is over. Such a thread is left alone.
 
 use std::ffi::c_int;
-use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use super::super::etcd::host::Host;
 use super::super::etcd::url::{self, Url};
 use super::super::libpq::wait::Stop;
+use super::super::mailbox::{self, Worker};
 use super::postgres::{self, Postgres};
+use super::transport::{Job, Transport};
 use crate::error;
 use snowflake_core::lease::{Reply, Request};
 
@@ -36,30 +33,16 @@ pub struct Outcome {
     pub reply: Result<Reply, String>,
 }
 
-pub struct Job {
-    number: u64,
-    pub request: Request,
-    pub timeout: Duration,
-}
-
-/// A way to a registry, used by the thread only.
-pub trait Transport {
-    /// The reply to a request; or why there is none, as a sentence. Takes no longer than
-    /// the job's time-out, but for a look-up of a host name.
-    fn answer(&mut self, job: &Job) -> Result<Reply, String>;
-}
-
 /// The way to the registry of a setting.
 fn transport(
     registry: &str,
     pool: String,
-    stop: &Arc<Stop>,
+    stop: &Stop,
     here: Arc<AtomicBool>,
     started: i64,
 ) -> Box<dyn Transport> {
     if !url::is_etcd(registry) {
-        let stop = Arc::clone(stop);
-        return Box::new(Postgres::new(registry, pool, stop, here, started));
+        return Box::new(Postgres::new(registry, pool, stop.clone(), here, started));
     }
     here.store(false, Ordering::Relaxed);
     match Url::parse(registry) {
@@ -125,19 +108,7 @@ impl Drop for Alive {
 }
 
 /// The keeper's end.
-pub struct Client {
-    jobs: Sender<Job>,
-    outcomes: Receiver<Outcome>,
-    bell: UnixStream,
-    stop: Arc<Stop>,
-    has_ended: bool,
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.stop.stop();
-    }
-}
+pub struct Client(mailbox::Client<Job, Outcome>);
 
 impl Client {
     /// Starts the thread; `registry` is what the setting says. `here` tells then whether
@@ -145,47 +116,23 @@ impl Client {
     /// more threads or files, or has [`THREADS_MAX`].
     pub fn new(registry: &str, pool: &str, here: &Arc<AtomicBool>) -> io::Result<Self> {
         let alive = Alive::count()?;
-        let (jobs, their_jobs) = channel();
-        let (their_outcomes, outcomes) = channel();
-        let (bell, mut their_bell) = UnixStream::pair()?;
-        bell.set_nonblocking(true)?;
-        their_bell.set_nonblocking(true)?;
-        let stop = Arc::new(Stop::new()?);
-        let their_stop = Arc::clone(&stop);
         let (registry, pool) = (registry.to_string(), pool.to_string());
         let (started, here) = (postgres::postmaster_start(), Arc::clone(here));
-        without_signals(|| {
-            let thread = std::thread::Builder::new().name("snowflake_id".to_string());
-            thread.spawn(move || {
-                let _alive = alive;
-                let mut registry = transport(&registry, pool, &their_stop, here, started);
-                while let Ok(job) = their_jobs.recv()
-                    && !their_stop.is_stopped()
-                {
-                    let reply = registry.answer(&job);
-                    let number = job.number;
-                    if their_outcomes.send(Outcome { number, reply }).is_err() {
-                        return;
-                    }
-                    // If the bell is full, it has been rung.
-                    let _ = their_bell.write(&[0]);
-                }
-            })
+        let client = mailbox::start(move |worker: Worker<Job, Outcome>| {
+            let _alive = alive;
+            let mut registry = transport(&registry, pool, worker.stop(), here, started);
+            while let Some(job) = worker.next() {
+                let (number, reply) = (job.number, registry.answer(&job));
+                worker.reply(Outcome { number, reply });
+            }
         })?;
-        Ok(Self {
-            jobs,
-            outcomes,
-            bell,
-            stop,
-            has_ended: false,
-        })
+        Ok(Self(client))
     }
 
     /// Sends a request. The outcome comes within the time, except for a look-up
     /// of a name; none comes from a thread that has ended.
     pub fn send(&self, number: u64, request: Request, timeout: Duration) {
-        // The thread ends only after its client.
-        let _ = self.jobs.send(Job {
+        self.0.send(Job {
             number,
             request,
             timeout,
@@ -194,41 +141,16 @@ impl Client {
 
     /// The next outcome, if there is one.
     pub fn take(&mut self) -> Option<Outcome> {
-        // The bell is emptied first: an outcome that comes later rings again.
-        loop {
-            match self.bell.read(&mut [0; 64]) {
-                Ok(0) => self.has_ended = true,
-                Ok(_) => continue,
-                Err(_) => {}
-            }
-            break;
-        }
-        self.outcomes.try_recv().ok()
+        self.0.take()
     }
 
     /// Whether [`Self::take`] has found that the thread has ended, so that nothing comes.
     pub const fn has_ended(&self) -> bool {
-        self.has_ended
+        self.0.has_ended()
     }
 
     /// Can be read when an outcome has come, or the thread has ended.
     pub fn socket(&self) -> c_int {
-        self.bell.as_raw_fd()
-    }
-}
-
-/// Runs `f` with all signals blocked, as a thread that `f` starts has them for ever: the
-/// handlers of PostgreSQL are for its own thread.
-pub fn without_signals<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: both are sets of signals, and the calls only change the mask of this
-    // thread.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
-        let result = f();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        result
+        self.0.socket()
     }
 }

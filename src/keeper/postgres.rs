@@ -10,7 +10,7 @@ use super::super::libpq::wait::{Stop, Thread};
 use super::super::libpq::{Connection, Error, Server};
 use super::super::time;
 use super::super::wire::{self, Unreadable};
-use super::io::{Job, Transport};
+use super::transport::{Job, Transport};
 use snowflake_core::lease::Reply;
 
 /// Sets what the registry's function needs, whatever the role or the database has set,
@@ -67,7 +67,7 @@ fn server(registry: &str) -> Result<Server, Error> {
 pub struct Postgres {
     server: Result<Server, Error>,
     pool: String,
-    stop: Arc<Stop>,
+    stop: Stop,
     session: Option<Session>,
     /// When this server's postmaster started.
     started: i64,
@@ -98,7 +98,7 @@ impl Postgres {
     pub fn new(
         registry: &str,
         pool: String,
-        stop: Arc<Stop>,
+        stop: Stop,
         here: Arc<AtomicBool>,
         started: i64,
     ) -> Self {

@@ -3,6 +3,7 @@
 #[pgrx::pg_schema]
 mod tests {
     use std::net::TcpListener;
+    use std::os::unix::net::UnixStream;
     use std::thread;
     use std::time::Duration;
 
@@ -72,7 +73,8 @@ mod tests {
     #[pg_test]
     fn libpq_in_a_thread() {
         let server = own_server("", "");
-        let stop = Stop::new().unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let stop = Stop::new(theirs);
         thread::scope(|scope| {
             let work = || {
                 block_signals();
@@ -89,7 +91,7 @@ mod tests {
             while ask(&mut connection, sleeps, &[]).unwrap().first_value() != Some("1") {
                 assert!(!thread.is_finished());
             }
-            stop.stop();
+            drop(ours);
             assert_eq!(thread.join().unwrap(), Err(Error::Ended));
         });
     }

@@ -1,10 +1,9 @@
 //! Waits for a socket: in a backend, or in a thread that calls nothing of PostgreSQL.
 
 use std::ffi::c_int;
-use std::io;
-use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::compat;
@@ -56,32 +55,31 @@ impl Waiter for Backend {
     }
 }
 
-/// Ends the waits of threads, from any other thread and for ever.
-#[derive(Debug)]
-pub struct Stop {
-    ours: UnixStream,
-    theirs: UnixStream,
-}
+/// A thread's end of a pair of sockets. Once the other end is closed, all waits with this one
+/// end, now and later; what can be read here ends none.
+#[derive(Clone, Debug)]
+pub struct Stop(Arc<UnixStream>);
 
 impl Stop {
-    /// Fails if the process may open no more files.
-    pub fn new() -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
-        Ok(Self { ours, theirs })
+    pub fn new(end: UnixStream) -> Self {
+        Self(Arc::new(end))
     }
 
-    /// Ends all waits with this stop, now and later.
-    pub fn stop(&self) {
-        // The other end can be read from now on: it is at its end. This fails only for
-        // an end that was shut down before.
-        let _ = self.ours.shutdown(Shutdown::Both);
+    /// This end.
+    pub fn end(&self) -> &UnixStream {
+        &self.0
     }
 
-    /// Whether [`Self::stop`] was called.
+    /// Whether the other end is closed.
     pub fn is_stopped(&self) -> bool {
-        let mut ends = [waits_for(self.theirs.as_raw_fd(), libc::POLLIN)];
+        let mut ends = [self.to_wait_for()];
         poll(&mut ends, 0);
         is_ready(ends)
+    }
+
+    /// With no events, poll(2) tells only that the other end is closed.
+    fn to_wait_for(&self) -> libc::pollfd {
+        waits_for(self.0.as_raw_fd(), 0)
     }
 }
 
@@ -98,10 +96,7 @@ impl Waiter for Thread<'_> {
         };
         loop {
             let left = millis_until(deadline);
-            let mut both = [
-                waits_for(self.0.theirs.as_raw_fd(), libc::POLLIN),
-                waits_for(socket, events),
-            ];
+            let mut both = [self.0.to_wait_for(), waits_for(socket, events)];
             poll(&mut both, left);
             let [stop, socket] = both;
             if is_ready([stop]) {
@@ -164,7 +159,8 @@ mod tests {
 
     #[test]
     fn a_thread_waits_for_its_socket() {
-        let stop = Stop::new().unwrap();
+        let (_ours, theirs) = UnixStream::pair().unwrap();
+        let stop = Stop::new(theirs);
         let (mut here, there) = UnixStream::pair().unwrap();
         let socket = there.as_raw_fd();
         let mut waiter = Thread(&stop);
@@ -182,19 +178,21 @@ mod tests {
 
     #[test]
     fn a_stop_ends_the_waits_of_all_threads() {
-        let stop = Stop::new().unwrap();
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let stop = Stop::new(theirs);
         let (_here, there) = UnixStream::pair().unwrap();
         let socket = there.as_raw_fd();
+        // What the other end writes is no stop.
+        ours.write_all(b"x").unwrap();
         assert!(!stop.is_stopped());
         std::thread::scope(|scope| {
             let wait = || Thread(&stop).wait(socket, Wanted::Read, late());
             let threads = [scope.spawn(wait), scope.spawn(wait)];
-            stop.stop();
+            drop(ours);
             for thread in threads {
                 assert_eq!(thread.join().unwrap(), Err(Ended));
             }
         });
-        stop.stop();
         assert!(stop.is_stopped());
         // Not even a socket that is ready goes on.
         assert_eq!(
