@@ -1,5 +1,5 @@
 # make          prints this list; in an unpacked archive, it builds
-# make quick    the core's tests and its lint, without the longest; no PostgreSQL needed
+# make quick    the core's tests but loom's, and formatting; no PostgreSQL needed
 # make test     all tests, on PostgreSQL 15 or PG=18
 # make test-all   all tests on 15, most on 16, 17 and 18, and pg_upgrade between them
 # make test-NAME  citus, demo, monitoring, orms, packages, patroni, suites or upgrade: see CONTRIBUTING.md

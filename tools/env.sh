@@ -317,7 +317,7 @@ control_of() {
 
 # Prints the version of a release, MAJOR.MINOR.PATCH, which the library and the archives have.
 version() {
-    sed -n '/^\[package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$top/Cargo.toml"
+    sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$top/Cargo.toml"
 }
 
 # Prints the version of the SQL objects, MAJOR.MINOR: a release that changes only the library

@@ -93,6 +93,23 @@ for my $page (@pages)
 	}
 }
 
+# Whatever a user can set, name or call is on a page.
+sub is_on_pages
+{
+	my ($what, $query, $text) = @_;
+	my @names = split /\n/, $node->safe_psql('reference', $query);
+	cmp_ok(scalar @names, '>', 0, "there are ${what}s");
+	is_deeply([ grep { $text !~ /\b\Q$_\E\b/ } @names ], [], "each $what is on a page");
+	return;
+}
+is_on_pages('setting', "SELECT name FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'", slurp_file("$top/docs/reference.md"));
+is_on_pages('preset', 'SELECT name FROM snowflake_presets', slurp_file("$top/docs/presets.md"));
+is_on_pages('function', q{
+	SELECT DISTINCT p.proname FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid JOIN pg_proc AS p ON p.oid = d.objid
+	WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+		AND e.extname = 'snowflake_id' AND p.pronamespace <> '_snowflake'::regnamespace AND p.proname LIKE 'snowflake\_%'},
+	join '', map { slurp_file("$top/$_") } @pages);
+
 # These are the anchors of a page, made from its headings.
 my %anchors;
 sub anchors
