@@ -54,7 +54,7 @@ pub unsafe fn read(text: *const c_char) -> Option<String> {
     (!text.is_null()).then(|| from_server(unsafe { CStr::from_ptr(text) }))
 }
 
-/// The same for text with a length, without a copy if nothing needs conversion.
+/// As [`from_server`], for text with a length; without a copy if nothing needs conversion.
 pub fn bytes_from_server(bytes: &[u8]) -> Cow<'_, str> {
     let encoding = database_encoding();
     if let Some(text) = valid(bytes)
@@ -177,7 +177,7 @@ pub fn to_server(text: &str) -> *mut c_char {
     terminated(&bytes_to_server(text))
 }
 
-/// The same for text in which every character counts, such as a statement.
+/// As [`to_server`], for text in which every character counts, such as a statement.
 pub fn to_server_exactly(text: &str) -> Result<*mut c_char, NoEquivalent> {
     exact(text).map(|bytes| terminated(&bytes))
 }

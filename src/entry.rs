@@ -42,8 +42,8 @@ pub struct Entry {
     label: Cell<Option<(&'static Described, bool)>>,
     facts: Cell<Option<Facts>>,
     right: Cell<Option<Right>>,
-    /// The same, of a session that has no right to issue, and only moves the word to now.
-    /// Of the same lifetime.
+    /// What a session needs that only moves the word to now, and has no right to issue. It
+    /// lasts as long as a right.
     reach: Cell<Option<Right>>,
     /// The last transaction that has locked the sequence until it ends.
     locked: Cell<u32>,
@@ -273,7 +273,7 @@ impl Entry {
         self.right.get().filter(Right::holds)
     }
 
-    /// The same, if its worker ID is the server's.
+    /// As [`Self::right`], if its worker ID is the server's.
     pub fn present_right(&self, shared: &Shared) -> Option<Right> {
         let present = self.generation(shared);
         self.right().filter(|right| right.generation == present)
@@ -299,7 +299,7 @@ impl Entry {
         shared.worker_id()
     }
 
-    /// The same, got now if this session has none.
+    /// As [`Self::present_right`]; the session gets one now if it has none.
     pub fn right_or_fill(&'static self) -> Result<Right, Error> {
         let present = self.present_right(shmem::shared()?);
         present.map_or_else(|| self.fill(), Ok)
@@ -317,7 +317,7 @@ impl Entry {
         self.reach.get().filter(Right::holds)
     }
 
-    /// The same, if its worker ID is the server's.
+    /// As [`Self::reach`], if its worker ID is the server's.
     pub fn present_reach(&self, shared: &Shared) -> Option<Right> {
         let present = self.generation(shared);
         self.reach().filter(|right| right.generation == present)
@@ -437,8 +437,8 @@ impl Entry {
         true
     }
 
-    /// The same, for a user with one of these privileges. Nobody else has the lock
-    /// afterwards: whoever drops or relabels the sequence would wait for the end of a
+    /// As [`Self::lock`], for a user with one of these privileges. Nobody else has the lock
+    /// afterwards: a session that drops or relabels the sequence would wait for the end of a
     /// stranger's transaction.
     pub fn lock_for(&self, any_of: u32) -> Result<(), Error> {
         let is_new = self.lock();

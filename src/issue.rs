@@ -384,7 +384,7 @@ pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
     take_one::<false>(entry, &right, |at| layout.compose(at, stamp)).ok()
 }
 
-/// The same for other generators, kept out of the default one's path.
+/// [`next_fast`] of generators that are not plain, kept out of the path of those that are.
 #[inline(never)]
 fn next_fast_of_others(entry: &'static Entry) -> Option<SnowflakeId> {
     let right = entry.right()?;

@@ -112,7 +112,7 @@ pub fn of_sequence(relation: pg_sys::Oid) -> Result<Option<&'static Described>, 
     Ok(Some(described))
 }
 
-/// The same for a caller that looks repeatedly: nothing is kept.
+/// As [`of_sequence`], for a caller that looks repeatedly: nothing is kept.
 pub fn read(relation: pg_sys::Oid) -> Result<Option<Rc<Described>>, Unreadable> {
     let Some(text) = text_of(relation) else {
         return Ok(None);

@@ -86,7 +86,7 @@ fn obstacle() -> Option<String> {
     Some(error::keeper::trouble(&obstacle))
 }
 
-/// The same of a generator that leases worker IDs of its own, whose name is given.
+/// As [`no_worker_id`], of a generator that leases worker IDs of its own, whose name is given.
 #[cold]
 pub fn no_worker_id_of(tenant: &Tenant, name: &str) -> Error {
     shmem::shared().map_or_else(

@@ -42,7 +42,7 @@ pub fn reserving<T>(shared: &Shared, relation: pg_sys::Oid, f: impl FnOnce(&Rese
     under_lock(shared, relation, f)
 }
 
-/// The same; but if this session has to wait, and finds that `is_done`, `None`.
+/// As [`reserving`]; but if this session has to wait, and finds that `is_done`, `None`.
 pub fn reserving_unless<T>(
     shared: &Shared,
     relation: pg_sys::Oid,

@@ -343,7 +343,7 @@ impl Shared {
         unsafe { compat::sleep_on(self.mark_raised.get(), LOOK_MILLIS, WaitsFor::Mark) };
     }
 
-    /// The same, with what the keeper has in shared memory.
+    /// As [`Self::with_beliefs`], with what the keeper has in shared memory.
     pub fn with_keeper<T>(&self, f: impl FnOnce(&mut Beliefs, &mut State) -> T) -> T {
         self.with_beliefs(|beliefs| {
             // SAFETY: the same lock excludes all others.

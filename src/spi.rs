@@ -54,7 +54,7 @@ pub fn read_one(query: &str) -> Result<Option<Row>, Error> {
     Ok(read(query)?.into_iter().next())
 }
 
-/// The same, run as `user`.
+/// As [`read_one`], run as `user`.
 pub fn read_one_as(query: &str, user: pg_sys::Oid) -> Result<Option<Row>, Error> {
     Ok(read_rows(query, Some(user))?.into_iter().next())
 }

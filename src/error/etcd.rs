@@ -43,7 +43,7 @@ pub fn unreachable(why: &str) -> Error {
         .hint("The change may have been made, if etcd has received it: look before you repeat it.")
 }
 
-/// The same error of something that changes nothing.
+/// An error of [`problem`], as one of something that changes nothing.
 pub fn of_reading(error: Error) -> Error {
     match error.code {
         ERRCODE_CONNECTION_EXCEPTION => {

@@ -88,7 +88,7 @@ impl Limit {
         self.check(unsafe { bytes_of(datum) })
     }
 
-    /// The same for jsonb, whose stored form is longer than its text, by less than this
+    /// Checks a jsonb, whose stored form is longer than its text, by less than this
     /// factor unless the text repeats itself, and shorter if it has numbers such as 1e9999.
     /// The text is to be checked as well.
     ///

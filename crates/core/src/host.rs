@@ -95,7 +95,8 @@ pub trait Host: Clocks + Sized {
     /// that this caller needs to issue.
     fn enter(&self) -> Result<(&Slot, &Generator), Self::Error>;
 
-    /// The same, if nothing has changed since; otherwise the caller enters anew.
+    /// What [`Self::enter`] returned, if nothing has changed since; otherwise the caller enters
+    /// anew.
     fn entered(&self) -> Option<(&Slot, &Generator)>;
 
     /// The generation of the server for which the caller has entered: what it composes
@@ -122,8 +123,8 @@ pub trait Host: Clocks + Sized {
     /// Runs `f` as the only one that reserves for this generator.
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T;
 
-    /// The same; but a caller that has to wait for others asks `is_done` after that, and if
-    /// so does not run `f`.
+    /// As [`Self::reserving`]; but a caller that has to wait for others asks `is_done` after
+    /// that, and if so does not run `f`.
     fn reserving_unless<T>(
         &self,
         _is_done: impl Fn() -> bool,

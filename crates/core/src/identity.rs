@@ -169,8 +169,8 @@ impl Identity {
         now.max(slots.unwrap_or(now)).max(self.floor.unwrap_or(now))
     }
 
-    /// The same for a generator that takes turns, once its slot is closed. If the slot does
-    /// not know where they end, that is the bound.
+    /// As [`Self::end`], for a generator that takes turns, once its slot is closed. If the slot
+    /// does not know where its IDs end, that is the bound.
     pub fn end_of_turn(self, slot: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
         self.end(slot.or(self.bound), now)
     }

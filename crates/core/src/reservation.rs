@@ -133,19 +133,21 @@ pub struct Plan {
     pub ledger: Ledger,
     /// Believe the wall clock, which was set back.
     pub believes: bool,
-    /// Remember that a failover gap was left, what this reservation took,
+    /// Remember that a failover gap was left.
     pub leaves_gap: bool,
+    /// Remember what this reservation took.
     pub window: Millis,
-    /// a lead beyond the policy's limit that goes on being allowed,
+    /// Go on allowing this lead, which is beyond the policy's limit.
     pub forgiven: Millis,
-    /// and before when no further turn starts.
+    /// Start no further turn before this instant.
     pub least: Option<UnixMillis>,
-    /// Then publish a bound for the identity that the server had. It takes the place of
-    /// `before`, if that is still there.
+    /// The server's identity when this was planned, for which the bound is published.
     pub identity: Identity,
+    /// The bound that was there: `reserved` takes its place, unless another one has.
     pub before: Position,
+    /// Publish this bound.
     pub reserved: Position,
-    /// and from here on reserve ahead of need.
+    /// From this position on, reserve ahead of need.
     pub early: Position,
     /// The generator starts here, at the mark, instead of going on.
     pub starts: bool,
@@ -179,7 +181,8 @@ pub enum Refusal {
     },
     /// Somebody wants to advance the generator to this far ahead of the wall clock.
     AdvanceTooFar { by: Millis, limit: Millis },
-    /// The same, and the limit is that of the registry's pool of worker IDs.
+    /// Somebody wants to advance the generator to this far ahead of the wall clock, and the
+    /// limit is that of the registry's pool of worker IDs.
     AdvancePastPool { by: Millis, limit: Millis },
     /// The tick that is needed, which begins at `needed`, does not begin before the
     /// bound of the server's identity. The generator's clock reaches that tick in

@@ -20,7 +20,6 @@
 //! | `refused_by_rollback` | IDs are refused because the clock was set back, so that the next ID ends the refusal; stored after `refused_at`, a hint |
 //! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by whoever refuses |
 //! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
-//!
 //! | `least` | for a generator that takes turns: no turn starts before this (Unix milliseconds; 0: anywhere), as somebody has advanced it or set its mark, or its worker IDs come from elsewhere since; raised under the reservation lock, or by the keeper |
 //! | `reached` | up to where words have come that were reset since (Unix milliseconds); raised by whoever resets the word, see [`Slot::furthest`]. Outlives evictions |
 //!
@@ -411,7 +410,7 @@ impl Slot {
         before.max(self.furthest_at(self.live.word().position()))
     }
 
-    /// The same of the present turn of a generator that takes turns.
+    /// As [`Self::furthest`], of the present turn of a generator that takes turns.
     #[must_use]
     pub fn furthest_in_turn(&self) -> Option<UnixMillis> {
         self.furthest_at(self.live.word().position())

@@ -146,7 +146,8 @@ pub enum Pass {
     /// No position of the tick, or before it, is issued any more: the word was past it, and
     /// so is a durable mark.
     Past,
-    /// The same, since the word was raised to this position.
+    /// No position of the tick, or before it, is issued any more, since the word was raised to
+    /// this position.
     Raised(Position),
     /// The tick is this many ticks ahead of the generator's clock, which is too many.
     TooFar { ticks: u64 },
@@ -577,7 +578,7 @@ impl Word {
         let next_tick = |word| layout.tick_of(word).next();
         let before = self.change(|word| {
             if are_unused(word) {
-                // The same in the last tick, after which there is none.
+                // So does the last tick, after which there is none.
                 return Position::new(word.get() + 1);
             }
             layout.at(layout.clock_of(word), layout.place_of(next_tick(word)))

@@ -16,7 +16,7 @@ pub fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<u128, D::
     number.flatten().ok_or_else(wrong)
 }
 
-/// The same for 32 bytes: 64 digits.
+/// 32 bytes as 64 hexadecimal digits.
 pub mod bytes {
     use super::{Bytes, Deserialize, Deserializer, Error, Serializer};
 

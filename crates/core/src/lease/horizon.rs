@@ -270,8 +270,7 @@ pub(super) fn reported(
     }) {
         return;
     }
-    // A registry of an earlier version has granted it, and may have left the entry of an
-    // earlier incarnation as it was.
+    // A server that renews counts, whatever has become of its entry.
     let known = known.filter(|server| server.nonce == row.nonce);
     let mut server = known.unwrap_or_else(|| newcomer(row, now));
     let latest = state.top.plus(pool.hold).as_nodes_clock().min(row.bound);

@@ -108,11 +108,9 @@ pub struct Identity {
     /// The inode of the data directory.
     pub inode: u64,
     /// The generator of the server that leases a worker ID of its own; 0 is the server
-    /// itself. Earlier versions tell of none.
-    #[serde(default)]
+    /// itself.
     pub generator: u64,
     /// As which role the server asks: see [`Role`].
-    #[serde(default)]
     pub role: Role,
 }
 
@@ -410,7 +408,6 @@ pub struct Row {
     /// The counter of the era in which the row was last granted or renewed.
     pub era: u64,
     /// A server that has claimed the worker ID since the grant, and was refused.
-    #[serde(default)]
     pub contender: Option<Box<Contender>>,
 }
 
@@ -440,7 +437,7 @@ pub enum Ask {
         /// What this incarnation had before.
         last: Option<WorkerId>,
         /// The floor must not be after this instant, by the node's clock. The node does not
-        /// accept a later one, which an earlier version may grant.
+        /// accept a later one, whatever the registry grants.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         latest: Option<UnixMillis>,
     },
@@ -451,7 +448,7 @@ pub enum Ask {
         /// No ID whose tick begins at or after it has been issued by this incarnation.
         furthest: UnixMillis,
         /// No ID of a tick that ends at or before it can appear on this server any more: see
-        /// [`horizon`]. Earlier versions report none.
+        /// [`horizon`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         horizon: Option<UnixMillis>,
     },
@@ -477,7 +474,7 @@ impl Ask {
         }
     }
 
-    /// The same, with the horizon that the server reports with a renewal.
+    /// This request, with the horizon that the server reports with a renewal.
     #[must_use]
     pub const fn reporting(mut self, report: Option<UnixMillis>) -> Self {
         if let Self::Renew { horizon, .. } = &mut self {
@@ -486,7 +483,7 @@ impl Ask {
         self
     }
 
-    /// The same, with what transactions hold when the server returns its worker ID.
+    /// This request, with what transactions hold when the server returns its worker ID.
     #[must_use]
     pub const fn holding(mut self, least: Option<UnixMillis>) -> Self {
         if let Self::Release { held, .. } = &mut self {
@@ -518,7 +515,7 @@ pub enum Answer {
     Renewed {
         bound: UnixMillis,
         until: RegistryMillis,
-        /// That of the row. Earlier registries tell of none.
+        /// That of the row.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         contender: Option<Box<Contender>>,
     },
@@ -527,7 +524,7 @@ pub enum Answer {
     /// A later request of the same incarnation has arrived before this one. If this one
     /// is the latest that the incarnation has sent, it has a copy.
     Ignored,
-    /// The registry has begun a new era, and stores it first. The same is to be asked again.
+    /// The registry has begun a new era, and stores it first. The node asks again, without a change.
     Again,
     Refused(Refused),
 }

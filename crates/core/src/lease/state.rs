@@ -25,7 +25,7 @@ pub struct State {
     /// Earlier ones, at most 8, at which nothing was lost and that ended with a clean stop.
     pub earlier: Vec<Start>,
     /// See [`Scene::clean_since`].
-    #[serde(default, with = "hex")]
+    #[serde(with = "hex")]
     pub clean_since: u128,
     /// When the registry was made.
     pub made: RegistryMillis,
@@ -37,7 +37,6 @@ pub struct State {
     pub stopped: Option<Stopped>,
     /// Who has renewed a lease lately: the latest of each voucher, at most 16.
     pub heard: Vec<Heard>,
-    #[serde(default)]
     pub horizon: Kept,
 }
 
@@ -95,7 +94,6 @@ pub struct Kept {
     pub patience: Millis,
     /// A loss was noticed by who does not see the servers. Who sees them next keeps the
     /// least report, before they change.
-    #[serde(default)]
     pub due: bool,
 }
 

@@ -669,9 +669,9 @@ fn a_registry_that_has_stopped_tells_no_horizon() {
     assert!(matches!(world.consume(), Err(Lacking::Stopped(_))));
 }
 
-/// A registry of an earlier version has granted, and knows no servers.
+/// The entries of servers are lost, and their leases are not.
 #[test]
-fn servers_of_before_count_from_their_next_renewal_on() {
+fn servers_without_an_entry_count_from_their_next_renewal_on() {
     let mut world = two_of_three(2);
     world.newest().disk.1.servers.clear();
     world.seconds(4);
@@ -680,8 +680,7 @@ fn servers_of_before_count_from_their_next_renewal_on() {
     world.check();
 }
 
-/// A registry of an earlier version has granted to a server that was started again, and has
-/// left what was stored of it, of its earlier start: that one has been dropped, or not.
+/// The entry of a server is that of its earlier start, which has been dropped, or not.
 #[test]
 fn a_later_start_counts_in_place_of_the_entry_of_an_earlier_one() {
     for dropped in [false, true] {

@@ -196,7 +196,7 @@ fn a_worker_id_of_a_new_pool_is_not_of_an_earlier_time() {
 
 #[test]
 fn a_grant_that_is_later_than_asked_is_not_accepted() {
-    // As an earlier version of the registry gives it, which ignores the instant.
+    // The registry is not told of the instant.
     let mut world = World::new();
     world.table.pool.made = RegistryMillis::new(HOUR);
     let mut one = world.node(1, Reach::Passed);
