@@ -209,7 +209,7 @@ fn owner(oid: pg_sys::Oid) -> String {
     owner.map_or_else(|| String::from("?"), role_name)
 }
 
-/// The privileges of whoever may take IDs of a generator, or see how far it is.
+/// The privileges of roles that may take IDs of a generator, or see how far it is.
 pub const ANY_USE: u32 = pg_sys::ACL_USAGE | pg_sys::ACL_SELECT | pg_sys::ACL_UPDATE;
 
 /// Checks that the user in force has one of the privileges.

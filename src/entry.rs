@@ -458,7 +458,7 @@ impl Entry {
         })
     }
 
-    /// The label, as of now. No lock is left: whoever decodes an ID needs no privilege on
+    /// The label, as of now. No lock is left: a session that decodes an ID needs no privilege on
     /// the generator, and must not hold up its owner. So the label may change until the next
     /// call, in the ways that leave existing IDs as they are. This works without preloading,
     /// in recovery, and in parallel workers.

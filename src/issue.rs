@@ -153,7 +153,7 @@ impl Host for Postgres<Caller> {
     }
 
     fn generation(&self) -> Generation {
-        // Whoever reserves without a call for IDs has entered before.
+        // A session that reserves without a call for IDs has entered before.
         let entry = self.0.entry;
         let known = || match self.0.reaches {
             true => entry.reach(),

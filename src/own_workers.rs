@@ -23,7 +23,7 @@ pub fn of_generator(
     key: Key,
     shared: &Shared,
 ) -> Result<&'static Tenant, Error> {
-    // Whoever has lost the privilege keeps what he has until the server stops.
+    // A role that has lost the privilege keeps what it has until the server stops.
     if let Some(tenant) = shared.tenant(key) {
         return Ok(tenant);
     }

@@ -11,8 +11,8 @@
 //! | `Shared::keeper` | what the keeper has here, see `keeper::state`; under `CLOCK_LOCK` |
 //! | `Shared::keeper_latch` | the latch of the keeper's process, null if there is none; an old one may be another process's by now, which does no harm |
 //! | `Shared::known` | the latest such instant that the keeper knows of (the least: none): one that is not later wakes it no more. Stored with Release by the keeper, before it takes `needed` and after, and when a bound has met it; loaded with Acquire by callers, after they have raised `needed`. Callers that still wait tell again each second, so that none is lost if both change at once |
-//! | `Shared::identity_changed` | sessions that wait for another identity, or a later bound, of the server or of a generator sleep on it; broadcast by whoever has changed one, after `CLOCK_LOCK` |
-//! | `Shared::mark_raised` | sessions that wait for a reservation lock sleep on it, see [`super::mark`]; broadcast by whoever has released one |
+//! | `Shared::identity_changed` | sessions that wait for another identity, or a later bound, of the server or of a generator sleep on it; broadcast by the process that has changed one, after `CLOCK_LOCK` |
+//! | `Shared::mark_raised` | sessions that wait for a reservation lock sleep on it, see [`super::mark`]; broadcast by the session that has released one |
 //! | `Shared::needed` | the latest instant for which a caller needs a later bound (milliseconds; the least: none); raised by callers, taken by the keeper |
 //! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |

@@ -1,7 +1,7 @@
 //! The servers of a registry in this database, and the horizon of the cluster:
 //! [`snowflake_core::lease::horizon`] decides.
 //!
-//! Whoever reads the horizon takes no lock, so that nobody who reads it can keep servers
+//! A reader of the horizon takes no lock, so that nobody who reads it can keep servers
 //! from renewing their leases. One statement reads the state and all servers, as they were
 //! at one moment.
 

@@ -246,7 +246,7 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static Entry), Error> {
     let number = number.ok_or_else(|| error::horizon::unfit_column(&table(), &column))?;
     let generator = match arguments.get(1) {
         Some(name) => {
-            // Not by the search path of whoever inserts.
+            // Not by the search path of the session that inserts.
             let quoted = quote_literal(name);
             let own = catalog::schema_of_extension().unwrap_or_default();
             let found = spi::read_one(&format!(
@@ -287,7 +287,7 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static Entry), Error> {
         Err(_) => entries::default_relation()?,
     };
     let entry = entries::of_named(generator)?;
-    // Whoever inserts holds back the generator's readers: so its table's owner must be one
+    // A session that inserts holds back the generator's readers: so its table's owner must be one
     // who may use the generator.
     if !catalog::has_privilege_of(generator, owner, pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) {
         let (name, role) = (entry.name(), catalog::role_name(owner));

@@ -110,14 +110,14 @@ struct Hold {
 
 impl Hold {
     fn publish(&self, key: u64, at: UnixMillis) {
-        // Release: whoever sees the instant sees that the hold before it was withdrawn.
+        // Release: a reader that sees the instant sees that the hold before it was withdrawn.
         self.at.store(at.get(), Release);
-        // Release: whoever sees the key sees the instant.
+        // Release: a reader that sees the key sees the instant.
         self.key.store(key, Release);
     }
 
     fn withdraw(&self) {
-        // Release: whoever sees this sees that the transaction has ended.
+        // Release: a reader that sees this sees that the transaction has ended.
         self.key.store(0, Release);
     }
 
@@ -175,7 +175,7 @@ impl Holder {
 
 /// The places of the server's processes.
 pub trait Processes {
-    /// Those that were ever used. Whoever must see a hold asks anew, after the load or the
+    /// Those that were ever used. A reader that must see a hold asks anew, after the load or the
     /// fence by which it sees the hold: a process that holds it may have come since.
     fn holders(&self) -> &[Holder];
 }
@@ -201,7 +201,7 @@ impl Default for Used {
 impl Used {
     /// A process uses the place of this index from now on.
     pub fn come(&self, index: u32) {
-        // Release, as all that the process does after that: whoever sees a hold that it has
+        // Release, as all that the process does after that: a reader that sees a hold that it has
         // published finds the place.
         self.0.fetch_max(index.saturating_add(1), AcqRel);
     }
@@ -568,7 +568,7 @@ impl Horizon {
         fence(SeqCst);
         let second = self.least(first, processes, key, &mut last, &mut search);
         // A horizon stays true: what lay before it has ended, and nothing is taken there.
-        // Acquire: whoever returns another reader's horizon has seen what that one has.
+        // Acquire: a reader that returns another reader's horizon has seen what that one has.
         let before = self.returned.fetch_max(second.get(), AcqRel);
         second.max(UnixMillis::new(before))
     }

@@ -23,7 +23,7 @@
 //!
 //! An ID lies before an instant if its tick ends at or before it. So generators with long
 //! ticks need not leave the rest of a tick out after each report. A hold is the beginning of
-//! a tick; whoever reads rows takes the tick in which the least report lies.
+//! a tick; a session that reads rows takes the tick in which the least report lies.
 //!
 //! The instant is not past the bound that the registry has stored. So a server that has
 //! crashed, whose shared memory is made anew, starts at or after all that it has reported.

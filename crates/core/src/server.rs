@@ -205,7 +205,7 @@ pub fn reach<H: Host>(host: &H) -> Result<UnixMillis, H::Error> {
 }
 
 /// A generator's clock that is less than this behind the wall clock was not left behind by a
-/// step: whoever asks for a horizon does not write a mark because of it.
+/// step: a session that asks for a horizon does not write a mark because of it.
 const LAG_MIN: Nanos = Nanos::new(10_000_000);
 
 /// How far a generator's clock is behind the wall clock, which was set forward then since a
@@ -521,7 +521,7 @@ impl<H: Host> Reserver<'_, H> {
         self.slot.live().bounds().generation() != generation
     }
 
-    /// The one place where a [`Situation`] is made. Under the clock lock: whoever closes
+    /// The one place where a [`Situation`] is made. Under the clock lock: a process that closes
     /// slots has changed the identity under that lock before, so a slot that is found
     /// closed here was not closed for this identity.
     fn situation(&self, need: Need, found: &Found) -> Result<Situation, Refusal> {
@@ -693,7 +693,7 @@ impl<H: Host> Reserver<'_, H> {
     }
 
     fn move_word(&self, durable: Durable) -> Moved {
-        // Whoever closes a slot raises its word, so that is no sign of a start.
+        // The process that closes a slot raises its word, so that is no sign of a start.
         let is_new = self.slot.horizon().announced() == BEGINNING;
         let moved = durable.move_word(self.generator, self.slot.live());
         if self.generator.changes_clocks() {

@@ -7,7 +7,7 @@
 //! | `live` | see [`super::word`] and [`super::clock`] |
 //! | `stats` | see [`super::stats`]; written by anyone |
 //! | `horizon` | see [`super::horizon`]; written by anyone |
-//! | `key` | the generator that the slot belongs to; 0 if none. Stored with Release by whoever evicts, after the slot was emptied |
+//! | `key` | the generator that the slot belongs to; 0 if none. Stored with Release by the process that evicts, after the slot was emptied |
 //! | `pins` | how many transactions use the slot; [`EVICTING`] is added while somebody empties it. Raised (Acquire) before `key` is looked at, lowered with Release |
 //! | `file`, `epoch`, `scale` | which file holds the mark of the bound, and what the positions of the word mean. Written under the reservation lock, after what they vouch for (Release); read by everybody (Acquire) before an ID is taken, so that nobody sees a new scale with an old word |
 //! | `window` | what the last reservation took (milliseconds), 0 at a start; under the reservation lock |
@@ -18,10 +18,10 @@
 //! | `ledger` | which clocks have been used, see [`super::clocks`]; under the reservation lock |
 //! | `refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone; the winner notes the change |
 //! | `refused_by_rollback` | IDs are refused because the clock was set back, so that the next ID ends the refusal; stored after `refused_at`, a hint |
-//! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by whoever refuses |
+//! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by the session that refuses |
 //! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
 //! | `least` | for a generator that takes turns: no turn starts before this (Unix milliseconds; 0: anywhere), as somebody has advanced it or set its mark, or its worker IDs come from elsewhere since; raised under the reservation lock, or by the keeper |
-//! | `reached` | up to where words have come that were reset since (Unix milliseconds); raised by whoever resets the word, see [`Slot::furthest`]. Outlives evictions |
+//! | `reached` | up to where words have come that were reset since (Unix milliseconds); raised by the process that resets the word, see [`Slot::furthest`]. Outlives evictions |
 //!
 //! What is "under the reservation lock" is Relaxed: the lock orders it. Such methods
 //! take a [`Reserving`], which only the holder of that lock has.
@@ -267,7 +267,7 @@ impl Slot {
     }
 
     /// Gives the slot to `key` with this many pins, if nobody uses it and `may` allows
-    /// that for the present key. Whoever sees the new key sees what `may` did.
+    /// that for the present key. A process that sees the new key sees what `may` did.
     fn hand_on(&self, key: u64, pins: u32, may: impl FnOnce(u64) -> bool) -> bool {
         let rest = &self.rest;
         // Acquire pairs with unpin().

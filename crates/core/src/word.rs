@@ -5,8 +5,8 @@
 //!
 //! | field | holds | written by | rule |
 //! |---|---|---|---|
-//! | `Word` | the next free position | every issuer, by compare-and-swap or addition; whoever passes a tick, by maximum; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped for ever, or free only as far as the ledger of clock numbers knows |
-//! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds the reservation lock), by compare-and-swap from what it saw when it planned; whoever closes the slot, by a swap for [`CLOSED`] | stored with Release after the mark is durable **and** after the word was moved; only grows, except to another clock, and to zero when the mark may be gone |
+//! | `Word` | the next free position | every issuer, by compare-and-swap or addition; a session that passes a tick, by maximum; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped for ever, or free only as far as the ledger of clock numbers knows |
+//! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds the reservation lock), by compare-and-swap from what it saw when it planned; the process that closes the slot, by a swap for [`CLOSED`] | stored with Release after the mark is durable **and** after the word was moved; only grows, except to another clock, and to zero when the mark may be gone |
 //! | `Bounds::generation` | the identity of the server for which `reserved` was published | as `reserved` | stored with Release after the word was moved, before `reserved` |
 //! | `Bounds::spread` | in how many clocks a tick may be used, and could be after another reservation; both in one word | as `reserved` | lowered before the word leaves the tick it is at |
 //! | `Bounds::early` | from here on somebody should reserve ahead of need | the reserver, then one elected issuer, by compare-and-swap | a hint: losing it costs a wait for the disk, never an ID |
@@ -42,7 +42,7 @@
 //!
 //! A session composes IDs for its own generation, see [`super::identity`]. An issuer
 //! loads the word, then the bound, then the slot's generation (each Acquire), and moves
-//! the word only if that is its own. Whoever brings a slot to generation 2 raises the
+//! the word only if that is its own. The reserver that brings a slot to generation 2 raises the
 //! word to the mark, which is at or past every bound of generation 1; then stores the
 //! generation; then publishes bound 2. So
 //!
@@ -61,7 +61,7 @@
 //!
 //! # Why a tick can be passed
 //!
-//! Whoever observes an ID of another server passes its tick ([`Live::pass`]): the word is
+//! A session that observes an ID of another server passes its tick ([`Live::pass`]): the word is
 //! raised to the next tick, so that no further position is of the observed tick or before
 //! it. That is as if one call had taken all positions up to there and used none of them: the
 //! word is raised no further than an issuer may move it, neither past a bound nor past the
@@ -272,7 +272,7 @@ impl Generator {
         Ok(layout.at(0, to))
     }
 
-    /// The slot is of another generation: whoever reserves, or enters anew, brings both
+    /// The slot is of another generation: a session that reserves, or enters anew, brings both
     /// to the server's.
     #[cold]
     fn reserve_now(&self, now: i64) -> Step {
@@ -642,7 +642,7 @@ impl Bounds {
     ) -> bool {
         self.generation.store(generation.bits(), Release);
         self.early.store(early.get(), Relaxed);
-        // Acquire: whoever closes the slot sees what we did before, and we what the
+        // Acquire: the process that closes the slot sees what we did before, and we what the
         // last reserver did.
         let (before, reserved) = (before.get(), reserved.get());
         let swap = self
@@ -652,7 +652,7 @@ impl Bounds {
     }
 
     /// Opens a slot that was closed, for a server with a new identity. Returns the bound.
-    /// Holders of the reservation lock only. Whoever closes the slot again takes this
+    /// Holders of the reservation lock only. The process that closes the slot again takes this
     /// away: what a reserver publishes takes the place of zero, never of [`CLOSED`], or
     /// a reserver could not tell one closing from the next.
     pub(super) fn open(&self) -> Position {
@@ -684,7 +684,7 @@ impl Bounds {
     /// Allows no ID until the next reservation. A slot that was closed stays closed:
     /// a reserver that saw zero before could publish.
     pub(super) fn clear(&self) {
-        // A read-modify-write, so that whoever closes the slot next sees what the last
+        // A read-modify-write, so that the process that closes the slot next sees what the last
         // reserver did.
         let open = |reserved| (reserved != CLOSED.get()).then_some(0);
         let _ = self.reserved.fetch_update(AcqRel, Relaxed, open);

@@ -179,7 +179,7 @@ struct Sent {
     at: BootNanos,
 }
 
-/// What a node must not forget as long as its incarnation lives, whoever hosts it. Has
+/// What a node must not forget as long as its incarnation lives, whichever process hosts it. Has
 /// no pointers, so that it can lie in shared memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kept {
@@ -329,7 +329,7 @@ impl Node {
         self.memory
     }
 
-    /// A caller waits for a bound past this instant. Whoever calls this wakes the host.
+    /// A caller waits for a bound past this instant. The caller wakes the host.
     pub fn need(&mut self, instant: UnixMillis) {
         self.needed = self.needed.max(Some(instant));
     }

@@ -63,7 +63,7 @@
 //!
 //! # What was never stored
 //!
-//! Whoever calls a function of a database can read its answer and then abort the
+//! A caller of a database's function can read its answer and then abort the
 //! transaction. So what is sealed may never have been stored, be it a serial or a grant;
 //! and what looks like a loss may be nothing. But as long as a server runs, it
 //! loses nothing that it has stored, and nor does a clean stop. Hence a memory tells
@@ -91,7 +91,7 @@ const FIRST_PART: i64 = 64;
 const VOUCHERS: usize = 16;
 /// For how long a renewal vouches for the clock of its server.
 pub const VOUCH_TIME: Millis = Millis::new(30_000);
-/// No bound is granted further past the registry's clock, whoever vouches.
+/// No bound is granted further past the registry's clock, however many vouch.
 pub const VOUCHED_MAX: Millis = DAY.times(7);
 /// The rows of one pool, and the servers of all. A row that was never granted does not exist.
 pub trait Rows: Servers {

@@ -6,7 +6,7 @@
 //! (HMAC-SHA256) by a key that lies in the registry's state, and that copies of the registry
 //! have too. Who may only ask can repeat what a registry has said, and can make up nothing.
 //!
-//! In etcd, each server reads the key and seals what it stores. Whoever can do that can
+//! In etcd, each server reads the key and seals what it stores. A process that can do that can
 //! write the state itself, so there the seal protects from mistakes only.
 
 use std::fmt;

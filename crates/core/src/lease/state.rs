@@ -75,7 +75,7 @@ pub struct Scene {
     /// Names this start of the server that hosts the state: different at each start.
     pub start: u128,
     /// Names the last start of that server that has gone through crash recovery: all stops
-    /// since were clean. A restart in between is noticed, whoever asks first after it.
+    /// since were clean. A restart in between is noticed at the first request after it.
     pub clean_since: u128,
     /// Who asks can undo what is stored for the answer, and has read the answer.
     pub revocable: bool,
