@@ -2,7 +2,7 @@
 //!
 //! All text from PostgreSQL enters through [`from_server`] or [`bytes_from_server`].
 //! All text leaves in the database's encoding: messages through [`super::report`],
-//! results through [`Text`], SQL statements through [`super::spi`]. ASCII is the same
+//! results through [`DatabaseText`], SQL statements through [`super::spi`]. ASCII is the same
 //! on both sides, and so is all text if the database's encoding is UTF-8.
 //!
 //! Conversion never fails, since a message has to show a name whatever its bytes are:
@@ -187,9 +187,9 @@ fn terminated(bytes: &[u8]) -> *mut c_char {
     unsafe { pg_sys::pnstrdup(bytes.as_ptr().cast(), bytes.len() as pg_sys::Size) }
 }
 
-pub struct Text<T>(pub T);
+pub struct DatabaseText<T>(pub T);
 
-impl<T: AsRef<str>> IntoDatum for Text<T> {
+impl<T: AsRef<str>> IntoDatum for DatabaseText<T> {
     fn into_datum(self) -> Option<pg_sys::Datum> {
         let bytes = bytes_to_server(self.0.as_ref());
         let length = i32::try_from(bytes.len()).ok()?;

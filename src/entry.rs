@@ -22,7 +22,7 @@ use pgrx::pg_sys;
 
 use super::error::{self, Error};
 use super::label::{self, Described};
-use super::shmem::{self, Key, Shared};
+use super::shmem::{self, Shared, SlotKey};
 use super::tenants::Tenant;
 use super::{catalog, compat, guc, lease_wait, mark, os_clock, own_workers};
 use snowflake_core::generator::Generator;
@@ -52,7 +52,7 @@ pub struct Entry {
     /// The last transaction that was given a right.
     filled_in: Cell<u32>,
     /// The slot that this transaction has pinned, if any, and its key at that time.
-    pinned: Cell<Option<(Key, &'static Slot)>>,
+    pinned: Cell<Option<(SlotKey, &'static Slot)>>,
     /// The slot that was found last.
     hint: Cell<Option<&'static Slot>>,
     /// The generator's place, if it leases worker IDs of its own.
@@ -75,7 +75,7 @@ pub struct Entry {
 #[derive(Clone, Copy)]
 pub struct Facts {
     pub described: &'static Described,
-    key: Key,
+    key: SlotKey,
     /// The file that holds the mark.
     file: u32,
     scale: Scale,
@@ -591,7 +591,7 @@ impl Entry {
         self.created_in.set(file.created_in);
         let facts = Facts {
             described,
-            key: Key::of_generator(self.relation(), is_default),
+            key: SlotKey::of_generator(self.relation(), is_default),
             file: file.number,
             scale: Scale::of_generator(&described.generator),
             made: None,
@@ -614,8 +614,8 @@ impl Entry {
         catalog::has_privilege(self.relation(), any_of) || reads_all()
     }
 
-    pub fn key(&self) -> Key {
-        Key::of_generator(self.relation(), self.is_default())
+    pub fn key(&self) -> SlotKey {
+        SlotKey::of_generator(self.relation(), self.is_default())
     }
 
     /// The generator's next position, by its word or its clock, whichever is later.
@@ -707,7 +707,7 @@ impl Entry {
     }
 
     /// Keeps the slot this generator's until the transaction ends.
-    pub fn pin(&'static self, key: Key, shared: &Shared) -> Result<&'static Slot, Error> {
+    pub fn pin(&'static self, key: SlotKey, shared: &Shared) -> Result<&'static Slot, Error> {
         if let Some((_, slot)) = self.pinned.get() {
             return Ok(slot);
         }
@@ -719,7 +719,7 @@ impl Entry {
     }
 
     /// The generator whose slot this transaction has pinned.
-    pub fn pinned_key(&self) -> Option<Key> {
+    pub fn pinned_key(&self) -> Option<SlotKey> {
         self.pinned.get().map(|(key, _)| key)
     }
 

@@ -21,7 +21,7 @@ use pgrx::PgSqlErrorCode::*;
 pub use generator::*;
 pub use label::*;
 pub use layout::*;
-pub use refused::{Server, no_worker_yet, refused};
+pub use refused::{ServerFacts, no_worker_yet, refused};
 pub use registry::*;
 pub use text::*;
 

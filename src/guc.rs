@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 use super::etcd::{self, url::Url};
-use super::libpq::Server;
+use super::libpq::Conninfo;
 use super::{compat, error, start_file};
 use snowflake_core::id::{Millis, WorkerId};
 use snowflake_core::reservation::Settings;
@@ -202,7 +202,7 @@ unsafe extern "C-unwind" fn check_registry(
 
 /// Fails with a sentence, which quotes nothing.
 fn check_conninfo(text: &str) -> Result<(), String> {
-    let server = Server::parse(text);
+    let server = Conninfo::parse(text);
     let server = server.map_err(|_| "It is neither a libpq conninfo nor a URL.".to_string())?;
     match server.has_secret() {
         false => Ok(()),

@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 
 use super::entry::Entry;
 use super::error::{self, Error};
-use super::shmem::{self, Key, Shared};
+use super::shmem::{self, Shared, SlotKey};
 use super::tx_holds::{self, least_of, locked};
 use super::{entries, issue};
 use snowflake_core::horizon::{BEGINNING, Uninserted};
@@ -38,9 +38,9 @@ pub fn read(entry: &'static Entry) -> Result<UnixMillis, Error> {
 /// The horizon of a generator if its word were at `now`, for a view.
 pub fn at(
     shared: &Shared,
-    key: Key,
+    key: SlotKey,
     slot: &Slot,
-    locked: &[(Key, UnixMillis)],
+    locked: &[(SlotKey, UnixMillis)],
     now: UnixMillis,
 ) -> UnixMillis {
     let locked = least_of(locked, key);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pgrx::pg_sys;
 
 use super::start_file;
-use snowflake_core::lease::{Identity, Role};
+use snowflake_core::lease::{Role, ServerKey};
 
 /// Where Linux tells its boot ID.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -58,7 +58,7 @@ pub fn start() -> u128 {
 }
 
 /// The identity of this server. What cannot be read is 0.
-pub fn identity() -> Identity {
+pub fn identity() -> ServerKey {
     // SAFETY: in a process with shared memory; the data directory is NUL-terminated.
     let (system, directory) = unsafe {
         let directory = CStr::from_ptr(pg_sys::DataDir);
@@ -69,7 +69,7 @@ pub fn identity() -> Identity {
     let path = std::ffi::OsStr::from_bytes(directory.to_bytes());
     let found = std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
     let (device, inode) = found.unwrap_or_default();
-    Identity {
+    ServerKey {
         system,
         boot: u128::from_str_radix(&boot, 16).unwrap_or_default(),
         device,

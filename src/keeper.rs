@@ -45,20 +45,20 @@ use pgrx::bgworkers::{
 };
 use pgrx::{PgMemoryContexts, pg_sys};
 
-use self::io::{Client, Outcome};
+use self::io::{RegistryClient, RequestOutcome};
 use self::queue::Queue;
 use super::encoding::from_server;
 use super::error;
-use super::lease_state::{KeptLink, Obstacle, Short, Shown, State};
-use super::libpq::Server;
+use super::lease_state::{KeptLink, LeaseState, Obstacle, Short, Shown};
+use super::libpq::Conninfo;
 use super::shmem::{self, Shared};
 use super::{compat, etcd, guc, identity, os_clock, start_file};
 use snowflake_core::host::Beliefs;
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
-use snowflake_core::lease::Identity as Identified;
+use snowflake_core::lease::ServerKey as Identified;
 use snowflake_core::lease::contender::Contenders;
 use snowflake_core::lease::node::{Change, Moment, Next, Node, Trouble, Why};
-use snowflake_core::lease::{Answer, Ask, Holder, Nonce, Refused, Reply, Request, Terms};
+use snowflake_core::lease::{Answer, Ask, Holder, LeaseRefused, Nonce, Reply, Request, Terms};
 
 /// The name in `pg_stat_activity`.
 const NAME: &str = "snowflake_id keeper";
@@ -186,7 +186,7 @@ impl Target {
             let url = etcd::url::Url::parse(&self.registry);
             return url.map_or_else(|_| "etcd".to_string(), |url| url.describe());
         }
-        let server = Server::parse(&self.registry);
+        let server = Conninfo::parse(&self.registry);
         let described = server.map(|server| server.describe()).unwrap_or_default();
         if described.is_empty() {
             return "libpq's default server".to_string();
@@ -235,7 +235,7 @@ struct Link {
     /// The latest instant that a caller needs, until the bound is past it, or nobody
     /// tells it any more.
     needed: Option<Needed>,
-    client: Option<Client>,
+    client: Option<RegistryClient>,
     asked: Option<Asked>,
     /// What [`Shared::furthest`], which goes through all slots, has said in this round.
     furthest: Cell<Option<Option<UnixMillis>>>,
@@ -367,10 +367,10 @@ fn is_stopping() -> bool {
 }
 
 /// Without a registry the server has the worker ID of its settings, at once.
-fn leave_registry(beliefs: &mut Beliefs, state: &mut State) {
+fn leave_registry(beliefs: &mut Beliefs, state: &mut LeaseState) {
     let identity = beliefs.identity;
     let since = state.shown.since.filter(|_| identity.bound.is_none());
-    *state = State::default();
+    *state = LeaseState::default();
     state.shown.since = since.or_else(|| Some(os_clock::wall().millis()));
     if identity.bound.is_some() {
         beliefs.identity = identity.unregistered(guc::worker_id());
@@ -406,7 +406,7 @@ fn obstacle_of(trouble: &Trouble, boot: BootNanos) -> Obstacle {
         since: trouble.since,
         began: boot,
         held: match &trouble.why {
-            Why::Refused(Refused::Held { worker, .. }) => Some(*worker),
+            Why::Refused(LeaseRefused::Held { worker, .. }) => Some(*worker),
             _ => None,
         },
         is_refusal: matches!(trouble.why, Why::Refused(_)),
@@ -546,14 +546,14 @@ impl Link {
         self.hear_needs(shared);
         self.listen(shared);
         let millis = self.go_on(shared);
-        (self.client.as_ref().map(Client::socket), millis)
+        (self.client.as_ref().map(RegistryClient::socket), millis)
     }
 
     /// The client, made if there is none.
-    fn client(&mut self) -> Result<&mut Client, String> {
+    fn client(&mut self) -> Result<&mut RegistryClient, String> {
         let client = match self.client.take() {
             Some(client) => client,
-            None => Client::new(&self.target.registry, &self.target.pool, &self.here)
+            None => RegistryClient::new(&self.target.registry, &self.target.pool, &self.here)
                 .map_err(|error| format!("Could not start a thread: {error}."))?,
         };
         Ok(self.client.insert(client))
@@ -629,7 +629,9 @@ impl Link {
 
     /// Takes what the thread has brought, and gives up what it has not.
     fn listen(&mut self, shared: &Shared) {
-        while let Some(Outcome { number, reply }) = self.client.as_mut().and_then(Client::take) {
+        while let Some(RequestOutcome { number, reply }) =
+            self.client.as_mut().and_then(RegistryClient::take)
+        {
             self.asked.take_if(|asked| asked.number == number);
             match reply {
                 Ok(reply) if (reply.nonce, reply.number) == (self.nonce, number) => {
@@ -871,7 +873,7 @@ impl Link {
         let asked = self.asked.take()?;
         let client = self.client.as_mut()?;
         loop {
-            while let Some(Outcome { number, reply }) = client.take() {
+            while let Some(RequestOutcome { number, reply }) = client.take() {
                 if number != asked.number {
                     continue;
                 }

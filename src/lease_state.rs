@@ -4,12 +4,12 @@
 
 use snowflake_core::id::{BootNanos, UnixMillis, WorkerId};
 use snowflake_core::identity::Generation;
-use snowflake_core::lease::node::Kept;
+use snowflake_core::lease::node::KeptNode;
 use snowflake_core::lease::{Nonce, RegistryMillis};
 
 /// See the head of the file.
 #[derive(Default)]
-pub struct State {
+pub struct LeaseState {
     /// The node, for a keeper that takes over from one that has ended. `None` if the
     /// server has no registry.
     pub link: Option<KeptLink>,
@@ -18,7 +18,7 @@ pub struct State {
     pub shown: Shown,
 }
 
-impl State {
+impl LeaseState {
     /// That of a server that starts at this instant.
     pub fn new(now: UnixMillis) -> Self {
         let mut state = Self::default();
@@ -35,7 +35,7 @@ pub struct KeptLink {
     pub target: u64,
     /// The incarnation began, by the boot clock.
     pub started: BootNanos,
-    pub node: Kept,
+    pub node: KeptNode,
 }
 
 /// What views and errors show.

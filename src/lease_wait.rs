@@ -1,8 +1,8 @@
 //! What sessions ask of the keeper's state: whether there is a worker ID, and why not.
 
 use super::error::{self, Error};
-use super::lease_state::State;
-use super::shmem::{self, Key, Shared};
+use super::lease_state::LeaseState;
+use super::shmem::{self, Shared, SlotKey};
 use super::tenants::Tenant;
 use super::{compat, guc, os_clock};
 use snowflake_core::generator::Generator;
@@ -66,7 +66,7 @@ pub fn no_worker_id(max: u64) -> Error {
 /// Whether the registry has given nothing for so long that no caller waits for it.
 pub fn has_long_trouble(shared: &Shared, tenant: Option<&Tenant>) -> bool {
     let now = os_clock::boot();
-    let is_long = |state: &State| {
+    let is_long = |state: &LeaseState| {
         let trouble = state.shown.trouble.as_ref();
         trouble.is_some_and(|obstacle| now.since(obstacle.began) >= GRANT_WAIT.nanos())
     };
@@ -100,8 +100,8 @@ pub fn no_worker_id_of(tenant: &Tenant, name: &str) -> Error {
 
 /// The pool from which the server, or a generator with worker IDs of its own, has its
 /// worker ID, and the last worker ID of the pool.
-pub fn pool_end(shared: &Shared, key: Key, generator: &Generator) -> Option<(String, i64)> {
-    let end = |state: &State| {
+pub fn pool_end(shared: &Shared, key: SlotKey, generator: &Generator) -> Option<(String, i64)> {
+    let end = |state: &LeaseState| {
         let terms = state.link.as_ref()?.node.terms()?;
         Some((state.shown.pool, terms.ids.end - 1))
     };
@@ -119,7 +119,7 @@ pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
     if error::no_worker_yet(why) {
         return no_worker_id(generator.layout.max_worker());
     }
-    let server = error::Server {
+    let server = error::ServerFacts {
         now: os_clock::wall().millis(),
         max_observe: guc::max_observe(),
         obstacle: obstacle(),

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 use pq_sys::PostgresPollingStatusType as Polling;
 use pq_sys::{ConnStatusType, ExecStatusType, PGconn, PGresult};
 
-pub use server::Server;
+pub use server::Conninfo;
 use server::{Hosts, OptionList};
 use wait::{Ended, Ready, Waiter, Wanted};
 
@@ -46,7 +46,7 @@ const ANSWER_MAX: usize = 16 << 20;
 
 /// Why there is no connection, or no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Error {
+pub enum LibpqError {
     /// The text is neither a conninfo nor a URL.
     Conninfo,
     /// libpq's message on why it could not connect.
@@ -54,7 +54,7 @@ pub enum Error {
     /// No answer came in time: to the connection or to the statement.
     TimedOut(Duration),
     /// The other server refused the statement. The connection can be used further.
-    Statement(Refusal),
+    Statement(SqlRefusal),
     /// The connection is lost.
     Lost(String),
     /// The [`Waiter`] ended the wait.
@@ -63,7 +63,7 @@ pub enum Error {
 
 /// The error of a statement, as the other server sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct SqlRefusal {
     /// SQLSTATE: five characters.
     pub sqlstate: String,
     pub message: String,
@@ -72,7 +72,7 @@ pub struct Refusal {
     pub hint: String,
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for LibpqError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Conninfo => f.write_str("neither a libpq conninfo nor a URL"),
@@ -84,9 +84,9 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for LibpqError {}
 
-impl From<Ended> for Error {
+impl From<Ended> for LibpqError {
     fn from(_: Ended) -> Self {
         Self::Ended
     }
@@ -94,13 +94,13 @@ impl From<Ended> for Error {
 
 /// What a statement returned. Commands without a result have no columns and no rows.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Rows {
+pub struct ResultRows {
     pub columns: Vec<String>,
     /// Each with as many values as there are columns; `None` is NULL.
     pub rows: Vec<Vec<Option<String>>>,
 }
 
-impl Rows {
+impl ResultRows {
     /// The value in the first column of the first row, unless it is NULL.
     pub fn first_value(&self) -> Option<&str> {
         self.rows.first()?.first()?.as_deref()
@@ -132,10 +132,10 @@ impl Connection {
     /// of the time that is left, so that one which does not answer leaves time for the
     /// next.
     pub fn open(
-        server: &Server,
+        server: &Conninfo,
         timeout: Duration,
         waiter: &mut dyn Waiter,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, LibpqError> {
         let until = Instant::now() + timeout;
         let mut left: Option<Hosts> = None;
         loop {
@@ -148,14 +148,14 @@ impl Connection {
             }
             hosts.remove(&connection.host(), &connection.port());
             if hosts.count() == 0 || Instant::now() >= until {
-                return Err(Error::TimedOut(timeout));
+                return Err(LibpqError::TimedOut(timeout));
             }
             left = Some(hosts);
         }
     }
 
     /// Begins to connect; `hosts` replaces those of the server.
-    fn start(server: &Server, hosts: Option<&Hosts>) -> Result<Self, Error> {
+    fn start(server: &Conninfo, hosts: Option<&Hosts>) -> Result<Self, LibpqError> {
         let options = server.options_with(hosts);
         let pointers = |texts: &mut dyn Iterator<Item = &CString>| -> Vec<*const c_char> {
             let pointers = texts.map(|text| text.as_ptr());
@@ -167,7 +167,7 @@ impl Connection {
         // copies.
         let raw = unsafe { pq_sys::PQconnectStartParams(keywords.as_ptr(), values.as_ptr(), 0) };
         let Some(raw) = NonNull::new(raw) else {
-            return Err(Error::Connect("out of memory".to_string()));
+            return Err(LibpqError::Connect("out of memory".to_string()));
         };
         let connection = Self {
             raw,
@@ -181,13 +181,13 @@ impl Connection {
             pq_sys::PQsetNoticeReceiver(raw.as_ptr(), Some(notice), has_warned.cast());
         }
         if connection.is_bad() {
-            return Err(Error::Connect(connection.message()));
+            return Err(LibpqError::Connect(connection.message()));
         }
         Ok(connection)
     }
 
     /// Goes on until the server is reached, or until the deadline.
-    fn poll(&mut self, deadline: Instant, waiter: &mut dyn Waiter) -> Result<Ready, Error> {
+    fn poll(&mut self, deadline: Instant, waiter: &mut dyn Waiter) -> Result<Ready, LibpqError> {
         let mut wanted = Wanted::Write;
         loop {
             if let Ready::No = waiter.wait(self.socket()?, wanted, deadline)? {
@@ -196,20 +196,20 @@ impl Connection {
             // SAFETY: a connection that is being made.
             wanted = match unsafe { pq_sys::PQconnectPoll(self.raw.as_ptr()) } {
                 Polling::PGRES_POLLING_OK => break,
-                Polling::PGRES_POLLING_FAILED => return Err(Error::Connect(self.message())),
+                Polling::PGRES_POLLING_FAILED => return Err(LibpqError::Connect(self.message())),
                 Polling::PGRES_POLLING_WRITING => Wanted::Write,
                 Polling::PGRES_POLLING_READING | Polling::PGRES_POLLING_ACTIVE => Wanted::Read,
             };
         }
         // SAFETY: a connection that has been made.
         if unsafe { pq_sys::PQsetnonblocking(self.raw.as_ptr(), 1) } != 0 {
-            return Err(Error::Connect(self.message()));
+            return Err(LibpqError::Connect(self.message()));
         }
         Ok(Ready::Yes)
     }
 
     /// Runs one statement, with `$1` and so on as text. After any error but
-    /// [`Error::Statement`] the connection cannot be used further. A time-out does not
+    /// [`LibpqError::Statement`] the connection cannot be used further. A time-out does not
     /// end the statement on the other server: that is what its `statement_timeout` is
     /// for.
     pub fn query(
@@ -218,9 +218,9 @@ impl Connection {
         parameters: &[Option<&str>],
         timeout: Duration,
         waiter: &mut dyn Waiter,
-    ) -> Result<Rows, Error> {
+    ) -> Result<ResultRows, LibpqError> {
         if !self.is_usable() {
-            return Err(Error::Lost("the connection was given up".to_string()));
+            return Err(LibpqError::Lost("the connection was given up".to_string()));
         }
         let deadline = Instant::now() + timeout;
         self.send(sql, parameters)?;
@@ -232,10 +232,10 @@ impl Connection {
             Ready::No => None,
         };
         let Some(result) = result else {
-            return Err(Error::TimedOut(timeout));
+            return Err(LibpqError::TimedOut(timeout));
         };
         let rows = result.read(self);
-        self.is_idle = !matches!(rows, Err(Error::Lost(_)));
+        self.is_idle = !matches!(rows, Err(LibpqError::Lost(_)));
         rows
     }
 
@@ -255,7 +255,7 @@ impl Connection {
     }
 
     /// Hands the statement to libpq.
-    fn send(&self, sql: &str, parameters: &[Option<&str>]) -> Result<(), Error> {
+    fn send(&self, sql: &str, parameters: &[Option<&str>]) -> Result<(), LibpqError> {
         let sql = terminated(sql)?;
         let texts = parameters
             .iter()
@@ -284,7 +284,7 @@ impl Connection {
     }
 
     /// Sends what libpq still holds.
-    fn flush(&self, deadline: Instant, waiter: &mut dyn Waiter) -> Result<Ready, Error> {
+    fn flush(&self, deadline: Instant, waiter: &mut dyn Waiter) -> Result<Ready, LibpqError> {
         loop {
             // SAFETY: a connection that has been made.
             match unsafe { pq_sys::PQflush(self.raw.as_ptr()) } {
@@ -302,7 +302,11 @@ impl Connection {
     }
 
     /// The last result of the statement; `None` if it does not come in time.
-    fn receive(&self, deadline: Instant, waiter: &mut dyn Waiter) -> Result<Option<Answer>, Error> {
+    fn receive(
+        &self,
+        deadline: Instant,
+        waiter: &mut dyn Waiter,
+    ) -> Result<Option<QueryAnswer>, LibpqError> {
         let mut last = None;
         loop {
             // SAFETY: a connection that has been made, as below.
@@ -314,7 +318,7 @@ impl Connection {
             }
             // SAFETY: PQgetResult() does not wait, since the connection is not busy.
             let result = unsafe { pq_sys::PQgetResult(self.raw.as_ptr()) };
-            let Some(result) = NonNull::new(result).map(Answer) else {
+            let Some(result) = NonNull::new(result).map(QueryAnswer) else {
                 return last.map_or_else(|| Err(self.lost()), |last| Ok(Some(last)));
             };
             // COPY would give this result again and again.
@@ -326,7 +330,7 @@ impl Connection {
         }
     }
 
-    fn consume(&self) -> Result<(), Error> {
+    fn consume(&self) -> Result<(), LibpqError> {
         // SAFETY: a connection that has been made.
         if unsafe { pq_sys::PQconsumeInput(self.raw.as_ptr()) } == 1 {
             return Ok(());
@@ -340,7 +344,7 @@ impl Connection {
     }
 
     /// The socket, which may be another one after each step of connecting.
-    fn socket(&self) -> Result<c_int, Error> {
+    fn socket(&self) -> Result<c_int, LibpqError> {
         // SAFETY: a connection.
         match unsafe { pq_sys::PQsocket(self.raw.as_ptr()) } {
             ..0 => Err(self.lost()),
@@ -354,8 +358,8 @@ impl Connection {
         in_a_line(&unsafe { text(pq_sys::PQerrorMessage(self.raw.as_ptr())) })
     }
 
-    fn lost(&self) -> Error {
-        Error::Lost(self.message())
+    fn lost(&self) -> LibpqError {
+        LibpqError::Lost(self.message())
     }
 
     /// The host that is tried, or in use.
@@ -385,16 +389,16 @@ impl fmt::Debug for Connection {
 }
 
 /// A PGresult, which is freed when this value is dropped.
-struct Answer(NonNull<PGresult>);
+struct QueryAnswer(NonNull<PGresult>);
 
-impl Drop for Answer {
+impl Drop for QueryAnswer {
     fn drop(&mut self) {
         // SAFETY: nobody uses the result any more.
         unsafe { pq_sys::PQclear(self.0.as_ptr()) };
     }
 }
 
-impl Answer {
+impl QueryAnswer {
     fn status(&self) -> ExecStatusType {
         // SAFETY: a result.
         unsafe { pq_sys::PQresultStatus(self.0.as_ptr()) }
@@ -409,22 +413,22 @@ impl Answer {
         )
     }
 
-    fn read(&self, connection: &Connection) -> Result<Rows, Error> {
+    fn read(&self, connection: &Connection) -> Result<ResultRows, LibpqError> {
         match self.status() {
-            ExecStatusType::PGRES_TUPLES_OK if self.bytes() > ANSWER_MAX => Err(Error::Lost(
+            ExecStatusType::PGRES_TUPLES_OK if self.bytes() > ANSWER_MAX => Err(LibpqError::Lost(
                 format!("the answer has more than {} MB", ANSWER_MAX >> 20),
             )),
             ExecStatusType::PGRES_TUPLES_OK => Ok(self.rows()),
             ExecStatusType::PGRES_COMMAND_OK | ExecStatusType::PGRES_EMPTY_QUERY => {
-                Ok(Rows::default())
+                Ok(ResultRows::default())
             }
-            _ if self.is_copy() => Err(Error::Lost("COPY has no place here".to_string())),
+            _ if self.is_copy() => Err(LibpqError::Lost("COPY has no place here".to_string())),
             _ if connection.is_bad() => {
                 // SAFETY: libpq keeps the text with the result.
                 let message = unsafe { text(pq_sys::PQresultErrorMessage(self.0.as_ptr())) };
-                Err(Error::Lost(in_a_line(&message)))
+                Err(LibpqError::Lost(in_a_line(&message)))
             }
-            _ => Err(Error::Statement(Refusal {
+            _ => Err(LibpqError::Statement(SqlRefusal {
                 sqlstate: self.field(pq_sys::PG_DIAG_SQLSTATE),
                 message: self.field(pq_sys::PG_DIAG_MESSAGE_PRIMARY),
                 detail: self.field(pq_sys::PG_DIAG_MESSAGE_DETAIL),
@@ -457,7 +461,7 @@ impl Answer {
         }
     }
 
-    fn rows(&self) -> Rows {
+    fn rows(&self) -> ResultRows {
         let raw = self.0.as_ptr();
         // SAFETY: rows and columns are those that the result has; libpq keeps the texts
         // with the result.
@@ -468,7 +472,7 @@ impl Answer {
                     .then(|| text(pq_sys::PQgetvalue(raw, row, column)))
             };
             let row = |row| columns.clone().map(|column| value(row, column)).collect();
-            Rows {
+            ResultRows {
                 columns: columns
                     .clone()
                     .map(|column| text(pq_sys::PQfname(raw, column)))
@@ -508,9 +512,9 @@ unsafe fn text(text: *const c_char) -> String {
 }
 
 /// Text for a statement.
-fn terminated(text: &str) -> Result<CString, Error> {
+fn terminated(text: &str) -> Result<CString, LibpqError> {
     CString::new(text).map_err(|_| {
-        Error::Statement(Refusal {
+        LibpqError::Statement(SqlRefusal {
             sqlstate: "22021".to_string(),
             message: "text has a character with the code zero".to_string(),
             detail: String::new(),

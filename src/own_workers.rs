@@ -11,8 +11,8 @@
 use pgrx::pg_sys;
 
 use super::error::{self, Error};
-use super::lease_state::{Short, State};
-use super::shmem::{Key, Shared};
+use super::lease_state::{LeaseState, Short};
+use super::shmem::{Shared, SlotKey};
 use super::tenants::Tenant;
 use super::{catalog, guc, os_clock};
 use snowflake_core::id::WorkerId;
@@ -20,7 +20,7 @@ use snowflake_core::id::WorkerId;
 /// The place of a generator, which takes one if it may. The sequence is locked.
 pub fn of_generator(
     relation: pg_sys::Oid,
-    key: Key,
+    key: SlotKey,
     shared: &Shared,
 ) -> Result<&'static Tenant, Error> {
     // A role that has lost the privilege keeps what it has until the server stops.
@@ -49,7 +49,7 @@ pub fn check(relation: pg_sys::Oid) -> Result<(), Error> {
 }
 
 /// The worker ID of a generator, if it has one now.
-pub fn worker_of(shared: &Shared, key: Key) -> Option<WorkerId> {
+pub fn worker_of(shared: &Shared, key: SlotKey) -> Option<WorkerId> {
     shared.tenant(key)?.generation().worker()
 }
 
@@ -66,7 +66,7 @@ pub fn has_privilege(role: pg_sys::Oid) -> bool {
 
 /// Takes a place for a generator, or finds the one that it has. `None` if all are
 /// taken.
-fn take_place(shared: &Shared, key: Key, name: &str) -> Option<&'static Tenant> {
+fn take_place(shared: &Shared, key: SlotKey, name: &str) -> Option<&'static Tenant> {
     let name = Short::new(name);
     let now = os_clock::read();
     let tenants = shared.tenants();
@@ -79,7 +79,7 @@ fn take_place(shared: &Shared, key: Key, name: &str) -> Option<&'static Tenant> 
             let held = unsafe { tenant.held() };
             // Generations go on: none is used twice.
             held.identity = held.identity.closed();
-            held.state = State::new(now.wall.millis());
+            held.state = LeaseState::new(now.wall.millis());
             held.state.shown.waits_since = Some(now.boot);
             held.name = name;
             tenant.publish(held.identity);

@@ -18,7 +18,7 @@
 mod pools;
 mod servers;
 
-pub use pools::{Wanted, create_pool, drop_pool};
+pub use pools::{WantedPool, create_pool, drop_pool};
 pub use servers::{drop_server, horizon};
 
 use std::cell::Cell;
@@ -29,14 +29,14 @@ use serde::Deserialize;
 
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
-use super::wire::{self, Unreadable};
+use super::wire::{self, UnreadableMessage};
 use super::{compat, encoding, entry, identity, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
 use snowflake_core::lease::registry::{self, Rows};
-use snowflake_core::lease::seal::Key;
+use snowflake_core::lease::seal::SealKey;
 use snowflake_core::lease::state::{Scene, State};
 use snowflake_core::lease::{
-    Answer, Era, Identity, Place, Pool, Refused, RegistryMillis, Request, Role, Row,
+    Answer, Era, LeaseRefused, Place, Pool, RegistryMillis, Request, Role, Row, ServerKey,
 };
 
 thread_local! {
@@ -86,8 +86,8 @@ const SELECT: &str = "SELECT jsonb_build_object('worker', worker_id, 'counter', 
 /// Answers the request of a server; both are JSON.
 pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
     let mut request: Request = wire::decode(request).map_err(|why| match why {
-        Unreadable::Format(format) => error::other_format(format),
-        Unreadable::Content(why) => error::request_not_read(&why),
+        UnreadableMessage::Format(format) => error::other_format(format),
+        UnreadableMessage::Content(why) => error::request_not_read(&why),
     })?;
     request.asker.fits().map_err(error::request_not_fit)?;
     let function = c"snowflake_lease()";
@@ -106,7 +106,7 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
     let kept = table.pool.clone();
     let reply = registry::handle(&mut state, &kept, &mut table, &request, &scene);
     registry.store(&state)?;
-    if matches!(reply.answer, Answer::Refused(Refused::Foreign)) {
+    if matches!(reply.answer, Answer::Refused(LeaseRefused::Foreign)) {
         error::foreign_memory(&request.asker).log("");
     }
     Ok(wire::encode(&reply))
@@ -171,7 +171,7 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
 }
 
 /// What is around the registry. Its lock is held.
-fn scene(asker: Option<Identity>) -> Result<Scene, Error> {
+fn scene(asker: Option<ServerKey>) -> Result<Scene, Error> {
     // SAFETY: not in recovery, so WAL is inserted.
     let (now, timeline, database) = unsafe {
         (
@@ -256,7 +256,7 @@ impl Registry {
         let made = self.value(
             "INSERT INTO _snowflake.state VALUES (1, $1::jsonb) ON CONFLICT DO NOTHING \
              RETURNING id",
-            &[&json(&State::new(&scene(None)?, Key::new(random()?)))],
+            &[&json(&State::new(&scene(None)?, SealKey::new(random()?)))],
         )?;
         Ok(made.is_some())
     }
@@ -270,7 +270,7 @@ impl Registry {
     }
 
     /// A pool and its leases.
-    fn pool(&self, name: &str) -> Result<Option<Table<'_>>, Error> {
+    fn pool(&self, name: &str) -> Result<Option<RegistryTable<'_>>, Error> {
         let found = self.value(
             "SELECT jsonb_build_object('name', name, \
              'ids', jsonb_build_object('start', lower(worker_ids), 'end', upper(worker_ids)), \
@@ -288,7 +288,7 @@ impl Registry {
         let Some(text) = found else { return Ok(None) };
         let pool: Pool = parsed(&text)?;
         let pool = pool.checked();
-        Ok(Some(Table {
+        Ok(Some(RegistryTable {
             registry: self,
             pool: pool.ok_or_else(|| error::registry_not_read("a pool that makes no sense"))?,
             more: parsed(&text)?,
@@ -297,7 +297,7 @@ impl Registry {
 }
 
 /// The leases of a pool.
-struct Table<'a> {
+struct RegistryTable<'a> {
     registry: &'a Registry,
     pool: Pool,
     more: More,
@@ -313,7 +313,7 @@ struct More {
     ordinary: String,
 }
 
-impl Table<'_> {
+impl RegistryTable<'_> {
     /// Runs a statement whose first parameter is the namespace. The core has no errors,
     /// so this one ends the statement.
     fn run(&self, statement: &str, values: &[&str]) -> Option<String> {
@@ -332,7 +332,7 @@ impl Table<'_> {
     }
 }
 
-impl Rows for Table<'_> {
+impl Rows for RegistryTable<'_> {
     fn get(&mut self, worker: WorkerId) -> Option<Row> {
         // Also one that is no worker ID of the pool any more: its holder is not unknown.
         self.row("worker_id = $2::integer", &[&worker.get().to_string()])
@@ -351,7 +351,7 @@ impl Rows for Table<'_> {
         self.run(&statement, &[&json(&row)]);
     }
 
-    fn last_held_by(&mut self, identity: &Identity) -> Option<Row> {
+    fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {
         self.row(
             "worker_id::bigint <@ $2::int8range AND system_identifier = $3::numeric \
              AND boot_id = $4::uuid AND device = $5::numeric AND inode = $6::numeric \

@@ -161,7 +161,7 @@ unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
 
 /// What is known about a generator before the command.
 #[derive(Clone, Copy)]
-struct Kept {
+struct SavedMark {
     entry: &'static Entry,
     relation: pg_sys::Oid,
     was_pinned: bool,
@@ -170,7 +170,7 @@ struct Kept {
 }
 
 /// The part before the command.
-fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
+fn keep(duty: Duty) -> Result<&'static [SavedMark], Error> {
     // SAFETY: reads shared memory and variables of this process. If nothing may be
     // written, the command itself will fail.
     let may_write = || unsafe {
@@ -191,7 +191,7 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
     let generators = sequences
         .into_iter()
         .filter(|it| compat::owns(*it) && is_generator(*it));
-    let kept: Vec<Kept> = generators
+    let kept: Vec<SavedMark> = generators
         .filter_map(|relation| {
             let entry = entries::of_sequence(relation);
             entry.with_share_lock(true, |_| look(entry))
@@ -203,14 +203,15 @@ fn keep(duty: Duty) -> Result<&'static [Kept], Error> {
     // SAFETY: room for that many values, in memory that outlives the command.
     unsafe {
         let size = size_of_val(kept.as_slice());
-        let room = pg_sys::MemoryContextAlloc(pg_sys::TopTransactionContext, size).cast::<Kept>();
+        let room =
+            pg_sys::MemoryContextAlloc(pg_sys::TopTransactionContext, size).cast::<SavedMark>();
         room.copy_from_nonoverlapping(kept.as_ptr(), kept.len());
         Ok(std::slice::from_raw_parts(room, kept.len()))
     }
 }
 
 /// The part after the command.
-fn finish(duty: Duty, kept: &[Kept]) -> Result<(), Error> {
+fn finish(duty: Duty, kept: &[SavedMark]) -> Result<(), Error> {
     if let (Duty::ForgetDatabase(name), Ok(shared)) = (duty, shmem::shared()) {
         // SAFETY: in a transaction, which has made the database; its row is visible
         // from the next command on.
@@ -354,7 +355,7 @@ unsafe fn owned(tables: *mut pg_sys::List, cascades: bool) -> Vec<pg_sys::Oid> {
 }
 
 /// What is known about a locked generator; `None` if it cannot have a mark.
-fn look(entry: &'static Entry) -> Option<Kept> {
+fn look(entry: &'static Entry) -> Option<SavedMark> {
     if entry.is_temporary() {
         return None;
     }
@@ -365,7 +366,7 @@ fn look(entry: &'static Entry) -> Option<Kept> {
     if let (Ok(shared), Ok(_)) = (shmem::shared(), entry.learn_label()) {
         let _ = entry.pin(entry.key(), shared);
     }
-    Some(Kept {
+    Some(SavedMark {
         entry,
         relation: entry.relation(),
         was_pinned,
@@ -383,7 +384,7 @@ fn stored(entry: &Entry) -> Option<UnixMillis> {
     mark::stored(entry.relation(), generator).ok().flatten()
 }
 
-impl Kept {
+impl SavedMark {
     /// Sets MINVALUE, MAXVALUE and START back, if the command has changed nothing else
     /// that matters.
     fn keep_bounds(&self) -> Result<(), Error> {

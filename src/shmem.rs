@@ -50,11 +50,11 @@ use pgrx::pg_sys;
 
 use super::compat::{self, WaitsFor};
 use super::error::{self, Error};
-use super::lease_state::State;
-use super::tenants::{Held, Tenant};
+use super::lease_state::LeaseState;
+use super::tenants::{Tenant, TenantLease};
 use super::{catalog, guc, os_clock, start_file, time};
 use snowflake_core::clock::Reading;
-use snowflake_core::horizon::{Holder, Processes, Used};
+use snowflake_core::horizon::{ProcessHolds, Processes, Used};
 use snowflake_core::host::Beliefs;
 use snowflake_core::id::{Millis, NANOS_PER_MILLI, Nanos, UnixMillis, WorkerId};
 use snowflake_core::identity::{Generation, Identity};
@@ -82,13 +82,13 @@ pub struct Shared {
     handles: [AtomicU32; LAYERS_MAX],
     secret: (u64, u64),
     beliefs: UnsafeCell<Beliefs>,
-    keeper: UnsafeCell<State>,
+    keeper: UnsafeCell<LeaseState>,
     keeper_latch: AtomicPtr<pg_sys::Latch>,
     needed: AtomicI64,
     known: AtomicI64,
     identity_changed: UnsafeCell<pg_sys::ConditionVariable>,
     mark_raised: UnsafeCell<pg_sys::ConditionVariable>,
-    holders: &'static [Holder],
+    holders: &'static [ProcessHolds],
     holders_used: Used,
     reported: Reported,
     defaults: &'static [Slot],
@@ -106,9 +106,9 @@ const _: () = assert!(size_of::<Slot>() == 5 * 128 && align_of::<Slot>() == 128)
 /// only: after DROP EXTENSION and CREATE EXTENSION, the slot still remembers the IDs
 /// issued before.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Key(u64);
+pub struct SlotKey(u64);
 
-impl Key {
+impl SlotKey {
     pub fn of_generator(relation: pg_sys::Oid, is_default: bool) -> Self {
         let relation = if is_default { 0 } else { relation.to_u32() };
         Self(u64::from(this_database().to_u32()) << 32 | u64::from(relation))
@@ -208,7 +208,7 @@ fn layer_size(layers: usize) -> Option<usize> {
 /// The slots of a table that can hold a generator, starting where its hash points.
 fn window(
     slots: &'static [Slot],
-    key: Key,
+    key: SlotKey,
     size: usize,
 ) -> impl Iterator<Item = &'static Slot> + Clone {
     // The golden ratio spreads keys that differ in their low bits.
@@ -223,7 +223,7 @@ fn mapped_layers() -> impl Iterator<Item = &'static [Slot]> {
 }
 
 impl Processes for Shared {
-    fn holders(&self) -> &[Holder] {
+    fn holders(&self) -> &[ProcessHolds] {
         self.holders_used.of(self.holders)
     }
 }
@@ -247,7 +247,7 @@ impl Shared {
     }
 
     /// The place in which this process holds back horizons.
-    pub fn holder(&self, index: usize) -> Option<&'static Holder> {
+    pub fn holder(&self, index: usize) -> Option<&'static ProcessHolds> {
         let holder = self.holders.get(index)?;
         self.holders_used.come(u32::try_from(index).ok()?);
         Some(holder)
@@ -259,7 +259,7 @@ impl Shared {
     }
 
     /// The order of a generator's random sequence numbers.
-    pub fn shuffle(&self, key: Key) -> Shuffle {
+    pub fn shuffle(&self, key: SlotKey) -> Shuffle {
         Shuffle::new(self.secret, key.0)
     }
 
@@ -284,7 +284,7 @@ impl Shared {
     /// The slots that can hold a generator, in each mapped table.
     fn windows(
         &self,
-        key: Key,
+        key: SlotKey,
     ) -> impl Iterator<Item = impl Iterator<Item = &'static Slot> + Clone> {
         let own = if key.is_default() {
             window(self.defaults, key, self.defaults.len())
@@ -295,7 +295,7 @@ impl Shared {
     }
 
     /// The slot of a generator, pinned, if it has one in a mapped table.
-    fn find(&self, key: Key) -> Option<&'static Slot> {
+    fn find(&self, key: SlotKey) -> Option<&'static Slot> {
         self.windows(key).flatten().find(|slot| slot.pin(key.0))
     }
 
@@ -344,7 +344,7 @@ impl Shared {
     }
 
     /// As [`Self::with_beliefs`], with what the keeper has in shared memory.
-    pub fn with_keeper<T>(&self, f: impl FnOnce(&mut Beliefs, &mut State) -> T) -> T {
+    pub fn with_keeper<T>(&self, f: impl FnOnce(&mut Beliefs, &mut LeaseState) -> T) -> T {
         self.with_beliefs(|beliefs| {
             // SAFETY: the same lock excludes all others.
             f(beliefs, unsafe { &mut *self.keeper.get() })
@@ -411,7 +411,7 @@ impl Shared {
 
     /// Runs `f` with the slot of a generator, if it has one. The slot stays the
     /// generator's meanwhile. `f` must not call PostgreSQL.
-    pub fn with_slot<T>(&self, key: Key, f: impl FnOnce(&'static Slot) -> T) -> Option<T> {
+    pub fn with_slot<T>(&self, key: SlotKey, f: impl FnOnce(&'static Slot) -> T) -> Option<T> {
         self.attach();
         let slot = self.find(key)?;
         let result = f(slot);
@@ -422,13 +422,13 @@ impl Shared {
     /// The slot of a generator, pinned: the slot stays this generator's until
     /// [`Slot::unpin`]. `hint` is the slot that was found last.
     #[inline]
-    pub fn pin(&self, key: Key, hint: Option<&'static Slot>) -> Result<&'static Slot, Error> {
+    pub fn pin(&self, key: SlotKey, hint: Option<&'static Slot>) -> Result<&'static Slot, Error> {
         let slot = hint.filter(|slot| slot.pin(key.0));
         slot.map_or_else(|| self.find_or_evict(key), Ok)
     }
 
     #[cold]
-    fn find_or_evict(&self, key: Key) -> Result<&'static Slot, Error> {
+    fn find_or_evict(&self, key: SlotKey) -> Result<&'static Slot, Error> {
         loop {
             let layers = self.attach();
             if let Some(slot) = self.find(key) {
@@ -491,10 +491,10 @@ impl Shared {
     /// Among the slots that this generator can have, gives up those of this database's
     /// dropped generators; false if there are none. Without this, a role could use up
     /// memory with generators that it moves ahead of the clock and drops.
-    fn abandon_dropped(&self, key: Key) -> bool {
+    fn abandon_dropped(&self, key: SlotKey) -> bool {
         let mut found = false;
         for slot in self.windows(key).flatten() {
-            let its = Key(slot.key());
+            let its = SlotKey(slot.key());
             // A running transaction's new relation is not seen, but its slot is pinned.
             let is_dropped = its.database() == key.database()
                 && !its.is_default()
@@ -556,10 +556,10 @@ impl Shared {
     }
 
     /// Goes through the slots of a database in the same way.
-    fn for_each_of(&self, database: pg_sys::Oid, mut f: impl FnMut(&'static Slot, Key)) {
+    fn for_each_of(&self, database: pg_sys::Oid, mut f: impl FnMut(&'static Slot, SlotKey)) {
         self.with_all(|slots| {
             for slot in slots {
-                let key = Key(slot.key());
+                let key = SlotKey(slot.key());
                 if key.database() == u64::from(database.to_u32()) {
                     f(slot, key);
                 }
@@ -584,7 +584,7 @@ impl Shared {
     }
 
     /// Resets the counters of the generators of this database, or of one of them.
-    pub fn reset_stats(&self, generator: Option<Key>) {
+    pub fn reset_stats(&self, generator: Option<SlotKey>) {
         let now = time::timestamptz(os_clock::read().wall.millis());
         self.for_each_of(this_database(), |slot, key| {
             if generator.is_none_or(|generator| generator == key) {
@@ -610,7 +610,7 @@ impl Shared {
     pub fn forget(&self, database: pg_sys::Oid) {
         self.for_each_of(database, |slot, _| slot.abandon());
         for tenant in self.tenants {
-            let of_database = Key(tenant.key()).database() == u64::from(database.to_u32());
+            let of_database = SlotKey(tenant.key()).database() == u64::from(database.to_u32());
             if tenant.key() != 0 && of_database {
                 self.with_held(tenant, |_, held| held.identity = held.identity.closed());
             }
@@ -642,7 +642,7 @@ unsafe extern "C-unwind" fn on_request() {
         }
         pg_sys::RequestAddinShmemSpace(size_of::<Shared>());
         pg_sys::RequestAddinShmemSpace(slots_count() * size_of::<Slot>());
-        pg_sys::RequestAddinShmemSpace(defaults_count() * size_of::<Holder>());
+        pg_sys::RequestAddinShmemSpace(defaults_count() * size_of::<ProcessHolds>());
         pg_sys::RequestAddinShmemSpace(guc::queue_places().max(1) * size_of::<Tenant>());
         for name in LOCK_NAMES {
             pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1);
@@ -671,8 +671,8 @@ unsafe extern "C-unwind" fn on_startup() {
         let size = guc::queue_places().max(1) * size_of::<Tenant>();
         let places = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<Tenant>();
         let name = c"snowflake_id holders".as_ptr();
-        let size = defaults_count() * size_of::<Holder>();
-        let holders = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<Holder>();
+        let size = defaults_count() * size_of::<ProcessHolds>();
+        let holders = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<ProcessHolds>();
         if !slots.is_aligned() || !holders.is_aligned() {
             pgrx::error!("snowflake_id: shared memory is not aligned to 128 bytes");
         }
@@ -702,7 +702,7 @@ unsafe fn initialise(
     shared: *mut Shared,
     slots: *mut Slot,
     places: *mut Tenant,
-    holders: *mut Holder,
+    holders: *mut ProcessHolds,
 ) {
     let reading = os_clock::read();
     let now = time::timestamptz(reading.wall.millis());
@@ -716,7 +716,7 @@ unsafe fn initialise(
             places.add(index).write(Tenant::new());
         }
         for index in 0..defaults_count() {
-            holders.add(index).write(Holder::default());
+            holders.add(index).write(ProcessHolds::default());
         }
         let holders = std::slice::from_raw_parts(holders, defaults_count());
         let tenants = std::slice::from_raw_parts(places, guc::queue_places());
@@ -729,7 +729,7 @@ unsafe fn initialise(
             handles: [const { AtomicU32::new(0) }; LAYERS_MAX],
             secret: secret(),
             beliefs: UnsafeCell::new(Beliefs::new(reading, identity)),
-            keeper: UnsafeCell::new(State::new(reading.wall.millis())),
+            keeper: UnsafeCell::new(LeaseState::new(reading.wall.millis())),
             keeper_latch: AtomicPtr::new(std::ptr::null_mut()),
             needed: AtomicI64::new(i64::MIN),
             known: AtomicI64::new(i64::MIN),
@@ -766,14 +766,18 @@ unsafe fn initialise(
 
 impl Shared {
     /// The place of a generator, if it has one.
-    pub fn tenant(&self, key: Key) -> Option<&'static Tenant> {
+    pub fn tenant(&self, key: SlotKey) -> Option<&'static Tenant> {
         let of_key = |tenant: &&Tenant| tenant.key() == key.bits();
         self.tenants().iter().find(of_key)
     }
 
     /// Runs `f` with the beliefs of the server, of which the identity is that of the
     /// server, and with what the place holds. `f` must not call PostgreSQL.
-    pub fn with_held<T>(&self, tenant: &Tenant, f: impl FnOnce(&mut Beliefs, &mut Held) -> T) -> T {
+    pub fn with_held<T>(
+        &self,
+        tenant: &Tenant,
+        f: impl FnOnce(&mut Beliefs, &mut TenantLease) -> T,
+    ) -> T {
         let (result, is_news) = self.with_beliefs(|beliefs| {
             // SAFETY: this session has the clock lock.
             let held = unsafe { tenant.held() };

@@ -15,7 +15,7 @@ use std::ffi::{CStr, c_char};
 
 use pgrx::{IntoDatum, pg_sys};
 
-use super::encoding::{Text, from_server, to_server_exactly};
+use super::encoding::{DatabaseText, from_server, to_server_exactly};
 use super::error::{self, Error};
 use super::report;
 use super::sql::limit::{self, Limit};
@@ -23,9 +23,9 @@ use super::sql::limit::{self, Limit};
 /// One row of a result. Its columns have the names that the query gives them. To ask
 /// for another name is a mistake of ours, which ends the statement as an internal error
 /// instead of passing for NULL.
-pub struct Row(Vec<(String, Option<String>)>);
+pub struct SpiRow(Vec<(String, Option<String>)>);
 
-impl Row {
+impl SpiRow {
     /// A column, if it is not NULL.
     pub fn get(&self, name: &str) -> Option<&str> {
         match self.0.iter().find(|(known, _)| known == name) {
@@ -45,21 +45,21 @@ impl Row {
 }
 
 /// The rows of a query of the catalogs, as of now.
-pub fn read(query: &str) -> Result<Vec<Row>, Error> {
+pub fn read(query: &str) -> Result<Vec<SpiRow>, Error> {
     read_rows(query, None)
 }
 
 /// The first row of such a query, if there is one.
-pub fn read_one(query: &str) -> Result<Option<Row>, Error> {
+pub fn read_one(query: &str) -> Result<Option<SpiRow>, Error> {
     Ok(read(query)?.into_iter().next())
 }
 
 /// As [`read_one`], run as `user`.
-pub fn read_one_as(query: &str, user: pg_sys::Oid) -> Result<Option<Row>, Error> {
+pub fn read_one_as(query: &str, user: pg_sys::Oid) -> Result<Option<SpiRow>, Error> {
     Ok(read_rows(query, Some(user))?.into_iter().next())
 }
 
-fn read_rows(query: &str, user: Option<pg_sys::Oid>) -> Result<Vec<Row>, Error> {
+fn read_rows(query: &str, user: Option<pg_sys::Oid>) -> Result<Vec<SpiRow>, Error> {
     report::keeping_errors(|| {
         let sql = to_server_exactly(query).map_err(|_| error::untranslatable())?;
         // SAFETY: as in `run`; the text is NUL-terminated.
@@ -103,7 +103,7 @@ unsafe fn parse_and_run(sql: *const c_char, user: Option<pg_sys::Oid>) -> i32 {
 ///
 /// # Safety
 /// The session is connected to SPI, right after a statement that succeeded.
-unsafe fn rows() -> Result<Vec<Row>, Error> {
+unsafe fn rows() -> Result<Vec<SpiRow>, Error> {
     // SAFETY: as the caller guarantees; the table has `numvals` rows, and columns count
     // from 1. The results of SPI_fname and SPI_getvalue are NUL-terminated, and
     // SPI_fname does not return NULL for a column that exists.
@@ -119,7 +119,7 @@ unsafe fn rows() -> Result<Vec<Row>, Error> {
                 let value = pg_sys::SPI_getvalue(*tuple, table.tupdesc, column);
                 Ok((from_server(name), measured(value, &limit::VALUE)?))
             });
-            Ok(Row(columns.collect::<Result<_, Error>>()?))
+            Ok(SpiRow(columns.collect::<Result<_, Error>>()?))
         };
         tuples.iter().map(row).collect()
     }
@@ -172,7 +172,7 @@ pub fn value_of(
 
 fn texts(values: &[&str]) -> Vec<(pg_sys::Oid, pg_sys::Datum)> {
     let text = |value: &&str| {
-        let datum = Text(value).into_datum();
+        let datum = DatabaseText(value).into_datum();
         (pg_sys::TEXTOID, datum.unwrap_or(0.into()))
     };
     values.iter().map(text).collect()

@@ -50,9 +50,9 @@ pub fn note_start(worker: Option<WorkerId>, clean_since: u128) {
     if unsafe { pg_sys::IsBinaryUpgrade } {
         return;
     }
-    let now = Start {
+    let now = StartRecord {
         clean_since: format!("{clean_since:x}"),
-        ..Start::now(worker)
+        ..StartRecord::now(worker)
     };
     if let Some(last) = read()
         && let Some(warning) = may_be_copy(&last, &now)
@@ -70,7 +70,7 @@ pub fn note_start(worker: Option<WorkerId>, clean_since: u128) {
 
 /// A start of a server. Texts are in one line each; empty if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Start {
+struct StartRecord {
     machine_id: String,
     host_name: String,
     /// Another one after each boot of the machine.
@@ -93,7 +93,7 @@ pub fn clean_since() -> Option<u64> {
     number.filter(|number| *number != 0)
 }
 
-impl Start {
+impl StartRecord {
     fn now(worker: Option<WorkerId>) -> Self {
         let first_line = |path| {
             let text = fs::read_to_string(path).unwrap_or_default();
@@ -188,7 +188,7 @@ impl Start {
 }
 
 /// The warning that the server may be a copy of the one that started last.
-fn may_be_copy(last: &Start, now: &Start) -> Option<Error> {
+fn may_be_copy(last: &StartRecord, now: &StartRecord) -> Option<Error> {
     let differs = last.differs_by(now);
     let worker = &now.worker_id;
     if differs.is_empty()
@@ -219,15 +219,15 @@ fn may_be_copy(last: &Start, now: &Start) -> Option<Error> {
 }
 
 /// The last start, if the server remembers one.
-fn read() -> Option<Start> {
+fn read() -> Option<StartRecord> {
     let mut text = String::new();
     let file = fs::File::open(FILE.to_str().ok()?).ok()?;
     file.take(LENGTH_MAX).read_to_string(&mut text).ok()?;
-    Some(Start::from_text(&text))
+    Some(StartRecord::from_text(&text))
 }
 
 /// Replaces the file as a whole, durably: a crash leaves the old file or the new one.
-fn write(start: &Start) -> io::Result<()> {
+fn write(start: &StartRecord) -> io::Result<()> {
     // Others may read it if they may read the data directory, as with all its files.
     // SAFETY: a variable that the postmaster sets before it loads libraries.
     let mode = unsafe { pg_sys::data_directory_mode }.cast_unsigned() & 0o666;
@@ -268,8 +268,8 @@ fn in_a_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn start() -> Start {
-        Start {
+    fn start() -> StartRecord {
+        StartRecord {
             machine_id: "a1".to_string(),
             host_name: "one".to_string(),
             boot_id: "b1".to_string(),
@@ -285,15 +285,15 @@ mod tests {
 
     #[test]
     fn the_text_is_read_as_it_was_written() {
-        assert_eq!(Start::from_text(&start().to_text()), start());
-        assert_eq!(Start::from_text(""), Start::default());
+        assert_eq!(StartRecord::from_text(&start().to_text()), start());
+        assert_eq!(StartRecord::from_text(""), StartRecord::default());
         let later = start().to_text() + "of_a_later_version = 1\n";
-        assert_eq!(Start::from_text(&later), start());
+        assert_eq!(StartRecord::from_text(&later), start());
         assert_eq!(in_a_line("a\nworker_id = 1"), "a?worker_id = 1");
     }
 
     /// What a change of one field does.
-    fn after(change: impl FnOnce(&mut Start)) -> Vec<&'static str> {
+    fn after(change: impl FnOnce(&mut StartRecord)) -> Vec<&'static str> {
         let mut changed = start();
         change(&mut changed);
         start().differs_by(&changed)
@@ -318,34 +318,34 @@ mod tests {
 
     #[test]
     fn only_the_same_worker_id_warns() {
-        let elsewhere = || Start {
+        let elsewhere = || StartRecord {
             data_directory: "/copy".to_string(),
             ..start()
         };
-        let warns = |now: Start| may_be_copy(&start(), &now).is_some();
+        let warns = |now: StartRecord| may_be_copy(&start(), &now).is_some();
         assert!(warns(elsewhere()));
         assert!(!warns(start()));
         for worker in ["1", ""] {
             let worker_id = worker.to_string();
-            assert!(!warns(Start {
+            assert!(!warns(StartRecord {
                 worker_id,
                 ..elsewhere()
             }));
         }
         let system_identifier = "10".to_string();
-        assert!(!warns(Start {
+        assert!(!warns(StartRecord {
             system_identifier,
             ..elsewhere()
         }));
-        assert!(may_be_copy(&Start::default(), &start()).is_none());
-        let unset = Start {
+        assert!(may_be_copy(&StartRecord::default(), &start()).is_none());
+        let unset = StartRecord {
             worker_id: String::new(),
             ..start()
         };
         assert!(
             may_be_copy(
                 &unset,
-                &Start {
+                &StartRecord {
                     worker_id: String::new(),
                     ..elsewhere()
                 }

@@ -18,7 +18,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use super::lease_state::{Obstacle, Short, State};
+use super::lease_state::{LeaseState, Obstacle, Short};
 use snowflake_core::clock::Reading;
 use snowflake_core::id::{Millis, UnixMillis};
 use snowflake_core::identity::{Generation, Identity};
@@ -32,13 +32,13 @@ pub struct Tenant {
     needed: AtomicI64,
     known: AtomicI64,
     used: AtomicU64,
-    held: UnsafeCell<Held>,
+    held: UnsafeCell<TenantLease>,
 }
 
 /// What is under the clock lock.
-pub struct Held {
+pub struct TenantLease {
     pub identity: Identity,
-    pub state: State,
+    pub state: LeaseState,
     /// What is in the way of another worker ID, after a clock rollback.
     pub blocked: Option<Blocked>,
     /// The name of the generator and of its database, for the log.
@@ -70,9 +70,9 @@ impl Tenant {
             needed: AtomicI64::new(i64::MIN),
             known: AtomicI64::new(i64::MIN),
             used: AtomicU64::new(0),
-            held: UnsafeCell::new(Held {
+            held: UnsafeCell::new(TenantLease {
                 identity: Identity::NONE,
-                state: State::default(),
+                state: LeaseState::default(),
                 blocked: None,
                 name: Short::default(),
             }),
@@ -133,7 +133,7 @@ impl Tenant {
     /// # Safety
     /// The caller has that lock.
     #[allow(clippy::mut_from_ref)]
-    pub unsafe fn held(&self) -> &mut Held {
+    pub unsafe fn held(&self) -> &mut TenantLease {
         // SAFETY: the lock excludes all others who look at it.
         unsafe { &mut *self.held.get() }
     }

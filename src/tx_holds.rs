@@ -37,18 +37,18 @@ use pgrx::pg_sys;
 
 use super::compat;
 use super::error::{self, Error};
-use super::shmem::{self, Key, Shared};
-use snowflake_core::horizon::{Announced, Held, Holder, Session, Uninserted};
+use super::shmem::{self, Shared, SlotKey};
+use snowflake_core::horizon::{Announced, Held, ProcessHolds, Session, Uninserted};
 use snowflake_core::id::UnixMillis;
 use snowflake_core::slot::Slot;
 
 thread_local! {
     static HELD: RefCell<Held> = RefCell::default();
-    static HOLDER: Cell<Option<&'static Holder>> = const { Cell::new(None) };
+    static HOLDER: Cell<Option<&'static ProcessHolds>> = const { Cell::new(None) };
 }
 
 /// The place of this process.
-fn holder(shared: &Shared) -> Result<&'static Holder, Error> {
+fn holder(shared: &Shared) -> Result<&'static ProcessHolds, Error> {
     if let Some(holder) = HOLDER.get() {
         return Ok(holder);
     }
@@ -72,30 +72,30 @@ unsafe extern "C-unwind" fn on_exit(_code: std::ffi::c_int, _arg: pg_sys::Datum)
 }
 
 /// The places and the locks of this process.
-struct Ours(&'static Holder);
+struct Ours(&'static ProcessHolds);
 
 impl Session for Ours {
     type Error = Error;
 
-    fn holder(&self) -> &Holder {
+    fn holder(&self) -> &ProcessHolds {
         self.0
     }
 
     fn lock(&self, key: u64, at: UnixMillis) -> Result<(), Error> {
-        lock(Key::from_bits(key), at);
+        lock(SlotKey::from_bits(key), at);
         Ok(())
     }
 }
 
 /// Holds a generator at an instant, before the session takes IDs of it. The transaction has
 /// pinned the slot.
-pub fn hold(shared: &Shared, key: Key, slot: &Slot, at: UnixMillis) -> Result<(), Error> {
+pub fn hold(shared: &Shared, key: SlotKey, slot: &Slot, at: UnixMillis) -> Result<(), Error> {
     let ours = Ours(holder(shared)?);
     HELD.with_borrow_mut(|held| held.hold(&ours, slot.horizon(), key.bits(), at))
 }
 
 /// The session, which holds the generator, has taken IDs of this tick and later.
-pub fn took(key: Key, at: UnixMillis) {
+pub fn took(key: SlotKey, at: UnixMillis) {
     if let Some(holder) = HOLDER.get() {
         HELD.with_borrow_mut(|held| held.took(holder, key.bits(), at));
     }
@@ -112,7 +112,7 @@ pub fn withdraw() {
 pub fn prepare() {
     let held: Vec<_> = HELD.with_borrow(|held| held.iter().collect());
     for (bits, at) in held {
-        let key = Key::from_bits(bits);
+        let key = SlotKey::from_bits(bits);
         lock(key, at);
         if let Ok(shared) = shmem::shared() {
             // This transaction has pinned it.
@@ -122,7 +122,7 @@ pub fn prepare() {
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn lock(key: Key, at: UnixMillis) {
+fn lock(key: SlotKey, at: UnixMillis) {
     let at = at.get().cast_unsigned();
     let tag = pg_sys::LOCKTAG {
         locktag_field1: key.database_oid(),
@@ -152,7 +152,7 @@ fn lock(key: Key, at: UnixMillis) {
 }
 
 /// The generators that are held by locks, and where.
-pub fn locked() -> Vec<(Key, UnixMillis)> {
+pub fn locked() -> Vec<(SlotKey, UnixMillis)> {
     let mut found = Vec::new();
     // SAFETY: a copy of the table of locks in this memory context, with as many elements as
     // it says; it is freed here.
@@ -170,7 +170,7 @@ pub fn locked() -> Vec<(Key, UnixMillis)> {
                 let (database, generator) = (tag.locktag_field1, tag.locktag_field2);
                 let key = u64::from(database) << 32 | u64::from(generator);
                 let at = u64::from(tag.locktag_field4) << 32 | u64::from(tag.locktag_field3);
-                found.push((Key::from_bits(key), UnixMillis::new(at.cast_signed())));
+                found.push((SlotKey::from_bits(key), UnixMillis::new(at.cast_signed())));
             }
         }
         if count > 0 {
@@ -182,7 +182,7 @@ pub fn locked() -> Vec<(Key, UnixMillis)> {
 }
 
 /// The least instant at which locks hold a generator.
-pub fn least_of(locked: &[(Key, UnixMillis)], key: Key) -> Option<UnixMillis> {
+pub fn least_of(locked: &[(SlotKey, UnixMillis)], key: SlotKey) -> Option<UnixMillis> {
     let its = locked.iter().filter(|(held, _)| *held == key);
     its.map(|(_, at)| *at).min()
 }
@@ -191,7 +191,7 @@ pub fn least_of(locked: &[(Key, UnixMillis)], key: Key) -> Option<UnixMillis> {
 /// [`Held::insert`].
 pub fn insert(
     shared: &Shared,
-    key: Key,
+    key: SlotKey,
     at: UnixMillis,
     announced: &impl Announced,
 ) -> Result<(), Uninserted<Error>> {

@@ -14,7 +14,7 @@ pub const FORMAT: u64 = 1;
 
 /// Why a message is not understood.
 #[derive(Debug)]
-pub enum Unreadable {
+pub enum UnreadableMessage {
     /// It has another format.
     Format(u64),
     /// It is none of the expected kind.
@@ -22,13 +22,15 @@ pub enum Unreadable {
 }
 
 /// Reads a message of this version's format.
-pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Unreadable> {
-    let wrong = |error: serde_json::Error| Unreadable::Content(error.to_string());
+pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, UnreadableMessage> {
+    let wrong = |error: serde_json::Error| UnreadableMessage::Content(error.to_string());
     let message: Value = serde_json::from_str(text).map_err(wrong)?;
     match message.get("format").and_then(Value::as_u64) {
         Some(FORMAT) => serde_json::from_value(message).map_err(wrong),
-        Some(other) => Err(Unreadable::Format(other)),
-        None => Err(Unreadable::Content("no number \"format\"".to_string())),
+        Some(other) => Err(UnreadableMessage::Format(other)),
+        None => Err(UnreadableMessage::Content(
+            "no number \"format\"".to_string(),
+        )),
     }
 }
 

@@ -10,8 +10,8 @@ use super::{Code, Error, invalid, not_ready};
 use snowflake_core::duration::rounded;
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::contender::Contender;
-use snowflake_core::lease::node::{FLOOR_LIMIT, Right, Trouble, Why};
-use snowflake_core::lease::{Cause, Fence, Named, Refused, RegistryMillis};
+use snowflake_core::lease::node::{FLOOR_LIMIT, HeldLease, Trouble, Why};
+use snowflake_core::lease::{Cause, Fence, LeaseRefused, Named, RegistryMillis};
 
 const SHOWS: &str = "View snowflake_worker shows the state of this server's worker ID.";
 
@@ -92,7 +92,12 @@ pub fn worker_id_from(value: &str, why: &str) -> Error {
 }
 
 /// A worker ID was granted.
-pub fn acquired(shown: &Shown, right: &Right, before: Option<WorkerId>, now: UnixMillis) -> Error {
+pub fn acquired(
+    shown: &Shown,
+    right: &HeldLease,
+    before: Option<WorkerId>,
+    now: UnixMillis,
+) -> Error {
     let worker = right.worker.get();
     let mut detail = format!("The registry is {}.", shown.registry.get());
     if let Some(before) = before.filter(|before| *before != right.worker) {
@@ -123,7 +128,7 @@ pub fn unknown_database(name: &str) -> Error {
 }
 
 /// The registry answers again.
-pub fn resumed(right: Option<&Right>, trouble: &Trouble, now: UnixMillis) -> Error {
+pub fn resumed(right: Option<&HeldLease>, trouble: &Trouble, now: UnixMillis) -> Error {
     let outage = rounded(now.since(trouble.since));
     let what = right.map_or_else(
         || "the registry answers again".to_string(),
@@ -133,7 +138,7 @@ pub fn resumed(right: Option<&Right>, trouble: &Trouble, now: UnixMillis) -> Err
 }
 
 /// The worker ID was lost. `goes_on`: the server asks for another one, and does not stop.
-pub fn lost(right: &Right, trouble: &Trouble, goes_on: bool) -> Error {
+pub fn lost(right: &HeldLease, trouble: &Trouble, goes_on: bool) -> Error {
     let mut detail = reason(&trouble.why);
     if goes_on {
         detail += &format!(
@@ -149,7 +154,7 @@ pub fn lost(right: &Right, trouble: &Trouble, goes_on: bool) -> Error {
 /// `unclaimed` is the fixed worker ID under which the server goes on meanwhile.
 pub fn troubled(
     shown: &Shown,
-    (right, holds): (Option<&Right>, bool),
+    (right, holds): (Option<&HeldLease>, bool),
     fixed: Option<WorkerId>,
     unclaimed: Option<WorkerId>,
     trouble: &Trouble,
@@ -272,9 +277,9 @@ pub fn reason(why: &Why) -> String {
     }
 }
 
-fn refusal(refused: &Refused) -> String {
+fn refusal(refused: &LeaseRefused) -> String {
     match refused {
-        Refused::Fenced { why, by, since } => {
+        LeaseRefused::Fenced { why, by, since } => {
             let by = by.as_deref().map_or_else(String::new, |by| {
                 let what = match why {
                     Fence::TakenOver => "It went to",
@@ -298,7 +303,7 @@ fn refusal(refused: &Refused) -> String {
             };
             format!("{why}{by}")
         }
-        Refused::Held {
+        LeaseRefused::Held {
             worker, by, since, ..
         } => format!(
             "Worker ID {} belongs to {}, since {}.",
@@ -306,15 +311,15 @@ fn refusal(refused: &Refused) -> String {
             named(by),
             at(*since)
         ),
-        Refused::NoneFree { .. } => {
+        LeaseRefused::NoneFree { .. } => {
             "All worker IDs of the pool belong to other servers.".to_string()
         }
-        Refused::NonePassed { latest } => format!(
+        LeaseRefused::NonePassed { latest } => format!(
             "Each free worker ID of the pool has been used at {} or after it, or the pool was \
              made later.",
             display(*latest)
         ),
-        Refused::Quiet { cause, retry } => format!(
+        LeaseRefused::Quiet { cause, retry } => format!(
             "The registry may have lost leases ({}), so it gives no worker ID for {} more.",
             match cause {
                 Cause::Place => "it was promoted, or restored from a dump",
@@ -326,24 +331,26 @@ fn refusal(refused: &Refused) -> String {
             },
             rounded(*retry)
         ),
-        Refused::TooFarAhead { asked, limit, now } => format!(
+        LeaseRefused::TooFarAhead { asked, limit, now } => format!(
             "The clock of this server shows {}, and that of the registry {}: one of the two is \
              wrong. The registry believes no clock after {}.",
             display(*asked),
             at(*now),
             display(*limit)
         ),
-        Refused::Foreign => "The registry does not know what this server remembers of it: it is \
+        LeaseRefused::Foreign => {
+            "The registry does not know what this server remembers of it: it is \
                              another registry than before, or was made anew."
-            .to_string(),
-        Refused::NotInPool { worker } => {
+                .to_string()
+        }
+        LeaseRefused::NotInPool { worker } => {
             format!("Worker ID {} is not in the pool.", worker.get())
         }
-        Refused::ManyServers { count } => format!(
+        LeaseRefused::ManyServers { count } => format!(
             "{count} servers count for the horizon of the cluster, of the role of this server or \
              of all roles, and no more may. Drop those that are lost, by snowflake_drop_server()."
         ),
-        Refused::Stopped(stopped) => format!(
+        LeaseRefused::Stopped(stopped) => format!(
             "The registry serves nobody since {}: {} has seen another one that has taken over \
              from it.",
             at(stopped.since),

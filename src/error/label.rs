@@ -7,7 +7,7 @@ use crate::time::display;
 use snowflake_core::excerpt::excerpt;
 use snowflake_core::id::UnixMillis;
 use snowflake_core::label::LabelError;
-use snowflake_core::layout::Change;
+use snowflake_core::layout::LayoutChange;
 
 pub fn bad_label(text: &str, error: &LabelError) -> Error {
     invalid(format!("invalid label: {}", error.problem))
@@ -57,20 +57,22 @@ pub fn label_not_committed(name: &str) -> Error {
         .hint("Commit first.")
 }
 
-pub fn layout_changed(name: &str, change: Change, before: &str, after: &str) -> Error {
+pub fn layout_changed(name: &str, change: LayoutChange, before: &str, after: &str) -> Error {
     let message = format!("cannot change the layout of generator {name}: it has issued IDs");
     let detail = match change {
-        Change::Tick => {
+        LayoutChange::Tick => {
             "The tick would change: new IDs could repeat existing ones, or sort before them."
                 .to_string()
         }
-        Change::LaterEpoch => "The epoch would be later: new IDs would repeat existing ones, or \
+        LayoutChange::LaterEpoch => {
+            "The epoch would be later: new IDs would repeat existing ones, or \
                                sort before them."
-            .to_string(),
-        Change::NarrowerTime => {
+                .to_string()
+        }
+        LayoutChange::NarrowerTime => {
             "The time would have fewer bits: new IDs could repeat existing ones.".to_string()
         }
-        Change::Fields => format!(
+        LayoutChange::Fields => format!(
             "Layout \"{before}\" cannot become \"{after}\": new IDs could repeat existing ones, \
              or sort before them."
         ),

@@ -24,7 +24,7 @@ pub fn no_worker_yet(why: Refused) -> bool {
 }
 
 /// What a message about a refusal tells of the server.
-pub struct Server {
+pub struct ServerFacts {
     /// What the wall clock shows.
     pub now: UnixMillis,
     /// `snowflake_id.max_observe`.
@@ -35,7 +35,7 @@ pub struct Server {
 
 /// The generator of this name refuses what was asked. A server without a worker ID
 /// ([`no_worker_yet`]) has an error of its own.
-pub fn refused(name: &str, generator: &Generator, why: Refused, server: &Server) -> Error {
+pub fn refused(name: &str, generator: &Generator, why: Refused, server: &ServerFacts) -> Error {
     match why {
         Refused::Reservation(refusal) => not_reserved(name, generator, refusal, server),
         Refused::Behind {
@@ -149,7 +149,12 @@ fn descends(name: &str, generator: &Generator, descent: Descent) -> Error {
     }
 }
 
-fn not_reserved(name: &str, generator: &Generator, refusal: Refusal, server: &Server) -> Error {
+fn not_reserved(
+    name: &str,
+    generator: &Generator,
+    refusal: Refusal,
+    server: &ServerFacts,
+) -> Error {
     match refusal {
         Refusal::ClockJumped { by, limit } => {
             let (by, limit) = (exact(by), as_set(limit));

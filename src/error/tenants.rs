@@ -9,7 +9,7 @@ use super::keeper::{NOT_RUNNING, reason, trouble as trouble_text};
 use super::{Code, Error, invalid, not_ready};
 use snowflake_core::duration::rounded;
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
-use snowflake_core::lease::node::{Right, Trouble};
+use snowflake_core::lease::node::{HeldLease, Trouble};
 
 /// There is no pool for such generators, or no registry at all.
 pub fn no_pool(name: &str, lacks_registry: bool) -> Error {
@@ -121,7 +121,7 @@ pub fn no_other_worker(error: Error, name: &str, shown: &Shown, has_keeper: bool
 pub fn acquired(
     name: &str,
     pool: &str,
-    right: &Right,
+    right: &HeldLease,
     before: Option<WorkerId>,
     now: UnixMillis,
 ) -> Error {
@@ -164,7 +164,7 @@ pub fn not_returned(name: &str, pool: &str, worker: WorkerId) -> Error {
 }
 
 /// A worker ID was lost.
-pub fn lost(name: &str, right: &Right, trouble: &Trouble) -> Error {
+pub fn lost(name: &str, right: &HeldLease, trouble: &Trouble) -> Error {
     let worker = right.worker.get();
     warned(format!("lost worker ID {worker} of generator {name}")).detail(format!(
         "{} IDs of times before {} are issued under it still, since nobody else issues these. The \
@@ -183,7 +183,7 @@ pub fn troubled(name: &str, pool: &str, trouble: &Trouble) -> Error {
 }
 
 /// The registry answers again.
-pub fn resumed(name: &str, right: Option<&Right>, trouble: &Trouble, now: UnixMillis) -> Error {
+pub fn resumed(name: &str, right: Option<&HeldLease>, trouble: &Trouble, now: UnixMillis) -> Error {
     let outage = rounded(now.since(trouble.since));
     let what = right.map_or_else(
         || "the registry answers again".to_string(),

@@ -87,7 +87,7 @@ mod session {
 
     use super::super::super::libpq::wait::{Backend, Waiter, Wanted};
     use super::super::super::mailbox::{self, Worker};
-    use super::super::host::{Host, Problem};
+    use super::super::host::{EtcdRegistry, Problem};
     use super::*;
     use snowflake_core::lease::etcd::StoredPool;
     use snowflake_core::lease::state::State;
@@ -96,11 +96,11 @@ mod session {
         url: Url,
         pool: &str,
         worker: i32,
-        f: impl FnOnce(&mut Host, Instant) -> Result<T, Problem> + Send + 'static,
+        f: impl FnOnce(&mut EtcdRegistry, Instant) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Error> {
         let client = mailbox::start(move |worker: Worker<(), Result<T, Problem>>| {
             let until = Instant::now() + TIMEOUT;
-            worker.reply(f(&mut Host::new(url), until));
+            worker.reply(f(&mut EtcdRegistry::new(url), until));
         });
         let mut client = client.map_err(|why| {
             error::etcd::unreachable(&format!("Could not start a thread: {why}."))
@@ -120,7 +120,7 @@ mod session {
     /// Runs what only reads.
     fn read<T: Send + 'static>(
         url: Url,
-        f: impl FnOnce(&mut Host, Instant) -> Result<T, Problem> + Send + 'static,
+        f: impl FnOnce(&mut EtcdRegistry, Instant) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Error> {
         run(url, "", 0, f).map_err(error::etcd::of_reading)
     }
@@ -159,7 +159,7 @@ mod session {
     }
 
     pub fn horizon(url: Url) -> Result<UnixMillis, Error> {
-        let horizon = read(url, Host::horizon)?;
+        let horizon = read(url, EtcdRegistry::horizon)?;
         horizon.map_err(|why| error::cluster_horizon::lacking(&why))
     }
 

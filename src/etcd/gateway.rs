@@ -36,7 +36,7 @@ const OLD_TOKENS: [&str; 2] = ["invalid auth token", "revision of auth"];
 
 /// Why a call has no answer.
 #[derive(Debug)]
-pub enum Failure {
+pub enum GatewayFailure {
     /// The member answers with an error.
     Refused { code: u64, why: String },
     /// There is no answer, for this reason: words without a full stop.
@@ -44,7 +44,7 @@ pub enum Failure {
 }
 
 /// An answer of a member.
-pub struct Answer {
+pub struct GatewayAnswer {
     pub body: Value,
     /// The member's clock, rounded up to its next second.
     pub now: Option<RegistryMillis>,
@@ -98,7 +98,12 @@ impl Gateway {
     }
 
     /// Calls a function of the gateway.
-    pub fn call(&mut self, path: &str, body: &Value, until: Instant) -> Result<Answer, Failure> {
+    pub fn call(
+        &mut self,
+        path: &str,
+        body: &Value,
+        until: Instant,
+    ) -> Result<GatewayAnswer, GatewayFailure> {
         if self.url.user.is_none() {
             return self.post(path, body, until);
         }
@@ -107,7 +112,7 @@ impl Gateway {
             self.token = Some(self.authenticate(until)?);
         }
         match self.post(path, body, until) {
-            Err(Failure::Refused { code, why }) if had_token && is_old_token(code, &why) => {
+            Err(GatewayFailure::Refused { code, why }) if had_token && is_old_token(code, &why) => {
                 self.token = None;
                 self.token = Some(self.authenticate(until)?);
                 self.post(path, body, until)
@@ -116,28 +121,35 @@ impl Gateway {
         }
     }
 
-    fn authenticate(&mut self, until: Instant) -> Result<String, Failure> {
+    fn authenticate(&mut self, until: Instant) -> Result<String, GatewayFailure> {
         let Some((user, file)) = self.url.user.clone() else {
             return Ok(String::new());
         };
-        let password = read(&file).map_err(Failure::Away)?;
+        let password = read(&file).map_err(GatewayFailure::Away)?;
         let password = String::from_utf8_lossy(&password);
         let password = password.lines().next().unwrap_or_default();
         let body = json!({ "name": user, "password": password });
         let answer = self.post("/v3/auth/authenticate", &body, until)?;
         let token = answer.body.get("token").and_then(Value::as_str);
-        let none = || Failure::Away("etcd has given no token".to_string());
+        let none = || GatewayFailure::Away("etcd has given no token".to_string());
         token.map(str::to_string).ok_or_else(none)
     }
 
-    fn post(&mut self, path: &str, body: &Value, until: Instant) -> Result<Answer, Failure> {
+    fn post(
+        &mut self,
+        path: &str,
+        body: &Value,
+        until: Instant,
+    ) -> Result<GatewayAnswer, GatewayFailure> {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Failure::Away("there was no answer in time".to_string()));
+            return Err(GatewayFailure::Away(
+                "there was no answer in time".to_string(),
+            ));
         }
         let agent = match self.agent.take() {
             Some(agent) => agent,
-            None => agent(&self.url).map_err(Failure::Away)?,
+            None => agent(&self.url).map_err(GatewayFailure::Away)?,
         };
         let agent = self.agent.insert(agent);
         let host = self.url.hosts.get(self.at).map_or("", String::as_str);
@@ -150,7 +162,7 @@ impl Gateway {
         if let Some(token) = &self.token {
             request = request.header("Authorization", token);
         }
-        let away = |error: ureq::Error| Failure::Away(words(&error));
+        let away = |error: ureq::Error| GatewayFailure::Away(words(&error));
         let mut response = request.send(body.to_string()).map_err(away)?;
         let is_success = response.status().is_success();
         let date = response.headers().get("date");
@@ -177,16 +189,18 @@ impl Gateway {
                     response.status().as_u16()
                 )
             };
-            return Err(Failure::Refused {
+            return Err(GatewayFailure::Refused {
                 code: body.get("code").map_or(0, number),
                 why: why.unwrap_or_else(other),
             });
         }
         if !body.is_object() {
-            return Err(Failure::Away("this is not etcd's JSON gateway".to_string()));
+            return Err(GatewayFailure::Away(
+                "this is not etcd's JSON gateway".to_string(),
+            ));
         }
         let now = date.and_then(|date| instant(&date));
-        Ok(Answer { body, now })
+        Ok(GatewayAnswer { body, now })
     }
 }
 

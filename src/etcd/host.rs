@@ -22,12 +22,12 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::wire::{self, Unreadable};
-use super::gateway::{Failure, Gateway, NOT_FOUND, decoded, encoded, number};
+use super::super::wire::{self, UnreadableMessage};
+use super::gateway::{Gateway, GatewayFailure, NOT_FOUND, decoded, encoded, number};
 use super::url::Url;
 use snowflake_core::id::{UnixMillis, WorkerId};
 use snowflake_core::lease::etcd::{
-    self, Around, ChangedServer, Found, Key, Position, ServersFound, Stored, StoredPool, Table,
+    self, Around, ChangedServer, EtcdKey, Found, Position, ServersFound, Stored, StoredPool, Table,
     key_of, only_row,
 };
 use snowflake_core::lease::horizon::{self, Lacking, Server, Undroppable};
@@ -72,10 +72,10 @@ enum Attempt {
     Ended(Problem),
 }
 
-impl From<Failure> for Attempt {
-    fn from(failure: Failure) -> Self {
+impl From<GatewayFailure> for Attempt {
+    fn from(failure: GatewayFailure) -> Self {
         match failure {
-            Failure::Refused { why, .. } | Failure::Away(why) => Self::Away(why),
+            GatewayFailure::Refused { why, .. } | GatewayFailure::Away(why) => Self::Away(why),
         }
     }
 }
@@ -87,7 +87,7 @@ impl From<Problem> for Attempt {
 }
 
 /// A key with its value.
-struct Entry {
+struct EtcdEntry {
     key: String,
     value: String,
     /// The revision of the latest change.
@@ -97,14 +97,14 @@ struct Entry {
 }
 
 /// What was read, at one revision.
-struct Reading {
+struct EtcdReading {
     revision: u64,
     around: Around,
-    entries: Vec<Entry>,
+    entries: Vec<EtcdEntry>,
 }
 
-impl Reading {
-    fn entry(&self, key: &str) -> Option<&Entry> {
+impl EtcdReading {
+    fn entry(&self, key: &str) -> Option<&EtcdEntry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
@@ -113,7 +113,7 @@ impl Reading {
         entry.map(|entry| parsed(&entry.value)).transpose()
     }
 
-    fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a Entry> {
+    fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a EtcdEntry> {
         let entries = self.entries.iter();
         entries.filter(move |entry| entry.key.starts_with(prefix))
     }
@@ -121,14 +121,14 @@ impl Reading {
 
 /// A transaction.
 #[derive(Default)]
-struct Change {
+struct EtcdChange {
     compare: Vec<Value>,
     success: Vec<Value>,
 }
 
-impl Change {
+impl EtcdChange {
     /// Only if the key is as it was read.
-    fn unless_changed(&mut self, reading: &Reading, key: &str) {
+    fn unless_changed(&mut self, reading: &EtcdReading, key: &str) {
         let changed = reading.entry(key).map_or(0, |entry| entry.changed);
         self.compare.push(json!({
             "key": encoded(key), "target": "MOD", "result": "EQUAL",
@@ -137,7 +137,7 @@ impl Change {
     }
 
     /// Only if nothing below the prefix was written since it was read.
-    fn unless_written(&mut self, reading: &Reading, prefix: &str) {
+    fn unless_written(&mut self, reading: &EtcdReading, prefix: &str) {
         self.compare.push(json!({
             "key": encoded(prefix), "range_end": encoded(&end_of(prefix)), "target": "MOD",
             "result": "LESS", "mod_revision": (reading.revision + 1).to_string(),
@@ -156,7 +156,7 @@ impl Change {
     }
 }
 
-pub struct Host {
+pub struct EtcdRegistry {
     gateway: Gateway,
     /// The namespace of the pool that was asked last.
     namespace: Option<(String, String)>,
@@ -164,7 +164,7 @@ pub struct Host {
     spare: Option<(u64, u64)>,
 }
 
-impl Host {
+impl EtcdRegistry {
     pub const fn new(url: Url) -> Self {
         Self {
             gateway: Gateway::new(url),
@@ -202,14 +202,14 @@ impl Host {
             let registry = match stored {
                 Some(stored) => stored,
                 None => {
-                    let key = seal::Key::new(random().map_err(Attempt::Away)?);
+                    let key = seal::SealKey::new(random().map_err(Attempt::Away)?);
                     reading.around.stored(State::new(&scene, key))
                 }
             };
             let mut pool = pool.clone();
             // Not earlier than what has been stored, though a clock was set back.
             pool.pool.made = scene.now.max(registry.state.top);
-            let mut change = Change::default();
+            let mut change = EtcdChange::default();
             change.unless_changed(&reading, &key);
             change.unless_written(&reading, &pools);
             change.put(&key, &wire::encode(&pool), 0);
@@ -325,7 +325,7 @@ impl Host {
             if let Err(why) = dropped {
                 return Ok(Err(why));
             }
-            let mut change = Change::default();
+            let mut change = EtcdChange::default();
             host.change_servers(&mut change, servers.changed());
             let stored = reading.around.stored(state);
             host.store(&reading, change, &stored, until)?;
@@ -334,7 +334,10 @@ impl Host {
     }
 
     /// The state and all servers.
-    fn read_servers(&mut self, until: Instant) -> Result<(Reading, Stored, Vec<Server>), Attempt> {
+    fn read_servers(
+        &mut self,
+        until: Instant,
+    ) -> Result<(EtcdReading, Stored, Vec<Server>), Attempt> {
         let (key, prefix) = (self.key("/state"), self.key("/servers/"));
         let reading = self.read(&[&key], &[&prefix], until)?;
         let stored: Stored = reading.value(&key)?.ok_or(Problem::NoRegistry)?;
@@ -343,7 +346,7 @@ impl Host {
     }
 
     /// Guarded by the state, which every request writes.
-    fn change_servers(&self, change: &mut Change, changed: Vec<ChangedServer>) {
+    fn change_servers(&self, change: &mut EtcdChange, changed: Vec<ChangedServer>) {
         for (identity, server) in changed {
             let key = self.key(&format!("/servers/{}", identity.text()));
             match server {
@@ -367,7 +370,7 @@ impl Host {
             let mut state = stored.state;
             f(&mut state, &scene);
             let stored = reading.around.stored(state);
-            host.store(&reading, Change::default(), &stored, until)
+            host.store(&reading, EtcdChange::default(), &stored, until)
         })
     }
 
@@ -416,9 +419,9 @@ impl Host {
         for row in &outcome.rows {
             let lease_key = self.lease_key(&read.pool, row.worker);
             match key_of(row, &outcome.reply) {
-                Key::Stays => {}
-                Key::Goes => change.delete(&lease_key),
-                Key::Lasts => {
+                EtcdKey::Stays => {}
+                EtcdKey::Goes => change.delete(&lease_key),
+                EtcdKey::Lasts => {
                     let entry = read.reading.entry(&lease_key);
                     let token = format!("{}-{:032x}", row.counter, row.nonce.0);
                     // The lease goes on if it is that of the same token.
@@ -466,7 +469,7 @@ impl Host {
         name: &str,
         only: Option<WorkerId>,
         until: Instant,
-    ) -> Result<Read, Attempt> {
+    ) -> Result<EtcdRead, Attempt> {
         let (state, pool_key) = (self.key("/state"), self.key(&format!("/pools/{name}")));
         let known = self.namespace.take();
         let namespace = match known.filter(|(pool, _)| pool == name) {
@@ -519,7 +522,7 @@ impl Host {
             pool: checked,
             ..pool
         };
-        Ok(Read {
+        Ok(EtcdRead {
             reading,
             stored,
             pool,
@@ -533,7 +536,7 @@ impl Host {
         keys: &[&str],
         prefixes: &[&str],
         until: Instant,
-    ) -> Result<Reading, Attempt> {
+    ) -> Result<EtcdReading, Attempt> {
         let one = keys.iter().map(|key| json!({ "key": encoded(key) }));
         let all = prefixes
             .iter()
@@ -577,7 +580,7 @@ impl Host {
             .flatten()
             .map(|entry| {
                 let text = |name: &str| decoded(entry.get(name));
-                Some(Entry {
+                Some(EtcdEntry {
                     key: text("key")?,
                     // An empty value is left out.
                     value: text("value").unwrap_or_default(),
@@ -587,7 +590,7 @@ impl Host {
             })
             .collect::<Option<Vec<_>>>();
         let wrong = || Problem::Unreadable("a key is no text".to_string());
-        Ok(Reading {
+        Ok(EtcdReading {
             revision,
             around: Around {
                 now,
@@ -602,8 +605,8 @@ impl Host {
     /// Makes the transaction, which also stores the state.
     fn store(
         &mut self,
-        reading: &Reading,
-        mut change: Change,
+        reading: &EtcdReading,
+        mut change: EtcdChange,
         stored: &Stored,
         until: Instant,
     ) -> Result<(), Attempt> {
@@ -615,7 +618,7 @@ impl Host {
             Ok(answer) if answer.body.get("succeeded") == Some(&Value::Bool(true)) => Ok(()),
             Ok(_) => Err(Attempt::Again),
             // The lease has ended before it had its key.
-            Err(Failure::Refused {
+            Err(GatewayFailure::Refused {
                 code: NOT_FOUND, ..
             }) => {
                 self.spare = None;
@@ -633,7 +636,7 @@ impl Host {
                 let left = answer.body.get("result").and_then(|it| it.get("TTL"));
                 Ok(left.map_or(0, number) > 0)
             }
-            Err(Failure::Refused {
+            Err(GatewayFailure::Refused {
                 code: NOT_FOUND, ..
             }) => Ok(false),
             Err(failure) => Err(failure.into()),
@@ -662,22 +665,22 @@ impl Host {
 }
 
 /// A pool with what was read of it.
-struct Read {
-    reading: Reading,
+struct EtcdRead {
+    reading: EtcdReading,
     stored: Stored,
     pool: StoredPool,
     found: Found,
 }
 
-impl Read {
+impl EtcdRead {
     /// See [`Around::era`].
     fn era(&self) -> Option<u64> {
         self.reading.around.era(&self.stored)
     }
 
     /// A transaction that fails if anything that was read has changed.
-    fn change(&self, host: &Host, only: Option<WorkerId>) -> Change {
-        let (mut change, namespace) = (Change::default(), &self.pool.namespace);
+    fn change(&self, host: &EtcdRegistry, only: Option<WorkerId>) -> EtcdChange {
+        let (mut change, namespace) = (EtcdChange::default(), &self.pool.namespace);
         let name = &self.pool.pool.name;
         change.unless_changed(&self.reading, &host.key(&format!("/pools/{name}")));
         match only {
@@ -697,7 +700,7 @@ impl Read {
 }
 
 /// The servers that were read.
-fn servers_of(reading: &Reading, prefix: &str) -> Result<Vec<Server>, Problem> {
+fn servers_of(reading: &EtcdReading, prefix: &str) -> Result<Vec<Server>, Problem> {
     let entries = reading.below(prefix);
     entries.map(|entry| parsed(&entry.value)).collect()
 }
@@ -706,7 +709,7 @@ fn servers_of(reading: &Reading, prefix: &str) -> Result<Vec<Server>, Problem> {
 fn change_has_lease(outcome: &etcd::Outcome) -> bool {
     let rows = outcome.rows.iter();
     rows.map(|row| key_of(row, &outcome.reply))
-        .any(|key| key == Key::Lasts)
+        .any(|key| key == EtcdKey::Lasts)
 }
 
 /// The first key after all those that begin with a prefix, which ends with a slash.
@@ -717,8 +720,8 @@ fn end_of(prefix: &str) -> String {
 
 fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     wire::decode(text).map_err(|why| match why {
-        Unreadable::Format(format) => Problem::Format(format),
-        Unreadable::Content(why) => Problem::Unreadable(why),
+        UnreadableMessage::Format(format) => Problem::Format(format),
+        UnreadableMessage::Content(why) => Problem::Unreadable(why),
     })
 }
 

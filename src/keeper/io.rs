@@ -1,7 +1,7 @@
 //! The thread that talks to the registry, so that the keeper never waits for the network.
 //!
-//! The keeper sends [`Client::send`] one request at a time and reads the outcome by
-//! [`Client::take`]; [`Client::socket`] can be read when there is one: see [`mailbox`].
+//! The keeper sends [`RegistryClient::send`] one request at a time and reads the outcome by
+//! [`RegistryClient::take`]; [`RegistryClient::socket`] can be read when there is one: see [`mailbox`].
 //!
 //! The thread calls nothing of PostgreSQL and gets no signals; [`super::super::libpq`] has
 //! the rules. A [`Transport`] carries the requests: to PostgreSQL, or to etcd.
@@ -16,17 +16,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::super::etcd::host::Host;
+use super::super::etcd::host::EtcdRegistry;
 use super::super::etcd::url::{self, Url};
 use super::super::libpq::wait::Stop;
 use super::super::mailbox::{self, Worker};
-use super::postgres::{self, Postgres};
+use super::postgres::{self, PostgresRegistry};
 use super::transport::{Job, Transport};
 use crate::error;
 use snowflake_core::lease::{Reply, Request};
 
 /// What became of a request.
-pub struct Outcome {
+pub struct RequestOutcome {
     /// The number of the request.
     pub number: u64,
     /// The reply, or why there is none: a sentence.
@@ -42,12 +42,18 @@ fn transport(
     started: i64,
 ) -> Box<dyn Transport> {
     if !url::is_etcd(registry) {
-        return Box::new(Postgres::new(registry, pool, stop.clone(), here, started));
+        return Box::new(PostgresRegistry::new(
+            registry,
+            pool,
+            stop.clone(),
+            here,
+            started,
+        ));
     }
     here.store(false, Ordering::Relaxed);
     match Url::parse(registry) {
         Ok(url) => Box::new(Etcd {
-            host: Host::new(url),
+            host: EtcdRegistry::new(url),
             pool,
         }),
         Err(why) => Box::new(Nowhere(why)),
@@ -56,7 +62,7 @@ fn transport(
 
 /// A registry in etcd.
 struct Etcd {
-    host: Host,
+    host: EtcdRegistry,
     pool: String,
 }
 
@@ -108,9 +114,9 @@ impl Drop for Alive {
 }
 
 /// The keeper's end.
-pub struct Client(mailbox::Client<Job, Outcome>);
+pub struct RegistryClient(mailbox::Client<Job, RequestOutcome>);
 
-impl Client {
+impl RegistryClient {
     /// Starts the thread; `registry` is what the setting says. `here` tells then whether
     /// the latest connection was to this server itself. Fails if the process may have no
     /// more threads or files, or has [`THREADS_MAX`].
@@ -118,12 +124,12 @@ impl Client {
         let alive = Alive::count()?;
         let (registry, pool) = (registry.to_string(), pool.to_string());
         let (started, here) = (postgres::postmaster_start(), Arc::clone(here));
-        let client = mailbox::start(move |worker: Worker<Job, Outcome>| {
+        let client = mailbox::start(move |worker: Worker<Job, RequestOutcome>| {
             let _alive = alive;
             let mut registry = transport(&registry, pool, worker.stop(), here, started);
             while let Some(job) = worker.next() {
                 let (number, reply) = (job.number, registry.answer(&job));
-                worker.reply(Outcome { number, reply });
+                worker.reply(RequestOutcome { number, reply });
             }
         })?;
         Ok(Self(client))
@@ -140,7 +146,7 @@ impl Client {
     }
 
     /// The next outcome, if there is one.
-    pub fn take(&mut self) -> Option<Outcome> {
+    pub fn take(&mut self) -> Option<RequestOutcome> {
         self.0.take()
     }
 

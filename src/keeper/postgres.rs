@@ -7,9 +7,9 @@ use std::time::Instant;
 use pgrx::pg_sys;
 
 use super::super::libpq::wait::{Stop, Thread};
-use super::super::libpq::{Connection, Error, Server};
+use super::super::libpq::{Connection, Conninfo, LibpqError};
 use super::super::time;
-use super::super::wire::{self, Unreadable};
+use super::super::wire::{self, UnreadableMessage};
 use super::transport::{Job, Transport};
 use snowflake_core::lease::Reply;
 
@@ -59,40 +59,40 @@ pub fn postmaster_start() -> i64 {
 }
 
 /// The other server, of which only one that takes writes will do.
-fn server(registry: &str) -> Result<Server, Error> {
-    Server::parse(registry)?.with([("target_session_attrs", "read-write")])
+fn server(registry: &str) -> Result<Conninfo, LibpqError> {
+    Conninfo::parse(registry)?.with([("target_session_attrs", "read-write")])
 }
 
 /// A registry in PostgreSQL.
-pub struct Postgres {
-    server: Result<Server, Error>,
+pub struct PostgresRegistry {
+    server: Result<Conninfo, LibpqError>,
     pool: String,
     stop: Stop,
-    session: Option<Session>,
+    session: Option<RegistrySession>,
     /// When this server's postmaster started.
     started: i64,
     here: Arc<AtomicBool>,
 }
 
 /// A connection that is set up.
-struct Session {
+struct RegistrySession {
     connection: Connection,
     /// The statement that calls the registry.
     call: String,
 }
 
 enum Failure {
-    Libpq(Error),
+    Libpq(LibpqError),
     Other(String),
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
+impl From<LibpqError> for Failure {
+    fn from(error: LibpqError) -> Self {
         Self::Libpq(error)
     }
 }
 
-impl Postgres {
+impl PostgresRegistry {
     /// `registry` is a conninfo or a URL; `here` tells then whether the latest connection
     /// was to this server itself, whose postmaster started at `started`.
     pub fn new(
@@ -113,14 +113,14 @@ impl Postgres {
     }
 }
 
-impl Transport for Postgres {
+impl Transport for PostgresRegistry {
     fn answer(&mut self, job: &Job) -> Result<Reply, String> {
         let until = Instant::now() + job.timeout;
         let is_old = self.session.is_some();
         let outcome = match self.ask(job, until) {
             // A connection that was made for an earlier request may be gone since long.
             // A request may be sent twice.
-            Err(Failure::Libpq(Error::Lost(_))) if is_old => self.ask(job, until),
+            Err(Failure::Libpq(LibpqError::Lost(_))) if is_old => self.ask(job, until),
             outcome => outcome,
         };
         outcome.map_err(|failure| match failure {
@@ -130,7 +130,7 @@ impl Transport for Postgres {
     }
 }
 
-impl Postgres {
+impl PostgresRegistry {
     fn ask(&mut self, job: &Job, until: Instant) -> Result<Reply, Failure> {
         let mut session = match self.session.take() {
             Some(session) => session,
@@ -163,19 +163,19 @@ impl Postgres {
         })?;
         wire::decode(text).map_err(|why| {
             Failure::Other(match why {
-                Unreadable::Format(format) => format!(
+                UnreadableMessage::Format(format) => format!(
                     "The registry answers in format {format}, and this server understands format \
                      {}: install the same version of extension snowflake_id on both.",
                     wire::FORMAT
                 ),
-                Unreadable::Content(why) => {
+                UnreadableMessage::Content(why) => {
                     format!("The reply of the registry could not be read: {why}.")
                 }
             })
         })
     }
 
-    fn connect(&self, until: Instant) -> Result<Session, Failure> {
+    fn connect(&self, until: Instant) -> Result<RegistrySession, Failure> {
         let server = self.server.as_ref().map_err(Clone::clone)?;
         let mut waiter = Thread(&self.stop);
         let left = || until.saturating_duration_since(Instant::now());
@@ -193,25 +193,25 @@ impl Postgres {
         let call = CALL
             .replace("@schema@", schema)
             .replace("@function@", function.unwrap_or_default());
-        Ok(Session { connection, call })
+        Ok(RegistrySession { connection, call })
     }
 }
 
 /// Why there is no reply.
-fn sentence(error: &Error) -> String {
+fn sentence(error: &LibpqError) -> String {
     match error {
-        Error::Conninfo => {
+        LibpqError::Conninfo => {
             "\"snowflake_id.registry\" is neither a libpq conninfo nor a URL.".to_string()
         }
-        Error::Connect(message) => format!("Could not connect: {}.", bare(message)),
-        Error::TimedOut(_) => "The registry did not answer in time.".to_string(),
-        Error::Statement(refusal) => format!(
+        LibpqError::Connect(message) => format!("Could not connect: {}.", bare(message)),
+        LibpqError::TimedOut(_) => "The registry did not answer in time.".to_string(),
+        LibpqError::Statement(refusal) => format!(
             "The registry's server refused the request with SQLSTATE {}: {}.",
             refusal.sqlstate,
             bare(&refusal.message)
         ),
-        Error::Lost(message) => format!("The connection was lost: {}.", bare(message)),
-        Error::Ended => "The request was given up.".to_string(),
+        LibpqError::Lost(message) => format!("The connection was lost: {}.", bare(message)),
+        LibpqError::Ended => "The request was given up.".to_string(),
     }
 }
 

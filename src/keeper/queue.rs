@@ -29,10 +29,10 @@ use std::time::{Duration, Instant};
 
 use super::super::error::tenants as told;
 use super::super::lease_state::{KeptLink, Short};
-use super::super::shmem::{Key, Shared};
+use super::super::shmem::{Shared, SlotKey};
 use super::super::tenants::{Blocked, Tenant};
 use super::super::{compat, os_clock};
-use super::io::{Client, Outcome};
+use super::io::{RegistryClient, RequestOutcome};
 use super::{
     LOOKUP_GRACE, NEED_LASTS, Needed, RELEASE_WAIT, Target, holder, nonce, obstacle_of, timeout_of,
 };
@@ -44,11 +44,11 @@ use snowflake_core::slot::Slot;
 /// All generators with worker IDs of their own, towards one pool.
 pub struct Queue {
     pub target: Target,
-    links: Vec<Link>,
+    links: Vec<QueueLink>,
     /// What is returned.
     partings: VecDeque<Parting>,
-    client: Option<Client>,
-    asked: Option<Asked>,
+    client: Option<RegistryClient>,
+    asked: Option<QueueRequest>,
     /// Whose turn it is to ask.
     turn: usize,
     /// The registry is on this server itself.
@@ -56,7 +56,7 @@ pub struct Queue {
 }
 
 /// The request that is under way.
-struct Asked {
+struct QueueRequest {
     nonce: Nonce,
     number: u64,
     until: Instant,
@@ -70,9 +70,9 @@ struct Member {
 }
 
 /// A generator.
-struct Link {
+struct QueueLink {
     tenant: &'static Tenant,
-    key: Key,
+    key: SlotKey,
     name: String,
     member: Member,
     candidate: Option<Candidate>,
@@ -97,7 +97,7 @@ struct Parting {
 }
 
 impl Member {
-    fn new(key: Key, reach: Reach) -> Self {
+    fn new(key: SlotKey, reach: Reach) -> Self {
         let (started, nonce) = (os_clock::boot(), nonce());
         let node = Node::new(holder(started, key.bits()), nonce, None, None);
         Self {
@@ -108,10 +108,10 @@ impl Member {
     }
 }
 
-impl Link {
+impl QueueLink {
     /// Begins with this generator, or goes on where another keeper ended.
     fn new(tenant: &'static Tenant, target: &Target, shared: &Shared) -> Self {
-        let (hash, key) = (target.hash(), Key::from_bits(tenant.key()));
+        let (hash, key) = (target.hash(), SlotKey::from_bits(tenant.key()));
         let (kept, name) = shared.with_held(tenant, |_, held| {
             let kept = held.state.link.clone().filter(|kept| kept.target == hash);
             let is_in_force = |kept: &KeptLink| {
@@ -396,9 +396,10 @@ impl Queue {
     /// milliseconds; without an end if there are none.
     pub fn round(&mut self, shared: &Shared) -> (Option<c_int>, Option<i64>) {
         for tenant in shared.tenants() {
-            let is_known = |link: &Link| std::ptr::eq(link.tenant, tenant);
+            let is_known = |link: &QueueLink| std::ptr::eq(link.tenant, tenant);
             if tenant.key() != 0 && !self.links.iter().any(is_known) {
-                self.links.push(Link::new(tenant, &self.target, shared));
+                self.links
+                    .push(QueueLink::new(tenant, &self.target, shared));
             }
         }
         for link in &mut self.links {
@@ -408,7 +409,7 @@ impl Queue {
         self.listen(shared);
         let millis = self.go_on(shared);
         let socket = self.client.as_ref().filter(|_| self.asked.is_some());
-        (socket.map(Client::socket), millis)
+        (socket.map(RegistryClient::socket), millis)
     }
 
     pub fn is_here(&self) -> bool {
@@ -423,7 +424,7 @@ impl Queue {
 
     /// Whose request has this nonce.
     fn asker(&self, nonce: Nonce) -> Option<Asker> {
-        let is_candidate = |link: &Link| {
+        let is_candidate = |link: &QueueLink| {
             let candidate = link.candidate.as_ref();
             candidate.is_some_and(|candidate| candidate.member.nonce == nonce)
         };
@@ -437,7 +438,9 @@ impl Queue {
 
     /// Takes what the thread has brought, and gives up what it has not.
     fn listen(&mut self, shared: &Shared) {
-        while let Some(Outcome { number, reply }) = self.client.as_mut().and_then(Client::take) {
+        while let Some(RequestOutcome { number, reply }) =
+            self.client.as_mut().and_then(RegistryClient::take)
+        {
             let Some(asked) = self.asked.take_if(|asked| asked.number == number) else {
                 continue;
             };
@@ -457,7 +460,7 @@ impl Queue {
             let why = "The thread that asks the registry has ended.";
             self.failed(shared, &asked, why.to_string());
         }
-        let is_late = |asked: &mut Asked| Instant::now() >= asked.until;
+        let is_late = |asked: &mut QueueRequest| Instant::now() >= asked.until;
         if let Some(asked) = self.asked.take_if(is_late) {
             self.client = None;
             let why = "The registry did not answer in time; the look-up of its host name may hang.";
@@ -465,7 +468,7 @@ impl Queue {
         }
     }
 
-    fn heard(&mut self, shared: &Shared, asked: &Asked, reply: &Reply) {
+    fn heard(&mut self, shared: &Shared, asked: &QueueRequest, reply: &Reply) {
         let pool = self.target.pool.as_str();
         match self.asker(asked.nonce) {
             Some(Asker::Member(at)) => {
@@ -504,7 +507,7 @@ impl Queue {
         }
     }
 
-    fn failed(&mut self, shared: &Shared, asked: &Asked, why: String) {
+    fn failed(&mut self, shared: &Shared, asked: &QueueRequest, why: String) {
         let pool = self.target.pool.as_str();
         match self.asker(asked.nonce) {
             Some(Asker::Member(at)) => {
@@ -552,7 +555,7 @@ impl Queue {
             {
                 shared.with_held(link.tenant, |_, held| held.state.link = Some(kept));
             }
-            let asked = Asked {
+            let asked = QueueRequest {
                 nonce: request.nonce,
                 number: request.number,
                 until: Instant::now() + timeout + LOOKUP_GRACE,
@@ -617,10 +620,10 @@ impl Queue {
     }
 
     /// The client, made if there is none.
-    fn client(&mut self) -> Result<&mut Client, String> {
+    fn client(&mut self) -> Result<&mut RegistryClient, String> {
         let client = match self.client.take() {
             Some(client) => client,
-            None => Client::new(&self.target.registry, &self.target.pool, &self.here)
+            None => RegistryClient::new(&self.target.registry, &self.target.pool, &self.here)
                 .map_err(|error| format!("Could not start a thread: {error}."))?,
         };
         Ok(self.client.insert(client))
@@ -681,11 +684,11 @@ impl Queue {
 }
 
 /// A request, what is to be kept of the link with this index, and the time-out.
-type Ready = (Request, Option<(usize, KeptLink)>, Duration);
+type ReadyRequest = (Request, Option<(usize, KeptLink)>, Duration);
 
 /// What [`Queue::due`] finds: a request with what is to be kept for it, and its time-out.
 struct Due {
-    request: Option<Ready>,
+    request: Option<ReadyRequest>,
     wait: Option<i64>,
 }
 
@@ -723,7 +726,7 @@ fn moment_of_parting() -> Moment {
 }
 
 /// Waits for the reply to a request; `None` if none comes.
-fn await_reply(client: &mut Client, number: u64, deadline: Instant) -> Option<Reply> {
+fn await_reply(client: &mut RegistryClient, number: u64, deadline: Instant) -> Option<Reply> {
     loop {
         while let Some(outcome) = client.take() {
             if outcome.number == number {

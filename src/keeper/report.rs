@@ -20,7 +20,7 @@ use super::super::shmem::Shared;
 use super::super::{compat, error, guc, os_clock, tx_holds};
 use snowflake_core::horizon::database_of;
 use snowflake_core::id::UnixMillis;
-use snowflake_core::reported::{self, Found};
+use snowflake_core::reported::{self, LocksFound};
 
 /// How long a server that stops waits for the transactions of its sessions to end, which the
 /// stop has told as well.
@@ -146,10 +146,10 @@ unsafe fn oid_in(catalog: pg_sys::Relation, name: &str) -> Option<pg_sys::Oid> {
 }
 
 /// Searches for holds by locks, such as of prepared transactions, in these databases.
-fn locked(databases: &Databases) -> Found {
+fn locked(databases: &Databases) -> LocksFound {
     let all = tx_holds::locked();
     let counted = all.iter().filter(|(key, _)| databases.has(key.bits()));
-    Found {
+    LocksFound {
         any: !all.is_empty(),
         least: counted.map(|(_, at)| *at).min(),
     }

@@ -6,7 +6,7 @@ use std::ptr;
 
 use pq_sys::PQconninfoOption;
 
-use super::{Error, text};
+use super::{LibpqError, text};
 
 /// The name that connections have in `pg_stat_activity` of the other server, unless
 /// their options give another one.
@@ -16,19 +16,19 @@ const APPLICATION_NAME: &CStr = c"snowflake_id";
 /// one. What they leave open comes from libpq's usual places: a service file, the
 /// environment, a password file.
 ///
-/// No output shows the options; [`Server::describe`] shows those that are not secret.
+/// No output shows the options; [`Conninfo::describe`] shows those that are not secret.
 #[derive(Clone)]
-pub struct Server {
+pub struct Conninfo {
     options: Vec<(CString, CString)>,
 }
 
-impl Server {
+impl Conninfo {
     /// The server of a conninfo or a URL.
     ///
-    /// Fails with [`Error::Conninfo`], without libpq's message: it quotes a part of the
+    /// Fails with [`LibpqError::Conninfo`], without libpq's message: it quotes a part of the
     /// text, which may be a part of the password.
-    pub fn parse(conninfo: &str) -> Result<Self, Error> {
-        let conninfo = CString::new(conninfo).map_err(|_| Error::Conninfo)?;
+    pub fn parse(conninfo: &str) -> Result<Self, LibpqError> {
+        let conninfo = CString::new(conninfo).map_err(|_| LibpqError::Conninfo)?;
         let options = OptionList::parse(&conninfo)?;
         Ok(Self {
             options: options.given().collect(),
@@ -36,11 +36,11 @@ impl Server {
     }
 
     /// The server of options by keyword, such as those of a foreign server. Options that
-    /// libpq does not know are left out. Fails with [`Error::Conninfo`] on a value with
+    /// libpq does not know are left out. Fails with [`LibpqError::Conninfo`] on a value with
     /// the character zero.
     pub fn from_options<'a>(
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, LibpqError> {
         let known = OptionList::parse(c"")?;
         let options = options.into_iter().filter(|(keyword, _)| {
             known
@@ -51,7 +51,7 @@ impl Server {
             .map(|(keyword, value)| Ok((CString::new(keyword)?, CString::new(value)?)))
             .collect::<Result<_, std::ffi::NulError>>();
         Ok(Self {
-            options: options.map_err(|_| Error::Conninfo)?,
+            options: options.map_err(|_| LibpqError::Conninfo)?,
         })
     }
 
@@ -60,7 +60,7 @@ impl Server {
     pub fn with<'a>(
         mut self,
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, LibpqError> {
         self.options.extend(Self::from_options(options)?.options);
         Ok(self)
     }
@@ -120,9 +120,9 @@ impl Server {
     }
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for Conninfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Server({})", self.describe())
+        write!(f, "Conninfo({})", self.describe())
     }
 }
 
@@ -130,14 +130,14 @@ impl fmt::Debug for Server {
 pub(super) struct OptionList(pub(super) *mut PQconninfoOption);
 
 impl OptionList {
-    fn parse(conninfo: &CStr) -> Result<Self, Error> {
+    fn parse(conninfo: &CStr) -> Result<Self, LibpqError> {
         let mut message: *mut c_char = ptr::null_mut();
         // SAFETY: a NUL-terminated text, and a place for the message.
         let list = unsafe { pq_sys::PQconninfoParse(conninfo.as_ptr(), &raw mut message) };
         // SAFETY: libpq allocated the message, or it is NULL, which is allowed.
         unsafe { pq_sys::PQfreemem(message.cast()) };
         if list.is_null() {
-            return Err(Error::Conninfo);
+            return Err(LibpqError::Conninfo);
         }
         Ok(Self(list))
     }
@@ -209,10 +209,10 @@ impl Drop for OptionList {
 
 /// The hosts that are tried one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Hosts(Vec<Host>);
+pub(super) struct Hosts(Vec<Address>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Host {
+struct Address {
     name: String,
     address: String,
     port: String,
@@ -232,7 +232,7 @@ impl Hosts {
     fn from_lists(names: &[String], addresses: &[String], ports: &[String]) -> Self {
         let item = |list: &[String], at: usize| list.get(at).cloned().unwrap_or_default();
         let count = names.len().max(addresses.len()).max(1);
-        let host = |at| Host {
+        let host = |at| Address {
             name: item(names, at),
             address: item(addresses, at),
             port: item(ports, if ports.len() == 1 { 0 } else { at }),
@@ -246,7 +246,7 @@ impl Hosts {
 
     /// Leaves out a host, as libpq names it: by its name or else by its address.
     pub(super) fn remove(&mut self, name: &str, port: &str) {
-        let is_it = |host: &Host| {
+        let is_it = |host: &Address| {
             let known = if host.name.is_empty() {
                 &host.address
             } else {
@@ -262,14 +262,14 @@ impl Hosts {
     }
 
     fn options(&self) -> impl Iterator<Item = (CString, CString)> {
-        let list = |keyword: &CStr, value: fn(&Host) -> &str| {
+        let list = |keyword: &CStr, value: fn(&Address) -> &str| {
             let values: Vec<&str> = self.0.iter().map(value).collect();
             // The texts come from C.
             let value = CString::new(values.join(",")).unwrap_or_default();
             (keyword.to_owned(), value)
         };
-        let has = |value: fn(&Host) -> &str| self.0.iter().any(|host| !value(host).is_empty());
-        let addresses: fn(&Host) -> &str = |host| &host.address;
+        let has = |value: fn(&Address) -> &str| self.0.iter().any(|host| !value(host).is_empty());
+        let addresses: fn(&Address) -> &str = |host| &host.address;
         let named = [
             Some(list(c"host", |host| &host.name)),
             has(addresses).then(|| list(c"hostaddr", addresses)),
@@ -307,15 +307,15 @@ mod tests {
 
     #[test]
     fn secrets_are_not_described() {
-        let server = Server::parse("postgresql://u:hunter2@a:1,b:2/d?sslpassword=hunter2");
+        let server = Conninfo::parse("postgresql://u:hunter2@a:1,b:2/d?sslpassword=hunter2");
         assert_eq!(
             server.as_ref().unwrap().describe(),
             "host=a,b port=1,2 dbname=d"
         );
         assert!(!format!("{:?}", server.unwrap()).contains("hunter2"));
-        let nested = Server::parse("dbname='host=a password=hunter2' port=1").unwrap();
+        let nested = Conninfo::parse("dbname='host=a password=hunter2' port=1").unwrap();
         assert_eq!(nested.describe(), "port=1");
-        let url = Server::parse("dbname=postgresql://u:hunter2@a/d port=1").unwrap();
+        let url = Conninfo::parse("dbname=postgresql://u:hunter2@a/d port=1").unwrap();
         assert_eq!(url.describe(), "port=1");
     }
 
@@ -330,7 +330,7 @@ mod tests {
             "dbname=postgresql://u:hunter2@a/d",
             "dbname='password=my hunter2'",
         ] {
-            assert!(Server::parse(text).unwrap().has_secret(), "{text}");
+            assert!(Conninfo::parse(text).unwrap().has_secret(), "{text}");
         }
         for text in [
             "",
@@ -338,7 +338,7 @@ mod tests {
             "postgresql://u@a/d?sslkey=/k",
             "dbname='host=a'",
         ] {
-            assert!(!Server::parse(text).unwrap().has_secret(), "{text}");
+            assert!(!Conninfo::parse(text).unwrap().has_secret(), "{text}");
         }
     }
 
@@ -351,8 +351,8 @@ mod tests {
             "a=b",
             "\0",
         ] {
-            let error = Server::parse(text).unwrap_err();
-            assert_eq!(error, Error::Conninfo);
+            let error = Conninfo::parse(text).unwrap_err();
+            assert_eq!(error, LibpqError::Conninfo);
             assert!(!error.to_string().contains("hunter2"));
         }
     }
@@ -361,7 +361,7 @@ mod tests {
     fn options_of_others_are_left_out() {
         let options = [("host", "a"), ("fetch_size", "10"), ("port", "7")];
         assert_eq!(
-            Server::from_options(options).unwrap().describe(),
+            Conninfo::from_options(options).unwrap().describe(),
             "host=a port=7"
         );
     }

@@ -10,29 +10,29 @@ mod tests {
     use pgrx::prelude::*;
 
     use crate::libpq::wait::{Backend, Stop, Thread, Waiter};
-    use crate::libpq::{Connection, Error, Rows, Server};
+    use crate::libpq::{Connection, Conninfo, LibpqError, ResultRows};
 
     const LONG: Duration = Duration::from_secs(600);
     const SHORT: Duration = Duration::from_millis(300);
 
     /// This server; `hosts` and `ports` come before it.
-    fn own_server(hosts: &str, ports: &str) -> Server {
+    fn own_server(hosts: &str, ports: &str) -> Conninfo {
         let conninfo = Spi::get_one::<String>(&format!(
             "SELECT format('host=%slocalhost port=%s%s dbname=%s user=%s', '{hosts}', '{ports}',
                            current_setting('port'), current_database(), session_user)"
         ));
-        Server::parse(&conninfo.unwrap().unwrap()).unwrap()
+        Conninfo::parse(&conninfo.unwrap().unwrap()).unwrap()
     }
 
     fn ask(
         connection: &mut Connection,
         sql: &str,
         parameters: &[Option<&str>],
-    ) -> Result<Rows, Error> {
+    ) -> Result<ResultRows, LibpqError> {
         connection.query(sql, parameters, LONG, &mut Backend)
     }
 
-    fn check_queries(server: &Server, waiter: &mut dyn Waiter) {
+    fn check_queries(server: &Conninfo, waiter: &mut dyn Waiter) {
         let mut connection = Connection::open(server, LONG, waiter).unwrap();
         let mut ask = |sql, parameters: &[_]| connection.query(sql, parameters, LONG, waiter);
         let rows = ask(
@@ -51,12 +51,12 @@ mod tests {
         let length = ask("SELECT length($1)", &[Some(&long)]).unwrap();
         assert_eq!(length.first_value(), Some("20000000"));
         let none = ask("SET client_min_messages = 'debug5'", &[]).unwrap();
-        assert_eq!(none, Rows::default());
-        let Err(Error::Statement(refusal)) = ask("SELECT 1 / 0", &[]) else {
+        assert_eq!(none, ResultRows::default());
+        let Err(LibpqError::Statement(refusal)) = ask("SELECT 1 / 0", &[]) else {
             panic!("1 / 0 has a result");
         };
         assert_eq!(refusal.sqlstate, "22012");
-        let Err(Error::Statement(refusal)) = ask("SELECT $1", &[Some("a\0")]) else {
+        let Err(LibpqError::Statement(refusal)) = ask("SELECT $1", &[Some("a\0")]) else {
             panic!("a zero is sent");
         };
         assert_eq!(refusal.sqlstate, "22021");
@@ -92,7 +92,7 @@ mod tests {
                 assert!(!thread.is_finished());
             }
             drop(ours);
-            assert_eq!(thread.join().unwrap(), Err(Error::Ended));
+            assert_eq!(thread.join().unwrap(), Err(LibpqError::Ended));
         });
     }
 
@@ -110,16 +110,16 @@ mod tests {
         let server = own_server("", "");
         let mut late = Connection::open(&server, LONG, &mut Backend).unwrap();
         let answer = late.query("SELECT pg_sleep(600)", &[], SHORT, &mut Backend);
-        assert_eq!(answer, Err(Error::TimedOut(SHORT)));
+        assert_eq!(answer, Err(LibpqError::TimedOut(SHORT)));
         assert!(!late.is_usable());
         assert!(matches!(
             ask(&mut late, "SELECT 1", &[]),
-            Err(Error::Lost(_))
+            Err(LibpqError::Lost(_))
         ));
 
         let mut copy = Connection::open(&server, LONG, &mut Backend).unwrap();
         let answer = ask(&mut copy, "COPY (SELECT 1) TO STDOUT", &[]);
-        assert!(matches!(answer, Err(Error::Lost(_))));
+        assert!(matches!(answer, Err(LibpqError::Lost(_))));
         assert!(!copy.is_usable());
 
         let mut ended = Connection::open(&server, LONG, &mut Backend).unwrap();
@@ -128,7 +128,7 @@ mod tests {
             "SELECT pg_terminate_backend(pg_backend_pid())",
             &[],
         );
-        let Err(Error::Lost(message)) = answer else {
+        let Err(LibpqError::Lost(message)) = answer else {
             panic!("the connection is not lost");
         };
         assert!(message.contains("administrator command"), "{message}");
@@ -140,9 +140,9 @@ mod tests {
         // The kernel accepts the connection, and nobody answers.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
-        let only = Server::parse(&format!("host=127.0.0.1 port={port} password=hunter2"));
+        let only = Conninfo::parse(&format!("host=127.0.0.1 port={port} password=hunter2"));
         let answer = Connection::open(&only.unwrap(), SHORT, &mut Backend);
-        assert_eq!(answer.unwrap_err(), Error::TimedOut(SHORT));
+        assert_eq!(answer.unwrap_err(), LibpqError::TimedOut(SHORT));
 
         let second = own_server("127.0.0.1,", &format!("{port},"));
         let time = Duration::from_secs(4);
@@ -156,8 +156,9 @@ mod tests {
         let closed = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = closed.local_addr().unwrap().port();
         drop(closed);
-        let server = Server::parse(&format!("host=127.0.0.1 port={port} password=hunter2"));
-        let Err(Error::Connect(message)) = Connection::open(&server.unwrap(), LONG, &mut Backend)
+        let server = Conninfo::parse(&format!("host=127.0.0.1 port={port} password=hunter2"));
+        let Err(LibpqError::Connect(message)) =
+            Connection::open(&server.unwrap(), LONG, &mut Backend)
         else {
             panic!("nobody refuses");
         };
@@ -170,7 +171,7 @@ mod tests {
         let unknown = own_server("", "")
             .describe()
             .replace("dbname=", "dbname=no_");
-        let answer = Connection::open(&Server::parse(&unknown).unwrap(), LONG, &mut Backend);
-        assert!(matches!(answer, Err(Error::Connect(_))));
+        let answer = Connection::open(&Conninfo::parse(&unknown).unwrap(), LONG, &mut Backend);
+        assert!(matches!(answer, Err(LibpqError::Connect(_))));
     }
 }

@@ -11,7 +11,7 @@ use super::{Registry, commit_at_once, is_in_block, parsed, scene};
 pub const NAME_LIMIT: usize = 255;
 
 /// The arguments of `snowflake_create_pool()`, none of which is NULL.
-pub struct Wanted<'a> {
+pub struct WantedPool<'a> {
     pub name: &'a str,
     pub namespace: &'a str,
     pub spares: i32,
@@ -19,7 +19,7 @@ pub struct Wanted<'a> {
     pub values: [(pg_sys::Oid, pg_sys::Datum); 5],
 }
 
-/// What PostgreSQL says of [`Wanted::values`].
+/// What PostgreSQL says of [`WantedPool::values`].
 const FACTS: &str = "SELECT jsonb_build_object('ids', $1::text, 'empty', isempty($1), \
     'infinite', lower_inf($1) OR upper_inf($1), 'start', lower($1), 'end', upper($1), \
     'except', ARRAY(SELECT jsonb_build_object('start', lower(u.ids), 'end', upper(u.ids)) \
@@ -36,7 +36,7 @@ const FACTS: &str = "SELECT jsonb_build_object('ids', $1::text, 'empty', isempty
         ORDER BY v.number))";
 
 #[derive(Deserialize)]
-struct Facts {
+struct PoolFacts {
     ids: String,
     empty: bool,
     infinite: bool,
@@ -66,8 +66,8 @@ struct Duration {
 }
 
 /// Makes a pool in this database, or in the registry in etcd with this URL.
-pub fn create_pool(wanted: &Wanted, registry: &str) -> Result<(), Error> {
-    let Wanted {
+pub fn create_pool(wanted: &WantedPool, registry: &str) -> Result<(), Error> {
+    let WantedPool {
         name,
         namespace,
         spares,
@@ -81,7 +81,7 @@ pub fn create_pool(wanted: &Wanted, registry: &str) -> Result<(), Error> {
         }
     }
     let facts = spi::value_of(FACTS, &wanted.values)?.unwrap_or_default();
-    let facts: Facts = parsed(&facts)?;
+    let facts: PoolFacts = parsed(&facts)?;
     let (start, end) = check(name, spares, &facts)?;
     let [lease, hold, max_ahead] = &facts.durations;
     if !registry.is_empty() {
@@ -157,7 +157,7 @@ struct Overlap {
 
 /// Refuses what makes no pool. Returns its worker IDs: the first one, and the one after
 /// the last one.
-fn check(pool: &str, spares: i32, facts: &Facts) -> Result<(i64, i64), Error> {
+fn check(pool: &str, spares: i32, facts: &PoolFacts) -> Result<(i64, i64), Error> {
     if facts.empty {
         return Err(error::no_worker_ids(pool));
     }
@@ -191,7 +191,7 @@ fn check(pool: &str, spares: i32, facts: &Facts) -> Result<(i64, i64), Error> {
 }
 
 #[derive(Deserialize)]
-struct Held {
+struct HeldWorker {
     worker: i32,
     whose: String,
 }
@@ -219,7 +219,7 @@ pub fn drop_pool(name: &str) -> Result<(), Error> {
         &[name, &now],
     )?;
     if let Some(held) = held {
-        let held: Held = parsed(&held)?;
+        let held: HeldWorker = parsed(&held)?;
         return Err(error::pool_in_use(name, held.worker, &held.whose));
     }
     registry

@@ -8,9 +8,9 @@
 use serde::Deserialize;
 
 use super::super::error::{self, Error};
-use super::{Purpose, Registry, Table, json, parsed, scene};
+use super::{Purpose, Registry, RegistryTable, json, parsed, scene};
 use snowflake_core::id::UnixMillis;
-use snowflake_core::lease::Identity;
+use snowflake_core::lease::ServerKey;
 use snowflake_core::lease::horizon::{self, Server, Servers};
 use snowflake_core::lease::state::State;
 
@@ -23,7 +23,7 @@ impl Registry {
 }
 
 impl Servers for Registry {
-    fn server(&mut self, identity: &Identity) -> Option<Server> {
+    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
         let text = self.run(
             "SELECT server FROM _snowflake.servers WHERE identity = $1",
             &[&identity.text()],
@@ -49,7 +49,7 @@ impl Servers for Registry {
         );
     }
 
-    fn remove_server(&mut self, identity: &Identity) {
+    fn remove_server(&mut self, identity: &ServerKey) {
         self.run(
             "DELETE FROM _snowflake.servers WHERE identity = $1",
             &[&identity.text()],
@@ -58,8 +58,8 @@ impl Servers for Registry {
 }
 
 /// Those of all pools.
-impl Servers for Table<'_> {
-    fn server(&mut self, identity: &Identity) -> Option<Server> {
+impl Servers for RegistryTable<'_> {
+    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
         self.registry.clone().server(identity)
     }
 
@@ -71,7 +71,7 @@ impl Servers for Table<'_> {
         self.registry.clone().put_server(server);
     }
 
-    fn remove_server(&mut self, identity: &Identity) {
+    fn remove_server(&mut self, identity: &ServerKey) {
         self.registry.clone().remove_server(identity);
     }
 }

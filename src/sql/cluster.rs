@@ -14,10 +14,10 @@ use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 use serde_json::{Value, json};
 
-use super::super::encoding::Text;
+use super::super::encoding::DatabaseText;
 use super::super::error::{Error, cluster as refuse};
 use super::super::libpq::wait::Backend;
-use super::super::libpq::{self, Connection, Rows, Server};
+use super::super::libpq::{self, Connection, Conninfo, ResultRows};
 use super::super::{compat, os_clock, spi};
 use super::call::{c_function, columns};
 use super::limit;
@@ -57,13 +57,13 @@ c_function!(snowflake_check_cluster, |call| {
         false => named(&call.texts(0, "servers", &limit::SERVERS)?)?,
         true => citus_nodes()?,
     };
-    let mut answers = vec![Answer::of_this_server()?];
-    answers.extend(targets.iter().map(Target::ask));
+    let mut answers = vec![NodeAnswer::of_this_server()?];
+    answers.extend(targets.iter().map(ClusterNode::ask));
     let answers = quote_literal(Value::Array(answers).to_string());
     let findings = FINDINGS.replace("$are_nodes$", &are_nodes.to_string());
     let findings = spi::read(&findings.replace("$answers$", &answers))?;
     call.rows(findings.iter().map(|row| {
-        let column = |name| row.get(name).map(|text| Text(text.to_string()));
+        let column = |name| row.get(name).map(|text| DatabaseText(text.to_string()));
         columns![
             column("severity"),
             column("finding"),
@@ -77,9 +77,9 @@ c_function!(snowflake_check_cluster, |call| {
 });
 
 /// A server to be asked, and its name in the findings.
-struct Target {
+struct ClusterNode {
     name: String,
-    server: Server,
+    server: Conninfo,
     /// The name of the server that this one follows until it becomes one beside it.
     clone_of: Option<String>,
 }
@@ -92,7 +92,7 @@ fn is_superuser() -> bool {
 }
 
 /// The servers of the argument: conninfos, URLs and names of foreign servers.
-fn named(servers: &[Option<String>]) -> Result<Vec<Target>, Error> {
+fn named(servers: &[Option<String>]) -> Result<Vec<ClusterNode>, Error> {
     let target = |(at, server): (usize, &Option<String>)| {
         let server = server.as_deref().ok_or_else(refuse::null_server)?;
         let is_url = ["postgresql://", "postgres://"]
@@ -104,12 +104,12 @@ fn named(servers: &[Option<String>]) -> Result<Vec<Target>, Error> {
         if !is_superuser() {
             return Err(refuse::not_superuser());
         }
-        let server = Server::parse(server).map_err(|_| refuse::not_a_server(at + 1))?;
+        let server = Conninfo::parse(server).map_err(|_| refuse::not_a_server(at + 1))?;
         let name = match server.describe() {
             name if name.is_empty() => format!("servers[{}]", at + 1),
             name => name,
         };
-        Ok(Target {
+        Ok(ClusterNode {
             name,
             server,
             clone_of: None,
@@ -123,7 +123,7 @@ fn named(servers: &[Option<String>]) -> Result<Vec<Target>, Error> {
 /// since nobody else sees the options of PUBLIC's mapping; the caller needs USAGE on the
 /// server. For who is no superuser, a superuser has made the server, and the caller's own
 /// mapping gives a user and a password only.
-fn foreign_server(name: &str) -> Result<Target, Error> {
+fn foreign_server(name: &str) -> Result<ClusterNode, Error> {
     let (caller, may_choose) = (compat::user().to_u32(), is_superuser());
     let query = format!(
         "SELECT has_server_privilege({caller}, server.oid, 'USAGE') AS may_use,
@@ -152,16 +152,16 @@ fn foreign_server(name: &str) -> Result<Target, Error> {
     let options = parsed(row.get("options"));
     let options = options.as_object().into_iter().flatten();
     let options = options.filter_map(|(keyword, value)| Some((keyword.as_str(), value.as_str()?)));
-    Ok(Target {
+    Ok(ClusterNode {
         name: name.to_string(),
-        server: Server::from_options(options).map_err(|_| refuse::no_foreign_server(name))?,
+        server: Conninfo::from_options(options).map_err(|_| refuse::no_foreign_server(name))?,
         clone_of: None,
     })
 }
 
 /// All nodes of Citus, in this database and as this user, with the options that Citus
 /// itself connects with.
-fn citus_nodes() -> Result<Vec<Target>, Error> {
+fn citus_nodes() -> Result<Vec<ClusterNode>, Error> {
     let found =
         spi::read_one("SELECT 1 AS one WHERE to_regclass('pg_catalog.pg_dist_node') IS NOT NULL")?;
     found.ok_or_else(refuse::no_servers)?;
@@ -175,8 +175,8 @@ fn citus_nodes() -> Result<Vec<Target>, Error> {
                 AND origin.nodeid = (it->>'nodeprimarynodeid')::bigint) AS clone_of
          FROM pg_catalog.pg_dist_node AS node ORDER BY nodeid",
     )?;
-    let target = |row: &spi::Row| {
-        let options = Server::parse(&row.text("options")).map_err(|_| refuse::citus_options())?;
+    let target = |row: &spi::SpiRow| {
+        let options = Conninfo::parse(&row.text("options")).map_err(|_| refuse::citus_options())?;
         let (host, port) = (row.text("nodename"), row.text("nodeport"));
         let own = [
             ("host", host.as_str()),
@@ -184,7 +184,7 @@ fn citus_nodes() -> Result<Vec<Target>, Error> {
             ("dbname", &row.text("database")),
             ("user", &row.text("user")),
         ];
-        Ok(Target {
+        Ok(ClusterNode {
             name: format!("{host}:{port}"),
             server: options.with(own).map_err(|_| refuse::citus_options())?,
             clone_of: row.get("clone_of").map(str::to_string),
@@ -195,7 +195,7 @@ fn citus_nodes() -> Result<Vec<Target>, Error> {
 
 /// What a server says; what it does not say is null.
 #[derive(Default)]
-struct Answer {
+struct NodeAnswer {
     facts: Value,
     generators: Value,
     sequences: Value,
@@ -204,7 +204,7 @@ struct Answer {
     uncertainty: Nanos,
 }
 
-impl Answer {
+impl NodeAnswer {
     /// Of this server, which is asked without a connection.
     fn of_this_server() -> Result<Value, Error> {
         let ask = |query: &str| -> Result<Value, Error> {
@@ -267,19 +267,19 @@ fn parsed(text: Option<&str>) -> Value {
         .unwrap_or_default()
 }
 
-impl Target {
+impl ClusterNode {
     /// The answer of the server, or why there is none: with libpq's message.
     fn ask(&self) -> Value {
-        let mut answer = Answer::default();
+        let mut answer = NodeAnswer::default();
         let error = self.ask_into(&mut answer).err();
         answer.into_json(&self.name, self.clone_of.as_deref(), error)
     }
 
     /// Adds to `answer` what the server says, as far as it does.
-    fn ask_into(&self, answer: &mut Answer) -> Result<(), String> {
+    fn ask_into(&self, answer: &mut NodeAnswer) -> Result<(), String> {
         let _file = ExternalFile::acquire()?;
-        let mut ask = || -> Result<(), libpq::Error> {
-            let mut session = Session::open(&self.server)?;
+        let mut ask = || -> Result<(), libpq::LibpqError> {
+            let mut session = NodeSession::open(&self.server)?;
             session.query(SETTINGS)?;
             (answer.offset, answer.uncertainty) = session.clock_offset()?;
             answer.facts = parsed(session.query(FACTS)?.first_value());
@@ -295,30 +295,30 @@ impl Target {
 }
 
 /// A connection, with all the time that its server may still cost.
-struct Session {
+struct NodeSession {
     connection: Connection,
     until: Instant,
 }
 
-impl Session {
-    fn open(server: &Server) -> Result<Self, libpq::Error> {
+impl NodeSession {
+    fn open(server: &Conninfo) -> Result<Self, libpq::LibpqError> {
         let until = Instant::now() + TIMEOUT;
         let connection = Connection::open(server, TIMEOUT, &mut Backend)?;
         Ok(Self { connection, until })
     }
 
-    fn query(&mut self, sql: &str) -> Result<Rows, libpq::Error> {
+    fn query(&mut self, sql: &str) -> Result<ResultRows, libpq::LibpqError> {
         let left = self.until.saturating_duration_since(Instant::now());
         let answer = self.connection.query(sql, &[], left, &mut Backend);
         answer.map_err(|error| match error {
-            libpq::Error::TimedOut(_) => libpq::Error::TimedOut(TIMEOUT),
+            libpq::LibpqError::TimedOut(_) => libpq::LibpqError::TimedOut(TIMEOUT),
             error => error,
         })
     }
 
     /// How far the server's clock is ahead of this one's, and by how much that may be
     /// wrong: the server read its clock at some moment of the round trip.
-    fn clock_offset(&mut self) -> Result<(Nanos, Nanos), libpq::Error> {
+    fn clock_offset(&mut self) -> Result<(Nanos, Nanos), libpq::LibpqError> {
         let mut best: Option<(Nanos, Nanos)> = None;
         for _ in 0..CLOCK_READINGS {
             let before = os_clock::wall();

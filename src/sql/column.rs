@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use super::super::encoding::Text;
+use super::super::encoding::DatabaseText;
 use super::super::entries;
 use super::super::entry::Entry;
 use super::super::error::{self, Error};
@@ -42,7 +42,7 @@ c_function!(snowflake_internal_ids_to_come, |call| {
         layout.width().cast_signed(),
         next.get(),
         sorted,
-        reached.map(|at| Text(time::display(at))),
+        reached.map(|at| DatabaseText(time::display(at))),
         reached.is_some_and(|at| at < limit),
     ]))
 });
@@ -111,5 +111,5 @@ c_function!(snowflake_internal_read_as_owner, |call| {
     let query = call.measured(1, &limit::QUERY).cast_mut_ptr();
     // SAFETY: a text; the copy of it is NUL-terminated.
     let query = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(query)) };
-    Ok(spi::read_as(query, owner)?.map(Text))
+    Ok(spi::read_as(query, owner)?.map(DatabaseText))
 });

@@ -165,7 +165,7 @@ c_function!(snowflake_internal_index_expression, |call| {
                 Ok(place) => PgList::<pg_sys::Node>::from_pg(node.cast()).get_ptr(place - 1),
                 Err(_) => None,
             });
-            Ok(node.map(|node| Written(written(node, relation, names))))
+            Ok(node.map(|node| WrittenQuery(written(node, relation, names))))
         }
     })
 });
@@ -204,9 +204,9 @@ unsafe fn written(
 }
 
 /// A text in the database's encoding.
-struct Written(*mut c_char);
+struct WrittenQuery(*mut c_char);
 
-impl IntoDatum for Written {
+impl IntoDatum for WrittenQuery {
     fn into_datum(self) -> Option<pg_sys::Datum> {
         // SAFETY: made by `written`, and NUL-terminated.
         Some(unsafe { pg_sys::cstring_to_text(self.0) }.into())

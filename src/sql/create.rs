@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 
-use super::super::encoding::{Text, from_server};
+use super::super::encoding::{DatabaseText, from_server};
 use super::super::{
     catalog, entries, entry, error, label, mark, os_clock, report, shmem, spi, time,
 };
@@ -69,8 +69,8 @@ c_function!(snowflake_presets, |call| {
         let layout = label.layout();
         let with_epoch = |at| own.is_some().then(|| time::to_datum(at));
         Some(columns![
-            Text(preset.name),
-            Text(label.layout_text()),
+            DatabaseText(preset.name),
+            DatabaseText(label.layout_text()),
             with_epoch(layout.epoch()),
             time::interval(layout.tick()),
             layout.ids_per_second().cast_signed(),
@@ -81,9 +81,9 @@ c_function!(snowflake_presets, |call| {
                 Some(Disorder::NegativeFrom(at)) => with_epoch(at),
                 _ => None,
             },
-            Text(label.policy_text()),
-            Text(preset.text),
-            Text(preset.origin),
+            DatabaseText(label.policy_text()),
+            DatabaseText(preset.text),
+            DatabaseText(preset.origin),
         ])
     });
     call.rows(rows);

@@ -12,7 +12,7 @@ use super::super::time;
 use super::call::{Call, Whose, by_layout, columns};
 use snowflake_core::id::{SnowflakeId, Tick};
 use snowflake_core::label::{Field, Label};
-use snowflake_core::layout::{Layout, LayoutError, Role};
+use snowflake_core::layout::{FieldRole, Layout, LayoutError};
 
 by_layout!(snowflake_decode, snowflake_decode_as, 1, decode);
 by_layout!(snowflake_timestamp, snowflake_timestamp_as, 1, timestamp);
@@ -97,7 +97,7 @@ fn encode(call: &Call, whose: &Whose) -> Result<i64, Error> {
         return encode_fields(call, label);
     }
     // With such a field, more than one ID would be a right answer.
-    let open = |field: &&Field| matches!(field.role, Role::Mode(None) | Role::Caller);
+    let open = |field: &&Field| matches!(field.role, FieldRole::Mode(None) | FieldRole::Caller);
     if let Some(field) = label.fields().iter().find(open) {
         return Err(LayoutError::Missing(field.name.clone()).into());
     }

@@ -148,7 +148,7 @@ c_function!(snowflake_horizon_held, |call| {
     let rows = holders
         .flat_map(|holder| holder.shown())
         .filter_map(|shown| {
-            let key = shmem::Key::from_bits(shown.key);
+            let key = shmem::SlotKey::from_bits(shown.key);
             let relation = match key.is_default() {
                 _ if key.database_oid() != database => return None,
                 true => entries::default_relation().ok()?,
@@ -300,7 +300,7 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static Entry), Error> {
 
 /// How far the horizon of a generator lies behind the clock, in milliseconds; `None` if it has
 /// none. For a view, which waits for no lock.
-pub fn lag(entry: &Entry, locked: &[(shmem::Key, UnixMillis)], now: UnixMillis) -> Option<f64> {
+pub fn lag(entry: &Entry, locked: &[(shmem::SlotKey, UnixMillis)], now: UnixMillis) -> Option<f64> {
     // SAFETY: reads shared memory.
     if unsafe { pg_sys::RecoveryInProgress() } {
         return None;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys;
 
-use super::super::encoding::Text;
+use super::super::encoding::DatabaseText;
 use super::super::entries;
 use super::super::entry::Entry;
 use super::super::error::{self, Error};
@@ -127,12 +127,12 @@ c_function!(snowflake_generators, |call| {
             shown.and_then(|(view, _)| view.gap_at).map(time::to_datum),
             layout.map(|layout| layout.ids_per_second().cast_signed()),
             layout.map(|layout| time::to_datum(layout.end())),
-            problem.map(Text),
-            it.map(|it| Text(it.label.layout_text())),
+            problem.map(DatabaseText),
+            it.map(|it| DatabaseText(it.label.layout_text())),
             layout.map(|layout| time::to_datum(layout.epoch())),
             layout.map(|layout| time::interval(layout.tick())),
-            it.map(|it| Text(it.label.policy_text())),
-            it.map(|it| Text(&it.text)),
+            it.map(|it| DatabaseText(it.label.policy_text())),
+            it.map(|it| DatabaseText(&it.text)),
         ])
     };
     let all = generators()?;
@@ -187,11 +187,11 @@ c_function!(snowflake_worker, |call| {
     // SAFETY: looks up the catalogs.
     let reads_all =
         unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
-    let text = |text: String| (!text.is_empty()).then_some(Text(text));
+    let text = |text: String| (!text.is_empty()).then_some(DatabaseText(text));
     let token = shown.nonce.filter(|_| is_granted).map(|nonce| {
         let nonce = format!("{:032x}", nonce.0);
         let start: String = nonce.chars().take(8).collect();
-        Text(format!("{}-{start}", shown.counter))
+        DatabaseText(format!("{}-{start}", shown.counter))
     });
     let trouble = shown.trouble.filter(|_| reads_all);
     let (registry, pool) = match shown.registry.get() {
@@ -201,7 +201,7 @@ c_function!(snowflake_worker, |call| {
     };
     Ok(call.row(columns![
         worker.map(|worker| worker.get().cast_signed()),
-        Text(source),
+        DatabaseText(source),
         text(registry).filter(|_| reads_all),
         text(pool),
         token.filter(|_| reads_all),
@@ -211,7 +211,7 @@ c_function!(snowflake_worker, |call| {
             .filter(|_| is_granted)
             .map(|until| time::to_datum(until.as_nodes_clock())),
         shown.last_contact.map(time::to_datum),
-        trouble.map(|obstacle| Text(obstacle.text.get())),
+        trouble.map(|obstacle| DatabaseText(obstacle.text.get())),
         shown.since.filter(|_| worker.is_some()).map(time::to_datum),
     ]))
 });

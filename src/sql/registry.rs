@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 
 use super::super::encoding::Json;
-use super::super::registry::Wanted;
+use super::super::registry::WantedPool;
 use super::super::{error, etcd::admin, registry, time};
 use super::call::c_function;
 use super::limit;
@@ -41,7 +41,7 @@ c_function!(snowflake_create_pool, |call| {
     if (0..call.count()).any(|index| call.is_null(index)) {
         return Err(error::no_null());
     }
-    let wanted = Wanted {
+    let wanted = WantedPool {
         name: &call.name(0),
         namespace: &call.name(7),
         spares: call.get(6).unwrap_or_default(),

@@ -4,12 +4,12 @@ use std::ffi::c_char;
 
 use pgrx::{FromDatum, pg_sys};
 
-use super::super::encoding::Text;
+use super::super::encoding::DatabaseText;
 use super::super::error::{self, Error};
 use super::call::{Call, c_function};
 use super::limit;
 use snowflake_core::id::SnowflakeId;
-use snowflake_core::mask::{self, Key, Version};
+use snowflake_core::mask::{self, MaskKey, Version};
 use snowflake_core::text::Alphabet;
 
 fn alphabet(call: &Call) -> Result<Alphabet, Error> {
@@ -20,7 +20,7 @@ fn alphabet(call: &Call) -> Result<Alphabet, Error> {
 // `snowflake_to_text(id, alphabet) -> text`.
 c_function!(snowflake_to_text, |call| {
     let id = SnowflakeId::new(call.number(0));
-    Ok(Text(alphabet(call)?.write(id)))
+    Ok(DatabaseText(alphabet(call)?.write(id)))
 });
 
 // `snowflake_from_text(id_text, alphabet) -> bigint`.
@@ -32,15 +32,15 @@ c_function!(snowflake_from_text, |call| {
 });
 
 /// The argument that is a key.
-fn key(call: &Call, index: usize) -> Result<Key, Error> {
+fn key(call: &Call, index: usize) -> Result<MaskKey, Error> {
     key_of(call.bytes(index, &limit::KEYS))
 }
 
-fn key_of(bytes: &[u8]) -> Result<Key, Error> {
+fn key_of(bytes: &[u8]) -> Result<MaskKey, Error> {
     let bytes = bytes
         .try_into()
         .map_err(|_| error::not_a_key(bytes.len()))?;
-    Ok(Key::new(bytes))
+    Ok(MaskKey::new(bytes))
 }
 
 // `snowflake_mask(id, key) -> bigint`.
@@ -60,7 +60,7 @@ c_function!(snowflake_mask_text, |call| {
     let id = SnowflakeId::new(call.number(0));
     let number = call.get(2).unwrap_or_default();
     let version = Version::new(number).ok_or_else(|| error::version_range(number))?;
-    Ok(Text(mask::write(key(call, 1)?.mask(id), version)))
+    Ok(DatabaseText(mask::write(key(call, 1)?.mask(id), version)))
 });
 
 // `snowflake_unmask_text(masked, keys) -> bigint`.

@@ -98,7 +98,7 @@ pub struct Clock {
 
 /// The slewed line, and the time that it shows.
 #[derive(Clone, Copy)]
-pub struct Line {
+pub struct ReadingLine {
     raw: i64,
     pub(super) at: UnixNanos,
 }
@@ -141,9 +141,9 @@ impl Clock {
         self.line(boot).map_or(wall, |line| line.at.max(wall))
     }
 
-    pub fn line(&self, boot: impl FnOnce() -> BootNanos) -> Option<Line> {
+    pub fn line(&self, boot: impl FnOnce() -> BootNanos) -> Option<ReadingLine> {
         let raw = self.line.load(Relaxed);
-        (raw != NONE).then(|| Line {
+        (raw != NONE).then(|| ReadingLine {
             raw,
             at: UnixNanos::new(boot().half().saturating_add(raw)),
         })
@@ -199,7 +199,7 @@ impl Clock {
 
     /// Ends a line that the wall clock has met, so that the boot clock is no longer
     /// read. A line that was raised meanwhile stays.
-    pub fn end_line(&self, line: Line, wall: UnixNanos) {
+    pub fn end_line(&self, line: ReadingLine, wall: UnixNanos) {
         if line.at <= wall {
             let _ = self.line.compare_exchange(line.raw, NONE, AcqRel, Relaxed);
         }

@@ -251,7 +251,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::id::Millis;
-    use super::super::layout::Role;
+    use super::super::layout::FieldRole;
     use super::*;
 
     /// A ledger, and what has been issued in truth.
@@ -284,10 +284,10 @@ mod tests {
     /// 64 ms a tick: marks remember spans from there on.
     fn layout(clock: u32) -> Layout {
         let fields = [
-            (Role::Time, 6),
-            (Role::Clock, clock),
-            (Role::Worker, 2),
-            (Role::Sequence, 1),
+            (FieldRole::Time, 6),
+            (FieldRole::Clock, clock),
+            (FieldRole::Worker, 2),
+            (FieldRole::Sequence, 1),
         ];
         Layout::new(UnixMillis::new(0), Millis::new(64), &fields).unwrap()
     }
@@ -439,10 +439,10 @@ mod tests {
         // Every small ledger, written into every mark behind it and read back.
         for (tick_millis, most) in [(1, 150), (7, 30), (64, 10), (100, 10)] {
             let fields = [
-                (Role::Time, 20),
-                (Role::Clock, 2),
-                (Role::Worker, 2),
-                (Role::Sequence, 1),
+                (FieldRole::Time, 20),
+                (FieldRole::Clock, 2),
+                (FieldRole::Worker, 2),
+                (FieldRole::Sequence, 1),
             ];
             let layout =
                 Layout::new(UnixMillis::new(1_000), Millis::new(tick_millis), &fields).unwrap();
@@ -545,10 +545,10 @@ mod tests {
             before in 0u64..1 << 31,
         ) {
             let fields = [
-                (Role::Time, 41),
-                (Role::Clock, bits),
-                (Role::Worker, 2),
-                (Role::Sequence, 8),
+                (FieldRole::Time, 41),
+                (FieldRole::Clock, bits),
+                (FieldRole::Worker, 2),
+                (FieldRole::Sequence, 8),
             ];
             let layout = Layout::new(UnixMillis::new(epoch), Millis::new(tick_millis), &fields).unwrap();
             let clocks = layout.clocks();

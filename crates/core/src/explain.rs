@@ -17,7 +17,7 @@ use std::iter::once;
 use super::duration::{as_set, instant_text, rounded};
 use super::id::{SnowflakeId, UnixMillis};
 use super::label::{Decoded, Field, Label};
-use super::layout::{Disorder::NegativeFrom, LayoutError, Role};
+use super::layout::{Disorder::NegativeFrom, FieldRole, LayoutError};
 
 /// The most columns of a line; only a longer title exceeds them.
 pub const COLUMNS: usize = 100;
@@ -44,7 +44,7 @@ pub fn explain(
     let (bits, width) = (id.get().cast_unsigned(), label.layout().width());
     let unused = (width < 64).then(|| Field {
         name: "unused".to_string(),
-        role: Role::Fixed(0),
+        role: FieldRole::Fixed(0),
         bits: 64 - width,
         shift: width,
     });
@@ -133,9 +133,9 @@ fn table(lines: &mut Vec<String>, fields: &[&Field], bits: u64, label: &Label) {
         let (mut value, mut note) = (field.value_in(bits), "");
         match field.role {
             role if role.is_time() => (value, note) = (tick.get(), &created),
-            Role::Fixed(_) if field.shift < layout.width() => note = "fixed",
-            Role::Caller => note = "given by the caller",
-            Role::Worker if is_worker && field.name != "worker" => note = "worker ID",
+            FieldRole::Fixed(_) if field.shift < layout.width() => note = "fixed",
+            FieldRole::Caller => note = "given by the caller",
+            FieldRole::Worker if is_worker && field.name != "worker" => note = "worker ID",
             _ => {}
         }
         let name = field.name.clone();
@@ -170,7 +170,10 @@ fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: Uni
     let mut line = |what, is: String| wrap(lines, format!("{INDENT}{what:<9}  "), &is);
     line("", String::new());
     line("created", at(layout.instant_of(decoded.fields.tick)));
-    let workers = label.fields().iter().filter(|f| f.role == Role::Worker);
+    let workers = label
+        .fields()
+        .iter()
+        .filter(|f| f.role == FieldRole::Worker);
     let workers: Vec<_> = workers.map(|field| field.name.as_str()).collect();
     if workers.len() > 1 {
         let (worker, names) = (decoded.fields.worker, workers.join(", "));
@@ -189,7 +192,7 @@ fn summarize(lines: &mut Vec<String>, label: &Label, decoded: &Decoded, now: Uni
         Some(NegativeFrom(turn)) if now < turn => format!("IDs turn negative at {}", at(turn)),
         Some(NegativeFrom(turn)) => format!("IDs have been negative since {}", at(turn)),
         _ if !layout.can_be_negative() => return,
-        _ if matches!(top, Some(Role::Fixed(_))) => "all IDs are negative".to_string(),
+        _ if matches!(top, Some(FieldRole::Fixed(_))) => "all IDs are negative".to_string(),
         _ => "some IDs are negative".to_string(),
     };
     line("sign", sign);
@@ -722,7 +725,7 @@ ID 175928847299117063 of generator orders_ids
                     let label = Label::parse(&label).ok()?;
                     let id = label.fields().iter().fold(0, |bits, field| {
                         let value = match field.role {
-                            Role::Fixed(value) => value,
+                            FieldRole::Fixed(value) => value,
                             _ => field.value_in(id),
                         };
                         bits | value << field.shift

@@ -31,7 +31,7 @@
 //! | `Hold::at` | the instant; written by its session only. Stored with Release, before `key` |
 //! | `Hold::key` | the generator that is held, 0: none. Stored with Release by its session |
 //! | `Used` | how many places were ever used; raised with Release before a place is used first, and loaded with Acquire before each look at the places |
-//! | `Holder::process` | the process that had the place last, for a view |
+//! | `ProcessHolds::process` | the process that had the place last, for a view |
 //! | `Horizon::announced` | no greater horizon was returned; raised by readers, and at a start |
 //! | `Horizon::returned` | the greatest horizon that was returned; raised by readers |
 //! | `Horizon::locked` | see [`Locks`]: the locks that hold the generator |
@@ -96,7 +96,7 @@ pub const BEGINNING: UnixMillis = UnixMillis::new(0);
 #[derive(Debug, Default)]
 #[repr(C)]
 #[cfg_attr(not(test), repr(align(128)))]
-pub struct Holder {
+pub struct ProcessHolds {
     holds: [Hold; PLACES],
     process: AtomicU32,
 }
@@ -139,13 +139,13 @@ pub const fn database_of(key: u64) -> u64 {
 
 /// One hold, as a view shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownHold {
     pub process: u32,
     pub key: u64,
     pub at: UnixMillis,
 }
 
-impl Holder {
+impl ProcessHolds {
     /// Says which process has the place.
     pub fn set_process(&self, process: u32) {
         self.process.store(process, Relaxed);
@@ -162,12 +162,12 @@ impl Holder {
     }
 
     /// All that is held, for a view.
-    pub fn shown(&self) -> impl Iterator<Item = Shown> {
+    pub fn shown(&self) -> impl Iterator<Item = ShownHold> {
         let process = self.process.load(Relaxed);
         let shown = move |hold: &Hold| {
             let key = hold.key.load(Acquire);
             let at = hold.at();
-            (key != 0).then_some(Shown { process, key, at })
+            (key != 0).then_some(ShownHold { process, key, at })
         };
         self.holds.iter().filter_map(shown)
     }
@@ -177,13 +177,13 @@ impl Holder {
 pub trait Processes {
     /// Those that were ever used. A reader that must see a hold asks anew, after the load or the
     /// fence by which it sees the hold: a process that holds it may have come since.
-    fn holders(&self) -> &[Holder];
+    fn holders(&self) -> &[ProcessHolds];
 }
 
 /// All of them were used, for a test.
 #[cfg(test)]
-impl Processes for &[Holder] {
-    fn holders(&self) -> &[Holder] {
+impl Processes for &[ProcessHolds] {
+    fn holders(&self) -> &[ProcessHolds] {
         self
     }
 }
@@ -207,14 +207,14 @@ impl Used {
     }
 
     /// The places that were ever used, of all.
-    pub fn of<'a>(&self, all: &'a [Holder]) -> &'a [Holder] {
+    pub fn of<'a>(&self, all: &'a [ProcessHolds]) -> &'a [ProcessHolds] {
         let used = usize::try_from(self.0.load(Acquire)).unwrap_or(usize::MAX);
         all.get(..used).unwrap_or(all)
     }
 }
 
 /// The least instant at which sessions hold a generator.
-pub fn least(holders: &[Holder], key: u64) -> Option<UnixMillis> {
+pub fn least(holders: &[ProcessHolds], key: u64) -> Option<UnixMillis> {
     holders.iter().filter_map(|holder| holder.least(key)).min()
 }
 
@@ -224,7 +224,7 @@ pub trait Session {
     type Error;
 
     /// Its places.
-    fn holder(&self) -> &Holder;
+    fn holder(&self) -> &ProcessHolds;
 
     /// Holds a generator by a lock until the transaction ends, besides the locks that it has.
     ///
@@ -286,7 +286,7 @@ impl Held {
 
     /// The transaction, which holds the generator, has taken IDs of this tick and later, and
     /// none before unless it has told.
-    pub fn took(&mut self, holder: &Holder, key: u64, at: UnixMillis) {
+    pub fn took(&mut self, holder: &ProcessHolds, key: u64, at: UnixMillis) {
         let Some(own) = self.own(key) else {
             return;
         };
@@ -356,7 +356,7 @@ impl Held {
     }
 
     /// The transaction has ended, and other sessions see so. Locks end by themselves.
-    pub fn withdraw(&mut self, holder: &Holder) {
+    pub fn withdraw(&mut self, holder: &ProcessHolds) {
         let used = self.0.len().min(PLACES);
         self.0.clear();
         holder.holds.iter().take(used).for_each(Hold::withdraw);

@@ -12,7 +12,7 @@ use super::duration::as_set;
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Tick, UnixMillis};
 use super::label::*;
-use super::layout::{EPOCH_MAX, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Role, Stamp};
+use super::layout::{EPOCH_MAX, FieldRole, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Stamp};
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::presets;
 
@@ -487,11 +487,11 @@ fn epochs_in_every_form() {
 
 #[test]
 fn fixed_fields() {
-    let roles = |text: &str| -> Vec<Role> {
+    let roles = |text: &str| -> Vec<FieldRole> {
         let label = label(text);
         label.fields().iter().map(|field| field.role).collect()
     };
-    let instagram = [Role::Time, Role::Fixed(5), Role::Sequence];
+    let instagram = [FieldRole::Time, FieldRole::Fixed(5), FieldRole::Sequence];
     for text in [
         "preset=instagram shard=5",
         "layout='time:41 shard:13=5 sequence:10' epoch=0",
@@ -510,17 +510,20 @@ fn fixed_fields() {
     // A field is a mode only beside a time that it governs.
     assert_eq!(
         roles("preset=uniqueid mode=1").get(3),
-        Some(&Role::Mode(Some(1)))
+        Some(&FieldRole::Mode(Some(1)))
     );
-    assert_eq!(roles("preset=uniqueid").get(3), Some(&Role::Mode(None)));
+    assert_eq!(
+        roles("preset=uniqueid").get(3),
+        Some(&FieldRole::Mode(None))
+    );
     assert_eq!(
         roles("layout='time:40 mode:1 sequence:1' epoch=0").get(1),
-        Some(&Role::Worker)
+        Some(&FieldRole::Worker)
     );
     // A name that is no key may name a field.
     assert_eq!(
         roles("layout='time:40 and:2 sequence:1' and=3 epoch=0").get(1),
-        Some(&Role::Fixed(3))
+        Some(&FieldRole::Fixed(3))
     );
 }
 
@@ -565,7 +568,7 @@ fn fields_of_the_caller() {
     let same = label("layout='time:41 tenant:10 worker:4 sequence:8' tenant=caller epoch=0");
     assert_eq!(one, same);
     let fixed = label("layout='time:41 tenant:10=caller worker:4 sequence:8' tenant=5 epoch=0");
-    assert_eq!(fixed.fields()[1].role, Role::Fixed(5));
+    assert_eq!(fixed.fields()[1].role, FieldRole::Fixed(5));
     let preset = label("preset=ztesoft resource_type=caller");
     let names = |label: &Label| -> Vec<String> {
         label
@@ -738,7 +741,7 @@ struct Written {
     text: String,
     epoch: i64,
     tick: i64,
-    fields: Vec<(String, Role, u32)>,
+    fields: Vec<(String, FieldRole, u32)>,
     policy: Policy,
     max_borrow: i64,
 }
@@ -753,29 +756,29 @@ fn any_name() -> impl Strategy<Value = String> {
 }
 
 /// Fields that make a layout, in any order.
-fn any_fields() -> impl Strategy<Value = Vec<(String, Role, u32)>> {
+fn any_fields() -> impl Strategy<Value = Vec<(String, FieldRole, u32)>> {
     let other = (any_name(), 1..=20u32, 0..3, any::<u64>()).prop_map(|(name, bits, role, any)| {
         let role = match role {
-            0 => Role::Worker,
-            1 => Role::Caller,
-            _ => Role::Fixed(any % (1 << bits)),
+            0 => FieldRole::Worker,
+            1 => FieldRole::Caller,
+            _ => FieldRole::Fixed(any % (1 << bits)),
         };
         (name, role, bits)
     });
     let time = prop::sample::select(vec![
-        vec![("time", Role::Time)],
-        vec![("time_reversed", Role::TimeReversed)],
+        vec![("time", FieldRole::Time)],
+        vec![("time_reversed", FieldRole::TimeReversed)],
         vec![
-            ("time_by_mode", Role::TimeByMode),
-            ("mode", Role::Mode(None)),
+            ("time_by_mode", FieldRole::TimeByMode),
+            ("mode", FieldRole::Mode(None)),
         ],
         vec![
-            ("time_by_mode", Role::TimeByMode),
-            ("mode", Role::Mode(Some(0))),
+            ("time_by_mode", FieldRole::TimeByMode),
+            ("mode", FieldRole::Mode(Some(0))),
         ],
         vec![
-            ("time_by_mode", Role::TimeByMode),
-            ("mode", Role::Mode(Some(1))),
+            ("time_by_mode", FieldRole::TimeByMode),
+            ("mode", FieldRole::Mode(Some(1))),
         ],
     ]);
     let fields = (
@@ -798,14 +801,14 @@ fn any_fields() -> impl Strategy<Value = Vec<(String, Role, u32)>> {
                 let bits = if name == "mode" { 1 } else { time_bits };
                 fields.push((name.to_string(), role, bits));
             }
-            fields.push(("sequence".to_string(), Role::Sequence, sequence));
-            fields.extend(clock.map(|bits| ("clock".to_string(), Role::Clock, bits)));
+            fields.push(("sequence".to_string(), FieldRole::Sequence, sequence));
+            fields.extend(clock.map(|bits| ("clock".to_string(), FieldRole::Clock, bits)));
             Just(fields).prop_shuffle()
         })
         .prop_filter("a layout", |fields| layout_of(0, 1, fields).is_ok())
 }
 
-fn layout_of(epoch: i64, tick: i64, fields: &[(String, Role, u32)]) -> Result<Layout, Misfit> {
+fn layout_of(epoch: i64, tick: i64, fields: &[(String, FieldRole, u32)]) -> Result<Layout, Misfit> {
     let roles: Vec<_> = fields
         .iter()
         .map(|(_, role, bits)| (*role, *bits))
@@ -814,11 +817,11 @@ fn layout_of(epoch: i64, tick: i64, fields: &[(String, Role, u32)]) -> Result<La
 }
 
 /// The width of a position, for clocks that do not go on in each other.
-fn position_bits(fields: &[(String, Role, u32)]) -> u32 {
-    let other = |role: &Role| {
+fn position_bits(fields: &[(String, FieldRole, u32)]) -> u32 {
+    let other = |role: &FieldRole| {
         matches!(
             role,
-            Role::Worker | Role::Fixed(_) | Role::Caller | Role::Mode(_)
+            FieldRole::Worker | FieldRole::Fixed(_) | FieldRole::Caller | FieldRole::Mode(_)
         )
     };
     fields
@@ -930,18 +933,18 @@ fn any_written() -> impl Strategy<Value = Written> {
             let mut words = vec![];
             for (name, role, bits) in &fields {
                 match role {
-                    Role::Fixed(value) | Role::Mode(Some(value)) if flags[0] => {
+                    FieldRole::Fixed(value) | FieldRole::Mode(Some(value)) if flags[0] => {
                         pairs.push((name.as_str(), value.to_string()));
                         words.push(format!("{name}:{bits}"));
                     }
-                    Role::Fixed(value) | Role::Mode(Some(value)) => {
+                    FieldRole::Fixed(value) | FieldRole::Mode(Some(value)) => {
                         words.push(format!("{name}:{bits}={value}"));
                     }
-                    Role::Caller if flags[0] => {
+                    FieldRole::Caller if flags[0] => {
                         pairs.push((name.as_str(), "caller".to_string()));
                         words.push(format!("{name}:{bits}"));
                     }
-                    Role::Caller => words.push(format!("{name}:{bits}=caller")),
+                    FieldRole::Caller => words.push(format!("{name}:{bits}=caller")),
                     _ => words.push(format!("{name}:{bits}")),
                 }
             }
@@ -1124,7 +1127,7 @@ proptest! {
         for field in label.fields() {
             any = any.rotate_left(17).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let value = match field.role {
-                Role::Fixed(value) => value,
+                FieldRole::Fixed(value) => value,
                 _ if field.role.is_time() => tick.get(),
                 _ => any & field.max(),
             };
@@ -1147,7 +1150,7 @@ proptest! {
         let fixed: Vec<_> = label
             .fields()
             .iter()
-            .filter(|field| matches!(field.role, Role::Fixed(_)))
+            .filter(|field| matches!(field.role, FieldRole::Fixed(_)))
             .collect();
         given.retain(|(name, _)| !fixed.iter().any(|field| field.name == *name));
         prop_assert_eq!(label.encode(tick, &given), Ok(id));

@@ -137,11 +137,11 @@ pub fn makes_ids_of_positions(label: &Label, any: u64) {
 /// An ID with these bits, as far as the label leaves them free.
 #[must_use]
 pub fn with_the_fixed_bits(label: &Label, id: i64) -> i64 {
-    use crate::layout::Role;
+    use crate::layout::FieldRole;
     let mut bits = 0;
     for field in label.fields() {
         let value = match field.role {
-            Role::Fixed(value) => value,
+            FieldRole::Fixed(value) => value,
             _ => field.value_in(id.cast_unsigned()),
         };
         bits |= value << field.shift;

@@ -87,7 +87,7 @@ pub enum Disorder {
 
 /// What a field is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum FieldRole {
     /// Ticks since the epoch.
     Time,
     /// Ticks since the epoch, the lowest bit first, so that IDs spread.
@@ -103,12 +103,12 @@ pub enum Role {
     Fixed(u64),
     /// A value that the caller gives with each ID. IDs are unique without it.
     Caller,
-    /// How the time is written: see [`Role::TimeByMode`]. A generator needs a
+    /// How the time is written: see [`FieldRole::TimeByMode`]. A generator needs a
     /// value; without one, a layout can only decode.
     Mode(Option<u64>),
 }
 
-impl Role {
+impl FieldRole {
     /// Whether the field is the time, however that is written.
     pub const fn is_time(self) -> bool {
         matches!(self, Self::Time | Self::TimeReversed | Self::TimeByMode)
@@ -276,7 +276,11 @@ impl Layout {
     pub const DEFAULT: Self = match Self::new(
         UnixMillis::new(1_735_689_600_000),
         Millis::new(1),
-        &[(Role::Time, 41), (Role::Worker, 10), (Role::Sequence, 12)],
+        &[
+            (FieldRole::Time, 41),
+            (FieldRole::Worker, 10),
+            (FieldRole::Sequence, 12),
+        ],
     ) {
         Ok(layout) => layout,
         Err(_) => unreachable!(),
@@ -289,7 +293,7 @@ impl Layout {
     pub const fn new(
         epoch: UnixMillis,
         tick: Millis,
-        fields: &[(Role, u32)],
+        fields: &[(FieldRole, u32)],
     ) -> Result<Self, Misfit> {
         if epoch.get() < 0 || epoch.get() > EPOCH_MAX.get() {
             return Err(Misfit::Epoch);
@@ -323,14 +327,14 @@ impl Layout {
             // A layout can have several fields of any other role.
             let mut other = Span::NONE;
             let (only, max) = match role {
-                Role::Time | Role::TimeReversed | Role::TimeByMode => {
+                FieldRole::Time | FieldRole::TimeReversed | FieldRole::TimeByMode => {
                     (&mut layout.time, TIME_BITS_MAX)
                 }
-                Role::Sequence => (&mut layout.sequence, SEQUENCE_BITS_MAX),
-                Role::Clock => (&mut layout.clock, SEQUENCE_BITS_MAX),
-                Role::Mode(_) => (&mut mode, 1),
-                Role::Worker => (&mut other, WORKER_BITS_MAX),
-                Role::Fixed(_) | Role::Caller => (&mut other, 63),
+                FieldRole::Sequence => (&mut layout.sequence, SEQUENCE_BITS_MAX),
+                FieldRole::Clock => (&mut layout.clock, SEQUENCE_BITS_MAX),
+                FieldRole::Mode(_) => (&mut mode, 1),
+                FieldRole::Worker => (&mut other, WORKER_BITS_MAX),
+                FieldRole::Fixed(_) | FieldRole::Caller => (&mut other, 63),
             };
             if shift <= 64 && (bits < 1 || bits > max) {
                 return Err(Misfit::Bits { field, max });
@@ -345,7 +349,7 @@ impl Layout {
             }
             *only = Span { shift, bits };
             let mask = only.mask();
-            if let Role::Fixed(value) | Role::Mode(Some(value)) = role {
+            if let FieldRole::Fixed(value) | FieldRole::Mode(Some(value)) = role {
                 let max = ones(bits);
                 if value > max {
                     return Err(Misfit::Value { field, value, max });
@@ -353,11 +357,11 @@ impl Layout {
                 layout.fixed |= value << shift;
             }
             match role {
-                Role::TimeReversed => layout.written = Written::Reversed,
-                Role::TimeByMode => layout.written = Written::ByMode(0),
-                Role::Worker => layout.worker_mask |= mask,
-                Role::Fixed(_) => layout.fixed_mask |= mask,
-                Role::Caller => layout.caller_mask |= mask,
+                FieldRole::TimeReversed => layout.written = Written::Reversed,
+                FieldRole::TimeByMode => layout.written = Written::ByMode(0),
+                FieldRole::Worker => layout.worker_mask |= mask,
+                FieldRole::Fixed(_) => layout.fixed_mask |= mask,
+                FieldRole::Caller => layout.caller_mask |= mask,
                 _ => {}
             }
         }
@@ -706,7 +710,7 @@ impl Layout {
     /// Why a generator with IDs of layout `before` cannot go on with this layout; `None`
     /// if it can. Then the IDs of this layout are greater than those that `before` has for
     /// the same instant. So the generator, whose instants only grow, repeats none.
-    pub fn change_from(self, before: Self) -> Option<Change> {
+    pub fn change_from(self, before: Self) -> Option<LayoutChange> {
         let mut allowed = before;
         (allowed.epoch, allowed.within_bits) = (self.epoch, self.within_bits);
         // Elsewhere, a wider time moves the fields above it, or its own reversed bits.
@@ -715,10 +719,13 @@ impl Layout {
             (allowed.width, allowed.last_tick) = (self.width, self.last_tick);
         }
         let changes = [
-            (self.tick != before.tick, Change::Tick),
-            (self.epoch > before.epoch, Change::LaterEpoch),
-            (self.time.bits < before.time.bits, Change::NarrowerTime),
-            (self != allowed, Change::Fields),
+            (self.tick != before.tick, LayoutChange::Tick),
+            (self.epoch > before.epoch, LayoutChange::LaterEpoch),
+            (
+                self.time.bits < before.time.bits,
+                LayoutChange::NarrowerTime,
+            ),
+            (self != allowed, LayoutChange::Fields),
         ];
         let first = changes.into_iter().find(|(is_so, _)| *is_so);
         first.map(|(_, change)| change)
@@ -727,7 +734,7 @@ impl Layout {
 
 /// Why IDs of another layout could repeat those that exist, or sort before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum LayoutChange {
     Tick,
     LaterEpoch,
     NarrowerTime,

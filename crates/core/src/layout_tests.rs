@@ -17,31 +17,32 @@ fn increases(layout: Layout) -> bool {
 /// Time, worker and sequence, as in most layouts.
 fn plain(epoch: i64, tick: i64, time: u32, worker: u32, sequence: u32) -> Result<Layout, Misfit> {
     let fields = [
-        (Role::Time, time),
-        (Role::Worker, worker),
-        (Role::Sequence, sequence),
+        (FieldRole::Time, time),
+        (FieldRole::Worker, worker),
+        (FieldRole::Sequence, sequence),
     ];
     Layout::new(UnixMillis::new(epoch), Millis::new(tick), &fields)
 }
 
-fn any_role() -> impl Strategy<Value = (Role, u32)> {
-    let fixed = (1..=16u32)
-        .prop_flat_map(|bits| (0..1u64 << bits).prop_map(move |value| (Role::Fixed(value), bits)));
+fn any_role() -> impl Strategy<Value = (FieldRole, u32)> {
+    let fixed = (1..=16u32).prop_flat_map(|bits| {
+        (0..1u64 << bits).prop_map(move |value| (FieldRole::Fixed(value), bits))
+    });
     prop_oneof![
-        (1..=16u32).prop_map(|bits| (Role::Worker, bits)),
-        (1..=16u32).prop_map(|bits| (Role::Caller, bits)),
+        (1..=16u32).prop_map(|bits| (FieldRole::Worker, bits)),
+        (1..=16u32).prop_map(|bits| (FieldRole::Caller, bits)),
         fixed,
-        (1..=6u32).prop_map(|bits| (Role::Clock, bits)),
+        (1..=6u32).prop_map(|bits| (FieldRole::Clock, bits)),
     ]
 }
 
 /// Any fields in any order, the time written in any way.
 fn any_layout() -> impl Strategy<Value = Layout> {
     let time = prop_oneof![
-        Just(vec![Role::Time]),
-        Just(vec![Role::TimeReversed]),
-        Just(vec![Role::TimeByMode, Role::Mode(Some(0))]),
-        Just(vec![Role::TimeByMode, Role::Mode(Some(1))]),
+        Just(vec![FieldRole::Time]),
+        Just(vec![FieldRole::TimeReversed]),
+        Just(vec![FieldRole::TimeByMode, FieldRole::Mode(Some(0))]),
+        Just(vec![FieldRole::TimeByMode, FieldRole::Mode(Some(1))]),
     ];
     let fields = (
         time,
@@ -50,9 +51,9 @@ fn any_layout() -> impl Strategy<Value = Layout> {
         prop::collection::vec(any_role(), 0..5),
     );
     let fields = fields.prop_flat_map(|(time, time_bits, sequence_bits, mut fields)| {
-        fields.push((Role::Sequence, sequence_bits));
+        fields.push((FieldRole::Sequence, sequence_bits));
         for role in time {
-            let bits = if matches!(role, Role::Mode(_)) {
+            let bits = if matches!(role, FieldRole::Mode(_)) {
                 1
             } else {
                 time_bits
@@ -103,11 +104,11 @@ fn parts_of_the_worker_id_lie_apart() {
         UnixMillis::new(0),
         Millis::new(1),
         &[
-            (Role::Time, 4),
-            (Role::Worker, 3),
-            (Role::Fixed(1), 1),
-            (Role::Worker, 2),
-            (Role::Sequence, 2),
+            (FieldRole::Time, 4),
+            (FieldRole::Worker, 3),
+            (FieldRole::Fixed(1), 1),
+            (FieldRole::Worker, 2),
+            (FieldRole::Sequence, 2),
         ],
     )
     .unwrap();
@@ -125,15 +126,15 @@ fn parts_of_the_worker_id_lie_apart() {
 fn what_a_caller_gives_varies() {
     let layout = |role| {
         let fields = [
-            (Role::Time, 4),
+            (FieldRole::Time, 4),
             (role, 3),
-            (Role::Worker, 2),
-            (Role::Sequence, 2),
+            (FieldRole::Worker, 2),
+            (FieldRole::Sequence, 2),
         ];
         Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap()
     };
-    let given = layout(Role::Caller);
-    assert!(given.takes_fields() && !layout(Role::Fixed(5)).takes_fields());
+    let given = layout(FieldRole::Caller);
+    assert!(given.takes_fields() && !layout(FieldRole::Fixed(5)).takes_fields());
     assert_eq!(given.max_worker(), 3);
     assert_eq!(given.disorder(), None);
     let stamp = given.stamp(WorkerId::new(2).unwrap()).unwrap();
@@ -148,27 +149,31 @@ fn what_a_caller_gives_varies() {
         assert!(least <= one && one <= greatest);
     }
     // Above the time, a caller's field destroys the order.
-    let above = [(Role::Caller, 3), (Role::Time, 4), (Role::Sequence, 2)];
+    let above = [
+        (FieldRole::Caller, 3),
+        (FieldRole::Time, 4),
+        (FieldRole::Sequence, 2),
+    ];
     let above = Layout::new(UnixMillis::new(0), Millis::new(1), &above).unwrap();
     assert_eq!(above.disorder(), Some(Disorder::TimeBelow));
 }
 
 #[test]
 fn reversed_time_spreads() {
-    let reversed = |role, mode: &[(Role, u32)]| {
-        let mut fields = vec![(role, 4), (Role::Sequence, 2)];
+    let reversed = |role, mode: &[(FieldRole, u32)]| {
+        let mut fields = vec![(role, 4), (FieldRole::Sequence, 2)];
         fields.extend_from_slice(mode);
         Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap()
     };
-    let spread = reversed(Role::TimeReversed, &[]);
+    let spread = reversed(FieldRole::TimeReversed, &[]);
     assert_eq!(spread.encode(Tick::new(1), 0, 3).unwrap().get(), 0b1000_11);
     assert_eq!(spread.disorder(), Some(Disorder::Reversed));
     assert!(!increases(spread));
     // A column of both kinds decodes by the flag.
-    let (zero, one) = ((Role::Mode(Some(0)), 1), (Role::Mode(Some(1)), 1));
+    let (zero, one) = ((FieldRole::Mode(Some(0)), 1), (FieldRole::Mode(Some(1)), 1));
     let (zero, one) = (
-        reversed(Role::TimeByMode, &[zero]),
-        reversed(Role::TimeByMode, &[one]),
+        reversed(FieldRole::TimeByMode, &[zero]),
+        reversed(FieldRole::TimeByMode, &[one]),
     );
     let (a, b) = (
         zero.encode(Tick::new(1), 0, 3).unwrap(),
@@ -182,9 +187,14 @@ fn reversed_time_spreads() {
 
 #[test]
 fn signs() {
-    let wide =
-        |fields: &[(Role, u32)]| Layout::new(UnixMillis::new(0), Millis::new(1), fields).unwrap();
-    let discord = wide(&[(Role::Time, 42), (Role::Worker, 10), (Role::Sequence, 12)]);
+    let wide = |fields: &[(FieldRole, u32)]| {
+        Layout::new(UnixMillis::new(0), Millis::new(1), fields).unwrap()
+    };
+    let discord = wide(&[
+        (FieldRole::Time, 42),
+        (FieldRole::Worker, 10),
+        (FieldRole::Sequence, 12),
+    ]);
     let turn = UnixMillis::new(1 << 41);
     assert_eq!(discord.disorder(), Some(Disorder::NegativeFrom(turn)));
     assert!(discord.can_be_negative());
@@ -193,10 +203,10 @@ fn signs() {
     // A fixed sign keeps the order.
     for (sign, negative) in [(0, false), (1, true)] {
         let fixed = wide(&[
-            (Role::Fixed(sign), 1),
-            (Role::Time, 41),
-            (Role::Worker, 10),
-            (Role::Sequence, 12),
+            (FieldRole::Fixed(sign), 1),
+            (FieldRole::Time, 41),
+            (FieldRole::Worker, 10),
+            (FieldRole::Sequence, 12),
         ]);
         assert_eq!(fixed.disorder(), None);
         assert_eq!(fixed.can_be_negative(), negative);
@@ -206,21 +216,37 @@ fn signs() {
         );
         assert!(a.0 < a.1 && a.1 < b.0 && (a.0.get() < 0) == negative);
     }
-    let below = wide(&[(Role::Worker, 10), (Role::Time, 41), (Role::Sequence, 12)]);
+    let below = wide(&[
+        (FieldRole::Worker, 10),
+        (FieldRole::Time, 41),
+        (FieldRole::Sequence, 12),
+    ]);
     assert_eq!(below.disorder(), Some(Disorder::TimeBelow));
 }
 
 #[test]
 fn few_ticks_have_small_ids() {
     for roles in [
-        [(Role::Time, 4), (Role::Worker, 2), (Role::Sequence, 3)],
         [
-            (Role::TimeReversed, 4),
-            (Role::Sequence, 3),
-            (Role::Worker, 2),
+            (FieldRole::Time, 4),
+            (FieldRole::Worker, 2),
+            (FieldRole::Sequence, 3),
         ],
-        [(Role::Worker, 2), (Role::Time, 4), (Role::Sequence, 3)],
-        [(Role::Sequence, 3), (Role::Worker, 2), (Role::Time, 4)],
+        [
+            (FieldRole::TimeReversed, 4),
+            (FieldRole::Sequence, 3),
+            (FieldRole::Worker, 2),
+        ],
+        [
+            (FieldRole::Worker, 2),
+            (FieldRole::Time, 4),
+            (FieldRole::Sequence, 3),
+        ],
+        [
+            (FieldRole::Sequence, 3),
+            (FieldRole::Worker, 2),
+            (FieldRole::Time, 4),
+        ],
     ] {
         let layout = Layout::new(UnixMillis::new(0), Millis::new(1), &roles).unwrap();
         for bits in 0..12 {
@@ -234,8 +260,8 @@ fn few_ticks_have_small_ids() {
 
 #[test]
 fn refuses_what_makes_no_layout() {
-    use Role::{Clock, Fixed, Mode, Sequence, Time, TimeByMode, TimeReversed, Worker};
-    let refused = |fields: &[(Role, u32)], why| {
+    use FieldRole::{Clock, Fixed, Mode, Sequence, Time, TimeByMode, TimeReversed, Worker};
+    let refused = |fields: &[(FieldRole, u32)], why| {
         assert_eq!(
             Layout::new(UnixMillis::new(0), Millis::new(1), fields),
             Err(why),
@@ -317,7 +343,11 @@ fn refuses_what_does_not_fit() {
     assert!(D.stamp(worker(1023)).is_ok());
     assert!(D.stamp(worker(1024)).is_err());
     // For IDs without a worker ID, any worker ID will do.
-    let shard = [(Role::Time, 41), (Role::Fixed(5), 13), (Role::Sequence, 10)];
+    let shard = [
+        (FieldRole::Time, 41),
+        (FieldRole::Fixed(5), 13),
+        (FieldRole::Sequence, 10),
+    ];
     let shard = Layout::new(UnixMillis::new(0), Millis::new(1), &shard).unwrap();
     assert_eq!(shard.stamp(worker(i32::MAX)), Ok(Stamp::new(5 << 10)));
 }
@@ -345,7 +375,10 @@ fn a_time_that_outlives_all_clocks() {
     for time in [1, 41, 45, 48, 51, 61, 62, 63] {
         for tick in [1, 10, TICK_MAX.get()] {
             for epoch in [first, EPOCH_MAX] {
-                let fields = [(Role::Time, time), (Role::Sequence, 64 - time.max(33))];
+                let fields = [
+                    (FieldRole::Time, time),
+                    (FieldRole::Sequence, 64 - time.max(33)),
+                ];
                 let l = Layout::new(epoch, Millis::new(tick), &fields).unwrap();
                 let last = l.last_tick();
                 assert_eq!(last.get(), (1 << time) - 1);
@@ -387,25 +420,36 @@ fn a_time_that_outlives_all_clocks() {
 
 #[test]
 fn what_may_change() {
-    use Role::{Sequence, Time, TimeReversed, Worker};
+    use FieldRole::{Sequence, Time, TimeReversed, Worker};
     let before = plain(1000, 10, 30, 8, 8).unwrap();
     let to = |layout: Result<Layout, Misfit>| layout.unwrap().change_from(before);
     assert_eq!(to(Ok(before)), None);
     assert_eq!(to(plain(999, 10, 30, 8, 8)), None);
     assert_eq!(to(plain(0, 10, 31, 8, 8)), None);
-    assert_eq!(to(plain(1001, 10, 31, 8, 8)), Some(Change::LaterEpoch));
-    assert_eq!(to(plain(1000, 10, 29, 8, 8)), Some(Change::NarrowerTime));
-    assert_eq!(to(plain(1000, 1, 30, 8, 8)), Some(Change::Tick));
-    assert_eq!(to(plain(1000, 10, 30, 9, 7)), Some(Change::Fields));
-    assert_eq!(to(plain(1000, 10, 30, 9, 8)), Some(Change::Fields));
+    assert_eq!(
+        to(plain(1001, 10, 31, 8, 8)),
+        Some(LayoutChange::LaterEpoch)
+    );
+    assert_eq!(
+        to(plain(1000, 10, 29, 8, 8)),
+        Some(LayoutChange::NarrowerTime)
+    );
+    assert_eq!(to(plain(1000, 1, 30, 8, 8)), Some(LayoutChange::Tick));
+    assert_eq!(to(plain(1000, 10, 30, 9, 7)), Some(LayoutChange::Fields));
+    assert_eq!(to(plain(1000, 10, 30, 9, 8)), Some(LayoutChange::Fields));
     // A field that a caller gives is neither fixed nor a part of the worker ID.
     let with = |role| {
         let fields = [(Time, 30), (role, 4), (Worker, 4), (Sequence, 8)];
         Layout::new(UnixMillis::new(1000), Millis::new(10), &fields).unwrap()
     };
-    let roles = [Role::Caller, Role::Fixed(5), Role::Fixed(6), Worker];
+    let roles = [
+        FieldRole::Caller,
+        FieldRole::Fixed(5),
+        FieldRole::Fixed(6),
+        Worker,
+    ];
     for (from, to) in roles.iter().flat_map(|from| roles.map(|to| (*from, to))) {
-        let change = (from != to).then_some(Change::Fields);
+        let change = (from != to).then_some(LayoutChange::Fields);
         assert_eq!(with(to).change_from(with(from)), change, "{from:?} {to:?}");
     }
     // A wider time that is not on top moves the fields above it.
@@ -417,7 +461,7 @@ fn what_may_change() {
         )
         .unwrap()
     };
-    assert_eq!(low(9).change_from(low(8)), Some(Change::Fields));
+    assert_eq!(low(9).change_from(low(8)), Some(LayoutChange::Fields));
     // A wider reversed time moves all its bits.
     let spread = |bits| {
         Layout::new(
@@ -427,7 +471,7 @@ fn what_may_change() {
         )
         .unwrap()
     };
-    assert_eq!(spread(9).change_from(spread(8)), Some(Change::Fields));
+    assert_eq!(spread(9).change_from(spread(8)), Some(LayoutChange::Fields));
 }
 
 proptest! {

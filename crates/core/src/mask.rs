@@ -37,9 +37,9 @@ const ROUNDS: u32 = 10;
 pub const KEY_BYTES: usize = 16;
 
 /// A key, without a form that could be printed.
-pub struct Key(SipHasher24);
+pub struct MaskKey(SipHasher24);
 
-impl Key {
+impl MaskKey {
     pub fn new(bytes: &[u8; KEY_BYTES]) -> Self {
         Self(SipHasher24::new_with_key(bytes))
     }
@@ -208,7 +208,7 @@ mod tests {
         ];
         for (number, zeros, ascending, others) in pinned {
             for (key, mask) in [([0; 16], zeros), (ASCENDING, ascending), (other, others)] {
-                let key = Key::new(&key);
+                let key = MaskKey::new(&key);
                 assert_eq!(key.mask(id(number)), id(mask));
                 assert_eq!(key.unmask(id(mask)), id(number));
             }
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn neighbours_have_masks_without_a_pattern() {
         // A bit that is changed changes half of the bits of the mask, on average.
-        let key = Key::new(&ASCENDING);
+        let key = MaskKey::new(&ASCENDING);
         let start = 249_722_523_258_744_845_i64;
         let changed: u32 = (0..64)
             .flat_map(|bit| (0..100).map(move |n| (start + n * 4096, 1 << bit)))
@@ -264,7 +264,7 @@ mod tests {
         // With an inverse on both sides, the mask is a permutation.
         #[test]
         fn unmasking_and_masking_are_inverses(number: i64, key: [u8; 16]) {
-            let key = Key::new(&key);
+            let key = MaskKey::new(&key);
             prop_assert_eq!(key.unmask(key.mask(id(number))), id(number));
             prop_assert_eq!(key.mask(key.unmask(id(number))), id(number));
         }
@@ -272,7 +272,7 @@ mod tests {
         #[test]
         fn another_key_makes_another_mask(number: i64, key: [u8; 16], bit in 0_u32..128) {
             let other = (u128::from_ne_bytes(key) ^ 1_u128 << bit).to_ne_bytes();
-            prop_assert_ne!(Key::new(&key).mask(id(number)), Key::new(&other).mask(id(number)));
+            prop_assert_ne!(MaskKey::new(&key).mask(id(number)), MaskKey::new(&other).mask(id(number)));
         }
 
         #[test]

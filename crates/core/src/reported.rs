@@ -32,7 +32,7 @@
 //!
 //! Generators that go back in time keep to none of this. They have no horizon.
 
-use super::horizon::{Announced, Holder, Horizon, Locks, Processes, database_of};
+use super::horizon::{Announced, Horizon, Locks, ProcessHolds, Processes, database_of};
 use super::id::UnixMillis;
 use super::layout::Layout;
 use super::sync::Ordering::{Relaxed, SeqCst};
@@ -56,7 +56,7 @@ impl Default for Reported {
 
 /// What a search for locks has found.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Found {
+pub struct LocksFound {
     /// There is one, of whatever database.
     pub any: bool,
     /// The least hold in the databases that count.
@@ -83,7 +83,7 @@ impl Reported {
     }
 
     /// The least hold by a lock, which `search` finds. Called after the places were looked at.
-    pub fn locked(&self, search: impl FnOnce() -> Found) -> Option<UnixMillis> {
+    pub fn locked(&self, search: impl FnOnce() -> LocksFound) -> Option<UnixMillis> {
         let noted = self.locks.noted()?;
         let found = search();
         if !found.any {
@@ -99,7 +99,7 @@ impl Reported {
         now: UnixMillis,
         processes: &impl Processes,
         counts: impl Fn(u64) -> bool,
-        search: impl FnOnce() -> Found,
+        search: impl FnOnce() -> LocksFound,
     ) -> UnixMillis {
         let before = self.at.fetch_max(now.get(), Relaxed);
         let announced = now.max(UnixMillis::new(before));
@@ -127,7 +127,7 @@ impl Announced for (&Horizon, &Reported, Layout) {
 
 /// The least hold of sessions in the databases that count.
 pub fn held(processes: &impl Processes, counts: impl Fn(u64) -> bool) -> Option<UnixMillis> {
-    let shown = processes.holders().iter().flat_map(Holder::shown);
+    let shown = processes.holders().iter().flat_map(ProcessHolds::shown);
     let counted = shown.filter(|shown| counts(database_of(shown.key)));
     counted.map(|shown| shown.at).min()
 }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_databases_that_count_hold_the_report_back() {
-        let places: [Holder; 3] = Default::default();
+        let places: [ProcessHolds; 3] = Default::default();
         let holders = &places[..];
         let (mut shop, mut other) = (Held::default(), Held::default());
         let horizon = Horizon::default();
@@ -159,7 +159,7 @@ mod tests {
         let reported = Reported::default();
         let counts = |database| database == SHOP;
         let report = |now, locked: Option<i64>| {
-            let search = || Found {
+            let search = || LocksFound {
                 any: locked.is_some(),
                 least: locked.map(UnixMillis::new),
             };
@@ -186,9 +186,9 @@ mod tests {
             let search = || {
                 searched.set(searched.get() + 1);
                 let least = least.map(UnixMillis::new);
-                Found { any, least }
+                LocksFound { any, least }
             };
-            let none: &[Holder] = &[];
+            let none: &[ProcessHolds] = &[];
             (
                 reported.report(at(50), &none, |_| true, search),
                 searched.get(),
@@ -204,7 +204,7 @@ mod tests {
         // One that is noted during a search stays so.
         let _ = reported.locked(|| {
             reported.locks().note();
-            Found::default()
+            LocksFound::default()
         });
         assert_eq!(report(false, None), (at(50), 5));
         assert_eq!(report(false, None), (at(50), 5));

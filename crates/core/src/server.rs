@@ -391,7 +391,7 @@ fn is_done<H: Host>(host: &H, slot: &Slot, generator: &Generator, need: Need) ->
 }
 
 /// What a reserver finds: a [`Situation`] is made of it.
-struct Found<'a> {
+struct Survey<'a> {
     on_disk: OnDisk,
     history: History,
     beliefs: &'a Beliefs,
@@ -448,7 +448,7 @@ impl<H: Host> Reserver<'_, H> {
             if rollback == Some(None) {
                 return Ok(None);
             }
-            let found = Found {
+            let found = Survey {
                 on_disk,
                 history,
                 beliefs,
@@ -524,7 +524,7 @@ impl<H: Host> Reserver<'_, H> {
     /// The one place where a [`Situation`] is made. Under the clock lock: a process that closes
     /// slots has changed the identity under that lock before, so a slot that is found
     /// closed here was not closed for this identity.
-    fn situation(&self, need: Need, found: &Found) -> Result<Situation, Refusal> {
+    fn situation(&self, need: Need, found: &Survey) -> Result<Situation, Refusal> {
         let (slot, layout, reading) = (self.slot, self.generator.layout, found.reading);
         let live = slot.live();
         let reserved = live.bounds().open();
@@ -575,7 +575,7 @@ impl<H: Host> Reserver<'_, H> {
     /// The stored mark, and what the disk says of clocks.
     fn stored(
         &self,
-        found: &Found,
+        found: &Survey,
         at_start: bool,
     ) -> Result<(Option<UnixMillis>, Option<Ledger>), Refusal> {
         let (slot, now) = (self.slot, found.reading.wall.millis());
@@ -604,7 +604,7 @@ impl<H: Host> Reserver<'_, H> {
     /// life of a server that was itself promoted leaves out a gap whatever it finds. It
     /// does so once as long as it keeps its slot, and counts from the promotion, not
     /// the mark, since this may not be the first time.
-    fn failover(&self, found: &Found, at_start: bool) -> Option<Failover> {
+    fn failover(&self, found: &Survey, at_start: bool) -> Option<Failover> {
         let history = found.history;
         let count = history.switches.max(i64::from(history.promoted));
         if count == 0 || !at_start || self.slot.gap_at().is_some() {

@@ -344,10 +344,10 @@ pub struct Line<T>(pub T);
 
 /// A reading of the wall clock, the latest one of before, and the slewed line, if any.
 #[derive(Clone, Copy)]
-struct Seen {
+struct SeenWord {
     latest: UnixMillis,
     wall: UnixNanos,
-    line: Option<clock::Line>,
+    line: Option<clock::ReadingLine>,
 }
 
 /// All that issuers use without a lock.
@@ -513,7 +513,7 @@ impl Live {
     fn time<const WATCHES: bool>(
         &self,
         clocks: &impl Clocks,
-    ) -> Result<(UnixNanos, Option<Seen>), Step> {
+    ) -> Result<(UnixNanos, Option<SeenWord>), Step> {
         let clock = self.clock();
         if !WATCHES {
             return Ok((clock.now(clocks.boot()), None));
@@ -525,13 +525,13 @@ impl Live {
         }
         let line = clock.line(|| clocks.boot());
         let now = line.map_or(wall, |line| line.at.max(wall));
-        Ok((now, Some(Seen { latest, wall, line })))
+        Ok((now, Some(SeenWord { latest, wall, line })))
     }
 
     /// The word was moved by this reading of the wall clock.
     #[inline(always)]
-    fn saw(&self, seen: Option<Seen>) {
-        if let Some(Seen { latest, wall, line }) = seen {
+    fn saw(&self, seen: Option<SeenWord>) {
+        if let Some(SeenWord { latest, wall, line }) = seen {
             self.clock().saw(latest, wall);
             if let Some(line) = line {
                 self.clock().end_line(line, wall);

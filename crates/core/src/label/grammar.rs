@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::LabelError;
 use crate::excerpt::excerpt;
-use crate::layout::Role;
+use crate::layout::FieldRole;
 
 /// The keys that labels have; all others are names of fields.
 pub const KEYS: [&str; 10] = [
@@ -156,7 +156,7 @@ pub struct FieldText<'a> {
     pub bits: u64,
     /// The role that the field's name gives, or else its value. A mode is taken for any
     /// other field.
-    pub role: Role,
+    pub role: FieldRole,
     /// Where the field's value is, if there is one.
     pub value_at: usize,
 }
@@ -165,7 +165,10 @@ impl FieldText<'_> {
     /// Whether the field can have a value: it is a part of the worker ID, or it was one
     /// before it got a value.
     pub fn is_free(&self) -> bool {
-        matches!(self.role, Role::Worker | Role::Fixed(_) | Role::Caller)
+        matches!(
+            self.role,
+            FieldRole::Worker | FieldRole::Fixed(_) | FieldRole::Caller
+        )
     }
 
     /// Gives the field a value. If it can have none, that is an error of `key`.
@@ -185,11 +188,11 @@ impl FieldText<'_> {
 /// Stands in place of a value: each call gives one.
 pub const CALLER: &str = "caller";
 
-fn role_of(value: Text<'_>) -> Result<Role, LabelError> {
+fn role_of(value: Text<'_>) -> Result<FieldRole, LabelError> {
     if value.text == CALLER {
-        return Ok(Role::Caller);
+        return Ok(FieldRole::Caller);
     }
-    number(value, VALUES).map(Role::Fixed)
+    number(value, VALUES).map(FieldRole::Fixed)
 }
 
 pub fn fields(text: Text<'_>) -> Result<Vec<FieldText<'_>>, LabelError> {
@@ -249,12 +252,12 @@ fn field<'a>(word: Text<'a>, before: &[FieldText<'a>]) -> Result<FieldText<'a>, 
         name,
         bits: number(bits, DIGITS)?,
         role: match name.text {
-            "time" => Role::Time,
-            "time_reversed" => Role::TimeReversed,
-            "time_by_mode" => Role::TimeByMode,
-            "sequence" => Role::Sequence,
-            "clock" => Role::Clock,
-            _ => Role::Worker,
+            "time" => FieldRole::Time,
+            "time_reversed" => FieldRole::TimeReversed,
+            "time_by_mode" => FieldRole::TimeByMode,
+            "sequence" => FieldRole::Sequence,
+            "clock" => FieldRole::Clock,
+            _ => FieldRole::Worker,
         },
         value_at: rest.at,
     };

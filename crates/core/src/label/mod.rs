@@ -25,7 +25,7 @@ use std::fmt;
 use super::duration::as_set;
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Stamp, Tick};
-use super::layout::{Fields, Layout, LayoutError, POSITION_BITS_MAX, Role, in_range};
+use super::layout::{FieldRole, Fields, Layout, LayoutError, POSITION_BITS_MAX, in_range};
 
 mod grammar;
 mod rules;
@@ -52,7 +52,7 @@ pub struct Label {
 pub struct Field {
     pub name: String,
     /// The field's role, with its value if that is fixed.
-    pub role: Role,
+    pub role: FieldRole,
     pub bits: u32,
     /// How many bits are below the field.
     pub shift: u32,
@@ -99,7 +99,7 @@ impl Label {
     /// missing, and what helps.
     pub fn check_generates(&self) -> Result<(), LabelError> {
         let label = Text { text: "", at: 0 };
-        if self.fields.iter().any(|f| f.role == Role::Mode(None)) {
+        if self.fields.iter().any(|f| f.role == FieldRole::Mode(None)) {
             return label.error(
                 "field \"mode\" has no value",
                 "Say how the generator writes the time: mode=0 (reversed, IDs spread) or mode=1 (IDs increase).",
@@ -114,7 +114,8 @@ impl Label {
                 ),
             );
         }
-        let tells_apart = |field: &Field| matches!(field.role, Role::Worker | Role::Fixed(_));
+        let tells_apart =
+            |field: &Field| matches!(field.role, FieldRole::Worker | FieldRole::Fixed(_));
         if !self.fields.iter().any(tells_apart) {
             return label.error(
                 "no field tells the IDs of one server from those of another",
@@ -126,10 +127,10 @@ impl Label {
 
     pub fn layout_text(&self) -> String {
         let fields = self.fields.iter().map(|field| match field.role {
-            Role::Fixed(value) | Role::Mode(Some(value)) => {
+            FieldRole::Fixed(value) | FieldRole::Mode(Some(value)) => {
                 format!("{}:{}={value}", field.name, field.bits)
             }
-            Role::Caller => format!("{}:{}={}", field.name, field.bits, grammar::CALLER),
+            FieldRole::Caller => format!("{}:{}={}", field.name, field.bits, grammar::CALLER),
             _ => format!("{}:{}", field.name, field.bits),
         });
         fields.collect::<Vec<_>>().join(" ")
@@ -157,7 +158,7 @@ impl Label {
         // No field is to blame for bits above all fields.
         for field in self.fields.iter().filter(|_| !beyond) {
             let value = field.value_in(bits);
-            if let Role::Fixed(fixed) = field.role
+            if let FieldRole::Fixed(fixed) = field.role
                 && fixed != value
             {
                 let (id, field) = (id.get(), field.name.clone());
@@ -180,7 +181,7 @@ impl Label {
 
     pub fn caller_fields(&self) -> impl Iterator<Item = &Field> {
         let fields = self.fields.iter();
-        fields.filter(|field| field.role == Role::Caller)
+        fields.filter(|field| field.role == FieldRole::Caller)
     }
 
     /// The bits that IDs get from the values that a caller gives to these fields: to
@@ -218,7 +219,7 @@ impl Label {
             let given = values.iter().find(|(name, _)| *name == field.name);
             let given = given.map(|(name, value)| in_range(name, *value, field.max()));
             let value = match (field.role, given.transpose()?) {
-                (Role::Fixed(fixed), Some(value)) if value != fixed => {
+                (FieldRole::Fixed(fixed), Some(value)) if value != fixed => {
                     let field = field.name.clone();
                     return Err(LayoutError::Given {
                         field,
@@ -226,8 +227,9 @@ impl Label {
                         fixed,
                     });
                 }
-                (Role::Fixed(value) | Role::Mode(Some(value)), None) | (_, Some(value)) => value,
-                (Role::Clock, None) => 0,
+                (FieldRole::Fixed(value) | FieldRole::Mode(Some(value)), None)
+                | (_, Some(value)) => value,
+                (FieldRole::Clock, None) => 0,
                 (_, None) => return Err(LayoutError::Missing(field.name.clone())),
             };
             bits |= value << field.shift;

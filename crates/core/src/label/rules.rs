@@ -10,7 +10,7 @@ use crate::clocks::CLOCK_BITS_MAX;
 use crate::duration::as_set;
 use crate::generator::Generator;
 use crate::id::{Millis, UnixMillis};
-use crate::layout::{Layout, Misfit, POSITION_BITS_MAX, Role, TICK_MAX, WORKER_BITS_MAX};
+use crate::layout::{FieldRole, Layout, Misfit, POSITION_BITS_MAX, TICK_MAX, WORKER_BITS_MAX};
 use crate::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use crate::presets;
 
@@ -137,18 +137,21 @@ impl<'a> Draft<'a> {
             return self.at("epoch").error(problem, allowed);
         };
         // A field is a mode only beside a time that it governs.
-        if fields.iter().any(|field| field.role == Role::TimeByMode) {
+        if fields
+            .iter()
+            .any(|field| field.role == FieldRole::TimeByMode)
+        {
             for field in fields.iter_mut().filter(|field| field.name.text == "mode") {
                 field.role = match field.role {
-                    Role::Fixed(value) => Role::Mode(Some(value)),
-                    Role::Caller => {
+                    FieldRole::Fixed(value) => FieldRole::Mode(Some(value)),
+                    FieldRole::Caller => {
                         let (text, at) = ("", field.value_at);
                         return Text { text, at }.error(
                             "field \"mode\" cannot be left to the caller",
                             "It says how the generator writes the time: give it 0 or 1.",
                         );
                     }
-                    _ => Role::Mode(None),
+                    _ => FieldRole::Mode(None),
                 };
             }
         }

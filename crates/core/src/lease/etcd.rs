@@ -49,7 +49,7 @@ use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::horizon::{Server, Servers};
 use super::registry::{self, Rows};
 use super::state::{Scene, State};
-use super::{Answer, Ask, Identity, Place, Pool, RegistryMillis, Reply, Request, Row};
+use super::{Answer, Ask, Place, Pool, RegistryMillis, Reply, Request, Row, ServerKey};
 
 /// How far raft has come: it never goes back, unless the cluster is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -166,7 +166,7 @@ pub struct Outcome {
 }
 
 /// What becomes of the key of a server; `None`: it goes.
-pub type ChangedServer = (Identity, Option<Server>);
+pub type ChangedServer = (ServerKey, Option<Server>);
 
 /// Answers a request.
 #[must_use]
@@ -199,7 +199,7 @@ pub fn answer(
     // look like a renewal after a loss.
     for row in &mut outcome.rows {
         let was = found.rows.iter().find(|was| was.worker == row.worker);
-        if let (Key::Stays, Some(was)) = (key_of(row, &outcome.reply), was) {
+        if let (EtcdKey::Stays, Some(was)) = (key_of(row, &outcome.reply), was) {
             row.leased_until = was.leased_until;
         }
     }
@@ -208,7 +208,7 @@ pub fn answer(
 
 /// What becomes of the key of a worker ID when its row is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum EtcdKey {
     /// It lasts for a lease and a hold from now on.
     Lasts,
     /// It goes with the lease.
@@ -219,11 +219,11 @@ pub enum Key {
 
 /// What becomes of the key of a row that a reply has changed.
 #[must_use]
-pub const fn key_of(row: &Row, reply: &Reply) -> Key {
+pub const fn key_of(row: &Row, reply: &Reply) -> EtcdKey {
     match &reply.answer {
-        Answer::Granted(_) | Answer::Renewed { .. } => Key::Lasts,
-        _ if row.released => Key::Goes,
-        _ => Key::Stays,
+        Answer::Granted(_) | Answer::Renewed { .. } => EtcdKey::Lasts,
+        _ if row.released => EtcdKey::Goes,
+        _ => EtcdKey::Stays,
     }
 }
 
@@ -277,7 +277,7 @@ impl<'a> ServersFound<'a> {
         self.changed
     }
 
-    fn change(&mut self, identity: &Identity, server: Option<Server>) {
+    fn change(&mut self, identity: &ServerKey, server: Option<Server>) {
         self.changed.retain(|(of, _)| of != identity);
         self.changed.push((*identity, server));
     }
@@ -326,7 +326,7 @@ impl<'a> Table<'a> {
 }
 
 impl Servers for ServersFound<'_> {
-    fn server(&mut self, identity: &Identity) -> Option<Server> {
+    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
         let changed = self.changed.iter().find(|(of, _)| of == identity);
         if let Some((_, server)) = changed {
             return server.clone();
@@ -350,13 +350,13 @@ impl Servers for ServersFound<'_> {
         self.change(&identity, Some(server));
     }
 
-    fn remove_server(&mut self, identity: &Identity) {
+    fn remove_server(&mut self, identity: &ServerKey) {
         self.change(identity, None);
     }
 }
 
 impl Servers for Table<'_> {
-    fn server(&mut self, identity: &Identity) -> Option<Server> {
+    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
         self.servers.server(identity)
     }
 
@@ -368,7 +368,7 @@ impl Servers for Table<'_> {
         self.servers.put_server(server);
     }
 
-    fn remove_server(&mut self, identity: &Identity) {
+    fn remove_server(&mut self, identity: &ServerKey) {
         self.servers.remove_server(identity);
     }
 }
@@ -383,7 +383,7 @@ impl Rows for Table<'_> {
         self.rows.insert(row.worker, row);
     }
 
-    fn last_held_by(&mut self, identity: &Identity) -> Option<Row> {
+    fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {
         let held = self.own();
         let held = held.filter(|row| row.holder.identity == *identity);
         held.max_by_key(|row| (row.since, row.holder.started))

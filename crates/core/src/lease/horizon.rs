@@ -15,12 +15,12 @@
 //!
 //! # The rules
 //!
-//! 1. **Servers count, not worker IDs.** A [`Server`] is stored for each [`Identity`], from
+//! 1. **Servers count, not worker IDs.** A [`Server`] is stored for each [`ServerKey`], from
 //!    its first grant on. Who takes over the worker ID of a server that is gone does not
 //!    speak for it: it may live on, and its transactions commit.
 //! 2. **The horizon** is the least of what all servers have reported. As long as one of
 //!    them has reported nothing, it stays where it was.
-//! 3. **The greatest one that was returned** lies at or before [`Kept::greatest`] or the
+//! 3. **The greatest one that was returned** lies at or before [`KeptHorizon::greatest`] or the
 //!    least report. Before the servers that count change, the least report is kept there.
 //!    So a reader need not write, and takes no lock.
 //! 4. **A grant's floor** is at or above the horizon of that moment. So the IDs of a server
@@ -57,8 +57,8 @@ use serde::{Deserialize, Serialize};
 
 use super::super::id::{UnixMillis, WorkerId};
 use super::role::Role;
-use super::state::{Kept, Scene, State};
-use super::{Holder, Identity, Nonce, Pool, RegistryMillis, Request, Row, Stopped};
+use super::state::{KeptHorizon, Scene, State};
+use super::{Holder, Nonce, Pool, RegistryMillis, Request, Row, ServerKey, Stopped};
 
 /// So many servers that ask as one role may count.
 pub const OF_ROLE_MAX: usize = 1_024;
@@ -90,7 +90,7 @@ pub struct Server {
 
 /// The servers of a registry, of all of its pools.
 pub trait Servers {
-    fn server(&mut self, identity: &Identity) -> Option<Server>;
+    fn server(&mut self, identity: &ServerKey) -> Option<Server>;
 
     /// All of them.
     fn servers(&mut self) -> Vec<Server>;
@@ -98,10 +98,10 @@ pub trait Servers {
     /// Stores a server, which may be new.
     fn put_server(&mut self, server: Server);
 
-    fn remove_server(&mut self, identity: &Identity);
+    fn remove_server(&mut self, identity: &ServerKey);
 }
 
-impl Kept {
+impl KeptHorizon {
     /// Rule 3: the servers are about to change.
     fn keep(&mut self, servers: &[Server]) {
         self.greatest = self.greatest.max(least(servers));
@@ -197,7 +197,7 @@ pub(super) fn floor(
 
 /// How many servers count, if they are too many for this one to count too. Where there are no
 /// roles, and for who counts already or never does, they are not.
-pub(super) fn crowd(servers: &mut impl Servers, asker: &Identity) -> Option<u32> {
+pub(super) fn crowd(servers: &mut impl Servers, asker: &ServerKey) -> Option<u32> {
     if asker.generator != 0 || asker.role == Role::NONE {
         return None;
     }

@@ -25,7 +25,7 @@
 //! - **Two clocks that are slow at the loss**, that of the registry and that of the
 //!   server that asks, both by more than `hold`; or a registry's clock that jumps by more
 //!   than `hold` within a lease and a hold of the loss.
-//! - **Two live servers of one [`Identity`]**, which are copies of a running machine: each
+//! - **Two live servers of one [`ServerKey`]**, which are copies of a running machine: each
 //!   may issue up to the bound that was in its memory when it was copied. And if one has
 //!   taken the worker ID from the other, and the registry loses that, the other one is
 //!   renewed as if nothing had happened.
@@ -97,7 +97,7 @@ pub struct Nonce(#[serde(with = "hex")] pub u128);
 /// What makes two incarnations the same server. Two live servers have different ones
 /// unless one is a copy of a running machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Identity {
+pub struct ServerKey {
     /// The system identifier of the database cluster.
     pub system: u64,
     /// The boot ID of the kernel: it is drawn anew at each boot.
@@ -114,7 +114,7 @@ pub struct Identity {
     pub role: Role,
 }
 
-impl Identity {
+impl ServerKey {
     /// That of the server, without the generator.
     #[must_use]
     pub const fn server(self) -> Self {
@@ -151,7 +151,7 @@ const PATH_MAX: usize = 1023;
 /// the rest is for people.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Holder {
-    pub identity: Identity,
+    pub identity: ServerKey,
     /// When this incarnation started, by the boot clock: shared memory was made. Of two
     /// incarnations of one identity, the later one is the one that runs.
     pub started: BootNanos,
@@ -194,7 +194,7 @@ impl Holder {
 }
 
 /// What others are told of a holder: enough for people to find it. Without its
-/// [`Identity`], by which a request could take its worker ID over.
+/// [`ServerKey`], by which a request could take its worker ID over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Named {
     pub host: String,
@@ -526,7 +526,7 @@ pub enum Answer {
     Ignored,
     /// The registry has begun a new era, and stores it first. The node asks again, without a change.
     Again,
-    Refused(Refused),
+    Refused(LeaseRefused),
 }
 
 /// A worker ID is granted.
@@ -549,7 +549,7 @@ pub struct Grant {
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Refused {
+pub enum LeaseRefused {
     /// The token does not count any more; another worker ID has to be acquired. What
     /// was issued below its bound stands.
     Fenced {
@@ -648,11 +648,11 @@ pub struct Stopped {
     pub by: Box<Named>,
 }
 
-impl Identity {
+impl ServerKey {
     /// A text that is different for each identity, to store servers by.
     #[must_use]
     pub fn text(&self) -> String {
-        let Identity {
+        let ServerKey {
             system,
             boot,
             device,

@@ -7,12 +7,12 @@
 //!
 //! # The rules
 //!
-//! 1. **The bound.** No ID whose tick begins at or after [`Right::bound`] is issued, and
-//!    no mark is written past it: [`Right::cap`]. A bound counts when the registry has
+//! 1. **The bound.** No ID whose tick begins at or after [`HeldLease::bound`] is issued, and
+//!    no mark is written past it: [`HeldLease::cap`]. A bound counts when the registry has
 //!    confirmed it, and for ever: also when the lease has expired, the registry cannot be
 //!    reached, or another server has taken over, since that one starts at the bound.
-//! 2. **The floor.** With a new [`Right::generation`] every generator starts at the first
-//!    tick that begins at or after [`Right::floor`], but not before the tick of now, its
+//! 2. **The floor.** With a new [`HeldLease::generation`] every generator starts at the first
+//!    tick that begins at or after [`HeldLease::floor`], but not before the tick of now, its
 //!    own mark, and the tick after its word.
 //! 3. **Numbers.** A reply counts only if it answers the latest request, and that request
 //!    was not given up. So a reply that is late cannot bring back what is past.
@@ -23,7 +23,7 @@
 //!    answered. IDs resume by themselves.
 //! 6. **Lost.** A node whose token does not count any more acquires a worker ID anew, and
 //!    says what it had. Until then it goes on below its bound. A token does not count with a
-//!    registry that does not know what the node remembers either: [`Refused::Foreign`].
+//!    registry that does not know what the node remembers either: [`LeaseRefused::Foreign`].
 //! 7. **A clean stop.** The server closes first: nothing is issued any more, and no
 //!    reservation is under way. Then [`Node::close`] gives the worker ID back.
 //! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
@@ -40,7 +40,9 @@
 
 use super::super::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
 use super::state::DAY;
-use super::{Answer, Ask, Fence, Grant, Holder, Memory, Nonce, Refused, Reply, Request, Terms};
+use super::{
+    Answer, Ask, Fence, Grant, Holder, LeaseRefused, Memory, Nonce, Reply, Request, Terms,
+};
 
 /// The shortest time between two requests.
 const LEAST_PAUSE: Millis = Millis::new(20);
@@ -71,7 +73,7 @@ pub enum Reach {
 
 /// What the server may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Right {
+pub struct HeldLease {
     pub worker: WorkerId,
     /// With the node's nonce, the token.
     pub counter: u64,
@@ -83,7 +85,7 @@ pub struct Right {
     pub bound: UnixMillis,
 }
 
-impl Right {
+impl HeldLease {
     /// How far a mark may be written and a reservation may reach.
     pub fn cap(&self, mark: UnixMillis) -> UnixMillis {
         mark.min(self.bound)
@@ -152,7 +154,7 @@ pub enum Why {
     Starting,
     /// The registry cannot be reached, in the words of the host.
     Unreachable(String),
-    Refused(Refused),
+    Refused(LeaseRefused),
     /// The registry grants a worker ID, and its floor is further than [`FLOOR_LIMIT`] ahead
     /// of the server's clock.
     FloorTooFar {
@@ -182,19 +184,19 @@ struct Sent {
 /// What a node must not forget as long as its incarnation lives, whichever process hosts it. Has
 /// no pointers, so that it can lie in shared memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kept {
+pub struct KeptNode {
     nonce: Nonce,
     number: u64,
     memory: Option<Memory>,
-    right: Option<Right>,
+    right: Option<HeldLease>,
     holds: bool,
     terms: Option<Terms>,
 }
 
-impl Kept {
+impl KeptNode {
     /// See [`Node::right`].
     #[must_use]
-    pub const fn right(&self) -> Option<Right> {
+    pub const fn right(&self) -> Option<HeldLease> {
         self.right
     }
 
@@ -219,7 +221,7 @@ pub struct Node {
     reach: Reach,
     number: u64,
     memory: Option<Memory>,
-    right: Option<Right>,
+    right: Option<HeldLease>,
     /// The right's token counts as far as the node knows.
     holds: bool,
     terms: Option<Terms>,
@@ -269,7 +271,7 @@ impl Node {
     /// The same incarnation of a server, whose host was replaced. `kept` is what the
     /// host before kept last; it kept that before it sent anything.
     #[must_use]
-    pub fn resumed(me: Holder, fixed: Option<WorkerId>, kept: Kept) -> Self {
+    pub fn resumed(me: Holder, fixed: Option<WorkerId>, kept: KeptNode) -> Self {
         Self {
             number: kept.number,
             right: kept.right,
@@ -281,8 +283,8 @@ impl Node {
 
     /// What a host must keep for the one that replaces it.
     #[must_use]
-    pub fn kept(&self) -> Kept {
-        Kept {
+    pub fn kept(&self) -> KeptNode {
+        KeptNode {
             nonce: self.nonce,
             number: self.number,
             memory: self.memory,
@@ -294,7 +296,7 @@ impl Node {
 
     /// What the server may do; `None` until the first grant, and after [`Node::close`].
     #[must_use]
-    pub fn right(&self) -> Option<Right> {
+    pub fn right(&self) -> Option<HeldLease> {
         self.right.filter(|_| !self.closed)
     }
 
@@ -364,7 +366,7 @@ impl Node {
     /// The next request: to keep what the node has, or to get something.
     fn ask(&mut self, now: &Moment) -> Request {
         let ask = match self.right {
-            Some(Right {
+            Some(HeldLease {
                 worker, counter, ..
             }) if self.holds => Ask::Renew {
                 worker,
@@ -423,7 +425,7 @@ impl Node {
                 self.sleep(LEAST_PAUSE, now);
                 Change::Nothing
             }
-            Answer::Refused(Refused::Fenced {
+            Answer::Refused(LeaseRefused::Fenced {
                 why: Fence::Copied, ..
             }) => self.copied(),
             Answer::Refused(refused) => self.refused(refused, now),
@@ -471,7 +473,7 @@ impl Node {
 
     fn granted(&mut self, grant: &Grant, sent: Sent, now: &Moment) -> Change {
         let before = self.right.map(|right| right.worker);
-        self.right = Some(Right {
+        self.right = Some(HeldLease {
             worker: grant.worker,
             counter: grant.counter,
             generation: self.right.map_or(0, |right| right.generation) + 1,
@@ -494,23 +496,23 @@ impl Node {
         self.trouble.take().map_or(Change::Nothing, Change::Resumed)
     }
 
-    fn refused(&mut self, refused: &Refused, now: &Moment) -> Change {
-        if self.reach == Reach::Soon && matches!(refused, Refused::NonePassed { .. }) {
+    fn refused(&mut self, refused: &LeaseRefused, now: &Moment) -> Change {
+        if self.reach == Reach::Soon && matches!(refused, LeaseRefused::NonePassed { .. }) {
             // Then one that is further ahead.
             self.reach = Reach::Any;
             self.sleep(Millis::ZERO, now);
             return Change::Nothing;
         }
         let is_lost = match refused {
-            Refused::Fenced { .. } => true,
-            Refused::Foreign => self.holds,
+            LeaseRefused::Fenced { .. } => true,
+            LeaseRefused::Foreign => self.holds,
             _ => false,
         };
         let pause = match refused {
             _ if is_lost => Millis::ZERO,
-            Refused::Held { retry, .. }
-            | Refused::NoneFree { retry }
-            | Refused::Quiet { retry, .. } => (*retry).clamp(LEAST_PAUSE, LONGEST_PAUSE),
+            LeaseRefused::Held { retry, .. }
+            | LeaseRefused::NoneFree { retry }
+            | LeaseRefused::Quiet { retry, .. } => (*retry).clamp(LEAST_PAUSE, LONGEST_PAUSE),
             _ => LONGEST_PAUSE,
         };
         self.sleep(pause, now);

@@ -49,7 +49,7 @@
 //!     [`horizon`](super::horizon). Each server that counts is kept until it leaves, and a role
 //!     can make up servers: so only [`horizon::OF_ROLE_MAX`] of one role count, and one more
 //!     gets no worker ID.
-//! 14. **Roles.** Where servers ask as roles, the role is a part of their [`Identity`]. Only
+//! 14. **Roles.** Where servers ask as roles, the role is a part of their [`ServerKey`]. Only
 //!     the identity that took a lease renews or returns it.
 //! 15. **What a node remembers** counts from any node, but only with the right [`seal`].
 //!     A node with another one is refused once. It is told what to remember from then on, and
@@ -80,8 +80,8 @@ use super::horizon::{self, Servers};
 use super::seal::{Seal, Token};
 use super::state::{DAY, Heard, Loss, Scene, Start, State};
 use super::{
-    Answer, Ask, Cause, Fence, Grant, Holder, Identity, Memory, Named, Pool, Refused,
-    RegistryMillis, Reply, Request, Row, Seen, Stopped,
+    Answer, Ask, Cause, Fence, Grant, Holder, LeaseRefused, Memory, Named, Pool, RegistryMillis,
+    Reply, Request, Row, Seen, ServerKey, Stopped,
 };
 
 /// As much of a lease is granted to an incarnation that leads, before any time has
@@ -103,7 +103,7 @@ pub trait Rows: Servers {
 
     /// The row whose holder has this identity; of several, the one that was granted last
     /// (the greatest `since`; if they are the same, that of the later incarnation).
-    fn last_held_by(&mut self, identity: &Identity) -> Option<Row>;
+    fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row>;
 
     /// The first worker ID of the pool that is not excepted, not spare, and has no row.
     fn unused(&mut self) -> Option<WorkerId>;
@@ -200,7 +200,7 @@ impl State {
     /// the other one ask soon. What they have issued is not known here, and is below what is
     /// granted after a loss. So the first of them shows a loss; later, and a second time,
     /// none does. By then, what was granted elsewhere has ended.
-    fn listen(&mut self, desk: &Desk) -> Result<(), Refused> {
+    fn listen(&mut self, desk: &Desk) -> Result<(), LeaseRefused> {
         let (request, scene) = (desk.request, desk.scene);
         if let Some(memory) = request.memory {
             if !self.key.has_sealed(&memory) {
@@ -208,7 +208,7 @@ impl State {
                 if self.loss.is_none() && scene.now.since(self.made) < patience {
                     self.lose(Cause::Foreign, scene);
                 }
-                return Err(Refused::Foreign);
+                return Err(LeaseRefused::Foreign);
             }
             if self.stopped.is_none() && !self.is_own(&memory, scene) {
                 match self.era.judge(&memory.era) {
@@ -226,7 +226,7 @@ impl State {
             }
         }
         match &self.stopped {
-            Some(stopped) => Err(Refused::Stopped(stopped.clone())),
+            Some(stopped) => Err(LeaseRefused::Stopped(stopped.clone())),
             None => Ok(()),
         }
     }
@@ -248,7 +248,7 @@ impl State {
     /// more than a hold past both. A grant in the quiet time can be lost by the next loss,
     /// so the floors after a quiet time are another hold above it. A row that is further
     /// ahead may have been renewed for one more lease.
-    fn floor(&self, desk: &Desk, row: &Stored) -> UnixMillis {
+    fn floor(&self, desk: &Desk, row: &StoredRow) -> UnixMillis {
         let pool = desk.pool;
         let mut floor = row.bound;
         if let Some(loss) = self.loss {
@@ -350,14 +350,14 @@ fn line(pool: &Pool, row: &Row, now: RegistryMillis) -> UnixMillis {
 }
 
 /// What is stored of a worker ID, also if there is no row yet.
-struct Stored {
+struct StoredRow {
     worker: WorkerId,
     counter: u64,
     bound: UnixMillis,
     era: u64,
 }
 
-impl Stored {
+impl StoredRow {
     const fn of(row: &Row) -> Self {
         Self {
             worker: row.worker,
@@ -430,9 +430,9 @@ impl Desk<'_> {
         let token = match answer {
             Answer::Granted(grant) => Some((grant.worker, grant.counter)),
             // These tokens count.
-            Answer::Renewed { .. } | Answer::Refused(Refused::TooFarAhead { .. }) => renews,
+            Answer::Renewed { .. } | Answer::Refused(LeaseRefused::TooFarAhead { .. }) => renews,
             // The registry that counts is the one that the node has asked before.
-            Answer::Refused(Refused::Stopped(_)) => {
+            Answer::Refused(LeaseRefused::Stopped(_)) => {
                 let seen = self.request.memory.filter(|memory| {
                     matches!(state.era.judge(&memory.era), Seen::After | Seen::Rival)
                 });
@@ -538,7 +538,7 @@ impl Desk<'_> {
         });
         let since = other.as_ref().map_or(now, |row| row.since);
         let by = other.map(|row| Box::new(Named::from(&row.holder)));
-        Err(Answer::Refused(Refused::Fenced { why, by, since }))
+        Err(Answer::Refused(LeaseRefused::Fenced { why, by, since }))
     }
 
     fn renew(
@@ -604,7 +604,7 @@ impl Desk<'_> {
             return row.bound;
         }
         let renewable = state.limit(self).max(line(self.pool, row, self.scene.now));
-        state.floor(self, &Stored::of(row)).max(renewable)
+        state.floor(self, &StoredRow::of(row)).max(renewable)
     }
 
     /// Refuses a clock that is too far ahead to be believed. What a grant's floor has led
@@ -613,7 +613,7 @@ impl Desk<'_> {
         let limit = state.limit(self);
         let asked = self.request.clock;
         let now = self.scene.now;
-        (asked > line && asked > limit).then_some(Answer::Refused(Refused::TooFarAhead {
+        (asked > line && asked > limit).then_some(Answer::Refused(LeaseRefused::TooFarAhead {
             asked,
             limit,
             now,
@@ -629,7 +629,7 @@ impl Desk<'_> {
     ) -> Answer {
         let identity = self.request.asker.identity;
         if let Some(worker) = fixed.filter(|worker| !self.pool.has(*worker)) {
-            return Answer::Refused(Refused::NotInPool { worker });
+            return Answer::Refused(LeaseRefused::NotInPool { worker });
         }
         let own = match fixed {
             Some(worker) => rows.get(worker),
@@ -651,7 +651,7 @@ impl Desk<'_> {
             return refused;
         }
         if let Some(count) = horizon::crowd(rows, &identity) {
-            return Answer::Refused(Refused::ManyServers { count });
+            return Answer::Refused(LeaseRefused::ManyServers { count });
         }
         let chosen = match fixed {
             Some(worker) => self.choose_fixed(state, rows, worker, own),
@@ -685,15 +685,15 @@ impl Desk<'_> {
         rows: &mut impl Rows,
         worker: WorkerId,
         row: Option<Row>,
-    ) -> Result<Stored, Refused> {
+    ) -> Result<StoredRow, LeaseRefused> {
         let now = self.scene.now;
         let quiet = state.quiet(self.pool, now);
         match (row, quiet) {
-            (Some(row), _) if self.may_have(state, &row) => Ok(Stored::of(&row)),
-            (_, Some((cause, retry))) => Err(Refused::Quiet { cause, retry }),
-            (None, None) => Ok(Stored::unused(self.pool, worker)),
+            (Some(row), _) if self.may_have(state, &row) => Ok(StoredRow::of(&row)),
+            (_, Some((cause, retry))) => Err(LeaseRefused::Quiet { cause, retry }),
+            (None, None) => Ok(StoredRow::unused(self.pool, worker)),
             (Some(row), None) => {
-                let refused = Refused::Held {
+                let refused = LeaseRefused::Held {
                     worker,
                     since: row.since,
                     retry: row.leased_until.plus(self.pool.hold).since(now),
@@ -720,49 +720,49 @@ impl Desk<'_> {
         own: Option<Row>,
         last: Option<WorkerId>,
         latest: Option<UnixMillis>,
-    ) -> Result<Stored, Refused> {
+    ) -> Result<StoredRow, LeaseRefused> {
         let (pool, now) = (self.pool, self.scene.now);
-        let fits = |stored: &Stored| latest.is_none_or(|at| state.floor(self, stored) <= at);
+        let fits = |stored: &StoredRow| latest.is_none_or(|at| state.floor(self, stored) <= at);
         let lost = last.and_then(|worker| rows.get(worker));
         let before = own.into_iter().chain(lost);
         for row in before.filter(|row| pool.has(row.worker)) {
-            if self.may_have(state, &row) && fits(&Stored::of(&row)) {
-                return Ok(Stored::of(&row));
+            if self.may_have(state, &row) && fits(&StoredRow::of(&row)) {
+                return Ok(StoredRow::of(&row));
             }
         }
         if let Some((cause, retry)) = state.quiet(pool, now) {
             let spare = self.spare(state, rows);
-            return spare.ok_or(Refused::Quiet { cause, retry });
+            return spare.ok_or(LeaseRefused::Quiet { cause, retry });
         }
         let expired = now.plus(Millis::ZERO.minus(pool.hold));
         let rested = expired.plus(Millis::ZERO.minus(DAY));
         let passed = latest.unwrap_or(now.as_nodes_clock());
         let long = rows.longest_free(expired, passed);
-        let long = long.filter(|row| fits(&Stored::of(row)));
+        let long = long.filter(|row| fits(&StoredRow::of(row)));
         if let Some(row) = long.as_ref().filter(|row| row.leased_until <= rested) {
-            return Ok(Stored::of(row));
+            return Ok(StoredRow::of(row));
         }
-        let unused = rows.unused().map(|worker| Stored::unused(pool, worker));
+        let unused = rows.unused().map(|worker| StoredRow::unused(pool, worker));
         if let Some(stored) = unused.filter(fits) {
             return Ok(stored);
         }
         if let Some(latest) = latest {
-            let long = long.as_ref().map(Stored::of);
-            return long.ok_or(Refused::NonePassed { latest });
+            let long = long.as_ref().map(StoredRow::of);
+            return long.ok_or(LeaseRefused::NonePassed { latest });
         }
         let never = UnixMillis::new(i64::MAX);
         if let Some(row) = long.or_else(|| rows.longest_free(expired, never)) {
-            return Ok(Stored::of(&row));
+            return Ok(StoredRow::of(&row));
         }
         let soonest = rows.longest_free(RegistryMillis::new(i64::MAX), never);
         let retry = soonest.map_or(pool.hold, |row| row.leased_until.plus(pool.hold).since(now));
-        Err(Refused::NoneFree { retry })
+        Err(LeaseRefused::NoneFree { retry })
     }
 
     /// A spare worker ID for a server that hosts the registry and was just promoted. The
     /// timelines take turns between two groups, so that two promotions in a row, the
     /// first of which is lost, give two different ones.
-    fn spare(&self, state: &State, rows: &mut impl Rows) -> Option<Stored> {
+    fn spare(&self, state: &State, rows: &mut impl Rows) -> Option<StoredRow> {
         if !self.scene.asker_hosts || state.loss?.cause != Cause::Place {
             return None;
         }
@@ -773,7 +773,7 @@ impl Desk<'_> {
             .filter_map(|id| WorkerId::new(i32::try_from(id).ok()?))
             .filter(|worker| self.pool.has(*worker));
         let unused = group.find(|worker| rows.get(*worker).is_none());
-        unused.map(|worker| Stored::unused(self.pool, worker))
+        unused.map(|worker| StoredRow::unused(self.pool, worker))
     }
 
     /// The grant whose reply was lost. The incarnation has not used it, for it asks.
@@ -798,7 +798,7 @@ impl Desk<'_> {
         })
     }
 
-    fn grant(&self, state: &mut State, rows: &mut impl Rows, stored: &Stored) -> Answer {
+    fn grant(&self, state: &mut State, rows: &mut impl Rows, stored: &StoredRow) -> Answer {
         let (pool, now, request) = (self.pool, self.scene.now, self.request);
         let reached = horizon::floor(state, rows, request, self.scene);
         let floor = state.floor(self, stored);

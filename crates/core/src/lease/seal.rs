@@ -15,12 +15,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use super::{Identity, Memory, Nonce, Pool, hex};
+use super::{Memory, Nonce, Pool, ServerKey, hex};
 use crate::id::WorkerId;
 
 /// What only a registry and its copies know.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Key(#[serde(with = "hex::bytes")] [u8; 32]);
+pub struct SealKey(#[serde(with = "hex::bytes")] [u8; 32]);
 
 /// A MAC by the key of a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,10 +33,10 @@ pub(super) struct Token<'a> {
     pub worker: WorkerId,
     pub counter: u64,
     pub nonce: Nonce,
-    pub identity: &'a Identity,
+    pub identity: &'a ServerKey,
 }
 
-impl Key {
+impl SealKey {
     /// From strong random bytes.
     #[must_use]
     pub const fn new(random: [u8; 32]) -> Self {
@@ -105,7 +105,7 @@ impl Key {
 }
 
 /// A key is not for logs.
-impl fmt::Debug for Key {
+impl fmt::Debug for SealKey {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("Key")
     }
@@ -126,7 +126,7 @@ mod tests {
     fn is_hmac_sha256() {
         let mut key = [0; 32];
         key[..4].copy_from_slice(b"Jefe");
-        let mut mac = Key::new(key).mac();
+        let mut mac = SealKey::new(key).mac();
         mac.update(b"what do ya want for nothing?");
         let digest: [u8; 32] = mac.finalize().into_bytes().into();
         let text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -159,10 +159,10 @@ mod tests {
 
     #[test]
     fn each_part_of_a_memory_is_sealed() {
-        let key = Key::new([1; 32]);
+        let key = SealKey::new([1; 32]);
         let sealed = key.seal(memory());
         assert!(key.has_sealed(&sealed) && !key.has_sealed(&memory()));
-        assert!(!Key::new([2; 32]).has_sealed(&sealed));
+        assert!(!SealKey::new([2; 32]).has_sealed(&sealed));
         let change: [fn(&mut Memory); 10] = [
             |memory| memory.era.declared += 1,
             |memory| memory.era.counter += 1,
@@ -184,13 +184,13 @@ mod tests {
 
     #[test]
     fn a_memory_and_a_key_are_the_same_as_text() {
-        let key = Key::new(*b"0123456789abcdef0123456789abcdef");
+        let key = SealKey::new(*b"0123456789abcdef0123456789abcdef");
         let sealed = key.seal(memory());
         let text = serde_json::to_string(&(key, sealed)).unwrap();
-        let (read, again): (Key, Memory) = serde_json::from_str(&text).unwrap();
+        let (read, again): (SealKey, Memory) = serde_json::from_str(&text).unwrap();
         assert_eq!((read, again), (key, sealed));
         assert!(!format!("{key:?}").contains("30"));
         let short = text.replacen("3031", "31", 1);
-        assert!(serde_json::from_str::<(Key, Memory)>(&short).is_err());
+        assert!(serde_json::from_str::<(SealKey, Memory)>(&short).is_err());
     }
 }

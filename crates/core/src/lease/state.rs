@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis};
-use super::seal::{Key, Seal};
-use super::{Cause, Era, Identity, Memory, Place, Pool, RegistryMillis, Stopped, hex};
+use super::seal::{Seal, SealKey};
+use super::{Cause, Era, Memory, Place, Pool, RegistryMillis, ServerKey, Stopped, hex};
 
 /// How far a bound may be past all clocks, and how long a worker ID rests before one
 /// that was never granted is not preferred to it.
@@ -30,14 +30,14 @@ pub struct State {
     /// When the registry was made.
     pub made: RegistryMillis,
     /// By which the registry seals what it tells nodes to remember.
-    pub key: Key,
+    pub key: SealKey,
     /// The greatest time that the registry's clock has shown.
     pub top: RegistryMillis,
     pub loss: Option<Loss>,
     pub stopped: Option<Stopped>,
     /// Who has renewed a lease lately: the latest of each voucher, at most 16.
     pub heard: Vec<Heard>,
-    pub horizon: Kept,
+    pub horizon: KeptHorizon,
 }
 
 /// The latest loss of a registry.
@@ -60,7 +60,7 @@ pub struct Start(#[serde(with = "hex")] pub(super) u128);
 /// The clock of a server that has renewed its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Heard {
-    pub by: Identity,
+    pub by: ServerKey,
     pub clock: UnixMillis,
     pub at: RegistryMillis,
 }
@@ -87,7 +87,7 @@ pub struct Scene {
 
 /// What a registry keeps beside its servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Kept {
+pub struct KeptHorizon {
     /// The greatest horizon that may have been returned before the servers changed last.
     pub greatest: Option<UnixMillis>,
     /// The longest lease and hold of the pools that were asked.
@@ -100,7 +100,7 @@ pub struct Kept {
 impl State {
     /// The state of a new registry, with a key that is new, too.
     #[must_use]
-    pub fn new(scene: &Scene, key: Key) -> Self {
+    pub fn new(scene: &Scene, key: SealKey) -> Self {
         Self {
             era: Era {
                 declared: 0,
@@ -118,7 +118,7 @@ impl State {
             loss: None,
             stopped: None,
             heard: Vec::new(),
-            horizon: Kept::default(),
+            horizon: KeptHorizon::default(),
         }
     }
 

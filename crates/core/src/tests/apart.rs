@@ -47,7 +47,7 @@ pub fn situation<H: Host>(
     on_disk: OnDisk,
     beliefs: &Beliefs,
 ) -> Result<Situation, Refusal> {
-    let found = Found {
+    let found = Survey {
         on_disk,
         history: host.history(on_disk.lsn),
         beliefs,

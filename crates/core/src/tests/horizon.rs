@@ -5,7 +5,8 @@ use std::cell::{Cell, RefCell};
 use super::super::clock::Reading;
 use super::super::generator::{Descent, Generator};
 use super::super::horizon::{
-    Announced, BEGINNING, Held, Holder, Horizon, PLACES, Session, Shown, Uninserted, least,
+    Announced, BEGINNING, Held, Horizon, PLACES, ProcessHolds, Session, ShownHold, Uninserted,
+    least,
 };
 use super::super::id::{BootNanos, UnixMillis, UnixNanos};
 use super::super::label::Label;
@@ -22,7 +23,7 @@ fn at(millis: i64) -> UnixMillis {
     UnixMillis::new(millis)
 }
 
-const NOBODY: &[Holder] = &[];
+const NOBODY: &[ProcessHolds] = &[];
 
 fn none() -> Option<UnixMillis> {
     None
@@ -30,7 +31,8 @@ fn none() -> Option<UnixMillis> {
 
 #[test]
 fn a_hold_is_raised_to_the_first_id_and_then_stays() {
-    let (holder, horizon, mut held) = (Holder::default(), Horizon::default(), Held::default());
+    let (holder, horizon, mut held) =
+        (ProcessHolds::default(), Horizon::default(), Held::default());
     let holders = std::slice::from_ref(&holder);
     assert_eq!(least(holders, DATABASE), None);
     held.hold(&Places(&holder), &horizon, DATABASE, at(10))
@@ -49,13 +51,13 @@ fn a_hold_is_raised_to_the_first_id_and_then_stays() {
 
 /// A session with places and locks; there is room for `room` locks.
 struct Both<'a> {
-    holder: &'a Holder,
+    holder: &'a ProcessHolds,
     locks: RefCell<Vec<(u64, UnixMillis)>>,
     room: usize,
 }
 
 impl<'a> Both<'a> {
-    fn new(holder: &'a Holder, room: usize) -> Self {
+    fn new(holder: &'a ProcessHolds, room: usize) -> Self {
         let locks = RefCell::default();
         Self {
             holder,
@@ -74,7 +76,7 @@ impl<'a> Both<'a> {
 impl Session for Both<'_> {
     type Error = &'static str;
 
-    fn holder(&self) -> &Holder {
+    fn holder(&self) -> &ProcessHolds {
         self.holder
     }
 
@@ -91,7 +93,7 @@ impl Session for Both<'_> {
 /// A session that uses more generators than it has places holds each of them, and no other.
 #[test]
 fn generators_without_a_place_are_held_by_locks() {
-    let (holder, mut held) = (Holder::default(), Held::default());
+    let (holder, mut held) = (ProcessHolds::default(), Held::default());
     let (session, holders) = (Both::new(&holder, 2), std::slice::from_ref(&holder));
     let count = u64::try_from(PLACES).unwrap() + 2;
     let horizons: Vec<_> = (0..=count + 1).map(|_| Horizon::default()).collect();
@@ -132,11 +134,12 @@ fn generators_without_a_place_are_held_by_locks() {
 
 #[test]
 fn what_is_held_is_shown() {
-    let (holder, horizon, mut held) = (Holder::default(), Horizon::default(), Held::default());
+    let (holder, horizon, mut held) =
+        (ProcessHolds::default(), Horizon::default(), Held::default());
     holder.set_process(77);
     held.hold(&Places(&holder), &horizon, DATABASE | 3, at(8))
         .unwrap();
-    let shown = Shown {
+    let shown = ShownHold {
         process: 77,
         key: DATABASE | 3,
         at: at(8),
@@ -146,7 +149,8 @@ fn what_is_held_is_shown() {
 
 #[test]
 fn a_process_that_ends_holds_nothing() {
-    let (holder, horizon, mut held) = (Holder::default(), Horizon::default(), Held::default());
+    let (holder, horizon, mut held) =
+        (ProcessHolds::default(), Horizon::default(), Held::default());
     for generator in 1..=u64::try_from(PLACES).unwrap() {
         let key = DATABASE | generator;
         held.hold(&Places(&holder), &horizon, key, at(1)).unwrap();
@@ -157,7 +161,7 @@ fn a_process_that_ends_holds_nothing() {
 
 #[test]
 fn the_horizon_is_the_least_and_does_not_go_back() {
-    let (holder, horizon) = (Holder::default(), Horizon::default());
+    let (holder, horizon) = (ProcessHolds::default(), Horizon::default());
     let (mut held, holders) = (Held::default(), std::slice::from_ref(&holder));
     assert_eq!(horizon.read(at(50), &holders, DATABASE, none), at(50));
     // A hold that was published before a first ID, by a session that was stopped in
@@ -174,7 +178,7 @@ fn the_horizon_is_the_least_and_does_not_go_back() {
 
 #[test]
 fn an_id_from_elsewhere_is_held_or_refused() {
-    let (holder, horizon) = (Holder::default(), Horizon::default());
+    let (holder, horizon) = (ProcessHolds::default(), Horizon::default());
     let (mut held, holders) = (Held::default(), std::slice::from_ref(&holder));
     let read = |reached| horizon.read(reached, &holders, DATABASE, none);
     assert_eq!(read(at(50)), at(50));
@@ -224,7 +228,7 @@ fn an_id_from_elsewhere_is_held_or_refused() {
 /// A call that has taken nothing has held the generator; then an ID from elsewhere comes.
 #[test]
 fn a_hold_before_the_first_id_vouches_for_nothing() {
-    let (holder, horizon) = (Holder::default(), Horizon::default());
+    let (holder, horizon) = (ProcessHolds::default(), Horizon::default());
     let (mut held, holders) = (Held::default(), std::slice::from_ref(&holder));
     let read = |reached| horizon.read(reached, &holders, DATABASE, none);
     assert_eq!(read(at(50)), at(50));
@@ -267,7 +271,8 @@ impl Announced for Overtaken<'_> {
 /// An ID that a reader passes while it is inserted is refused, and holds nothing.
 #[test]
 fn an_id_from_elsewhere_that_is_overtaken_is_refused() {
-    let (holder, horizon, mut held) = (Holder::default(), Horizon::default(), Held::default());
+    let (holder, horizon, mut held) =
+        (ProcessHolds::default(), Horizon::default(), Held::default());
     let holders = std::slice::from_ref(&holder);
     let overtaken = || Overtaken(&horizon, Cell::new(at(10)), at(50));
     let mut insert = |millis| held.insert(&Places(&holder), DATABASE, at(millis), &overtaken());
@@ -338,7 +343,7 @@ fn a_view_withdraws_no_note_of_a_lock() {
 
 #[test]
 fn a_new_slot_announces_its_start() {
-    let (holder, horizon) = (Holder::default(), Horizon::default());
+    let (holder, horizon) = (ProcessHolds::default(), Horizon::default());
     let mut held = Held::default();
     assert_eq!(horizon.announced(), BEGINNING);
     horizon.start_at(at(30));

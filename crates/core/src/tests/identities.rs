@@ -6,7 +6,7 @@ use super::super::horizon::BEGINNING;
 use super::super::host::{Host, Need, Refused};
 use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
 use super::super::identity::{Generation, Identity};
-use super::super::layout::{Layout, Role};
+use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
 use super::super::reservation::Refusal;
 use super::super::server::demand;
@@ -16,7 +16,11 @@ use super::model::{Disk, MS, Naps, Outcome, Server, Stop, settings};
 
 /// Ticks of 10 ms, four IDs each; half a second of rollback is forgiven.
 pub fn generator() -> Generator {
-    let fields = [(Role::Time, 30), (Role::Worker, 2), (Role::Sequence, 2)];
+    let fields = [
+        (FieldRole::Time, 30),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, 2),
+    ];
     Generator {
         layout: Layout::new(UnixMillis::new(0), Millis::new(10), &fields).unwrap(),
         policy: Policy {
@@ -304,7 +308,11 @@ fn a_promoted_server_with_a_grant_leaves_no_gap() {
 
 #[test]
 fn ids_without_a_worker_id_need_the_gap_under_a_grant_too() {
-    let fields = [(Role::Time, 30), (Role::Fixed(3), 2), (Role::Sequence, 2)];
+    let fields = [
+        (FieldRole::Time, 30),
+        (FieldRole::Fixed(3), 2),
+        (FieldRole::Sequence, 2),
+    ];
     let mut generator = generator();
     generator.layout = Layout::new(UnixMillis::new(0), Millis::new(10), &fields).unwrap();
     let mut server = Server::new(generator, settings(10_000, 100, 300), 1000);

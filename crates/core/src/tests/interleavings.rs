@@ -13,7 +13,7 @@ use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Place, Position, Tick, UnixMillis, UnixNanos,
 };
 use super::super::identity::{Generation, Identity};
-use super::super::layout::{Layout, Role};
+use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::{Plan, Planned};
 use super::super::slot::Slot;
@@ -287,10 +287,10 @@ mod watching {
     /// 4 bits of time, 2 of clock, 2 of sequence; borrows a tick.
     fn generator(on_exhausted: OnExhausted) -> Generator {
         let fields = [
-            (Role::Time, 4),
-            (Role::Clock, 2),
-            (Role::Worker, 2),
-            (Role::Sequence, 2),
+            (FieldRole::Time, 4),
+            (FieldRole::Clock, 2),
+            (FieldRole::Worker, 2),
+            (FieldRole::Sequence, 2),
         ];
         let layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
         Generator {

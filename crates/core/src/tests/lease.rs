@@ -23,8 +23,8 @@ use super::super::lease::node::{Change, Moment, Next, Node};
 use super::super::lease::registry;
 use super::super::lease::state::{Scene, State};
 use super::super::lease::{
-    Answer, Ask, Holder, Identity, Memory, Named, Nonce, Place, Pool, RegistryMillis, Reply,
-    Request, Role, Row, seal::Key,
+    Answer, Ask, Holder, Memory, Named, Nonce, Place, Pool, RegistryMillis, Reply, Request, Role,
+    Row, ServerKey, seal::SealKey,
 };
 use super::lease_claims;
 use super::lease_etcd::Etcd;
@@ -98,7 +98,7 @@ impl Registry {
 /// A server with one generator.
 #[derive(Clone, Debug, Hash)]
 pub struct Server {
-    pub identity: Identity,
+    pub identity: ServerKey,
     pub fixed: Option<WorkerId>,
     /// The registry that it asks.
     pub registry: usize,
@@ -316,7 +316,7 @@ impl World {
             random: 1,
         };
         world.registries.push(Registry {
-            disk: (State::new(&scene, Key::new([1; 32])), Table::new(pool)),
+            disk: (State::new(&scene, SealKey::new([1; 32])), Table::new(pool)),
             place,
             start: 1,
             clean_since: 1,
@@ -325,7 +325,7 @@ impl World {
             etcd: Etcd::of_new_world(),
         });
         for number in 0..plan.servers {
-            let identity = Identity {
+            let identity = ServerKey {
                 system: 100 + number as u64,
                 boot: 1,
                 device: 1,
@@ -358,7 +358,7 @@ impl World {
 
     fn new_node(
         &mut self,
-        identity: Identity,
+        identity: ServerKey,
         fixed: Option<WorkerId>,
         memory: Option<Memory>,
     ) -> Node {
@@ -378,7 +378,7 @@ impl World {
         Node::new(me, nonce, fixed, memory.filter(|_| self.keep_memory))
     }
 
-    pub fn add(&mut self, identity: Identity, tick: i64) -> usize {
+    pub fn add(&mut self, identity: ServerKey, tick: i64) -> usize {
         let node = self.new_node(identity, None, None);
         self.servers.push(Server {
             identity,
@@ -768,7 +768,7 @@ impl World {
         pool.made = scene.now;
         let mut key = [2; 32];
         key[..16].copy_from_slice(&drawn.to_be_bytes());
-        newest.disk = (State::new(&scene, Key::new(key)), Table::new(pool));
+        newest.disk = (State::new(&scene, SealKey::new(key)), Table::new(pool));
         newest.copies.clear();
         self.say(|| "the registry is made anew".to_string());
     }

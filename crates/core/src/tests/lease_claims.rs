@@ -4,7 +4,7 @@
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::node::{FLOOR_LIMIT, Next, Why};
 use super::super::lease::state::DAY;
-use super::super::lease::{Answer, Ask, Fence, Named, Refused, Reply};
+use super::super::lease::{Answer, Ask, Fence, LeaseRefused, Named, Reply};
 use super::lease::{Disk, How, Registry, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, world};
 
@@ -104,7 +104,10 @@ fn two_servers_with_the_same_wrong_clock_are_told() {
     }
     world.seconds(30);
     for server in [1, 2] {
-        assert!(matches!(why(&world, server), Refused::TooFarAhead { .. }));
+        assert!(matches!(
+            why(&world, server),
+            LeaseRefused::TooFarAhead { .. }
+        ));
         assert!(world.servers[server].issued_at.is_none());
     }
     assert!(world.servers[0].issued_at > Some(world.now - 3 * SECOND));
@@ -124,7 +127,10 @@ fn a_registry_is_declared_whatever_a_node_has_said() {
     memory.start += 1;
     request.memory = Some(world.registries[0].disk.0.key.seal(memory));
     let reply = world.answer(0, 0, &request);
-    assert!(matches!(reply.answer, Answer::Refused(Refused::Stopped(_))));
+    assert!(matches!(
+        reply.answer,
+        Answer::Refused(LeaseRefused::Stopped(_))
+    ));
     let scene = world.registries[0].scene(world.now, false);
     let state = &mut world.newest().disk.0;
     state.declare(&scene);
@@ -201,7 +207,7 @@ pub fn a_holder_is_told_once_who_else_claims_its_worker_id() {
     let second = name(&mut world, 1);
     let since = world.now;
     world.seconds(10 * GONE);
-    assert!(matches!(why(&world, 1), Refused::Held { .. }));
+    assert!(matches!(why(&world, 1), LeaseRefused::Held { .. }));
     assert_eq!(world.servers[0].told_of, vec![second.clone()]);
     let contender = world.row(0).contender.clone().unwrap();
     assert_eq!(contender.by, second);
@@ -297,7 +303,7 @@ pub fn a_holder_is_not_told_of_a_contender_that_has_gone_away() {
 fn refused_for(world: &mut World, server: usize) -> (Fence, Option<u16>) {
     let request = world.ask(server).unwrap();
     match world.answer(0, server, &request).answer {
-        Answer::Refused(Refused::Fenced { why, by, .. }) => (why, by.map(|by| by.port)),
+        Answer::Refused(LeaseRefused::Fenced { why, by, .. }) => (why, by.map(|by| by.port)),
         answer => panic!("{answer:?}"),
     }
 }

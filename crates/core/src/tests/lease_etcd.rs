@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::{Answer, Cause, Fence, Pool, Refused, Reply, Request, Row, etcd};
+use super::super::lease::{Answer, Cause, Fence, LeaseRefused, Pool, Reply, Request, Row, etcd};
 use super::lease::{How, Plan, Registry, SECOND, Table, World};
 use super::lease_search::{runs, search};
 
@@ -92,9 +92,9 @@ impl Registry {
         (etcd.stored, etcd.index) = (etcd.index, etcd.index + 1);
         for row in outcome.rows {
             match etcd::key_of(&row, &outcome.reply) {
-                etcd::Key::Stays => {}
-                etcd::Key::Goes => drop(etcd.keys.remove(&row.worker)),
-                etcd::Key::Lasts => {
+                etcd::EtcdKey::Stays => {}
+                etcd::EtcdKey::Goes => drop(etcd.keys.remove(&row.worker)),
+                etcd::EtcdKey::Lasts => {
                     let until = now + etcd_lease(&table.pool);
                     etcd.keys.insert(row.worker, until);
                 }
@@ -174,7 +174,7 @@ fn one_of_two() -> World {
     world
 }
 
-fn refusal(world: &mut World, server: usize) -> Refused {
+fn refusal(world: &mut World, server: usize) -> LeaseRefused {
     world.pass(SECOND);
     let request = world.ask(server).unwrap();
     let registry = world.servers[server].registry;
@@ -194,7 +194,10 @@ fn no_clock_takes_a_worker_id_from_a_holder() {
         let mut world = one_of_two();
         world.newest().off = off;
         let refused = refusal(&mut world, 1);
-        assert!(matches!(refused, Refused::NoneFree { .. }), "{refused:?}");
+        assert!(
+            matches!(refused, LeaseRefused::NoneFree { .. }),
+            "{refused:?}"
+        );
         world.servers[1].off = off;
         world.seconds(30);
         assert!(world.servers[0].node.holds());
@@ -237,7 +240,10 @@ fn a_new_leader_keeps_leases_for_longer() {
             .as_mut()
             .unwrap()
             .begin_anew(&newest.disk.1, now);
-        assert!(matches!(refusal(&mut world, 1), Refused::NoneFree { .. }));
+        assert!(matches!(
+            refusal(&mut world, 1),
+            LeaseRefused::NoneFree { .. }
+        ));
     }
     world.pass(16 * SECOND);
     assert!(world.until_issues(1, 3).is_some());
@@ -259,7 +265,7 @@ fn a_lease_that_a_restored_snapshot_begins_anew_proves_nothing() {
     let request = world.ask(0).unwrap();
     let registry = world.servers[0].registry;
     let reply = world.answer(registry, 0, &request);
-    let Answer::Refused(Refused::Fenced { why, .. }) = reply.answer else {
+    let Answer::Refused(LeaseRefused::Fenced { why, .. }) = reply.answer else {
         panic!("{:?}", reply.answer)
     };
     assert_eq!(why, Fence::Doubtful);
@@ -285,7 +291,7 @@ fn a_claim_that_is_refused_prolongs_no_lease() {
     let etcd = newest.etcd.as_mut().unwrap();
     etcd.begin_anew(&newest.disk.1, now);
     world.pass(12 * SECOND);
-    assert!(matches!(refusal(&mut world, 1), Refused::Held { .. }));
+    assert!(matches!(refusal(&mut world, 1), LeaseRefused::Held { .. }));
     assert!(world.row(0).contender.is_some());
     assert_eq!(world.row(0).leased_until, row.leased_until);
     let noted = world.newest().disk.clone();
@@ -295,7 +301,7 @@ fn a_claim_that_is_refused_prolongs_no_lease() {
     world.wake(0);
     world.pass(SECOND);
     let refused = refusal(&mut world, 0);
-    let Refused::Fenced { why, .. } = refused else {
+    let LeaseRefused::Fenced { why, .. } = refused else {
         panic!("{refused:?}")
     };
     assert_eq!(why, Fence::Doubtful);

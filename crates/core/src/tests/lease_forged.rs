@@ -6,11 +6,11 @@
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::horizon::{OF_ROLE_MAX, Servers};
 use super::super::lease::registry::{VOUCH_TIME, VOUCHED_MAX};
-use super::super::lease::seal::{Key, Seal};
+use super::super::lease::seal::{Seal, SealKey};
 use super::super::lease::state::{DAY, Start};
 use super::super::lease::{
-    Answer, Ask, Cause, Fence, Holder, Identity, Memory, Nonce, Refused, Reply, Request, Role,
-    Unfit,
+    Answer, Ask, Cause, Fence, Holder, LeaseRefused, Memory, Nonce, Reply, Request, Role,
+    ServerKey, Unfit,
 };
 use super::lease::{How, Registry, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, world};
@@ -40,7 +40,7 @@ impl Forger {
         self.drawn += 1;
         Request {
             asker: Holder {
-                identity: Identity {
+                identity: ServerKey {
                     system: 9,
                     boot: self.drawn,
                     device: 1,
@@ -105,7 +105,7 @@ fn limit(world: &mut World) -> i64 {
     let clock = world.now + 365 * DAY.get();
     let request = Forger::new("honest").request(Forger::acquire(), clock, None);
     match aborted(world, &request).answer {
-        Answer::Refused(Refused::TooFarAhead { limit, .. }) => limit.get() - world.now,
+        Answer::Refused(LeaseRefused::TooFarAhead { limit, .. }) => limit.get() - world.now,
         answer => panic!("{answer:?}"),
     }
 }
@@ -202,7 +202,7 @@ fn a_memory_without_the_right_seal_is_not_believed() {
         |memory| memory.era.declared += 1,
         |memory| memory.era.place.timeline += 1,
         |memory| memory.era.random += 1,
-        |memory| *memory = Key::new([7; 32]).seal(*memory),
+        |memory| *memory = SealKey::new([7; 32]).seal(*memory),
     ];
     let before = world.registries[0].disk.clone();
     for (number, change) in changes.iter().enumerate() {
@@ -214,7 +214,7 @@ fn a_memory_without_the_right_seal_is_not_believed() {
         let reply = answer(&mut world, &request);
         assert_eq!(
             reply.answer,
-            Answer::Refused(Refused::Foreign),
+            Answer::Refused(LeaseRefused::Foreign),
             "change {number}"
         );
         assert_eq!(world.registries[0].disk, before, "change {number}");
@@ -225,7 +225,7 @@ fn a_memory_without_the_right_seal_is_not_believed() {
             ..request
         };
         let answer = aborted(&mut world, &next).answer;
-        assert!(!matches!(answer, Answer::Refused(Refused::Foreign)));
+        assert!(!matches!(answer, Answer::Refused(LeaseRefused::Foreign)));
     }
     assert!(world.until_issues(0, 4).is_some());
 }
@@ -261,7 +261,7 @@ fn a_token_that_was_made_up_shows_no_loss() {
             assert!(
                 matches!(
                     reply.answer,
-                    Answer::Refused(Refused::Fenced {
+                    Answer::Refused(LeaseRefused::Fenced {
                         why: Fence::Lost,
                         ..
                     })
@@ -317,7 +317,7 @@ fn a_role_can_make_up_only_so_many_servers() {
         server.holder.identity.boot += 1_000_000;
         table.put_server(server.clone());
     }
-    let refused = Answer::Refused(Refused::ManyServers {
+    let refused = Answer::Refused(LeaseRefused::ManyServers {
         count: u32::try_from(OF_ROLE_MAX).unwrap(),
     });
     let request = forger.request(Forger::acquire(), world.now, None);
@@ -523,7 +523,7 @@ fn a_token_that_was_granted_shows_a_loss_once() {
         ..request.clone()
     };
     let reply = answer(&mut world, &again);
-    assert_eq!(reply.answer, Answer::Refused(Refused::Foreign));
+    assert_eq!(reply.answer, Answer::Refused(LeaseRefused::Foreign));
     answer(&mut world, &request);
     assert_eq!(world.newest().disk.0.era, era);
 }
@@ -643,7 +643,8 @@ fn only_the_role_that_took_a_lease_has_it() {
                 memory: Some(reply.memory),
                 ..stranger.clone()
             };
-            let Answer::Refused(Refused::Fenced { why, .. }) = answer(&mut world, &forged).answer
+            let Answer::Refused(LeaseRefused::Fenced { why, .. }) =
+                answer(&mut world, &forged).answer
             else {
                 panic!("{forged:?}")
             };
@@ -664,7 +665,7 @@ fn only_the_role_that_took_a_lease_has_it() {
             assert!(
                 matches!(
                     answer,
-                    Answer::Refused(Refused::NoneFree { .. } | Refused::Held { .. })
+                    Answer::Refused(LeaseRefused::NoneFree { .. } | LeaseRefused::Held { .. })
                 ),
                 "{answer:?}"
             );

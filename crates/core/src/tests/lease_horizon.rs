@@ -13,7 +13,7 @@ use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::horizon::{self, Lacking, Server, Undroppable};
 use super::super::lease::registry;
 use super::super::lease::state::Scene;
-use super::super::lease::{Answer, Ask, Fence, Identity, Refused};
+use super::super::lease::{Answer, Ask, Fence, LeaseRefused, ServerKey};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 use super::lease_etcd::in_etcd;
 use super::lease_search::{Random, runs};
@@ -346,7 +346,7 @@ fn a_server_that_may_run_is_not_dropped() {
     assert!(matches!(request.ask, Ask::Renew { .. }));
     let reply = world.answer(0, 0, &request);
     let why = Fence::Revoked;
-    let Answer::Refused(Refused::Fenced { why: found, .. }) = reply.answer else {
+    let Answer::Refused(LeaseRefused::Fenced { why: found, .. }) = reply.answer else {
         panic!("{:?}", reply.answer)
     };
     assert_eq!(found, why);
@@ -823,7 +823,7 @@ fn drop_lost(world: &mut World) {
         servers.map(|it| (it.name(), it.holder.identity)).collect()
     };
     for (name, identity) in names {
-        let same = |other: &Identity| {
+        let same = |other: &ServerKey| {
             (other.system, other.device, other.inode)
                 == (identity.system, identity.device, identity.inode)
         };

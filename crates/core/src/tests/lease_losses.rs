@@ -2,7 +2,7 @@
 //! rule, and for each hole that was found in it.
 
 use super::super::lease::state::DAY;
-use super::super::lease::{Cause, Refused};
+use super::super::lease::{Cause, LeaseRefused};
 use super::lease::{How, Plan, SECOND, World};
 
 use super::lease_traces::{
@@ -21,7 +21,7 @@ fn a_lost_takeover_is_not_undone() {
         world.newest().off = off * SECOND;
         world.wake(0);
         world.seconds(2);
-        let Refused::Quiet {
+        let LeaseRefused::Quiet {
             cause: Cause::Place,
             ..
         } = why(&world, 0)
@@ -176,7 +176,7 @@ fn an_old_registry_stops_until_it_is_declared() {
     world.servers[0].registry = 0;
     world.servers[1].registry = 0;
     world.seconds(30);
-    let Refused::Stopped(stopped) = why(&world, 1) else {
+    let LeaseRefused::Stopped(stopped) = why(&world, 1) else {
         panic!("{:?}", why(&world, 1))
     };
     assert_eq!(stopped.seen.place.timeline, 2);
@@ -460,7 +460,7 @@ fn the_time_that_was_stored_counts_at_a_loss() {
     world.replace(lost, How::Promotion);
     world.newest().off = -50 * SECOND;
     let identity = world.servers[0].identity;
-    let identity = super::super::lease::Identity {
+    let identity = super::super::lease::ServerKey {
         system: 999,
         ..identity
     };

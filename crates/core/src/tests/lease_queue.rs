@@ -6,8 +6,8 @@ use super::super::lease::node::{Change, Moment, Next, Node, Reach, Why};
 use super::super::lease::registry::handle;
 use super::super::lease::state::{Scene, State};
 use super::super::lease::{
-    Answer, Ask, Holder, Identity, Nonce, Place, Pool, Refused, RegistryMillis, Request, Role,
-    seal::Key,
+    Answer, Ask, Holder, LeaseRefused, Nonce, Place, Pool, RegistryMillis, Request, Role,
+    ServerKey, seal::SealKey,
 };
 use super::lease::Table;
 
@@ -37,7 +37,7 @@ impl World {
         };
         Self {
             now: HOUR,
-            state: State::new(&scene(HOUR), Key::new([1; 32])),
+            state: State::new(&scene(HOUR), SealKey::new([1; 32])),
             table: Table::new(pool),
             nonces: 0,
         }
@@ -46,7 +46,7 @@ impl World {
     fn node(&mut self, generator: u64, reach: Reach) -> Node {
         self.nonces += 1;
         let me = Holder {
-            identity: Identity {
+            identity: ServerKey {
                 system: 1,
                 boot: 1,
                 device: 1,
@@ -141,7 +141,10 @@ fn a_generator_takes_the_head_of_the_queue_and_returns_to_the_tail() {
         panic!("{refused:?}");
     };
     let latest = UnixMillis::new(world.now - minute - SECOND);
-    assert_eq!(trouble.why, Why::Refused(Refused::NonePassed { latest }));
+    assert_eq!(
+        trouble.why,
+        Why::Refused(LeaseRefused::NonePassed { latest })
+    );
     assert_eq!(worker(&third), None);
     // From its end on it serves again, as the first one that is free.
     world.now += minute + 2 * SECOND;
@@ -222,7 +225,7 @@ fn generators_of_a_server_do_not_vouch_for_its_clock() {
         let Change::Troubled(trouble) = change else {
             panic!("{generator}: {change:?}");
         };
-        let refused = matches!(trouble.why, Why::Refused(Refused::TooFarAhead { .. }));
+        let refused = matches!(trouble.why, Why::Refused(LeaseRefused::TooFarAhead { .. }));
         assert!(refused, "{trouble:?}");
     }
 }
@@ -267,7 +270,10 @@ fn a_grant_that_was_lost_is_not_repeated_for_a_clock_that_it_is_too_late_for() {
         panic!();
     };
     let latest = UnixMillis::new(world.now - minute);
-    assert_eq!(trouble.why, Why::Refused(Refused::NonePassed { latest }));
+    assert_eq!(
+        trouble.why,
+        Why::Refused(LeaseRefused::NonePassed { latest })
+    );
     // For a clock that it serves, it is the same worker ID.
     world.now += SECOND;
     world.ask(&mut one, 0);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::horizon::{Server, Servers};
 use super::super::lease::registry::Rows;
-use super::super::lease::{Identity, Pool, RegistryMillis, Row};
+use super::super::lease::{Pool, RegistryMillis, Row, ServerKey};
 
 /// The rows of a pool, as a registry's disk has them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ impl Table {
 }
 
 impl Servers for Table {
-    fn server(&mut self, identity: &Identity) -> Option<Server> {
+    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
         self.servers.get(&identity.text()).cloned()
     }
 
@@ -44,7 +44,7 @@ impl Servers for Table {
         self.servers.insert(key, server);
     }
 
-    fn remove_server(&mut self, identity: &Identity) {
+    fn remove_server(&mut self, identity: &ServerKey) {
         self.servers.remove(&identity.text());
     }
 }
@@ -58,7 +58,7 @@ impl Rows for Table {
         self.rows.insert(row.worker, row);
     }
 
-    fn last_held_by(&mut self, identity: &Identity) -> Option<Row> {
+    fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {
         let held = self.rows.values();
         let held = held.filter(|row| row.holder.identity == *identity);
         held.max_by_key(|row| (row.since, row.holder.started))

@@ -5,7 +5,7 @@ use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::super::lease::node::{Moment, Next, Node, Why};
 use super::super::lease::registry::{self, Rows};
 use super::super::lease::state::DAY;
-use super::super::lease::{Answer, Fence, Named, Pool, Refused, RegistryMillis, Terms};
+use super::super::lease::{Answer, Fence, LeaseRefused, Named, Pool, RegistryMillis, Terms};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 
 /// A lease, a hold, and what is lost to seconds.
@@ -56,7 +56,7 @@ pub fn held(world: &World, server: usize) -> Option<u32> {
         .map(|(_, worker, _)| worker.get())
 }
 
-pub fn why(world: &World, server: usize) -> &Refused {
+pub fn why(world: &World, server: usize) -> &LeaseRefused {
     match &world.servers[server].node.trouble().unwrap().why {
         Why::Refused(refused) => refused,
         why => panic!("{why:?}"),
@@ -78,7 +78,7 @@ fn a_frozen_holder_stops_at_its_bound() {
     world.wake(0);
     world.seconds(30);
     world.check();
-    let Refused::NoneFree { .. } = why(&world, 0) else {
+    let LeaseRefused::NoneFree { .. } = why(&world, 0) else {
         panic!("{:?}", why(&world, 0))
     };
     assert!(world.changes.contains("lost"));
@@ -238,7 +238,7 @@ fn a_restored_copy_does_not_stop_the_original() {
     world.check();
     assert!(world.servers[0].issued_at > Some(world.now - 3 * SECOND));
     assert!(world.servers[1].issued_at.is_none());
-    let Refused::Held { by, .. } = why(&world, 1) else {
+    let LeaseRefused::Held { by, .. } = why(&world, 1) else {
         panic!("{:?}", why(&world, 1))
     };
     assert_eq!(**by, Named::from(&world.row(0).holder));
@@ -367,7 +367,7 @@ fn a_release_of_what_was_taken_over_changes_nothing() {
     // It has not heard of the takeover.
     let release = world.close(0).unwrap();
     let reply = world.answer(0, 0, &release);
-    let Answer::Refused(Refused::Fenced {
+    let Answer::Refused(LeaseRefused::Fenced {
         why: Fence::TakenOver,
         by,
         ..
@@ -411,7 +411,7 @@ fn a_server_whose_clock_is_wrong_is_told_before_it_issues() {
     let mut world = world(2, 2);
     world.servers[0].off = 2 * DAY.get();
     world.seconds(3);
-    let Refused::TooFarAhead { limit, .. } = why(&world, 0) else {
+    let LeaseRefused::TooFarAhead { limit, .. } = why(&world, 0) else {
         panic!("{:?}", why(&world, 0))
     };
     assert!(limit.get() < EPOCH + DAY.get() + 10 * SECOND);
@@ -456,7 +456,7 @@ fn a_new_registry_whose_clock_is_slow_tells_its_clock() {
         registry.disk.0.top = RegistryMillis::new(EPOCH + off);
         world.seconds(30);
         for server in 0..3 {
-            let Refused::TooFarAhead { asked, now, .. } = why(&world, server) else {
+            let LeaseRefused::TooFarAhead { asked, now, .. } = why(&world, server) else {
                 panic!("{:?}", why(&world, server))
             };
             assert!(asked.get() - now.get() > days * DAY.get());
@@ -526,7 +526,7 @@ fn ids_of_before_the_registry() {
     claims.second();
     assert_eq!(
         *why(&claims, 0),
-        Refused::NotInPool {
+        LeaseRefused::NotInPool {
             worker: WorkerId::new(7).unwrap()
         }
     );
@@ -554,7 +554,10 @@ fn which_worker_id() {
     let table = &mut world.newest().disk.1;
     table.pool.ids = 0..4;
     let new = world.servers[0].identity;
-    let new = world.add(super::super::lease::Identity { system: 999, ..new }, SECOND);
+    let new = world.add(
+        super::super::lease::ServerKey { system: 999, ..new },
+        SECOND,
+    );
     world.second();
     assert_eq!(held(&world, new), Some(0));
     world.check();

@@ -5,7 +5,7 @@ use super::super::generator::{Descent, Generator};
 use super::super::host::Refused;
 use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
 use super::super::label::Label;
-use super::super::layout::{Disorder, Layout, Role};
+use super::super::layout::{Disorder, FieldRole, Layout};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::Refusal;
 use super::super::server::observe;
@@ -14,7 +14,11 @@ use super::model::{MS, Naps, Outcome, Server, Stop, settings};
 
 /// 9 bits of time, 2 of worker, 2 of sequence: four IDs a tick. Borrows two ticks.
 fn tiny(on_rollback: OnRollback) -> Generator {
-    let fields = [(Role::Time, 9), (Role::Worker, 2), (Role::Sequence, 2)];
+    let fields = [
+        (FieldRole::Time, 9),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, 2),
+    ];
     Generator {
         layout: Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap(),
         policy: Policy {
@@ -179,7 +183,11 @@ fn the_setting_is_a_limit_besides() {
     assert_eq!(within(3, 1000), too_far(3, 2));
     assert_eq!(within(2, 1000), Ok(()));
     // Whole ticks count, and a longer setting than max_borrow changes nothing.
-    let fields = [(Role::Time, 9), (Role::Worker, 2), (Role::Sequence, 2)];
+    let fields = [
+        (FieldRole::Time, 9),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, 2),
+    ];
     let slow = Generator {
         layout: Layout::new(UnixMillis::new(0), Millis::new(10), &fields).unwrap(),
         ..tiny(OnRollback::Continue)
@@ -437,9 +445,9 @@ fn only_generators_whose_ids_ascend() {
     }
     let mut generator = tiny(OnRollback::Continue);
     let fields = [
-        (Role::TimeReversed, 9),
-        (Role::Worker, 2),
-        (Role::Sequence, 2),
+        (FieldRole::TimeReversed, 9),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, 2),
     ];
     generator.layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
     let server = server_of(generator);
@@ -459,10 +467,10 @@ fn only_generators_whose_ids_ascend() {
 #[test]
 fn ids_ascend_until_they_turn_negative() {
     let fields = [
-        (Role::Time, 9),
-        (Role::Fixed(0), 51),
-        (Role::Worker, 2),
-        (Role::Sequence, 2),
+        (FieldRole::Time, 9),
+        (FieldRole::Fixed(0), 51),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, 2),
     ];
     let mut generator = tiny(OnRollback::Continue);
     generator.layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();

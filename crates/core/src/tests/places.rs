@@ -2,15 +2,15 @@
 
 use std::convert::Infallible;
 
-use super::super::horizon::{Holder, Session};
+use super::super::horizon::{ProcessHolds, Session};
 use super::super::id::UnixMillis;
 
-pub struct Places<'a>(pub &'a Holder);
+pub struct Places<'a>(pub &'a ProcessHolds);
 
 impl Session for Places<'_> {
     type Error = Infallible;
 
-    fn holder(&self) -> &Holder {
+    fn holder(&self) -> &ProcessHolds {
         self.0
     }
 

@@ -26,7 +26,7 @@ use super::super::generator::Generator;
 use super::super::host::{Host, Need, Refused};
 use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
 use super::super::identity::{Generation, Identity};
-use super::super::layout::{Layout, Role};
+use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::Refusal;
 use super::super::reservation::Settings;
@@ -1107,10 +1107,10 @@ fn show(state: &State) -> String {
 /// 6 bits of time, 2 of worker, `clock` and `sequence`: at most 3 together.
 fn layout(tick_millis: i64, clock: u32, sequence: u32) -> Layout {
     let fields = [
-        (Role::Time, 6),
-        (Role::Clock, clock),
-        (Role::Worker, 2),
-        (Role::Sequence, sequence),
+        (FieldRole::Time, 6),
+        (FieldRole::Clock, clock),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, sequence),
     ];
     Layout::new(UnixMillis::new(0), Millis::new(tick_millis), &fields).unwrap()
 }

@@ -13,11 +13,11 @@ use loom::sync::{Arc, Mutex};
 
 use super::super::clock::Reading;
 use super::super::generator::Generator;
-use super::super::horizon::{Held, Holder, Processes, Session as Holding, Uninserted, Used};
+use super::super::horizon::{Held, ProcessHolds, Processes, Session as Holding, Uninserted, Used};
 use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
 use super::super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
 use super::super::identity::{Generation, Identity};
-use super::super::reported::{Found, Reported};
+use super::super::reported::{LocksFound, Reported};
 use super::super::reservation::{Refusal, Settings};
 use super::super::server;
 use super::super::slot::{Reserving, Scale, Slot};
@@ -44,7 +44,7 @@ fn reading(tick: i64) -> Reading {
 /// What sessions share.
 pub struct Server {
     pub slot: Slot,
-    holders: [Holder; 2],
+    holders: [ProcessHolds; 2],
     used: Used,
     pub reported: Reported,
     /// The value of the sequence; under the reservation lock.
@@ -78,7 +78,7 @@ pub fn server() -> Arc<Server> {
 }
 
 impl Processes for Server {
-    fn holders(&self) -> &[Holder] {
+    fn holders(&self) -> &[ProcessHolds] {
         self.used.of(&self.holders)
     }
 }
@@ -98,7 +98,7 @@ impl Server {
         let search = || {
             let least = *self.lock.lock().unwrap();
             let any = least.is_some();
-            Found { any, least }
+            LocksFound { any, least }
         };
         let report = self.reported.report(instant(now), self, counts, search);
         (report, self.have_ended())
@@ -199,7 +199,7 @@ struct Places<'a>(&'a Session<'a>);
 impl Holding for Places<'_> {
     type Error = Infallible;
 
-    fn holder(&self) -> &Holder {
+    fn holder(&self) -> &ProcessHolds {
         &self.0.server.holders[self.0.mine]
     }
 

@@ -16,7 +16,7 @@ use super::super::id::{
     WorkerId,
 };
 use super::super::identity::{Generation, Identity};
-use super::super::layout::{Layout, Role};
+use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::reservation::{Refusal, Settings};
 use super::super::server;
@@ -213,10 +213,10 @@ impl Live {
 /// A server that has issued nothing yet.
 fn live(on_rollback: OnRollback, on_exhausted: OnExhausted, sequence_start: SequenceStart) -> Live {
     let fields = [
-        (Role::Time, 30),
-        (Role::Clock, 4),
-        (Role::Worker, 2),
-        (Role::Sequence, 2),
+        (FieldRole::Time, 30),
+        (FieldRole::Clock, 4),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, 2),
     ];
     let layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
     let reading = Reading {

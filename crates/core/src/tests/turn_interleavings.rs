@@ -14,7 +14,7 @@ use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Position, Tick, UnixMillis, UnixNanos, WorkerId,
 };
 use super::super::identity::{Generation, Identity};
-use super::super::layout::{Layout, Role};
+use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
 use super::super::reservation::{Plan, Planned};
 use super::super::slot::{Reserving, Scale, Slot};
@@ -43,7 +43,11 @@ fn zero() -> Reading {
 }
 
 fn generator() -> Generator {
-    let fields = [(Role::Time, 6), (Role::Worker, 2), (Role::Sequence, 1)];
+    let fields = [
+        (FieldRole::Time, 6),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, 1),
+    ];
     Generator {
         layout: Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap(),
         policy: Policy {

@@ -18,7 +18,7 @@ use super::super::generator::Generator;
 use super::super::host::{Host, Need, Note, Refused};
 use super::super::id::{Millis, SnowflakeId, UnixMillis, WorkerId};
 use super::super::identity::{Generation, Identity};
-use super::super::layout::{Layout, Role};
+use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
 use super::super::slot::{Reserving, Scale};
 use super::super::word::{Clocks, Issued, Step};
@@ -75,7 +75,11 @@ struct State {
 }
 
 fn generator() -> Generator {
-    let fields = [(Role::Time, 6), (Role::Worker, 2), (Role::Sequence, 1)];
+    let fields = [
+        (FieldRole::Time, 6),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, 1),
+    ];
     Generator {
         layout: Layout::new(UnixMillis::new(0), Millis::new(TICK), &fields).unwrap(),
         policy: Policy {
@@ -504,7 +508,11 @@ fn no_turn_starts_before_what_somebody_has_advanced_to() {
 
 #[test]
 fn a_generator_without_a_turn_left_goes_on_ahead_of_the_clock() {
-    let fields = [(Role::Time, 58), (Role::Worker, 2), (Role::Sequence, 4)];
+    let fields = [
+        (FieldRole::Time, 58),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, 4),
+    ];
     let layout = Layout::new(UnixMillis::new(0), Millis::new(TICK), &fields).unwrap();
     let turns: Vec<_> = std::iter::successors(Some(0), |turn| layout.turn_after(*turn)).collect();
     assert_eq!(turns, [0, 1, 2, 3]);

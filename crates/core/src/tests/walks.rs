@@ -9,7 +9,7 @@ use super::super::host::{Host, Need};
 use super::super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
 use super::super::identity::Identity;
 use super::super::label::Label;
-use super::super::layout::{Layout, Role};
+use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
 use super::super::reservation::Settings;
 use super::super::reservation::{Failover, NoMark, Plan, Refusal, Situation};
@@ -21,9 +21,9 @@ const GAP: i64 = 8;
 /// 9 bits of time, 2 of worker, 2 of sequence: four IDs a tick.
 fn layout(epoch: i64, time_bits: u32) -> Layout {
     let fields = [
-        (Role::Time, time_bits),
-        (Role::Worker, 2),
-        (Role::Sequence, 2),
+        (FieldRole::Time, time_bits),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, 2),
     ];
     Layout::new(UnixMillis::new(epoch), Millis::new(1), &fields).unwrap()
 }
@@ -595,10 +595,10 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
 #[test]
 fn clocks_that_were_used_up_are_not_kept_for_ever() {
     let fields = [
-        (Role::Time, 41),
-        (Role::Clock, 2),
-        (Role::Worker, 1),
-        (Role::Sequence, 10),
+        (FieldRole::Time, 41),
+        (FieldRole::Clock, 2),
+        (FieldRole::Worker, 1),
+        (FieldRole::Sequence, 10),
     ];
     let layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
     let generator = Generator {

@@ -10,7 +10,7 @@ use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Place, Position, Tick, UnixMillis, UnixNanos,
 };
 use super::super::identity::Generation;
-use super::super::layout::{Layout, Role};
+use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::super::sync::{AtomicU64, Ordering};
 use super::super::wait::Waits;
@@ -65,7 +65,11 @@ fn tiny() -> Generator {
         layout: Layout::new(
             UnixMillis::new(0),
             Millis::new(1),
-            &[(Role::Time, 4), (Role::Worker, 2), (Role::Sequence, 2)],
+            &[
+                (FieldRole::Time, 4),
+                (FieldRole::Worker, 2),
+                (FieldRole::Sequence, 2),
+            ],
         )
         .unwrap(),
         policy: Policy {
@@ -295,10 +299,10 @@ fn boot(millis: i64) -> BootNanos {
 /// 4 bits of time, 2 of clock, 2 of worker, 2 of sequence; borrows a tick.
 fn with_clocks(on_exhausted: OnExhausted) -> Generator {
     let fields = [
-        (Role::Time, 4),
-        (Role::Clock, 2),
-        (Role::Worker, 2),
-        (Role::Sequence, 2),
+        (FieldRole::Time, 4),
+        (FieldRole::Clock, 2),
+        (FieldRole::Worker, 2),
+        (FieldRole::Sequence, 2),
     ];
     let layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
     Generator {
