@@ -107,10 +107,12 @@ pub struct ServerKey {
     pub device: u64,
     /// The inode of the data directory.
     pub inode: u64,
-    /// The generator of the server that leases a worker ID of its own; 0 is the server
-    /// itself.
+    /// The generator of the server that leases a worker ID of its own; 0, or left out, is the
+    /// server itself.
+    #[serde(default)]
     pub generator: u64,
-    /// As which role the server asks: see [`Role`].
+    /// As which role the server asks: see [`Role`]. Left out, it is none.
+    #[serde(default)]
     pub role: Role,
 }
 
