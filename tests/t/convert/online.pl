@@ -149,6 +149,8 @@ STEPS: while (1)
 		$crashes += kill_backend($node, $pid);
 		# psql may end before it has read a query, which would end this test.
 		$_->{run}->kill_kill for $session, $reader;
+		# If it was another backend that died, this one goes on until it finds its client gone.
+		wait_until('the step is over', sub { sql(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'clerk' AND backend_type = 'client backend'}) eq '0' });
 		last STEPS if $kind eq 'swap';
 		next STEPS;
 	}

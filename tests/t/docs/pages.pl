@@ -103,7 +103,7 @@ sub is_on_pages
 	return;
 }
 is_on_pages('setting', "SELECT name FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'", slurp_file("$top/docs/reference.md"));
-is_on_pages('preset', 'SELECT name FROM snowflake_presets', slurp_file("$top/docs/presets.md"));
+is_on_pages('preset', 'SELECT preset FROM snowflake_presets', slurp_file("$top/docs/presets.md"));
 is_on_pages('function', q{
 	SELECT DISTINCT p.proname FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid JOIN pg_proc AS p ON p.oid = d.objid
 	WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
