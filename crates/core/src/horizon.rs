@@ -73,7 +73,7 @@
 //! # Locks
 //!
 //! A session has [`PLACES`] places. A generator beyond those is held by a lock of
-//! PostgreSQL's, and so is each generator of a prepared transaction, see `pg::horizon`. Such
+//! PostgreSQL's, and so is each generator of a prepared transaction, see `src/tx_holds.rs`. Such
 //! a hold is not raised, and ends with its transaction.
 //!
 //! A session says so in [`Horizon::lock`] after it has the lock, and before it takes an ID, or
