@@ -23,6 +23,15 @@
 
 #define NANOS_PER_SEC 1000000000
 
+/*
+ * A process may lose its core between its look at the clock and its look at the
+ * offset. If the offset is set meanwhile, the sum is a time that no clock has
+ * shown. So the clock is read on both sides of the offset, until both readings lie
+ * as close together as this: half of what the torture test allows for rounding.
+ */
+#define READINGS_APART 10000000
+#define READING_ATTEMPTS 100
+
 static int (*real_clock_gettime) (clockid_t, struct timespec *);
 static int (*real_fdatasync) (int);
 static const volatile int64_t *offset;
@@ -54,7 +63,9 @@ map_offset(void)
 int
 clock_gettime(clockid_t clock, struct timespec *at)
 {
-	int			result;
+	struct timespec before;
+	int			result,
+				attempt;
 	int64_t		ahead,
 				nanos,
 				instant;
@@ -74,7 +85,14 @@ clock_gettime(clockid_t clock, struct timespec *at)
 		at->tv_nsec = instant % NANOS_PER_SEC;
 		return 0;
 	}
-	ahead = *offset;
+	for (attempt = 0; attempt < READING_ATTEMPTS; attempt++)
+	{
+		before = *at;
+		ahead = *offset;
+		real_clock_gettime(clock, at);
+		if ((at->tv_sec - before.tv_sec) * NANOS_PER_SEC + at->tv_nsec - before.tv_nsec <= READINGS_APART)
+			break;
+	}
 	nanos = at->tv_nsec + ahead % NANOS_PER_SEC;
 	at->tv_sec += ahead / NANOS_PER_SEC;
 	if (nanos < 0)
