@@ -3,8 +3,9 @@
 use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, not_supported};
+use snowflake_registry_client::{etcd::host::Problem, wire};
 use {
-    super::super::{etcd::host::Problem, time::display, wire},
+    super::super::time::display,
     super::{never_leased, no_pool, not_in_pool, registry_not_read},
 };
 
@@ -96,22 +97,5 @@ pub fn problem(problem: Problem, pool: &str, worker: i32) -> Error {
             wire::FORMAT
         ))
         .hint("Install the same version of extension snowflake_id on all servers."),
-    }
-}
-
-/// Why a server has no reply: a sentence.
-pub fn sentence(problem: &Problem, pool: &str) -> String {
-    match problem {
-        Problem::Unreachable(why) => format!("Could not ask etcd: {why}."),
-        Problem::NoRegistry => "There is no registry under this prefix in etcd.".to_string(),
-        Problem::NoPool => format!("Pool \"{pool}\" does not exist in etcd under this prefix."),
-        Problem::Unreadable(why) => format!("What etcd has stored could not be read: {why}."),
-        Problem::Format(format) => format!(
-            "What etcd has stored is of format {format}, and this server understands format {}: \
-             install the same version of extension snowflake_id on all servers.",
-            wire::FORMAT
-        ),
-        // Requests of servers meet no others.
-        other => format!("The registry has refused the request: {other:?}."),
     }
 }

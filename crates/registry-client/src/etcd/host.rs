@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::wire::{self, UnreadableMessage};
 use super::gateway::{Gateway, GatewayFailure, NOT_FOUND, decoded, encoded, number};
 use super::url::Url;
+use crate::wire::{self, UnreadableMessage};
 use snowflake_core::id::{UnixMillis, WorkerId};
 use snowflake_core::lease::etcd::{
     self, Around, ChangedServer, EtcdKey, Found, Position, ServersFound, Stored, StoredPool, Table,
@@ -61,6 +61,25 @@ pub enum Problem {
     Unreadable(String),
     /// What is stored has another format.
     Format(u64),
+}
+
+impl Problem {
+    /// Why a server has no reply: a sentence.
+    pub fn sentence(&self, pool: &str) -> String {
+        match self {
+            Self::Unreachable(why) => format!("Could not ask etcd: {why}."),
+            Self::NoRegistry => "There is no registry under this prefix in etcd.".to_string(),
+            Self::NoPool => format!("Pool \"{pool}\" does not exist in etcd under this prefix."),
+            Self::Unreadable(why) => format!("What etcd has stored could not be read: {why}."),
+            Self::Format(format) => format!(
+                "What etcd has stored is of format {format}, and this server understands format {}: \
+             install the same version of extension snowflake_id on all servers.",
+                wire::FORMAT
+            ),
+            // Requests of servers meet no others.
+            other => format!("The registry has refused the request: {other:?}."),
+        }
+    }
 }
 
 /// Why an attempt has failed.

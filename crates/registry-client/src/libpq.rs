@@ -23,8 +23,6 @@
 //! nor interrupt counts: `resolv.conf` decides how long it takes. `hostaddr` avoids it.
 
 mod server;
-#[cfg(feature = "pg_test")]
-mod tests;
 pub mod wait;
 
 use std::cell::Cell;

@@ -3,7 +3,7 @@
 //! The keeper sends [`RegistryClient::send`] one request at a time and reads the outcome by
 //! [`RegistryClient::take`]; [`RegistryClient::socket`] can be read when there is one: see [`mailbox`].
 //!
-//! The thread calls nothing of PostgreSQL and gets no signals; [`super::super::libpq`] has
+//! The thread gets no signals; [`crate::libpq`] has
 //! the rules. A [`Transport`] carries the requests: to PostgreSQL, or to etcd.
 //!
 //! A client that is dropped ends its thread: that of PostgreSQL at once, unless it is in a
@@ -16,13 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::super::etcd::host::EtcdRegistry;
-use super::super::etcd::url::{self, Url};
-use super::super::libpq::wait::Stop;
-use super::super::mailbox::{self, Worker};
-use super::postgres::{self, PostgresRegistry};
-use super::transport::{Job, Transport};
-use crate::error;
+use crate::etcd::host::EtcdRegistry;
+use crate::etcd::url::{self, Url};
+use crate::libpq::wait::Stop;
+use crate::mailbox::{self, Worker};
+use crate::postgres::PostgresRegistry;
+use crate::transport::{Job, Transport};
 use snowflake_core::lease::{Reply, Request};
 
 /// What became of a request.
@@ -70,7 +69,7 @@ impl Transport for Etcd {
     fn answer(&mut self, job: &Job) -> Result<Reply, String> {
         let until = std::time::Instant::now() + job.timeout;
         let reply = self.host.ask(&self.pool, &job.request, until);
-        reply.map_err(|problem| error::etcd::sentence(&problem, &self.pool))
+        reply.map_err(|problem| problem.sentence(&self.pool))
     }
 }
 
@@ -118,12 +117,18 @@ pub struct RegistryClient(mailbox::Client<Job, RequestOutcome>);
 
 impl RegistryClient {
     /// Starts the thread; `registry` is what the setting says. `here` tells then whether
-    /// the latest connection was to this server itself. Fails if the process may have no
+    /// the latest connection was to this server itself, whose postmaster started at `started`,
+    /// in microseconds since 1970. Fails if the process may have no
     /// more threads or files, or has [`THREADS_MAX`].
-    pub fn new(registry: &str, pool: &str, here: &Arc<AtomicBool>) -> io::Result<Self> {
+    pub fn new(
+        registry: &str,
+        pool: &str,
+        started: i64,
+        here: &Arc<AtomicBool>,
+    ) -> io::Result<Self> {
         let alive = Alive::count()?;
         let (registry, pool) = (registry.to_string(), pool.to_string());
-        let (started, here) = (postgres::postmaster_start(), Arc::clone(here));
+        let here = Arc::clone(here);
         let client = mailbox::start(move |worker: Worker<Job, RequestOutcome>| {
             let _alive = alive;
             let mut registry = transport(&registry, pool, worker.stop(), here, started);

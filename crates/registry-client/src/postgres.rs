@@ -4,13 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use pgrx::pg_sys;
-
-use super::super::libpq::wait::{Stop, Thread};
-use super::super::libpq::{Connection, Conninfo, LibpqError};
-use super::super::time;
-use super::super::wire::{self, UnreadableMessage};
-use super::transport::{Job, Transport};
+use crate::libpq::wait::{Stop, Thread};
+use crate::libpq::{Connection, Conninfo, LibpqError};
+use crate::transport::{Job, Transport};
+use crate::wire::{self, UnreadableMessage};
 use snowflake_core::lease::Reply;
 
 /// Sets what the registry's function needs, whatever the role or the database has set,
@@ -51,12 +48,6 @@ const CALL: &str = "SELECT CASE WHEN a.ours OPERATOR(pg_catalog.@>) ARRAY[@funct
                 AND l.lanname OPERATOR(pg_catalog.=) 'c'), \
         ARRAY[0::pg_catalog.oid] OPERATOR(pg_catalog.@>) ARRAY[@function@::pg_catalog.regprocedure::pg_catalog.oid]) \
         AS a (pool, request, ours, is_cached)";
-
-/// When the postmaster of this server started, in microseconds since 1970.
-pub fn postmaster_start() -> i64 {
-    // SAFETY: a variable of this process, which stays as it is.
-    time::unix_micros(unsafe { pg_sys::PgStartTime })
-}
 
 /// The other server, of which only one that takes writes will do.
 fn server(registry: &str) -> Result<Conninfo, LibpqError> {

@@ -1,4 +1,4 @@
-//! A way to a registry, which only the thread of [`super::io`] uses.
+//! A way to a registry, which only the thread of [`crate::io`] uses.
 
 use std::time::Duration;
 

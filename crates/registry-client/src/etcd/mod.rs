@@ -4,7 +4,6 @@
 //! and [`host`] reads, asks the core ([`snowflake_core::lease::etcd`]), and writes.
 //! Nothing but [`admin`] calls PostgreSQL, so that the keeper's thread can use it all.
 
-pub mod admin;
 mod gateway;
 pub mod host;
 pub mod url;

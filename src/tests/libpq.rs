@@ -9,8 +9,9 @@ mod tests {
 
     use pgrx::prelude::*;
 
-    use crate::libpq::wait::{Backend, Stop, Thread, Waiter};
-    use crate::libpq::{Connection, Conninfo, LibpqError, ResultRows};
+    use crate::backend_wait::Backend;
+    use snowflake_registry_client::libpq::wait::{Stop, Thread, Waiter};
+    use snowflake_registry_client::libpq::{Connection, Conninfo, LibpqError, ResultRows};
 
     const LONG: Duration = Duration::from_secs(600);
     const SHORT: Duration = Duration::from_millis(300);
