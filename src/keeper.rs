@@ -1,7 +1,7 @@
 //! The keeper: a background worker that leases the server's worker ID from a registry.
 //!
 //! [`snowflake_core::lease::node`] says what to ask and what follows; this file gives
-//! it the clocks, carries its requests ([`snowflake_registry_client::io`] has the thread that does), and publishes
+//! it the clocks, carries its requests ([`snowflake_registry_client::request`] has the thread that does), and publishes
 //! what it may do as the server's identity ([`snowflake_core::identity`]).
 //!
 //! There is one keeper for each server that has preloaded the library. Without a
@@ -55,8 +55,8 @@ use snowflake_core::lease::contender::Contenders;
 use snowflake_core::lease::node::{Change, Moment, Next, Node, Trouble, Why};
 use snowflake_core::lease::{Answer, Ask, Holder, LeaseRefused, Nonce, Reply, Request, Terms};
 use snowflake_registry_client::etcd;
-use snowflake_registry_client::io::{RegistryClient, RequestOutcome};
 use snowflake_registry_client::libpq::Conninfo;
+use snowflake_registry_client::request::{RegistryClient, RequestOutcome};
 
 /// The name in `pg_stat_activity`.
 const NAME: &str = "snowflake_id keeper";
@@ -644,7 +644,10 @@ impl Link {
                     let why = "The reply of the registry answers another request.";
                     self.failed(shared, number, why.to_string());
                 }
-                Err(why) => self.failed(shared, number, why),
+                Err(why) => {
+                    let why = error::client::sentence(&why, &self.target.pool);
+                    self.failed(shared, number, why);
+                }
             }
         }
         if self.client.take_if(|client| client.has_ended()).is_some()
@@ -884,6 +887,7 @@ impl Link {
                 return Some(match reply {
                     Ok(reply) => Ok(self.node.heard(&reply, &now)),
                     Err(why) => {
+                        let why = error::client::sentence(&why, &self.target.pool);
                         let _ = self.node.failed(number, why.clone(), &now);
                         Err(why)
                     }

@@ -99,3 +99,20 @@ pub fn problem(problem: Problem, pool: &str, worker: i32) -> Error {
         .hint("Install the same version of extension snowflake_id on all servers."),
     }
 }
+
+/// Why a server has no reply: a sentence.
+pub fn sentence(problem: &Problem, pool: &str) -> String {
+    match problem {
+        Problem::Unreachable(why) => format!("Could not ask etcd: {why}."),
+        Problem::NoRegistry => "There is no registry under this prefix in etcd.".to_string(),
+        Problem::NoPool => format!("Pool \"{pool}\" does not exist in etcd under this prefix."),
+        Problem::Unreadable(why) => format!("What etcd has stored could not be read: {why}."),
+        Problem::Format(format) => format!(
+            "What etcd has stored is of format {format}, and this server understands format {}: \
+             install the same version of extension snowflake_id on all servers.",
+            wire::FORMAT
+        ),
+        // Requests of servers meet no others.
+        other => format!("The registry has refused the request: {other:?}."),
+    }
+}

@@ -12,9 +12,8 @@
 )]
 
 pub mod etcd; // a client of registries in etcd
-pub mod io; // the thread that talks to the registry
 pub mod libpq; // a client of other servers
 pub mod mailbox; // how a thread that waits for other servers hands over
 mod postgres; // a registry in PostgreSQL
-mod transport; // a way to a registry
+pub mod request; // requests to a registry, and the thread that carries them
 pub mod wire; // messages between servers and a registry

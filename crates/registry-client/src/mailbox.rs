@@ -1,5 +1,5 @@
 //! How a thread that waits for other servers hands over with the session or the keeper that
-//! has started it. It calls nothing of PostgreSQL, and neither may the thread.
+//! has started it. The thread may call nothing of PostgreSQL.
 //!
 //! There is one mutex, for what either end has to read, and one pair of sockets, the bell:
 //!

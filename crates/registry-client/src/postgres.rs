@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use crate::libpq::wait::{Stop, Thread};
 use crate::libpq::{Connection, Conninfo, LibpqError};
-use crate::transport::{Job, Transport};
-use crate::wire::{self, UnreadableMessage};
+use crate::request::{Job, Unanswered};
+use crate::wire;
 use snowflake_core::lease::Reply;
 
 /// Sets what the registry's function needs, whatever the role or the database has set,
@@ -72,17 +72,6 @@ struct RegistrySession {
     call: String,
 }
 
-enum Failure {
-    Libpq(LibpqError),
-    Other(String),
-}
-
-impl From<LibpqError> for Failure {
-    fn from(error: LibpqError) -> Self {
-        Self::Libpq(error)
-    }
-}
-
 impl PostgresRegistry {
     /// `registry` is a conninfo or a URL; `here` tells then whether the latest connection
     /// was to this server itself, whose postmaster started at `started`.
@@ -102,27 +91,21 @@ impl PostgresRegistry {
             here,
         }
     }
-}
 
-impl Transport for PostgresRegistry {
-    fn answer(&mut self, job: &Job) -> Result<Reply, String> {
+    /// The reply to a request. Takes no longer than the job's time-out, but for a look-up of a
+    /// host name.
+    pub fn answer(&mut self, job: &Job) -> Result<Reply, Unanswered> {
         let until = Instant::now() + job.timeout;
         let is_old = self.session.is_some();
-        let outcome = match self.ask(job, until) {
+        match self.ask(job, until) {
             // A connection that was made for an earlier request may be gone since long.
             // A request may be sent twice.
-            Err(Failure::Libpq(LibpqError::Lost(_))) if is_old => self.ask(job, until),
+            Err(Unanswered::Libpq(LibpqError::Lost(_))) if is_old => self.ask(job, until),
             outcome => outcome,
-        };
-        outcome.map_err(|failure| match failure {
-            Failure::Other(why) => why,
-            Failure::Libpq(error) => sentence(&error),
-        })
+        }
     }
-}
 
-impl PostgresRegistry {
-    fn ask(&mut self, job: &Job, until: Instant) -> Result<Reply, Failure> {
+    fn ask(&mut self, job: &Job, until: Instant) -> Result<Reply, Unanswered> {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => self.connect(until)?,
@@ -142,41 +125,19 @@ impl PostgresRegistry {
         let rows = answer?;
         // The wait for a synchronous standby was ended: the reply could be lost.
         if has_warned {
-            let why = "The registry's server has warned that its reply may not be durable.";
-            return Err(Failure::Other(why.to_string()));
+            return Err(Unanswered::NotDurable);
         }
-        let text = rows.first_value().ok_or_else(|| {
-            Failure::Other(
-                "Function snowflake_lease() in the registry's database is not that of extension \
-                 snowflake_id."
-                    .to_string(),
-            )
-        })?;
-        wire::decode(text).map_err(|why| {
-            Failure::Other(match why {
-                UnreadableMessage::Format(format) => format!(
-                    "The registry answers in format {format}, and this server understands format \
-                     {}: install the same version of extension snowflake_id on both.",
-                    wire::FORMAT
-                ),
-                UnreadableMessage::Content(why) => {
-                    format!("The reply of the registry could not be read: {why}.")
-                }
-            })
-        })
+        let text = rows.first_value().ok_or(Unanswered::ForeignFunction)?;
+        wire::decode(text).map_err(Unanswered::Unreadable)
     }
 
-    fn connect(&self, until: Instant) -> Result<RegistrySession, Failure> {
+    fn connect(&self, until: Instant) -> Result<RegistrySession, Unanswered> {
         let server = self.server.as_ref().map_err(Clone::clone)?;
         let mut waiter = Thread(&self.stop);
         let left = || until.saturating_duration_since(Instant::now());
         let mut connection = Connection::open(server, left(), &mut waiter)?;
         let rows = connection.query(SET_UP, &[], left(), &mut waiter)?;
-        let schema = rows.first_value().ok_or_else(|| {
-            Failure::Other(
-                "The registry's database does not have extension snowflake_id.".to_string(),
-            )
-        })?;
+        let schema = rows.first_value().ok_or(Unanswered::NoExtension)?;
         let started = rows.rows.first().and_then(|row| row.get(1)?.as_deref());
         let is_here = started.and_then(|text| text.parse().ok()) == Some(self.started);
         self.here.store(is_here, Ordering::Relaxed);
@@ -186,27 +147,4 @@ impl PostgresRegistry {
             .replace("@function@", function.unwrap_or_default());
         Ok(RegistrySession { connection, call })
     }
-}
-
-/// Why there is no reply.
-fn sentence(error: &LibpqError) -> String {
-    match error {
-        LibpqError::Conninfo => {
-            "\"snowflake_id.registry\" is neither a libpq conninfo nor a URL.".to_string()
-        }
-        LibpqError::Connect(message) => format!("Could not connect: {}.", bare(message)),
-        LibpqError::TimedOut(_) => "The registry did not answer in time.".to_string(),
-        LibpqError::Statement(refusal) => format!(
-            "The registry's server refused the request with SQLSTATE {}: {}.",
-            refusal.sqlstate,
-            bare(&refusal.message)
-        ),
-        LibpqError::Lost(message) => format!("The connection was lost: {}.", bare(message)),
-        LibpqError::Ended => "The request was given up.".to_string(),
-    }
-}
-
-/// A message without the full stop at its end.
-fn bare(message: &str) -> &str {
-    message.trim_end_matches(['.', '?', ' ', '\n'])
 }

@@ -63,25 +63,6 @@ pub enum Problem {
     Format(u64),
 }
 
-impl Problem {
-    /// Why a server has no reply: a sentence.
-    pub fn sentence(&self, pool: &str) -> String {
-        match self {
-            Self::Unreachable(why) => format!("Could not ask etcd: {why}."),
-            Self::NoRegistry => "There is no registry under this prefix in etcd.".to_string(),
-            Self::NoPool => format!("Pool \"{pool}\" does not exist in etcd under this prefix."),
-            Self::Unreadable(why) => format!("What etcd has stored could not be read: {why}."),
-            Self::Format(format) => format!(
-                "What etcd has stored is of format {format}, and this server understands format {}: \
-             install the same version of extension snowflake_id on all servers.",
-                wire::FORMAT
-            ),
-            // Requests of servers meet no others.
-            other => format!("The registry has refused the request: {other:?}."),
-        }
-    }
-}
-
 /// Why an attempt has failed.
 enum Attempt {
     /// Something has changed meanwhile.

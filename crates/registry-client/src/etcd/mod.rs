@@ -2,7 +2,6 @@
 //!
 //! [`url`] reads the setting, [`gateway`] carries calls to one member after the other,
 //! and [`host`] reads, asks the core ([`snowflake_core::lease::etcd`]), and writes.
-//! Nothing but [`admin`] calls PostgreSQL, so that the keeper's thread can use it all.
 
 mod gateway;
 pub mod host;

@@ -1,4 +1,4 @@
-//! Waits for a socket: in a backend, or in a thread that calls nothing of PostgreSQL.
+//! Waits for a socket: in a thread, or as a session does that gives a [`Waiter`] of its own.
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
