@@ -2,6 +2,7 @@
 
 use super::etcd;
 use snowflake_registry_client::libpq::LibpqError;
+use snowflake_registry_client::postgres::PostgresFailure;
 use snowflake_registry_client::request::Unanswered;
 use snowflake_registry_client::wire::{self, UnreadableMessage};
 
@@ -9,24 +10,30 @@ pub fn sentence(why: &Unanswered, pool: &str) -> String {
     match why {
         Unanswered::Url(why) => why.clone(),
         Unanswered::Etcd(problem) => etcd::sentence(problem, pool),
-        Unanswered::Libpq(error) => of_libpq(error),
-        Unanswered::NoExtension => {
+        Unanswered::Postgres(failure) => of_postgres(failure),
+    }
+}
+
+fn of_postgres(failure: &PostgresFailure) -> String {
+    match failure {
+        PostgresFailure::Libpq(error) => of_libpq(error),
+        PostgresFailure::NoExtension => {
             "The registry's database does not have extension snowflake_id.".to_string()
         }
-        Unanswered::ForeignFunction => {
+        PostgresFailure::ForeignFunction => {
             "Function snowflake_lease() in the registry's database is not that of extension \
              snowflake_id."
                 .to_string()
         }
-        Unanswered::NotDurable => {
+        PostgresFailure::NotDurable => {
             "The registry's server has warned that its reply may not be durable.".to_string()
         }
-        Unanswered::Unreadable(UnreadableMessage::Format(format)) => format!(
+        PostgresFailure::Unreadable(UnreadableMessage::Format(format)) => format!(
             "The registry answers in format {format}, and this server understands format {}: \
              install the same version of extension snowflake_id on both.",
             wire::FORMAT
         ),
-        Unanswered::Unreadable(UnreadableMessage::Content(why)) => {
+        PostgresFailure::Unreadable(UnreadableMessage::Content(why)) => {
             format!("The reply of the registry could not be read: {why}.")
         }
     }

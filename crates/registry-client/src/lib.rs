@@ -14,6 +14,6 @@
 pub mod etcd; // a client of registries in etcd
 pub mod libpq; // a client of other servers
 pub mod mailbox; // how a thread that waits for other servers hands over
-mod postgres; // a registry in PostgreSQL
+pub mod postgres; // a registry in PostgreSQL
 pub mod request; // requests to a registry, and the thread that carries them
 pub mod wire; // messages between servers and a registry

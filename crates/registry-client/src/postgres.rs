@@ -6,9 +6,8 @@ use std::time::Instant;
 
 use crate::libpq::wait::{Stop, Thread};
 use crate::libpq::{Connection, Conninfo, LibpqError};
-use crate::request::{Job, Unanswered};
-use crate::wire;
-use snowflake_core::lease::Reply;
+use crate::wire::{self, UnreadableMessage};
+use snowflake_core::lease::{Reply, Request};
 
 /// Sets what the registry's function needs, whatever the role or the database has set,
 /// and finds its schema. A statement ends on the other server when nobody waits for it
@@ -72,6 +71,25 @@ struct RegistrySession {
     call: String,
 }
 
+/// Why a registry in PostgreSQL has not replied.
+#[derive(Debug)]
+pub enum PostgresFailure {
+    Libpq(LibpqError),
+    /// The registry's database does not have the extension.
+    NoExtension,
+    /// The function of the registry's database is not the extension's.
+    ForeignFunction,
+    /// The registry's server has warned that its reply could be lost.
+    NotDurable,
+    Unreadable(UnreadableMessage),
+}
+
+impl From<LibpqError> for PostgresFailure {
+    fn from(error: LibpqError) -> Self {
+        Self::Libpq(error)
+    }
+}
+
 impl PostgresRegistry {
     /// `registry` is a conninfo or a URL; `here` tells then whether the latest connection
     /// was to this server itself, whose postmaster started at `started`.
@@ -92,25 +110,25 @@ impl PostgresRegistry {
         }
     }
 
-    /// The reply to a request. Takes no longer than the job's time-out, but for a look-up of a
-    /// host name.
-    pub fn answer(&mut self, job: &Job) -> Result<Reply, Unanswered> {
-        let until = Instant::now() + job.timeout;
+    /// The reply to a request. Takes no longer, but for a look-up of a host name.
+    pub fn ask(&mut self, request: &Request, until: Instant) -> Result<Reply, PostgresFailure> {
         let is_old = self.session.is_some();
-        match self.ask(job, until) {
+        match self.ask_once(request, until) {
             // A connection that was made for an earlier request may be gone since long.
             // A request may be sent twice.
-            Err(Unanswered::Libpq(LibpqError::Lost(_))) if is_old => self.ask(job, until),
+            Err(PostgresFailure::Libpq(LibpqError::Lost(_))) if is_old => {
+                self.ask_once(request, until)
+            }
             outcome => outcome,
         }
     }
 
-    fn ask(&mut self, job: &Job, until: Instant) -> Result<Reply, Unanswered> {
+    fn ask_once(&mut self, request: &Request, until: Instant) -> Result<Reply, PostgresFailure> {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => self.connect(until)?,
         };
-        let request = wire::encode(&job.request);
+        let request = wire::encode(request);
         let parameters = [Some(self.pool.as_str()), Some(request.as_str())];
         let answer = session.connection.query(
             &session.call,
@@ -125,19 +143,19 @@ impl PostgresRegistry {
         let rows = answer?;
         // The wait for a synchronous standby was ended: the reply could be lost.
         if has_warned {
-            return Err(Unanswered::NotDurable);
+            return Err(PostgresFailure::NotDurable);
         }
-        let text = rows.first_value().ok_or(Unanswered::ForeignFunction)?;
-        wire::decode(text).map_err(Unanswered::Unreadable)
+        let text = rows.first_value().ok_or(PostgresFailure::ForeignFunction)?;
+        wire::decode(text).map_err(PostgresFailure::Unreadable)
     }
 
-    fn connect(&self, until: Instant) -> Result<RegistrySession, Unanswered> {
+    fn connect(&self, until: Instant) -> Result<RegistrySession, PostgresFailure> {
         let server = self.server.as_ref().map_err(Clone::clone)?;
         let mut waiter = Thread(&self.stop);
         let left = || until.saturating_duration_since(Instant::now());
         let mut connection = Connection::open(server, left(), &mut waiter)?;
         let rows = connection.query(SET_UP, &[], left(), &mut waiter)?;
-        let schema = rows.first_value().ok_or(Unanswered::NoExtension)?;
+        let schema = rows.first_value().ok_or(PostgresFailure::NoExtension)?;
         let started = rows.rows.first().and_then(|row| row.get(1)?.as_deref());
         let is_here = started.and_then(|text| text.parse().ok()) == Some(self.started);
         self.here.store(is_here, Ordering::Relaxed);
