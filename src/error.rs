@@ -1,5 +1,6 @@
 //! The errors that users read.
 
+pub mod client;
 pub mod cluster;
 pub mod cluster_horizon;
 pub mod etcd;

@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
-use super::etcd::{self, url::Url};
-use super::libpq::Conninfo;
 use super::{compat, error, start_file};
 use snowflake_core::id::{Millis, WorkerId};
 use snowflake_core::reservation::Settings;
+use snowflake_registry_client::etcd::url::{self, Url};
+use snowflake_registry_client::libpq::Conninfo;
 
 const WORKER_ID_UNSET: i32 = -1;
 
@@ -190,7 +190,7 @@ unsafe extern "C-unwind" fn check_registry(
         CStr::from_ptr(*value).to_string_lossy()
     };
     let text = text.trim();
-    let checked = match etcd::url::is_etcd(text) {
+    let checked = match url::is_etcd(text) {
         false if text.is_empty() => return true,
         false => check_conninfo(text),
         true => Url::parse(text).and_then(|url| url.check_files()),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
-use super::start_file;
+use super::{start_file, time};
 use snowflake_core::lease::{Role, ServerKey};
 
 /// Where Linux tells its boot ID.
@@ -55,6 +55,12 @@ pub fn clean_since() -> u128 {
 pub fn start() -> u128 {
     // SAFETY: a variable of this process, set when it started.
     u128::from(unsafe { pg_sys::PgStartTime }.unsigned_abs())
+}
+
+/// When the postmaster started, in microseconds since 1970, as it tells other servers.
+pub fn postmaster_start() -> i64 {
+    // SAFETY: a variable of this process, which stays as it is.
+    time::unix_micros(unsafe { pg_sys::PgStartTime })
 }
 
 /// The identity of this server. What cannot be read is 0.

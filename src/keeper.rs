@@ -1,7 +1,7 @@
 //! The keeper: a background worker that leases the server's worker ID from a registry.
 //!
 //! [`snowflake_core::lease::node`] says what to ask and what follows; this file gives
-//! it the clocks, carries its requests ([`io`] has the thread that does), and publishes
+//! it the clocks, carries its requests ([`snowflake_registry_client::request`] has the thread that does), and publishes
 //! what it may do as the server's identity ([`snowflake_core::identity`]).
 //!
 //! There is one keeper for each server that has preloaded the library. Without a
@@ -27,11 +27,8 @@
 //! server holds it. So servers can be moved to a registry one by one, without a stop,
 //! and back: without the registry the fixed worker ID holds at once.
 
-mod io;
-mod postgres;
 mod queue;
 mod report;
-mod transport;
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
@@ -45,20 +42,21 @@ use pgrx::bgworkers::{
 };
 use pgrx::{PgMemoryContexts, pg_sys};
 
-use self::io::{RegistryClient, RequestOutcome};
 use self::queue::Queue;
 use super::encoding::from_server;
 use super::error;
 use super::lease_state::{KeptLink, LeaseState, Obstacle, Short, Shown};
-use super::libpq::Conninfo;
 use super::shmem::{self, Shared};
-use super::{compat, etcd, guc, identity, os_clock, start_file};
+use super::{compat, guc, identity, os_clock, start_file};
 use snowflake_core::host::Beliefs;
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use snowflake_core::lease::ServerKey as Identified;
 use snowflake_core::lease::contender::Contenders;
 use snowflake_core::lease::node::{Change, Moment, Next, Node, Trouble, Why};
 use snowflake_core::lease::{Answer, Ask, Holder, LeaseRefused, Nonce, Reply, Request, Terms};
+use snowflake_registry_client::etcd;
+use snowflake_registry_client::libpq::Conninfo;
+use snowflake_registry_client::request::{RegistryClient, RequestOutcome};
 
 /// The name in `pg_stat_activity`.
 const NAME: &str = "snowflake_id keeper";
@@ -553,8 +551,13 @@ impl Link {
     fn client(&mut self) -> Result<&mut RegistryClient, String> {
         let client = match self.client.take() {
             Some(client) => client,
-            None => RegistryClient::new(&self.target.registry, &self.target.pool, &self.here)
-                .map_err(|error| format!("Could not start a thread: {error}."))?,
+            None => RegistryClient::new(
+                &self.target.registry,
+                &self.target.pool,
+                identity::postmaster_start(),
+                &self.here,
+            )
+            .map_err(|error| format!("Could not start a thread: {error}."))?,
         };
         Ok(self.client.insert(client))
     }
@@ -641,7 +644,10 @@ impl Link {
                     let why = "The reply of the registry answers another request.";
                     self.failed(shared, number, why.to_string());
                 }
-                Err(why) => self.failed(shared, number, why),
+                Err(why) => {
+                    let why = error::client::sentence(&why, &self.target.pool);
+                    self.failed(shared, number, why);
+                }
             }
         }
         if self.client.take_if(|client| client.has_ended()).is_some()
@@ -881,6 +887,7 @@ impl Link {
                 return Some(match reply {
                     Ok(reply) => Ok(self.node.heard(&reply, &now)),
                     Err(why) => {
+                        let why = error::client::sentence(&why, &self.target.pool);
                         let _ = self.node.failed(number, why.clone(), &now);
                         Err(why)
                     }

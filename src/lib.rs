@@ -2,20 +2,22 @@
 //!
 //! This crate calls PostgreSQL: settings, shared memory, the durable mark, SQL functions.
 //! What an ID is, and which one comes next, is decided in `snowflake_core` (`crates/core`),
-//! which calls nothing of PostgreSQL.
+//! which calls nothing of PostgreSQL. `snowflake_registry_client` (`crates/registry-client`)
+//! talks to registries and to other servers, and does not call this one.
 
 #![cfg_attr(
     any(test, feature = "pg_test"),
     allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)
 )]
 
+mod backend_wait; // waits of a session for another server
 mod catalog; // look-ups of sequences in the catalogs
 mod compat; // differences between PostgreSQL versions
 mod encoding; // converts text between UTF-8 and the database's encoding
 mod entries; // the generators that this session knows, and when that ends
 mod entry; // what this session knows about a generator, and until when
 mod error; // the errors that users read
-mod etcd; // a client of registries in etcd
+mod etcd_admin; // what administrators do with a registry in etcd
 mod guard; // the way into the tables of schema _snowflake
 mod guc; // settings
 mod horizon; // the horizon of a generator
@@ -25,9 +27,7 @@ mod keeper; // leases the worker ID from a registry
 mod label; // reads labels of sequences
 mod lease_state; // what the keeper has in shared memory
 mod lease_wait; // what sessions ask of it: is there a worker ID, and why not
-mod libpq; // a client of other servers
 mod log; // messages in the server's log
-mod mailbox; // how a thread that waits for other servers hands over
 mod mark; // reads and writes the durable mark; holds the reservation lock
 mod notice; // notices to users, whose statement goes on
 mod os_clock; // reads the two clocks of the operating system
@@ -43,7 +43,6 @@ mod start_file; // remembers the last start, to notice copies
 mod tenants; // the places of generators that lease worker IDs of their own
 mod time; // conversions between timestamptz and Unix milliseconds
 mod tx_holds; // what this session holds back, and what prepared transactions do
-mod wire; // messages between servers and a registry
 
 #[cfg(feature = "pg_test")]
 pub mod tests;

@@ -29,7 +29,6 @@ use serde::Deserialize;
 
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
-use super::wire::{self, UnreadableMessage};
 use super::{compat, encoding, entry, identity, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
 use snowflake_core::lease::registry::{self, Rows};
@@ -38,6 +37,7 @@ use snowflake_core::lease::state::{Scene, State};
 use snowflake_core::lease::{
     Answer, Era, LeaseRefused, Place, Pool, RegistryMillis, Request, Role, Row, ServerKey,
 };
+use snowflake_registry_client::wire::{self, UnreadableMessage};
 
 thread_local! {
     /// The era of the state that was read last.

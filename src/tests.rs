@@ -1,6 +1,8 @@
 //! Tests inside a server: SQLSTATEs, privileges, settings, the calls that SQL
 //! cannot make.
 
+mod libpq;
+
 #[pgrx::pg_schema]
 mod tests {
     use pgrx::pg_sys;

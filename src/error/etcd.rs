@@ -3,8 +3,9 @@
 use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, not_supported};
+use snowflake_registry_client::{etcd::host::Problem, wire};
 use {
-    super::super::{etcd::host::Problem, time::display, wire},
+    super::super::time::display,
     super::{never_leased, no_pool, not_in_pool, registry_not_read},
 };
 

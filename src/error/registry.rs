@@ -2,10 +2,10 @@
 
 use pgrx::PgSqlErrorCode::*;
 
-use super::super::wire;
 use super::{Code, Error, invalid, not_ready, not_supported, out_of_range};
 use snowflake_core::excerpt::{cut, excerpt};
 use snowflake_core::lease::{Holder, Unfit};
+use snowflake_registry_client::wire;
 
 pub fn no_pool(name: &str) -> Error {
     ERRCODE_UNDEFINED_OBJECT

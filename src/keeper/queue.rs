@@ -27,12 +27,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::error::tenants as told;
+use super::super::error::{client, tenants as told};
 use super::super::lease_state::{KeptLink, Short};
 use super::super::shmem::{Shared, SlotKey};
 use super::super::tenants::{Blocked, Tenant};
-use super::super::{compat, os_clock};
-use super::io::{RegistryClient, RequestOutcome};
+use super::super::{compat, identity, os_clock};
 use super::{
     LOOKUP_GRACE, NEED_LASTS, Needed, RELEASE_WAIT, Target, holder, nonce, obstacle_of, timeout_of,
 };
@@ -40,6 +39,7 @@ use snowflake_core::id::{BootNanos, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use snowflake_core::lease::node::{Change, Moment, Next, Node, Reach, Trouble};
 use snowflake_core::lease::{Answer, Nonce, Reply, Request};
 use snowflake_core::slot::Slot;
+use snowflake_registry_client::request::{RegistryClient, RequestOutcome};
 
 /// All generators with worker IDs of their own, towards one pool.
 pub struct Queue {
@@ -451,7 +451,10 @@ impl Queue {
                     let why = "The reply of the registry answers another request.";
                     self.failed(shared, &asked, why.to_string());
                 }
-                Err(why) => self.failed(shared, &asked, why),
+                Err(why) => {
+                    let why = client::sentence(&why, &self.target.pool);
+                    self.failed(shared, &asked, why);
+                }
             }
         }
         if self.client.take_if(|client| client.has_ended()).is_some()
@@ -623,8 +626,13 @@ impl Queue {
     fn client(&mut self) -> Result<&mut RegistryClient, String> {
         let client = match self.client.take() {
             Some(client) => client,
-            None => RegistryClient::new(&self.target.registry, &self.target.pool, &self.here)
-                .map_err(|error| format!("Could not start a thread: {error}."))?,
+            None => RegistryClient::new(
+                &self.target.registry,
+                &self.target.pool,
+                identity::postmaster_start(),
+                &self.here,
+            )
+            .map_err(|error| format!("Could not start a thread: {error}."))?,
         };
         Ok(self.client.insert(client))
     }

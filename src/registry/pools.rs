@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 use serde::Deserialize;
 
 use super::super::error::{self, Error};
-use super::super::{etcd::admin, spi};
+use super::super::{etcd_admin, spi};
 use super::{Registry, commit_at_once, is_in_block, parsed, scene};
 
 /// The greatest length of the name of a pool or of a namespace, in bytes.
@@ -90,7 +90,7 @@ pub fn create_pool(wanted: &WantedPool, registry: &str) -> Result<(), Error> {
             "ids": {"start": start, "end": end}, "except": facts.except,
             "lease": lease.millis, "hold": hold.millis, "max_ahead": max_ahead.millis, "made": 0,
         });
-        return admin::create_pool(registry, &pool.to_string());
+        return etcd_admin::create_pool(registry, &pool.to_string());
     }
 
     let registry = Registry::to_change(c"snowflake_create_pool()")?;

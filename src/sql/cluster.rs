@@ -14,14 +14,14 @@ use pgrx::pg_sys;
 use pgrx::spi::quote_literal;
 use serde_json::{Value, json};
 
+use super::super::backend_wait::Backend;
 use super::super::encoding::DatabaseText;
 use super::super::error::{Error, cluster as refuse};
-use super::super::libpq::wait::Backend;
-use super::super::libpq::{self, Connection, Conninfo, ResultRows};
 use super::super::{compat, os_clock, spi};
 use super::call::{c_function, columns};
 use super::limit;
 use snowflake_core::id::{Nanos, UnixNanos};
+use snowflake_registry_client::libpq::{self, Connection, Conninfo, ResultRows};
 
 /// What a server may cost in all: the connection and all answers.
 const TIMEOUT: Duration = Duration::from_secs(5);

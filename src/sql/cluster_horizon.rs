@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 
 use super::super::error;
-use super::super::etcd::admin;
+use super::super::etcd_admin;
 use super::super::{entry, horizon, registry};
 use super::call::c_function;
 
@@ -27,9 +27,9 @@ c_function!(snowflake_cluster_horizon, |call| {
     let at = match &*named {
         "" => match registry::horizon()? {
             Some(at) => at,
-            None => admin::horizon("")?,
+            None => etcd_admin::horizon("")?,
         },
-        registry => admin::horizon(registry)?,
+        registry => etcd_admin::horizon(registry)?,
     };
     let layout = entry.describe()?.generator.layout;
     let tick = layout.tick_within(at);
@@ -41,6 +41,6 @@ c_function!(snowflake_drop_server, |call| {
     let server = call.name(0);
     match &*call.name(1) {
         "" => registry::drop_server(&server),
-        registry => admin::drop_server(registry, &server),
+        registry => etcd_admin::drop_server(registry, &server),
     }
 });

@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 
 use super::super::encoding::Json;
 use super::super::registry::WantedPool;
-use super::super::{error, etcd::admin, registry, time};
+use super::super::{error, etcd_admin, registry, time};
 use super::call::c_function;
 use super::limit;
 
@@ -18,7 +18,7 @@ c_function!(snowflake_revoke_worker, |call| {
     let (pool, worker) = (call.name(0), call.get(1).unwrap_or_default());
     let free = match &*call.name(2) {
         "" => registry::revoke(&pool, worker),
-        registry => admin::revoke(registry, &pool, worker),
+        registry => etcd_admin::revoke(registry, &pool, worker),
     };
     free.map(time::to_datum)
 });
@@ -26,13 +26,13 @@ c_function!(snowflake_revoke_worker, |call| {
 // `snowflake_end_quiet_time(registry)`.
 c_function!(snowflake_end_quiet_time, |call| match &*call.name(0) {
     "" => registry::end_quiet(),
-    registry => admin::end_quiet(registry),
+    registry => etcd_admin::end_quiet(registry),
 });
 
 // `snowflake_declare_registry(registry)`.
 c_function!(snowflake_declare_registry, |call| match &*call.name(0) {
     "" => registry::declare(),
-    registry => admin::declare(registry),
+    registry => etcd_admin::declare(registry),
 });
 
 // `snowflake_create_pool(name, worker_ids, lease, hold, max_ahead, except_ids, spares,
@@ -61,11 +61,11 @@ c_function!(snowflake_drop_pool, |call| {
     let name = call.name(0);
     match &*call.name(1) {
         "" => registry::drop_pool(&name),
-        registry => admin::drop_pool(registry, &name),
+        registry => etcd_admin::drop_pool(registry, &name),
     }
 });
 
 // `snowflake_internal_read_etcd(registry) -> jsonb`.
 c_function!(snowflake_internal_read_etcd, |call| {
-    admin::read_all(&call.name(0)).map(Json)
+    etcd_admin::read_all(&call.name(0)).map(Json)
 });

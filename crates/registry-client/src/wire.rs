@@ -2,8 +2,6 @@
 //! types, and `format`, the number of their format. The other side can run another
 //! version of the extension. A later version that adds a field, which this one ignores,
 //! keeps the number; one that adds or changes what must be understood raises it.
-//!
-//! Calls nothing of PostgreSQL, so that any thread can use it.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,5 +1,5 @@
 //! How a thread that waits for other servers hands over with the session or the keeper that
-//! has started it. It calls nothing of PostgreSQL, and neither may the thread.
+//! has started it. The thread may call nothing of PostgreSQL.
 //!
 //! There is one mutex, for what either end has to read, and one pair of sockets, the bell:
 //!
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::libpq::wait::Stop;
+use crate::libpq::wait::Stop;
 
 /// What lies in the mailbox, for each end.
 struct Mail<J, O> {
@@ -158,8 +158,8 @@ fn without_signals<T>(f: impl FnOnce() -> T) -> T {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::super::libpq::wait::{Ended, Thread, Waiter, Wanted};
     use super::*;
+    use crate::libpq::wait::{Ended, Thread, Waiter, Wanted};
 
     /// Waits for an outcome, or for the end of the thread.
     fn wait<O>(client: &mut Client<u32, O>) -> Option<O> {

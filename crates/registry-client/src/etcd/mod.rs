@@ -2,9 +2,7 @@
 //!
 //! [`url`] reads the setting, [`gateway`] carries calls to one member after the other,
 //! and [`host`] reads, asks the core ([`snowflake_core::lease::etcd`]), and writes.
-//! Nothing but [`admin`] calls PostgreSQL, so that the keeper's thread can use it all.
 
-pub mod admin;
 mod gateway;
 pub mod host;
 pub mod url;

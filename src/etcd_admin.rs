@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use pgrx::pg_sys;
 
-use super::super::error::{self, Error};
-use super::super::guc;
-use super::url::{self, Url};
+use super::error::{self, Error};
+use super::guc;
 use snowflake_core::id::UnixMillis;
+use snowflake_registry_client::etcd::url::{self, Url};
 
 /// How long a function of an administrator waits for etcd.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -85,12 +85,13 @@ pub fn declare(registry: &str) -> Result<(), Error> {
 mod session {
     use std::time::Instant;
 
-    use super::super::super::libpq::wait::{Backend, Waiter, Wanted};
-    use super::super::super::mailbox::{self, Worker};
-    use super::super::host::{EtcdRegistry, Problem};
+    use super::super::backend_wait::Backend;
     use super::*;
     use snowflake_core::lease::etcd::StoredPool;
     use snowflake_core::lease::state::State;
+    use snowflake_registry_client::etcd::host::{EtcdRegistry, Problem};
+    use snowflake_registry_client::libpq::wait::{Waiter, Wanted};
+    use snowflake_registry_client::mailbox::{self, Worker};
 
     fn run<T: Send + 'static>(
         url: Url,

@@ -4,14 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use pgrx::pg_sys;
-
-use super::super::libpq::wait::{Stop, Thread};
-use super::super::libpq::{Connection, Conninfo, LibpqError};
-use super::super::time;
-use super::super::wire::{self, UnreadableMessage};
-use super::transport::{Job, Transport};
-use snowflake_core::lease::Reply;
+use crate::libpq::wait::{Stop, Thread};
+use crate::libpq::{Connection, Conninfo, LibpqError};
+use crate::wire::{self, UnreadableMessage};
+use snowflake_core::lease::{Reply, Request};
 
 /// Sets what the registry's function needs, whatever the role or the database has set,
 /// and finds its schema. A statement ends on the other server when nobody waits for it
@@ -52,12 +48,6 @@ const CALL: &str = "SELECT CASE WHEN a.ours OPERATOR(pg_catalog.@>) ARRAY[@funct
         ARRAY[0::pg_catalog.oid] OPERATOR(pg_catalog.@>) ARRAY[@function@::pg_catalog.regprocedure::pg_catalog.oid]) \
         AS a (pool, request, ours, is_cached)";
 
-/// When the postmaster of this server started, in microseconds since 1970.
-pub fn postmaster_start() -> i64 {
-    // SAFETY: a variable of this process, which stays as it is.
-    time::unix_micros(unsafe { pg_sys::PgStartTime })
-}
-
 /// The other server, of which only one that takes writes will do.
 fn server(registry: &str) -> Result<Conninfo, LibpqError> {
     Conninfo::parse(registry)?.with([("target_session_attrs", "read-write")])
@@ -81,12 +71,20 @@ struct RegistrySession {
     call: String,
 }
 
-enum Failure {
+/// Why a registry in PostgreSQL has not replied.
+#[derive(Debug)]
+pub enum PostgresFailure {
     Libpq(LibpqError),
-    Other(String),
+    /// The registry's database does not have the extension.
+    NoExtension,
+    /// The function of the registry's database is not the extension's.
+    ForeignFunction,
+    /// The registry's server has warned that its reply could be lost.
+    NotDurable,
+    Unreadable(UnreadableMessage),
 }
 
-impl From<LibpqError> for Failure {
+impl From<LibpqError> for PostgresFailure {
     fn from(error: LibpqError) -> Self {
         Self::Libpq(error)
     }
@@ -111,32 +109,26 @@ impl PostgresRegistry {
             here,
         }
     }
-}
 
-impl Transport for PostgresRegistry {
-    fn answer(&mut self, job: &Job) -> Result<Reply, String> {
-        let until = Instant::now() + job.timeout;
+    /// The reply to a request. Takes no longer, but for a look-up of a host name.
+    pub fn ask(&mut self, request: &Request, until: Instant) -> Result<Reply, PostgresFailure> {
         let is_old = self.session.is_some();
-        let outcome = match self.ask(job, until) {
+        match self.ask_once(request, until) {
             // A connection that was made for an earlier request may be gone since long.
             // A request may be sent twice.
-            Err(Failure::Libpq(LibpqError::Lost(_))) if is_old => self.ask(job, until),
+            Err(PostgresFailure::Libpq(LibpqError::Lost(_))) if is_old => {
+                self.ask_once(request, until)
+            }
             outcome => outcome,
-        };
-        outcome.map_err(|failure| match failure {
-            Failure::Other(why) => why,
-            Failure::Libpq(error) => sentence(&error),
-        })
+        }
     }
-}
 
-impl PostgresRegistry {
-    fn ask(&mut self, job: &Job, until: Instant) -> Result<Reply, Failure> {
+    fn ask_once(&mut self, request: &Request, until: Instant) -> Result<Reply, PostgresFailure> {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => self.connect(until)?,
         };
-        let request = wire::encode(&job.request);
+        let request = wire::encode(request);
         let parameters = [Some(self.pool.as_str()), Some(request.as_str())];
         let answer = session.connection.query(
             &session.call,
@@ -151,41 +143,19 @@ impl PostgresRegistry {
         let rows = answer?;
         // The wait for a synchronous standby was ended: the reply could be lost.
         if has_warned {
-            let why = "The registry's server has warned that its reply may not be durable.";
-            return Err(Failure::Other(why.to_string()));
+            return Err(PostgresFailure::NotDurable);
         }
-        let text = rows.first_value().ok_or_else(|| {
-            Failure::Other(
-                "Function snowflake_lease() in the registry's database is not that of extension \
-                 snowflake_id."
-                    .to_string(),
-            )
-        })?;
-        wire::decode(text).map_err(|why| {
-            Failure::Other(match why {
-                UnreadableMessage::Format(format) => format!(
-                    "The registry answers in format {format}, and this server understands format \
-                     {}: install the same version of extension snowflake_id on both.",
-                    wire::FORMAT
-                ),
-                UnreadableMessage::Content(why) => {
-                    format!("The reply of the registry could not be read: {why}.")
-                }
-            })
-        })
+        let text = rows.first_value().ok_or(PostgresFailure::ForeignFunction)?;
+        wire::decode(text).map_err(PostgresFailure::Unreadable)
     }
 
-    fn connect(&self, until: Instant) -> Result<RegistrySession, Failure> {
+    fn connect(&self, until: Instant) -> Result<RegistrySession, PostgresFailure> {
         let server = self.server.as_ref().map_err(Clone::clone)?;
         let mut waiter = Thread(&self.stop);
         let left = || until.saturating_duration_since(Instant::now());
         let mut connection = Connection::open(server, left(), &mut waiter)?;
         let rows = connection.query(SET_UP, &[], left(), &mut waiter)?;
-        let schema = rows.first_value().ok_or_else(|| {
-            Failure::Other(
-                "The registry's database does not have extension snowflake_id.".to_string(),
-            )
-        })?;
+        let schema = rows.first_value().ok_or(PostgresFailure::NoExtension)?;
         let started = rows.rows.first().and_then(|row| row.get(1)?.as_deref());
         let is_here = started.and_then(|text| text.parse().ok()) == Some(self.started);
         self.here.store(is_here, Ordering::Relaxed);
@@ -195,27 +165,4 @@ impl PostgresRegistry {
             .replace("@function@", function.unwrap_or_default());
         Ok(RegistrySession { connection, call })
     }
-}
-
-/// Why there is no reply.
-fn sentence(error: &LibpqError) -> String {
-    match error {
-        LibpqError::Conninfo => {
-            "\"snowflake_id.registry\" is neither a libpq conninfo nor a URL.".to_string()
-        }
-        LibpqError::Connect(message) => format!("Could not connect: {}.", bare(message)),
-        LibpqError::TimedOut(_) => "The registry did not answer in time.".to_string(),
-        LibpqError::Statement(refusal) => format!(
-            "The registry's server refused the request with SQLSTATE {}: {}.",
-            refusal.sqlstate,
-            bare(&refusal.message)
-        ),
-        LibpqError::Lost(message) => format!("The connection was lost: {}.", bare(message)),
-        LibpqError::Ended => "The request was given up.".to_string(),
-    }
-}
-
-/// A message without the full stop at its end.
-fn bare(message: &str) -> &str {
-    message.trim_end_matches(['.', '?', ' ', '\n'])
 }

@@ -1,12 +1,10 @@
-//! Waits for a socket: in a backend, or in a thread that calls nothing of PostgreSQL.
+//! Waits for a socket: in a thread, or as a session does that gives a [`Waiter`] of its own.
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
-
-use crate::compat;
 
 /// What the socket is to be ready for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,26 +31,6 @@ pub trait Waiter {
     /// Waits until the socket is ready, or until the deadline. Looks at the socket at
     /// least once, even if the deadline has passed.
     fn wait(&mut self, socket: c_int, wanted: Wanted, deadline: Instant) -> Result<Ready, Ended>;
-}
-
-/// Waits in a backend or in the main thread of a background worker. An interrupt such as
-/// a cancelled query raises its error, and the end of the postmaster ends the process.
-pub struct Backend;
-
-impl Waiter for Backend {
-    fn wait(&mut self, socket: c_int, wanted: Wanted, deadline: Instant) -> Result<Ready, Ended> {
-        let (read, write) = (wanted != Wanted::Write, wanted != Wanted::Read);
-        loop {
-            pgrx::check_for_interrupts!();
-            let left = millis_until(deadline);
-            if compat::wait_socket(socket, read, write, i64::from(left)) {
-                return Ok(Ready::Yes);
-            }
-            if left == 0 {
-                return Ok(Ready::No);
-            }
-        }
-    }
 }
 
 /// A thread's end of a pair of sockets. Once the other end is closed, all waits with this one
@@ -137,7 +115,7 @@ fn poll<const N: usize>(ends: &mut [libc::pollfd; N], millis: c_int) {
 }
 
 /// The time until the deadline, rounded up, so that a wait does not end just before it.
-fn millis_until(deadline: Instant) -> c_int {
+pub fn millis_until(deadline: Instant) -> c_int {
     let left = deadline.saturating_duration_since(Instant::now());
     c_int::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
 }

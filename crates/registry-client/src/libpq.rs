@@ -1,14 +1,14 @@
 //! A client of PostgreSQL servers, by libpq: for a server that asks other servers.
 //!
 //! - Nothing here waits by itself, except for the look-up of a host name (see below). All
-//!   waits are those of a [`Waiter`]: a backend's, which interrupts end, or a thread's.
+//!   waits are those of a [`Waiter`]: a session's, which interrupts end, or a thread's.
 //! - Parameters and results are text in UTF-8.
 //! - Notices of the other server are dropped; [`Connection::has_warned`] tells of warnings.
 //! - No error and no description has a password: libpq's messages have none, except for
 //!   what it says of a conninfo that it cannot parse, which is left out here.
 //!
-//! **Threads.** Nothing here calls PostgreSQL, apart from [`wait::Backend`]. So a thread
-//! that a background worker has started may connect and ask, under these rules:
+//! **Threads.** A thread that a background worker has started may connect and ask, under
+//! these rules:
 //! - It blocks all signals before it starts. (libpq blocks SIGPIPE by itself while it
 //!   writes.)
 //! - It uses [`wait::Thread`], calls nothing of pgrx, and raises no PostgreSQL error.
@@ -23,7 +23,7 @@
 //! nor interrupt counts: `resolv.conf` decides how long it takes. `hostaddr` avoids it.
 
 mod server;
-#[cfg(feature = "pg_test")]
+#[cfg(test)]
 mod tests;
 pub mod wait;
 

@@ -3,83 +3,68 @@
 //! The keeper sends [`RegistryClient::send`] one request at a time and reads the outcome by
 //! [`RegistryClient::take`]; [`RegistryClient::socket`] can be read when there is one: see [`mailbox`].
 //!
-//! The thread calls nothing of PostgreSQL and gets no signals; [`super::super::libpq`] has
-//! the rules. A [`Transport`] carries the requests: to PostgreSQL, or to etcd.
+//! The thread gets no signals; [`crate::libpq`] has the rules.
 //!
 //! A client that is dropped ends its thread: that of PostgreSQL at once, unless it is in a
 //! look-up of a host name, for which no time-out counts; that of etcd when the time-out of
 //! its request is over. Such a thread is left alone.
 
+#[cfg(test)]
+mod tests;
+
 use std::ffi::c_int;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::super::etcd::host::EtcdRegistry;
-use super::super::etcd::url::{self, Url};
-use super::super::libpq::wait::Stop;
-use super::super::mailbox::{self, Worker};
-use super::postgres::{self, PostgresRegistry};
-use super::transport::{Job, Transport};
-use crate::error;
+use crate::etcd::host::{EtcdRegistry, Problem};
+use crate::etcd::url::{self, Url};
+use crate::libpq::wait::Stop;
+use crate::mailbox::{self, Worker};
+use crate::postgres::{PostgresFailure, PostgresRegistry};
 use snowflake_core::lease::{Reply, Request};
+
+/// A request of the keeper.
+struct Job {
+    number: u64,
+    request: Request,
+    timeout: Duration,
+}
 
 /// What became of a request.
 pub struct RequestOutcome {
     /// The number of the request.
     pub number: u64,
-    /// The reply, or why there is none: a sentence.
-    pub reply: Result<Reply, String>,
+    pub reply: Result<Reply, Unanswered>,
 }
+
+/// Why there is no reply.
+#[derive(Debug)]
+pub enum Unanswered {
+    /// The setting names no registry in etcd, for this reason: a sentence.
+    Url(String),
+    Etcd(Problem),
+    Postgres(PostgresFailure),
+}
+
+/// Carries a request to a registry, until an instant at most.
+type Ask = Box<dyn FnMut(&Request, Instant) -> Result<Reply, Unanswered>>;
 
 /// The way to the registry of a setting.
-fn transport(
-    registry: &str,
-    pool: String,
-    stop: &Stop,
-    here: Arc<AtomicBool>,
-    started: i64,
-) -> Box<dyn Transport> {
+fn way_to(registry: &str, pool: String, stop: &Stop, here: Arc<AtomicBool>, started: i64) -> Ask {
     if !url::is_etcd(registry) {
-        return Box::new(PostgresRegistry::new(
-            registry,
-            pool,
-            stop.clone(),
-            here,
-            started,
-        ));
+        let mut registry = PostgresRegistry::new(registry, pool, stop.clone(), here, started);
+        return Box::new(move |request, until| {
+            registry.ask(request, until).map_err(Unanswered::Postgres)
+        });
     }
     here.store(false, Ordering::Relaxed);
-    match Url::parse(registry) {
-        Ok(url) => Box::new(Etcd {
-            host: EtcdRegistry::new(url),
-            pool,
+    match Url::parse(registry).map(EtcdRegistry::new) {
+        Ok(mut host) => Box::new(move |request, until| {
+            host.ask(&pool, request, until).map_err(Unanswered::Etcd)
         }),
-        Err(why) => Box::new(Nowhere(why)),
-    }
-}
-
-/// A registry in etcd.
-struct Etcd {
-    host: EtcdRegistry,
-    pool: String,
-}
-
-impl Transport for Etcd {
-    fn answer(&mut self, job: &Job) -> Result<Reply, String> {
-        let until = std::time::Instant::now() + job.timeout;
-        let reply = self.host.ask(&self.pool, &job.request, until);
-        reply.map_err(|problem| error::etcd::sentence(&problem, &self.pool))
-    }
-}
-
-/// A setting that names no registry, for this reason.
-struct Nowhere(String);
-
-impl Transport for Nowhere {
-    fn answer(&mut self, _: &Job) -> Result<Reply, String> {
-        Err(self.0.clone())
+        Err(why) => Box::new(move |_, _| Err(Unanswered::Url(why.clone()))),
     }
 }
 
@@ -118,17 +103,24 @@ pub struct RegistryClient(mailbox::Client<Job, RequestOutcome>);
 
 impl RegistryClient {
     /// Starts the thread; `registry` is what the setting says. `here` tells then whether
-    /// the latest connection was to this server itself. Fails if the process may have no
+    /// the latest connection was to this server itself, whose postmaster started at `started`,
+    /// in microseconds since 1970. Fails if the process may have no
     /// more threads or files, or has [`THREADS_MAX`].
-    pub fn new(registry: &str, pool: &str, here: &Arc<AtomicBool>) -> io::Result<Self> {
+    pub fn new(
+        registry: &str,
+        pool: &str,
+        started: i64,
+        here: &Arc<AtomicBool>,
+    ) -> io::Result<Self> {
         let alive = Alive::count()?;
         let (registry, pool) = (registry.to_string(), pool.to_string());
-        let (started, here) = (postgres::postmaster_start(), Arc::clone(here));
+        let here = Arc::clone(here);
         let client = mailbox::start(move |worker: Worker<Job, RequestOutcome>| {
             let _alive = alive;
-            let mut registry = transport(&registry, pool, worker.stop(), here, started);
+            let mut ask = way_to(&registry, pool, worker.stop(), here, started);
             while let Some(job) = worker.next() {
-                let (number, reply) = (job.number, registry.answer(&job));
+                let reply = ask(&job.request, Instant::now() + job.timeout);
+                let number = job.number;
                 worker.reply(RequestOutcome { number, reply });
             }
         })?;

@@ -9,8 +9,9 @@ mod tests {
 
     use pgrx::prelude::*;
 
-    use crate::libpq::wait::{Backend, Stop, Thread, Waiter};
-    use crate::libpq::{Connection, Conninfo, LibpqError, ResultRows};
+    use crate::backend_wait::Backend;
+    use snowflake_registry_client::libpq::wait::{Stop, Thread, Waiter};
+    use snowflake_registry_client::libpq::{Connection, Conninfo, LibpqError, ResultRows};
 
     const LONG: Duration = Duration::from_secs(600);
     const SHORT: Duration = Duration::from_millis(300);
@@ -140,10 +141,6 @@ mod tests {
         // The kernel accepts the connection, and nobody answers.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
-        let only = Conninfo::parse(&format!("host=127.0.0.1 port={port} password=hunter2"));
-        let answer = Connection::open(&only.unwrap(), SHORT, &mut Backend);
-        assert_eq!(answer.unwrap_err(), LibpqError::TimedOut(SHORT));
-
         let second = own_server("127.0.0.1,", &format!("{port},"));
         let time = Duration::from_secs(4);
         let mut connection = Connection::open(&second, time, &mut Backend).unwrap();
@@ -152,22 +149,7 @@ mod tests {
     }
 
     #[pg_test]
-    fn libpq_messages() {
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = closed.local_addr().unwrap().port();
-        drop(closed);
-        let server = Conninfo::parse(&format!("host=127.0.0.1 port={port} password=hunter2"));
-        let Err(LibpqError::Connect(message)) =
-            Connection::open(&server.unwrap(), LONG, &mut Backend)
-        else {
-            panic!("nobody refuses");
-        };
-        assert!(message.contains(&port.to_string()), "{message}");
-        assert!(
-            !message.contains('\n') && !message.contains("hunter2"),
-            "{message}"
-        );
-
+    fn libpq_unknown_database() {
         let unknown = own_server("", "")
             .describe()
             .replace("dbname=", "dbname=no_");

@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::wire::{self, UnreadableMessage};
 use super::gateway::{Gateway, GatewayFailure, NOT_FOUND, decoded, encoded, number};
 use super::url::Url;
+use crate::wire::{self, UnreadableMessage};
 use snowflake_core::id::{UnixMillis, WorkerId};
 use snowflake_core::lease::etcd::{
     self, Around, ChangedServer, EtcdKey, Found, Position, ServersFound, Stored, StoredPool, Table,

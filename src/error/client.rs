@@ -1,0 +1,62 @@
+//! Why a registry has not answered a server: sentences.
+
+use super::etcd;
+use snowflake_registry_client::libpq::LibpqError;
+use snowflake_registry_client::postgres::PostgresFailure;
+use snowflake_registry_client::request::Unanswered;
+use snowflake_registry_client::wire::{self, UnreadableMessage};
+
+pub fn sentence(why: &Unanswered, pool: &str) -> String {
+    match why {
+        Unanswered::Url(why) => why.clone(),
+        Unanswered::Etcd(problem) => etcd::sentence(problem, pool),
+        Unanswered::Postgres(failure) => of_postgres(failure),
+    }
+}
+
+fn of_postgres(failure: &PostgresFailure) -> String {
+    match failure {
+        PostgresFailure::Libpq(error) => of_libpq(error),
+        PostgresFailure::NoExtension => {
+            "The registry's database does not have extension snowflake_id.".to_string()
+        }
+        PostgresFailure::ForeignFunction => {
+            "Function snowflake_lease() in the registry's database is not that of extension \
+             snowflake_id."
+                .to_string()
+        }
+        PostgresFailure::NotDurable => {
+            "The registry's server has warned that its reply may not be durable.".to_string()
+        }
+        PostgresFailure::Unreadable(UnreadableMessage::Format(format)) => format!(
+            "The registry answers in format {format}, and this server understands format {}: \
+             install the same version of extension snowflake_id on both.",
+            wire::FORMAT
+        ),
+        PostgresFailure::Unreadable(UnreadableMessage::Content(why)) => {
+            format!("The reply of the registry could not be read: {why}.")
+        }
+    }
+}
+
+fn of_libpq(error: &LibpqError) -> String {
+    match error {
+        LibpqError::Conninfo => {
+            "\"snowflake_id.registry\" is neither a libpq conninfo nor a URL.".to_string()
+        }
+        LibpqError::Connect(message) => format!("Could not connect: {}.", bare(message)),
+        LibpqError::TimedOut(_) => "The registry did not answer in time.".to_string(),
+        LibpqError::Statement(refusal) => format!(
+            "The registry's server refused the request with SQLSTATE {}: {}.",
+            refusal.sqlstate,
+            bare(&refusal.message)
+        ),
+        LibpqError::Lost(message) => format!("The connection was lost: {}.", bare(message)),
+        LibpqError::Ended => "The request was given up.".to_string(),
+    }
+}
+
+/// A message without the full stop at its end.
+fn bare(message: &str) -> &str {
+    message.trim_end_matches(['.', '?', ' ', '\n'])
+}
