@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use super::super::host::Refused as Why;
 use super::super::id::SnowflakeId;
 use super::super::shuffle::Shuffle;
+use super::explorer::Random;
 use super::scripted::{MS, Refused, Server};
 
 /// The upper 0.1 % points of chi squared with `classes - 1` degrees of freedom, as
@@ -61,22 +62,6 @@ fn between(a: &[f64], b: &[f64]) -> f64 {
         pairs.map(|(a, b)| f(a - mean_a, b - mean_b)).sum()
     };
     sum(&|a, b| a * b) / (sum(&|a, _| a * a) * sum(&|_, b| b * b)).sqrt()
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn secret(&mut self) -> (u64, u64) {
-        (self.next(), self.next())
-    }
 }
 
 /// The default generator with another start.

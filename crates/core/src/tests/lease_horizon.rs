@@ -14,9 +14,10 @@ use super::super::lease::horizon::{self, Lacking, Server, Undroppable};
 use super::super::lease::registry;
 use super::super::lease::state::Scene;
 use super::super::lease::{Answer, Ask, Fence, LeaseRefused, ServerKey};
+use super::explorer::Random;
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 use super::lease_etcd::in_etcd;
-use super::lease_search::{Random, runs};
+use super::lease_search::runs;
 use super::lease_traces::PATIENCE;
 
 /// A transaction that has taken an ID.

@@ -12,6 +12,7 @@
     clippy::cast_sign_loss
 )]
 
+use super::explorer::{Random, deeper};
 use super::lease::{Flight, How, Plan, SECOND, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,31 +45,6 @@ enum Event {
     Revoke,
     /// The registry is out of reach for a while.
     Away,
-}
-
-pub struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, most: i64) -> i64 {
-        (self.next() % most.max(1) as u64) as i64
-    }
-
-    /// Whether, in so many of a hundred cases.
-    pub fn percent(&mut self, of: i64) -> bool {
-        self.below(100) < of
-    }
-
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as i64) as usize]
-    }
 }
 
 use Event::{
@@ -547,8 +523,7 @@ pub fn search(name: &str, runs: u64) {
 }
 
 pub fn runs() -> u64 {
-    let deeper = std::env::var("WALK_DEEPER").map_or(0, |text| text.parse().unwrap());
-    300 << (2 * deeper)
+    300 << (2 * deeper())
 }
 
 macro_rules! searches {

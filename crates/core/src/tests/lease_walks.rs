@@ -1,16 +1,14 @@
 //! Small worlds of leases, walked exhaustively: every order of events up to a stated
-//! length. Walks that lead to the same world go on as one, so that they can be long.
+//! length, by [`super::explorer`].
 //!
 //! A server that does nothing is frozen, so there is no event for that. A message that
 //! is never delivered is lost. Each state is checked: no position twice, and from the
 //! states of the last step every server that is left alone with the registry issues
-//! within a lease, a hold and a few seconds. `WALK_DEEPER=n` walks n events more;
-//! `cargo test lease_walks -- --nocapture` prints how many states there were.
+//! within a lease, a hold and a few seconds.
 
-use std::collections::HashSet;
+use siphasher::sip128::SipHasher13;
 
-use siphasher::sip128::{Hasher128, SipHasher13};
-
+use super::explorer::{Explorer, Rules, deeper, with};
 use super::lease::{Flight, How, Plan, SECOND, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +21,16 @@ enum Event {
     Send(usize),
     /// What was sent first arrives at the registry; the reply is under way.
     Arrive,
-    /// As before, and it will arrive again.
+    /// It arrives at the registry, and will arrive again.
     ArriveTwice,
     /// The reply that was sent first arrives; the right is in force.
     Hear,
-    /// The server waits for its reply no more.
+    /// The server stops waiting for its reply.
     GiveUp(usize),
     Issue(usize),
-    /// A session reads the right, and pauses; or goes on.
+    /// A session reads the right, and pauses.
     Begin(usize),
+    /// The session issues by what it has read.
     Finish(usize),
     Crash(usize),
     Stop(usize),
@@ -154,10 +153,31 @@ fn happen(world: &mut World, event: Event) -> bool {
     }
 }
 
-fn hash(world: &World, changes: usize) -> u128 {
-    let mut hasher = SipHasher13::new();
-    world.hash_into(&mut hasher, changes);
-    hasher.finish128().as_u128()
+/// The rules of these walks, and how many grants there were at most.
+#[derive(Clone)]
+struct Leases {
+    /// How many changes of the registry can be lost. A loss loses what it did not lose before,
+    /// too.
+    changes: usize,
+    granted: u64,
+}
+
+impl Rules for Leases {
+    type State = World;
+    type Event = Event;
+
+    fn step(&mut self, world: &mut World, event: Event) -> Result<bool, String> {
+        let happens = happen(world, event);
+        self.granted = self.granted.max(world.grants);
+        match &world.twice {
+            Some(twice) => Err(format!("issued twice: {twice:?}")),
+            None => Ok(happens),
+        }
+    }
+
+    fn hash(&self, world: &World, into: &mut SipHasher13) {
+        world.hash_into(into, self.changes);
+    }
 }
 
 /// Every server, alone with the newest registry, issues soon.
@@ -191,61 +211,33 @@ fn resumes(world: &World, plan: Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// Walks every order of these events after `before`.
-fn walk(name: &str, plan: Plan, before: &[Event], events: &[Event], length: usize) {
-    let deeper = std::env::var("WALK_DEEPER").map_or(0, |text| text.parse().unwrap());
+/// Walks every order of these events, and those that all walks have, after `prelude`.
+fn walk(name: &str, plan: Plan, prelude: &[Event], more: &[Event], depth: usize) {
+    let events = with(&[Contact(0), Contact(1), Issue(0), Issue(1)], more);
     let lost = events.iter().map(|event| match event {
         Lose(changes, _) => *changes,
         _ => 0,
     });
-    // A loss loses what it did not lose before, too.
-    let changes = 2 * lost.max().unwrap_or(0);
-    let mut world = World::new(plan);
-    for event in before {
-        assert!(happen(&mut world, *event), "{event:?}");
-    }
-    let mut known = HashSet::from([hash(&world, changes)]);
-    let mut edge: Vec<(World, Vec<Event>)> = vec![(world, Vec::new())];
-    let (mut steps, mut granted) = (0_u64, 0);
-    for _ in 0..length + deeper {
-        let mut next = Vec::new();
-        for (world, path) in edge {
-            for event in events {
-                let mut world = world.clone();
-                if !happen(&mut world, *event) {
-                    continue;
-                }
-                steps += 1;
-                if !known.insert(hash(&world, changes)) {
-                    continue;
-                }
-                let mut path = path.clone();
-                path.push(*event);
-                assert!(
-                    world.twice.is_none(),
-                    "{name}: {before:?} {path:?}: {:?}",
-                    world.twice
-                );
-                granted = granted.max(world.grants);
-                next.push((world, path));
-            }
+    let rules = Leases {
+        changes: 2 * lost.max().unwrap_or(0),
+        granted: 0,
+    };
+    let explorer = Explorer {
+        name,
+        prelude,
+        events: &events,
+        depth: depth + deeper(),
+        budget: usize::MAX,
+    };
+    let first = World::new(plan);
+    let found = explorer.run(&rules, &first);
+    let every = found.edge.len().div_ceil(300 << (2 * deeper())).max(1);
+    for (world, way) in found.edge.iter().step_by(every) {
+        if let Err(problem) = resumes(world, plan) {
+            explorer.fail(&rules, &first, way, &problem);
         }
-        edge = next;
     }
-    let every = edge.len().div_ceil(300 << (2 * deeper)).max(1);
-    for (world, path) in edge.iter().step_by(every) {
-        let resumed = resumes(world, plan);
-        assert!(
-            resumed.is_ok(),
-            "{name}: {before:?} {path:?}: {}",
-            resumed.unwrap_err()
-        );
-    }
-    println!(
-        "{name}: {} states, {steps} steps, up to {granted} grants",
-        known.len()
-    );
-    assert!(granted > 1);
+    assert!(found.rules.granted > 1);
 }
 
 /// A lease and a hold of two seconds.
@@ -267,15 +259,11 @@ const HELD: [Event; 3] = [Pass(1), Contact(0), Issue(0)];
 fn messages_of_two_servers() {
     let events = [
         Pass(2),
-        Contact(0),
-        Contact(1),
         Send(0),
         Arrive,
         ArriveTwice,
         Hear,
         GiveUp(0),
-        Issue(0),
-        Issue(1),
         Crash(0),
         StopSend(0),
     ];
@@ -284,17 +272,7 @@ fn messages_of_two_servers() {
 
 #[test]
 fn pauses_of_sessions() {
-    let events = [
-        Pass(2),
-        Contact(0),
-        Contact(1),
-        Issue(0),
-        Issue(1),
-        Begin(0),
-        Finish(0),
-        Stop(0),
-        Crash(1),
-    ];
+    let events = [Pass(2), Begin(0), Finish(0), Stop(0), Crash(1)];
     walk("pauses", short(1, 2), &HELD, &events, 7);
 }
 
@@ -302,10 +280,6 @@ fn pauses_of_sessions() {
 fn losses() {
     let events = [
         Pass(2),
-        Contact(0),
-        Contact(1),
-        Issue(0),
-        Issue(1),
         Crash(0),
         Stop(0),
         Lose(1, How::Promotion),
@@ -329,10 +303,6 @@ fn losses_after_a_takeover() {
     ];
     let events = [
         Pass(2),
-        Contact(0),
-        Contact(1),
-        Issue(0),
-        Issue(1),
         Crash(0),
         Lose(1, How::Promotion),
         Lose(2, How::Snapshot),
@@ -344,13 +314,9 @@ fn losses_after_a_takeover() {
 fn losses_with_messages_under_way() {
     let events = [
         Pass(4),
-        Contact(0),
-        Contact(1),
         Send(0),
         Arrive,
         Hear,
-        Issue(0),
-        Issue(1),
         Lose(1, How::Promotion),
         Lose(0, How::Promotion),
     ];
@@ -361,10 +327,6 @@ fn losses_with_messages_under_way() {
 fn clocks() {
     let events = [
         Pass(2),
-        Contact(0),
-        Contact(1),
-        Issue(0),
-        Issue(1),
         Crash(0),
         Clock(0, 50),
         Clock(0, -50),
@@ -378,11 +340,7 @@ fn clocks() {
 fn two_worker_ids() {
     let events = [
         Pass(4),
-        Contact(0),
-        Contact(1),
         Contact(2),
-        Issue(0),
-        Issue(1),
         Issue(2),
         Stop(0),
         Lose(2, How::Promotion),

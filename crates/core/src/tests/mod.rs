@@ -5,6 +5,7 @@
 //! These are hosts of the protocol; none has a step of its own. [`interleavings`] explores
 //! single steps by loom.
 //! [`lease`] is a world of servers and registries, hosts of the leases.
+//! [`explorer`] searches through the events of walks.
 
 #[cfg(not(loom))]
 mod behaviour;
@@ -12,6 +13,8 @@ mod behaviour;
 mod block;
 #[cfg(not(loom))]
 mod evenness;
+#[cfg(not(loom))]
+mod explorer;
 #[cfg(not(loom))]
 mod horizon;
 #[cfg(loom)]

@@ -2,10 +2,9 @@
 //! that pass, go back and jump, crashes, promotions, slots that are lost, marks
 //! that are rewritten, labels that change.
 //!
-//! Walks that lead to the same server (and the same IDs issued) continue as one, so
-//! that they can be long: a breadth-first search. Each state is checked, not only its
-//! IDs: what the ledger and the mark say of clocks must be true of all IDs so far.
-//! `cargo test policy_walk -- --nocapture` prints how many states there were.
+//! The walks continue as one, see [`super::explorer`], where the server and the IDs issued are
+//! equal. Each state is checked, not only its IDs: what the ledger and the mark say of clocks
+//! must be true of all IDs so far.
 
 // Numbers are small here.
 #![allow(
@@ -16,10 +15,9 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
-use std::time::Instant;
+use std::hash::Hash;
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip128::SipHasher13;
 
 use super::super::clocks::Ledger;
 use super::super::generator::Generator;
@@ -34,6 +32,7 @@ use super::super::server;
 use super::super::slot::furthest;
 use super::super::wait::STANDSTILL;
 use super::super::word::{Clocks, Issued, Step};
+use super::explorer::{Explorer, Rules, deeper};
 use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, settings as of_millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,72 +198,26 @@ impl State {
     fn reach(&self, clock: u64) -> Tick {
         Tick::new(self.latest_of(clock).map_or(0, |(tick, _)| tick + 1))
     }
-
-    fn hash(&self) -> u128 {
-        let mut hash = SipHasher13::new();
-        self.server.hash(&mut hash);
-        (self.issued, self.here).hash(&mut hash);
-        self.registry.hash(&mut hash);
-        (self.seen, self.set_back, self.was_set()).hash(&mut hash);
-        let policy = self.server.generator.policy;
-        if policy.sequence_start == SequenceStart::Random {
-            self.server.life.hash(&mut hash);
-        }
-        let label = (
-            policy.on_rollback as u8,
-            policy.on_exhausted as u8,
-            policy.max_borrow_ticks,
-        );
-        label.hash(&mut hash);
-        hash.finish128().as_u128()
-    }
 }
 
-/// What the search was told, and what it found.
-struct Walk {
-    name: String,
-    generator: Generator,
-    /// In ticks.
-    wall: i64,
-    events: Vec<Event>,
-    relabels: Vec<Generator>,
-    apart: bool,
-    /// The events before the walk.
-    prelude: Vec<Event>,
-    depth: usize,
-    /// No further level is begun with more states than this in the last.
-    budget: usize,
-    /// The server asks a registry for its worker ID.
-    registry: bool,
-}
-
+/// What calls have met.
 #[derive(Default, Clone, Copy)]
 struct Tally {
-    states: usize,
-    steps: usize,
-    depth: usize,
     issued: usize,
     waits: usize,
     refused: usize,
     switches: usize,
     /// Refused calls for which the next clock was free.
     needlessly: usize,
-    /// States of walks at random.
-    long: usize,
 }
 
-/// States are hashes already.
-#[derive(Default)]
-struct AsIs(u64);
-
-impl Hasher for AsIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {}
-    fn write_u128(&mut self, hash: u128) {
-        self.0 = hash as u64;
-    }
+/// The rules of these walks, and what calls have met in them.
+#[derive(Default, Clone)]
+struct Calls<'a> {
+    relabels: &'a [Generator],
+    tally: Tally,
+    /// The waits that were waited out.
+    waits: HashSet<(Outcome2, bool)>,
 }
 
 const GAP_TICKS: i64 = 12;
@@ -273,149 +226,45 @@ fn settings(tick_millis: i64) -> Settings {
     of_millis(40 * tick_millis, 4 * tick_millis, GAP_TICKS * tick_millis)
 }
 
-impl Walk {
-    fn first(&self) -> State {
-        let mut state = self.very_first();
-        for event in &self.prelude {
-            let (mut tally, mut waits) = (Tally::default(), HashSet::new());
-            self.apply(&mut state, *event, &mut tally, &mut waits)
-                .and_then(|_| check(&state))
-                .unwrap_or_else(|problem| self.fail(&self.prelude, &problem, &state));
-        }
-        state
-    }
+impl Rules for Calls<'_> {
+    type State = State;
+    type Event = Event;
 
-    fn very_first(&self) -> State {
-        let tick = self.generator.layout.tick().get();
-        let mut server = Server::new(self.generator, settings(tick), self.wall * tick);
-        server.apart = self.apart;
-        if self.registry {
-            server.becomes(Identity::closed);
-        }
-        State {
-            server,
-            issued: [[0; WORDS]; 2],
-            here: [0; WORDS],
-            registry: self.registry.then(Registry::default),
-            seen: i64::MIN,
-            set_after: None,
-            set_back: None,
-        }
-    }
-
-    /// Repeats the walk that failed, and prints it.
-    fn fail(&self, way: &[Event], problem: &str, state: &State) -> ! {
-        let mut text = String::new();
-        let mut again = self.very_first();
-        for event in way {
-            let _ = self.apply(
-                &mut again,
-                *event,
-                &mut Tally::default(),
-                &mut HashSet::new(),
-            );
-            let _ = writeln!(text, "{event:?}:\n    {}", line(&again));
-        }
-        panic!("{}\n{text}{problem}\n{}", self.name, show(state));
-    }
-
-    /// `count` walks of `length` events, taken at random.
-    fn run_at_random(&self, count: usize, length: usize, seed: u64) -> Tally {
-        let mut tally = Tally {
-            depth: length,
-            ..Tally::default()
-        };
-        let (mut waits, mut random) = (HashSet::new(), seed);
-        let first = self.first();
-        for _ in 0..count {
-            let (mut state, mut way) = (first.clone(), self.prelude.clone());
-            for _ in 0..length {
-                // splitmix64
-                random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-                let mut drawn = (random ^ random >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-                drawn = (drawn ^ drawn >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-                drawn ^= drawn >> 31;
-                let event = self.events[drawn as usize % self.events.len()];
-                tally.steps += 1;
-                way.push(event);
-                self.apply(&mut state, event, &mut tally, &mut waits)
-                    .and_then(|_| check(&state))
-                    .unwrap_or_else(|problem| self.fail(&way, &problem, &state));
+    fn step(&mut self, state: &mut State, event: Event) -> Result<bool, String> {
+        let happens = self.apply(state, event).and_then(|happens| {
+            if happens {
+                check(state)?;
             }
-        }
-        tally
+            Ok(happens)
+        });
+        happens.map_err(|problem| format!("{problem}\n{}", show(state)))
     }
 
-    fn run(&self) -> Tally {
-        let begun = Instant::now();
-        let first = self.first();
-        let mut tally = Tally {
-            states: 1,
-            ..Tally::default()
-        };
-        let mut known: HashSet<u128, BuildHasherDefault<AsIs>> = HashSet::default();
-        known.insert(first.hash());
-        // How each state was reached: from which state, and by which event.
-        let mut ways: Vec<(usize, u8)> = vec![(0, 0)];
-        let mut waits = HashSet::new();
-        let mut level = vec![(0usize, first)];
-        while tally.depth < self.depth && level.len() <= self.budget && !level.is_empty() {
-            let mut next = Vec::new();
-            for (from, state) in &level {
-                for (number, event) in self.events.iter().enumerate() {
-                    let mut state = state.clone();
-                    tally.steps += 1;
-                    let problem = match self.apply(&mut state, *event, &mut tally, &mut waits) {
-                        // The event would change nothing.
-                        Ok(false) => continue,
-                        Ok(true) => check(&state).err(),
-                        Err(problem) => Some(problem),
-                    };
-                    if let Some(problem) = problem {
-                        let mut way = vec![*event];
-                        let mut at = *from;
-                        while at != 0 {
-                            way.push(self.events[usize::from(ways[at].1)]);
-                            at = ways[at].0;
-                        }
-                        way.extend(self.prelude.iter().rev());
-                        way.reverse();
-                        self.fail(&way, &problem, &state);
-                    }
-                    if known.insert(state.hash()) {
-                        ways.push((*from, u8::try_from(number).unwrap()));
-                        next.push((ways.len() - 1, state));
-                    }
-                }
-            }
-            level = next;
-            tally.depth += 1;
-            tally.states = ways.len();
+    fn hash(&self, state: &State, into: &mut SipHasher13) {
+        state.server.hash(into);
+        (state.issued, state.here).hash(into);
+        state.registry.hash(into);
+        (state.seen, state.set_back, state.was_set()).hash(into);
+        let policy = state.server.generator.policy;
+        if policy.sequence_start == SequenceStart::Random {
+            state.server.life.hash(into);
         }
-        println!(
-            "{:64} {:2} events deep {:8} states {:9} steps {:5} ms; {} issued, {} waits, {} refused ({} needlessly), {} switches",
-            self.name,
-            tally.depth,
-            tally.states,
-            tally.steps,
-            begun.elapsed().as_millis(),
-            tally.issued,
-            tally.waits,
-            tally.refused,
-            tally.needlessly,
-            tally.switches,
+        let label = (
+            policy.on_rollback as u8,
+            policy.on_exhausted as u8,
+            policy.max_borrow_ticks,
         );
-        tally
+        label.hash(into);
     }
 
+    fn line(&self, state: &State) -> String {
+        line(state)
+    }
+}
+
+impl Calls<'_> {
     /// Whether anything may have changed.
-    fn apply(
-        &self,
-        state: &mut State,
-        event: Event,
-        tally: &mut Tally,
-        waits: &mut HashSet<(Outcome2, bool)>,
-    ) -> Result<bool, String> {
+    fn apply(&mut self, state: &mut State, event: Event) -> Result<bool, String> {
         let tick = state.layout().tick().nanos().get();
         let server = &mut state.server;
         let rewrites = server.before_rewrite.is_some();
@@ -444,10 +293,10 @@ impl Walk {
                 server.set_mark(Some(at.get()));
                 state.set_after = Some(server.marks.get());
             }
-            Event::One => return call(state, 1, tally, waits),
+            Event::One => return self.call(state, 1),
             Event::Batch => {
                 let count = server.generator.max_chunk();
-                return call(state, count, tally, waits);
+                return self.call(state, count);
             }
             Event::Pass => server.pass(tick),
             Event::Step(ticks) => {
@@ -490,9 +339,9 @@ impl Walk {
                 after.server.promote_blind(-tick);
                 (after.seen, after.set_back) = (i64::MIN, Some(0));
                 // A clock that is set back before the first ID would differ by more.
-                let issued = tally.issued;
-                call(&mut after, 1, tally, waits)?;
-                if tally.issued == issued {
+                let issued = self.tally.issued;
+                self.call(&mut after, 1)?;
+                if self.tally.issued == issued {
                     return Ok(false);
                 }
                 *state = after;
@@ -571,10 +420,172 @@ impl Walk {
         }
         Ok(true)
     }
+
+    fn call(&mut self, state: &mut State, count: u64) -> Result<bool, String> {
+        let generator = state.server.generator;
+        let (layout, policy) = (generator.layout, generator.policy);
+        let wall = state.server.read().wall.millis();
+        let before = state.server.clone();
+        let outcome = state.server.call(count);
+        let server = &state.server;
+        let leads = policy.on_rollback.watches() && server.slot.clock().parts()[1] != i64::MIN;
+        if layout.clock_of(server.word()) != layout.clock_of(before.word()) {
+            self.tally.switches += 1;
+        }
+        match outcome {
+            Outcome::Issued { start, end } => {
+                self.tally.issued += 1;
+                // Nothing is known of a reservation ahead of need that came after the call.
+                let now = layout.tick_number(before.now().millis().max(server.now().millis()));
+                // While the slot knows more than the disk, the slot decides.
+                let mark = server.mark().max(server.slot.highest()).ok_or("no mark")?;
+                for position in start.get()..end.get() {
+                    let position = Position::new(position);
+                    let id = server.id(position);
+                    let fields = layout.decode(id).map_err(|e| format!("{e:?}"))?;
+                    let identity = server.identity();
+                    let worker = state.worker(identity.generation);
+                    if fields.worker != WORKER as u64 + worker as u64 {
+                        return Err(format!("worker of {fields:?}"));
+                    }
+                    let begins = layout.instant_of(fields.tick);
+                    if identity.floor.is_some_and(|floor| begins < floor)
+                        || identity.bound.is_some_and(|bound| begins >= bound)
+                    {
+                        return Err(format!("not within {identity:?}: {fields:?}"));
+                    }
+                    let tick = fields.tick.get();
+                    let index = state.index(tick, fields.clock, fields.sequence);
+                    if state.was_issued(worker, index) {
+                        return Err(format!("twice: {fields:?}"));
+                    }
+                    let latest = if policy.sequence_start == SequenceStart::Random {
+                        // Within a tick there is no order of IDs.
+                        state.latest().map(|(tick, ..)| (tick, 0, 0))
+                    } else {
+                        state.latest()
+                    };
+                    if !generator.changes_clocks()
+                        && latest > Some((tick, fields.clock, fields.sequence))
+                    {
+                        return Err(format!("not in order: {fields:?}"));
+                    }
+                    if layout.instant_of(fields.tick) >= mark {
+                        return Err(format!("past the mark {mark:?}: {fields:?}"));
+                    }
+                    if fields.tick.get() as i64 > now + policy.max_borrow_ticks as i64 {
+                        return Err(format!("ahead of {now}: {fields:?}"));
+                    }
+                    state.issued[worker][index / 64] |= 1 << (index % 64);
+                    state.here[index / 64] |= 1 << (index % 64);
+                }
+                if policy.on_rollback.watches() && !leads && before.now() != before.read().wall {
+                    // The clock led until this call, which found no need for that.
+                    let met = before.now().millis() <= wall;
+                    if !met && server.now() > server.read().wall {
+                        return Err("it leads for no reason".to_string());
+                    }
+                }
+                if matches!(policy.on_rollback, OnRollback::Wait | OnRollback::Error)
+                    && wall.get() < state.seen
+                {
+                    return Err(format!("issued at {wall:?}, after {}", state.seen));
+                }
+                state.seen = state.seen.max(wall.get());
+                if generator.changes_clocks() {
+                    state.seen = i64::MIN;
+                }
+                return Ok(true);
+            }
+            Outcome::WaitsForTick(ticks) => {
+                self.tally.waits += 1;
+                if count == 1 && ticks != 1 {
+                    return Err(format!("an ID waits for {ticks} ticks"));
+                }
+                if count == 1 && policy.max_borrow_ticks == 0 {
+                    whole_tick_is_used(state)?;
+                }
+                if self.waits.insert((Outcome2::Tick(ticks), leads)) {
+                    wait_out(&before, count)?;
+                }
+            }
+            Outcome::WaitsForClock(by) => {
+                self.tally.waits += 1;
+                if by > policy.max_wait.nanos().get() || !policy.on_rollback.waits() {
+                    return Err(format!("waits for {by} ns"));
+                }
+                if self.waits.insert((Outcome2::Clock(by), leads)) {
+                    wait_out(&before, count)?;
+                }
+            }
+            Outcome::Refused(Refused::Behind { by, .. }) => {
+                self.tally.refused += 1;
+                let by = by.get();
+                let waits = policy.on_rollback.waits() && by <= policy.max_wait.get();
+                if waits || !policy.on_rollback.watches() {
+                    return Err(format!("refused for being {by} ms behind"));
+                }
+                if generator.changes_clocks() && by <= policy.max_rollback.get() {
+                    let now = layout.tick_within(wall);
+                    let ledger = server.slot.ledger();
+                    let next = (ledger.clock + ledger.together) % layout.clocks();
+                    if ledger.together < layout.clocks() && state.reach(next) <= now {
+                        self.tally.needlessly += 1;
+                    }
+                }
+            }
+            Outcome::Refused(Refused::TickUsedUp { .. }) => {
+                self.tally.refused += 1;
+                if policy.on_exhausted != OnExhausted::Error {
+                    return Err("refused for a used-up tick".to_string());
+                }
+                if count == 1 && policy.max_borrow_ticks == 0 {
+                    whole_tick_is_used(state)?;
+                }
+            }
+            Outcome::Refused(Refused::Reservation(refusal @ Refusal::TimeUsedUp { .. })) => {
+                self.tally.refused += 1;
+                let end = layout.last_tick().get() as i64;
+                let ahead = policy.max_borrow_ticks as i64 + 1 + count as i64;
+                if layout.tick_number(server.now().millis()) + ahead < end {
+                    may_refuse(state, refusal)?;
+                }
+            }
+            Outcome::Refused(Refused::Reservation(refusal)) => {
+                self.tally.refused += 1;
+                may_refuse(state, refusal)?;
+            }
+            Outcome::Refused(Refused::StandsStill { .. }) => {
+                return Err("it stands still without a wait".to_string());
+            }
+            Outcome::Refused(Refused::Interleaved { .. }) => {
+                return Err("nobody asked for a block".to_string());
+            }
+            Outcome::Refused(Refused::TooFarAhead { .. } | Refused::Descends(_)) => {
+                return Err("nobody observes an ID".to_string());
+            }
+            Outcome::WaitsForLock => {}
+            Outcome::WaitsAtBound => {
+                self.tally.waits += 1;
+                let now = layout.tick_within(server.now().millis());
+                let furthest = Tick::new(now.get() + policy.max_borrow_ticks + count);
+                let bound = server.identity().bound.map(|at| layout.tick_from(at));
+                if bound <= Some(now) || bound > Some(furthest) {
+                    return Err(format!("waits for the bound {bound:?} at {now:?}"));
+                }
+                if self.waits.insert((Outcome2::Tick(0), leads)) {
+                    wait_out(&before, count)?;
+                }
+            }
+            Outcome::NoWorker if state.registry.is_some() => {}
+            Outcome::NoWorker => return Err("without a worker ID".to_string()),
+        }
+        Ok(true)
+    }
 }
 
 impl State {
-    /// Nobody goes on who has entered before.
+    /// Sessions that entered before are gone.
     fn forget_sessions(&mut self) {
         if let Some(registry) = &mut self.registry {
             registry.before = None;
@@ -646,173 +657,6 @@ fn ask(state: &mut State, event: Event) -> Result<bool, String> {
 enum Outcome2 {
     Tick(u64),
     Clock(i64),
-}
-
-fn call(
-    state: &mut State,
-    count: u64,
-    tally: &mut Tally,
-    waits: &mut HashSet<(Outcome2, bool)>,
-) -> Result<bool, String> {
-    let generator = state.server.generator;
-    let (layout, policy) = (generator.layout, generator.policy);
-    let wall = state.server.read().wall.millis();
-    let before = state.server.clone();
-    let outcome = state.server.call(count);
-    let server = &state.server;
-    let leads = policy.on_rollback.watches() && server.slot.clock().parts()[1] != i64::MIN;
-    if layout.clock_of(server.word()) != layout.clock_of(before.word()) {
-        tally.switches += 1;
-    }
-    match outcome {
-        Outcome::Issued { start, end } => {
-            tally.issued += 1;
-            // Nothing is known of a reservation ahead of need that came after the call.
-            let now = layout.tick_number(before.now().millis().max(server.now().millis()));
-            // While the slot knows more than the disk, the slot decides.
-            let mark = server.mark().max(server.slot.highest()).ok_or("no mark")?;
-            for position in start.get()..end.get() {
-                let position = Position::new(position);
-                let id = server.id(position);
-                let fields = layout.decode(id).map_err(|e| format!("{e:?}"))?;
-                let identity = server.identity();
-                let worker = state.worker(identity.generation);
-                if fields.worker != WORKER as u64 + worker as u64 {
-                    return Err(format!("worker of {fields:?}"));
-                }
-                let begins = layout.instant_of(fields.tick);
-                if identity.floor.is_some_and(|floor| begins < floor)
-                    || identity.bound.is_some_and(|bound| begins >= bound)
-                {
-                    return Err(format!("not within {identity:?}: {fields:?}"));
-                }
-                let tick = fields.tick.get();
-                let index = state.index(tick, fields.clock, fields.sequence);
-                if state.was_issued(worker, index) {
-                    return Err(format!("twice: {fields:?}"));
-                }
-                let latest = if policy.sequence_start == SequenceStart::Random {
-                    // Within a tick there is no order of IDs.
-                    state.latest().map(|(tick, ..)| (tick, 0, 0))
-                } else {
-                    state.latest()
-                };
-                if !generator.changes_clocks()
-                    && latest > Some((tick, fields.clock, fields.sequence))
-                {
-                    return Err(format!("not in order: {fields:?}"));
-                }
-                if layout.instant_of(fields.tick) >= mark {
-                    return Err(format!("past the mark {mark:?}: {fields:?}"));
-                }
-                if fields.tick.get() as i64 > now + policy.max_borrow_ticks as i64 {
-                    return Err(format!("ahead of {now}: {fields:?}"));
-                }
-                state.issued[worker][index / 64] |= 1 << (index % 64);
-                state.here[index / 64] |= 1 << (index % 64);
-            }
-            if policy.on_rollback.watches() && !leads && before.now() != before.read().wall {
-                // The clock led until this call, which found no need for that.
-                let met = before.now().millis() <= wall;
-                if !met && server.now() > server.read().wall {
-                    return Err("it leads for no reason".to_string());
-                }
-            }
-            if matches!(policy.on_rollback, OnRollback::Wait | OnRollback::Error)
-                && wall.get() < state.seen
-            {
-                return Err(format!("issued at {wall:?}, after {}", state.seen));
-            }
-            state.seen = state.seen.max(wall.get());
-            if generator.changes_clocks() {
-                state.seen = i64::MIN;
-            }
-            return Ok(true);
-        }
-        Outcome::WaitsForTick(ticks) => {
-            tally.waits += 1;
-            if count == 1 && ticks != 1 {
-                return Err(format!("an ID waits for {ticks} ticks"));
-            }
-            if count == 1 && policy.max_borrow_ticks == 0 {
-                whole_tick_is_used(state)?;
-            }
-            if waits.insert((Outcome2::Tick(ticks), leads)) {
-                wait_out(&before, count)?;
-            }
-        }
-        Outcome::WaitsForClock(by) => {
-            tally.waits += 1;
-            if by > policy.max_wait.nanos().get() || !policy.on_rollback.waits() {
-                return Err(format!("waits for {by} ns"));
-            }
-            if waits.insert((Outcome2::Clock(by), leads)) {
-                wait_out(&before, count)?;
-            }
-        }
-        Outcome::Refused(Refused::Behind { by, .. }) => {
-            tally.refused += 1;
-            let by = by.get();
-            let waits = policy.on_rollback.waits() && by <= policy.max_wait.get();
-            if waits || !policy.on_rollback.watches() {
-                return Err(format!("refused for being {by} ms behind"));
-            }
-            if generator.changes_clocks() && by <= policy.max_rollback.get() {
-                let now = layout.tick_within(wall);
-                let ledger = server.slot.ledger();
-                let next = (ledger.clock + ledger.together) % layout.clocks();
-                if ledger.together < layout.clocks() && state.reach(next) <= now {
-                    tally.needlessly += 1;
-                }
-            }
-        }
-        Outcome::Refused(Refused::TickUsedUp { .. }) => {
-            tally.refused += 1;
-            if policy.on_exhausted != OnExhausted::Error {
-                return Err("refused for a used-up tick".to_string());
-            }
-            if count == 1 && policy.max_borrow_ticks == 0 {
-                whole_tick_is_used(state)?;
-            }
-        }
-        Outcome::Refused(Refused::Reservation(refusal @ Refusal::TimeUsedUp { .. })) => {
-            tally.refused += 1;
-            let end = layout.last_tick().get() as i64;
-            let ahead = policy.max_borrow_ticks as i64 + 1 + count as i64;
-            if layout.tick_number(server.now().millis()) + ahead < end {
-                may_refuse(state, refusal)?;
-            }
-        }
-        Outcome::Refused(Refused::Reservation(refusal)) => {
-            tally.refused += 1;
-            may_refuse(state, refusal)?;
-        }
-        Outcome::Refused(Refused::StandsStill { .. }) => {
-            return Err("it stands still without a wait".to_string());
-        }
-        Outcome::Refused(Refused::Interleaved { .. }) => {
-            return Err("nobody asked for a block".to_string());
-        }
-        Outcome::Refused(Refused::TooFarAhead { .. } | Refused::Descends(_)) => {
-            return Err("nobody observes an ID".to_string());
-        }
-        Outcome::WaitsForLock => {}
-        Outcome::WaitsAtBound => {
-            tally.waits += 1;
-            let now = layout.tick_within(server.now().millis());
-            let furthest = Tick::new(now.get() + policy.max_borrow_ticks + count);
-            let bound = server.identity().bound.map(|at| layout.tick_from(at));
-            if bound <= Some(now) || bound > Some(furthest) {
-                return Err(format!("waits for the bound {bound:?} at {now:?}"));
-            }
-            if waits.insert((Outcome2::Tick(0), leads)) {
-                wait_out(&before, count)?;
-            }
-        }
-        Outcome::NoWorker if state.registry.is_some() => {}
-        Outcome::NoWorker => return Err("without a worker ID".to_string()),
-    }
-    Ok(true)
 }
 
 /// Every sequence number of the tick is taken, in all clocks that it may use.
@@ -1201,55 +1045,76 @@ struct Walks<'a> {
     depth: usize,
     apart: bool,
     prelude: &'a [Event],
-    relabels: Vec<Generator>,
+    relabels: &'a [Generator],
+    /// The server asks a registry for its worker ID.
     registry: bool,
 }
 
+const WALKS: Walks = Walks {
+    what: "",
+    events: &[],
+    wall: 20,
+    depth: 5,
+    apart: false,
+    prelude: &[],
+    relabels: &[],
+    registry: false,
+};
+
 impl Walks<'_> {
+    fn first(&self, generator: Generator) -> State {
+        let tick = generator.layout.tick().get();
+        let mut server = Server::new(generator, settings(tick), self.wall * tick);
+        server.apart = self.apart;
+        if self.registry {
+            server.becomes(Identity::closed);
+        }
+        State {
+            server,
+            issued: [[0; WORDS]; 2],
+            here: [0; WORDS],
+            registry: self.registry.then(Registry::default),
+            seen: i64::MIN,
+            set_after: None,
+            set_back: None,
+        }
+    }
+
     fn run(&self, generators: Vec<Generator>) {
-        let begun = Instant::now();
-        let mut all = Tally::default();
-        let depth = self.depth + deeper();
+        let (mut states, mut steps, mut long, mut all) = (0, 0, 0, Tally::default());
         for generator in generators {
-            let walk = Walk {
-                name: format!("{}: {}", self.what, name(&generator)),
-                generator,
-                wall: self.wall,
-                events: self.events.to_vec(),
-                relabels: self.relabels.clone(),
-                apart: self.apart,
-                prelude: self.prelude.to_vec(),
-                depth,
+            let explorer = Explorer {
+                name: &format!("{}: {}", self.what, name(&generator)),
+                prelude: self.prelude,
+                events: self.events,
+                depth: self.depth + deeper(),
                 budget: 3_000_000,
-                registry: self.registry,
             };
-            let tally = walk.run();
-            let seed = 1 + all.states as u64;
-            let long = walk.run_at_random(200 << (2 * deeper()), 60, seed);
-            all.long += long.steps;
-            all.states += tally.states;
-            all.steps += tally.steps;
+            let first = self.first(generator);
+            let rules = Calls {
+                relabels: self.relabels,
+                ..Calls::default()
+            };
+            let found = explorer.run(&rules, &first);
+            let (count, length, seed) = (200 << (2 * deeper()), 60, 1 + states as u64);
+            explorer.at_random(&rules, &first, (count, length), seed);
+            long += count * length;
+            states += found.states;
+            steps += found.steps;
+            let tally = found.rules.tally;
             all.issued += tally.issued;
+            all.waits += tally.waits;
+            all.refused += tally.refused;
             all.needlessly += tally.needlessly;
+            all.switches += tally.switches;
         }
         println!(
-            "{}, {depth} events deep: {} states, {} steps, {} with an ID, {} refused needlessly; {} steps at random; {} ms",
-            self.what,
-            all.states,
-            all.steps,
-            all.issued,
-            all.needlessly,
-            all.long,
-            begun.elapsed().as_millis()
+            "{}: {states} states, {steps} steps; {} issued, {} waits, {} refused ({} needlessly), {} switches; {long} steps at random",
+            self.what, all.issued, all.waits, all.refused, all.needlessly, all.switches,
         );
         // Where calls are taken apart, most steps are parts of calls.
-        assert!(all.issued * 1000 > all.steps, "too few IDs for a test");
+        assert!(all.issued * 1000 > steps, "too few IDs for a test");
     }
-}
-
-/// How many events more than by default.
-fn deeper() -> usize {
-    std::env::var("WALK_DEEPER").map_or(0, |text| text.parse().unwrap())
 }
 
 fn clocks(on_rollback: OnRollback, wall: i64, depth: usize) {
@@ -1263,10 +1128,7 @@ fn clocks(on_rollback: OnRollback, wall: i64, depth: usize) {
         events: &CLOCKS,
         wall,
         depth,
-        apart: false,
-        prelude: &[],
-        relabels: vec![],
-        registry: false,
+        ..WALKS
     }
     .run(
         layouts
@@ -1337,12 +1199,7 @@ fn promotions() {
     Walks {
         what: "promotions",
         events: &[One, Batch, Pass, Step(-1), Crash, Promote],
-        wall: 20,
-        depth: 5,
-        apart: false,
-        prelude: &[],
-        relabels: vec![],
-        registry: false,
+        ..WALKS
     }
     .run(some().into_iter().map(patient).collect());
 }
@@ -1354,12 +1211,9 @@ fn promotions_of_standbys_that_saw_nothing() {
         what: "blind promotions",
         events: &[One, Batch, Pass, Step(-1), Crash, Promote, PromoteBlind],
         wall: 4,
-        depth: 5,
-        apart: false,
         // Both standbys are caught up.
         prelude: &[One, Pass, Pass, Pass, Pass, One, Promote],
-        relabels: vec![],
-        registry: false,
+        ..WALKS
     }
     .run(some().into_iter().map(patient).collect());
 }
@@ -1384,12 +1238,7 @@ fn slots_and_files() {
             Accept,
             Advance,
         ],
-        wall: 20,
-        depth: 5,
-        apart: false,
-        prelude: &[],
-        relabels: vec![],
-        registry: false,
+        ..WALKS
     }
     .run(some());
 }
@@ -1412,12 +1261,7 @@ fn reports() {
             Accept,
             Advance,
         ],
-        wall: 20,
-        depth: 5,
-        apart: false,
-        prelude: &[],
-        relabels: vec![],
-        registry: false,
+        ..WALKS
     }
     .run(some());
 }
@@ -1428,13 +1272,9 @@ fn after_a_rewrite_that_was_rolled_back() {
     Walks {
         what: "after a rewrite that was rolled back",
         events: &[One, Batch, Pass, Step(-3), Step(2), Crash, Evict],
-        wall: 20,
-        depth: 5,
-        apart: false,
         // The bound belongs to a mark that the rollback has taken away.
         prelude: &[One, Pass, Pass, Pass, Pass, Restart, One, Rollback],
-        relabels: vec![],
-        registry: false,
+        ..WALKS
     }
     .run(some());
 }
@@ -1456,12 +1296,7 @@ fn marks_that_somebody_sets() {
             Setval(3),
             Setval(1000),
         ],
-        wall: 20,
-        depth: 5,
-        apart: false,
-        prelude: &[],
-        relabels: vec![],
-        registry: false,
+        ..WALKS
     }
     .run(some());
 }
@@ -1494,12 +1329,8 @@ fn labels() {
             Relabel(3),
             Relabel(4),
         ],
-        wall: 20,
-        depth: 5,
-        apart: false,
-        prelude: &[],
-        relabels: all.clone(),
-        registry: false,
+        relabels: &all.clone(),
+        ..WALKS
     }
     .run(all);
 }
@@ -1522,8 +1353,7 @@ fn reservations_taken_apart() {
             depth: 6,
             apart: true,
             prelude,
-            relabels: vec![],
-            registry: false,
+            ..WALKS
         }
         .run(some());
     }
@@ -1546,11 +1376,7 @@ fn clocks_that_are_refused_and_accepted() {
             Crash,
         ],
         wall: 12,
-        depth: 5,
-        apart: false,
-        prelude: &[],
-        relabels: vec![],
-        registry: false,
+        ..WALKS
     }
     .run(some());
 }
@@ -1577,12 +1403,10 @@ fn worker_ids_of_a_registry() {
             Old,
             Crash,
         ],
-        wall: 20,
         depth: 4,
-        apart: false,
         prelude: &GRANTED,
-        relabels: vec![],
         registry: true,
+        ..WALKS
     }
     .run(some());
 }
@@ -1611,12 +1435,10 @@ fn worker_ids_of_a_registry_and_slots() {
             Rollback,
             Promote,
         ],
-        wall: 20,
         depth: 4,
-        apart: false,
         prelude: &GRANTED,
-        relabels: vec![],
         registry: true,
+        ..WALKS
     }
     .run(some());
 }
@@ -1639,12 +1461,10 @@ fn worker_ids_of_a_registry_and_reservations_taken_apart() {
             Old,
             GoOn,
         ],
-        wall: 20,
-        depth: 5,
         apart: true,
         prelude: &[Grant(0, 0), One, GoOn, GoOn, GoOn, One],
-        relabels: vec![],
         registry: true,
+        ..WALKS
     }
     .run(some());
 }

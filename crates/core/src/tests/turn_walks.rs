@@ -12,7 +12,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip128::SipHasher13;
 
 use super::super::generator::Generator;
 use super::super::host::{Host, Need, Note, Refused};
@@ -22,6 +22,7 @@ use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
 use super::super::slot::{Reserving, Scale};
 use super::super::word::{Clocks, Issued, Step};
+use super::explorer::{Explorer, Rules, with};
 use super::model::{MS, Outcome, QUEUE, Queue, Server, settings};
 
 /// Milliseconds of a tick.
@@ -43,7 +44,7 @@ enum Event {
     Lose,
     /// Shared memory is lost. The generator gets its own worker ID back.
     Crash,
-    /// The same, and the clock is set back meanwhile.
+    /// Shared memory is lost, and the clock is set back meanwhile.
     CrashBack,
     /// The server closes, and tells where the IDs of the worker ID end.
     Close,
@@ -292,16 +293,6 @@ impl State {
         }
         self.note_change(before);
     }
-
-    fn hash(&self) -> u128 {
-        let mut hash = SipHasher13::new();
-        self.server.hash(&mut hash);
-        let mut issued: Vec<_> = self.issued.iter().collect();
-        issued.sort_unstable();
-        issued.hash(&mut hash);
-        (self.before, self.leads).hash(&mut hash);
-        hash.finish128().as_u128()
-    }
 }
 
 fn show(layout: Layout, id: SnowflakeId) -> String {
@@ -312,47 +303,52 @@ fn show(layout: Layout, id: SnowflakeId) -> String {
     )
 }
 
-/// All walks of these events; returns how many states there were, and how many turns the
-/// generator has come to at most.
-fn walk(name: &str, apart: bool, events: &[Event], depth: usize) -> (usize, u64) {
-    let mut start = first(apart);
-    if apart {
-        // The first reservation in all its steps.
-        let steps = [
-            Event::One,
-            Event::GoOn,
-            Event::GoOn,
-            Event::GoOn,
-            Event::One,
-        ];
-        steps.into_iter().for_each(|event| start.apply(event));
-        assert!(!start.issued.is_empty());
+/// How many turns the generator has come to at most.
+#[derive(Clone)]
+struct Turns(u64);
+
+impl Rules for Turns {
+    type State = State;
+    type Event = Event;
+
+    fn step(&mut self, state: &mut State, event: Event) -> Result<bool, String> {
+        state.apply(event);
+        let word = state.server.word();
+        self.0 = self.0.max(state.server.generator.layout.clock_of(word));
+        Ok(true)
     }
-    let (mut level, mut known) = (vec![(start, vec![])], HashSet::new());
-    let (mut states, mut turns) = (0, 0);
-    // Miri is slow.
-    for _ in 0..if cfg!(miri) { 2 } else { depth } {
-        let mut next = vec![];
-        for (state, way) in &level {
-            for event in events {
-                let way: Vec<Event> = way.iter().copied().chain([*event]).collect();
-                let mut state = state.clone();
-                let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    state.apply(*event);
-                }));
-                assert!(failed.is_ok(), "{name}: {way:?}");
-                states += 1;
-                let word = state.server.word();
-                turns = turns.max(state.server.generator.layout.clock_of(word));
-                if known.insert(state.hash()) {
-                    next.push((state, way));
-                }
-            }
-        }
-        level = next;
+
+    fn hash(&self, state: &State, into: &mut SipHasher13) {
+        state.server.hash(into);
+        let mut issued: Vec<_> = state.issued.iter().collect();
+        issued.sort_unstable();
+        issued.hash(into);
+        (state.before, state.leads).hash(into);
     }
-    println!("{name}: {states} states, {turns} turns");
-    (states, turns)
+}
+
+/// All walks of [`CLOCKS`] and more events; returns how many turns the generator has come to at
+/// most.
+fn walk(name: &str, apart: bool, more: &[Event], depth: usize) -> u64 {
+    // The first reservation in all its steps.
+    let prelude = [
+        Event::One,
+        Event::GoOn,
+        Event::GoOn,
+        Event::GoOn,
+        Event::One,
+    ];
+    let explorer = Explorer {
+        name,
+        prelude: if apart { &prelude } else { &[] },
+        events: &with(&CLOCKS, more),
+        // Miri is slow.
+        depth: if cfg!(miri) { 2 } else { depth },
+        budget: usize::MAX,
+    };
+    let found = explorer.run(&Turns(0), &first(apart));
+    assert!(!apart || found.edge.iter().all(|(state, _)| !state.issued.is_empty()));
+    found.rules.0
 }
 
 const CLOCKS: [Event; 6] = [
@@ -364,56 +360,50 @@ const CLOCKS: [Event; 6] = [
     Event::Renew,
 ];
 
-fn with(more: &[Event]) -> Vec<Event> {
-    CLOCKS.iter().chain(more).copied().collect()
-}
-
 #[test]
 fn turn_walk_of_clocks() {
-    let (_, turns) = walk("clocks", false, &with(&[Event::Little, Event::Step(-9)]), 7);
-    assert!(turns >= 2);
+    assert!(walk("clocks", false, &[Event::Little, Event::Step(-9)], 7) >= 2);
 }
 
 #[test]
 fn turn_walk_of_lost_leases_and_old_sessions() {
-    let events = with(&[Event::Lose, Event::Old, Event::Close]);
-    let (_, turns) = walk("leases", false, &events, 7);
-    assert!(turns >= 2);
+    let events = [Event::Lose, Event::Old, Event::Close];
+    assert!(walk("leases", false, &events, 7) >= 2);
 }
 
 #[test]
 fn turn_walk_of_restarts() {
-    let events = with(&[Event::Crash, Event::CrashBack, Event::Close]);
-    assert!(walk("restarts", false, &events, 6).1 >= 2);
+    let events = [Event::Crash, Event::CrashBack, Event::Close];
+    assert!(walk("restarts", false, &events, 6) >= 2);
 }
 
 #[test]
 fn turn_walk_of_rewrites() {
-    let events = with(&[
+    let events = [
         Event::Restart,
         Event::Commit,
         Event::Rollback,
         Event::Evict,
         Event::Old,
-    ]);
-    assert!(walk("rewrites", false, &events, 6).1 >= 2);
+    ];
+    assert!(walk("rewrites", false, &events, 6) >= 2);
 }
 
 #[test]
 fn turn_walk_of_marks_that_are_set() {
-    let events = with(&[
+    let events = [
         Event::Setval(2),
         Event::Setval(-4),
         Event::Advance,
         Event::Accept,
-    ]);
-    assert!(walk("marks", false, &events, 6).1 >= 1);
+    ];
+    assert!(walk("marks", false, &events, 6) >= 1);
 }
 
 #[test]
 fn turn_walk_of_reservations_apart() {
-    let events = with(&[Event::GoOn, Event::Lose, Event::Old, Event::Close]);
-    assert!(walk("apart", true, &events, 7).1 >= 1);
+    let events = [Event::GoOn, Event::Lose, Event::Old, Event::Close];
+    assert!(walk("apart", true, &events, 7) >= 1);
 }
 
 /// At 200 ms, with IDs of that tick issued.
