@@ -180,13 +180,9 @@ AS $$
     -- pg_get_expr() would wait for the lock that the coordinator holds on this node, too.
     SELECT EXISTS (
         SELECT FROM pg_attribute AS a
-        JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-        JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+        JOIN _snowflake.default_generators(a.attrelid) AS g ON g.number = a.attnum
         WHERE a.attrelid = to_regclass(table_name) AND a.attname = column_name AND NOT a.attisdropped
-          AND CASE to_regclass(source)
-              WHEN '@extschema@.snowflake_default'::regclass THEN
-                  p.refclassid = 'pg_proc'::regclass AND p.refobjid = '@extschema@.snowflake_nextval()'::regprocedure
-              ELSE p.refclassid = 'pg_class'::regclass AND p.refobjid = to_regclass(source) END)
+          AND g.generator = to_regclass(source))
 $$;
 COMMENT ON FUNCTION _snowflake.has_default(text, name, text) IS
     'internal, for clusters of Citus: whether the default of a column on this node uses a generator';

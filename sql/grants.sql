@@ -83,6 +83,7 @@ GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 
 -- Views. Those of the registry tell where servers are.
 GRANT SELECT ON
+    _snowflake.defaults,
     pg_stat_snowflake,
     snowflake_generators,
     snowflake_horizon_holders,

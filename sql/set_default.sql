@@ -113,6 +113,49 @@ $$;
 COMMENT ON FUNCTION _snowflake.base_type(oid, integer) IS
     'internal, for snowflake_set_default(): the type and modifier of a column, with domains replaced by their base types';
 
+-- What the default of a column, or the expression of a generated one, names: a row for each
+-- function and each sequence. Whose default draws from which sequence is asked here only.
+-- PostgreSQL's own functions, such as nextval(), are left out, since pg_depend leaves them out.
+-- The view has its names bound when it is made, out of reach of what others make.
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE VIEW _snowflake.defaults AS
+SELECT d.adrelid AS relation, d.adnum AS number,
+    CASE WHEN s.seqrelid IS NULL THEN p.refobjid END AS function, s.seqrelid AS sequence
+FROM pg_attrdef AS d
+JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+LEFT JOIN pg_sequence AS s ON p.refclassid = 'pg_class'::regclass AND s.seqrelid = p.refobjid
+WHERE p.refclassid = 'pg_proc'::regclass OR s.seqrelid IS NOT NULL;
+SET LOCAL search_path = @extschema@, pg_temp;
+COMMENT ON VIEW _snowflake.defaults IS 'internal: the functions and sequences that the defaults of columns name';
+
+-- A default that gets the generator as text at run time, or that chooses among several, is
+-- no evidence of which one made an ID.
+CREATE FUNCTION _snowflake.default_generators(
+    relation regclass, OUT number smallint, OUT generator regclass)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    WITH makers (id, takes_generator) AS (
+        SELECT f.oid, 'regclass'::regtype = ANY (f.proargtypes::oid[])
+        FROM pg_extension AS x
+        JOIN pg_depend AS e ON e.refclassid = 'pg_extension'::regclass AND e.refobjid = x.oid
+            AND e.classid = 'pg_proc'::regclass AND e.deptype = 'e'
+        JOIN pg_proc AS f ON f.oid = e.objid AND f.proname ~ '^snowflake_nextval'
+        WHERE x.extname = 'snowflake_id'),
+    uses (number, maker, generator) AS (
+        SELECT d.number, m.id, CASE WHEN NOT m.takes_generator THEN s.id
+            WHEN d.sequence = s.id OR _snowflake.label(d.sequence) IS NOT NULL THEN d.sequence END
+        FROM _snowflake.defaults AS d
+        LEFT JOIN makers AS m ON m.id = d.function
+        CROSS JOIN (SELECT '@extschema@.snowflake_default'::regclass::oid) AS s (id)
+        WHERE d.relation = default_generators.relation)
+    SELECT u.number, CASE WHEN count(DISTINCT u.generator) = 1 THEN min(u.generator)::regclass END
+    FROM uses AS u GROUP BY u.number HAVING count(u.maker) > 0
+$$;
+COMMENT ON FUNCTION _snowflake.default_generators(regclass) IS
+    'internal: the columns of a table whose defaults take IDs of a generator, and the generator, or NULL if the default names none or several';
+
 CREATE FUNCTION _snowflake.family(
     relation regclass, column_name name,
     OUT member regclass, OUT number smallint, OUT identity "char",
@@ -126,9 +169,8 @@ AS $$
         UNION
         SELECT i.inhrelid FROM family AS f JOIN pg_inherits AS i ON i.inhparent = f.id)
     SELECT c.oid::regclass, a.attnum, a.attidentity, pg_get_expr(d.adbin, d.adrelid),
-        ARRAY(SELECT p.refobjid FROM pg_depend AS p
-              WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-                AND p.refclassid = 'pg_proc'::regclass)
+        ARRAY(SELECT u.function FROM _snowflake.defaults AS u
+              WHERE u.relation = c.oid AND u.number = a.attnum AND u.function IS NOT NULL)
     FROM family AS f
     JOIN pg_class AS c ON c.oid = f.id
     JOIN pg_namespace AS n ON n.oid = c.relnamespace

@@ -206,6 +206,7 @@ my %relation_grants = (
 	_snowflake => 'PUBLIC:USAGE',
 	# UPDATE or DELETE of the whole table would let everybody lock it.
 	'_snowflake.conversions' => 'PUBLIC:INSERT PUBLIC:SELECT',
+	'_snowflake.defaults' => 'PUBLIC:SELECT',
 	'_snowflake.leased' => 'pg_monitor:SELECT',
 	'_snowflake.leases' => '',
 	'_snowflake.pools' => '',
