@@ -26,10 +26,8 @@ mod label; // reads labels of sequences
 mod lease_state; // what the keeper has in shared memory
 mod lease_wait; // what sessions ask of it: is there a worker ID, and why not
 mod libpq; // a client of other servers
-mod log; // messages in the server's log
 mod mailbox; // how a thread that waits for other servers hands over
 mod mark; // reads and writes the durable mark; holds the reservation lock
-mod notice; // notices to users, whose statement goes on
 mod os_clock; // reads the two clocks of the operating system
 mod own_workers; // who may lease worker IDs of their own
 mod provider; // checks a label before PostgreSQL stores it

@@ -1,0 +1,143 @@
+//! Messages that are no errors: notices for the user whose statement continues, and notes
+//! about generators for the server's log.
+
+use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
+
+use super::{Code, Error};
+use crate::time::display;
+use snowflake_core::duration::{exact, rounded};
+use snowflake_core::host::{Note, Refused};
+use snowflake_core::id::{Millis, UnixMillis, WorkerId};
+
+/// IDs are negative from the instant `from` on; without one, some are.
+pub fn can_be_negative(from: Option<UnixMillis>) -> Error {
+    let are_negative = from.map_or_else(
+        || "can be negative".to_string(),
+        |at| format!("are negative from {} on", display(at)),
+    );
+    notice(format!("IDs of this layout {are_negative}"))
+        .detail("Its fields have 64 bits. Negative IDs sort before all others.")
+}
+
+pub fn mark_kept(name: &str) -> Error {
+    notice(format!("generator {name} keeps its mark"))
+        .detail("IDs follow the time: a restart would only forget how far the IDs have come.")
+}
+
+pub fn bounds_kept(name: &str) -> Error {
+    notice(format!("generator {name} keeps its bounds")).detail(
+        "Its sequence holds an instant. With any other MINVALUE, MAXVALUE or START, plain \
+         nextval() could move the instant.",
+    )
+}
+
+pub fn made_fit(name: &str) -> Error {
+    notice(format!("type and bounds of sequence {name} were changed"))
+        .detail(
+            "The sequence is to hold the mark of a generator: plain nextval() fails from now on.",
+        )
+        .hint("IDs come from snowflake_nextval().")
+}
+
+pub fn epoch_moved(name: &str, by: Millis) -> Error {
+    let by = exact(by);
+    notice(format!(
+        "IDs that generator {name} has issued decode to {by} earlier from now on"
+    ))
+    .detail("Once this is committed, there is no way back to a later epoch.")
+}
+
+/// Writes a note of the protocol about the generator of this name to the server's log;
+/// `refusal` makes the error that users are told.
+#[cold]
+pub fn log(name: &str, note: Note, refusal: impl FnOnce(Refused) -> Error) {
+    let (message, detail) = match note {
+        Note::Stepped { by } if by < Millis::ZERO => {
+            let by = exact(by.abs());
+            (
+                format!("clock moved backwards by {by}"),
+                format!(
+                    "Generators with on_rollback=continue go on, up to {by} ahead of the clock, and \
+                     run at half speed until the clock has caught up."
+                ),
+            )
+        }
+        Note::Stepped { by } => (
+            format!("clock moved forward by {}", exact(by)),
+            "Generators follow the clock.".to_string(),
+        ),
+        Note::Refused { why, reserved } => {
+            let lasts = match (why, reserved) {
+                (Refused::Reservation(_), Some(at)) => format!(
+                    "Generator {name} issues IDs up to {}, and then none until this is solved.",
+                    display(at)
+                ),
+                (Refused::Reservation(_), None) => {
+                    format!("Generator {name} issues no IDs until this is solved.")
+                }
+                // The message says everything.
+                _ => String::new(),
+            };
+            return refusal(why).log(&lasts);
+        }
+        Note::IssuesAgain { since } => (
+            format!("generator {name} issues IDs again"),
+            format!("IDs were refused since {}.", display(since)),
+        ),
+        Note::Switched {
+            rollback,
+            clock,
+            clocks,
+            free,
+        } => (
+            match rollback {
+                Some(by) => format!("clock moved backwards by {}", exact(by)),
+                None => format!("generator {name} starts before its mark"),
+            },
+            format!(
+                "Generator {name} goes on with clock number {clock} of 0 to {}; {free} more are free.",
+                clocks - 1
+            ),
+        ),
+        Note::NextWorker { rollback, worker } => (
+            match rollback {
+                Some(by) => format!("clock moved backwards by {}", exact(by)),
+                None => format!("generator {name} goes back to the time of the clock"),
+            },
+            format!(
+                "Generator {name} goes on with worker ID {}.",
+                worker.map_or(0, WorkerId::get)
+            ),
+        ),
+        Note::LeftGap { gap, start, lead } => (
+            format!(
+                "generator {name} was promoted with this server and skips {} ms",
+                gap.get()
+            ),
+            format!(
+                "IDs start at {}, {} ahead of the clock.",
+                display(start),
+                exact(lead)
+            ),
+        ),
+        Note::StartsAhead { lead } => {
+            let lead = exact(lead);
+            (
+                format!("generator {name} starts {lead} ahead of the clock, as was accepted"),
+                String::new(),
+            )
+        }
+        Note::EndsSoon { left, end } => (
+            format!(
+                "generator {name} will have used up the time of its layout in {}",
+                rounded(left)
+            ),
+            format!("The time ends at {}.", display(end)),
+        ),
+    };
+    notice(message).detail(detail).log("");
+}
+
+fn notice(message: String) -> Error {
+    ERRCODE_SUCCESSFUL_COMPLETION.error(message)
+}
