@@ -8,97 +8,44 @@
 --
 -- The rules for names and for search_path are those at the head of set_default.sql.
 
--- src/sql/check.rs has the next six.
+-- src/sql/check.rs has the next six: each by the default generator, a generator or a layout.
 
+-- Like snowflake_timestamp(), but NULL if the generator cannot have made the ID, or the layout
+-- has no such ID; and -infinity if the layout has no negative IDs and the ID is negative.
 CREATE FUNCTION _snowflake.instant_or_null(id bigint) RETURNS timestamptz
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null';
-COMMENT ON FUNCTION _snowflake.instant_or_null(bigint) IS
-    'internal, for snowflake_check(): like snowflake_timestamp(), but NULL if the default generator cannot have made the ID, and -infinity if the ID is negative';
-
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null';
 CREATE FUNCTION _snowflake.instant_or_null(id bigint, generator regclass) RETURNS timestamptz
-    LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null';
-COMMENT ON FUNCTION _snowflake.instant_or_null(bigint, regclass) IS
-    'internal, for snowflake_check(): like snowflake_timestamp(), but NULL if the generator cannot have made the ID, and -infinity if the layout has no negative IDs and the ID is negative';
-
+    LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null';
 CREATE FUNCTION _snowflake.instant_or_null_as(id bigint, layout text) RETURNS timestamptz
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null_as';
-COMMENT ON FUNCTION _snowflake.instant_or_null_as(bigint, text) IS
-    'internal, for snowflake_check(): like snowflake_timestamp_as(), but NULL if the layout has no such ID, and -infinity if the layout has no negative IDs and the ID is negative';
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_instant_or_null_as';
 
-CREATE FUNCTION _snowflake.check_limits(
-    OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits';
-COMMENT ON FUNCTION _snowflake.check_limits() IS
-    'internal, for snowflake_check(): up to which number a value comes from a sequence rather than from the default generator; how far that may lead the clock to borrow, and after the clock was set back';
-
+-- Up to which number a value comes from a sequence rather than from the generator (-1: no value
+-- can be told); how far the generator may lead the clock by borrowing, and after the clock was
+-- set back.
+CREATE FUNCTION _snowflake.check_limits(OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits';
 CREATE FUNCTION _snowflake.check_limits(
     generator regclass, OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
-    LANGUAGE c STABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits';
-COMMENT ON FUNCTION _snowflake.check_limits(regclass) IS
-    'internal, for snowflake_check(): up to which number a value comes from a sequence rather than from the generator (-1: no value can be told); how far that may lead the clock to borrow, and after the clock was set back';
-
+    LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits';
 CREATE FUNCTION _snowflake.check_limits_as(
     layout text, OUT greatest_small bigint, OUT max_borrow interval, OUT max_rollback interval)
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-    AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits_as';
-COMMENT ON FUNCTION _snowflake.check_limits_as(text) IS
-    'internal, for snowflake_check(): up to which number a value comes from a sequence rather than from a generator with the layout (-1: no value can be told); how far that may lead the clock to borrow, and after the clock was set back';
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'snowflake_internal_check_limits_as';
 
--- A default that gets the generator as text at run time, or that chooses among several, is
--- no evidence of which one made an ID.
-CREATE FUNCTION _snowflake.default_generators(
-    relation regclass, OUT number smallint, OUT generator regclass)
-    RETURNS SETOF record
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
-    WITH makers (id, takes_generator) AS (
-        SELECT f.oid, 'regclass'::regtype = ANY (f.proargtypes::oid[])
-        FROM pg_extension AS x
-        JOIN pg_depend AS e ON e.refclassid = 'pg_extension'::regclass AND e.refobjid = x.oid
-            AND e.classid = 'pg_proc'::regclass AND e.deptype = 'e'
-        JOIN pg_proc AS f ON f.oid = e.objid
-        WHERE x.extname = 'snowflake_id'
-          AND f.proname IN ('snowflake_nextval', 'snowflake_nextval_with', 'snowflake_nextval_block')),
-    uses (number, maker, generator) AS (
-        SELECT d.adnum, m.id, CASE WHEN NOT m.takes_generator THEN '@extschema@.snowflake_default'::regclass ELSE g.id END
-        FROM pg_attrdef AS d
-        JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-        LEFT JOIN makers AS m ON p.refclassid = 'pg_proc'::regclass AND m.id = p.refobjid
-        LEFT JOIN (
-            SELECT l.objoid FROM pg_seclabel AS l
-            WHERE l.classoid = 'pg_class'::regclass AND l.provider = 'snowflake_id'
-            UNION ALL
-            SELECT '@extschema@.snowflake_default'::regclass) AS g (id)
-            ON p.refclassid = 'pg_class'::regclass AND g.id = p.refobjid
-        WHERE d.adrelid = relation)
-    SELECT u.number, CASE WHEN count(DISTINCT u.generator) = 1 THEN min(u.generator)::regclass END
-    FROM uses AS u GROUP BY u.number HAVING count(u.maker) > 0
-$$;
-COMMENT ON FUNCTION _snowflake.default_generators(regclass) IS
-    'internal, for snowflake_check(): the columns of a table whose defaults take IDs of a generator, and the generator, or NULL if the default names none or several';
-
--- Worker IDs count here whose pool was dropped. Like snowflake_workers, which leaves them
--- out, this view shows a part of a table that its readers may not read.
--- It is made as the views of registry.sql are, out of reach of functions that others made.
+-- All worker IDs that this registry has ever leased, of all pools and namespaces, dropped ones
+-- included; NULL if there are none. Like snowflake_workers, which leaves out dropped pools, this
+-- view shows a part of a table that its readers may not read. It is made as the views of
+-- registry.sql are, out of reach of functions that others made.
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE VIEW _snowflake.leased AS
 SELECT range_agg(int8range(l.worker_id, l.worker_id, '[]')) AS worker_ids FROM _snowflake.leases AS l;
 SET LOCAL search_path = @extschema@, pg_temp;
-COMMENT ON VIEW _snowflake.leased IS 'internal, for snowflake_check(): all worker IDs that this registry has ever leased';
-COMMENT ON COLUMN _snowflake.leased.worker_ids IS 'those of all pools and namespaces, dropped ones included; NULL if there are none';
 
--- The planner takes the views of the registry for expensive, since it knows nothing of
--- the tables of a small registry; compiling them would take a second.
-CREATE FUNCTION _snowflake.known_workers(
-    OUT worker_ids int8multirange, OUT source text)
-    LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-    SET search_path = pg_catalog, pg_temp SET jit = off
+-- The worker IDs that the registry of this database knows, and this server's; NULL if it
+-- knows none; and where they come from, or why there are none. The planner takes the views of
+-- the registry for expensive, since it knows nothing of the tables of a small registry;
+-- compiling them would take a second.
+CREATE FUNCTION _snowflake.known_workers(OUT worker_ids int8multirange, OUT source text)
+    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET jit = off
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
@@ -127,24 +74,21 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.known_workers() IS
-    'internal, for snowflake_check(): the worker IDs that the registry of this database knows, and this server''s; NULL if it knows none; and where they come from, or why there are none';
 
+-- Whether the caller may do all that the owner of a table may.
 CREATE FUNCTION _snowflake.reads_as_owner(relation regclass) RETURNS boolean
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT pg_has_role(c.relowner, 'USAGE') FROM pg_class AS c WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION _snowflake.reads_as_owner(regclass) IS
-    'internal, for snowflake_check(): whether the caller may do all that the owner of a table may';
 
+-- Counts the IDs in a column by what they are, worker ID and day.
 CREATE FUNCTION _snowflake.count_ids(
     relation regclass, column_name name, sample double precision, suffix text, arguments text,
     greatest_small bigint, latest timestamptz)
     RETURNS TABLE (kind text, worker_id bigint, day date, ids bigint,
         least_id bigint, greatest_id bigint, first timestamptz, last timestamptz)
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-    SET search_path = pg_catalog, pg_temp SET row_security = off
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SET search_path = pg_catalog, pg_temp SET row_security = off
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -175,7 +119,8 @@ BEGIN
     -- owner, and lends her nothing.
     IF _snowflake.reads_as_owner(relation) THEN
         RETURN QUERY SELECT r.* FROM jsonb_to_recordset(_snowflake.read_as_owner(relation, format(
-                'SELECT coalesce(jsonb_agg(to_jsonb(r)), %L) FROM (%s) AS r (kind, worker_id, day, ids, least_id, greatest_id, first, last)',
+                'SELECT coalesce(jsonb_agg(to_jsonb(r)), %L) FROM (%s) AS r '
+                '(kind, worker_id, day, ids, least_id, greatest_id, first, last)',
                 '[]', query))::jsonb)
             AS r (kind text, worker_id bigint, day date, ids bigint,
                 least_id bigint, greatest_id bigint, first timestamptz, last timestamptz);
@@ -184,8 +129,6 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.count_ids(regclass, name, double precision, text, text, bigint, timestamptz) IS
-    'internal, for snowflake_check(): counts the IDs in a column by what they are, worker ID and day';
 
 -- This function is not STRICT: NULL has a meaning for most arguments.
 CREATE FUNCTION snowflake_check(
@@ -194,8 +137,7 @@ CREATE FUNCTION snowflake_check(
     max_rows integer DEFAULT 1000)
     RETURNS TABLE (severity text, finding text, worker_id bigint, day date, ids bigint,
         least_id bigint, greatest_id bigint, detail text, hint text)
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-    SET search_path = pg_catalog, pg_temp SET row_security = off
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SET search_path = pg_catalog, pg_temp SET row_security = off
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -210,7 +152,7 @@ DECLARE
     -- generator or the layout.
     suffix text := '';
     whose text := '';
-    arguments text; -- the same after a comma
+    arguments text; -- the generator or the layout, after a comma
     known int8multirange := worker_ids;
     source text := 'the argument worker_ids';
     limits record;
@@ -307,7 +249,8 @@ BEGIN
                 USING ERRCODE = 'invalid_parameter_value',
                 DETAIL = CASE WHEN has_generator THEN 'The default of the column names no generator, or several.'
                     ELSE 'The column takes no IDs of a generator by default.' END,
-                HINT = format('Name the generator, as in snowflake_check(%L, %L, generator => %L), or the layout of another system, as in layout => %L',
+                HINT = format('Name the generator, as in snowflake_check(%L, %L, generator => %L), '
+                    'or the layout of another system, as in layout => %L',
                     table_name, it.attname, 'snowflake_default', 'preset=twitter');
         END IF;
         -- The functions without a generator know the layout of the default one by heart.
@@ -365,8 +308,10 @@ BEGIN
             'ID of the future', b.worker_id, NULL, b.ids, b.least_id, b.greatest_id,
             format('The IDs are of instants up to %s', b.last) || CASE WHEN isfinite(b.last) THEN
                 format(', %s ahead of the clock of this server', date_trunc('second', b.last - now)) ELSE '' END || '.',
-            CASE WHEN a.by_far THEN 'No generator leads so far, unless this server''s clock is slow. Find out what else writes to the column, or name the generator or the layout that made them. '
-                ELSE 'Compare the clocks of the servers: snowflake_check_cluster(). This server''s clock may be slow. A generator also leads after its clock was set back, and after snowflake_advance(). ' END
+            CASE WHEN a.by_far THEN 'No generator leads so far, unless this server''s clock is slow. '
+                    'Find out what else writes to the column, or name the generator or the layout that made them. '
+                ELSE 'Compare the clocks of the servers: snowflake_check_cluster(). This server''s clock may be slow. '
+                    'A generator also leads after its clock was set back, and after snowflake_advance(). ' END
                 || rows_where || is_no_small || format('CASE WHEN %s > %L THEN %s END', instant, latest, b.is_worker)
         FROM by_worker AS b CROSS JOIN LATERAL (SELECT b.last > farthest) AS a (by_far)
         WHERE b.kind = 'future'
@@ -408,4 +353,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer) IS
-    'checks the IDs that a column holds: IDs that its generator or layout cannot have made, of the future, before the epoch, of unknown worker IDs; and counts them by worker ID and day';
+    'checks the IDs that a column holds: IDs that its generator or layout cannot have made, of the '
+    'future, before the epoch, of unknown worker IDs; and counts them by worker ID and day';

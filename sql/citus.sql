@@ -17,10 +17,9 @@
 -- schemas in which others may create objects, and in format() a %s is what PostgreSQL has
 -- written as SQL.
 
-CREATE FUNCTION _snowflake.on_workers(
-    command text, OUT node text, OUT success boolean, OUT result text)
-    RETURNS SETOF record
-    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+-- What a statement returns on each worker.
+CREATE FUNCTION _snowflake.on_workers(command text, OUT node text, OUT success boolean, OUT result text)
+    RETURNS SETOF record LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
@@ -31,9 +30,8 @@ BEGIN
         USING command;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.on_workers(text) IS
-    'internal, for clusters of Citus: what a statement returns on each worker';
 
+-- Refuses a call on a worker.
 CREATE FUNCTION _snowflake.check_coordinator(function text) RETURNS void
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -50,9 +48,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.check_coordinator(text) IS
-    'internal, for clusters of Citus: refuses a call on a worker';
 
+-- The label of a sequence; null if there is none.
 CREATE FUNCTION _snowflake.label(generator regclass) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -61,9 +58,9 @@ AS $$
     WHERE l.provider = 'snowflake_id' AND l.classoid = 'pg_class'::regclass
       AND l.objoid = generator AND l.objsubid = 0
 $$;
-COMMENT ON FUNCTION _snowflake.label(regclass) IS
-    'internal, for clusters of Citus: the label of a sequence; null if there is none';
 
+-- The label of a generator on this node, the worker ID, and why this node can issue no IDs
+-- for a role.
 CREATE FUNCTION _snowflake.readiness(name text, owner name) RETURNS jsonb
     LANGUAGE sql STABLE STRICT PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -85,9 +82,9 @@ AS $$
     FROM (SELECT to_regclass(name) AS generator) AS wanted
     LEFT JOIN @extschema@.snowflake_generators AS g ON g.generator = wanted.generator
 $$;
-COMMENT ON FUNCTION _snowflake.readiness(text, name) IS
-    'internal, for clusters of Citus: the label of a generator on this node, the worker ID, and why this node can issue no IDs for a role';
 
+-- Refuses a generator of which some node can issue no IDs for a role, or of which two nodes
+-- would issue the same.
 CREATE FUNCTION _snowflake.check_nodes(generator regclass, owner name) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -125,13 +122,13 @@ BEGIN
     IF found IS NOT NULL THEN
         RAISE EXCEPTION 'not all nodes of Citus can issue IDs of generator %', generator_name
             USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = found || '.',
-            HINT = format('To bring a generator, its label and its grants to all nodes, run, and commit: SELECT * FROM snowflake_distribute_generator(%L)', generator_name);
+            HINT = format('To bring a generator, its label and its grants to all nodes, run, and commit: '
+                'SELECT * FROM snowflake_distribute_generator(%L)', generator_name);
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.check_nodes(regclass, name) IS
-    'internal, for snowflake_set_default() with Citus: refuses a generator of which some node can issue no IDs for a role, or of which two nodes would issue the same';
 
+-- How Citus distributes a table; null if it does not know the table.
 CREATE FUNCTION _snowflake.distribution(relation regclass) RETURNS jsonb
     LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -170,9 +167,8 @@ BEGIN
     RETURN found;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.distribution(regclass) IS
-    'internal, for snowflake_set_default(): how Citus distributes a table; null if it does not know the table';
 
+-- Whether the default of a column on this node uses a generator.
 CREATE FUNCTION _snowflake.has_default(table_name text, column_name name, source text) RETURNS boolean
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -180,19 +176,13 @@ AS $$
     -- pg_get_expr() would wait for the lock that the coordinator holds on this node, too.
     SELECT EXISTS (
         SELECT FROM pg_attribute AS a
-        JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-        JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+        JOIN _snowflake.default_generators(a.attrelid) AS g ON g.number = a.attnum
         WHERE a.attrelid = to_regclass(table_name) AND a.attname = column_name AND NOT a.attisdropped
-          AND CASE to_regclass(source)
-              WHEN '@extschema@.snowflake_default'::regclass THEN
-                  p.refclassid = 'pg_proc'::regclass AND p.refobjid = '@extschema@.snowflake_nextval()'::regprocedure
-              ELSE p.refclassid = 'pg_class'::regclass AND p.refobjid = to_regclass(source) END)
+          AND g.generator = to_regclass(source))
 $$;
-COMMENT ON FUNCTION _snowflake.has_default(text, name, text) IS
-    'internal, for clusters of Citus: whether the default of a column on this node uses a generator';
 
-CREATE FUNCTION _snowflake.check_default(
-    relation regclass, column_name name, generator regclass) RETURNS void
+-- Refuses a distribution column whose default is another one on some worker.
+CREATE FUNCTION _snowflake.check_default(relation regclass, column_name name, generator regclass) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -215,9 +205,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.check_default(regclass, name, regclass) IS
-    'internal, for snowflake_set_default() with Citus: refuses a distribution column whose default is another one on some worker';
 
+-- The comments of a table and its parts, as statements.
 CREATE FUNCTION _snowflake.comments(relation regclass) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -251,11 +240,9 @@ AS $$
     JOIN pg_namespace AS n ON n.oid = x.stxnamespace
     JOIN pg_description AS d ON d.classoid = 'pg_statistic_ext'::regclass AND d.objoid = x.oid
 $$;
-COMMENT ON FUNCTION _snowflake.comments(regclass) IS
-    'internal, for snowflake_set_default() with Citus, which loses them: the comments of a table and its parts, as statements';
 
-CREATE FUNCTION _snowflake.undistribute(
-    relation regclass, column_name name, distribution jsonb) RETURNS regclass
+-- Makes a table of Citus a local one, and says so before; returns the new table.
+CREATE FUNCTION _snowflake.undistribute(relation regclass, column_name name, distribution jsonb) RETURNS regclass
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -265,20 +252,22 @@ BEGIN
     IF distribution->>'method' <> 'h' THEN
         RAISE EXCEPTION 'table % is not distributed by hash', table_name
             USING ERRCODE = 'feature_not_supported',
-            DETAIL = format('"%s" is its distribution column, whose default Citus does not change, and the table cannot be distributed again as it is.', column_name),
+            DETAIL = format('"%s" is its distribution column, whose default Citus does not change, '
+                'and the table cannot be distributed again as it is.', column_name),
             HINT = 'Make a table with the default, distribute it, and copy the rows.';
     END IF;
     RAISE NOTICE 'table % is undistributed, and distributed again', table_name
-        USING DETAIL = format('"%s" is the distribution column, whose default Citus does not change. All rows are copied to this node and back, and the table is locked meanwhile.', column_name),
+        USING DETAIL = format('"%s" is the distribution column, whose default Citus does not change. '
+                'All rows are copied to this node and back, and the table is locked meanwhile.', column_name),
             HINT = 'If this node has no room for the rows, cancel this call: nothing has been changed.';
     -- Citus makes a new table of the same name.
     EXECUTE 'SELECT pg_catalog.undistribute_table($1)' USING relation;
     RETURN table_name::regclass;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.undistribute(regclass, name, jsonb) IS
-    'internal, for snowflake_set_default(): makes a table of Citus a local one, and says so before; returns the new table';
 
+-- Distributes a table by hash, in its group or with its number of shards, and gives it its
+-- comments back.
 CREATE FUNCTION _snowflake.distribute(relation regclass, distribution jsonb) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -298,9 +287,8 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.distribute(regclass, jsonb) IS
-    'internal, for snowflake_set_default(): distributes a table by hash, in its group or with its number of shards, and gives it its comments back';
 
+-- Gives a sequence that Citus has made on a worker the label that it has on the coordinator.
 -- The library calls this function after ALTER SEQUENCE, where a sequence has the INCREMENT
 -- of a generator's and no label: so Citus leaves it where it has made the sequence, for a
 -- new table or on a new node.
@@ -338,11 +326,10 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.adopt_label(regclass) IS
-    'internal, for clusters of Citus: gives a sequence that Citus has made on a worker the label that it has on the coordinator';
 
-CREATE FUNCTION _snowflake.place_generator(
-    name text, label text, owner name, grants jsonb) RETURNS text
+-- Makes or labels a generator on this node, with this owner and these grants; returns what
+-- was done.
+CREATE FUNCTION _snowflake.place_generator(name text, label text, owner name, grants jsonb) RETURNS text
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -405,11 +392,10 @@ BEGIN
     RETURN outcome;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.place_generator(text, text, name, jsonb) IS
-    'internal, for snowflake_distribute_generator(): makes or labels a generator on this node, with this owner and these grants; returns what was done';
 
-CREATE FUNCTION _snowflake.try_generator(
-    name text, label text, owner name, grants jsonb) RETURNS void
+-- Does what _snowflake.place_generator() does, and undoes it; the error says why it cannot
+-- be done.
+CREATE FUNCTION _snowflake.try_generator(name text, label text, owner name, grants jsonb) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -421,14 +407,11 @@ EXCEPTION WHEN SQLSTATE 'SFTRY' THEN
     RETURN;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.try_generator(text, text, name, jsonb) IS
-    'internal, for snowflake_distribute_generator(): does what _snowflake.place_generator() does, and undoes it; the error says why it cannot be done';
 
 -- This function is not STRICT: NULL for the label has a meaning.
 CREATE FUNCTION snowflake_distribute_generator(
     generator regclass, label text DEFAULT NULL, OUT node text, OUT outcome text)
-    RETURNS SETOF record
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -463,7 +446,8 @@ BEGIN
     ELSIF here IS NULL AND label IS NULL THEN
         RAISE EXCEPTION '% is not a generator', generator_name
             USING ERRCODE = 'wrong_object_type',
-            HINT = 'Give the label, or make a generator: SELECT * FROM snowflake_distribute_generator(snowflake_create_generator(name, label))';
+            HINT = 'Give the label, or make a generator: '
+                'SELECT * FROM snowflake_distribute_generator(snowflake_create_generator(name, label))';
     ELSIF NOT pg_has_role(class.relowner, 'USAGE') THEN
         RAISE EXCEPTION 'must be owner of generator %', generator_name
             USING ERRCODE = 'insufficient_privilege',
@@ -494,7 +478,8 @@ BEGIN
         RAISE EXCEPTION 'IDs of generator % carry no worker ID', generator_name
             USING ERRCODE = 'invalid_parameter_value',
             DETAIL = 'With the same label, all nodes would issue the same IDs.',
-            HINT = 'Give the layout a field for the worker ID, such as worker:10; or set a label of its own on each node, with another value of the fixed field.';
+            HINT = 'Give the layout a field for the worker ID, such as worker:10; '
+                'or set a label of its own on each node, with another value of the fixed field.';
     END IF;
     node := 'this node';
     RETURN NEXT;
@@ -533,9 +518,11 @@ BEGIN
     IF failed IS NOT NULL THEN
         RAISE EXCEPTION 'generator % did not reach all nodes of Citus', generator_name
             USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = failed || '.',
-            HINT = 'The change was undone on this node, and stays on the nodes that the detail does not name. Remove the cause, and call this again.';
+            HINT = 'The change was undone on this node, and stays on the nodes that the detail does not name. '
+                'Remove the cause, and call this again.';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_distribute_generator(regclass, text) IS
-    'makes or relabels a generator on all nodes of Citus, with its owner and its grants; one row for each node. Called on the coordinator, again after a node was added';
+    'makes or relabels a generator on all nodes of Citus, with its owner and its grants; one '
+    'row for each node. Called on the coordinator, again after a node was added';

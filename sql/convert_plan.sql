@@ -698,9 +698,8 @@ BEGIN
         FOR statement IN
             SELECT DISTINCT format('ALTER SEQUENCE %s AS bigint', _snowflake.name(s.seqrelid))
             FROM unnest(tables, numbers) AS u (id, number)
-            JOIN pg_attrdef AS e ON e.adrelid = u.id AND e.adnum = u.number
-            JOIN pg_depend AS d ON d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid AND d.refclassid = 'pg_class'::regclass
-            JOIN pg_sequence AS s ON s.seqrelid = d.refobjid
+            JOIN _snowflake.defaults AS d ON d.relation = u.id AND d.number = u.number
+            JOIN pg_sequence AS s ON s.seqrelid = d.sequence
             WHERE s.seqtypid <> 'bigint'::regtype
             ORDER BY 1
         LOOP
@@ -795,11 +794,13 @@ BEGIN
         SELECT format('%s %s no keys after the conversion: programs that call nextval(), currval() or lastval() for them need INSERT ... RETURNING',
             string_agg(DISTINCT q.name, ', '), CASE WHEN count(DISTINCT q.name) = 1 THEN 'makes' ELSE 'make' END)
         FROM jsonb_to_recordset(columns) AS c (relation oid, number smallint, is_key boolean)
-        LEFT JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number
         -- Of an identity, or named by a default.
-        JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND (d.refobjid, d.refobjsubid) = (c.relation, c.number) AND d.deptype = 'i'
-            OR d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid AND d.refclassid = 'pg_class'::regclass
-        JOIN pg_class AS s ON s.relkind = 'S' AND s.oid IN (d.objid, d.refobjid)
+        CROSS JOIN LATERAL (
+            SELECT d.objid FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+              AND (d.refobjid, d.refobjsubid) = (c.relation, c.number) AND d.deptype = 'i'
+            UNION ALL
+            SELECT u.sequence FROM _snowflake.defaults AS u WHERE u.relation = c.relation AND u.number = c.number) AS d (id)
+        JOIN pg_class AS s ON s.oid = d.id AND s.relkind = 'S'
         CROSS JOIN LATERAL (SELECT 'sequence ' || _snowflake.name(s.oid)) AS q (name)
         WHERE set_default AND c.is_key AND s.oid NOT IN (SELECT g.generator FROM @extschema@.snowflake_generators() AS g)
         HAVING count(*) > 0

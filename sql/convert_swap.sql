@@ -190,9 +190,8 @@ BEGIN
             -- Others that defaults draw from.
             SELECT DISTINCT 15, q.name, format('ALTER SEQUENCE %s AS bigint', q.name)
             FROM columns AS c
-            JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number
-            JOIN pg_depend AS d ON d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid AND d.refclassid = 'pg_class'::regclass
-            JOIN pg_sequence AS o ON o.seqrelid = d.refobjid AND o.seqtypid <> 'bigint'::regtype
+            JOIN _snowflake.defaults AS d ON d.relation = c.relation AND d.number = c.number
+            JOIN pg_sequence AS o ON o.seqrelid = d.sequence AND o.seqtypid <> 'bigint'::regtype
             CROSS JOIN _snowflake.name(o.seqrelid) AS q (name)
             WHERE NOT set_default AND NOT EXISTS (SELECT FROM pg_depend AS w JOIN columns AS x ON x.relation = w.refobjid AND x.number = w.refobjsubid
                 WHERE w.classid = 'pg_class'::regclass AND w.objid = o.seqrelid AND w.refclassid = 'pg_class'::regclass AND w.deptype = 'a')

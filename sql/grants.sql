@@ -1,13 +1,15 @@
 -- Who may use what: this script is the last one, and no other one grants or revokes.
 --
--- First all objects of the extension get one owner, the bootstrap superuser, whoever makes
--- the extension. Some other superuser who makes it may be an ordinary role one day. Then
--- everybody else loses all privileges: ALTER DEFAULT PRIVILEGES of the superuser who makes
+-- First all objects of the extension get one owner, the bootstrap superuser: the role that
+-- makes the extension may be a superuser now and an ordinary role one day. Then all other
+-- roles lose all privileges: ALTER DEFAULT PRIVILEGES of the superuser who makes
 -- the extension reaches its objects too. What follows is the list of all that anybody may.
--- An object that is not in the list is for superusers. tests/t/security/catalog_rules.pl has the
--- same list, and each script of an update ends with such lines for what it makes.
+-- An object that is not in the list is for superusers, and roles to which they grant it: the
+-- registry, its administration, the horizon of a cluster, the clock and the statistics of the
+-- server, and all that connects to other servers. tests/t/security/catalog_rules.pl lists who
+-- may use each object, and each script of an update ends with such lines for what it makes.
 --
--- The statements name objects. Whoever owns the extension's schema may rename it meanwhile,
+-- The statements name objects. The owner of the extension's schema may rename it meanwhile,
 -- and make another one of its name; so in the end each object is looked at by its OID.
 SET LOCAL search_path = pg_catalog, pg_temp;
 DO $$
@@ -83,78 +85,39 @@ GRANT UPDATE ON SEQUENCE snowflake_default TO pg_database_owner;
 
 -- Views. Those of the registry tell where servers are.
 GRANT SELECT ON
-    pg_stat_snowflake,
-    snowflake_generators,
-    snowflake_horizon_holders,
-    snowflake_presets,
-    snowflake_worker
+    _snowflake.defaults, pg_stat_snowflake, snowflake_generators, snowflake_horizon_holders, snowflake_presets, snowflake_worker
 TO PUBLIC;
-GRANT SELECT ON
-    _snowflake.leased,
-    snowflake_cluster_servers,
-    snowflake_pools,
-    snowflake_workers
-TO pg_monitor;
+GRANT SELECT ON _snowflake.leased, snowflake_cluster_servers, snowflake_pools, snowflake_workers TO pg_monitor;
 
 -- IDs of generators: the C functions ask for USAGE or UPDATE on the sequence.
 GRANT EXECUTE ON FUNCTION
-    snowflake_advance(regclass, bigint),
-    snowflake_advance(regclass, timestamptz),
-    snowflake_currval(),
-    snowflake_currval(regclass),
-    snowflake_horizon(),
-    snowflake_horizon(regclass),
-    snowflake_nextval(),
-    snowflake_nextval(regclass),
-    snowflake_nextval_after(bigint),
-    snowflake_nextval_after(bigint, regclass),
-    snowflake_nextval_batch(integer),
-    snowflake_nextval_batch(integer, regclass),
-    snowflake_nextval_batch_with(integer, jsonb),
-    snowflake_nextval_batch_with(integer, jsonb, regclass),
-    snowflake_nextval_block(integer),
-    snowflake_nextval_block(integer, regclass),
-    snowflake_nextval_with(jsonb),
-    snowflake_nextval_with(jsonb, regclass),
-    snowflake_observe(bigint),
-    snowflake_observe(bigint, regclass),
+    snowflake_advance(regclass, bigint), snowflake_advance(regclass, timestamptz),
+    snowflake_currval(), snowflake_currval(regclass),
+    snowflake_horizon(), snowflake_horizon(regclass),
+    snowflake_nextval(), snowflake_nextval(regclass),
+    snowflake_nextval_after(bigint), snowflake_nextval_after(bigint, regclass),
+    snowflake_nextval_batch(integer), snowflake_nextval_batch(integer, regclass),
+    snowflake_nextval_batch_with(integer, jsonb), snowflake_nextval_batch_with(integer, jsonb, regclass),
+    snowflake_nextval_block(integer), snowflake_nextval_block(integer, regclass),
+    snowflake_nextval_with(jsonb), snowflake_nextval_with(jsonb, regclass),
+    snowflake_observe(bigint), snowflake_observe(bigint, regclass),
     snowflake_ordered()
 TO PUBLIC;
 
 -- IDs that are there already, with and without a generator whose label is read.
 GRANT EXECUTE ON FUNCTION
-    snowflake_decode(bigint),
-    snowflake_decode(bigint, regclass),
-    snowflake_decode_as(bigint, text),
-    snowflake_encode(timestamptz, bigint, bigint),
-    snowflake_encode(timestamptz, bigint, bigint, regclass),
-    snowflake_encode_as(timestamptz, bigint, bigint, text),
-    snowflake_encode_as(timestamptz, jsonb, text),
-    snowflake_explain(bigint),
-    snowflake_explain(bigint, regclass),
-    snowflake_explain_as(bigint, text),
+    snowflake_decode(bigint), snowflake_decode(bigint, regclass), snowflake_decode_as(bigint, text),
+    snowflake_encode(timestamptz, bigint, bigint), snowflake_encode(timestamptz, bigint, bigint, regclass),
+    snowflake_encode_as(timestamptz, bigint, bigint, text), snowflake_encode_as(timestamptz, jsonb, text),
+    snowflake_explain(bigint), snowflake_explain(bigint, regclass), snowflake_explain_as(bigint, text),
     snowflake_from_text(text, text),
-    snowflake_mask(bigint, bytea),
-    snowflake_mask_text(bigint, bytea, integer),
-    snowflake_mask_version(text),
-    snowflake_max_id(timestamptz),
-    snowflake_max_id(timestamptz, regclass),
-    snowflake_max_id_as(timestamptz, text),
-    snowflake_min_id(timestamptz),
-    snowflake_min_id(timestamptz, regclass),
-    snowflake_min_id_as(timestamptz, text),
-    snowflake_sequence(bigint),
-    snowflake_sequence(bigint, regclass),
-    snowflake_sequence_as(bigint, text),
-    snowflake_timestamp(bigint),
-    snowflake_timestamp(bigint, regclass),
-    snowflake_timestamp_as(bigint, text),
-    snowflake_to_text(bigint, text),
-    snowflake_unmask(bigint, bytea),
-    snowflake_unmask_text(text, bytea[]),
-    snowflake_worker_id(bigint),
-    snowflake_worker_id(bigint, regclass),
-    snowflake_worker_id_as(bigint, text)
+    snowflake_mask(bigint, bytea), snowflake_mask_text(bigint, bytea, integer), snowflake_mask_version(text),
+    snowflake_max_id(timestamptz), snowflake_max_id(timestamptz, regclass), snowflake_max_id_as(timestamptz, text),
+    snowflake_min_id(timestamptz), snowflake_min_id(timestamptz, regclass), snowflake_min_id_as(timestamptz, text),
+    snowflake_sequence(bigint), snowflake_sequence(bigint, regclass), snowflake_sequence_as(bigint, text),
+    snowflake_timestamp(bigint), snowflake_timestamp(bigint, regclass), snowflake_timestamp_as(bigint, text),
+    snowflake_to_text(bigint, text), snowflake_unmask(bigint, bytea), snowflake_unmask_text(text, bytea[]),
+    snowflake_worker_id(bigint), snowflake_worker_id(bigint, regclass), snowflake_worker_id_as(bigint, text)
 TO PUBLIC;
 
 -- Generators, and what tables take: who owns them may change them.
@@ -172,134 +135,16 @@ GRANT EXECUTE ON PROCEDURE
     snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint),
     snowflake_convert_backfill(regclass, interval),
     snowflake_convert_run(text, text[], integer),
-    snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer),
-    _snowflake.do_as_owner(regclass, text)
+    snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer)
 TO PUBLIC;
 
 -- The functions of the views that PUBLIC may read; they show what the reader may see.
-GRANT EXECUTE ON FUNCTION
-    pg_stat_snowflake(),
-    snowflake_generators(),
-    snowflake_presets(),
-    snowflake_worker()
-TO PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_stat_snowflake(), snowflake_generators(), snowflake_presets(), snowflake_worker() TO PUBLIC;
 
 -- It reads view snowflake_pools with the rights of its caller.
-GRANT EXECUTE ON FUNCTION
-    snowflake_pool_calls()
-TO PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_pool_calls() TO PUBLIC;
 
 -- Functions that those above call, or that views and the library call for a session. Each
--- does what its caller may do.
-GRANT EXECUTE ON FUNCTION
-    _snowflake.adopt_label(regclass),
-    _snowflake.as_owner(regclass, text),
-    _snowflake.backfill_columns(jsonb, jsonb),
-    _snowflake.backfill_keys(jsonb, text, name[]),
-    _snowflake.backfill_layout(regclass, bigint),
-    _snowflake.backfill_map(jsonb, regclass, bigint),
-    _snowflake.backfill_obstacles(jsonb, regclass, bigint),
-    _snowflake.backfill_time(regclass, name[]),
-    _snowflake.base_type(oid, integer),
-    _snowflake.catalog_state(),
-    _snowflake.check_backfill(boolean, name[], bigint, boolean),
-    _snowflake.check_coordinator(text),
-    _snowflake.check_copying(regclass),
-    _snowflake.check_default(regclass, name, regclass),
-    _snowflake.check_limits(),
-    _snowflake.check_limits(regclass),
-    _snowflake.check_limits_as(text),
-    _snowflake.check_list(anyarray, text),
-    _snowflake.check_nodes(regclass, name),
-    _snowflake.check_references(regclass, name, regclass, integer),
-    _snowflake.check_table(regclass, name),
-    _snowflake.check_takes(regclass, name, regclass),
-    _snowflake.check_values(regclass, name, regclass),
-    _snowflake.column_roots(regclass, name),
-    _snowflake.comments(regclass),
-    _snowflake.convert_columns(regclass[], boolean),
-    _snowflake.convert_dependents(oid[], smallint[]),
-    _snowflake.convert_keys(regclass[], boolean),
-    _snowflake.convert_literals(jsonb),
-    _snowflake.convert_notes(jsonb, jsonb, boolean),
-    _snowflake.convert_plan(regclass[], boolean, regclass, boolean, name[], bigint, boolean),
-    _snowflake.convert_remake(regclass, oid),
-    _snowflake.convert_tables(regclass[], regnamespace),
-    _snowflake.copies(regclass[], boolean),
-    _snowflake.copy_function(regclass),
-    _snowflake.copy_index(regclass, name[]),
-    _snowflake.copy_name(name),
-    _snowflake.copy_number(regclass, name, regclass),
-    _snowflake.count_ids(regclass, name, double precision, text, text, bigint, timestamptz),
-    _snowflake.default_generators(regclass),
-    _snowflake.distribute(regclass, jsonb),
-    _snowflake.distribution(regclass),
-    _snowflake.end_conversion(regclass),
-    _snowflake.family(regclass, name),
-    _snowflake.fix_settings(),
-    _snowflake.grants(aclitem[], oid, "char", text, name),
-    _snowflake.has_default(text, name, text),
-    _snowflake.horizon_held(),
-    _snowflake.horizon_lags(),
-    _snowflake.ids_to_come(regclass, bigint),
-    _snowflake.index_columns(regclass),
-    _snowflake.index_expression(regclass, integer, name[]),
-    _snowflake.instant(bigint),
-    _snowflake.instant_or_null(bigint),
-    _snowflake.instant_or_null(bigint, regclass),
-    _snowflake.instant_or_null_as(bigint, text),
-    _snowflake.is_copy_function(regproc, regclass),
-    _snowflake.is_copying(regclass),
-    _snowflake.key_column(regclass, name),
-    _snowflake.keys(regclass),
-    _snowflake.known_workers(),
-    _snowflake.label(regclass),
-    _snowflake.lockers(text[], timestamptz),
-    _snowflake.millis(timestamptz),
-    _snowflake.name(regclass),
-    _snowflake.need_read_committed(),
-    _snowflake.on_workers(text),
-    _snowflake.online_obstacles(regclass[], boolean, regclass, boolean),
-    _snowflake.place_generator(text, text, name, jsonb),
-    _snowflake.portable(text),
-    _snowflake.read_as_owner(regclass, text),
-    _snowflake.readiness(text, name),
-    _snowflake.reads_as_owner(regclass),
-    _snowflake.rows_as_owner(regclass, text),
-    _snowflake.run(text),
-    _snowflake.run_as_caller(text),
-    _snowflake.run_as_owner(regclass, text),
-    _snowflake.server(jsonb, bigint),
-    _snowflake.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[]),
-    _snowflake.swap_plan(regclass[], boolean, regclass, boolean),
-    _snowflake.swap_result(oid[], oid[], smallint[]),
-    _snowflake.tables_of(regnamespace),
-    _snowflake.try_generator(text, text, name, jsonb),
-    _snowflake.undistribute(regclass, name, jsonb),
-    _snowflake.wait_until(timestamptz),
-    _snowflake.wanted_default(regclass),
-    _snowflake.warn_if_not_ready(regclass)
-TO PUBLIC;
-
--- Superusers only, and roles to which they grant it: the registry, its administration, the
--- horizon of a cluster, the clock and the statistics of the server, and all that connects to
--- other servers. Functions without a line above are:
---   _snowflake.horizon_support(internal)
---   _snowflake.read_etcd(text)
---   snowflake_accept_clock()
---   snowflake_check_cluster(text[])
---   snowflake_cluster_horizon()
---   snowflake_cluster_horizon(regclass)
---   snowflake_cluster_horizon(regclass, text)
---   snowflake_cluster_servers_in(text)
---   snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text)
---   snowflake_declare_registry(text)
---   snowflake_drop_pool(text, text)
---   snowflake_drop_server(text, text)
---   snowflake_end_quiet_time(text)
---   snowflake_lease(text, jsonb)
---   snowflake_pools_in(text)
---   snowflake_revoke_worker(text, integer, text)
---   snowflake_stat_reset()
---   snowflake_stat_reset(regclass)
---   snowflake_workers_in(text)
+-- does what its caller may do. The planner needs no grant for its support function.
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA _snowflake TO PUBLIC;
+REVOKE EXECUTE ON FUNCTION _snowflake.horizon_support(internal), _snowflake.read_etcd(text) FROM PUBLIC;

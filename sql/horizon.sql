@@ -1,46 +1,37 @@
--- The horizon: IDs before it cannot appear any more. See docs/ordered.md.
+-- The horizon: IDs before it can no longer appear. See docs/ordered.md.
 
 -- snowflake_horizon() is VOLATILE, since each call answers anew, and PARALLEL UNSAFE, since
 -- a reservation may write, as with snowflake_nextval(). The planner asks the support
 -- function, which refuses queries that read tables beside it.
 
+-- Refuses snowflake_horizon() in queries that read tables.
 CREATE FUNCTION _snowflake.horizon_support(internal) RETURNS internal
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_horizon_support';
-COMMENT ON FUNCTION _snowflake.horizon_support(internal) IS
-    'internal: refuses snowflake_horizon() in queries that read tables';
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_horizon_support';
 
 CREATE FUNCTION snowflake_horizon() RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SUPPORT _snowflake.horizon_support
-    AS 'MODULE_PATHNAME', 'snowflake_horizon';
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SUPPORT _snowflake.horizon_support AS 'MODULE_PATHNAME', 'snowflake_horizon';
 COMMENT ON FUNCTION snowflake_horizon() IS
     'no ID of the default generator below this can appear on this server any more, of IDs that the inserting transaction has taken';
 
 CREATE FUNCTION snowflake_horizon(generator regclass) RETURNS bigint
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SUPPORT _snowflake.horizon_support
-    AS 'MODULE_PATHNAME', 'snowflake_horizon';
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SUPPORT _snowflake.horizon_support AS 'MODULE_PATHNAME', 'snowflake_horizon';
 COMMENT ON FUNCTION snowflake_horizon(regclass) IS
     'no ID of a generator below this can appear on this server any more, of IDs that the inserting transaction has taken';
 
 -- A trigger function is not STRICT: it has no arguments.
 CREATE FUNCTION snowflake_ordered() RETURNS trigger
-    LANGUAGE c VOLATILE PARALLEL UNSAFE
-    AS 'MODULE_PATHNAME', 'snowflake_ordered';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_ordered';
 COMMENT ON FUNCTION snowflake_ordered() IS
-    'trigger BEFORE INSERT, FOR EACH ROW, for tables that are polled: refuses IDs from elsewhere that lie before the horizon. Arguments: the column (by default the primary key), the generator (by default that of the column''s default)';
+    'trigger BEFORE INSERT, FOR EACH ROW, for tables that are polled: refuses IDs from elsewhere that lie before the horizon. '
+    'Arguments: the column (by default the primary key), the generator (by default that of the column''s default)';
 
 -- Running transactions of this database that hold back a horizon by a place in shared memory.
 -- Details of other sessions are shown as in pg_stat_activity.
-CREATE FUNCTION _snowflake.horizon_held(
-    OUT pid integer, OUT generator regclass, OUT since timestamptz)
-    RETURNS SETOF record
-    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10
-    AS 'MODULE_PATHNAME', 'snowflake_horizon_held';
-COMMENT ON FUNCTION _snowflake.horizon_held() IS
-    'running transactions, for view snowflake_horizon_holders';
+CREATE FUNCTION _snowflake.horizon_held(OUT pid integer, OUT generator regclass, OUT since timestamptz) RETURNS SETOF record
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'snowflake_horizon_held';
 
 -- Where pg_catalog has no operator of exactly these types, it is named: another one in the
--- extension's schema would be taken, whoever made it.
+-- extension's schema would be taken, even one that another role made.
 CREATE VIEW snowflake_horizon_holders AS
     WITH held AS (
         SELECT h.pid, NULL::text AS gid, h.generator, h.since, NULL::name AS owner,
@@ -72,12 +63,14 @@ CREATE VIEW snowflake_horizon_holders AS
         coalesce(a.xact_start, h.prepared) AS xact_start, a.query
     FROM held h
     LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = h.pid;
-COMMENT ON VIEW snowflake_horizon_holders IS
-    'transactions of this database that hold back snowflake_horizon(), running and prepared';
+COMMENT ON VIEW snowflake_horizon_holders IS 'transactions of this database that hold back snowflake_horizon(), running and prepared';
 COMMENT ON COLUMN snowflake_horizon_holders.pid IS 'process of a running transaction; null for a prepared one';
-COMMENT ON COLUMN snowflake_horizon_holders.gid IS 'name of a prepared transaction, for COMMIT PREPARED or ROLLBACK PREPARED; null for a running one';
+COMMENT ON COLUMN snowflake_horizon_holders.gid IS
+    'name of a prepared transaction, for COMMIT PREPARED or ROLLBACK PREPARED; null for a running one';
 COMMENT ON COLUMN snowflake_horizon_holders.generator IS 'the generator whose horizon is held back';
-COMMENT ON COLUMN snowflake_horizon_holders.since IS 'the instant of the first ID that the transaction has taken, or one shortly before: the horizon does not pass it; null for users who may not use the generator';
+COMMENT ON COLUMN snowflake_horizon_holders.since IS
+    'the instant of the first ID that the transaction has taken, or one shortly before: the '
+    'horizon does not pass it; null for users who may not use the generator';
 COMMENT ON COLUMN snowflake_horizon_holders.held_for IS 'how long ago that was, by the wall clock; 0 while the generator is ahead of it';
 COMMENT ON COLUMN snowflake_horizon_holders.usename IS 'role of the session, or owner of the prepared transaction';
 COMMENT ON COLUMN snowflake_horizon_holders.application_name IS 'as in pg_stat_activity';

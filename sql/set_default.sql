@@ -18,8 +18,8 @@
 -- change, and distributed again after it.
 --
 -- No function here is SECURITY DEFINER. The functions in schema _snowflake are
--- parts of this one, and grant nothing: whoever calls one alone sees what the catalogs
--- show to everybody, or gets the error of a missing privilege.
+-- parts of snowflake_set_default(), and grant nothing: a caller of one alone sees what the
+-- catalogs show to everybody, or gets the error of a missing privilege.
 --
 -- Each function has a search_path with no schema in which others may create objects. So
 -- unqualified names and operators below are PostgreSQL's own, and PostgreSQL writes
@@ -41,30 +41,28 @@
 
 -- The next three are the only parts that SQL cannot have; src/sql/column.rs has them.
 
+-- Locks a generator, by default the default one, and returns how many bits its IDs have, the
+-- next ID, whether all later IDs are above it, when IDs reach a value, and whether
+-- snowflake_advance() can go beyond that value.
 CREATE FUNCTION _snowflake.ids_to_come(
     generator regclass, value bigint,
     OUT source regclass, OUT is_default boolean, OUT bits integer,
     OUT next_id bigint, OUT sorted boolean, OUT reached text, OUT can_advance boolean)
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-    AS 'MODULE_PATHNAME', 'snowflake_internal_ids_to_come';
-COMMENT ON FUNCTION _snowflake.ids_to_come(regclass, bigint) IS
-    'internal, for snowflake_set_default(): locks a generator, by default the default one, and returns how many bits its IDs have, the next ID, whether all later IDs are above it, when IDs reach a value, and whether snowflake_advance() can go beyond that value';
+    SET quote_all_identifiers = off SET standard_conforming_strings = on AS 'MODULE_PATHNAME', 'snowflake_internal_ids_to_come';
 
+-- Warns if this server has no worker ID that the generator can use.
 CREATE FUNCTION _snowflake.warn_if_not_ready(generator regclass) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-    AS 'MODULE_PATHNAME', 'snowflake_internal_warn_if_not_ready';
-COMMENT ON FUNCTION _snowflake.warn_if_not_ready(regclass) IS
-    'internal, for snowflake_set_default(): warns if this server has no worker ID that the generator can use';
+    SET quote_all_identifiers = off SET standard_conforming_strings = on AS 'MODULE_PATHNAME', 'snowflake_internal_warn_if_not_ready';
 
+-- The value that a query returns, as of now, read as the owner of a table, whose rights the
+-- caller must have, and in a security-restricted operation as REINDEX is.
 CREATE FUNCTION _snowflake.read_as_owner(relation regclass, query text) RETURNS text
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-    AS 'MODULE_PATHNAME', 'snowflake_internal_read_as_owner';
-COMMENT ON FUNCTION _snowflake.read_as_owner(regclass, text) IS
-    'internal, for snowflake_set_default(): the value that a query returns, as of now, read as the owner of a table, whose rights the caller must have, and in a security-restricted operation as REINDEX is';
+    SET quote_all_identifiers = off SET standard_conforming_strings = on AS 'MODULE_PATHNAME', 'snowflake_internal_read_as_owner';
 
+-- An array as a list, for snowflake_convert(): refuses more dimensions than one, and nulls.
 CREATE FUNCTION _snowflake.check_list(list anyarray, name text) RETURNS anyarray
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -81,9 +79,8 @@ BEGIN
     RETURN list[:];
 END
 $$;
-COMMENT ON FUNCTION _snowflake.check_list(anyarray, text) IS
-    'internal, for snowflake_convert(): an array as a list; refuses arrays of more dimensions and with nulls';
 
+-- The qualified name of a relation, for messages.
 CREATE FUNCTION _snowflake.name(relation regclass) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -94,11 +91,9 @@ AS $$
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION _snowflake.name(regclass) IS
-    'internal, for snowflake_set_default(): the qualified name of a relation, for messages';
 
-CREATE FUNCTION _snowflake.base_type(
-    type oid, typmod integer, OUT base regtype, OUT modifier integer)
+-- The type and modifier of a column, with domains replaced by their base types.
+CREATE FUNCTION _snowflake.base_type(type oid, typmod integer, OUT base regtype, OUT modifier integer)
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -110,15 +105,53 @@ AS $$
         FROM types AS s JOIN pg_type AS t ON t.oid = s.id AND t.typtype = 'd')
     SELECT s.id::regtype, s.modifier FROM types AS s ORDER BY s.depth DESC LIMIT 1
 $$;
-COMMENT ON FUNCTION _snowflake.base_type(oid, integer) IS
-    'internal, for snowflake_set_default(): the type and modifier of a column, with domains replaced by their base types';
 
+-- What the default of a column, or the expression of a generated one, names: a row for each
+-- function and each sequence. Whose default draws from which sequence is asked here only.
+-- PostgreSQL's own functions, such as nextval(), are left out, since pg_depend leaves them out.
+-- The view has its names bound when it is made, out of reach of what others make.
+SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE VIEW _snowflake.defaults AS
+SELECT d.adrelid AS relation, d.adnum AS number,
+    CASE WHEN s.seqrelid IS NULL THEN p.refobjid END AS function, s.seqrelid AS sequence
+FROM pg_attrdef AS d
+JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+LEFT JOIN pg_sequence AS s ON p.refclassid = 'pg_class'::regclass AND s.seqrelid = p.refobjid
+WHERE p.refclassid = 'pg_proc'::regclass OR s.seqrelid IS NOT NULL;
+SET LOCAL search_path = @extschema@, pg_temp;
+
+-- The columns of a table whose defaults take IDs of a generator, and the generator, or NULL
+-- if the default names none or several: a default that gets the generator as text at run
+-- time, or that chooses among several, is no evidence of which one made an ID.
+CREATE FUNCTION _snowflake.default_generators(relation regclass, OUT number smallint, OUT generator regclass)
+    RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    WITH makers (id, takes_generator) AS (
+        SELECT f.oid, 'regclass'::regtype = ANY (f.proargtypes::oid[])
+        FROM pg_extension AS x
+        JOIN pg_depend AS e ON e.refclassid = 'pg_extension'::regclass AND e.refobjid = x.oid
+            AND e.classid = 'pg_proc'::regclass AND e.deptype = 'e'
+        JOIN pg_proc AS f ON f.oid = e.objid AND f.proname ~ '^snowflake_nextval'
+        WHERE x.extname = 'snowflake_id'),
+    uses (number, maker, generator) AS (
+        SELECT d.number, m.id, CASE WHEN NOT m.takes_generator THEN s.id
+            WHEN d.sequence = s.id OR _snowflake.label(d.sequence) IS NOT NULL THEN d.sequence END
+        FROM _snowflake.defaults AS d
+        LEFT JOIN makers AS m ON m.id = d.function
+        CROSS JOIN (SELECT '@extschema@.snowflake_default'::regclass::oid) AS s (id)
+        WHERE d.relation = default_generators.relation)
+    SELECT u.number, CASE WHEN count(DISTINCT u.generator) = 1 THEN min(u.generator)::regclass END
+    FROM uses AS u GROUP BY u.number HAVING count(u.maker) > 0
+$$;
+
+-- A column in its table, which comes first, and in all partitions and child tables, with its
+-- default and the functions that the default calls.
 CREATE FUNCTION _snowflake.family(
     relation regclass, column_name name,
     OUT member regclass, OUT number smallint, OUT identity "char",
     OUT expression text, OUT functions oid[])
-    RETURNS SETOF record
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH RECURSIVE family (id) AS (
@@ -126,9 +159,8 @@ AS $$
         UNION
         SELECT i.inhrelid FROM family AS f JOIN pg_inherits AS i ON i.inhparent = f.id)
     SELECT c.oid::regclass, a.attnum, a.attidentity, pg_get_expr(d.adbin, d.adrelid),
-        ARRAY(SELECT p.refobjid FROM pg_depend AS p
-              WHERE p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-                AND p.refclassid = 'pg_proc'::regclass)
+        ARRAY(SELECT u.function FROM _snowflake.defaults AS u
+              WHERE u.relation = c.oid AND u.number = a.attnum AND u.function IS NOT NULL)
     FROM family AS f
     JOIN pg_class AS c ON c.oid = f.id
     JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -136,9 +168,8 @@ AS $$
     LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
     ORDER BY c.oid <> relation, n.nspname, c.relname
 $$;
-COMMENT ON FUNCTION _snowflake.family(regclass, name) IS
-    'internal, for snowflake_set_default(): a column in its table, which comes first, and in all partitions and child tables, with its default and the functions that the default calls';
 
+-- Refuses what is no table, a part of a table, or not the caller's.
 CREATE FUNCTION _snowflake.check_table(relation regclass, column_name name) RETURNS void
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -187,9 +218,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.check_table(regclass, name) IS
-    'internal, for snowflake_set_default(): refuses what is no table, a part of a table, or not the caller''s';
 
+-- The named column or that of the primary key, if it is one that can have the default.
 CREATE FUNCTION _snowflake.key_column(relation regclass, column_name name) RETURNS name
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -263,15 +293,16 @@ BEGIN
             USING ERRCODE = 'datatype_mismatch', DETAIL = 'IDs have up to 63 bits.',
             HINT = CASE
                 WHEN it.atttypid IN ('integer'::regtype, 'smallint'::regtype) THEN
-                    format('Change it first, and columns that refer to it too; each change rewrites its table: %s TYPE bigint', alter_column)
+                    format('Change it first, and columns that refer to it too; each change rewrites its table: '
+                        '%s TYPE bigint', alter_column)
                 ELSE 'Add a bigint column for the IDs.' END;
     END IF;
     RETURN it.attname;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.key_column(regclass, name) IS
-    'internal, for snowflake_set_default(): the named column or that of the primary key, if it is one that can have the default';
 
+-- Refuses a column if columns refer to it that cannot hold IDs, since no row of theirs could
+-- refer to a new row.
 CREATE FUNCTION _snowflake.check_references(
     relation regclass, column_name name, generator regclass, bits integer) RETURNS void
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -330,15 +361,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.check_references(regclass, name, regclass, integer) IS
-    'internal, for snowflake_set_default(): refuses a column if columns refer to it that cannot hold IDs, since no row of theirs could refer to a new row';
 
--- A policy that hides rows from the owner is an error here: the greatest value may be
--- among them.
-CREATE FUNCTION _snowflake.check_values(
-    relation regclass, column_name name, generator regclass) RETURNS bigint
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-    SET search_path = pg_catalog, pg_temp SET row_security = off
+-- Refuses values that IDs to come could repeat or would sort before; returns the greatest
+-- value. A policy that hides rows from the owner is an error here: the greatest value may
+-- be among them.
+CREATE FUNCTION _snowflake.check_values(relation regclass, column_name name, generator regclass) RETURNS bigint
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET row_security = off
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -355,7 +383,8 @@ BEGIN
     ids := _snowflake.ids_to_come(generator, greatest_value);
     IF NOT ids.sorted THEN
         RAISE NOTICE 'values of %.% were not compared with IDs to come', table_name, quote_ident(column_name)
-            USING DETAIL = format('IDs of generator %s do not sort by time, so that any value of the column may be issued a second time.', generator_name),
+            USING DETAIL = format('IDs of generator %s do not sort by time, so that '
+                'any value of the column may be issued a second time.', generator_name),
             HINT = 'A unique constraint refuses a row whose ID is there already.';
     ELSIF greatest_value >= ids.next_id THEN
         RAISE EXCEPTION 'column "%" of table % holds %, which is not below the IDs to come',
@@ -363,20 +392,22 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state',
             DETAIL = format('IDs of generator %s are at %s now', generator_name, ids.next_id) || CASE
                 WHEN ids.reached IS NOT NULL THEN
-                    format(', and reach that value on %s. Until then its row sorts after newer rows; then it may be issued a second time.', ids.reached)
+                    format(', and reach that value on %s. Until then '
+                        'its row sorts after newer rows; then it may be issued a second time.', ids.reached)
                 ELSE '; that value is above all of them, and would sort after newer rows for ever.' END,
             HINT = CASE WHEN ids.can_advance THEN
-                format('Make all further IDs greater, then call this again: SELECT snowflake_advance(%L, %s)', generator_name, greatest_value)
-                ELSE 'That value is further ahead than snowflake_advance() goes. Find out where it comes from: give those rows other keys, or give the IDs a column of their own.' END;
+                format('Make all further IDs greater, then call this again: SELECT snowflake_advance(%L, %s)',
+                    generator_name, greatest_value)
+                ELSE 'That value is further ahead than snowflake_advance() goes. Find out where it comes from: '
+                    'give those rows other keys, or give the IDs a column of their own.' END;
     END IF;
     RETURN greatest_value;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.check_values(regclass, name, regclass) IS
-    'internal, for snowflake_set_default(): refuses values that IDs to come could repeat or would sort before; returns the greatest value';
 
-CREATE FUNCTION _snowflake.check_takes(
-    relation regclass, column_name name, generator regclass) RETURNS void
+-- Refuses a column whose domain refuses the next ID, and a table that is partitioned by the
+-- column and has no partition for the ID.
+CREATE FUNCTION _snowflake.check_takes(relation regclass, column_name name, generator regclass) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -433,13 +464,12 @@ BEGIN
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                 DETAIL = format('It is partitioned by column "%s", and ID %s of generator %s fits none of its partitions.',
                     column_name, next_id, generator_name),
-                HINT = format('Make one first, as in: CREATE TABLE ... PARTITION OF %s FOR VALUES FROM (snowflake_min_id(''2026-01-01Z'')) TO (snowflake_min_id(''2027-01-01Z''))', table_name);
+                HINT = format('Make one first, as in: CREATE TABLE ... PARTITION OF %s '
+                    'FOR VALUES FROM (snowflake_min_id(''2026-01-01Z'')) TO (snowflake_min_id(''2027-01-01Z''))', table_name);
         END IF;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.check_takes(regclass, name, regclass) IS
-    'internal, for snowflake_set_default(): refuses a column whose domain refuses the next ID, and a table that is partitioned by the column and has no partition for the ID';
 
 -- This function is not STRICT: NULL for the column or the generator has a meaning.
 CREATE FUNCTION snowflake_set_default(
@@ -453,7 +483,7 @@ DECLARE
     source_name text;
     issue regprocedure; -- the function that the default calls
     new_default text;   -- the default, as a statement has it
-    wanted text;        -- the same, as PostgreSQL shows it with this search_path
+    wanted text;        -- the default, as PostgreSQL shows it with this search_path
     locked text;
     key name;
     table_name text;
@@ -658,4 +688,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_set_default(regclass, name, regclass, boolean) IS
-    'makes a generator the default of a bigint column, by default that of the primary key, in place of the column''s default or identity; returns what was done';
+    'makes a generator the default of a bigint column, by default that of the primary key, '
+    'in place of the column''s default or identity; returns what was done';

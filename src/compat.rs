@@ -230,8 +230,8 @@ pub fn wait_socket(socket: i32, read: bool, write: bool, millis: i64) -> bool {
 
 /// Sleeps on a condition variable until somebody broadcasts it, for this many milliseconds at
 /// most. An interrupt ends the sleep, and may raise an error. The first call of a loop returns
-/// at once, so that what is waited for is looked at when the process can be woken. Whoever
-/// ends the loop calls [`end_sleep`]; an error does so by itself.
+/// at once, so that what is waited for is looked at when the process can be woken. The caller
+/// ends the loop by [`end_sleep`]; an error does so by itself.
 ///
 /// # Safety
 /// A condition variable in shared memory, initialised.
@@ -346,7 +346,7 @@ pub type TreeWalker =
 /// it has ended the walk.
 ///
 /// # Safety
-/// `root` is a node; `walker` takes each node of the tree, or null, and goes on by
+/// `root` is a node; `walker` takes each node of the tree, or null, and visits its parts by
 /// [`walk_parts`].
 pub unsafe fn walk(root: *mut pg_sys::Node, walker: TreeWalker) -> bool {
     let no_context = std::ptr::null_mut();

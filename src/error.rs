@@ -1,4 +1,5 @@
-//! The errors that users read.
+//! The messages that users read: errors, notices, and lines of the server's log. They are made
+//! from values: this room asks neither settings nor catalogs nor shared memory.
 
 pub mod client;
 pub mod cluster;
@@ -9,6 +10,7 @@ pub mod horizon;
 pub mod keeper;
 mod label;
 mod layout;
+pub mod notice;
 mod refused;
 mod registry;
 pub mod tenants;

@@ -8,7 +8,7 @@ use super::error::{self, Error};
 use super::label::Described;
 use super::shmem::{self, Shared};
 use super::tenants::Tenant;
-use super::{compat, guc, lease_wait, log, mark, os_clock, tx_holds};
+use super::{compat, guc, lease_wait, mark, os_clock, tx_holds};
 use snowflake_core::block::issue_block;
 use snowflake_core::clock::Reading;
 use snowflake_core::generator::Generator;
@@ -308,7 +308,9 @@ impl Host for Postgres<Caller> {
     fn note(&self, note: Note) {
         let entry = self.0.entry;
         if let Ok(described) = entry.describe() {
-            log::note(&entry.name(), &described.generator, note);
+            let (name, generator) = (entry.name(), &described.generator);
+            let refusal = |why| lease_wait::refused(&name, generator, why);
+            error::notice::log(&name, note, refusal);
         }
     }
 

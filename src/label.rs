@@ -75,8 +75,8 @@ pub fn forget_others(in_use: impl FnOnce() -> BTreeSet<*const Described>) {
     });
     CROWDED.set(CROWDED_MIN.max(left.saturating_mul(2)));
     for described in unused {
-        // SAFETY: made by `of_sequence` as a box; nothing points to it any more, the key
-        // included.
+        // SAFETY: made by `of_sequence` as a box; nothing points to it now, not even the
+        // key.
         drop(unsafe { Box::from_raw(described) });
     }
 }

@@ -27,9 +27,7 @@ mod keeper; // leases the worker ID from a registry
 mod label; // reads labels of sequences
 mod lease_state; // what the keeper has in shared memory
 mod lease_wait; // what sessions ask of it: is there a worker ID, and why not
-mod log; // messages in the server's log
 mod mark; // reads and writes the durable mark; holds the reservation lock
-mod notice; // notices to users, whose statement goes on
 mod os_clock; // reads the two clocks of the operating system
 mod own_workers; // who may lease worker IDs of their own
 mod provider; // checks a label before PostgreSQL stores it

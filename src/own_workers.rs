@@ -2,8 +2,8 @@
 //!
 //! # Who may lease
 //!
-//! The worker IDs of a pool and the places are finite, and nobody shall be able to stop the
-//! generators of others by using them up. So the administrator names the pool
+//! The worker IDs of a pool and the places are finite, and no role may stop the generators of
+//! others by using them up. So the administrator names the pool
 //! (`snowflake_id.queue_pool`), which should not be that of the servers, and says whose
 //! generators may use it: those of superusers, and of roles with the privilege SET on that
 //! setting.
@@ -77,7 +77,7 @@ fn take_place(shared: &Shared, key: SlotKey, name: &str) -> Option<&'static Tena
             let tenant = tenants.get(free)?;
             // SAFETY: this session has the clock lock.
             let held = unsafe { tenant.held() };
-            // Generations go on: none is used twice.
+            // Generations count on: none is used twice.
             held.identity = held.identity.closed();
             held.state = LeaseState::new(now.wall.millis());
             held.state.shown.waits_since = Some(now.boot);

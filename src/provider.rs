@@ -25,7 +25,7 @@ use pgrx::pg_sys;
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
 use super::sql::limit;
-use super::{catalog, encoding, entries, mark, notice, report, shmem};
+use super::{catalog, encoding, entries, mark, report, shmem};
 use snowflake_core::id::Millis;
 use snowflake_core::label::Label;
 use snowflake_core::layout::Disorder;
@@ -77,7 +77,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
                 Some(Disorder::NegativeFrom(at)) => Some(at),
                 _ => None,
             };
-            notice::can_be_negative(from).notice();
+            error::notice::can_be_negative(from).notice();
         }
     }
     // SAFETY: the relation is locked, so it exists.
@@ -113,7 +113,7 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
     }
     let by = before_layout.epoch().since(layout.epoch());
     if by > Millis::ZERO {
-        notice::epoch_moved(&name, by).notice();
+        error::notice::epoch_moved(&name, by).notice();
     }
     Ok(())
 }
@@ -141,7 +141,7 @@ fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), 
             let name = entry.name();
             catalog::make_fit(relation, true)?;
             mark::write_none(entry.relation());
-            notice::made_fit(&name).notice();
+            error::notice::made_fit(&name).notice();
         }
     }
     // A dump may contain an unlogged sequence that was logged when it got its label.

@@ -60,12 +60,12 @@ fn emit(error: &Error, level: PgLogLevel) {
 }
 
 impl Error {
-    /// Sends the client a notice. The statement goes on.
+    /// Sends the client a notice. The statement continues.
     pub fn notice(self) {
         emit(&self, PgLogLevel::NOTICE);
     }
 
-    /// Sends the client a warning. The statement goes on.
+    /// Sends the client a warning. The statement continues.
     pub fn warning(self) {
         emit(&self, PgLogLevel::WARNING);
     }

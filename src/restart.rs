@@ -55,9 +55,9 @@ use pgrx::{PgList, pg_sys};
 use super::catalog::NO_MARK;
 use super::entries;
 use super::entry::Entry;
-use super::error::Error;
+use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
-use super::{catalog, compat, label, mark, notice, report, shmem, spi};
+use super::{catalog, compat, label, mark, report, shmem, spi};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::UnixMillis;
 
@@ -236,7 +236,7 @@ fn finish(duty: Duty, kept: &[SavedMark]) -> Result<(), Error> {
             kept.keep_bounds()?;
         }
         if kept.put_back()? && matches!(duty, Duty::Alter(_)) {
-            notice::mark_kept(&kept.entry.name()).notice();
+            error::notice::mark_kept(&kept.entry.name()).notice();
         }
         // Other sessions may need the slot before this transaction ends.
         if !kept.was_pinned {
@@ -403,7 +403,7 @@ impl SavedMark {
         if mark::last_value(self.entry.relation())?.is_none() {
             mark::write_none(self.entry.relation());
         }
-        notice::bounds_kept(&self.entry.name()).notice();
+        error::notice::bounds_kept(&self.entry.name()).notice();
         Ok(())
     }
 

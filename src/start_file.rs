@@ -4,10 +4,10 @@
 //! the configuration, and two servers with one worker ID issue the same IDs. They copy
 //! this file too. So a server that finds that it last started elsewhere, with the worker
 //! ID that it has now, warns that it may be a copy. It cannot know: a server that was
-//! moved looks the same. So it goes on, and writes the file anew.
+//! moved looks the same. So the server starts, and writes the file anew.
 //!
-//! A start that finds the file as it left it says nothing: a restart, a restart after a
-//! crash. A server without the file starts as ever.
+//! A start that finds the file as the last one left it says nothing: a restart, a restart
+//! after a crash. Nor does a start without the file.
 //!
 //! The file also tells the next start which one was the last that followed a crash. A registry
 //! in this server that was not asked in between needs to know.

@@ -32,7 +32,8 @@ const CLOCK_READINGS: usize = 3;
 /// What a server says of itself, in one row with one object. It needs no extension.
 const FACTS: &str = include_str!("cluster/facts.sql");
 
-/// Which sequences of the database were made for IDs, and which tables use them.
+/// Which sequences of the database were made for IDs, and which tables use them. It needs no
+/// extension: so it asks the catalogs, not `_snowflake.defaults`.
 /// `$is_distributed$` stands for the condition that a table is one of Citus.
 const SEQUENCES: &str = include_str!("cluster/sequences.sql");
 

@@ -264,28 +264,21 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static Entry), Error> {
         }
         // A partition that was attached need not have the default of the table that is used.
         None => spi::read_one(&format!(
-            "SELECT d.refobjid AS oid FROM (SELECT {oid}::pg_catalog.oid AS relid, 0::bigint AS level \
+            "SELECT g.generator::pg_catalog.oid AS oid \
+             FROM (SELECT {oid}::pg_catalog.oid AS relid, 0::bigint AS level \
              UNION ALL SELECT p.relid, p.level \
              FROM pg_catalog.pg_partition_ancestors({oid}) WITH ORDINALITY p(relid, level)) t \
              JOIN pg_catalog.pg_attribute a ON a.attrelid = t.relid AND a.attname = {name} \
-             JOIN pg_catalog.pg_attrdef f ON f.adrelid = t.relid AND f.adnum = a.attnum \
-             LEFT JOIN (pg_catalog.pg_depend d JOIN pg_catalog.pg_class s \
-             ON s.oid = d.refobjid AND s.relkind = 'S') \
-             ON d.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND d.objid = f.oid \
-             AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass \
-             WHERE pg_catalog.pg_get_expr(f.adbin, f.adrelid) ~ 'snowflake_nextval' \
+             JOIN _snowflake.default_generators(t.relid) g ON g.number = a.attnum \
              ORDER BY t.level LIMIT 1",
             name = quote_literal(&column)
         ))?
-        .map(|row| row.text("oid")),
+        .and_then(|row| row.get("oid").map(str::to_string)),
     };
-    let generator =
+    let generator = generator.and_then(|generator| generator.parse().ok());
+    let generator: u32 =
         generator.ok_or_else(|| error::horizon::no_default_to_follow(&table(), &column))?;
-    let generator = match generator.parse::<u32>() {
-        Ok(generator) => pg_sys::Oid::from(generator),
-        // snowflake_nextval() without a generator.
-        Err(_) => entries::default_relation()?,
-    };
+    let generator = pg_sys::Oid::from(generator);
     let entry = entries::of_named(generator)?;
     // A session that inserts holds back the generator's readers: so its table's owner must be one
     // who may use the generator.

@@ -35,7 +35,7 @@ struct View {
 }
 
 fn view(entry: &Entry) -> Option<View> {
-    // The slot's counts shall include our own.
+    // After this, the slot's counts include those of this session.
     entry.flush_stats();
     shmem::shared().ok()?.with_slot(entry.key(), |slot| View {
         reserved: slot.live().bounds().in_force(),
@@ -219,6 +219,8 @@ c_function!(snowflake_worker, |call| {
 // The view `pg_stat_snowflake`.
 c_function!(pg_stat_snowflake, |call| {
     shmem::shared()?;
+    let locked = tx_holds::locked();
+    let now = os_clock::wall().millis();
     let rows = generators()?.filter_map(|entry| {
         // A generator without a slot has no counts.
         let counts = view(entry)?.counts;
@@ -237,20 +239,8 @@ c_function!(pg_stat_snowflake, |call| {
             millis(counts.reservation_nanos),
             // Already a timestamptz.
             counts.reset_at,
+            super::horizon::lag(entry, &locked, now),
         ])
-    });
-    call.rows(rows);
-    Ok(())
-});
-
-// `snowflake_horizon_lags()`, for the same view.
-c_function!(snowflake_horizon_lags, |call| {
-    shmem::shared()?;
-    let locked = tx_holds::locked();
-    let now = os_clock::wall().millis();
-    let rows = generators()?.filter_map(|entry| {
-        let lag = super::horizon::lag(entry, &locked, now)?;
-        Some(columns![entry.relation(), lag])
     });
     call.rows(rows);
     Ok(())

@@ -50,11 +50,11 @@ FROM (SELECT snowflake_nextval() AS id FROM generate_series(1, 10000)) AS s
 WHERE id <> snowflake_encode(snowflake_timestamp(id), snowflake_worker_id(id), snowflake_sequence(id))
    OR id NOT BETWEEN snowflake_min_id(snowflake_timestamp(id)) AND snowflake_max_id(snowflake_timestamp(id));
 
--- Functions have these declarations. Unaligned, so that a new one changes one line.
+-- Functions have these declarations, and those for users a description. Unaligned, so that a new one changes one line.
 \pset format unaligned
 SELECT p.oid::regprocedure AS function, provolatile AS volatile, proisstrict AS strict, proparallel AS parallel,
-       obj_description(p.oid, 'pg_proc') IS NOT NULL AS has_comment
-FROM pg_proc AS p
+       n.nspname = '_snowflake' OR obj_description(p.oid, 'pg_proc') IS NOT NULL AS has_comment
+FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
 JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'
 ORDER BY p.oid::regprocedure::text COLLATE "C";

@@ -79,12 +79,13 @@ WHERE attrelid IN ('pg_stat_snowflake'::regclass, 'snowflake_generators'::regcla
     AND attname IN ('waits', 'refusals', 'clock_rollbacks', 'refused_since', 'ahead_by')
 ORDER BY attrelid::regclass::text COLLATE "C", attname;
 
--- Every object has a description (row types of views are members since 17).
+-- Every object for users has a description (row types of views are members since 17).
 SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment
 FROM pg_depend AS d
+CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) AS o
 LEFT JOIN pg_description AS c ON c.classoid = d.classid AND c.objoid = d.objid AND c.objsubid = 0
 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND c.objoid IS NULL AND d.classid <> 'pg_type'::regclass
-  AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_id');
+  AND o.schema IS DISTINCT FROM '_snowflake' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_id');
 SELECT a.attrelid::regclass, a.attname AS without_comment
 FROM pg_attribute AS a
 WHERE a.attrelid IN ('snowflake_generators'::regclass, 'pg_stat_snowflake'::regclass)

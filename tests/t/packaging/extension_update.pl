@@ -80,8 +80,8 @@ like(sql('made0', q{SELECT string_agg(DISTINCT classid::regclass::text, ' ') FRO
 	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_id')}), qr/^pg_class pg_namespace pg_proc(?: pg_type)?$/, 'the inventory knows all kinds of objects');
 
 # A function that a later script declares with more columns is refused, not read past its end.
-my $symbol = sql('made0', q{SELECT prosrc FROM pg_proc WHERE oid = '_snowflake.horizon_lags()'::regprocedure});
-my ($code, $text) = error_of($node, qq{CREATE FUNCTION pg_temp.f(OUT a regclass, OUT b float8, OUT c text) RETURNS SETOF record STRICT LANGUAGE c
+my ($symbol, $columns) = split /\|/, sql('made0', q{SELECT prosrc, pg_get_function_arguments(oid) FROM pg_proc WHERE proname = 'pg_stat_snowflake'});
+my ($code, $text) = error_of($node, qq{CREATE FUNCTION pg_temp.f($columns, OUT more text) RETURNS SETOF record STRICT LANGUAGE c
 	AS 'snowflake_id', '$symbol'; SELECT * FROM pg_temp.f()}, 'made0');
 is($code, '55000', 'a function with more columns than the library gives');
 like($text, qr/the library of snowflake_id is of another version than this function/, 'the error says so');

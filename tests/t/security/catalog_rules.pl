@@ -136,7 +136,6 @@ fix_settings()
 grants(aclitem[], oid, "char", text, name)
 has_default(text, name, text)
 horizon_held()
-horizon_lags()
 ids_to_come(regclass, bigint)
 index_columns(regclass)
 index_expression(regclass, integer, name[])
@@ -206,6 +205,7 @@ my %relation_grants = (
 	_snowflake => 'PUBLIC:USAGE',
 	# UPDATE or DELETE of the whole table would let everybody lock it.
 	'_snowflake.conversions' => 'PUBLIC:INSERT PUBLIC:SELECT',
+	'_snowflake.defaults' => 'PUBLIC:SELECT',
 	'_snowflake.leased' => 'pg_monitor:SELECT',
 	'_snowflake.leases' => '',
 	'_snowflake.pools' => '',

@@ -1,18 +1,56 @@
-//! Messages about generators in the server's log.
+//! Messages that are no errors: notices for the user whose statement continues, and notes
+//! about generators for the server's log.
 
 use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
 
-use super::error::Code;
-use super::lease_wait;
-use super::time::display;
+use super::{Code, Error};
+use crate::time::display;
 use snowflake_core::duration::{exact, rounded};
-use snowflake_core::generator::Generator;
 use snowflake_core::host::{Note, Refused};
-use snowflake_core::id::{Millis, WorkerId};
+use snowflake_core::id::{Millis, UnixMillis, WorkerId};
 
-/// Writes a note of the protocol about the generator of this name.
+/// IDs are negative from the instant `from` on; without one, some are.
+pub fn can_be_negative(from: Option<UnixMillis>) -> Error {
+    let are_negative = from.map_or_else(
+        || "can be negative".to_string(),
+        |at| format!("are negative from {} on", display(at)),
+    );
+    notice(format!("IDs of this layout {are_negative}"))
+        .detail("Its fields have 64 bits. Negative IDs sort before all others.")
+}
+
+pub fn mark_kept(name: &str) -> Error {
+    notice(format!("generator {name} keeps its mark"))
+        .detail("IDs follow the time: a restart would only forget how far the IDs have come.")
+}
+
+pub fn bounds_kept(name: &str) -> Error {
+    notice(format!("generator {name} keeps its bounds")).detail(
+        "Its sequence holds an instant. With any other MINVALUE, MAXVALUE or START, plain \
+         nextval() could move the instant.",
+    )
+}
+
+pub fn made_fit(name: &str) -> Error {
+    notice(format!("type and bounds of sequence {name} were changed"))
+        .detail(
+            "The sequence is to hold the mark of a generator: plain nextval() fails from now on.",
+        )
+        .hint("IDs come from snowflake_nextval().")
+}
+
+pub fn epoch_moved(name: &str, by: Millis) -> Error {
+    let by = exact(by);
+    notice(format!(
+        "IDs that generator {name} has issued decode to {by} earlier from now on"
+    ))
+    .detail("Once this is committed, there is no way back to a later epoch.")
+}
+
+/// Writes a note of the protocol about the generator of this name to the server's log;
+/// `refusal` makes the error that users are told.
 #[cold]
-pub fn note(name: &str, generator: &Generator, note: Note) {
+pub fn log(name: &str, note: Note, refusal: impl FnOnce(Refused) -> Error) {
     let (message, detail) = match note {
         Note::Stepped { by } if by < Millis::ZERO => {
             let by = exact(by.abs());
@@ -40,7 +78,7 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
                 // The message says everything.
                 _ => String::new(),
             };
-            return lease_wait::refused(name, generator, why).log(&lasts);
+            return refusal(why).log(&lasts);
         }
         Note::IssuesAgain { since } => (
             format!("generator {name} issues IDs again"),
@@ -97,8 +135,9 @@ pub fn note(name: &str, generator: &Generator, note: Note) {
             format!("The time ends at {}.", display(end)),
         ),
     };
-    ERRCODE_SUCCESSFUL_COMPLETION
-        .error(message)
-        .detail(detail)
-        .log("");
+    notice(message).detail(detail).log("");
+}
+
+fn notice(message: String) -> Error {
+    ERRCODE_SUCCESSFUL_COMPLETION.error(message)
 }
