@@ -8,9 +8,9 @@ pub mod horizon;
 pub mod keeper;
 mod label;
 mod layout;
+pub mod own_workers;
 mod refused;
 mod registry;
-pub mod tenants;
 mod text;
 
 use std::panic::resume_unwind;

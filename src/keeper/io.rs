@@ -1,7 +1,7 @@
 //! The thread that talks to the registry, so that the keeper never waits for the network.
 //!
 //! The keeper sends [`RegistryClient::send`] one request at a time and reads the outcome by
-//! [`RegistryClient::take`]; [`RegistryClient::socket`] can be read when there is one: see [`mailbox`].
+//! [`RegistryClient::take`]; the bell rings when there is one: see [`mailbox`].
 //!
 //! The thread calls nothing of PostgreSQL and gets no signals; [`super::super::libpq`] has
 //! the rules. A [`Transport`] carries the requests: to PostgreSQL, or to etcd.
@@ -10,7 +10,6 @@
 //! look-up of a host name, for which no time-out counts; that of etcd when the time-out of
 //! its request is over. Such a thread is left alone.
 
-use std::ffi::c_int;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +18,7 @@ use std::time::Duration;
 use super::super::etcd::host::EtcdRegistry;
 use super::super::etcd::url::{self, Url};
 use super::super::libpq::wait::Stop;
-use super::super::mailbox::{self, Worker};
+use super::super::mailbox::{self, Bell, Worker};
 use super::postgres::{self, PostgresRegistry};
 use super::transport::{Job, Transport};
 use crate::error;
@@ -120,11 +119,16 @@ impl RegistryClient {
     /// Starts the thread; `registry` is what the setting says. `here` tells then whether
     /// the latest connection was to this server itself. Fails if the process may have no
     /// more threads or files, or has [`THREADS_MAX`].
-    pub fn new(registry: &str, pool: &str, here: &Arc<AtomicBool>) -> io::Result<Self> {
+    pub fn new(
+        registry: &str,
+        pool: &str,
+        here: &Arc<AtomicBool>,
+        bell: &Bell,
+    ) -> io::Result<Self> {
         let alive = Alive::count()?;
         let (registry, pool) = (registry.to_string(), pool.to_string());
         let (started, here) = (postgres::postmaster_start(), Arc::clone(here));
-        let client = mailbox::start(move |worker: Worker<Job, RequestOutcome>| {
+        let client = mailbox::start(bell, move |worker: Worker<Job, RequestOutcome>| {
             let _alive = alive;
             let mut registry = transport(&registry, pool, worker.stop(), here, started);
             while let Some(job) = worker.next() {
@@ -146,17 +150,12 @@ impl RegistryClient {
     }
 
     /// The next outcome, if there is one.
-    pub fn take(&mut self) -> Option<RequestOutcome> {
+    pub fn take(&self) -> Option<RequestOutcome> {
         self.0.take()
     }
 
-    /// Whether [`Self::take`] has found that the thread has ended, so that nothing comes.
-    pub const fn has_ended(&self) -> bool {
+    /// Whether the thread has ended, so that nothing more comes.
+    pub fn has_ended(&self) -> bool {
         self.0.has_ended()
-    }
-
-    /// Can be read when an outcome has come, or the thread has ended.
-    pub fn socket(&self) -> c_int {
-        self.0.socket()
     }
 }
