@@ -22,8 +22,8 @@ use pgrx::pg_sys;
 
 use super::error::{self, Error};
 use super::label::{self, Described};
+use super::lease_state::LeaseSlot;
 use super::shmem::{self, Shared, SlotKey};
-use super::tenants::Tenant;
 use super::{catalog, compat, guc, lease_wait, mark, os_clock, own_workers};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
@@ -56,7 +56,7 @@ pub struct Entry {
     /// The slot that was found last.
     hint: Cell<Option<&'static Slot>>,
     /// The generator's place, if it leases worker IDs of its own.
-    tenant: Cell<Option<&'static Tenant>>,
+    own_lease: Cell<Option<&'static LeaseSlot>>,
     /// This transaction created or rewrote the sequence.
     unsettled: Cell<bool>,
     /// The subtransaction that created the sequence.
@@ -210,7 +210,7 @@ impl Entry {
             filled_in,
             pinned,
             hint,
-            tenant,
+            own_lease,
             unsettled,
             created_in,
             relabelled,
@@ -229,7 +229,7 @@ impl Entry {
         filled_in.take();
         pinned.take();
         hint.take();
-        tenant.take();
+        own_lease.take();
         unsettled.take();
         created_in.take();
         relabelled.take();
@@ -275,20 +275,19 @@ impl Entry {
 
     /// As [`Self::right`], if its worker ID is the server's.
     pub fn present_right(&self, shared: &Shared) -> Option<Right> {
-        let present = self.generation(shared);
+        let present = self.lease(shared).generation();
         self.right().filter(|right| right.generation == present)
     }
 
     /// The place of a generator that leases worker IDs of its own, once this session has
     /// found that it does.
-    pub fn tenant(&self) -> Option<&'static Tenant> {
-        self.tenant.get()
+    pub fn own_lease(&self) -> Option<&'static LeaseSlot> {
+        self.own_lease.get()
     }
 
-    /// The generation of the generator's identity, or else of the server's.
-    fn generation(&self, shared: &Shared) -> Generation {
-        let tenant = self.tenant.get();
-        tenant.map_or_else(|| shared.generation(), Tenant::generation)
+    /// The lease under which the generator issues: its own, or else the server's.
+    pub fn lease<'a>(&self, shared: &'a Shared) -> &'a LeaseSlot {
+        self.own_lease.get().unwrap_or(shared.server())
     }
 
     /// The worker ID of the generator, or else of the server.
@@ -296,7 +295,7 @@ impl Entry {
         if described.generator.takes_turns() {
             return own_workers::worker_of(shared, self.key());
         }
-        shared.worker_id()
+        shared.server().generation().worker()
     }
 
     /// As [`Self::present_right`]; the session gets one now if it has none.
@@ -319,7 +318,7 @@ impl Entry {
 
     /// As [`Self::reach`], if its worker ID is the server's.
     pub fn present_reach(&self, shared: &Shared) -> Option<Right> {
-        let present = self.generation(shared);
+        let present = self.lease(shared).generation();
         self.reach().filter(|right| right.generation == present)
     }
 
@@ -346,7 +345,7 @@ impl Entry {
             let mut facts = self.learn()?;
             let generator = &facts.described.generator;
             self.check_committed(generator.layout)?;
-            let tenant = match generator.takes_turns() {
+            let own_lease = match generator.takes_turns() {
                 true => Some(own_workers::of_generator(
                     self.relation(),
                     facts.key,
@@ -354,11 +353,11 @@ impl Entry {
                 )?),
                 false => None,
             };
-            self.tenant.set(tenant);
-            let generation = self.generation(shared);
+            self.own_lease.set(own_lease);
+            let generation = self.lease(shared).generation();
             if generation.worker().is_none()
                 && generator.layout.has_worker()
-                && lease_wait::await_worker_id(shared, tenant)
+                && lease_wait::await_worker_id(shared, self.lease(shared))
             {
                 continue;
             }
@@ -366,7 +365,7 @@ impl Entry {
                 Some(made) if made.generation == generation => made,
                 _ => Made {
                     generation,
-                    generator: limited(generator, self.max_ahead(shared)),
+                    generator: limited(generator, self.lease(shared).max_ahead()),
                     stamp: self.stamp(facts.described, generation.worker())?,
                     shuffle: generator.is_random().then(|| shared.shuffle(facts.key)),
                 },
@@ -410,12 +409,6 @@ impl Entry {
             };
             self.right.set(Some(right));
         }
-    }
-
-    /// How far the generator may lead the clock, if that is limited.
-    fn max_ahead(&self, shared: &Shared) -> Option<Millis> {
-        let tenant = self.tenant.get();
-        tenant.map_or_else(|| shared.max_ahead(), Tenant::max_ahead)
     }
 
     /// Takes RowExclusive for the rest of the transaction, as `nextval()` does: a drop,
@@ -670,14 +663,14 @@ impl Entry {
         let worker = match worker {
             Some(worker) => worker,
             None if is_own => return Err(self.no_own_worker_id()),
-            None if layout.has_worker() => return Err(lease_wait::no_worker_id(max)),
+            None if layout.has_worker() => return Err(lease_wait::no_server_worker_id(max)),
             None => WorkerId::NONE,
         };
         layout.stamp(worker).map_err(|_| {
             let text = described.label.layout_text();
             if is_own {
                 let name = self.name();
-                return error::tenants::worker_id_range(worker.get(), max, &name, &text);
+                return error::own_workers::worker_id_range(worker.get(), max, &name, &text);
             }
             let is_leased = guc::worker_id().is_none();
             error::worker_id_range(worker.get(), max, is_leased, &self.name(), &text)
@@ -688,7 +681,7 @@ impl Entry {
     /// find, except for privileges. The relation is locked.
     pub fn check_can_issue(&self, described: &Described, shared: &Shared) -> Result<(), Error> {
         catalog::check_fits(self.relation())?;
-        if described.generator.takes_turns() && shared.tenant(self.key()).is_none() {
+        if described.generator.takes_turns() && shared.lease_of(self.key()).is_none() {
             // It gets one when it is used first.
             return own_workers::check(self.relation());
         }
@@ -698,11 +691,11 @@ impl Entry {
 
     /// A generator with worker IDs of its own has none.
     fn no_own_worker_id(&self) -> Error {
-        let found = shmem::shared().map(|shared| shared.tenant(self.key()));
+        let found = shmem::shared().map(|shared| shared.lease_of(self.key()));
         match (own_workers::check(self.relation()), found) {
             (Err(error), _) | (Ok(()), Err(error)) => error,
-            (Ok(()), Ok(Some(tenant))) => lease_wait::no_worker_id_of(tenant, &self.name()),
-            (Ok(()), Ok(None)) => error::tenants::no_place(&self.name(), guc::queue_places()),
+            (Ok(()), Ok(Some(lease))) => lease_wait::no_worker_id(lease, Some(&self.name()), 0),
+            (Ok(()), Ok(None)) => error::own_workers::no_place(&self.name(), guc::queue_places()),
         }
     }
 

@@ -11,9 +11,9 @@ pub mod keeper;
 mod label;
 mod layout;
 pub mod notice;
+pub mod own_workers;
 mod refused;
 mod registry;
-pub mod tenants;
 mod text;
 
 use std::panic::resume_unwind;

@@ -91,7 +91,7 @@ mod session {
     use snowflake_core::lease::state::State;
     use snowflake_registry_client::etcd::host::{EtcdRegistry, Problem};
     use snowflake_registry_client::libpq::wait::{Waiter, Wanted};
-    use snowflake_registry_client::mailbox::{self, Worker};
+    use snowflake_registry_client::mailbox::{self, Bell, Worker};
 
     fn run<T: Send + 'static>(
         url: Url,
@@ -99,14 +99,16 @@ mod session {
         worker: i32,
         f: impl FnOnce(&mut EtcdRegistry, Instant) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Error> {
-        let client = mailbox::start(move |worker: Worker<(), Result<T, Problem>>| {
+        let no_thread =
+            |why| error::etcd::unreachable(&format!("Could not start a thread: {why}."));
+        let bell = Bell::new().map_err(no_thread)?;
+        let serve = move |worker: Worker<(), Result<T, Problem>>| {
             let until = Instant::now() + TIMEOUT;
             worker.reply(f(&mut EtcdRegistry::new(url), until));
-        });
-        let mut client = client.map_err(|why| {
-            error::etcd::unreachable(&format!("Could not start a thread: {why}."))
-        })?;
+        };
+        let client = mailbox::start(&bell, serve).map_err(no_thread)?;
         loop {
+            bell.silence();
             if let Some(done) = client.take() {
                 return done.map_err(|problem| error::etcd::problem(problem, pool, worker));
             }
@@ -114,7 +116,7 @@ mod session {
                 return Err(error::etcd::unreachable("The thread that asks has ended."));
             }
             // A cancelled query ends the wait by its error.
-            let _ = Backend.wait(client.socket(), Wanted::Read, Instant::now() + TIMEOUT);
+            let _ = Backend.wait(bell.socket(), Wanted::Read, Instant::now() + TIMEOUT);
         }
     }
 

@@ -7,7 +7,6 @@ use super::entry::{Entry, Path, Right};
 use super::error::{self, Error};
 use super::label::Described;
 use super::shmem::{self, Shared};
-use super::tenants::Tenant;
 use super::{compat, guc, lease_wait, mark, os_clock, tx_holds};
 use snowflake_core::block::issue_block;
 use snowflake_core::clock::Reading;
@@ -111,17 +110,17 @@ impl Host for Postgres<Caller> {
         let entry = self.0.entry;
         let refused = |it: &Described| {
             let error = lease_wait::refused(&entry.name(), &it.generator, why);
-            match (why, entry.tenant()) {
-                (Refused::Behind { by, .. }, Some(tenant))
+            match (why, entry.own_lease()) {
+                (Refused::Behind { by, .. }, Some(lease))
                     if by <= it.generator.policy.max_rollback =>
                 {
                     let shared = self.0.shared;
-                    let (mut shown, blocked) = shared.with_held(tenant, |_, held| {
-                        (held.state.shown.clone(), held.blocked.clone())
+                    let (mut shown, blocked) = shared.with_lease(lease, |_, state| {
+                        (state.shown.clone(), state.blocked.clone())
                     });
                     shown.trouble = blocked.map(|blocked| blocked.obstacle);
                     let has_keeper = shared.has_keeper();
-                    error::tenants::no_other_worker(error, &entry.name(), &shown, has_keeper)
+                    error::own_workers::no_other_worker(error, &entry.name(), &shown, has_keeper)
                 }
                 _ => error,
             }
@@ -198,12 +197,10 @@ impl Host for Postgres<Caller> {
         mark::reserving_unless(self.0.shared, self.0.entry.relation(), is_done, f)
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
         let shared = self.0.shared;
-        match self.0.entry.tenant() {
-            Some(tenant) => shared.with_beliefs_of(tenant, f),
-            None => shared.with_beliefs(f),
-        }
+        let lease = self.0.entry.lease(shared);
+        shared.with_lease(lease, |beliefs, state| f(beliefs, state.identity))
     }
 
     fn settings(&self) -> Settings {
@@ -243,20 +240,19 @@ impl Host for Postgres<Caller> {
     fn more_bound(&self, needed: UnixMillis) -> Result<bool, Error> {
         let mine = self.generation();
         // Whether there is more, and whether a registry can give it.
-        let look = |beliefs: &mut Beliefs| {
+        let look = |_: &mut Beliefs, identity| {
             let Identity {
                 generation, bound, ..
-            } = beliefs.identity;
+            } = identity;
             let near = os_clock::wall().millis().max(bound.unwrap_or(needed));
             let has_more = generation != mine || bound.is_none_or(|bound| bound > needed);
             (has_more, needed.since(near) <= BOUND_LEAD_MAX)
         };
-        let (shared, tenant) = (self.0.shared, self.0.entry.tenant());
+        let (shared, lease) = (self.0.shared, self.0.entry.lease(self.0.shared));
         let mut told = None;
         Ok(self.wait_until_told(|now| {
             // Without the lock first: all who wait are woken at once.
-            let present = tenant.map_or_else(|| shared.generation(), Tenant::generation);
-            if present != mine {
+            if lease.generation() != mine {
                 return Some(true);
             }
             let (has_more, can_come) = self.with_beliefs(look);
@@ -264,37 +260,35 @@ impl Host for Postgres<Caller> {
                 return Some(has_more);
             }
             if told.is_none_or(|told| now.since(told) >= BOUND_TELL.nanos()) {
-                match tenant {
-                    Some(tenant) if tenant.need_bound(needed) => shared.wake_keeper(),
-                    Some(_) => {}
-                    None => shared.need_bound(needed),
+                if lease.need_bound(needed) {
+                    shared.wake_keeper();
                 }
                 told = Some(now);
             }
-            lease_wait::has_long_trouble(shared, tenant).then_some(false)
+            lease_wait::has_long_trouble(shared, lease).then_some(false)
         }))
     }
 
     fn another_worker(&self) -> Result<bool, Error> {
         let (shared, mine) = (self.0.shared, self.generation());
-        let Some(tenant) = self.0.entry.tenant() else {
+        let Some(lease) = self.0.entry.own_lease() else {
             return Ok(false);
         };
         let mut told = None;
         Ok(self.wait_until_told(|now| {
             // Without a worker ID, the generator is about to get the next one.
-            if tenant.generation() != mine {
+            if lease.generation() != mine {
                 return Some(true);
             }
             if told.is_none_or(|told| now.since(told) >= BOUND_TELL.nanos()) {
-                if tenant.use_up(mine) {
+                if lease.use_up(mine) {
                     shared.wake_keeper();
                 }
                 told = Some(now);
             }
             let reading = os_clock::read();
-            let is_blocked = shared.with_held(tenant, |_, held| {
-                let blocked = held.blocked.as_ref();
+            let is_blocked = shared.with_lease(lease, |_, state| {
+                let blocked = state.blocked.as_ref();
                 blocked.is_some_and(|blocked| blocked.holds(reading))
             });
             is_blocked.then_some(false)

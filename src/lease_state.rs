@@ -1,29 +1,189 @@
-//! What the keeper has in shared memory: what must outlive it, and what others are shown.
+//! The place of a lease in shared memory: what sessions read of it and ask of the keeper,
+//! what must outlive the keeper, and what others are shown.
 //!
-//! All of it is plain data without pointers, under the clock lock of [`super::shmem`].
+//! The server has one such place, whether it leases its worker ID or not. Each generator
+//! that leases worker IDs of its own (`on_rollback=next_worker`) has one as well: the session
+//! that uses the generator first takes a free place, and the generator keeps the place until
+//! the server stops. All of it is plain data without pointers.
+//!
+//! # Shared fields
+//!
+//! | field | rule |
+//! |---|---|
+//! | `key` | the generator, as in its slot; [`SERVER`]: the server; 0: the place is free. Stored with Release under the clock lock |
+//! | `generation` | a copy of the generation of the identity, with the worker ID for which IDs are composed, for sessions that hold no lock; stored with Release under the clock lock, last |
+//! | `max_ahead` | a copy of the identity's limit (milliseconds; -1: none); stored before `generation` |
+//! | `needed` | the latest instant for which a caller needs a later bound (milliseconds; the least: none); raised by callers, taken by the keeper |
+//! | `known` | the latest such instant that the keeper knows of (the least: none): one that is not later wakes it no more. Stored with Release by the keeper, before it takes `needed` and after, and when a bound has met it; loaded with Acquire by callers, after they have raised `needed`. Callers that still wait tell again each second, so that none is lost if both change at once |
+//! | `used` | the generation whose worker ID is used up for the time that the clock shows, 0: none. Stored by sessions, taken by the keeper. Never set for the server |
+//! | `state` | the identity, and what the keeper has here; under the clock lock of [`super::shmem`] |
 
-use snowflake_core::id::{BootNanos, UnixMillis, WorkerId};
-use snowflake_core::identity::Generation;
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use snowflake_core::clock::Reading;
+use snowflake_core::id::{BootNanos, Millis, UnixMillis, WorkerId};
+use snowflake_core::identity::{Generation, Identity};
 use snowflake_core::lease::node::KeptNode;
 use snowflake_core::lease::{Nonce, RegistryMillis};
 
+/// The key of the server's own place. No relation has it.
+pub const SERVER: u64 = u64::MAX;
+
 /// See the head of the file.
-#[derive(Default)]
+#[repr(C)]
+pub struct LeaseSlot {
+    generation: AtomicU64,
+    max_ahead: AtomicI64,
+    key: AtomicU64,
+    needed: AtomicI64,
+    known: AtomicI64,
+    used: AtomicU64,
+    state: UnsafeCell<LeaseState>,
+}
+
+/// What is under the clock lock.
 pub struct LeaseState {
-    /// The node, for a keeper that takes over from one that has ended. `None` if the
-    /// server has no registry.
-    pub link: Option<KeptLink>,
-    /// The server's identity that the latest grant has made.
+    pub identity: Identity,
+    /// The generation that the latest grant has made.
     pub granted: Generation,
+    /// The node, for a keeper that takes over from one that has ended. `None` if no registry
+    /// is asked.
+    pub link: Option<KeptLink>,
     pub shown: Shown,
+    /// What is in the way of another worker ID, after a clock rollback.
+    pub blocked: Option<Blocked>,
+    /// The name of the generator and of its database, for the log.
+    pub name: Short<160>,
 }
 
 impl LeaseState {
-    /// That of a server that starts at this instant.
-    pub fn new(now: UnixMillis) -> Self {
-        let mut state = Self::default();
-        state.shown.since = Some(now);
-        state
+    /// Nothing is known but the identity, which is in force since that instant.
+    pub fn new(identity: Identity, since: Option<UnixMillis>) -> Self {
+        Self {
+            identity,
+            granted: Generation::NONE,
+            link: None,
+            shown: Shown {
+                since,
+                ..Shown::default()
+            },
+            blocked: None,
+            name: Short::default(),
+        }
+    }
+
+    /// Whether the latest grant is in force.
+    pub fn is_in_force(&self) -> bool {
+        self.granted == self.identity.generation
+    }
+}
+
+/// Why a generator gets no other worker ID.
+#[derive(Clone)]
+pub struct Blocked {
+    pub obstacle: Obstacle,
+    /// Both clocks then.
+    pub reading: Reading,
+}
+
+impl Blocked {
+    /// Whether it holds for a clock that shows this: not if that was stepped since.
+    pub fn holds(&self, now: Reading) -> bool {
+        now.stepped_since(self.reading) == Millis::ZERO
+    }
+}
+
+impl LeaseSlot {
+    /// The place of the server, or a free one. An identity that is not closed is for the
+    /// server only: a session that finds its generator's key may not find a worker ID.
+    pub const fn new(key: u64, state: LeaseState) -> Self {
+        Self {
+            generation: AtomicU64::new(state.identity.generation.bits()),
+            max_ahead: AtomicI64::new(-1),
+            key: AtomicU64::new(key),
+            needed: AtomicI64::new(i64::MIN),
+            known: AtomicI64::new(i64::MIN),
+            used: AtomicU64::new(0),
+            state: UnsafeCell::new(state),
+        }
+    }
+
+    /// The key of the generator, or [`SERVER`]; 0 if the place is free.
+    pub fn key(&self) -> u64 {
+        self.key.load(Ordering::Acquire)
+    }
+
+    /// Gives a free place to a generator. Under the clock lock.
+    pub fn set_key(&self, key: u64) {
+        self.key.store(key, Ordering::Release);
+    }
+
+    /// The generation of the identity, with its worker ID.
+    #[inline]
+    pub fn generation(&self) -> Generation {
+        Generation::from_bits(self.generation.load(Ordering::Acquire))
+    }
+
+    /// How far a generator may lead the clock, if that is limited. Read after the generation.
+    pub fn max_ahead(&self) -> Option<Millis> {
+        let most = self.max_ahead.load(Ordering::Relaxed);
+        (most >= 0).then_some(Millis::new(most))
+    }
+
+    /// A caller needs a bound past this instant. Returns whether the keeper has to be woken.
+    #[must_use]
+    pub fn need_bound(&self, instant: UnixMillis) -> bool {
+        self.needed.fetch_max(instant.get(), Ordering::AcqRel);
+        // If the keeper has taken this before, it has said what it knew then.
+        self.known.load(Ordering::Acquire) < instant.get()
+    }
+
+    /// The keeper knows of a need up to this instant.
+    pub fn know_need(&self, instant: Option<UnixMillis>) {
+        let instant = instant.map_or(i64::MIN, UnixMillis::get);
+        self.known.store(instant, Ordering::Release);
+    }
+
+    /// What callers have needed since this was asked last. Asked by the keeper.
+    pub fn take_need(&self) -> Option<UnixMillis> {
+        let needed = self.needed.swap(i64::MIN, Ordering::AcqRel);
+        (needed != i64::MIN).then_some(UnixMillis::new(needed))
+    }
+
+    /// The worker ID of this generation is used up for the time that the clock shows. Returns
+    /// whether the keeper has to be woken: not if it has not yet taken what another caller has
+    /// told.
+    #[must_use]
+    pub fn use_up(&self, generation: Generation) -> bool {
+        self.used.swap(generation.bits(), Ordering::AcqRel) != generation.bits()
+    }
+
+    /// What was told since this was asked last. Asked by the keeper.
+    pub fn take_used(&self) -> Option<Generation> {
+        let used = self.used.swap(0, Ordering::AcqRel);
+        (used != 0).then_some(Generation::from_bits(used))
+    }
+
+    /// Runs `f` with what is under the clock lock, and stores the copies of the identity for
+    /// sessions without it. Returns also whether somebody may wait for what has changed.
+    ///
+    /// # Safety
+    /// The caller has that lock.
+    pub unsafe fn with<T>(&self, f: impl FnOnce(&mut LeaseState) -> T) -> (T, bool) {
+        // SAFETY: the lock excludes all others who look at it.
+        let state = unsafe { &mut *self.state.get() };
+        let before = state.identity;
+        let result = f(state);
+        let after = state.identity;
+        if before.generation != after.generation {
+            let most = after.max_ahead.map_or(-1, Millis::get);
+            self.max_ahead.store(most, Ordering::Relaxed);
+            let bits = after.generation.bits();
+            self.generation.store(bits, Ordering::Release);
+        }
+        let is_news = (before.generation, before.bound) != (after.generation, after.bound);
+        (result, is_news)
     }
 }
 
@@ -47,7 +207,7 @@ pub struct Shown {
     /// The nonce of the lease.
     pub nonce: Option<Nonce>,
     pub counter: u64,
-    /// Since when the server has its worker ID.
+    /// Since when it has its worker ID.
     pub since: Option<UnixMillis>,
     /// When the lease ends, by the registry's clock.
     pub leased_until: Option<RegistryMillis>,
@@ -55,11 +215,11 @@ pub struct Shown {
     pub last_contact: Option<UnixMillis>,
     /// What is in the way.
     pub trouble: Option<Obstacle>,
-    /// Since when the server waits for a worker ID of the registry.
+    /// Since when it waits for a worker ID of the registry.
     pub waits_since: Option<BootNanos>,
 }
 
-/// Why the registry does not give the server what it asks for.
+/// Why the registry does not give what is asked for.
 #[derive(Clone)]
 pub struct Obstacle {
     pub since: UnixMillis,

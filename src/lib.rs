@@ -25,7 +25,7 @@ mod identity; // what tells this server, and this start of it, from others
 mod issue; // PostgreSQL as a host of the protocol; the path of each ID
 mod keeper; // leases the worker ID from a registry
 mod label; // reads labels of sequences
-mod lease_state; // what the keeper has in shared memory
+mod lease_state; // the place of a lease in shared memory
 mod lease_wait; // what sessions ask of it: is there a worker ID, and why not
 mod mark; // reads and writes the durable mark; holds the reservation lock
 mod os_clock; // reads the two clocks of the operating system
@@ -38,7 +38,6 @@ mod shmem; // shared memory: the words, bounds and clocks of all generators
 mod spi; // runs the extension's own SQL statements
 mod sql; // the SQL functions
 mod start_file; // remembers the last start, to notice copies
-mod tenants; // the places of generators that lease worker IDs of their own
 mod time; // conversions between timestamptz and Unix milliseconds
 mod tx_holds; // what this session holds back, and what prepared transactions do
 

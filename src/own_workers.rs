@@ -11,9 +11,8 @@
 use pgrx::pg_sys;
 
 use super::error::{self, Error};
-use super::lease_state::{LeaseState, Short};
+use super::lease_state::{LeaseSlot, LeaseState, Short};
 use super::shmem::{Shared, SlotKey};
-use super::tenants::Tenant;
 use super::{catalog, guc, os_clock};
 use snowflake_core::id::WorkerId;
 
@@ -22,35 +21,38 @@ pub fn of_generator(
     relation: pg_sys::Oid,
     key: SlotKey,
     shared: &Shared,
-) -> Result<&'static Tenant, Error> {
+) -> Result<&'static LeaseSlot, Error> {
     // A role that has lost the privilege keeps what it has until the server stops.
-    if let Some(tenant) = shared.tenant(key) {
-        return Ok(tenant);
+    if let Some(lease) = shared.lease_of(key) {
+        return Ok(lease);
     }
     check(relation)?;
     let name = catalog::relation_name(relation);
     let database = catalog::database_name();
     let taken = take_place(shared, key, &format!("{name} of database \"{database}\""));
-    taken.ok_or_else(|| error::tenants::no_place(&name, guc::queue_places()))
+    taken.ok_or_else(|| error::own_workers::no_place(&name, guc::queue_places()))
 }
 
 /// Whether a generator may lease worker IDs of its own. The sequence is locked.
 pub fn check(relation: pg_sys::Oid) -> Result<(), Error> {
     let name = catalog::relation_name(relation);
     if guc::registry().is_empty() || guc::queue_pool().is_empty() {
-        return Err(error::tenants::no_pool(&name, guc::registry().is_empty()));
+        return Err(error::own_workers::no_pool(
+            &name,
+            guc::registry().is_empty(),
+        ));
     }
     let owner = catalog::owner_of(relation).ok_or_else(|| error::no_such_relation(relation))?;
     if !has_privilege(owner) {
         let role = catalog::role_name(owner);
-        return Err(error::tenants::not_allowed(&name, &role));
+        return Err(error::own_workers::not_allowed(&name, &role));
     }
     Ok(())
 }
 
 /// The worker ID of a generator, if it has one now.
 pub fn worker_of(shared: &Shared, key: SlotKey) -> Option<WorkerId> {
-    shared.tenant(key)?.generation().worker()
+    shared.lease_of(key)?.generation().worker()
 }
 
 /// Whether a role may set the setting. Superusers may.
@@ -64,30 +66,25 @@ pub fn has_privilege(role: pg_sys::Oid) -> bool {
     result == pg_sys::AclResult::ACLCHECK_OK
 }
 
-/// Takes a place for a generator, or finds the one that it has. `None` if all are
-/// taken.
-fn take_place(shared: &Shared, key: SlotKey, name: &str) -> Option<&'static Tenant> {
+/// Takes a place for a generator, or finds the one that it has. `None` if all are taken.
+/// Places are taken in their order and stay taken, so no generator gets a second one.
+fn take_place(shared: &Shared, key: SlotKey, name: &str) -> Option<&'static LeaseSlot> {
     let name = Short::new(name);
     let now = os_clock::read();
-    let tenants = shared.tenants();
-    let taken = shared.with_beliefs(|_| {
-        let of_key = |bits| tenants.iter().position(|tenant| tenant.key() == bits);
-        let at = of_key(key.bits()).or_else(|| {
-            let free = of_key(0)?;
-            let tenant = tenants.get(free)?;
-            // SAFETY: this session has the clock lock.
-            let held = unsafe { tenant.held() };
-            // Generations count on: none is used twice.
-            held.identity = held.identity.closed();
-            held.state = LeaseState::new(now.wall.millis());
-            held.state.shown.waits_since = Some(now.boot);
-            held.name = name;
-            tenant.publish(held.identity);
-            tenant.set_key(key.bits());
-            Some(free)
-        })?;
-        tenants.get(at)
-    });
+    let is_mine = |lease: &&'static LeaseSlot| {
+        [0, key.bits()].contains(&lease.key())
+            && shared.with_lease(lease, |_, state| {
+                if lease.key() == 0 {
+                    let since = Some(now.wall.millis());
+                    *state = LeaseState::new(state.identity, since);
+                    state.shown.waits_since = Some(now.boot);
+                    state.name = name;
+                    lease.set_key(key.bits());
+                }
+                lease.key() == key.bits()
+            })
+    };
+    let taken = shared.leased().iter().find(is_mine);
     shared.wake_keeper();
     taken
 }

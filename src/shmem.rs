@@ -4,20 +4,16 @@
 //!
 //! | field | rule |
 //! |---|---|
-//! | `Shared::generation` | a copy of the generation of `beliefs.identity`, with the worker ID for which IDs are composed, for sessions that hold no lock; stored with Release under `CLOCK_LOCK`, last |
-//! | `Shared::max_ahead` | a copy of the identity's limit (milliseconds; -1: none); stored before `generation` |
+//! | `Shared::server` | the place of the server's lease, with its identity, see [`super::lease_state`] |
 //! | `Shared::secret` | made by the postmaster at its start and after a crash; the orders of `sequence_start=random` are derived from this secret. Never leaves shared memory |
-//! | `Shared::beliefs` | what the server knows about its wall clock, and who it is, see `snowflake_core::server`; under `CLOCK_LOCK` |
-//! | `Shared::keeper` | what the keeper has here, see `keeper::state`; under `CLOCK_LOCK` |
+//! | `Shared::beliefs` | what the server knows about its wall clock, see `snowflake_core::host`; under `CLOCK_LOCK` |
 //! | `Shared::keeper_latch` | the latch of the keeper's process, null if there is none; an old one may be another process's by now, which does no harm |
-//! | `Shared::known` | the latest such instant that the keeper knows of (the least: none): one that is not later wakes it no more. Stored with Release by the keeper, before it takes `needed` and after, and when a bound has met it; loaded with Acquire by callers, after they have raised `needed`. Callers that still wait tell again each second, so that none is lost if both change at once |
 //! | `Shared::identity_changed` | sessions that wait for another identity, or a later bound, of the server or of a generator sleep on it; broadcast by the process that has changed one, after `CLOCK_LOCK` |
 //! | `Shared::mark_raised` | sessions that wait for a reservation lock sleep on it, see [`super::mark`]; broadcast by the session that has released one |
-//! | `Shared::needed` | the latest instant for which a caller needs a later bound (milliseconds; the least: none); raised by callers, taken by the keeper |
 //! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
 //! | `Shared::holders`, `holders_used` | who holds back which horizon, see `snowflake_core::horizon`: a place for each process; and how many of the places were ever used |
-//! | `Shared::defaults`, `others`, `tenants`, `locks` | the addresses, in every process, of the slots of the two fixed tables, of the places of [`super::tenants`], and of the locks; written by the postmaster before any backend starts |
+//! | `Shared::defaults`, `others`, `leased`, `locks` | the addresses, in every process, of the slots of the two fixed tables, of the places of leases of generators, and of the locks; written by the postmaster before any backend starts |
 //! | a slot | see `snowflake_core::slot` |
 //!
 //! # The tables
@@ -44,20 +40,19 @@
 
 use std::cell::{RefCell, UnsafeCell};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use pgrx::pg_sys;
 
 use super::compat::{self, WaitsFor};
 use super::error::{self, Error};
-use super::lease_state::LeaseState;
-use super::tenants::{Tenant, TenantLease};
+use super::lease_state::{LeaseSlot, LeaseState, SERVER};
 use super::{catalog, guc, os_clock, start_file, time};
 use snowflake_core::clock::Reading;
 use snowflake_core::horizon::{ProcessHolds, Processes, Used};
 use snowflake_core::host::Beliefs;
 use snowflake_core::id::{Millis, NANOS_PER_MILLI, Nanos, UnixMillis, WorkerId};
-use snowflake_core::identity::{Generation, Identity};
+use snowflake_core::identity::Identity;
 use snowflake_core::layout::Layout;
 use snowflake_core::reported::Reported;
 use snowflake_core::shuffle::Shuffle;
@@ -76,16 +71,12 @@ const LAYERS_MAX: usize = 16;
 
 #[repr(C)]
 pub struct Shared {
-    generation: AtomicU64,
-    max_ahead: AtomicI64,
+    server: LeaseSlot,
     layers: AtomicU32,
     handles: [AtomicU32; LAYERS_MAX],
     secret: (u64, u64),
     beliefs: UnsafeCell<Beliefs>,
-    keeper: UnsafeCell<LeaseState>,
     keeper_latch: AtomicPtr<pg_sys::Latch>,
-    needed: AtomicI64,
-    known: AtomicI64,
     identity_changed: UnsafeCell<pg_sys::ConditionVariable>,
     mark_raised: UnsafeCell<pg_sys::ConditionVariable>,
     holders: &'static [ProcessHolds],
@@ -93,7 +84,7 @@ pub struct Shared {
     reported: Reported,
     defaults: &'static [Slot],
     others: &'static [Slot],
-    tenants: &'static [Tenant],
+    leased: &'static [LeaseSlot],
     locks: [*mut pg_sys::LWLockPadded; 2],
 }
 
@@ -147,11 +138,6 @@ impl SlotKey {
 fn this_database() -> pg_sys::Oid {
     // SAFETY: a variable of this process.
     unsafe { pg_sys::MyDatabaseId }
-}
-
-/// Whether somebody may wait for such a change of an identity.
-pub fn is_news(before: Identity, after: Identity) -> bool {
-    (before.generation, before.bound) != (after.generation, after.bound)
 }
 
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
@@ -229,21 +215,20 @@ impl Processes for Shared {
 }
 
 impl Shared {
-    pub fn worker_id(&self) -> Option<WorkerId> {
-        self.generation().worker()
-    }
-
-    /// The generation of the server's identity, with its worker ID.
+    /// The lease of the server, which has an identity also without a registry.
     #[inline]
-    pub fn generation(&self) -> Generation {
-        Generation::from_bits(self.generation.load(Ordering::Acquire))
+    pub const fn server(&self) -> &LeaseSlot {
+        &self.server
     }
 
-    /// How far a generator may lead the server's clock, if that is limited. Read after
-    /// the generation.
-    pub fn max_ahead(&self) -> Option<Millis> {
-        let most = self.max_ahead.load(Ordering::Relaxed);
-        (most >= 0).then_some(Millis::new(most))
+    /// The places of generators with worker IDs of their own.
+    pub const fn leased(&self) -> &'static [LeaseSlot] {
+        self.leased
+    }
+
+    /// The place of a generator, if it has one.
+    pub fn lease_of(&self, key: SlotKey) -> Option<&'static LeaseSlot> {
+        self.leased.iter().find(|lease| lease.key() == key.bits())
     }
 
     /// The place in which this process holds back horizons.
@@ -299,16 +284,24 @@ impl Shared {
         self.windows(key).flatten().find(|slot| slot.pin(key.0))
     }
 
-    /// Runs `f` with what is known about the wall clock, and with the server's identity.
-    /// `f` may change both in place, and must not call PostgreSQL.
+    /// Runs `f` with what is known about the wall clock, which `f` may change in place. `f`
+    /// must not call PostgreSQL.
     pub fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
-        let (result, is_news) = self.locked(Lock::Clock, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
+        self.locked(Lock::Clock, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
             // SAFETY: the lock excludes all others who look at it.
-            let beliefs = unsafe { &mut *self.beliefs.get() };
-            let before = beliefs.identity;
-            let result = f(beliefs);
-            self.copy_identity(beliefs.identity);
-            (result, is_news(before, beliefs.identity))
+            f(unsafe { &mut *self.beliefs.get() })
+        })
+    }
+
+    /// As [`Self::with_beliefs`], with what a place of a lease holds, such as the identity.
+    pub fn with_lease<T>(
+        &self,
+        lease: &LeaseSlot,
+        f: impl FnOnce(&mut Beliefs, &mut LeaseState) -> T,
+    ) -> T {
+        let (result, is_news) = self.with_beliefs(|beliefs| {
+            // SAFETY: this process has the clock lock.
+            unsafe { lease.with(|state| f(beliefs, state)) }
         });
         if is_news {
             self.tell_waiters();
@@ -343,14 +336,6 @@ impl Shared {
         unsafe { compat::sleep_on(self.mark_raised.get(), LOOK_MILLIS, WaitsFor::Mark) };
     }
 
-    /// As [`Self::with_beliefs`], with what the keeper has in shared memory.
-    pub fn with_keeper<T>(&self, f: impl FnOnce(&mut Beliefs, &mut LeaseState) -> T) -> T {
-        self.with_beliefs(|beliefs| {
-            // SAFETY: the same lock excludes all others.
-            f(beliefs, unsafe { &mut *self.keeper.get() })
-        })
-    }
-
     /// Says which latch wakes the keeper; null if there is no keeper.
     pub fn set_keeper(&self, latch: *mut pg_sys::Latch) {
         self.keeper_latch.store(latch, Ordering::Release);
@@ -361,47 +346,12 @@ impl Shared {
         !self.keeper_latch.load(Ordering::Acquire).is_null()
     }
 
-    /// A caller needs a bound past this instant: wakes the keeper.
-    pub fn need_bound(&self, instant: UnixMillis) {
-        self.needed.fetch_max(instant.get(), Ordering::AcqRel);
-        // If the keeper has taken this before, it has said what it knew then.
-        if self.known.load(Ordering::Acquire) < instant.get() {
-            self.wake_keeper();
-        }
-    }
-
-    /// The keeper knows of a need up to this instant.
-    pub fn know_need(&self, instant: Option<UnixMillis>) {
-        let instant = instant.map_or(i64::MIN, UnixMillis::get);
-        self.known.store(instant, Ordering::Release);
-    }
-
     /// Wakes the keeper, if there is one.
     pub fn wake_keeper(&self) {
         let latch = self.keeper_latch.load(Ordering::Acquire);
         if !latch.is_null() {
             // SAFETY: a latch in shared memory, which stays one.
             unsafe { pg_sys::SetLatch(latch) };
-        }
-    }
-
-    /// What callers have needed since this was asked last. Asked by the keeper.
-    pub fn take_need(&self) -> Option<UnixMillis> {
-        let needed = self.needed.swap(i64::MIN, Ordering::AcqRel);
-        (needed != i64::MIN).then_some(UnixMillis::new(needed))
-    }
-
-    /// What sessions read of an identity without a lock.
-    fn copy_identity(&self, identity: Identity) {
-        let Identity {
-            generation,
-            max_ahead,
-            ..
-        } = identity;
-        if self.generation.load(Ordering::Relaxed) != generation.bits() {
-            let most = max_ahead.map_or(-1, Millis::get);
-            self.max_ahead.store(most, Ordering::Relaxed);
-            self.generation.store(generation.bits(), Ordering::Release);
         }
     }
 
@@ -578,11 +528,6 @@ impl Shared {
         self.with_all(|slots| slots.filter_map(Slot::close).max())
     }
 
-    /// The places of generators with worker IDs of their own.
-    pub fn tenants(&self) -> &'static [Tenant] {
-        self.tenants
-    }
-
     /// Resets the counters of the generators of this database, or of one of them.
     pub fn reset_stats(&self, generator: Option<SlotKey>) {
         let now = time::timestamptz(os_clock::read().wall.millis());
@@ -609,10 +554,9 @@ impl Shared {
     /// generators' worker IDs: a later database with this OID is another one.
     pub fn forget(&self, database: pg_sys::Oid) {
         self.for_each_of(database, |slot, _| slot.abandon());
-        for tenant in self.tenants {
-            let of_database = SlotKey(tenant.key()).database() == u64::from(database.to_u32());
-            if tenant.key() != 0 && of_database {
-                self.with_held(tenant, |_, held| held.identity = held.identity.closed());
+        for lease in self.leased {
+            if SlotKey(lease.key()).database() == u64::from(database.to_u32()) {
+                self.with_lease(lease, |_, state| state.identity = state.identity.closed());
             }
         }
     }
@@ -643,7 +587,7 @@ unsafe extern "C-unwind" fn on_request() {
         pg_sys::RequestAddinShmemSpace(size_of::<Shared>());
         pg_sys::RequestAddinShmemSpace(slots_count() * size_of::<Slot>());
         pg_sys::RequestAddinShmemSpace(defaults_count() * size_of::<ProcessHolds>());
-        pg_sys::RequestAddinShmemSpace(guc::queue_places().max(1) * size_of::<Tenant>());
+        pg_sys::RequestAddinShmemSpace(guc::queue_places().max(1) * size_of::<LeaseSlot>());
         for name in LOCK_NAMES {
             pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1);
         }
@@ -668,8 +612,8 @@ unsafe extern "C-unwind" fn on_startup() {
         let slots = pg_sys::ShmemInitStruct(name, size, &raw mut found);
         let (shared, slots) = (shared.cast::<Shared>(), slots.cast::<Slot>());
         let name = c"snowflake_id places".as_ptr();
-        let size = guc::queue_places().max(1) * size_of::<Tenant>();
-        let places = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<Tenant>();
+        let size = guc::queue_places().max(1) * size_of::<LeaseSlot>();
+        let places = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<LeaseSlot>();
         let name = c"snowflake_id holders".as_ptr();
         let size = defaults_count() * size_of::<ProcessHolds>();
         let holders = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<ProcessHolds>();
@@ -701,7 +645,7 @@ fn secret() -> (u64, u64) {
 unsafe fn initialise(
     shared: *mut Shared,
     slots: *mut Slot,
-    places: *mut Tenant,
+    places: *mut LeaseSlot,
     holders: *mut ProcessHolds,
 ) {
     let reading = os_clock::read();
@@ -713,26 +657,26 @@ unsafe fn initialise(
             slots.add(index).write(Slot::new(reading, now));
         }
         for index in 0..guc::queue_places() {
-            places.add(index).write(Tenant::new());
+            let state = LeaseState::new(Identity::NONE.closed(), None);
+            places.add(index).write(LeaseSlot::new(0, state));
         }
         for index in 0..defaults_count() {
             holders.add(index).write(ProcessHolds::default());
         }
         let holders = std::slice::from_raw_parts(holders, defaults_count());
-        let tenants = std::slice::from_raw_parts(places, guc::queue_places());
+        let leased = std::slice::from_raw_parts(places, guc::queue_places());
         let slots = std::slice::from_raw_parts(slots, slots_count());
         let (defaults, others) = slots.split_at(defaults_count());
         shared.write(Shared {
-            generation: AtomicU64::new(identity.generation.bits()),
-            max_ahead: AtomicI64::new(-1),
+            server: LeaseSlot::new(
+                SERVER,
+                LeaseState::new(identity, Some(reading.wall.millis())),
+            ),
             layers: AtomicU32::new(0),
             handles: [const { AtomicU32::new(0) }; LAYERS_MAX],
             secret: secret(),
-            beliefs: UnsafeCell::new(Beliefs::new(reading, identity)),
-            keeper: UnsafeCell::new(LeaseState::new(reading.wall.millis())),
+            beliefs: UnsafeCell::new(Beliefs::new(reading)),
             keeper_latch: AtomicPtr::new(std::ptr::null_mut()),
-            needed: AtomicI64::new(i64::MIN),
-            known: AtomicI64::new(i64::MIN),
             identity_changed: UnsafeCell::default(),
             mark_raised: UnsafeCell::default(),
             holders,
@@ -740,7 +684,7 @@ unsafe fn initialise(
             reported: Reported::default(),
             defaults,
             others,
-            tenants,
+            leased,
             locks: LOCK_NAMES.map(|name| pg_sys::GetNamedLWLockTranche(name.as_ptr())),
         });
         pg_sys::ConditionVariableInit((*shared).identity_changed.get());
@@ -761,46 +705,6 @@ unsafe fn initialise(
     let max = Layout::DEFAULT.max_worker();
     if u64::from(worker) > max {
         pgrx::warning!("snowflake_id: the default generator needs a worker ID from 0 to {max}");
-    }
-}
-
-impl Shared {
-    /// The place of a generator, if it has one.
-    pub fn tenant(&self, key: SlotKey) -> Option<&'static Tenant> {
-        let of_key = |tenant: &&Tenant| tenant.key() == key.bits();
-        self.tenants().iter().find(of_key)
-    }
-
-    /// Runs `f` with the beliefs of the server, of which the identity is that of the
-    /// server, and with what the place holds. `f` must not call PostgreSQL.
-    pub fn with_held<T>(
-        &self,
-        tenant: &Tenant,
-        f: impl FnOnce(&mut Beliefs, &mut TenantLease) -> T,
-    ) -> T {
-        let (result, is_news) = self.with_beliefs(|beliefs| {
-            // SAFETY: this session has the clock lock.
-            let held = unsafe { tenant.held() };
-            let before = held.identity;
-            let result = f(beliefs, held);
-            tenant.publish(held.identity);
-            (result, is_news(before, held.identity))
-        });
-        if is_news {
-            self.tell_waiters();
-        }
-        result
-    }
-
-    /// As [`Shared::with_beliefs`], with the identity of a generator instead of the
-    /// server's.
-    pub fn with_beliefs_of<T>(&self, tenant: &Tenant, f: impl FnOnce(&mut Beliefs) -> T) -> T {
-        self.with_held(tenant, |beliefs, held| {
-            let server = std::mem::replace(&mut beliefs.identity, held.identity);
-            let result = f(beliefs);
-            held.identity = std::mem::replace(&mut beliefs.identity, server);
-            result
-        })
     }
 }
 

@@ -13,29 +13,36 @@ use snowflake_core::lease::contender::Contender;
 use snowflake_core::lease::node::{FLOOR_LIMIT, HeldLease, Trouble, Why};
 use snowflake_core::lease::{Cause, Fence, LeaseRefused, Named, RegistryMillis};
 
-const SHOWS: &str = "View snowflake_worker shows the state of this server's worker ID.";
-
 /// There is no background worker.
 pub const NOT_RUNNING: &str = "The keeper is not running, the background worker that asks the \
     registry: the log says why. It takes one of \"max_worker_processes\".";
 
-/// A caller finds no worker ID, and the server has a registry.
-pub fn no_lease(shown: &Shown, has_keeper: bool) -> Error {
-    let pool = shown.pool.get();
+/// The server, or a generator of this name that leases worker IDs of its own, has none from
+/// the registry.
+pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) -> Error {
     let detail = match &shown.trouble {
         _ if !has_keeper => NOT_RUNNING.to_string(),
         Some(obstacle) => match obstacle.held {
             Some(worker) => return held(worker, obstacle),
             None => format!(
-                "The registry has given it none from pool \"{pool}\". {}",
+                "The registry has given it none from pool \"{}\". {}",
+                shown.pool.get(),
                 trouble(obstacle)
             ),
         },
-        None => "It has not got one from its registry yet.".to_string(),
+        None => "It has not got one from the registry yet.".to_string(),
     };
-    not_ready("this server has no worker ID")
+    let hint = match generator {
+        Some(_) => "View snowflake_generators shows the worker ID.",
+        None => "View snowflake_worker shows the state of this server's worker ID.",
+    };
+    let who = generator.map_or_else(
+        || "this server".to_string(),
+        |name| format!("generator {name}"),
+    );
+    not_ready(format!("{who} has no worker ID"))
         .detail(detail)
-        .hint(format!("{SHOWS} IDs are issued as soon as it has one."))
+        .hint(format!("{hint} IDs are issued as soon as it has one."))
 }
 
 /// What is in the way, for a caller: the address of the registry is for those who see it
@@ -91,34 +98,6 @@ pub fn worker_id_from(value: &str, why: &str) -> Error {
     )
 }
 
-/// A worker ID was granted.
-pub fn acquired(
-    shown: &Shown,
-    right: &HeldLease,
-    before: Option<WorkerId>,
-    now: UnixMillis,
-) -> Error {
-    let worker = right.worker.get();
-    let mut detail = format!("The registry is {}.", shown.registry.get());
-    if let Some(before) = before.filter(|before| *before != right.worker) {
-        detail += &format!(" Before, it was worker ID {}.", before.get());
-    }
-    let lead = right.floor.since(now);
-    if lead > Millis::ZERO {
-        let floor = display(right.floor);
-        let lead = rounded(lead);
-        detail += &format!(
-            " IDs of this server start at {floor}, {lead} ahead of its clock, since the worker ID \
-             was in use before."
-        );
-    }
-    told(format!(
-        "acquired worker ID {worker} from pool \"{}\"",
-        shown.pool.get()
-    ))
-    .detail(detail)
-}
-
 /// A name in `snowflake_id.horizon_databases` that no database has.
 pub fn unknown_database(name: &str) -> Error {
     told(format!(
@@ -127,124 +106,179 @@ pub fn unknown_database(name: &str) -> Error {
     .hint("Write the name as in pg_database: no quotes, and its own upper and lower case.")
 }
 
-/// The registry answers again.
-pub fn resumed(right: Option<&HeldLease>, trouble: &Trouble, now: UnixMillis) -> Error {
-    let outage = rounded(now.since(trouble.since));
-    let what = right.map_or_else(
-        || "the registry answers again".to_string(),
-        |right| format!("renewed worker ID {} again", right.worker.get()),
-    );
-    told(format!("{what} after {outage}")).detail(reason(&trouble.why))
+/// A lease, in what the log says of it.
+pub struct LeaseTexts {
+    /// The generator and its database; `None`: the server.
+    pub generator: Option<String>,
+    /// The registry without secrets.
+    pub registry: String,
+    pub pool: String,
 }
 
-/// The worker ID was lost. `goes_on`: the server asks for another one, and does not stop.
-pub fn lost(right: &HeldLease, trouble: &Trouble, goes_on: bool) -> Error {
-    let mut detail = reason(&trouble.why);
-    if goes_on {
-        detail += &format!(
-            " IDs of times before {} are issued under it still, since nobody else issues these. \
-             The server asks for a worker ID again.",
-            display(right.bound)
-        );
+impl LeaseTexts {
+    /// What a message about the lease ends with, after this word.
+    fn named(&self, word: &str) -> String {
+        let generator = self.generator.as_ref();
+        generator.map_or_else(String::new, |name| format!(" {word} generator {name}"))
     }
-    warned(format!("lost worker ID {}", right.worker.get())).detail(detail)
-}
 
-/// The registry refuses, or cannot be reached. `holds`: the right is not lost.
-/// `unclaimed` is the fixed worker ID under which the server goes on meanwhile.
-pub fn troubled(
-    shown: &Shown,
-    (right, holds): (Option<&HeldLease>, bool),
-    fixed: Option<WorkerId>,
-    unclaimed: Option<WorkerId>,
-    trouble: &Trouble,
-) -> Error {
-    let pool = shown.pool.get();
-    let what = match (right.filter(|_| holds), fixed) {
-        (Some(right), _) => format!("could not renew worker ID {}", right.worker.get()),
-        (None, Some(fixed)) => {
-            format!(
-                "could not claim worker ID {} in pool \"{pool}\"",
-                fixed.get()
-            )
+    const fn who(&self) -> &str {
+        match self.generator {
+            Some(_) => "generator",
+            None => "server",
         }
-        (None, None) => format!("could not acquire a worker ID from pool \"{pool}\""),
-    };
-    let lasts = match (right, unclaimed) {
-        (Some(right), _) => format!(
-            " IDs of times before {} are issued, and none then until that is solved.",
-            display(right.bound)
-        ),
-        (None, Some(worker)) => format!(
-            " IDs are issued under worker ID {} as without a registry, until the registry answers.",
-            worker.get()
-        ),
-        (None, None) => " No IDs are issued until that is solved.".to_string(),
-    };
-    warned(what).detail(format!(
-        "The registry is {}. {}{lasts}",
-        shown.registry.get(),
-        reason(&trouble.why)
-    ))
-}
+    }
 
-/// A clean end of a lease.
-pub fn returned(worker: WorkerId, pool: &str) -> Error {
-    told(format!(
-        "returned worker ID {} to pool \"{pool}\"",
-        worker.get()
-    ))
-}
-
-/// The lease could not be ended.
-pub fn not_returned(worker: WorkerId, pool: &str, why: &str) -> Error {
-    warned(format!(
-        "could not return worker ID {} to pool \"{pool}\"",
-        worker.get()
-    ))
-    .detail(format!(
-        "{why} The worker ID is free when its lease and the hold of the pool have ended."
-    ))
-}
-
-/// The server stops, and the registry with it.
-pub fn kept(worker: WorkerId, pool: &str) -> Error {
-    told(format!(
-        "did not return worker ID {} to pool \"{pool}\"",
-        worker.get()
-    ))
-    .detail(
-        "The registry is on this server, which stops. The server gets the worker ID again at its \
-         next start, if its machine is not booted in between.",
-    )
-}
-
-/// Another server claims the worker ID that this one has. `is_fixed`: this one claims it
-/// too; else it leases any one.
-pub fn contested(worker: WorkerId, contender: &Contender, is_fixed: bool, pool: &str) -> Error {
-    let hint = if is_fixed {
-        "Set another \"snowflake_id.worker_id\" on that server, or stop it.".to_string()
-    } else {
-        format!(
-            "Set another \"snowflake_id.worker_id\" on that server, and give servers whose worker ID \
-             is set a pool of their own: this server leases any worker ID of pool \"{pool}\"."
-        )
-    };
-    warned(format!("another server claims worker ID {}", worker.get()))
-        .detail(format!(
-            "The registry refuses it to {}, at least since {}. This server goes on.",
-            named(&contender.by),
-            at(contender.since)
+    /// A worker ID was granted. `before` is the one of before.
+    pub fn acquired(&self, right: &HeldLease, before: Option<WorkerId>, now: UnixMillis) -> Error {
+        let mut detail = format!("The registry is {}.", self.registry);
+        if let Some(before) = before.filter(|before| *before != right.worker) {
+            detail += &format!(" Before, it was worker ID {}.", before.get());
+        }
+        let lead = right.floor.since(now);
+        if lead > Millis::ZERO {
+            detail += &format!(
+                " IDs under it start at {}, {} ahead of the clock of this server, since the worker \
+                 ID was in use before.",
+                display(right.floor),
+                rounded(lead)
+            );
+        }
+        let (worker, pool, generator) = (right.worker.get(), &self.pool, self.named("for"));
+        told(format!(
+            "acquired worker ID {worker} from pool \"{pool}\"{generator}"
         ))
-        .hint(hint)
-}
+        .detail(detail)
+    }
 
-/// Somebody has copied the running server.
-pub fn copied() -> Error {
-    warned("this server, or its machine, was copied while it ran".to_string()).detail(
-        "The registry has heard from the copy. IDs under the worker ID that both have stop here; \
-         the server asks for a worker ID again.",
-    )
+    /// The registry answers again.
+    pub fn resumed(&self, right: Option<&HeldLease>, trouble: &Trouble, now: UnixMillis) -> Error {
+        let outage = rounded(now.since(trouble.since));
+        let what = right.map_or_else(
+            || "the registry answers again".to_string(),
+            |right| format!("renewed worker ID {} again", right.worker.get()),
+        );
+        let generator = self.named("for");
+        told(format!("{what}{generator} after {outage}")).detail(reason(&trouble.why))
+    }
+
+    /// The worker ID was lost. `goes_on`: another one is asked for, since nobody stops.
+    pub fn lost(&self, right: &HeldLease, trouble: &Trouble, goes_on: bool) -> Error {
+        let mut detail = reason(&trouble.why);
+        if goes_on {
+            detail += &format!(
+                " IDs of times before {} are issued under it still, since nobody else issues these. \
+                 The {} asks for a worker ID again.",
+                display(right.bound),
+                self.who()
+            );
+        }
+        let (worker, generator) = (right.worker.get(), self.named("of"));
+        warned(format!("lost worker ID {worker}{generator}")).detail(detail)
+    }
+
+    /// The registry refuses, or cannot be reached. `right` is what remains, and `holds` says
+    /// that it is not lost. `unclaimed` is the fixed worker ID under which the server goes on
+    /// meanwhile.
+    pub fn troubled(
+        &self,
+        (right, holds): (Option<&HeldLease>, bool),
+        fixed: Option<WorkerId>,
+        unclaimed: Option<WorkerId>,
+        trouble: &Trouble,
+    ) -> Error {
+        let pool = &self.pool;
+        let what = match (right.filter(|_| holds), fixed) {
+            (Some(right), _) => format!("could not renew worker ID {}", right.worker.get()),
+            (None, Some(fixed)) => {
+                let fixed = fixed.get();
+                format!("could not claim worker ID {fixed} in pool \"{pool}\"")
+            }
+            (None, None) => format!("could not acquire a worker ID from pool \"{pool}\""),
+        };
+        let lasts = match (right, unclaimed) {
+            (Some(right), _) => format!(
+                " IDs of times before {} are issued, and none then until that is solved.",
+                display(right.bound)
+            ),
+            (None, Some(worker)) => format!(
+                " IDs are issued under worker ID {} as without a registry, until the registry \
+                 answers.",
+                worker.get()
+            ),
+            (None, None) => " No IDs are issued until that is solved.".to_string(),
+        };
+        warned(what + &self.named("for")).detail(format!(
+            "The registry is {}. {}{lasts}",
+            self.registry,
+            reason(&trouble.why)
+        ))
+    }
+
+    /// The lease was ended.
+    pub fn returned(&self, worker: WorkerId, end: UnixMillis) -> Error {
+        let (worker, pool, generator) = (worker.get(), &self.pool, self.named("of"));
+        told(format!(
+            "returned worker ID {worker}{generator} to pool \"{pool}\""
+        ))
+        .detail(format!("No ID under it is of {} or later.", display(end)))
+    }
+
+    /// The lease could not be ended.
+    pub fn not_returned(&self, worker: WorkerId, why: &str) -> Error {
+        let (worker, pool, generator) = (worker.get(), &self.pool, self.named("of"));
+        warned(format!(
+            "could not return worker ID {worker}{generator} to pool \"{pool}\""
+        ))
+        .detail(format!(
+            "{why} The worker ID is free when its lease and the hold of the pool have ended."
+        ))
+    }
+
+    /// The server stops, and the registry with it.
+    pub fn kept(&self, worker: WorkerId) -> Error {
+        let (worker, pool, generator) = (worker.get(), &self.pool, self.named("of"));
+        told(format!(
+            "did not return worker ID {worker}{generator} to pool \"{pool}\""
+        ))
+        .detail(format!(
+            "The registry is on this server, which stops. The {} gets the worker ID again at the \
+             next start of the server, if the machine is not booted in between.",
+            self.who()
+        ))
+    }
+
+    /// Another server claims the worker ID that this one has. `is_fixed`: this one claims it
+    /// too; else it leases any one.
+    pub fn contested(&self, worker: WorkerId, contender: &Contender, is_fixed: bool) -> Error {
+        let set = "Set another \"snowflake_id.worker_id\" on that server";
+        let hint = if is_fixed {
+            format!("{set}, or stop it.")
+        } else {
+            format!(
+                "{set}, and give servers whose worker ID is set a pool of their own: this server \
+                 leases any worker ID of pool \"{}\".",
+                self.pool
+            )
+        };
+        warned(format!("another server claims worker ID {}", worker.get()))
+            .detail(format!(
+                "The registry refuses it to {}, at least since {}. This server goes on.",
+                named(&contender.by),
+                at(contender.since)
+            ))
+            .hint(hint)
+    }
+
+    /// Somebody has copied the running server.
+    pub fn copied(&self) -> Error {
+        warned("this server, or its machine, was copied while it ran".to_string()).detail(format!(
+            "The registry has heard from the copy{}. IDs under the worker ID that both have stop \
+             here; the {} asks for a worker ID again.",
+            self.named("about"),
+            self.who()
+        ))
+    }
 }
 
 /// The registry was set or taken away by a reload.

@@ -173,9 +173,9 @@ pub fn report(shared: &Shared) -> Option<UnixMillis> {
     }
     let reading = os_clock::read();
     let limit = guc::settings().max_clock_jump;
-    let now = shared.with_beliefs(|beliefs| {
+    let now = shared.with_lease(shared.server(), |beliefs, state| {
         // An identity without a floor is none that a registry has granted.
-        let bound = beliefs.identity.floor.and(beliefs.identity.bound)?;
+        let bound = state.identity.floor.and(state.identity.bound)?;
         // A server that issues no IDs follows a clock that was set forward as well. One that
         // is not believed leads nobody.
         let wall = beliefs.followed(reading, limit).wall.millis();

@@ -101,7 +101,7 @@ c_function!(snowflake_generators, |call| {
         let worker = shared.and_then(|shared| match it {
             Some(it) if !it.generator.layout.has_worker() => None,
             Some(it) => entry.worker_id(it, shared),
-            None => shared.worker_id(),
+            None => shared.server().generation().worker(),
         });
         let shown = view.filter(|_| visible).zip(layout);
         let mark = mark.ok().flatten().filter(|_| visible);
@@ -173,8 +173,9 @@ fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Opt
 // The view `snowflake_worker`.
 c_function!(snowflake_worker, |call| {
     let shared = shmem::shared()?;
-    let (identity, shown) =
-        shared.with_keeper(|beliefs, state| (beliefs.identity, state.shown.clone()));
+    let (identity, shown) = shared.with_lease(shared.server(), |_, state| {
+        (state.identity, state.shown.clone())
+    });
     let worker = identity.generation.worker();
     let is_granted = identity.floor.is_some();
     let source = match (worker, guc::worker()) {

@@ -10,8 +10,8 @@ use super::reservation::{Refusal, Settings};
 use super::slot::{Reserving, Slot};
 use super::word::Clocks;
 
-/// What a server knows of its wall clock, and who it is: shared by all its generators, and
-/// changed under the clock lock only.
+/// What a server knows of its wall clock: shared by all its generators, and changed under the
+/// clock lock only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Beliefs {
     /// Wall minus boot clock when the wall clock was last believed.
@@ -22,18 +22,15 @@ pub struct Beliefs {
     /// The wall clock when a generator was first started after this server was
     /// promoted.
     pub promoted_at: Option<UnixMillis>,
-    /// Who the server is.
-    pub identity: Identity,
 }
 
 impl Beliefs {
     /// What a server knows at its start.
-    pub const fn new(reading: Reading, identity: Identity) -> Self {
+    pub const fn new(reading: Reading) -> Self {
         Self {
             trusted_offset: reading.offset(),
             seen: reading,
             promoted_at: None,
-            identity,
         }
     }
 
@@ -133,8 +130,9 @@ pub trait Host: Clocks + Sized {
         Some(self.reserving(f))
     }
 
-    /// Runs `f` with what the server knows of its clock, one caller at a time.
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T;
+    /// Runs `f` with what the server knows of its clock, and with the identity under which it
+    /// issues the generator's IDs, one caller at a time.
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T;
 
     fn settings(&self) -> Settings;
 
@@ -270,7 +268,7 @@ mod tests {
             boot: BootNanos::new(boot * 1_000_000),
             wall: UnixNanos::new(wall * 1_000_000),
         };
-        let beliefs = Beliefs::new(at(0, 1000), Identity::NONE);
+        let beliefs = Beliefs::new(at(0, 1000));
         let wall = |boot, wall, limit| {
             let followed = beliefs.followed(at(boot, wall), Millis::new(limit));
             followed.wall.millis().get()

@@ -11,7 +11,7 @@
 //!
 //! | field | rule |
 //! |---|---|
-//! | [`Identity`] of a server | part of [`super::server::Beliefs`]: changed and read under the clock lock |
+//! | [`Identity`] of a server | changed and read under the clock lock. A generator with worker IDs of its own has one of its own beside it |
 //! | [`Generation`] of a server | a copy that is read without a lock, to compose IDs for its worker ID; stored with Release under the clock lock, after the identity |
 //! | `Bounds::generation` of a slot | the identity for which the bound of the slot was published, see [`super::word`] |
 //!

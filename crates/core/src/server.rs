@@ -48,7 +48,7 @@ use super::generator::{Descent, Generator};
 use super::horizon::BEGINNING;
 use super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
 use super::id::{Millis, Nanos, Position, Tick, UnixMillis};
-use super::identity::Generation;
+use super::identity::{Generation, Identity};
 use super::layout::Disorder;
 use super::reservation::{Durable, Failover, Moved, Plan, Planned, Refusal, Situation};
 use super::slot::{Reserving, Slot};
@@ -395,6 +395,7 @@ struct Survey<'a> {
     on_disk: OnDisk,
     history: History,
     beliefs: &'a Beliefs,
+    identity: Identity,
     reading: Reading,
     rollback: Option<Nanos>,
 }
@@ -438,8 +439,8 @@ impl<H: Host> Reserver<'_, H> {
             History::default()
         };
         let watches = generator.policy.on_rollback.watches();
-        let surveyed = host.with_beliefs(|beliefs| {
-            if beliefs.identity.generation != host.generation() {
+        let surveyed = host.with_beliefs(|beliefs, identity| {
+            if identity.generation != host.generation() {
                 return Ok(None);
             }
             let reading = host.read();
@@ -452,6 +453,7 @@ impl<H: Host> Reserver<'_, H> {
                 on_disk,
                 history,
                 beliefs,
+                identity,
                 reading,
                 rollback: rollback.flatten(),
             };
@@ -529,7 +531,7 @@ impl<H: Host> Reserver<'_, H> {
         let live = slot.live();
         let reserved = live.bounds().open();
         let at_start = reserved == Position::ZERO;
-        let identity = found.beliefs.identity;
+        let identity = found.identity;
         let is_new = self.is_new_to(identity.generation);
         let (stored, on_disk) = self.stored(found, at_start)?;
         let nothing_known = |mark| Ledger::unknown(0, layout.tick_from(mark));
@@ -612,7 +614,7 @@ impl<H: Host> Reserver<'_, H> {
         }
         // Whatever a lost primary has issued lies before the floor, or carries another
         // worker ID, if IDs carry one.
-        let is_granted = found.beliefs.identity.floor.is_some();
+        let is_granted = found.identity.floor.is_some();
         if is_granted && self.generator.layout.has_worker() {
             return None;
         }

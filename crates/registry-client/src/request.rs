@@ -1,7 +1,7 @@
 //! The thread that talks to the registry, so that the keeper never waits for the network.
 //!
 //! The keeper sends [`RegistryClient::send`] one request at a time and reads the outcome by
-//! [`RegistryClient::take`]; [`RegistryClient::socket`] can be read when there is one: see [`mailbox`].
+//! [`RegistryClient::take`]; the bell rings when there is one: see [`mailbox`].
 //!
 //! The thread gets no signals; [`crate::libpq`] has the rules.
 //!
@@ -12,7 +12,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::ffi::c_int;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,7 +20,7 @@ use std::time::{Duration, Instant};
 use crate::etcd::host::{EtcdRegistry, Problem};
 use crate::etcd::url::{self, Url};
 use crate::libpq::wait::Stop;
-use crate::mailbox::{self, Worker};
+use crate::mailbox::{self, Bell, Worker};
 use crate::postgres::{PostgresFailure, PostgresRegistry};
 use snowflake_core::lease::{Reply, Request};
 
@@ -111,11 +110,12 @@ impl RegistryClient {
         pool: &str,
         started: i64,
         here: &Arc<AtomicBool>,
+        bell: &Bell,
     ) -> io::Result<Self> {
         let alive = Alive::count()?;
         let (registry, pool) = (registry.to_string(), pool.to_string());
         let here = Arc::clone(here);
-        let client = mailbox::start(move |worker: Worker<Job, RequestOutcome>| {
+        let client = mailbox::start(bell, move |worker: Worker<Job, RequestOutcome>| {
             let _alive = alive;
             let mut ask = way_to(&registry, pool, worker.stop(), here, started);
             while let Some(job) = worker.next() {
@@ -138,17 +138,12 @@ impl RegistryClient {
     }
 
     /// The next outcome, if there is one.
-    pub fn take(&mut self) -> Option<RequestOutcome> {
+    pub fn take(&self) -> Option<RequestOutcome> {
         self.0.take()
     }
 
-    /// Whether [`Self::take`] has found that the thread has ended, so that nothing comes.
-    pub const fn has_ended(&self) -> bool {
+    /// Whether the thread has ended, so that nothing more comes.
+    pub fn has_ended(&self) -> bool {
         self.0.has_ended()
-    }
-
-    /// Can be read when an outcome has come, or the thread has ended.
-    pub fn socket(&self) -> c_int {
-        self.0.socket()
     }
 }

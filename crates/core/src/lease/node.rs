@@ -205,11 +205,6 @@ impl KeptNode {
     pub const fn terms(&self) -> Option<&Terms> {
         self.terms.as_ref()
     }
-
-    #[must_use]
-    pub const fn nonce(&self) -> Nonce {
-        self.nonce
-    }
 }
 
 /// One incarnation of a server, towards one pool.
@@ -305,6 +300,17 @@ impl Node {
     #[must_use]
     pub const fn holds(&self) -> bool {
         self.holds
+    }
+
+    #[must_use]
+    pub const fn nonce(&self) -> Nonce {
+        self.nonce
+    }
+
+    /// When the incarnation began.
+    #[must_use]
+    pub const fn started(&self) -> BootNanos {
+        self.me.started
     }
 
     /// The number of the latest request; 0 before the first one.

@@ -46,11 +46,13 @@ pub fn situation<H: Host>(
     need: Need,
     on_disk: OnDisk,
     beliefs: &Beliefs,
+    identity: Identity,
 ) -> Result<Situation, Refusal> {
     let found = Survey {
         on_disk,
         history: host.history(on_disk.lsn),
         beliefs,
+        identity,
         reading: host.read(),
         rollback: None,
     };

@@ -8,7 +8,7 @@ use super::super::clock::Reading;
 use super::super::generator::Generator;
 use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused as Why};
 use super::super::id::{BootNanos, Nanos, Position, UnixMillis, UnixNanos};
-use super::super::identity::Generation;
+use super::super::identity::{Generation, Identity};
 use super::super::reservation::{Refusal, Settings};
 use super::super::server;
 use super::super::slot::{Reserving, Slot};
@@ -90,7 +90,7 @@ impl Host for Busy<'_> {
         self.server.reserving(f)
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
         self.server.with_beliefs(f)
     }
 

@@ -120,6 +120,7 @@ pub struct Server {
     /// How often the server was started: its secret.
     pub life: u64,
     pub beliefs: Cell<Beliefs>,
+    identity: Cell<Identity>,
     pub promoted: bool,
     pub slot: Slot,
 
@@ -158,6 +159,7 @@ impl Clone for Server {
             boot: self.boot.clone(),
             wall: self.wall.clone(),
             beliefs: self.beliefs.clone(),
+            identity: self.identity.clone(),
             slot: self.slot.copy(),
             disk: self.disk.clone(),
             committed: self.committed.clone(),
@@ -221,7 +223,7 @@ impl Host for Server {
     }
 
     fn generation(&self) -> Generation {
-        self.beliefs.get().identity.generation
+        self.identity.get().generation
     }
 
     fn has_taken(&self) -> bool {
@@ -246,9 +248,9 @@ impl Host for Server {
         f(&Reserving::the_lock_is_held())
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
         let mut beliefs = self.beliefs.get();
-        let result = f(&mut beliefs);
+        let result = f(&mut beliefs, self.identity.get());
         self.beliefs.set(beliefs);
         result
     }
@@ -382,7 +384,8 @@ impl Server {
             boot: Cell::new(0),
             wall: Cell::new(wall_ms * MS),
             life: 0,
-            beliefs: Cell::new(Beliefs::new(reading, identity)),
+            beliefs: Cell::new(Beliefs::new(reading)),
+            identity: Cell::new(identity),
             promoted: false,
             slot: Slot::new(reading, 0),
             disk: Cell::new(disk),
@@ -414,7 +417,7 @@ impl Server {
             self.slot.parts(),
             (self.disk.get(), self.committed.get(), self.lagging.get()),
             (self.blind, self.before_rewrite, self.timeline),
-            (self.left.get(), beliefs.identity, self.queue.get()),
+            (self.left.get(), self.identity.get(), self.queue.get()),
             self.reported.get(),
         );
         fields.hash(hash);
@@ -516,12 +519,13 @@ impl Server {
     pub fn restart(&mut self) {
         let reading = self.read();
         self.life += 1;
-        let identity = match self.beliefs.get().identity.bound {
+        let identity = match self.identity.get().bound {
             None => Identity::NONE.unregistered(WorkerId::new(WORKER)),
             // The registry has to be asked.
             Some(_) => Identity::NONE.closed(),
         };
-        self.beliefs.set(Beliefs::new(reading, identity));
+        self.beliefs.set(Beliefs::new(reading));
+        self.identity.set(identity);
         self.promoted = false;
         self.slot = Slot::new(reading, 0);
         self.reported.set(UnixMillis::new(0));
@@ -598,13 +602,19 @@ impl Server {
     /// `snowflake_accept_clock()`.
     pub fn accept(&mut self) {
         let reading = self.read();
-        let _ = self.with_beliefs(|beliefs| beliefs.accept(reading));
+        let _ = self.with_beliefs(|beliefs, _| beliefs.accept(reading));
         let _ = self.slot.accept(reading);
     }
 
     /// What a reserver would find.
     pub fn situation(&self, need: Need) -> Result<Situation, Refusal> {
-        apart::situation(self, need, self.read_mark().unwrap(), &self.beliefs.get())
+        apart::situation(
+            self,
+            need,
+            self.read_mark().unwrap(),
+            &self.beliefs.get(),
+            self.identity(),
+        )
     }
 
     /// The next step of a reservation under way.
@@ -700,11 +710,11 @@ impl Server {
 
     /// The server has another identity from now on.
     pub fn becomes(&self, next: impl FnOnce(Identity) -> Identity) {
-        self.with_beliefs(|beliefs| beliefs.identity = next(beliefs.identity));
+        self.identity.set(next(self.identity.get()));
     }
 
     pub fn identity(&self) -> Identity {
-        self.beliefs.get().identity
+        self.identity.get()
     }
 
     /// A clean stop gives the worker ID back. Returns where its IDs end.

@@ -404,9 +404,9 @@ impl Calls<'_> {
             }
             Event::Report => {
                 let limit = server.settings().max_clock_jump;
-                let beliefs = server.with_beliefs(|beliefs| *beliefs);
+                let beliefs = server.beliefs.get();
                 let now = beliefs.followed(server.read(), limit).wall.millis();
-                let at = beliefs.identity.bound.map_or(now, |bound| bound.min(now));
+                let at = server.identity().bound.map_or(now, |bound| bound.min(now));
                 if at <= server.reported.get() {
                     return Ok(false);
                 }

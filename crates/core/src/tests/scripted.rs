@@ -61,6 +61,7 @@ pub struct Server {
     shuffle: Option<Shuffle>,
     pub slot: Slot,
     beliefs: Cell<Beliefs>,
+    identity: Identity,
     mark: Cell<Option<i64>>,
     /// How many marks were written.
     marks: Cell<u32>,
@@ -121,7 +122,7 @@ impl Host for Server {
     }
 
     fn generation(&self) -> Generation {
-        self.beliefs.get().identity.generation
+        self.identity.generation
     }
 
     fn has_taken(&self) -> bool {
@@ -146,9 +147,9 @@ impl Host for Server {
         f(&Reserving::the_lock_is_held())
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
         let mut beliefs = self.beliefs.get();
-        let result = f(&mut beliefs);
+        let result = f(&mut beliefs, self.identity);
         self.beliefs.set(beliefs);
         result
     }
@@ -223,7 +224,8 @@ impl Server {
                 .unwrap(),
             shuffle: generator.is_random().then(|| Shuffle::new(secret, 1)),
             slot: Slot::new(reading, 0),
-            beliefs: Cell::new(Beliefs::new(reading, identity)),
+            beliefs: Cell::new(Beliefs::new(reading)),
+            identity,
             mark: Cell::new(None),
             marks: Cell::new(0),
             wall: RefCell::new(VecDeque::from([wall])),

@@ -69,7 +69,7 @@ pub fn server() -> Arc<Server> {
         reported: Reported::default(),
         mark: AtomicI64::new(0),
         reserving: Mutex::new(()),
-        beliefs: Mutex::new(Beliefs::new(reading(3), Identity::NONE)),
+        beliefs: Mutex::new(Beliefs::new(reading(3))),
         ended: Default::default(),
         lock: Mutex::new(None),
     });
@@ -271,8 +271,8 @@ impl Host for Session<'_> {
         f(&Reserving::the_lock_is_held())
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
-        f(&mut self.server.beliefs.lock().unwrap())
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
+        f(&mut self.server.beliefs.lock().unwrap(), Identity::NONE)
     }
 
     fn settings(&self) -> Settings {

@@ -37,7 +37,8 @@ struct Live {
     readings: AtomicI64,
     mark: AtomicI64,
     lock: Mutex<()>,
-    beliefs: Mutex<Beliefs>,
+    /// With the identity of the server as it is now.
+    beliefs: Mutex<(Beliefs, Identity)>,
     switches: AtomicU32,
     identity: Identity,
 }
@@ -107,8 +108,10 @@ impl Host for &Live {
         f(&Reserving::the_lock_is_held())
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
-        f(&mut self.beliefs.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
+        let mut held = self.beliefs.lock().unwrap_or_else(PoisonError::into_inner);
+        let (beliefs, identity) = &mut *held;
+        f(beliefs, *identity)
     }
 
     fn settings(&self) -> Settings {
@@ -244,7 +247,7 @@ fn live(on_rollback: OnRollback, on_exhausted: OnExhausted, sequence_start: Sequ
         readings: AtomicI64::new(0),
         mark: AtomicI64::new(0),
         lock: Mutex::new(()),
-        beliefs: Mutex::new(Beliefs::new(reading, identity)),
+        beliefs: Mutex::new((Beliefs::new(reading), identity)),
         switches: AtomicU32::new(0),
         identity,
     };
@@ -431,7 +434,7 @@ impl Host for Session<'_> {
         self.live.reserving(f)
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
         self.live.with_beliefs(f)
     }
 
@@ -474,12 +477,10 @@ fn threads_of_a_registry(on_rollback: OnRollback) {
     let generation = AtomicU64::new(0);
     let is_over = AtomicBool::new(false);
     let becomes = |next: &dyn Fn(Identity) -> Identity| {
-        (&live).with_beliefs(|beliefs| {
-            beliefs.identity = next(beliefs.identity);
-            let bits = beliefs.identity.generation.bits();
-            generation.store(bits, Ordering::Release);
-            beliefs.identity
-        })
+        let mut held = live.beliefs.lock().unwrap();
+        held.1 = next(held.1);
+        generation.store(held.1.generation.bits(), Ordering::Release);
+        held.1
     };
     let _ = becomes(&Identity::closed);
     // The bound of each worker ID, and that with which each grant has ended.

@@ -1,0 +1,671 @@
+//! A lease: of the server's worker ID, or of one of a generator that leases worker IDs of its
+//! own. [`snowflake_core::lease::node`] says what to ask and what follows; a lease gives its
+//! [`Node`] the clocks, and publishes in its place in shared memory ([`LeaseSlot`]) what may be
+//! issued ([`snowflake_core::identity`]).
+//!
+//! | | the server | a generator |
+//! |---|---|---|
+//! | which worker ID | the one of the settings, or else any | any whose floor is near ([`Reach::Soon`]) |
+//! | what is closed | all slots | its slot |
+//! | it reports | its horizon | |
+//! | it is told | who else claims its worker ID | |
+//! | after a clock rollback | | a candidate asks for another worker ID |
+//!
+//! # In which order things are stored
+//!
+//! - The number of a request, and all else of the node, before the request is sent. A
+//!   candidate and a release need nothing stored: another keeper does not take them over.
+//! - What a reply brings, and the identity that follows, under one lock.
+//! - For a release: the identity is closed, then the slots, then the end is computed.
+//!
+//! # A clock rollback of a generator
+//!
+//! A session tells that the worker ID is used up for the time that the clock shows. Then a
+//! second node of the generator, the **candidate**, asks for a worker ID whose floor has
+//! passed. The first node keeps its own meanwhile: if the clock is corrected, or nobody asks
+//! any more, the generator goes on with it. When the candidate is granted one, in this order:
+//!
+//! 1. the generator's identity is closed, then its slot, and the end of the old worker ID is
+//!    computed, as for a release of the server's;
+//! 2. the candidate takes the place of the first node, and its grant becomes the generator's
+//!    identity;
+//! 3. the first node returns the old worker ID with that end. If that fails, the lease
+//!    expires, and the worker ID is free from its bound on.
+//!
+//! A keeper that ends leaves the first node for the next keeper, and forgets the candidate,
+//! whose worker ID is free when its lease has expired.
+
+use std::ffi::CStr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use pgrx::pg_sys;
+
+use super::super::encoding::from_server;
+use super::super::error::keeper::{LeaseTexts, reason};
+use super::super::lease_state::{
+    Blocked, KeptLink, LeaseSlot, LeaseState, Obstacle, SERVER, Short, Shown,
+};
+use super::super::shmem::{Shared, SlotKey};
+use super::super::{guc, identity, os_clock, start_file};
+use super::report;
+use super::target::Target;
+use snowflake_core::clock::Reading;
+use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
+use snowflake_core::lease::contender::Contenders;
+use snowflake_core::lease::node::{Change, HeldLease, Moment, Next, Node, Reach, Trouble, Why};
+use snowflake_core::lease::{
+    Answer, Ask, Holder, LeaseRefused, Nonce, Reply, Request, ServerKey, Terms,
+};
+use snowflake_core::slot::Slot;
+
+/// How long the keeper waits for a reply: a third of a lease, within these limits.
+const TIMEOUT_MIN: Duration = Duration::from_millis(500);
+const TIMEOUT_MAX: Duration = Duration::from_secs(5);
+
+/// How long a need counts after a caller has told it; one that still waits tells it again.
+/// So a need that the registry does not meet ends with its caller.
+const NEED_LASTS: Duration = Duration::from_secs(3);
+
+/// Why a lease ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The server stops.
+    Stop,
+    /// The settings name another registry or pool.
+    OtherRegistry,
+    /// The settings name none any more.
+    NoRegistry,
+}
+
+/// An instant past which a caller needs a bound.
+struct Needed {
+    instant: UnixMillis,
+    told: Instant,
+}
+
+/// A node that asks for another worker ID.
+struct Candidate {
+    node: Node,
+    /// When a session has told last that it needs one.
+    told: Instant,
+}
+
+/// See the head of the file.
+pub struct Lease {
+    slot: &'static LeaseSlot,
+    target: Rc<Target>,
+    texts: Rc<LeaseTexts>,
+    /// `None`: the server.
+    generator: Option<SlotKey>,
+    node: Node,
+    candidate: Option<Candidate>,
+    /// The latest instant that a caller needs, until the bound is past it, or nobody tells
+    /// it any more.
+    needed: Option<Needed>,
+    /// Who else claims the server's worker ID. Another keeper tells of them anew.
+    contenders: Contenders,
+}
+
+/// A worker ID on its way back.
+pub struct Release {
+    pub node: Node,
+    texts: Rc<LeaseTexts>,
+    right: HeldLease,
+    end: UnixMillis,
+    /// Until it is sent.
+    pub request: Option<Request>,
+}
+
+impl Lease {
+    /// Begins with this registry, or goes on where another keeper ended.
+    pub fn new(slot: &'static LeaseSlot, target: &Rc<Target>, shared: &Shared) -> Self {
+        let (hash, key) = (target.hash(), slot.key());
+        let generator = (key != SERVER).then(|| SlotKey::from_bits(key));
+        let (kept, name) = shared.with_lease(slot, |_, state| {
+            let kept = state.link.clone().filter(|kept| kept.target == hash);
+            // The other keeper may have ended while it closed.
+            let is_good = |kept: &KeptLink| kept.node.right().is_none() || state.is_in_force();
+            (kept.filter(is_good), state.name)
+        });
+        let fixed = guc::worker_id().filter(|_| generator.is_none());
+        let node = match kept {
+            Some(kept) => Node::resumed(holder(kept.started, generator), fixed, kept.node),
+            None => Node::new(holder(os_clock::boot(), generator), nonce(), fixed, None),
+        };
+        let is_resumed = node.latest_number() > 0;
+        let reach = generator.map_or(Reach::Any, |_| Reach::Soon);
+        let texts = LeaseTexts {
+            generator: generator.map(|_| name.get()),
+            registry: target.described(),
+            pool: target.pool.clone(),
+        };
+        let lease = Self {
+            slot,
+            target: Rc::clone(target),
+            texts: Rc::new(texts),
+            generator,
+            node: node.reaching(reach),
+            candidate: None,
+            needed: None,
+            contenders: Contenders::default(),
+        };
+        if let Some(key) = generator.filter(|_| !is_resumed) {
+            let _ = shared.with_slot(key, Slot::start_turns_at_mark);
+        }
+        let kept = lease.kept();
+        let LeaseTexts { registry, pool, .. } = &*lease.texts;
+        shared.with_lease(slot, |_, state| {
+            let identity = state.identity;
+            if !is_resumed {
+                // A grant of which nothing is known any more, or a server without a worker
+                // ID of its own.
+                if identity.bound.is_some() == identity.generation.worker().is_some() {
+                    state.identity = identity.closed();
+                }
+                state.shown = Shown::default();
+            }
+            if state.identity.generation.worker().is_none() {
+                state.shown.waits_since = Some(os_clock::boot());
+            }
+            state.blocked = None;
+            state.shown.registry = Short::new(registry);
+            state.shown.pool = Short::new(pool);
+            state.link = Some(kept);
+        });
+        lease
+    }
+
+    /// Whether this is the lease of a place.
+    pub fn is_of(&self, slot: &LeaseSlot) -> bool {
+        std::ptr::eq(self.slot, slot)
+    }
+
+    /// Whether the node or the candidate has this nonce.
+    pub fn has_nonce(&self, nonce: Nonce) -> bool {
+        let candidate = self.candidate.as_ref();
+        self.node.nonce() == nonce || candidate.is_some_and(|it| it.node.nonce() == nonce)
+    }
+
+    fn kept(&self) -> KeptLink {
+        KeptLink {
+            target: self.target.hash(),
+            started: self.node.started(),
+            node: self.node.kept(),
+        }
+    }
+
+    fn moment(&self, shared: &Shared) -> Moment {
+        // Before the clocks: what is issued from here on is not told.
+        let furthest = match self.generator {
+            None => shared.furthest(),
+            Some(key) => shared.with_slot(key, Slot::furthest_in_turn).flatten(),
+        };
+        let needed = self.needed.as_ref().map(|needed| needed.instant);
+        moment(furthest.max(needed))
+    }
+
+    /// Takes what sessions need, and forgets what nobody tells any more.
+    pub fn hear_sessions(&mut self, shared: &Shared) {
+        // A session has closed the identity of a generator, as CREATE DATABASE does with those
+        // of a dropped database whose OID it uses again ([`Shared::forget`]). Then the generator
+        // gets a worker ID anew: the same one, from its bound on.
+        let is_closed = !shared.with_lease(self.slot, |_, state| state.is_in_force());
+        if is_closed && self.node.right().is_some() {
+            *self = Self::new(self.slot, &self.target, shared);
+        }
+        let now = Instant::now();
+        let is_old = |told: Instant| now.duration_since(told) >= NEED_LASTS;
+        if self.needed.take_if(|it| is_old(it.told)).is_some() {
+            self.node.need_no_more();
+        }
+        self.know_need();
+        if let Some(instant) = self.slot.take_need() {
+            self.node.need(instant);
+            if self.needed.as_ref().is_none_or(|it| instant >= it.instant) {
+                self.needed = Some(Needed { instant, told: now });
+            }
+            self.know_need();
+        }
+        let present = self.slot.generation();
+        if self.slot.take_used() == Some(present) && present.worker().is_some() {
+            // One that was refused does not wait if the clock was stepped since.
+            let reading = os_clock::read();
+            let blocked = shared.with_lease(self.slot, |_, state| {
+                state.blocked.take_if(|blocked| !blocked.holds(reading))
+            });
+            self.candidate.take_if(|_| blocked.is_some());
+            let generator = self.generator;
+            let candidate = self.candidate.get_or_insert_with(|| {
+                let node = Node::new(holder(os_clock::boot(), generator), nonce(), None, None);
+                let node = node.reaching(Reach::Passed);
+                Candidate { node, told: now }
+            });
+            candidate.told = now;
+        } else if self.candidate.take_if(|it| is_old(it.told)).is_some() {
+            shared.with_lease(self.slot, |_, state| state.blocked = None);
+        }
+    }
+
+    fn know_need(&self) {
+        let needed = self.needed.as_ref();
+        self.slot.know_need(needed.map(|needed| needed.instant));
+    }
+
+    /// The request that is due, if one is; else for how many milliseconds to wait.
+    pub fn due(&mut self, shared: &Shared) -> Result<Request, Option<i64>> {
+        let now = self.moment(shared);
+        let mut wait = None;
+        if let Some(candidate) = &mut self.candidate {
+            match candidate.node.next(&now) {
+                Next::Send(request) => return Ok(*request),
+                Next::Sleep(nanos) => wait = Some(millis_of(nanos.get())),
+                Next::Await => {}
+            }
+        }
+        match self.node.next(&now) {
+            Next::Send(mut request) => {
+                let kept = self.kept();
+                shared.with_lease(self.slot, |_, state| state.link = Some(kept));
+                if self.generator.is_none() && matches!(request.ask, Ask::Renew { .. }) {
+                    request.ask = request.ask.reporting(report::report(shared));
+                }
+                Ok(*request)
+            }
+            Next::Sleep(nanos) => {
+                let millis = millis_of(nanos.get());
+                Err(Some(wait.map_or(millis, |wait| wait.min(millis))))
+            }
+            Next::Await => Err(wait),
+        }
+    }
+
+    /// How long to wait for a reply.
+    pub fn timeout(&self) -> Duration {
+        timeout_of(self.node.terms())
+    }
+
+    /// Takes what became of a request of the node, or of the candidate. Returns the worker ID
+    /// that the generator returns, if the candidate has another one.
+    pub fn take(
+        &mut self,
+        shared: &Shared,
+        (nonce, number): (Nonce, u64),
+        outcome: &Result<Reply, String>,
+    ) -> Option<Release> {
+        let now = self.moment(shared);
+        if self.node.nonce() == nonce {
+            let change = hear(&mut self.node, number, outcome, &now);
+            self.follow(shared, &change, outcome.as_ref().ok());
+            return None;
+        }
+        let mut candidate = self.candidate.take_if(|it| it.node.nonce() == nonce)?;
+        match (hear(&mut candidate.node, number, outcome, &now), outcome) {
+            (Change::Acquired { reached, .. }, Ok(reply)) => {
+                return self.change_over(shared, candidate.node, reply, reached);
+            }
+            (Change::Copied, _) => return None,
+            (Change::Troubled(trouble), _) => {
+                let right = self.node.right();
+                let right = (right.as_ref(), false);
+                self.texts.troubled(right, None, None, &trouble).warning();
+            }
+            _ => {}
+        }
+        if let Some(trouble) = candidate.node.trouble() {
+            let reading = os_clock::read();
+            let obstacle = obstacle_of(trouble, reading);
+            let blocked = Blocked { obstacle, reading };
+            shared.with_lease(self.slot, |_, state| state.blocked = Some(blocked));
+            shared.tell_waiters();
+        }
+        self.candidate = Some(candidate);
+        None
+    }
+
+    /// The candidate has a worker ID: the generator goes on with that one.
+    fn change_over(
+        &mut self,
+        shared: &Shared,
+        candidate: Node,
+        reply: &Reply,
+        reached: UnixMillis,
+    ) -> Option<Release> {
+        let (now, end) = (self.moment(shared), self.close(shared));
+        let node = std::mem::replace(&mut self.node, candidate.reaching(Reach::Soon));
+        let before = node.right().map(|right| right.worker);
+        shared.with_lease(self.slot, |_, state| state.blocked = None);
+        let change = Change::Acquired { before, reached };
+        self.follow(shared, &change, Some(reply));
+        self.release(node, end, &now)
+    }
+
+    /// Publishes what the node has come to, and tells the log.
+    fn follow(&mut self, shared: &Shared, change: &Change, reply: Option<&Reply>) {
+        let reading = os_clock::read();
+        let now = reading.wall.millis();
+        let right = self.node.right();
+        self.needed
+            .take_if(|needed| right.is_some_and(|right| right.bound > needed.instant));
+        self.know_need();
+        let max_ahead = self.node.terms().map(|terms| terms.max_ahead);
+        let until = reply.and_then(|reply| match &reply.answer {
+            Answer::Granted(grant) => Some(grant.until),
+            Answer::Renewed { until, .. } => Some(*until),
+            _ => None,
+        });
+        let (kept, nonce) = (self.kept(), self.node.nonce());
+        let obstacle = self.node.trouble().map(|it| obstacle_of(it, reading));
+        let is_held = obstacle.as_ref().is_some_and(|it| it.held.is_some());
+        // The worker ID of the settings, for which the server has no claim.
+        let mut unclaimed = None;
+        shared.with_lease(self.slot, |_, state| {
+            let (identity, is_in_force) = (state.identity, state.is_in_force());
+            let shown = &mut state.shown;
+            if let (Some(right), Some(max_ahead)) = (right, max_ahead) {
+                if let Change::Acquired { reached, .. } = change {
+                    let (worker, floor) = (right.worker, right.floor);
+                    let granted = identity.granted(worker, floor, right.bound, *reached, max_ahead);
+                    state.identity = granted;
+                    state.granted = granted.generation;
+                    shown.since = Some(now);
+                    shown.waits_since = None;
+                } else if is_in_force {
+                    state.identity = identity.renewed(right.bound);
+                }
+                shown.counter = right.counter;
+                shown.nonce = Some(nonce);
+            }
+            if identity.bound.is_none() && right.is_none() {
+                unclaimed = identity.generation.worker();
+            }
+            shown.leased_until = until.or(shown.leased_until);
+            if reply.is_some() {
+                shown.last_contact = Some(now);
+            }
+            let began = shown.trouble.as_ref().map(|before| before.began);
+            shown.trouble = obstacle.map(|obstacle| Obstacle {
+                began: began.unwrap_or(obstacle.began),
+                ..obstacle
+            });
+            state.link = Some(kept);
+        });
+        if is_held && unclaimed.take().is_some() {
+            let _ = self.close(shared);
+            let waits_since = Some(reading.boot);
+            shared.with_lease(self.slot, |_, state| state.shown.waits_since = waits_since);
+        }
+        self.tell(change, unclaimed, now);
+        if let Some(reply) = reply {
+            self.tell_of_contender(change, reply);
+        }
+        if *change == Change::Copied {
+            let _ = self.close(shared);
+            shared.with_lease(self.slot, |_, state| state.link = None);
+            *self = Self::new(self.slot, &self.target, shared);
+        }
+    }
+
+    /// One line in the log for each change.
+    fn tell(&self, change: &Change, unclaimed: Option<WorkerId>, now: UnixMillis) {
+        let right = self.node.right();
+        let (right, texts) = (right.as_ref(), &self.texts);
+        match change {
+            Change::Nothing | Change::Returned => {}
+            Change::Acquired { before, .. } => {
+                if let Some(right) = right {
+                    texts.acquired(right, *before, now).log("");
+                }
+            }
+            Change::Resumed(trouble) => texts.resumed(right, trouble, now).log(""),
+            Change::Lost(trouble) => {
+                if let Some(right) = right {
+                    texts.lost(right, trouble, true).warning();
+                }
+            }
+            Change::Troubled(trouble) => {
+                let fixed = guc::worker_id().filter(|_| self.generator.is_none());
+                let right = (right, self.node.holds());
+                texts.troubled(right, fixed, unclaimed, trouble).warning();
+            }
+            Change::Copied => texts.copied().warning(),
+        }
+    }
+
+    /// Tells the log who else claims the server's worker ID, once.
+    fn tell_of_contender(&mut self, change: &Change, reply: &Reply) {
+        if matches!(change, Change::Acquired { .. }) {
+            self.contenders = Contenders::default();
+        }
+        if let Answer::Renewed { contender, .. } = &reply.answer
+            && let Some(contender) = contender
+            && let (Some(right), Some(terms)) = (self.node.right(), self.node.terms())
+            && self.generator.is_none()
+            && self.contenders.hear(contender, terms)
+        {
+            let is_fixed = guc::worker_id().is_some();
+            let texts = &self.texts;
+            texts.contested(right.worker, contender, is_fixed).warning();
+        }
+    }
+
+    /// Nothing is issued under the identity from here on. Returns where its IDs end: at the
+    /// bound, if the slot of a generator does not know that, as after DROP or a new label.
+    fn close(&self, shared: &Shared) -> UnixMillis {
+        let before = shared.with_lease(self.slot, |_, state| {
+            let before = state.identity;
+            state.identity = before.closed();
+            before
+        });
+        let Some(key) = self.generator else {
+            let slots = shared.close_slots();
+            return before.end(slots, os_clock::wall().millis());
+        };
+        let close = |slot: &Slot| slot.close_turn(before.generation);
+        let slot = shared.with_slot(key, close).flatten();
+        before.end_of_turn(slot, os_clock::wall().millis())
+    }
+
+    /// Has a node return what it has, which was closed.
+    fn release(&self, mut node: Node, end: UnixMillis, now: &Moment) -> Option<Release> {
+        let right = node.right()?;
+        let end = end.max(right.floor);
+        let request = Some(node.close(end, now)?);
+        let texts = Rc::clone(&self.texts);
+        Some(Release {
+            node,
+            texts,
+            right,
+            end,
+            request,
+        })
+    }
+
+    /// The lease ends: closes. Returns where the IDs end. A worker ID of the settings that is
+    /// not claimed yet stays in use, unless the server stops. Without a registry from now on,
+    /// the server goes on with the worker ID of its settings at once, if there is one.
+    pub fn stop(&self, shared: &Shared, why: End) -> UnixMillis {
+        let is_in_force = shared.with_lease(self.slot, |_, state| state.is_in_force());
+        let is_granted = is_in_force && self.node.right().is_some();
+        let end = if is_granted || why == End::Stop {
+            self.close(shared)
+        } else {
+            let now = self.moment(shared);
+            now.clock.max(now.furthest)
+        };
+        shared.with_lease(self.slot, |_, state| {
+            // Another keeper begins anew.
+            state.link = None;
+            state.blocked = None;
+            if why == End::NoRegistry && self.generator.is_none() {
+                leave_registry(state);
+            }
+        });
+        end
+    }
+
+    /// Takes what became of the last request after [`Self::stop`]: nothing of it is
+    /// published.
+    pub fn take_last(
+        &mut self,
+        shared: &Shared,
+        (nonce, number): (Nonce, u64),
+        outcome: &Result<Reply, String>,
+    ) {
+        let now = self.moment(shared);
+        let candidate = self.candidate.as_mut().map(|candidate| &mut candidate.node);
+        let nodes = [Some(&mut self.node), candidate].into_iter().flatten();
+        for node in nodes.filter(|node| node.nonce() == nonce) {
+            let change = hear(node, number, outcome, &now);
+            match (change, node.right()) {
+                (Change::Copied, _) => self.texts.copied().warning(),
+                (Change::Lost(trouble), Some(right)) => {
+                    self.texts.lost(&right, &trouble, false).warning();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What there is to return after [`Self::stop`].
+    pub fn releases(&mut self, shared: &Shared, end: UnixMillis, why: End) -> Vec<Release> {
+        let now = self.moment(shared);
+        let candidate = self.candidate.take().map(|candidate| candidate.node);
+        let nodes = [Some(self.node.clone()), candidate].into_iter().flatten();
+        let releases = nodes.filter_map(|node| self.release(node, end, &now));
+        let with_held = |mut release: Release| {
+            if self.generator.is_none() {
+                let held = report::held(shared, why == End::Stop);
+                let holding = |request: Request| Request {
+                    ask: request.ask.holding(held),
+                    ..request
+                };
+                release.request = release.request.map(holding);
+            }
+            release
+        };
+        releases.map(with_held).collect()
+    }
+
+    /// The server stops, and its registry with it: the worker ID is not returned.
+    pub fn keep(&self) {
+        if let Some(right) = self.node.right() {
+            self.texts.kept(right.worker).log("");
+        }
+    }
+}
+
+impl Release {
+    /// How long to wait for a reply.
+    pub fn timeout(&self) -> Duration {
+        timeout_of(self.node.terms())
+    }
+
+    /// Tells the log what became of the request; `None` if no reply came in time.
+    pub fn tell(mut self, outcome: Option<Result<Reply, String>>) {
+        let (texts, right) = (self.texts, self.right);
+        let why = match outcome {
+            None => None,
+            Some(Err(why)) => Some(why),
+            Some(Ok(reply)) => match self.node.heard(&reply, &moment(None)) {
+                Change::Returned => return texts.returned(right.worker, self.end).log(""),
+                Change::Lost(trouble) => return texts.lost(&right, &trouble, false).warning(),
+                Change::Copied => return texts.copied().warning(),
+                _ => self.node.trouble().map(|trouble| reason(&trouble.why)),
+            },
+        };
+        let why = why.unwrap_or_else(|| "The registry did not confirm it in time.".to_string());
+        texts.not_returned(right.worker, &why).warning();
+    }
+}
+
+/// Without a registry the server has the worker ID of its settings, at once.
+pub fn leave_registry(state: &mut LeaseState) {
+    let mut identity = state.identity;
+    let since = state.shown.since.filter(|_| identity.bound.is_none());
+    if identity.bound.is_some() {
+        identity = identity.unregistered(guc::worker_id());
+    }
+    *state = LeaseState::new(identity, since.or_else(|| Some(os_clock::wall().millis())));
+}
+
+/// Tells a node what became of its request.
+fn hear(node: &mut Node, number: u64, outcome: &Result<Reply, String>, now: &Moment) -> Change {
+    match outcome {
+        Ok(reply) => node.heard(reply, now),
+        Err(why) => node.failed(number, why.clone(), now),
+    }
+}
+
+fn nonce() -> Nonce {
+    let mut random = [0; size_of::<u128>()];
+    // SAFETY: as many bytes as there are.
+    let filled = unsafe {
+        pg_sys::pg_strong_random(random.as_mut_ptr().cast(), random.len() as pg_sys::Size)
+    };
+    if !filled {
+        pgrx::error!("snowflake_id: could not generate a random nonce");
+    }
+    Nonce(u128::from_ne_bytes(random))
+}
+
+/// Why the registry does not give what a node asks for.
+fn obstacle_of(trouble: &Trouble, now: Reading) -> Obstacle {
+    Obstacle {
+        since: trouble.since,
+        began: now.boot,
+        held: match &trouble.why {
+            Why::Refused(LeaseRefused::Held { worker, .. }) => Some(*worker),
+            _ => None,
+        },
+        is_refusal: matches!(trouble.why, Why::Refused(_)),
+        text: Short::new(&reason(&trouble.why)),
+    }
+}
+
+fn timeout_of(terms: Option<&Terms>) -> Duration {
+    let lease = terms.map_or(Millis::ZERO, |terms| terms.lease);
+    let third = u64::try_from(lease.get() / 3).unwrap_or_default();
+    match third {
+        0 => TIMEOUT_MAX,
+        third => Duration::from_millis(third).clamp(TIMEOUT_MIN, TIMEOUT_MAX),
+    }
+}
+
+/// Milliseconds, rounded up.
+fn millis_of(nanos: i64) -> i64 {
+    (nanos / NANOS_PER_MILLI + 1).max(1)
+}
+
+/// This server, or a generator of it, for the registry.
+fn holder(started: BootNanos, generator: Option<SlotKey>) -> Holder {
+    // SAFETY: settings of the server; the directory is NUL-terminated.
+    let (port, directory) = unsafe {
+        let directory = CStr::from_ptr(pg_sys::DataDir);
+        (pg_sys::PostPortNumber, from_server(directory))
+    };
+    Holder {
+        identity: ServerKey {
+            generator: generator.map_or(0, SlotKey::bits),
+            ..identity::identity()
+        },
+        started,
+        host: start_file::host_name(),
+        // The registry's server sees it, and fills it in.
+        address: String::new(),
+        port: u16::try_from(port).unwrap_or_default(),
+        data_directory: directory,
+    }
+}
+
+/// What a node finds around it. `furthest` is of what was issued, or what a caller needs
+/// next, from a generator that leads the clock: that is told as if it were used.
+fn moment(furthest: Option<UnixMillis>) -> Moment {
+    Moment {
+        boot: os_clock::boot(),
+        clock: os_clock::wall().millis(),
+        furthest: furthest.unwrap_or(UnixMillis::new(0)),
+        // SAFETY: reads shared memory.
+        in_recovery: unsafe { pg_sys::RecoveryInProgress() },
+    }
+}

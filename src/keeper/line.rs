@@ -1,0 +1,282 @@
+//! A line to a pool of the registry: a thread that carries requests, and the leases for which
+//! it asks, one request at a time and each lease in turn.
+//!
+//! The keeper has one line for the server's lease, and one for the leases of all generators
+//! with worker IDs of their own. Both threads ring the keeper's one bell. So a request of a
+//! generator that hangs, for as long as [`Lease::timeout`] or a look-up of a host name lasts,
+//! delays other generators, and never a renewal of the server.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::super::{compat, error, identity};
+use super::super::lease_state::LeaseSlot;
+use super::super::shmem::Shared;
+use super::lease::{End, Lease, Release};
+use super::target::Target;
+use snowflake_core::lease::{Nonce, Reply, Request};
+use snowflake_registry_client::mailbox::Bell;
+use snowflake_registry_client::request::{RegistryClient, RequestOutcome};
+
+/// A look-up of a name may take longer than the time-out; this much later the request is
+/// given up, and its thread is left alone.
+const LOOKUP_GRACE: Duration = Duration::from_secs(1);
+
+/// How long the keeper tries to return the worker IDs.
+pub const RELEASE_WAIT: Duration = Duration::from_secs(2);
+
+/// The line of postmaster.pid that tells what the server does, and what it says there
+/// once it stops: LOCK_FILE_LINE_PM_STATUS and PM_STATUS_STOPPING of miscadmin.h.
+const PID_FILE: &str = "postmaster.pid";
+const STATUS_LINE: usize = 8;
+const STOPPING: &str = "stopping";
+
+/// Whether the server stops; not if that cannot be read, since the worker ID stays then.
+pub fn is_stopping() -> bool {
+    // A server's working directory is its data directory.
+    let text = std::fs::read_to_string(PID_FILE).unwrap_or_default();
+    text.lines()
+        .nth(STATUS_LINE - 1)
+        .is_some_and(|line| line.trim() == STOPPING)
+}
+
+/// A request that was sent.
+struct Asked {
+    nonce: Nonce,
+    number: u64,
+    until: Instant,
+}
+
+/// See the head of the file.
+pub struct Line {
+    pub target: Rc<Target>,
+    /// The places of its leases, as soon as they are taken.
+    slots: &'static [LeaseSlot],
+    leases: Vec<Lease>,
+    /// What is returned while the line goes on.
+    releases: VecDeque<Release>,
+    /// Whose turn it is to ask.
+    turn: usize,
+    bell: Rc<Bell>,
+    client: Option<RegistryClient>,
+    asked: Option<Asked>,
+    /// The registry is on this server itself.
+    here: Arc<AtomicBool>,
+}
+
+impl Line {
+    pub fn new(target: Target, slots: &'static [LeaseSlot], bell: &Rc<Bell>) -> Self {
+        Self {
+            target: Rc::new(target),
+            slots,
+            leases: Vec::new(),
+            releases: VecDeque::new(),
+            turn: 0,
+            bell: Rc::clone(bell),
+            client: None,
+            asked: None,
+            here: Arc::default(),
+        }
+    }
+
+    /// Does all that can be done now, after the bell was silenced. Returns for how many
+    /// milliseconds to wait for it; without an end if there are none.
+    pub fn round(&mut self, shared: &Shared) -> Option<i64> {
+        if self.is_here() && is_stopping() {
+            // The keeper's session is a client's, and a smart stop waits for clients. IDs
+            // go on to the bound.
+            self.client = None;
+            self.asked = None;
+            return None;
+        }
+        for slot in self.slots {
+            if slot.key() != 0 && !self.leases.iter().any(|lease| lease.is_of(slot)) {
+                self.leases.push(Lease::new(slot, &self.target, shared));
+            }
+        }
+        for lease in &mut self.leases {
+            lease.hear_sessions(shared);
+        }
+        while let Some((asked, outcome)) = self.outcome() {
+            self.take(shared, &asked, outcome, false);
+        }
+        self.go_on(shared)
+    }
+
+    fn is_here(&self) -> bool {
+        self.here.load(Ordering::Relaxed)
+    }
+
+    /// What became of the request that is under way, if that is known.
+    fn outcome(&mut self) -> Option<(Asked, Result<Reply, String>)> {
+        let is_late = |asked: &Asked| Instant::now() >= asked.until;
+        while let Some(RequestOutcome { number, reply }) =
+            self.client.as_ref().and_then(RegistryClient::take)
+        {
+            if let Some(asked) = self.asked.take_if(|asked| asked.number == number) {
+                let is_mine = |it: &Reply| (it.nonce, it.number) == (asked.nonce, number);
+                let other = "The reply of the registry answers another request.";
+                let reply = reply.map_err(|why| error::client::sentence(&why, &self.target.pool));
+                let reply = reply.and_then(|reply| match is_mine(&reply) {
+                    true => Ok(reply),
+                    false => Err(other.to_string()),
+                });
+                return Some((asked, reply));
+            }
+        }
+        let why = if self.client.take_if(|client| client.has_ended()).is_some() {
+            "The thread that asks the registry has ended."
+        } else if self.asked.as_ref().is_some_and(is_late) {
+            self.client = None;
+            "The registry did not answer in time; the look-up of its host name may hang."
+        } else {
+            return None;
+        };
+        self.asked.take().map(|asked| (asked, Err(why.to_string())))
+    }
+
+    /// Hands over what became of a request. `is_last`: the line ends, and its leases are closed.
+    fn take(
+        &mut self,
+        shared: &Shared,
+        asked: &Asked,
+        outcome: Result<Reply, String>,
+        is_last: bool,
+    ) {
+        let Asked { nonce, number, .. } = *asked;
+        let is_release = |release: &Release| release.node.nonce() == nonce;
+        if let Some(at) = self.releases.iter().position(is_release) {
+            if let Some(release) = self.releases.remove(at) {
+                release.tell(Some(outcome));
+            }
+        } else if let Some(lease) = self.leases.iter_mut().find(|it| it.has_nonce(nonce)) {
+            if is_last {
+                return lease.take_last(shared, (nonce, number), &outcome);
+            }
+            let release = lease.take(shared, (nonce, number), &outcome);
+            self.releases.extend(release);
+        }
+    }
+
+    /// Sends what is due, if nothing is under way. Returns for how many milliseconds to
+    /// wait.
+    fn go_on(&mut self, shared: &Shared) -> Option<i64> {
+        loop {
+            if let Some(asked) = &self.asked {
+                let left = asked.until.saturating_duration_since(Instant::now());
+                return i64::try_from(left.as_millis() + 1).ok();
+            }
+            let (request, timeout) = match self.due(shared) {
+                Ok(due) => due,
+                Err(wait) => return wait,
+            };
+            if let Err((asked, why)) = self.send(request, timeout) {
+                self.take(shared, &asked, Err(why), false);
+            }
+        }
+    }
+
+    /// The request that is to be sent next, with its time-out, or how long to wait.
+    fn due(&mut self, shared: &Shared) -> Result<(Request, Duration), Option<i64>> {
+        for release in &mut self.releases {
+            if let Some(request) = release.request.take() {
+                return Ok((request, release.timeout()));
+            }
+        }
+        let count = self.leases.len();
+        let mut wait: Option<i64> = None;
+        for at in (self.turn..count).chain(0..self.turn.min(count)) {
+            let Some(lease) = self.leases.get_mut(at) else {
+                continue;
+            };
+            match lease.due(shared) {
+                Ok(request) => {
+                    self.turn = at + 1;
+                    return Ok((request, lease.timeout()));
+                }
+                Err(millis) => wait = wait.into_iter().chain(millis).min(),
+            }
+        }
+        Err(wait)
+    }
+
+    /// Sends a request, for which the thread is started if there is none.
+    fn send(&mut self, request: Request, timeout: Duration) -> Result<(), (Asked, String)> {
+        let asked = Asked {
+            nonce: request.nonce,
+            number: request.number,
+            until: Instant::now() + timeout + LOOKUP_GRACE,
+        };
+        let Target { registry, pool } = &*self.target;
+        let client = match self.client.take() {
+            Some(client) => Ok(client),
+            None => {
+                let started = identity::postmaster_start();
+                RegistryClient::new(registry, pool, started, &self.here, &self.bell)
+            }
+        };
+        let client = match client {
+            Ok(client) => self.client.insert(client),
+            Err(why) => return Err((asked, format!("Could not start a thread: {why}."))),
+        };
+        client.send(request.number, request, timeout);
+        self.asked = Some(asked);
+        Ok(())
+    }
+
+    /// Returns all worker IDs.
+    pub fn end(mut self, shared: &Shared, why: End) {
+        let deadline = Instant::now() + RELEASE_WAIT;
+        let stop = |lease: &Lease| lease.stop(shared, why);
+        let ends: Vec<_> = self.leases.iter().map(stop).collect();
+        if why == End::Stop && self.is_here() {
+            // A server that stops lets nobody in, not even its own keeper.
+            self.leases.iter().for_each(Lease::keep);
+            return;
+        }
+        // What is under way counts before what follows.
+        if let Some((asked, outcome)) = self.await_outcome(Instant::now() + RELEASE_WAIT / 2) {
+            self.take(shared, &asked, outcome, true);
+        }
+        let mut releases = std::mem::take(&mut self.releases);
+        for (lease, end) in self.leases.iter_mut().zip(ends) {
+            releases.extend(lease.releases(shared, end, why));
+        }
+        for mut release in releases {
+            let request = release.request.take().filter(|_| Instant::now() < deadline);
+            let sent = request.map(|request| self.send(request, release.timeout()));
+            let outcome = match sent {
+                None => None,
+                Some(Err((_, why))) => Some(Err(why)),
+                Some(Ok(())) => self.await_outcome(deadline).map(|(_, outcome)| outcome),
+            };
+            release.tell(outcome);
+        }
+    }
+
+    /// Waits for what becomes of the request that is under way; `None` if that is not known
+    /// by the deadline.
+    fn await_outcome(&mut self, deadline: Instant) -> Option<(Asked, Result<Reply, String>)> {
+        while self.asked.is_some() {
+            self.bell.silence();
+            let outcome = self.outcome();
+            let left = deadline.saturating_duration_since(Instant::now());
+            if outcome.is_some() {
+                return outcome;
+            }
+            if left.is_zero() {
+                break;
+            }
+            let millis = i64::try_from(left.as_millis() + 1).unwrap_or(1);
+            compat::wait_keeper(Some(self.bell.socket()), Some(millis));
+        }
+        // The thread may be busy still: what follows gets another one.
+        if self.asked.take().is_some() {
+            self.client = None;
+        }
+        None
+    }
+}

@@ -1,0 +1,125 @@
+# Tests that a request to the registry that hangs for a generator with a worker ID of its own
+# delays no renewal of the server. Between the server and its registry there is a proxy, which
+# swallows the requests for generators when it is told to.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use IO::Select;
+use IO::Socket::UNIX;
+use POSIX ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+use Snowflake;
+
+my $registry = new_node('registry', 900);
+$registry->start;
+$registry->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+$registry->safe_psql('postgres', q{SELECT snowflake_create_pool('servers', int8range(0, 8), lease => '3 s', hold => '1 s', max_ahead => '1 s')});
+# The keeper waits for a reply for up to 5 s, since the lease is long.
+$registry->safe_psql('postgres', q{SELECT snowflake_create_pool('queue', int8range(100, 108))});
+
+# The proxy. While the file exists, requests with the name of the pool go nowhere, and their
+# connections stay open.
+my $folder = PostgreSQL::Test::Utils::tempdir_short();
+my ($port, $switch) = ($registry->port, "$folder/swallow");
+my $listener = IO::Socket::UNIX->new(Local => "$folder/.s.PGSQL.$port", Listen => 20) or die "proxy: $!";
+
+# Passes on what clients and the registry send, until somebody kills the process.
+sub pass_on
+{
+	my (%other, %is_client);
+	local $SIG{PIPE} = 'IGNORE';
+	my $ends = IO::Select->new($listener);
+	for (;;)
+	{
+		for my $end ($ends->can_read)
+		{
+			if ($end == $listener)
+			{
+				my $client = $listener->accept or next;
+				my $server = IO::Socket::UNIX->new(Peer => $registry->host . "/.s.PGSQL.$port") or die "registry: $!";
+				@other{ $client, $server } = ($server, $client);
+				$is_client{$client} = 1;
+				$ends->add($client, $server);
+				next;
+			}
+			my $to = $other{$end} or next;
+			if (!sysread $end, my $bytes, 65536)
+			{
+				$ends->remove($end, $to);
+				delete @other{ $end, $to };
+				delete $is_client{$_} for $end, $to;
+				close $_ for $end, $to;
+			}
+			elsif (!$is_client{$end} || $bytes !~ /\0\0\0\x05queue/ || !-e $switch)
+			{
+				syswrite $to, $bytes;
+			}
+		}
+	}
+	return;
+}
+
+my $proxy = fork // die "fork: $!";
+if ($proxy == 0)
+{
+	# A child that died would stop the servers.
+	eval { pass_on(); };
+	POSIX::_exit(1);
+}
+close $listener;
+END
+{
+	my $status = $?;
+	kill 'KILL', $proxy if $proxy;
+	$? = $status;
+}
+
+my $node = new_node('main', -1);
+$node->append_conf('postgresql.conf', <<"END");
+snowflake_id.registry = 'host=$folder port=$port dbname=postgres'
+snowflake_id.pool = 'servers'
+snowflake_id.queue_pool = 'queue'
+END
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
+my $label = q{preset=worker_queue epoch='2025-01-01 00:00:00+00'};
+create_generator($node, $_, $label) for 'first', 'second';
+my $session = session($node);
+is($session->query_safe(q{SELECT snowflake_worker_id(snowflake_nextval('first'), 'first')}), 100, 'a generator has a worker ID of its own');
+ok(ids($node, 1), 'and the server has one');
+
+append_to_file($switch, '');
+my $from = time;
+my $other = session($node);
+send_to($other, q{SELECT snowflake_nextval('second')});
+# Three times as long as the lease, and longer than the keeper waits for a reply.
+my (%bounds, $samples);
+my $lapses = 0;
+while (time - $from < 10)
+{
+	my ($bound, $holds) = split /\|/, $session->query_safe('SELECT bound, bound > clock_timestamp() FROM snowflake_worker');
+	$bounds{$bound} = 1;
+	$samples++;
+	$lapses++ if $holds ne 't';
+	sleep 0.1;
+}
+my ($code, $text) = error_in($other, q{SELECT snowflake_nextval('second')});
+is($code, '55000', 'a request of a generator hangs');
+like($text, qr/generator second has no worker ID\n.*The registry has given it none from pool "queue"\..*did not answer in time/s, 'the error says so');
+is($lapses, 0, "the server's bound was never past, in $samples looks");
+cmp_ok(scalar(keys %bounds), '>=', 4, 'the server renews its lease meanwhile');
+is(in_log($node, qr/could not renew worker ID 0\n/), 0, 'without trouble');
+ok(ids($node, 5), 'it issues IDs');
+is(in_log($node, qr/WARNING:  snowflake_id: could not acquire a worker ID from pool "queue" for generator second of database "postgres"\n.*DETAIL:  .*did not answer in time/), 1, 'the log tells of the generator, once');
+
+unlink $switch;
+ok(wait_until('the generator has a worker ID', sub {
+	shown($node, 'snowflake_generators', 'second', 'worker_id') eq '101' }), 'the generator has a worker ID when its request is answered');
+$_->quit for $session, $other;
+$node->stop;
+is(in_log($node, qr/returned worker ID 0 to pool "servers"/), 1, 'all is returned');
+done_testing();
