@@ -1,5 +1,5 @@
--- CREATE EXTENSION runs this script, then the others of this folder in the order that
--- install_into() in tools/env.sh has: `make install` joins them to one. The C functions are in
+-- CREATE EXTENSION runs this script, then the others of this folder in the order that the
+-- file `order` has: `make install` joins them to one. The C functions are in
 -- src/sql; only these scripts give them what a user sees (names of arguments, volatility,
 -- COMMENT). What changes after the first release goes into the script that leads to the next
 -- version as well: CONTRIBUTING.md says how.

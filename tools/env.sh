@@ -235,10 +235,10 @@ build() {
     printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/release/snowflake_id.pg"
 }
 
-# install_into PKGLIBDIR SHAREDIR: CREATE EXTENSION runs one script, made of those in sql/, of
-# which the one with the grants is the last. Scripts of released versions, and those that
-# lead from one to the next, are installed as well, once there are any: Citus makes the
-# extension on a new node in the version that the others have.
+# install_into PKGLIBDIR SHAREDIR: CREATE EXTENSION runs one script, made of those in sql/, in
+# the order that sql/order gives. Scripts of released versions, and those that lead from one
+# to the next, are installed as well, once there are any: Citus makes the extension on a new
+# node in the version that the others have.
 install_into() {
     local version script
     # The server reads them, whatever the umask of who installs them.
@@ -249,10 +249,7 @@ install_into() {
         if [ -e "$script" ]; then install -m 644 "$script" "$2/extension/"; fi
     done
     version=$(sql_version)
-    cat "$top/sql/snowflake_id.sql" "$top/sql/set_default.sql" "$top/sql/registry.sql" \
-        "$top/sql/citus.sql" "$top/sql/check.sql" "$top/sql/horizon.sql" "$top/sql/cluster_horizon.sql" \
-        "$top/sql/convert_columns.sql" "$top/sql/convert_objects.sql" "$top/sql/convert_backfill.sql" "$top/sql/convert_plan.sql" \
-        "$top/sql/convert_online.sql" "$top/sql/convert_swap.sql" "$top/sql/convert.sql" "$top/sql/grants.sql" |
+    (cd "$top/sql" && sed 's/$/.sql/' order | xargs -d '\n' cat) |
         install -m 644 /dev/stdin "$2/extension/snowflake_id--$version.sql"
 }
 
