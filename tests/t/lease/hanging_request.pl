@@ -1,6 +1,7 @@
-# Tests that a request to the registry that hangs for a generator with a worker ID of its own
-# delays no renewal of the server. Between the server and its registry there is a proxy, which
-# swallows the requests for generators when it is told to.
+# Tests requests to the registry that hang, and replies that get lost. A request that hangs for
+# a generator with a worker ID of its own delays no renewal of the server. A keeper that ends
+# before a reply comes leaves the number of its request to the next keeper. Between the server
+# and its registry there is a proxy, which swallows such requests and replies when it is told to.
 use strict;
 use warnings;
 use FindBin;
@@ -21,10 +22,10 @@ $registry->safe_psql('postgres', q{SELECT snowflake_create_pool('servers', int8r
 # The keeper waits for a reply for up to 5 s, since the lease is long.
 $registry->safe_psql('postgres', q{SELECT snowflake_create_pool('queue', int8range(100, 108))});
 
-# The proxy. While the file exists, requests with the name of the pool go nowhere, and their
-# connections stay open.
+# The proxy. While the first file exists, requests for generators go nowhere, and while the
+# second one does, no reply comes. The connections stay open.
 my $folder = PostgreSQL::Test::Utils::tempdir_short();
-my ($port, $switch) = ($registry->port, "$folder/swallow");
+my ($port, $hangs, $is_deaf) = ($registry->port, "$folder/hangs", "$folder/is_deaf");
 my $listener = IO::Socket::UNIX->new(Local => "$folder/.s.PGSQL.$port", Listen => 20) or die "proxy: $!";
 
 # Passes on what clients and the registry send, until somebody kills the process.
@@ -54,7 +55,12 @@ sub pass_on
 				delete $is_client{$_} for $end, $to;
 				close $_ for $end, $to;
 			}
-			elsif (!$is_client{$end} || $bytes !~ /\0\0\0\x05queue/ || !-e $switch)
+			elsif ($is_client{$end})
+			{
+				# A parameter of five bytes, the name of the pool.
+				syswrite $to, $bytes if $bytes !~ /\0\0\0\x05queue/ || !-e $hangs;
+			}
+			elsif (!-e $is_deaf)
 			{
 				syswrite $to, $bytes;
 			}
@@ -92,7 +98,7 @@ my $session = session($node);
 is($session->query_safe(q{SELECT snowflake_worker_id(snowflake_nextval('first'), 'first')}), 100, 'a generator has a worker ID of its own');
 ok(ids($node, 1), 'and the server has one');
 
-append_to_file($switch, '');
+append_to_file($hangs, '');
 my $from = time;
 my $other = session($node);
 send_to($other, q{SELECT snowflake_nextval('second')});
@@ -116,9 +122,25 @@ is(in_log($node, qr/could not renew worker ID 0\n/), 0, 'without trouble');
 ok(ids($node, 5), 'it issues IDs');
 is(in_log($node, qr/WARNING:  snowflake_id: could not acquire a worker ID from pool "queue" for generator second of database "postgres"\n.*DETAIL:  .*did not answer in time/), 1, 'the log tells of the generator, once');
 
-unlink $switch;
+unlink $hangs;
 ok(wait_until('the generator has a worker ID', sub {
 	shown($node, 'snowflake_generators', 'second', 'worker_id') eq '101' }), 'the generator has a worker ID when its request is answered');
+
+# The keeper ends after the registry has renewed, and before it has heard so.
+my $worker = sub { $node->safe_psql('postgres', "SELECT $_[0] FROM snowflake_worker") };
+my $stored = sub { $registry->safe_psql('postgres', "SELECT $_[0] FROM snowflake_workers WHERE worker_id = 0") };
+my $keeper = sub { $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'}) };
+my ($token, $pid) = ($worker->('token'), $keeper->());
+append_to_file($is_deaf, '');
+wait_until('a renewal of which the keeper does not hear', sub { $stored->('bound') gt $worker->('bound') });
+kill 'TERM', $pid;
+wait_until('another keeper', sub { my $new = $keeper->(); $new && $new ne $pid });
+unlink $is_deaf;
+my $bound = $stored->('bound');
+ok(wait_until('it renews', sub { $worker->(qq{bound > '$bound'}) eq 't' }), 'the next keeper renews');
+is($worker->('token'), $token, 'it has the same lease');
+is(in_log($node, qr/was copied while it ran/), 0, 'and is no copy of the keeper before');
+is(in_log($node, qr/acquired worker ID 0/), 1, 'which has acquired it');
 $_->quit for $session, $other;
 $node->stop;
 is(in_log($node, qr/returned worker ID 0 to pool "servers"/), 1, 'all is returned');
