@@ -261,7 +261,9 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.on_workers(text),
     _snowflake.online_obstacles(regclass[], boolean, regclass, boolean),
     _snowflake.place_generator(text, text, name, jsonb),
+    _snowflake.pool(jsonb, jsonb, bigint, snowflake_workers[]),
     _snowflake.portable(text),
+    _snowflake.ranges(jsonb),
     _snowflake.read_as_owner(regclass, text),
     _snowflake.readiness(text, name),
     _snowflake.reads_as_owner(regclass),
@@ -278,7 +280,9 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.undistribute(regclass, name, jsonb),
     _snowflake.wait_until(timestamptz),
     _snowflake.wanted_default(regclass),
-    _snowflake.warn_if_not_ready(regclass)
+    _snowflake.warn_if_not_ready(regclass),
+    _snowflake.worker(jsonb, jsonb, boolean, bigint),
+    _snowflake.workers_of(jsonb, jsonb)
 TO PUBLIC;
 
 -- Superusers only, and roles to which they grant it: the registry, its administration, the
