@@ -17,8 +17,10 @@
 -- A registry can also be in etcd (src/etcd): then the functions of administrators get
 -- its URL, and read and change none of these tables. They serve superusers only.
 --
--- Instants by the registry's clock are timestamptz. Instants by the clocks of servers are
--- bigint, in Unix milliseconds, since a clock can be wrong by any amount.
+-- A pool, a lease, a server and the state are each stored as the JSON of the core's type, as in
+-- etcd. Beside it, in columns that PostgreSQL makes of it, there is only what a search needs.
+-- Instants are Unix milliseconds, since a clock can be wrong by any amount: those that
+-- timestamptz cannot hold are shown as infinite.
 
 CREATE TABLE _snowflake.state (
     id integer PRIMARY KEY CHECK (id = 1),
@@ -30,82 +32,8 @@ COMMENT ON COLUMN _snowflake.state.id IS '1: there is one row';
 COMMENT ON COLUMN _snowflake.state.state IS
     'era, serial number of the latest change, starts of the server, greatest time of the registry''s clock, latest loss of grants, whether the registry has stopped, clocks of the servers that have renewed last, the secret key by which the registry knows its own words again; instants in Unix milliseconds';
 
-CREATE TABLE _snowflake.pools (
-    name text PRIMARY KEY,
-    namespace text NOT NULL,
-    worker_ids int8range NOT NULL,
-    except_ids int8multirange NOT NULL,
-    spares integer NOT NULL,
-    lease interval NOT NULL,
-    hold interval NOT NULL,
-    max_ahead interval NOT NULL,
-    made timestamptz NOT NULL
-);
-COMMENT ON TABLE _snowflake.pools IS
-    'internal: the pools of the registry of worker IDs, as snowflake_create_pool() was told; see view snowflake_pools';
-
-CREATE TABLE _snowflake.leases (
-    namespace text NOT NULL,
-    worker_id integer NOT NULL,
-    counter bigint NOT NULL,
-    nonce uuid NOT NULL,
-    released boolean NOT NULL,
-    revoked timestamptz,
-    system_identifier numeric(20) NOT NULL,
-    boot_id uuid NOT NULL,
-    device numeric(20) NOT NULL,
-    inode numeric(20) NOT NULL,
-    generator numeric(20) NOT NULL,
-    role text NOT NULL,
-    started bigint NOT NULL,
-    host text NOT NULL,
-    address text NOT NULL,
-    port integer NOT NULL,
-    data_directory text NOT NULL,
-    since timestamptz NOT NULL,
-    floor bigint NOT NULL,
-    start bigint NOT NULL,
-    renewed boolean NOT NULL,
-    leased_until timestamptz NOT NULL,
-    bound bigint NOT NULL,
-    number bigint NOT NULL,
-    clock bigint NOT NULL,
-    era bigint NOT NULL,
-    contender jsonb,
-    PRIMARY KEY (namespace, worker_id)
-);
-CREATE INDEX leases_until ON _snowflake.leases (namespace, leased_until);
-CREATE INDEX leases_holder ON _snowflake.leases (system_identifier);
-COMMENT ON INDEX _snowflake.leases_until IS 'internal: finds the leases that end first or last';
-COMMENT ON INDEX _snowflake.leases_holder IS 'internal: finds the worker ID that a server had before';
-COMMENT ON COLUMN _snowflake.pools.made IS 'before max_ahead has passed since then, no lease of the pool begins';
-COMMENT ON COLUMN _snowflake.leases.namespace IS 'namespace of the pools that have the worker ID';
-COMMENT ON COLUMN _snowflake.leases.counter IS 'how often the worker ID was granted; with the nonce, the token of the lease';
-COMMENT ON COLUMN _snowflake.leases.nonce IS 'random number that this start of the holder has drawn';
-COMMENT ON COLUMN _snowflake.leases.released IS 'the holder has given the worker ID back';
-COMMENT ON COLUMN _snowflake.leases.revoked IS 'when an administrator has revoked the lease';
-COMMENT ON COLUMN _snowflake.leases.boot_id IS 'boot ID of the holder''s kernel; with the next two and the system identifier, the identity of a server';
-COMMENT ON COLUMN _snowflake.leases.device IS 'device of the holder''s data directory';
-COMMENT ON COLUMN _snowflake.leases.inode IS 'inode of the holder''s data directory';
-COMMENT ON COLUMN _snowflake.leases.generator IS
-    'the generator of the holder that leases worker IDs of its own: OID of its database * 2^32 + OID of its sequence, or 0 instead of the latter for the default generator; 0: the server itself';
-COMMENT ON COLUMN _snowflake.leases.role IS 'the role that has taken the lease, which is part of the identity, too: no other role renews or returns it';
-COMMENT ON COLUMN _snowflake.leases.address IS 'address of the connection from which the holder got the lease; empty if that was no network connection';
-COMMENT ON COLUMN _snowflake.leases.started IS 'when this start of the holder began, in nanoseconds since its machine was booted';
-COMMENT ON COLUMN _snowflake.leases.floor IS 'the holder issues no ID before this instant, by its clock';
-COMMENT ON COLUMN _snowflake.leases.start IS 'the floor, or the holder''s clock when it got the lease if that was later';
-COMMENT ON COLUMN _snowflake.leases.renewed IS 'the lease was renewed';
-COMMENT ON COLUMN _snowflake.leases.bound IS 'no ID of this instant or later has been issued with the worker ID';
-COMMENT ON COLUMN _snowflake.leases.number IS 'number of the holder''s latest request';
-COMMENT ON COLUMN _snowflake.leases.clock IS 'the holder''s clock in that request';
-COMMENT ON COLUMN _snowflake.leases.era IS 'era of the registry in which the lease was granted or last renewed';
-COMMENT ON COLUMN _snowflake.leases.contender IS
-    'a server that has claimed the worker ID since this lease began, and was refused; instants in Unix milliseconds';
-COMMENT ON TABLE _snowflake.leases IS
-    'internal: one row per worker ID that was ever granted, with its latest holder; never deleted; see view snowflake_workers';
-
--- What views call has its names bound when it is made, as the views have, under a path that
--- holds no object of others.
+-- What tables and views call has its names bound when it is made, as the views have, under a
+-- path that holds no object of others.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION _snowflake.millis(at timestamptz) RETURNS bigint
@@ -126,6 +54,49 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION _snowflake.instant(bigint) IS
     'internal, for the registry: the instant of a number of Unix milliseconds';
+
+CREATE FUNCTION _snowflake.ranges(ranges jsonb) RETURNS int8multirange
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT coalesce(range_agg(int8range((e.ids -> 'start')::bigint, (e.ids -> 'end')::bigint)), '{}')
+    FROM jsonb_array_elements(ranges) AS e (ids);
+END;
+COMMENT ON FUNCTION _snowflake.ranges(jsonb) IS
+    'internal, for the registry: the worker IDs of an array of objects with start and end';
+
+CREATE TABLE _snowflake.pools (
+    pool jsonb NOT NULL,
+    name text PRIMARY KEY GENERATED ALWAYS AS (pool ->> 'name') STORED,
+    namespace text NOT NULL GENERATED ALWAYS AS (pool ->> 'namespace') STORED,
+    worker_ids int8range NOT NULL GENERATED ALWAYS AS
+        (int8range((pool #> '{ids,start}')::bigint, (pool #> '{ids,end}')::bigint)) STORED,
+    except_ids int8multirange NOT NULL GENERATED ALWAYS AS (_snowflake.ranges(pool -> 'except')) STORED
+);
+COMMENT ON TABLE _snowflake.pools IS
+    'internal: the pools of the registry of worker IDs, as snowflake_create_pool() was told; see view snowflake_pools';
+COMMENT ON COLUMN _snowflake.pools.pool IS
+    'the pool; durations in milliseconds, instants in Unix milliseconds; the other columns are parts of it that searches need';
+
+CREATE TABLE _snowflake.leases (
+    namespace text NOT NULL,
+    lease jsonb NOT NULL,
+    worker_id integer NOT NULL GENERATED ALWAYS AS ((lease -> 'worker')::integer) STORED,
+    released boolean NOT NULL GENERATED ALWAYS AS ((lease -> 'released')::boolean) STORED,
+    leased_until bigint NOT NULL GENERATED ALWAYS AS ((lease -> 'leased_until')::bigint) STORED,
+    bound bigint NOT NULL GENERATED ALWAYS AS ((lease -> 'bound')::bigint) STORED,
+    system_identifier numeric(20) NOT NULL GENERATED ALWAYS AS ((lease #> '{holder,identity,system}')::numeric) STORED,
+    PRIMARY KEY (namespace, worker_id)
+);
+CREATE INDEX leases_until ON _snowflake.leases (namespace, leased_until);
+CREATE INDEX leases_holder ON _snowflake.leases (system_identifier, bound);
+COMMENT ON INDEX _snowflake.leases_until IS 'internal: finds the leases that end first or last';
+COMMENT ON INDEX _snowflake.leases_holder IS
+    'internal: finds the worker ID that a server had before, and the greatest bound of a system';
+COMMENT ON TABLE _snowflake.leases IS
+    'internal: one row per worker ID that was ever granted, with its latest holder; never deleted; see view snowflake_workers';
+COMMENT ON COLUMN _snowflake.leases.namespace IS 'namespace of the pools that have the worker ID';
+COMMENT ON COLUMN _snowflake.leases.lease IS
+    'type Row of crates/core/src/lease/mod.rs, which describes each field; the columns behind it are parts of it that searches need';
 SET LOCAL search_path = @extschema@, pg_temp;
 
 CREATE FUNCTION snowflake_lease(pool text, request jsonb) RETURNS jsonb
@@ -168,34 +139,52 @@ CREATE FUNCTION snowflake_declare_registry(registry text DEFAULT '') RETURNS voi
 COMMENT ON FUNCTION snowflake_declare_registry(text) IS
     'declares that of all copies of this registry, this one counts: it serves again if it has stopped, after a quiet time, and servers that have asked it accept no other copy';
 
+-- What the functions _snowflake.worker() and _snowflake.pool() say of what a registry has stored is
+-- what the views show of the registry in this database, and the functions further below of one in
+-- etcd. PostgreSQL writes the body of the first one into the view: so it is not STRICT, and gets
+-- the time as a column.
+--
 -- The views are made with this path, which holds no object of others: an operator or a
 -- function in the extension's schema that fits the types better than those in pg_catalog
 -- would be taken, whoever made it, and run by whoever reads the view.
 SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE FUNCTION _snowflake.worker(pool jsonb, lease jsonb, is_kept boolean, now bigint)
+    RETURNS TABLE (worker_id integer, state text, host text, address text, port integer, data_directory text,
+        system_identifier numeric, since timestamptz, leased_until timestamptz, bound timestamptz, token text,
+        contested_by text, contested_since timestamptz, contested_last timestamptz, role text)
+    LANGUAGE sql STABLE PARALLEL SAFE ROWS 1
+BEGIN ATOMIC
+    SELECT (lease -> 'worker')::integer,
+        CASE WHEN r.is_released OR NOT is_kept THEN
+                 CASE WHEN (lease -> 'worker')::bigint >= (pool #> '{ids,end}')::bigint - (pool -> 'spares')::bigint THEN 'spare'
+                      WHEN r.is_released THEN 'released'
+                      ELSE 'free' END
+             WHEN lease ->> 'revoked' IS NOT NULL THEN 'revoked'
+             WHEN now >= (lease -> 'leased_until')::bigint THEN 'expired'
+             ELSE 'leased' END,
+        lease #>> '{holder,host}', lease #>> '{holder,address}', (lease #> '{holder,port}')::integer,
+        lease #>> '{holder,data_directory}', (lease #> '{holder,identity,system}')::numeric,
+        _snowflake.instant((lease -> 'since')::bigint), _snowflake.instant((lease -> 'leased_until')::bigint),
+        _snowflake.instant((lease -> 'bound')::bigint), (lease ->> 'counter') || '-' || left(lease ->> 'nonce', 8),
+        CASE WHEN c.is_heard THEN format('%s%s, port %s, data directory "%s"', lease #>> '{contender,by,host}',
+            ' (' || nullif(lease #>> '{contender,by,address}', '') || ')', lease #>> '{contender,by,port}',
+            lease #>> '{contender,by,data_directory}') END,
+        CASE WHEN c.is_heard THEN _snowflake.instant((lease #>> '{contender,since}')::bigint) END,
+        CASE WHEN c.is_heard THEN _snowflake.instant((lease #>> '{contender,latest}')::bigint) END,
+        nullif(lease #>> '{holder,identity,role}', '')
+    FROM (SELECT (lease -> 'released')::boolean) AS r (is_released)
+    CROSS JOIN LATERAL (SELECT NOT r.is_released AND (lease #>> '{contender,latest}')::bigint
+        >= now - 2 * ((pool -> 'lease')::bigint + (pool -> 'hold')::bigint)) AS c (is_heard);
+END;
+COMMENT ON FUNCTION _snowflake.worker(jsonb, jsonb, boolean, bigint) IS
+    'internal: a row of view snowflake_workers; is_kept: nobody but the holder can have the worker ID';
+
 CREATE VIEW @extschema@.snowflake_workers AS
-SELECT p.name AS pool, l.worker_id,
-    CASE WHEN l.released THEN CASE WHEN s.is_spare THEN 'spare' ELSE 'released' END
-         WHEN clock_timestamp() >= l.leased_until + p.hold THEN CASE WHEN s.is_spare THEN 'spare' ELSE 'free' END
-         WHEN l.revoked IS NOT NULL THEN 'revoked'
-         WHEN clock_timestamp() >= l.leased_until THEN 'expired'
-         ELSE 'leased' END AS state,
-    l.host, l.address, l.port, l.data_directory, l.system_identifier,
-    l.since, l.leased_until,
-    _snowflake.instant(l.bound) AS bound,
-    l.counter || '-' || left(l.nonce::text, 8) AS token,
-    c.by AS contested_by, c.since AS contested_since, c.latest AS contested_last,
-    l.role
-FROM _snowflake.pools AS p
-JOIN _snowflake.leases AS l
-    ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint
-CROSS JOIN LATERAL (SELECT l.worker_id >= upper(p.worker_ids) - p.spares) AS s (is_spare)
-LEFT JOIN LATERAL (
-    SELECT format('%s%s, port %s, data directory "%s"', l.contender #>> '{by,host}',
-            ' (' || nullif(l.contender #>> '{by,address}', '') || ')', l.contender #>> '{by,port}',
-            l.contender #>> '{by,data_directory}'),
-        _snowflake.instant((l.contender ->> 'since')::bigint),
-        _snowflake.instant((l.contender ->> 'latest')::bigint)) AS c (by, since, latest)
-    ON NOT l.released AND c.latest >= clock_timestamp() - 2 * (p.lease + p.hold);
+SELECT p.name AS pool, w.*
+FROM (SELECT _snowflake.millis(clock_timestamp())) AS n (now)
+CROSS JOIN _snowflake.pools AS p
+JOIN _snowflake.leases AS l ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint
+CROSS JOIN LATERAL _snowflake.worker(p.pool, l.lease, l.leased_until > n.now - (p.pool -> 'hold')::bigint, n.now) AS w;
 SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_workers IS
     'the worker IDs that this registry has leased, with their latest holders; worker IDs that were never leased have no row, see snowflake_pools.never_leased';
@@ -224,29 +213,43 @@ COMMENT ON COLUMN snowflake_workers.role IS
     'the role as which the holder got the worker ID; only this role renews or returns the lease';
 
 SET LOCAL search_path = pg_catalog, pg_temp;
+CREATE FUNCTION _snowflake.pool(stored jsonb, registry jsonb, now bigint, workers @extschema@.snowflake_workers[])
+    RETURNS TABLE (pool text, namespace text, worker_ids int8range, except_ids int8multirange, spares integer,
+        lease interval, hold interval, max_ahead interval, made timestamptz,
+        leased bigint, free bigint, never_leased bigint, quiet_until timestamptz, quiet_because text, era bigint,
+        stopped_since timestamptz, stopped_by text)
+    LANGUAGE sql STABLE PARALLEL SAFE ROWS 1
+BEGIN ATOMIC
+    SELECT stored ->> 'name', stored ->> 'namespace', int8range(i.first, i.beyond), i.except_ids, i.spares::integer,
+        t.lease, t.hold, (stored -> 'max_ahead')::bigint * interval '1 ms', _snowflake.instant((stored -> 'made')::bigint),
+        c.leased, c.free + o.size - c.known, o.size - c.known, q.until, CASE WHEN q.until IS NOT NULL THEN registry #>> '{loss,cause}' END,
+        (registry #> '{era,counter}')::bigint, _snowflake.instant((registry #>> '{stopped,since}')::bigint),
+        registry #>> '{stopped,by,host}'
+    FROM (SELECT (stored #> '{ids,start}')::bigint, (stored #> '{ids,end}')::bigint, (stored -> 'spares')::bigint,
+            _snowflake.ranges(stored -> 'except')) AS i (first, beyond, spares, except_ids)
+    CROSS JOIN LATERAL (SELECT (stored -> 'lease')::bigint * interval '1 ms', (stored -> 'hold')::bigint * interval '1 ms') AS t (lease, hold)
+    CROSS JOIN LATERAL (SELECT int8multirange(int8range(i.first, i.beyond - i.spares)) - i.except_ids) AS m (ordinary)
+    CROSS JOIN LATERAL (SELECT sum(upper(u.ids) - lower(u.ids))::bigint FROM unnest(m.ordinary) AS u (ids)) AS o (size)
+    CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE w.state IN ('leased', 'expired', 'revoked')),
+            count(*) FILTER (WHERE w.state IN ('free', 'released') AND m.ordinary @> w.worker_id::bigint),
+            count(*) FILTER (WHERE m.ordinary @> w.worker_id::bigint)
+        FROM unnest(workers) AS w) AS c (leased, free, known)
+    LEFT JOIN LATERAL (
+        SELECT u.until FROM (SELECT _snowflake.instant((registry #>> '{loss,quiet_from}')::bigint) + t.lease + t.hold) AS u (until)
+        WHERE u.until > _snowflake.instant(now)) AS q ON true;
+END;
+COMMENT ON FUNCTION _snowflake.pool(jsonb, jsonb, bigint, @extschema@.snowflake_workers[]) IS
+    'internal: a row of view snowflake_pools, whose workers are given';
+
 CREATE VIEW @extschema@.snowflake_pools AS
-SELECT p.name AS pool, p.namespace, p.worker_ids, p.except_ids, p.spares, p.lease, p.hold, p.max_ahead, p.made,
-    c.leased, c.free + n.never_leased AS free, n.never_leased,
-    q.quiet_until, CASE WHEN q.quiet_until IS NOT NULL THEN r.state #>> '{loss,cause}' END AS quiet_because,
-    (r.state #>> '{era,counter}')::bigint AS era,
-    _snowflake.instant((r.state #>> '{stopped,since}')::bigint) AS stopped_since,
-    r.state #>> '{stopped,by,host}' AS stopped_by
-FROM _snowflake.pools AS p
-CROSS JOIN _snowflake.state AS r
-CROSS JOIN LATERAL (
-    SELECT int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - p.spares)) - p.except_ids) AS o (ordinary)
-CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE w.state IN ('leased', 'expired', 'revoked')) AS leased,
-        count(*) FILTER (WHERE w.state IN ('free', 'released') AND o.ordinary @> w.worker_id::bigint) AS free,
-        count(*) FILTER (WHERE o.ordinary @> w.worker_id::bigint) AS known
-    FROM @extschema@.snowflake_workers AS w WHERE w.pool = p.name) AS c
-CROSS JOIN LATERAL (
-    SELECT (SELECT sum(upper(i.ids) - lower(i.ids)) FROM unnest(o.ordinary) AS i (ids))::bigint - c.known) AS n (never_leased)
-CROSS JOIN LATERAL (
-    SELECT until FROM (SELECT _snowflake.instant((r.state #>> '{loss,quiet_from}')::bigint)
-        + p.lease + p.hold) AS u (until)) AS u
-LEFT JOIN LATERAL (SELECT u.until WHERE u.until > clock_timestamp()) AS q (quiet_until) ON true
--- There is one row. Said so, the planner expects no more, and compiles nothing.
+SELECT p.*
+FROM _snowflake.state AS r
+CROSS JOIN _snowflake.pools AS s
+CROSS JOIN LATERAL _snowflake.pool(s.pool, r.state - 'key', _snowflake.millis(clock_timestamp()),
+    ARRAY(SELECT w FROM @extschema@.snowflake_workers AS w WHERE w.pool = s.name)) AS p
+-- There is one row. Said so, the planner expects no more, and compiles nothing. Who reads the
+-- view runs the function, and need not have the key.
 WHERE r.id = 1;
 SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_pools IS
@@ -293,38 +296,25 @@ CREATE FUNCTION _snowflake.read_etcd(registry text) RETURNS jsonb
 COMMENT ON FUNCTION _snowflake.read_etcd(text) IS
     'internal, for snowflake_workers_in() and snowflake_pools_in(): what a registry in etcd has stored';
 
+CREATE FUNCTION _snowflake.workers_of(stored jsonb, pool jsonb) RETURNS SETOF snowflake_workers
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT pool ->> 'name', w.*
+    FROM jsonb_array_elements(stored -> 'workers') AS e (worker)
+    CROSS JOIN LATERAL _snowflake.worker(pool, e.worker -> 'row', (e.worker -> 'live')::boolean, (stored -> 'now')::bigint) AS w
+    WHERE e.worker -> 'namespace' = pool -> 'namespace'
+        AND w.worker_id >= (pool #> '{ids,start}')::bigint AND w.worker_id < (pool #> '{ids,end}')::bigint
+$$;
+COMMENT ON FUNCTION _snowflake.workers_of(jsonb, jsonb) IS
+    'internal: the rows of view snowflake_workers for a pool of a registry in etcd, from what _snowflake.read_etcd() has returned';
+
 CREATE FUNCTION snowflake_workers_in(registry text) RETURNS SETOF snowflake_workers
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH a (stored) AS MATERIALIZED (SELECT _snowflake.read_etcd(registry))
-    SELECT p.pool ->> 'name', w.worker_id,
-        CASE WHEN (w.r ->> 'released')::boolean THEN 'released'
-             WHEN NOT w.live THEN 'free'
-             WHEN w.r ->> 'revoked' IS NOT NULL THEN 'revoked'
-             WHEN (a.stored ->> 'now')::bigint >= (w.r ->> 'leased_until')::bigint THEN 'expired'
-             ELSE 'leased' END,
-        w.r #>> '{holder,host}', w.r #>> '{holder,address}', (w.r #>> '{holder,port}')::integer,
-        w.r #>> '{holder,data_directory}', (w.r #>> '{holder,identity,system}')::numeric(20),
-        _snowflake.instant((w.r ->> 'since')::bigint),
-        _snowflake.instant((w.r ->> 'leased_until')::bigint),
-        _snowflake.instant((w.r ->> 'bound')::bigint),
-        (w.r ->> 'counter') || '-' || left(w.r ->> 'nonce', 8),
-        c.by, c.since, c.latest, nullif(w.r #>> '{holder,identity,role}', '')
-    FROM a
-    CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS p (pool)
-    CROSS JOIN LATERAL (
-        SELECT e.worker -> 'row', (e.worker ->> 'live')::boolean, (e.worker #>> '{row,worker}')::integer
-        FROM jsonb_array_elements(a.stored -> 'workers') AS e (worker)
-        WHERE e.worker ->> 'namespace' = p.pool ->> 'namespace') AS w (r, live, worker_id)
-    LEFT JOIN LATERAL (
-        SELECT format('%s%s, port %s, data directory "%s"', w.r #>> '{contender,by,host}',
-                ' (' || nullif(w.r #>> '{contender,by,address}', '') || ')', w.r #>> '{contender,by,port}',
-                w.r #>> '{contender,by,data_directory}'),
-            _snowflake.instant((w.r #>> '{contender,since}')::bigint),
-            _snowflake.instant((w.r #>> '{contender,latest}')::bigint)) AS c (by, since, latest)
-        ON NOT (w.r ->> 'released')::boolean AND (w.r #>> '{contender,latest}')::bigint >= (a.stored ->> 'now')::bigint
-            - 2 * ((p.pool ->> 'lease')::bigint + (p.pool ->> 'hold')::bigint)
-    WHERE w.worker_id >= (p.pool #>> '{ids,start}')::bigint AND w.worker_id < (p.pool #>> '{ids,end}')::bigint
+    SELECT w.* FROM a
+    CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS e (pool)
+    CROSS JOIN LATERAL _snowflake.workers_of(a.stored, e.pool) AS w
 $$;
 COMMENT ON FUNCTION snowflake_workers_in(text) IS
     'the worker IDs that the registry in etcd with this URL has leased; as view snowflake_workers';
@@ -332,40 +322,11 @@ COMMENT ON FUNCTION snowflake_workers_in(text) IS
 CREATE FUNCTION snowflake_pools_in(registry text) RETURNS SETOF snowflake_pools
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH a (stored) AS MATERIALIZED (SELECT _snowflake.read_etcd(registry)),
-    pools AS (
-        SELECT p.pool, p.pool ->> 'namespace' AS namespace,
-            int8range((p.pool #>> '{ids,start}')::bigint, (p.pool #>> '{ids,end}')::bigint) AS ids,
-            (SELECT coalesce(range_agg(int8range((e.ids ->> 'start')::bigint, (e.ids ->> 'end')::bigint)), '{}')
-                FROM jsonb_array_elements(p.pool -> 'except') AS e (ids)) AS except_ids,
-            (p.pool ->> 'lease')::bigint * interval '1 ms' AS lease,
-            (p.pool ->> 'hold')::bigint * interval '1 ms' AS hold,
-            a.stored -> 'state' AS state, a.stored -> 'workers' AS workers, (a.stored ->> 'now')::bigint AS now
-        FROM a CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS p (pool))
-    SELECT p.pool ->> 'name', p.namespace, p.ids, p.except_ids, (p.pool ->> 'spares')::integer, p.lease, p.hold,
-        (p.pool ->> 'max_ahead')::bigint * interval '1 ms',
-        _snowflake.instant((p.pool ->> 'made')::bigint),
-        c.taken, o.size - c.taken_here, o.size - c.known,
-        q.until, CASE WHEN q.until IS NOT NULL THEN p.state #>> '{loss,cause}' END,
-        (p.state #>> '{era,counter}')::bigint,
-        _snowflake.instant((p.state #>> '{stopped,since}')::bigint),
-        p.state #>> '{stopped,by,host}'
-    FROM pools AS p
-    CROSS JOIN LATERAL (
-        SELECT sum(upper(i.ids) - lower(i.ids))::bigint
-        FROM unnest(int8multirange(p.ids) - p.except_ids) AS i (ids)) AS o (size)
-    CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE w.taken), count(*) FILTER (WHERE w.taken AND w.here), count(*) FILTER (WHERE w.here)
-        FROM (
-            SELECT (e.worker ->> 'live')::boolean AND NOT (e.worker #>> '{row,released}')::boolean,
-                NOT p.except_ids @> (e.worker #>> '{row,worker}')::bigint
-            FROM jsonb_array_elements(p.workers) AS e (worker)
-            WHERE e.worker ->> 'namespace' = p.namespace AND p.ids @> (e.worker #>> '{row,worker}')::bigint) AS w (taken, here))
-        AS c (taken, taken_here, known)
-    LEFT JOIN LATERAL (
-        SELECT _snowflake.instant((p.state #>> '{loss,quiet_from}')::bigint) + p.lease + p.hold
-        WHERE _snowflake.instant((p.state #>> '{loss,quiet_from}')::bigint) + p.lease + p.hold
-            > _snowflake.instant(p.now)) AS q (until) ON true
+    WITH a (stored) AS MATERIALIZED (SELECT _snowflake.read_etcd(registry))
+    SELECT p.* FROM a
+    CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS e (pool)
+    CROSS JOIN LATERAL _snowflake.pool(e.pool, a.stored -> 'state', (a.stored -> 'now')::bigint,
+        ARRAY(SELECT w FROM _snowflake.workers_of(a.stored, e.pool) AS w)) AS p
 $$;
 COMMENT ON FUNCTION snowflake_pools_in(text) IS
     'the pools of the registry in etcd with this URL; as view snowflake_pools';

@@ -17,11 +17,16 @@
 //! The order matters: what was looked at before the lock may be another table since.
 //! Statements run as the owner through a [`Guard`] only, and there is no other way to make
 //! one.
+//!
+//! The session keeps the plans of these statements, over transactions and over extensions: what
+//! was dropped and made again since has other OIDs, and a plan whose objects are gone is made
+//! anew, by name, before it runs. As that happens under the lock, the names are those of 2.
 
 use pgrx::pg_sys;
 
+use super::catalog;
 use super::error::{self, Error};
-use super::{catalog, spi};
+use super::spi::{self, SpiRow};
 
 /// Proof that `_snowflake` is the extension's own, and stays so until the transaction ends.
 #[derive(Clone, Copy)]
@@ -73,9 +78,14 @@ impl Guard {
     }
 
     /// Runs a statement as the owner of the tables, with texts as its parameters. Returns
-    /// the first value, if there is one that is not NULL.
-    pub fn value(self, statement: &str, values: &[&str]) -> Result<Option<String>, Error> {
-        spi::value_as(self.owner, statement, values)
+    /// the first row.
+    pub fn row(self, statement: &'static str, values: &[&str]) -> Result<Option<SpiRow>, Error> {
+        spi::row_as(self.owner, statement, values)
+    }
+
+    /// Runs such a statement. Returns the first value, if there is one that is not NULL.
+    pub fn value(self, statement: &'static str, values: &[&str]) -> Result<Option<String>, Error> {
+        Ok(self.row(statement, values)?.and_then(SpiRow::first))
     }
 }
 

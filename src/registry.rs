@@ -8,6 +8,10 @@
 //! holders before have committed; and the clock is read after the lock, so that registry
 //! time does not go back from one holder to the next.
 //!
+//! A renewal, which each server asks for three times in each lease, runs three statements: one
+//! locks and reads the state, one reads all else ([`READ`]), and one stores all that has changed
+//! ([`WRITE`]). So what the core changes is written in the end, or before it searches.
+//!
 //! While the row is locked, no server can renew its lease. So no function that locks it
 //! runs inside a transaction block, which somebody could leave open.
 //!
@@ -27,61 +31,54 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 use serde::Deserialize;
 
+use self::servers::StoredServers;
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
 use super::{compat, encoding, entry, identity, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
+use snowflake_core::lease::etcd::StoredPool;
+use snowflake_core::lease::horizon::{Server, Servers};
 use snowflake_core::lease::registry::{self, Rows};
 use snowflake_core::lease::seal::SealKey;
 use snowflake_core::lease::state::{Scene, State};
 use snowflake_core::lease::{
-    Answer, Era, LeaseRefused, Place, Pool, RegistryMillis, Request, Role, Row, ServerKey,
+    Answer, Ask, Era, LeaseRefused, Place, Pool, RegistryMillis, Request, Role, Row, ServerKey,
 };
 use snowflake_registry_client::wire::{self, UnreadableMessage};
 
 thread_local! {
     /// The era of the state that was read last.
-    static READ: Cell<Option<Era>> = const { Cell::new(None) };
+    static READ_ERA: Cell<Option<Era>> = const { Cell::new(None) };
     /// The last transaction in which this session has begun an era.
     static BEGAN_ERA: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Instants beyond these are stored and compared as infinite: see
-/// `_snowflake.instant()`.
-const INSTANTS: std::ops::RangeInclusive<i64> = -190_000_000_000_000..=9_000_000_000_000_000;
+/// Reads a pool, the row of a worker ID, and a server. `ordinary` are the worker IDs that are
+/// neither excepted nor spare; `has_longer`: a lease of the pool ends later than one that begins
+/// now. A row may be that of a worker ID which is none of the pool any more: its holder is not
+/// unknown.
+const READ: &str = "SELECT p.pool, l.lease, s.server, \
+        int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - (p.pool -> 'spares')::bigint)) \
+            - p.except_ids AS ordinary, \
+        EXISTS (SELECT FROM _snowflake.leases AS o \
+            WHERE o.namespace = p.namespace AND o.worker_id::bigint <@ p.worker_ids \
+            AND o.leased_until > $4::bigint + (p.pool -> 'lease')::bigint) AS has_longer, \
+        pg_catalog.host(pg_catalog.inet_client_addr()) AS address \
+    FROM _snowflake.pools AS p \
+    LEFT JOIN _snowflake.leases AS l ON l.namespace = p.namespace AND l.worker_id = $2::integer \
+    LEFT JOIN _snowflake.servers AS s ON s.identity = $3 \
+    WHERE p.name = $1";
 
-/// The columns of a lease that are not its key, in the order of [`VALUES`].
-const COLUMNS: &str = "counter, nonce, released, revoked, system_identifier, boot_id, device, \
-    inode, generator, role, started, host, address, port, data_directory, since, floor, start, renewed, \
-    leased_until, bound, number, clock, era, contender";
-
-/// Their values, from `r`, the JSON of a [`Row`].
-const VALUES: &str = "(r ->> 'counter')::bigint, (r ->> 'nonce')::uuid, \
-    (r ->> 'released')::boolean, _snowflake.instant((r ->> 'revoked')::bigint), \
-    (r #>> '{holder,identity,system}')::numeric, (r #>> '{holder,identity,boot}')::uuid, \
-    (r #>> '{holder,identity,device}')::numeric, (r #>> '{holder,identity,inode}')::numeric, \
-    (r #>> '{holder,identity,generator}')::numeric, r #>> '{holder,identity,role}', \
-    (r #>> '{holder,started}')::bigint, r #>> '{holder,host}', r #>> '{holder,address}', \
-    (r #>> '{holder,port}')::integer, r #>> '{holder,data_directory}', \
-    _snowflake.instant((r ->> 'since')::bigint), (r ->> 'floor')::bigint, \
-    (r ->> 'start')::bigint, (r ->> 'renewed')::boolean, \
-    _snowflake.instant((r ->> 'leased_until')::bigint), \
-    (r ->> 'bound')::bigint, (r ->> 'number')::bigint, (r ->> 'clock')::bigint, (r ->> 'era')::bigint, \
-    nullif(r -> 'contender', 'null')";
-
-/// A lease as the JSON of a [`Row`].
-const SELECT: &str = "SELECT jsonb_build_object('worker', worker_id, 'counter', counter, \
-    'nonce', replace(nonce::text, '-', ''), 'released', released, \
-    'revoked', _snowflake.millis(revoked), \
-    'holder', jsonb_build_object('identity', jsonb_build_object('system', system_identifier, \
-        'boot', replace(boot_id::text, '-', ''), 'device', device, 'inode', inode, \
-        'generator', generator, 'role', role), \
-        'started', started, 'host', host, 'address', address, 'port', port, \
-        'data_directory', data_directory), \
-    'since', _snowflake.millis(since), 'floor', floor, 'start', start, \
-    'renewed', renewed, 'leased_until', _snowflake.millis(leased_until), \
-    'bound', bound, 'number', number, 'clock', clock, 'era', era, 'contender', contender) \
-    FROM _snowflake.leases WHERE namespace = $1";
+/// Stores the state, a row and a server. The JSON `null` stands for a state or a row that has
+/// not changed, and for a server that is to go.
+const WRITE: &str = "WITH put_row AS ( \
+        INSERT INTO _snowflake.leases (namespace, lease) SELECT $2, $3::jsonb WHERE $3 <> 'null' \
+        ON CONFLICT (namespace, worker_id) DO UPDATE SET lease = excluded.lease), \
+    put_server AS ( \
+        INSERT INTO _snowflake.servers (identity, server) SELECT $4, $5::jsonb WHERE $5 <> 'null' \
+        ON CONFLICT (identity) DO UPDATE SET server = excluded.server), \
+    removed AS (DELETE FROM _snowflake.servers WHERE identity = $4 AND $5 = 'null') \
+    UPDATE _snowflake.state SET state = coalesce(nullif($1::jsonb, 'null'), state) WHERE id = 1";
 
 /// Answers the request of a server; both are JSON.
 pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
@@ -96,16 +93,19 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
     if BEGAN_ERA.get() == compat::transaction() {
         return Err(error::needs_own_transaction(&function.to_string_lossy()));
     }
-    let (Some(mut state), Some(mut table)) = (registry.state()?, registry.pool(pool)?) else {
-        return Err(error::no_pool(pool));
-    };
+    let mut state = registry.state()?.ok_or_else(|| error::no_pool(pool))?;
     let scene = scene(Some(request.asker.identity))?;
     // These two are not what the request says.
     request.asker.identity.role = caller();
-    request.asker.address = registry.address()?;
+    let worker = match request.ask {
+        Ask::Acquire { fixed, .. } => fixed,
+        ask => ask.worker(),
+    };
+    let (mut table, address) = registry.table(pool, worker, request.asker.identity, &scene)?;
+    request.asker.address = address;
     let kept = table.pool.clone();
     let reply = registry::handle(&mut state, &kept, &mut table, &request, &scene);
-    registry.store(&state)?;
+    table.write(Some(&state))?;
     if matches!(reply.answer, Answer::Refused(LeaseRefused::Foreign)) {
         error::foreign_memory(&request.asker).log("");
     }
@@ -115,15 +115,15 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
 /// Revokes the lease of a worker ID. Returns from when another server can have it.
 pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     let registry = Registry::lock(c"snowflake_revoke_worker()")?;
-    let (Some(mut state), Some(mut table)) = (registry.state()?, registry.pool(pool)?) else {
-        return Err(error::no_pool(pool));
-    };
-    let id = WorkerId::new(worker).filter(|id| table.pool.has(*id));
-    let id = id.ok_or_else(|| error::not_in_pool(pool, worker))?;
+    let mut state = registry.state()?.ok_or_else(|| error::no_pool(pool))?;
     let scene = scene(None)?;
+    let id = WorkerId::new(worker);
+    let (mut table, _) = registry.table(pool, id, identity::identity(), &scene)?;
+    let id = id.filter(|id| table.pool.has(*id));
+    let id = id.ok_or_else(|| error::not_in_pool(pool, worker))?;
     let row = registry::revoke(&mut state, &mut table, id, &scene);
     let row = row.ok_or_else(|| error::never_leased(pool, worker))?;
-    registry.store(&state)?;
+    table.write(Some(&state))?;
     let free = if row.released {
         row.leased_until
     } else {
@@ -146,7 +146,7 @@ fn change(function: &std::ffi::CStr, f: impl FnOnce(&mut State, &Scene)) -> Resu
     let registry = Registry::lock(function)?;
     let mut state = registry.state()?.ok_or_else(error::no_registry)?;
     f(&mut state, &scene(None)?);
-    registry.store(&state)
+    registry.write(Some(&state), "", None, None)
 }
 
 /// The role that has called the function: its leases are that role's.
@@ -197,7 +197,7 @@ fn scene(asker: Option<ServerKey>) -> Result<Scene, Error> {
 }
 
 /// The tables of a registry.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Registry {
     guard: Guard,
 }
@@ -230,29 +230,29 @@ impl Registry {
         Ok(Self { guard })
     }
 
-    fn value(&self, statement: &str, values: &[&str]) -> Result<Option<String>, Error> {
+    fn value(self, statement: &'static str, values: &[&str]) -> Result<Option<String>, Error> {
         self.guard.value(statement, values)
     }
 
-    /// The address of the client of this session; empty if it is on this machine.
-    fn address(&self) -> Result<String, Error> {
-        let address = self.value("SELECT pg_catalog.host(pg_catalog.inet_client_addr())", &[])?;
-        Ok(address.unwrap_or_default())
+    /// Runs a statement for the core, which has no errors: this one ends the statement.
+    fn run(self, statement: &'static str, values: &[&str]) -> Option<String> {
+        let result = self.value(statement, values);
+        result.unwrap_or_else(|error| error.raise())
     }
 
     /// The state; waits for the lock of its row.
-    fn state(&self) -> Result<Option<State>, Error> {
+    fn state(self) -> Result<Option<State>, Error> {
         let state = self.value(
             "SELECT state FROM _snowflake.state WHERE id = 1 FOR UPDATE",
             &[],
         )?;
-        let state: Option<State> = state.map(|text| parsed(&text)).transpose()?;
-        READ.set(state.as_ref().map(|state| state.era));
+        let state: Option<State> = parsed_if(state.as_deref())?;
+        READ_ERA.set(state.as_ref().map(|state| state.era));
         Ok(state)
     }
 
     /// Makes the state; `false` if there is one.
-    fn make(&self) -> Result<bool, Error> {
+    fn make(self) -> Result<bool, Error> {
         let made = self.value(
             "INSERT INTO _snowflake.state VALUES (1, $1::jsonb) ON CONFLICT DO NOTHING \
              RETURNING id",
@@ -261,115 +261,191 @@ impl Registry {
         Ok(made.is_some())
     }
 
-    fn store(&self, state: &State) -> Result<(), Error> {
-        if READ.get() != Some(state.era) {
-            BEGAN_ERA.set(compat::transaction());
-        }
-        let update = "UPDATE _snowflake.state SET state = $1::jsonb WHERE id = 1";
-        self.value(update, &[&json(state)]).map(drop)
+    /// A pool and its leases, with the row of a worker ID and a server. Also returns the address
+    /// of the client of this session, which is empty if it is on this machine.
+    fn table(
+        self,
+        pool: &str,
+        worker: Option<WorkerId>,
+        server: ServerKey,
+        scene: &Scene,
+    ) -> Result<(RegistryTable, String), Error> {
+        let id = worker.map_or(-1, |worker| i64::from(worker.get())).to_string();
+        let now = scene.now.get().to_string();
+        let found = self.guard.row(READ, &[pool, &id, &server.text(), &now])?;
+        let found = found.ok_or_else(|| error::no_pool(pool))?;
+        let stored: StoredPool = parsed(&found.text("pool"))?;
+        let pool = stored.pool.checked();
+        let pool = pool.ok_or_else(|| error::registry_not_read("a pool that makes no sense"))?;
+        let row = parsed_if(found.get("lease"))?;
+        let known = Known::read(server, parsed_if(found.get("server"))?);
+        let table = RegistryTable {
+            namespace: stored.namespace,
+            all: format!("[{},{})", pool.ids.start, pool.ids.end),
+            ordinary: found.text("ordinary"),
+            latest: (!found.is("has_longer")).then(|| scene.now.plus(pool.lease)),
+            row: worker.map_or_else(Known::default, |worker| Known::read(worker, row)),
+            servers: StoredServers::new(self, known),
+            pool,
+        };
+        Ok((table, found.text("address")))
     }
 
-    /// A pool and its leases.
-    fn pool(&self, name: &str) -> Result<Option<RegistryTable<'_>>, Error> {
-        let found = self.value(
-            "SELECT jsonb_build_object('name', name, \
-             'ids', jsonb_build_object('start', lower(worker_ids), 'end', upper(worker_ids)), \
-             'except', ARRAY(SELECT jsonb_build_object('start', lower(u.ids), 'end', upper(u.ids)) \
-                 FROM unnest(except_ids) AS u (ids)), \
-             'spares', spares, 'lease', (extract(epoch FROM lease) * 1000)::bigint, \
-             'hold', (extract(epoch FROM hold) * 1000)::bigint, \
-             'max_ahead', (extract(epoch FROM max_ahead) * 1000)::bigint, \
-             'made', _snowflake.millis(made), \
-             'namespace', namespace, 'all', worker_ids::text, 'ordinary', \
-             (int8multirange(int8range(lower(worker_ids), upper(worker_ids) - spares)) - except_ids)::text) \
-             FROM _snowflake.pools AS pools WHERE name = $1",
-            &[name],
-        )?;
-        let Some(text) = found else { return Ok(None) };
-        let pool: Pool = parsed(&text)?;
-        let pool = pool.checked();
-        Ok(Some(RegistryTable {
-            registry: self,
-            pool: pool.ok_or_else(|| error::registry_not_read("a pool that makes no sense"))?,
-            more: parsed(&text)?,
-        }))
+    /// Stores what has changed: the state, a row of a namespace, and a server.
+    fn write(
+        self,
+        state: Option<&State>,
+        namespace: &str,
+        row: Option<Row>,
+        server: Option<(ServerKey, Option<Server>)>,
+    ) -> Result<(), Error> {
+        if state.is_some_and(|state| READ_ERA.get() != Some(state.era)) {
+            BEGAN_ERA.set(compat::transaction());
+        }
+        let (identity, server) = server.map_or_else(Default::default, |(identity, server)| {
+            (identity.text(), server)
+        });
+        let values = [
+            &json(&state),
+            namespace,
+            &json(&row),
+            &identity,
+            &json(&server),
+        ];
+        self.value(WRITE, &values).map(drop)
+    }
+}
+
+/// What the tables have under one key, as it was read or as it is to be written.
+struct Known<K, V> {
+    key: Option<K>,
+    value: Option<V>,
+    is_changed: bool,
+}
+
+impl<K: Copy + PartialEq, V: Clone> Known<K, V> {
+    fn read(key: K, value: Option<V>) -> Self {
+        Self {
+            key: Some(key),
+            value,
+            is_changed: false,
+        }
+    }
+
+    fn changed(key: K, value: Option<V>) -> Self {
+        Self {
+            is_changed: true,
+            ..Self::read(key, value)
+        }
+    }
+
+    fn is_of(&self, key: K) -> bool {
+        self.key == Some(key)
+    }
+
+    /// What is to be written now.
+    fn take(&mut self) -> Option<(K, Option<V>)> {
+        let is_changed = std::mem::take(&mut self.is_changed);
+        self.key
+            .filter(|_| is_changed)
+            .map(|key| (key, self.value.clone()))
+    }
+}
+
+impl<K, V> Default for Known<K, V> {
+    fn default() -> Self {
+        Self {
+            key: None,
+            value: None,
+            is_changed: false,
+        }
     }
 }
 
 /// The leases of a pool.
-struct RegistryTable<'a> {
-    registry: &'a Registry,
+struct RegistryTable {
     pool: Pool,
-    more: More,
-}
-
-/// What else a statement needs to know of a pool.
-#[derive(Deserialize)]
-struct More {
     namespace: String,
     /// The range of its worker IDs.
     all: String,
     /// Those that are neither excepted nor spare, as a multirange.
     ordinary: String,
+    /// All leases end at this instant at the latest.
+    latest: Option<RegistryMillis>,
+    row: Known<WorkerId, Row>,
+    servers: StoredServers,
 }
 
-impl RegistryTable<'_> {
-    /// Runs a statement whose first parameter is the namespace. The core has no errors,
-    /// so this one ends the statement.
-    fn run(&self, statement: &str, values: &[&str]) -> Option<String> {
-        let namespace = self.more.namespace.as_str();
-        let values: Vec<&str> = std::iter::once(namespace)
-            .chain(values.iter().copied())
-            .collect();
-        let result = self.registry.value(statement, &values);
-        result.unwrap_or_else(|error| error.raise())
+impl RegistryTable {
+    /// Stores what has changed.
+    fn write(&mut self, state: Option<&State>) -> Result<(), Error> {
+        let row = self.row.take().and_then(|(_, row)| row);
+        let server = self.servers.known.take();
+        self.servers
+            .registry
+            .write(state, &self.namespace, row, server)
     }
 
-    /// The first row of those that fit.
-    fn row(&self, condition: &str, values: &[&str]) -> Option<Row> {
-        let text = self.run(&format!("{SELECT} AND {condition} LIMIT 1"), values)?;
+    /// Runs a statement whose first parameter is the namespace.
+    fn run(&mut self, statement: &'static str, values: &[&str]) -> Option<String> {
+        self.write_row();
+        let mut all = vec![self.namespace.as_str()];
+        all.extend(values);
+        self.servers.registry.run(statement, &all)
+    }
+
+    /// Runs a statement that returns a row.
+    fn search(&mut self, statement: &'static str, values: &[&str]) -> Option<Row> {
+        let text = self.run(statement, values)?;
         Some(parsed(&text).unwrap_or_else(|error| error.raise()))
     }
+
+    /// Lets a statement find the row that has changed.
+    fn write_row(&mut self) {
+        if self.row.is_changed {
+            self.write(None).unwrap_or_else(|error| error.raise());
+        }
+    }
 }
 
-impl Rows for RegistryTable<'_> {
+impl Rows for RegistryTable {
+    fn horizon(&mut self) -> &mut impl Servers {
+        &mut self.servers
+    }
+
     fn get(&mut self, worker: WorkerId) -> Option<Row> {
-        // Also one that is no worker ID of the pool any more: its holder is not unknown.
-        self.row("worker_id = $2::integer", &[&worker.get().to_string()])
+        if !self.row.is_of(worker) {
+            let row = self.search(
+                "SELECT lease FROM _snowflake.leases WHERE namespace = $1 AND worker_id = $2::integer",
+                &[&worker.get().to_string()],
+            );
+            self.row = Known::read(worker, row);
+        }
+        self.row.value.clone()
     }
 
     fn put(&mut self, row: Row) {
-        let excluded = COLUMNS
-            .split(", ")
-            .map(|column| format!("excluded.{column}"));
-        let excluded = excluded.collect::<Vec<_>>().join(", ");
-        let statement = format!(
-            "INSERT INTO _snowflake.leases (namespace, worker_id, {COLUMNS}) \
-             SELECT $1, (r ->> 'worker')::integer, {VALUES} FROM (SELECT $2::jsonb) AS v (r) \
-             ON CONFLICT (namespace, worker_id) DO UPDATE SET ({COLUMNS}) = ROW({excluded})"
-        );
-        self.run(&statement, &[&json(&row)]);
+        if !self.row.is_of(row.worker) {
+            self.write_row();
+        }
+        self.row = Known::changed(row.worker, Some(row));
     }
 
     fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {
-        self.row(
-            "worker_id::bigint <@ $2::int8range AND system_identifier = $3::numeric \
-             AND boot_id = $4::uuid AND device = $5::numeric AND inode = $6::numeric \
-             AND generator = $7::numeric AND role = $8 \
-             ORDER BY since DESC, started DESC, worker_id",
-            &[
-                &self.more.all,
-                &identity.system.to_string(),
-                &format!("{:032x}", identity.boot),
-                &identity.device.to_string(),
-                &identity.inode.to_string(),
-                &identity.generator.to_string(),
-                identity.role.name(),
-            ],
+        let all = self.all.clone();
+        self.search(
+            "SELECT lease FROM _snowflake.leases \
+             WHERE namespace = $1 AND worker_id::bigint <@ $2::int8range \
+             AND system_identifier = ($3::jsonb -> 'system')::numeric \
+             AND lease #> '{holder,identity}' = $3::jsonb \
+             ORDER BY (lease -> 'since')::bigint DESC, (lease #> '{holder,started}')::bigint DESC, \
+                 worker_id LIMIT 1",
+            &[&all, &json(identity)],
         )
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
+        let ordinary = self.ordinary.clone();
         // The first one is the beginning of a range, or follows one that has a row.
         let id = self.run(
             "SELECT min(c.id) FROM ( \
@@ -379,48 +455,48 @@ impl Rows for RegistryTable<'_> {
              WHERE $2::int8multirange @> c.id AND NOT EXISTS ( \
                  SELECT FROM _snowflake.leases AS l \
                  WHERE l.namespace = $1 AND l.worker_id = c.id)",
-            &[&self.more.ordinary],
+            &[&ordinary],
         );
         WorkerId::new(id?.parse().ok()?)
     }
 
     fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row> {
-        self.row(
-            "worker_id::bigint <@ $2::int8multirange AND bound <= $4::bigint \
-             AND (released OR leased_until <= _snowflake.instant($3::bigint)) \
-             ORDER BY leased_until, worker_id",
+        let ordinary = self.ordinary.clone();
+        self.search(
+            "SELECT lease FROM _snowflake.leases \
+             WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange \
+             AND bound <= $4::bigint AND (released OR leased_until <= $3::bigint) \
+             ORDER BY leased_until, worker_id LIMIT 1",
             &[
-                &self.more.ordinary,
-                &within(expired).to_string(),
+                &ordinary,
+                &expired.get().to_string(),
                 &bound.get().to_string(),
             ],
         )
     }
 
     fn cut(&mut self, latest: RegistryMillis) {
+        if self.latest.is_some_and(|known| known <= latest) {
+            return;
+        }
+        let all = self.all.clone();
         self.run(
             "UPDATE _snowflake.leases \
-             SET leased_until = _snowflake.instant($3::bigint) \
+             SET lease = jsonb_set(lease, '{leased_until}', to_jsonb($3::bigint)) \
              WHERE namespace = $1 AND worker_id::bigint <@ $2::int8range \
-             AND leased_until > _snowflake.instant($3::bigint)",
-            &[&self.more.all, &within(latest).to_string()],
+             AND leased_until > $3::bigint",
+            &[&all, &latest.get().to_string()],
         );
-    }
-
-    fn greatest_bound(&mut self) -> Option<Row> {
-        self.row(
-            "worker_id::bigint <@ $2::int8range ORDER BY bound DESC, worker_id",
-            &[&self.more.all],
-        )
+        self.latest = Some(latest);
+        self.row = Known::default();
     }
 
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
-        let bound = self.registry.value(
-            "SELECT max(bound) FROM _snowflake.leases \
-             WHERE system_identifier = $1::numeric",
+        self.write_row();
+        let bound = self.servers.registry.run(
+            "SELECT max(bound) FROM _snowflake.leases WHERE system_identifier = $1::numeric",
             &[&system.to_string()],
         );
-        let bound = bound.unwrap_or_else(|error| error.raise());
         Some(UnixMillis::new(bound?.parse().ok()?))
     }
 }
@@ -439,14 +515,13 @@ fn commit_at_once() {
     unsafe { pg_sys::MyXactFlags |= flag };
 }
 
-/// Milliseconds that `timestamptz` can hold.
-fn within(at: RegistryMillis) -> i64 {
-    at.get().clamp(*INSTANTS.start(), *INSTANTS.end())
-}
-
 /// Reads what the registry has stored.
 fn parsed<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, Error> {
     serde_json::from_str(text).map_err(|why| error::registry_not_read(&why.to_string()))
+}
+
+fn parsed_if<T: for<'a> Deserialize<'a>>(text: Option<&str>) -> Result<Option<T>, Error> {
+    text.map(parsed).transpose()
 }
 
 /// What the registry stores.

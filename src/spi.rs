@@ -11,6 +11,8 @@
 //! settings, and what it may leave behind. Parsing a query is part of it: the constants of
 //! an array, a range or a row are read by input functions, which check domains.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 
 use pgrx::{IntoDatum, pg_sys};
@@ -19,6 +21,10 @@ use super::encoding::{DatabaseText, from_server, to_server_exactly};
 use super::error::{self, Error};
 use super::report;
 use super::sql::limit::{self, Limit};
+
+thread_local! {
+    static KEPT_PLANS: RefCell<HashMap<&'static str, pg_sys::SPIPlanPtr>> = RefCell::default();
+}
 
 /// One row of a result. Its columns have the names that the query gives them. To ask
 /// for another name is a mistake of ours, which ends the statement as an internal error
@@ -32,6 +38,11 @@ impl SpiRow {
             Some((_, value)) => value.as_deref(),
             None => pgrx::error!("snowflake_id: a query has no column \"{name}\""),
         }
+    }
+
+    /// The first column, if it is not NULL.
+    pub fn first(self) -> Option<String> {
+        self.0.into_iter().next().and_then(|(_, value)| value)
     }
 
     /// A column, empty for NULL.
@@ -148,17 +159,68 @@ pub fn run(statement: &str) -> Result<(), Error> {
 /// first value, if there is one that is not NULL. Under READ COMMITTED it sees what
 /// others have committed by now.
 pub fn value(statement: &str, values: &[&str]) -> Result<Option<String>, Error> {
-    first_of(statement, &texts(values), None)
+    value_of(statement, &texts(values))
 }
 
-/// Runs such a statement as `user`. Only [`super::guard`] may: `user` is the owner of the
-/// tables that the statement names.
-pub fn value_as(
+/// Runs such a statement as `user`, and returns the first row. Only [`super::guard`] may:
+/// `user` is the owner of the tables that the statement names.
+///
+/// The session parses the statement once, and plans it as often as PostgreSQL's cache of
+/// plans finds it worth. That cache looks the names up again when an object that the plan uses
+/// has changed, so a plan outlives the extension, and is that of the next one.
+pub fn row_as(
     user: pg_sys::Oid,
-    statement: &str,
+    statement: &'static str,
     values: &[&str],
-) -> Result<Option<String>, Error> {
-    first_of(statement, &texts(values), Some(user))
+) -> Result<Option<SpiRow>, Error> {
+    report::keeping_errors(|| {
+        let (mut types, mut values): (Vec<_>, Vec<_>) = texts(values).into_iter().unzip();
+        // SAFETY: as in `run`; the plan has as many parameters as there are values, none of
+        // which is NULL.
+        unsafe {
+            pg_sys::SPI_connect();
+            let status = as_user(user, 0, || {
+                hide_trees();
+                let plan = kept_plan(statement, &mut types)?;
+                let (values, nulls) = (values.as_mut_ptr(), std::ptr::null());
+                Ok(pg_sys::SPI_execute_plan(plan, values, nulls, false, 0))
+            });
+            let rows = status.and_then(|status| match status {
+                ..0 => Err(error::spi(status)),
+                _ => rows(),
+            });
+            pg_sys::SPI_finish();
+            Ok(rows?.into_iter().next())
+        }
+    })
+}
+
+/// The plan of a statement, which this session keeps from its first use on.
+///
+/// # Safety
+/// The session is connected to SPI, and runs as the user who uses the plan.
+unsafe fn kept_plan(
+    statement: &'static str,
+    types: &mut [pg_sys::Oid],
+) -> Result<pg_sys::SPIPlanPtr, Error> {
+    let kept = KEPT_PLANS.with_borrow(|plans| plans.get(statement).copied());
+    if let Some(plan) = kept {
+        return Ok(plan);
+    }
+    let sql = to_server_exactly(statement).map_err(|_| error::untranslatable())?;
+    let count = i32::try_from(types.len()).unwrap_or(0);
+    // SAFETY: as the caller guarantees; the statement is NUL-terminated, and there are as many
+    // types as are counted.
+    let plan = unsafe {
+        let plan = pg_sys::SPI_prepare(sql, count, types.as_mut_ptr());
+        if plan.is_null() {
+            return Err(error::spi(pg_sys::SPI_result));
+        }
+        pg_sys::SPI_keepplan(plan);
+        plan
+    };
+    KEPT_PLANS.with_borrow_mut(|plans| plans.insert(statement, plan));
+    Ok(plan)
 }
 
 /// Runs such a statement with parameters of any types: the types, and the values, none of
@@ -166,22 +228,6 @@ pub fn value_as(
 pub fn value_of(
     statement: &str,
     values: &[(pg_sys::Oid, pg_sys::Datum)],
-) -> Result<Option<String>, Error> {
-    first_of(statement, values, None)
-}
-
-fn texts(values: &[&str]) -> Vec<(pg_sys::Oid, pg_sys::Datum)> {
-    let text = |value: &&str| {
-        let datum = DatabaseText(value).into_datum();
-        (pg_sys::TEXTOID, datum.unwrap_or(0.into()))
-    };
-    values.iter().map(text).collect()
-}
-
-fn first_of(
-    statement: &str,
-    values: &[(pg_sys::Oid, pg_sys::Datum)],
-    user: Option<pg_sys::Oid>,
 ) -> Result<Option<String>, Error> {
     report::keeping_errors(|| {
         let sql = to_server_exactly(statement).map_err(|_| error::untranslatable())?;
@@ -192,14 +238,7 @@ fn first_of(
             pg_sys::SPI_connect();
             let (types, values) = (types.as_mut_ptr(), values.as_mut_ptr());
             let nulls = std::ptr::null();
-            let run = || pg_sys::SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
-            let status = match user {
-                Some(user) => as_user(user, 0, || {
-                    hide_trees();
-                    run()
-                }),
-                None => run(),
-            };
+            let status = pg_sys::SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
             let value = match status {
                 ..0 => Err(error::spi(status)),
                 _ => first_value(&limit::VALUE).map(Option::flatten),
@@ -208,6 +247,14 @@ fn first_of(
             value
         }
     })
+}
+
+fn texts(values: &[&str]) -> Vec<(pg_sys::Oid, pg_sys::Datum)> {
+    let text = |value: &&str| {
+        let datum = DatabaseText(value).into_datum();
+        (pg_sys::TEXTOID, datum.unwrap_or(0.into()))
+    };
+    values.iter().map(text).collect()
 }
 
 /// Prints no trees of statements until the level of settings ends. Each session may have

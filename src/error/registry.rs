@@ -155,7 +155,7 @@ pub fn unknown_pool(pool: &str) -> Error {
         .hint("View snowflake_pools shows the pools.")
 }
 
-pub fn pool_in_use(pool: &str, worker: i32, whose: &str) -> Error {
+pub fn pool_in_use(pool: &str, worker: &str, whose: &str) -> Error {
     ERRCODE_OBJECT_IN_USE
         .error(format!(
             "cannot drop pool \"{pool}\": a server may have worker ID {worker}"

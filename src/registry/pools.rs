@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::super::error::{self, Error};
 use super::super::{etcd_admin, spi};
-use super::{Registry, commit_at_once, is_in_block, parsed, scene};
+use super::{Registry, RegistryMillis, commit_at_once, is_in_block, parsed, scene};
 
 /// The greatest length of the name of a pool or of a namespace, in bytes.
 pub const NAME_LIMIT: usize = 255;
@@ -24,11 +24,9 @@ const FACTS: &str = "SELECT jsonb_build_object('ids', $1::text, 'empty', isempty
     'infinite', lower_inf($1) OR upper_inf($1), 'start', lower($1), 'end', upper($1), \
     'except', ARRAY(SELECT jsonb_build_object('start', lower(u.ids), 'end', upper(u.ids)) \
         FROM unnest($2) AS u (ids)), \
-    'except_ids', $2::text, \
     'beyond', CASE WHEN NOT $2 <@ $1 THEN ($2 - int8multirange($1))::text END, \
     'durations', ARRAY(SELECT jsonb_build_object('name', v.name, 'text', v.value::text, \
             'at_least', v.at_least::text, 'fits', c.fits, \
-            'stored', date_trunc('milliseconds', v.value)::text, \
             'millis', CASE WHEN c.fits THEN floor(extract(epoch FROM v.value) * 1000)::bigint ELSE 0 END) \
         FROM (VALUES (1, 'lease', $3, interval '1 s'), (2, 'hold', $4, '1 s'), \
             (3, 'max_ahead', $5, '0')) AS v (number, name, value, at_least) \
@@ -43,7 +41,6 @@ struct PoolFacts {
     start: Option<i64>,
     end: Option<i64>,
     except: Vec<Ids>,
-    except_ids: String,
     beyond: Option<String>,
     durations: [Duration; 3],
 }
@@ -61,7 +58,6 @@ struct Duration {
     text: String,
     at_least: String,
     fits: bool,
-    stored: String,
     millis: i64,
 }
 
@@ -84,13 +80,17 @@ pub fn create_pool(wanted: &WantedPool, registry: &str) -> Result<(), Error> {
     let facts: PoolFacts = parsed(&facts)?;
     let (start, end) = check(name, spares, &facts)?;
     let [lease, hold, max_ahead] = &facts.durations;
-    if !registry.is_empty() {
+    let pool = |made: RegistryMillis| {
         let pool = serde_json::json!({
             "name": name, "namespace": namespace, "spares": spares,
             "ids": {"start": start, "end": end}, "except": facts.except,
-            "lease": lease.millis, "hold": hold.millis, "max_ahead": max_ahead.millis, "made": 0,
+            "lease": lease.millis, "hold": hold.millis, "max_ahead": max_ahead.millis,
+            "made": made,
         });
-        return etcd_admin::create_pool(registry, &pool.to_string());
+        pool.to_string()
+    };
+    if !registry.is_empty() {
+        return etcd_admin::create_pool(registry, &pool(RegistryMillis::new(0)));
     }
 
     let registry = Registry::to_change(c"snowflake_create_pool()")?;
@@ -113,46 +113,21 @@ pub fn create_pool(wanted: &WantedPool, registry: &str) -> Result<(), Error> {
     {
         return Err(error::pool_exists(name));
     }
-    let other = registry.value(
-        "SELECT jsonb_build_object('name', name, 'both', (worker_ids * $2::int8range)::text) \
-         FROM _snowflake.pools WHERE namespace = $1 AND worker_ids && $2::int8range \
-         ORDER BY worker_ids LIMIT 1",
+    let other = registry.guard.row(
+        "SELECT name, worker_ids * $2::int8range AS both FROM _snowflake.pools \
+         WHERE namespace = $1 AND worker_ids && $2::int8range ORDER BY worker_ids LIMIT 1",
         &[namespace, &facts.ids],
     )?;
     if let Some(other) = other {
-        let other: Overlap = parsed(&other)?;
-        return Err(error::pools_overlap(
-            name,
-            &other.name,
-            &other.both,
-            namespace,
-        ));
+        let (other, both) = (other.text("name"), other.text("both"));
+        return Err(error::pools_overlap(name, &other, &both, namespace));
     }
     registry
         .value(
-            "INSERT INTO _snowflake.pools \
-                 (name, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead, made) \
-             VALUES ($1, $2, $3::int8range, $4::int8multirange, $5::integer, $6::interval, \
-                 $7::interval, $8::interval, _snowflake.instant($9::bigint))",
-            &[
-                name,
-                namespace,
-                &facts.ids,
-                &facts.except_ids,
-                &spares.to_string(),
-                &lease.stored,
-                &hold.stored,
-                &max_ahead.stored,
-                &now.get().to_string(),
-            ],
+            "INSERT INTO _snowflake.pools (pool) VALUES ($1::jsonb)",
+            &[&pool(now)],
         )
         .map(drop)
-}
-
-#[derive(Deserialize)]
-struct Overlap {
-    name: String,
-    both: String,
 }
 
 /// Refuses what makes no pool. Returns its worker IDs: the first one, and the one after
@@ -190,12 +165,6 @@ fn check(pool: &str, spares: i32, facts: &PoolFacts) -> Result<(i64, i64), Error
     }
 }
 
-#[derive(Deserialize)]
-struct HeldWorker {
-    worker: i32,
-    whose: String,
-}
-
 /// Drops a pool of this database that no server uses. The rows of its leases stay.
 pub fn drop_pool(name: &str) -> Result<(), Error> {
     let registry = Registry::lock(c"snowflake_drop_pool()")?;
@@ -207,20 +176,20 @@ pub fn drop_pool(name: &str) -> Result<(), Error> {
     {
         return Err(error::unknown_pool(name));
     }
-    let held = registry.value(
-        "SELECT jsonb_build_object('worker', l.worker_id, 'whose', \
-             format('%s%s, port %s, data directory \"%s\", until %s', \
-                 l.host, ' (' || nullif(l.address, '') || ')', l.port, l.data_directory, l.leased_until)) \
+    let held = registry.guard.row(
+        "SELECT w.worker_id, format('%s%s, port %s, data directory \"%s\", until %s', w.host, \
+             ' (' || nullif(w.address, '') || ')', w.port, w.data_directory, w.leased_until) AS whose \
          FROM _snowflake.pools AS p JOIN _snowflake.leases AS l \
              ON l.namespace = p.namespace AND p.worker_ids @> l.worker_id::bigint \
+         CROSS JOIN LATERAL _snowflake.worker(p.pool, l.lease, true, $2::bigint) AS w \
          WHERE p.name = $1 AND NOT l.released \
-             AND l.leased_until + p.hold > _snowflake.instant($2::bigint) \
+             AND l.leased_until > $2::bigint - (p.pool -> 'hold')::bigint \
          ORDER BY l.leased_until DESC, l.worker_id LIMIT 1",
         &[name, &now],
     )?;
     if let Some(held) = held {
-        let held: HeldWorker = parsed(&held)?;
-        return Err(error::pool_in_use(name, held.worker, &held.whose));
+        let (worker, whose) = (held.text("worker_id"), held.text("whose"));
+        return Err(error::pool_in_use(name, &worker, &whose));
     }
     registry
         .value("DELETE FROM _snowflake.pools WHERE name = $1", &[name])

@@ -5,105 +5,98 @@
 //! from renewing their leases. One statement reads the state and all servers, as they were
 //! at one moment.
 
-use serde::Deserialize;
-
 use super::super::error::{self, Error};
-use super::{Purpose, Registry, RegistryTable, json, parsed, scene};
+use super::{Known, Purpose, Registry, parsed, parsed_if, scene};
 use snowflake_core::id::UnixMillis;
 use snowflake_core::lease::ServerKey;
 use snowflake_core::lease::horizon::{self, Server, Servers};
 use snowflake_core::lease::state::State;
 
-impl Registry {
-    fn run(&self, statement: &str, values: &[&str]) -> Option<String> {
-        let result = self.value(statement, values);
-        // The core has no errors, so this one ends the statement.
-        result.unwrap_or_else(|error| error.raise())
+/// The servers, of which one is known.
+pub(super) struct StoredServers {
+    pub(super) registry: Registry,
+    pub(super) known: Known<ServerKey, Server>,
+}
+
+impl StoredServers {
+    pub(super) const fn new(registry: Registry, known: Known<ServerKey, Server>) -> Self {
+        Self { registry, known }
+    }
+
+    fn set(&mut self, identity: ServerKey, server: Option<Server>) {
+        if !self.known.is_of(identity) {
+            self.write(None).unwrap_or_else(|error| error.raise());
+        }
+        self.known = Known::changed(identity, server);
+    }
+
+    /// Stores what has changed.
+    fn write(&mut self, state: Option<&State>) -> Result<(), Error> {
+        let server = self.known.take();
+        if state.is_none() && server.is_none() {
+            return Ok(());
+        }
+        self.registry.write(state, "", None, server)
+    }
+
+    /// Runs a query, which finds what has changed.
+    fn read(&mut self, query: &'static str, values: &[&str]) -> Option<String> {
+        self.write(None).unwrap_or_else(|error| error.raise());
+        self.registry.run(query, values)
     }
 }
 
-impl Servers for Registry {
+impl Servers for StoredServers {
     fn server(&mut self, identity: &ServerKey) -> Option<Server> {
-        let text = self.run(
-            "SELECT server FROM _snowflake.servers WHERE identity = $1",
-            &[&identity.text()],
-        )?;
-        Some(parsed(&text).unwrap_or_else(|error| error.raise()))
+        if !self.known.is_of(*identity) {
+            let server = self.read(
+                "SELECT server FROM _snowflake.servers WHERE identity = $1",
+                &[&identity.text()],
+            );
+            let server = parsed_if(server.as_deref()).unwrap_or_else(|error| error.raise());
+            self.known = Known::read(*identity, server);
+        }
+        self.known.value.clone()
     }
 
     fn servers(&mut self) -> Vec<Server> {
-        let text = self.run(
+        let text = self.read(
             "SELECT coalesce(jsonb_agg(server), '[]') FROM _snowflake.servers",
             &[],
         );
-        let text = text.unwrap_or_default();
-        parsed(&text).unwrap_or_else(|error| error.raise())
+        parsed(&text.unwrap_or_default()).unwrap_or_else(|error| error.raise())
     }
 
     fn put_server(&mut self, server: Server) {
-        self.run(
-            "INSERT INTO _snowflake.servers (identity, server) \
-             VALUES ($1, $2::jsonb) \
-             ON CONFLICT (identity) DO UPDATE SET server = excluded.server",
-            &[&server.holder.identity.text(), &json(&server)],
-        );
+        self.set(server.holder.identity, Some(server));
     }
 
     fn remove_server(&mut self, identity: &ServerKey) {
-        self.run(
-            "DELETE FROM _snowflake.servers WHERE identity = $1",
-            &[&identity.text()],
-        );
+        self.set(*identity, None);
     }
-}
-
-/// Those of all pools.
-impl Servers for RegistryTable<'_> {
-    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
-        self.registry.clone().server(identity)
-    }
-
-    fn servers(&mut self) -> Vec<Server> {
-        self.registry.clone().servers()
-    }
-
-    fn put_server(&mut self, server: Server) {
-        self.registry.clone().put_server(server);
-    }
-
-    fn remove_server(&mut self, identity: &ServerKey) {
-        self.registry.clone().remove_server(identity);
-    }
-}
-
-/// What one statement reads.
-#[derive(Deserialize)]
-struct Read {
-    state: State,
-    servers: Vec<Server>,
 }
 
 /// The horizon of the cluster; `None` if this database has no registry.
 pub fn horizon() -> Result<Option<UnixMillis>, Error> {
-    let registry = Registry::with(Purpose::Read)?;
-    let text = registry.value(
-        "SELECT jsonb_build_object('state', s.state, 'servers', \
-             (SELECT coalesce(jsonb_agg(r.server), '[]') FROM _snowflake.servers AS r)) \
+    let found = Registry::with(Purpose::Read)?.guard.row(
+        "SELECT s.state, (SELECT coalesce(jsonb_agg(r.server), '[]') FROM _snowflake.servers AS r) AS servers \
          FROM _snowflake.state AS s WHERE s.id = 1",
         &[],
     )?;
-    let Some(text) = text else { return Ok(None) };
-    let read: Read = parsed(&text)?;
-    let horizon = horizon::read(&read.state, &read.servers, &scene(None)?);
+    let Some(found) = found else { return Ok(None) };
+    let state: State = parsed(&found.text("state"))?;
+    let servers: Vec<Server> = parsed(&found.text("servers"))?;
+    let horizon = horizon::read(&state, &servers, &scene(None)?);
     let horizon = horizon.map_err(|why| error::cluster_horizon::lacking(&why))?;
     Ok(Some(horizon))
 }
 
 /// Drops a server that is lost.
 pub fn drop_server(name: &str) -> Result<(), Error> {
-    let mut registry = Registry::lock(c"snowflake_drop_server()")?;
+    let registry = Registry::lock(c"snowflake_drop_server()")?;
     let mut state = registry.state()?.ok_or_else(error::no_registry)?;
-    let dropped = horizon::drop_server(&mut state, &mut registry, name, &scene(None)?);
+    let mut servers = StoredServers::new(registry, Known::default());
+    let dropped = horizon::drop_server(&mut state, &mut servers, name, &scene(None)?);
     dropped.map_err(|why| error::cluster_horizon::not_dropped(name, &why))?;
-    registry.store(&state)
+    servers.write(Some(&state))
 }

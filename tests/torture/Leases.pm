@@ -621,7 +621,8 @@ sub end
 	{
 		$self->start($registry) if !defined $registry->{_pid};
 		my $rows = ask($registry, <<'END') // die 'no answer from ' . $registry->name;
-SELECT worker_id, counter, nonce, data_directory, floor, bound, released::int FROM stored ORDER BY n
+SELECT worker_id, lease ->> 'counter', lease ->> 'nonce', lease #>> '{holder,data_directory}', lease ->> 'floor', bound, released::int
+FROM stored ORDER BY n
 END
 		$self->{grants}->stored($_) for split /\n/, $rows;
 		$registry->stop('immediate');

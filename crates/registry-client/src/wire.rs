@@ -3,8 +3,8 @@
 //! version of the extension. A later version that adds a field, which this one ignores,
 //! keeps the number; one that adds or changes what must be understood raises it.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The format of this version.
@@ -19,12 +19,32 @@ pub enum UnreadableMessage {
     Content(String),
 }
 
+/// What each message has.
+#[derive(Deserialize)]
+struct Header {
+    #[serde(default)]
+    format: Value,
+}
+
+/// A message with its format.
+#[derive(Serialize)]
+struct Message<'a, T> {
+    format: u64,
+    #[serde(flatten)]
+    content: &'a T,
+}
+
 /// Reads a message of this version's format.
 pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, UnreadableMessage> {
-    let wrong = |error: serde_json::Error| UnreadableMessage::Content(error.to_string());
-    let message: Value = serde_json::from_str(text).map_err(wrong)?;
-    match message.get("format").and_then(Value::as_u64) {
-        Some(FORMAT) => serde_json::from_value(message).map_err(wrong),
+    // The position is of no use: jsonb has the text in an order of its own.
+    let wrong = |error: serde_json::Error| {
+        let text = error.to_string();
+        let why = text.rsplit_once(" at line ");
+        UnreadableMessage::Content(why.map_or(&*text, |(why, _)| why).to_string())
+    };
+    let header: Header = serde_json::from_str(text).map_err(wrong)?;
+    match header.format.as_u64() {
+        Some(FORMAT) => serde_json::from_str(text).map_err(wrong),
         Some(other) => Err(UnreadableMessage::Format(other)),
         None => Err(UnreadableMessage::Content(
             "no number \"format\"".to_string(),
@@ -33,10 +53,7 @@ pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, UnreadableMessage> {
 }
 
 /// A message as text; it is an object. The core's types have no content that JSON lacks.
-pub fn encode(message: &impl Serialize) -> String {
-    let mut message = serde_json::to_value(message).unwrap_or_default();
-    if let Some(fields) = message.as_object_mut() {
-        fields.insert("format".to_string(), FORMAT.into());
-    }
-    message.to_string()
+pub fn encode(content: &impl Serialize) -> String {
+    let format = FORMAT;
+    serde_json::to_string(&Message { format, content }).unwrap_or_default()
 }

@@ -45,8 +45,8 @@ INSERT INTO "Orders ""x""" SELECT snowflake_encode('2025-03-01 12:00Z', worker, 
 BEGIN;
 SELECT snowflake_create_pool('main', '[0,16)', except_ids => '{[2,4)}');
 SELECT severity, finding, worker_id, ids, detail FROM snowflake_check('"Orders ""x"""') WHERE severity <> 'info';
-INSERT INTO _snowflake.leases
-SELECT 'default', 1, 1, gen_random_uuid(), false, NULL, 1, gen_random_uuid(), 1, 1, 0, 'role', 1, 'host', 'address', 1, 'data', now(), 0, 0, false, now(), 0, 1, 1, 1, NULL;
+INSERT INTO _snowflake.leases (namespace, lease)
+VALUES ('default', '{"worker": 1, "released": false, "leased_until": 0, "bound": 0, "holder": {"identity": {"system": 1}}}');
 SELECT severity, finding, worker_id, ids, detail FROM snowflake_check('"Orders ""x"""') WHERE severity <> 'info';
 -- A role that may not read the registry.
 CREATE ROLE checker;

@@ -181,7 +181,7 @@ SELECT e.code, e.message FROM unnest(ARRAY[
     $$SELECT snowflake_revoke_worker('main', 2)$$, $$SELECT snowflake_end_quiet_time()$$, $$SELECT snowflake_declare_registry()$$,
     $$SELECT snowflake_pool_calls()$$, $$TABLE snowflake_workers$$, $$TABLE snowflake_pools$$, $$TABLE _snowflake.state$$,
     $$TABLE _snowflake.pools$$, $$TABLE _snowflake.leases$$, $$DELETE FROM _snowflake.leases$$,
-    $$UPDATE _snowflake.leases SET bound = 0$$, $$TABLE snowflake_cluster_servers$$, $$TABLE _snowflake.servers$$,
+    $$UPDATE _snowflake.leases SET lease = NULL$$, $$TABLE snowflake_cluster_servers$$, $$TABLE _snowflake.servers$$,
     $$SELECT snowflake_cluster_horizon()$$, $$SELECT snowflake_drop_server('0')$$]) AS s, error_of_registry(s) AS e;
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_lease(text, jsonb) TO regress_snowflake_server;

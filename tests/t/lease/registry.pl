@@ -173,7 +173,7 @@ is(pools($main, 'quiet_until, quiet_because'), '|', 'and no quiet time is shown'
 set_back($main, 3600);
 is(kind(renew($main, $durable, role => 'node')), 'renewed', 'clock set back: renewed');
 is($main->safe_psql('postgres', q{SELECT count(*) FROM _snowflake.leases
-	WHERE worker_id BETWEEN 1000 AND 1099 AND leased_until > clock_timestamp() + interval '31 s'}), 0, 'no lease is longer than a lease');
+	WHERE worker_id BETWEEN 1000 AND 1099 AND _snowflake.instant(leased_until) > clock_timestamp() + interval '31 s'}), 0, 'no lease is longer than a lease');
 set_clock($main, 0);
 
 # A standby serves nobody, and shows what its primary has.
@@ -251,7 +251,7 @@ isnt(leases($main, 'shop'), '', 'there are leases');
 is(leases($main, 'restored'), '', 'restored: and none in the dump');
 is((error_of($main, 'SET ROLE keeper; SELECT snowflake_pool_calls()', 'shop'))[0], '42501', 'restored: the owner may not read the pools');
 $main->safe_psql('restored', $calls);
-is($main->safe_psql('restored', 'SELECT name, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead FROM _snowflake.pools'),
+is($main->safe_psql('restored', 'SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead FROM snowflake_pools'),
 	'main|n|[0,10)|{[2,4)}|1|00:00:30|00:00:30|00:01:00', 'restored: the calls make the pools again');
 $main->safe_psql('restored', 'SELECT snowflake_declare_registry()');
 like(kind(acquire($main, server(42), database => 'restored')), qr/^refused quiet/, 'restored: no new lease at once');

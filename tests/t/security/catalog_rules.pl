@@ -156,7 +156,9 @@ need_read_committed()
 on_workers(text)
 online_obstacles(regclass[], boolean, regclass, boolean)
 place_generator(text, text, name, jsonb)
+pool(jsonb, jsonb, bigint, snowflake_workers[])
 portable(text)
+ranges(jsonb)
 read_as_owner(regclass, text)
 readiness(text, name)
 reads_as_owner(regclass)
@@ -174,6 +176,8 @@ undistribute(regclass, name, jsonb)
 wait_until(timestamptz)
 wanted_default(regclass)
 warn_if_not_ready(regclass)
+worker(jsonb, jsonb, boolean, bigint)
+workers_of(jsonb, jsonb)
 END
 # Superusers only.
 my @nobody = split /\n/, <<'END';

@@ -125,8 +125,8 @@ is(kind(release($node, \%thief, @mallory)), 'refused fenced other_role', 'nor re
 my $later = incarnation(\%thief);
 is(kind(acquire($node, $later, fixed => $id, @mallory)), 'refused held', 'nor take it over as the same server');
 isnt(granted(acquire($node, $later, @mallory)), $id, 'it gets another worker ID');
-is(sql("SELECT worker_id, counter, since, bound, role FROM _snowflake.leases WHERE worker_id = $id AND NOT released"),
-	sql("SELECT worker_id, $honest->{grant}{counter}, since, bound, 'honest' FROM _snowflake.leases WHERE worker_id = $id"), 'the lease is as it was');
+is(sql("SELECT worker_id, lease -> 'counter', lease -> 'since', bound, lease #>> '{holder,identity,role}' FROM _snowflake.leases WHERE worker_id = $id AND NOT released"),
+	sql("SELECT worker_id, $honest->{grant}{counter}, lease -> 'since', bound, 'honest' FROM _snowflake.leases WHERE worker_id = $id"), 'the lease is as it was');
 is(sql("SELECT role FROM snowflake_workers WHERE worker_id = $id"), 'honest', 'and the view says whose it is');
 $honest->{number} = $thief{number};
 stays('a thief');

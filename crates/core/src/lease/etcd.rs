@@ -355,25 +355,11 @@ impl Servers for ServersFound<'_> {
     }
 }
 
-impl Servers for Table<'_> {
-    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
-        self.servers.server(identity)
-    }
-
-    fn servers(&mut self) -> Vec<Server> {
-        self.servers.servers()
-    }
-
-    fn put_server(&mut self, server: Server) {
-        self.servers.put_server(server);
-    }
-
-    fn remove_server(&mut self, identity: &ServerKey) {
-        self.servers.remove_server(identity);
-    }
-}
-
 impl Rows for Table<'_> {
+    fn horizon(&mut self) -> &mut impl Servers {
+        &mut self.servers
+    }
+
     fn get(&mut self, worker: WorkerId) -> Option<Row> {
         self.rows.get(&worker).cloned()
     }
@@ -409,10 +395,6 @@ impl Rows for Table<'_> {
         for row in self.rows.values_mut() {
             row.leased_until = row.leased_until.min(latest);
         }
-    }
-
-    fn greatest_bound(&mut self) -> Option<Row> {
-        self.own().max_by_key(|row| row.bound).cloned()
     }
 
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {

@@ -93,8 +93,12 @@ const VOUCHERS: usize = 16;
 pub const VOUCH_TIME: Millis = Millis::new(30_000);
 /// No bound is granted further past the registry's clock, however many vouch.
 pub const VOUCHED_MAX: Millis = DAY.times(7);
-/// The rows of one pool, and the servers of all. A row that was never granted does not exist.
-pub trait Rows: Servers {
+
+/// The rows of one pool. A row that was never granted does not exist.
+pub trait Rows {
+    /// The servers of all pools.
+    fn horizon(&mut self) -> &mut impl Servers;
+
     /// The row of a worker ID.
     fn get(&mut self, worker: WorkerId) -> Option<Row>;
 
@@ -115,9 +119,6 @@ pub trait Rows: Servers {
 
     /// Lowers `leased_until` of all rows to this at most.
     fn cut(&mut self, latest: RegistryMillis);
-
-    /// The row with the greatest bound.
-    fn greatest_bound(&mut self) -> Option<Row>;
 
     /// The greatest bound of the rows, also of other pools, whose holder has this system
     /// identifier.
@@ -143,7 +144,7 @@ pub fn handle(
         scene,
     };
     let listened = state.listen(&desk);
-    horizon::after_loss(state, rows);
+    horizon::after_loss(state, rows.horizon());
     let answer = match listened {
         Err(refused) => Answer::Refused(refused),
         Ok(()) if state.era != era && desk.can_come_again() => Answer::Again,
@@ -182,13 +183,6 @@ pub fn revoke(
     rows.put(row.clone());
     state.serial += 1;
     Some(row)
-}
-
-/// Whether a pool may be dropped: the row that forbids it, else `None`. A pool that is
-/// made later may have the same worker IDs, and knows nothing of their bounds.
-pub fn forbids_drop(rows: &mut impl Rows, scene: &Scene) -> Option<Row> {
-    let row = rows.greatest_bound()?;
-    (row.bound > scene.now.as_nodes_clock()).then_some(row)
 }
 
 impl State {
@@ -512,7 +506,7 @@ impl Desk<'_> {
                     Row {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
-                    _ if horizon::is_dropped(rows, self.request) => Fence::Revoked,
+                    _ if horizon::is_dropped(rows.horizon(), self.request) => Fence::Revoked,
                     row if again && row.renewed => return Err(self.renewed(row)),
                     row if state.is_known(self, row) => return Ok(row.clone()),
                     _ => Fence::Doubtful,
@@ -522,9 +516,9 @@ impl Desk<'_> {
                 if let Some(memory) = self.proof(state, worker, counter) {
                     if memory.era == state.era {
                         state.lose(Cause::Token, self.scene);
-                        horizon::after_loss(state, rows);
+                        horizon::after_loss(state, rows.horizon());
                     }
-                    horizon::appeared(rows, self.request, self.scene.now);
+                    horizon::appeared(rows.horizon(), self.request, self.scene.now);
                 }
                 Fence::Lost
             }
@@ -564,7 +558,7 @@ impl Desk<'_> {
         row.era = state.era.counter;
         state.serial += 1;
         let answer = self.renewed(&row);
-        horizon::reported(state, rows, &row, pool, (report, now));
+        horizon::reported(state, rows.horizon(), &row, pool, (report, now));
         rows.put(row);
         state.hear(self);
         answer
@@ -592,7 +586,7 @@ impl Desk<'_> {
         row.clock = self.request.clock;
         row.era = state.era.counter;
         state.serial += 1;
-        horizon::left(state, rows, &row, held, self.scene);
+        horizon::left(state, rows.horizon(), &row, held, self.scene);
         rows.put(row);
         Answer::Released
     }
@@ -642,7 +636,7 @@ impl Desk<'_> {
             }
             let fits = latest.is_none_or(|latest| row.floor <= latest);
             let stands = !row.renewed && !row.released && row.revoked.is_none() && fits;
-            let stands = stands && !horizon::is_dropped(rows, self.request);
+            let stands = stands && !horizon::is_dropped(rows.horizon(), self.request);
             if stands && state.is_known(self, row) {
                 return self.again(rows, row.clone());
             }
@@ -650,7 +644,7 @@ impl Desk<'_> {
         if let Some(refused) = self.too_far(state, UnixMillis::new(i64::MIN)) {
             return refused;
         }
-        if let Some(count) = horizon::crowd(rows, &identity) {
+        if let Some(count) = horizon::crowd(rows.horizon(), &identity) {
             return Answer::Refused(LeaseRefused::ManyServers { count });
         }
         let chosen = match fixed {
@@ -800,7 +794,7 @@ impl Desk<'_> {
 
     fn grant(&self, state: &mut State, rows: &mut impl Rows, stored: &StoredRow) -> Answer {
         let (pool, now, request) = (self.pool, self.scene.now, self.request);
-        let reached = horizon::floor(state, rows, request, self.scene);
+        let reached = horizon::floor(state, rows.horizon(), request, self.scene);
         let floor = state.floor(self, stored);
         let floor = floor.max(reached.unwrap_or(floor));
         let ahead = floor.plus(first_part(pool));
@@ -824,7 +818,7 @@ impl Desk<'_> {
         };
         state.serial += 1;
         let answer = self.granted(rows, &row);
-        horizon::joined(rows, &row, pool, self.scene);
+        horizon::joined(rows.horizon(), &row, pool, self.scene);
         rows.put(row);
         answer
     }

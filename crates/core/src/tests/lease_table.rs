@@ -50,6 +50,10 @@ impl Servers for Table {
 }
 
 impl Rows for Table {
+    fn horizon(&mut self) -> &mut impl Servers {
+        self
+    }
+
     fn get(&mut self, worker: WorkerId) -> Option<Row> {
         self.rows.get(&worker).cloned()
     }
@@ -82,10 +86,6 @@ impl Rows for Table {
         for row in self.rows.values_mut() {
             row.leased_until = row.leased_until.min(latest);
         }
-    }
-
-    fn greatest_bound(&mut self) -> Option<Row> {
-        self.rows.values().max_by_key(|row| row.bound).cloned()
     }
 
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
