@@ -127,21 +127,25 @@ ok(wait_until('the generator has a worker ID', sub {
 	shown($node, 'snowflake_generators', 'second', 'worker_id') eq '101' }), 'the generator has a worker ID when its request is answered');
 
 # The keeper ends after the registry has renewed, and before it has heard so.
-my $worker = sub { $node->safe_psql('postgres', "SELECT $_[0] FROM snowflake_worker") };
-my $stored = sub { $registry->safe_psql('postgres', "SELECT $_[0] FROM snowflake_workers WHERE worker_id = 0") };
-my $keeper = sub { $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'}) };
+# It waits for a second, so all is prepared before.
+my $at_registry = session($registry);
+my $worker = sub { $session->query_safe("SELECT $_[0] FROM snowflake_worker") };
+my $stored = sub { $at_registry->query_safe('SELECT bound FROM snowflake_workers WHERE worker_id = 0') };
+my $keeper = sub { $session->query_safe(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'}) };
 my ($token, $pid) = ($worker->('token'), $keeper->());
 append_to_file($is_deaf, '');
-wait_until('a renewal of which the keeper does not hear', sub { $stored->('bound') gt $worker->('bound') });
+wait_until('a renewal of which the keeper does not hear', sub { $stored->() gt $worker->('bound') });
 kill 'TERM', $pid;
-wait_until('another keeper', sub { my $new = $keeper->(); $new && $new ne $pid });
+wait_until('the keeper is gone', sub { !is_alive($pid) });
+# The next one starts a second later: its first request arrives.
 unlink $is_deaf;
-my $bound = $stored->('bound');
+wait_until('another keeper', sub { my $new = $keeper->(); $new && $new ne $pid });
+my $bound = $stored->();
 ok(wait_until('it renews', sub { $worker->(qq{bound > '$bound'}) eq 't' }), 'the next keeper renews');
 is($worker->('token'), $token, 'it has the same lease');
 is(in_log($node, qr/was copied while it ran/), 0, 'and is no copy of the keeper before');
 is(in_log($node, qr/acquired worker ID 0/), 1, 'which has acquired it');
-$_->quit for $session, $other;
+$_->quit for $session, $other, $at_registry;
 $node->stop;
 is(in_log($node, qr/returned worker ID 0 to pool "servers"/), 1, 'all is returned');
 done_testing();
