@@ -1,7 +1,7 @@
 -- Who may use what: this script is the last one, and no other one grants or revokes.
 --
 -- First all objects of the extension get one owner, the bootstrap superuser, whoever makes
--- the extension. Some other superuser who makes it may be an ordinary role one day. Then
+-- the extension; extension snowflake_id_convert does so by the same function. Some other superuser who makes it may be an ordinary role one day. Then
 -- everybody else loses all privileges: ALTER DEFAULT PRIVILEGES of the superuser who makes
 -- the extension reaches its objects too. What follows is the list of all that anybody may.
 -- An object that is not in the list is for superusers. tests/t/security/catalog_rules.pl has the
@@ -9,10 +9,12 @@
 --
 -- The statements name objects. Whoever owns the extension's schema may rename it meanwhile,
 -- and make another one of its name; so in the end each object is looked at by its OID.
-SET LOCAL search_path = pg_catalog, pg_temp;
-DO $$
+CREATE FUNCTION _snowflake.restrict(extension name) RETURNS void
+    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
 DECLARE
-    root oid := 10;
+    root constant oid := 10;
     it record;
 BEGIN
     FOR it IN
@@ -31,7 +33,7 @@ BEGIN
         JOIN pg_depend AS d ON d.objid = m.id AND d.deptype = 'e' AND d.classid = CASE m.kind
             WHEN 'SCHEMA' THEN 'pg_namespace'::regclass WHEN 'TABLE' THEN 'pg_class'::regclass ELSE 'pg_proc'::regclass END
         JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
-        WHERE e.extname = 'snowflake_id'
+        WHERE e.extname = extension
     LOOP
         IF it.owner <> root THEN
             EXECUTE format('ALTER %s %s OWNER TO %I', it.kind, it.name, pg_get_userbyid(root));
@@ -53,7 +55,7 @@ BEGIN
         LEFT JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
         -- From PostgreSQL 18 on, the types of the rows of tables and views are members too.
         LEFT JOIN pg_type AS t ON d.classid = 'pg_type'::regclass AND t.oid = d.objid
-        WHERE e.extname = 'snowflake_id' AND d.deptype = 'e'
+        WHERE e.extname = extension AND d.deptype = 'e'
           AND (coalesce(n.nspowner, c.relowner, p.proowner, t.typowner) IS DISTINCT FROM root
                OR EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, c.relacl, p.proacl)) AS a WHERE a.grantee <> root)
                OR d.classid <> 'pg_type'::regclass AND coalesce(n.nspacl, c.relacl, p.proacl) IS NULL))
@@ -64,16 +66,13 @@ BEGIN
     END IF;
 END
 $$;
-SET LOCAL search_path = @extschema@, pg_temp;
+COMMENT ON FUNCTION _snowflake.restrict(name) IS
+    'internal, for the scripts of the extensions: gives all objects of an extension to the first superuser, and takes all privileges from others';
+SELECT _snowflake.restrict('snowflake_id');
 
 -- What PUBLIC calls runs with the rights of its caller, and so do the functions and tables of
 -- this schema that it names. Nobody but a superuser may create objects in the schema.
 GRANT USAGE ON SCHEMA _snowflake TO PUBLIC;
-
--- Its policies show each role the rows of its own tables. UPDATE of the whole table, or DELETE,
--- would let each role lock it, and hold up the conversions of others.
-GRANT SELECT, INSERT ON _snowflake.conversions TO PUBLIC;
-GRANT UPDATE (pages_done, pages, rows_done, rows_per_second, updated, filled, to_validate) ON _snowflake.conversions TO PUBLIC;
 
 -- A role that restores a dump of this database must set the mark of the default generator.
 -- The grantee is pg_database_owner, since that role cannot be dropped: a dump would still
@@ -160,20 +159,10 @@ TO PUBLIC;
 -- Generators, and what tables take: who owns them may change them.
 GRANT EXECUTE ON FUNCTION
     snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer),
-    snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint),
-    snowflake_convert_steps(regclass[], regnamespace, regclass, boolean),
-    snowflake_convert_undo(regclass[], regnamespace),
     snowflake_create_generator(text, text),
     snowflake_distribute_generator(regclass, text),
     snowflake_set_default(regclass, name, regclass, boolean),
     snowflake_set_defaults(regnamespace, regclass)
-TO PUBLIC;
-GRANT EXECUTE ON PROCEDURE
-    snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint),
-    snowflake_convert_backfill(regclass, interval),
-    snowflake_convert_run(text, text[], integer),
-    snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer),
-    _snowflake.do_as_owner(regclass, text)
 TO PUBLIC;
 
 -- The functions of the views that PUBLIC may read; they show what the reader may see.
@@ -193,91 +182,46 @@ TO PUBLIC;
 -- does what its caller may do.
 GRANT EXECUTE ON FUNCTION
     _snowflake.adopt_label(regclass),
-    _snowflake.as_owner(regclass, text),
-    _snowflake.backfill_columns(jsonb, jsonb),
-    _snowflake.backfill_keys(jsonb, text, name[]),
-    _snowflake.backfill_layout(regclass, bigint),
-    _snowflake.backfill_map(jsonb, regclass, bigint),
-    _snowflake.backfill_obstacles(jsonb, regclass, bigint),
-    _snowflake.backfill_time(regclass, name[]),
     _snowflake.base_type(oid, integer),
-    _snowflake.catalog_state(),
-    _snowflake.check_backfill(boolean, name[], bigint, boolean),
     _snowflake.check_coordinator(text),
-    _snowflake.check_copying(regclass),
     _snowflake.check_default(regclass, name, regclass),
     _snowflake.check_limits(),
     _snowflake.check_limits(regclass),
     _snowflake.check_limits_as(text),
-    _snowflake.check_list(anyarray, text),
     _snowflake.check_nodes(regclass, name),
     _snowflake.check_references(regclass, name, regclass, integer),
     _snowflake.check_table(regclass, name),
     _snowflake.check_takes(regclass, name, regclass),
     _snowflake.check_values(regclass, name, regclass),
-    _snowflake.column_roots(regclass, name),
     _snowflake.comments(regclass),
-    _snowflake.convert_columns(regclass[], boolean),
-    _snowflake.convert_dependents(oid[], smallint[]),
-    _snowflake.convert_keys(regclass[], boolean),
-    _snowflake.convert_literals(jsonb),
-    _snowflake.convert_notes(jsonb, jsonb, boolean),
-    _snowflake.convert_plan(regclass[], boolean, regclass, boolean, name[], bigint, boolean),
-    _snowflake.convert_remake(regclass, oid),
-    _snowflake.convert_tables(regclass[], regnamespace),
-    _snowflake.copies(regclass[], boolean),
-    _snowflake.copy_function(regclass),
-    _snowflake.copy_index(regclass, name[]),
-    _snowflake.copy_name(name),
-    _snowflake.copy_number(regclass, name, regclass),
     _snowflake.count_ids(regclass, name, double precision, text, text, bigint, timestamptz),
     _snowflake.default_generators(regclass),
     _snowflake.distribute(regclass, jsonb),
     _snowflake.distribution(regclass),
-    _snowflake.end_conversion(regclass),
     _snowflake.family(regclass, name),
-    _snowflake.fix_settings(),
-    _snowflake.grants(aclitem[], oid, "char", text, name),
     _snowflake.has_default(text, name, text),
     _snowflake.horizon_held(),
     _snowflake.horizon_lags(),
     _snowflake.ids_to_come(regclass, bigint),
-    _snowflake.index_columns(regclass),
-    _snowflake.index_expression(regclass, integer, name[]),
     _snowflake.instant(bigint),
     _snowflake.instant_or_null(bigint),
     _snowflake.instant_or_null(bigint, regclass),
     _snowflake.instant_or_null_as(bigint, text),
-    _snowflake.is_copy_function(regproc, regclass),
-    _snowflake.is_copying(regclass),
     _snowflake.key_column(regclass, name),
     _snowflake.keys(regclass),
     _snowflake.known_workers(),
     _snowflake.label(regclass),
-    _snowflake.lockers(text[], timestamptz),
     _snowflake.millis(timestamptz),
     _snowflake.name(regclass),
-    _snowflake.need_read_committed(),
     _snowflake.on_workers(text),
-    _snowflake.online_obstacles(regclass[], boolean, regclass, boolean),
     _snowflake.place_generator(text, text, name, jsonb),
-    _snowflake.portable(text),
     _snowflake.read_as_owner(regclass, text),
     _snowflake.readiness(text, name),
     _snowflake.reads_as_owner(regclass),
-    _snowflake.rows_as_owner(regclass, text),
-    _snowflake.run(text),
-    _snowflake.run_as_caller(text),
-    _snowflake.run_as_owner(regclass, text),
     _snowflake.server(jsonb, bigint),
-    _snowflake.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[]),
-    _snowflake.swap_plan(regclass[], boolean, regclass, boolean),
-    _snowflake.swap_result(oid[], oid[], smallint[]),
     _snowflake.tables_of(regnamespace),
     _snowflake.try_generator(text, text, name, jsonb),
     _snowflake.undistribute(regclass, name, jsonb),
-    _snowflake.wait_until(timestamptz),
-    _snowflake.wanted_default(regclass),
     _snowflake.warn_if_not_ready(regclass)
 TO PUBLIC;
 
@@ -286,6 +230,7 @@ TO PUBLIC;
 -- other servers. Functions without a line above are:
 --   _snowflake.horizon_support(internal)
 --   _snowflake.read_etcd(text)
+--   _snowflake.restrict(name)
 --   snowflake_accept_clock()
 --   snowflake_check_cluster(text[])
 --   snowflake_cluster_horizon()

@@ -65,24 +65,6 @@ CREATE FUNCTION _snowflake.read_as_owner(relation regclass, query text) RETURNS 
 COMMENT ON FUNCTION _snowflake.read_as_owner(regclass, text) IS
     'internal, for snowflake_set_default(): the value that a query returns, as of now, read as the owner of a table, whose rights the caller must have, and in a security-restricted operation as REINDEX is';
 
-CREATE FUNCTION _snowflake.check_list(list anyarray, name text) RETURNS anyarray
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
-BEGIN
-    IF array_ndims(list) > 1 THEN
-        RAISE EXCEPTION '% must be a one-dimensional array, and has % dimensions', name, array_ndims(list)
-            USING ERRCODE = 'array_subscript_error', HINT = 'Give a list, as in ARRAY[''a'', ''b''].';
-    ELSIF array_position(list, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION '% must not contain null', name
-            USING ERRCODE = 'null_value_not_allowed', HINT = 'Leave the null out.';
-    END IF;
-    -- The elements are numbered from 1, whatever the caller's subscripts are.
-    RETURN list[:];
-END
-$$;
-COMMENT ON FUNCTION _snowflake.check_list(anyarray, text) IS
-    'internal, for snowflake_convert(): an array as a list; refuses arrays of more dimensions and with nulls';
 
 CREATE FUNCTION _snowflake.name(relation regclass) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
