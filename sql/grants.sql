@@ -9,12 +9,14 @@
 -- server, and all that connects to other servers. tests/t/security/catalog_rules.pl lists who
 -- may use each object, and each script of an update ends with such lines for what it makes.
 --
--- The statements name objects. The owner of the extension's schema may rename it meanwhile,
+-- The script of snowflake_id_convert does so too. The statements name objects. The owner of the extension's schema may rename it meanwhile,
 -- and make another one of its name; so in the end each object is looked at by its OID.
-SET LOCAL search_path = pg_catalog, pg_temp;
-DO $$
+CREATE FUNCTION _snowflake.restrict(extension name) RETURNS void
+    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
 DECLARE
-    root oid := 10;
+    root constant oid := 10;
     it record;
 BEGIN
     FOR it IN
@@ -33,7 +35,7 @@ BEGIN
         JOIN pg_depend AS d ON d.objid = m.id AND d.deptype = 'e' AND d.classid = CASE m.kind
             WHEN 'SCHEMA' THEN 'pg_namespace'::regclass WHEN 'TABLE' THEN 'pg_class'::regclass ELSE 'pg_proc'::regclass END
         JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
-        WHERE e.extname = 'snowflake_id'
+        WHERE e.extname = extension
     LOOP
         IF it.owner <> root THEN
             EXECUTE format('ALTER %s %s OWNER TO %I', it.kind, it.name, pg_get_userbyid(root));
@@ -55,7 +57,7 @@ BEGIN
         LEFT JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
         -- From PostgreSQL 18 on, the types of the rows of tables and views are members too.
         LEFT JOIN pg_type AS t ON d.classid = 'pg_type'::regclass AND t.oid = d.objid
-        WHERE e.extname = 'snowflake_id' AND d.deptype = 'e'
+        WHERE e.extname = extension AND d.deptype = 'e'
           AND (coalesce(n.nspowner, c.relowner, p.proowner, t.typowner) IS DISTINCT FROM root
                OR EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, c.relacl, p.proacl)) AS a WHERE a.grantee <> root)
                OR d.classid <> 'pg_type'::regclass AND coalesce(n.nspacl, c.relacl, p.proacl) IS NULL))
@@ -66,16 +68,11 @@ BEGIN
     END IF;
 END
 $$;
-SET LOCAL search_path = @extschema@, pg_temp;
+SELECT _snowflake.restrict('snowflake_id');
 
 -- What PUBLIC calls runs with the rights of its caller, and so do the functions and tables of
 -- this schema that it names. Nobody but a superuser may create objects in the schema.
 GRANT USAGE ON SCHEMA _snowflake TO PUBLIC;
-
--- Its policies show each role the rows of its own tables. UPDATE of the whole table, or DELETE,
--- would let each role lock it, and hold up the conversions of others.
-GRANT SELECT, INSERT ON _snowflake.conversions TO PUBLIC;
-GRANT UPDATE (pages_done, pages, rows_done, rows_per_second, updated, filled, to_validate) ON _snowflake.conversions TO PUBLIC;
 
 -- A role that restores a dump of this database must set the mark of the default generator.
 -- The grantee is pg_database_owner, since that role cannot be dropped: a dump would still
@@ -123,19 +120,10 @@ TO PUBLIC;
 -- Generators, and what tables take: who owns them may change them.
 GRANT EXECUTE ON FUNCTION
     snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer),
-    snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint),
-    snowflake_convert_steps(regclass[], regnamespace, regclass, boolean),
-    snowflake_convert_undo(regclass[], regnamespace),
     snowflake_create_generator(text, text),
     snowflake_distribute_generator(regclass, text),
     snowflake_set_default(regclass, name, regclass, boolean),
     snowflake_set_defaults(regnamespace, regclass)
-TO PUBLIC;
-GRANT EXECUTE ON PROCEDURE
-    snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint),
-    snowflake_convert_backfill(regclass, interval),
-    snowflake_convert_run(text, text[], integer),
-    snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer)
 TO PUBLIC;
 
 -- The functions of the views that PUBLIC may read; they show what the reader may see.
@@ -147,4 +135,4 @@ GRANT EXECUTE ON FUNCTION snowflake_pool_calls() TO PUBLIC;
 -- Functions that those above call, or that views and the library call for a session. Each
 -- does what its caller may do. The planner needs no grant for its support function.
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA _snowflake TO PUBLIC;
-REVOKE EXECUTE ON FUNCTION _snowflake.horizon_support(internal), _snowflake.read_etcd(text) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION _snowflake.horizon_support(internal), _snowflake.read_etcd(text), _snowflake.restrict(name) FROM PUBLIC;

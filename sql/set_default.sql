@@ -62,23 +62,6 @@ CREATE FUNCTION _snowflake.read_as_owner(relation regclass, query text) RETURNS 
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on AS 'MODULE_PATHNAME', 'snowflake_internal_read_as_owner';
 
--- An array as a list, for snowflake_convert(): refuses more dimensions than one, and nulls.
-CREATE FUNCTION _snowflake.check_list(list anyarray, name text) RETURNS anyarray
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
-BEGIN
-    IF array_ndims(list) > 1 THEN
-        RAISE EXCEPTION '% must be a one-dimensional array, and has % dimensions', name, array_ndims(list)
-            USING ERRCODE = 'array_subscript_error', HINT = 'Give a list, as in ARRAY[''a'', ''b''].';
-    ELSIF array_position(list, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION '% must not contain null', name
-            USING ERRCODE = 'null_value_not_allowed', HINT = 'Leave the null out.';
-    END IF;
-    -- The elements are numbered from 1, whatever the caller's subscripts are.
-    RETURN list[:];
-END
-$$;
 
 -- The qualified name of a relation, for messages.
 CREATE FUNCTION _snowflake.name(relation regclass) RETURNS text

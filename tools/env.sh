@@ -235,22 +235,28 @@ build() {
     printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/release/snowflake_id.pg"
 }
 
-# install_into PKGLIBDIR SHAREDIR: CREATE EXTENSION runs one script, made of those in sql/, in
-# the order that sql/order gives. Scripts of released versions, and those that lead from one
-# to the next, are installed as well, once there are any: Citus makes the extension on a new
-# node in the version that the others have.
+# install_into PKGLIBDIR SHAREDIR: installs the library and both extensions.
 install_into() {
-    local version script
     # The server reads them, whatever the umask of who installs them.
     (umask 022 && mkdir -p "$1" "$2/extension")
     install -m 755 "$CARGO_TARGET_DIR/release/libsnowflake_id.so" "$1/snowflake_id.so"
-    install -m 644 "$top/snowflake_id.control" "$2/extension/"
-    for script in "$top"/sql/snowflake_id--*.sql; do
-        if [ -e "$script" ]; then install -m 644 "$script" "$2/extension/"; fi
+    install_extension snowflake_id.control sql "$2/extension"
+    install_extension convert/snowflake_id_convert.control convert "$2/extension"
+}
+
+# install_extension CONTROL FOLDER TO: CREATE EXTENSION runs one script, made of those in
+# FOLDER, in the order that its file `order` gives. Scripts of released versions, and those
+# that lead from one to the next, are installed as well, once there are any: Citus makes the
+# extension on a new node in the version that the others have.
+install_extension() {
+    local name=${1##*/} script
+    name=${name%.control}
+    install -m 644 "$top/$1" "$3/"
+    for script in "$top/$2/$name"--*.sql; do
+        if [ -e "$script" ]; then install -m 644 "$script" "$3/"; fi
     done
-    version=$(sql_version)
-    (cd "$top/sql" && sed 's/$/.sql/' order | xargs -d '\n' cat) |
-        install -m 644 /dev/stdin "$2/extension/snowflake_id--$version.sql"
+    (cd "$top/$2" && sed 's/$/.sql/' order | xargs -d '\n' cat) |
+        install -m 644 /dev/stdin "$3/$name--$(sql_version).sql"
 }
 
 # image_into FOLDER: makes the file tree of an image that CloudNativePG mounts as an
@@ -317,7 +323,7 @@ version() {
     sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$top/Cargo.toml"
 }
 
-# Prints the version of the SQL objects, MAJOR.MINOR: a release that changes only the library
+# Prints the version of the SQL objects of both extensions, MAJOR.MINOR: a release that changes only the library
 # leaves it as it is.
 sql_version() {
     sed -n "s/^default_version = '\(.*\)'/\1/p" "$top/snowflake_id.control"
@@ -332,6 +338,8 @@ check_versions() {
         die "the version in Cargo.toml is $version, and not MAJOR.MINOR.PATCH or MAJOR.MINOR.PATCH-dev"
     [[ $version = "$(sql_version)."* ]] ||
         die "snowflake_id.control has version $(sql_version), which is not the beginning of $version"
+    grep -qx "default_version = '$(sql_version)'" "$top/convert/snowflake_id_convert.control" ||
+        die "convert/snowflake_id_convert.control has another version than snowflake_id.control"
     [ "$(sed -n '/meta-spec/!s/.*"version": "\(.*\)".*/\1/p' "$top/META.json" | sort -u)" = "$version" ] ||
         die "META.json has another version than $version"
     # To Debian, a tilde is before everything: 1.0.0 comes after 1.0.0~dev.

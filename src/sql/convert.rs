@@ -1,5 +1,5 @@
 //! What `snowflake_convert()` needs and SQL cannot have. The functions that call these are
-//! in `sql/convert*.sql`.
+//! in `convert/`, which is an extension of its own, with these functions.
 //!
 //! Statements about a table can run code of its owner: conditions of constraints, functions
 //! in expressions of indexes, even while a query is planned. So they run as the owner, as
@@ -10,7 +10,6 @@ use std::ffi::{c_char, c_void};
 use pgrx::{IntoDatum, PgBox, PgList, pg_sys};
 
 use super::super::error::{self, Error};
-use super::super::guard::{Guard, Purpose};
 use super::super::{catalog, compat, report, spi};
 use super::call::{Call, c_function};
 use super::limit;
@@ -67,26 +66,6 @@ c_function!(snowflake_internal_rows_as_owner, |call| {
         true => Ok(()),
         false => Err(error::no_pairs()),
     }
-});
-
-/// Deletes the progress of a table and of its partitions: of those whose owner's rights the
-/// role of the second parameter has.
-const END: &str = "DELETE FROM _snowflake.conversions AS p \
-    USING pg_catalog.pg_class AS c \
-    WHERE c.oid = p.relation AND pg_catalog.pg_has_role($2::pg_catalog.oid, c.relowner, 'USAGE') \
-        AND p.relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree($1::pg_catalog.oid) AS t \
-            UNION ALL SELECT $1::pg_catalog.oid)";
-
-// `snowflake_internal_end_conversion(relation)`. No role has DELETE on the table: with it,
-// a role could lock the table, and hold up the conversions of all others.
-c_function!(snowflake_internal_end_conversion, |call| {
-    owner_of(call)?;
-    let relation: pg_sys::Oid = call.get(0).unwrap_or(pg_sys::InvalidOid);
-    let guard = Guard::take(Purpose::Read)?.ok_or_else(error::foreign_schema)?;
-    let (relation, caller) = (relation.to_u32(), compat::user().to_u32());
-    guard
-        .value(END, &[&relation.to_string(), &caller.to_string()])
-        .map(drop)
 });
 
 /// Puts the rows of a query into a store, unless they are no pairs of a bigint and a

@@ -51,7 +51,7 @@ $primary->safe_psql('postgres', q{
 	CREATE ROLE keeper LOGIN; CREATE ROLE plain LOGIN; CREATE ROLE stranger LOGIN;
 	CREATE ROLE watcher LOGIN IN ROLE pg_monitor; CREATE DATABASE fuzzed OWNER keeper});
 sub as { my ($role, $sql) = @_; return $primary->safe_psql('fuzzed', $sql, $role ? (extra_params => [ '-U', $role ]) : ()); }
-as('keeper', ($schema eq 'public' ? '' : "CREATE SCHEMA $schema; GRANT USAGE ON SCHEMA $schema TO PUBLIC; ") . "CREATE EXTENSION snowflake_id SCHEMA $schema");
+as('keeper', ($schema eq 'public' ? '' : "CREATE SCHEMA $schema; GRANT USAGE ON SCHEMA $schema TO PUBLIC; ") . "CREATE EXTENSION snowflake_id_convert SCHEMA $schema CASCADE");
 as(undef, 'GRANT CREATE ON SCHEMA public TO plain, stranger, watcher');
 # Each of three roles has generators and relations of every kind.
 my %label = (
@@ -96,7 +96,7 @@ my @functions = map { my @f = split /\|/, $_, -1; { name => $f[0], kind => $f[1]
 		pronargdefaults, format_type(prorettype, NULL), proretset
 	FROM pg_proc JOIN pg_depend ON classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e'
 	JOIN pg_extension AS e ON refclassid = 'pg_extension'::regclass AND refobjid = e.oid
-	WHERE extname = 'snowflake_id' ORDER BY 1, 3});
+	WHERE extname IN ('snowflake_id', 'snowflake_id_convert') ORDER BY 1, 3});
 cmp_ok(scalar @functions, '>', 100, scalar(@functions) . ' functions');
 my @schemas = do { my %s; grep { !$s{$_}++ } map { $_->{name} =~ /^("[^"]*"|[^.]+)\./ } @functions };
 cmp_ok(scalar @schemas, '>', 1, "in the schemas @schemas");

@@ -34,7 +34,7 @@ RESET ROLE;
 ALTER TABLE t ADD COLUMN id__bigint bigint;
 CREATE TRIGGER "~snowflake_convert" BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION o.t__bigint();
 ALTER TABLE t ENABLE ALWAYS TRIGGER "~snowflake_convert";
-SELECT _snowflake.check_copying('t');
+SELECT _snowflake_convert.check_copying('t');
 DROP TABLE t;
 DROP FUNCTION o.t__bigint();
 

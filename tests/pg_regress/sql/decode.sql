@@ -56,7 +56,7 @@ SELECT p.oid::regprocedure AS function, provolatile AS volatile, proisstrict AS 
        n.nspname = '_snowflake' OR obj_description(p.oid, 'pg_proc') IS NOT NULL AS has_comment
 FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
 JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
-JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'
+JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname IN ('snowflake_id', 'snowflake_id_convert')
 ORDER BY p.oid::regprocedure::text COLLATE "C";
 \pset format aligned
 SELECT obj_description('snowflake_default'::regclass, 'pg_class');

@@ -36,13 +36,13 @@ CALL snowflake_convert_run('DROP TABLE lists.b', '[7:7]={"LOCK TABLE lists.b IN 
 CALL snowflake_convert('[0:0]={a}');
 
 -- Internal functions, which everybody can call.
-SELECT * FROM _snowflake.convert_remake('pg_attribute', 1);
-SELECT * FROM _snowflake.convert_remake('pg_class', 1);
-SELECT * FROM _snowflake.convert_remake('a', 'a'::regclass);
-SELECT * FROM _snowflake.grants(NULL, 10, 'z', 'TABLE a', NULL);
-SELECT _snowflake.index_expression('a', 1, '{}'), _snowflake.index_expression('a_pkey', 0, '{}'), _snowflake.index_expression('a_pkey', -1, '{}'), _snowflake.index_expression(0::oid::regclass, 1, '{}');
+SELECT * FROM _snowflake_convert.remake('pg_attribute', 1);
+SELECT * FROM _snowflake_convert.remake('pg_class', 1);
+SELECT * FROM _snowflake_convert.remake('a', 'a'::regclass);
+SELECT * FROM _snowflake_convert.grants(NULL, 10, 'z', 'TABLE a', NULL);
+SELECT _snowflake_convert.index_expression('a', 1, '{}'), _snowflake_convert.index_expression('a_pkey', 0, '{}'), _snowflake_convert.index_expression('a_pkey', -1, '{}'), _snowflake_convert.index_expression(0::oid::regclass, 1, '{}');
 CREATE INDEX odd ON a ((id + 1), abs(id)) WHERE at IS NOT NULL;
-SELECT _snowflake.index_expression('odd', n, names) FROM generate_series(0, 3) AS n, (VALUES ('{}'::name[]), ('{"x y",id,z}'), ('{{u},{v}}'), ('{NULL}'), ('{at}')) AS v (names) ORDER BY n, names;
+SELECT _snowflake_convert.index_expression('odd', n, names) FROM generate_series(0, 3) AS n, (VALUES ('{}'::name[]), ('{"x y",id,z}'), ('{{u},{v}}'), ('{NULL}'), ('{at}')) AS v (names) ORDER BY n, names;
 -- Indexes on copies, whatever the names of columns are and the texts say.
 CREATE SCHEMA odd;
 CREATE TABLE odd.names ("it's ""id"" = 'aaa'::text) AND (more of it, as long as it goes" serial PRIMARY KEY, id int REFERENCES odd.names, "note" text, "select" int UNIQUE REFERENCES odd.names, x int);
@@ -70,21 +70,21 @@ GRANT USAGE ON SCHEMA lists TO regress_lists;
 CREATE TABLE owned (n bigint, at timestamptz);
 ALTER TABLE owned OWNER TO regress_lists;
 SELECT s.call, t.code, t.message FROM unnest(ARRAY[
-    $$SELECT * FROM _snowflake.rows_as_owner('owned', 'SELECT 1, now()')$$, $$SELECT * FROM _snowflake.rows_as_owner('owned', 'SELECT 1::bigint, now(), 3')$$,
-    $$SELECT * FROM _snowflake.rows_as_owner('owned', 'SELECT 1::bigint, now(); SELECT 1::bigint, now()')$$, $$SELECT * FROM _snowflake.rows_as_owner('owned', 'DROP TABLE lists.owned')$$,
-    $$SELECT * FROM _snowflake.rows_as_owner('owned', 'TABLE lists.a')$$, $$SELECT * FROM _snowflake.rows_as_owner('owned', '')$$,
-    $$SELECT _snowflake.run_as_owner('owned', 'ALTER TABLE lists.a ADD COLUMN x int')$$, $$SELECT _snowflake.run_as_owner('owned', 'SET ROLE NONE')$$,
-    $$SELECT _snowflake.run_as_owner('owned', 'COMMIT')$$, $$SELECT _snowflake.run_as_owner('owned', '')$$]) AS s (call)
+    $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', 'SELECT 1, now()')$$, $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', 'SELECT 1::bigint, now(), 3')$$,
+    $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', 'SELECT 1::bigint, now(); SELECT 1::bigint, now()')$$, $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', 'DROP TABLE lists.owned')$$,
+    $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', 'TABLE lists.a')$$, $$SELECT * FROM _snowflake_convert.rows_as_owner('owned', '')$$,
+    $$SELECT _snowflake_convert.run_as_owner('owned', 'ALTER TABLE lists.a ADD COLUMN x int')$$, $$SELECT _snowflake_convert.run_as_owner('owned', 'SET ROLE NONE')$$,
+    $$SELECT _snowflake_convert.run_as_owner('owned', 'COMMIT')$$, $$SELECT _snowflake_convert.run_as_owner('owned', '')$$]) AS s (call)
 CROSS JOIN tried(s.call) AS t;
-SELECT _snowflake.run_as_owner('owned', 'INSERT INTO lists.owned SELECT n, to_timestamp(n) FROM generate_series(1, 2500) AS n');
-SELECT count(*), sum(key), max(at) FROM _snowflake.rows_as_owner('owned', 'TABLE lists.owned');
-SELECT count(*), max(key), max(at) FROM _snowflake.rows_as_owner('owned', 'SELECT NULL::bigint, NULL::timestamptz FROM lists.owned LIMIT 2');
-SELECT _snowflake.run_as_owner('owned', 'SET search_path = lists'), current_setting('search_path'), current_user = session_user AS is_me;
+SELECT _snowflake_convert.run_as_owner('owned', 'INSERT INTO lists.owned SELECT n, to_timestamp(n) FROM generate_series(1, 2500) AS n');
+SELECT count(*), sum(key), max(at) FROM _snowflake_convert.rows_as_owner('owned', 'TABLE lists.owned');
+SELECT count(*), max(key), max(at) FROM _snowflake_convert.rows_as_owner('owned', 'SELECT NULL::bigint, NULL::timestamptz FROM lists.owned LIMIT 2');
+SELECT _snowflake_convert.run_as_owner('owned', 'SET search_path = lists'), current_setting('search_path'), current_user = session_user AS is_me;
 GRANT EXECUTE ON FUNCTION tried(text) TO PUBLIC;
 SET ROLE regress_lists;
 SELECT s.call, t.code, t.message FROM unnest(ARRAY[
-    $$SELECT _snowflake.run_as_owner('lists.a', 'SELECT 1')$$, $$SELECT * FROM _snowflake.rows_as_owner('lists.a', 'SELECT 1::bigint, now()')$$,
-    $$CALL _snowflake.do_as_owner('pg_class', 'SELECT 1')$$, $$SELECT _snowflake.run_as_owner(1::regclass, 'SELECT 1')$$]) AS s (call)
+    $$SELECT _snowflake_convert.run_as_owner('lists.a', 'SELECT 1')$$, $$SELECT * FROM _snowflake_convert.rows_as_owner('lists.a', 'SELECT 1::bigint, now()')$$,
+    $$CALL _snowflake_convert.do_as_owner('pg_class', 'SELECT 1')$$, $$SELECT _snowflake_convert.run_as_owner(1::regclass, 'SELECT 1')$$]) AS s (call)
 CROSS JOIN lists.tried(s.call) AS t;
 RESET ROLE;
 DROP SCHEMA lists CASCADE;

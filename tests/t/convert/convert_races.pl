@@ -37,7 +37,7 @@ my $rows_before = sql('shop', $rows);
 # All that the steps add. PostgreSQL renames no columns of indexes with those of tables.
 my $rest = q{SELECT (SELECT count(*) FROM pg_attribute JOIN pg_class ON oid = attrelid WHERE attname LIKE '%\_\_bigint' AND NOT attisdropped AND relkind <> 'i' AND relkind <> 'I'), (SELECT count(*) FROM pg_class WHERE relname LIKE '%\_\_bigint'),
 	(SELECT count(*) FROM pg_constraint WHERE conname ~ '^[=~]|__bigint$'), (SELECT count(*) FROM pg_trigger WHERE tgname = '~snowflake_convert'),
-	(SELECT count(*) FROM pg_proc WHERE proname LIKE '%\_\_bigint'), (SELECT count(*) FROM _snowflake.conversions)};
+	(SELECT count(*) FROM pg_proc WHERE proname LIKE '%\_\_bigint'), (SELECT count(*) FROM _snowflake_convert.conversions WHERE ended IS NULL)};
 
 # Sends a statement that stops at the end of a command with this tag.
 sub stopped_at
@@ -109,7 +109,7 @@ my ($analyze) = grep { /ANALYZE/ } @after;
 kill_at('swapped', 'ALTER TABLE', $validate, 0);
 is_deeply([ steps_of($node, 'swapped') ], \@after, 'killed in a validation: it is left to do');
 my $holder = session($node, undef, 'swapped');
-$holder->query_safe('BEGIN; LOCK TABLE _snowflake.conversions IN SHARE MODE');
+$holder->query_safe('BEGIN; LOCK TABLE _snowflake_convert.conversions IN SHARE MODE');
 my $session = session($node, 'clerk', 'swapped');
 send_to($session, $analyze);
 wait_for_lock($node, 'CALL %ANALYZE%');

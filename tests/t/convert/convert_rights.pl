@@ -67,7 +67,7 @@ sub attacked
 {
 	my ($what, $role, $with_columns, $statements, @ran) = @_;
 	$node->safe_psql('postgres', 'CREATE DATABASE attacked');
-	sql('CREATE EXTENSION snowflake_id; CREATE SCHEMA m AUTHORIZATION mallory; GRANT USAGE ON SCHEMA m TO PUBLIC; GRANT USAGE ON SEQUENCE snowflake_default TO mallory');
+	sql('CREATE EXTENSION snowflake_id_convert CASCADE; CREATE SCHEMA m AUTHORIZATION mallory; GRANT USAGE ON SCHEMA m TO PUBLIC; GRANT USAGE ON SEQUENCE snowflake_default TO mallory');
 	sql("SET m.is_armed = off; SET ROLE mallory; $schema" . ($with_columns ? "; $columns" : ''));
 	my $before = -s $node->logfile;
 	my $settings = q{SELECT 'settings: ' || md5(string_agg(concat_ws('=', name, setting), ';' ORDER BY name)) || current_setting('m.setting', true) FROM pg_catalog.pg_settings WHERE source = 'session'};
@@ -106,7 +106,7 @@ for my $role ('', 'admin')
 # The table of old and new keys, and the function that looks keys up, are the caller's. Code of
 # an owner runs between two tables, and tries to put others in their place.
 $node->safe_psql('postgres', 'CREATE DATABASE attacked');
-sql('CREATE EXTENSION snowflake_id; CREATE SCHEMA m AUTHORIZATION mallory; GRANT USAGE ON SCHEMA m TO PUBLIC; GRANT USAGE ON SEQUENCE snowflake_default TO mallory');
+sql('CREATE EXTENSION snowflake_id_convert CASCADE; CREATE SCHEMA m AUTHORIZATION mallory; GRANT USAGE ON SCHEMA m TO PUBLIC; GRANT USAGE ON SEQUENCE snowflake_default TO mallory');
 sql(q{SET ROLE mallory;
 	CREATE FUNCTION m.taken() RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'taken as %', current_user;
 		IF current_user <> 'mallory' THEN ALTER ROLE mallory SUPERUSER; END IF; RETURN 1; END$$;
@@ -140,7 +140,7 @@ $node->safe_psql('postgres', 'DROP DATABASE attacked');
 # A literal of a type that the owner can change is parsed by the caller, whatever the type is
 # before: the owner's code gives a domain a condition while the conversion runs.
 $node->safe_psql('postgres', 'CREATE DATABASE attacked');
-sql('CREATE EXTENSION snowflake_id; CREATE SCHEMA m AUTHORIZATION mallory; GRANT USAGE ON SCHEMA m TO PUBLIC; GRANT USAGE ON SEQUENCE snowflake_default TO mallory');
+sql('CREATE EXTENSION snowflake_id_convert CASCADE; CREATE SCHEMA m AUTHORIZATION mallory; GRANT USAGE ON SCHEMA m TO PUBLIC; GRANT USAGE ON SEQUENCE snowflake_default TO mallory');
 sql(q{SET ROLE mallory; CREATE DOMAIN m.d AS bigint; CREATE TYPE m.mood AS ENUM ('fine');
 	CREATE TABLE m.seen (id serial PRIMARY KEY); CREATE VIEW m.v AS SELECT id FROM m.seen WHERE id <> ALL ('{5}'::m.d[]::bigint[]);
 	CREATE VIEW m.w AS SELECT id, 'fine'::m.mood AS mood FROM m.seen;
@@ -154,7 +154,7 @@ $node->safe_psql('postgres', 'DROP DATABASE attacked');
 
 # Where the owner cannot do what the conversion does, the plan says so.
 $node->safe_psql('postgres', 'CREATE DATABASE attacked');
-sql(q{CREATE EXTENSION snowflake_id; CREATE SCHEMA s; CREATE SCHEMA hidden; GRANT USAGE ON SCHEMA s TO mallory, other;
+sql(q{CREATE EXTENSION snowflake_id_convert CASCADE; CREATE SCHEMA s; CREATE SCHEMA hidden; GRANT USAGE ON SCHEMA s TO mallory, other;
 	CREATE TABLE s.whole (id serial, n int, PRIMARY KEY (id, n)) PARTITION BY LIST (n); CREATE TABLE s.part PARTITION OF s.whole FOR VALUES IN (1);
 	ALTER TABLE s.whole OWNER TO mallory; ALTER TABLE s.part OWNER TO other;
 	CREATE TABLE hidden.t (id serial PRIMARY KEY); ALTER TABLE hidden.t OWNER TO mallory;

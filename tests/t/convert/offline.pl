@@ -15,7 +15,7 @@ $node->append_conf('postgresql.conf', "wal_level = logical\njit = off");
 $node->start;
 $node->safe_psql('postgres', "CREATE ROLE $_") for qw(reporting viewer clerk stranger);
 $node->safe_psql('postgres', 'CREATE DATABASE shop');
-$node->safe_psql('shop', 'CREATE EXTENSION snowflake_id; ' . slurp_file("$FindBin::RealBin/offline/shop.sql"));
+$node->safe_psql('shop', 'CREATE EXTENSION snowflake_id_convert CASCADE; ' . slurp_file("$FindBin::RealBin/offline/shop.sql"));
 $node->safe_psql('shop', q{CREATE FUNCTION rows_of(regclass) RETURNS text LANGUAGE plpgsql AS $$
 	DECLARE rows text;
 	BEGIN EXECUTE format('SELECT string_agg(to_jsonb(t)::text, E''\\n'' ORDER BY to_jsonb(t)::text) FROM %s AS t', $1) INTO rows; RETURN rows; END $$});
@@ -81,10 +81,19 @@ my $statements = sql('two', q{SELECT statement || ';' FROM snowflake_convert_pla
 sql('two', "BEGIN; SET LOCAL search_path = pg_catalog; $statements COMMIT");
 sql('three', q{CALL snowflake_convert(schema => 'shop', generator => 'snowflake_default')});
 same_lines($dump->('two'), $dump->('three'), 'the conversion runs the statements of the plan, and no others');
-# Whatever was converted can be dumped and restored.
+# Without the extension that converted them, tables stay as they are, and can be dumped and
+# restored.
+my $converted = sql('three', $inventory);
+sql('three', 'DROP EXTENSION snowflake_id_convert');
+same_lines(sql('three', $inventory), $converted, 'converted tables stay as they are when the extension is dropped');
 $node->safe_psql('postgres', 'CREATE DATABASE restored');
 $node->run_log([ 'bash', '-c', "set -o pipefail; pg_dump --no-sync -d '" . $node->connstr('three') . "' | psql -X -q -v ON_ERROR_STOP=1 -d '" . $node->connstr('restored') . "'" ]);
 same_lines(sql('restored', $inventory), sql('three', $inventory), 'a dump of the result restores');
+is(sql('restored', q{SELECT extname FROM pg_extension WHERE extname LIKE 'snowflake%'}), 'snowflake_id', 'with one extension');
+for my $database ('three', 'restored')
+{
+	cmp_ok(sql($database, q{INSERT INTO shop.customer (name) VALUES ('later') RETURNING customer_id}), '>', 1_000_000, "$database: a new row gets an ID");
+}
 
 # Defaults that are kept: sequences become bigint.
 shop('four');

@@ -60,7 +60,7 @@ send_to($filler, q{CALL snowflake_convert_backfill('shop.orders');});
 wait_until('the rows that are left are told of', sub { $node->log_contains(qr/shop\.orders: some rows are locked by other transactions; trying again in \d+ s/, $logged) });
 is(sql('SELECT count(*) FROM shop.orders WHERE id__bigint IS NULL'), '1', 'all other rows are filled');
 $holder->query_safe('COMMIT');
-wait_until('the row is filled', sub { sql(q{SELECT count(*) FROM _snowflake.conversions WHERE relation = 'shop.orders'::regclass AND filled IS NOT NULL}) eq '1' });
+wait_until('the row is filled', sub { sql(q{SELECT count(*) FROM _snowflake_convert.conversions WHERE relation = 'shop.orders'::regclass AND filled IS NOT NULL}) eq '1' });
 $_->quit for $holder, $filler;
 run_statements(undo());
 is(inventory(), $before, 'and undone');
@@ -76,9 +76,9 @@ send_to($filler, q{CALL snowflake_convert_backfill('shop.stops');});
 wait_until('the snapshot is told of', sub { $node->log_contains(qr/shop\.stops: waiting for transactions that could see the table as it was before: processes \d+/, $logged) });
 is(sql('SELECT count(*) FROM shop.stops WHERE visit_id__bigint IS NULL'), '0', 'all rows are filled');
 is($snapshot->query_safe('SELECT count(visit_id__bigint) FROM shop.stops'), '0', 'which the snapshot does not see');
-is(sql(q{SELECT count(*) FROM _snowflake.conversions WHERE relation = 'shop.stops'::regclass AND filled IS NOT NULL}), '0', 'so that the table is not done');
+is(sql(q{SELECT count(*) FROM _snowflake_convert.conversions WHERE relation = 'shop.stops'::regclass AND filled IS NOT NULL}), '0', 'so that the table is not done');
 $snapshot->query_safe('COMMIT');
-wait_until('the table is done', sub { sql(q{SELECT count(*) FROM _snowflake.conversions WHERE relation = 'shop.stops'::regclass AND filled IS NOT NULL}) eq '1' });
+wait_until('the table is done', sub { sql(q{SELECT count(*) FROM _snowflake_convert.conversions WHERE relation = 'shop.stops'::regclass AND filled IS NOT NULL}) eq '1' });
 $_->quit for $snapshot, $filler;
 run_statements(undo());
 is(inventory(), $before, 'and undone');
@@ -142,7 +142,7 @@ STEPS: while (1)
 		$reader->query_safe('BEGIN; SELECT count(*) FROM shop.refunds') if $kind =~ /swap|INDEX|CONCURRENTLY/;
 		send_to($session, $statement);
 		if ($kind eq 'backfill') {
-			wait_until('some rows are filled', sub { sql('SELECT count(*) FROM _snowflake.conversions WHERE pages_done > 0') eq '1' });
+			wait_until('some rows are filled', sub { sql('SELECT count(*) FROM _snowflake_convert.conversions WHERE pages_done > 0') eq '1' });
 		}
 		elsif ($kind eq 'swap') { wait_for_lock($node, '%snowflake_convert_swap%'); }
 		my $pid = sql(q{SELECT pid FROM pg_stat_activity WHERE usename = 'clerk' AND backend_type = 'client backend' LIMIT 1});
@@ -229,16 +229,31 @@ sql('DELETE FROM shop.visits_3; ALTER TABLE shop.visits DETACH PARTITION shop.vi
 is(inventory() =~ s/ON place, order_id/ON order_id, place/r, inventory_of($node, 'oracle'), 'all is as if the keys had been bigint from the start');
 is(sql('SELECT count(*) FROM shop.orders WHERE id <= 20000'), '20000', 'all old rows are there');
 is(sql('SELECT count(*) FROM shop.orders WHERE changes > 0 AND note NOT IN (\'changed\')'), '0', 'the copying was no change of a row');
-is(sql('SELECT count(*) FROM _snowflake.conversions'), '0', 'the progress is cleared');
+is(sql('SELECT count(*) FROM _snowflake_convert.conversions WHERE ended IS NULL'), '0', 'the progress has ended');
 is(sql(q{SELECT count(*) FROM shop.items AS i LEFT JOIN shop.orders AS o ON o.id = i.order_id WHERE o.id IS NULL}), '0', 'all items have orders');
 is(sql(q{SELECT count(*) FROM shop.stops AS s LEFT JOIN shop.visits AS v ON v.id = s.visit_id AND v.at = s.at WHERE v.id IS NULL}), '0', 'all stops have visits');
 is(sql(q{SELECT count(*) FROM shop.visits WHERE id <= 20000}), '20000', 'all old visits are there');
+
+# The extension is dropped in the midst of a conversion, which goes on when it is made again.
+make_shop($node, 'dropped');
+my @some = steps_of($node, 'dropped');
+my ($filled) = grep { $some[$_] =~ /convert_backfill/ } 0 .. $#some;
+is(run_in($node, 'dropped', @some[ 0 .. $filled ]), 0, 'some steps');
+$node->safe_psql('dropped', 'DROP EXTENSION snowflake_id_convert');
+$node->safe_psql('dropped', q{UPDATE shop.orders SET note = 'without' WHERE id % 10 = 0});
+is($node->safe_psql('dropped', q{SELECT count(*) FROM shop.orders WHERE id__bigint IS DISTINCT FROM id AND note = 'without'}), '0', 'the trigger fills copies without the extension');
+$node->safe_psql('dropped', 'CREATE EXTENSION snowflake_id_convert');
+is(run_in($node, 'dropped', steps_of($node, 'dropped')), 0, 'the conversion goes on');
+is(join("\n", steps_of($node, 'dropped')), '', 'until no step is left');
+is($node->safe_psql('dropped', $types), 'bigint', 'and all columns are bigint');
+$node->safe_psql('dropped', 'DROP EXTENSION snowflake_id_convert');
+is($node->safe_psql('dropped', q{SELECT count(*) FROM pg_proc WHERE proname LIKE '%snowflake\_convert%' OR proname LIKE '%\_\_bigint'}), '0', 'nothing of it is left');
 
 # From PostgreSQL 18 on, constraints can be NOT ENFORCED, and those of NOT NULL have names.
 if ($node->pg_version >= 18)
 {
 	sql('CREATE DATABASE loose');
-	$node->safe_psql('loose', q{CREATE EXTENSION snowflake_id; CREATE SCHEMA loose; SET search_path = loose;
+	$node->safe_psql('loose', q{CREATE EXTENSION snowflake_id_convert CASCADE; CREATE SCHEMA loose; SET search_path = loose;
 		CREATE TABLE a (id serial CONSTRAINT "a key" NOT NULL, PRIMARY KEY (id));
 		COMMENT ON CONSTRAINT "a key" ON a IS 'named';
 		CREATE TABLE b (id serial PRIMARY KEY, a_id int CONSTRAINT a_of_b NOT NULL NO INHERIT, CONSTRAINT of_a FOREIGN KEY (a_id) REFERENCES a ON DELETE CASCADE NOT ENFORCED,

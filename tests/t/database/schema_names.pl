@@ -20,6 +20,8 @@ for my $name ('a%sb', '%I %L', 'A b.c%1', '%%; x')
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
 	my $sql = sub { return $node->safe_psql($database, "SET client_min_messages = warning; $_[0]") };
 	$sql->(qq{CREATE SCHEMA "$name"; CREATE EXTENSION snowflake_id SCHEMA "$name"});
+	like((error_of($node, 'CREATE EXTENSION snowflake_id_convert', $database))[1], qr/must be in the schema of extension snowflake_id.*CREATE EXTENSION snowflake_id_convert SCHEMA "\Q$name\E"/s, "$name: of both extensions");
+	$sql->(qq{CREATE EXTENSION snowflake_id_convert SCHEMA "$name"});
 	$sql->(qq{CREATE SCHEMA t; CREATE TABLE t.a (id serial PRIMARY KEY, at timestamptz DEFAULT '2025-06-01Z', note text);
 		CREATE TABLE t.b (id bigserial PRIMARY KEY, a_id int REFERENCES t.a); CREATE VIEW t.shown AS SELECT id FROM t.a;
 		CREATE TABLE t.old (id serial PRIMARY KEY, at timestamptz DEFAULT '2025-06-01Z'); CREATE TABLE t.once (id serial PRIMARY KEY);

@@ -104,10 +104,11 @@ sub is_on_pages
 }
 is_on_pages('setting', "SELECT name FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'", slurp_file("$top/docs/reference.md"));
 is_on_pages('preset', 'SELECT preset FROM snowflake_presets', slurp_file("$top/docs/presets.md"));
+$node->safe_psql('reference', 'CREATE EXTENSION snowflake_id_convert');
 is_on_pages('function', q{
 	SELECT DISTINCT p.proname FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid JOIN pg_proc AS p ON p.oid = d.objid
 	WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
-		AND e.extname = 'snowflake_id' AND p.pronamespace <> '_snowflake'::regnamespace AND p.proname LIKE 'snowflake\_%'},
+		AND e.extname IN ('snowflake_id', 'snowflake_id_convert') AND p.pronamespace = 'public'::regnamespace AND p.proname LIKE 'snowflake\_%'},
 	join '', map { slurp_file("$top/$_") } @pages);
 
 # These are the anchors of a page, made from its headings.

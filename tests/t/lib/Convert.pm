@@ -18,7 +18,7 @@ sub make_shop
 	my $shop = slurp_file("$FindBin::RealBin/online/shop.sql");
 	$shop =~ s/\bserial\b/bigserial/g, $shop =~ s/\b(id|order_id|item_id|gift|visit_id) int\b/$1 bigint/g if $is_bigint;
 	$node->safe_psql('postgres', "CREATE DATABASE $database") if $database ne 'postgres';
-	$node->safe_psql($database, "CREATE EXTENSION snowflake_id; $shop");
+	$node->safe_psql($database, "CREATE EXTENSION snowflake_id_convert CASCADE; $shop");
 	return;
 }
 

@@ -69,9 +69,15 @@ sub next_version
 	}
 	my %files = ("$next" => $next_script . $added, "$this--$next" => $there, "$next--$this" => $back);
 	append_to_file("$extension/snowflake_id--$_.sql", $files{$_}) for keys %files;
-	$control =~ s/^default_version = \K.*$/'$next'/m;
-	unlink "$extension/snowflake_id.control" or die "$extension/snowflake_id.control: $!";
-	append_to_file("$extension/snowflake_id.control", $control);
+	# Of the extension that converts, only the number changes.
+	my %convert = ("$next" => slurp_file("$extension/snowflake_id_convert--$this.sql"), map { $_ => "-- Nothing changes.\n" } "$this--$next", "$next--$this");
+	append_to_file("$extension/snowflake_id_convert--$_.sql", $convert{$_}) for keys %convert;
+	for my $file (map { "$extension/$_.control" } 'snowflake_id', 'snowflake_id_convert')
+	{
+		my $changed = slurp_file($file) =~ s/^default_version = \K.*$/'$next'/mr;
+		unlink $file or die "$file: $!";
+		append_to_file($file, $changed);
+	}
 	my $installation = $bin =~ s{/bin\z}{}r;
 	replace_library($installation, 'next');
 	return ($installation, $this, $next);

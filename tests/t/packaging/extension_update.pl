@@ -75,6 +75,10 @@ for my $how ([ 'public', '' ], [ 'public', 'keeper' ], [ '"My IDs"', '' ])
 		are_made_alike($name, $expected, "$source to $target in $schema" . ($owner ? " by $owner" : ''));
 	}
 }
+# Both extensions have the same version.
+my ($refused, $reason) = error_of($node, "CREATE EXTENSION snowflake_id_convert VERSION '$next'", 'made0');
+is($refused, '55000', 'snowflake_id_convert of another version is refused');
+like($reason, qr/extension snowflake_id has another version: \Q$this\E.*ALTER EXTENSION snowflake_id UPDATE/s, 'the error says what to do');
 # From PostgreSQL 18 on, the row types of tables and views are members as well.
 like(sql('made0', q{SELECT string_agg(DISTINCT classid::regclass::text, ' ') FROM pg_depend WHERE deptype = 'e' AND refclassid = 'pg_extension'::regclass
 	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_id')}), qr/^pg_class pg_namespace pg_proc(?: pg_type)?$/, 'the inventory knows all kinds of objects');
@@ -103,11 +107,11 @@ my $rights = q{SELECT objid::regprocedure::text, pg_proc.proacl::text FROM pg_de
 	WHERE deptype = 'e' AND proacl::text ~ '(watcher|lessee)' UNION ALL
 	SELECT objid::regclass::text, relacl::text FROM pg_depend JOIN pg_class ON pg_class.oid = objid AND classid = 'pg_class'::regclass
 	WHERE deptype = 'e' AND relacl::text ~ '(watcher|lessee)' ORDER BY 1};
-my $progress = 'SELECT relation, pages_done, rows_done, filled FROM _snowflake.conversions ORDER BY relation::text';
+my $progress = 'SELECT relation, pages_done, rows_done, filled FROM _snowflake_convert.conversions ORDER BY relation::text';
 my $update = 'ALTER EXTENSION snowflake_id UPDATE';
 
 # The owner of the database has made the extension.
-make_database('shop', "CREATE EXTENSION snowflake_id VERSION '$this'", 'keeper');
+make_database('shop', join('; ', map { "CREATE EXTENSION $_ VERSION '$this'" } 'snowflake_id', 'snowflake_id_convert'), 'keeper');
 sql('shop', join(";\n", (map { my $label = $preset_of{$_}; $label =~ s/'/''/g;
 	"SELECT snowflake_create_generator('${_}_ids', 'preset=$label');
 	CREATE TABLE $_ (id bigint PRIMARY KEY DEFAULT snowflake_nextval('${_}_ids'), item text)" } sort keys %preset_of),
@@ -350,6 +354,8 @@ stop_clients('updates');
 check_ids('a session across the updates', \@open);
 
 # The conversion goes on.
+sql('shop', 'ALTER EXTENSION snowflake_id_convert UPDATE', 'keeper');
+is(sql('shop', q{SELECT extversion FROM pg_extension WHERE extname = 'snowflake_id_convert'}), $next, 'the extension that converts has the next version');
 sql('shop', $_) for steps();
 is(sql('shop', q{SELECT string_agg(atttypid::regtype || ' ' || attrelid::regclass, ', ' ORDER BY attrelid::regclass::text, attnum) FROM pg_attribute
 	WHERE attrelid IN ('old_keys'::regclass, 'old_parts'::regclass) AND attname IN ('id', 'key')}),

@@ -19,7 +19,8 @@ my $image = $ENV{IMAGE};
 my @files;
 find(sub { push @files, $File::Find::name =~ s{^\Q$image\E}{}r if -f }, $image);
 is(join(' ', sort @files),
-	'/lib/snowflake_id.so /licenses/snowflake_id/LICENSE /share/extension/snowflake_id--1.0.sql /share/extension/snowflake_id.control',
+	'/lib/snowflake_id.so /licenses/snowflake_id/LICENSE /share/extension/snowflake_id--1.0.sql /share/extension/snowflake_id.control'
+		. ' /share/extension/snowflake_id_convert--1.0.sql /share/extension/snowflake_id_convert.control',
 	'the files of the image');
 my $containerfile = slurp_file("$FindBin::RealBin/../../../Containerfile");
 my %copied = $containerfile =~ /^COPY (\w+) \/(\w+)$/mg;
@@ -32,7 +33,7 @@ my ($bin) = map { chomp; $_ } `pg_config --bindir`;
 my $installed = "$folder/installed";
 system_or_bail('cp', '-R', $bin =~ s{/bin$}{}r, $installed);
 my @removed;
-find(sub { push @removed, $File::Find::name if /^snowflake_id[.-]/ }, $installed);
+find(sub { push @removed, $File::Find::name if /^snowflake_id(_convert)?[.-]/ }, $installed);
 is(join(' ', sort map { basename($_) } @removed), join(' ', sort map { basename($_) } grep { !/LICENSE/ } @files),
 	'the installation has the same files');
 unlink(@removed) == @removed or die "not removed: @removed";

@@ -18,13 +18,6 @@ pg_stat_snowflake()
 snowflake_advance(regclass, bigint)
 snowflake_advance(regclass, timestamptz)
 snowflake_check(regclass, name, double precision, regclass, text, int8multirange, integer)
-snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint)
-snowflake_convert_backfill(regclass, interval)
-snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint)
-snowflake_convert_run(text, text[], integer)
-snowflake_convert_steps(regclass[], regnamespace, regclass, boolean)
-snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer)
-snowflake_convert_undo(regclass[], regnamespace)
 snowflake_create_generator(text, text)
 snowflake_currval()
 snowflake_currval(regclass)
@@ -88,101 +81,112 @@ END
 # In schema _snowflake.
 my @public_internal = split /\n/, <<'END';
 adopt_label(regclass)
-as_owner(regclass, text)
-backfill_columns(jsonb, jsonb)
-backfill_keys(jsonb, text, name[])
-backfill_layout(regclass, bigint)
-backfill_map(jsonb, regclass, bigint)
-backfill_obstacles(jsonb, regclass, bigint)
-backfill_time(regclass, name[])
 base_type(oid, integer)
-catalog_state()
-check_backfill(boolean, name[], bigint, boolean)
 check_coordinator(text)
-check_copying(regclass)
 check_default(regclass, name, regclass)
 check_limits()
 check_limits(regclass)
 check_limits_as(text)
-check_list(anyarray, text)
 check_nodes(regclass, name)
 check_references(regclass, name, regclass, integer)
 check_table(regclass, name)
 check_takes(regclass, name, regclass)
 check_values(regclass, name, regclass)
-column_roots(regclass, name)
 comments(regclass)
-convert_columns(regclass[], boolean)
-convert_dependents(oid[], smallint[])
-convert_keys(regclass[], boolean)
-convert_literals(jsonb)
-convert_notes(jsonb, jsonb, boolean)
-convert_plan(regclass[], boolean, regclass, boolean, name[], bigint, boolean)
-convert_remake(regclass, oid)
-convert_tables(regclass[], regnamespace)
-copies(regclass[], boolean)
-copy_function(regclass)
-copy_index(regclass, name[])
-copy_name(name)
-copy_number(regclass, name, regclass)
 count_ids(regclass, name, double precision, text, text, bigint, timestamptz)
 default_generators(regclass)
 distribute(regclass, jsonb)
 distribution(regclass)
-do_as_owner(regclass, text)
-end_conversion(regclass)
 family(regclass, name)
-fix_settings()
-grants(aclitem[], oid, "char", text, name)
 has_default(text, name, text)
 horizon_held()
 ids_to_come(regclass, bigint)
-index_columns(regclass)
-index_expression(regclass, integer, name[])
 instant(bigint)
 instant_or_null(bigint)
 instant_or_null(bigint, regclass)
 instant_or_null_as(bigint, text)
-is_copy_function(regproc, regclass)
-is_copying(regclass)
 key_column(regclass, name)
 keys(regclass)
 known_workers()
 label(regclass)
-lockers(text[], timestamptz)
 millis(timestamptz)
 name(regclass)
-need_read_committed()
 on_workers(text)
-online_obstacles(regclass[], boolean, regclass, boolean)
 place_generator(text, text, name, jsonb)
 pool(jsonb, jsonb, bigint, snowflake_workers[])
-portable(text)
 ranges(jsonb)
 read_as_owner(regclass, text)
 readiness(text, name)
 reads_as_owner(regclass)
-rows_as_owner(regclass, text)
-run(text)
-run_as_caller(text)
-run_as_owner(regclass, text)
 server(jsonb, bigint)
-swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[])
-swap_plan(regclass[], boolean, regclass, boolean)
-swap_result(oid[], oid[], smallint[])
 tables_of(regnamespace)
 try_generator(text, text, name, jsonb)
 undistribute(regclass, name, jsonb)
-wait_until(timestamptz)
-wanted_default(regclass)
 warn_if_not_ready(regclass)
 worker(jsonb, jsonb, boolean, bigint)
 workers_of(jsonb, jsonb)
+END
+# Of extension snowflake_id_convert.
+my @convert = split /\n/, <<'END';
+_snowflake_convert.as_owner(regclass, text)
+_snowflake_convert.backfill_columns(jsonb, jsonb)
+_snowflake_convert.backfill_keys(jsonb, text, name[])
+_snowflake_convert.backfill_layout(regclass, bigint)
+_snowflake_convert.backfill_map(jsonb, regclass, bigint)
+_snowflake_convert.backfill_obstacles(jsonb, regclass, bigint)
+_snowflake_convert.backfill_time(regclass, name[])
+_snowflake_convert.catalog_state()
+_snowflake_convert.check_backfill(boolean, name[], bigint, boolean)
+_snowflake_convert.check_copying(regclass)
+_snowflake_convert.check_list(anyarray, text)
+_snowflake_convert.column_roots(regclass, name)
+_snowflake_convert.columns(regclass[], boolean)
+_snowflake_convert.copies(regclass[], boolean)
+_snowflake_convert.copy_function(regclass)
+_snowflake_convert.copy_index(regclass, name[])
+_snowflake_convert.copy_name(name)
+_snowflake_convert.copy_number(regclass, name, regclass)
+_snowflake_convert.dependents(oid[], smallint[])
+_snowflake_convert.do_as_owner(regclass, text)
+_snowflake_convert.end_conversion(regclass)
+_snowflake_convert.fix_settings()
+_snowflake_convert.grants(aclitem[], oid, "char", text, name)
+_snowflake_convert.index_columns(regclass)
+_snowflake_convert.index_expression(regclass, integer, name[])
+_snowflake_convert.is_copy_function(regproc, regclass)
+_snowflake_convert.is_copying(regclass)
+_snowflake_convert.keys(regclass[], boolean)
+_snowflake_convert.literals(jsonb)
+_snowflake_convert.lockers(text[], timestamptz)
+_snowflake_convert.need_read_committed()
+_snowflake_convert.notes(jsonb, jsonb, boolean)
+_snowflake_convert.online_obstacles(regclass[], boolean, regclass, boolean)
+_snowflake_convert.plan(regclass[], boolean, regclass, boolean, name[], bigint, boolean)
+_snowflake_convert.portable(text)
+_snowflake_convert.remake(regclass, oid)
+_snowflake_convert.rows_as_owner(regclass, text)
+_snowflake_convert.run(text)
+_snowflake_convert.run_as_caller(text)
+_snowflake_convert.run_as_owner(regclass, text)
+_snowflake_convert.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[])
+_snowflake_convert.swap_plan(regclass[], boolean, regclass, boolean)
+_snowflake_convert.swap_result(oid[], oid[], smallint[])
+_snowflake_convert.tables(regclass[], regnamespace)
+_snowflake_convert.wait_until(timestamptz)
+_snowflake_convert.wanted_default(regclass)
+snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint)
+snowflake_convert_backfill(regclass, interval)
+snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint)
+snowflake_convert_run(text, text[], integer)
+snowflake_convert_steps(regclass[], regnamespace, regclass, boolean)
+snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer)
+snowflake_convert_undo(regclass[], regnamespace)
 END
 # Superusers only.
 my @nobody = split /\n/, <<'END';
 _snowflake.horizon_support(internal)
 _snowflake.read_etcd(text)
+_snowflake.restrict(name)
 snowflake_accept_clock()
 snowflake_check_cluster(text[])
 snowflake_cluster_horizon()
@@ -202,14 +206,15 @@ snowflake_stat_reset(regclass)
 snowflake_workers_in(text)
 END
 my %function_grants;
-$function_grants{$_} = 'PUBLIC:EXECUTE' for @public, map { "_snowflake.$_" } @public_internal;
+$function_grants{$_} = 'PUBLIC:EXECUTE' for @public, @convert, map { "_snowflake.$_" } @public_internal;
 $function_grants{$_} = '' for @nobody;
 
 my %relation_grants = (
 	_snowflake => 'PUBLIC:USAGE',
+	_snowflake_convert => 'PUBLIC:USAGE',
 	# UPDATE or DELETE of the whole table would let everybody lock it.
-	'_snowflake.conversions' => 'PUBLIC:INSERT PUBLIC:SELECT',
 	'_snowflake.defaults' => 'PUBLIC:SELECT',
+	'_snowflake_convert.conversions' => 'PUBLIC:INSERT PUBLIC:SELECT',
 	'_snowflake.leased' => 'pg_monitor:SELECT',
 	'_snowflake.leases' => '',
 	'_snowflake.pools' => '',
@@ -229,17 +234,17 @@ my %relation_grants = (
 # own. A procedure that commits cannot have one; it sets it in each of its transactions, by
 # fix_settings(), whose own would undo it, and names all that it calls before with its schema.
 my @without_path = split /\n/, <<'END';
-_snowflake.fix_settings()
-_snowflake.wait_until(timestamptz)
+_snowflake_convert.fix_settings()
+_snowflake_convert.wait_until(timestamptz)
 snowflake_convert_backfill(regclass, interval)
 snowflake_convert_run(text, text[], integer)
 snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer)
 END
 
-# The objects of the extension, by catalog.
+# The objects of both extensions, by catalog.
 my $members = q{SELECT d.classid, d.objid FROM pg_depend AS d
 	JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
-	WHERE e.extname = 'snowflake_id' AND d.deptype = 'e'};
+	WHERE e.extname IN ('snowflake_id', 'snowflake_id_convert') AND d.deptype = 'e'};
 # All that has an owner: the objects, their indexes, their types and those of their rows, and
 # what holds large values.
 my $owned = qq{WITH member AS ($members), class AS (
@@ -319,7 +324,7 @@ sub check_rules
 		FROM pg_attribute AS a JOIN ($members) AS m ON m.objid = a.attrelid CROSS JOIN aclexplode(a.attacl) AS g
 		LEFT JOIN pg_init_privs AS i ON (i.classoid, i.objoid, i.objsubid) = ('pg_class'::regclass, a.attrelid, a.attnum)
 		WHERE m.classid = 'pg_class'::regclass ORDER BY 1"),
-		join("\n", map { "_snowflake.conversions.$_|PUBLIC|UPDATE|t" } qw(filled pages pages_done rows_done rows_per_second to_validate updated)),
+		join("\n", map { "_snowflake_convert.conversions.$_|PUBLIC|UPDATE|t" } qw(ended filled pages pages_done rows_done rows_per_second started to_validate updated)),
 		"$what: grants on columns");
 	is(sql("SELECT count(*) FROM pg_init_privs AS i JOIN ($members) AS m ON (m.classid, m.objid) = (i.classoid, i.objoid)
 		LEFT JOIN pg_proc AS p ON i.classoid = 'pg_proc'::regclass AND p.oid = i.objoid
@@ -343,11 +348,11 @@ sub check_rules
 	# 5. and 6. Dumps, and the schema.
 	is(sql("SELECT c::regclass FROM pg_extension, unnest(extconfig) AS c WHERE extname = 'snowflake_id'"), "$schema.snowflake_default",
 		"$what: of the tables, a dump has no row");
-	is(sql("SELECT rolname FROM pg_roles WHERE NOT rolsuper AND has_schema_privilege(oid, '_snowflake', 'CREATE')"), '',
-		"$what: no other role may make objects in schema _snowflake");
+	is(sql("SELECT rolname FROM pg_roles WHERE NOT rolsuper AND (has_schema_privilege(oid, '_snowflake', 'CREATE') OR has_schema_privilege(oid, '_snowflake_convert', 'CREATE'))"), '',
+		"$what: no other role may make objects in schemas _snowflake and _snowflake_convert");
 	is(sql("SELECT n.nspname || '.' || p.proname FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
-			WHERE n.nspname = '_snowflake' AND p.oid NOT IN (SELECT objid FROM ($members) AS m)
-		UNION ALL SELECT c.oid::regclass::text FROM pg_class AS c WHERE c.relnamespace = '_snowflake'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'S', 'f', 'p')
+			WHERE n.nspname IN ('_snowflake', '_snowflake_convert') AND p.oid NOT IN (SELECT objid FROM ($members) AS m)
+		UNION ALL SELECT c.oid::regclass::text FROM pg_class AS c WHERE c.relnamespace IN ('_snowflake'::regnamespace, '_snowflake_convert'::regnamespace) AND c.relkind IN ('r', 'v', 'm', 'S', 'f', 'p')
 			AND c.oid NOT IN (SELECT objid FROM ($members) AS m)"), '', "$what: nor are any there");
 
 	# 7. What is bound. pg_depend has no rows of what is in pg_catalog from the start, which
@@ -384,8 +389,10 @@ sub check_rules
 			regexp_matches(s.source, '\\m(?<!DISTINCT\\s)(FROM|JOIN|UPDATE|INTO|CALL|LOCK|TABLE)\\s+$names', 'gi') AS x (found)
 		UNION ALL SELECT s.name, x.found[1], x.found FROM ($sources) AS s, regexp_matches(s.source, '''$names''\\s*::\\s*reg', 'gi') AS x (found)";
 	cmp_ok(sql("SELECT count(*) FROM ($named) AS n WHERE schema = '_snowflake'"), '>', 100, "$what: names with schemas are found");
-	is(sql("SELECT name, schema FROM ($named) AS n WHERE lower(schema) NOT IN ('pg_catalog', 'pg_temp', '_snowflake', '$schema')"), '',
+	is(sql("SELECT name, schema FROM ($named) AS n WHERE lower(schema) NOT IN ('pg_catalog', 'pg_temp', '_snowflake', '_snowflake_convert', '$schema')"), '',
 		"$what: no other schema is named");
+	is(sql("SELECT name FROM ($named) AS n WHERE schema = '_snowflake_convert' AND name !~ '^(_snowflake_convert\\.|$schema\\.snowflake_convert)'"), '',
+		"$what: snowflake_id calls nothing of snowflake_id_convert");
 	return;
 }
 
@@ -395,7 +402,7 @@ $node->safe_psql('postgres', 'CREATE ROLE boss LOGIN; CREATE ROLE friend LOGIN; 
 	CREATE DATABASE shop OWNER boss; CREATE DATABASE trap OWNER boss');
 
 $database = 'shop';
-$node->safe_psql('shop', 'CREATE SCHEMA ids; CREATE EXTENSION snowflake_id SCHEMA ids', extra_params => [ '-U', 'boss' ]);
+$node->safe_psql('shop', 'CREATE SCHEMA ids; CREATE EXTENSION snowflake_id_convert SCHEMA ids CASCADE', extra_params => [ '-U', 'boss' ]);
 is(sql("SELECT extowner::regrole FROM pg_extension WHERE extname = 'snowflake_id'"), 'boss', 'the owner of a database has made the extension');
 check_rules('made by an owner', 'ids');
 
@@ -425,7 +432,7 @@ for my $maker (qw(boss admin postgres))
 		qw(SCHEMAS TABLES FUNCTIONS SEQUENCES TYPES));
 	$node->safe_psql('trap', "ALTER DEFAULT PRIVILEGES FOR ROLE $role REVOKE ALL ON FUNCTIONS FROM $role");
 }
-$node->safe_psql('trap', 'CREATE EXTENSION snowflake_id SCHEMA ids', extra_params => [ '-U', 'admin' ]);
+$node->safe_psql('trap', 'CREATE EXTENSION snowflake_id_convert SCHEMA ids CASCADE', extra_params => [ '-U', 'admin' ]);
 is(sql("SELECT extowner::regrole FROM pg_extension WHERE extname = 'snowflake_id'"), 'admin', 'another superuser has made the extension');
 check_rules('made by another superuser', 'ids');
 
@@ -444,8 +451,8 @@ for my $name (qw(shop trap))
 # The same by the first superuser, under the same default privileges, and by the owner again.
 for my $maker ([ sql('SELECT 10::oid::regrole'), 'the first superuser' ], [ 'boss', 'an owner, with default privileges' ])
 {
-	$node->safe_psql('trap', 'DROP EXTENSION snowflake_id');
-	$node->safe_psql('trap', 'CREATE EXTENSION snowflake_id SCHEMA ids', extra_params => [ '-U', $maker->[0] ]);
+	$node->safe_psql('trap', 'DROP EXTENSION snowflake_id CASCADE');
+	$node->safe_psql('trap', 'CREATE EXTENSION snowflake_id_convert SCHEMA ids CASCADE', extra_params => [ '-U', $maker->[0] ]);
 	check_rules("made by $maker->[1]", 'ids');
 }
 
@@ -458,11 +465,11 @@ CREATE FUNCTION public.grant_again() RETURNS event_trigger LANGUAGE plpgsql AS
 	$$BEGIN GRANT EXECUTE ON FUNCTION ids.snowflake_lease(text, jsonb) TO friend; END$$;
 CREATE EVENT TRIGGER grants_again ON ddl_command_end WHEN TAG IN ('REVOKE') EXECUTE FUNCTION public.grant_again();
 END
-my ($code, $text) = error_of($node, 'CREATE EXTENSION snowflake_id SCHEMA ids', 'race');
+my ($code, $text) = error_of($node, 'CREATE EXTENSION snowflake_id_convert SCHEMA ids CASCADE', 'race');
 is($code, '55000', 'a privilege that is granted meanwhile is noticed');
 like($text, qr/not all objects of the extension could be taken.*Create the extension again/s, 'and what to do');
 is(sql("SELECT count(*) FROM pg_namespace WHERE nspname = '_snowflake'"), '0', 'the extension was not made');
-$node->safe_psql('race', 'DROP EVENT TRIGGER grants_again; CREATE EXTENSION snowflake_id SCHEMA ids');
+$node->safe_psql('race', 'DROP EVENT TRIGGER grants_again; CREATE EXTENSION snowflake_id_convert SCHEMA ids CASCADE');
 check_rules('made again', 'ids');
 
 done_testing();

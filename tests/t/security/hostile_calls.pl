@@ -15,7 +15,7 @@ use Snowflake;
 my $node = new_node('node', 7);
 $node->start;
 $node->safe_psql('postgres', q{
-	CREATE EXTENSION snowflake_id;
+	CREATE EXTENSION snowflake_id_convert CASCADE;
 	CREATE ROLE alice LOGIN; CREATE ROLE stranger LOGIN; CREATE ROLE executor LOGIN;
 	CREATE SCHEMA lure AUTHORIZATION alice});
 
@@ -118,7 +118,7 @@ my @functions = map {
 			string_agg(replace(format_type(t.type, NULL), 'timestamp with time zone', 'timestamptz'), ';' ORDER BY t.place)
 		FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS t (type, place)) AS a (names, types)
 	WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
-	  AND d.refobjid = (SELECT e.oid FROM pg_extension AS e WHERE e.extname = 'snowflake_id')
+	  AND d.refobjid IN (SELECT e.oid FROM pg_extension AS e WHERE e.extname IN ('snowflake_id', 'snowflake_id_convert'))
 	  AND p.prokind = 'f' AND p.prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype, 'internal'::regtype)
 	ORDER BY p.oid::regprocedure::text});
 cmp_ok(scalar @functions, '>', 100, 'the extension has functions');

@@ -1,7 +1,25 @@
--- Which columns snowflake_convert() changes, and of which keys snowflake_set_defaults() sets
--- the default: step 1 of convert_plan.sql, whose head has the rules.
+-- Which columns snowflake_convert() changes: step 1 of plan.sql, whose head has the rules.
 
-CREATE FUNCTION _snowflake.convert_tables(
+CREATE FUNCTION _snowflake_convert.check_list(list anyarray, name text) RETURNS anyarray
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+BEGIN
+    IF array_ndims(list) > 1 THEN
+        RAISE EXCEPTION '% must be a one-dimensional array, and has % dimensions', name, array_ndims(list)
+            USING ERRCODE = 'array_subscript_error', HINT = 'Give a list, as in ARRAY[''a'', ''b''].';
+    ELSIF array_position(list, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION '% must not contain null', name
+            USING ERRCODE = 'null_value_not_allowed', HINT = 'Leave the null out.';
+    END IF;
+    -- The elements are numbered from 1, whatever the caller's subscripts are.
+    RETURN list[:];
+END
+$$;
+COMMENT ON FUNCTION _snowflake_convert.check_list(anyarray, text) IS
+    'internal, for snowflake_convert(): an array as a list; refuses arrays of more dimensions and with nulls';
+
+CREATE FUNCTION _snowflake_convert.tables(
     relations regclass[], schema regnamespace) RETURNS regclass[]
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -14,7 +32,7 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
             HINT = 'As in snowflake_convert_plan(''{orders, customers}'') or snowflake_convert_plan(schema => ''public'')';
     END IF;
-    relations := coalesce(_snowflake.check_list(relations, 'relations'), _snowflake.tables_of(schema));
+    relations := coalesce(_snowflake_convert.check_list(relations, 'relations'), _snowflake.tables_of(schema));
     FOR i IN 1 .. cardinality(relations) LOOP
         SELECT c.* INTO class FROM pg_class AS c WHERE c.oid = relations[i];
         IF NOT FOUND THEN
@@ -35,10 +53,10 @@ BEGIN
     RETURN relations;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.convert_tables(regclass[], regnamespace) IS
+COMMENT ON FUNCTION _snowflake_convert.tables(regclass[], regnamespace) IS
     'internal, for snowflake_convert(): the tables that the caller means';
 
-CREATE FUNCTION _snowflake.column_roots(relation regclass, column_name name) RETURNS SETOF regclass
+CREATE FUNCTION _snowflake_convert.column_roots(relation regclass, column_name name) RETURNS SETOF regclass
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -54,66 +72,14 @@ AS $$
         WHERE i.inhrelid = u.id
           AND (SELECT NOT a.attisdropped FROM pg_attribute AS a WHERE a.attrelid = i.inhparent AND a.attname = column_name))
 $$;
-COMMENT ON FUNCTION _snowflake.column_roots(regclass, name) IS
+COMMENT ON FUNCTION _snowflake_convert.column_roots(regclass, name) IS
     'internal, for snowflake_convert(): the topmost tables that have a column which a table inherits; the table itself if it does not inherit it';
 
-CREATE FUNCTION _snowflake.tables_of(schema regnamespace) RETURNS regclass[]
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
-    SELECT coalesce(array_agg(c.oid::regclass ORDER BY c.relname), '{}')
-    FROM pg_class AS c
-    WHERE c.relnamespace = schema AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-      AND NOT EXISTS (
-          SELECT FROM pg_depend AS d
-          WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
-$$;
-COMMENT ON FUNCTION _snowflake.tables_of(regnamespace) IS
-    'internal, for snowflake_convert() and snowflake_set_defaults(): the tables of a schema, without partitions and tables of extensions';
-
--- A key is the only column of a primary key, whatever its default. A column that counts,
--- by an identity or a sequence, is a key too if it is part of the primary key, alone has
--- a unique index, or is in a table without either.
-CREATE FUNCTION _snowflake.keys(
-    relation regclass,
-    OUT number smallint, OUT name name, OUT type oid, OUT base regtype, OUT has_default boolean,
-    OUT is_key boolean, OUT refers_to regclass)
-    RETURNS SETOF record
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
-    WITH own AS (
-        SELECT i.indkey::smallint[] AS columns, i.indnkeyatts AS count, i.indisprimary AS is_primary
-        FROM pg_index AS i
-        WHERE i.indrelid = relation AND i.indisunique AND i.indpred IS NULL),
-    columns AS (
-        SELECT a.*, t.base, a.atthasdef OR a.attidentity <> '' AS has_default,
-            a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid), '') LIKE '%nextval(%' AS counts,
-            coalesce((SELECT a.attnum = ANY (o.columns[0:o.count - 1]) FROM own AS o WHERE o.is_primary), false) AS in_primary,
-            coalesce((SELECT o.count = 1 FROM own AS o WHERE o.is_primary), false) AS is_single,
-            EXISTS (SELECT FROM own AS o WHERE o.count = 1 AND o.columns[0] = a.attnum) AS is_unique,
-            NOT EXISTS (SELECT FROM own) AS is_bare
-        FROM pg_attribute AS a
-        CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS t
-        LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-        WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '')
-    SELECT c.attnum, c.attname, c.atttypid, c.base, c.has_default,
-        c.in_primary AND (c.is_single OR c.counts) OR c.counts AND (c.is_unique OR c.is_bare),
-        (SELECT f.confrelid::regclass FROM pg_constraint AS f
-         WHERE f.conrelid = c.attrelid AND f.contype = 'f' AND c.attnum = ANY (f.conkey)
-           AND (f.confrelid <> f.conrelid OR f.conkey <> f.confkey)
-         ORDER BY f.conname LIMIT 1)
-    FROM columns AS c
-    WHERE c.in_primary OR c.counts
-    ORDER BY c.attnum
-$$;
-COMMENT ON FUNCTION _snowflake.keys(regclass) IS
-    'internal, for snowflake_convert() and snowflake_set_defaults(): the columns of a table that are in its primary key or count, which of them are keys that get IDs, and the table to which one refers';
 
 -- A key that refers to another table has that table's keys: it follows that table. A key
 -- without a default has values of the application: it is taken if its table was named, or
 -- if it needs no change of type.
-CREATE FUNCTION _snowflake.convert_keys(
+CREATE FUNCTION _snowflake_convert.keys(
     relations regclass[], are_named boolean,
     OUT relation regclass, OUT name name, OUT is_taken boolean, OUT note text)
     RETURNS SETOF record
@@ -133,10 +99,10 @@ AS $$
     WHERE k.base IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
     ORDER BY r.place, k.number
 $$;
-COMMENT ON FUNCTION _snowflake.convert_keys(regclass[], boolean) IS
+COMMENT ON FUNCTION _snowflake_convert.keys(regclass[], boolean) IS
     'internal, for snowflake_convert(): the keys of tables, and which of them are taken';
 
-CREATE FUNCTION _snowflake.convert_columns(
+CREATE FUNCTION _snowflake_convert.columns(
     relations regclass[], are_named boolean,
     OUT relation regclass, OUT name name, OUT number smallint, OUT type oid, OUT base regtype, OUT is_key boolean)
     RETURNS SETOF record
@@ -145,8 +111,8 @@ CREATE FUNCTION _snowflake.convert_columns(
 AS $$
     WITH RECURSIVE keys (id, name) AS MATERIALIZED (
         SELECT t.root, k.name
-        FROM _snowflake.convert_keys(relations, are_named) AS k
-        CROSS JOIN _snowflake.column_roots(k.relation, k.name) AS t (root)
+        FROM _snowflake_convert.keys(relations, are_named) AS k
+        CROSS JOIN _snowflake_convert.column_roots(k.relation, k.name) AS t (root)
         WHERE k.is_taken),
     reached (id, name) AS (
         SELECT k.id, k.name FROM keys AS k
@@ -157,7 +123,7 @@ AS $$
         JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f'
         CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
         JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
-        CROSS JOIN _snowflake.column_roots(k.conrelid, h.attname) AS t (root)
+        CROSS JOIN _snowflake_convert.column_roots(k.conrelid, h.attname) AS t (root)
         WHERE u.there = f.number)
     SELECT c.id, c.name, a.attnum, a.atttypid, b.base,
         EXISTS (SELECT FROM keys AS k WHERE k.id = c.id AND k.name = c.name)
@@ -169,10 +135,10 @@ AS $$
     WHERE b.base IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
     ORDER BY n.nspname, t.relname, a.attnum
 $$;
-COMMENT ON FUNCTION _snowflake.convert_columns(regclass[], boolean) IS
+COMMENT ON FUNCTION _snowflake_convert.columns(regclass[], boolean) IS
     'internal, for snowflake_convert(): the keys of tables and all columns of foreign keys that reach them, in the topmost tables that have them';
 
-CREATE FUNCTION _snowflake.wanted_default(generator regclass) RETURNS text
+CREATE FUNCTION _snowflake_convert.wanted_default(generator regclass) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -182,5 +148,5 @@ AS $$
             replace(_snowflake.name(generator), '''', ''''''))
         ELSE '@extschema@.snowflake_nextval()'::regprocedure::text END
 $$;
-COMMENT ON FUNCTION _snowflake.wanted_default(regclass) IS
+COMMENT ON FUNCTION _snowflake_convert.wanted_default(regclass) IS
     'internal, for snowflake_convert(): the default of a key, as the catalogs have it, for a generator or the default one';

@@ -3,22 +3,22 @@
 --
 -- snowflake_convert_plan() returns the statements in order, and changes nothing. Without
 -- `online`, snowflake_convert() locks the tables, makes the plan again, and runs exactly
--- these statements, in the caller's transaction; convert_online.sql has the other way.
+-- these statements, in the caller's transaction; online.sql has the other way.
 --
 -- The plan is made in four steps:
 --
--- 1. _snowflake.convert_columns() in convert_columns.sql: the columns to change. It
+-- 1. _snowflake_convert.columns() in columns.sql: the columns to change. It
 --    begins with the keys of the tables, and follows foreign keys until there is no further
 --    column. A column that is inherited stands for the column of the topmost table:
 --    PostgreSQL changes it there only, with all partitions and child tables. So a foreign
 --    key that one partition alone has leads to the column in the whole table.
--- 2. _snowflake.convert_dependents() in convert_objects.sql: what depends on these
+-- 2. _snowflake_convert.dependents() in objects.sql: what depends on these
 --    columns, as pg_depend has it, and what depends on that, with a level: an object is
 --    dropped before those of lower levels, and made again after them.
--- 3. _snowflake.convert_remake() there: the statements that drop one such object
+-- 3. _snowflake_convert.remake() there: the statements that drop one such object
 --    and make it again, from what the catalogs say of it.
--- 4. _snowflake.convert_plan() joins them. With a worker ID for old rows, it adds
---    what convert_backfill.sql says; foreign keys of columns that get new values are
+-- 4. _snowflake_convert.plan() joins them. With a worker ID for old rows, it adds
+--    what backfill.sql says; foreign keys of columns that get new values are
 --    dropped before, and added again after.
 --
 -- What ALTER TABLE .. TYPE does by itself is left to it: indexes, constraints with their
@@ -28,11 +28,11 @@
 -- begin. An object of a kind that is not known here is an obstacle too.
 --
 -- No function here is SECURITY DEFINER, but for one that backfill_map() of
--- convert_backfill.sql makes in pg_temp, with its names bound: the caller needs to own what is changed. The head
+-- backfill.sql makes in pg_temp, with its names bound: the caller needs to own what is changed. The head
 -- of set_default.sql says what the search_path of these functions means. JIT is off, since
 -- to compile these queries would take longer than to run them.
 
-CREATE FUNCTION _snowflake.convert_notes(
+CREATE FUNCTION _snowflake_convert.notes(
     columns jsonb, made_again jsonb, is_backfill boolean, OUT note text) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -146,11 +146,11 @@ AS $$
             WHERE strpos(lower(p.prosrc || ' ' || pg_get_functiondef(p.oid)), lower(w.word)) > 0))
     ORDER BY 1)
 $$;
-COMMENT ON FUNCTION _snowflake.convert_notes(jsonb, jsonb, boolean) IS
+COMMENT ON FUNCTION _snowflake_convert.notes(jsonb, jsonb, boolean) IS
     'internal, for snowflake_convert(): what a person has to look at, since the catalogs cannot tell whether it has to do with the keys';
 
 -- The rows have no numbers yet. Obstacles come first, then statements, then notes.
-CREATE FUNCTION _snowflake.convert_plan(
+CREATE FUNCTION _snowflake_convert.plan(
     relations regclass[], are_named boolean, generator regclass, set_default boolean,
     backfill_by name[], worker_id bigint, only_obstacles boolean,
     OUT action text, OUT statement text, OUT locks text, OUT rewrites bigint, OUT note text)
@@ -172,19 +172,19 @@ DECLARE
     drop_keys text[];   -- statements
     add_keys text[];
     is_refused boolean := false;
-    wanted constant text := _snowflake.wanted_default(generator);
+    wanted constant text := _snowflake_convert.wanted_default(generator);
     every constant text := 'ACCESS EXCLUSIVE';
 BEGIN
     columns := (SELECT coalesce(jsonb_agg(to_jsonb(c)), '[]') FROM (
         SELECT c.relation::oid, c.name, c.number, c.type, c.base::oid, c.is_key, c.base <> 'bigint'::regtype AS is_altered
-        FROM _snowflake.convert_columns(relations, are_named) AS c) AS c);
+        FROM _snowflake_convert.columns(relations, are_named) AS c) AS c);
     IF worker_id IS NOT NULL THEN
         keys := (SELECT coalesce(jsonb_agg(to_jsonb(k)), '[]')
-            FROM _snowflake.backfill_keys(columns, wanted, backfill_by) AS k);
+            FROM _snowflake_convert.backfill_keys(columns, wanted, backfill_by) AS k);
         columns := (SELECT coalesce(jsonb_agg(c.value || coalesce(to_jsonb(b), '{}') ORDER BY c.ordinality), '[]')
             FROM jsonb_array_elements(columns) WITH ORDINALITY AS c
             LEFT JOIN (SELECT b.relation, b.name, b.origin, b.origin_name, b.origins, true AS is_altered
-                       FROM _snowflake.backfill_columns(columns, keys) AS b) AS b
+                       FROM _snowflake_convert.backfill_columns(columns, keys) AS b) AS b
                 ON b.relation = (c.value->>'relation')::oid AND b.name = (c.value->>'name')::name);
         map := (SELECT CASE WHEN c.relpersistence = 't' THEN 'pg_temp' ELSE quote_ident(n.nspname) END || '.snowflake_old_ids'
             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = (keys->0->>'relation')::oid);
@@ -200,16 +200,16 @@ BEGIN
             AND d.refobjid = u.id AND d.refobjsubid = u.number
         JOIN pg_attrdef AS e ON e.oid = d.objid AND e.adrelid = u.id
         JOIN pg_attribute AS a ON a.attrelid = u.id AND a.attnum = e.adnum AND a.attgenerated <> ''
-        CROSS JOIN _snowflake.column_roots(u.id, a.attname) AS r (id)) AS g);
+        CROSS JOIN _snowflake_convert.column_roots(u.id, a.attname) AS r (id)) AS g);
     SELECT tables || coalesce(array_agg(f.member::oid), '{}'), numbers || coalesce(array_agg(f.number), '{}') INTO tables, numbers
     FROM jsonb_to_recordset(generated) AS g (relation oid, name name)
     CROSS JOIN _snowflake.family(g.relation, g.name) AS f;
     dependents := (SELECT coalesce(jsonb_agg(to_jsonb(d)), '[]') FROM (
-        SELECT d.class::oid, d.id, d.level FROM _snowflake.convert_dependents(tables, numbers) AS d) AS d);
+        SELECT d.class::oid, d.id, d.level FROM _snowflake_convert.dependents(tables, numbers) AS d) AS d);
     made_again := (SELECT coalesce(jsonb_agg(to_jsonb(d) ORDER BY d.level, d.described), '[]') FROM (
         SELECT d.class, d.id, d.level, r.*
         FROM jsonb_to_recordset(dependents) AS d (class oid, id oid, level integer)
-        CROSS JOIN _snowflake.convert_remake(d.class, d.id) AS r) AS d);
+        CROSS JOIN _snowflake_convert.remake(d.class, d.id) AS r) AS d);
     -- Everything about the keys that have their default already is left out.
     columns := (SELECT coalesce(jsonb_agg(c.value ORDER BY c.ordinality), '[]')
         FROM jsonb_array_elements(columns) WITH ORDINALITY AS c
@@ -367,7 +367,7 @@ BEGIN
         SELECT format('table %s is being converted while it is in use: finish that, or undo it by snowflake_convert_undo()',
             _snowflake.name(c.relation))
         FROM changed AS c
-        WHERE _snowflake.copy_number(c.relation, c.name, c.relation) IS NOT NULL
+        WHERE _snowflake_convert.copy_number(c.relation, c.name, c.relation) IS NOT NULL
         UNION ALL
         SELECT format('Citus distributes table %s: change it as the documentation of Citus says', _snowflake.name(c.relation))
         FROM (SELECT DISTINCT c.relation FROM changed AS c) AS c
@@ -396,7 +396,7 @@ BEGIN
             OR EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid AND r.prrelid = n.oid)
             OR EXISTS (SELECT FROM pg_publication_namespace AS s WHERE s.pnpubid = p.oid AND s.pnnspid = n.relnamespace))
         UNION ALL
-        SELECT o FROM _snowflake.backfill_obstacles(keys, generator, worker_id) AS o WHERE worker_id IS NOT NULL
+        SELECT o FROM _snowflake_convert.backfill_obstacles(keys, generator, worker_id) AS o WHERE worker_id IS NOT NULL
         UNION ALL
         SELECT format('%s depends on a column that changes, or on a view of it, and cannot be made again: drop it before, and make it again after', d.described)
         FROM jsonb_to_recordset(made_again) AS d (described text, statements text[]) WHERE d.statements IS NULL
@@ -444,7 +444,7 @@ BEGIN
         CROSS JOIN aclexplode(g.acl) AS e
         WHERE e.grantor <> g.owner AND NOT pg_has_role(e.grantor, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
         UNION ALL
-        SELECT l FROM _snowflake.convert_literals(made_again) AS l
+        SELECT l FROM _snowflake_convert.literals(made_again) AS l
         UNION ALL
         -- PostgreSQL 16 or later has these.
         SELECT format('generated column %s.%I has an expression of its own, which that of table %s would replace: detach table %1$s, convert both tables, and attach it again',
@@ -492,7 +492,7 @@ BEGIN
     IF keys <> '[]' AND columns <> '[]' AND NOT is_refused THEN
         action := 'backfill';
         locks := NULL;
-        FOREACH statement IN ARRAY _snowflake.backfill_map(keys, generator, worker_id) LOOP
+        FOREACH statement IN ARRAY _snowflake_convert.backfill_map(keys, generator, worker_id) LOOP
             RETURN NEXT;
         END LOOP;
         action := 'drop';
@@ -510,7 +510,7 @@ BEGIN
         WHERE k.contype = 'x' AND k.conparentid = 0 AND EXISTS (
             SELECT FROM jsonb_to_recordset(generated) AS g (relation oid, name name)
             CROSS JOIN _snowflake.family(g.relation, g.name) AS f
-            WHERE f.member = k.conrelid AND f.number = ANY (_snowflake.index_columns(k.conindid)) AND f.number <> ALL (k.conkey))
+            WHERE f.member = k.conrelid AND f.number = ANY (_snowflake_convert.index_columns(k.conindid)) AND f.number <> ALL (k.conkey))
         ORDER BY 1
     LOOP
         RETURN NEXT;
@@ -587,7 +587,7 @@ BEGIN
             FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
             LEFT JOIN pg_constraint AS k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u', 'x')
             WHERE EXISTS (SELECT FROM members AS m
-                WHERE m.id = i.indrelid AND m.number = ANY (_snowflake.index_columns(i.indexrelid)))),
+                WHERE m.id = i.indrelid AND m.number = ANY (_snowflake_convert.index_columns(i.indexrelid)))),
         made (phase, name, statement) AS (
             SELECT 1, m.name, format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', _snowflake.name(m.id), m.name)
             FROM members AS m
@@ -665,7 +665,7 @@ BEGIN
             SELECT 8, m.name, g.statement
             FROM members AS m JOIN pg_class AS c ON c.oid = m.id
             JOIN pg_attribute AS a ON a.attrelid = m.id AND a.attnum = m.number AND a.attacl IS NOT NULL
-            CROSS JOIN _snowflake.grants(a.attacl, c.relowner, 'c', 'TABLE ' || _snowflake.name(m.id), m.name) AS g (statement))
+            CROSS JOIN _snowflake_convert.grants(a.attacl, c.relowner, 'c', 'TABLE ' || _snowflake.name(m.id), m.name) AS g (statement))
         SELECT m.statement FROM made AS m WHERE m.statement IS NOT NULL ORDER BY m.phase, m.name, m.statement
     LOOP
         RETURN NEXT;
@@ -764,17 +764,17 @@ BEGIN
     locks := NULL;
     FOR note IN
         SELECT format('column %s.%I %s', _snowflake.name(k.relation), k.name, k.note)
-        FROM _snowflake.convert_keys(relations, are_named) AS k
+        FROM _snowflake_convert.keys(relations, are_named) AS k
         WHERE k.note IS NOT NULL AND NOT EXISTS (
             SELECT FROM jsonb_to_recordset(columns) AS c (relation oid, name name)
             WHERE c.name = k.name
-              AND c.relation IN (SELECT _snowflake.column_roots(k.relation, k.name)))
+              AND c.relation IN (SELECT _snowflake_convert.column_roots(k.relation, k.name)))
           AND k.relation IS NOT NULL
           AND (SELECT b.base FROM pg_attribute AS a
                CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
                WHERE a.attrelid = k.relation AND a.attname = k.name) <> 'bigint'::regtype
         UNION ALL
-        SELECT n.note FROM _snowflake.convert_notes(columns, made_again, worker_id IS NOT NULL) AS n (note)
+        SELECT n.note FROM _snowflake_convert.notes(columns, made_again, worker_id IS NOT NULL) AS n (note)
         WHERE columns <> '[]'
         UNION ALL
         SELECT DISTINCT format('%s inserts rows into table %s, and needs: GRANT USAGE ON SEQUENCE %s TO %s',
@@ -820,5 +820,5 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.convert_plan(regclass[], boolean, regclass, boolean, name[], bigint, boolean) IS
+COMMENT ON FUNCTION _snowflake_convert.plan(regclass[], boolean, regclass, boolean, name[], bigint, boolean) IS
     'internal, for snowflake_convert(): the rows of the plan, without numbers';

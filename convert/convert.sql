@@ -1,4 +1,4 @@
--- snowflake_convert_plan() shows the plans that convert_plan.sql and convert_online.sql
+-- snowflake_convert_plan() shows the plans that plan.sql and online.sql
 -- make. snowflake_convert() runs the first: at once, in the caller's transaction, all or
 -- nothing. snowflake_set_defaults() sets the defaults of all tables of
 -- a schema.
@@ -6,13 +6,13 @@
 -- The plan is made twice: before the lock, for its obstacles and for the statement that
 -- takes the lock, and under the lock. If they differ, nothing is changed.
 
-CREATE FUNCTION _snowflake.check_backfill(
+CREATE FUNCTION _snowflake_convert.check_backfill(
     backfill boolean, backfill_by name[], worker_id bigint, set_default boolean) RETURNS void
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
-    PERFORM _snowflake.check_list(backfill_by, 'backfill_by');
+    PERFORM _snowflake_convert.check_list(backfill_by, 'backfill_by');
     IF NOT backfill AND (backfill_by IS NOT NULL OR worker_id IS NOT NULL) THEN
         RAISE EXCEPTION 'backfill_by and worker_id are for backfill => true' USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Leave them out, or give backfill => true too.';
@@ -26,7 +26,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.check_backfill(boolean, name[], bigint, boolean) IS
+COMMENT ON FUNCTION _snowflake_convert.check_backfill(boolean, name[], bigint, boolean) IS
     'internal, for snowflake_convert(): refuses arguments about old rows that do not belong together';
 
 CREATE FUNCTION snowflake_convert_plan(
@@ -40,10 +40,10 @@ CREATE FUNCTION snowflake_convert_plan(
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    tables regclass[] := _snowflake.convert_tables(relations, schema);
+    tables regclass[] := _snowflake_convert.tables(relations, schema);
     are_named boolean := relations IS NOT NULL;
 BEGIN
-    PERFORM _snowflake.check_backfill(backfill, backfill_by, worker_id, set_default);
+    PERFORM _snowflake_convert.check_backfill(backfill, backfill_by, worker_id, set_default);
     IF online AND backfill THEN
         action := 'obstacle';
         note := 'old rows can be given IDs of their time at once only, and not while the tables are in use';
@@ -54,13 +54,13 @@ BEGIN
         RETURN QUERY
             SELECT CASE WHEN p.statement IS NOT NULL THEN count(p.statement) OVER (ORDER BY p.ordinality) END,
                 p.action, p.statement, p.locks, p.rewrites, p.note
-            FROM _snowflake.convert_plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) WITH ORDINALITY AS p
+            FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) WITH ORDINALITY AS p
             ORDER BY p.ordinality;
         RETURN;
     END IF;
     RETURN QUERY
         SELECT NULL::bigint, 'obstacle', NULL::text, NULL::text, NULL::bigint, o.note
-        FROM _snowflake.online_obstacles(tables, are_named, generator, set_default) AS o (note);
+        FROM _snowflake_convert.online_obstacles(tables, are_named, generator, set_default) AS o (note);
     IF NOT FOUND THEN
         FOR step, statement IN
             SELECT s.step, s.statement
@@ -71,7 +71,7 @@ BEGIN
                 WHEN statement LIKE 'CALL %.snowflake\_convert\_backfill(%' THEN 'ROW EXCLUSIVE'
                 WHEN statement LIKE 'CALL %TRIGGER "~snowflake\_convert"%' OR statement LIKE 'CALL %FOREIGN KEY%' THEN 'SHARE ROW EXCLUSIVE'
                 WHEN statement LIKE 'CALL %(''ANALYZE %' THEN 'SHARE UPDATE EXCLUSIVE'
-                WHEN statement LIKE 'CALL \_snowflake.do\_as\_owner(%' THEN 'SHARE UPDATE EXCLUSIVE'
+                WHEN statement LIKE 'CALL \_snowflake\_convert.do\_as\_owner(%' THEN 'SHARE UPDATE EXCLUSIVE'
                 WHEN statement LIKE 'CALL %' THEN 'ACCESS EXCLUSIVE'
                 WHEN statement ~ '^(CREATE UNIQUE|CREATE INDEX|DROP INDEX|ALTER TABLE)' THEN 'SHARE UPDATE EXCLUSIVE' END;
             RETURN NEXT;
@@ -80,7 +80,7 @@ BEGIN
                 action := 'swap';
                 step := NULL;
                 FOR statement IN
-                    SELECT s FROM _snowflake.swap_plan(tables, are_named, generator, set_default) AS s
+                    SELECT s FROM _snowflake_convert.swap_plan(tables, are_named, generator, set_default) AS s
                 LOOP
                     rewrites := CASE WHEN statement LIKE 'REFRESH MATERIALIZED VIEW %' THEN
                         pg_total_relation_size(substr(statement, length('REFRESH MATERIALIZED VIEW ') + 1)::regclass) END;
@@ -94,12 +94,12 @@ BEGIN
     END IF;
     RETURN QUERY
         SELECT NULL::bigint, p.action, NULL::text, NULL::text, NULL::bigint, p.note
-        FROM _snowflake.convert_plan(tables, are_named, generator, set_default, NULL, NULL, false) AS p WHERE p.action = 'note';
+        FROM _snowflake_convert.plan(tables, are_named, generator, set_default, NULL, NULL, false) AS p WHERE p.action = 'note';
     -- What the copies are to those who use the tables meanwhile.
     RETURN QUERY
         WITH changed AS (
             SELECT DISTINCT c.relation AS id, _snowflake.name(c.relation) AS name, c.relation = c.root AS is_root
-            FROM _snowflake.copies(tables, are_named) AS c),
+            FROM _snowflake_convert.copies(tables, are_named) AS c),
         notes (place, note) AS (
             SELECT 1, format('columns move to the end of table %s: after the swap, INSERT and COPY without a list of columns'
                 ' write into the wrong columns, without an error if the types fit: name the columns', c.name)
@@ -136,14 +136,14 @@ CREATE PROCEDURE snowflake_convert(
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    tables regclass[] := _snowflake.convert_tables(relations, schema);
+    tables regclass[] := _snowflake_convert.tables(relations, schema);
     are_named boolean := relations IS NOT NULL;
     steps text[];
     again text[];
     notes text[];
     obstacles text[];
 BEGIN
-    PERFORM _snowflake.check_backfill(backfill, backfill_by, worker_id, set_default);
+    PERFORM _snowflake_convert.check_backfill(backfill, backfill_by, worker_id, set_default);
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'cannot convert keys in a transaction of isolation level %', current_setting('transaction_isolation')
             USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -154,7 +154,7 @@ BEGIN
     SELECT array_agg(p.statement) FILTER (WHERE p.statement IS NOT NULL),
         array_agg(p.note) FILTER (WHERE p.action = 'note'), array_agg(p.note) FILTER (WHERE p.action = 'obstacle')
     INTO steps, notes, obstacles
-    FROM _snowflake.convert_plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) AS p;
+    FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) AS p;
     IF obstacles IS NOT NULL THEN
         RAISE EXCEPTION 'cannot convert keys: %', obstacles[1]
             USING ERRCODE = CASE WHEN obstacles[1] LIKE 'must be owner of %' THEN 'insufficient_privilege'
@@ -167,7 +167,7 @@ BEGIN
     END IF;
     EXECUTE steps[1];
     SELECT array_agg(p.statement) FILTER (WHERE p.statement IS NOT NULL) INTO again
-    FROM _snowflake.convert_plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) AS p
+    FROM _snowflake_convert.plan(tables, are_named, generator, set_default, backfill_by, worker_id, false) AS p
     HAVING count(*) FILTER (WHERE p.action = 'obstacle') = 0;
     IF again IS DISTINCT FROM steps THEN
         RAISE EXCEPTION 'could not convert keys: tables were changed before they were locked'
@@ -176,7 +176,7 @@ BEGIN
 
     FOR i IN 2 .. cardinality(steps) LOOP
         RAISE DEBUG 'step % of %: %', i, cardinality(steps), steps[i];
-        PERFORM _snowflake.run(steps[i]);
+        PERFORM _snowflake_convert.run(steps[i]);
     END LOOP;
     FOR i IN 1 .. coalesce(cardinality(notes), 0) LOOP
         RAISE NOTICE '%', notes[i];
@@ -185,45 +185,3 @@ END
 $$;
 COMMENT ON PROCEDURE snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint) IS
     'changes smallint and integer keys to bigint, with all foreign keys that reach them, and makes a generator their default: all or nothing, with the statements of snowflake_convert_plan()';
-
-CREATE FUNCTION snowflake_set_defaults(
-    schema regnamespace, generator regclass DEFAULT NULL,
-    OUT relation regclass, OUT is_set boolean, OUT result text)
-    RETURNS SETOF record
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
-AS $$
-DECLARE
-    key record;
-BEGIN
-    IF schema IS NULL THEN
-        RAISE EXCEPTION 'schema must not be null' USING ERRCODE = 'null_value_not_allowed',
-            HINT = 'As in snowflake_set_defaults(''public'')';
-    END IF;
-    -- A generator that is none is an error once, and not one for each table.
-    PERFORM _snowflake.ids_to_come(generator, NULL);
-    FOREACH relation IN ARRAY _snowflake.tables_of(schema) LOOP
-        is_set := false;
-        result := NULL;
-        FOR key IN
-            SELECT k.* FROM _snowflake.keys(relation) AS k WHERE k.is_key ORDER BY k.number
-        LOOP
-            IF key.refers_to IS NOT NULL THEN
-                result := concat_ws('; ', result, format('column "%s" refers to table %s, and has the keys of that table',
-                    key.name, _snowflake.name(key.refers_to)));
-                CONTINUE;
-            END IF;
-            BEGIN
-                result := concat_ws('; ', result, @extschema@.snowflake_set_default(relation, key.name, generator));
-                is_set := true;
-            EXCEPTION WHEN OTHERS THEN
-                result := concat_ws('; ', result, SQLERRM);
-            END;
-        END LOOP;
-        result := coalesce(result, 'no column is a key that gets numbers from this database');
-        RETURN NEXT;
-    END LOOP;
-END
-$$;
-COMMENT ON FUNCTION snowflake_set_defaults(regnamespace, regclass) IS
-    'makes a generator the default of the keys of all tables of a schema; returns a row for each table: whether a default is set now, and what was done, or why nothing was';

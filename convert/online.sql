@@ -15,8 +15,8 @@
 --
 -- No step is stored. Each call looks at the catalogs, and returns what is left to do, so
 -- that whatever was interrupted goes on, and nobody can change what another role will run.
--- Table _snowflake.conversions has the progress of step 2 only: if its rows are lost, old
--- pages are read again, and if they are wrong, the constraint of step 3 finds that.
+-- Table _snowflake_convert.conversions has the progress of step 2 only: if its rows are lost, as
+-- with the extension, old pages are read again, and if they are wrong, the constraint of step 3 finds that.
 --
 -- Until step 5, snowflake_convert_undo() returns the statements that remove everything.
 --
@@ -28,7 +28,7 @@
 -- foreign keys are those of each partition: PostgreSQL does them CONCURRENTLY or NOT VALID
 -- there only.
 
-CREATE TABLE _snowflake.conversions (
+CREATE TABLE _snowflake_convert.conversions (
     relation regclass PRIMARY KEY,
     pages_done bigint NOT NULL,
     pages bigint NOT NULL,
@@ -36,25 +36,27 @@ CREATE TABLE _snowflake.conversions (
     rows_per_second double precision,
     started timestamptz NOT NULL,
     updated timestamptz NOT NULL,
+    ended timestamptz,
     filled smallint[],
     to_validate name[]
 );
-COMMENT ON TABLE _snowflake.conversions IS
-    'progress of snowflake_convert_backfill(): one row for each table that is being converted';
-COMMENT ON COLUMN _snowflake.conversions.pages_done IS 'pages of the table that have been filled in this pass';
-COMMENT ON COLUMN _snowflake.conversions.pages IS 'pages that the table had when the pass began';
-COMMENT ON COLUMN _snowflake.conversions.rows_done IS 'rows that have been filled since the conversion began';
-COMMENT ON COLUMN _snowflake.conversions.rows_per_second IS 'rows filled per second, of late';
-COMMENT ON COLUMN _snowflake.conversions.filled IS 'numbers of the copies that are filled in all rows: a copy that is made again has another number';
-COMMENT ON COLUMN _snowflake.conversions.to_validate IS 'after the swap: constraints to validate';
+COMMENT ON TABLE _snowflake_convert.conversions IS
+    'progress of snowflake_convert_backfill(): one row for each table that is being converted, or was';
+COMMENT ON COLUMN _snowflake_convert.conversions.pages_done IS 'pages of the table that have been filled in this pass';
+COMMENT ON COLUMN _snowflake_convert.conversions.pages IS 'pages that the table had when the pass began';
+COMMENT ON COLUMN _snowflake_convert.conversions.rows_done IS 'rows that have been filled since the conversion began';
+COMMENT ON COLUMN _snowflake_convert.conversions.rows_per_second IS 'rows filled per second, of late';
+COMMENT ON COLUMN _snowflake_convert.conversions.ended IS 'when the conversion was done or undone; null while it is not';
+COMMENT ON COLUMN _snowflake_convert.conversions.filled IS 'numbers of the copies that are filled in all rows: a copy that is made again has another number';
+COMMENT ON COLUMN _snowflake_convert.conversions.to_validate IS 'after the swap: constraints to validate';
 -- Everybody sees and changes the rows of their own tables only. The operator is named: see the
 -- views of registry.sql.
-ALTER TABLE _snowflake.conversions ENABLE ROW LEVEL SECURITY;
-CREATE POLICY owners ON _snowflake.conversions USING (pg_catalog.pg_has_role(
+ALTER TABLE _snowflake_convert.conversions ENABLE ROW LEVEL SECURITY;
+CREATE POLICY owners ON _snowflake_convert.conversions USING (pg_catalog.pg_has_role(
     (SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) relation), 'USAGE'));
-COMMENT ON POLICY owners ON _snowflake.conversions IS 'rows of the tables that the reader owns';
+COMMENT ON POLICY owners ON _snowflake_convert.conversions IS 'rows of the tables that the reader owns';
 
-CREATE FUNCTION _snowflake.copy_name(name name) RETURNS name
+CREATE FUNCTION _snowflake_convert.copy_name(name name) RETURNS name
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -63,33 +65,33 @@ AS $$
     SELECT CASE WHEN octet_length(name::text) <= 54 THEN name || '__bigint'
         ELSE left(name::text, 10) || substr(md5(name::text), 1, 12) || '__bigint' END
 $$;
-COMMENT ON FUNCTION _snowflake.copy_name(name) IS
+COMMENT ON FUNCTION _snowflake_convert.copy_name(name) IS
     'internal, for snowflake_convert_steps(): the name of the copy of a column, an index or a constraint';
 
-CREATE FUNCTION _snowflake.copy_function(relation regclass) RETURNS text
+CREATE FUNCTION _snowflake_convert.copy_function(relation regclass) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
-    SELECT format('%I.%I', n.nspname, _snowflake.copy_name(c.relname))
+    SELECT format('%I.%I', n.nspname, _snowflake_convert.copy_name(c.relname))
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION _snowflake.copy_function(regclass) IS
+COMMENT ON FUNCTION _snowflake_convert.copy_function(regclass) IS
     'internal, for snowflake_convert_steps(): the name of the function that fills the copies of a table';
 
 -- A copy is told from a column of the user's by its comment, which it has in the whole table.
-CREATE FUNCTION _snowflake.copy_number(root regclass, column_name name, relation regclass) RETURNS smallint
+CREATE FUNCTION _snowflake_convert.copy_number(root regclass, column_name name, relation regclass) RETURNS smallint
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT a.attnum
     FROM pg_attribute AS r JOIN pg_attribute AS a ON a.attname = r.attname AND NOT a.attisdropped
-    WHERE r.attrelid = root AND r.attname = _snowflake.copy_name(column_name) AND NOT r.attisdropped
+    WHERE r.attrelid = root AND r.attname = _snowflake_convert.copy_name(column_name) AND NOT r.attisdropped
       AND col_description(root, r.attnum) = 'filled by snowflake_convert_steps()' AND a.attrelid = relation
 $$;
-COMMENT ON FUNCTION _snowflake.copy_number(regclass, name, regclass) IS
+COMMENT ON FUNCTION _snowflake_convert.copy_number(regclass, name, regclass) IS
     'internal, for snowflake_convert_steps(): the number of the copy of a column in a table or partition; null if there is no copy';
 
-CREATE FUNCTION _snowflake.copies(
+CREATE FUNCTION _snowflake_convert.copies(
     relations regclass[], are_named boolean,
     OUT root regclass, OUT relation regclass, OUT kind "char", OUT name name, OUT number smallint,
     OUT is_key boolean, OUT copy name, OUT copy_number smallint)
@@ -97,19 +99,19 @@ CREATE FUNCTION _snowflake.copies(
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
-    SELECT c.relation, f.member, t.relkind, c.name, f.number, c.is_key, _snowflake.copy_name(c.name),
-        _snowflake.copy_number(c.relation, c.name, f.member)
-    FROM _snowflake.convert_columns(relations, are_named) AS c
+    SELECT c.relation, f.member, t.relkind, c.name, f.number, c.is_key, _snowflake_convert.copy_name(c.name),
+        _snowflake_convert.copy_number(c.relation, c.name, f.member)
+    FROM _snowflake_convert.columns(relations, are_named) AS c
     CROSS JOIN _snowflake.family(c.relation, c.name) AS f
     JOIN pg_class AS t ON t.oid = f.member
     WHERE c.base <> 'bigint'::regtype
 $$;
-COMMENT ON FUNCTION _snowflake.copies(regclass[], boolean) IS
+COMMENT ON FUNCTION _snowflake_convert.copies(regclass[], boolean) IS
     'internal, for snowflake_convert_steps(): the columns to change, also in all partitions, with their copies if there are any yet';
 
 -- Whoever may put objects in the schema of a table could make the function before we do. So
 -- its owner must have the rights of the table's owner, who can make triggers anyway.
-CREATE FUNCTION _snowflake.is_copy_function(function regproc, relation regclass) RETURNS boolean
+CREATE FUNCTION _snowflake_convert.is_copy_function(function regproc, relation regclass) RETURNS boolean
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -118,10 +120,10 @@ AS $$
     FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang CROSS JOIN pg_class AS c
     WHERE p.oid = function AND c.oid = relation
 $$;
-COMMENT ON FUNCTION _snowflake.is_copy_function(regproc, regclass) IS
+COMMENT ON FUNCTION _snowflake_convert.is_copy_function(regproc, regclass) IS
     'internal, for snowflake_convert_steps(): whether a function may fill the copies of a table';
 
-CREATE FUNCTION _snowflake.is_copying(relation regclass) RETURNS boolean
+CREATE FUNCTION _snowflake_convert.is_copying(relation regclass) RETURNS boolean
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -130,29 +132,29 @@ AS $$
         SELECT FROM pg_trigger AS t
         WHERE t.tgrelid = relation AND t.tgname = '~snowflake_convert' AND t.tgenabled = 'A' AND t.tgtype = 23
           AND t.tgqual IS NULL AND cardinality(t.tgattr::smallint[]) = 0
-          AND t.tgfoid = to_regprocedure(_snowflake.copy_function(relation) || '()')
-          AND _snowflake.is_copy_function(t.tgfoid, relation))
+          AND t.tgfoid = to_regprocedure(_snowflake_convert.copy_function(relation) || '()')
+          AND _snowflake_convert.is_copy_function(t.tgfoid, relation))
 $$;
-COMMENT ON FUNCTION _snowflake.is_copying(regclass) IS
+COMMENT ON FUNCTION _snowflake_convert.is_copying(regclass) IS
     'internal, for snowflake_convert_steps(): whether a table has the trigger that fills copies, with a function of its owner';
 
-CREATE FUNCTION _snowflake.check_copying(relation regclass) RETURNS void
+CREATE FUNCTION _snowflake_convert.check_copying(relation regclass) RETURNS void
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
-    IF NOT _snowflake.is_copying(relation) THEN
+    IF NOT _snowflake_convert.is_copying(relation) THEN
         RAISE EXCEPTION 'trigger "~snowflake_convert" of table % does not call a function of the owner of the table', _snowflake.name(relation)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-            HINT = format('Look at function %s(), and at who can create objects in its schema.', _snowflake.copy_function(relation));
+            HINT = format('Look at function %s(), and at who can create objects in its schema.', _snowflake_convert.copy_function(relation));
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.check_copying(regclass) IS
+COMMENT ON FUNCTION _snowflake_convert.check_copying(regclass) IS
     'internal, for snowflake_convert_steps(): an error unless a table has the trigger that fills copies';
 
 -- A transaction with a snapshot would not see what others have changed before its locks.
-CREATE FUNCTION _snowflake.need_read_committed() RETURNS void
+CREATE FUNCTION _snowflake_convert.need_read_committed() RETURNS void
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -163,10 +165,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.need_read_committed() IS
+COMMENT ON FUNCTION _snowflake_convert.need_read_committed() IS
     'internal, for snowflake_convert_steps(): an error in transactions of other isolation levels';
 
-CREATE FUNCTION _snowflake.index_columns(index regclass) RETURNS smallint[]
+CREATE FUNCTION _snowflake_convert.index_columns(index regclass) RETURNS smallint[]
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -180,42 +182,47 @@ AS $$
         OR d.classid = 'pg_constraint'::regclass AND d.objid IN (
             SELECT k.oid FROM pg_constraint AS k WHERE k.conindid = index AND k.conrelid = i.indrelid))
 $$;
-COMMENT ON FUNCTION _snowflake.index_columns(regclass) IS
+COMMENT ON FUNCTION _snowflake_convert.index_columns(regclass) IS
     'internal, for snowflake_convert_steps(): the numbers of the columns that an index is made of';
 
--- The next four are the only parts that SQL cannot have; src/sql/convert.rs has them.
+-- The next three are the only parts that SQL cannot have; src/sql/convert.rs has them.
 
-CREATE FUNCTION _snowflake.index_expression(index regclass, place integer, names name[]) RETURNS text
+CREATE FUNCTION _snowflake_convert.index_expression(index regclass, place integer, names name[]) RETURNS text
     LANGUAGE c STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
     AS 'MODULE_PATHNAME', 'snowflake_internal_index_expression';
-COMMENT ON FUNCTION _snowflake.index_expression(regclass, integer, name[]) IS
+COMMENT ON FUNCTION _snowflake_convert.index_expression(regclass, integer, name[]) IS
     'internal, for snowflake_convert_steps(): an expression of an index, or for place 0 its condition, with other names for the columns of the table; null if there is none';
 
-CREATE FUNCTION _snowflake.run_as_owner(relation regclass, statement text) RETURNS bigint
+CREATE FUNCTION _snowflake_convert.run_as_owner(relation regclass, statement text) RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
     AS 'MODULE_PATHNAME', 'snowflake_internal_run_as_owner';
-COMMENT ON FUNCTION _snowflake.run_as_owner(regclass, text) IS
+COMMENT ON FUNCTION _snowflake_convert.run_as_owner(regclass, text) IS
     'internal, for snowflake_convert(): runs a statement as the owner of a table, whose rights the caller must have, and in a security-restricted operation as REINDEX does; returns the number of rows';
 
-CREATE FUNCTION _snowflake.end_conversion(relation regclass) RETURNS void
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_internal_end_conversion';
-COMMENT ON FUNCTION _snowflake.end_conversion(regclass) IS
-    'internal, for snowflake_convert_steps(): deletes the progress of a table, whose owner''s rights the caller must have, and of its partitions';
-
-CREATE FUNCTION _snowflake.rows_as_owner(relation regclass, query text, OUT key bigint, OUT at timestamptz)
+CREATE FUNCTION _snowflake_convert.rows_as_owner(relation regclass, query text, OUT key bigint, OUT at timestamptz)
     RETURNS SETOF record
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
     AS 'MODULE_PATHNAME', 'snowflake_internal_rows_as_owner';
-COMMENT ON FUNCTION _snowflake.rows_as_owner(regclass, text) IS
+COMMENT ON FUNCTION _snowflake_convert.rows_as_owner(regclass, text) IS
     'internal, for snowflake_convert(): the rows of a query, read in the same way';
+
+-- The row stays: no role has DELETE on the table, since with it a role could lock the table,
+-- and hold up the conversions of all others. Policies leave out the tables of others.
+CREATE FUNCTION _snowflake_convert.end_conversion(relation regclass) RETURNS void
+    LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    UPDATE _snowflake_convert.conversions AS p SET ended = clock_timestamp(), pages_done = 0, filled = NULL, to_validate = NULL
+    WHERE p.ended IS NULL AND p.relation IN (SELECT t.relid FROM pg_partition_tree(end_conversion.relation) AS t UNION ALL SELECT end_conversion.relation)
+$$;
+COMMENT ON FUNCTION _snowflake_convert.end_conversion(regclass) IS
+    'internal, for snowflake_convert_steps(): marks the progress of a table and of its partitions as ended';
 
 -- PostgreSQL writes the backslash of a text as it is. A session with
 -- standard_conforming_strings = off would read another text.
-CREATE FUNCTION _snowflake.portable(statement text) RETURNS text
+CREATE FUNCTION _snowflake_convert.portable(statement text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -223,13 +230,13 @@ AS $$
         '' ORDER BY t.place)
     FROM regexp_matches(statement, '((''(?:[^'']|'''')*'')|"(?:[^"]|"")*"|[^"'']+)', 'g') WITH ORDINALITY AS t (parts, place)
 $$;
-COMMENT ON FUNCTION _snowflake.portable(text) IS
+COMMENT ON FUNCTION _snowflake_convert.portable(text) IS
     'internal, for snowflake_convert_steps(): a statement that means the same in sessions with either standard_conforming_strings';
 
 -- The statement is PostgreSQL's own, part by part. Columns, expressions and the condition
 -- are written anew, from the catalogs. The swap compares the result with the index that it
 -- replaces.
-CREATE FUNCTION _snowflake.copy_index(
+CREATE FUNCTION _snowflake_convert.copy_index(
     index regclass, columns name[], OUT copy name, OUT definition text)
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -247,10 +254,10 @@ BEGIN
     FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
     LEFT JOIN pg_tablespace AS s ON s.oid = c.reltablespace WHERE i.indexrelid = index;
     SELECT array_agg(CASE WHEN a.attisdropped THEN '' ELSE a.attname END ORDER BY a.attnum),
-        array_agg(CASE WHEN a.attisdropped THEN '' WHEN a.attname = ANY (columns) THEN _snowflake.copy_name(a.attname) ELSE a.attname END ORDER BY a.attnum)
+        array_agg(CASE WHEN a.attisdropped THEN '' WHEN a.attname = ANY (columns) THEN _snowflake_convert.copy_name(a.attname) ELSE a.attname END ORDER BY a.attnum)
     INTO names, copies
     FROM pg_attribute AS a WHERE a.attrelid = it.indrelid AND a.attnum > 0;
-    copy := _snowflake.copy_name(it.relname);
+    copy := _snowflake_convert.copy_name(it.relname);
     definition := format('%s INDEX CONCURRENTLY %I ON %s', CASE WHEN it.indisunique THEN 'CREATE UNIQUE' ELSE 'CREATE' END,
         copy, it.table_name);
     -- CREATE [UNIQUE] INDEX name ON [ONLY] table USING ..., where a name in quotes may have
@@ -266,9 +273,9 @@ BEGIN
             become := quote_ident(copies[it.indkey[place - 1]]);
         ELSE
             expression := expression + 1;
-            become := _snowflake.index_expression(index, expression, copies);
+            become := _snowflake_convert.index_expression(index, expression, copies);
             -- The call of a function has no parentheses around it.
-            IF was <> _snowflake.index_expression(index, expression, names) THEN
+            IF was <> _snowflake_convert.index_expression(index, expression, names) THEN
                 become := '(' || become || ')';
             END IF;
         END IF;
@@ -288,17 +295,17 @@ BEGIN
     END LOOP;
     was := substring(rest FROM '^(?: NULLS NOT DISTINCT)?(?: WITH \((?:''(?:[^'']|'''')*''|"(?:[^"]|"")*"|[^''"()])*\))?');
     -- pg_get_indexdef() leaves out the tablespace, which comes before the condition.
-    definition := _snowflake.portable(definition || was || coalesce(' TABLESPACE ' || quote_ident(it.spcname), '')
-        || coalesce(' WHERE ' || _snowflake.index_expression(index, 0, copies), ''));
+    definition := _snowflake_convert.portable(definition || was || coalesce(' TABLESPACE ' || quote_ident(it.spcname), '')
+        || coalesce(' WHERE ' || _snowflake_convert.index_expression(index, 0, copies), ''));
 END
 $$;
-COMMENT ON FUNCTION _snowflake.copy_index(regclass, name[]) IS
+COMMENT ON FUNCTION _snowflake_convert.copy_index(regclass, name[]) IS
     'internal, for snowflake_convert_steps(): the statement that builds an index like another one on the copies of columns';
 
 -- Who converts the table of another role runs that role's code as that role: see the head
 -- of src/sql/convert.rs. Names are qualified in all statements that the plans have. What
 -- is not named here runs no code of an owner, or PostgreSQL switches to the owner itself.
-CREATE FUNCTION _snowflake.run(statement text) RETURNS void
+CREATE FUNCTION _snowflake_convert.run(statement text) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET xmloption = content SET bytea_output = hex
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -314,16 +321,16 @@ BEGIN
     FROM pg_class AS c LEFT JOIN pg_index AS i ON i.indexrelid = c.oid
     WHERE c.oid = to_regclass(target) AND c.relkind IN ('r', 'p', 'v', 'f', 'i', 'I') AND c.relowner <> quote_ident(current_user)::regrole;
     IF FOUND THEN
-        PERFORM _snowflake.run_as_owner(relation, statement);
+        PERFORM _snowflake_convert.run_as_owner(relation, statement);
     ELSE
         EXECUTE statement;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.run(text) IS
+COMMENT ON FUNCTION _snowflake_convert.run(text) IS
     'internal, for snowflake_convert(): runs a statement of a plan, as the owner of its table if it can run code of the owner';
 
-CREATE FUNCTION _snowflake.run_as_caller(statement text) RETURNS void
+CREATE FUNCTION _snowflake_convert.run_as_caller(statement text) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET xmloption = content SET bytea_output = hex
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -331,56 +338,56 @@ BEGIN
     EXECUTE statement;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.run_as_caller(text) IS
+COMMENT ON FUNCTION _snowflake_convert.run_as_caller(text) IS
     'internal, for snowflake_convert_run(): runs a statement with the settings that its text depends on';
 
 -- A procedure that ends transactions cannot have settings of its own, so it makes them in
 -- each of its transactions. Nothing here may depend on them.
-CREATE FUNCTION _snowflake.fix_settings() RETURNS void
+CREATE FUNCTION _snowflake_convert.fix_settings() RETURNS void
     LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
     SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true), pg_catalog.set_config('quote_all_identifiers', 'off', true),
         pg_catalog.set_config('standard_conforming_strings', 'on', true)
 $$;
-COMMENT ON FUNCTION _snowflake.fix_settings() IS
+COMMENT ON FUNCTION _snowflake_convert.fix_settings() IS
     'internal, for procedures of snowflake_convert_steps(): makes the settings that names and texts depend on, until the transaction ends';
 
 -- For statements that a client runs. A procedure, since that shows no result.
-CREATE PROCEDURE _snowflake.do_as_owner(relation regclass, statement text)
+CREATE PROCEDURE _snowflake_convert.do_as_owner(relation regclass, statement text)
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
-    PERFORM _snowflake.run_as_owner(relation, statement);
+    PERFORM _snowflake_convert.run_as_owner(relation, statement);
 END
 $$;
-COMMENT ON PROCEDURE _snowflake.do_as_owner(regclass, text) IS
+COMMENT ON PROCEDURE _snowflake_convert.do_as_owner(regclass, text) IS
     'for snowflake_convert_steps(): runs a statement as the owner of a table';
 
-CREATE FUNCTION _snowflake.as_owner(relation regclass, statement text) RETURNS text
+CREATE FUNCTION _snowflake_convert.as_owner(relation regclass, statement text) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT CASE WHEN c.relowner = quote_ident(current_user)::regrole THEN statement
-        ELSE format('CALL _snowflake.do_as_owner(%L, %L)', _snowflake.name(relation), statement) END
+        ELSE format('CALL _snowflake_convert.do_as_owner(%L, %L)', _snowflake.name(relation), statement) END
     FROM pg_class AS c WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION _snowflake.as_owner(regclass, text) IS
+COMMENT ON FUNCTION _snowflake_convert.as_owner(regclass, text) IS
     'internal, for snowflake_convert_steps(): a statement, or the call that runs it as the owner of a table';
 
 -- One deadline for all locks: those that are held already make others wait too.
-CREATE FUNCTION _snowflake.wait_until(deadline timestamptz) RETURNS void
+CREATE FUNCTION _snowflake_convert.wait_until(deadline timestamptz) RETURNS void
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
 AS $$
     SELECT pg_catalog.set_config('lock_timeout', GREATEST(1, pg_catalog.ceil(EXTRACT(epoch FROM
         deadline OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000::pg_catalog.numeric))::pg_catalog.text, true)
 $$;
-COMMENT ON FUNCTION _snowflake.wait_until(timestamptz) IS
+COMMENT ON FUNCTION _snowflake_convert.wait_until(timestamptz) IS
     'internal, for snowflake_convert_run(): sets lock_timeout to the time that is left';
 
 -- Our own locks have been given back by now. Whoever has held one for a short time only
 -- is left out, as far as the caller may see that.
-CREATE FUNCTION _snowflake.lockers(statements text[], since timestamptz) RETURNS text
+CREATE FUNCTION _snowflake_convert.lockers(statements text[], since timestamptz) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -399,7 +406,7 @@ AS $$
       -- Readers are in nobody's way where triggers and foreign keys are made.
       AND NOT (l.mode IN ('AccessShareLock', 'RowShareLock') AND statements[1] ~ '^CREATE OR REPLACE TRIGGER |^LOCK TABLE .* IN SHARE ROW EXCLUSIVE MODE$')
 $$;
-COMMENT ON FUNCTION _snowflake.lockers(text[], timestamptz) IS
+COMMENT ON FUNCTION _snowflake_convert.lockers(text[], timestamptz) IS
     'internal, for snowflake_convert_run(): who holds locks on the tables that statements name, in transactions from before an instant; null if nobody does';
 
 -- Several tables are locked one by one. Transactions that lock them in another order are
@@ -423,21 +430,21 @@ BEGIN
         RAISE EXCEPTION 'an argument of snowflake_convert_run() is null'
             USING ERRCODE = 'null_value_not_allowed', HINT = 'Run the statements of snowflake_convert_steps() as they are.';
     END IF;
-    locks := _snowflake.check_list(locks, 'locks');
+    locks := _snowflake_convert.check_list(locks, 'locks');
     LOOP
-        PERFORM _snowflake.need_read_committed();
+        PERFORM _snowflake_convert.need_read_committed();
         BEGIN
             PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
             began := clock_timestamp();
             place := 0;
             FOR i IN 1 .. cardinality(locks) LOOP
                 place := i;
-                PERFORM _snowflake.wait_until(began + interval '500 ms');
-                PERFORM _snowflake.run_as_caller(locks[i]);
+                PERFORM _snowflake_convert.wait_until(began + interval '500 ms');
+                PERFORM _snowflake_convert.run_as_caller(locks[i]);
             END LOOP;
             place := 0;
-            PERFORM _snowflake.wait_until(began + interval '500 ms');
-            PERFORM _snowflake.run_as_caller(statement);
+            PERFORM _snowflake_convert.wait_until(began + interval '500 ms');
+            PERFORM _snowflake_convert.run_as_caller(statement);
             PERFORM set_config('lock_timeout', lock_timeout, true);
             PERFORM set_config('search_path', search_path, true);
             RETURN;
@@ -446,7 +453,7 @@ BEGIN
             tried := tried + 1;
             -- After 4, 8, 16 .. tries.
             IF tried >= tries OR tried >= 4 AND tried & (tried - 1) = 0 THEN
-                lockers := coalesce(_snowflake.lockers(locks || statement, began), 'transactions that have ended now held the locks');
+                lockers := coalesce(_snowflake_convert.lockers(locks || statement, began), 'transactions that have ended now held the locks');
             END IF;
             IF tried >= tries THEN
                 RAISE EXCEPTION 'could not lock the tables; number of tries: %', tried
@@ -469,16 +476,16 @@ $$;
 COMMENT ON PROCEDURE snowflake_convert_run(text, text[], integer) IS
     'for snowflake_convert_steps(): runs statements that lock tables, then another one, in one transaction that waits for locks for half a second at most; tries again until it gets them, or names who holds them';
 
-CREATE FUNCTION _snowflake.online_obstacles(
+CREATE FUNCTION _snowflake_convert.online_obstacles(
     relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
     LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH copies AS MATERIALIZED (
-        SELECT * FROM _snowflake.copies(relations, are_named)),
+        SELECT * FROM _snowflake_convert.copies(relations, are_named)),
     tables AS (
         SELECT DISTINCT c.relation AS id, _snowflake.name(c.relation) AS name FROM copies AS c)
-    SELECT p.note FROM _snowflake.convert_plan(relations, are_named, generator, set_default, NULL, NULL, true) AS p
+    SELECT p.note FROM _snowflake_convert.plan(relations, are_named, generator, set_default, NULL, NULL, true) AS p
     WHERE p.action = 'obstacle' AND p.note NOT LIKE '% is being converted while it is in use%'
     UNION ALL
     -- Their foreign keys are added again, also if their columns stay.
@@ -543,7 +550,7 @@ AS $$
       AND NOT EXISTS (SELECT FROM copies AS c WHERE c.relation = t.id AND k.conname IN ('=' || c.copy, '~' || c.copy))
     UNION ALL
     -- PostgreSQL reads the statement of an index that is built CONCURRENTLY as the caller.
-    SELECT l FROM _snowflake.convert_literals((
+    SELECT l FROM _snowflake_convert.literals((
         SELECT coalesce(jsonb_agg(jsonb_build_object('described', 'index ' || _snowflake.name(i.indexrelid),
             'statements', ARRAY[pg_get_indexdef(i.indexrelid)])), '[]')
         FROM tables AS t JOIN pg_index AS i ON i.indrelid = t.id WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)) AS l
@@ -611,18 +618,18 @@ AS $$
     SELECT format('%s has the name of the copy that index %s needs: rename it', pg_describe_object('pg_class'::regclass, y.oid, 0), x.relname)
     FROM tables AS t JOIN pg_index AS i ON i.indrelid = t.id
     JOIN pg_class AS x ON x.oid = i.indexrelid
-    JOIN pg_class AS y ON y.relnamespace = x.relnamespace AND y.relname = _snowflake.copy_name(x.relname)
+    JOIN pg_class AS y ON y.relnamespace = x.relnamespace AND y.relname = _snowflake_convert.copy_name(x.relname)
     WHERE EXISTS (SELECT FROM copies AS c
-            WHERE c.relation = t.id AND c.number = ANY (_snowflake.index_columns(x.oid)))
+            WHERE c.relation = t.id AND c.number = ANY (_snowflake_convert.index_columns(x.oid)))
       AND NOT EXISTS (SELECT FROM copies AS c
-            WHERE c.relation = t.id AND c.copy_number = ANY (_snowflake.index_columns(x.oid)))
+            WHERE c.relation = t.id AND c.copy_number = ANY (_snowflake_convert.index_columns(x.oid)))
       AND NOT EXISTS (SELECT FROM copies AS c JOIN pg_index AS z ON z.indexrelid = y.oid AND z.indrelid = c.relation
-            WHERE c.relation = t.id AND c.copy_number = ANY (_snowflake.index_columns(y.oid)))
+            WHERE c.relation = t.id AND c.copy_number = ANY (_snowflake_convert.index_columns(y.oid)))
     UNION ALL
     SELECT format('constraint %I of table %s has the name of the copy that constraint %I needs: rename it',
         o.conname, _snowflake.name(k.conrelid), k.conname)
     FROM pg_constraint AS k
-    JOIN pg_constraint AS o ON o.conrelid = k.conrelid AND o.conname = _snowflake.copy_name(k.conname)
+    JOIN pg_constraint AS o ON o.conrelid = k.conrelid AND o.conname = _snowflake_convert.copy_name(k.conname)
     WHERE k.contype = 'f' AND EXISTS (SELECT FROM copies AS c
             WHERE c.relation = k.conrelid AND c.number = ANY (k.conkey) OR c.relation = k.confrelid AND c.number = ANY (k.confkey))
       AND NOT EXISTS (SELECT FROM copies AS c
@@ -630,8 +637,8 @@ AS $$
     UNION ALL
     SELECT format('function %s() is there already, and is not of the owner of table %s: drop or rename it', f.name, t.name)
     FROM (SELECT DISTINCT c.root FROM copies AS c) AS r (id) JOIN tables AS t ON t.id = r.id
-    CROSS JOIN _snowflake.copy_function(t.id) AS f (name)
-    WHERE NOT _snowflake.is_copy_function(to_regprocedure(f.name || '()')::regproc, t.id)
+    CROSS JOIN _snowflake_convert.copy_function(t.id) AS f (name)
+    WHERE NOT _snowflake_convert.is_copy_function(to_regprocedure(f.name || '()')::regproc, t.id)
     UNION ALL
     -- It could change the key after the copy has been filled.
     SELECT format('trigger %I of table %s fires after the one that fills the copies: rename it', g.tgname, t.name)
@@ -643,7 +650,7 @@ AS $$
     -- The copying runs as the owner.
     WHERE row_security_active(t.id) OR c.relrowsecurity AND c.relforcerowsecurity AND NOT (o.rolsuper OR o.rolbypassrls)
 $$;
-COMMENT ON FUNCTION _snowflake.online_obstacles(regclass[], boolean, regclass, boolean) IS
+COMMENT ON FUNCTION _snowflake_convert.online_obstacles(regclass[], boolean, regclass, boolean) IS
     'internal, for snowflake_convert_steps(): why tables cannot be converted while they are in use';
 
 CREATE FUNCTION snowflake_convert_steps(
@@ -656,9 +663,9 @@ CREATE FUNCTION snowflake_convert_steps(
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    tables regclass[] := _snowflake.convert_tables(relations, schema);
+    tables regclass[] := _snowflake_convert.tables(relations, schema);
     are_named boolean := relations IS NOT NULL;
-    obstacle text := (SELECT o FROM _snowflake.online_obstacles(tables, are_named, generator, set_default) AS o LIMIT 1);
+    obstacle text := (SELECT o FROM _snowflake_convert.online_obstacles(tables, are_named, generator, set_default) AS o LIMIT 1);
     arguments text := concat_ws(', ', 'relations => ' || quote_literal(relations::text), 'schema => ' || quote_literal(schema::text),
         'generator => ' || quote_literal(_snowflake.name(generator)),
         CASE WHEN NOT set_default THEN 'set_default => false' END);
@@ -675,19 +682,19 @@ BEGIN
             SELECT c.*, _snowflake.name(c.relation) AS table_name, a.attnotnull,
                 e.oid IS NOT NULL AS has_check, coalesce(e.convalidated, false) AS is_equal,
                 n.oid IS NOT NULL OR NOT a.attnotnull AS has_not_null, coalesce(n.convalidated, NOT a.attnotnull) AS is_not_null
-            FROM _snowflake.copies(tables, are_named) AS c
+            FROM _snowflake_convert.copies(tables, are_named) AS c
             JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number
             LEFT JOIN pg_constraint AS e ON e.conrelid = c.relation AND e.conname = '=' || c.copy
             LEFT JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.conname = '~' || c.copy),
         sources AS (
             SELECT c.relation, c.root, c.kind, c.table_name, array_agg(c.name ORDER BY c.number) AS names,
-                _snowflake.copy_function(c.relation) AS function,
+                _snowflake_convert.copy_function(c.relation) AS function,
                 format(E'BEGIN\n    %s\n    RETURN NEW;\nEND', string_agg(format('NEW.%I := NEW.%I;', c.copy, c.name), E'\n    ' ORDER BY c.number)) AS body
             FROM columns AS c GROUP BY c.relation, c.root, c.kind, c.table_name),
         constraints AS (
             SELECT k.*, _snowflake.name(k.conrelid) AS table_name,
                 _snowflake.name(k.confrelid) AS referred,
-                _snowflake.copy_name(k.conname) AS copy
+                _snowflake_convert.copy_name(k.conname) AS copy
             FROM pg_constraint AS k
             JOIN pg_class AS h ON h.oid = k.conrelid AND h.relkind = 'r'
             -- The swap adds foreign keys that refer to partitioned tables: only there is
@@ -701,7 +708,7 @@ BEGIN
         -- The tables that are converted, and others whose foreign keys the swap adds again.
         members AS MATERIALIZED (
             SELECT f.member::oid AS relation, f.number, f.member = c.relation AS is_root
-            FROM _snowflake.convert_columns(tables, are_named) AS c
+            FROM _snowflake_convert.columns(tables, are_named) AS c
             CROSS JOIN _snowflake.family(c.relation, c.name) AS f),
         ended AS MATERIALIZED (
             SELECT t.relation, t.is_root, _snowflake.name(t.relation) AS name
@@ -724,7 +731,7 @@ BEGIN
                     SELECT FROM columns AS c
                     WHERE c.relation = k.conrelid AND c.number = ANY (k.conkey) OR c.relation = k.confrelid AND c.number = ANY (k.confkey))
                   AND (k.contype = 'c' OR (SELECT f.relkind FROM pg_class AS f WHERE f.oid = k.confrelid) = 'p')
-                ELSE EXISTS (SELECT FROM _snowflake.conversions AS p WHERE p.relation = t.relation AND k.conname = ANY (p.to_validate)) END),
+                ELSE EXISTS (SELECT FROM _snowflake_convert.conversions AS p WHERE p.relation = t.relation AND k.conname = ANY (p.to_validate)) END),
         steps (phase, place, text) AS (
             SELECT 1, c.table_name, format('ALTER TABLE %s %s; %s', c.table_name,
                 string_agg(format('ADD COLUMN %I bigint', c.copy), ', ' ORDER BY c.number),
@@ -746,10 +753,10 @@ BEGIN
             WHERE s.relation = s.root AND s.body IS DISTINCT FROM (SELECT p.prosrc FROM pg_proc AS p WHERE p.oid = to_regprocedure(s.function || '()'))
             UNION ALL
             SELECT 3, s.table_name, format('CREATE OR REPLACE TRIGGER %1$I BEFORE INSERT OR UPDATE ON %2$s FOR EACH ROW EXECUTE FUNCTION %3$s();'
-                ' ALTER TABLE %2$s ENABLE ALWAYS TRIGGER %1$I; SELECT _snowflake.check_copying(%2$L)',
+                ' ALTER TABLE %2$s ENABLE ALWAYS TRIGGER %1$I; SELECT _snowflake_convert.check_copying(%2$L)',
                 '~snowflake_convert', s.table_name, s.function)
             FROM sources AS s
-            WHERE s.relation = s.root AND NOT _snowflake.is_copying(s.relation)
+            WHERE s.relation = s.root AND NOT _snowflake_convert.is_copying(s.relation)
             UNION ALL
             SELECT 4, c.table_name, format('ALTER TABLE %s %s', c.table_name, string_agg(concat_ws(', ',
                 CASE WHEN NOT c.has_check THEN format('ADD CONSTRAINT %I CHECK (%I IS NOT DISTINCT FROM %I) NOT VALID', '=' || c.copy, c.copy, c.name) END,
@@ -757,12 +764,12 @@ BEGIN
             FROM columns AS c WHERE c.relation = c.root AND NOT (c.has_check AND c.has_not_null) GROUP BY c.table_name
             UNION ALL
             SELECT 5, c.table_name, format('CALL %s.snowflake_convert_backfill(%L)', '@extschema@', c.table_name)
-            FROM columns AS c LEFT JOIN _snowflake.conversions AS p ON p.relation = c.relation
+            FROM columns AS c LEFT JOIN _snowflake_convert.conversions AS p ON p.relation = c.relation
             WHERE c.kind = 'r' AND NOT (c.is_equal AND c.is_not_null) AND (c.copy_number = ANY (p.filled)) IS NOT TRUE
             GROUP BY c.table_name
             UNION ALL
             -- A partition at a time; then the whole table, which reads nothing again.
-            SELECT 6, CASE c.kind WHEN 'r' THEN '' ELSE c.root::text END || ' ' || c.table_name, _snowflake.as_owner(c.relation, format('ALTER TABLE %s %s', c.table_name, string_agg(concat_ws(', ',
+            SELECT 6, CASE c.kind WHEN 'r' THEN '' ELSE c.root::text END || ' ' || c.table_name, _snowflake_convert.as_owner(c.relation, format('ALTER TABLE %s %s', c.table_name, string_agg(concat_ws(', ',
                 CASE WHEN NOT c.is_equal THEN format('VALIDATE CONSTRAINT %I', '=' || c.copy) END,
                 CASE WHEN NOT c.is_not_null THEN format('VALIDATE CONSTRAINT %I', '~' || c.copy) END), ', ' ORDER BY c.number)))
             FROM columns AS c WHERE (c.kind = 'r' OR c.relation = c.root) AND NOT (c.is_equal AND c.is_not_null) GROUP BY c.kind, c.root, c.relation, c.table_name
@@ -774,8 +781,8 @@ BEGIN
             FROM sources AS s
             JOIN pg_index AS i ON i.indrelid = s.relation
             JOIN pg_class AS x ON x.oid = i.indexrelid
-            CROSS JOIN _snowflake.index_columns(x.oid) AS u (numbers)
-            CROSS JOIN _snowflake.copy_index(i.indexrelid, s.names) AS d
+            CROSS JOIN _snowflake_convert.index_columns(x.oid) AS u (numbers)
+            CROSS JOIN _snowflake_convert.copy_index(i.indexrelid, s.names) AS d
             LEFT JOIN pg_class AS y ON y.relnamespace = x.relnamespace AND y.relname = d.copy
             LEFT JOIN pg_index AS z ON z.indexrelid = y.oid
             CROSS JOIN LATERAL (VALUES
@@ -811,7 +818,7 @@ BEGIN
             JOIN (VALUES ('a', 'NO ACTION'), ('r', 'RESTRICT'), ('c', 'CASCADE'), ('n', 'SET NULL'), ('d', 'SET DEFAULT')) AS d (code, text) ON d.code = k.confdeltype
             WHERE NOT EXISTS (SELECT FROM pg_constraint AS o WHERE o.conrelid = k.conrelid AND o.conname = k.copy)
             UNION ALL
-            SELECT 10, k.table_name || k.conname, _snowflake.as_owner(k.conrelid, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', k.table_name, k.copy))
+            SELECT 10, k.table_name || k.conname, _snowflake_convert.as_owner(k.conrelid, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', k.table_name, k.copy))
             FROM constraints AS k
             WHERE k.convalidated AND NOT EXISTS (
                 SELECT FROM pg_constraint AS o WHERE o.conrelid = k.conrelid AND o.conname = k.copy AND o.convalidated)
@@ -821,19 +828,19 @@ BEGIN
             -- Keys that are bigint already.
             SELECT 13, t.name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@', format('SELECT %s.snowflake_set_default(%s)', '@extschema@',
                 concat_ws(', ', quote_literal(t.name), quote_literal(c.name), quote_literal(_snowflake.name(generator)))))
-            FROM _snowflake.convert_columns(tables, are_named) AS c
+            FROM _snowflake_convert.columns(tables, are_named) AS c
             CROSS JOIN _snowflake.name(c.relation) AS t (name)
             WHERE set_default AND c.is_key AND c.base = 'bigint'::regtype AND EXISTS (
                 SELECT FROM _snowflake.family(c.relation, c.name) AS f
-                WHERE f.expression IS DISTINCT FROM _snowflake.wanted_default(generator))
+                WHERE f.expression IS DISTINCT FROM _snowflake_convert.wanted_default(generator))
             UNION ALL
             -- After the swap, or for a list that is made before it.
-            SELECT 14, u.name, _snowflake.as_owner(u.relation, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', u.name, u.conname)) FROM unvalidated AS u
+            SELECT 14, u.name, _snowflake_convert.as_owner(u.relation, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', u.name, u.conname)) FROM unvalidated AS u
             UNION ALL
             SELECT 15, t.name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@', format(
-                'ANALYZE %1$s; SELECT _snowflake.end_conversion(%1$L)', t.name))
+                'ANALYZE %1$s; SELECT _snowflake_convert.end_conversion(%1$L)', t.name))
             FROM ended AS t
-            WHERE t.is_root AND (EXISTS (SELECT FROM _snowflake.conversions AS p WHERE p.relation = t.relation)
+            WHERE t.is_root AND (EXISTS (SELECT FROM _snowflake_convert.conversions AS p WHERE p.relation = t.relation AND p.ended IS NULL)
                 OR EXISTS (SELECT FROM columns AS c WHERE c.relation = t.relation)
                 OR EXISTS (SELECT FROM unvalidated AS u WHERE u.relation = t.relation)))
         SELECT CASE WHEN s.phase IN (1, 3, 4) THEN format('CALL %s.snowflake_convert_run(%L)', '@extschema@', s.text) ELSE s.text END
@@ -855,21 +862,21 @@ CREATE FUNCTION snowflake_convert_undo(
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    tables regclass[] := _snowflake.convert_tables(relations, schema);
+    tables regclass[] := _snowflake_convert.tables(relations, schema);
     left_over regclass;
 BEGIN
     RETURN QUERY
     WITH found AS MATERIALIZED (
         SELECT c.relation, c.relation = c.root AS is_root, c.copy, c.copy_number
-        FROM _snowflake.copies(tables, relations IS NOT NULL) AS c WHERE c.copy_number IS NOT NULL
+        FROM _snowflake_convert.copies(tables, relations IS NOT NULL) AS c WHERE c.copy_number IS NOT NULL
         UNION
         -- A table that a foreign key does not reach any more has to be named.
         SELECT f.member, f.member = t.id, n.copy, f.number
         FROM unnest(tables) AS t (id)
         JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum > 0 AND NOT a.attisdropped
-        CROSS JOIN _snowflake.copy_name(a.attname) AS n (copy)
+        CROSS JOIN _snowflake_convert.copy_name(a.attname) AS n (copy)
         CROSS JOIN _snowflake.family(t.id, n.copy) AS f
-        WHERE _snowflake.copy_number(t.id, a.attname, t.id) IS NOT NULL
+        WHERE _snowflake_convert.copy_number(t.id, a.attname, t.id) IS NOT NULL
         UNION
         -- A detached partition keeps the constraint, and has no trigger.
         SELECT k.conrelid, true, c.attname, c.attnum
@@ -877,7 +884,7 @@ BEGIN
         JOIN pg_class AS t ON t.oid = k.conrelid AND NOT t.relispartition AND pg_has_role(t.relowner, 'USAGE')
         JOIN pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey) AND NOT a.attisdropped
         JOIN pg_attribute AS c ON c.attrelid = k.conrelid AND c.attnum = ANY (k.conkey) AND NOT c.attisdropped
-            AND c.attname = _snowflake.copy_name(a.attname)
+            AND c.attname = _snowflake_convert.copy_name(a.attname)
         WHERE k.contype = 'c' AND k.conname = '=' || c.attname AND cardinality(k.conkey) = 2
           AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = k.conrelid AND g.tgname = '~snowflake_convert')),
     columns AS (
@@ -895,11 +902,11 @@ BEGIN
         -- In one transaction: without the trigger, the constraint would refuse rows.
         SELECT 2, c.table_name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@',
             format('ALTER TABLE %1$s %2$s; DROP TRIGGER IF EXISTS %3$I ON %1$s;%4$s'
-                ' SELECT _snowflake.end_conversion(%1$L)',
+                ' SELECT _snowflake_convert.end_conversion(%1$L)',
                 c.table_name, string_agg(format('DROP COLUMN %I', c.copy), ', ' ORDER BY c.copy_number), '~snowflake_convert',
                 -- A function of the same name that is not ours stays.
-                (SELECT format(' DROP FUNCTION %s();', f.name) FROM _snowflake.copy_function(c.relation) AS f (name)
-                 WHERE _snowflake.is_copy_function(to_regprocedure(f.name || '()')::regproc, c.relation))))
+                (SELECT format(' DROP FUNCTION %s();', f.name) FROM _snowflake_convert.copy_function(c.relation) AS f (name)
+                 WHERE _snowflake_convert.is_copy_function(to_regprocedure(f.name || '()')::regproc, c.relation))))
         FROM columns AS c WHERE c.is_root GROUP BY c.relation, c.table_name)
     SELECT row_number() OVER (ORDER BY s.phase, s.place), s.text FROM steps AS s ORDER BY s.phase, s.place;
     IF NOT FOUND THEN
@@ -910,7 +917,7 @@ BEGIN
     FOR left_over IN
         SELECT DISTINCT g.tgrelid FROM pg_trigger AS g
         WHERE g.tgname = '~snowflake_convert' AND g.tgparentid = 0
-          AND g.tgrelid NOT IN (SELECT c.relation FROM _snowflake.copies(tables, relations IS NOT NULL) AS c UNION ALL SELECT unnest(tables))
+          AND g.tgrelid NOT IN (SELECT c.relation FROM _snowflake_convert.copies(tables, relations IS NOT NULL) AS c UNION ALL SELECT unnest(tables))
     LOOP
         RAISE NOTICE 'table % has copies too, and no foreign key reaches it from here: name it, if it belongs to this conversion', _snowflake.name(left_over);
     END LOOP;
@@ -945,33 +952,35 @@ BEGIN
         RAISE EXCEPTION 'relation must not be null'
             USING ERRCODE = 'null_value_not_allowed', HINT = 'Run the statements of snowflake_convert_steps() as they are.';
     END IF;
-    PERFORM _snowflake.fix_settings();
+    PERFORM _snowflake_convert.fix_settings();
     name := _snowflake.name(relation);
     SELECT string_agg(format('%I = %I', c.attname, a.attname), ', ') AS assignments,
         string_agg(format('%I IS DISTINCT FROM %I', c.attname, a.attname), ' OR ') AS condition,
         array_agg(c.attnum) AS copies, array_agg(a.attnum) AS numbers INTO it
     FROM pg_attribute AS a
     JOIN pg_attribute AS c ON c.attrelid = a.attrelid
-        AND c.attnum = _snowflake.copy_number(coalesce(pg_partition_root(relation), relation), a.attname, relation)
+        AND c.attnum = _snowflake_convert.copy_number(coalesce(pg_partition_root(relation), relation), a.attname, relation)
     WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped;
     IF it.assignments IS NULL THEN
         RAISE EXCEPTION 'table % has no copies of columns to fill', name
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'snowflake_convert_steps() has the statements that add them.';
     END IF;
-    INSERT INTO _snowflake.conversions AS p (relation, pages_done, pages, rows_done, started, updated)
+    INSERT INTO _snowflake_convert.conversions AS p (relation, pages_done, pages, rows_done, started, updated)
         VALUES (relation, 0, 0, 0, clock_timestamp(), clock_timestamp()) ON CONFLICT ON CONSTRAINT conversions_pkey
         -- After a whole pass, another one is wanted.
-        DO UPDATE SET pages_done = CASE WHEN p.filled IS NULL THEN p.pages_done ELSE 0 END, filled = NULL, to_validate = NULL;
-    SELECT p.pages_done INTO page FROM _snowflake.conversions AS p WHERE p.relation = snowflake_convert_backfill.relation;
+        DO UPDATE SET pages_done = CASE WHEN p.filled IS NULL THEN p.pages_done ELSE 0 END, filled = NULL, to_validate = NULL,
+            rows_done = CASE WHEN p.ended IS NULL THEN p.rows_done ELSE 0 END,
+            started = CASE WHEN p.ended IS NULL THEN p.started ELSE excluded.started END, ended = NULL;
+    SELECT p.pages_done INTO page FROM _snowflake_convert.conversions AS p WHERE p.relation = snowflake_convert_backfill.relation;
     width := 16;
     told := clock_timestamp();
     LOOP
         pages := pg_relation_size(relation) / current_setting('block_size')::bigint;
         pass_began := clock_timestamp();
         WHILE page < pages LOOP
-            PERFORM _snowflake.fix_settings();
+            PERFORM _snowflake_convert.fix_settings();
             -- Triggers of users do not see the copying; that of the copies fires always.
-            PERFORM _snowflake.need_read_committed();
+            PERFORM _snowflake_convert.need_read_committed();
             IF has_parameter_privilege('session_replication_role', 'SET') THEN
                 PERFORM set_config('session_replication_role', 'replica', true);
             END IF;
@@ -979,7 +988,7 @@ BEGIN
             -- Rows that are locked are left for the next pass, or for the trigger: whoever
             -- never waits for a row while it holds others is part of no deadlock.
             BEGIN
-                updated_rows := _snowflake.run_as_owner(relation, format('WITH found AS (
+                updated_rows := _snowflake_convert.run_as_owner(relation, format('WITH found AS (
                         SELECT ctid FROM ONLY %1$s WHERE ctid >= %2$L::tid AND ctid < %3$L::tid AND (%4$s) FOR NO KEY UPDATE SKIP LOCKED)
                     UPDATE ONLY %1$s AS t SET %5$s FROM found
                     WHERE t.ctid = found.ctid AND t.ctid >= %2$L::tid AND t.ctid < %3$L::tid',
@@ -996,7 +1005,7 @@ BEGIN
             done := done + updated_rows;
             took := greatest(extract(epoch FROM clock_timestamp() - began), 0.001);
             rate := done / greatest(extract(epoch FROM clock_timestamp() - pass_began), 0.001);
-            UPDATE _snowflake.conversions AS p
+            UPDATE _snowflake_convert.conversions AS p
                 SET pages_done = least(page, size.pages), pages = size.pages, rows_done = p.rows_done + updated_rows,
                     rows_per_second = rate, updated = clock_timestamp()
                 FROM (SELECT pages) AS size (pages)
@@ -1010,7 +1019,7 @@ BEGIN
             END IF;
             COMMIT;
         END LOOP;
-        PERFORM _snowflake.fix_settings();
+        PERFORM _snowflake_convert.fix_settings();
         is_left := _snowflake.read_as_owner(relation, format('SELECT EXISTS (SELECT FROM ONLY %s WHERE %s)', relation, it.condition))::boolean;
         EXIT WHEN NOT is_left;
         -- The whole table is read again, so others get time to give the rows back.
@@ -1020,7 +1029,7 @@ BEGIN
         END IF;
         done_before := done;
         page := 0;
-        UPDATE _snowflake.conversions AS p SET pages_done = 0 WHERE p.relation = snowflake_convert_backfill.relation;
+        UPDATE _snowflake_convert.conversions AS p SET pages_done = 0 WHERE p.relation = snowflake_convert_backfill.relation;
         COMMIT;
         PERFORM pg_catalog.pg_sleep(wait);
     END LOOP;
@@ -1032,7 +1041,7 @@ BEGIN
         WHERE l.locktype = 'virtualxid' AND l.granted AND l.mode = 'ExclusiveLock' AND a.usesysid IS NOT NULL AND l.pid <> pg_backend_pid());
     wait := 0.01;
     LOOP
-        PERFORM _snowflake.fix_settings();
+        PERFORM _snowflake_convert.fix_settings();
         SELECT string_agg(DISTINCT l.pid::text, ', ') INTO processes
         FROM pg_locks AS l WHERE l.locktype = 'virtualxid' AND l.granted AND l.virtualtransaction = ANY (older);
         EXIT WHEN processes IS NULL;
@@ -1043,7 +1052,7 @@ BEGIN
         COMMIT;
         PERFORM pg_catalog.pg_sleep(wait);
     END LOOP;
-    UPDATE _snowflake.conversions AS p SET filled = it.copies, updated = clock_timestamp()
+    UPDATE _snowflake_convert.conversions AS p SET filled = it.copies, updated = clock_timestamp()
         WHERE p.relation = snowflake_convert_backfill.relation;
 END
 $$;

@@ -2,13 +2,13 @@
 -- Each key column has the origin of its values, which is a key that counts: itself, or the
 -- one that it refers to, directly or through other foreign keys.
 --
--- 1. _snowflake.backfill_keys(): the keys, and the column that has the time of
+-- 1. _snowflake_convert.backfill_keys(): the keys, and the column that has the time of
 --    each row. A key of a table without such a column keeps its values.
--- 2. _snowflake.backfill_columns(): all columns with their origins. A column with
+-- 2. _snowflake_convert.backfill_columns(): all columns with their origins. A column with
 --    two origins is an obstacle, since one old value would have two new ones.
--- 3. _snowflake.backfill_obstacles(): rows that cannot have an ID of their time,
+-- 3. _snowflake_convert.backfill_obstacles(): rows that cannot have an ID of their time,
 --    and worker IDs that are in use. This reads the tables.
--- 4. _snowflake.backfill_map(): the statements that fill table snowflake_old_ids,
+-- 4. _snowflake_convert.backfill_map(): the statements that fill table snowflake_old_ids,
 --    from which ALTER TABLE takes the new values. The caller keeps that table.
 --
 -- The IDs are made as a server with that worker ID would have made them: in the order of
@@ -16,7 +16,7 @@
 -- If a tick is exhausted, the row gets an ID of the next tick that has room. All constants
 -- of the layout come from the functions that encode IDs.
 
-CREATE FUNCTION _snowflake.backfill_time(
+CREATE FUNCTION _snowflake_convert.backfill_time(
     relation regclass, names name[], OUT name name, OUT expression text, OUT problem text)
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -63,10 +63,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.backfill_time(regclass, name[]) IS
+COMMENT ON FUNCTION _snowflake_convert.backfill_time(regclass, name[]) IS
     'internal, for snowflake_convert(): the column of a table that has the time at which a row was made, as an expression of type timestamptz; null if there is none';
 
-CREATE FUNCTION _snowflake.backfill_keys(
+CREATE FUNCTION _snowflake_convert.backfill_keys(
     columns jsonb, wanted text, names name[],
     OUT relation oid, OUT name name, OUT time_name name, OUT expression text, OUT problem text)
     RETURNS SETOF record
@@ -76,15 +76,15 @@ AS $$
     -- A key that has the default already may have IDs, which stay.
     SELECT c.relation, c.name, t.name, t.expression, t.problem
     FROM ROWS FROM (jsonb_to_recordset(columns) AS (relation oid, name name, is_key boolean)) WITH ORDINALITY AS c (relation, name, is_key, place)
-    CROSS JOIN _snowflake.backfill_time(c.relation, names) AS t
+    CROSS JOIN _snowflake_convert.backfill_time(c.relation, names) AS t
     WHERE c.is_key AND (t.expression IS NOT NULL OR t.problem IS NOT NULL) AND EXISTS (
         SELECT FROM _snowflake.family(c.relation, c.name) AS f WHERE f.expression IS DISTINCT FROM wanted)
     ORDER BY c.place
 $$;
-COMMENT ON FUNCTION _snowflake.backfill_keys(jsonb, text, name[]) IS
+COMMENT ON FUNCTION _snowflake_convert.backfill_keys(jsonb, text, name[]) IS
     'internal, for snowflake_convert(): the keys whose old values are replaced, with the time of a row';
 
-CREATE FUNCTION _snowflake.backfill_columns(
+CREATE FUNCTION _snowflake_convert.backfill_columns(
     columns jsonb, keys jsonb, OUT relation oid, OUT name name, OUT origin oid, OUT origin_name name, OUT origins bigint)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
@@ -100,7 +100,7 @@ AS $$
         JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f'
         CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
         JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
-        CROSS JOIN _snowflake.column_roots(k.conrelid, h.attname) AS t (root)
+        CROSS JOIN _snowflake_convert.column_roots(k.conrelid, h.attname) AS t (root)
         WHERE u.there = f.number),
     counted AS (
         SELECT r.*, count(*) OVER (PARTITION BY r.id, r.name) AS origins,
@@ -110,13 +110,13 @@ AS $$
     SELECT DISTINCT ON (c.id, c.name) c.id, c.name, c.origin, c.origin_name, c.origins
     FROM counted AS c WHERE c.is_replaced ORDER BY c.id, c.name, c.origin, c.origin_name
 $$;
-COMMENT ON FUNCTION _snowflake.backfill_columns(jsonb, jsonb) IS
+COMMENT ON FUNCTION _snowflake_convert.backfill_columns(jsonb, jsonb) IS
     'internal, for snowflake_convert(): the columns whose values are replaced, with the key that the values come from, and how many such keys there are';
 
 -- What a layout does with an ID, in numbers: an ID is
 --     tick * per_tick + first + sequence number * per_number
 -- for ticks as snowflake_min_id() has them, and for sequence numbers below `numbers`.
-CREATE FUNCTION _snowflake.backfill_layout(
+CREATE FUNCTION _snowflake_convert.backfill_layout(
     generator regclass, worker_id bigint,
     OUT per_tick bigint, OUT first bigint, OUT per_number bigint, OUT numbers bigint,
     OUT since timestamptz, OUT until timestamptz, OUT own_worker_id integer)
@@ -143,10 +143,10 @@ BEGIN
     until := @extschema@.snowflake_timestamp((_snowflake.ids_to_come(generator, NULL)).next_id, generator);
 END
 $$;
-COMMENT ON FUNCTION _snowflake.backfill_layout(regclass, bigint) IS
+COMMENT ON FUNCTION _snowflake_convert.backfill_layout(regclass, bigint) IS
     'internal, for snowflake_convert(): the numbers by which IDs of a generator and a worker ID are made, and the instants from and before which';
 
-CREATE FUNCTION _snowflake.backfill_obstacles(keys jsonb, generator regclass, worker_id bigint) RETURNS SETOF text
+CREATE FUNCTION _snowflake_convert.backfill_obstacles(keys jsonb, generator regclass, worker_id bigint) RETURNS SETOF text
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET row_security = off
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -161,7 +161,7 @@ BEGIN
         RETURN NEXT format('IDs of generator %s do not sort by time, so old rows cannot be given IDs of their time', _snowflake.name(ids.source));
         RETURN;
     END IF;
-    layout := _snowflake.backfill_layout(ids.source, worker_id);
+    layout := _snowflake_convert.backfill_layout(ids.source, worker_id);
     IF worker_id IN (layout.own_worker_id, (SELECT w.worker_id FROM @extschema@.snowflake_worker() AS w)) THEN
         RETURN NEXT format('worker ID %s is that of this server: old rows need one that no server has, or has had', worker_id);
     END IF;
@@ -207,21 +207,21 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.backfill_obstacles(jsonb, regclass, bigint) IS
+COMMENT ON FUNCTION _snowflake_convert.backfill_obstacles(jsonb, regclass, bigint) IS
     'internal, for snowflake_convert(): why old rows cannot be given IDs of their time';
 
-CREATE FUNCTION _snowflake.backfill_map(keys jsonb, generator regclass, worker_id bigint) RETURNS text[]
+CREATE FUNCTION _snowflake_convert.backfill_map(keys jsonb, generator regclass, worker_id bigint) RETURNS text[]
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     source regclass := (_snowflake.ids_to_come(generator, NULL)).source;
-    layout record := _snowflake.backfill_layout(source, worker_id);
+    layout record := _snowflake_convert.backfill_layout(source, worker_id);
     rows_of text := (
         SELECT string_agg(CASE WHEN c.relowner = quote_ident(current_user)::regrole
                 THEN format('    SELECT %L::regclass, %L::name, %I::bigint, %s FROM %s WHERE %I IS NOT NULL',
                     n.name, k.name, k.name, k.expression, n.name, k.name)
-                ELSE format('    SELECT %L::regclass, %L::name, o.key, o.at FROM _snowflake.rows_as_owner(%L, %L) AS o', n.name, k.name, n.name,
+                ELSE format('    SELECT %L::regclass, %L::name, o.key, o.at FROM _snowflake_convert.rows_as_owner(%L, %L) AS o', n.name, k.name, n.name,
                     format('SELECT %I::bigint, %s FROM %s WHERE %I IS NOT NULL', k.name, k.expression, n.name, k.name)) END,
             E' UNION ALL\n' ORDER BY k.place)
         FROM ROWS FROM (jsonb_to_recordset(keys) AS (relation oid, name name, expression text)) WITH ORDINALITY AS k (relation, name, expression, place)
@@ -253,5 +253,5 @@ BEGIN
             || '; GRANT EXECUTE ON FUNCTION pg_temp.snowflake_new_id(regclass, name, bigint) TO PUBLIC'];
 END
 $$;
-COMMENT ON FUNCTION _snowflake.backfill_map(jsonb, regclass, bigint) IS
+COMMENT ON FUNCTION _snowflake_convert.backfill_map(jsonb, regclass, bigint) IS
     'internal, for snowflake_convert(): the statements that make and fill the table of old and new values, and the function that looks them up';

@@ -1,7 +1,7 @@
 -- What depends on the columns that snowflake_convert() changes, and the statements that make
--- it again: steps 2 and 3 of convert_plan.sql, whose head has the rules.
+-- it again: steps 2 and 3 of plan.sql, whose head has the rules.
 
-CREATE FUNCTION _snowflake.convert_dependents(
+CREATE FUNCTION _snowflake_convert.dependents(
     tables oid[], numbers smallint[], OUT class regclass, OUT id oid, OUT level integer)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
@@ -42,10 +42,10 @@ AS $$
         WHERE f.level < 1000)
     SELECT f.class::regclass, f.id, max(f.level) FROM found AS f GROUP BY f.class, f.id
 $$;
-COMMENT ON FUNCTION _snowflake.convert_dependents(oid[], smallint[]) IS
+COMMENT ON FUNCTION _snowflake_convert.dependents(oid[], smallint[]) IS
     'internal, for snowflake_convert(): the views, rules, triggers, policies, publications, functions and whatever else depends on columns, directly or through each other, with the level at which each is made again';
 
-CREATE FUNCTION _snowflake.grants(
+CREATE FUNCTION _snowflake_convert.grants(
     acl aclitem[], owner oid, kind "char", target text, column_name name) RETURNS SETOF text
     LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -90,12 +90,12 @@ AS $$
         GROUP BY w.grantor, w.grantee, w.role, w.is_grantable)
     SELECT s.statement FROM statements AS s ORDER BY s.phase, s.place, s.statement
 $$;
-COMMENT ON FUNCTION _snowflake.grants(aclitem[], oid, "char", text, name) IS
+COMMENT ON FUNCTION _snowflake_convert.grants(aclitem[], oid, "char", text, name) IS
     'internal, for snowflake_convert(): the statements that give a new object, or a column of it, the privileges that an object had';
 
 -- The result is in the order in which the statements run. For an object of a kind that
 -- cannot be made again, the statements are null.
-CREATE FUNCTION _snowflake.convert_remake(
+CREATE FUNCTION _snowflake_convert.remake(
     class regclass, id oid, OUT described text, OUT owner oid, OUT drop_statement text, OUT statements text[])
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -189,10 +189,10 @@ BEGIN
             ) AS s (place, statement)
             WHERE x.stxrelid = id AND s.statement IS NOT NULL ORDER BY x.oid, s.place);
         statements := statements || ARRAY(
-            SELECT _snowflake.grants(it.relacl, it.relowner, 'r', 'TABLE ' || it.name, NULL));
+            SELECT _snowflake_convert.grants(it.relacl, it.relowner, 'r', 'TABLE ' || it.name, NULL));
         statements := statements || ARRAY(
             SELECT g FROM pg_attribute AS a
-            CROSS JOIN _snowflake.grants(a.attacl, it.relowner, 'c', 'TABLE ' || it.name, a.attname) AS g
+            CROSS JOIN _snowflake_convert.grants(a.attacl, it.relowner, 'c', 'TABLE ' || it.name, a.attname) AS g
             WHERE a.attrelid = id AND a.attacl IS NOT NULL ORDER BY a.attnum);
         statements := statements || ARRAY(
             SELECT CASE d.objsubid WHEN 0 THEN format('COMMENT ON %s %s IS %L', kind, it.name, d.description)
@@ -276,7 +276,7 @@ BEGIN
             statements := statements || format('ALTER ROUTINE %s OWNER TO %I', it.name, pg_get_userbyid(it.proowner));
         END IF;
         statements := statements || ARRAY(
-            SELECT _snowflake.grants(it.proacl, it.proowner, 'f', 'ROUTINE ' || it.name, NULL));
+            SELECT _snowflake_convert.grants(it.proacl, it.proowner, 'f', 'ROUTINE ' || it.name, NULL));
         target := 'ROUTINE ' || it.name;
     ELSE
         statements := NULL;
@@ -291,14 +291,14 @@ BEGIN
         FROM pg_seclabels AS l WHERE l.classoid = class AND l.objoid = id ORDER BY l.objsubid, l.provider);
 END
 $$;
-COMMENT ON FUNCTION _snowflake.convert_remake(regclass, oid) IS
+COMMENT ON FUNCTION _snowflake_convert.remake(regclass, oid) IS
     'internal, for snowflake_convert(): the statement that drops an object and those that make it again; null for an object of a kind that cannot be made again';
 
 -- PostgreSQL reads a literal when it parses a statement, and may run code of whoever made its
 -- type: the conditions of a domain, also one in an array, a range or a row. The caller runs
 -- the statements that make objects again. What a type is can change until then: so all
 -- types count that another role can change or replace.
-CREATE FUNCTION _snowflake.convert_literals(made_again jsonb) RETURNS SETOF text
+CREATE FUNCTION _snowflake_convert.literals(made_again jsonb) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -315,5 +315,5 @@ AS $$
     -- The name of a type may begin with that of another one.
     ORDER BY d.described, length(t.name) DESC, t.owner
 $$;
-COMMENT ON FUNCTION _snowflake.convert_literals(jsonb) IS
+COMMENT ON FUNCTION _snowflake_convert.literals(jsonb) IS
     'internal, for snowflake_convert(): objects that cannot be made again without code of other roles, in the conditions of domains, that would run with the rights of the caller';

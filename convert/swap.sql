@@ -1,4 +1,4 @@
--- The last step of convert_online.sql, in one short transaction: the copies take the places
+-- The last step of online.sql, in one short transaction: the copies take the places
 -- of the columns. All statements change catalogs only.
 --
 -- A partitioned table and its partitions change together. ALTER TABLE on the whole table
@@ -7,7 +7,7 @@
 
 -- The statements of the swap, all of which change catalogs only. What is made of copies is
 -- not made again.
-CREATE FUNCTION _snowflake.swap_plan(
+CREATE FUNCTION _snowflake_convert.swap_plan(
     relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -16,7 +16,7 @@ AS $$
 DECLARE
     copies jsonb := (SELECT coalesce(jsonb_agg(to_jsonb(c)), '[]') FROM (
         SELECT c.root::oid, c.relation::oid, c.kind, _snowflake.name(c.relation) AS table_name, c.name, c.number, c.is_key, c.copy, c.copy_number
-        FROM _snowflake.copies(relations, are_named) AS c) AS c);
+        FROM _snowflake_convert.copies(relations, are_named) AS c) AS c);
     tables oid[];
     numbers smallint[];
     made_again jsonb;
@@ -25,8 +25,8 @@ BEGIN
     FROM jsonb_to_recordset(copies) AS c (relation oid, number smallint);
     -- The constraints and the trigger of the copying are not made again.
     made_again := (SELECT coalesce(jsonb_agg(to_jsonb(d) ORDER BY d.level, d.described), '[]') FROM (
-        SELECT d.class::oid, d.id, d.level, r.* FROM _snowflake.convert_dependents(tables, numbers) AS d
-        CROSS JOIN _snowflake.convert_remake(d.class, d.id) AS r) AS d);
+        SELECT d.class::oid, d.id, d.level, r.* FROM _snowflake_convert.dependents(tables, numbers) AS d
+        CROSS JOIN _snowflake_convert.remake(d.class, d.id) AS r) AS d);
 
     -- Whoever reads a view locks the view, and then its tables. LOCK would also lock tables
     -- that we leave alone; this locks the view only, and changes nothing.
@@ -79,7 +79,7 @@ BEGIN
         -- Constraints of the columns, with those foreign keys that refer to them.
         constraints AS (
             SELECT k.*, _snowflake.name(k.conrelid) AS table_name,
-                _snowflake.copy_name(k.conname) AS copy,
+                _snowflake_convert.copy_name(k.conname) AS copy,
                 t.relkind AS kind, f.relkind AS referred_kind
             FROM pg_constraint AS k
             JOIN pg_class AS t ON t.oid = k.conrelid
@@ -94,14 +94,14 @@ BEGIN
                      OR k.contype IN ('p', 'u') AND c.relation = k.conrelid AND EXISTS (
                         SELECT FROM pg_index AS i WHERE i.indexrelid = k.conindid AND c.number = ANY (i.indkey)))),
         indexes AS (
-            SELECT i.*, n.nspname, x.relname, x.reltablespace, _snowflake.copy_name(x.relname) AS copy, s.table_name, s.kind,
+            SELECT i.*, n.nspname, x.relname, x.reltablespace, _snowflake_convert.copy_name(x.relname) AS copy, s.table_name, s.kind,
                 _snowflake.name(i.indexrelid) AS name,
                 EXISTS (SELECT FROM pg_constraint AS k WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u')) AS is_constraint
             FROM sources AS s
             JOIN pg_index AS i ON i.indrelid = s.relation
             JOIN pg_class AS x ON x.oid = i.indexrelid
             JOIN pg_namespace AS n ON n.oid = x.relnamespace
-            CROSS JOIN _snowflake.index_columns(x.oid) AS u (numbers)
+            CROSS JOIN _snowflake_convert.index_columns(x.oid) AS u (numbers)
             WHERE EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.number = ANY (u.numbers))
               AND NOT EXISTS (SELECT FROM columns AS c WHERE c.relation = i.indrelid AND c.copy_number = ANY (u.numbers))),
         statistics AS (
@@ -230,7 +230,7 @@ BEGIN
             SELECT 21, c.table_name, g.statement
             FROM columns AS c JOIN pg_class AS t ON t.oid = c.relation
             JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attacl IS NOT NULL
-            CROSS JOIN _snowflake.grants(a.attacl, t.relowner, 'c', 'TABLE ' || c.table_name, c.name) AS g (statement)
+            CROSS JOIN _snowflake_convert.grants(a.attacl, t.relowner, 'c', 'TABLE ' || c.table_name, c.name) AS g (statement)
             UNION ALL
             SELECT 22, i.relname, format('ALTER INDEX %I.%I ALTER COLUMN %s SET STATISTICS %s', i.nspname, i.relname, a.attnum, a.attstattarget)
             FROM indexes AS i JOIN pg_attribute AS a ON a.attrelid = i.indexrelid AND a.attstattarget >= 0
@@ -259,9 +259,9 @@ BEGIN
         CROSS JOIN unnest(d.statements) WITH ORDINALITY AS s (statement, place)
         ORDER BY d.place, s.place;
     RETURN QUERY
-        SELECT format('DROP FUNCTION %s()', _snowflake.copy_function(c.relation))
+        SELECT format('DROP FUNCTION %s()', _snowflake_convert.copy_function(c.relation))
         FROM (SELECT DISTINCT c.root FROM jsonb_to_recordset(copies) AS c (root oid)) AS c (relation) ORDER BY 1;
-    -- _snowflake.online_obstacles() has made sure of what snowflake_set_default()
+    -- _snowflake_convert.online_obstacles() has made sure of what snowflake_set_default()
     -- would look at, so that nobody waits for that.
     IF set_default THEN
         RETURN QUERY
@@ -274,12 +274,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.swap_plan(regclass[], boolean, regclass, boolean) IS
+COMMENT ON FUNCTION _snowflake_convert.swap_plan(regclass[], boolean, regclass, boolean) IS
     'internal, for snowflake_convert_swap(): the statements that put the copies in the places of the columns';
 
 -- Each row version of a catalog has a place and a transaction, so two results that are
 -- the same mean that nothing has changed: reading them takes a tenth of the time of a plan.
-CREATE FUNCTION _snowflake.catalog_state() RETURNS bigint[]
+CREATE FUNCTION _snowflake_convert.catalog_state() RETURNS bigint[]
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -297,12 +297,12 @@ BEGIN
     RETURN states;
 END
 $$;
-COMMENT ON FUNCTION _snowflake.catalog_state() IS
+COMMENT ON FUNCTION _snowflake_convert.catalog_state() IS
     'internal, for snowflake_convert_swap(): hashes of the catalogs that a plan is made of';
 
 -- Without casts, since an expression may have another one on a bigint; and whether a
 -- constraint is valid is left out, since those that are not are validated after the swap.
-CREATE FUNCTION _snowflake.swap_result(tables oid[], owners oid[], copies smallint[]) RETURNS text[]
+CREATE FUNCTION _snowflake_convert.swap_result(tables oid[], owners oid[], copies smallint[]) RETURNS text[]
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -312,7 +312,7 @@ AS $$
         SELECT concat_ws(' ', pg_get_indexdef(i.indexrelid), i.indisvalid, c.reltablespace)
         FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
         WHERE i.indrelid = ANY (tables) AND NOT EXISTS (SELECT FROM copied AS o
-            WHERE o.relation = i.indrelid AND o.number = ANY (_snowflake.index_columns(i.indexrelid)))
+            WHERE o.relation = i.indrelid AND o.number = ANY (_snowflake_convert.index_columns(i.indexrelid)))
         UNION ALL
         SELECT format('%s %I %s', _snowflake.name(k.conrelid), k.conname, pg_get_constraintdef(k.oid))
         FROM pg_constraint AS k
@@ -321,11 +321,11 @@ AS $$
             WHERE o.relation = k.conrelid AND o.number = ANY (k.conkey) OR o.relation = k.confrelid AND o.number = ANY (k.confkey))) AS d (text)
     CROSS JOIN regexp_replace(d.text, '::(bigint|integer|smallint)|[()]| NOT VALID$', '', 'g') AS n (text)
 $$;
-COMMENT ON FUNCTION _snowflake.swap_result(oid[], oid[], smallint[]) IS
+COMMENT ON FUNCTION _snowflake_convert.swap_result(oid[], oid[], smallint[]) IS
     'internal, for snowflake_convert_swap(): the indexes and constraints of tables, without the copies';
 
 -- Runs under the locks that snowflake_convert_run() has got.
-CREATE FUNCTION _snowflake.swap(
+CREATE FUNCTION _snowflake_convert.swap(
     relations regclass[], are_named boolean, generator regclass, set_default boolean,
     steps text[], done integer, state bigint[], owners oid[], copies smallint[]) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
@@ -340,30 +340,30 @@ DECLARE
     valid jsonb;        -- constraints before the swap
 BEGIN
     -- The plan is made again only if anybody has changed anything since.
-    IF _snowflake.catalog_state() IS DISTINCT FROM state
-        AND ARRAY(SELECT s FROM _snowflake.swap_plan(relations, are_named, generator, set_default) AS s) <> steps
+    IF _snowflake_convert.catalog_state() IS DISTINCT FROM state
+        AND ARRAY(SELECT s FROM _snowflake_convert.swap_plan(relations, are_named, generator, set_default) AS s) <> steps
     THEN
         RAISE EXCEPTION 'could not swap columns: tables were changed before they were locked'
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run snowflake_convert_steps() again.';
     END IF;
-    PERFORM _snowflake.check_copying(t.root)
+    PERFORM _snowflake_convert.check_copying(t.root)
         FROM (SELECT DISTINCT coalesce(pg_partition_root(c.id), c.id) FROM unnest(changed) AS c (id)) AS t (root);
-    before := _snowflake.swap_result(changed, owners, copies);
+    before := _snowflake_convert.swap_result(changed, owners, copies);
     -- Foreign keys that refer to the tables may be those of other tables.
     valid := (SELECT jsonb_agg(jsonb_build_object('relation', k.conrelid, 'name', k.conname)) FROM pg_constraint AS k
         WHERE (k.conrelid = ANY (changed) OR k.confrelid = ANY (changed)) AND k.contype IN ('c', 'f') AND k.conparentid = 0 AND k.convalidated);
     FOR i IN 1 + done .. cardinality(steps) LOOP
-        PERFORM _snowflake.run(steps[i]);
+        PERFORM _snowflake_convert.run(steps[i]);
     END LOOP;
-    INSERT INTO _snowflake.conversions AS p (relation, pages_done, pages, rows_done, started, updated, to_validate)
+    INSERT INTO _snowflake_convert.conversions AS p (relation, pages_done, pages, rows_done, started, updated, to_validate)
         SELECT t.id, 0, 0, 0, clock_timestamp(), clock_timestamp(), coalesce(array_agg(k.conname ORDER BY k.conname) FILTER (WHERE k.oid IS NOT NULL), '{}')
         FROM (SELECT c, NULL::name FROM unnest(changed) AS c
               UNION SELECT v.relation, v.name FROM jsonb_to_recordset(valid) AS v (relation oid, name name)) AS t (id, name)
         LEFT JOIN pg_constraint AS k ON k.conrelid = t.id AND k.conname = t.name AND NOT k.convalidated
         WHERE t.name IS NULL OR k.oid IS NOT NULL
         GROUP BY t.id
-        ON CONFLICT ON CONSTRAINT conversions_pkey DO UPDATE SET to_validate = excluded.to_validate, filled = NULL, updated = clock_timestamp();
-    after := _snowflake.swap_result(changed, '{}', '{}');
+        ON CONFLICT ON CONSTRAINT conversions_pkey DO UPDATE SET to_validate = excluded.to_validate, filled = NULL, updated = clock_timestamp(), ended = NULL;
+    after := _snowflake_convert.swap_result(changed, '{}', '{}');
     IF before IS DISTINCT FROM after THEN
         RAISE EXCEPTION 'could not swap columns: an index or a constraint would not be the same'
             USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('Before: %s; and after: %s',
@@ -375,7 +375,7 @@ BEGIN
         round(extract(epoch FROM clock_timestamp() - locked) * 1000), round(extract(epoch FROM locked - now()) * 1000);
 END
 $$;
-COMMENT ON FUNCTION _snowflake.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[]) IS
+COMMENT ON FUNCTION _snowflake_convert.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[]) IS
     'internal, for snowflake_convert_swap(): runs its statements, but for those that were run already to lock the tables, and compares indexes and constraints';
 
 CREATE PROCEDURE snowflake_convert_swap(
@@ -397,10 +397,10 @@ DECLARE
     to_analyze text;
 BEGIN
     LOOP
-        PERFORM _snowflake.fix_settings();
-        PERFORM _snowflake.need_read_committed();
-        state := _snowflake.catalog_state();
-        tables := _snowflake.convert_tables(relations, schema);
+        PERFORM _snowflake_convert.fix_settings();
+        PERFORM _snowflake_convert.need_read_committed();
+        state := _snowflake_convert.catalog_state();
+        tables := _snowflake_convert.tables(relations, schema);
         SELECT s.statement INTO left_over
         FROM @extschema@.snowflake_convert_steps(relations, schema, generator, set_default) AS s ORDER BY s.step LIMIT 1;
         IF left_over IS NULL OR left_over NOT LIKE '%.snowflake_convert_swap(%' THEN
@@ -412,18 +412,18 @@ BEGIN
         EXIT WHEN is_analyzed;
         -- The statistics of the copies stay when they are renamed.
         is_analyzed := true;
-        FOR to_analyze IN SELECT DISTINCT _snowflake.name(c.root) FROM _snowflake.copies(tables, are_named) AS c LOOP
+        FOR to_analyze IN SELECT DISTINCT _snowflake.name(c.root) FROM _snowflake_convert.copies(tables, are_named) AS c LOOP
             EXECUTE format('ANALYZE %s', to_analyze);
         END LOOP;
         COMMIT;
     END LOOP;
-    steps := ARRAY(SELECT s FROM _snowflake.swap_plan(tables, are_named, generator, set_default) AS s);
+    steps := ARRAY(SELECT s FROM _snowflake_convert.swap_plan(tables, are_named, generator, set_default) AS s);
     -- The first statements, up to one that is no lock.
     locks := steps[:(SELECT min(s.place) - 1 FROM unnest(steps) WITH ORDINALITY AS s (s, place)
         WHERE s !~ '^LOCK TABLE ' AND s !~ '^ALTER (MATERIALIZED )?VIEW .* OWNER TO ')];
     SELECT array_agg(c.relation::oid), array_agg(c.copy_number) INTO owners, copies
-    FROM _snowflake.copies(tables, are_named) AS c;
-    swap := format('SELECT _snowflake.swap(%L, %L, %L, %L, %L, %L, %L, %L, %L)',
+    FROM _snowflake_convert.copies(tables, are_named) AS c;
+    swap := format('SELECT _snowflake_convert.swap(%L, %L, %L, %L, %L, %L, %L, %L, %L)',
         tables, are_named, generator, set_default, steps, cardinality(locks), state, owners, copies);
     COMMIT;
     CALL @extschema@.snowflake_convert_run(swap, locks, tries);

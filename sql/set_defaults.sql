@@ -1,0 +1,97 @@
+-- snowflake_set_defaults() sets the defaults of all tables of a schema. Which columns are keys
+-- is decided here for this function, and for the conversion in convert/columns.sql.
+
+CREATE FUNCTION _snowflake.tables_of(schema regnamespace) RETURNS regclass[]
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    SELECT coalesce(array_agg(c.oid::regclass ORDER BY c.relname), '{}')
+    FROM pg_class AS c
+    WHERE c.relnamespace = schema AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+      AND NOT EXISTS (
+          SELECT FROM pg_depend AS d
+          WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+$$;
+COMMENT ON FUNCTION _snowflake.tables_of(regnamespace) IS
+    'internal, for snowflake_convert() and snowflake_set_defaults(): the tables of a schema, without partitions and tables of extensions';
+
+-- A key is the only column of a primary key, whatever its default. A column that counts,
+-- by an identity or a sequence, is a key too if it is part of the primary key, alone has
+-- a unique index, or is in a table without either.
+CREATE FUNCTION _snowflake.keys(
+    relation regclass,
+    OUT number smallint, OUT name name, OUT type oid, OUT base regtype, OUT has_default boolean,
+    OUT is_key boolean, OUT refers_to regclass)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    WITH own AS (
+        SELECT i.indkey::smallint[] AS columns, i.indnkeyatts AS count, i.indisprimary AS is_primary
+        FROM pg_index AS i
+        WHERE i.indrelid = relation AND i.indisunique AND i.indpred IS NULL),
+    columns AS (
+        SELECT a.*, t.base, a.atthasdef OR a.attidentity <> '' AS has_default,
+            a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid), '') LIKE '%nextval(%' AS counts,
+            coalesce((SELECT a.attnum = ANY (o.columns[0:o.count - 1]) FROM own AS o WHERE o.is_primary), false) AS in_primary,
+            coalesce((SELECT o.count = 1 FROM own AS o WHERE o.is_primary), false) AS is_single,
+            EXISTS (SELECT FROM own AS o WHERE o.count = 1 AND o.columns[0] = a.attnum) AS is_unique,
+            NOT EXISTS (SELECT FROM own) AS is_bare
+        FROM pg_attribute AS a
+        CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS t
+        LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+        WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '')
+    SELECT c.attnum, c.attname, c.atttypid, c.base, c.has_default,
+        c.in_primary AND (c.is_single OR c.counts) OR c.counts AND (c.is_unique OR c.is_bare),
+        (SELECT f.confrelid::regclass FROM pg_constraint AS f
+         WHERE f.conrelid = c.attrelid AND f.contype = 'f' AND c.attnum = ANY (f.conkey)
+           AND (f.confrelid <> f.conrelid OR f.conkey <> f.confkey)
+         ORDER BY f.conname LIMIT 1)
+    FROM columns AS c
+    WHERE c.in_primary OR c.counts
+    ORDER BY c.attnum
+$$;
+COMMENT ON FUNCTION _snowflake.keys(regclass) IS
+    'internal, for snowflake_convert() and snowflake_set_defaults(): the columns of a table that are in its primary key or count, which of them are keys that get IDs, and the table to which one refers';
+
+CREATE FUNCTION snowflake_set_defaults(
+    schema regnamespace, generator regclass DEFAULT NULL,
+    OUT relation regclass, OUT is_set boolean, OUT result text)
+    RETURNS SETOF record
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+DECLARE
+    key record;
+BEGIN
+    IF schema IS NULL THEN
+        RAISE EXCEPTION 'schema must not be null' USING ERRCODE = 'null_value_not_allowed',
+            HINT = 'As in snowflake_set_defaults(''public'')';
+    END IF;
+    -- A generator that is none is an error once, and not one for each table.
+    PERFORM _snowflake.ids_to_come(generator, NULL);
+    FOREACH relation IN ARRAY _snowflake.tables_of(schema) LOOP
+        is_set := false;
+        result := NULL;
+        FOR key IN
+            SELECT k.* FROM _snowflake.keys(relation) AS k WHERE k.is_key ORDER BY k.number
+        LOOP
+            IF key.refers_to IS NOT NULL THEN
+                result := concat_ws('; ', result, format('column "%s" refers to table %s, and has the keys of that table',
+                    key.name, _snowflake.name(key.refers_to)));
+                CONTINUE;
+            END IF;
+            BEGIN
+                result := concat_ws('; ', result, @extschema@.snowflake_set_default(relation, key.name, generator));
+                is_set := true;
+            EXCEPTION WHEN OTHERS THEN
+                result := concat_ws('; ', result, SQLERRM);
+            END;
+        END LOOP;
+        result := coalesce(result, 'no column is a key that gets numbers from this database');
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_set_defaults(regnamespace, regclass) IS
+    'makes a generator the default of the keys of all tables of a schema; returns a row for each table: whether a default is set now, and what was done, or why nothing was';
