@@ -9,8 +9,9 @@
 -- server, and all that connects to other servers. tests/t/security/catalog_rules.pl lists who
 -- may use each object, and each script of an update ends with such lines for what it makes.
 --
--- The script of snowflake_id_convert does so too. The statements name objects. The owner of the extension's schema may rename it meanwhile,
--- and make another one of its name; so in the end each object is looked at by its OID.
+-- The script of snowflake_id_convert does so by the same function. The statements name
+-- objects. The owner of the extension's schema may rename it meanwhile, and make another one
+-- of its name; so in the end each object is looked at by its OID.
 CREATE FUNCTION _snowflake.restrict(extension name) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
