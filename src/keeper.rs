@@ -180,8 +180,7 @@ impl Keeper {
                 // The settings may have been changed while there was no keeper.
                 shared.with_lease(shared.server(), |_, state| leave_registry(state));
                 if is_other {
-                    let message = "the worker ID comes from the settings, without a registry";
-                    error::keeper::follows(message.to_string()).log("");
+                    error::keeper::no_registry().log("");
                 }
             }
         }

@@ -281,9 +281,9 @@ impl LeaseTexts {
     }
 }
 
-/// The registry was set or taken away by a reload.
-pub fn follows(message: String) -> Error {
-    told(message)
+/// The registry was taken away by a reload.
+pub fn no_registry() -> Error {
+    told("the worker ID comes from the settings, without a registry".to_string())
 }
 
 fn told(message: String) -> Error {

@@ -308,7 +308,6 @@ impl Node {
     }
 
     /// When the incarnation began.
-    #[must_use]
     pub const fn started(&self) -> BootNanos {
         self.me.started
     }
