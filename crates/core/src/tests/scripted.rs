@@ -21,7 +21,7 @@ use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::word::{Clocks, Issued, Step};
 use super::MARKS_MAX;
-use super::one_call::OneCall;
+use super::one_call::{OneCall, whose_calls_are_transactions};
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// How long a nap is.
@@ -116,42 +116,7 @@ impl Host for Server {
         Ok((&self.slot, &self.generator))
     }
 
-    fn entered(&self) -> Option<(&Slot, &Generator)> {
-        Some((&self.slot, &self.generator))
-    }
-
-    fn generation(&self) -> Generation {
-        self.beliefs.get().identity.generation
-    }
-
-    fn has_taken(&self) -> bool {
-        false
-    }
-
-    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Refused> {
-        self.held.hold(&self.generator, slot, at);
-        Ok(())
-    }
-
-    fn reported(&self) -> UnixMillis {
-        self.held.reported(&self.reported)
-    }
-
-    fn took(&self, at: UnixMillis) {
-        self.held
-            .took(&self.generator, &self.slot, self.reported.get(), at);
-    }
-
-    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
-        f(&Reserving::the_lock_is_held())
-    }
-
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
-        let mut beliefs = self.beliefs.get();
-        let result = f(&mut beliefs);
-        self.beliefs.set(beliefs);
-        result
-    }
+    whose_calls_are_transactions!();
 
     fn settings(&self) -> Settings {
         Settings {
