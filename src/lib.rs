@@ -5,7 +5,7 @@
 //! which calls nothing of PostgreSQL.
 
 #![cfg_attr(
-    any(test, feature = "pg_test"),
+    feature = "pg_test",
     allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)
 )]
 
@@ -47,10 +47,6 @@ mod wire; // messages between servers and a registry
 
 #[cfg(feature = "pg_test")]
 pub mod tests;
-
-// The framework looks for it at the root of the crate.
-#[cfg(all(test, feature = "pg_test"))]
-pub use tests::pg_test;
 
 pgrx::pg_module_magic!(name, version);
 
