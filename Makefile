@@ -1,7 +1,7 @@
 # make          prints this list; in an unpacked archive, it builds
 # make quick    the core's tests but loom's, and formatting; no PostgreSQL needed
 # make test     all tests, on PostgreSQL 15 or PG=18
-# make test-all   all tests on 15, most on 16, 17 and 18, and pg_upgrade between them
+# make test-all   all tests on 15, all but the core's on 16, 17 and 18, and pg_upgrade between them
 # make test-NAME  citus, demo, monitoring, orms, packages, patroni, suites or upgrade: see CONTRIBUTING.md
 # make lint     formatting, clippy, and what only some files may do
 # make soak     random faults for 15 minutes, then odd arguments for 5; before a release
@@ -31,7 +31,7 @@ test_names := citus demo monitoring orms patroni suites upgrade
 bench_names := contention convert horizon instructions
 package_names := debs dist sbom
 
-.PHONY: all help quick test needs test-server test-all test-packages lint check-core walks miri \
+.PHONY: all help quick test test-server test-all test-packages lint check-core walks miri \
     torture soak fuzz fuzz-args fuzz-sql bench bench-citus bench-compare demo docs \
     build install installcheck vendor packages dist sbom image clean \
     $(test_names:%=test-%) $(bench_names:%=bench-%) $(package_names:%=test-%)
@@ -44,11 +44,8 @@ help:
 quick:
 	@tests/run quick
 
-test: needs check-core test-server
-
-# The core's tests take minutes: what the others lack is said before.
-needs:
-	@tests/run needs
+test:
+	@tests/run everything
 
 # The core's tests need no PostgreSQL.
 check-core:

@@ -6,7 +6,7 @@
 //! talks to registries and to other servers, and does not call this one.
 
 #![cfg_attr(
-    any(test, feature = "pg_test"),
+    feature = "pg_test",
     allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)
 )]
 
@@ -43,10 +43,6 @@ mod tx_holds; // what this session holds back, and what prepared transactions do
 
 #[cfg(feature = "pg_test")]
 pub mod tests;
-
-// The framework looks for it at the root of the crate.
-#[cfg(all(test, feature = "pg_test"))]
-pub use tests::pg_test;
 
 pgrx::pg_module_magic!(name, version);
 

@@ -292,19 +292,3 @@ mod tests {
         );
     }
 }
-
-/// Read by the `#[pg_test]` framework.
-#[cfg(test)]
-pub mod pg_test {
-    /// Nothing to prepare.
-    pub fn setup(_options: Vec<&str>) {}
-
-    /// The settings of the test server.
-    #[must_use]
-    pub fn postgresql_conf_options() -> Vec<&'static str> {
-        vec![
-            "shared_preload_libraries = 'snowflake_id'",
-            "snowflake_id.worker_id = 5",
-        ]
-    }
-}

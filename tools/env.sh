@@ -5,6 +5,8 @@
 #
 #   PG          major version wanted (15 to 18); the demo takes any
 #   PG_CONFIG   a pg_config to use instead of looking for one
+#   BUILD_PROFILE  the profile with which the extension is built: release, or, which is what
+#               most tests take, servers
 #   CITUS       a folder into which Citus was installed, for the tests that need Citus
 #
 # A version that has to be built from source is built with PostgreSQL's assertions
@@ -21,6 +23,7 @@ for variable in $(compgen -e PG); do
 done
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$top/target}"
+profile=${BUILD_PROFILE:-${profile:-release}}
 
 die() { printf 'error: %s\n' "$1" >&2; exit 1; }
 is_root() { [ "$(id -u)" = 0 ]; }
@@ -227,19 +230,19 @@ make_scratch() {
     as_run_user test -w "$scratch" || die "$run_user cannot write to $scratch; set TMPDIR"
 }
 
-# Builds the extension for $pg.
+# build [FEATURE]: builds the extension for $pg.
 build() {
     (cd "$top" && PGRX_PG_CONFIG_PATH=$pg_config \
-        cargo build --release --locked --quiet --package snowflake_id --no-default-features --features "pg$pg")
+        cargo build --profile "$profile" --locked --quiet --package snowflake_id --no-default-features --features "pg$pg ${1:-}")
     # make install, which does not build, reads this file: root may have no cargo.
-    printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/release/snowflake_id.pg"
+    printf '%s\n' "$pg" > "$CARGO_TARGET_DIR/$profile/snowflake_id.pg"
 }
 
 # install_into PKGLIBDIR SHAREDIR: installs the library and both extensions.
 install_into() {
     # The server reads them, whatever the umask of who installs them.
     (umask 022 && mkdir -p "$1" "$2/extension")
-    install -m 755 "$CARGO_TARGET_DIR/release/libsnowflake_id.so" "$1/snowflake_id.so"
+    install -m 755 "$CARGO_TARGET_DIR/$profile/libsnowflake_id.so" "$1/snowflake_id.so"
     install_extension snowflake_id.control sql "$2/extension"
     install_extension convert/snowflake_id_convert.control convert "$2/extension"
 }

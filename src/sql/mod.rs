@@ -20,8 +20,3 @@ mod text; // to_text, from_text, mask, unmask, mask_text, unmask_text, mask_vers
 
 #[cfg(feature = "pg_test")]
 pub(super) use generate::snowflake_nextval as nextval_for_tests;
-
-// `make install` joins the files of sql/. cargo pgrx, which the tests inside a server use,
-// installs the SQL that the library holds; so the library of these tests holds it.
-#[cfg(feature = "pg_test")]
-include!(concat!(env!("OUT_DIR"), "/sql.rs"));

@@ -17,7 +17,7 @@ $node->safe_psql('postgres', q{CREATE ROLE mallory LOGIN; CREATE ROLE other LOGI
 sub sql { return $node->safe_psql('attacked', @_); }
 
 # Everything of the owner's calls this function, which tells the log who runs it, takes the
-# rights of whoever that is, and changes settings. So does everything that a search_path
+# rights of that role, and changes settings. So does everything that a search_path
 # with the owner's schema would call in place of PostgreSQL's own.
 my $schema = q{
 	CREATE FUNCTION m.grab(what text) RETURNS void LANGUAGE plpgsql AS $$BEGIN

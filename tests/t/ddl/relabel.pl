@@ -172,7 +172,7 @@ draw($other, 'g');
 
 # Only the owner may change the label.
 $node->safe_psql('postgres', qq{SET ROLE alice; SELECT snowflake_create_generator('hers', 'preset=discord'); SELECT snowflake_nextval('hers'); GRANT ALL ON SEQUENCE hers TO bob});
-is((error_of($node, 'SET ROLE bob; ' . relabel('hers', q{preset=discord max_borrow=0})))[0], '42501', 'not whoever may use it');
+is((error_of($node, 'SET ROLE bob; ' . relabel('hers', q{preset=discord max_borrow=0})))[0], '42501', 'not a role that may only use it');
 is((error_of($node, 'SET ROLE alice; ' . relabel('hers', q{preset=discord max_borrow=0})))[0], '', 'but its owner');
 # These objects cannot have a label.
 $node->safe_psql('postgres', 'CREATE TABLE tab (id bigint)');
@@ -226,7 +226,7 @@ send_to($other, q{SELECT snowflake_nextval('held')});
 wait_for_lock($node, 'SELECT snowflake_nextval%');
 $admin->query_safe('COMMIT');
 push @{ drawn('held') }, scalar $other->query('');
-fits(drawn('held')->[-1], 'held', 'whoever waited issues by the new label');
+fits(drawn('held')->[-1], 'held', 'the session that waited issues by the new label');
 
 # Two changes at once: the second is checked against the result of the first.
 $admin->query_safe('BEGIN; ' . relabel('held', label(40, '2018-01-01 00:00:00+00')));

@@ -150,7 +150,7 @@ $open->query_safe('COMMIT');
 $open->quit;
 $all = check_consumed('an open transaction', @nodes);
 
-# A server is lost. It counts until it is dropped, whoever has its worker ID.
+# A server is lost. It counts until it is dropped, whichever server has its worker ID.
 my $lost = session($three);
 $lost->query_safe('BEGIN; INSERT INTO events DEFAULT VALUES');
 kill_all($three);

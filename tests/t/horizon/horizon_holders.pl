@@ -194,7 +194,7 @@ $s->query_safe('COMMIT');
 passes($beside, 'after that, it goes on', q{'g'});
 passes($many[$_ - 1], "generator $_ of many goes on", "'many$_'") for 1 .. 6;
 
-# Whoever has no privilege on a generator does not hold it back.
+# A role without a privilege on a generator does not hold it back.
 $s->query_safe(q{CREATE ROLE stranger LOGIN; CREATE SCHEMA AUTHORIZATION stranger});
 my $stranger = session($node, 'stranger');
 $stranger->query_safe(q{SELECT snowflake_create_generator('stranger.own' || n, 'preset=default') FROM generate_series(1, 6) n});
@@ -219,7 +219,7 @@ cmp_ok(horizon("'many$_'"), '<=', $many[ $_ - 1 ], "after a crash, generator $_ 
 $s->query_safe(q{COMMIT PREPARED 'many'});
 passes($many[$_ - 1], "generator $_ of many goes on", "'many$_'") for 1 .. 6;
 
-# The horizon does not go back at a restart, whoever comes first, and whatever that one does.
+# The horizon does not go back at a restart, whatever the first call is.
 my $before_restart = horizon();
 for my $first ('SELECT snowflake_nextval_block(0)', q{SELECT snowflake_advance('snowflake_default', 'infinity'::timestamptz)}, 'SELECT 1/0 FROM (SELECT snowflake_nextval() OFFSET 0) x')
 {
@@ -367,7 +367,7 @@ for my $label (q{layout='time:41 clock:2 worker:8 sequence:12' on_rollback=next_
 	$s->query_safe('DROP SEQUENCE down');
 }
 
-# Rights: whoever may use or read the generator. What other sessions do is shown as in
+# Rights: a role that may use or read the generator. What other sessions do is shown as in
 # pg_stat_activity.
 $s->query_safe(q{CREATE ROLE reader LOGIN; CREATE ROLE nobody LOGIN; CREATE ROLE stats LOGIN IN ROLE pg_read_all_stats;
 	GRANT SELECT ON SEQUENCE g TO reader});

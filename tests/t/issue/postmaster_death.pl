@@ -44,7 +44,7 @@ my $until = time + 5;
 sleep 0.05 while time < $until && grep { is_alive($_) } values %pid;
 my %lives = map { $_ => is_alive($pid{$_}) } sort keys %pid;
 kill KILL => grep { is_alive($_) } values %pid;
-ok(!$lives{$_}, "$_: whoever waits is gone within seconds of the postmaster") for sort keys %lives;
+ok(!$lives{$_}, "$_: the session that waits is gone within seconds of the postmaster") for sort keys %lives;
 wait_until('all sessions are gone', sub { !grep { is_alive($_) } values %pid });
 for my $session (values %session)
 {

@@ -202,7 +202,7 @@ wait_until('IDs stop at the bound', sub {
 	$code && is($code, '55000', 'SQLSTATE') && like($text, qr/may issue IDs of times before.*There is trouble since/s, 'why') });
 like(worker($b, 'last_error'), qr/^Could not connect: .*\.$/, 'the view says why');
 is(in_log($b, qr/WARNING:  snowflake_id: could not renew worker ID 2\n/), 1, 'the log says so once');
-# Whoever does not see the view does not see the registry's address either.
+# A role that does not see the view does not see the registry's address either.
 $b->safe_psql('postgres', 'CREATE ROLE nobody LOGIN');
 my $nobody = session($b, 'nobody');
 ($code, $text) = error_in($nobody, 'SELECT snowflake_nextval()');

@@ -215,7 +215,7 @@ $node->safe_psql('copy', 'GRANT USAGE ON SCHEMA trap TO owner; CREATE SCHEMA own
 can('owner', 'SET search_path = trap, pg_catalog; CREATE EXTENSION snowflake_id SCHEMA own; DROP EXTENSION snowflake_id', 'copy');
 
 # Nor are operators and functions taken that somebody else made in the schema before, for
-# types that fit better than those in pg_catalog: whoever reads a view would run them.
+# types that fit better than those in pg_catalog: a role that reads a view would run them.
 my $folder = $node->config_data('--sharedir') . '/extension';
 my ($version) = slurp_file("$folder/snowflake_id.control") =~ /^default_version = '(.+)'/m;
 my %called = map { $_ => 1 } slurp_file("$folder/snowflake_id--$version.sql") =~ /\b([a-z]\w+)\s*\(/g;

@@ -156,7 +156,7 @@ fn block(server: &Server, count: u64, others: &[u64]) -> Result<Issued, Refused>
     Ok(taken)
 }
 
-/// Wherever in a tick a block is asked for, whoever takes in between.
+/// Wherever in a tick a block is asked for, with other calls in between.
 #[test]
 fn blocks_are_consecutive_ids_of_a_tick() {
     for policy in [

@@ -1,12 +1,8 @@
-//! Sessions that hold the horizon and readers of it, explored by loom on the production
-//! protocol, see [`super::sessions`].
+//! Sessions that hold the horizon, and those that read it or report how far the server is,
+//! explored by loom on the production protocol, see [`super::sessions`].
 
-use std::sync::atomic::{AtomicBool as Flag, Ordering::SeqCst as Always};
-
-use loom::thread;
-
-use super::super::horizon::PLACES;
 use super::super::id::UnixMillis;
+use super::scaffold::spawn;
 use super::sessions::{Server, explore, instant, server, session};
 
 /// A transaction that inserts the ID that it takes.
@@ -17,14 +13,36 @@ fn write(s: &Server, mine: usize, now: i64) -> UnixMillis {
     id
 }
 
+/// A transaction that holds more generators than it has places, and this one by a lock.
+fn write_by_lock(s: &Server) -> UnixMillis {
+    let session = session(s, 0, 3);
+    session.fill_places();
+    let id = session.take();
+    session.end();
+    s.unlock();
+    id
+}
+
+/// A transaction that inserts an ID of tick 4, which comes from elsewhere, while the horizon moves
+/// past it; by a lock if it has no place. Whether it may.
+fn insert(s: &Server, by_lock: bool) -> bool {
+    let session = session(s, 0, 3);
+    if by_lock {
+        session.fill_places();
+    }
+    let inserted = session.insert(instant(4));
+    session.end();
+    if by_lock {
+        s.unlock();
+    }
+    inserted.is_ok()
+}
+
 #[test]
 fn a_reader_sees_all_rows_before_the_horizon() {
     explore(3, |met| {
         let s = server();
-        let writer = {
-            let s = s.clone();
-            thread::spawn(move || write(&s, 0, 3))
-        };
+        let writer = spawn(&s, |s| write(s, 0, 3));
         let (horizon, seen) = s.read(5);
         met.check(writer.join().unwrap(), horizon, seen[0]);
     });
@@ -38,10 +56,7 @@ fn a_reader_sees_the_rows_of_two_writers() {
         let writers: Vec<_> = [3, 4]
             .into_iter()
             .enumerate()
-            .map(|(mine, now)| {
-                let s = s.clone();
-                thread::spawn(move || write(&s, mine, now))
-            })
+            .map(|(mine, now)| spawn(&s, move |s| write(s, mine, now)))
             .collect();
         let (horizon, seen) = s.read(5);
         for (writer, seen) in writers.into_iter().zip(seen) {
@@ -55,17 +70,14 @@ fn a_reader_sees_the_rows_of_two_writers() {
 fn a_session_goes_on_to_its_next_transaction() {
     explore(2, |met| {
         let s = server();
-        let writer = {
-            let s = s.clone();
-            thread::spawn(move || {
-                let first = write(&s, 0, 3);
-                let session = session(&s, 0, 4);
-                let second = session.take();
-                s.note_end(1);
-                session.end();
-                [first, second]
-            })
-        };
+        let writer = spawn(&s, |s| {
+            let first = write(s, 0, 3);
+            let session = session(s, 0, 4);
+            let second = session.take();
+            s.note_end(1);
+            session.end();
+            [first, second]
+        });
         let (horizon, seen) = s.read(5);
         for (id, seen) in writer.join().unwrap().into_iter().zip(seen) {
             met.check(id, horizon, seen);
@@ -78,14 +90,8 @@ fn a_session_goes_on_to_its_next_transaction() {
 fn two_readers_and_a_writer() {
     explore(1, |met| {
         let s = server();
-        let writer = {
-            let s = s.clone();
-            thread::spawn(move || write(&s, 0, 3))
-        };
-        let other = {
-            let s = s.clone();
-            thread::spawn(move || s.read(5))
-        };
+        let writer = spawn(&s, |s| write(s, 0, 3));
+        let other = spawn(&s, |s| s.read(5));
         let (horizon, seen) = s.read(4);
         let id = writer.join().unwrap();
         met.check(id, horizon, seen[0]);
@@ -94,54 +100,36 @@ fn two_readers_and_a_writer() {
     });
 }
 
-/// An ID of tick 4 comes from elsewhere, while the horizon moves past it.
 #[test]
 fn an_id_from_elsewhere_is_seen_or_refused() {
-    let refused = std::sync::Arc::new(Flag::new(false));
-    let all = refused.clone();
-    explore(3, move |met| {
-        let s = server();
-        let writer = {
-            let s = s.clone();
-            thread::spawn(move || {
-                let session = session(&s, 0, 3);
-                let inserted = session.insert(instant(4));
-                session.end();
-                inserted.is_ok()
-            })
-        };
-        let (horizon, seen) = s.read(5);
-        if writer.join().unwrap() {
-            met.check(instant(4), horizon, seen[0]);
-        } else {
-            all.store(true, Always);
-        }
-    });
-    assert!(refused.load(Always));
+    for (by_lock, interruptions) in [(false, 3), (true, 2)] {
+        let refuses = explore(interruptions, move |met| {
+            let s = server();
+            let writer = spawn(&s, move |s| insert(s, by_lock));
+            let (horizon, seen) = s.read(5);
+            met.check_inserted(writer.join().unwrap(), instant(4), horizon, seen[0]);
+        });
+        assert!(refuses, "by a lock: {by_lock}");
+    }
 }
 
-/// As above, of a session that has taken a later ID before, and inserts that one as well.
+/// A session inserts an ID from elsewhere, and a later one that it has taken before.
 #[test]
 fn an_id_from_elsewhere_beside_ones_own() {
     explore(3, |met| {
         let s = server();
-        let writer = {
-            let s = s.clone();
-            thread::spawn(move || {
-                let session = session(&s, 0, 5);
-                let own = session.take();
-                let other = session.insert(instant(4));
-                assert_eq!(session.insert(own), Ok(()), "its own ID is refused");
-                session.end();
-                (own, other.is_ok())
-            })
-        };
+        let writer = spawn(&s, |s| {
+            let session = session(s, 0, 5);
+            let own = session.take();
+            let other = session.insert(instant(4));
+            assert_eq!(session.insert(own), Ok(()), "its own ID is refused");
+            session.end();
+            (own, other.is_ok())
+        });
         let (horizon, seen) = s.read(6);
         let (own, other) = writer.join().unwrap();
         met.check(own, horizon, seen[0]);
-        if other {
-            met.check(instant(4), horizon, seen[0]);
-        }
+        met.check_inserted(other, instant(4), horizon, seen[0]);
     });
 }
 
@@ -150,18 +138,15 @@ fn an_id_from_elsewhere_beside_ones_own() {
 fn a_prepared_transaction_holds_the_horizon() {
     explore(2, |met| {
         let s = server();
-        let writer = {
-            let s = s.clone();
-            thread::spawn(move || {
-                let session = session(&s, 0, 3);
-                let id = session.take();
-                session.prepare();
-                // COMMIT PREPARED
-                s.note_end(0);
-                s.unlock();
-                id
-            })
-        };
+        let writer = spawn(&s, |s| {
+            let session = session(s, 0, 3);
+            let id = session.take();
+            session.prepare();
+            // COMMIT PREPARED
+            s.note_end(0);
+            s.unlock();
+            id
+        });
         // The first one may find that nothing is prepared.
         let first = s.read(4);
         let second = s.read(5);
@@ -172,22 +157,11 @@ fn a_prepared_transaction_holds_the_horizon() {
     });
 }
 
-/// A transaction holds more generators than it has places, and this one by a lock.
 #[test]
 fn a_generator_without_a_place_is_held_by_a_lock() {
     explore(2, |met| {
         let s = server();
-        let writer = {
-            let s = s.clone();
-            thread::spawn(move || {
-                let session = session(&s, 0, 3);
-                (1..=PLACES as u64).for_each(|other| session.hold_other(other));
-                let id = session.take();
-                session.end();
-                s.unlock();
-                id
-            })
-        };
+        let writer = spawn(&s, write_by_lock);
         // The first one may find that there is no lock.
         let first = s.read(4);
         let second = s.read(5);
@@ -198,30 +172,36 @@ fn a_generator_without_a_place_is_held_by_a_lock() {
     });
 }
 
-/// An ID from elsewhere, held by a lock.
+/// By a clock that was set back, the session takes an ID, inserts it, and ends.
 #[test]
-fn an_id_from_elsewhere_without_a_place_is_seen_or_refused() {
-    let refused = std::sync::Arc::new(Flag::new(false));
-    let all = refused.clone();
-    explore(2, move |met| {
+fn what_is_reported_has_ended_or_lies_before_all_ids_to_come() {
+    explore(3, |met| {
         let s = server();
-        let writer = {
-            let s = s.clone();
-            thread::spawn(move || {
-                let session = session(&s, 0, 3);
-                (1..=PLACES as u64).for_each(|other| session.hold_other(other));
-                let inserted = session.insert(instant(4));
-                session.end();
-                s.unlock();
-                inserted.is_ok()
-            })
-        };
-        let (horizon, seen) = s.read(5);
-        if writer.join().unwrap() {
-            met.check(instant(4), horizon, seen[0]);
-        } else {
-            all.store(true, Always);
-        }
+        let writer = spawn(&s, |s| write(s, 0, 3));
+        let (report, ended) = s.report(5);
+        met.check(writer.join().unwrap(), report, ended[0]);
     });
-    assert!(refused.load(Always));
+}
+
+#[test]
+fn a_lock_is_found_though_none_was_there_before() {
+    explore(3, |met| {
+        let s = server();
+        // The note of the start is withdrawn.
+        let _ = s.report(1);
+        let writer = spawn(&s, write_by_lock);
+        let (report, ended) = s.report(5);
+        met.check(writer.join().unwrap(), report, ended[0]);
+    });
+}
+
+#[test]
+fn an_id_from_elsewhere_is_reported_or_refused() {
+    let refuses = explore(3, |met| {
+        let s = server();
+        let writer = spawn(&s, |s| insert(s, false));
+        let (report, ended) = s.report(5);
+        met.check_inserted(writer.join().unwrap(), instant(4), report, ended[0]);
+    });
+    assert!(refuses);
 }

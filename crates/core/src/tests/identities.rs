@@ -41,7 +41,7 @@ fn grant(server: &Server, worker: i32, floor: i64, bound: i64) {
     grant_to(server, worker, floor, bound, floor);
 }
 
-/// The same, to a server that had a bound before.
+/// A grant to a server that had a bound before, up to `reached`.
 fn grant_to(server: &Server, worker: i32, floor: i64, bound: i64, reached: i64) {
     let [floor, bound, reached] = [floor, bound, reached].map(UnixMillis::new);
     let (worker, ahead) = (WorkerId::new(worker).unwrap(), Millis::new(200));

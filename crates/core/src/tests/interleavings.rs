@@ -9,55 +9,15 @@ use loom::thread;
 use super::super::clock::Reading;
 use super::super::clocks::Ledger;
 use super::super::generator::Generator;
-use super::super::id::{
-    BootNanos, Millis, NANOS_PER_MILLI, Place, Position, Tick, UnixMillis, UnixNanos,
-};
+use super::super::id::{BootNanos, Millis, Place, Position, Tick, UnixMillis, UnixNanos};
 use super::super::identity::{Generation, Identity};
 use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::reservation::{Plan, Planned};
+use super::super::reservation::Plan;
 use super::super::slot::Slot;
 use super::super::sync::{AtomicI64, AtomicU64, Ordering};
 use super::super::word::{Clocks, Issued, Live, Spread, Step};
-
-const MS: i64 = NANOS_PER_MILLI;
-
-pub fn zero() -> Reading {
-    Reading {
-        boot: BootNanos::new(0),
-        wall: UnixNanos::new(0),
-    }
-}
-
-/// Makes a plan of these parts; the others make no difference here.
-pub fn plan(
-    word_from: Option<Position>,
-    before: Position,
-    reserved: Position,
-    early: Position,
-    ledger: Ledger,
-) -> Plan {
-    Plan {
-        reading: zero(),
-        mark: UnixMillis::new(0),
-        value: reserved.get().cast_signed(),
-        clock_from: UnixNanos::new(0),
-        word_from,
-        ledger,
-        believes: false,
-        leaves_gap: false,
-        window: Millis::new(1),
-        forgiven: Millis::ZERO,
-        least: None,
-        before,
-        identity: Identity::NONE,
-        reserved,
-        early,
-        starts: false,
-        lead: Millis::ZERO,
-        switches: false,
-    }
-}
+use super::scaffold::{At, MS, carry_out, explore, plan, settled, spawn, zero};
 
 /// Generators that do not watch the wall clock.
 pub mod plain {
@@ -70,19 +30,9 @@ pub mod plain {
     }
 
     /// The generator's clock shows a tick.
-    pub struct At(pub i64);
-
-    impl Clocks for At {
-        fn wall(&self) -> UnixNanos {
-            UnixNanos::new(0)
-        }
-        fn boot(&self) -> BootNanos {
-            let epoch = G.layout.epoch().get();
-            BootNanos::new((epoch + self.0) * MS)
-        }
-        fn read(&self) -> Reading {
-            zero()
-        }
+    pub fn tick(tick: i64) -> At {
+        let boot = G.layout.epoch().get() + tick;
+        At { boot, wall: 0 }
     }
 
     pub const G: Generator = Generator::DEFAULT;
@@ -98,7 +48,7 @@ pub mod plain {
 
     /// One attempt; an issued position must lie below the mark on disk.
     fn issue(s: &Shared, now: i64) -> Option<u64> {
-        match s.live.issue::<false>(&G, Generation::NONE, 1, &At(now)) {
+        match s.live.issue::<false>(&G, Generation::NONE, 1, &tick(now)) {
             Step::Issue(Issued { start, end, .. }) => {
                 assert!(
                     end.get() <= s.mark.load(Ordering::Acquire),
@@ -114,35 +64,18 @@ pub mod plain {
         let from = (from > 0).then_some(Position::new(from));
         let (before, to) = (s.live.bounds().reserved(), Position::new(to));
         let plan = plan(from, before, to, to, Ledger::FRESH);
-        let written = Planned::new(plan).write(|plan| {
-            s.mark.store(plan.value.cast_unsigned(), Ordering::Release);
-            Ok::<(), ()>(())
-        });
-        let moved = written.unwrap().move_word(&G, &s.live);
-        assert!(moved.publish(&s.live));
-    }
-
-    /// All interleavings in which threads are interrupted up to three times, or as
-    /// often as LOOM_MAX_PREEMPTIONS says: without a limit, three threads take hours.
-    fn explore(f: impl Fn() + Sync + Send + 'static) {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = model.preemption_bound.or(Some(3));
-        model.check(f);
+        let write = |plan: &Plan| s.mark.store(plan.value.cast_unsigned(), Ordering::Release);
+        assert!(carry_out(&plan, &G, &s.live, write, || {}).1);
     }
 
     #[test]
     fn two_issuers_and_a_reserver_that_starts_at_a_mark() {
-        explore(|| {
+        explore(3, || {
             let s = shared();
             // A stored mark at tick 9 while the clock says 3: no ID below tick 9 may be
             // issued.
             let start = 9 * TICK;
-            let issuers: Vec<_> = (0..2)
-                .map(|_| {
-                    let s = s.clone();
-                    thread::spawn(move || issue(&s, 3))
-                })
-                .collect();
+            let issuers = [(); 2].map(|()| spawn(&s, |s| issue(s, 3)));
             reserve(&s, start, start + TICK);
             let issued: Vec<_> = issuers
                 .into_iter()
@@ -161,17 +94,12 @@ pub mod plain {
 
     #[test]
     fn two_issuers_and_a_reserver_that_extends() {
-        explore(|| {
+        explore(3, || {
             let s = shared();
             // Room for one more ID below the old bound.
             let word = 5 * TICK + 4095;
             reserve(&s, word, 6 * TICK);
-            let issuers: Vec<_> = (0..2)
-                .map(|_| {
-                    let s = s.clone();
-                    thread::spawn(move || issue(&s, 5))
-                })
-                .collect();
+            let issuers = [(); 2].map(|()| spawn(&s, |s| issue(s, 5)));
             reserve(&s, 0, 7 * TICK);
             let mut issued: Vec<_> = issuers
                 .into_iter()
@@ -194,10 +122,7 @@ pub mod plain {
             // Room for one more ID before the limit, far below the bound.
             let word = (5 + G.policy.max_borrow_ticks) * TICK + 4095;
             reserve(&s, word, 200 * TICK);
-            let other = {
-                let s = s.clone();
-                thread::spawn(move || issue(&s, 5))
-            };
+            let other = spawn(&s, |s| issue(s, 5));
             let mine = issue(&s, 5);
             let other = other.join().unwrap();
             assert_eq!(mine.xor(other), Some(word), "{mine:?} {other:?}");
@@ -214,15 +139,12 @@ pub mod plain {
             let s = shared();
             let word = 5 * TICK + 4093;
             reserve(&s, word, 6 * TICK);
-            let batch = {
-                let s = s.clone();
-                thread::spawn(move || {
-                    match s.live.issue::<false>(&G, Generation::NONE, 3, &At(5)) {
-                        Step::Issue(Issued { start, end, .. }) => Some((start.get(), end.get())),
-                        _ => None,
-                    }
-                })
-            };
+            let batch = spawn(&s, |s| {
+                match s.live.issue::<false>(&G, Generation::NONE, 3, &tick(5)) {
+                    Step::Issue(Issued { start, end, .. }) => Some((start.get(), end.get())),
+                    _ => None,
+                }
+            });
             let mine = issue(&s, 5);
             let batch = batch.join().unwrap();
             // All three positions to the batch, or one to the caller while the others
@@ -241,10 +163,7 @@ pub mod plain {
             let s = shared();
             reserve(&s, 5 * TICK, 200 * TICK);
             let fresh = G.fresh(Tick::new(6)).get();
-            let other = {
-                let s = s.clone();
-                thread::spawn(move || issue(&s, 6))
-            };
+            let other = spawn(&s, |s| issue(s, 6));
             let mut both = [issue(&s, 6).unwrap(), other.join().unwrap().unwrap()];
             both.sort_unstable();
             assert_eq!(both, [fresh, fresh + 1]);
@@ -258,10 +177,7 @@ pub mod plain {
             let (zero, none) = (Position::ZERO, Generation::NONE);
             let (bound, early) = (Position::new(100), Position::new(50));
             assert!(s.live.bounds().publish(zero, none, bound, early));
-            let other = {
-                let s = s.clone();
-                thread::spawn(move || s.live.bounds().elect_early(Position::new(60)))
-            };
+            let other = spawn(&s, |s| s.live.bounds().elect_early(Position::new(60)));
             let mine = s.live.bounds().elect_early(Position::new(61));
             assert!(mine != other.join().unwrap());
         });
@@ -366,16 +282,14 @@ mod watching {
         }
 
         fn carry_out(&self, plan: &Plan, believes: Option<UnixNanos>) -> Ledger {
-            let written = Planned::new(*plan).write(|plan| {
-                self.disk.store(plan.value, Ordering::Release);
-                Ok::<(), ()>(())
-            });
-            let moved = written.unwrap().move_word(&self.generator, &self.live);
-            let ledger = moved.plan().ledger;
-            if let Some(wall) = believes {
-                self.live.clock().believe(wall);
-            }
-            assert!(moved.publish(&self.live));
+            let write = |plan: &Plan| self.disk.store(plan.value, Ordering::Release);
+            let believe = || {
+                if let Some(wall) = believes {
+                    self.live.clock().believe(wall);
+                }
+            };
+            let (ledger, published) = carry_out(plan, &self.generator, &self.live, write, believe);
+            assert!(published);
             ledger
         }
     }
@@ -392,24 +306,16 @@ mod watching {
         }
     }
 
-    /// All interleavings in which threads are interrupted up to three times: without
-    /// a limit, three threads with so many steps take hours. What was issued in any
-    /// of them is returned, so that it can be seen that they differ.
-    fn explore<const N: usize>(
+    /// What was issued in any interleaving.
+    fn issued<const N: usize>(
         f: impl Fn() -> [Result<Place3, Step>; N] + Sync + Send + 'static,
     ) -> BTreeSet<Place3> {
-        let seen = std::sync::Arc::new(std::sync::Mutex::new(BTreeSet::new()));
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound =
-            Some(std::env::var("LOOM_MAX_PREEMPTIONS").map_or(3, |text| text.parse().unwrap()));
-        let all = seen.clone();
-        model.check(move || all.lock().unwrap().extend(f().into_iter().flatten()));
-        std::mem::take(&mut *seen.lock().unwrap())
+        let all = explore(3, move || f().map(Result::ok));
+        all.into_iter().flatten().flatten().collect()
     }
 
-    fn spawn(s: &Arc<Shared>) -> thread::JoinHandle<Result<Place3, Step>> {
-        let s = s.clone();
-        thread::spawn(move || s.issue())
+    fn issuers<const N: usize>(s: &Arc<Shared>) -> [thread::JoinHandle<Result<Place3, Step>>; N] {
+        [(); N].map(|()| spawn(s, Shared::issue))
     }
 
     fn differ(one: Result<Place3, Step>, other: Result<Place3, Step>) {
@@ -418,10 +324,10 @@ mod watching {
 
     #[test]
     fn two_issuers_and_a_change_of_clocks() {
-        let seen = explore(|| {
+        let seen = issued(|| {
             // Clock 0 is at tick 5 when the wall clock goes back to 3.
             let s = Arc::new(Shared::new(OnExhausted::Wait, (0, 5, 1), 9, 5));
-            let issuers = [spawn(&s), spawn(&s)];
+            let issuers = issuers::<2>(&s);
             s.wall.store(3, Ordering::Release);
             let before = Ledger::FRESH;
             let (now, reached) = (Tick::new(3), Tick::new(6));
@@ -446,11 +352,11 @@ mod watching {
 
     #[test]
     fn clocks_go_around_while_one_issues() {
-        let seen = explore(|| {
+        let seen = issued(|| {
             // With two clocks left, back to the clock that was in force when the issuer
             // came: neither an old bound nor an old word allows anything.
             let s = Arc::new(Shared::new(OnExhausted::Wait, (2, 5, 1), 9, 5));
-            let issuer = spawn(&s);
+            let [issuer] = issuers(&s);
             s.wall.store(3, Ordering::Release);
             let there = Ledger::unknown(3, Tick::new(0));
             let plan = s.plan(there, Some((3, 3, 0)), 9);
@@ -476,14 +382,14 @@ mod watching {
 
     #[test]
     fn two_issuers_and_a_start_at_a_mark() {
-        let seen = explore(|| {
+        let seen = issued(|| {
             let s = Shared {
                 live: Live::new(zero()),
                 disk: AtomicI64::new(0),
                 ..Shared::new(OnExhausted::Wait, (0, 0, 0), 0, 3)
             };
             let s = Arc::new(s);
-            let issuers = [spawn(&s), spawn(&s)];
+            let issuers = issuers::<2>(&s);
             // The mark is at 9, in clock 1; the wall clock says 3.
             let plan = s.plan(Ledger::unknown(1, Tick::new(9)), Some((1, 9, 0)), 12);
             s.live
@@ -500,10 +406,10 @@ mod watching {
 
     #[test]
     fn two_issuers_and_a_reserver_that_extends() {
-        let seen = explore(|| {
+        let seen = issued(|| {
             // Room for one more ID below the old bound.
             let s = Arc::new(Shared::new(OnExhausted::Wait, (1, 5, 3), 6, 5));
-            let issuers = [spawn(&s), spawn(&s)];
+            let issuers = issuers::<2>(&s);
             let ledger = Ledger::unknown(1, Tick::new(0));
             let _ = s.carry_out(&s.plan(ledger, None, 7), None);
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
@@ -516,14 +422,14 @@ mod watching {
 
     #[test]
     fn two_issuers_and_one_who_takes_further_clocks() {
-        let seen = explore(|| {
+        let seen = issued(|| {
             let s = Shared::new(OnExhausted::NextClock, (1, 5, 4), 9, 5);
             s.live.bounds().set_spread(Spread {
                 together: 1,
                 widest: 4,
             });
             let s = Arc::new(s);
-            let issuers = [spawn(&s), spawn(&s)];
+            let issuers = issuers::<2>(&s);
             let ledger = Ledger::unknown(1, Tick::new(0));
             let wider = s.generator.widen(&s.live, ledger);
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
@@ -540,7 +446,7 @@ mod watching {
     /// Two issuers while a reserver gives clocks back; the word is at a number of a
     /// tick.
     fn narrowed(within: u64) -> BTreeSet<Place3> {
-        explore(move || {
+        issued(move || {
             let s = Shared::new(OnExhausted::NextClock, (1, 5, within), 9, 5);
             let ledger = Ledger::unknown(1, Tick::new(0)).widen(Tick::new(4), 4);
             s.live.bounds().set_spread(Spread {
@@ -548,7 +454,7 @@ mod watching {
                 widest: 2,
             });
             let s = Arc::new(s);
-            let issuers = [spawn(&s), spawn(&s)];
+            let issuers = issuers::<2>(&s);
             let plan = s.plan(ledger, None, 9);
             let ledger = s.carry_out(&plan, None);
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
@@ -589,10 +495,10 @@ mod watching {
 
     #[test]
     fn a_raise_that_comes_late_does_not_undo_what_is_believed() {
-        let seen = explore(|| {
+        let seen = issued(|| {
             let s = Arc::new(Shared::new(OnExhausted::Wait, (0, 5, 1), 9, 6));
             s.live.clock().believe(UnixNanos::new(5 * MS));
-            let issuers = [spawn(&s), spawn(&s)];
+            let issuers = issuers::<2>(&s);
             // Set back, found, and believed.
             s.wall.store(3, Ordering::Release);
             s.live.clock().believe(s.read_wall());
@@ -605,9 +511,9 @@ mod watching {
 
     #[test]
     fn a_clock_that_goes_on_is_no_rollback() {
-        let seen = explore(|| {
+        let seen = issued(|| {
             let s = Arc::new(Shared::new(OnExhausted::Wait, (0, 5, 1), 9, 5));
-            let issuers = [spawn(&s), spawn(&s)];
+            let issuers = issuers::<2>(&s);
             s.wall.store(6, Ordering::Release);
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
             differ(one, other);
@@ -624,24 +530,19 @@ mod eviction {
 
     #[test]
     fn a_pin_and_an_eviction_exclude_each_other() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(4);
-        model.check(|| {
+        explore(4, || {
             let slot = Arc::new(Slot::new(zero(), 0));
             assert!(slot.evict(1, zero(), 0));
             slot.unpin();
-            let pinners: Vec<_> = [1, 2]
-                .map(|key| {
-                    let slot = slot.clone();
-                    thread::spawn(move || {
-                        let pinned = slot.pin(key);
-                        if pinned {
-                            assert_eq!(slot.key(), key);
-                            slot.unpin();
-                        }
-                    })
+            let pinners = [1, 2].map(|key| {
+                spawn(&slot, move |slot| {
+                    let pinned = slot.pin(key);
+                    if pinned {
+                        assert_eq!(slot.key(), key);
+                        slot.unpin();
+                    }
                 })
-                .into();
+            });
             let evicted = slot.evict(2, zero(), 0);
             if evicted {
                 assert_eq!(slot.key(), 2);
@@ -654,7 +555,7 @@ mod eviction {
             for pinner in pinners {
                 pinner.join().unwrap();
             }
-            // Nobody has it any more.
+            // It is no longer pinned.
             assert!(slot.evict(3, zero(), 0));
         });
     }
@@ -662,14 +563,16 @@ mod eviction {
 
 /// A sequence is rewritten, and a savepoint undoes that, while others issue.
 mod rewrites {
-    use super::super::super::slot::{Reserving, Scale};
-    use super::plain::{At, G, TICK};
+    use super::super::super::slot::Scale;
+    use super::plain::{G, TICK, tick};
     use super::*;
 
+    /// That of a slot which is [`settled`].
     const FILE: u32 = 7;
 
     fn issue(slot: &Slot) -> Step {
-        slot.live().issue::<false>(&G, Generation::NONE, 1, &At(5))
+        slot.live()
+            .issue::<false>(&G, Generation::NONE, 1, &tick(5))
     }
 
     #[test]
@@ -677,16 +580,13 @@ mod rewrites {
         let seen = std::sync::Arc::new(std::sync::Mutex::new(BTreeSet::new()));
         let all = seen.clone();
         loom::model(move || {
-            let slot = Arc::new(Slot::new(zero(), 0));
-            let scale = Scale::of_generator(&G);
-            slot.settle(&Reserving::the_lock_is_held(), FILE, scale, zero());
+            let (slot, scale) = (Arc::new(settled(&G)), Scale::of_generator(&G));
             let bound = Position::new(9 * TICK);
             let (zero, none) = (Position::ZERO, Generation::NONE);
             assert!(slot.live().bounds().publish(zero, none, bound, bound));
-            let other = {
-                let slot = slot.clone();
-                thread::spawn(move || slot.is_settled(FILE, scale).then(|| issue(&slot)))
-            };
+            let other = spawn(&slot, move |slot| {
+                slot.is_settled(FILE, scale).then(|| issue(slot))
+            });
             assert!(slot.is_settled(FILE, scale));
             slot.end_rewrite(false);
             // This session has looked before, and comes to issue only now.
@@ -707,28 +607,18 @@ mod rewrites {
 /// A slot that comes to another identity of its server, or is closed, while others
 /// issue.
 mod identities {
-    use super::super::super::id::WorkerId;
-    use super::super::super::slot::{Reserving, Scale};
-    use super::plain::{At, G, TICK};
+    use super::super::super::slot::Reserving;
+    use super::super::scaffold::{first, second};
+    use super::plain::{G, TICK, tick};
     use super::*;
 
     /// The bound of the first identity, in ticks.
     const FIRST: u64 = 6;
     const SECOND: u64 = 8;
 
-    fn first() -> Identity {
-        Identity::NONE.unregistered(WorkerId::new(1))
-    }
-
-    fn second() -> Identity {
-        first().unregistered(WorkerId::new(2))
-    }
-
     /// A slot of the first identity, with IDs up to a number within tick 5.
     fn slot(within: u64) -> Slot {
-        let slot = Slot::new(zero(), 0);
-        let scale = Scale::of_generator(&G);
-        slot.settle(&Reserving::the_lock_is_held(), 7, scale, zero());
+        let slot = settled(&G);
         let word = Position::new(5 * TICK + within);
         reserve(&slot, Position::ZERO, first(), Some(word), FIRST);
         slot
@@ -749,31 +639,18 @@ mod identities {
             identity,
             ..plan(word_from, before, to, to, Ledger::FRESH)
         };
-        let written = Planned::new(plan).write(|plan| {
-            slot.set_highest(&token, plan.mark);
-            Ok::<(), ()>(())
-        });
-        let moved = written.unwrap().move_word(&G, slot.live());
-        moved.publish(slot.live())
+        let write = |plan: &Plan| slot.set_highest(&token, plan.mark);
+        carry_out(&plan, &G, slot.live(), write, || {}).1
     }
 
     fn issue(slot: &Slot, mine: Identity, now: i64) -> Option<u64> {
-        match slot.live().issue::<false>(&G, mine.generation, 1, &At(now)) {
+        match slot
+            .live()
+            .issue::<false>(&G, mine.generation, 1, &tick(now))
+        {
             Step::Issue(Issued { start, .. }) => Some(start.get()),
             _ => None,
         }
-    }
-
-    /// All interleavings; returns what happened in them.
-    fn explore<T: Ord + Send + 'static>(f: impl Fn() -> T + Sync + Send + 'static) -> BTreeSet<T> {
-        let seen = std::sync::Arc::new(std::sync::Mutex::new(BTreeSet::new()));
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        let all = seen.clone();
-        model.check(move || {
-            all.lock().unwrap().insert(f());
-        });
-        std::mem::take(&mut *seen.lock().unwrap())
     }
 
     /// An issuer of each identity, while the slot comes from the first to the second.
@@ -781,12 +658,10 @@ mod identities {
     #[test]
     fn each_id_is_issued_for_the_identity_of_its_bound() {
         for now in [5, 7] {
-            let seen = explore(move || {
+            let seen = explore(2, move || {
                 let slot = Arc::new(slot(9));
-                let issuers = [first(), second()].map(|mine| {
-                    let slot = slot.clone();
-                    thread::spawn(move || issue(&slot, mine, now))
-                });
+                let issuers = [first(), second()]
+                    .map(|mine| spawn(&slot, move |slot| issue(slot, mine, now)));
                 let before = slot.live().bounds().reserved();
                 let from = Some(Position::new(FIRST * TICK));
                 assert!(reserve(&slot, before, second(), from, SECOND));
@@ -808,17 +683,13 @@ mod identities {
         for now in [4, 5] {
             // A fresh tick: compare-and-swap. In the word's tick: addition.
             let within = if now == 4 { 0 } else { 9 };
-            let seen = explore(move || {
+            let seen = explore(2, move || {
                 let slot = Arc::new(slot(within));
-                let issuer = {
-                    let slot = slot.clone();
-                    thread::spawn(move || issue(&slot, first(), now))
-                };
-                let reserver = {
-                    let slot = slot.clone();
-                    let before = slot.live().bounds().reserved();
-                    thread::spawn(move || reserve(&slot, before, first(), None, SECOND))
-                };
+                let issuer = spawn(&slot, move |slot| issue(slot, first(), now));
+                let before = slot.live().bounds().reserved();
+                let reserver = spawn(&slot, move |slot| {
+                    reserve(slot, before, first(), None, SECOND)
+                });
                 let end = slot.close().unwrap();
                 let issued = issuer.join().unwrap();
                 let published = reserver.join().unwrap();
@@ -835,13 +706,10 @@ mod identities {
     /// A bound that was voided before is in the hands of an issuer still.
     #[test]
     fn nothing_is_issued_below_a_voided_bound_after_a_slot_was_closed() {
-        let seen = explore(|| {
+        let seen = explore(2, || {
             let slot = Arc::new(slot(9));
             let word = slot.live().word().position();
-            let issuer = {
-                let slot = slot.clone();
-                thread::spawn(move || issue(&slot, first(), 5))
-            };
+            let issuer = spawn(&slot, move |slot| issue(slot, first(), 5));
             slot.unsettle();
             let _ = slot.close();
             // All that was issued below the bound is known by now.
@@ -858,13 +726,12 @@ mod identities {
     /// A reserver that saw zero, which a rewrite leaves, does not open a closed slot.
     #[test]
     fn a_rewrite_leaves_a_closed_slot_closed() {
-        let seen = explore(|| {
+        let seen = explore(2, || {
             let slot = Arc::new(slot(9));
             slot.unsettle();
-            let reserver = {
-                let slot = slot.clone();
-                thread::spawn(move || reserve(&slot, Position::ZERO, first(), None, SECOND))
-            };
+            let reserver = spawn(&slot, move |slot| {
+                reserve(slot, Position::ZERO, first(), None, SECOND)
+            });
             let _ = slot.close();
             slot.unsettle();
             let published = reserver.join().unwrap();

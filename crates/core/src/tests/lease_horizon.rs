@@ -106,7 +106,7 @@ impl World {
         Some(begin)
     }
 
-    /// The same, a second later: then there is one for it.
+    /// A transaction takes an ID a second later: then there is one for it.
     fn taken(&mut self, server: usize) -> i64 {
         self.pass(SECOND);
         self.take(server).unwrap()
@@ -275,7 +275,7 @@ fn there_is_no_horizon_without_a_server() {
     world.check();
 }
 
-/// Whoever begins an era without seeing the servers leaves their least report as it was.
+/// A new era that begins without a look at the servers leaves their least report as it was.
 #[test]
 fn an_era_that_an_administrator_begins_keeps_the_horizon() {
     for is_revoked in [false, true] {
@@ -586,7 +586,7 @@ fn a_generator_with_worker_ids_of_its_own_does_not_count() {
     assert_eq!(table.servers.len(), 2);
 }
 
-/// A standby is promoted that lacks the grant of a server; the others go on at once.
+/// A standby is promoted that lacks the grant of a server; the others continue at once.
 #[test]
 fn a_server_that_a_loss_has_taken_is_not_missed() {
     let mut world = two_of_three(3);
@@ -608,7 +608,8 @@ fn a_server_that_a_loss_has_taken_is_not_missed() {
     world.check();
 }
 
-/// The same; it is frozen, and asks only when the others have long reported again.
+/// A standby is promoted that lacks the grant of a server. That server is frozen, and asks only
+/// when the others have long reported again.
 #[test]
 fn nothing_new_is_returned_until_all_who_live_have_asked() {
     let mut world = two_of_three(3);

@@ -62,7 +62,7 @@ mod presets;
 #[cfg(not(loom))]
 mod reported;
 #[cfg(loom)]
-mod reported_interleavings;
+mod scaffold;
 #[cfg(not(loom))]
 mod scripted;
 #[cfg(loom)]

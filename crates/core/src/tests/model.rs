@@ -23,7 +23,7 @@ use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::word::{Clocks, Issued, Spread, Step};
 use super::MARKS_MAX;
-use super::one_call::OneCall;
+use super::one_call::{OneCall, whose_calls_are_transactions};
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// One of the four worker IDs that two bits hold.
@@ -218,42 +218,7 @@ impl Host for Server {
         Ok((&self.slot, &self.generator))
     }
 
-    fn entered(&self) -> Option<(&Slot, &Generator)> {
-        Some((&self.slot, &self.generator))
-    }
-
-    fn generation(&self) -> Generation {
-        self.identity.get().generation
-    }
-
-    fn has_taken(&self) -> bool {
-        false
-    }
-
-    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Stop> {
-        self.held.hold(&self.generator, slot, at);
-        Ok(())
-    }
-
-    fn reported(&self) -> UnixMillis {
-        self.held.reported(&self.reported)
-    }
-
-    fn took(&self, at: UnixMillis) {
-        self.held
-            .took(&self.generator, &self.slot, self.reported.get(), at);
-    }
-
-    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
-        f(&Reserving::the_lock_is_held())
-    }
-
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
-        let mut beliefs = self.beliefs.get();
-        let result = f(&mut beliefs, self.identity.get());
-        self.beliefs.set(beliefs);
-        result
-    }
+    whose_calls_are_transactions!();
 
     fn settings(&self) -> Settings {
         self.settings

@@ -1,60 +1,32 @@
-//! Every interleaving of a session that observes an ID with issuers, a reserver and whoever
+//! Every interleaving of a session that observes an ID with issuers, a reserver and the one that
 //! closes the slot, explored by loom on the production steps: [`Live::pass`],
 //! [`Live::issue`], and [`Planned`] to published.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
 use loom::sync::Arc;
-use loom::thread;
 
 use super::super::clock::Reading;
 use super::super::clocks::Ledger;
 use super::super::generator::Generator;
-use super::super::id::{
-    BootNanos, Millis, NANOS_PER_MILLI, Position, Tick, UnixMillis, UnixNanos, WorkerId,
-};
+use super::super::id::{BootNanos, Position, Tick, UnixMillis, UnixNanos};
 use super::super::identity::{Generation, Identity};
-use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::reservation::{Plan, Planned};
-use super::super::slot::{Reserving, Scale, Slot};
+use super::super::reservation::Plan;
+use super::super::slot::{Reserving, Slot};
 use super::super::sync::{AtomicI64, AtomicU64, Ordering};
 use super::super::word::{Clocks, Issued, Pass, Step};
-
-const MS: i64 = NANOS_PER_MILLI;
-
-fn zero() -> Reading {
-    Reading {
-        boot: BootNanos::new(0),
-        wall: UnixNanos::new(0),
-    }
-}
+use super::scaffold::{self, MS, carry_out, first, plan, second, settled, spawn, zero};
 
 /// Four IDs a tick; borrows two ticks. The clock agrees with the boot clock.
 fn generator(on_rollback: OnRollback) -> Generator {
-    let fields = [
-        (FieldRole::Time, 6),
-        (FieldRole::Worker, 2),
-        (FieldRole::Sequence, 2),
-    ];
-    Generator {
-        layout: Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap(),
-        policy: Policy {
-            on_rollback,
-            max_borrow_ticks: 2,
-            sequence_start: SequenceStart::vibrate(1),
-            ..Policy::DEFAULT
-        },
-    }
-}
-
-fn first() -> Identity {
-    Identity::NONE.unregistered(WorkerId::new(0))
-}
-
-fn second() -> Identity {
-    first().unregistered(WorkerId::new(1))
+    let policy = Policy {
+        on_rollback,
+        max_borrow_ticks: 2,
+        sequence_start: SequenceStart::vibrate(1),
+        ..Policy::DEFAULT
+    };
+    scaffold::generator(2, policy)
 }
 
 /// The first position of a tick.
@@ -88,18 +60,14 @@ impl Clocks for &Shared {
 impl Shared {
     /// The word is at a position, and the bound at a tick, for the first identity.
     fn new(on_rollback: OnRollback, word: u64, bound: u64, wall: i64) -> Arc<Self> {
+        let generator = generator(on_rollback);
         let shared = Self {
-            generator: generator(on_rollback),
-            slot: Slot::new(zero(), 0),
+            generator,
+            slot: settled(&generator),
             mark: AtomicU64::new(0),
             wall: AtomicI64::new(wall),
             from: AtomicU64::new(0),
         };
-        let (token, scale) = (
-            Reserving::the_lock_is_held(),
-            Scale::of_generator(&shared.generator),
-        );
-        shared.slot.settle(&token, 7, scale, zero());
         if bound > 0 {
             assert!(shared.reserve(first(), Some(word), bound));
         }
@@ -107,38 +75,20 @@ impl Shared {
     }
 
     fn reserve(&self, identity: Identity, word_from: Option<u64>, to: u64) -> bool {
-        let (token, reserved) = (Reserving::the_lock_is_held(), Position::new(at(to)));
+        let (live, reserved) = (self.slot.live(), Position::new(at(to)));
+        let (from, before) = (word_from.map(Position::new), live.bounds().reserved());
         let plan = Plan {
-            reading: zero(),
             mark: UnixMillis::new(to.cast_signed()),
-            value: at(to).cast_signed(),
-            clock_from: UnixNanos::new(0),
-            word_from: word_from.map(Position::new),
-            ledger: Ledger::FRESH,
-            believes: false,
-            leaves_gap: false,
-            window: Millis::new(1),
-            forgiven: Millis::ZERO,
-            least: None,
-            before: self.slot.live().bounds().reserved(),
             identity,
-            reserved,
-            early: reserved,
-            starts: false,
-            lead: Millis::ZERO,
-            switches: false,
+            ..plan(from, before, reserved, reserved, Ledger::FRESH)
         };
-        let written = Planned::new(plan).write(|plan| {
-            self.mark
-                .store(plan.value.cast_unsigned(), Ordering::Release);
+        let write = |plan: &Plan| {
+            let value = plan.value.cast_unsigned();
+            self.mark.store(value, Ordering::Release);
+            let token = Reserving::the_lock_is_held();
             self.slot.set_highest(&token, plan.mark);
-            Ok::<(), ()>(())
-        });
-        let live = self.slot.live();
-        written
-            .unwrap()
-            .move_word(&self.generator, live)
-            .publish(live)
+        };
+        carry_out(&plan, &self.generator, live, write, || {}).1
     }
 
     /// One attempt. What is issued lies below the mark on disk, and after all that had been
@@ -185,25 +135,8 @@ impl Shared {
     }
 }
 
-/// All interleavings in which threads are interrupted up to twice, or as often as
-/// LOOM_MAX_PREEMPTIONS says; returns what happened in them.
 fn explore<T: Ord + Send + 'static>(f: impl Fn() -> T + Sync + Send + 'static) -> BTreeSet<T> {
-    let seen = std::sync::Arc::new(Mutex::new(BTreeSet::new()));
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = model.preemption_bound.or(Some(2));
-    let all = seen.clone();
-    model.check(move || {
-        all.lock().unwrap().insert(f());
-    });
-    std::mem::take(&mut *seen.lock().unwrap())
-}
-
-fn spawn<T: Send + 'static>(
-    s: &Arc<Shared>,
-    f: impl FnOnce(&Shared) -> T + Send + 'static,
-) -> thread::JoinHandle<T> {
-    let s = s.clone();
-    thread::spawn(move || f(&s))
+    scaffold::explore(2, f)
 }
 
 fn is_done(pass: Pass) -> bool {
@@ -248,7 +181,7 @@ fn an_issuer_an_observer_and_a_reserver_that_extends() {
         assert!(s.reserve(first(), None, 9));
         let ([one, other], pass) = (issuer.join().unwrap(), observer.join().unwrap());
         assert!(one.is_none() || one != other, "twice: {one:?}");
-        // Whoever comes later has to obey it. Issuers that met a limit have skipped some.
+        // Later calls have to obey it. Issuers that met a limit have skipped some.
         let later = s.issue(mine);
         assert!(
             later.is_none() || later != one && later != other,
@@ -303,7 +236,7 @@ fn an_observer_while_the_slot_comes_to_another_identity() {
     assert_eq!(seen.len(), 4, "{seen:?}");
 }
 
-/// Whoever closes a slot learns where IDs end, whatever is observed at that time.
+/// Closing a slot tells where IDs end, whatever is observed at that time.
 #[test]
 fn an_observer_while_the_slot_is_closed() {
     let seen = explore(|| {
@@ -321,7 +254,7 @@ fn an_observer_while_the_slot_is_closed() {
 }
 
 /// For a generator that watches the wall clock: one that is set back afterwards is found
-/// to be behind, and nobody waits for it as for the next tick.
+/// to be behind, and no call waits for it as for the next tick.
 #[test]
 fn an_observer_of_a_clock_that_is_set_back() {
     let seen = explore(|| {

@@ -58,3 +58,49 @@ impl OneCall {
         assert!(held.is_none(), "{held:?} is not raised to the first ID");
     }
 }
+
+/// A part of a [`Host`] of one thread with one generator, as which its fields `generator`, `slot`,
+/// `beliefs`, `identity`, `reported` and `held` serve.
+///
+/// [`Host`]: super::super::host::Host
+macro_rules! whose_calls_are_transactions {
+    () => {
+        fn entered(&self) -> Option<(&Slot, &Generator)> {
+            Some((&self.slot, &self.generator))
+        }
+
+        fn generation(&self) -> Generation {
+            self.identity.get().generation
+        }
+
+        fn has_taken(&self) -> bool {
+            false
+        }
+
+        fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Self::Error> {
+            self.held.hold(&self.generator, slot, at);
+            Ok(())
+        }
+
+        fn reported(&self) -> UnixMillis {
+            self.held.reported(&self.reported)
+        }
+
+        fn took(&self, at: UnixMillis) {
+            self.held
+                .took(&self.generator, &self.slot, self.reported.get(), at);
+        }
+
+        fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
+            f(&Reserving::the_lock_is_held())
+        }
+
+        fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
+            let mut beliefs = self.beliefs.get();
+            let result = f(&mut beliefs, self.identity.get());
+            self.beliefs.set(beliefs);
+            result
+        }
+    };
+}
+pub(super) use whose_calls_are_transactions;

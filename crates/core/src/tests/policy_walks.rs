@@ -1342,7 +1342,7 @@ fn reservations_taken_apart() {
         (20, &[One, GoOn, GoOn, GoOn, One, Pass, One]),
         // A burst, where clocks are shared.
         (20, &[One, GoOn, GoOn, GoOn, Pass, Batch, Batch]),
-        // The same, two ticks before the last that is issued.
+        // A burst two ticks before the last that is issued.
         (60, &[One, GoOn, GoOn, GoOn, Batch, Batch, Pass, Pass]),
     ];
     for (wall, prelude) in starts {

@@ -361,12 +361,16 @@ fn vector(json: &Value) -> Vector {
 
 /// The label for a vector: a preset, with the epoch of this user of the system, and for
 /// systems whose widths are a setting, with the widths.
-fn label_of(vector: &Vector) -> Label {
-    let preset = match vector.system.as_str() {
+fn preset_of(vector: &Vector) -> &str {
+    match vector.system.as_str() {
         "twitter (2010)" => "twitter",
         "java-uniqueid" => "uniqueid_spread",
         system => system,
-    };
+    }
+}
+
+fn label_of(vector: &Vector) -> Label {
+    let preset = preset_of(vector);
     let text = format!("preset={preset} epoch={}", vector.epoch);
     let widths = matches!(vector.system.as_str(), "baidu" | "twitter");
     if widths {
@@ -375,6 +379,32 @@ fn label_of(vector: &Vector) -> Label {
         let label = label(&text);
         assert_eq!(label.layout_text(), vector.layout, "{text}");
         label
+    }
+}
+
+/// The presets of this project, and those whose systems have published no IDs.
+const WITHOUT_IDS: [&str; 6] = [
+    "default",
+    "uniqueid_time",
+    "uniqueid",
+    "random_start",
+    "sonyflake",
+    "javascript",
+];
+
+#[test]
+fn a_preset_has_ids_of_its_system() {
+    let vectors = vectors();
+    for preset in presets::ALL {
+        let has_ids = vectors
+            .iter()
+            .any(|vector| preset_of(vector) == preset.name);
+        let is_without = WITHOUT_IDS.contains(&preset.name);
+        assert!(
+            has_ids != is_without,
+            "{}: tests/vectors/ids.json",
+            preset.name
+        );
     }
 }
 

@@ -21,7 +21,7 @@ use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::word::{Clocks, Issued, Step};
 use super::MARKS_MAX;
-use super::one_call::OneCall;
+use super::one_call::{OneCall, whose_calls_are_transactions};
 
 pub const MS: i64 = NANOS_PER_MILLI;
 /// How long a nap is.
@@ -61,7 +61,7 @@ pub struct Server {
     shuffle: Option<Shuffle>,
     pub slot: Slot,
     beliefs: Cell<Beliefs>,
-    identity: Identity,
+    identity: Cell<Identity>,
     mark: Cell<Option<i64>>,
     /// How many marks were written.
     marks: Cell<u32>,
@@ -117,42 +117,7 @@ impl Host for Server {
         Ok((&self.slot, &self.generator))
     }
 
-    fn entered(&self) -> Option<(&Slot, &Generator)> {
-        Some((&self.slot, &self.generator))
-    }
-
-    fn generation(&self) -> Generation {
-        self.identity.generation
-    }
-
-    fn has_taken(&self) -> bool {
-        false
-    }
-
-    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Refused> {
-        self.held.hold(&self.generator, slot, at);
-        Ok(())
-    }
-
-    fn reported(&self) -> UnixMillis {
-        self.held.reported(&self.reported)
-    }
-
-    fn took(&self, at: UnixMillis) {
-        self.held
-            .took(&self.generator, &self.slot, self.reported.get(), at);
-    }
-
-    fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
-        f(&Reserving::the_lock_is_held())
-    }
-
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
-        let mut beliefs = self.beliefs.get();
-        let result = f(&mut beliefs, self.identity);
-        self.beliefs.set(beliefs);
-        result
-    }
+    whose_calls_are_transactions!();
 
     fn settings(&self) -> Settings {
         Settings {
@@ -225,7 +190,7 @@ impl Server {
             shuffle: generator.is_random().then(|| Shuffle::new(secret, 1)),
             slot: Slot::new(reading, 0),
             beliefs: Cell::new(Beliefs::new(reading)),
-            identity,
+            identity: Cell::new(identity),
             mark: Cell::new(None),
             marks: Cell::new(0),
             wall: RefCell::new(VecDeque::from([wall])),

@@ -13,7 +13,9 @@ use loom::sync::{Arc, Mutex};
 
 use super::super::clock::Reading;
 use super::super::generator::Generator;
-use super::super::horizon::{Held, ProcessHolds, Processes, Session as Holding, Uninserted, Used};
+use super::super::horizon::{
+    Held, PLACES, ProcessHolds, Processes, Session as Holding, Uninserted, Used,
+};
 use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
 use super::super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
 use super::super::identity::{Generation, Identity};
@@ -23,6 +25,7 @@ use super::super::server;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::sync::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use super::super::word::Clocks;
+use super::scaffold;
 
 pub const G: Generator = Generator::DEFAULT;
 pub const KEY: u64 = 7 << 32 | 1;
@@ -156,16 +159,17 @@ impl Session<'_> {
             .insert(&self.places(), KEY, at, &announced)
     }
 
-    /// Holds another generator, which takes up a place.
-    pub fn hold_other(&self, other: u64) {
+    /// Holds as many other generators as there are places.
+    pub fn fill_places(&self) {
         let horizon = self.server.slot.horizon();
         let held = &mut *self.held.borrow_mut();
-        held.hold(&self.places(), horizon, KEY + other, instant(1))
-            .unwrap();
+        for other in 1..=PLACES as u64 {
+            let Ok(()) = held.hold(&self.places(), horizon, KEY + other, instant(1));
+        }
     }
 
-    /// Turns the holds into locks, as PREPARE TRANSACTION does; the transaction goes on without
-    /// a session.
+    /// Turns the holds into locks, as PREPARE TRANSACTION does: the transaction needs no session
+    /// from here on.
     pub fn prepare(&self) {
         let held: Vec<_> = self.held.borrow().iter().collect();
         for (key, at) in held {
@@ -311,11 +315,12 @@ impl Host for Session<'_> {
     fn note(&self, _note: Note) {}
 }
 
-/// Remembers which of both cases have been met: a test that meets one only proves nothing.
+/// Remembers which cases have been met: a test that meets one only proves nothing.
 #[derive(Default)]
 pub struct Met {
     seen: Flag,
     held_back: Flag,
+    refused: Flag,
 }
 
 impl Met {
@@ -330,19 +335,28 @@ impl Met {
         }
     }
 
-    fn assert_both(&self) {
-        assert!(self.seen.load(Always) && self.held_back.load(Always));
+    /// As [`Self::check`], of an ID from elsewhere, unless it was refused.
+    pub fn check_inserted(
+        &self,
+        inserted: bool,
+        id: UnixMillis,
+        horizon: UnixMillis,
+        has_ended: bool,
+    ) {
+        if inserted {
+            self.check(id, horizon, has_ended);
+        } else {
+            self.refused.store(true, Always);
+        }
     }
 }
 
-/// Explores all interleavings in which threads are interrupted up to this often, or as
-/// LOOM_MAX_PREEMPTIONS says.
-pub fn explore(interruptions: usize, f: impl Fn(&Met) + Sync + Send + 'static) {
+/// Explores all interleavings, see [`scaffold::explore`], in which an ID must be seen and must be
+/// held back. Returns whether one was refused.
+pub fn explore(interruptions: usize, f: impl Fn(&Met) + Sync + Send + 'static) -> bool {
     let met = std::sync::Arc::new(Met::default());
     let all = met.clone();
-    let mut model = loom::model::Builder::new();
-    model.max_branches = 10_000;
-    model.preemption_bound = model.preemption_bound.or(Some(interruptions));
-    model.check(move || f(&all));
-    met.assert_both();
+    scaffold::explore(interruptions, move || f(&all));
+    assert!(met.seen.load(Always) && met.held_back.load(Always));
+    met.refused.load(Always)
 }
