@@ -90,17 +90,17 @@ AS $$
 $$;
 
 -- What the default of a column, or the expression of a generated one, names: a row for each
--- function and each sequence. Whose default draws from which sequence is asked here only.
--- PostgreSQL's own functions, such as nextval(), are left out, since pg_depend leaves them out.
--- The view has its names bound when it is made, out of reach of what others make.
+-- function, and for each sequence or other relation. Whose default draws from which sequence is
+-- asked here only. PostgreSQL's own functions, such as nextval(), are left out, since pg_depend
+-- leaves them out. The view has its names bound when it is made, out of reach of what others make.
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE VIEW _snowflake.defaults AS
 SELECT d.adrelid AS relation, d.adnum AS number,
-    CASE WHEN s.seqrelid IS NULL THEN p.refobjid END AS function, s.seqrelid AS sequence
+    CASE p.refclassid WHEN 'pg_proc'::regclass THEN p.refobjid END AS function,
+    CASE p.refclassid WHEN 'pg_class'::regclass THEN p.refobjid END AS sequence
 FROM pg_attrdef AS d
 JOIN pg_depend AS p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
-LEFT JOIN pg_sequence AS s ON p.refclassid = 'pg_class'::regclass AND s.seqrelid = p.refobjid
-WHERE p.refclassid = 'pg_proc'::regclass OR s.seqrelid IS NOT NULL;
+WHERE p.refclassid IN ('pg_proc'::regclass, 'pg_class'::regclass) AND p.refobjsubid = 0;
 SET LOCAL search_path = @extschema@, pg_temp;
 
 -- The columns of a table whose defaults take IDs of a generator, and the generator, or NULL
@@ -110,32 +110,33 @@ CREATE FUNCTION _snowflake.default_generators(relation regclass, OUT number smal
     RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
-    WITH makers (id, takes_generator) AS (
-        SELECT f.oid, 'regclass'::regtype = ANY (f.proargtypes::oid[])
-        FROM pg_extension AS x
-        JOIN pg_depend AS e ON e.refclassid = 'pg_extension'::regclass AND e.refobjid = x.oid
-            AND e.classid = 'pg_proc'::regclass AND e.deptype = 'e'
-        JOIN pg_proc AS f ON f.oid = e.objid AND f.proname ~ '^snowflake_nextval'
-        WHERE x.extname = 'snowflake_id'),
-    uses (number, maker, generator) AS (
-        SELECT d.number, m.id, CASE WHEN NOT m.takes_generator THEN s.id
+    WITH uses (number, maker, generator) AS (
+        SELECT d.number, f.oid, CASE WHEN 'regclass'::regtype <> ALL (f.proargtypes::oid[]) THEN s.id
             WHEN d.sequence = s.id OR _snowflake.label(d.sequence) IS NOT NULL THEN d.sequence END
         FROM _snowflake.defaults AS d
-        LEFT JOIN makers AS m ON m.id = d.function
         CROSS JOIN (SELECT '@extschema@.snowflake_default'::regclass::oid) AS s (id)
+        LEFT JOIN pg_proc AS f ON f.oid = d.function
+            AND f.proname IN ('snowflake_nextval', 'snowflake_nextval_with', 'snowflake_nextval_block', 'snowflake_nextval_after')
+            AND EXISTS (
+                SELECT FROM pg_depend AS e
+                JOIN pg_extension AS x ON x.oid = e.refobjid AND x.extname = 'snowflake_id'
+                WHERE e.classid = 'pg_proc'::regclass AND e.objid = f.oid AND e.refclassid = 'pg_extension'::regclass
+                  AND e.deptype = 'e')
         WHERE d.relation = default_generators.relation)
     SELECT u.number, CASE WHEN count(DISTINCT u.generator) = 1 THEN min(u.generator)::regclass END
     FROM uses AS u GROUP BY u.number HAVING count(u.maker) > 0
 $$;
 
 -- A column in its table, which comes first, and in all partitions and child tables, with its
--- default and the functions that the default calls.
+-- default and the functions that the default calls. The planner expects a large family, and
+-- would read, and compile the reading of, whole catalogs.
 CREATE FUNCTION _snowflake.family(
     relation regclass, column_name name,
     OUT member regclass, OUT number smallint, OUT identity "char",
     OUT expression text, OUT functions oid[])
     RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
+    SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET jit = off
 AS $$
     WITH RECURSIVE family (id) AS (
         SELECT relation::oid

@@ -279,7 +279,7 @@ pub enum WaitsFor {
     Server,
     /// What the keeper waits for.
     Keeper,
-    /// Another session raises the mark.
+    /// The mark, which another session raises.
     Mark,
     /// A worker ID, or a later bound of it.
     Lease,

@@ -42,8 +42,8 @@ pub struct Entry {
     label: Cell<Option<(&'static Described, bool)>>,
     facts: Cell<Option<Facts>>,
     right: Cell<Option<Right>>,
-    /// What a session needs that only moves the word to now, and has no right to issue. It
-    /// lasts as long as a right.
+    /// The right of a session that only moves the word to now, and may not issue. It lasts as
+    /// long as a right to issue.
     reach: Cell<Option<Right>>,
     /// The last transaction that has locked the sequence until it ends.
     locked: Cell<u32>,
@@ -116,11 +116,11 @@ pub struct Right {
 pub enum Path {
     /// By the steps of the default generator.
     Plain,
-    /// By those of other generators.
+    /// By the steps of other generators.
     Other,
-    /// The first ID, of a plain generator: by the protocol, which holds the horizon.
+    /// The first ID of a plain generator: by the protocol, which holds the horizon.
     FirstPlain,
-    /// The first ID, of another one.
+    /// The first ID of another generator: by the protocol, too.
     FirstOther,
 }
 

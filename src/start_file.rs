@@ -73,7 +73,7 @@ pub fn note_start(worker: Option<WorkerId>, clean_since: u128) {
 struct StartRecord {
     machine_id: String,
     host_name: String,
-    /// Another one after each boot of the machine.
+    /// Each boot of the machine has a different one.
     boot_id: String,
     data_directory: String,
     device: String,

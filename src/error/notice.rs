@@ -57,7 +57,7 @@ pub fn log(name: &str, note: Note, refusal: impl FnOnce(Refused) -> Error) {
             (
                 format!("clock moved backwards by {by}"),
                 format!(
-                    "Generators with on_rollback=continue go on, up to {by} ahead of the clock, and \
+                    "Generators with on_rollback=continue issue IDs up to {by} ahead of the clock, and \
                      run at half speed until the clock has caught up."
                 ),
             )
@@ -95,7 +95,7 @@ pub fn log(name: &str, note: Note, refusal: impl FnOnce(Refused) -> Error) {
                 None => format!("generator {name} starts before its mark"),
             },
             format!(
-                "Generator {name} goes on with clock number {clock} of 0 to {}; {free} more are free.",
+                "Generator {name} continues with clock number {clock} of 0 to {}; {free} more are free.",
                 clocks - 1
             ),
         ),
@@ -105,7 +105,7 @@ pub fn log(name: &str, note: Note, refusal: impl FnOnce(Refused) -> Error) {
                 None => format!("generator {name} goes back to the time of the clock"),
             },
             format!(
-                "Generator {name} goes on with worker ID {}.",
+                "Generator {name} continues with worker ID {}.",
                 worker.map_or(0, WorkerId::get)
             ),
         ),

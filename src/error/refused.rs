@@ -140,8 +140,8 @@ fn descends(name: &str, generator: &Generator, descent: Descent) -> Error {
             let rule = on_rollback_text(generator.policy.on_rollback);
             error
                 .detail(format!(
-                    "Its label says on_rollback={rule}: when the clock was set back, its IDs go on \
-                     at an earlier time, and sort before those that it has observed."
+                    "Its label says on_rollback={rule}: when the clock was set back, its IDs \
+                     resume at an earlier time, and sort before those that it has observed."
                 ))
                 .hint("Another on_rollback, such as continue, keeps its IDs ascending.")
         }
@@ -185,7 +185,7 @@ fn not_reserved(
                  limit is {limit} ahead of the clock."
             ))
             .hint(format!(
-                "{CHECK}: IDs then go on ahead of the clock. If no such IDs exist, set the mark \
+                "{CHECK}: IDs then resume ahead of the clock. If no such IDs exist, set the mark \
                  back: compare max(id) of the tables, then setval() the sequence to an instant \
                  after it, in Unix milliseconds."
             ))
@@ -208,7 +208,7 @@ fn not_reserved(
                  clock has come near the mark. If none of the generator's IDs is later than now, \
                  its owner can run: SELECT setval({quoted}, {back}). If there are such IDs and \
                  they cannot wait, a superuser can call snowflake_accept_clock() in this database: \
-                 the generator then goes on after them, and at the next restart the others do, too."
+                 the generator then resumes after them, and at the next restart the others do, too."
             ))
         }
         Refusal::AdvanceTooFar { by, limit } => {
@@ -346,7 +346,7 @@ fn no_clock_free(name: &str, by: Millis, clocks: u64, free_from: UnixMillis, sin
 const CHECK: &str = "Check the time synchronization of this server. If its clock is right now, a \
                      superuser can say so with snowflake_accept_clock() in this database";
 
-const AHEAD: &str = ": the generator then goes on ahead of the clock, as it always would with \
+const AHEAD: &str = ": the generator then resumes ahead of the clock, as it always would with \
                      on_rollback=continue in its label.";
 
 /// The part of a label by which a generator refuses IDs after a rollback.

@@ -206,7 +206,7 @@ struct NodeAnswer {
 }
 
 impl NodeAnswer {
-    /// Of this server, which is asked without a connection.
+    /// The answer of this server, which is asked without a connection.
     fn of_this_server() -> Result<Value, Error> {
         let ask = |query: &str| -> Result<Value, Error> {
             let row = spi::read_one(query)?;

@@ -137,22 +137,27 @@ WITH answer AS MATERIALIZED (
     SELECT number, CASE WHEN in_recovery THEN 'warning' ELSE 'error' END, 'no worker ID', server, NULL,
         CASE WHEN in_recovery THEN 'After a promotion the server would issue no IDs.'
              ELSE 'The server issues no IDs.' END,
-        'Let the server lease a worker ID: set snowflake_id.registry. Or set snowflake_id.worker_id to a number that no other server has, and restart the server. A server that only decodes IDs needs none.'
+        'Let the server lease a worker ID: set snowflake_id.registry. '
+            'Or set snowflake_id.worker_id to a number that no other server has, and restart the server. '
+            'A server that only decodes IDs needs none.'
     FROM instance WHERE worker_id < 0 AND pool IS NULL
     UNION ALL
     -- A standby asks its registry when it is promoted.
     SELECT number, 'error', 'no worker ID', server, NULL,
         format('The server issues no IDs: its registry has given it no worker ID of pool "%s".', pool)
             || coalesce(' ' || last_error, ''),
-        'Remove the cause, which view snowflake_worker shows there: the server then gets a worker ID by itself. Do not set a number instead.'
+        'Remove the cause, which view snowflake_worker shows there: the server then gets a worker ID by itself. '
+            'Do not set a number instead.'
     FROM instance WHERE worker_id < 0 AND pool IS NOT NULL AND NOT in_recovery
 
     UNION ALL
     SELECT number, 'error', 'equal worker IDs', server, other_server,
         format('Both servers have worker ID %s, and neither is in recovery: they issue the same IDs.', worker_id),
         'Stop writes on one of them now. ' || CASE
-            WHEN leases AND other_leases THEN 'Their pools are of two registries, or of two namespaces of one, and overlap: make pools that do not, and let one of the servers lease from another pool.'
-            WHEN leases OR other_leases THEN 'Give the one with a fixed number another snowflake_id.worker_id, outside of the pool of the other one, and restart it.'
+            WHEN leases AND other_leases THEN 'Their pools are of two registries, or of two namespaces of one, and overlap: '
+                'make pools that do not, and let one of the servers lease from another pool.'
+            WHEN leases OR other_leases THEN 'Give the one with a fixed number another snowflake_id.worker_id, '
+                'outside of the pool of the other one, and restart it.'
             ELSE 'Give that server another snowflake_id.worker_id, and restart it.' END
             || ' Look for IDs that both have issued.'
     FROM pair WHERE same_worker_id AND NOT in_recovery AND NOT other_in_recovery
@@ -161,26 +166,34 @@ WITH answer AS MATERIALIZED (
         format('Both servers have worker ID %s, and %s is in recovery: it issues no IDs before its promotion.', worker_id,
                CASE WHEN NOT in_recovery THEN other_server WHEN other_in_recovery THEN 'each' ELSE server END),
         CASE WHEN leases AND other_leases
-             THEN 'Remove snowflake_id.worker_id from the standby: after a promotion its registry then gives it a worker ID at once. With it, the standby waits until the lease of the other server has ended.'
+             THEN 'Remove snowflake_id.worker_id from the standby: '
+                 'after a promotion its registry then gives it a worker ID at once. '
+                 'With it, the standby waits until the lease of the other server has ended.'
              WHEN same_system
-             THEN 'Give the standby a worker ID of its own. A shared one is safe only if the old primary is fenced, lag and clock difference are within snowflake_id.failover_gap, and there is one failover per gap.'
+             THEN 'Give the standby a worker ID of its own. A shared one is safe only if the old primary is fenced, '
+                 'lag and clock difference are within snowflake_id.failover_gap, and there is one failover per gap.'
              ELSE 'Give the standby a worker ID of its own before its promotion: the servers are not of one cluster.' END
     FROM pair WHERE same_worker_id AND (in_recovery OR other_in_recovery) AND clone IS NULL
     UNION ALL
     SELECT number, 'error', 'clone shares a worker ID', server, other_server,
-        format('Both servers have worker ID %s, and %s is a clone: its promotion makes it a node beside its origin, and both would issue the same IDs.', worker_id, clone),
+        format('Both servers have worker ID %s, and %s is a clone: '
+            'its promotion makes it a node beside its origin, and both would issue the same IDs.', worker_id, clone),
         'Before you call citus_promote_clone_and_rebalance(), give the clone another snowflake_id.worker_id, and restart it.'
     FROM pair WHERE same_worker_id AND (in_recovery OR other_in_recovery) AND clone IS NOT NULL
         AND NOT (leases AND other_leases)
     UNION ALL
     SELECT number, 'error', 'clone shares a worker ID', server, other_server,
-        format('Both servers have worker ID %s, and %s is a clone: its promotion makes it a node beside its origin, and it would issue no IDs while its origin has the worker ID.', worker_id, clone),
-        'Before you call citus_promote_clone_and_rebalance(), remove snowflake_id.worker_id from the clone, and restart it: its registry then gives it a worker ID.'
+        format('Both servers have worker ID %s, and %s is a clone: '
+            'its promotion makes it a node beside its origin, '
+            'and it would issue no IDs while its origin has the worker ID.', worker_id, clone),
+        'Before you call citus_promote_clone_and_rebalance(), remove snowflake_id.worker_id from the clone, and restart it: '
+            'its registry then gives it a worker ID.'
     FROM pair WHERE same_worker_id AND (in_recovery OR other_in_recovery) AND clone IS NOT NULL
         AND leases AND other_leases
     UNION ALL
     SELECT number, CASE WHEN same_worker_id THEN 'error' ELSE 'warning' END, 'copy of a server', server, other_server,
-        format('Both servers have system identifier %s, and neither is in recovery: one was copied from the other, or was promoted beside it.', system_identifier),
+        format('Both servers have system identifier %s, and neither is in recovery: '
+            'one was copied from the other, or was promoted beside it.', system_identifier),
         'If this is not intended, stop one of them. If it is, the copy needs a worker ID of its own.'
     FROM pair WHERE same_system AND NOT in_recovery AND NOT other_in_recovery
         -- A registry gives a copy a worker ID of its own, and so it does to copies of it.
@@ -215,7 +228,8 @@ WITH answer AS MATERIALIZED (
             || coalesce('. The default of table ' || use.relation || ' uses it', '')
             || '. Without a label it issues no IDs.',
         CASE WHEN $are_nodes$ THEN format('Run on the coordinator: SELECT * FROM snowflake_distribute_generator(%L)', lost.name)
-             WHEN first.name IS NOT NULL THEN format('Give it the label that it has on %s: SECURITY LABEL FOR snowflake_id ON SEQUENCE %s IS ...', first.server, lost.name)
+             WHEN first.name IS NOT NULL THEN format('Give it the label that it has on %s: '
+                 'SECURITY LABEL FOR snowflake_id ON SEQUENCE %s IS ...', first.server, lost.name)
              ELSE format('Give it its label, SECURITY LABEL FOR snowflake_id ON SEQUENCE %s IS ..., or drop it.', lost.name) END
     FROM without_label AS lost
     LEFT JOIN use ON (use.number, use.name) = (lost.number, lost.name)
@@ -226,7 +240,8 @@ WITH answer AS MATERIALIZED (
         format('Generator %s is on %s, and not on %s', name, first_server, server)
             || coalesce(', where table ' || relation || ' needs it to insert rows', ', where no table uses it so far') || '.',
         CASE WHEN has_worker THEN format('Run on the coordinator: SELECT * FROM snowflake_distribute_generator(%L)', name)
-             ELSE format('Make it there with a label of its own, since IDs of its layout carry no worker ID: SELECT snowflake_create_generator(%L, ...)', name) END
+             ELSE format('Make it there with a label of its own, since IDs of its layout carry no worker ID: '
+                 'SELECT snowflake_create_generator(%L, ...)', name) END
     FROM missing
     UNION ALL
     SELECT number, 'error', 'generator issues no IDs', server, NULL,

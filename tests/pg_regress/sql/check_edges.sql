@@ -117,6 +117,12 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RETURN message || ': ' || detail;
 END $$;
 SELECT maker(attname) FROM pg_attribute WHERE attrelid = 'defaults'::regclass AND attnum > 0 ORDER BY attnum;
+-- What is asked of a worker of Citus; and what defaults name beside PostgreSQL's own functions.
+SELECT a.attname, _snowflake.has_default('edges.defaults', a.attname, 'public.snowflake_default') AS of_default,
+    _snowflake.has_default('edges.defaults', a.attname, 'edges.shard_ids') AS of_shard_ids,
+    (SELECT string_agg(coalesce(d.function::regprocedure::text, d.sequence::regclass::text), ' ' ORDER BY d.function, d.sequence::regclass::text)
+     FROM _snowflake.defaults AS d WHERE d.relation = a.attrelid AND d.number = a.attnum) AS named
+FROM pg_attribute AS a WHERE attrelid = 'defaults'::regclass AND attnum > 0 ORDER BY attnum;
 
 -- Worker IDs that the registry knows: those of dropped pools too, and of all namespaces.
 TRUNCATE one;

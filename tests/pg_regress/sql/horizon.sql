@@ -56,6 +56,9 @@ CREATE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION sn
 INSERT INTO keyless VALUES (1);
 CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('id');
 INSERT INTO keyless VALUES (1);
+-- A default that is chosen when a row is inserted names no generator.
+ALTER TABLE keyless ALTER COLUMN id SET DEFAULT snowflake_nextval(current_setting('no.such', true)::regclass);
+INSERT INTO keyless VALUES (1);
 CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('no_such');
 INSERT INTO keyless VALUES (1);
 CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('id', 'clocks');

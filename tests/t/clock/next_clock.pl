@@ -41,7 +41,7 @@ cmp_ok(time - $from, '<', 1, 'a rollback waits for nothing');
 is($clock, 1, 'the next clock');
 between($ahead, -1, 0, 'at the time of the clock');
 is((draw_clock($session, 'g'))[0], 1, 'which stays in force');
-is(in_log($node, 'clock moved backwards by [12] s.*\n.*DETAIL:  Generator g goes on with clock number 1 of 0 to 15; 14 more are free'), 1, 'logged');
+is(in_log($node, 'clock moved backwards by [12] s.*\n.*DETAIL:  Generator g continues with clock number 1 of 0 to 15; 14 more are free'), 1, 'logged');
 is(shown($node, 'pg_stat_snowflake', 'g', 'clock_rollbacks || \' \' || refusals || \' \' || waits'), '1 0 0', 'counted');
 between(shown($node, 'pg_stat_snowflake', 'g', 'extract(epoch FROM largest_rollback)'), 1, 2, 'the largest rollback');
 is(shown($node, 'snowflake_generators', 'g', 'refused_since'), '', 'nothing is refused');
@@ -74,7 +74,7 @@ for my $round (1 .. 15)
 	draw_batch($session, 'again', 500);
 }
 is("@clocks", "@expected", 'one clock after the other');
-is(in_log($node, 'generator again starts before its mark\n.*DETAIL:  Generator again goes on with clock number 1 of 0 to 15; 14 more are free'), 1, 'a start in another clock is logged');
+is(in_log($node, 'generator again starts before its mark\n.*DETAIL:  Generator again continues with clock number 1 of 0 to 15; 14 more are free'), 1, 'a start in another clock is logged');
 stop_clock($node, $instant + 0.02);
 my $last = draw($session, 'again');
 my $state = $node->safe_psql('postgres', 'SELECT last_value FROM again');

@@ -83,7 +83,7 @@ END
 	set_clock($node, $ahead - 600);
 	is(take($session, 'queued'), 102, 'a rollback takes the next worker ID');
 	ok($session->query_safe(q{SELECT abs(extract(epoch FROM clock_timestamp() - snowflake_timestamp(snowflake_currval('queued'), 'queued'))) < 60}) eq 't', 'IDs have the time of the clock');
-	ok(in_log($node, qr/LOG:  snowflake_id: clock moved backwards by [^\n]*\n.*DETAIL:  Generator queued goes on with worker ID 102\./), 'the log tells');
+	ok(in_log($node, qr/LOG:  snowflake_id: clock moved backwards by [^\n]*\n.*DETAIL:  Generator queued continues with worker ID 102\./), 'the log tells');
 	ok(wait_until('the old one is returned', sub { $state_of->(100) eq 'released' }), 'the old worker ID goes back to the queue');
 	is((error_in($session, next_of('plain')))[0], '58000', 'a generator that waits is refused');
 	is(shown($node, 'snowflake_generators', 'plain', 'worker_id'), '0', 'and keeps the worker ID of the server');

@@ -234,7 +234,7 @@ sleep 0.2;
 ids($clocks, 1);
 is(lines_of($clocks, qr/LOG: .*clock moved backwards by (?:1 min|5\d s)/), 1, 'the default generator has seen it');
 $clocks->safe_psql('postgres', "SELECT snowflake_nextval('n')");
-is(lines_of($clocks, qr/LOG: .*clock moved backwards by 5\d s.*\n.*DETAIL: .* n goes on with clock number 1 of 0 to 15; 14 more are free\./),
+is(lines_of($clocks, qr/LOG: .*clock moved backwards by 5\d s.*\n.*DETAIL: .* n continues with clock number 1 of 0 to 15; 14 more are free\./),
 	1, 'the other one goes on in its next clock');
 is(lines_of($clocks, qr/starts before its mark/), 0, 'which was no start');
 $clocks->stop('immediate');
