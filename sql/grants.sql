@@ -261,7 +261,7 @@ GRANT EXECUTE ON FUNCTION
     _snowflake.on_workers(text),
     _snowflake.online_obstacles(regclass[], boolean, regclass, boolean),
     _snowflake.place_generator(text, text, name, jsonb),
-    _snowflake.pool(jsonb, jsonb, bigint, snowflake_workers[]),
+    _snowflake.pool(jsonb, jsonb, bigint, jsonb),
     _snowflake.portable(text),
     _snowflake.ranges(jsonb),
     _snowflake.read_as_owner(regclass, text),
