@@ -228,7 +228,8 @@ BEGIN ATOMIC
     FROM (SELECT (stored #> '{ids,start}')::bigint, (stored #> '{ids,end}')::bigint, (stored -> 'spares')::bigint,
             _snowflake.ranges(stored -> 'except')) AS i (first, beyond, spares, except_ids)
     CROSS JOIN LATERAL (SELECT (stored -> 'lease')::bigint * interval '1 ms', (stored -> 'hold')::bigint * interval '1 ms') AS t (lease, hold)
-    CROSS JOIN LATERAL (SELECT int8multirange(int8range(i.first, i.beyond - i.spares)) - i.except_ids) AS m (ordinary)
+    -- Computed once, not for each worker ID.
+    CROSS JOIN LATERAL (SELECT int8multirange(int8range(i.first, i.beyond - i.spares)) - i.except_ids OFFSET 0) AS m (ordinary)
     CROSS JOIN LATERAL (SELECT sum(upper(u.ids) - lower(u.ids))::bigint FROM unnest(m.ordinary) AS u (ids)) AS o (size)
     CROSS JOIN LATERAL (
         SELECT count(*) FILTER (WHERE w.state IN ('leased', 'expired', 'revoked')),
