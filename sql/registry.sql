@@ -213,7 +213,7 @@ COMMENT ON COLUMN snowflake_workers.role IS
     'the role as which the holder got the worker ID; only this role renews or returns the lease';
 
 SET LOCAL search_path = pg_catalog, pg_temp;
-CREATE FUNCTION _snowflake.pool(stored jsonb, registry jsonb, now bigint, workers @extschema@.snowflake_workers[])
+CREATE FUNCTION _snowflake.pool(stored jsonb, registry jsonb, now bigint, workers jsonb)
     RETURNS TABLE (pool text, namespace text, worker_ids int8range, except_ids int8multirange, spares integer,
         lease interval, hold interval, max_ahead interval, made timestamptz,
         leased bigint, free bigint, never_leased bigint, quiet_until timestamptz, quiet_because text, era bigint,
@@ -228,26 +228,27 @@ BEGIN ATOMIC
     FROM (SELECT (stored #> '{ids,start}')::bigint, (stored #> '{ids,end}')::bigint, (stored -> 'spares')::bigint,
             _snowflake.ranges(stored -> 'except')) AS i (first, beyond, spares, except_ids)
     CROSS JOIN LATERAL (SELECT (stored -> 'lease')::bigint * interval '1 ms', (stored -> 'hold')::bigint * interval '1 ms') AS t (lease, hold)
-    CROSS JOIN LATERAL (SELECT int8multirange(int8range(i.first, i.beyond - i.spares)) - i.except_ids) AS m (ordinary)
+    -- Computed once, not for each worker ID.
+    CROSS JOIN LATERAL (SELECT int8multirange(int8range(i.first, i.beyond - i.spares)) - i.except_ids OFFSET 0) AS m (ordinary)
     CROSS JOIN LATERAL (SELECT sum(upper(u.ids) - lower(u.ids))::bigint FROM unnest(m.ordinary) AS u (ids)) AS o (size)
     CROSS JOIN LATERAL (
         SELECT count(*) FILTER (WHERE w.state IN ('leased', 'expired', 'revoked')),
-            count(*) FILTER (WHERE w.state IN ('free', 'released') AND m.ordinary @> w.worker_id::bigint),
-            count(*) FILTER (WHERE m.ordinary @> w.worker_id::bigint)
-        FROM unnest(workers) AS w) AS c (leased, free, known)
+            count(*) FILTER (WHERE w.state IN ('free', 'released') AND m.ordinary @> w.id::bigint),
+            count(*) FILTER (WHERE m.ordinary @> w.id::bigint)
+        FROM jsonb_each_text(workers) AS w (id, state)) AS c (leased, free, known)
     LEFT JOIN LATERAL (
         SELECT u.until FROM (SELECT _snowflake.instant((registry #>> '{loss,quiet_from}')::bigint) + t.lease + t.hold) AS u (until)
         WHERE u.until > _snowflake.instant(now)) AS q ON true;
 END;
-COMMENT ON FUNCTION _snowflake.pool(jsonb, jsonb, bigint, @extschema@.snowflake_workers[]) IS
-    'internal: a row of view snowflake_pools, whose workers are given';
+COMMENT ON FUNCTION _snowflake.pool(jsonb, jsonb, bigint, jsonb) IS
+    'internal: a row of view snowflake_pools; workers: the state of each worker ID in view snowflake_workers';
 
 CREATE VIEW @extschema@.snowflake_pools AS
 SELECT p.*
 FROM _snowflake.state AS r
 CROSS JOIN _snowflake.pools AS s
 CROSS JOIN LATERAL _snowflake.pool(s.pool, r.state - 'key', _snowflake.millis(clock_timestamp()),
-    ARRAY(SELECT w FROM @extschema@.snowflake_workers AS w WHERE w.pool = s.name)) AS p
+    (SELECT jsonb_object_agg(w.worker_id, w.state) FROM @extschema@.snowflake_workers AS w WHERE w.pool = s.name)) AS p
 -- There is one row. Said so, the planner expects no more, and compiles nothing. Who reads the
 -- view runs the function, and need not have the key.
 WHERE r.id = 1;
@@ -326,7 +327,7 @@ AS $$
     SELECT p.* FROM a
     CROSS JOIN LATERAL jsonb_array_elements(a.stored -> 'pools') AS e (pool)
     CROSS JOIN LATERAL _snowflake.pool(e.pool, a.stored -> 'state', (a.stored -> 'now')::bigint,
-        ARRAY(SELECT w FROM _snowflake.workers_of(a.stored, e.pool) AS w)) AS p
+        (SELECT jsonb_object_agg(w.worker_id, w.state) FROM _snowflake.workers_of(a.stored, e.pool) AS w)) AS p
 $$;
 COMMENT ON FUNCTION snowflake_pools_in(text) IS
     'the pools of the registry in etcd with this URL; as view snowflake_pools';

@@ -10,7 +10,8 @@
 //!
 //! A renewal, which each server asks for three times in each lease, runs three statements: one
 //! locks and reads the state, one reads all else ([`READ`]), and one stores all that has changed
-//! ([`WRITE`]). So what the core changes is written in the end, or before it searches.
+//! ([`WRITE`]). What [`RegistryTable`] has read by then is as it was stored: the core keeps what
+//! it changes.
 //!
 //! While the row is locked, no server can renew its lease. So no function that locks it
 //! runs inside a transaction block, which somebody could leave open.
@@ -31,13 +32,12 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 use serde::Deserialize;
 
-use self::servers::StoredServers;
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
 use super::{compat, encoding, entry, identity, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
 use snowflake_core::lease::etcd::StoredPool;
-use snowflake_core::lease::horizon::{Server, Servers};
+use snowflake_core::lease::horizon::{Changes, Server, Servers};
 use snowflake_core::lease::registry::{self, Rows};
 use snowflake_core::lease::seal::SealKey;
 use snowflake_core::lease::state::{Scene, State};
@@ -55,22 +55,23 @@ thread_local! {
 
 /// Reads a pool, the row of a worker ID, and a server. `ordinary` are the worker IDs that are
 /// neither excepted nor spare; `has_longer`: a lease of the pool ends later than one that begins
-/// now. A row may be that of a worker ID which is none of the pool any more: its holder is not
-/// unknown.
+/// now, as a rule none does. Asked for in an order, the planner looks into the index of that order.
+/// A row may be that of a worker ID which is none of the pool any more: its holder is not unknown.
 const READ: &str = "SELECT p.pool, l.lease, s.server, \
         int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - (p.pool -> 'spares')::bigint)) \
             - p.except_ids AS ordinary, \
-        EXISTS (SELECT FROM _snowflake.leases AS o \
+        (SELECT true FROM _snowflake.leases AS o \
             WHERE o.namespace = p.namespace AND o.worker_id::bigint <@ p.worker_ids \
-            AND o.leased_until > $4::bigint + (p.pool -> 'lease')::bigint) AS has_longer, \
+            AND o.leased_until > $4::bigint + (p.pool -> 'lease')::bigint \
+            ORDER BY o.leased_until DESC LIMIT 1) AS has_longer, \
         pg_catalog.host(pg_catalog.inet_client_addr()) AS address \
     FROM _snowflake.pools AS p \
     LEFT JOIN _snowflake.leases AS l ON l.namespace = p.namespace AND l.worker_id = $2::integer \
     LEFT JOIN _snowflake.servers AS s ON s.identity = $3 \
     WHERE p.name = $1";
 
-/// Stores the state, a row and a server. The JSON `null` stands for a state or a row that has
-/// not changed, and for a server that is to go.
+/// Stores the state, a row and a server. The JSON `null` stands for a row that has not changed, and
+/// for a server that is to go.
 const WRITE: &str = "WITH put_row AS ( \
         INSERT INTO _snowflake.leases (namespace, lease) SELECT $2, $3::jsonb WHERE $3 <> 'null' \
         ON CONFLICT (namespace, worker_id) DO UPDATE SET lease = excluded.lease), \
@@ -78,7 +79,7 @@ const WRITE: &str = "WITH put_row AS ( \
         INSERT INTO _snowflake.servers (identity, server) SELECT $4, $5::jsonb WHERE $5 <> 'null' \
         ON CONFLICT (identity) DO UPDATE SET server = excluded.server), \
     removed AS (DELETE FROM _snowflake.servers WHERE identity = $4 AND $5 = 'null') \
-    UPDATE _snowflake.state SET state = coalesce(nullif($1::jsonb, 'null'), state) WHERE id = 1";
+    UPDATE _snowflake.state SET state = $1::jsonb WHERE id = 1";
 
 /// Answers the request of a server; both are JSON.
 pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
@@ -104,8 +105,8 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
     let (mut table, address) = registry.table(pool, worker, request.asker.identity, &scene)?;
     request.asker.address = address;
     let kept = table.pool.clone();
-    let reply = registry::handle(&mut state, &kept, &mut table, &request, &scene);
-    table.write(Some(&state))?;
+    let (reply, changes) = registry::handle(&mut state, &kept, &mut table, &request, &scene);
+    registry.write(&state, &table.namespace, &changes)?;
     if matches!(reply.answer, Answer::Refused(LeaseRefused::Foreign)) {
         error::foreign_memory(&request.asker).log("");
     }
@@ -123,12 +124,16 @@ pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     let id = id.ok_or_else(|| error::not_in_pool(pool, worker))?;
     let row = registry::revoke(&mut state, &mut table, id, &scene);
     let row = row.ok_or_else(|| error::never_leased(pool, worker))?;
-    table.write(Some(&state))?;
     let free = if row.released {
         row.leased_until
     } else {
         row.leased_until.plus(table.pool.hold)
     };
+    let changes = Changes {
+        row: Some(row),
+        server: None,
+    };
+    registry.write(&state, &table.namespace, &changes)?;
     Ok(free.as_nodes_clock())
 }
 
@@ -146,7 +151,7 @@ fn change(function: &std::ffi::CStr, f: impl FnOnce(&mut State, &Scene)) -> Resu
     let registry = Registry::lock(function)?;
     let mut state = registry.state()?.ok_or_else(error::no_registry)?;
     f(&mut state, &scene(None)?);
-    registry.write(Some(&state), "", None, None)
+    registry.write(&state, "", &Changes::default())
 }
 
 /// The role that has called the function: its leases are that role's.
@@ -234,12 +239,6 @@ impl Registry {
         self.guard.value(statement, values)
     }
 
-    /// Runs a statement for the core, which has no errors: this one ends the statement.
-    fn run(self, statement: &'static str, values: &[&str]) -> Option<String> {
-        let result = self.value(statement, values);
-        result.unwrap_or_else(|error| error.raise())
-    }
-
     /// The state; waits for the lock of its row.
     fn state(self) -> Result<Option<State>, Error> {
         let state = self.value(
@@ -270,7 +269,9 @@ impl Registry {
         server: ServerKey,
         scene: &Scene,
     ) -> Result<(RegistryTable, String), Error> {
-        let id = worker.map_or(-1, |worker| i64::from(worker.get())).to_string();
+        let id = worker
+            .map_or(-1, |worker| i64::from(worker.get()))
+            .to_string();
         let now = scene.now.get().to_string();
         let found = self.guard.row(READ, &[pool, &id, &server.text(), &now])?;
         let found = found.ok_or_else(|| error::no_pool(pool))?;
@@ -278,92 +279,46 @@ impl Registry {
         let pool = stored.pool.checked();
         let pool = pool.ok_or_else(|| error::registry_not_read("a pool that makes no sense"))?;
         let row = parsed_if(found.get("lease"))?;
-        let known = Known::read(server, parsed_if(found.get("server"))?);
         let table = RegistryTable {
+            registry: self,
             namespace: stored.namespace,
             all: format!("[{},{})", pool.ids.start, pool.ids.end),
             ordinary: found.text("ordinary"),
             latest: (!found.is("has_longer")).then(|| scene.now.plus(pool.lease)),
-            row: worker.map_or_else(Known::default, |worker| Known::read(worker, row)),
-            servers: StoredServers::new(self, known),
+            row: worker.map(|worker| (worker, row)),
+            server: (server, parsed_if(found.get("server"))?),
             pool,
         };
         Ok((table, found.text("address")))
     }
 
-    /// Stores what has changed: the state, a row of a namespace, and a server.
-    fn write(
-        self,
-        state: Option<&State>,
-        namespace: &str,
-        row: Option<Row>,
-        server: Option<(ServerKey, Option<Server>)>,
-    ) -> Result<(), Error> {
-        if state.is_some_and(|state| READ_ERA.get() != Some(state.era)) {
+    /// All servers.
+    fn servers(self) -> Result<Vec<Server>, Error> {
+        let servers = self.value(
+            "SELECT coalesce(jsonb_agg(server), '[]') FROM _snowflake.servers",
+            &[],
+        )?;
+        parsed(&servers.unwrap_or_default())
+    }
+
+    /// Stores the state, and what has changed besides. The row is one of this namespace.
+    fn write(self, state: &State, namespace: &str, changes: &Changes) -> Result<(), Error> {
+        if READ_ERA.get() != Some(state.era) {
             BEGAN_ERA.set(compat::transaction());
         }
-        let (identity, server) = server.map_or_else(Default::default, |(identity, server)| {
-            (identity.text(), server)
-        });
-        let values = [
-            &json(&state),
-            namespace,
-            &json(&row),
-            &identity,
-            &json(&server),
-        ];
+        let (identity, server) = match &changes.server {
+            Some((identity, server)) => (identity.text(), server.as_ref()),
+            None => (String::new(), None),
+        };
+        let (state, row, server) = (json(state), json(&changes.row), json(&server));
+        let values = [&*state, namespace, &row, &identity, &server];
         self.value(WRITE, &values).map(drop)
     }
 }
 
-/// What the tables have under one key, as it was read or as it is to be written.
-struct Known<K, V> {
-    key: Option<K>,
-    value: Option<V>,
-    is_changed: bool,
-}
-
-impl<K: Copy + PartialEq, V: Clone> Known<K, V> {
-    fn read(key: K, value: Option<V>) -> Self {
-        Self {
-            key: Some(key),
-            value,
-            is_changed: false,
-        }
-    }
-
-    fn changed(key: K, value: Option<V>) -> Self {
-        Self {
-            is_changed: true,
-            ..Self::read(key, value)
-        }
-    }
-
-    fn is_of(&self, key: K) -> bool {
-        self.key == Some(key)
-    }
-
-    /// What is to be written now.
-    fn take(&mut self) -> Option<(K, Option<V>)> {
-        let is_changed = std::mem::take(&mut self.is_changed);
-        self.key
-            .filter(|_| is_changed)
-            .map(|key| (key, self.value.clone()))
-    }
-}
-
-impl<K, V> Default for Known<K, V> {
-    fn default() -> Self {
-        Self {
-            key: None,
-            value: None,
-            is_changed: false,
-        }
-    }
-}
-
-/// The leases of a pool.
+/// A pool, its leases, and the servers of all pools.
 struct RegistryTable {
+    registry: Registry,
     pool: Pool,
     namespace: String,
     /// The range of its worker IDs.
@@ -372,67 +327,56 @@ struct RegistryTable {
     ordinary: String,
     /// All leases end at this instant at the latest.
     latest: Option<RegistryMillis>,
-    row: Known<WorkerId, Row>,
-    servers: StoredServers,
+    /// What was read with the pool.
+    row: Option<(WorkerId, Option<Row>)>,
+    server: (ServerKey, Option<Server>),
 }
 
 impl RegistryTable {
-    /// Stores what has changed.
-    fn write(&mut self, state: Option<&State>) -> Result<(), Error> {
-        let row = self.row.take().and_then(|(_, row)| row);
-        let server = self.servers.known.take();
-        self.servers
-            .registry
-            .write(state, &self.namespace, row, server)
-    }
-
-    /// Runs a statement whose first parameter is the namespace.
-    fn run(&mut self, statement: &'static str, values: &[&str]) -> Option<String> {
-        self.write_row();
+    /// Runs a statement whose first parameter is the namespace. The core has no errors, so
+    /// this one ends the statement.
+    fn run(&self, statement: &'static str, values: &[&str]) -> Option<String> {
         let mut all = vec![self.namespace.as_str()];
         all.extend(values);
-        self.servers.registry.run(statement, &all)
+        or_raise(self.registry.value(statement, &all))
     }
 
     /// Runs a statement that returns a row.
-    fn search(&mut self, statement: &'static str, values: &[&str]) -> Option<Row> {
-        let text = self.run(statement, values)?;
-        Some(parsed(&text).unwrap_or_else(|error| error.raise()))
+    fn search(&self, statement: &'static str, values: &[&str]) -> Option<Row> {
+        let text = self.run(statement, values);
+        or_raise(parsed_if(text.as_deref()))
+    }
+}
+
+impl Servers for RegistryTable {
+    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
+        if self.server.0 != *identity {
+            let text = or_raise(self.registry.value(
+                "SELECT server FROM _snowflake.servers WHERE identity = $1",
+                &[&identity.text()],
+            ));
+            self.server = (*identity, or_raise(parsed_if(text.as_deref())));
+        }
+        self.server.1.clone()
     }
 
-    /// Lets a statement find the row that has changed.
-    fn write_row(&mut self) {
-        if self.row.is_changed {
-            self.write(None).unwrap_or_else(|error| error.raise());
-        }
+    fn servers(&mut self) -> Vec<Server> {
+        or_raise(self.registry.servers())
     }
 }
 
 impl Rows for RegistryTable {
-    fn horizon(&mut self) -> &mut impl Servers {
-        &mut self.servers
-    }
-
     fn get(&mut self, worker: WorkerId) -> Option<Row> {
-        if !self.row.is_of(worker) {
-            let row = self.search(
+        match &self.row {
+            Some((known, row)) if *known == worker => row.clone(),
+            _ => self.search(
                 "SELECT lease FROM _snowflake.leases WHERE namespace = $1 AND worker_id = $2::integer",
                 &[&worker.get().to_string()],
-            );
-            self.row = Known::read(worker, row);
+            ),
         }
-        self.row.value.clone()
-    }
-
-    fn put(&mut self, row: Row) {
-        if !self.row.is_of(row.worker) {
-            self.write_row();
-        }
-        self.row = Known::changed(row.worker, Some(row));
     }
 
     fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {
-        let all = self.all.clone();
         self.search(
             "SELECT lease FROM _snowflake.leases \
              WHERE namespace = $1 AND worker_id::bigint <@ $2::int8range \
@@ -440,12 +384,11 @@ impl Rows for RegistryTable {
              AND lease #> '{holder,identity}' = $3::jsonb \
              ORDER BY (lease -> 'since')::bigint DESC, (lease #> '{holder,started}')::bigint DESC, \
                  worker_id LIMIT 1",
-            &[&all, &json(identity)],
+            &[&self.all, &json(identity)],
         )
     }
 
     fn unused(&mut self) -> Option<WorkerId> {
-        let ordinary = self.ordinary.clone();
         // The first one is the beginning of a range, or follows one that has a row.
         let id = self.run(
             "SELECT min(c.id) FROM ( \
@@ -455,20 +398,19 @@ impl Rows for RegistryTable {
              WHERE $2::int8multirange @> c.id AND NOT EXISTS ( \
                  SELECT FROM _snowflake.leases AS l \
                  WHERE l.namespace = $1 AND l.worker_id = c.id)",
-            &[&ordinary],
+            &[&self.ordinary],
         );
         WorkerId::new(id?.parse().ok()?)
     }
 
     fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row> {
-        let ordinary = self.ordinary.clone();
         self.search(
             "SELECT lease FROM _snowflake.leases \
              WHERE namespace = $1 AND worker_id::bigint <@ $2::int8multirange \
              AND bound <= $4::bigint AND (released OR leased_until <= $3::bigint) \
              ORDER BY leased_until, worker_id LIMIT 1",
             &[
-                &ordinary,
+                &self.ordinary,
                 &expired.get().to_string(),
                 &bound.get().to_string(),
             ],
@@ -479,26 +421,28 @@ impl Rows for RegistryTable {
         if self.latest.is_some_and(|known| known <= latest) {
             return;
         }
-        let all = self.all.clone();
         self.run(
             "UPDATE _snowflake.leases \
              SET lease = jsonb_set(lease, '{leased_until}', to_jsonb($3::bigint)) \
              WHERE namespace = $1 AND worker_id::bigint <@ $2::int8range \
              AND leased_until > $3::bigint",
-            &[&all, &latest.get().to_string()],
+            &[&self.all, &latest.get().to_string()],
         );
         self.latest = Some(latest);
-        self.row = Known::default();
+        self.row = None;
     }
 
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis> {
-        self.write_row();
-        let bound = self.servers.registry.run(
+        let bound = or_raise(self.registry.value(
             "SELECT max(bound) FROM _snowflake.leases WHERE system_identifier = $1::numeric",
             &[&system.to_string()],
-        );
+        ));
         Some(UnixMillis::new(bound?.parse().ok()?))
     }
+}
+
+fn or_raise<T>(result: Result<T, Error>) -> T {
+    result.unwrap_or_else(|error| error.raise())
 }
 
 /// Whether the transaction goes on after this statement.

@@ -181,7 +181,8 @@ pub fn row_as(
             pg_sys::SPI_connect();
             let status = as_user(user, 0, || {
                 hide_trees();
-                let plan = kept_plan(statement, &mut types)?;
+                let kept = KEPT_PLANS.with_borrow(|plans| plans.get(statement).copied());
+                let plan = kept.map_or_else(|| keep_plan(statement, &mut types), Ok)?;
                 let (values, nulls) = (values.as_mut_ptr(), std::ptr::null());
                 Ok(pg_sys::SPI_execute_plan(plan, values, nulls, false, 0))
             });
@@ -195,18 +196,14 @@ pub fn row_as(
     })
 }
 
-/// The plan of a statement, which this session keeps from its first use on.
+/// Makes the plan of a statement, which this session keeps.
 ///
 /// # Safety
 /// The session is connected to SPI, and runs as the user who uses the plan.
-unsafe fn kept_plan(
+unsafe fn keep_plan(
     statement: &'static str,
     types: &mut [pg_sys::Oid],
 ) -> Result<pg_sys::SPIPlanPtr, Error> {
-    let kept = KEPT_PLANS.with_borrow(|plans| plans.get(statement).copied());
-    if let Some(plan) = kept {
-        return Ok(plan);
-    }
     let sql = to_server_exactly(statement).map_err(|_| error::untranslatable())?;
     let count = i32::try_from(types.len()).unwrap_or(0);
     // SAFETY: as the caller guarantees; the statement is NUL-terminated, and there are as many

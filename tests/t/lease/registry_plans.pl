@@ -18,7 +18,7 @@ pg_stat_statements.track = all
 pg_stat_statements.track_planning = on
 END
 $node->start;
-my $pool = q{SELECT snowflake_create_pool('main', '[0,100)')};
+my $pool = q{SELECT snowflake_create_pool('main', '[0,10000)')};
 $node->safe_psql('postgres', "CREATE EXTENSION pg_stat_statements; CREATE EXTENSION snowflake_id; $pool");
 
 # Answers of one session, which keeps its plans.
@@ -49,6 +49,19 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM _snowflake.leases WHERE bo
 	20, 'and stores the bounds');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM _snowflake.servers WHERE (server -> 'until')::bigint = }
 	. $servers[-1]{grant}{until} . ' + 30000'), 1, 'and the server');
+
+# Of many rows, a renewal reads few.
+$node->safe_psql('postgres', q{
+	INSERT INTO _snowflake.leases (namespace, lease) SELECT namespace, jsonb_set(lease, '{worker}', to_jsonb(i))
+	FROM _snowflake.leases, generate_series(100, 5099) AS i WHERE worker_id = 0;
+	ANALYZE _snowflake.leases});
+sub rows_read { $session->query_safe('SELECT pg_stat_force_next_flush()');
+	return $node->safe_psql('postgres', q{SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_all_tables WHERE relid = '_snowflake.leases'::regclass}); }
+my $before = rows_read();
+is(join(' ', map { renew_here($_) } @servers), join(' ', map { 'renewed' } @servers), 'they renew among 5,000 others');
+my $read = rows_read() - $before;
+cmp_ok($read, '>', 0, 'rows are counted');
+cmp_ok($read, '<', 10 * @servers, 'and few are read');
 
 # A lease that would last longer than a lease is cut, whoever renews.
 my $worker = $servers[0]{grant}{worker};

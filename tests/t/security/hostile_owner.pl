@@ -59,7 +59,7 @@ for my $sql ('ALTER SCHEMA _snowflake RENAME TO mine', 'ALTER SCHEMA _snowflake 
 	'GRANT ALL ON SCHEMA _snowflake TO owner; CREATE TABLE _snowflake.mine ()',
 	'ALTER EXTENSION snowflake_id DROP TABLE _snowflake.state', 'TABLE _snowflake.state', 'TABLE _snowflake.pools',
 	'TABLE _snowflake.leases', 'TABLE _snowflake.servers', 'INSERT INTO _snowflake.state VALUES (1, $${}$$)',
-	'DELETE FROM _snowflake.leases', 'UPDATE _snowflake.pools SET spares = 0', 'TRUNCATE _snowflake.servers',
+	'DELETE FROM _snowflake.leases', 'UPDATE _snowflake.pools SET pool = NULL', 'TRUNCATE _snowflake.servers',
 	'BEGIN; LOCK TABLE _snowflake.state IN ROW EXCLUSIVE MODE', 'CREATE TRIGGER t BEFORE UPDATE ON _snowflake.state FOR EACH ROW EXECUTE FUNCTION tsvector_update_trigger()',
 	'CREATE RULE r AS ON UPDATE TO _snowflake.state DO INSTEAD NOTHING', 'CREATE INDEX ON _snowflake.state (id)',
 	'CREATE TABLE heir () INHERITS (_snowflake.state)', 'CREATE TABLE refers (id int REFERENCES _snowflake.state)')
@@ -91,9 +91,11 @@ is((as('owner', q{
 	BEGIN
 		EXECUTE format('CREATE SCHEMA %1$I; GRANT ALL ON SCHEMA %1$I TO PUBLIC', schema);
 		FOREACH name IN ARRAY '{state,pools,leases,servers}'::text[] LOOP
-			EXECUTE format('CREATE TABLE %1$I.%2$I (LIKE mold.%2$I INCLUDING ALL, CHECK (mold.grab())); INSERT INTO %1$I.%2$I SELECT * FROM mold.%2$I;
+			EXECUTE format('CREATE TABLE %1$I.%2$I (LIKE mold.%2$I INCLUDING ALL, CHECK (mold.grab()));
 				CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON %1$I.%2$I FOR EACH ROW EXECUTE FUNCTION mold.on_change();
 				GRANT ALL ON %1$I.%2$I TO PUBLIC', schema, name);
+			-- No server leases anything yet, so the other two are empty.
+			IF name IN ('state', 'pools') THEN EXECUTE format('INSERT INTO %1$I.%2$I SELECT * FROM mold.%2$I', schema, name); END IF;
 		END LOOP;
 		FOR it IN SELECT * FROM mold.functions LOOP
 			EXECUTE format('CREATE FUNCTION %1$I.%2$I(%3$s) RETURNS %4$s LANGUAGE plpgsql AS %5$L', schema, it.name, it.arguments, it.result,

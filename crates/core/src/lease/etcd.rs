@@ -46,7 +46,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::horizon::{Server, Servers};
+use super::horizon::{Changes, Server, Servers};
 use super::registry::{self, Rows};
 use super::state::{Scene, State};
 use super::{Answer, Ask, Place, Pool, RegistryMillis, Reply, Request, Row, ServerKey};
@@ -159,14 +159,10 @@ pub struct Found {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub reply: Reply,
-    /// To be stored before the reply counts, with the rows.
+    /// To be stored before the reply counts, with the changes.
     pub state: State,
-    pub rows: Vec<Row>,
-    pub servers: Vec<ChangedServer>,
+    pub changes: Changes,
 }
-
-/// What becomes of the key of a server; `None`: it goes.
-pub type ChangedServer = (ServerKey, Option<Server>);
 
 /// Answers a request.
 #[must_use]
@@ -181,13 +177,11 @@ pub fn answer(
     let run = |era: Option<u64>| {
         let mut state = stored.state.clone();
         let mut table = Table::new(pool, found, scene.now, era);
-        let reply = registry::handle(&mut state, pool, &mut table, request, &scene);
-        let (rows, servers) = table.changed();
+        let (reply, changes) = registry::handle(&mut state, pool, &mut table, request, &scene);
         Outcome {
             reply,
             state,
-            rows,
-            servers,
+            changes,
         }
     };
     let mut outcome = run(around.era(stored));
@@ -197,7 +191,7 @@ pub fn answer(
     }
     // A row whose lease goes on is stored as it was: what [`seen`] has made of it would
     // look like a renewal after a loss.
-    for row in &mut outcome.rows {
+    if let Some(row) = &mut outcome.changes.row {
         let was = found.rows.iter().find(|was| was.worker == row.worker);
         if let (EtcdKey::Stays, Some(was)) = (key_of(row, &outcome.reply), was) {
             row.leased_until = was.leased_until;
@@ -251,36 +245,7 @@ pub struct Table<'a> {
     pool: &'a Pool,
     rows: BTreeMap<WorkerId, Row>,
     elsewhere: &'a [Row],
-    changed: BTreeSet<WorkerId>,
-    servers: ServersFound<'a>,
-}
-
-/// The servers of a registry that were read, and what has changed since.
-#[derive(Debug)]
-pub struct ServersFound<'a> {
-    read: &'a [Server],
-    changed: Vec<ChangedServer>,
-}
-
-impl<'a> ServersFound<'a> {
-    #[must_use]
-    pub const fn new(read: &'a [Server]) -> Self {
-        Self {
-            read,
-            changed: Vec::new(),
-        }
-    }
-
-    /// The servers that were put or removed.
-    #[must_use]
-    pub fn changed(self) -> Vec<ChangedServer> {
-        self.changed
-    }
-
-    fn change(&mut self, identity: &ServerKey, server: Option<Server>) {
-        self.changed.retain(|(of, _)| of != identity);
-        self.changed.push((*identity, server));
-    }
+    servers: &'a [Server],
 }
 
 impl<'a> Table<'a> {
@@ -295,18 +260,8 @@ impl<'a> Table<'a> {
             pool,
             rows: rows.collect(),
             elsewhere: &found.elsewhere,
-            changed: BTreeSet::new(),
-            servers: ServersFound::new(&found.servers),
+            servers: &found.servers,
         }
-    }
-
-    /// The rows that were put, and the servers that were put or removed.
-    #[must_use]
-    pub fn changed(self) -> (Vec<Row>, Vec<ChangedServer>) {
-        let Self { rows, changed, .. } = self;
-        let rows = rows.into_values();
-        let rows = rows.filter(|row| changed.contains(&row.worker));
-        (rows.collect(), self.servers.changed())
     }
 
     /// The row that forbids to drop the pool, if there is one: a server may use it.
@@ -325,48 +280,21 @@ impl<'a> Table<'a> {
     }
 }
 
-impl Servers for ServersFound<'_> {
+impl Servers for Table<'_> {
     fn server(&mut self, identity: &ServerKey) -> Option<Server> {
-        let changed = self.changed.iter().find(|(of, _)| of == identity);
-        if let Some((_, server)) = changed {
-            return server.clone();
-        }
-        let mut read = self.read.iter();
-        read.find(|server| server.holder.identity == *identity)
-            .cloned()
+        let mut servers = self.servers.iter();
+        let found = servers.find(|server| server.holder.identity == *identity);
+        found.cloned()
     }
 
     fn servers(&mut self) -> Vec<Server> {
-        let changed = &self.changed;
-        let is_as_read =
-            |server: &&Server| changed.iter().all(|(of, _)| *of != server.holder.identity);
-        let as_read = self.read.iter().filter(is_as_read);
-        let put = changed.iter().filter_map(|(_, server)| server.as_ref());
-        as_read.chain(put).cloned().collect()
-    }
-
-    fn put_server(&mut self, server: Server) {
-        let identity = server.holder.identity;
-        self.change(&identity, Some(server));
-    }
-
-    fn remove_server(&mut self, identity: &ServerKey) {
-        self.change(identity, None);
+        self.servers.to_vec()
     }
 }
 
 impl Rows for Table<'_> {
-    fn horizon(&mut self) -> &mut impl Servers {
-        &mut self.servers
-    }
-
     fn get(&mut self, worker: WorkerId) -> Option<Row> {
         self.rows.get(&worker).cloned()
-    }
-
-    fn put(&mut self, row: Row) {
-        self.changed.insert(row.worker);
-        self.rows.insert(row.worker, row);
     }
 
     fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {

@@ -88,17 +88,62 @@ pub struct Server {
     pub dropped: Option<RegistryMillis>,
 }
 
-/// The servers of a registry, of all of its pools.
+/// The servers of a registry, of all of its pools, as they are stored.
 pub trait Servers {
     fn server(&mut self, identity: &ServerKey) -> Option<Server>;
 
     /// All of them.
     fn servers(&mut self) -> Vec<Server>;
+}
 
-    /// Stores a server, which may be new.
-    fn put_server(&mut self, server: Server);
+/// What a request changes beside the state.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// A row, which may be new.
+    pub row: Option<Row>,
+    pub server: Option<ChangedServer>,
+}
 
-    fn remove_server(&mut self, identity: &ServerKey);
+/// What becomes of a server, which may be new; `None`: it goes.
+pub type ChangedServer = (ServerKey, Option<Server>);
+
+/// What is stored, and what a request changes of it.
+pub(super) struct Draft<'a, T> {
+    pub(super) stored: &'a mut T,
+    pub(super) changes: Changes,
+}
+
+impl<'a, T> Draft<'a, T> {
+    pub(super) fn new(stored: &'a mut T) -> Self {
+        let changes = Changes::default();
+        Self { stored, changes }
+    }
+}
+
+impl<T: Servers> Draft<'_, T> {
+    fn server(&mut self, identity: &ServerKey) -> Option<Server> {
+        match &self.changes.server {
+            Some((changed, server)) if changed == identity => server.clone(),
+            _ => self.stored.server(identity),
+        }
+    }
+
+    fn servers(&mut self) -> Vec<Server> {
+        let mut servers = self.stored.servers();
+        if let Some((changed, server)) = &self.changes.server {
+            servers.retain(|server| server.holder.identity != *changed);
+            servers.extend(server.clone());
+        }
+        servers
+    }
+
+    fn put_server(&mut self, server: Server) {
+        self.changes.server = Some((server.holder.identity, Some(server)));
+    }
+
+    fn remove_server(&mut self, identity: &ServerKey) {
+        self.changes.server = Some((*identity, None));
+    }
 }
 
 impl KeptHorizon {
@@ -163,7 +208,7 @@ fn reached(state: &State, servers: &[Server], now: RegistryMillis) -> Option<Uni
 }
 
 /// Called before the servers change, and after a loss may have been noticed.
-pub(super) fn after_loss(state: &mut State, servers: &mut impl Servers) {
+pub(super) fn after_loss(state: &mut State, servers: &mut Draft<impl Servers>) {
     if state.horizon.due {
         state.horizon.keep(&servers.servers());
     }
@@ -176,7 +221,7 @@ pub(super) fn hear(state: &mut State, pool: &Pool) {
 }
 
 /// Keeps the horizon of this moment, and returns it.
-fn keep(state: &mut State, servers: &mut impl Servers, scene: &Scene) -> Option<UnixMillis> {
+fn keep(state: &mut State, servers: &mut Draft<impl Servers>, scene: &Scene) -> Option<UnixMillis> {
     let reached = reached(state, &servers.servers(), scene.now);
     state.horizon.greatest = reached;
     reached
@@ -185,7 +230,7 @@ fn keep(state: &mut State, servers: &mut impl Servers, scene: &Scene) -> Option<
 /// The horizon of this moment, which is at or below the floor of a grant.
 pub(super) fn floor(
     state: &mut State,
-    servers: &mut impl Servers,
+    servers: &mut Draft<impl Servers>,
     request: &Request,
     scene: &Scene,
 ) -> Option<UnixMillis> {
@@ -197,7 +242,7 @@ pub(super) fn floor(
 
 /// How many servers count, if they are too many for this one to count too. Where there are no
 /// roles, and for who counts already or never does, they are not.
-pub(super) fn crowd(servers: &mut impl Servers, asker: &ServerKey) -> Option<u32> {
+pub(super) fn crowd(servers: &mut Draft<impl Servers>, asker: &ServerKey) -> Option<u32> {
     if asker.generator != 0 || asker.role == Role::NONE {
         return None;
     }
@@ -214,7 +259,7 @@ pub(super) fn crowd(servers: &mut impl Servers, asker: &ServerKey) -> Option<u32
 }
 
 /// A worker ID is granted.
-pub(super) fn joined(servers: &mut impl Servers, row: &Row, pool: &Pool, scene: &Scene) {
+pub(super) fn joined(servers: &mut Draft<impl Servers>, row: &Row, pool: &Pool, scene: &Scene) {
     let identity = row.holder.identity;
     if identity.generator != 0 {
         return;
@@ -247,7 +292,7 @@ pub(super) fn joined(servers: &mut impl Servers, row: &Row, pool: &Pool, scene: 
 }
 
 /// Whether an administrator has dropped the server that asks: its token has ended.
-pub(super) fn is_dropped(servers: &mut impl Servers, request: &Request) -> bool {
+pub(super) fn is_dropped(servers: &mut Draft<impl Servers>, request: &Request) -> bool {
     let server = servers.server(&request.asker.identity);
     server.is_some_and(|server| server.nonce == request.nonce && server.dropped.is_some())
 }
@@ -255,7 +300,7 @@ pub(super) fn is_dropped(servers: &mut impl Servers, request: &Request) -> bool 
 /// A renewal has stored this row, and reports a horizon, if it does.
 pub(super) fn reported(
     state: &State,
-    servers: &mut impl Servers,
+    servers: &mut Draft<impl Servers>,
     row: &Row,
     pool: &Pool,
     (report, now): (Option<UnixMillis>, RegistryMillis),
@@ -300,7 +345,7 @@ fn newcomer(row: &Row, now: RegistryMillis) -> Server {
 /// A worker ID is returned. `held`: transactions hold IDs from this instant on.
 pub(super) fn left(
     state: &mut State,
-    servers: &mut impl Servers,
+    servers: &mut Draft<impl Servers>,
     row: &Row,
     held: Option<UnixMillis>,
     scene: &Scene,
@@ -324,7 +369,7 @@ pub(super) fn left(
 }
 
 /// A server asks with a token that the registry does not know.
-pub(super) fn appeared(servers: &mut impl Servers, request: &Request, now: RegistryMillis) {
+pub(super) fn appeared(servers: &mut Draft<impl Servers>, request: &Request, now: RegistryMillis) {
     let (asker, worker) = (&request.asker, request.ask.worker());
     let Some(worker) = worker.filter(|_| asker.identity.generator == 0) else {
         return;
@@ -354,20 +399,22 @@ pub enum Undroppable {
 }
 
 /// Drops a server that is lost: it counts no more, and its token ends. `name` is what
-/// [`Server::name`] shows, so one that was started since has another one.
+/// [`Server::name`] shows, so one that was started since has another one. Returns what is to be
+/// stored of the server.
 ///
 /// # Errors
 /// If there is no such server, or it may run.
 pub fn drop_server(
     state: &mut State,
-    servers: &mut impl Servers,
+    servers: &[Server],
     name: &str,
     scene: &Scene,
 ) -> Result<Server, Undroppable> {
     state.notice(scene);
-    after_loss(state, servers);
-    let all = servers.servers();
-    let found = counting(&all).find(|server| server.name() == name);
+    if state.horizon.due {
+        state.horizon.keep(servers);
+    }
+    let found = counting(servers).find(|server| server.name() == name);
     let Some(mut server) = found.cloned() else {
         return Err(Undroppable::Unknown);
     };
@@ -378,13 +425,11 @@ pub fn drop_server(
     if !server.stopped && scene.now.get() < until {
         return Err(Undroppable::MayRun(Box::new(server)));
     }
-    keep(state, servers, scene);
+    state.horizon.greatest = reached(state, servers, scene.now);
     server.dropped = Some(scene.now);
     // It is kept for good, to know its token.
-    let mut kept = server.clone();
-    kept.holder.host.clear();
-    kept.holder.data_directory.clear();
-    servers.put_server(kept);
+    server.holder.host.clear();
+    server.holder.data_directory.clear();
     state.serial += 1;
     Ok(server)
 }

@@ -76,7 +76,7 @@
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::contender::Contender;
-use super::horizon::{self, Servers};
+use super::horizon::{self, Changes, Draft, Servers};
 use super::seal::{Seal, Token};
 use super::state::{DAY, Heard, Loss, Scene, Start, State};
 use super::{
@@ -94,16 +94,11 @@ pub const VOUCH_TIME: Millis = Millis::new(30_000);
 /// No bound is granted further past the registry's clock, however many vouch.
 pub const VOUCHED_MAX: Millis = DAY.times(7);
 
-/// The rows of one pool. A row that was never granted does not exist.
-pub trait Rows {
-    /// The servers of all pools.
-    fn horizon(&mut self) -> &mut impl Servers;
-
+/// The rows of one pool, and the servers of all, as they are stored. A row that was never granted
+/// does not exist.
+pub trait Rows: Servers {
     /// The row of a worker ID.
     fn get(&mut self, worker: WorkerId) -> Option<Row>;
-
-    /// Stores a row, which may be new.
-    fn put(&mut self, row: Row);
 
     /// The row whose holder has this identity; of several, the one that was granted last
     /// (the greatest `since`; if they are the same, that of the later incarnation).
@@ -117,7 +112,7 @@ pub trait Rows {
     /// least `leased_until`.
     fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row>;
 
-    /// Lowers `leased_until` of all rows to this at most.
+    /// Lowers `leased_until` of all rows to this at most, in what is stored.
     fn cut(&mut self, latest: RegistryMillis);
 
     /// The greatest bound of the rows, also of other pools, whose holder has this system
@@ -125,7 +120,7 @@ pub trait Rows {
     fn reached_by(&mut self, system: u64) -> Option<UnixMillis>;
 }
 
-/// The answer to a request. `state` and `rows` are to be stored before the reply leaves,
+/// The answer to a request. `state` and the changes are to be stored before the reply leaves,
 /// also if it is a refusal.
 pub fn handle(
     state: &mut State,
@@ -133,7 +128,8 @@ pub fn handle(
     rows: &mut impl Rows,
     request: &Request,
     scene: &Scene,
-) -> Reply {
+) -> (Reply, Changes) {
+    let rows = &mut Draft::new(rows);
     let era = state.era;
     let known = state.memory(None);
     state.notice(scene);
@@ -144,19 +140,19 @@ pub fn handle(
         scene,
     };
     let listened = state.listen(&desk);
-    horizon::after_loss(state, rows.horizon());
+    horizon::after_loss(state, rows);
     let answer = match listened {
         Err(refused) => Answer::Refused(refused),
         Ok(()) if state.era != era && desk.can_come_again() => Answer::Again,
         Ok(()) => {
-            rows.cut(scene.now.plus(pool.lease));
+            rows.stored.cut(scene.now.plus(pool.lease));
             desk.answer(state, rows)
         }
     };
     let is_told = state.era == era || !scene.revocable;
     // Otherwise the node goes on with what it had.
     let before = request.memory.filter(|memory| state.key.has_sealed(memory));
-    Reply {
+    let reply = Reply {
         nonce: request.nonce,
         number: request.number,
         memory: match is_told {
@@ -165,12 +161,13 @@ pub fn handle(
         },
         now: scene.now,
         answer,
-    }
+    };
+    (reply, std::mem::take(&mut rows.changes))
 }
 
 /// Ends the token of a worker ID: it is not renewed any more, and the worker ID is free
-/// when the lease has expired and a hold has passed. Returns the row; `None` if it was
-/// never granted.
+/// when the lease has expired and a hold has passed. Returns the row, which is to be stored;
+/// `None` if it was never granted.
 pub fn revoke(
     state: &mut State,
     rows: &mut impl Rows,
@@ -180,9 +177,21 @@ pub fn revoke(
     state.notice(scene);
     let mut row = rows.get(worker)?;
     row.revoked = row.revoked.or(Some(scene.now));
-    rows.put(row.clone());
     state.serial += 1;
     Some(row)
+}
+
+impl<T: Rows> Draft<'_, T> {
+    fn get(&mut self, worker: WorkerId) -> Option<Row> {
+        let changed = self.changes.row.as_ref();
+        let changed = changed.filter(|row| row.worker == worker).cloned();
+        changed.or_else(|| self.stored.get(worker))
+    }
+
+    /// Nothing is searched afterwards.
+    fn put(&mut self, row: Row) {
+        self.changes.row = Some(row);
+    }
 }
 
 impl State {
@@ -379,7 +388,7 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    fn answer(&self, state: &mut State, rows: &mut impl Rows) -> Answer {
+    fn answer(&self, state: &mut State, rows: &mut Draft<impl Rows>) -> Answer {
         match self.request.ask {
             Ask::Acquire {
                 fixed,
@@ -476,7 +485,7 @@ impl Desk<'_> {
     fn own(
         &self,
         state: &mut State,
-        rows: &mut impl Rows,
+        rows: &mut Draft<impl Rows>,
         worker: WorkerId,
         counter: u64,
     ) -> Result<Row, Answer> {
@@ -506,7 +515,7 @@ impl Desk<'_> {
                     Row {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
-                    _ if horizon::is_dropped(rows.horizon(), self.request) => Fence::Revoked,
+                    _ if horizon::is_dropped(rows, self.request) => Fence::Revoked,
                     row if again && row.renewed => return Err(self.renewed(row)),
                     row if state.is_known(self, row) => return Ok(row.clone()),
                     _ => Fence::Doubtful,
@@ -516,9 +525,9 @@ impl Desk<'_> {
                 if let Some(memory) = self.proof(state, worker, counter) {
                     if memory.era == state.era {
                         state.lose(Cause::Token, self.scene);
-                        horizon::after_loss(state, rows.horizon());
+                        horizon::after_loss(state, rows);
                     }
-                    horizon::appeared(rows.horizon(), self.request, self.scene.now);
+                    horizon::appeared(rows, self.request, self.scene.now);
                 }
                 Fence::Lost
             }
@@ -538,7 +547,7 @@ impl Desk<'_> {
     fn renew(
         &self,
         state: &mut State,
-        rows: &mut impl Rows,
+        rows: &mut Draft<impl Rows>,
         mut row: Row,
         (furthest, report): (UnixMillis, Option<UnixMillis>),
     ) -> Answer {
@@ -558,7 +567,7 @@ impl Desk<'_> {
         row.era = state.era.counter;
         state.serial += 1;
         let answer = self.renewed(&row);
-        horizon::reported(state, rows.horizon(), &row, pool, (report, now));
+        horizon::reported(state, rows, &row, pool, (report, now));
         rows.put(row);
         state.hear(self);
         answer
@@ -575,7 +584,7 @@ impl Desk<'_> {
     fn release(
         &self,
         state: &mut State,
-        rows: &mut impl Rows,
+        rows: &mut Draft<impl Rows>,
         mut row: Row,
         (end, held): (UnixMillis, Option<UnixMillis>),
     ) -> Answer {
@@ -586,7 +595,7 @@ impl Desk<'_> {
         row.clock = self.request.clock;
         row.era = state.era.counter;
         state.serial += 1;
-        horizon::left(state, rows.horizon(), &row, held, self.scene);
+        horizon::left(state, rows, &row, held, self.scene);
         rows.put(row);
         Answer::Released
     }
@@ -617,7 +626,7 @@ impl Desk<'_> {
     fn acquire(
         &self,
         state: &mut State,
-        rows: &mut impl Rows,
+        rows: &mut Draft<impl Rows>,
         (fixed, last): (Option<WorkerId>, Option<WorkerId>),
         latest: Option<UnixMillis>,
     ) -> Answer {
@@ -627,7 +636,7 @@ impl Desk<'_> {
         }
         let own = match fixed {
             Some(worker) => rows.get(worker),
-            None => rows.last_held_by(&identity),
+            None => rows.stored.last_held_by(&identity),
         };
         let mine = |row: &&Row| row.nonce == self.request.nonce && self.is_holder(row);
         if let Some(row) = own.as_ref().filter(mine) {
@@ -636,7 +645,7 @@ impl Desk<'_> {
             }
             let fits = latest.is_none_or(|latest| row.floor <= latest);
             let stands = !row.renewed && !row.released && row.revoked.is_none() && fits;
-            let stands = stands && !horizon::is_dropped(rows.horizon(), self.request);
+            let stands = stands && !horizon::is_dropped(rows, self.request);
             if stands && state.is_known(self, row) {
                 return self.again(rows, row.clone());
             }
@@ -644,7 +653,7 @@ impl Desk<'_> {
         if let Some(refused) = self.too_far(state, UnixMillis::new(i64::MIN)) {
             return refused;
         }
-        if let Some(count) = horizon::crowd(rows.horizon(), &identity) {
+        if let Some(count) = horizon::crowd(rows, &identity) {
             return Answer::Refused(LeaseRefused::ManyServers { count });
         }
         let chosen = match fixed {
@@ -676,7 +685,7 @@ impl Desk<'_> {
     fn choose_fixed(
         &self,
         state: &State,
-        rows: &mut impl Rows,
+        rows: &mut Draft<impl Rows>,
         worker: WorkerId,
         row: Option<Row>,
     ) -> Result<StoredRow, LeaseRefused> {
@@ -710,7 +719,7 @@ impl Desk<'_> {
     fn choose(
         &self,
         state: &State,
-        rows: &mut impl Rows,
+        rows: &mut Draft<impl Rows>,
         own: Option<Row>,
         last: Option<WorkerId>,
         latest: Option<UnixMillis>,
@@ -731,12 +740,15 @@ impl Desk<'_> {
         let expired = now.plus(Millis::ZERO.minus(pool.hold));
         let rested = expired.plus(Millis::ZERO.minus(DAY));
         let passed = latest.unwrap_or(now.as_nodes_clock());
-        let long = rows.longest_free(expired, passed);
+        let long = rows.stored.longest_free(expired, passed);
         let long = long.filter(|row| fits(&StoredRow::of(row)));
         if let Some(row) = long.as_ref().filter(|row| row.leased_until <= rested) {
             return Ok(StoredRow::of(row));
         }
-        let unused = rows.unused().map(|worker| StoredRow::unused(pool, worker));
+        let unused = rows
+            .stored
+            .unused()
+            .map(|worker| StoredRow::unused(pool, worker));
         if let Some(stored) = unused.filter(fits) {
             return Ok(stored);
         }
@@ -745,10 +757,12 @@ impl Desk<'_> {
             return long.ok_or(LeaseRefused::NonePassed { latest });
         }
         let never = UnixMillis::new(i64::MAX);
-        if let Some(row) = long.or_else(|| rows.longest_free(expired, never)) {
+        if let Some(row) = long.or_else(|| rows.stored.longest_free(expired, never)) {
             return Ok(StoredRow::of(&row));
         }
-        let soonest = rows.longest_free(RegistryMillis::new(i64::MAX), never);
+        let soonest = rows
+            .stored
+            .longest_free(RegistryMillis::new(i64::MAX), never);
         let retry = soonest.map_or(pool.hold, |row| row.leased_until.plus(pool.hold).since(now));
         Err(LeaseRefused::NoneFree { retry })
     }
@@ -756,7 +770,7 @@ impl Desk<'_> {
     /// A spare worker ID for a server that hosts the registry and was just promoted. The
     /// timelines take turns between two groups, so that two promotions in a row, the
     /// first of which is lost, give two different ones.
-    fn spare(&self, state: &State, rows: &mut impl Rows) -> Option<StoredRow> {
+    fn spare(&self, state: &State, rows: &mut Draft<impl Rows>) -> Option<StoredRow> {
         if !self.scene.asker_hosts || state.loss?.cause != Cause::Place {
             return None;
         }
@@ -771,7 +785,7 @@ impl Desk<'_> {
     }
 
     /// The grant whose reply was lost. The incarnation has not used it, for it asks.
-    fn again(&self, rows: &mut impl Rows, mut row: Row) -> Answer {
+    fn again(&self, rows: &mut Draft<impl Rows>, mut row: Row) -> Answer {
         row.number = self.request.number;
         row.clock = self.request.clock;
         let answer = self.granted(rows, &row);
@@ -779,8 +793,8 @@ impl Desk<'_> {
         answer
     }
 
-    fn granted(&self, rows: &mut impl Rows, row: &Row) -> Answer {
-        let reached = rows.reached_by(self.request.asker.identity.system);
+    fn granted(&self, rows: &mut Draft<impl Rows>, row: &Row) -> Answer {
+        let reached = rows.stored.reached_by(self.request.asker.identity.system);
         Answer::Granted(Grant {
             worker: row.worker,
             counter: row.counter,
@@ -792,9 +806,9 @@ impl Desk<'_> {
         })
     }
 
-    fn grant(&self, state: &mut State, rows: &mut impl Rows, stored: &StoredRow) -> Answer {
+    fn grant(&self, state: &mut State, rows: &mut Draft<impl Rows>, stored: &StoredRow) -> Answer {
         let (pool, now, request) = (self.pool, self.scene.now, self.request);
-        let reached = horizon::floor(state, rows.horizon(), request, self.scene);
+        let reached = horizon::floor(state, rows, request, self.scene);
         let floor = state.floor(self, stored);
         let floor = floor.max(reached.unwrap_or(floor));
         let ahead = floor.plus(first_part(pool));
@@ -818,7 +832,7 @@ impl Desk<'_> {
         };
         state.serial += 1;
         let answer = self.granted(rows, &row);
-        horizon::joined(rows.horizon(), &row, pool, self.scene);
+        horizon::joined(rows, &row, pool, self.scene);
         rows.put(row);
         answer
     }

@@ -1,7 +1,7 @@
 //! A world of registries and servers: the host of the lease protocol in miniature.
 //!
 //! Nothing here decides what the protocol decides: the registries call
-//! [`registry::handle`], the servers a [`Node`]. The world loses, delays and repeats
+//! [`handle`](super::super::lease::registry::handle), the servers a [`Node`]. The world loses, delays and repeats
 //! messages, crashes and copies servers, and puts old copies in the place of registries.
 //! Each server has one generator. A position is a worker ID and a tick, and the world
 //! notes who issued it.
@@ -20,7 +20,6 @@ use std::hash::{Hash, Hasher};
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::contender::Contenders;
 use super::super::lease::node::{Change, Moment, Next, Node};
-use super::super::lease::registry;
 use super::super::lease::state::{Scene, State};
 use super::super::lease::{
     Answer, Ask, Holder, Memory, Named, Nonce, Place, Pool, RegistryMillis, Reply, Request, Role,
@@ -29,6 +28,7 @@ use super::super::lease::{
 use super::lease_claims;
 use super::lease_etcd::Etcd;
 use super::lease_horizon::Orders;
+use super::lease_table;
 pub use super::lease_table::Table;
 
 /// All times of the world are in milliseconds.
@@ -80,8 +80,7 @@ impl Registry {
         let scene = self.scene(now, asker_hosts);
         self.answer_in_etcd(request, now).unwrap_or_else(|| {
             let (state, table) = &mut self.disk;
-            let pool = table.pool.clone();
-            registry::handle(state, &pool, table, request, &scene)
+            lease_table::handle(state, table, request, &scene)
         })
     }
 

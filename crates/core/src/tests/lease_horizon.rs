@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::horizon::{self, Lacking, Server, Undroppable};
-use super::super::lease::registry;
 use super::super::lease::state::Scene;
 use super::super::lease::{Answer, Ask, Fence, LeaseRefused, ServerKey};
 use super::explorer::Random;
@@ -157,7 +156,11 @@ impl World {
         let registry = self.newest();
         let scene = registry.scene(now, false);
         let (state, table) = &mut registry.disk;
-        let dropped = horizon::drop_server(state, table, name, &scene);
+        let servers: Vec<Server> = table.servers.values().cloned().collect();
+        let dropped = horizon::drop_server(state, &servers, name, &scene);
+        if let Ok(server) = &dropped {
+            table.put_server(server.clone());
+        }
         self.say(|| format!("drop of {name}: {}", dropped.is_ok()));
         dropped
     }
@@ -295,7 +298,7 @@ fn an_era_that_an_administrator_begins_keeps_the_horizon() {
                     ..scene
                 };
                 let worker = table.rows.keys().next().copied().unwrap();
-                registry::revoke(state, table, worker, &scene);
+                super::lease_table::revoke(state, table, worker, &scene);
             }
             false => state.declare(&scene),
         }
@@ -523,7 +526,7 @@ fn an_incarnation_that_is_gone_is_not_heard() {
     let (now, registry) = (world.now, world.newest());
     let scene = registry.scene(now, false);
     let (state, table) = &mut registry.disk;
-    registry::revoke(state, table, worker, &scene).unwrap();
+    super::lease_table::revoke(state, table, worker, &scene).unwrap();
     world.crash(0, true);
     world.seconds(3);
     let before = world.known(0).unwrap();
@@ -752,7 +755,7 @@ fn walk(seed: u64, tell: bool) -> World {
                 let scene = registry.scene(now, false);
                 let (state, table) = &mut registry.disk;
                 let worker = WorkerId::new(random.below(2) as i32).unwrap();
-                registry::revoke(state, table, worker, &scene);
+                super::lease_table::revoke(state, table, worker, &scene);
             }
             12 => {
                 let pause = random.below(25) * SECOND;

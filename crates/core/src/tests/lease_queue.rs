@@ -3,13 +3,12 @@
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::node::{Change, Moment, Next, Node, Reach, Why};
-use super::super::lease::registry::handle;
 use super::super::lease::state::{Scene, State};
 use super::super::lease::{
     Answer, Ask, Holder, LeaseRefused, Nonce, Place, Pool, RegistryMillis, Request, Role,
     ServerKey, seal::SealKey,
 };
-use super::lease::Table;
+use super::lease_table::{Table, handle};
 
 const SECOND: i64 = 1000;
 const HOUR: i64 = 3600 * SECOND;
@@ -74,9 +73,8 @@ impl World {
     }
 
     fn carry(&mut self, node: &mut Node, request: &Request, behind: i64) -> Change {
-        let pool = self.table.pool.clone();
         let scene = scene(self.now);
-        let reply = handle(&mut self.state, &pool, &mut self.table, request, &scene);
+        let reply = handle(&mut self.state, &mut self.table, request, &scene);
         node.heard(&reply, &self.moment(behind))
     }
 
@@ -259,8 +257,8 @@ fn a_grant_that_was_lost_is_not_repeated_for_a_clock_that_it_is_too_late_for() {
     let Next::Send(lost) = one.next(&now) else {
         panic!();
     };
-    let (pool, scene) = (world.table.pool.clone(), scene(world.now));
-    let reply = handle(&mut world.state, &pool, &mut world.table, &lost, &scene);
+    let scene = scene(world.now);
+    let reply = handle(&mut world.state, &mut world.table, &lost, &scene);
     assert!(matches!(reply.answer, Answer::Granted(_)));
     one.failed(lost.number, String::new(), &now);
     world.now += SECOND;

@@ -400,7 +400,7 @@ impl Walk {
                 let scene = registry.scene(now, false);
                 let (state, table) = &mut registry.disk;
                 let worker = super::super::id::WorkerId::new(0).unwrap();
-                super::super::lease::registry::revoke(state, table, worker, &scene);
+                super::lease_table::revoke(state, table, worker, &scene);
                 self.world.say(|| "worker 0 is revoked".to_string());
             }
             Event::Away => {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::horizon::{Server, Servers};
-use super::super::lease::registry::Rows;
-use super::super::lease::{Pool, RegistryMillis, Row, ServerKey};
+use super::super::lease::horizon::{Changes, Server, Servers};
+use super::super::lease::registry::{self, Rows};
+use super::super::lease::state::{Scene, State};
+use super::super::lease::{Pool, RegistryMillis, Reply, Request, Row, ServerKey};
 
 /// The rows of a pool, as a registry's disk has them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +25,22 @@ impl Table {
         }
     }
 
+    pub fn put_server(&mut self, server: Server) {
+        self.servers.insert(server.holder.identity.text(), server);
+    }
+
+    /// Stores what a request has changed.
+    pub fn store(&mut self, changes: Changes) {
+        if let Some(row) = changes.row {
+            self.rows.insert(row.worker, row);
+        }
+        match changes.server {
+            Some((_, Some(server))) => self.put_server(server),
+            Some((identity, None)) => drop(self.servers.remove(&identity.text())),
+            None => {}
+        }
+    }
+
     fn ordinary(&self) -> impl Iterator<Item = &Row> {
         let rows = self.rows.values();
         rows.filter(|row| self.pool.has(row.worker) && !self.pool.is_spare(row.worker))
@@ -38,28 +55,11 @@ impl Servers for Table {
     fn servers(&mut self) -> Vec<Server> {
         self.servers.values().cloned().collect()
     }
-
-    fn put_server(&mut self, server: Server) {
-        let key = server.holder.identity.text();
-        self.servers.insert(key, server);
-    }
-
-    fn remove_server(&mut self, identity: &ServerKey) {
-        self.servers.remove(&identity.text());
-    }
 }
 
 impl Rows for Table {
-    fn horizon(&mut self) -> &mut impl Servers {
-        self
-    }
-
     fn get(&mut self, worker: WorkerId) -> Option<Row> {
         self.rows.get(&worker).cloned()
-    }
-
-    fn put(&mut self, row: Row) {
-        self.rows.insert(row.worker, row);
     }
 
     fn last_held_by(&mut self, identity: &ServerKey) -> Option<Row> {
@@ -93,4 +93,24 @@ impl Rows for Table {
         let rows = rows.filter(|row| row.holder.identity.system == system);
         rows.map(|row| row.bound).max()
     }
+}
+
+/// Answers a request, and stores what it changes.
+pub fn handle(state: &mut State, table: &mut Table, request: &Request, scene: &Scene) -> Reply {
+    let pool = table.pool.clone();
+    let (reply, changes) = registry::handle(state, &pool, table, request, scene);
+    table.store(changes);
+    reply
+}
+
+/// Revokes a worker ID, and stores that.
+pub fn revoke(
+    state: &mut State,
+    table: &mut Table,
+    worker: WorkerId,
+    scene: &Scene,
+) -> Option<Row> {
+    let row = registry::revoke(state, table, worker, scene)?;
+    table.rows.insert(worker, row.clone());
+    Some(row)
 }

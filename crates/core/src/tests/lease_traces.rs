@@ -3,7 +3,6 @@
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
 use super::super::lease::node::{Moment, Next, Node, Why};
-use super::super::lease::registry;
 use super::super::lease::state::DAY;
 use super::super::lease::{Answer, Fence, LeaseRefused, Named, Pool, RegistryMillis, Terms};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
@@ -496,7 +495,7 @@ fn a_revoked_worker_id_is_free_after_the_usual_time() {
     world.start(1);
     let scene = world.registries[0].scene(world.now, false);
     let (state, table) = &mut world.newest().disk;
-    registry::revoke(state, table, WorkerId::new(0).unwrap(), &scene).unwrap();
+    super::lease_table::revoke(state, table, WorkerId::new(0).unwrap(), &scene).unwrap();
     world.seconds(4);
     assert!(world.changes.contains("lost"));
     assert!(held(&world, 1).is_none());

@@ -27,13 +27,12 @@ use super::url::Url;
 use crate::wire::{self, UnreadableMessage};
 use snowflake_core::id::{UnixMillis, WorkerId};
 use snowflake_core::lease::etcd::{
-    self, Around, ChangedServer, EtcdKey, Found, Position, ServersFound, Stored, StoredPool, Table,
-    key_of, only_row,
+    self, Around, EtcdKey, Found, Position, Stored, StoredPool, Table, key_of, only_row,
 };
 use snowflake_core::lease::horizon::{self, Lacking, Server, Undroppable};
 use snowflake_core::lease::registry;
 use snowflake_core::lease::state::{Scene, State};
-use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, seal};
+use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, ServerKey, seal};
 
 /// Two that change the registry at the same time wait for a part of this before they
 /// begin anew.
@@ -320,13 +319,12 @@ impl EtcdRegistry {
             let (reading, stored, servers) = host.read_servers(until)?;
             let scene = reading.around.scene(Some(&stored));
             let mut state = stored.state;
-            let mut servers = ServersFound::new(&servers);
-            let dropped = horizon::drop_server(&mut state, &mut servers, name, &scene);
-            if let Err(why) = dropped {
-                return Ok(Err(why));
-            }
+            let server = match horizon::drop_server(&mut state, &servers, name, &scene) {
+                Ok(server) => server,
+                Err(why) => return Ok(Err(why)),
+            };
             let mut change = EtcdChange::default();
-            host.change_servers(&mut change, servers.changed());
+            host.change_server(&mut change, server.holder.identity, Some(server));
             let stored = reading.around.stored(state);
             host.store(&reading, change, &stored, until)?;
             Ok(Ok(()))
@@ -346,13 +344,11 @@ impl EtcdRegistry {
     }
 
     /// Guarded by the state, which every request writes.
-    fn change_servers(&self, change: &mut EtcdChange, changed: Vec<ChangedServer>) {
-        for (identity, server) in changed {
-            let key = self.key(&format!("/servers/{}", identity.text()));
-            match server {
-                Some(server) => change.put(&key, &wire::encode(&server), 0),
-                None => change.delete(&key),
-            }
+    fn change_server(&self, change: &mut EtcdChange, identity: ServerKey, server: Option<Server>) {
+        let key = self.key(&format!("/servers/{}", identity.text()));
+        match server {
+            Some(server) => change.put(&key, &wire::encode(&server), 0),
+            None => change.delete(&key),
         }
     }
 
@@ -416,7 +412,7 @@ impl EtcdRegistry {
         let (terms, around) = (&read.pool.pool, &read.reading.around);
         let outcome = etcd::answer(&read.stored, terms, &read.found, &request, around);
         let mut change = read.change(self, only);
-        for row in &outcome.rows {
+        if let Some(row) = &outcome.changes.row {
             let lease_key = self.lease_key(&read.pool, row.worker);
             match key_of(row, &outcome.reply) {
                 EtcdKey::Stays => {}
@@ -441,7 +437,9 @@ impl EtcdRegistry {
             change.put(&key, &wire::encode(row), 0);
         }
         let has_lease = change_has_lease(&outcome);
-        self.change_servers(&mut change, outcome.servers);
+        if let Some((identity, server)) = outcome.changes.server {
+            self.change_server(&mut change, identity, server);
+        }
         let stored = around.stored(outcome.state);
         self.store(&read.reading, change, &stored, until)?;
         if has_lease {
@@ -707,9 +705,8 @@ fn servers_of(reading: &EtcdReading, prefix: &str) -> Result<Vec<Server>, Proble
 
 /// Whether a lease of etcd has got its key.
 fn change_has_lease(outcome: &etcd::Outcome) -> bool {
-    let rows = outcome.rows.iter();
-    rows.map(|row| key_of(row, &outcome.reply))
-        .any(|key| key == EtcdKey::Lasts)
+    let row = outcome.changes.row.as_ref();
+    row.is_some_and(|row| key_of(row, &outcome.reply) == EtcdKey::Lasts)
 }
 
 /// The first key after all those that begin with a prefix, which ends with a slash.
