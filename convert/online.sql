@@ -550,9 +550,8 @@ AS $$
       AND NOT EXISTS (SELECT FROM copies AS c WHERE c.relation = t.id AND k.conname IN ('=' || c.copy, '~' || c.copy))
     UNION ALL
     -- PostgreSQL reads the statement of an index that is built CONCURRENTLY as the caller.
-    SELECT l FROM _snowflake_convert.literals((
-        SELECT coalesce(jsonb_agg(jsonb_build_object('described', 'index ' || _snowflake.name(i.indexrelid),
-            'statements', ARRAY[pg_get_indexdef(i.indexrelid)])), '[]')
+    SELECT l FROM _snowflake_convert.literals(ARRAY(
+        SELECT ROW (NULL, NULL, NULL, 'index ' || _snowflake.name(i.indexrelid), NULL, NULL, ARRAY[pg_get_indexdef(i.indexrelid)])::_snowflake_convert.object
         FROM tables AS t JOIN pg_index AS i ON i.indrelid = t.id WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)) AS l
     UNION ALL
     SELECT DISTINCT format('privileges on column %s.%I were granted by role %I, of which the caller is no member: let its owner grant them instead',
