@@ -307,7 +307,7 @@ $$;
 COMMENT ON FUNCTION _snowflake_convert.objects(oid[], smallint[]) IS
     'internal, for snowflake_convert(): what depends on columns, by level, with the statements that make it again';
 
--- PostgreSQL reads a literal when it parses a statement, and may run code of whoever made its
+-- PostgreSQL reads a literal when it parses a statement, and may run code of the owner of its
 -- type: the conditions of a domain, also one in an array, a range or a row. The caller runs
 -- the statements that make objects again. What a type is can change until then: so all
 -- types count that another role can change or replace.

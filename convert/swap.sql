@@ -25,7 +25,7 @@ BEGIN
     -- The constraints and the trigger of the copying are not made again.
     objects := _snowflake_convert.objects(tables, numbers);
 
-    -- Whoever reads a view locks the view, and then its tables. LOCK would also lock tables
+    -- A query of a view locks the view, and then its tables. LOCK would also lock tables
     -- that we leave alone; this locks the view only, and changes nothing.
     RETURN QUERY
         SELECT format('ALTER %s %s OWNER TO %I', CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'MATERIALIZED VIEW' END,

@@ -27,8 +27,18 @@ COMMENT ON TYPE _snowflake_convert.copied_column IS
     'internal, for snowflake_convert_swap(): a column in its table or in a partition, with its copy';
 
 CREATE TYPE _snowflake_convert.work AS (
-    generator regclass, set_default boolean, worker_id bigint, in_use boolean,
-    columns _snowflake_convert.key_column[], keys _snowflake_convert.old_key[], map text, members _snowflake_convert.member[],
-    tables oid[], numbers smallint[], objects _snowflake_convert.object[], sources oid[], statistics oid[]);
+    generator regclass,
+    set_default boolean,
+    worker_id bigint,       -- of old rows that get IDs; null if they keep their keys
+    in_use boolean,         -- the tables stay in use
+    columns _snowflake_convert.key_column[],
+    keys _snowflake_convert.old_key[],
+    map text,               -- the table of old and new values
+    members _snowflake_convert.member[],
+    tables oid[],           -- the members that change, as pairs
+    numbers smallint[],
+    objects _snowflake_convert.object[],    -- by level
+    sources oid[],          -- the tables to lock
+    statistics oid[]);      -- those of members that change
 COMMENT ON TYPE _snowflake_convert.work IS
-    'internal, for snowflake_convert(): what a conversion has to do: columns with all their members, of which those that change are in tables and numbers too, as pairs; objects by level; tables to lock; changed statistics; the table of old and new values';
+    'internal, for snowflake_convert(): what a conversion has to do';
