@@ -67,32 +67,31 @@ COMMENT ON FUNCTION _snowflake_convert.backfill_time(regclass, name[]) IS
     'internal, for snowflake_convert(): the column of a table that has the time at which a row was made, as an expression of type timestamptz; null if there is none';
 
 CREATE FUNCTION _snowflake_convert.backfill_keys(
-    columns jsonb, wanted text, names name[],
-    OUT relation oid, OUT name name, OUT time_name name, OUT expression text, OUT problem text)
-    RETURNS SETOF record
+    columns _snowflake_convert.key_column[], wanted text, names name[]) RETURNS SETOF _snowflake_convert.old_key
     LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- A key that has the default already may have IDs, which stay.
     SELECT c.relation, c.name, t.name, t.expression, t.problem
-    FROM ROWS FROM (jsonb_to_recordset(columns) AS (relation oid, name name, is_key boolean)) WITH ORDINALITY AS c (relation, name, is_key, place)
+    FROM unnest(columns) WITH ORDINALITY AS c
     CROSS JOIN _snowflake_convert.backfill_time(c.relation, names) AS t
     WHERE c.is_key AND (t.expression IS NOT NULL OR t.problem IS NOT NULL) AND EXISTS (
         SELECT FROM _snowflake.family(c.relation, c.name) AS f WHERE f.expression IS DISTINCT FROM wanted)
-    ORDER BY c.place
+    ORDER BY c.ordinality
 $$;
-COMMENT ON FUNCTION _snowflake_convert.backfill_keys(jsonb, text, name[]) IS
+COMMENT ON FUNCTION _snowflake_convert.backfill_keys(_snowflake_convert.key_column[], text, name[]) IS
     'internal, for snowflake_convert(): the keys whose old values are replaced, with the time of a row';
 
 CREATE FUNCTION _snowflake_convert.backfill_columns(
-    columns jsonb, keys jsonb, OUT relation oid, OUT name name, OUT origin oid, OUT origin_name name, OUT origins bigint)
+    columns _snowflake_convert.key_column[], keys _snowflake_convert.old_key[],
+    OUT relation oid, OUT name name, OUT origin oid, OUT origin_name name, OUT origins bigint)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH RECURSIVE reached (id, name, origin, origin_name) AS (
         SELECT c.relation, c.name, c.relation, c.name
-        FROM jsonb_to_recordset(columns) AS c (relation oid, name name, is_key boolean) WHERE c.is_key
+        FROM unnest(columns) AS c WHERE c.is_key
         UNION
         SELECT t.root, h.attname, c.origin, c.origin_name
         FROM reached AS c
@@ -104,13 +103,13 @@ AS $$
         WHERE u.there = f.number),
     counted AS (
         SELECT r.*, count(*) OVER (PARTITION BY r.id, r.name) AS origins,
-            EXISTS (SELECT FROM jsonb_to_recordset(keys) AS k (relation oid, name name)
+            EXISTS (SELECT FROM unnest(keys) AS k
                 WHERE k.relation = r.origin AND k.name = r.origin_name) AS is_replaced
         FROM reached AS r)
     SELECT DISTINCT ON (c.id, c.name) c.id, c.name, c.origin, c.origin_name, c.origins
     FROM counted AS c WHERE c.is_replaced ORDER BY c.id, c.name, c.origin, c.origin_name
 $$;
-COMMENT ON FUNCTION _snowflake_convert.backfill_columns(jsonb, jsonb) IS
+COMMENT ON FUNCTION _snowflake_convert.backfill_columns(_snowflake_convert.key_column[], _snowflake_convert.old_key[]) IS
     'internal, for snowflake_convert(): the columns whose values are replaced, with the key that the values come from, and how many such keys there are';
 
 -- What a layout does with an ID, in numbers: an ID is
@@ -146,7 +145,7 @@ $$;
 COMMENT ON FUNCTION _snowflake_convert.backfill_layout(regclass, bigint) IS
     'internal, for snowflake_convert(): the numbers by which IDs of a generator and a worker ID are made, and the instants from and before which';
 
-CREATE FUNCTION _snowflake_convert.backfill_obstacles(keys jsonb, generator regclass, worker_id bigint) RETURNS SETOF text
+CREATE FUNCTION _snowflake_convert.backfill_obstacles(keys _snowflake_convert.old_key[], generator regclass, worker_id bigint) RETURNS SETOF text
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET row_security = off
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -171,7 +170,7 @@ BEGIN
             FROM _snowflake.pools AS p
             WHERE p.worker_ids @> worker_id AND NOT p.except_ids @> worker_id;
     END IF;
-    FOR key IN SELECT k.* FROM jsonb_to_recordset(keys) AS k (relation oid, name name, time_name name, expression text, problem text) LOOP
+    FOR key IN SELECT k.* FROM unnest(keys) AS k LOOP
         name := _snowflake.name(key.relation);
         IF key.problem IS NOT NULL THEN
             RETURN NEXT key.problem;
@@ -207,10 +206,10 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.backfill_obstacles(jsonb, regclass, bigint) IS
+COMMENT ON FUNCTION _snowflake_convert.backfill_obstacles(_snowflake_convert.old_key[], regclass, bigint) IS
     'internal, for snowflake_convert(): why old rows cannot be given IDs of their time';
 
-CREATE FUNCTION _snowflake_convert.backfill_map(keys jsonb, generator regclass, worker_id bigint) RETURNS text[]
+CREATE FUNCTION _snowflake_convert.backfill_map(keys _snowflake_convert.old_key[], generator regclass, worker_id bigint) RETURNS text[]
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -223,8 +222,8 @@ DECLARE
                     n.name, k.name, k.name, k.expression, n.name, k.name)
                 ELSE format('    SELECT %L::regclass, %L::name, o.key, o.at FROM _snowflake_convert.rows_as_owner(%L, %L) AS o', n.name, k.name, n.name,
                     format('SELECT %I::bigint, %s FROM %s WHERE %I IS NOT NULL', k.name, k.expression, n.name, k.name)) END,
-            E' UNION ALL\n' ORDER BY k.place)
-        FROM ROWS FROM (jsonb_to_recordset(keys) AS (relation oid, name name, expression text)) WITH ORDINALITY AS k (relation, name, expression, place)
+            E' UNION ALL\n' ORDER BY k.ordinality)
+        FROM unnest(keys) WITH ORDINALITY AS k
         JOIN pg_class AS c ON c.oid = k.relation
         CROSS JOIN _snowflake.name(k.relation) AS n (name)
         WHERE k.expression IS NOT NULL);
@@ -253,5 +252,5 @@ BEGIN
             || '; GRANT EXECUTE ON FUNCTION pg_temp.snowflake_new_id(regclass, name, bigint) TO PUBLIC'];
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.backfill_map(jsonb, regclass, bigint) IS
+COMMENT ON FUNCTION _snowflake_convert.backfill_map(_snowflake_convert.old_key[], regclass, bigint) IS
     'internal, for snowflake_convert(): the statements that make and fill the table of old and new values, and the function that looks them up';

@@ -294,11 +294,24 @@ $$;
 COMMENT ON FUNCTION _snowflake_convert.remake(regclass, oid) IS
     'internal, for snowflake_convert(): the statement that drops an object and those that make it again; null for an object of a kind that cannot be made again';
 
--- PostgreSQL reads a literal when it parses a statement, and may run code of whoever made its
+CREATE FUNCTION _snowflake_convert.objects(tables oid[], numbers smallint[]) RETURNS _snowflake_convert.object[]
+    LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    SELECT ARRAY(
+        SELECT ROW (d.class, d.id, d.level, r.described, r.owner, r.drop_statement, r.statements)::_snowflake_convert.object
+        FROM _snowflake_convert.dependents(tables, numbers) AS d
+        CROSS JOIN _snowflake_convert.remake(d.class, d.id) AS r
+        ORDER BY d.level, r.described)
+$$;
+COMMENT ON FUNCTION _snowflake_convert.objects(oid[], smallint[]) IS
+    'internal, for snowflake_convert(): what depends on columns, by level, with the statements that make it again';
+
+-- PostgreSQL reads a literal when it parses a statement, and may run code of the owner of its
 -- type: the conditions of a domain, also one in an array, a range or a row. The caller runs
 -- the statements that make objects again. What a type is can change until then: so all
 -- types count that another role can change or replace.
-CREATE FUNCTION _snowflake_convert.literals(made_again jsonb) RETURNS SETOF text
+CREATE FUNCTION _snowflake_convert.literals(objects _snowflake_convert.object[]) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -310,10 +323,10 @@ AS $$
         WHERE n.nspname <> 'pg_catalog' AND NOT pg_has_role(o.owner, quote_ident(current_user)::regrole, 'USAGE'))
     SELECT DISTINCT ON (d.described) format('%s has a literal of type %s, and role %I can have code of its own run with the rights of the caller there: convert as that role, or drop %1$s before, and let its owner make it again after',
         d.described, t.name, pg_get_userbyid(t.owner))
-    FROM jsonb_to_recordset(made_again) AS d (described text, statements text[])
+    FROM unnest(objects) AS d
     JOIN types AS t ON strpos(array_to_string(d.statements, E'\n'), '''::' || t.name) > 0
     -- The name of a type may begin with that of another one.
     ORDER BY d.described, length(t.name) DESC, t.owner
 $$;
-COMMENT ON FUNCTION _snowflake_convert.literals(jsonb) IS
+COMMENT ON FUNCTION _snowflake_convert.literals(_snowflake_convert.object[]) IS
     'internal, for snowflake_convert(): objects that cannot be made again without code of other roles, in the conditions of domains, that would run with the rights of the caller';

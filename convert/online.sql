@@ -109,8 +109,8 @@ $$;
 COMMENT ON FUNCTION _snowflake_convert.copies(regclass[], boolean) IS
     'internal, for snowflake_convert_steps(): the columns to change, also in all partitions, with their copies if there are any yet';
 
--- Whoever may put objects in the schema of a table could make the function before we do. So
--- its owner must have the rights of the table's owner, who can make triggers anyway.
+-- A role that may put objects in the schema of a table could make the function before we do.
+-- So its owner must have the rights of the table's owner, who can make triggers anyway.
 CREATE FUNCTION _snowflake_convert.is_copy_function(function regproc, relation regclass) RETURNS boolean
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -385,7 +385,7 @@ $$;
 COMMENT ON FUNCTION _snowflake_convert.wait_until(timestamptz) IS
     'internal, for snowflake_convert_run(): sets lock_timeout to the time that is left';
 
--- Our own locks have been given back by now. Whoever has held one for a short time only
+-- Our own locks have been given back by now. A session that has held one for a short time only
 -- is left out, as far as the caller may see that.
 CREATE FUNCTION _snowflake_convert.lockers(statements text[], since timestamptz) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -550,9 +550,8 @@ AS $$
       AND NOT EXISTS (SELECT FROM copies AS c WHERE c.relation = t.id AND k.conname IN ('=' || c.copy, '~' || c.copy))
     UNION ALL
     -- PostgreSQL reads the statement of an index that is built CONCURRENTLY as the caller.
-    SELECT l FROM _snowflake_convert.literals((
-        SELECT coalesce(jsonb_agg(jsonb_build_object('described', 'index ' || _snowflake.name(i.indexrelid),
-            'statements', ARRAY[pg_get_indexdef(i.indexrelid)])), '[]')
+    SELECT l FROM _snowflake_convert.literals(ARRAY(
+        SELECT ROW (NULL, NULL, NULL, 'index ' || _snowflake.name(i.indexrelid), NULL, NULL, ARRAY[pg_get_indexdef(i.indexrelid)])::_snowflake_convert.object
         FROM tables AS t JOIN pg_index AS i ON i.indrelid = t.id WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)) AS l
     UNION ALL
     SELECT DISTINCT format('privileges on column %s.%I were granted by role %I, of which the caller is no member: let its owner grant them instead',
@@ -737,7 +736,7 @@ BEGIN
                 string_agg(format('ADD COLUMN %I bigint', c.copy), ', ' ORDER BY c.number),
                 string_agg(concat_ws('; ', format('COMMENT ON COLUMN %s.%I IS %L', c.table_name, c.copy, 'filled by snowflake_convert_steps()'), g.statements), '; ' ORDER BY c.number))
             FROM columns AS c
-            -- Whoever may read the column may read the copy, so that SELECT * goes on.
+            -- Roles that may read the column may read the copy, so that SELECT * still works.
             CROSS JOIN LATERAL (
                 SELECT string_agg(DISTINCT format('GRANT SELECT (%I) ON TABLE %s TO %s', c.copy, m.table_name,
                     CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END), '; ')
@@ -985,7 +984,7 @@ BEGIN
                 PERFORM set_config('session_replication_role', 'replica', true);
             END IF;
             began := clock_timestamp();
-            -- Rows that are locked are left for the next pass, or for the trigger: whoever
+            -- Rows that are locked are left for the next pass, or for the trigger: a session that
             -- never waits for a row while it holds others is part of no deadlock.
             BEGIN
                 updated_rows := _snowflake_convert.run_as_owner(relation, format('WITH found AS (

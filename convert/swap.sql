@@ -14,26 +14,23 @@ CREATE FUNCTION _snowflake_convert.swap_plan(
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
-    copies jsonb := (SELECT coalesce(jsonb_agg(to_jsonb(c)), '[]') FROM (
-        SELECT c.root::oid, c.relation::oid, c.kind, _snowflake.name(c.relation) AS table_name, c.name, c.number, c.is_key, c.copy, c.copy_number
-        FROM _snowflake_convert.copies(relations, are_named) AS c) AS c);
+    copies constant _snowflake_convert.copied_column[] := ARRAY(
+        SELECT ROW (c.root, c.relation, c.kind, _snowflake.name(c.relation), c.name, c.number, c.is_key, c.copy, c.copy_number)::_snowflake_convert.copied_column
+        FROM _snowflake_convert.copies(relations, are_named) AS c);
     tables oid[];
     numbers smallint[];
-    made_again jsonb;
+    objects _snowflake_convert.object[];
 BEGIN
-    SELECT array_agg(c.relation), array_agg(c.number) INTO tables, numbers
-    FROM jsonb_to_recordset(copies) AS c (relation oid, number smallint);
+    SELECT array_agg(c.relation), array_agg(c.number) INTO tables, numbers FROM unnest(copies) AS c;
     -- The constraints and the trigger of the copying are not made again.
-    made_again := (SELECT coalesce(jsonb_agg(to_jsonb(d) ORDER BY d.level, d.described), '[]') FROM (
-        SELECT d.class::oid, d.id, d.level, r.* FROM _snowflake_convert.dependents(tables, numbers) AS d
-        CROSS JOIN _snowflake_convert.remake(d.class, d.id) AS r) AS d);
+    objects := _snowflake_convert.objects(tables, numbers);
 
-    -- Whoever reads a view locks the view, and then its tables. LOCK would also lock tables
+    -- A query of a view locks the view, and then its tables. LOCK would also lock tables
     -- that we leave alone; this locks the view only, and changes nothing.
     RETURN QUERY
         SELECT format('ALTER %s %s OWNER TO %I', CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'MATERIALIZED VIEW' END,
             _snowflake.name(c.oid), pg_get_userbyid(c.relowner))
-        FROM jsonb_to_recordset(made_again) AS d (class oid, id oid, level integer)
+        FROM unnest(objects) AS d
         JOIN pg_class AS c ON d.class = 'pg_class'::regclass AND c.oid = d.id AND c.relkind IN ('v', 'm')
         ORDER BY d.level DESC, 1;
     -- In the order in which most transactions come to them: the tables first that others
@@ -48,7 +45,7 @@ BEGIN
             JOIN pg_constraint AS k ON k.contype = 'f' AND k.conrelid = u.id AND u.number = ANY (k.conkey)
             UNION
             -- What is made again may belong to other tables.
-            SELECT c.oid FROM jsonb_to_recordset(made_again) AS d (class oid, id oid)
+            SELECT c.oid FROM unnest(objects) AS d
             LEFT JOIN pg_rewrite AS r ON d.class = 'pg_rewrite'::regclass AND r.oid = d.id
             LEFT JOIN pg_trigger AS t ON d.class = 'pg_trigger'::regclass AND t.oid = d.id
             LEFT JOIN pg_policy AS p ON d.class = 'pg_policy'::regclass AND p.oid = d.id
@@ -68,13 +65,9 @@ BEGIN
               CROSS JOIN LATERAL (SELECT coalesce(pg_partition_root(l.id)::oid, l.id)) AS w (id)) AS t (name, whole, kind, depth, level)
         ORDER BY t.depth, t.whole, t.level, t.name;
     RETURN QUERY
-        SELECT d.drop_statement
-        FROM ROWS FROM (jsonb_to_recordset(made_again) AS (drop_statement text)) WITH ORDINALITY AS d (drop_statement, place)
-        ORDER BY d.place DESC;
+        SELECT d.drop_statement FROM unnest(objects) WITH ORDINALITY AS d ORDER BY d.ordinality DESC;
     RETURN QUERY
-        WITH columns AS (
-            SELECT * FROM jsonb_to_recordset(copies)
-                AS c (root oid, relation oid, kind "char", table_name text, name name, number smallint, is_key boolean, copy name, copy_number smallint)),
+        WITH columns AS (SELECT * FROM unnest(copies)),
         sources AS (SELECT DISTINCT c.relation, c.root, c.kind, c.table_name FROM columns AS c),
         -- Constraints of the columns, with those foreign keys that refer to them.
         constraints AS (
@@ -255,12 +248,12 @@ BEGIN
         SELECT s.text FROM steps AS s WHERE s.text IS NOT NULL ORDER BY s.phase, s.place, s.text;
     RETURN QUERY
         SELECT s.statement
-        FROM ROWS FROM (jsonb_to_recordset(made_again) AS (statements text[])) WITH ORDINALITY AS d (statements, place)
+        FROM unnest(objects) WITH ORDINALITY AS d
         CROSS JOIN unnest(d.statements) WITH ORDINALITY AS s (statement, place)
-        ORDER BY d.place, s.place;
+        ORDER BY d.ordinality, s.place;
     RETURN QUERY
         SELECT format('DROP FUNCTION %s()', _snowflake_convert.copy_function(c.relation))
-        FROM (SELECT DISTINCT c.root FROM jsonb_to_recordset(copies) AS c (root oid)) AS c (relation) ORDER BY 1;
+        FROM (SELECT DISTINCT c.root FROM unnest(copies) AS c) AS c (relation) ORDER BY 1;
     -- _snowflake_convert.online_obstacles() has made sure of what snowflake_set_default()
     -- would look at, so that nobody waits for that.
     IF set_default THEN
@@ -269,8 +262,7 @@ BEGIN
                 CASE WHEN generator <> '@extschema@.snowflake_default'::regclass
                     THEN format('%s.snowflake_nextval(%L::regclass)', '@extschema@', _snowflake.name(generator))
                     ELSE '@extschema@.snowflake_nextval()' END)
-            FROM jsonb_to_recordset(copies) AS c (root oid, relation oid, table_name text, name name, is_key boolean)
-            WHERE c.is_key AND c.relation = c.root ORDER BY 1;
+            FROM unnest(copies) AS c WHERE c.is_key AND c.relation = c.root ORDER BY 1;
     END IF;
 END
 $$;
@@ -337,7 +329,8 @@ DECLARE
     changed constant oid[] := ARRAY(SELECT DISTINCT unnest(owners));
     before text[];
     after text[];
-    valid jsonb;        -- constraints before the swap
+    valid_of oid[];     -- constraints before the swap, with their tables
+    valid name[];
 BEGIN
     -- The plan is made again only if anybody has changed anything since.
     IF _snowflake_convert.catalog_state() IS DISTINCT FROM state
@@ -350,15 +343,15 @@ BEGIN
         FROM (SELECT DISTINCT coalesce(pg_partition_root(c.id), c.id) FROM unnest(changed) AS c (id)) AS t (root);
     before := _snowflake_convert.swap_result(changed, owners, copies);
     -- Foreign keys that refer to the tables may be those of other tables.
-    valid := (SELECT jsonb_agg(jsonb_build_object('relation', k.conrelid, 'name', k.conname)) FROM pg_constraint AS k
-        WHERE (k.conrelid = ANY (changed) OR k.confrelid = ANY (changed)) AND k.contype IN ('c', 'f') AND k.conparentid = 0 AND k.convalidated);
+    SELECT array_agg(k.conrelid), array_agg(k.conname) INTO valid_of, valid FROM pg_constraint AS k
+    WHERE (k.conrelid = ANY (changed) OR k.confrelid = ANY (changed)) AND k.contype IN ('c', 'f') AND k.conparentid = 0 AND k.convalidated;
     FOR i IN 1 + done .. cardinality(steps) LOOP
         PERFORM _snowflake_convert.run(steps[i]);
     END LOOP;
     INSERT INTO _snowflake_convert.conversions AS p (relation, pages_done, pages, rows_done, started, updated, to_validate)
         SELECT t.id, 0, 0, 0, clock_timestamp(), clock_timestamp(), coalesce(array_agg(k.conname ORDER BY k.conname) FILTER (WHERE k.oid IS NOT NULL), '{}')
         FROM (SELECT c, NULL::name FROM unnest(changed) AS c
-              UNION SELECT v.relation, v.name FROM jsonb_to_recordset(valid) AS v (relation oid, name name)) AS t (id, name)
+              UNION SELECT v.* FROM unnest(valid_of, valid) AS v) AS t (id, name)
         LEFT JOIN pg_constraint AS k ON k.conrelid = t.id AND k.conname = t.name AND NOT k.convalidated
         WHERE t.name IS NULL OR k.oid IS NOT NULL
         GROUP BY t.id

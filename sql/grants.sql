@@ -32,9 +32,14 @@ BEGIN
             UNION ALL
             SELECT 'ROUTINE', 'ROUTINE', p.oid, p.oid::regprocedure::text,
                 p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
-            FROM pg_proc AS p) AS m
+            FROM pg_proc AS p
+            UNION ALL
+            -- Types of their own, not those of the rows of tables.
+            SELECT 'TYPE', 'TYPE', t.oid, t.oid::regtype::text, t.typowner, coalesce(t.typacl, acldefault('T', t.typowner))
+            FROM pg_type AS t JOIN pg_class AS c ON c.oid = t.typrelid AND c.relkind = 'c') AS m
         JOIN pg_depend AS d ON d.objid = m.id AND d.deptype = 'e' AND d.classid = CASE m.kind
-            WHEN 'SCHEMA' THEN 'pg_namespace'::regclass WHEN 'TABLE' THEN 'pg_class'::regclass ELSE 'pg_proc'::regclass END
+            WHEN 'SCHEMA' THEN 'pg_namespace'::regclass WHEN 'TABLE' THEN 'pg_class'::regclass
+            WHEN 'TYPE' THEN 'pg_type'::regclass ELSE 'pg_proc'::regclass END
         JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
         WHERE e.extname = extension
     LOOP
@@ -60,7 +65,7 @@ BEGIN
         LEFT JOIN pg_type AS t ON d.classid = 'pg_type'::regclass AND t.oid = d.objid
         WHERE e.extname = extension AND d.deptype = 'e'
           AND (coalesce(n.nspowner, c.relowner, p.proowner, t.typowner) IS DISTINCT FROM root
-               OR EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, c.relacl, p.proacl)) AS a WHERE a.grantee <> root)
+               OR EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, c.relacl, p.proacl, t.typacl)) AS a WHERE a.grantee <> root)
                OR d.classid <> 'pg_type'::regclass AND coalesce(n.nspacl, c.relacl, p.proacl) IS NULL))
     THEN
         RAISE EXCEPTION 'not all objects of the extension could be taken from others'

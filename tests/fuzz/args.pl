@@ -149,10 +149,10 @@ my %values;
 		return pick('null', '{}', '[]', '1', '"x"', 'true', '{"tenant": 1}', '{"tenant": 1.0}', '{"tenant": 1e300}', '{"tenant": "1"}', '{"tenant": null}', '{"tenant": -1, "worker": 1, "no": 2}', '{"": {}}',
 			'[[1, [2, [3]]], {"a": {"b": {"c": null}}}]', '{"identity": {"system": 1, "boot": "b", "device": 1, "inode": 1}}', '{"format": 1}',
 			'{"format": 1, "asker": {"identity": {"system": 7000000000000000001, "boot": "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", "device": 64769, "inode": 1}, "started": 0, "host": "h", "address": "10.0.0.1", "port": 5432, "data_directory": "/srv"}, "nonce": "00000000000000000000000000000001", "number": 1, "clock": 1764000000000, "memory": null, "ask": {"acquire": {}}}',
-			'[{"relation": 1, "name": "id"}]', '[{"statements": ["x", 1, null]}]', '{"n": 99999999999999999999999999999999}') =~ s/(.*)/quoted($1) . '::jsonb'/er if chance(0.85);
+			'{"n": 99999999999999999999999999999999}') =~ s/(.*)/quoted($1) . '::jsonb'/er if chance(0.85);
 		my $depth = pick(10, 1000, 3000);
 		return pick("(repeat('[', $depth) || repeat(']', $depth))::jsonb", qq{(repeat('{"a":', $depth) || '1' || repeat('}', $depth))::jsonb}, 'to_jsonb(' . long('x') . ')', q{jsonb_build_object('tenant', } . long('9') . ')',
-			q{(SELECT jsonb_object_agg('k' || n, n) FROM generate_series(1, 20000) AS n)}, q{(SELECT jsonb_agg(jsonb_build_object('relation', n, 'name', 'id')) FROM generate_series(1, 5000) AS n)}); },
+			q{(SELECT jsonb_object_agg('k' || n, n) FROM generate_series(1, 20000) AS n)}); },
 	bytea => sub { return pick("''::bytea", "decode('00', 'hex')", "decode(repeat('ab', 16), 'hex')", "decode(repeat('00', 32), 'hex')", "decode(repeat('ff', 33), 'hex')", 'decode(' . long('ab') . ", 'hex')"); },
 	oid => sub { return pick(0, 1, 1259, 2200, $gone, 4294967295, 16384 + int(rand(300))) . '::oid'; },
 	regclass => sub {
@@ -164,6 +164,10 @@ my %values;
 	regproc => sub { return pick("'pg_catalog.pg_backend_pid'", '0::oid', '99999::oid') . '::regproc'; },
 	int8range => sub { return quoted(pick('empty', '[0,8)', '[,)', '[0,)', '(,5]', '[-5,5)', '[5,5]', '[9223372036854775800,9223372036854775807)', '[0,2147483648)', '[100,110)')) . '::int8range'; },
 	int8multirange => sub { return quoted(pick('{}', '{[0,8)}', '{(,)}', '{[1,2),[5,)}', '{[-5,5)}', '{[9223372036854775806,9223372036854775807)}', '{[7,8)}')) . '::int8multirange'; },
+	'_snowflake_convert.work' => sub { return '_snowflake_convert.work_of(ARRAY[' . argument('regclass') . '], ' . join(', ', map { argument($_) } 'boolean', 'regclass', 'boolean', 'name[]', 'bigint', 'boolean') . ')'; },
+	'_snowflake_convert.key_column' => sub { return 'ROW (' . join(', ', map { argument($_) } qw(oid name smallint oid oid boolean boolean oid name bigint)) . ')::_snowflake_convert.key_column'; },
+	'_snowflake_convert.old_key' => sub { return 'ROW (' . join(', ', map { argument($_) } qw(oid name name text text)) . ')::_snowflake_convert.old_key'; },
+	'_snowflake_convert.object' => sub { return 'ROW (' . join(', ', map { argument($_) } qw(oid oid integer text oid text text[])) . ')::_snowflake_convert.object'; },
 	'aclitem[]' => sub { return pick("'{}'::aclitem[]", 'NULL::aclitem[]', "acldefault('r', 10)"); });
 my %huge = (text => "repeat('x', 100000000)", jsonb => "to_jsonb(repeat('x', 100000000))", bytea => "decode(repeat('ab', 100000000), 'hex')");
 sub argument
@@ -194,7 +198,7 @@ sub settings
 {
 	my @settings = (
 		[ quote_all_identifiers => 'on' ], [ standard_conforming_strings => 'off' ], [ escape_string_warning => 'off' ], [ backslash_quote => 'off' ],
-		[ search_path => pick("''", 'nothing', 'pg_temp, public', '_snowflake, public', 'public, pg_catalog') ], [ statement_timeout => pick(1, 3, 10, 50, 300) . 'ms' ], [ lock_timeout => pick(1, 20) . 'ms' ],
+		[ search_path => pick("''", 'nothing', 'pg_temp, public', '_snowflake, _snowflake_convert, public', 'public, pg_catalog') ], [ statement_timeout => pick(1, 3, 10, 50, 300) . 'ms' ], [ lock_timeout => pick(1, 20) . 'ms' ],
 		[ DateStyle => pick('SQL, DMY', 'German', 'Postgres, MDY') ], [ IntervalStyle => pick('sql_standard', 'iso_8601', 'postgres_verbose') ], [ extra_float_digits => pick(-15, 0, 3) ],
 		[ bytea_output => 'escape' ], [ TimeZone => pick('Pacific/Apia', '-13:45', 'Asia/Kathmandu') ], [ client_encoding => 'LATIN1' ], [ array_nulls => 'off' ], [ transform_null_equals => 'on' ],
 		[ work_mem => '64kB' ], [ plan_cache_mode => pick('force_generic_plan', 'force_custom_plan') ], [ check_function_bodies => 'off' ], [ row_security => 'off' ], [ enable_seqscan => 'off' ],

@@ -218,7 +218,7 @@ can('owner', 'SET search_path = trap, pg_catalog; CREATE EXTENSION snowflake_id 
 # types that fit better than those in pg_catalog: a role that reads a view would run them.
 my $folder = $node->config_data('--sharedir') . '/extension';
 my ($version) = slurp_file("$folder/snowflake_id.control") =~ /^default_version = '(.+)'/m;
-my %called = map { $_ => 1 } slurp_file("$folder/snowflake_id--$version.sql") =~ /\b([a-z]\w+)\s*\(/g;
+my %called = map { $_ => 1 } map { slurp_file("$folder/$_--$version.sql") =~ /\b([a-z]\w+)\s*\(/g } 'snowflake_id', 'snowflake_id_convert';
 
 # Fills the schema `planted` of a database with functions and operators of an attacker.
 sub plant
@@ -283,8 +283,8 @@ sub is_untouched
 $node->safe_psql('postgres', 'CREATE DATABASE planted');
 $node->safe_psql('planted', 'CREATE SCHEMA planted; GRANT CREATE, USAGE ON SCHEMA planted TO attacker');
 plant('planted');
-$node->safe_psql('planted', 'CREATE EXTENSION snowflake_id SCHEMA planted');
-is_untouched('planted', 'no object of the extension uses one of them');
+$node->safe_psql('planted', 'CREATE EXTENSION snowflake_id_convert SCHEMA planted CASCADE');
+is_untouched('planted', 'no object of both extensions uses one of them');
 
 # The owner dumps and restores in both formats, and the dump carries the mark.
 my @connect = ('-U', 'owner', '-h', $node->host, '-p', $node->port);

@@ -38,21 +38,23 @@ fn request() -> Request {
 /// Asks the registry of a setting.
 fn ask(registry: &str) -> (Unanswered, bool) {
     let here = Arc::new(AtomicBool::new(true));
-    let mut client = RegistryClient::new(registry, "main", 0, &here).unwrap();
+    let bell = Bell::new().unwrap();
+    let client = RegistryClient::new(registry, "main", 0, &here, &bell).unwrap();
     client.send(8, request(), Duration::from_secs(600));
     loop {
+        bell.silence();
         if let Some(outcome) = client.take() {
             assert_eq!(outcome.number, 8);
             return (outcome.reply.unwrap_err(), here.load(Ordering::Relaxed));
         }
         assert!(!client.has_ended());
-        let mut bell = libc::pollfd {
-            fd: client.socket(),
+        let mut rings = libc::pollfd {
+            fd: bell.socket(),
             events: libc::POLLIN,
             revents: 0,
         };
         // SAFETY: one entry.
-        unsafe { libc::poll(&raw mut bell, 1, -1) };
+        unsafe { libc::poll(&raw mut rings, 1, -1) };
     }
 }
 

@@ -1,0 +1,161 @@
+-- Notes on what a person has to look at or to know: step 4 of plan.sql.
+
+CREATE FUNCTION _snowflake_convert.notes(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    WITH changed AS (
+        SELECT c.relation, c.name, c.is_key, t.relname
+        FROM unnest((work).columns) AS c
+        JOIN pg_class AS t ON t.oid = c.relation),
+    members AS (
+        SELECT DISTINCT m.member, m.number FROM unnest((work).members) AS m WHERE NOT m.is_generated),
+    -- Those whose values are replaced, and expressions that are made of them. A number in
+    -- such an expression may be an old key.
+    replaced AS (
+        SELECT DISTINCT m.member, m.number, m.name, m.member = m.relation AS is_root
+        FROM unnest((work).columns) AS c
+        JOIN unnest((work).members) AS m ON m.relation = c.relation AND m.name = c.name WHERE c.origin IS NOT NULL),
+    expressions (described, text) AS (
+        SELECT o.described, array_to_string(o.statements, E'\n')
+        FROM unnest((work).objects) AS o
+        UNION ALL
+        SELECT format('index %s', _snowflake.name(i.indexrelid)),
+            concat_ws(' ', pg_get_expr(i.indpred, i.indrelid), pg_get_expr(i.indexprs, i.indrelid))
+        FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid AND NOT c.relispartition
+        WHERE EXISTS (SELECT FROM replaced AS r JOIN pg_depend AS d ON d.refobjid = r.member AND d.refobjsubid = r.number
+            WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass)
+        UNION ALL
+        SELECT format('generated column %s.%I', _snowflake.name(a.attrelid), a.attname), pg_get_expr(e.adbin, e.adrelid)
+        FROM pg_attrdef AS e JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum AND a.attgenerated <> ''
+        WHERE EXISTS (SELECT FROM replaced AS r JOIN pg_depend AS d ON d.refobjid = r.member AND d.refobjsubid = r.number
+            WHERE r.is_root AND r.member = e.adrelid AND d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid AND d.refclassid = 'pg_class'::regclass)),
+    foreign_schemas AS (
+        SELECT n.oid FROM pg_namespace AS n WHERE n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'),
+    -- What a table's name and a key's name lead to expect as the name of a column.
+    names AS (
+        SELECT lower(replace(c.name, '_', '')) AS name FROM changed AS c WHERE lower(c.name) <> 'id'
+        UNION
+        SELECT v.name FROM changed AS c
+        CROSS JOIN LATERAL (SELECT lower(replace(c.relname, '_', ''))) AS t (name)
+        CROSS JOIN LATERAL (VALUES (t.name || 'id'), (regexp_replace(t.name, 's$', '') || 'id'),
+            (regexp_replace(t.name, 'ies$', 'y') || 'id'), (regexp_replace(t.name, 'es$', '') || 'id')) AS v (name)
+        WHERE c.is_key)
+    SELECT format('published by %I: subscribers need bigint columns before the first new ID', p.pubname)
+    FROM pg_publication AS p
+    WHERE EXISTS (
+        SELECT FROM pg_publication_tables AS t
+        JOIN pg_class AS c ON c.relname = t.tablename
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = t.schemaname
+        JOIN members AS m ON m.member = c.oid
+        WHERE t.pubname = p.pubname)
+    UNION ALL
+    SELECT format('foreign table %s is a part of a table that is changed: change its column where its rows are kept',
+        _snowflake.name(c.oid))
+    FROM pg_class AS c WHERE c.relkind = 'f' AND c.oid IN (SELECT m.member FROM members AS m)
+    UNION ALL
+    SELECT format('constraint %I of table %s has a condition that new IDs need to satisfy: %s',
+        k.conname, _snowflake.name(k.conrelid), pg_get_constraintdef(k.oid))
+    FROM pg_constraint AS k
+    WHERE k.contype = 'c' AND k.coninhcount = 0 AND k.conname !~ '^[=~].*__bigint$' AND EXISTS (
+        SELECT FROM members AS m WHERE m.member = k.conrelid AND m.number = ANY (k.conkey))
+    UNION ALL
+    SELECT format('%s has numbers in its definition, which stay: if they are old keys, make it anew with the new ones after the conversion', e.described)
+    FROM expressions AS e WHERE (work).worker_id IS NOT NULL AND e.text ~ '(?<![\w."$])[0-9]+(?![\w."])'
+    UNION ALL
+    SELECT format('column %s.%I has the default %s, which stays: if that is an old key, change it to the new one after the conversion',
+        _snowflake.name(r.member), r.name, pg_get_expr(e.adbin, e.adrelid))
+    FROM replaced AS r JOIN pg_attrdef AS e ON e.adrelid = r.member AND e.adnum = r.number
+    WHERE (work).worker_id IS NOT NULL AND pg_get_expr(e.adbin, e.adrelid) ~ '(?<![\w."$])[0-9]+(?![\w."])'
+      AND NOT EXISTS (SELECT FROM changed AS c WHERE c.relation = r.member AND c.name = r.name AND c.is_key)
+    UNION ALL
+    (SELECT format('column %s.%I is %s, and named like a key, but has no foreign key: %s',
+        _snowflake.name(a.attrelid), a.attname, format_type(a.atttypid, a.atttypmod),
+        CASE WHEN (work).worker_id IS NOT NULL THEN 'its values do not follow the keys that change' ELSE 'it stays as it is' END)
+    FROM pg_attribute AS a
+    JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition
+    WHERE c.relnamespace IN (SELECT f.oid FROM foreign_schemas AS f) AND a.attnum > 0 AND NOT a.attisdropped
+      AND (a.atttypid IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
+        OR (work).worker_id IS NOT NULL AND a.atttypid IN ('bigint'::regtype, 'bigint[]'::regtype))
+      AND (EXISTS (SELECT FROM names AS n
+              WHERE right(regexp_replace(lower(replace(a.attname, '_', '')), 's$', ''), length(n.name)) = n.name)
+          -- Some refer to any table, such as object_id.
+          OR a.attname ~ '(_id|_ids|[a-z]Ids?)$' AND c.relnamespace IN (SELECT t.relnamespace FROM changed AS d JOIN pg_class AS t ON t.oid = d.relation)
+            AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisprimary AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum))
+      AND (a.attrelid, a.attnum) NOT IN (SELECT m.member, m.number FROM members AS m)
+      AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = a.attrelid AND k.contype = 'f' AND a.attnum = ANY (k.conkey))
+      AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+    ORDER BY 1)
+    UNION ALL
+    -- A function is listed if a view that is made again calls it, or if its text has a
+    -- changed table or column; and if it has an argument, a result or a text with integers.
+    (SELECT format('%s %s %s', CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END, p.oid::regprocedure,
+        CASE WHEN d.is_called AND i.has_integers THEN 'takes integers, and is called by an object that is made again: if it is given keys, make one that takes bigint first'
+        WHEN i.is_typed THEN 'has integers: if they are keys, change them to bigint'
+        ELSE 'has numbers: if they are old keys, change them to new ones after the conversion' END)
+    FROM pg_proc AS p
+    CROSS JOIN LATERAL (SELECT EXISTS (
+        SELECT FROM unnest((work).objects) AS o
+        JOIN pg_depend AS d ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
+        LEFT JOIN pg_rewrite AS r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+        WHERE (d.classid, d.objid) = (o.class, o.id) OR (o.class, o.id) = ('pg_class'::regclass, r.ev_class)) AS is_called) AS d
+    CROSS JOIN LATERAL (SELECT ARRAY['smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype]::oid[]
+        && (coalesce(p.proallargtypes, p.proargtypes::oid[]) || p.prorettype) AS has_integers) AS h
+    CROSS JOIN LATERAL (SELECT h.has_integers, h.has_integers OR p.prosrc ~* '\m(smallint|integer|int|int2|int4)\M' AS is_typed) AS i
+    WHERE p.pronamespace IN (SELECT f.oid FROM foreign_schemas AS f) AND p.prokind IN ('f', 'p', 'w')
+      AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = 'pg_proc'::regclass AND e.objid = p.oid AND e.deptype = 'e')
+      AND (d.is_called AND i.has_integers
+        OR (i.is_typed OR (work).worker_id IS NOT NULL AND p.prosrc ~ '(?<![\w."$])[0-9]+(?![\w."])')
+        AND EXISTS (
+            SELECT FROM changed AS c
+            CROSS JOIN LATERAL (VALUES (c.relname), (CASE WHEN lower(c.name) <> 'id' THEN c.name END)) AS w (word)
+            WHERE strpos(lower(p.prosrc || ' ' || pg_get_functiondef(p.oid)), lower(w.word)) > 0))
+    ORDER BY 1)
+$$;
+COMMENT ON FUNCTION _snowflake_convert.notes(_snowflake_convert.work) IS
+    'internal, for snowflake_convert(): what a person has to look at, since the catalogs cannot tell whether it has to do with the keys';
+
+CREATE FUNCTION _snowflake_convert.notes_of_keys(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    SELECT DISTINCT format('%s inserts rows into table %s, and needs: GRANT USAGE ON SEQUENCE %s TO %s',
+        CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE 'role ' || r.name END, _snowflake.name(t.oid), _snowflake.name(g.source), r.name)
+    FROM _snowflake.ids_to_come((work).generator, NULL) AS g
+    CROSS JOIN unnest((work).columns) AS c
+    JOIN pg_class AS t ON t.oid = c.relation
+    CROSS JOIN LATERAL (
+        SELECT coalesce(t.relacl, acldefault('r', t.relowner))
+        UNION ALL
+        SELECT a.attacl FROM pg_attribute AS a WHERE a.attrelid = t.oid AND a.attacl IS NOT NULL AND NOT a.attisdropped) AS l (acl)
+    CROSS JOIN aclexplode(l.acl) AS e
+    CROSS JOIN LATERAL (SELECT CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END) AS r (name)
+    WHERE (work).set_default AND c.is_key AND e.privilege_type = 'INSERT'
+      AND NOT has_sequence_privilege(e.grantee, g.source, 'USAGE, UPDATE')
+    UNION ALL
+    SELECT format('%s %s no keys after the conversion: programs that call nextval(), currval() or lastval() for them need INSERT ... RETURNING',
+        string_agg(DISTINCT q.name, ', '), CASE WHEN count(DISTINCT q.name) = 1 THEN 'makes' ELSE 'make' END)
+    FROM unnest((work).columns) AS c
+    -- Of an identity, or named by a default.
+    CROSS JOIN LATERAL (
+        SELECT d.objid FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+          AND (d.refobjid, d.refobjsubid) = (c.relation, c.number) AND d.deptype = 'i'
+        UNION ALL
+        SELECT u.sequence FROM _snowflake.defaults AS u WHERE u.relation = c.relation AND u.number = c.number) AS d (id)
+    JOIN pg_class AS s ON s.oid = d.id AND s.relkind = 'S'
+    CROSS JOIN LATERAL (SELECT 'sequence ' || _snowflake.name(s.oid)) AS q (name)
+    WHERE (work).set_default AND c.is_key AND s.oid NOT IN (SELECT g.generator FROM @extschema@.snowflake_generators() AS g)
+    HAVING count(*) > 0
+    UNION ALL
+    SELECT format('table %s keeps the keys of its old rows, since no column has their time', _snowflake.name(c.relation))
+    FROM unnest((work).columns) AS c
+    WHERE (work).worker_id IS NOT NULL AND c.is_key AND c.origin IS NULL
+    UNION ALL
+    SELECT format('old rows of table %s get IDs of the time in column %I', _snowflake.name(k.relation), k.time_name)
+    FROM unnest((work).keys) AS k WHERE cardinality((work).columns) > 0 AND k.expression IS NOT NULL
+    UNION ALL
+    SELECT format('table %s has the old and new keys after the conversion: drop it when nothing refers to old keys any more', (work).map)
+    WHERE cardinality((work).keys) > 0 AND cardinality((work).columns) > 0
+$$;
+COMMENT ON FUNCTION _snowflake_convert.notes_of_keys(_snowflake_convert.work) IS
+    'internal, for snowflake_convert(): what programs and roles need for the new keys, and what becomes of old ones';

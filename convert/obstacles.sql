@@ -1,0 +1,285 @@
+-- What keeps a conversion from beginning: step 4 of plan.sql, whose head has the rules. Each
+-- function returns a line for each obstacle.
+
+CREATE FUNCTION _snowflake_convert.obstacles_of_rights(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    WITH altered AS (
+        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
+        FROM unnest((work).members) AS m WHERE m.is_altered),
+    members AS (SELECT a.* FROM altered AS a WHERE NOT a.is_generated)
+    SELECT format('must be owner of %s', pg_describe_object('pg_class'::regclass, c.oid, 0))
+    FROM pg_class AS c
+    WHERE (c.oid = ANY ((work).sources) OR c.oid IN (SELECT m.member FROM members AS m)) AND NOT pg_has_role(c.relowner, 'USAGE')
+    UNION ALL
+    SELECT format('must be owner of %s', d.described)
+    FROM unnest((work).objects) AS d WHERE NOT pg_has_role(d.owner, 'USAGE')
+    UNION ALL
+    -- They are made again by the caller, and then given to their owner.
+    SELECT format('must be owner of %s', pg_describe_object('pg_statistic_ext'::regclass, x.oid, 0))
+    FROM pg_statistic_ext AS x
+    WHERE NOT pg_has_role(x.stxowner, 'USAGE') AND (x.oid = ANY ((work).statistics)
+        OR x.stxrelid IN (SELECT d.id FROM unnest((work).objects) AS d WHERE d.class = 'pg_class'::regclass))
+    UNION ALL
+    -- A statement about a table runs as its owner.
+    SELECT DISTINCT format('table %s belongs to role %I, which does not have the rights of role %I, the owner of %s: give both to one role',
+        _snowflake.name(t.oid), pg_get_userbyid(t.relowner), pg_get_userbyid(m.relowner), _snowflake.name(m.oid))
+    FROM unnest((work).members) AS p JOIN pg_class AS t ON t.oid = p.relation JOIN pg_class AS m ON m.oid = p.member
+    WHERE t.relowner <> quote_ident(current_user)::regrole AND NOT pg_has_role(t.relowner, m.relowner, 'USAGE') AND p.is_altered
+    UNION ALL
+    SELECT DISTINCT format('role %I, which owns table %s, needs: GRANT %s ON SCHEMA %I TO %1$I',
+        pg_get_userbyid(t.relowner), _snowflake.name(t.oid), w.privilege, n.nspname)
+    FROM unnest((work).members) AS p JOIN pg_class AS t ON t.oid = p.member
+    -- The indexes of generated columns are made anew. So are those of partitioned tables
+    -- that stay in use. A foreign key is made anew too.
+    CROSS JOIN LATERAL (
+        SELECT t.relnamespace, CASE WHEN (work).in_use AND t.relkind = 'p' OR p.is_generated THEN 'CREATE' END
+        UNION SELECT t.relnamespace, 'USAGE'
+        UNION SELECT f.relnamespace, 'USAGE' FROM pg_constraint AS k JOIN pg_class AS f ON f.oid = k.confrelid
+        WHERE k.contype = 'f' AND k.conrelid = t.oid AND k.conparentid = 0 AND EXISTS (SELECT FROM members AS m WHERE m.member = t.oid AND m.number = ANY (k.conkey))) AS w (schema, privilege)
+    JOIN pg_namespace AS n ON n.oid = w.schema AND t.relpersistence <> 't'
+    WHERE t.relowner <> quote_ident(current_user)::regrole AND NOT has_schema_privilege(t.relowner, n.oid, w.privilege) AND p.is_altered
+    UNION ALL
+    SELECT format('role %I, which owns table %s, needs for its constraint %I: GRANT REFERENCES ON TABLE %s TO %1$I',
+        pg_get_userbyid(t.relowner), _snowflake.name(t.oid), k.conname, _snowflake.name(k.confrelid))
+    FROM pg_constraint AS k JOIN pg_class AS t ON t.oid = k.conrelid
+    WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (SELECT FROM members AS m WHERE m.member = t.oid AND m.number = ANY (k.conkey))
+      AND t.relowner <> quote_ident(current_user)::regrole
+      AND NOT (SELECT bool_and(has_column_privilege(t.relowner, k.confrelid, u.number, 'REFERENCES')) FROM unnest(k.confkey) AS u (number))
+$$;
+COMMENT ON FUNCTION _snowflake_convert.obstacles_of_rights(_snowflake_convert.work) IS
+    'internal, for snowflake_convert(): rights that the caller, or an owner of tables, does not have';
+
+CREATE FUNCTION _snowflake_convert.obstacles_of_tables(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    WITH RECURSIVE changed AS (
+        SELECT c.*, format('%s.%I', _snowflake.name(c.relation), c.name) AS described
+        FROM unnest((work).columns) AS c WHERE c.is_altered),
+    altered AS (
+        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
+        FROM unnest((work).members) AS m WHERE m.is_altered),
+    members AS (SELECT a.* FROM altered AS a WHERE NOT a.is_generated),
+    -- Types whose values have values of another type in them.
+    holders (id, within) AS MATERIALIZED (
+        SELECT y.typbasetype, y.oid FROM pg_type AS y WHERE y.typtype = 'd'
+        UNION ALL
+        SELECT y.typelem, y.oid FROM pg_type AS y WHERE y.typelem <> 0
+        UNION ALL
+        SELECT r.rngsubtype, w.id FROM pg_range AS r CROSS JOIN unnest(ARRAY[r.rngtypid, r.rngmultitypid]) AS w (id)
+        UNION ALL
+        SELECT a.atttypid, c.reltype
+        FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid AND c.reltype <> 0
+        -- A type of PostgreSQL itself is none of them.
+        WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 12000),
+    row_types (relation, id) AS (
+        SELECT t.oid, t.reltype FROM pg_class AS t WHERE t.oid IN (SELECT m.member FROM members AS m)
+        UNION
+        SELECT r.relation, h.within FROM row_types AS r JOIN holders AS h ON h.id = r.id)
+    SELECT format('table %s is of type %s: change the type first', _snowflake.name(c.oid), c.reloftype::regtype)
+    FROM pg_class AS c WHERE c.oid IN (SELECT m.member FROM members AS m) AND c.reloftype <> 0
+    UNION ALL
+    SELECT DISTINCT format('%s has the row type of table %s%s, and PostgreSQL cannot change the rows in it: %s first',
+        CASE c.relkind WHEN 'i' THEN 'index ' || _snowflake.name(c.oid)
+            ELSE format('column %s.%I', _snowflake.name(c.oid), a.attname) END,
+        _snowflake.name(t.oid),
+        CASE WHEN a.atttypid IN (y.oid, y.typarray) THEN '' ELSE ', within type ' || format_type(a.atttypid, NULL) END,
+        CASE c.relkind WHEN 'i' THEN 'drop it' ELSE 'change its type' END)
+    FROM row_types AS r
+    JOIN pg_class AS t ON t.oid = r.relation
+    JOIN pg_type AS y ON y.oid = t.reltype
+    JOIN pg_attribute AS a ON a.atttypid = r.id AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'm', 'f', 'i')
+    UNION ALL
+    SELECT DISTINCT format('%s is a temporary table of another session', _snowflake.name(c.oid))
+    FROM pg_class AS c
+    WHERE c.oid IN (SELECT m.member FROM members AS m) AND c.relpersistence = 't' AND c.relnamespace <> pg_my_temp_schema()
+    UNION ALL
+    SELECT format('table %s is being converted while it is in use: finish that, or undo it by snowflake_convert_undo()',
+        _snowflake.name(c.relation))
+    FROM changed AS c
+    WHERE _snowflake_convert.copy_number(c.relation, c.name, c.relation) IS NOT NULL
+    UNION ALL
+    SELECT format('Citus distributes table %s: change it as the documentation of Citus says', _snowflake.name(c.relation))
+    FROM (SELECT DISTINCT c.relation FROM changed AS c) AS c
+    WHERE _snowflake.distribution(c.relation) IS NOT NULL
+$$;
+COMMENT ON FUNCTION _snowflake_convert.obstacles_of_tables(_snowflake_convert.work) IS
+    'internal, for snowflake_convert(): tables that PostgreSQL, Citus or another conversion keep as they are';
+
+CREATE FUNCTION _snowflake_convert.obstacles_of_columns(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    WITH changed AS (
+        SELECT c.*, format('%s.%I', _snowflake.name(c.relation), c.name) AS described
+        FROM unnest((work).columns) AS c WHERE c.is_altered),
+    altered AS (
+        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
+        FROM unnest((work).members) AS m WHERE m.is_altered),
+    members AS (SELECT a.* FROM altered AS a WHERE NOT a.is_generated)
+    SELECT format('%s is of domain %s over %s: change the column to bigint or to another domain first', c.described, c.type::regtype, c.base::regtype)
+    FROM changed AS c WHERE c.type <> c.base
+    UNION ALL
+    SELECT format('table %s is partitioned by %s: PostgreSQL cannot change the type of such a column, so make a new table, and copy the rows',
+        _snowflake.name(m.member), m.described)
+    FROM members AS m
+    WHERE EXISTS (SELECT FROM pg_depend AS d
+        WHERE d.classid = 'pg_class'::regclass AND d.objid = m.member AND d.objsubid = m.number
+          AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.member AND d.refobjsubid = 0 AND d.deptype = 'i')
+    UNION ALL
+    SELECT format('%s is inherited from two tables, which PostgreSQL cannot change together', c.described)
+    FROM (SELECT m.member, format('%s.%I', _snowflake.name(m.member), a.attname) AS described
+          FROM members AS m JOIN pg_attribute AS a ON a.attrelid = m.member AND a.attnum = m.number
+          WHERE a.attinhcount > 1 GROUP BY m.member, a.attname) AS c
+    UNION ALL
+    -- PostgreSQL writes the operator class into the new index, unless it is the default.
+    SELECT DISTINCT format('index %s has operator class %I, which is for integers: make the index without it first',
+        _snowflake.name(i.indexrelid), o.opcname)
+    FROM members AS m
+    JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.member AND d.refobjsubid = m.number
+    JOIN pg_index AS i ON i.indexrelid = d.objid
+    CROSS JOIN unnest(i.indkey::smallint[], i.indclass::oid[]) AS k (number, class)
+    JOIN pg_opclass AS o ON o.oid = k.class AND o.opcintype IN ('smallint'::regtype, 'integer'::regtype)
+    WHERE k.number IN (m.number, 0) AND NOT (o.opcdefault AND EXISTS (
+        SELECT FROM pg_opclass AS w WHERE w.opcmethod = o.opcmethod AND w.opcintype = 'bigint'::regtype AND w.opcdefault))
+    UNION ALL
+    -- PostgreSQL 16 or later has these.
+    SELECT format('generated column %s.%I has an expression of its own, which that of table %s would replace: detach table %1$s, convert both tables, and attach it again',
+        _snowflake.name(f.member), f.name, _snowflake.name(f.relation))
+    FROM unnest((work).members) AS f
+    JOIN unnest((work).members) AS r ON r.relation = f.relation AND r.name = f.name AND r.member = r.relation
+    WHERE f.is_generated AND f.expression IS DISTINCT FROM r.expression
+$$;
+COMMENT ON FUNCTION _snowflake_convert.obstacles_of_columns(_snowflake_convert.work) IS
+    'internal, for snowflake_convert(): columns that PostgreSQL keeps as they are';
+
+CREATE FUNCTION _snowflake_convert.obstacles_of_foreign_keys(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    WITH altered AS (
+        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
+        FROM unnest((work).members) AS m WHERE m.is_altered)
+    -- It depends on an index that is made anew, but not on the column.
+    SELECT DISTINCT format('constraint %I of table %s refers to a key that includes %s, so PostgreSQL cannot change that column: drop it before, and add it again after',
+        k.conname, _snowflake.name(k.conrelid), m.described)
+    FROM altered AS m
+    JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = m.member AND k.conparentid = 0 AND m.number <> ALL (k.confkey)
+    JOIN pg_index AS i ON i.indexrelid = k.conindid AND m.number = ANY (i.indkey::smallint[])
+    UNION ALL
+    -- Its foreign keys would be dropped with the column.
+    SELECT format('constraint %I of table %s refers to a generated column', k.conname, _snowflake.name(k.conrelid))
+    FROM unnest((work).members) AS f
+    JOIN pg_constraint AS k ON k.contype = 'f' AND k.conparentid = 0
+        AND (k.confrelid = f.member AND f.number = ANY (k.confkey) OR k.conrelid = f.member AND f.number = ANY (k.conkey))
+    WHERE f.is_generated
+$$;
+COMMENT ON FUNCTION _snowflake_convert.obstacles_of_foreign_keys(_snowflake_convert.work) IS
+    'internal, for snowflake_convert(): foreign keys that PostgreSQL would not keep';
+
+CREATE FUNCTION _snowflake_convert.obstacles_of_objects(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    WITH altered AS (
+        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
+        FROM unnest((work).members) AS m WHERE m.is_altered),
+    members AS (SELECT a.* FROM altered AS a WHERE NOT a.is_generated)
+    SELECT format('%s belongs to extension %I', pg_describe_object(d.classid, d.objid, 0), x.extname)
+    FROM pg_depend AS d JOIN pg_extension AS x ON x.oid = d.refobjid
+    WHERE d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
+      AND (d.classid = 'pg_class'::regclass AND d.objid IN (SELECT m.member FROM members AS m)
+        OR (d.classid, d.objid) IN (SELECT o.class, o.id FROM unnest((work).objects) AS o))
+    UNION ALL
+    SELECT format('%s depends on a column that changes, or on a view of it, and cannot be made again: drop it before, and make it again after', d.described)
+    FROM unnest((work).objects) AS d WHERE d.statements IS NULL
+    UNION ALL
+    -- A grant is made again by the role that made it.
+    SELECT DISTINCT format('privileges on %s were granted by role %I, of which the caller is no member: let its owner grant them instead',
+        g.described, pg_get_userbyid(e.grantor))
+    FROM (
+        SELECT pg_describe_object(o.class, o.id, 0), coalesce(c.relowner, p.proowner), l.acl
+        FROM unnest((work).objects) AS o
+        LEFT JOIN pg_class AS c ON o.class = 'pg_class'::regclass AND c.oid = o.id
+        LEFT JOIN pg_proc AS p ON o.class = 'pg_proc'::regclass AND p.oid = o.id
+        CROSS JOIN LATERAL (
+            SELECT coalesce(c.relacl, p.proacl)
+            UNION ALL
+            SELECT a.attacl FROM pg_attribute AS a WHERE a.attrelid = c.oid) AS l (acl)
+        UNION ALL
+        SELECT pg_describe_object('pg_class'::regclass, f.member, f.number), c.relowner, a.attacl
+        FROM unnest((work).members) AS f
+        JOIN pg_class AS c ON c.oid = f.member
+        JOIN pg_attribute AS a ON a.attrelid = f.member AND a.attnum = f.number
+        WHERE f.is_generated) AS g (described, owner, acl)
+    CROSS JOIN aclexplode(g.acl) AS e
+    WHERE e.grantor <> g.owner AND NOT pg_has_role(e.grantor, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
+    UNION ALL
+    SELECT l FROM _snowflake_convert.literals((work).objects) AS l
+$$;
+COMMENT ON FUNCTION _snowflake_convert.obstacles_of_objects(_snowflake_convert.work) IS
+    'internal, for snowflake_convert(): objects that cannot be made again';
+
+CREATE FUNCTION _snowflake_convert.obstacles_of_old_rows(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    WITH changed AS (
+        SELECT c.*, format('%s.%I', _snowflake.name(c.relation), c.name) AS described
+        FROM unnest((work).columns) AS c WHERE c.is_altered),
+    altered AS (
+        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
+        FROM unnest((work).members) AS m WHERE m.is_altered),
+    members AS (SELECT a.* FROM altered AS a WHERE NOT a.is_generated)
+    SELECT format('%s refers to keys of several tables, which get different new values', c.described)
+    FROM changed AS c WHERE c.origins > 1
+    UNION ALL
+    SELECT format('table %s is there already, and has the old keys of an earlier conversion: rename or drop it', (work).map) WHERE to_regclass((work).map) IS NOT NULL
+    UNION ALL
+    -- ALTER TABLE changes the type of its column, but no row.
+    SELECT format('foreign table %s is a part of a table whose old rows get IDs, and its rows would keep their keys', _snowflake.name(c.oid))
+    FROM pg_class AS c
+    WHERE c.relkind = 'f' AND (work).worker_id IS NOT NULL AND c.oid IN (SELECT m.member FROM members AS m)
+    UNION ALL
+    -- What ALTER TABLE changes is not replicated.
+    SELECT DISTINCT format('table %s is published by %I, and new keys of old rows do not reach subscribers:'
+        ' take it out of the publication before, and copy its rows to them anew after', _snowflake.name(n.oid), p.pubname)
+    FROM changed AS d
+    JOIN unnest((work).members) AS f ON f.relation = d.relation AND f.name = d.name
+    JOIN pg_class AS c ON c.oid = f.member AND c.relpersistence = 'p'
+    CROSS JOIN LATERAL (SELECT c.oid UNION SELECT a.relid::oid FROM pg_partition_ancestors(c.oid) AS a (relid)) AS m (id)
+    JOIN pg_class AS n ON n.oid = m.id
+    CROSS JOIN pg_publication AS p
+    WHERE d.origin IS NOT NULL AND (p.puballtables AND n.oid = d.relation
+        OR EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid AND r.prrelid = n.oid)
+        OR EXISTS (SELECT FROM pg_publication_namespace AS s WHERE s.pnpubid = p.oid AND s.pnnspid = n.relnamespace))
+    UNION ALL
+    SELECT o FROM _snowflake_convert.backfill_obstacles((work).keys, (work).generator, (work).worker_id) AS o WHERE (work).worker_id IS NOT NULL
+$$;
+COMMENT ON FUNCTION _snowflake_convert.obstacles_of_old_rows(_snowflake_convert.work) IS
+    'internal, for snowflake_convert(): what keeps old rows from getting IDs of their time';
+
+CREATE FUNCTION _snowflake_convert.obstacles(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
+    SET quote_all_identifiers = off SET standard_conforming_strings = on
+AS $$
+    SELECT o.note FROM (
+        SELECT _snowflake_convert.obstacles_of_rights(work)
+        UNION ALL
+        SELECT _snowflake_convert.obstacles_of_tables(work)
+        UNION ALL
+        SELECT _snowflake_convert.obstacles_of_columns(work)
+        UNION ALL
+        SELECT _snowflake_convert.obstacles_of_foreign_keys(work)
+        UNION ALL
+        SELECT _snowflake_convert.obstacles_of_objects(work)
+        UNION ALL
+        SELECT _snowflake_convert.obstacles_of_old_rows(work)) AS o (note)
+    -- What the caller may do comes first.
+    ORDER BY o.note NOT LIKE 'must be owner of %', o.note
+$$;
+COMMENT ON FUNCTION _snowflake_convert.obstacles(_snowflake_convert.work) IS
+    'internal, for snowflake_convert(): all obstacles, in the order of the plan';

@@ -1,0 +1,44 @@
+-- The sets that the functions of a plan hand to each other, as arrays of these rows.
+
+-- A key, or a column of a foreign key that reaches it, in the topmost table that has it.
+CREATE TYPE _snowflake_convert.key_column AS (
+    relation oid, name name, number smallint, type oid, base oid, is_key boolean, is_altered boolean,
+    origin oid, origin_name name, origins bigint);
+COMMENT ON TYPE _snowflake_convert.key_column IS
+    'internal, for snowflake_convert(): a column, whether its type or its values change, and the key that its new values come from';
+
+CREATE TYPE _snowflake_convert.old_key AS (relation oid, name name, time_name name, expression text, problem text);
+COMMENT ON TYPE _snowflake_convert.old_key IS
+    'internal, for snowflake_convert(): a key whose old values are replaced, with the time of a row';
+
+CREATE TYPE _snowflake_convert.member AS (
+    relation oid, name name, member oid, number smallint, expression text, is_altered boolean, is_generated boolean);
+COMMENT ON TYPE _snowflake_convert.member IS
+    'internal, for snowflake_convert(): a column of a table, or one that is generated from it, in the table itself, a partition or a child table';
+
+CREATE TYPE _snowflake_convert.object AS (
+    class oid, id oid, level integer, described text, owner oid, drop_statement text, statements text[]);
+COMMENT ON TYPE _snowflake_convert.object IS
+    'internal, for snowflake_convert(): what depends on columns, with the statements that drop it and make it again';
+
+CREATE TYPE _snowflake_convert.copied_column AS (
+    root oid, relation oid, kind "char", table_name text, name name, number smallint, is_key boolean, copy name, copy_number smallint);
+COMMENT ON TYPE _snowflake_convert.copied_column IS
+    'internal, for snowflake_convert_swap(): a column in its table or in a partition, with its copy';
+
+CREATE TYPE _snowflake_convert.work AS (
+    generator regclass,
+    set_default boolean,
+    worker_id bigint,       -- of old rows that get IDs; null if they keep their keys
+    in_use boolean,         -- the tables stay in use
+    columns _snowflake_convert.key_column[],
+    keys _snowflake_convert.old_key[],
+    map text,               -- the table of old and new values
+    members _snowflake_convert.member[],
+    tables oid[],           -- the members that change, as pairs
+    numbers smallint[],
+    objects _snowflake_convert.object[],    -- by level
+    sources oid[],          -- the tables to lock
+    statistics oid[]);      -- those of members that change
+COMMENT ON TYPE _snowflake_convert.work IS
+    'internal, for snowflake_convert(): what a conversion has to do';
