@@ -76,7 +76,7 @@ AS $$
     FROM unnest(columns) WITH ORDINALITY AS c
     CROSS JOIN _snowflake_convert.backfill_time(c.relation, names) AS t
     WHERE c.is_key AND (t.expression IS NOT NULL OR t.problem IS NOT NULL) AND EXISTS (
-        SELECT FROM _snowflake.family(c.relation, c.name) AS f WHERE f.expression IS DISTINCT FROM wanted)
+        SELECT FROM _snowflake.inheritance(c.relation, c.name) AS f WHERE f.expression IS DISTINCT FROM wanted)
     ORDER BY c.ordinality
 $$;
 COMMENT ON FUNCTION _snowflake_convert.backfill_keys(_snowflake_convert.key_column[], text, name[]) IS
@@ -95,7 +95,7 @@ AS $$
         UNION
         SELECT t.root, h.attname, c.origin, c.origin_name
         FROM reached AS c
-        CROSS JOIN _snowflake.family(c.id, c.name) AS f
+        CROSS JOIN _snowflake.inheritance(c.id, c.name) AS f
         JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f'
         CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
         JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
@@ -139,7 +139,7 @@ BEGIN
     per_number := CASE WHEN numbers > 1 THEN
         @extschema@.snowflake_encode(at, worker_id, 1, generator) - @extschema@.snowflake_encode(at, worker_id, 0, generator)
         ELSE 0 END;
-    until := @extschema@.snowflake_timestamp((_snowflake.ids_to_come(generator, NULL)).next_id, generator);
+    until := @extschema@.snowflake_timestamp((_snowflake.next_id_range(generator, NULL)).next_id, generator);
 END
 $$;
 COMMENT ON FUNCTION _snowflake_convert.backfill_layout(regclass, bigint) IS
@@ -150,7 +150,7 @@ CREATE FUNCTION _snowflake_convert.backfill_obstacles(keys _snowflake_convert.ol
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    ids record := _snowflake.ids_to_come(generator, NULL);
+    ids record := _snowflake.next_id_range(generator, NULL);
     layout record;
     key record;
     counts text[];
@@ -214,7 +214,7 @@ CREATE FUNCTION _snowflake_convert.backfill_map(keys _snowflake_convert.old_key[
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
-    source regclass := (_snowflake.ids_to_come(generator, NULL)).source;
+    source regclass := (_snowflake.next_id_range(generator, NULL)).source;
     layout record := _snowflake_convert.backfill_layout(source, worker_id);
     rows_of text := (
         SELECT string_agg(CASE WHEN c.relowner = quote_ident(current_user)::regrole

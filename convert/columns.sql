@@ -119,7 +119,7 @@ AS $$
         UNION
         SELECT t.root, h.attname
         FROM reached AS c
-        CROSS JOIN _snowflake.family(c.id, c.name) AS f
+        CROSS JOIN _snowflake.inheritance(c.id, c.name) AS f
         JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f'
         CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
         JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here

@@ -121,7 +121,7 @@ CREATE FUNCTION _snowflake_convert.notes_of_keys(work _snowflake_convert.work) R
 AS $$
     SELECT DISTINCT format('%s inserts rows into table %s, and needs: GRANT USAGE ON SEQUENCE %s TO %s',
         CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE 'role ' || r.name END, _snowflake.name(t.oid), _snowflake.name(g.source), r.name)
-    FROM _snowflake.ids_to_come((work).generator, NULL) AS g
+    FROM _snowflake.next_id_range((work).generator, NULL) AS g
     CROSS JOIN unnest((work).columns) AS c
     JOIN pg_class AS t ON t.oid = c.relation
     CROSS JOIN LATERAL (

@@ -102,7 +102,7 @@ AS $$
     SELECT c.relation, f.member, t.relkind, c.name, f.number, c.is_key, _snowflake_convert.copy_name(c.name),
         _snowflake_convert.copy_number(c.relation, c.name, f.member)
     FROM _snowflake_convert.columns(relations, are_named) AS c
-    CROSS JOIN _snowflake.family(c.relation, c.name) AS f
+    CROSS JOIN _snowflake.inheritance(c.relation, c.name) AS f
     JOIN pg_class AS t ON t.oid = f.member
     WHERE c.base <> 'bigint'::regtype
 $$;
@@ -568,7 +568,7 @@ AS $$
     WHERE a.attidentity <> '' AND c.relation = c.root AND NOT (set_default AND c.is_key)
     UNION ALL
     SELECT format('generator %s is at ID %s, which is not above all integers: convert the tables at once', _snowflake.name(g.source), g.next_id)
-    FROM _snowflake.ids_to_come(generator, NULL) AS g
+    FROM _snowflake.next_id_range(generator, NULL) AS g
     WHERE set_default AND g.sorted AND g.next_id <= 2147483647
     UNION ALL
     SELECT format('this server cannot issue IDs of generator %s: %s', _snowflake.name(g.generator), g.problem)
@@ -708,7 +708,7 @@ BEGIN
         members AS MATERIALIZED (
             SELECT f.member::oid AS relation, f.number, f.member = c.relation AS is_root
             FROM _snowflake_convert.columns(tables, are_named) AS c
-            CROSS JOIN _snowflake.family(c.relation, c.name) AS f),
+            CROSS JOIN _snowflake.inheritance(c.relation, c.name) AS f),
         ended AS MATERIALIZED (
             SELECT t.relation, t.is_root, _snowflake.name(t.relation) AS name
             FROM (
@@ -830,7 +830,7 @@ BEGIN
             FROM _snowflake_convert.columns(tables, are_named) AS c
             CROSS JOIN _snowflake.name(c.relation) AS t (name)
             WHERE set_default AND c.is_key AND c.base = 'bigint'::regtype AND EXISTS (
-                SELECT FROM _snowflake.family(c.relation, c.name) AS f
+                SELECT FROM _snowflake.inheritance(c.relation, c.name) AS f
                 WHERE f.expression IS DISTINCT FROM _snowflake_convert.wanted_default(generator))
             UNION ALL
             -- After the swap, or for a list that is made before it.
@@ -874,7 +874,7 @@ BEGIN
         FROM unnest(tables) AS t (id)
         JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum > 0 AND NOT a.attisdropped
         CROSS JOIN _snowflake_convert.copy_name(a.attname) AS n (copy)
-        CROSS JOIN _snowflake.family(t.id, n.copy) AS f
+        CROSS JOIN _snowflake.inheritance(t.id, n.copy) AS f
         WHERE _snowflake_convert.copy_number(t.id, a.attname, t.id) IS NOT NULL
         UNION
         -- A detached partition keeps the constraint, and has no trigger.

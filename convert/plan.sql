@@ -64,7 +64,7 @@ BEGIN
     work.members := ARRAY(
         SELECT ROW (c.relation, c.name, f.member, f.number, f.expression, c.is_altered, false)::_snowflake_convert.member
         FROM unnest(work.columns) AS c
-        CROSS JOIN _snowflake.family(c.relation, c.name) AS f);
+        CROSS JOIN _snowflake.inheritance(c.relation, c.name) AS f);
     -- Generated columns that are made of them.
     work.members := work.members || ARRAY(
         SELECT ROW (g.relation, g.name, f.member, f.number, f.expression, true, true)::_snowflake_convert.member
@@ -76,7 +76,7 @@ BEGIN
             JOIN pg_attribute AS a ON a.attrelid = m.member AND a.attnum = e.adnum AND a.attgenerated <> ''
             CROSS JOIN _snowflake_convert.column_roots(m.member, a.attname) AS r (id)
             WHERE m.is_altered) AS g (relation, name)
-        CROSS JOIN _snowflake.family(g.relation, g.name) AS f);
+        CROSS JOIN _snowflake.inheritance(g.relation, g.name) AS f);
     work.tables := ARRAY(SELECT m.member FROM unnest(work.members) AS m WHERE m.is_altered);
     work.numbers := ARRAY(SELECT m.number FROM unnest(work.members) AS m WHERE m.is_altered);
     work.objects := _snowflake_convert.objects(work.tables, work.numbers);

@@ -221,7 +221,7 @@ BEGIN
     -- PostgreSQL takes no sample of a foreign table, and would read all of it.
     IF sample < 100 THEN
         SELECT f.member INTO foreign_table
-        FROM _snowflake.family(relation, it.attname) AS f
+        FROM _snowflake.inheritance(relation, it.attname) AS f
         JOIN pg_class AS c ON c.oid = f.member AND c.relkind = 'f' LIMIT 1;
         IF FOUND THEN
             RAISE EXCEPTION 'cannot read a sample of %', table_name

@@ -104,7 +104,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_nextval_block(integer), snowflake_nextval_block(integer, regclass),
     snowflake_nextval_with(jsonb), snowflake_nextval_with(jsonb, regclass),
     snowflake_observe(bigint), snowflake_observe(bigint, regclass),
-    snowflake_ordered()
+    snowflake_check_horizon()
 TO PUBLIC;
 
 -- IDs that are there already, with and without a generator whose label is read.

@@ -19,9 +19,9 @@ COMMENT ON FUNCTION snowflake_horizon(regclass) IS
     'no ID of a generator below this can appear on this server any more, of IDs that the inserting transaction has taken';
 
 -- A trigger function is not STRICT: it has no arguments.
-CREATE FUNCTION snowflake_ordered() RETURNS trigger
-    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_ordered';
-COMMENT ON FUNCTION snowflake_ordered() IS
+CREATE FUNCTION snowflake_check_horizon() RETURNS trigger
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snowflake_check_horizon';
+COMMENT ON FUNCTION snowflake_check_horizon() IS
     'trigger BEFORE INSERT, FOR EACH ROW, for tables that are polled: refuses IDs from elsewhere that lie before the horizon. '
     'Arguments: the column (by default the primary key), the generator (by default that of the column''s default)';
 

@@ -127,17 +127,17 @@ CREATE FUNCTION snowflake_revoke_worker(pool text, worker_id integer, registry t
 COMMENT ON FUNCTION snowflake_revoke_worker(text, integer, text) IS
     'ends the lease of a worker ID: its server cannot renew it, and stops issuing IDs when the lease ends at the latest; returns from when another server can have the worker ID';
 
-CREATE FUNCTION snowflake_end_quiet_time(registry text DEFAULT '') RETURNS void
+CREATE FUNCTION snowflake_end_grace_period(registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'snowflake_end_quiet_time';
-COMMENT ON FUNCTION snowflake_end_quiet_time(text) IS
+    AS 'MODULE_PATHNAME', 'snowflake_end_grace_period';
+COMMENT ON FUNCTION snowflake_end_grace_period(text) IS
     'lets the registry lease worker IDs at once, although it may have lost leases: servers that have not asked since may lose their worker IDs to others, but no ID is issued twice';
 
 CREATE FUNCTION snowflake_declare_registry(registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_declare_registry';
 COMMENT ON FUNCTION snowflake_declare_registry(text) IS
-    'declares that of all copies of this registry, this one counts: it serves again if it has stopped, after a quiet time, and servers that have asked it accept no other copy';
+    'declares that of all copies of this registry, this one counts: it serves again if it has stopped, after a grace period, and servers that have asked it accept no other copy';
 
 -- What the functions _snowflake.worker() and _snowflake.pool() say of what a registry has stored is
 -- what the views show of the registry in this database, and the functions further below of one in
@@ -216,7 +216,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE FUNCTION _snowflake.pool(stored jsonb, registry jsonb, now bigint, workers jsonb)
     RETURNS TABLE (pool text, namespace text, worker_ids int8range, except_ids int8multirange, spares integer,
         lease interval, hold interval, max_ahead interval, made timestamptz,
-        leased bigint, free bigint, never_leased bigint, quiet_until timestamptz, quiet_because text, era bigint,
+        leased bigint, free bigint, never_leased bigint, grace_until timestamptz, grace_because text, era bigint,
         stopped_since timestamptz, stopped_by text)
     LANGUAGE sql STABLE PARALLEL SAFE ROWS 1
 BEGIN ATOMIC
@@ -237,7 +237,7 @@ BEGIN ATOMIC
             count(*) FILTER (WHERE m.ordinary @> w.id::bigint)
         FROM jsonb_each_text(workers) AS w (id, state)) AS c (leased, free, known)
     LEFT JOIN LATERAL (
-        SELECT u.until FROM (SELECT _snowflake.instant((registry #>> '{loss,quiet_from}')::bigint) + t.lease + t.hold) AS u (until)
+        SELECT u.until FROM (SELECT _snowflake.instant((registry #>> '{loss,grace_from}')::bigint) + t.lease + t.hold) AS u (until)
         WHERE u.until > _snowflake.instant(now)) AS q ON true;
 END;
 COMMENT ON FUNCTION _snowflake.pool(jsonb, jsonb, bigint, jsonb) IS
@@ -268,9 +268,9 @@ COMMENT ON COLUMN snowflake_pools.made IS 'when the pool was made; its first lea
 COMMENT ON COLUMN snowflake_pools.leased IS 'worker IDs that servers have, or that are kept for them';
 COMMENT ON COLUMN snowflake_pools.free IS 'worker IDs that a server can get; those that were never leased count';
 COMMENT ON COLUMN snowflake_pools.never_leased IS 'worker IDs that no server ever had';
-COMMENT ON COLUMN snowflake_pools.quiet_until IS
+COMMENT ON COLUMN snowflake_pools.grace_until IS
     'until when the registry leases no worker IDs, since it may have lost leases; NULL if it does';
-COMMENT ON COLUMN snowflake_pools.quiet_because IS
+COMMENT ON COLUMN snowflake_pools.grace_because IS
     'why it may have lost leases: place (promoted, restored or copied), recovery (crash recovery, or a snapshot), serial or token (a server knows more than the registry), foreign (the registry is new, and a server has asked another one before), declared (snowflake_declare_registry())';
 COMMENT ON COLUMN snowflake_pools.era IS 'one more with each time that leases may have been lost';
 COMMENT ON COLUMN snowflake_pools.stopped_since IS

@@ -44,12 +44,12 @@
 -- Locks a generator, by default the default one, and returns how many bits its IDs have, the
 -- next ID, whether all later IDs are above it, when IDs reach a value, and whether
 -- snowflake_advance() can go beyond that value.
-CREATE FUNCTION _snowflake.ids_to_come(
+CREATE FUNCTION _snowflake.next_id_range(
     generator regclass, value bigint,
     OUT source regclass, OUT is_default boolean, OUT bits integer,
     OUT next_id bigint, OUT sorted boolean, OUT reached text, OUT can_advance boolean)
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on AS 'MODULE_PATHNAME', 'snowflake_internal_ids_to_come';
+    SET quote_all_identifiers = off SET standard_conforming_strings = on AS 'MODULE_PATHNAME', 'snowflake_internal_next_id_range';
 
 -- Warns if this server has no worker ID that the generator can use.
 CREATE FUNCTION _snowflake.warn_if_not_ready(generator regclass) RETURNS void
@@ -130,7 +130,7 @@ $$;
 -- A column in its table, which comes first, and in all partitions and child tables, with its
 -- default and the functions that the default calls. The planner expects a large family, and
 -- would read, and compile the reading of, whole catalogs.
-CREATE FUNCTION _snowflake.family(
+CREATE FUNCTION _snowflake.inheritance(
     relation regclass, column_name name,
     OUT member regclass, OUT number smallint, OUT identity "char",
     OUT expression text, OUT functions oid[])
@@ -303,7 +303,7 @@ BEGIN
     WITH referring AS (
         SELECT DISTINCT _snowflake.name(a.attrelid) AS table_name,
             a.attnum, a.attname, a.atttypid, a.atttypmod
-        FROM _snowflake.family(relation, column_name) AS f
+        FROM _snowflake.inheritance(relation, column_name) AS f
         JOIN pg_constraint AS k ON k.confrelid = f.member AND k.contype = 'f' AND k.conparentid = 0
         CROSS JOIN unnest(k.conkey, k.confkey) AS u (here, there)
         JOIN pg_attribute AS h ON h.attrelid = k.conrelid AND h.attnum = u.here
@@ -364,7 +364,7 @@ BEGIN
     IF greatest_value IS NULL THEN
         RETURN NULL;
     END IF;
-    ids := _snowflake.ids_to_come(generator, greatest_value);
+    ids := _snowflake.next_id_range(generator, greatest_value);
     IF NOT ids.sorted THEN
         RAISE NOTICE 'values of %.% were not compared with IDs to come', table_name, quote_ident(column_name)
             USING DETAIL = format('IDs of generator %s do not sort by time, so that '
@@ -397,7 +397,7 @@ CREATE FUNCTION _snowflake.check_takes(relation regclass, column_name name, gene
 AS $$
 DECLARE
     it pg_attribute;
-    next_id bigint := (_snowflake.ids_to_come(generator, NULL)).next_id;
+    next_id bigint := (_snowflake.next_id_range(generator, NULL)).next_id;
     table_name text := _snowflake.name(relation);
     generator_name text := _snowflake.name(generator);
     condition record;
@@ -493,7 +493,7 @@ BEGIN
     END IF;
     PERFORM _snowflake.check_table(relation, column_name);
 
-    ids := _snowflake.ids_to_come(generator, NULL);
+    ids := _snowflake.next_id_range(generator, NULL);
     source_name := _snowflake.name(ids.source);
     IF ids.is_default THEN
         issue := '@extschema@.snowflake_nextval()';
@@ -533,7 +533,7 @@ BEGIN
     FOR member IN
         SELECT f.*, coalesce(f.expression = wanted, false) AND issue = ANY (f.functions) AS is_set,
             format('%s.%I', _snowflake.name(f.member), key) AS name
-        FROM _snowflake.family(relation, key) AS f
+        FROM _snowflake.inheritance(relation, key) AS f
     LOOP
         all_set := all_set AND member.is_set;
         IF member.member = relation THEN
@@ -613,7 +613,7 @@ BEGIN
         -- One by one, the table first: from 17 on, a partitioned table's identity goes
         -- with those of its partitions; any other identity belongs to one table.
         LOOP
-            SELECT f.* INTO member FROM _snowflake.family(relation, key) AS f
+            SELECT f.* INTO member FROM _snowflake.inheritance(relation, key) AS f
             WHERE f.identity <> '' LIMIT 1;
             EXIT WHEN NOT FOUND;
             EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', member.member, key);
@@ -622,7 +622,7 @@ BEGIN
         -- Names stay the same under our lock, except those of schemas, which nothing
         -- locks. And in a REPEATABLE READ transaction an old default may still be seen.
         IF EXISTS (
-            SELECT FROM _snowflake.family(relation, key) AS f
+            SELECT FROM _snowflake.inheritance(relation, key) AS f
             WHERE f.expression IS DISTINCT FROM wanted OR issue <> ALL (f.functions))
         THEN
             RAISE EXCEPTION 'could not set the default of %', key_name

@@ -69,7 +69,7 @@ BEGIN
             HINT = 'As in snowflake_set_defaults(''public'')';
     END IF;
     -- A generator that is none is an error once, and not one for each table.
-    PERFORM _snowflake.ids_to_come(generator, NULL);
+    PERFORM _snowflake.next_id_range(generator, NULL);
     FOREACH relation IN ARRAY _snowflake.tables_of(schema) LOOP
         is_set := false;
         result := NULL;

@@ -1,4 +1,4 @@
-//! Look-ups of sequences in the catalogs. Nothing here is kept; [`super::entry`] has
+//! Look-ups of sequences in the catalogs. Nothing here is kept; [`super::session_generator`] has
 //! what a session keeps.
 
 use std::ffi::{CStr, c_char};

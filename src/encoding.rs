@@ -109,7 +109,7 @@ fn valid(bytes: &[u8]) -> Option<&str> {
 fn bytes_to_server(text: &str) -> Cow<'_, [u8]> {
     match exact(text) {
         Ok(bytes) => bytes,
-        Err(NoEquivalent) => Cow::Owned(write(text, |char, written| {
+        Err(EncodingError) => Cow::Owned(write(text, |char, written| {
             let number = match stood_for(char) {
                 Some(byte) => format!("\\x{byte:02x}"),
                 None => format!("\\u{:04X}", u32::from(char)),
@@ -121,10 +121,10 @@ fn bytes_to_server(text: &str) -> Cow<'_, [u8]> {
 
 /// A text has characters that the database's encoding does not have.
 #[derive(Debug)]
-pub struct NoEquivalent;
+pub struct EncodingError;
 
 /// UTF-8 in the database's encoding, which must have every character of it.
-fn exact(text: &str) -> Result<Cow<'_, [u8]>, NoEquivalent> {
+fn exact(text: &str) -> Result<Cow<'_, [u8]>, EncodingError> {
     let bytes = text.as_bytes();
     if text.is_ascii() || database_encoding() == UTF8 && valid(bytes).is_some() {
         return Ok(Cow::Borrowed(bytes));
@@ -141,7 +141,7 @@ fn exact(text: &str) -> Result<Cow<'_, [u8]>, NoEquivalent> {
     if is_exact && (!stands_in || is_valid(&written)) {
         Ok(Cow::Owned(written))
     } else {
-        Err(NoEquivalent)
+        Err(EncodingError)
     }
 }
 
@@ -178,7 +178,7 @@ pub fn to_server(text: &str) -> *mut c_char {
 }
 
 /// As [`to_server`], for text in which every character counts, such as a statement.
-pub fn to_server_exactly(text: &str) -> Result<*mut c_char, NoEquivalent> {
+pub fn to_server_exactly(text: &str) -> Result<*mut c_char, EncodingError> {
     exact(text).map(|bytes| terminated(&bytes))
 }
 

@@ -72,9 +72,9 @@ pub fn read_all(registry: &str) -> Result<String, Error> {
     session::read_all(checked(registry)?)
 }
 
-/// Ends the quiet time.
-pub fn end_quiet(registry: &str) -> Result<(), Error> {
-    session::end_quiet(checked(registry)?)
+/// Ends the grace period.
+pub fn end_grace(registry: &str) -> Result<(), Error> {
+    session::end_grace(checked(registry)?)
 }
 
 /// Declares that this registry counts.
@@ -89,7 +89,7 @@ mod session {
     use super::*;
     use snowflake_core::lease::etcd::StoredPool;
     use snowflake_core::lease::state::State;
-    use snowflake_registry_client::etcd::host::{EtcdRegistry, Problem};
+    use snowflake_registry_client::etcd::host::{EtcdError, EtcdRegistry};
     use snowflake_registry_client::libpq::wait::{Waiter, Wanted};
     use snowflake_registry_client::mailbox::{self, Bell, Worker};
 
@@ -97,12 +97,12 @@ mod session {
         url: Url,
         pool: &str,
         worker: i32,
-        f: impl FnOnce(&mut EtcdRegistry, Instant) -> Result<T, Problem> + Send + 'static,
+        f: impl FnOnce(&mut EtcdRegistry, Instant) -> Result<T, EtcdError> + Send + 'static,
     ) -> Result<T, Error> {
         let no_thread =
             |why| error::etcd::unreachable(&format!("Could not start a thread: {why}."));
         let bell = Bell::new().map_err(no_thread)?;
-        let serve = move |worker: Worker<(), Result<T, Problem>>| {
+        let serve = move |worker: Worker<(), Result<T, EtcdError>>| {
             let until = Instant::now() + TIMEOUT;
             worker.reply(f(&mut EtcdRegistry::new(url), until));
         };
@@ -123,7 +123,7 @@ mod session {
     /// Runs what only reads.
     fn read<T: Send + 'static>(
         url: Url,
-        f: impl FnOnce(&mut EtcdRegistry, Instant) -> Result<T, Problem> + Send + 'static,
+        f: impl FnOnce(&mut EtcdRegistry, Instant) -> Result<T, EtcdError> + Send + 'static,
     ) -> Result<T, Error> {
         run(url, "", 0, f).map_err(error::etcd::of_reading)
     }
@@ -180,9 +180,9 @@ mod session {
         })
     }
 
-    pub fn end_quiet(url: Url) -> Result<(), Error> {
+    pub fn end_grace(url: Url) -> Result<(), Error> {
         run(url, "", 0, |host, until| {
-            host.change_state(until, State::end_quiet)
+            host.change_state(until, State::end_grace)
         })
     }
 

@@ -8,14 +8,14 @@ use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
 use super::{compat, error, start_file};
 use snowflake_core::id::{Millis, WorkerId};
-use snowflake_core::reservation::Settings;
+use snowflake_core::protocol::plan::Settings;
 use snowflake_registry_client::etcd::url::{self, Url};
 use snowflake_registry_client::libpq::Conninfo;
 
 const WORKER_ID_UNSET: i32 = -1;
 
-const QUEUE_PLACES_DEFAULT: i32 = 8;
-const QUEUE_PLACES_MAX: i32 = 1024;
+const MAX_LEASED_GENERATORS_DEFAULT: i32 = 8;
+const MAX_LEASED_GENERATORS_MAX: i32 = 1024;
 
 const MAX_GENERATORS_DEFAULT: i32 = 1024;
 const MAX_GENERATORS_MIN: i32 = 1;
@@ -41,15 +41,16 @@ static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(WORKER_ID_UNSET);
 static WORKER_ID_FROM: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static POOL: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"default"));
-static QUEUE_POOL: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static GENERATOR_POOL: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static HORIZON_DATABASES: GucSetting<Option<CString>> =
     GucSetting::<Option<CString>>::new(Some(c""));
-static QUEUE_PLACES: GucSetting<i32> = GucSetting::<i32>::new(QUEUE_PLACES_DEFAULT);
+static MAX_LEASED_GENERATORS: GucSetting<i32> =
+    GucSetting::<i32>::new(MAX_LEASED_GENERATORS_DEFAULT);
 static MAX_GENERATORS: GucSetting<i32> = GucSetting::<i32>::new(MAX_GENERATORS_DEFAULT);
 static RESERVE: GucSetting<i32> = GucSetting::<i32>::new(RESERVE_MS_DEFAULT);
 static FAILOVER_GAP: GucSetting<i32> = GucSetting::<i32>::new(FAILOVER_GAP_MS_DEFAULT);
 static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(MAX_CLOCK_JUMP_S_DEFAULT);
-static MAX_OBSERVE: GucSetting<i32> = GucSetting::<i32>::new(MAX_OBSERVE_UNSET);
+static MAX_OBSERVE_AHEAD: GucSetting<i32> = GucSetting::<i32>::new(MAX_OBSERVE_UNSET);
 
 /// Defines all settings. Called only in the postmaster, while it preloads.
 pub fn define() {
@@ -94,10 +95,10 @@ pub fn define() {
         GucFlags::empty(),
     );
     GucRegistry::define_string_guc(
-        QUEUE_POOL_NAME,
+        GENERATOR_POOL_NAME,
         c"Pool of the registry from which generators with on_rollback=next_worker lease worker IDs.",
         c"It should not be the pool of the servers. Empty means that there is none. Roles with the privilege SET on this parameter may own such generators.",
-        &QUEUE_POOL,
+        &GENERATOR_POOL,
         GucContext::Sighup,
         GucFlags::empty(),
     );
@@ -110,12 +111,12 @@ pub fn define() {
         GucFlags::empty(),
     );
     GucRegistry::define_int_guc(
-        c"snowflake_id.queue_places",
+        c"snowflake_id.max_leased_generators",
         c"Number of generators of this server that can lease worker IDs of their own.",
         c"Those with on_rollback=next_worker.",
-        &QUEUE_PLACES,
+        &MAX_LEASED_GENERATORS,
         0,
-        QUEUE_PLACES_MAX,
+        MAX_LEASED_GENERATORS_MAX,
         GucContext::Postmaster,
         GucFlags::empty(),
     );
@@ -130,7 +131,7 @@ pub fn define() {
         GucFlags::empty(),
     );
     GucRegistry::define_int_guc(
-        c"snowflake_id.reserve",
+        c"snowflake_id.reserve_ahead",
         c"How far ahead of its clock a generator makes its mark durable.",
         c"Longer: fewer WAL flushes. Shorter: IDs are less far ahead of the clock after a crash.",
         &RESERVE,
@@ -160,10 +161,10 @@ pub fn define() {
         GucFlags::UNIT_S,
     );
     GucRegistry::define_int_guc(
-        c"snowflake_id.max_observe",
+        c"snowflake_id.max_observe_ahead",
         c"How far ahead of a generator's clock an ID may be that snowflake_observe() is given.",
         c"The generator's max_borrow is a limit too. -1 means that there is no other one; 0 refuses what is ahead of the clock.",
-        &MAX_OBSERVE,
+        &MAX_OBSERVE_AHEAD,
         MAX_OBSERVE_UNSET,
         i32::MAX,
         GucContext::Sighup,
@@ -292,11 +293,11 @@ pub fn pool() -> String {
 
 /// The setting that names the pool of generators with worker IDs of their own. SET on it is the
 /// least privilege to lease from that pool.
-pub const QUEUE_POOL_NAME: &CStr = c"snowflake_id.queue_pool";
+pub const GENERATOR_POOL_NAME: &CStr = c"snowflake_id.generator_pool";
 
-/// `snowflake_id.queue_pool`: empty if there is none.
-pub fn queue_pool() -> String {
-    text(&QUEUE_POOL)
+/// `snowflake_id.generator_pool`: empty if there is none.
+pub fn generator_pool() -> String {
+    text(&GENERATOR_POOL)
 }
 
 /// `snowflake_id.horizon_databases`.
@@ -306,9 +307,9 @@ pub fn horizon_databases() -> Vec<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// `snowflake_id.queue_places`.
-pub fn queue_places() -> usize {
-    usize::try_from(QUEUE_PLACES.get()).unwrap_or(0)
+/// `snowflake_id.max_leased_generators`.
+pub fn max_leased_generators() -> usize {
+    usize::try_from(MAX_LEASED_GENERATORS.get()).unwrap_or(0)
 }
 
 /// A setting's value, copied.
@@ -323,9 +324,9 @@ pub fn max_generators() -> usize {
     usize::try_from(MAX_GENERATORS.get()).unwrap_or(1)
 }
 
-/// `snowflake_id.max_observe`; `None` if it sets no limit.
-pub fn max_observe() -> Option<Millis> {
-    let most = MAX_OBSERVE.get();
+/// `snowflake_id.max_observe_ahead`; `None` if it sets no limit.
+pub fn max_observe_ahead() -> Option<Millis> {
+    let most = MAX_OBSERVE_AHEAD.get();
     (most >= 0).then(|| Millis::new(i64::from(most)))
 }
 

@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 
 use pgrx::pg_sys;
 
-use super::entry::Entry;
 use super::error::{self, Error};
+use super::session_generator::SessionGenerator;
 use super::shmem::{self, Shared, SlotKey};
 use super::tx_holds::{self, least_of, locked};
-use super::{entries, issue};
-use snowflake_core::horizon::{BEGINNING, Uninserted};
+use super::{issue, session};
+use snowflake_core::horizon::{BEGINNING, InsertError};
 use snowflake_core::id::{SnowflakeId, UnixMillis};
 use snowflake_core::slot::Slot;
 
 thread_local! {
     /// What the triggers need that this session has run, by their OIDs: the number of the
     /// column, and the generator.
-    static TRIGGERS: RefCell<BTreeMap<u32, (i32, &'static Entry)>> = const { RefCell::new(BTreeMap::new()) };
+    static TRIGGERS: RefCell<BTreeMap<u32, (i32, &'static SessionGenerator)>> = const { RefCell::new(BTreeMap::new()) };
     /// The change of any relation until which that holds: a table, its trigger, privileges, a
     /// generator.
     static AS_OF: Cell<u64> = const { Cell::new(0) };
@@ -27,15 +27,15 @@ thread_local! {
 
 /// The horizon of a generator. The caller has checked its privilege, and that the generator
 /// never goes back.
-pub fn read(entry: &'static Entry) -> Result<UnixMillis, Error> {
+pub fn read(entry: &'static SessionGenerator) -> Result<UnixMillis, Error> {
     let shared = shmem::shared()?;
-    let (slot, reached) = issue::reach(entry)?;
+    let (slot, reached) = issue::advance_to_now(entry)?;
     let key = entry.key();
     let search = || least_of(&locked(), key);
     Ok(slot.horizon().read(reached, shared, key.bits(), search))
 }
 
-/// The horizon of a generator if its word were at `now`, for a view.
+/// The horizon of a generator if its cursor were at `now`, for a view.
 pub fn at(
     shared: &Shared,
     key: SlotKey,
@@ -48,7 +48,7 @@ pub fn at(
 }
 
 /// Inserts an ID that may come from elsewhere, see `snowflake_core::horizon`.
-pub fn insert(entry: &'static Entry, id: i64) -> Result<(), Error> {
+pub fn insert(entry: &'static SessionGenerator, id: i64) -> Result<(), Error> {
     let shared = shmem::shared()?;
     // A change of the label waits for us, and we wait for it.
     entry.lock();
@@ -56,29 +56,29 @@ pub fn insert(entry: &'static Entry, id: i64) -> Result<(), Error> {
     let layout = described.generator.layout;
     let fields = described.label.decode(SnowflakeId::new(id))?.fields;
     let at = layout.instant_of(fields.tick);
-    let mut slot = entry.right().map_or_else(
-        || entry.reach_or_fill().map(|right| right.slot),
-        |right| Ok(right.slot),
+    let mut slot = entry.context().map_or_else(
+        || entry.reach_or_fill().map(|context| context.slot),
+        |context| Ok(context.slot),
     )?;
     if slot.horizon().announced() == BEGINNING {
         // Nobody has used the generator since the server started.
-        slot = issue::reach(entry)?.0;
+        slot = issue::advance_to_now(entry)?.0;
     }
     let announced = (slot.horizon(), shared.reported(), layout);
     let inserted = tx_holds::insert(shared, entry.key(), at, &announced);
     inserted.map_err(|why| match why {
-        Uninserted::Past(announced) => error::horizon::past(&entry.name(), id, announced, layout),
-        Uninserted::Unheld(error) => error,
+        InsertError::Past(announced) => error::horizon::past(&entry.name(), id, announced, layout),
+        InsertError::Unheld(error) => error,
     })
 }
 
 /// What a trigger needs, found by `find` once in a session.
 pub fn of_trigger(
     trigger: pg_sys::Oid,
-    find: impl FnOnce() -> Result<(i32, &'static Entry), Error>,
-) -> Result<(i32, &'static Entry), Error> {
+    find: impl FnOnce() -> Result<(i32, &'static SessionGenerator), Error>,
+) -> Result<(i32, &'static SessionGenerator), Error> {
     let number = trigger.to_u32();
-    let now = entries::changes();
+    let now = session::changes();
     if AS_OF.replace(now) != now {
         TRIGGERS.with_borrow_mut(BTreeMap::clear);
     }
@@ -91,7 +91,7 @@ pub fn of_trigger(
 }
 
 /// Refuses a generator that may go back.
-pub fn check_ascends(entry: &Entry) -> Result<(), Error> {
+pub fn check_ascends(entry: &SessionGenerator) -> Result<(), Error> {
     let generator = &entry.describe()?.generator;
     let descent = generator.descends();
     descent.map_or(Ok(()), |descent| {

@@ -3,24 +3,24 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::entry::{Entry, Path, Right};
 use super::error::{self, Error};
 use super::label::Described;
+use super::session_generator::{IssueContext, Path, SessionGenerator};
 use super::shmem::{self, Shared};
 use super::{compat, guc, lease_wait, mark, os_clock, tx_holds};
-use snowflake_core::block::issue_block;
 use snowflake_core::clock::Reading;
+use snowflake_core::cursor::{Clocks, Issued, Step};
 use snowflake_core::generator::Generator;
-use snowflake_core::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
 use snowflake_core::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
 };
-use snowflake_core::identity::{Generation, Identity};
 use snowflake_core::layout::Stamp;
-use snowflake_core::reservation::{Refusal, Settings};
-use snowflake_core::server;
+use snowflake_core::protocol;
+use snowflake_core::protocol::block::issue_block;
+use snowflake_core::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use snowflake_core::protocol::plan::{ReserveError, Settings};
 use snowflake_core::slot::{Reserving, Slot};
-use snowflake_core::word::{Clocks, Issued, Step};
+use snowflake_core::tenure::{Generation, Tenure};
 
 /// The shortest and the longest nap on a plain sleep, in microseconds: long enough to
 /// give the core away, and shorter than a tick, so that no tick is lost.
@@ -48,15 +48,15 @@ const BOUND_LEAD_MAX: Millis = Millis::new(24 * 60 * 60 * 1000);
 
 /// A session that asks for IDs.
 struct Caller {
-    entry: &'static Entry,
+    entry: &'static SessionGenerator,
     shared: &'static Shared,
     /// The right by which the session issues, once it has entered.
-    right: Cell<Option<Right>>,
+    context: Cell<Option<IssueContext>>,
     /// Whether a wait was counted.
     waited: Cell<bool>,
     /// The call gives no fields, so a generator that takes fields refuses it.
     is_bare: bool,
-    /// The session issues nothing, it moves the word to now.
+    /// The session issues nothing, it moves the cursor to now.
     reaches: bool,
 }
 
@@ -106,19 +106,19 @@ impl Postgres<Caller> {
 impl Host for Postgres<Caller> {
     type Error = Error;
 
-    fn error(&self, why: Refused) -> Error {
+    fn error(&self, why: IssueError) -> Error {
         let entry = self.0.entry;
         let refused = |it: &Described| {
             let error = lease_wait::refused(&entry.name(), &it.generator, why);
             match (why, entry.own_lease()) {
-                (Refused::Behind { by, .. }, Some(lease))
+                (IssueError::Behind { by, .. }, Some(lease))
                     if by <= it.generator.policy.max_rollback =>
                 {
                     let shared = self.0.shared;
                     let (mut shown, blocked) = shared.with_lease(lease, |_, state| {
                         (state.shown.clone(), state.blocked.clone())
                     });
-                    shown.trouble = blocked.map(|blocked| blocked.obstacle);
+                    shown.failure = blocked.map(|blocked| blocked.obstacle);
                     let has_keeper = shared.has_keeper();
                     error::own_workers::no_other_worker(error, &entry.name(), &shown, has_keeper)
                 }
@@ -129,44 +129,44 @@ impl Host for Postgres<Caller> {
     }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Error> {
-        let right = if self.0.reaches {
+        let context = if self.0.reaches {
             self.0.entry.reach_or_fill()?
         } else {
-            self.0.entry.right_or_fill()?
+            self.0.entry.context_or_fill()?
         };
         if self.0.is_bare {
-            check_bare(self.0.entry, &right)?;
+            check_bare(self.0.entry, &context)?;
         }
-        self.0.right.set(Some(right));
-        Ok((right.slot, right.generator))
+        self.0.context.set(Some(context));
+        Ok((context.slot, context.generator))
     }
 
     fn entered(&self) -> Option<(&Slot, &Generator)> {
         let (entry, shared) = (self.0.entry, self.0.shared);
-        let right = if self.0.reaches {
+        let context = if self.0.reaches {
             entry.present_reach(shared)?
         } else {
             entry.present_right(shared)?
         };
-        Some((right.slot, right.generator))
+        Some((context.slot, context.generator))
     }
 
     fn generation(&self) -> Generation {
         // A session that reserves without a call for IDs has entered before.
         let entry = self.0.entry;
         let known = || match self.0.reaches {
-            true => entry.reach(),
-            false => entry.right(),
+            true => entry.read_context(),
+            false => entry.context(),
         };
-        let right = self.0.right.get().or_else(known);
-        right.map_or(Generation::NONE, |right| right.generation)
+        let context = self.0.context.get().or_else(known);
+        context.map_or(Generation::NONE, |context| context.generation)
     }
 
     fn has_taken(&self) -> bool {
         self.0
-            .right
+            .context
             .get()
-            .is_some_and(|right| !right.path.is_first())
+            .is_some_and(|context| !context.path.is_first())
     }
 
     fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Error> {
@@ -179,9 +179,9 @@ impl Host for Postgres<Caller> {
         self.0.shared.reported().announced()
     }
 
-    fn took(&self, at: UnixMillis) {
+    fn narrow_hold(&self, at: UnixMillis) {
         if let Some(key) = self.0.entry.pinned_key() {
-            tx_holds::took(key, at);
+            tx_holds::narrow_hold(key, at);
         }
     }
 
@@ -197,10 +197,10 @@ impl Host for Postgres<Caller> {
         mark::reserving_unless(self.0.shared, self.0.entry.relation(), is_done, f)
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
+    fn with_trusted_clock<T>(&self, f: impl FnOnce(&mut TrustedClock, Tenure) -> T) -> T {
         let shared = self.0.shared;
         let lease = self.0.entry.lease(shared);
-        shared.with_lease(lease, |beliefs, state| f(beliefs, state.identity))
+        shared.with_lease(lease, |trusted, state| f(trusted, state.tenure))
     }
 
     fn settings(&self) -> Settings {
@@ -240,10 +240,12 @@ impl Host for Postgres<Caller> {
     fn more_bound(&self, needed: UnixMillis) -> Result<bool, Error> {
         let mine = self.generation();
         // Whether there is more, and whether a registry can give it.
-        let look = |_: &mut Beliefs, identity| {
-            let Identity {
-                generation, bound, ..
-            } = identity;
+        let look = |_: &mut TrustedClock, tenure| {
+            let Tenure {
+                generation,
+                not_after: bound,
+                ..
+            } = tenure;
             let near = os_clock::wall().millis().max(bound.unwrap_or(needed));
             let has_more = generation != mine || bound.is_none_or(|bound| bound > needed);
             (has_more, needed.since(near) <= BOUND_LEAD_MAX)
@@ -255,7 +257,7 @@ impl Host for Postgres<Caller> {
             if lease.generation() != mine {
                 return Some(true);
             }
-            let (has_more, can_come) = self.with_beliefs(look);
+            let (has_more, can_come) = self.with_trusted_clock(look);
             if has_more || !can_come {
                 return Some(has_more);
             }
@@ -265,7 +267,7 @@ impl Host for Postgres<Caller> {
                 }
                 told = Some(now);
             }
-            lease_wait::has_long_trouble(shared, lease).then_some(false)
+            lease_wait::has_long_failure(shared, lease).then_some(false)
         }))
     }
 
@@ -295,8 +297,8 @@ impl Host for Postgres<Caller> {
         }))
     }
 
-    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
-        server::reserve(self, need)
+    fn reserve(&self, need: Need) -> Result<Option<ReserveError>, Self::Error> {
+        protocol::reserve(self, need)
     }
 
     fn note(&self, note: Note) {
@@ -316,8 +318,8 @@ impl Host for Postgres<Caller> {
 }
 
 /// Refuses a call that gives no fields, if the generator takes some.
-pub fn check_bare(entry: &Entry, right: &Right) -> Result<(), Error> {
-    if !right.generator.layout.takes_fields() {
+pub fn check_bare(entry: &SessionGenerator, context: &IssueContext) -> Result<(), Error> {
+    if !context.generator.layout.takes_fields() {
         return Ok(());
     }
     let label = &entry.describe()?.label;
@@ -327,18 +329,22 @@ pub fn check_bare(entry: &Entry, right: &Right) -> Result<(), Error> {
 /// Runs `f`, a step of the protocol, for this session. `is_bare`: the call asks for IDs
 /// and gives no fields.
 fn with_host<T>(
-    entry: &'static Entry,
+    entry: &'static SessionGenerator,
     is_bare: bool,
     f: impl FnOnce(&Postgres<Caller>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     f(&host(entry, is_bare, false)?)
 }
 
-fn host(entry: &'static Entry, is_bare: bool, reaches: bool) -> Result<Postgres<Caller>, Error> {
+fn host(
+    entry: &'static SessionGenerator,
+    is_bare: bool,
+    reaches: bool,
+) -> Result<Postgres<Caller>, Error> {
     Ok(Postgres(Caller {
         entry,
         shared: shmem::shared()?,
-        right: Cell::new(None),
+        context: Cell::new(None),
         waited: Cell::new(false),
         is_bare,
         reaches,
@@ -347,15 +353,17 @@ fn host(entry: &'static Entry, is_bare: bool, reaches: bool) -> Result<Postgres<
 
 /// The slot of a generator, and the instant of a position at or before all IDs to come. The
 /// caller has checked its privilege, and that the generator never goes back.
-pub fn reach(entry: &'static Entry) -> Result<(&'static Slot, UnixMillis), Error> {
-    let reached = server::reach(&host(entry, false, true)?)?;
+pub fn advance_to_now(
+    entry: &'static SessionGenerator,
+) -> Result<(&'static Slot, UnixMillis), Error> {
+    let reached = protocol::advance_to_now(&host(entry, false, true)?)?;
     Ok((entry.reach_or_fill()?.slot, reached))
 }
 
 /// Consecutive positions of this session, and what turns them into IDs.
 pub struct Chunk {
     positions: Range<u64>,
-    right: Right,
+    context: IssueContext,
 }
 
 impl Iterator for Chunk {
@@ -364,51 +372,51 @@ impl Iterator for Chunk {
     #[inline]
     fn next(&mut self) -> Option<SnowflakeId> {
         let position = Position::new(self.positions.next()?);
-        Some(self.right.compose(position))
+        Some(self.context.compose(position))
     }
 }
 
 /// One ID, if that needs no wait, no reservation and no catalog.
 // Always: as a function of its own, it would cost 16 instructions.
 #[inline(always)]
-pub fn next_fast(entry: &'static Entry) -> Option<SnowflakeId> {
-    let right = entry.right()?;
-    if right.path != Path::Plain {
+pub fn next_fast(entry: &'static SessionGenerator) -> Option<SnowflakeId> {
+    let context = entry.context()?;
+    if context.path != Path::Plain {
         return next_fast_of_others(entry);
     }
-    let (layout, stamp) = (&right.generator.layout, right.stamp);
-    take_one::<false>(entry, &right, |at| layout.compose(at, stamp)).ok()
+    let (layout, stamp) = (&context.generator.layout, context.stamp);
+    take_one::<false>(entry, &context, |at| layout.compose(at, stamp)).ok()
 }
 
 /// [`next_fast`] of generators that are not plain, kept out of the path of those that are.
 #[inline(never)]
-fn next_fast_of_others(entry: &'static Entry) -> Option<SnowflakeId> {
-    let right = entry.right()?;
+fn next_fast_of_others(entry: &'static SessionGenerator) -> Option<SnowflakeId> {
+    let context = entry.context()?;
     // The slow path refuses a call without fields, and notes the end of a refusal.
-    if right.path.is_first()
-        || right.generator.layout.takes_fields()
-        || right.slot.is_refused_by_rollback()
+    if context.path.is_first()
+        || context.generator.layout.takes_fields()
+        || context.slot.is_refused_by_rollback()
     {
         None
-    } else if right.generator.policy.on_rollback.watches() {
-        match take_one::<true>(entry, &right, |at| right.compose(at)) {
+    } else if context.generator.policy.on_rollback.watches() {
+        match take_one::<true>(entry, &context, |at| context.compose(at)) {
             // The slow path begins with this reading of the clock.
             Err(found @ Step::RolledBack { .. }) => Some(next_after(entry, found)),
             taken => taken.ok(),
         }
     } else {
-        take_one::<false>(entry, &right, |at| right.compose(at)).ok()
+        take_one::<false>(entry, &context, |at| context.compose(at)).ok()
     }
 }
 
 // Always: as a function of its own, it would cost the default generator 70 instructions.
 #[inline(always)]
 fn take_one<const WATCHES: bool>(
-    entry: &'static Entry,
-    right: &Right,
+    entry: &'static SessionGenerator,
+    context: &IssueContext,
     compose: impl FnOnce(Position) -> SnowflakeId,
 ) -> Result<SnowflakeId, Step> {
-    let (live, generator, mine) = (right.slot.live(), right.generator, right.generation);
+    let (live, generator, mine) = (context.slot.live(), context.generator, context.generation);
     let step = live.issue::<WATCHES>(generator, mine, 1, &Postgres(()));
     let Step::Issue(issued) = step else {
         return Err(step);
@@ -418,7 +426,7 @@ fn take_one<const WATCHES: bool>(
     if entry.pending().count_issued(1, issued.borrowed) {
         entry.flush_stats();
     }
-    if live.bounds().elect_early(issued.end) {
+    if live.bounds().claim_prefetch(issued.end) {
         early(entry, generator, issued.start);
     }
     Ok(id)
@@ -426,17 +434,17 @@ fn take_one<const WATCHES: bool>(
 
 /// Reserves ahead of need, after the ID was issued.
 #[cold]
-fn early(entry: &'static Entry, generator: &Generator, issued: Position) {
+fn early(entry: &'static SessionGenerator, generator: &Generator, issued: Position) {
     let need = Need::Early(generator.layout.tick_of(issued));
-    if let Err(error) = with_host(entry, false, |host| server::reserve(host, need)) {
+    if let Err(error) = with_host(entry, false, |host| protocol::reserve(host, need)) {
         error.raise();
     }
 }
 
 /// One ID by the slow path, of a call that has found this step.
 #[cold]
-fn next_after(entry: &'static Entry, found: Step) -> SnowflakeId {
-    let chunk = take(entry, None, |host| server::issue_after(host, found, 1));
+fn next_after(entry: &'static SessionGenerator, found: Step) -> SnowflakeId {
+    let chunk = take(entry, None, |host| protocol::issue_after(host, found, 1));
     chunk.map_or_else(|error| error.raise(), |chunk| first(entry, &chunk))
 }
 
@@ -444,32 +452,36 @@ fn next_after(entry: &'static Entry, found: Step) -> SnowflakeId {
 /// if there is no room for more. Waits for the clock and reserves as needed; a failed
 /// call issues nothing. `given` is what the caller gives for each ID.
 #[cold]
-pub fn next_chunk(entry: &'static Entry, count: u64, given: Option<Stamp>) -> Result<Chunk, Error> {
-    take(entry, given, |host| server::issue(host, count))
+pub fn next_chunk(
+    entry: &'static SessionGenerator,
+    count: u64,
+    given: Option<Stamp>,
+) -> Result<Chunk, Error> {
+    take(entry, given, |host| protocol::issue(host, count))
 }
 
 /// The first of `count` consecutive IDs, at most [`Generator::max_block`] of the entry's
 /// generator.
 #[cold]
-pub fn next_block(entry: &'static Entry, count: u64) -> Result<SnowflakeId, Error> {
+pub fn next_block(entry: &'static SessionGenerator, count: u64) -> Result<SnowflakeId, Error> {
     let block = take(entry, None, |host| issue_block(host, count))?;
     Ok(first(entry, &block))
 }
 
 fn take(
-    entry: &'static Entry,
+    entry: &'static SessionGenerator,
     given: Option<Stamp>,
     issue: impl FnOnce(&Postgres<Caller>) -> Result<Issued, Error>,
 ) -> Result<Chunk, Error> {
-    let (issued, right) = with_host(entry, given.is_none(), |host| {
-        Ok((issue(host)?, host.0.right.get()))
+    let (issued, context) = with_host(entry, given.is_none(), |host| {
+        Ok((issue(host)?, host.0.context.get()))
     })?;
     // The session has entered the protocol, so there is a right.
-    let mut right = right.map_or_else(|| entry.right_or_fill(), Ok)?;
+    let mut context = context.map_or_else(|| entry.context_or_fill(), Ok)?;
     if let Some(given) = given {
-        right.stamp = right.stamp.and(given);
+        context.stamp = context.stamp.and(given);
     }
-    if right.path.is_first() {
+    if context.path.is_first() {
         entry.set_path();
     }
     let positions = issued.start.get()..issued.end.get();
@@ -477,14 +489,14 @@ fn take(
     if entry.pending().count_issued(number, issued.borrowed) || issued.waited {
         entry.flush_stats();
     }
-    Ok(Chunk { positions, right })
+    Ok(Chunk { positions, context })
 }
 
 /// What the values of these fields add to the IDs of a generator. Until the transaction
 /// ends, only its own session can give the generator another label.
-pub fn given(entry: &'static Entry, values: &[(String, i64)]) -> Result<Stamp, Error> {
+pub fn given(entry: &'static SessionGenerator, values: &[(String, i64)]) -> Result<Stamp, Error> {
     // The privilege is checked first.
-    entry.right_or_fill()?;
+    entry.context_or_fill()?;
     let label = &entry.learn()?.described.label;
     let given = label.given(values);
     given.map_err(|error| error::given_fields(&entry.name(), label, error))
@@ -492,45 +504,48 @@ pub fn given(entry: &'static Entry, values: &[(String, i64)]) -> Result<Stamp, E
 
 /// One ID, by the slow path.
 #[cold]
-pub fn next(entry: &'static Entry, given: Option<Stamp>) -> Result<SnowflakeId, Error> {
+pub fn next(entry: &'static SessionGenerator, given: Option<Stamp>) -> Result<SnowflakeId, Error> {
     Ok(first(entry, &next_chunk(entry, 1, given)?))
 }
 
 /// The first ID of a chunk, which is the session's last ID from now on.
-fn first(entry: &Entry, chunk: &Chunk) -> SnowflakeId {
-    let id = chunk.right.compose(Position::new(chunk.positions.start));
+fn first(entry: &SessionGenerator, chunk: &Chunk) -> SnowflakeId {
+    let id = chunk.context.compose(Position::new(chunk.positions.start));
     entry.set_last_id(id);
     id
 }
 
 /// Observes an ID that came from another server: all further IDs sort after it. Waits for
 /// the clock and reserves as needed; a failed call changes nothing.
-pub fn observe(entry: &'static Entry, id: SnowflakeId) -> Result<(), Error> {
+pub fn observe(entry: &'static SessionGenerator, id: SnowflakeId) -> Result<(), Error> {
     // The privilege is checked first. Until the transaction ends, only its own session can
     // give the generator another label.
-    let right = entry.right_or_fill()?;
-    let tick = match right.generator.layout.decode(id) {
+    let context = entry.context_or_fill()?;
+    let tick = match context.generator.layout.decode(id) {
         Ok(fields) => fields.tick,
         // The label knows the names of the fields.
         Err(_) => entry.learn()?.described.label.decode(id)?.fields.tick,
     };
     with_host(entry, false, |host| {
-        server::observe(host, tick, guc::max_observe())
+        protocol::observe(host, tick, guc::max_observe_ahead())
     })
 }
 
 /// Makes all further IDs start at an instant or later, and takes none. The caller has checked
-/// its privilege, and [`Entry::reach_or_fill`] has succeeded. Returns the
+/// its privilege, and [`SessionGenerator::reach_or_fill`] has succeeded. Returns the
 /// instant of the first such ID; `None` if the caller has to look again.
-pub fn advance(entry: &'static Entry, to: UnixMillis) -> Result<Option<UnixMillis>, Error> {
+pub fn advance(
+    entry: &'static SessionGenerator,
+    to: UnixMillis,
+) -> Result<Option<UnixMillis>, Error> {
     let host = host(entry, false, true)?;
-    server::demand(&host, Need::Floor(to))?;
-    Ok(entry.present_reach(shmem::shared()?).and_then(|right| {
-        let (layout, live) = (right.generator.layout, right.slot.live());
-        let tick = layout.tick_of(live.word().position());
+    protocol::demand(&host, Need::AdvanceTo(to))?;
+    Ok(entry.present_reach(shmem::shared()?).and_then(|context| {
+        let (layout, live) = (context.generator.layout, context.slot.live());
+        let tick = layout.tick_of(live.cursor().position());
         // If not, the server has had to wait, or has another worker ID by now.
         let is_done =
-            live.bounds().generation() == right.generation && tick >= layout.tick_from(to);
+            live.bounds().generation() == context.generation && tick >= layout.tick_from(to);
         is_done.then(|| layout.instant_of(tick).max(to))
     }))
 }

@@ -1,6 +1,6 @@
 //! The keeper: a background worker that leases the server's worker ID from a registry, and
 //! those of generators that lease worker IDs of their own, from the pool that
-//! `snowflake_id.queue_pool` names.
+//! `snowflake_id.generator_pool` names.
 //!
 //! A [`lease`] decides and publishes, a [`line`] carries its requests, and this file follows
 //! the settings and waits.

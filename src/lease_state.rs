@@ -11,21 +11,21 @@
 //! | field | rule |
 //! |---|---|
 //! | `key` | the generator, as in its slot; [`SERVER`]: the server; 0: the place is free. Stored with Release under the clock lock |
-//! | `generation` | a copy of the generation of the identity, with the worker ID for which IDs are composed, for sessions that hold no lock; stored with Release under the clock lock, last |
-//! | `max_ahead` | a copy of the identity's limit (milliseconds; -1: none); stored before `generation` |
+//! | `generation` | a copy of the generation of the tenure, with the worker ID for which IDs are composed, for sessions that hold no lock; stored with Release under the clock lock, last |
+//! | `max_ahead` | a copy of the tenure's limit (milliseconds; -1: none); stored before `generation` |
 //! | `needed` | the latest instant for which a caller needs a later bound (milliseconds; the least: none); raised by callers, taken by the keeper |
 //! | `known` | the latest such instant that the keeper knows of (the least: none): one that is not later wakes it no more. Stored with Release by the keeper, before it takes `needed` and after, and when a bound has met it; loaded with Acquire by callers, after they have raised `needed`. Callers that still wait tell again each second, so that none is lost if both change at once |
 //! | `used` | the generation whose worker ID is used up for the time that the clock shows, 0: none. Stored by sessions, taken by the keeper. Never set for the server |
-//! | `state` | the identity, and what the keeper has here; under the clock lock of [`super::shmem`] |
+//! | `state` | the tenure, and what the keeper has here; under the clock lock of [`super::shmem`] |
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use snowflake_core::clock::Reading;
 use snowflake_core::id::{BootNanos, Millis, UnixMillis, WorkerId};
-use snowflake_core::identity::{Generation, Identity};
 use snowflake_core::lease::node::KeptNode;
 use snowflake_core::lease::{Nonce, RegistryMillis};
+use snowflake_core::tenure::{Generation, Tenure};
 
 /// The key of the server's own place. No relation has it.
 pub const SERVER: u64 = u64::MAX;
@@ -44,12 +44,12 @@ pub struct LeaseSlot {
 
 /// What is under the clock lock.
 pub struct LeaseState {
-    pub identity: Identity,
+    pub tenure: Tenure,
     /// The generation that the latest grant has made.
     pub granted: Generation,
     /// The node, for a keeper that takes over from one that has ended. `None` if no registry
     /// is asked.
-    pub link: Option<KeptLink>,
+    pub link: Option<KeptLease>,
     pub shown: Shown,
     /// What is in the way of another worker ID, after a clock rollback.
     pub blocked: Option<Blocked>,
@@ -58,10 +58,10 @@ pub struct LeaseState {
 }
 
 impl LeaseState {
-    /// Nothing is known but the identity, which is in force since that instant.
-    pub fn new(identity: Identity, since: Option<UnixMillis>) -> Self {
+    /// Nothing is known but the tenure, which is in force since that instant.
+    pub fn new(tenure: Tenure, since: Option<UnixMillis>) -> Self {
         Self {
-            identity,
+            tenure,
             granted: Generation::NONE,
             link: None,
             shown: Shown {
@@ -75,14 +75,14 @@ impl LeaseState {
 
     /// Whether the latest grant is in force.
     pub fn is_in_force(&self) -> bool {
-        self.granted == self.identity.generation
+        self.granted == self.tenure.generation
     }
 }
 
 /// Why a generator gets no other worker ID.
 #[derive(Clone)]
 pub struct Blocked {
-    pub obstacle: Obstacle,
+    pub obstacle: ShownFailure,
     /// Both clocks then.
     pub reading: Reading,
 }
@@ -95,11 +95,11 @@ impl Blocked {
 }
 
 impl LeaseSlot {
-    /// The place of the server, or a free one. An identity that is not closed is for the
+    /// The place of the server, or a free one. A tenure that is not closed is for the
     /// server only: a session that finds its generator's key may not find a worker ID.
     pub const fn new(key: u64, state: LeaseState) -> Self {
         Self {
-            generation: AtomicU64::new(state.identity.generation.bits()),
+            generation: AtomicU64::new(state.tenure.generation.bits()),
             max_ahead: AtomicI64::new(-1),
             key: AtomicU64::new(key),
             needed: AtomicI64::new(i64::MIN),
@@ -119,7 +119,7 @@ impl LeaseSlot {
         self.key.store(key, Ordering::Release);
     }
 
-    /// The generation of the identity, with its worker ID.
+    /// The generation of the tenure, with its worker ID.
     #[inline]
     pub fn generation(&self) -> Generation {
         Generation::from_bits(self.generation.load(Ordering::Acquire))
@@ -165,7 +165,7 @@ impl LeaseSlot {
         (used != 0).then_some(Generation::from_bits(used))
     }
 
-    /// Runs `f` with what is under the clock lock, and stores the copies of the identity for
+    /// Runs `f` with what is under the clock lock, and stores the copies of the tenure for
     /// sessions without it. Returns also whether somebody may wait for what has changed.
     ///
     /// # Safety
@@ -173,23 +173,23 @@ impl LeaseSlot {
     pub unsafe fn with<T>(&self, f: impl FnOnce(&mut LeaseState) -> T) -> (T, bool) {
         // SAFETY: the lock excludes all others who look at it.
         let state = unsafe { &mut *self.state.get() };
-        let before = state.identity;
+        let before = state.tenure;
         let result = f(state);
-        let after = state.identity;
+        let after = state.tenure;
         if before.generation != after.generation {
             let most = after.max_ahead.map_or(-1, Millis::get);
             self.max_ahead.store(most, Ordering::Relaxed);
             let bits = after.generation.bits();
             self.generation.store(bits, Ordering::Release);
         }
-        let is_news = (before.generation, before.bound) != (after.generation, after.bound);
+        let is_news = (before.generation, before.not_after) != (after.generation, after.not_after);
         (result, is_news)
     }
 }
 
 /// A node and its registry.
 #[derive(Clone)]
-pub struct KeptLink {
+pub struct KeptLease {
     /// A hash of the registry's address and the pool: another keeper takes over only if
     /// these are the same.
     pub target: u64,
@@ -214,14 +214,14 @@ pub struct Shown {
     /// The latest reply, by the server's clock.
     pub last_contact: Option<UnixMillis>,
     /// What is in the way.
-    pub trouble: Option<Obstacle>,
+    pub failure: Option<ShownFailure>,
     /// Since when it waits for a worker ID of the registry.
     pub waits_since: Option<BootNanos>,
 }
 
 /// Why the registry does not give what is asked for.
 #[derive(Clone)]
-pub struct Obstacle {
+pub struct ShownFailure {
     pub since: UnixMillis,
     pub began: BootNanos,
     /// The fixed worker ID, if another server holds it.

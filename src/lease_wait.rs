@@ -5,8 +5,8 @@ use super::lease_state::LeaseSlot;
 use super::shmem::{self, Shared, SlotKey};
 use super::{compat, guc, os_clock};
 use snowflake_core::generator::Generator;
-use snowflake_core::host::Refused;
 use snowflake_core::id::{Millis, Nanos};
+use snowflake_core::protocol::host::IssueError;
 
 /// How long calls wait for a worker ID when the server has started to ask for one.
 const GRANT_WAIT: Millis = Millis::new(5000);
@@ -22,7 +22,7 @@ pub fn await_worker_id(shared: &Shared, lease: &LeaseSlot) -> bool {
             break true;
         }
         let waits = shared.with_lease(lease, |_, state| {
-            let is_registered = state.identity.bound.is_some();
+            let is_registered = state.tenure.not_after.is_some();
             is_registered.then(|| state.shown.waits_since.unwrap_or(from))
         });
         let Some(since) = waits else {
@@ -46,7 +46,7 @@ pub fn await_worker_id(shared: &Shared, lease: &LeaseSlot) -> bool {
 pub fn no_worker_id(lease: &LeaseSlot, name: Option<&str>, max: u64) -> Error {
     let found = shmem::shared().ok().and_then(|shared| {
         let shown = shared.with_lease(lease, |_, state| {
-            let is_registered = state.identity.bound.is_some();
+            let is_registered = state.tenure.not_after.is_some();
             is_registered.then(|| state.shown.clone())
         });
         shown.map(|shown| (shown, shared.has_keeper()))
@@ -68,11 +68,11 @@ pub fn no_server_worker_id(max: u64) -> Error {
 }
 
 /// Whether the registry has given nothing for so long that no caller waits for it.
-pub fn has_long_trouble(shared: &Shared, lease: &LeaseSlot) -> bool {
+pub fn has_long_failure(shared: &Shared, lease: &LeaseSlot) -> bool {
     let now = os_clock::boot();
     shared.with_lease(lease, |_, state| {
-        let trouble = state.shown.trouble.as_ref();
-        trouble.is_some_and(|obstacle| now.since(obstacle.began) >= GRANT_WAIT.nanos())
+        let failure = state.shown.failure.as_ref();
+        failure.is_some_and(|obstacle| now.since(obstacle.began) >= GRANT_WAIT.nanos())
     })
 }
 
@@ -82,14 +82,14 @@ fn obstacle() -> Option<String> {
     if !shared.has_keeper() {
         return Some(error::keeper::NOT_RUNNING.to_string());
     }
-    let obstacle = shared.with_lease(shared.server(), |_, state| state.shown.trouble.clone())?;
-    Some(error::keeper::trouble(&obstacle))
+    let obstacle = shared.with_lease(shared.server(), |_, state| state.shown.failure.clone())?;
+    Some(error::keeper::failure(&obstacle))
 }
 
 /// The pool from which the server, or a generator with worker IDs of its own, has its
 /// worker ID, and the last worker ID of the pool.
 pub fn pool_end(shared: &Shared, key: SlotKey, generator: &Generator) -> Option<(String, i64)> {
-    let lease = match generator.takes_turns() {
+    let lease = match generator.rotates_worker() {
         true => shared.lease_of(key)?,
         false => shared.server(),
     };
@@ -101,13 +101,13 @@ pub fn pool_end(shared: &Shared, key: SlotKey, generator: &Generator) -> Option<
 
 /// The generator of this name refuses what was asked, as its users are told.
 #[cold]
-pub fn refused(name: &str, generator: &Generator, why: Refused) -> Error {
+pub fn refused(name: &str, generator: &Generator, why: IssueError) -> Error {
     if error::no_worker_yet(why) {
         return no_server_worker_id(generator.layout.max_worker());
     }
     let server = error::ServerFacts {
         now: os_clock::wall().millis(),
-        max_observe: guc::max_observe(),
+        max_observe_ahead: guc::max_observe_ahead(),
         obstacle: obstacle(),
     };
     error::refused(name, generator, why, &server)

@@ -14,14 +14,11 @@ mod backend_wait; // waits of a session for another server
 mod catalog; // look-ups of sequences in the catalogs
 mod compat; // differences between PostgreSQL versions
 mod encoding; // converts text between UTF-8 and the database's encoding
-mod entries; // the generators that this session knows, and when that ends
-mod entry; // what this session knows about a generator, and until when
 mod error; // the errors that users read
 mod etcd_admin; // what administrators do with a registry in etcd
 mod guard; // the way into the tables of schema _snowflake
 mod guc; // settings
 mod horizon; // the horizon of a generator
-mod identity; // what tells this server, and this start of it, from others
 mod issue; // PostgreSQL as a host of the protocol; the path of each ID
 mod keeper; // leases the worker ID from a registry
 mod label; // reads labels of sequences
@@ -34,7 +31,10 @@ mod provider; // checks a label before PostgreSQL stores it
 mod registry; // PostgreSQL as the host of a registry of worker IDs
 mod report; // passes errors and messages to PostgreSQL
 mod restart; // keeps the mark when a sequence is restarted
-mod shmem; // shared memory: the words, bounds and clocks of all generators
+mod server_key; // what tells this server, and this start of it, from others
+mod session; // the generators that this session knows, and when that ends
+mod session_generator; // what this session knows about a generator, and until when
+mod shmem; // shared memory: the cursors, bounds and clocks of all generators
 mod spi; // runs the extension's own SQL statements
 mod sql; // the SQL functions
 mod start_file; // remembers the last start, to notice copies
@@ -57,7 +57,7 @@ pub extern "C-unwind" fn _PG_init() {
     // SAFETY: reads a flag that only the postmaster changes, before any backend starts.
     if unsafe { pgrx::pg_sys::process_shared_preload_libraries_in_progress } {
         guc::define();
-        identity::look_how_it_stopped();
+        server_key::look_how_it_stopped();
         shmem::request();
         restart::register();
         keeper::register();

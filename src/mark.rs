@@ -1,7 +1,7 @@
 //! The durable mark: the value of the generator's sequence, and where in WAL it is.
 //!
 //! The mark is an instant in Unix milliseconds; no ID of a tick that begins at or after
-//! the mark has been issued. `snowflake_core::server` decides when the mark is raised, and
+//! the mark has been issued. `snowflake_core::protocol` decides when the mark is raised, and
 //! to where. This file reads, writes and flushes the mark.
 //!
 //! A session that raises the mark holds the generator's reservation lock. This is a
@@ -27,8 +27,8 @@ use super::error::{self, Error};
 use super::shmem::Shared;
 use super::{catalog, os_clock, spi, time};
 use snowflake_core::generator::Generator;
-use snowflake_core::host::{History, OnDisk};
 use snowflake_core::id::UnixMillis;
+use snowflake_core::protocol::host::{History, OnDisk};
 use snowflake_core::slot::Reserving;
 
 /// The reservation lock is an object lock on the sequence with a sub-id that nothing in

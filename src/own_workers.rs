@@ -4,7 +4,7 @@
 //!
 //! The worker IDs of a pool and the places are finite, and no role may stop the generators of
 //! others by using them up. So the administrator names the pool
-//! (`snowflake_id.queue_pool`), which should not be that of the servers, and says whose
+//! (`snowflake_id.generator_pool`), which should not be that of the servers, and says whose
 //! generators may use it: those of superusers, and of roles with the privilege SET on that
 //! setting.
 
@@ -30,13 +30,13 @@ pub fn of_generator(
     let name = catalog::relation_name(relation);
     let database = catalog::database_name();
     let taken = take_place(shared, key, &format!("{name} of database \"{database}\""));
-    taken.ok_or_else(|| error::own_workers::no_place(&name, guc::queue_places()))
+    taken.ok_or_else(|| error::own_workers::no_place(&name, guc::max_leased_generators()))
 }
 
 /// Whether a generator may lease worker IDs of its own. The sequence is locked.
 pub fn check(relation: pg_sys::Oid) -> Result<(), Error> {
     let name = catalog::relation_name(relation);
-    if guc::registry().is_empty() || guc::queue_pool().is_empty() {
+    if guc::registry().is_empty() || guc::generator_pool().is_empty() {
         return Err(error::own_workers::no_pool(
             &name,
             guc::registry().is_empty(),
@@ -62,7 +62,7 @@ pub fn has_privilege(role: pg_sys::Oid) -> bool {
     let mode = pg_sys::AclMode::from(pg_sys::ACL_SET);
     // SAFETY: looks up the catalogs; a NUL-terminated name.
     let result =
-        unsafe { pg_sys::pg_parameter_aclcheck(guc::QUEUE_POOL_NAME.as_ptr(), role, mode) };
+        unsafe { pg_sys::pg_parameter_aclcheck(guc::GENERATOR_POOL_NAME.as_ptr(), role, mode) };
     result == pg_sys::AclResult::ACLCHECK_OK
 }
 
@@ -76,7 +76,7 @@ fn take_place(shared: &Shared, key: SlotKey, name: &str) -> Option<&'static Leas
             && shared.with_lease(lease, |_, state| {
                 if lease.key() == 0 {
                     let since = Some(now.wall.millis());
-                    *state = LeaseState::new(state.identity, since);
+                    *state = LeaseState::new(state.tenure, since);
                     state.shown.waits_since = Some(now.boot);
                     state.name = name;
                     lease.set_key(key.bits());

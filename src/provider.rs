@@ -25,10 +25,10 @@ use pgrx::pg_sys;
 use super::error::{self, Error};
 use super::label::{self, PROVIDER};
 use super::sql::limit;
-use super::{catalog, encoding, entries, mark, report, shmem};
+use super::{catalog, encoding, mark, report, session, shmem};
 use snowflake_core::id::Millis;
 use snowflake_core::label::Label;
-use snowflake_core::layout::Disorder;
+use snowflake_core::layout::OrderError;
 use snowflake_core::slot::Slot;
 
 /// Registers the provider, in every process that loads the library.
@@ -59,7 +59,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     if !is_sequence {
         return Err(error::label_not_on_sequence());
     }
-    if entries::default_relation().is_ok_and(|default| default == relation) {
+    if session::default_relation().is_ok_and(|default| default == relation) {
         return Err(error::label_on_default());
     }
     let label = text.map(label::parse_for_generator).transpose()?;
@@ -68,13 +68,13 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
     let before = label::text_of(relation).and_then(|text| Label::parse(&text).ok());
     if let Some(before) = &before {
         check_change(relation, before, label.as_ref())?;
-        entries::of_sequence(relation).note_relabelling(before.layout());
+        session::of_sequence(relation).note_relabelling(before.layout());
     }
     if let (Some(label), Some(text)) = (&label, text) {
         fit(relation, before.as_ref(), text)?;
         if label.layout().can_be_negative() {
             let from = match label.layout().disorder() {
-                Some(Disorder::NegativeFrom(at)) => Some(at),
+                Some(OrderError::NegativeFrom(at)) => Some(at),
                 _ => None,
             };
             error::notice::can_be_negative(from).notice();
@@ -87,7 +87,7 @@ fn check(object: pg_sys::ObjectAddress, text: Option<&str>) -> Result<(), Error>
 
 /// Refuses changes that could issue IDs twice or out of order. The relation is locked.
 fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) -> Result<(), Error> {
-    let entry = entries::of_sequence(relation);
+    let entry = session::of_sequence(relation);
     // An unlogged sequence may have been logged before, and may be logged again.
     if entry.is_temporary() {
         return Ok(());
@@ -121,7 +121,7 @@ fn check_change(relation: pg_sys::Oid, before: &Label, after: Option<&Label>) ->
 /// Makes a sequence fit to hold a mark, or refuses it. `before` is the label that the
 /// sequence has, `text` the new one. The relation is locked.
 fn fit(relation: pg_sys::Oid, before: Option<&Label>, text: &str) -> Result<(), Error> {
-    let entry = entries::of_sequence(relation);
+    let entry = session::of_sequence(relation);
     if entry.is_temporary() {
         return catalog::check_fits(relation);
     }

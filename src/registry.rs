@@ -34,17 +34,17 @@ use serde::Deserialize;
 
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
-use super::{compat, encoding, entry, identity, time};
+use super::{compat, encoding, server_key, session_generator, time};
 use snowflake_core::id::{UnixMillis, WorkerId};
+use snowflake_core::lease::cluster_horizon::{Changes, Server, Servers};
 use snowflake_core::lease::etcd::StoredPool;
-use snowflake_core::lease::horizon::{Changes, Server, Servers};
 use snowflake_core::lease::registry::{self, Rows};
 use snowflake_core::lease::seal::SealKey;
-use snowflake_core::lease::state::{Scene, State};
+use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{
-    Answer, Ask, Era, LeaseRefused, Place, Pool, RegistryMillis, Request, Role, Row, ServerKey,
+    Answer, Ask, Era, Origin, Pool, RegistryError, RegistryMillis, Request, Role, Row, ServerKey,
 };
-use snowflake_registry_client::wire::{self, UnreadableMessage};
+use snowflake_registry_client::wire::{self, MessageError};
 
 thread_local! {
     /// The era of the state that was read last.
@@ -84,8 +84,8 @@ const WRITE: &str = "WITH put_row AS ( \
 /// Answers the request of a server; both are JSON.
 pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
     let mut request: Request = wire::decode(request).map_err(|why| match why {
-        UnreadableMessage::Format(format) => error::other_format(format),
-        UnreadableMessage::Content(why) => error::request_not_read(&why),
+        MessageError::Format(format) => error::other_format(format),
+        MessageError::Content(why) => error::request_not_read(&why),
     })?;
     request.asker.fits().map_err(error::request_not_fit)?;
     let function = c"snowflake_lease()";
@@ -95,19 +95,19 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
         return Err(error::needs_own_transaction(&function.to_string_lossy()));
     }
     let mut state = registry.state()?.ok_or_else(|| error::no_pool(pool))?;
-    let scene = scene(Some(request.asker.identity))?;
+    let input = registry_input(Some(request.asker.identity))?;
     // These two are not what the request says.
     request.asker.identity.role = caller();
     let worker = match request.ask {
         Ask::Acquire { fixed, .. } => fixed,
         ask => ask.worker(),
     };
-    let (mut table, address) = registry.table(pool, worker, request.asker.identity, &scene)?;
+    let (mut table, address) = registry.table(pool, worker, request.asker.identity, &input)?;
     request.asker.address = address;
     let kept = table.pool.clone();
-    let (reply, changes) = registry::handle(&mut state, &kept, &mut table, &request, &scene);
+    let (reply, changes) = registry::handle(&mut state, &kept, &mut table, &request, &input);
     registry.write(&state, &table.namespace, &changes)?;
-    if matches!(reply.answer, Answer::Refused(LeaseRefused::Foreign)) {
+    if matches!(reply.answer, Answer::Refused(RegistryError::Foreign)) {
         error::foreign_memory(&request.asker).log("");
     }
     Ok(wire::encode(&reply))
@@ -117,12 +117,12 @@ pub fn lease(pool: &str, request: &str) -> Result<String, Error> {
 pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     let registry = Registry::lock(c"snowflake_revoke_worker()")?;
     let mut state = registry.state()?.ok_or_else(|| error::no_pool(pool))?;
-    let scene = scene(None)?;
+    let input = registry_input(None)?;
     let id = WorkerId::new(worker);
-    let (mut table, _) = registry.table(pool, id, identity::identity(), &scene)?;
+    let (mut table, _) = registry.table(pool, id, server_key::server_key(), &input)?;
     let id = id.filter(|id| table.pool.has(*id));
     let id = id.ok_or_else(|| error::not_in_pool(pool, worker))?;
-    let row = registry::revoke(&mut state, &mut table, id, &scene);
+    let row = registry::revoke(&mut state, &mut table, id, &input);
     let row = row.ok_or_else(|| error::never_leased(pool, worker))?;
     let free = if row.released {
         row.leased_until
@@ -137,9 +137,9 @@ pub fn revoke(pool: &str, worker: i32) -> Result<UnixMillis, Error> {
     Ok(free.as_nodes_clock())
 }
 
-/// Ends the quiet time.
-pub fn end_quiet() -> Result<(), Error> {
-    change(c"snowflake_end_quiet_time()", State::end_quiet)
+/// Ends the grace period.
+pub fn end_grace() -> Result<(), Error> {
+    change(c"snowflake_end_grace_period()", State::end_grace)
 }
 
 /// Declares that this registry counts.
@@ -147,10 +147,13 @@ pub fn declare() -> Result<(), Error> {
     change(c"snowflake_declare_registry()", State::declare)
 }
 
-fn change(function: &std::ffi::CStr, f: impl FnOnce(&mut State, &Scene)) -> Result<(), Error> {
+fn change(
+    function: &std::ffi::CStr,
+    f: impl FnOnce(&mut State, &RegistryInput),
+) -> Result<(), Error> {
     let registry = Registry::lock(function)?;
     let mut state = registry.state()?.ok_or_else(error::no_registry)?;
-    f(&mut state, &scene(None)?);
+    f(&mut state, &registry_input(None)?);
     registry.write(&state, "", &Changes::default())
 }
 
@@ -176,7 +179,7 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
 }
 
 /// What is around the registry. Its lock is held.
-fn scene(asker: Option<ServerKey>) -> Result<Scene, Error> {
+fn registry_input(asker: Option<ServerKey>) -> Result<RegistryInput, Error> {
     // SAFETY: not in recovery, so WAL is inserted.
     let (now, timeline, database) = unsafe {
         (
@@ -185,16 +188,16 @@ fn scene(asker: Option<ServerKey>) -> Result<Scene, Error> {
             pg_sys::MyDatabaseId,
         )
     };
-    let host = identity::identity();
-    Ok(Scene {
+    let host = server_key::server_key();
+    Ok(RegistryInput {
         now: RegistryMillis::new(time::unix_millis(now).get()),
-        place: Place {
+        origin: Origin {
             system: host.system,
             timeline: timeline.into(),
             database: database.to_u32().into(),
         },
-        start: identity::start(),
-        clean_since: identity::clean_since(),
+        start: server_key::start(),
+        clean_since: server_key::clean_since(),
         revocable: true,
         asker_hosts: asker == Some(host),
         random: u128::from_ne_bytes(random()?),
@@ -220,7 +223,7 @@ impl Registry {
 
     /// Checks that the caller's transaction can change the registry.
     fn to_change(function: &std::ffi::CStr) -> Result<Self, Error> {
-        entry::prevent_where_nextval_is(function);
+        session_generator::prevent_where_nextval_is(function);
         // SAFETY: a variable of this process.
         let isolation = unsafe { pg_sys::XactIsoLevel };
         if isolation >= pg_sys::XACT_REPEATABLE_READ.cast_signed() {
@@ -255,7 +258,10 @@ impl Registry {
         let made = self.value(
             "INSERT INTO _snowflake.state VALUES (1, $1::jsonb) ON CONFLICT DO NOTHING \
              RETURNING id",
-            &[&json(&State::new(&scene(None)?, SealKey::new(random()?)))],
+            &[&json(&State::new(
+                &registry_input(None)?,
+                SealKey::new(random()?),
+            ))],
         )?;
         Ok(made.is_some())
     }
@@ -267,12 +273,12 @@ impl Registry {
         pool: &str,
         worker: Option<WorkerId>,
         server: ServerKey,
-        scene: &Scene,
+        input: &RegistryInput,
     ) -> Result<(RegistryTable, String), Error> {
         let id = worker
             .map_or(-1, |worker| i64::from(worker.get()))
             .to_string();
-        let now = scene.now.get().to_string();
+        let now = input.now.get().to_string();
         let found = self.guard.row(READ, &[pool, &id, &server.text(), &now])?;
         let found = found.ok_or_else(|| error::no_pool(pool))?;
         let stored: StoredPool = parsed(&found.text("pool"))?;
@@ -284,7 +290,7 @@ impl Registry {
             namespace: stored.namespace,
             all: format!("[{},{})", pool.ids.start, pool.ids.end),
             ordinary: found.text("ordinary"),
-            latest: (!found.is("has_longer")).then(|| scene.now.plus(pool.lease)),
+            latest: (!found.is("has_longer")).then(|| input.now.plus(pool.lease)),
             row: worker.map(|worker| (worker, row)),
             server: (server, parsed_if(found.get("server"))?),
             pool,
@@ -417,7 +423,7 @@ impl Rows for RegistryTable {
         )
     }
 
-    fn cut(&mut self, latest: RegistryMillis) {
+    fn clamp(&mut self, latest: RegistryMillis) {
         if self.latest.is_some_and(|known| known <= latest) {
             return;
         }

@@ -3,7 +3,7 @@
 //!
 //! Restarting a plain sequence asks for its numbers again. Restarting a generator
 //! cannot mean that: IDs follow the time, and a restart removes only the knowledge of
-//! how far they are. While the server runs, the word still has this knowledge; after a
+//! how far they are. While the server runs, the cursor still has this knowledge; after a
 //! server start and before the first ID, nothing has it. So the mark is read before
 //! such a command and written after it into the sequence's new file: in the same
 //! transaction, and undone with it.
@@ -53,10 +53,10 @@ use std::ffi::c_char;
 use pgrx::{PgList, pg_sys};
 
 use super::catalog::NO_MARK;
-use super::entries;
-use super::entry::Entry;
 use super::error::{self, Error};
 use super::guard::{Guard, Purpose};
+use super::session;
+use super::session_generator::SessionGenerator;
 use super::{catalog, compat, label, mark, report, shmem, spi};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::UnixMillis;
@@ -162,7 +162,7 @@ unsafe fn duty(statement: *const pg_sys::PlannedStmt) -> Option<Duty> {
 /// What is known about a generator before the command.
 #[derive(Clone, Copy)]
 struct SavedMark {
-    entry: &'static Entry,
+    entry: &'static SessionGenerator,
     relation: pg_sys::Oid,
     was_pinned: bool,
     file_number: u32,
@@ -180,7 +180,7 @@ fn keep(duty: Duty) -> Result<&'static [SavedMark], Error> {
     let sequences = unsafe {
         match duty {
             Duty::ForgetDatabase(_) | Duty::DiscardLast => return Ok(&[]),
-            _ if !may_write() || !entries::is_extension_here() => return Ok(&[]),
+            _ if !may_write() || !session::is_extension_here() => return Ok(&[]),
             Duty::Alter(name) => find(name, pg_sys::ShareRowExclusiveLock, compat::OWNS_RELATION)
                 .into_iter()
                 .collect(),
@@ -193,7 +193,7 @@ fn keep(duty: Duty) -> Result<&'static [SavedMark], Error> {
         .filter(|it| compat::owns(*it) && is_generator(*it));
     let kept: Vec<SavedMark> = generators
         .filter_map(|relation| {
-            let entry = entries::of_sequence(relation);
+            let entry = session::of_sequence(relation);
             entry.with_share_lock(true, |_| look(entry))
         })
         .collect();
@@ -222,7 +222,7 @@ fn finish(duty: Duty, kept: &[SavedMark]) -> Result<(), Error> {
         shared.forget(database);
     }
     if matches!(duty, Duty::DiscardLast) {
-        entries::discard_last();
+        session::discard_last();
     }
     if !kept.is_empty() {
         // SAFETY: in a transaction that may write, as the command has.
@@ -257,7 +257,7 @@ unsafe fn adopt_label(name: *mut pg_sys::RangeVar) -> Result<(), Error> {
     let relation = unsafe {
         if pg_sys::RecoveryInProgress()
             || pg_sys::IsBinaryUpgrade
-            || !entries::is_extension_here()
+            || !session::is_extension_here()
             || !catalog::has_extension(c"citus")
         {
             return Ok(());
@@ -289,7 +289,7 @@ unsafe fn adopt_label(name: *mut pg_sys::RangeVar) -> Result<(), Error> {
 /// Whether a relation is the default generator or has a label, even an unreadable one.
 fn is_generator(relation: pg_sys::Oid) -> bool {
     label::text_of(relation).is_some()
-        || entries::default_relation().is_ok_and(|default| default == relation)
+        || session::default_relation().is_ok_and(|default| default == relation)
 }
 
 /// The relation of a name, if there is one, checked and locked.
@@ -355,7 +355,7 @@ unsafe fn owned(tables: *mut pg_sys::List, cascades: bool) -> Vec<pg_sys::Oid> {
 }
 
 /// What is known about a locked generator; `None` if it cannot have a mark.
-fn look(entry: &'static Entry) -> Option<SavedMark> {
+fn look(entry: &'static SessionGenerator) -> Option<SavedMark> {
     if entry.is_temporary() {
         return None;
     }
@@ -378,7 +378,7 @@ fn look(entry: &'static Entry) -> Option<SavedMark> {
 
 /// The mark, as far as it can be read: if the label cannot be read, the value is taken
 /// for an instant.
-fn stored(entry: &Entry) -> Option<UnixMillis> {
+fn stored(entry: &SessionGenerator) -> Option<UnixMillis> {
     let described = entry.learn_label();
     let generator = described.map_or(&Generator::DEFAULT, |(it, _)| &it.generator);
     mark::stored(entry.relation(), generator).ok().flatten()

@@ -4,11 +4,11 @@
 //!
 //! | field | rule |
 //! |---|---|
-//! | `Shared::server` | the place of the server's lease, with its identity, see [`super::lease_state`] |
+//! | `Shared::server` | the place of the server's lease, with its tenure, see [`super::lease_state`] |
 //! | `Shared::secret` | made by the postmaster at its start and after a crash; the orders of `sequence_start=random` are derived from this secret. Never leaves shared memory |
-//! | `Shared::beliefs` | what the server knows about its wall clock, see `snowflake_core::host`; under `CLOCK_LOCK` |
+//! | `Shared::trusted` | what the server knows about its wall clock, see `snowflake_core::protocol::host`; under `CLOCK_LOCK` |
 //! | `Shared::keeper_latch` | the latch of the keeper's process, null if there is none; an old one may be another process's by now, which does no harm |
-//! | `Shared::identity_changed` | sessions that wait for another identity, or a later bound, of the server or of a generator sleep on it; broadcast by the process that has changed one, after `CLOCK_LOCK` |
+//! | `Shared::tenure_changed` | sessions that wait for another tenure, or a later bound, of the server or of a generator sleep on it; broadcast by the process that has changed one, after `CLOCK_LOCK` |
 //! | `Shared::mark_raised` | sessions that wait for a reservation lock sleep on it, see [`super::mark`]; broadcast by the session that has released one |
 //! | `Shared::layers` | the number of tables in dynamic shared memory; stored with Release after the handle of the last table, under `TABLE_LOCK` |
 //! | `Shared::handles` | the handle of each of these tables in dynamic shared memory; same rule as `layers` |
@@ -50,13 +50,13 @@ use super::lease_state::{LeaseSlot, LeaseState, SERVER};
 use super::{catalog, guc, os_clock, start_file, time};
 use snowflake_core::clock::Reading;
 use snowflake_core::horizon::{ProcessHolds, Processes, Used};
-use snowflake_core::host::Beliefs;
 use snowflake_core::id::{Millis, NANOS_PER_MILLI, Nanos, UnixMillis, WorkerId};
-use snowflake_core::identity::Identity;
 use snowflake_core::layout::Layout;
+use snowflake_core::protocol::host::TrustedClock;
 use snowflake_core::reported::Reported;
 use snowflake_core::shuffle::Shuffle;
 use snowflake_core::slot::{self, Slot};
+use snowflake_core::tenure::Tenure;
 
 /// How many slots a generator can have in a table.
 const WINDOW: usize = 16;
@@ -75,9 +75,9 @@ pub struct Shared {
     layers: AtomicU32,
     handles: [AtomicU32; LAYERS_MAX],
     secret: (u64, u64),
-    beliefs: UnsafeCell<Beliefs>,
+    trusted: UnsafeCell<TrustedClock>,
     keeper_latch: AtomicPtr<pg_sys::Latch>,
-    identity_changed: UnsafeCell<pg_sys::ConditionVariable>,
+    tenure_changed: UnsafeCell<pg_sys::ConditionVariable>,
     mark_raised: UnsafeCell<pg_sys::ConditionVariable>,
     holders: &'static [ProcessHolds],
     holders_used: Used,
@@ -169,7 +169,7 @@ const LOCK_NAMES: [&CStr; 2] = [c"SnowflakeTable", c"SnowflakeIdentity"];
 /// The place of AddinShmemInitLock among PostgreSQL's own locks, the same from 15 to 18.
 const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 
-/// How long a session sleeps at most before it looks again at an identity: what it waits for
+/// How long a session sleeps at most before it looks again at a tenure: what it waits for
 /// may also end by the clock, and another keeper may have started.
 const LOOK_MILLIS: i64 = 1000;
 
@@ -215,7 +215,7 @@ impl Processes for Shared {
 }
 
 impl Shared {
-    /// The lease of the server, which has an identity also without a registry.
+    /// The lease of the server, which has a tenure also without a registry.
     #[inline]
     pub const fn server(&self) -> &LeaseSlot {
         &self.server
@@ -286,22 +286,22 @@ impl Shared {
 
     /// Runs `f` with what is known about the wall clock, which `f` may change in place. `f`
     /// must not call PostgreSQL.
-    pub fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs) -> T) -> T {
+    pub fn with_trusted_clock<T>(&self, f: impl FnOnce(&mut TrustedClock) -> T) -> T {
         self.locked(Lock::Clock, pg_sys::LWLockMode::LW_EXCLUSIVE, || {
             // SAFETY: the lock excludes all others who look at it.
-            f(unsafe { &mut *self.beliefs.get() })
+            f(unsafe { &mut *self.trusted.get() })
         })
     }
 
-    /// As [`Self::with_beliefs`], with what a place of a lease holds, such as the identity.
+    /// As [`Self::with_trusted_clock`], with what a place of a lease holds, such as the tenure.
     pub fn with_lease<T>(
         &self,
         lease: &LeaseSlot,
-        f: impl FnOnce(&mut Beliefs, &mut LeaseState) -> T,
+        f: impl FnOnce(&mut TrustedClock, &mut LeaseState) -> T,
     ) -> T {
-        let (result, is_news) = self.with_beliefs(|beliefs| {
+        let (result, is_news) = self.with_trusted_clock(|trusted| {
             // SAFETY: this process has the clock lock.
-            unsafe { lease.with(|state| f(beliefs, state)) }
+            unsafe { lease.with(|state| f(trusted, state)) }
         });
         if is_news {
             self.tell_waiters();
@@ -309,19 +309,19 @@ impl Shared {
         result
     }
 
-    /// Wakes the sessions that wait for another identity, or for a later bound.
+    /// Wakes the sessions that wait for another tenure, or for a later bound.
     pub fn tell_waiters(&self) {
         // SAFETY: initialised before any process could look at it.
-        unsafe { pg_sys::ConditionVariableBroadcast(self.identity_changed.get()) };
+        unsafe { pg_sys::ConditionVariableBroadcast(self.tenure_changed.get()) };
     }
 
-    /// Sleeps until an identity or a bound has changed, or for this long, in a loop that
+    /// Sleeps until a tenure or a bound has changed, or for this long, in a loop that
     /// looks for that before each call, and calls [`compat::end_sleep`] afterwards. A
     /// cancelled query ends the sleep.
     pub fn sleep_until_told(&self, left: Nanos) {
         let millis = (left.get() / NANOS_PER_MILLI + 1).clamp(1, LOOK_MILLIS);
         // SAFETY: initialised before any process could look at it.
-        unsafe { compat::sleep_on(self.identity_changed.get(), millis, WaitsFor::Lease) };
+        unsafe { compat::sleep_on(self.tenure_changed.get(), millis, WaitsFor::Lease) };
     }
 
     /// Wakes the sessions that wait for a reservation lock: this one has released one.
@@ -356,7 +356,7 @@ impl Shared {
     }
 
     pub fn reading_to_start_from(&self) -> Reading {
-        self.with_beliefs(|beliefs| beliefs.believable(os_clock::read()))
+        self.with_trusted_clock(|trusted| trusted.believable(os_clock::read()))
     }
 
     /// Runs `f` with the slot of a generator, if it has one. The slot stays the
@@ -523,7 +523,7 @@ impl Shared {
         self.with_all(|slots| slot::furthest(slots))
     }
 
-    /// Closes all slots, after the identity. Returns the latest end of them.
+    /// Closes all slots, after the tenure. Returns the latest end of them.
     pub fn close_slots(&self) -> Option<UnixMillis> {
         self.with_all(|slots| slots.filter_map(Slot::close).max())
     }
@@ -542,7 +542,7 @@ impl Shared {
     /// generators. Returns how far the clock has jumped, and the largest lead.
     pub fn accept_clock(&self) -> (Millis, Millis) {
         let reading = os_clock::read();
-        let jumped = self.with_beliefs(|beliefs| beliefs.accept(reading));
+        let jumped = self.with_trusted_clock(|trusted| trusted.accept(reading));
         let mut largest = Millis::ZERO;
         self.for_each_of(this_database(), |slot, _| {
             largest = largest.max(slot.accept(reading));
@@ -556,7 +556,7 @@ impl Shared {
         self.for_each_of(database, |slot, _| slot.abandon());
         for lease in self.leased {
             if SlotKey(lease.key()).database() == u64::from(database.to_u32()) {
-                self.with_lease(lease, |_, state| state.identity = state.identity.closed());
+                self.with_lease(lease, |_, state| state.tenure = state.tenure.closed());
             }
         }
     }
@@ -587,7 +587,9 @@ unsafe extern "C-unwind" fn on_request() {
         pg_sys::RequestAddinShmemSpace(size_of::<Shared>());
         pg_sys::RequestAddinShmemSpace(slots_count() * size_of::<Slot>());
         pg_sys::RequestAddinShmemSpace(defaults_count() * size_of::<ProcessHolds>());
-        pg_sys::RequestAddinShmemSpace(guc::queue_places().max(1) * size_of::<LeaseSlot>());
+        pg_sys::RequestAddinShmemSpace(
+            guc::max_leased_generators().max(1) * size_of::<LeaseSlot>(),
+        );
         for name in LOCK_NAMES {
             pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1);
         }
@@ -612,7 +614,7 @@ unsafe extern "C-unwind" fn on_startup() {
         let slots = pg_sys::ShmemInitStruct(name, size, &raw mut found);
         let (shared, slots) = (shared.cast::<Shared>(), slots.cast::<Slot>());
         let name = c"snowflake_id places".as_ptr();
-        let size = guc::queue_places().max(1) * size_of::<LeaseSlot>();
+        let size = guc::max_leased_generators().max(1) * size_of::<LeaseSlot>();
         let places = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<LeaseSlot>();
         let name = c"snowflake_id holders".as_ptr();
         let size = defaults_count() * size_of::<ProcessHolds>();
@@ -623,7 +625,7 @@ unsafe extern "C-unwind" fn on_startup() {
         // Either all areas are found or none.
         if !found {
             initialise(shared, slots, places, holders);
-            start_file::note_start(guc::worker_id(), super::identity::clean_since());
+            start_file::note_start(guc::worker_id(), super::server_key::clean_since());
         }
         SHARED.store(shared, Ordering::Relaxed);
         pg_sys::LWLockRelease(init_lock);
@@ -650,34 +652,31 @@ unsafe fn initialise(
 ) {
     let reading = os_clock::read();
     let now = time::timestamptz(reading.wall.millis());
-    let identity = first_identity();
+    let tenure = first_tenure();
     // SAFETY: as the caller guarantees.
     unsafe {
         for index in 0..slots_count() {
             slots.add(index).write(Slot::new(reading, now));
         }
-        for index in 0..guc::queue_places() {
-            let state = LeaseState::new(Identity::NONE.closed(), None);
+        for index in 0..guc::max_leased_generators() {
+            let state = LeaseState::new(Tenure::NONE.closed(), None);
             places.add(index).write(LeaseSlot::new(0, state));
         }
         for index in 0..defaults_count() {
             holders.add(index).write(ProcessHolds::default());
         }
         let holders = std::slice::from_raw_parts(holders, defaults_count());
-        let leased = std::slice::from_raw_parts(places, guc::queue_places());
+        let leased = std::slice::from_raw_parts(places, guc::max_leased_generators());
         let slots = std::slice::from_raw_parts(slots, slots_count());
         let (defaults, others) = slots.split_at(defaults_count());
         shared.write(Shared {
-            server: LeaseSlot::new(
-                SERVER,
-                LeaseState::new(identity, Some(reading.wall.millis())),
-            ),
+            server: LeaseSlot::new(SERVER, LeaseState::new(tenure, Some(reading.wall.millis()))),
             layers: AtomicU32::new(0),
             handles: [const { AtomicU32::new(0) }; LAYERS_MAX],
             secret: secret(),
-            beliefs: UnsafeCell::new(Beliefs::new(reading)),
+            trusted: UnsafeCell::new(TrustedClock::new(reading)),
             keeper_latch: AtomicPtr::new(std::ptr::null_mut()),
-            identity_changed: UnsafeCell::default(),
+            tenure_changed: UnsafeCell::default(),
             mark_raised: UnsafeCell::default(),
             holders,
             holders_used: Used::default(),
@@ -687,17 +686,17 @@ unsafe fn initialise(
             leased,
             locks: LOCK_NAMES.map(|name| pg_sys::GetNamedLWLockTranche(name.as_ptr())),
         });
-        pg_sys::ConditionVariableInit((*shared).identity_changed.get());
+        pg_sys::ConditionVariableInit((*shared).tenure_changed.get());
         pg_sys::ConditionVariableInit((*shared).mark_raised.get());
     }
     let worker = guc::worker_id().map(WorkerId::get);
     let Some(worker) = worker else {
-        if identity.bound.is_none() {
+        if tenure.not_after.is_none() {
             error::started_without_worker_id().warning();
         }
         return;
     };
-    let until = match identity.bound {
+    let until = match tenure.not_after {
         Some(_) => ", once the registry has granted it",
         None => "",
     };
@@ -708,12 +707,12 @@ unsafe fn initialise(
     }
 }
 
-/// What the identity of a server is when it starts: under a registry it has no right to
+/// What the tenure of a server is when it starts: under a registry it has no right to
 /// issue anything before the registry has granted it.
-fn first_identity() -> Identity {
+fn first_tenure() -> Tenure {
     if guc::registry().is_empty() {
-        Identity::NONE.unregistered(guc::worker_id())
+        Tenure::NONE.unregistered(guc::worker_id())
     } else {
-        Identity::NONE.closed()
+        Tenure::NONE.closed()
     }
 }

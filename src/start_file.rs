@@ -83,7 +83,7 @@ struct StartRecord {
     worker_id: String,
     /// When, as text for a message.
     started_at: String,
-    /// See [`super::identity::clean_since`].
+    /// See [`super::server_key::clean_since`].
     clean_since: String,
 }
 

@@ -8,7 +8,7 @@ mod tests {
     use pgrx::pg_sys;
     use pgrx::prelude::*;
 
-    use crate::entries;
+    use crate::session;
 
     /// The SQLSTATE with which a statement ends, "00000" without an error.
     fn sqlstate(sql: &str) -> String {
@@ -137,7 +137,7 @@ mod tests {
             ),
             ("SET snowflake_id.worker_id = 1", "55P02"),
             ("SET snowflake_id.max_generators = 1", "55P02"),
-            ("SET snowflake_id.reserve = '1 s'", "55P02"),
+            ("SET snowflake_id.reserve_ahead = '1 s'", "55P02"),
             ("SET snowflake_id.nonsense = 1", "42602"),
         ] {
             assert_eq!(sqlstate(sql), state, "{sql}");
@@ -264,11 +264,11 @@ mod tests {
 
     #[pg_test]
     fn the_default_generator_is_found_in_any_search_path() {
-        let relation = entries::default_relation().unwrap_or(pg_sys::InvalidOid);
+        let relation = session::default_relation().unwrap_or(pg_sys::InvalidOid);
         Spi::run("CREATE SCHEMA evil; CREATE SEQUENCE evil.snowflake_default").unwrap();
         Spi::run("SET LOCAL search_path = evil, public").unwrap();
         assert_eq!(
-            entries::default_relation().unwrap_or(pg_sys::InvalidOid),
+            session::default_relation().unwrap_or(pg_sys::InvalidOid),
             relation
         );
         assert_eq!(

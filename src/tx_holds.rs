@@ -2,7 +2,7 @@
 //!
 //! `snowflake_core::horizon` has the protocol. A session holds a generator from its first ID in a
 //! transaction until PostgreSQL tells that the transaction has ended: see the head of
-//! [`super::entry`]'s callbacks.
+//! [`super::session_generator`]'s callbacks.
 //!
 //! # Locks
 //!
@@ -38,7 +38,7 @@ use pgrx::pg_sys;
 use super::compat;
 use super::error::{self, Error};
 use super::shmem::{self, Shared, SlotKey};
-use snowflake_core::horizon::{Announced, Held, ProcessHolds, Session, Uninserted};
+use snowflake_core::horizon::{Announced, Held, InsertError, ProcessHolds, Session};
 use snowflake_core::id::UnixMillis;
 use snowflake_core::slot::Slot;
 
@@ -95,9 +95,9 @@ pub fn hold(shared: &Shared, key: SlotKey, slot: &Slot, at: UnixMillis) -> Resul
 }
 
 /// The session, which holds the generator, has taken IDs of this tick and later.
-pub fn took(key: SlotKey, at: UnixMillis) {
+pub fn narrow_hold(key: SlotKey, at: UnixMillis) {
     if let Some(holder) = HOLDER.get() {
-        HELD.with_borrow_mut(|held| held.took(holder, key.bits(), at));
+        HELD.with_borrow_mut(|held| held.narrow_hold(holder, key.bits(), at));
     }
 }
 
@@ -194,7 +194,7 @@ pub fn insert(
     key: SlotKey,
     at: UnixMillis,
     announced: &impl Announced,
-) -> Result<(), Uninserted<Error>> {
-    let ours = Ours(holder(shared).map_err(Uninserted::Unheld)?);
+) -> Result<(), InsertError<Error>> {
+    let ours = Ours(holder(shared).map_err(InsertError::Unheld)?);
     HELD.with_borrow_mut(|held| held.insert(&ours, key.bits(), at, announced))
 }

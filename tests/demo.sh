@@ -122,7 +122,7 @@ for shard in shard1 shard2 shard3; do
 shared_preload_libraries = 'snowflake_id'
 snowflake_id.registry = 'host=$scratch port=$(port_of shard1) dbname=postgres user=demo'
 snowflake_id.pool = 'shards'
-snowflake_id.reserve = '1 s'
+snowflake_id.reserve_ahead = '1 s'
 port = $(port_of "$shard")
 unix_socket_directories = '$scratch'
 listen_addresses = ''

@@ -162,7 +162,7 @@ port = $port
 fsync = $s->{fsync}
 checkpoint_timeout = '$s->{checkpoint_timeout}'
 snowflake_id.worker_id = $worker
-snowflake_id.reserve = '$s->{reserve_ms} ms'
+snowflake_id.reserve_ahead = '$s->{reserve_ms} ms'
 snowflake_id.max_generators = $s->{max_generators}
 snowflake_id.failover_gap = '$gap'
 END
@@ -506,7 +506,7 @@ my %fault = (
 	checkpoint => sub { ask($primary, 'postgres', 'CHECKPOINT;'); },
 	reload => sub {
 		my ($f) = @_;
-		$primary->append_conf('postgresql.conf', "snowflake_id.reserve = '$f->{reserve_ms} ms'");
+		$primary->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '$f->{reserve_ms} ms'");
 		$primary->reload;
 	},
 	step => sub { move_clock($_[0]{clock}); },

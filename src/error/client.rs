@@ -2,38 +2,38 @@
 
 use super::etcd;
 use snowflake_registry_client::libpq::LibpqError;
-use snowflake_registry_client::postgres::PostgresFailure;
-use snowflake_registry_client::request::Unanswered;
-use snowflake_registry_client::wire::{self, UnreadableMessage};
+use snowflake_registry_client::postgres::PostgresError;
+use snowflake_registry_client::request::RequestError;
+use snowflake_registry_client::wire::{self, MessageError};
 
-pub fn sentence(why: &Unanswered, pool: &str) -> String {
+pub fn sentence(why: &RequestError, pool: &str) -> String {
     match why {
-        Unanswered::Url(why) => why.clone(),
-        Unanswered::Etcd(problem) => etcd::sentence(problem, pool),
-        Unanswered::Postgres(failure) => of_postgres(failure),
+        RequestError::Url(why) => why.clone(),
+        RequestError::Etcd(problem) => etcd::sentence(problem, pool),
+        RequestError::Postgres(failure) => of_postgres(failure),
     }
 }
 
-fn of_postgres(failure: &PostgresFailure) -> String {
+fn of_postgres(failure: &PostgresError) -> String {
     match failure {
-        PostgresFailure::Libpq(error) => of_libpq(error),
-        PostgresFailure::NoExtension => {
+        PostgresError::Libpq(error) => of_libpq(error),
+        PostgresError::NoExtension => {
             "The registry's database does not have extension snowflake_id.".to_string()
         }
-        PostgresFailure::ForeignFunction => {
+        PostgresError::ForeignFunction => {
             "Function snowflake_lease() in the registry's database is not that of extension \
              snowflake_id."
                 .to_string()
         }
-        PostgresFailure::NotDurable => {
+        PostgresError::NotDurable => {
             "The registry's server has warned that its reply may not be durable.".to_string()
         }
-        PostgresFailure::Unreadable(UnreadableMessage::Format(format)) => format!(
+        PostgresError::Unreadable(MessageError::Format(format)) => format!(
             "The registry answers in format {format}, and this server understands format {}: \
              install the same version of extension snowflake_id on both.",
             wire::FORMAT
         ),
-        PostgresFailure::Unreadable(UnreadableMessage::Content(why)) => {
+        PostgresError::Unreadable(MessageError::Content(why)) => {
             format!("The reply of the registry could not be read: {why}.")
         }
     }

@@ -6,7 +6,7 @@ use super::super::time::display;
 use super::{Code, Error, not_ready};
 use snowflake_core::excerpt::excerpt;
 use snowflake_core::lease::Holder;
-use snowflake_core::lease::horizon::{Lacking, Server, Undroppable};
+use snowflake_core::lease::cluster_horizon::{DropServerError, HorizonError, Server};
 
 /// A server, for a person to find it.
 fn place(holder: &Holder) -> String {
@@ -24,16 +24,16 @@ fn place(holder: &Holder) -> String {
     format!("at {host}{address}, port {port}, data directory \"{data_directory}\"")
 }
 
-pub fn lacking(why: &Lacking) -> Error {
+pub fn lacking(why: &HorizonError) -> Error {
     let error = not_ready("the cluster has no horizon yet");
     match why {
-        Lacking::NoServer => error
+        HorizonError::NoServer => error
             .detail("No server has a worker ID of this registry.")
             .hint(
                 "View snowflake_cluster_servers shows the servers. Set \
                  \"snowflake_id.registry\" on each of them.",
             ),
-        Lacking::Report(server) => error
+        HorizonError::Report(server) => error
             .detail(format!(
                 "The server {} counts since {}, and has reported no horizon.",
                 place(&server.holder),
@@ -45,27 +45,29 @@ pub fn lacking(why: &Lacking) -> Error {
                  snowflake_id is not older than this one. View snowflake_cluster_servers shows \
                  the servers.",
             ),
-        Lacking::Stopped(stopped) => not_ready("this registry tells no horizon: it has stopped")
-            .detail(format!(
-                "Since {} it serves nobody, because the server on host {} has asked another copy \
+        HorizonError::Stopped(stopped) => not_ready(
+            "this registry tells no horizon: it has stopped",
+        )
+        .detail(format!(
+            "Since {} it serves nobody, because the server on host {} has asked another copy \
                  of it.",
-                display(stopped.since.as_nodes_clock()),
-                stopped.by.host
-            ))
-            .hint(
-                "Ask the other copy, or call snowflake_declare_registry() here if this one \
+            display(stopped.since.as_nodes_clock()),
+            stopped.by.host
+        ))
+        .hint(
+            "Ask the other copy, or call snowflake_declare_registry() here if this one \
                  counts.",
-            ),
+        ),
     }
 }
 
-pub fn not_dropped(name: &str, why: &Undroppable) -> Error {
+pub fn not_dropped(name: &str, why: &DropServerError) -> Error {
     match why {
-        Undroppable::Unknown => ERRCODE_UNDEFINED_OBJECT
+        DropServerError::Unknown => ERRCODE_UNDEFINED_OBJECT
             .error(format!("no server \"{}\" counts", excerpt(name)))
             .detail("A server has another name after each start.")
             .hint("View snowflake_cluster_servers shows the servers."),
-        Undroppable::MayRun(server) => in_use(name, server),
+        DropServerError::MayRun(server) => in_use(name, server),
     }
 }
 

@@ -3,7 +3,7 @@
 use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, not_supported};
-use snowflake_registry_client::{etcd::host::Problem, wire};
+use snowflake_registry_client::{etcd::host::EtcdError, wire};
 use {
     super::super::time::display,
     super::{never_leased, no_pool, not_in_pool, registry_not_read},
@@ -55,23 +55,23 @@ pub fn of_reading(error: Error) -> Error {
 }
 
 /// Why something was not done.
-pub fn problem(problem: Problem, pool: &str, worker: i32) -> Error {
+pub fn problem(problem: EtcdError, pool: &str, worker: i32) -> Error {
     match problem {
-        Problem::Unreachable(why) => unreachable(&format!("{why}.")),
-        Problem::NoRegistry => super::not_ready("there is no registry under this prefix in etcd")
+        EtcdError::Unreachable(why) => unreachable(&format!("{why}.")),
+        EtcdError::NoRegistry => super::not_ready("there is no registry under this prefix in etcd")
             .hint("snowflake_create_pool() makes one."),
-        Problem::NoPool => no_pool(pool),
-        Problem::PoolExists => {
+        EtcdError::NoPool => no_pool(pool),
+        EtcdError::PoolExists => {
             ERRCODE_DUPLICATE_OBJECT.error(format!("pool \"{pool}\" already exists"))
         }
-        Problem::Overlaps(other) => invalid(format!(
+        EtcdError::Overlaps(other) => invalid(format!(
             "pool \"{pool}\" would overlap with pool \"{other}\""
         ))
         .hint(
             "Give other worker IDs. Servers whose IDs never meet can have a namespace of \
                  their own.",
         ),
-        Problem::InUse { worker, by, until } => ERRCODE_OBJECT_IN_USE
+        EtcdError::InUse { worker, by, until } => ERRCODE_OBJECT_IN_USE
             .error(format!(
                 "cannot drop pool \"{pool}\": a server may have worker ID {}",
                 worker.get()
@@ -88,10 +88,10 @@ pub fn problem(problem: Problem, pool: &str, worker: i32) -> Error {
                 "Stop the servers that lease from the pool. One that is gone already stands in \
                  the way until its lease and the hold have passed.",
             ),
-        Problem::NotInPool => not_in_pool(pool, worker),
-        Problem::NeverLeased => never_leased(pool, worker),
-        Problem::Unreadable(why) => registry_not_read(&why),
-        Problem::Format(format) => not_supported(format!(
+        EtcdError::NotInPool => not_in_pool(pool, worker),
+        EtcdError::NeverLeased => never_leased(pool, worker),
+        EtcdError::Unreadable(why) => registry_not_read(&why),
+        EtcdError::Format(format) => not_supported(format!(
             "format {format} of the registry in etcd is not supported by this server, which has \
              format {}",
             wire::FORMAT
@@ -101,13 +101,13 @@ pub fn problem(problem: Problem, pool: &str, worker: i32) -> Error {
 }
 
 /// Why a server has no reply: a sentence.
-pub fn sentence(problem: &Problem, pool: &str) -> String {
+pub fn sentence(problem: &EtcdError, pool: &str) -> String {
     match problem {
-        Problem::Unreachable(why) => format!("Could not ask etcd: {why}."),
-        Problem::NoRegistry => "There is no registry under this prefix in etcd.".to_string(),
-        Problem::NoPool => format!("Pool \"{pool}\" does not exist in etcd under this prefix."),
-        Problem::Unreadable(why) => format!("What etcd has stored could not be read: {why}."),
-        Problem::Format(format) => format!(
+        EtcdError::Unreachable(why) => format!("Could not ask etcd: {why}."),
+        EtcdError::NoRegistry => "There is no registry under this prefix in etcd.".to_string(),
+        EtcdError::NoPool => format!("Pool \"{pool}\" does not exist in etcd under this prefix."),
+        EtcdError::Unreadable(why) => format!("What etcd has stored could not be read: {why}."),
+        EtcdError::Format(format) => format!(
             "What etcd has stored is of format {format}, and this server understands format {}: \
              install the same version of extension snowflake_id on all servers.",
             wire::FORMAT

@@ -8,7 +8,7 @@ use crate::time::display;
 use snowflake_core::excerpt::excerpt;
 use snowflake_core::generator::Descent;
 use snowflake_core::id::UnixMillis;
-use snowflake_core::layout::{Disorder, Layout};
+use snowflake_core::layout::{Layout, OrderError};
 
 pub fn old_snapshot(function: &str) -> Error {
     ERRCODE_ACTIVE_SQL_TRANSACTION
@@ -63,7 +63,7 @@ pub fn descends(name: &str, descent: Descent) -> Error {
             "After a clock rollback its IDs resume at an earlier time: a later ID can be less \
              than any that was read.",
         ),
-        Descent::Layout(Disorder::Reversed) => {
+        Descent::Layout(OrderError::Reversed) => {
             error.detail("The bits of its time are reversed: a later ID can be less.")
         }
         Descent::Layout(_) => {
@@ -96,10 +96,10 @@ pub fn no_place() -> Error {
 
 pub fn not_a_trigger() -> Error {
     ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED
-        .error("snowflake_ordered() was not called as a trigger FOR EACH ROW of INSERT or UPDATE")
+        .error("snowflake_check_horizon() was not called as a trigger FOR EACH ROW of INSERT or UPDATE")
         .hint(
             "Make a trigger: CREATE TRIGGER ... BEFORE INSERT OR UPDATE OF id ON ... FOR EACH ROW \
-             EXECUTE FUNCTION snowflake_ordered()",
+             EXECUTE FUNCTION snowflake_check_horizon()",
         )
 }
 
@@ -107,14 +107,14 @@ pub fn no_ordered_column(table: &str) -> Error {
     invalid(format!(
         "table {table} has no primary key of a single column"
     ))
-    .hint("Name the column: EXECUTE FUNCTION snowflake_ordered('id')")
+    .hint("Name the column: EXECUTE FUNCTION snowflake_check_horizon('id')")
 }
 
 pub fn unfit_column(table: &str, column: &str) -> Error {
     invalid(format!(
         "table {table} has no column \"{column}\" of type bigint"
     ))
-    .hint("Name the column of the IDs: EXECUTE FUNCTION snowflake_ordered('id')")
+    .hint("Name the column of the IDs: EXECUTE FUNCTION snowflake_check_horizon('id')")
 }
 
 pub fn no_default_to_follow(table: &str, column: &str) -> Error {
@@ -123,7 +123,7 @@ pub fn no_default_to_follow(table: &str, column: &str) -> Error {
         "the default of column \"{column}\" of table {table} names no generator"
     ))
     .hint(format!(
-        "Name the generator: EXECUTE FUNCTION snowflake_ordered({quoted}, 'snowflake_default')"
+        "Name the generator: EXECUTE FUNCTION snowflake_check_horizon({quoted}, 'snowflake_default')"
     ))
 }
 
@@ -143,7 +143,7 @@ pub fn unknown_generator(name: &str) -> Error {
     ERRCODE_UNDEFINED_OBJECT
         .error(format!("generator \"{}\" does not exist", excerpt(name)))
         .hint(
-            "Trigger snowflake_ordered() looks for a name without a schema in the schema of the \
+            "Trigger snowflake_check_horizon() looks for a name without a schema in the schema of the \
              table, then in that of the extension. Give it with its schema.",
         )
 }

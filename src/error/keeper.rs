@@ -4,14 +4,14 @@ use pgrx::PgSqlErrorCode::*;
 use pgrx::pg_sys;
 
 use super::super::compat;
-use super::super::lease_state::{Obstacle, Shown};
+use super::super::lease_state::{Shown, ShownFailure};
 use super::super::time::display;
 use super::{Code, Error, invalid, not_ready};
 use snowflake_core::duration::rounded;
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
 use snowflake_core::lease::contender::Contender;
-use snowflake_core::lease::node::{FLOOR_LIMIT, HeldLease, Trouble, Why};
-use snowflake_core::lease::{Cause, Fence, LeaseRefused, Named, RegistryMillis};
+use snowflake_core::lease::node::{FLOOR_LIMIT, HeldLease, LeaseError, LeaseFailure};
+use snowflake_core::lease::{Cause, Fence, Named, RegistryError, RegistryMillis};
 
 /// There is no background worker.
 pub const NOT_RUNNING: &str = "The keeper is not running, the background worker that asks the \
@@ -20,14 +20,14 @@ pub const NOT_RUNNING: &str = "The keeper is not running, the background worker 
 /// The server, or a generator of this name that leases worker IDs of its own, has none from
 /// the registry.
 pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) -> Error {
-    let detail = match &shown.trouble {
+    let detail = match &shown.failure {
         _ if !has_keeper => NOT_RUNNING.to_string(),
         Some(obstacle) => match obstacle.held {
             Some(worker) => return held(worker, obstacle),
             None => format!(
                 "The registry has given it none from pool \"{}\". {}",
                 shown.pool.get(),
-                trouble(obstacle)
+                failure(obstacle)
             ),
         },
         None => "It has not got one from the registry yet.".to_string(),
@@ -47,7 +47,7 @@ pub fn no_worker_id(generator: Option<&str>, shown: &Shown, has_keeper: bool) ->
 
 /// What is in the way, for a caller: the address of the registry is for those who see it
 /// in the view.
-pub fn trouble(obstacle: &Obstacle) -> String {
+pub fn failure(obstacle: &ShownFailure) -> String {
     // SAFETY: in a transaction.
     let sees_all =
         unsafe { pg_sys::has_privs_of_role(compat::user(), pg_sys::ROLE_PG_READ_ALL_STATS.into()) };
@@ -61,7 +61,7 @@ pub fn trouble(obstacle: &Obstacle) -> String {
 }
 
 /// The fixed worker ID is another server's.
-fn held(worker: WorkerId, obstacle: &Obstacle) -> Error {
+fn held(worker: WorkerId, obstacle: &ShownFailure) -> Error {
     let worker = worker.get();
     ERRCODE_OBJECT_IN_USE
         .error(format!("worker ID {worker} belongs to another server"))
@@ -135,12 +135,12 @@ impl LeaseTexts {
         if let Some(before) = before.filter(|before| *before != right.worker) {
             detail += &format!(" Before, it was worker ID {}.", before.get());
         }
-        let lead = right.floor.since(now);
+        let lead = right.not_before.since(now);
         if lead > Millis::ZERO {
             detail += &format!(
                 " IDs under it start at {}, {} ahead of the clock of this server, since the worker \
                  ID was in use before.",
-                display(right.floor),
+                display(right.not_before),
                 rounded(lead)
             );
         }
@@ -152,24 +152,29 @@ impl LeaseTexts {
     }
 
     /// The registry answers again.
-    pub fn resumed(&self, right: Option<&HeldLease>, trouble: &Trouble, now: UnixMillis) -> Error {
-        let outage = rounded(now.since(trouble.since));
+    pub fn resumed(
+        &self,
+        right: Option<&HeldLease>,
+        failure: &LeaseFailure,
+        now: UnixMillis,
+    ) -> Error {
+        let outage = rounded(now.since(failure.since));
         let what = right.map_or_else(
             || "the registry answers again".to_string(),
             |right| format!("renewed worker ID {} again", right.worker.get()),
         );
         let generator = self.named("for");
-        told(format!("{what}{generator} after {outage}")).detail(reason(&trouble.why))
+        told(format!("{what}{generator} after {outage}")).detail(reason(&failure.why))
     }
 
     /// The worker ID was lost. `goes_on`: another one is asked for, since nobody stops.
-    pub fn lost(&self, right: &HeldLease, trouble: &Trouble, goes_on: bool) -> Error {
-        let mut detail = reason(&trouble.why);
+    pub fn lost(&self, right: &HeldLease, failure: &LeaseFailure, goes_on: bool) -> Error {
+        let mut detail = reason(&failure.why);
         if goes_on {
             detail += &format!(
                 " IDs of times before {} are issued under it still, since nobody else issues these. \
                  The {} asks for a worker ID again.",
-                display(right.bound),
+                display(right.not_after),
                 self.who()
             );
         }
@@ -185,7 +190,7 @@ impl LeaseTexts {
         (right, holds): (Option<&HeldLease>, bool),
         fixed: Option<WorkerId>,
         unclaimed: Option<WorkerId>,
-        trouble: &Trouble,
+        failure: &LeaseFailure,
     ) -> Error {
         let pool = &self.pool;
         let what = match (right.filter(|_| holds), fixed) {
@@ -199,7 +204,7 @@ impl LeaseTexts {
         let lasts = match (right, unclaimed) {
             (Some(right), _) => format!(
                 " IDs of times before {} are issued, and none then until that is solved.",
-                display(right.bound)
+                display(right.not_after)
             ),
             (None, Some(worker)) => format!(
                 " IDs are issued under worker ID {} as without a registry, until the registry \
@@ -211,7 +216,7 @@ impl LeaseTexts {
         warned(what + &self.named("for")).detail(format!(
             "The registry is {}. {}{lasts}",
             self.registry,
-            reason(&trouble.why)
+            reason(&failure.why)
         ))
     }
 
@@ -295,12 +300,12 @@ fn warned(message: String) -> Error {
 }
 
 /// Why the node does not have what it wants: a sentence.
-pub fn reason(why: &Why) -> String {
+pub fn reason(why: &LeaseError) -> String {
     match why {
-        Why::Starting => "The registry has not answered yet.".to_string(),
-        Why::Unreachable(text) => text.clone(),
-        Why::Refused(refused) => refusal(refused),
-        Why::FloorTooFar { worker, floor } => format!(
+        LeaseError::Starting => "The registry has not answered yet.".to_string(),
+        LeaseError::Unreachable(text) => text.clone(),
+        LeaseError::Refused(refused) => refusal(refused),
+        LeaseError::FloorTooFar { worker, floor } => format!(
             "The registry gives worker ID {} for IDs of times from {} on only, and that is more \
              than {} after the clock of this server. The clock of this server or of another one is \
              wrong, or somebody has changed what the registry stores.",
@@ -311,9 +316,9 @@ pub fn reason(why: &Why) -> String {
     }
 }
 
-fn refusal(refused: &LeaseRefused) -> String {
+fn refusal(refused: &RegistryError) -> String {
     match refused {
-        LeaseRefused::Fenced { why, by, since } => {
+        RegistryError::Fenced { why, by, since } => {
             let by = by.as_deref().map_or_else(String::new, |by| {
                 let what = match why {
                     Fence::TakenOver => "It went to",
@@ -337,7 +342,7 @@ fn refusal(refused: &LeaseRefused) -> String {
             };
             format!("{why}{by}")
         }
-        LeaseRefused::Held {
+        RegistryError::Held {
             worker, by, since, ..
         } => format!(
             "Worker ID {} belongs to {}, since {}.",
@@ -345,18 +350,18 @@ fn refusal(refused: &LeaseRefused) -> String {
             named(by),
             at(*since)
         ),
-        LeaseRefused::NoneFree { .. } => {
+        RegistryError::NoneFree { .. } => {
             "All worker IDs of the pool belong to other servers.".to_string()
         }
-        LeaseRefused::NonePassed { latest } => format!(
+        RegistryError::NonePassed { latest } => format!(
             "Each free worker ID of the pool has been used at {} or after it, or the pool was \
              made later.",
             display(*latest)
         ),
-        LeaseRefused::Quiet { cause, retry } => format!(
+        RegistryError::Grace { cause, retry } => format!(
             "The registry may have lost leases ({}), so it gives no worker ID for {} more.",
             match cause {
-                Cause::Place => "it was promoted, or restored from a dump",
+                Cause::Origin => "it was promoted, or restored from a dump",
                 Cause::Recovery => "its server has crashed, or was restored from a snapshot",
                 Cause::Serial => "a server has seen later changes",
                 Cause::Token => "a server has a lease that it does not know",
@@ -365,26 +370,26 @@ fn refusal(refused: &LeaseRefused) -> String {
             },
             rounded(*retry)
         ),
-        LeaseRefused::TooFarAhead { asked, limit, now } => format!(
+        RegistryError::TooFarAhead { asked, limit, now } => format!(
             "The clock of this server shows {}, and that of the registry {}: one of the two is \
              wrong. The registry believes no clock after {}.",
             display(*asked),
             at(*now),
             display(*limit)
         ),
-        LeaseRefused::Foreign => {
+        RegistryError::Foreign => {
             "The registry does not know what this server remembers of it: it is \
                              another registry than before, or was made anew."
                 .to_string()
         }
-        LeaseRefused::NotInPool { worker } => {
+        RegistryError::NotInPool { worker } => {
             format!("Worker ID {} is not in the pool.", worker.get())
         }
-        LeaseRefused::ManyServers { count } => format!(
+        RegistryError::ManyServers { count } => format!(
             "{count} servers count for the horizon of the cluster, of the role of this server or \
              of all roles, and no more may. Drop those that are lost, by snowflake_drop_server()."
         ),
-        LeaseRefused::Stopped(stopped) => format!(
+        RegistryError::Stopped(stopped) => format!(
             "The registry serves nobody since {}: {} has seen another one that has taken over \
              from it.",
             at(stopped.since),

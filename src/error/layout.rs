@@ -7,7 +7,7 @@ use super::{Code, Error, invalid, not_supported, out_of_range};
 use crate::time::display;
 use snowflake_core::excerpt::excerpt;
 use snowflake_core::label::{Field, Label};
-use snowflake_core::layout::{Disorder, LayoutError};
+use snowflake_core::layout::{LayoutError, OrderError};
 
 impl From<LayoutError> for Error {
     fn from(error: LayoutError) -> Self {
@@ -35,7 +35,7 @@ impl From<LayoutError> for Error {
                     .hint("Name the fields as the layout does; the time is the first argument.")
             }
             LayoutError::Missing(field) => invalid(format!("field \"{field}\" has no value"))
-                .hint("Give a value to each field that is neither fixed nor a clock number."),
+                .hint("Give a value to each field that is neither fixed nor a clock sequence."),
             LayoutError::Unordered(disorder) => no_range(disorder),
             LayoutError::FieldRange { field, value, max } => {
                 out_of_range(format!("{field} {value} is out of range"))
@@ -55,28 +55,28 @@ fn not_an_id(id: i64) -> Error {
     out_of_range(format!("{id} is not an ID of this layout"))
 }
 
-fn no_range(disorder: Disorder) -> Error {
+fn no_range(disorder: OrderError) -> Error {
     let error = not_supported("IDs of this layout have no range for an instant");
     let error = because_of(error, disorder);
     match disorder {
-        Disorder::NegativeFrom(_) => error.hint("Before that instant, ranges are as expected."),
+        OrderError::NegativeFrom(_) => error.hint("Before that instant, ranges are as expected."),
         _ => error,
     }
 }
 
 /// Adds why IDs of a layout do not sort by time.
-pub(super) fn because_of(error: Error, disorder: Disorder) -> Error {
+pub(super) fn because_of(error: Error, disorder: OrderError) -> Error {
     match disorder {
-        Disorder::Reversed => {
+        OrderError::Reversed => {
             error.detail("The bits of its time are reversed: IDs do not sort by time.")
         }
-        Disorder::TimeBelow => error
+        OrderError::TimeBelow => error
             .detail("Other fields are above its time: IDs do not sort by time.")
             .hint(
                 "If such a field is the same in all IDs of a generator, give it its value in the \
                  label.",
             ),
-        Disorder::NegativeFrom(at) => {
+        OrderError::NegativeFrom(at) => {
             let at = display(at);
             error.detail(format!(
                 "They are negative from {at} on, and sort before all others."

@@ -6,8 +6,8 @@ use pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
 use super::{Code, Error};
 use crate::time::display;
 use snowflake_core::duration::{exact, rounded};
-use snowflake_core::host::{Note, Refused};
 use snowflake_core::id::{Millis, UnixMillis, WorkerId};
+use snowflake_core::protocol::host::{IssueError, Note};
 
 /// IDs are negative from the instant `from` on; without one, some are.
 pub fn can_be_negative(from: Option<UnixMillis>) -> Error {
@@ -50,7 +50,7 @@ pub fn epoch_moved(name: &str, by: Millis) -> Error {
 /// Writes a note of the protocol about the generator of this name to the server's log;
 /// `refusal` makes the error that users are told.
 #[cold]
-pub fn log(name: &str, note: Note, refusal: impl FnOnce(Refused) -> Error) {
+pub fn log(name: &str, note: Note, refusal: impl FnOnce(IssueError) -> Error) {
     let (message, detail) = match note {
         Note::Stepped { by } if by < Millis::ZERO => {
             let by = exact(by.abs());
@@ -68,11 +68,11 @@ pub fn log(name: &str, note: Note, refusal: impl FnOnce(Refused) -> Error) {
         ),
         Note::Refused { why, reserved } => {
             let lasts = match (why, reserved) {
-                (Refused::Reservation(_), Some(at)) => format!(
+                (IssueError::Reservation(_), Some(at)) => format!(
                     "Generator {name} issues IDs up to {}, and then none until this is solved.",
                     display(at)
                 ),
-                (Refused::Reservation(_), None) => {
+                (IssueError::Reservation(_), None) => {
                     format!("Generator {name} issues no IDs until this is solved.")
                 }
                 // The message says everything.
@@ -95,7 +95,7 @@ pub fn log(name: &str, note: Note, refusal: impl FnOnce(Refused) -> Error) {
                 None => format!("generator {name} starts before its mark"),
             },
             format!(
-                "Generator {name} continues with clock number {clock} of 0 to {}; {free} more are free.",
+                "Generator {name} continues with clock sequence {clock} of 0 to {}; {free} more are free.",
                 clocks - 1
             ),
         ),

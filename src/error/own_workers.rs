@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
 use super::super::lease_state::Shown;
-use super::keeper::{NOT_RUNNING, trouble};
+use super::keeper::{NOT_RUNNING, failure};
 use super::{Code, Error, invalid, not_ready};
 
 /// There is no pool for such generators, or no registry at all.
@@ -12,7 +12,7 @@ pub fn no_pool(name: &str, lacks_registry: bool) -> Error {
     let lacks = if lacks_registry {
         "\"snowflake_id.registry\" is not set"
     } else {
-        "\"snowflake_id.queue_pool\" is not set"
+        "\"snowflake_id.generator_pool\" is not set"
     };
     not_ready(format!("generator {name} has no queue of worker IDs"))
         .detail(format!(
@@ -21,7 +21,7 @@ pub fn no_pool(name: &str, lacks_registry: bool) -> Error {
         ))
         .hint(
             "Make a pool with snowflake_create_pool() in the registry, and set \
-             \"snowflake_id.registry\" and \"snowflake_id.queue_pool\". Or set another on_rollback \
+             \"snowflake_id.registry\" and \"snowflake_id.generator_pool\". Or set another on_rollback \
              in the label: wait, error or continue.",
         )
 }
@@ -38,7 +38,7 @@ pub fn not_allowed(name: &str, owner: &str) -> Error {
              number is limited.",
         )
         .hint(format!(
-            "A superuser can run: GRANT SET ON PARAMETER snowflake_id.queue_pool TO {role}"
+            "A superuser can run: GRANT SET ON PARAMETER snowflake_id.generator_pool TO {role}"
         ))
 }
 
@@ -56,7 +56,7 @@ pub fn no_place(name: &str, places: usize) -> Error {
             "Up to {places} generators of this server can lease worker IDs of their own."
         ))
         .hint(
-            "Raise \"snowflake_id.queue_places\" and restart the server. A restart alone makes the \
+            "Raise \"snowflake_id.max_leased_generators\" and restart the server. A restart alone makes the \
              places of dropped generators free.",
         )
 }
@@ -70,7 +70,7 @@ pub fn worker_id_range(worker: u32, max: u64, name: &str, layout: &str) -> Error
         "Layout \"{layout}\" holds worker IDs from 0 to {max}."
     ))
     .hint(format!(
-        "Set \"snowflake_id.queue_pool\" to a pool whose worker IDs are from 0 to {max}, or make \
+        "Set \"snowflake_id.generator_pool\" to a pool whose worker IDs are from 0 to {max}, or make \
          the generator with more worker bits."
     ))
 }
@@ -78,9 +78,9 @@ pub fn worker_id_range(worker: u32, max: u64, name: &str, layout: &str) -> Error
 /// The clock was set back, and there is no worker ID for the time that it shows: `error` says
 /// so for a generator that waits.
 pub fn no_other_worker(error: Error, name: &str, shown: &Shown, has_keeper: bool) -> Error {
-    let why = match &shown.trouble {
+    let why = match &shown.failure {
         _ if !has_keeper => NOT_RUNNING.to_string(),
-        Some(obstacle) => trouble(obstacle),
+        Some(obstacle) => failure(obstacle),
         None => "The registry has not answered yet.".to_string(),
     };
     let pool = shown.pool.get();

@@ -9,17 +9,17 @@ use super::layout::because_of;
 use super::{Code, Error, bad_clock, not_ready, not_supported};
 use snowflake_core::duration::{as_set, exact};
 use snowflake_core::generator::{Descent, Generator};
-use snowflake_core::host::Refused;
 use snowflake_core::id::{Millis, UnixMillis};
 use snowflake_core::label::on_rollback_text;
 use snowflake_core::policy::Policy;
-use snowflake_core::reservation::{NoMark, Refusal};
+use snowflake_core::protocol::host::IssueError;
+use snowflake_core::protocol::plan::{MarkError, ReserveError};
 
 /// Whether a generator is refused since the server has no worker ID, though its IDs carry none.
-pub fn no_worker_yet(why: Refused) -> bool {
+pub fn no_worker_yet(why: IssueError) -> bool {
     matches!(
         why,
-        Refused::Reservation(Refusal::PastBound { bound, .. }) if bound == UnixMillis::new(i64::MIN)
+        IssueError::Reservation(ReserveError::PastBound { bound, .. }) if bound == UnixMillis::new(i64::MIN)
     )
 }
 
@@ -27,18 +27,18 @@ pub fn no_worker_yet(why: Refused) -> bool {
 pub struct ServerFacts {
     /// What the wall clock shows.
     pub now: UnixMillis,
-    /// `snowflake_id.max_observe`.
-    pub max_observe: Option<Millis>,
+    /// `snowflake_id.max_observe_ahead`.
+    pub max_observe_ahead: Option<Millis>,
     /// What is in the way of a later bound of the server's worker ID: a sentence, or several.
     pub obstacle: Option<String>,
 }
 
 /// The generator of this name refuses what was asked. A server without a worker ID
 /// ([`no_worker_yet`]) has an error of its own.
-pub fn refused(name: &str, generator: &Generator, why: Refused, server: &ServerFacts) -> Error {
+pub fn refused(name: &str, generator: &Generator, why: IssueError, server: &ServerFacts) -> Error {
     match why {
-        Refused::Reservation(refusal) => not_reserved(name, generator, refusal, server),
-        Refused::Behind {
+        IssueError::Reservation(refusal) => not_reserved(name, generator, refusal, server),
+        IssueError::Behind {
             by,
             latest,
             since,
@@ -58,7 +58,7 @@ pub fn refused(name: &str, generator: &Generator, why: Refused, server: &ServerF
                 ))
                 .hint(format!("{CHECK}{AHEAD}"))
         }
-        Refused::StandsStill { at, lasts } => {
+        IssueError::StandsStill { at, lasts } => {
             let (at, lasts) = (display(at), exact(lasts));
             bad_clock("the clock of this server stands still")
                 .detail(format!(
@@ -67,7 +67,7 @@ pub fn refused(name: &str, generator: &Generator, why: Refused, server: &ServerF
                 ))
                 .hint("Check the clock of this server, and what virtualizes or fakes it.")
         }
-        Refused::TickUsedUp { wait } => {
+        IssueError::TickUsedUp { wait } => {
             let tick = as_set(generator.layout.tick());
             let count = 1u64 << generator.layout.within_bits();
             let max_borrow = as_set(generator.max_borrow());
@@ -85,16 +85,16 @@ pub fn refused(name: &str, generator: &Generator, why: Refused, server: &ServerF
                      ahead of the clock; more bits of sequence hold more IDs."
                 ))
         }
-        Refused::Interleaved { count } => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
+        IssueError::Interleaved { count } => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
             .error(format!(
                 "generator {name} could not issue {count} consecutive IDs"
             ))
             .detail("Other sessions took IDs in between, again and again.")
             .hint("Try again, or ask for fewer IDs."),
-        Refused::TooFarAhead { by, limit } => {
-            too_far_ahead(name, generator, by, limit, server.max_observe)
+        IssueError::TooFarAhead { by, limit } => {
+            too_far_ahead(name, generator, by, limit, server.max_observe_ahead)
         }
-        Refused::Descends(descent) => descends(name, generator, descent),
+        IssueError::Descends(descent) => descends(name, generator, descent),
     }
 }
 
@@ -103,9 +103,9 @@ fn too_far_ahead(
     generator: &Generator,
     by: Millis,
     limit: Millis,
-    max_observe: Option<Millis>,
+    max_observe_ahead: Option<Millis>,
 ) -> Error {
-    let of_setting = generator.within(max_observe).max_borrow();
+    let of_setting = generator.within(max_observe_ahead).max_borrow();
     let (rule, way) = if limit == generator.max_borrow() {
         (
             "max_borrow of the generator",
@@ -113,8 +113,8 @@ fn too_far_ahead(
         )
     } else if limit == of_setting {
         (
-            "\"snowflake_id.max_observe\"",
-            "With a longer \"snowflake_id.max_observe\" the generator accepts such an ID.",
+            "\"snowflake_id.max_observe_ahead\"",
+            "With a longer \"snowflake_id.max_observe_ahead\" the generator accepts such an ID.",
         )
     } else {
         (
@@ -152,11 +152,11 @@ fn descends(name: &str, generator: &Generator, descent: Descent) -> Error {
 fn not_reserved(
     name: &str,
     generator: &Generator,
-    refusal: Refusal,
+    refusal: ReserveError,
     server: &ServerFacts,
 ) -> Error {
     match refusal {
-        Refusal::ClockJumped { by, limit } => {
+        ReserveError::ClockJumped { by, limit } => {
             let (by, limit) = (exact(by), as_set(limit));
             bad_clock(format!("clock jumped forward by {by}"))
                 .detail(format!(
@@ -166,7 +166,7 @@ fn not_reserved(
                 ))
                 .hint(format!("{CHECK}."))
         }
-        Refusal::ClockRolledBack { by, limit } => {
+        ReserveError::ClockRolledBack { by, limit } => {
             let (by, limit) = (exact(by), exact(limit));
             bad_clock(format!("clock moved backwards by {by}"))
                 .detail(format!(
@@ -175,7 +175,7 @@ fn not_reserved(
                 ))
                 .hint(format!("{CHECK}."))
         }
-        Refusal::MarkAhead { by, limit, start } => {
+        ReserveError::MarkAhead { by, limit, start } => {
             let (by, limit, start) = (exact(by), exact(limit), display(start));
             bad_clock(format!(
                 "generator {name} would start {by} ahead of the clock"
@@ -190,7 +190,7 @@ fn not_reserved(
                  after it, in Unix milliseconds."
             ))
         }
-        Refusal::MarkPastPool { by, limit, mark } => {
+        ReserveError::MarkPastPool { by, limit, mark } => {
             let quoted = quote_literal(name);
             let back = server.now.get();
             let (by, limit, mark) = (exact(by), exact(limit), display(mark));
@@ -211,7 +211,7 @@ fn not_reserved(
                  the generator then resumes after them, and at the next restart the others do, too."
             ))
         }
-        Refusal::AdvanceTooFar { by, limit } => {
+        ReserveError::AdvanceTooFar { by, limit } => {
             let (by, limit) = (exact(by), exact(limit));
             ERRCODE_DATETIME_FIELD_OVERFLOW
                 .error(format!(
@@ -219,7 +219,7 @@ fn not_reserved(
                 ))
                 .hint(format!("At most {limit} ahead of the clock is allowed."))
         }
-        Refusal::AdvancePastPool { by, limit } => {
+        ReserveError::AdvancePastPool { by, limit } => {
             let (by, limit) = (exact(by), exact(limit));
             ERRCODE_DATETIME_FIELD_OVERFLOW
                 .error(format!(
@@ -234,9 +234,9 @@ fn not_reserved(
                      instant.",
                 )
         }
-        Refusal::PastBound { needed, bound, .. } => {
+        ReserveError::PastBound { needed, bound, .. } => {
             let (needed, bound) = (display(needed), display(bound));
-            let (whose, view) = if generator.takes_turns() {
+            let (whose, view) = if generator.rotates_worker() {
                 (
                     "generator",
                     "The log of the server says what is in the way.",
@@ -251,7 +251,7 @@ fn not_reserved(
             let why = server
                 .obstacle
                 .as_ref()
-                .filter(|_| !generator.takes_turns());
+                .filter(|_| !generator.rotates_worker());
             let why = why.map_or_else(String::new, |why| format!(" {why}"));
             not_ready(format!(
                 "generator {name} may issue IDs of times before {bound} only"
@@ -262,7 +262,7 @@ fn not_reserved(
             ))
             .hint(format!("{view} IDs resume by themselves."))
         }
-        Refusal::BeforeEpoch { epoch } => {
+        ReserveError::BeforeEpoch { epoch } => {
             let epoch = display(epoch);
             bad_clock(format!("the clock is before the epoch of generator {name}"))
                 .detail(format!("Its IDs count from {epoch}."))
@@ -271,7 +271,7 @@ fn not_reserved(
                      generator.",
                 )
         }
-        Refusal::TimeUsedUp { last } => {
+        ReserveError::TimeUsedUp { last } => {
             let last = display(last);
             ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED
                 .error(format!(
@@ -283,23 +283,23 @@ fn not_reserved(
                      column that tells which generator made an ID.",
                 )
         }
-        Refusal::NoClockFree {
+        ReserveError::NoClockFree {
             by,
             clocks,
             free_from,
         } => no_clock_free(name, by, clocks, free_from, ""),
         // A caller that waits gets another error.
-        Refusal::WorkerUsed { by } => {
+        ReserveError::WorkerUsed { by } => {
             let by = exact(by);
             bad_clock(format!("clock moved backwards by {by}")).hint(format!("{CHECK}{AHEAD}"))
         }
-        Refusal::NoMark(no_mark) => {
+        ReserveError::NoMark(no_mark) => {
             let now = server.now;
             match no_mark {
-                NoMark::Id { value, ends } => {
+                MarkError::Id { value, ends } => {
                     not_a_mark(name, generator, value, "an ID", ends.max(now))
                 }
-                NoMark::Number { value } => not_a_mark(name, generator, value, "a count", now),
+                MarkError::Number { value } => not_a_mark(name, generator, value, "a count", now),
             }
         }
     }
@@ -334,10 +334,10 @@ fn not_a_mark(
 fn no_clock_free(name: &str, by: Millis, clocks: u64, free_from: UnixMillis, since: &str) -> Error {
     let (by, free_from) = (exact(by), display(free_from));
     bad_clock(format!(
-        "clock moved backwards by {by}, and generator {name} has no clock number left for that time"
+        "clock moved backwards by {by}, and generator {name} has no clock sequence left for that time"
     ))
     .detail(format!(
-        "Each of its {clocks} clock numbers may have been used at that time. One is free from \
+        "Each of its {clocks} clock sequences may have been used at that time. One is free from \
          {free_from} on.{since}"
     ))
     .hint(format!("{CHECK}{AHEAD}"))

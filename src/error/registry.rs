@@ -4,7 +4,7 @@ use pgrx::PgSqlErrorCode::*;
 
 use super::{Code, Error, invalid, not_ready, not_supported, out_of_range};
 use snowflake_core::excerpt::{cut, excerpt};
-use snowflake_core::lease::{Holder, Unfit};
+use snowflake_core::lease::{Holder, HolderError};
 use snowflake_registry_client::wire;
 
 pub fn no_pool(name: &str) -> Error {
@@ -186,15 +186,15 @@ pub fn request_not_read(why: &str) -> Error {
 }
 
 /// A text of the request is not stored. It is not shown, either.
-pub fn request_not_fit(why: Unfit) -> Error {
+pub fn request_not_fit(why: HolderError) -> Error {
     let (error, name) = match why {
-        Unfit::Control(name) => (
+        HolderError::Control(name) => (
             invalid(format!(
                 "\"{name}\" of a request to a registry of worker IDs has control characters"
             )),
             name,
         ),
-        Unfit::Long(name, most) => (
+        HolderError::Long(name, most) => (
             invalid(format!(
                 "\"{name}\" of a request to a registry of worker IDs is longer than {most} bytes"
             )),

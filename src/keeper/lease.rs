@@ -1,11 +1,11 @@
 //! A lease: of the server's worker ID, or of one of a generator that leases worker IDs of its
 //! own. [`snowflake_core::lease::node`] says what to ask and what follows; a lease gives its
 //! [`Node`] the clocks, and publishes in its place in shared memory ([`LeaseSlot`]) what may be
-//! issued ([`snowflake_core::identity`]).
+//! issued ([`snowflake_core::tenure`]).
 //!
 //! | | the server | a generator |
 //! |---|---|---|
-//! | which worker ID | the one of the settings, or else any | any whose floor is near ([`Reach::Soon`]) |
+//! | which worker ID | the one of the settings, or else any | any whose floor is near ([`FloorPolicy::Soon`]) |
 //! | what is closed | all slots | its slot |
 //! | it reports | its horizon | |
 //! | it is told | who else claims its worker ID | |
@@ -15,8 +15,8 @@
 //!
 //! - The number of a request, and all else of the node, before the request is sent. A
 //!   candidate and a release need nothing stored: another keeper does not take them over.
-//! - What a reply brings, and the identity that follows, under one lock.
-//! - For a release: the identity is closed, then the slots, then the end is computed.
+//! - What a reply brings, and the tenure that follows, under one lock.
+//! - For a release: the tenure is closed, then the slots, then the end is computed.
 //!
 //! # A clock rollback of a generator
 //!
@@ -25,10 +25,10 @@
 //! passed. The first node keeps its own meanwhile: if the clock is corrected, or nobody asks
 //! any more, the generator goes on with it. When the candidate is granted one, in this order:
 //!
-//! 1. the generator's identity is closed, then its slot, and the end of the old worker ID is
+//! 1. the generator's tenure is closed, then its slot, and the end of the old worker ID is
 //!    computed, as for a release of the server's;
 //! 2. the candidate takes the place of the first node, and its grant becomes the generator's
-//!    identity;
+//!    tenure;
 //! 3. the first node returns the old worker ID with that end. If that fails, the lease
 //!    expires, and the worker ID is free from its bound on.
 //!
@@ -44,18 +44,20 @@ use pgrx::pg_sys;
 use super::super::encoding::from_server;
 use super::super::error::keeper::{LeaseTexts, reason};
 use super::super::lease_state::{
-    Blocked, KeptLink, LeaseSlot, LeaseState, Obstacle, SERVER, Short, Shown,
+    Blocked, KeptLease, LeaseSlot, LeaseState, SERVER, Short, Shown, ShownFailure,
 };
 use super::super::shmem::{Shared, SlotKey};
-use super::super::{guc, identity, os_clock, start_file};
+use super::super::{guc, os_clock, server_key, start_file};
 use super::report;
 use super::target::Target;
 use snowflake_core::clock::Reading;
 use snowflake_core::id::{BootNanos, Millis, NANOS_PER_MILLI, UnixMillis, WorkerId};
 use snowflake_core::lease::contender::Contenders;
-use snowflake_core::lease::node::{Change, HeldLease, Moment, Next, Node, Reach, Trouble, Why};
+use snowflake_core::lease::node::{
+    Change, FloorPolicy, HeldLease, LeaseError, LeaseFailure, Next, Node, NodeInput,
+};
 use snowflake_core::lease::{
-    Answer, Ask, Holder, LeaseRefused, Nonce, Reply, Request, ServerKey, Terms,
+    Answer, Ask, Holder, Nonce, RegistryError, Reply, Request, ServerKey, Terms,
 };
 use snowflake_core::slot::Slot;
 
@@ -125,7 +127,7 @@ impl Lease {
         let (kept, name) = shared.with_lease(slot, |_, state| {
             let kept = state.link.clone().filter(|kept| kept.target == hash);
             // The other keeper may have ended while it closed.
-            let is_good = |kept: &KeptLink| kept.node.right().is_none() || state.is_in_force();
+            let is_good = |kept: &KeptLease| kept.node.right().is_none() || state.is_in_force();
             (kept.filter(is_good), state.name)
         });
         let fixed = guc::worker_id().filter(|_| generator.is_none());
@@ -134,7 +136,7 @@ impl Lease {
             None => Node::new(holder(os_clock::boot(), generator), nonce(), fixed, None),
         };
         let is_resumed = node.latest_number() > 0;
-        let reach = generator.map_or(Reach::Any, |_| Reach::Soon);
+        let floor_policy = generator.map_or(FloorPolicy::Any, |_| FloorPolicy::Soon);
         let texts = LeaseTexts {
             generator: generator.map(|_| name.get()),
             registry: target.described(),
@@ -145,27 +147,27 @@ impl Lease {
             target: Rc::clone(target),
             texts: Rc::new(texts),
             generator,
-            node: node.reaching(reach),
+            node: node.reaching(floor_policy),
             candidate: None,
             needed: None,
             contenders: Contenders::default(),
         };
         if let Some(key) = generator.filter(|_| !is_resumed) {
-            let _ = shared.with_slot(key, Slot::start_turns_at_mark);
+            let _ = shared.with_slot(key, Slot::start_rotations_at_mark);
         }
         let kept = lease.kept();
         let LeaseTexts { registry, pool, .. } = &*lease.texts;
         shared.with_lease(slot, |_, state| {
-            let identity = state.identity;
+            let tenure = state.tenure;
             if !is_resumed {
                 // A grant of which nothing is known any more, or a server without a worker
                 // ID of its own.
-                if identity.bound.is_some() == identity.generation.worker().is_some() {
-                    state.identity = identity.closed();
+                if tenure.not_after.is_some() == tenure.generation.worker().is_some() {
+                    state.tenure = tenure.closed();
                 }
                 state.shown = Shown::default();
             }
-            if state.identity.generation.worker().is_none() {
+            if state.tenure.generation.worker().is_none() {
                 state.shown.waits_since = Some(os_clock::boot());
             }
             state.blocked = None;
@@ -187,19 +189,19 @@ impl Lease {
         self.node.nonce() == nonce || candidate.is_some_and(|it| it.node.nonce() == nonce)
     }
 
-    fn kept(&self) -> KeptLink {
-        KeptLink {
+    fn kept(&self) -> KeptLease {
+        KeptLease {
             target: self.target.hash(),
             started: self.node.started(),
             node: self.node.kept(),
         }
     }
 
-    fn moment(&self, shared: &Shared) -> Moment {
+    fn moment(&self, shared: &Shared) -> NodeInput {
         // Before the clocks: what is issued from here on is not told.
         let furthest = match self.generator {
             None => shared.furthest(),
-            Some(key) => shared.with_slot(key, Slot::furthest_in_turn).flatten(),
+            Some(key) => shared.with_slot(key, Slot::furthest_in_rotation).flatten(),
         };
         let needed = self.needed.as_ref().map(|needed| needed.instant);
         moment(furthest.max(needed))
@@ -207,7 +209,7 @@ impl Lease {
 
     /// Takes what sessions need, and forgets what nobody tells any more.
     pub fn hear_sessions(&mut self, shared: &Shared) {
-        // A session has closed the identity of a generator, as CREATE DATABASE does with those
+        // A session has closed the tenure of a generator, as CREATE DATABASE does with those
         // of a dropped database whose OID it uses again ([`Shared::forget`]). Then the generator
         // gets a worker ID anew: the same one, from its bound on.
         let is_closed = !shared.with_lease(self.slot, |_, state| state.is_in_force());
@@ -238,7 +240,7 @@ impl Lease {
             let generator = self.generator;
             let candidate = self.candidate.get_or_insert_with(|| {
                 let node = Node::new(holder(os_clock::boot(), generator), nonce(), None, None);
-                let node = node.reaching(Reach::Passed);
+                let node = node.reaching(FloorPolicy::Passed);
                 Candidate { node, told: now }
             });
             candidate.told = now;
@@ -296,7 +298,7 @@ impl Lease {
         let now = self.moment(shared);
         if self.node.nonce() == nonce {
             let change = hear(&mut self.node, number, outcome, &now);
-            self.follow(shared, &change, outcome.as_ref().ok());
+            self.apply(shared, &change, outcome.as_ref().ok());
             return None;
         }
         let mut candidate = self.candidate.take_if(|it| it.node.nonce() == nonce)?;
@@ -305,16 +307,16 @@ impl Lease {
                 return self.change_over(shared, candidate.node, reply, reached);
             }
             (Change::Copied, _) => return None,
-            (Change::Troubled(trouble), _) => {
+            (Change::Failed(failure), _) => {
                 let right = self.node.right();
                 let right = (right.as_ref(), false);
-                self.texts.troubled(right, None, None, &trouble).warning();
+                self.texts.troubled(right, None, None, &failure).warning();
             }
             _ => {}
         }
-        if let Some(trouble) = candidate.node.trouble() {
+        if let Some(failure) = candidate.node.failure() {
             let reading = os_clock::read();
-            let obstacle = obstacle_of(trouble, reading);
+            let obstacle = obstacle_of(failure, reading);
             let blocked = Blocked { obstacle, reading };
             shared.with_lease(self.slot, |_, state| state.blocked = Some(blocked));
             shared.tell_waiters();
@@ -332,21 +334,21 @@ impl Lease {
         reached: UnixMillis,
     ) -> Option<Release> {
         let (now, end) = (self.moment(shared), self.close(shared));
-        let node = std::mem::replace(&mut self.node, candidate.reaching(Reach::Soon));
+        let node = std::mem::replace(&mut self.node, candidate.reaching(FloorPolicy::Soon));
         let before = node.right().map(|right| right.worker);
         shared.with_lease(self.slot, |_, state| state.blocked = None);
         let change = Change::Acquired { before, reached };
-        self.follow(shared, &change, Some(reply));
+        self.apply(shared, &change, Some(reply));
         self.release(node, end, &now)
     }
 
     /// Publishes what the node has come to, and tells the log.
-    fn follow(&mut self, shared: &Shared, change: &Change, reply: Option<&Reply>) {
+    fn apply(&mut self, shared: &Shared, change: &Change, reply: Option<&Reply>) {
         let reading = os_clock::read();
         let now = reading.wall.millis();
         let right = self.node.right();
         self.needed
-            .take_if(|needed| right.is_some_and(|right| right.bound > needed.instant));
+            .take_if(|needed| right.is_some_and(|right| right.not_after > needed.instant));
         self.know_need();
         let max_ahead = self.node.terms().map(|terms| terms.max_ahead);
         let until = reply.and_then(|reply| match &reply.answer {
@@ -355,36 +357,37 @@ impl Lease {
             _ => None,
         });
         let (kept, nonce) = (self.kept(), self.node.nonce());
-        let obstacle = self.node.trouble().map(|it| obstacle_of(it, reading));
+        let obstacle = self.node.failure().map(|it| obstacle_of(it, reading));
         let is_held = obstacle.as_ref().is_some_and(|it| it.held.is_some());
         // The worker ID of the settings, for which the server has no claim.
         let mut unclaimed = None;
         shared.with_lease(self.slot, |_, state| {
-            let (identity, is_in_force) = (state.identity, state.is_in_force());
+            let (tenure, is_in_force) = (state.tenure, state.is_in_force());
             let shown = &mut state.shown;
             if let (Some(right), Some(max_ahead)) = (right, max_ahead) {
                 if let Change::Acquired { reached, .. } = change {
-                    let (worker, floor) = (right.worker, right.floor);
-                    let granted = identity.granted(worker, floor, right.bound, *reached, max_ahead);
-                    state.identity = granted;
+                    let (worker, floor) = (right.worker, right.not_before);
+                    let granted =
+                        tenure.granted(worker, floor, right.not_after, *reached, max_ahead);
+                    state.tenure = granted;
                     state.granted = granted.generation;
                     shown.since = Some(now);
                     shown.waits_since = None;
                 } else if is_in_force {
-                    state.identity = identity.renewed(right.bound);
+                    state.tenure = tenure.renewed(right.not_after);
                 }
                 shown.counter = right.counter;
                 shown.nonce = Some(nonce);
             }
-            if identity.bound.is_none() && right.is_none() {
-                unclaimed = identity.generation.worker();
+            if tenure.not_after.is_none() && right.is_none() {
+                unclaimed = tenure.generation.worker();
             }
             shown.leased_until = until.or(shown.leased_until);
             if reply.is_some() {
                 shown.last_contact = Some(now);
             }
-            let began = shown.trouble.as_ref().map(|before| before.began);
-            shown.trouble = obstacle.map(|obstacle| Obstacle {
+            let began = shown.failure.as_ref().map(|before| before.began);
+            shown.failure = obstacle.map(|obstacle| ShownFailure {
                 began: began.unwrap_or(obstacle.began),
                 ..obstacle
             });
@@ -395,7 +398,7 @@ impl Lease {
             let waits_since = Some(reading.boot);
             shared.with_lease(self.slot, |_, state| state.shown.waits_since = waits_since);
         }
-        self.tell(change, unclaimed, now);
+        self.log_change(change, unclaimed, now);
         if let Some(reply) = reply {
             self.tell_of_contender(change, reply);
         }
@@ -407,7 +410,7 @@ impl Lease {
     }
 
     /// One line in the log for each change.
-    fn tell(&self, change: &Change, unclaimed: Option<WorkerId>, now: UnixMillis) {
+    fn log_change(&self, change: &Change, unclaimed: Option<WorkerId>, now: UnixMillis) {
         let right = self.node.right();
         let (right, texts) = (right.as_ref(), &self.texts);
         match change {
@@ -417,16 +420,16 @@ impl Lease {
                     texts.acquired(right, *before, now).log("");
                 }
             }
-            Change::Resumed(trouble) => texts.resumed(right, trouble, now).log(""),
-            Change::Lost(trouble) => {
+            Change::Resumed(failure) => texts.resumed(right, failure, now).log(""),
+            Change::Lost(failure) => {
                 if let Some(right) = right {
-                    texts.lost(right, trouble, true).warning();
+                    texts.lost(right, failure, true).warning();
                 }
             }
-            Change::Troubled(trouble) => {
+            Change::Failed(failure) => {
                 let fixed = guc::worker_id().filter(|_| self.generator.is_none());
                 let right = (right, self.node.holds());
-                texts.troubled(right, fixed, unclaimed, trouble).warning();
+                texts.troubled(right, fixed, unclaimed, failure).warning();
             }
             Change::Copied => texts.copied().warning(),
         }
@@ -441,7 +444,7 @@ impl Lease {
             && let Some(contender) = contender
             && let (Some(right), Some(terms)) = (self.node.right(), self.node.terms())
             && self.generator.is_none()
-            && self.contenders.hear(contender, terms)
+            && self.contenders.note(contender, terms)
         {
             let is_fixed = guc::worker_id().is_some();
             let texts = &self.texts;
@@ -449,27 +452,27 @@ impl Lease {
         }
     }
 
-    /// Nothing is issued under the identity from here on. Returns where its IDs end: at the
+    /// Nothing is issued under the tenure from here on. Returns where its IDs end: at the
     /// bound, if the slot of a generator does not know that, as after DROP or a new label.
     fn close(&self, shared: &Shared) -> UnixMillis {
         let before = shared.with_lease(self.slot, |_, state| {
-            let before = state.identity;
-            state.identity = before.closed();
+            let before = state.tenure;
+            state.tenure = before.closed();
             before
         });
         let Some(key) = self.generator else {
             let slots = shared.close_slots();
             return before.end(slots, os_clock::wall().millis());
         };
-        let close = |slot: &Slot| slot.close_turn(before.generation);
+        let close = |slot: &Slot| slot.close_rotation(before.generation);
         let slot = shared.with_slot(key, close).flatten();
-        before.end_of_turn(slot, os_clock::wall().millis())
+        before.end_of_rotation(slot, os_clock::wall().millis())
     }
 
     /// Has a node return what it has, which was closed.
-    fn release(&self, mut node: Node, end: UnixMillis, now: &Moment) -> Option<Release> {
+    fn release(&self, mut node: Node, end: UnixMillis, now: &NodeInput) -> Option<Release> {
         let right = node.right()?;
-        let end = end.max(right.floor);
+        let end = end.max(right.not_before);
         let request = Some(node.close(end, now)?);
         let texts = Rc::clone(&self.texts);
         Some(Release {
@@ -519,8 +522,8 @@ impl Lease {
             let change = hear(node, number, outcome, &now);
             match (change, node.right()) {
                 (Change::Copied, _) => self.texts.copied().warning(),
-                (Change::Lost(trouble), Some(right)) => {
-                    self.texts.lost(&right, &trouble, false).warning();
+                (Change::Lost(failure), Some(right)) => {
+                    self.texts.lost(&right, &failure, false).warning();
                 }
                 _ => {}
             }
@@ -562,16 +565,16 @@ impl Release {
     }
 
     /// Tells the log what became of the request; `None` if no reply came in time.
-    pub fn tell(mut self, outcome: Option<Result<Reply, String>>) {
+    pub fn log_change(mut self, outcome: Option<Result<Reply, String>>) {
         let (texts, right) = (self.texts, self.right);
         let why = match outcome {
             None => None,
             Some(Err(why)) => Some(why),
-            Some(Ok(reply)) => match self.node.heard(&reply, &moment(None)) {
+            Some(Ok(reply)) => match self.node.on_reply(&reply, &moment(None)) {
                 Change::Returned => return texts.returned(right.worker, self.end).log(""),
-                Change::Lost(trouble) => return texts.lost(&right, &trouble, false).warning(),
+                Change::Lost(failure) => return texts.lost(&right, &failure, false).warning(),
                 Change::Copied => return texts.copied().warning(),
-                _ => self.node.trouble().map(|trouble| reason(&trouble.why)),
+                _ => self.node.failure().map(|failure| reason(&failure.why)),
             },
         };
         let why = why.unwrap_or_else(|| "The registry did not confirm it in time.".to_string());
@@ -581,18 +584,18 @@ impl Release {
 
 /// Without a registry the server has the worker ID of its settings, at once.
 pub fn leave_registry(state: &mut LeaseState) {
-    let mut identity = state.identity;
-    let since = state.shown.since.filter(|_| identity.bound.is_none());
-    if identity.bound.is_some() {
-        identity = identity.unregistered(guc::worker_id());
+    let mut tenure = state.tenure;
+    let since = state.shown.since.filter(|_| tenure.not_after.is_none());
+    if tenure.not_after.is_some() {
+        tenure = tenure.unregistered(guc::worker_id());
     }
-    *state = LeaseState::new(identity, since.or_else(|| Some(os_clock::wall().millis())));
+    *state = LeaseState::new(tenure, since.or_else(|| Some(os_clock::wall().millis())));
 }
 
 /// Tells a node what became of its request.
-fn hear(node: &mut Node, number: u64, outcome: &Result<Reply, String>, now: &Moment) -> Change {
+fn hear(node: &mut Node, number: u64, outcome: &Result<Reply, String>, now: &NodeInput) -> Change {
     match outcome {
-        Ok(reply) => node.heard(reply, now),
+        Ok(reply) => node.on_reply(reply, now),
         Err(why) => node.failed(number, why.clone(), now),
     }
 }
@@ -610,16 +613,16 @@ fn nonce() -> Nonce {
 }
 
 /// Why the registry does not give what a node asks for.
-fn obstacle_of(trouble: &Trouble, now: Reading) -> Obstacle {
-    Obstacle {
-        since: trouble.since,
+fn obstacle_of(failure: &LeaseFailure, now: Reading) -> ShownFailure {
+    ShownFailure {
+        since: failure.since,
         began: now.boot,
-        held: match &trouble.why {
-            Why::Refused(LeaseRefused::Held { worker, .. }) => Some(*worker),
+        held: match &failure.why {
+            LeaseError::Refused(RegistryError::Held { worker, .. }) => Some(*worker),
             _ => None,
         },
-        is_refusal: matches!(trouble.why, Why::Refused(_)),
-        text: Short::new(&reason(&trouble.why)),
+        is_refusal: matches!(failure.why, LeaseError::Refused(_)),
+        text: Short::new(&reason(&failure.why)),
     }
 }
 
@@ -647,7 +650,7 @@ fn holder(started: BootNanos, generator: Option<SlotKey>) -> Holder {
     Holder {
         identity: ServerKey {
             generator: generator.map_or(0, SlotKey::bits),
-            ..identity::identity()
+            ..server_key::server_key()
         },
         started,
         host: start_file::host_name(),
@@ -660,8 +663,8 @@ fn holder(started: BootNanos, generator: Option<SlotKey>) -> Holder {
 
 /// What a node finds around it. `furthest` is of what was issued, or what a caller needs
 /// next, from a generator that leads the clock: that is told as if it were used.
-fn moment(furthest: Option<UnixMillis>) -> Moment {
-    Moment {
+fn moment(furthest: Option<UnixMillis>) -> NodeInput {
+    NodeInput {
         boot: os_clock::boot(),
         clock: os_clock::wall().millis(),
         furthest: furthest.unwrap_or(UnixMillis::new(0)),

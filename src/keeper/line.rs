@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::{compat, error, identity};
 use super::super::lease_state::LeaseSlot;
 use super::super::shmem::Shared;
+use super::super::{compat, error, server_key};
 use super::lease::{End, Lease, Release};
 use super::target::Target;
 use snowflake_core::lease::{Nonce, Reply, Request};
@@ -150,7 +150,7 @@ impl Line {
         let is_release = |release: &Release| release.node.nonce() == nonce;
         if let Some(at) = self.releases.iter().position(is_release) {
             if let Some(release) = self.releases.remove(at) {
-                release.tell(Some(outcome));
+                release.log_change(Some(outcome));
             }
         } else if let Some(lease) = self.leases.iter_mut().find(|it| it.has_nonce(nonce)) {
             if is_last {
@@ -214,7 +214,7 @@ impl Line {
         let client = match self.client.take() {
             Some(client) => Ok(client),
             None => {
-                let started = identity::postmaster_start();
+                let started = server_key::postmaster_start();
                 RegistryClient::new(registry, pool, started, &self.here, &self.bell)
             }
         };
@@ -253,7 +253,7 @@ impl Line {
                 Some(Err((_, why))) => Some(Err(why)),
                 Some(Ok(())) => self.await_outcome(deadline).map(|(_, outcome)| outcome),
             };
-            release.tell(outcome);
+            release.log_change(outcome);
         }
     }
 

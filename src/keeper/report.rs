@@ -173,12 +173,12 @@ pub fn report(shared: &Shared) -> Option<UnixMillis> {
     }
     let reading = os_clock::read();
     let limit = guc::settings().max_clock_jump;
-    let now = shared.with_lease(shared.server(), |beliefs, state| {
-        // An identity without a floor is none that a registry has granted.
-        let bound = state.identity.floor.and(state.identity.bound)?;
+    let now = shared.with_lease(shared.server(), |trusted, state| {
+        // A tenure without a floor is none that a registry has granted.
+        let bound = state.tenure.not_before.and(state.tenure.not_after)?;
         // A server that issues no IDs follows a clock that was set forward as well. One that
         // is not believed leads nobody.
-        let wall = beliefs.followed(reading, limit).wall.millis();
+        let wall = trusted.followed(reading, limit).wall.millis();
         Some(wall.min(bound))
     })?;
     let counts = |database| databases.has(database);

@@ -22,7 +22,7 @@ impl Target {
 
     /// That of generators with worker IDs of their own.
     pub fn of_generators() -> Option<Self> {
-        let (registry, pool) = (guc::registry(), guc::queue_pool());
+        let (registry, pool) = (guc::registry(), guc::generator_pool());
         (!registry.is_empty() && !pool.is_empty()).then_some(Self { registry, pool })
     }
 

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::super::error::{self, Error};
 use super::super::{etcd_admin, spi};
-use super::{Registry, RegistryMillis, commit_at_once, is_in_block, parsed, scene};
+use super::{Registry, RegistryMillis, commit_at_once, is_in_block, parsed, registry_input};
 
 /// The greatest length of the name of a pool or of a namespace, in bytes.
 pub const NAME_LIMIT: usize = 255;
@@ -106,7 +106,7 @@ pub fn create_pool(wanted: &WantedPool, registry: &str) -> Result<(), Error> {
     }
     let state = registry.state()?.ok_or_else(error::no_registry)?;
     // A pool is not made earlier than what has been stored, though the clock was set back.
-    let now = scene(None)?.now.max(state.top);
+    let now = registry_input(None)?.now.max(state.top);
     if registry
         .value("SELECT name FROM _snowflake.pools WHERE name = $1", &[name])?
         .is_some()
@@ -169,7 +169,7 @@ fn check(pool: &str, spares: i32, facts: &PoolFacts) -> Result<(i64, i64), Error
 pub fn drop_pool(name: &str) -> Result<(), Error> {
     let registry = Registry::lock(c"snowflake_drop_pool()")?;
     let state = registry.state()?.ok_or_else(error::no_registry)?;
-    let now = scene(None)?.now.max(state.top).get().to_string();
+    let now = registry_input(None)?.now.max(state.top).get().to_string();
     if registry
         .value("SELECT name FROM _snowflake.pools WHERE name = $1", &[name])?
         .is_none()

@@ -1,14 +1,14 @@
 //! The servers of a registry in this database, and the horizon of the cluster:
-//! [`snowflake_core::lease::horizon`] decides.
+//! [`snowflake_core::lease::cluster_horizon`] decides.
 //!
 //! A reader of the horizon takes no lock, so that nobody who reads it can keep servers
 //! from renewing their leases. One statement reads the state and all servers, as they were
 //! at one moment.
 
 use super::super::error::{self, Error};
-use super::{Purpose, Registry, parsed, scene};
+use super::{Purpose, Registry, parsed, registry_input};
 use snowflake_core::id::UnixMillis;
-use snowflake_core::lease::horizon::{self, Changes, Server};
+use snowflake_core::lease::cluster_horizon::{self, Changes, Server};
 use snowflake_core::lease::state::State;
 
 /// The horizon of the cluster; `None` if this database has no registry.
@@ -21,7 +21,7 @@ pub fn horizon() -> Result<Option<UnixMillis>, Error> {
     let Some(found) = found else { return Ok(None) };
     let state: State = parsed(&found.text("state"))?;
     let servers: Vec<Server> = parsed(&found.text("servers"))?;
-    let horizon = horizon::read(&state, &servers, &scene(None)?);
+    let horizon = cluster_horizon::read(&state, &servers, &registry_input(None)?);
     let horizon = horizon.map_err(|why| error::cluster_horizon::lacking(&why))?;
     Ok(Some(horizon))
 }
@@ -31,7 +31,7 @@ pub fn drop_server(name: &str) -> Result<(), Error> {
     let registry = Registry::lock(c"snowflake_drop_server()")?;
     let mut state = registry.state()?.ok_or_else(error::no_registry)?;
     let servers = registry.servers()?;
-    let dropped = horizon::drop_server(&mut state, &servers, name, &scene(None)?);
+    let dropped = cluster_horizon::drop_server(&mut state, &servers, name, &registry_input(None)?);
     let server = dropped.map_err(|why| error::cluster_horizon::not_dropped(name, &why))?;
     let changes = Changes {
         row: None,

@@ -4,7 +4,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
 use super::super::error::Error;
-use super::super::{entries, entry, issue, shmem, time};
+use super::super::{issue, session, session_generator, shmem, time};
 use super::call::{Call, c_function};
 use snowflake_core::duration::exact;
 use snowflake_core::id::{SnowflakeId, Tick, UnixMillis};
@@ -29,8 +29,8 @@ fn advance(
     call: &Call,
     target: impl Fn(&Label) -> Result<UnixMillis, Error>,
 ) -> Result<TimestampWithTimeZone, Error> {
-    let entry = entries::of_named(call.get(0).unwrap_or(pg_sys::InvalidOid))?;
-    entry::prevent_where_nextval_is(c"snowflake_advance()");
+    let entry = session::of_named(call.get(0).unwrap_or(pg_sys::InvalidOid))?;
+    session_generator::prevent_where_nextval_is(c"snowflake_advance()");
     loop {
         // The user needs the privilege of setval(), which is checked before any other.
         entry.lock_for(pg_sys::ACL_UPDATE)?;

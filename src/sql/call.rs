@@ -11,10 +11,10 @@ use pgrx::callconv::{CallCx, RetAbi};
 use pgrx::{Array, FromDatum, IntoDatum, PgMemoryContexts, pg_sys};
 
 use super::super::encoding::{bytes_from_server, from_server};
-use super::super::entries;
-use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
+use super::super::session;
+use super::super::session_generator::{self, SessionGenerator};
 use super::super::{compat, report};
 use super::limit::{self, Limit};
 use snowflake_core::id::SnowflakeId;
@@ -241,10 +241,10 @@ impl Call {
     }
 
     /// The entry of the generator named there, or of the default generator.
-    pub fn entry(&self, own: usize) -> Result<&'static Entry, Error> {
+    pub fn entry(&self, own: usize) -> Result<&'static SessionGenerator, Error> {
         let named = self.generator(own);
-        let relation = named.map_or_else(entry::default_relation, Ok)?;
-        entries::of_named(relation)
+        let relation = named.map_or_else(session_generator::default_relation, Ok)?;
+        session::of_named(relation)
     }
 
     /// Whose IDs the call is about: those of the generator that is named behind `own`
@@ -254,7 +254,7 @@ impl Call {
         let Some(relation) = self.generator(own) else {
             return Ok(Whose::Default);
         };
-        let entry = entries::of_named(relation)?;
+        let entry = session::of_named(relation)?;
         Ok(Whose::Generator(entry, entry.describe()?))
     }
 
@@ -383,7 +383,7 @@ pub enum Whose<'a> {
     /// The default generator's, whose layout is a constant: reading its IDs needs
     /// neither a label nor the catalog.
     Default,
-    Generator(&'static Entry, &'static Described),
+    Generator(&'static SessionGenerator, &'static Described),
     /// IDs of the layout in the text of a label.
     Text(Cow<'a, str>, Rc<Described>),
 }

@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 
 use super::super::error;
 use super::super::etcd_admin;
-use super::super::{entry, horizon, registry};
+use super::super::{horizon, registry, session_generator};
 use super::call::c_function;
 
 // `snowflake_cluster_horizon([generator [, registry]]) -> bigint`.
@@ -13,7 +13,7 @@ c_function!(snowflake_cluster_horizon, |call| {
     if unsafe { pg_sys::RecoveryInProgress() } {
         return Err(error::cluster_horizon::in_recovery());
     }
-    entry::prevent_where_nextval_is(c"snowflake_cluster_horizon()");
+    session_generator::prevent_where_nextval_is(c"snowflake_cluster_horizon()");
     // SAFETY: a variable of this process.
     if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ.cast_signed() {
         return Err(error::horizon::old_snapshot("snowflake_cluster_horizon"));

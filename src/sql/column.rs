@@ -6,23 +6,23 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 
 use super::super::encoding::DatabaseText;
-use super::super::entries;
-use super::super::entry::Entry;
 use super::super::error::{self, Error};
 use super::super::label::Described;
+use super::super::session;
+use super::super::session_generator::SessionGenerator;
 use super::super::{catalog, compat, mark, os_clock, shmem, spi, time};
 use super::call::{c_function, columns};
 use super::limit;
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{SnowflakeId, WorkerId};
 
-// `snowflake_internal_ids_to_come(generator, value) -> row`. It locks the generator, for
+// `snowflake_internal_next_id_range(generator, value) -> row`. It locks the generator, for
 // which NULL is the default one. The IDs reach the value at the instant `reached`, or
 // never, if no layout has an ID with this value.
-c_function!(snowflake_internal_ids_to_come, |call| {
-    let default = entries::default_relation()?;
+c_function!(snowflake_internal_next_id_range, |call| {
+    let default = session::default_relation()?;
     let relation = call.get(0).unwrap_or(default);
-    let entry = entries::of_named(relation)?;
+    let entry = session::of_named(relation)?;
     entry.lock_for(catalog::ANY_USE)?;
     let described = entry.learn()?.described;
     let Generator { layout, policy } = described.generator;
@@ -49,10 +49,10 @@ c_function!(snowflake_internal_ids_to_come, |call| {
 
 /// The next ID, and whether all further IDs of this server are at or above it.
 ///
-/// A generator that runs has a word and a clock that only grow; a wall clock ahead of
+/// A generator that runs has a cursor and a clock that only grow; a wall clock ahead of
 /// them would give a wrong answer. A generator that has issued nothing since the server
 /// started will start at its mark or now.
-fn next(entry: &Entry, described: &Described) -> Result<(SnowflakeId, bool), Error> {
+fn next(entry: &SessionGenerator, described: &Described) -> Result<(SnowflakeId, bool), Error> {
     let generator = &described.generator;
     let layout = generator.layout;
     let running = entry.running_at(generator);
@@ -61,7 +61,7 @@ fn next(entry: &Entry, described: &Described) -> Result<(SnowflakeId, bool), Err
         None => {
             let wall = os_clock::wall().millis();
             let mark = mark::stored(entry.relation(), generator)?.unwrap_or(wall);
-            layout.at(0, layout.place_of(layout.tick_within(mark.max(wall))))
+            layout.at(0, layout.offset_of(layout.tick_within(mark.max(wall))))
         }
     };
     let worker = shmem::shared()
@@ -77,7 +77,7 @@ fn next(entry: &Entry, described: &Described) -> Result<(SnowflakeId, bool), Err
     }
     // Other IDs of this tick may be anywhere in it.
     let position = match generator.is_random() {
-        true => layout.at(0, layout.place_of(tick.next())),
+        true => layout.at(0, layout.offset_of(tick.next())),
         false => position,
     };
     let stamp = stamp.map_or_else(|| layout.stamp(WorkerId::NONE), Ok)?;

@@ -7,18 +7,18 @@ use pgrx::spi::quote_literal;
 
 use super::super::encoding::{DatabaseText, from_server};
 use super::super::{
-    catalog, entries, entry, error, label, mark, os_clock, report, shmem, spi, time,
+    catalog, error, label, mark, os_clock, report, session, session_generator, shmem, spi, time,
 };
 use super::call::{c_function, columns};
 use super::limit;
 use snowflake_core::label::Label;
-use snowflake_core::layout::Disorder;
+use snowflake_core::layout::OrderError;
 use snowflake_core::presets;
 
 // `snowflake_create_generator(name, label) -> regclass`.
 c_function!(snowflake_create_generator, |call| {
     let label = call.text(1, &limit::LABEL);
-    entry::prevent_where_nextval_is(c"snowflake_create_generator()");
+    session_generator::prevent_where_nextval_is(c"snowflake_create_generator()");
     let described = label::parse_for_generator(&label)?;
     let layout = described.layout();
     // Checked here and not with the label: a dump must restore at any time.
@@ -41,7 +41,7 @@ c_function!(snowflake_create_generator, |call| {
     spi::run(&format!("CREATE SEQUENCE {statement} {}", catalog::FIT))?;
     // SAFETY: looks up the catalogs; the name is NUL-terminated.
     let relation = unsafe { pg_sys::get_relname_relid(relation_name, schema) };
-    let entry = entries::of_sequence(relation);
+    let entry = session::of_sequence(relation);
     mark::write_none(entry.relation());
     let quoted = quote_literal(&label);
     spi::run(&format!(
@@ -78,7 +78,7 @@ c_function!(snowflake_presets, |call| {
             with_epoch(layout.end()),
             layout.can_be_negative(),
             match layout.disorder() {
-                Some(Disorder::NegativeFrom(at)) => with_epoch(at),
+                Some(OrderError::NegativeFrom(at)) => with_epoch(at),
                 _ => None,
             },
             DatabaseText(label.policy_text()),

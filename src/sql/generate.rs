@@ -3,9 +3,9 @@
 use pgrx::iter::SetOfIterator;
 use pgrx::pg_sys;
 
-use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
 use super::super::issue::{self, Chunk};
+use super::super::session_generator::{self, SessionGenerator};
 use super::super::shmem;
 use super::call::{Call, c_function};
 use snowflake_core::id::SnowflakeId;
@@ -18,7 +18,7 @@ c_function!(snowflake_nextval, |call| {
     let named = call.generator(0);
     let kept = call.kept();
     // SAFETY: null, or as `nextval_slow` sets it: an entry, which is never freed.
-    let cached = kept.and_then(|kept| unsafe { kept.get().cast::<Entry>().as_ref() });
+    let cached = kept.and_then(|kept| unsafe { kept.get().cast::<SessionGenerator>().as_ref() });
     let cached = cached.filter(|entry| named.is_none_or(|relation| relation == entry.relation()));
     match cached.and_then(issue::next_fast) {
         Some(id) => Ok(id.get()),
@@ -74,25 +74,25 @@ fn batch(
         return Err(error::batch_count(count, BATCH_MAX));
     }
     // The layout must be known before its chunk size is.
-    let right = entry.right_or_fill()?;
+    let context = entry.context_or_fill()?;
     // Read with the label in force, which the session may change between two rows.
     let given = move || {
         let fields = fields.as_ref();
         fields.map(|it| issue::given(entry, it)).transpose()
     };
     if given()?.is_none() {
-        issue::check_bare(entry, &right)?;
+        issue::check_bare(entry, &context)?;
     }
     entry.pending().count_batch();
     let mut left = u64::from(count.unsigned_abs());
-    let mut max_chunk = right.generator.max_chunk();
+    let mut max_chunk = context.generator.max_chunk();
     let mut chunk = None;
     let mut last = None;
     Ok(SetOfIterator::new(std::iter::from_fn(move || {
         if left == 0 {
             return None;
         }
-        if last.is_some() && (entry.last_id() != last || entry.right().is_none()) {
+        if last.is_some() && (entry.last_id() != last || entry.context().is_none()) {
             max_chunk = 1;
             chunk = None;
         }
@@ -117,9 +117,9 @@ c_function!(snowflake_nextval_block, |call| {
     let count = call.get::<i32>(0).unwrap_or_default();
     shmem::shared()?;
     let entry = call.entry(1)?;
-    let right = entry.right_or_fill()?;
-    let max = right.generator.max_block();
-    let max = max.ok_or_else(|| error::no_blocks(&entry.name(), right.generator))?;
+    let context = entry.context_or_fill()?;
+    let max = context.generator.max_block();
+    let max = max.ok_or_else(|| error::no_blocks(&entry.name(), context.generator))?;
     match u64::try_from(count) {
         Ok(count) if (1..=max).contains(&count) => {
             issue::next_block(entry, count).map(|id| id.get())
@@ -132,7 +132,7 @@ c_function!(snowflake_nextval_block, |call| {
 c_function!(snowflake_observe, |call| {
     shmem::shared()?;
     let entry = call.entry(1)?;
-    entry::prevent_where_nextval_is(c"snowflake_observe()");
+    session_generator::prevent_where_nextval_is(c"snowflake_observe()");
     issue::observe(entry, SnowflakeId::new(call.number(0)))
 });
 
@@ -140,10 +140,10 @@ c_function!(snowflake_observe, |call| {
 c_function!(snowflake_nextval_after, |call| {
     shmem::shared()?;
     let entry = call.entry(1)?;
-    entry::prevent_where_nextval_is(c"snowflake_nextval_after()");
+    session_generator::prevent_where_nextval_is(c"snowflake_nextval_after()");
     // A call that gets no ID must not raise the generator.
-    let right = entry.right_or_fill()?;
-    issue::check_bare(entry, &right)?;
+    let context = entry.context_or_fill()?;
+    issue::check_bare(entry, &context)?;
     issue::observe(entry, SnowflakeId::new(call.number(0)))?;
     let next = issue::next_fast(entry).map_or_else(|| issue::next(entry, None), Ok);
     next.map(|id| id.get())

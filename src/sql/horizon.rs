@@ -7,9 +7,9 @@ use pgrx::spi::quote_literal;
 use pgrx::{PgList, pg_sys};
 
 use super::super::encoding::{from_server, to_server};
-use super::super::entries;
-use super::super::entry::{self, Entry};
 use super::super::error::{self, Error};
+use super::super::session;
+use super::super::session_generator::{self, SessionGenerator};
 use super::super::{catalog, compat, horizon, label, shmem, spi, time};
 use super::call::{c_function, columns};
 use super::limit;
@@ -24,7 +24,7 @@ c_function!(snowflake_horizon, |call| {
     if unsafe { pg_sys::RecoveryInProgress() } {
         return Err(error::horizon::in_recovery());
     }
-    entry::prevent_where_nextval_is(c"snowflake_horizon()");
+    session_generator::prevent_where_nextval_is(c"snowflake_horizon()");
     // SAFETY: a variable of this process.
     if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ.cast_signed() {
         return Err(error::horizon::old_snapshot("snowflake_horizon"));
@@ -37,7 +37,7 @@ c_function!(snowflake_horizon, |call| {
 });
 
 /// The least ID of a tick that begins at an instant.
-fn least_id(entry: &Entry, at: UnixMillis) -> Result<i64, Error> {
+fn least_id(entry: &SessionGenerator, at: UnixMillis) -> Result<i64, Error> {
     let layout = entry.describe()?.generator.layout;
     let tick = layout.tick_from(at).min(layout.last_tick());
     Ok(layout.range_of(tick)?.0.get())
@@ -151,11 +151,11 @@ c_function!(snowflake_horizon_held, |call| {
             let key = shmem::SlotKey::from_bits(shown.key);
             let relation = match key.is_default() {
                 _ if key.database_oid() != database => return None,
-                true => entries::default_relation().ok()?,
+                true => session::default_relation().ok()?,
                 false => key.relation(),
             };
             // How far a generator is, is shown only to users who may use it.
-            let may_watch = entries::of_sequence(relation).may_watch();
+            let may_watch = session::of_sequence(relation).may_watch();
             Some(columns![
                 shown.process.cast_signed(),
                 relation,
@@ -167,8 +167,8 @@ c_function!(snowflake_horizon_held, |call| {
     Ok(())
 });
 
-// The trigger `snowflake_ordered([column [, generator]])`.
-c_function!(snowflake_ordered, |call| {
+// The trigger `snowflake_check_horizon([column [, generator]])`.
+c_function!(snowflake_check_horizon, |call| {
     let trigger = call.trigger().ok_or_else(error::horizon::not_a_trigger)?;
     let event = trigger.tg_event;
     let is_update = match event & pg_sys::TRIGGER_EVENT_OPMASK {
@@ -206,7 +206,7 @@ c_function!(snowflake_ordered, |call| {
 });
 
 /// The column and the generator of a trigger.
-fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static Entry), Error> {
+fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static SessionGenerator), Error> {
     shmem::shared()?;
     // SAFETY: PostgreSQL calls a trigger with its relation, and with as many arguments as it
     // says, NUL-terminated.
@@ -279,7 +279,7 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static Entry), Error> {
     let generator: u32 =
         generator.ok_or_else(|| error::horizon::no_default_to_follow(&table(), &column))?;
     let generator = pg_sys::Oid::from(generator);
-    let entry = entries::of_named(generator)?;
+    let entry = session::of_named(generator)?;
     // A session that inserts holds back the generator's readers: so its table's owner must be one
     // who may use the generator.
     if !catalog::has_privilege_of(generator, owner, pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) {
@@ -293,7 +293,11 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static Entry), Error> {
 
 /// How far the horizon of a generator lies behind the clock, in milliseconds; `None` if it has
 /// none. For a view, which waits for no lock.
-pub fn lag(entry: &Entry, locked: &[(shmem::SlotKey, UnixMillis)], now: UnixMillis) -> Option<f64> {
+pub fn lag(
+    entry: &SessionGenerator,
+    locked: &[(shmem::SlotKey, UnixMillis)],
+    now: UnixMillis,
+) -> Option<f64> {
     // SAFETY: reads shared memory.
     if unsafe { pg_sys::RecoveryInProgress() } {
         return None;

@@ -15,7 +15,7 @@ mod generate; // nextval, nextval_batch, both with fields (`_with`), nextval_blo
 mod horizon; // horizon, ordered, snowflake_horizon_holders
 pub(super) mod limit; // how long arguments may be
 mod monitor; // snowflake_generators, pg_stat_snowflake, stat_reset
-mod registry; // lease, revoke_worker, end_quiet_time, declare_registry, and one for create_pool and drop_pool
+mod registry; // lease, revoke_worker, end_grace_period, declare_registry, and one for create_pool and drop_pool
 mod text; // to_text, from_text, mask, unmask, mask_text, unmask_text, mask_version
 
 #[cfg(feature = "pg_test")]

@@ -5,24 +5,24 @@ use std::rc::Rc;
 use pgrx::pg_sys;
 
 use super::super::encoding::DatabaseText;
-use super::super::entries;
-use super::super::entry::Entry;
 use super::super::error::{self, Error};
 use super::super::label::{self, Described};
+use super::super::session;
+use super::super::session_generator::SessionGenerator;
 use super::super::{
     catalog, compat, guc, keeper, lease_wait, mark, os_clock, shmem, time, tx_holds,
 };
 use super::call::{c_function, columns};
 use snowflake_core::generator::Generator;
-use snowflake_core::host::Refused;
 use snowflake_core::id::{Millis, Position, UnixMillis};
-use snowflake_core::reservation::{NoMark, Refusal};
+use snowflake_core::protocol::host::IssueError;
+use snowflake_core::protocol::plan::{MarkError, ReserveError};
 use snowflake_core::stats::Counts;
 
 /// The generators of this database, the default one first.
-fn generators() -> Result<impl Iterator<Item = &'static Entry>, Error> {
-    let all = std::iter::once(entries::default_relation()?).chain(label::all());
-    Ok(all.map(entries::of_sequence))
+fn generators() -> Result<impl Iterator<Item = &'static SessionGenerator>, Error> {
+    let all = std::iter::once(session::default_relation()?).chain(label::all());
+    Ok(all.map(session::of_sequence))
 }
 
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ struct View {
     counts: Counts,
 }
 
-fn view(entry: &Entry) -> Option<View> {
+fn view(entry: &SessionGenerator) -> Option<View> {
     // After this, the slot's counts include those of this session.
     entry.flush_stats();
     shmem::shared().ok()?.with_slot(entry.key(), |slot| View {
@@ -46,9 +46,13 @@ fn view(entry: &Entry) -> Option<View> {
     })
 }
 
-/// The instant of a generator's next ID, by its word or its clock, whichever is later,
+/// The instant of a generator's next ID, by its cursor or its clock, whichever is later,
 /// or by its mark if nothing is reserved; `None` if there is neither.
-fn next(entry: &Entry, generator: &Generator, mark: Option<UnixMillis>) -> Option<UnixMillis> {
+fn next(
+    entry: &SessionGenerator,
+    generator: &Generator,
+    mark: Option<UnixMillis>,
+) -> Option<UnixMillis> {
     let layout = generator.layout;
     // In recovery nothing is issued, so there is no word.
     let running = entry.running_at(generator);
@@ -58,7 +62,10 @@ fn next(entry: &Entry, generator: &Generator, mark: Option<UnixMillis>) -> Optio
 
 /// What is on disk for a generator: its mark, or what is there instead. A file that
 /// cannot be read is shown as unknown; generating raises the error.
-fn on_disk(entry: &Entry, generator: &Generator) -> Result<Option<UnixMillis>, NoMark> {
+fn on_disk(
+    entry: &SessionGenerator,
+    generator: &Generator,
+) -> Result<Option<UnixMillis>, MarkError> {
     // Others have no file in recovery.
     if catalog::persistence(entry.relation()) != pg_sys::RELPERSISTENCE_PERMANENT {
         return Ok(None);
@@ -77,7 +84,7 @@ c_function!(snowflake_generators, |call| {
     // One lock at a time, however many generators there are, and without waiting: a
     // view that hangs shows nothing about the others. `None` is a generator that was
     // dropped after the list was made.
-    let row = |entry: &'static Entry, is_held: bool| {
+    let row = |entry: &'static SessionGenerator, is_held: bool| {
         let described = entry
             .read_label(entry.is_default(), label::read)
             .map(|read| read.unwrap_or_else(|| Rc::new(label::of_default().clone())));
@@ -111,7 +118,7 @@ c_function!(snowflake_generators, |call| {
         let start = mark.filter(|_| reserved.is_none());
         let wall = os_clock::wall().millis();
         let next = it.and_then(|it| next(entry, &it.generator, start));
-        // Without a word and a mark, the generator starts at the wall clock.
+        // Without a cursor and a mark, the generator starts at the wall clock.
         let next = next.or(is_held.then_some(wall)).filter(|_| visible);
         Some(columns![
             entry.relation(),
@@ -141,7 +148,11 @@ c_function!(snowflake_generators, |call| {
 });
 
 /// Why this server can issue no IDs, whatever its clock does.
-fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Option<Error> {
+fn problem(
+    entry: &SessionGenerator,
+    described: &Described,
+    no_mark: Option<MarkError>,
+) -> Option<Error> {
     let can_issue = shmem::shared().and_then(|shared| entry.check_can_issue(described, shared));
     if let Err(error) = can_issue {
         return Some(error);
@@ -161,23 +172,23 @@ fn problem(entry: &Entry, described: &Described, no_mark: Option<NoMark>) -> Opt
     let (epoch, last) = (generator.layout.epoch(), generator.layout.end());
     let now = os_clock::wall().millis();
     let refusal = match no_mark {
-        Some(no_mark) => Refusal::NoMark(no_mark),
-        None if now < epoch => Refusal::BeforeEpoch { epoch },
-        None if now >= last => Refusal::TimeUsedUp { last },
+        Some(no_mark) => ReserveError::NoMark(no_mark),
+        None if now < epoch => ReserveError::BeforeEpoch { epoch },
+        None if now >= last => ReserveError::TimeUsedUp { last },
         None => return None,
     };
-    let why = Refused::Reservation(refusal);
+    let why = IssueError::Reservation(refusal);
     Some(lease_wait::refused(&entry.name(), generator, why))
 }
 
 // The view `snowflake_worker`.
 c_function!(snowflake_worker, |call| {
     let shared = shmem::shared()?;
-    let (identity, shown) = shared.with_lease(shared.server(), |_, state| {
-        (state.identity, state.shown.clone())
+    let (tenure, shown) = shared.with_lease(shared.server(), |_, state| {
+        (state.tenure, state.shown.clone())
     });
-    let worker = identity.generation.worker();
-    let is_granted = identity.floor.is_some();
+    let worker = tenure.generation.worker();
+    let is_granted = tenure.not_before.is_some();
     let source = match (worker, guc::worker()) {
         (None, _) => "none",
         (Some(_), (Some(_), guc::Source::Setting)) => "setting",
@@ -194,7 +205,7 @@ c_function!(snowflake_worker, |call| {
         let start: String = nonce.chars().take(8).collect();
         DatabaseText(format!("{}-{start}", shown.counter))
     });
-    let trouble = shown.trouble.filter(|_| reads_all);
+    let failure = shown.failure.filter(|_| reads_all);
     let (registry, pool) = match shown.registry.get() {
         // A standby has no keeper, and follows the settings once it is promoted.
         registry if registry.is_empty() => keeper::configured().unwrap_or_default(),
@@ -206,13 +217,13 @@ c_function!(snowflake_worker, |call| {
         text(registry).filter(|_| reads_all),
         text(pool),
         token.filter(|_| reads_all),
-        identity.bound.filter(|_| is_granted).map(time::to_datum),
+        tenure.not_after.filter(|_| is_granted).map(time::to_datum),
         shown
             .leased_until
             .filter(|_| is_granted)
             .map(|until| time::to_datum(until.as_nodes_clock())),
         shown.last_contact.map(time::to_datum),
-        trouble.map(|obstacle| DatabaseText(obstacle.text.get())),
+        failure.map(|obstacle| DatabaseText(obstacle.text.get())),
         shown.since.filter(|_| worker.is_some()).map(time::to_datum),
     ]))
 });
@@ -257,14 +268,14 @@ fn millis(nanos: u64) -> f64 {
 
 // `snowflake_stat_reset([generator])`.
 c_function!(snowflake_stat_reset, |call| {
-    let generator = call.generator(0).map(entries::of_named).transpose()?;
+    let generator = call.generator(0).map(session::of_named).transpose()?;
     match generator {
         Some(entry) => {
             entry.describe()?;
             entry.flush_stats();
         }
-        None => generators()?.for_each(Entry::flush_stats),
+        None => generators()?.for_each(SessionGenerator::flush_stats),
     }
-    shmem::shared()?.reset_stats(generator.map(Entry::key));
+    shmem::shared()?.reset_stats(generator.map(SessionGenerator::key));
     Ok(())
 });

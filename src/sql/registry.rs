@@ -23,10 +23,10 @@ c_function!(snowflake_revoke_worker, |call| {
     free.map(time::to_datum)
 });
 
-// `snowflake_end_quiet_time(registry)`.
-c_function!(snowflake_end_quiet_time, |call| match &*call.name(0) {
-    "" => registry::end_quiet(),
-    registry => etcd_admin::end_quiet(registry),
+// `snowflake_end_grace_period(registry)`.
+c_function!(snowflake_end_grace_period, |call| match &*call.name(0) {
+    "" => registry::end_grace(),
+    registry => etcd_admin::end_grace(registry),
 });
 
 // `snowflake_declare_registry(registry)`.

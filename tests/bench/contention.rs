@@ -11,13 +11,13 @@ mod contention_model;
 
 use contention_model::{Costs, Design, Outcome, simulate};
 use snowflake_core::clock::Reading;
-use snowflake_core::clocks::Ledger;
+use snowflake_core::clock_seq::ClockSeqHistory;
+use snowflake_core::cursor::{Clocks, Live, Step};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
-use snowflake_core::identity::{Generation, Identity};
 use snowflake_core::policy::Policy;
-use snowflake_core::reservation::{Plan, Planned};
-use snowflake_core::word::{Clocks, Live, Step};
+use snowflake_core::protocol::plan::{Plan, Planned};
+use snowflake_core::tenure::{Generation, Tenure};
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::hint::{black_box, spin_loop};
@@ -111,15 +111,15 @@ impl Shared {
             mark: UnixMillis::new(i64::MAX),
             value: i64::MAX,
             clock_from: reading.wall,
-            word_from: None,
-            ledger: Ledger::FRESH,
+            cursor_from: None,
+            clock_history: ClockSeqHistory::FRESH,
             believes: false,
             leaves_gap: false,
             window: Millis::ZERO,
             forgiven: Millis::ZERO,
             least: None,
             before: Position::ZERO,
-            identity: Identity::NONE,
+            tenure: Tenure::NONE,
             reserved: far,
             early: far,
             starts: true,
@@ -127,7 +127,7 @@ impl Shared {
             switches: false,
         };
         let Ok(durable) = Planned::new(plan).write(|_| Ok::<_, Infallible>(()));
-        assert!(durable.move_word(&GENERATOR, &live).publish(&live));
+        assert!(durable.move_cursor(&GENERATOR, &live).publish(&live));
         Self(live)
     }
 

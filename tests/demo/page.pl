@@ -353,7 +353,7 @@ my $rows_drawn = number(scalar @drawn);
 my $unanswered_note = @drawn == $fact{orders} ? ''
 	: ' ' . number($fact{orders} - @drawn) . ' rows are counted and not drawn: their client had no answer when the server was lost, so nobody knows when they were made.';
 my $clock_note = defined $clock_at ? '<li>The clock of shard 2 is that of the machine plus a number, by a library that the demo preloads into that server (<code>tests/t/lib/clock.c</code>); the machine\'s clock is left alone. '
-	. '<code>snowflake_id.reserve</code> is 1 s on all servers, so that a generator looks at the clock twice a second. With the default of 10 s it looks every 5 s, and the lead begins to shrink that much later.</li>' : '';
+	. '<code>snowflake_id.reserve_ahead</code> is 1 s on all servers, so that a generator looks at the clock twice a second. With the default of 10 s it looks every 5 s, and the lead begins to shrink that much later.</li>' : '';
 
 print <<"END";
 <!DOCTYPE html>

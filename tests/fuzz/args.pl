@@ -42,7 +42,7 @@ log_error_verbosity = default
 autovacuum = off
 fsync = off
 max_prepared_transactions = 4
-snowflake_id.reserve = '5 s'
+snowflake_id.reserve_ahead = '5 s'
 END
 $primary->start;
 # The schema of the extension has a name that needs quotes in half of the runs.

@@ -57,7 +57,7 @@ my $conninfo = 'host=' . $registry->host . ' port=' . $registry->port . ' dbname
 
 # The extension is in a schema of its own, which the exporter's role has in its search_path.
 my $shop = new_node('shop', -1, allows_streaming => 1);
-$shop->append_conf('postgresql.conf', "snowflake_id.registry = '$conninfo'\nsnowflake_id.pool = 'main'\nsnowflake_id.reserve = '1 s'");
+$shop->append_conf('postgresql.conf', "snowflake_id.registry = '$conninfo'\nsnowflake_id.pool = 'main'\nsnowflake_id.reserve_ahead = '1 s'");
 start_with_clock($shop, 0);
 $shop->safe_psql('postgres', 'CREATE SCHEMA ids; CREATE EXTENSION snowflake_id SCHEMA ids');
 $shop->safe_psql('postgres', 'ALTER DATABASE postgres SET search_path = public, ids');
@@ -150,7 +150,7 @@ my @still = (
 		[ largest_rollback_seconds => 'coalesce(extract(epoch FROM largest_rollback), 0)' ],
 		[ reservations_total => 'reservations' ], [ reservation_seconds_total => 'reservation_time / 1000' ]),
 	(map { [ "snowflake_pool_$_->[0]", "SELECT $_->[1], pool FROM snowflake_pools" ] }
-		[ leased => 'leased' ], [ free => 'free' ], [ stopped => '(stopped_since IS NOT NULL)::int' ], [ quiet => '(quiet_until IS NOT NULL)::int' ]));
+		[ leased => 'leased' ], [ free => 'free' ], [ stopped => '(stopped_since IS NOT NULL)::int' ], [ grace => '(grace_until IS NOT NULL)::int' ]));
 my @moving = (
 	[ 'snowflake_server_clock_timestamp_seconds', 'SELECT extract(epoch FROM clock_timestamp())' ],
 	[ 'snowflake_worker_lease_left_seconds', 'SELECT extract(epoch FROM bound - clock_timestamp()), source, pool FROM snowflake_worker' ],
@@ -416,7 +416,7 @@ load($standby, 5);
 linger($standby);
 $metrics = compare('standby', 'after its promotion');
 is((values %{ $metrics->{snowflake_worker_id} })[0], 2, 'the promoted standby has a worker ID of its own');
-check_dashboard('after a rollback and a failover', 'Calls that got no ID, per second', 'stopped:', 'quiet:', 'ahead:', 'greatest:');
+check_dashboard('after a rollback and a failover', 'Calls that got no ID, per second', 'stopped:', 'grace:', 'ahead:', 'greatest:');
 
 # --- the picture ---
 

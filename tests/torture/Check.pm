@@ -10,12 +10,12 @@
 #   - No ID is issued twice, whatever the policy.
 #   - The IDs of one session are in the order of their positions; under
 #     sequence_start=random in the order of their ticks; under
-#     on_rollback=next_clock within each clock number. A later call, in any session,
+#     on_rollback=next_clock within each clock sequence. A later call, in any session,
 #     gets no ID of an earlier tick. A start is on a fresh tick, above all earlier
-#     IDs; under next_clock, above those of its clock number.
+#     IDs; under next_clock, above those of its clock sequence.
 #   - A label of the generator must ask for each refusal, by no more than the clock
 #     was set back in this life of the server: a start is no rollback. Where clock
-#     numbers are known to be free, no refusal is for want of one; under
+#     sequences are known to be free, no refusal is for want of one; under
 #     on_rollback=wait, none comes before max_wait.
 #   - A call takes no longer than max_wait and a generous time on top.
 #
@@ -180,7 +180,7 @@ sub named
 	};
 }
 
-# Returns time in milliseconds, epoch, worker ID, sequence number and clock number; or
+# Returns time in milliseconds, epoch, worker ID, sequence number and clock sequence; or
 # the error in the ID, which was received at about $now.
 sub decode
 {
@@ -303,7 +303,7 @@ sub read_session
 	# A line without an end was not received.
 	$text =~ s/[^\n]*\z//;
 	# These hold for each generator the last ID, the label, and the last ID in each
-	# clock number; also the name of the default one, and IDs that wait for a commit.
+	# clock sequence; also the name of the default one, and IDs that wait for a commit.
 	my (%last, %label, %latest);
 	my ($default, @pending) = ('');
 	my (%bounds, $timed);
@@ -498,7 +498,7 @@ sub confirm
 	return;
 }
 
-# Notes from when to when a clock number was used, and since when it has not changed.
+# Notes from when to when a clock sequence was used, and since when it has not changed.
 sub note_reach
 {
 	my ($reach, $clock, $from, $until, $steady) = @_;
@@ -616,8 +616,8 @@ sub life_of
 	return max(0, grep { $_ <= $first } @{ $self->{starts} });
 }
 
-# A generator that was never started anew finds a free clock number at each rollback, as
-# long as it has more clock numbers than rollbacks, unless exhausted ticks use them too.
+# A generator that was never started anew finds a free clock sequence at each rollback, as
+# long as it has more clock sequences than rollbacks, unless exhausted ticks use them too.
 sub must_find_a_clock
 {
 	my ($self, $session, $g) = @_;
@@ -698,8 +698,8 @@ sub unique
 }
 
 # A generator starts at its mark, and all its IDs lie before the mark: IDs after a
-# restart are above those before it. In another clock number it starts before its mark,
-# and above its IDs in that clock number.
+# restart are above those before it. In another clock sequence it starts before its mark,
+# and above its IDs in that clock sequence.
 sub above_earlier_lives
 {
 	my ($self) = @_;
@@ -737,7 +737,7 @@ sub above_earlier_lives
 }
 
 # A generator has one state word: a call that begins after another call has ended gets
-# no ID of an earlier tick, except in another clock number.
+# no ID of an earlier tick, except in another clock sequence.
 sub above_earlier_calls
 {
 	my ($self) = @_;

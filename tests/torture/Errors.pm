@@ -76,7 +76,7 @@ sub refusal
 		return ('on_exhausted=error', $1) if $text =~ /^generator (\S+) has used up the sequence numbers of this tick$/;
 	}
 	return if $code ne '58000';
-	return ('no clock free', $2, millis($1)) if $text =~ /^clock moved backwards by (.+), and generator (\S+) has no clock number left for that time$/;
+	return ('no clock free', $2, millis($1)) if $text =~ /^clock moved backwards by (.+), and generator (\S+) has no clock sequence left for that time$/;
 	if ($text =~ /^generator (\S+) would start (.+) ahead of the clock$/)
 	{
 		my ($name, $by) = ($1, $2);

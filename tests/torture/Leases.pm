@@ -19,7 +19,7 @@ use Leases ();
 use torture::Grants;
 
 # A server that can have a worker ID issues IDs again within this time, in seconds. It
-# is no measure of speed: quiet times, holds and waits add up to less.
+# is no measure of speed: grace periods, holds and waits add up to less.
 use constant PATIENCE => 60;
 
 # The first ID after a start comes within this time, in seconds. On top of it comes ten
@@ -214,7 +214,7 @@ END
 	{
 		my ($pool, $fixed) = $n > $s->{leasing} ? ('claimed', 40) : ('main', -1);
 		my $node = $self->copy_template("n$n", "snowflake_id.worker_id = $fixed", "snowflake_id.registry = '$self->{conninfo}'",
-			"snowflake_id.pool = '$pool'", q{snowflake_id.queue_pool = 'queue'}, "snowflake_id.reserve = '$s->{reserve_ms} ms'");
+			"snowflake_id.pool = '$pool'", q{snowflake_id.generator_pool = 'queue'}, "snowflake_id.reserve_ahead = '$s->{reserve_ms} ms'");
 		$self->set_clock($node, shift @clocks);
 		my $server = { node => $node, name => "n$n", pool => $pool };
 		push @{ $self->{servers} }, $server;
@@ -318,7 +318,7 @@ sub is_servable
 	my $own = $server->{node}->data_dir;
 	my $has = q{w.pool = p.pool AND w.state IN ('leased', 'expired') AND w.data_directory};
 	my $answer = ask($self->{registry}, <<"END") // '';
-SELECT quiet_until IS NULL AND era >= $self->{era}, free, (SELECT count(*) FROM snowflake_workers AS w WHERE $has = '$own'),
+SELECT grace_until IS NULL AND era >= $self->{era}, free, (SELECT count(*) FROM snowflake_workers AS w WHERE $has = '$own'),
 	(SELECT count(DISTINCT w.data_directory) FROM snowflake_workers AS w WHERE $has IN ($all))
 FROM snowflake_pools AS p WHERE p.pool = '$pool'
 END
@@ -593,7 +593,7 @@ sub resumed
 		$self->failed("$server->{name}: " . ($why // 'no answer') . ', ' . $self->answers($server) . ' answers');
 	}
 	$self->failed('the registry: ' . (ask($self->{registry}, 'SELECT pool, worker_id, state, data_directory, leased_until, bound FROM snowflake_workers; '
-		. 'SELECT pool, free, quiet_until, quiet_because, stopped_since, clock_timestamp() FROM snowflake_pools') // 'no answer'));
+		. 'SELECT pool, free, grace_until, grace_because, stopped_since, clock_timestamp() FROM snowflake_pools') // 'no answer'));
 	return @has;
 }
 

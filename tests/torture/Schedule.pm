@@ -310,7 +310,7 @@ sub fault
 }
 
 # Returns steps back and forth around the present clock, with pauses, so that generators
-# use all their clock numbers and come to the first one again.
+# use all their clock sequences and come to the first one again.
 sub swings
 {
 	my ($s) = @_;

@@ -20,7 +20,7 @@
 //! clock is the later of the wall clock and the slewed line. For them only a start
 //! is ahead, so that the slewed line ends once the wall clock has met it. A
 //! **rollback** is a reading in an earlier millisecond than `latest`, a reading by
-//! which an ID was issued. It is never told from the word, which may be ahead for
+//! which an ID was issued. It is never told from the cursor, which may be ahead for
 //! other reasons.
 //!
 //! # Shared fields
@@ -29,7 +29,7 @@
 //! |---|---|---|
 //! | `offset` | wall minus boot clock (nanoseconds) when the wall clock was last seen; for `continue` | written by one process at a time, which holds the clock lock; stored with Release after `line` was raised |
 //! | `line` | the slewed line (nanoseconds); `i64::MIN`: there is none | raised by an atomic maximum. For a watching policy also removed, by compare-and-swap, once the wall clock has met it: a later rollback does not bring it back |
-//! | `latest` | the latest reading by which an ID was issued, or a start was made, or the line was met (Unix milliseconds); for watching policies | raised by issuers after they have moved the word, by compare-and-swap from the value that they loaded before: if it has changed, their raise is dropped. Raised under the reservation lock for the other two reasons. Set back under the reservation lock when a rollback has been dealt with, or by a superuser who accepts it |
+//! | `latest` | the latest reading by which an ID was issued, or a start was made, or the line was met (Unix milliseconds); for watching policies | raised by issuers after they have moved the cursor, by compare-and-swap from the value that they loaded before: if it has changed, their raise is dropped. Raised under the reservation lock for the other two reasons. Set back under the reservation lock when a rollback has been dealt with, or by a superuser who accepts it |
 //! | `counted` | the value of `latest` from which a rollback was counted last | a hint for statistics, Relaxed |
 //!
 //! Readers load `offset` (Acquire) before `line`. So a reader that sees a lowered
@@ -38,7 +38,7 @@
 //! slewed one, gives at most the time that the clock showed before the change.
 //! `latest` is loaded (Acquire) before the wall clock is read: the other way round,
 //! another core's later reading would look like a rollback. Nothing about uniqueness
-//! hangs on these fields: the word, the bound and the ledger see to that.
+//! hangs on these fields: the cursor, the bound and the clock history see to that.
 
 use super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, UnixMillis, UnixNanos};
 use super::sync::AtomicI64;
@@ -115,7 +115,7 @@ impl Clock {
         }
     }
 
-    /// Forgets the past and agrees with the wall clock. Only for a word that
+    /// Forgets the past and agrees with the wall clock. Only for a cursor that
     /// nobody uses.
     pub fn reset(&self, reading: Reading) {
         for field in [&self.line, &self.latest, &self.counted] {

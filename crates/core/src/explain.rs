@@ -17,7 +17,7 @@ use std::iter::once;
 use super::duration::{as_set, instant_text, rounded};
 use super::id::{SnowflakeId, UnixMillis};
 use super::label::{Decoded, Field, Label};
-use super::layout::{Disorder::NegativeFrom, FieldRole, LayoutError};
+use super::layout::{FieldRole, LayoutError, OrderError::NegativeFrom};
 
 /// The most columns of a line; only a longer title exceeds them.
 pub const COLUMNS: usize = 100;

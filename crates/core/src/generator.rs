@@ -1,15 +1,15 @@
 //! What a generator is made of.
 
-use super::id::{Millis, Place, Tick};
-use super::layout::{Disorder, Layout};
+use super::id::{Millis, Offset, Tick};
+use super::layout::{Layout, OrderError};
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 
 /// Why the IDs of a generator need not ascend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Descent {
     /// They do not sort by time.
-    Layout(Disorder),
-    /// After a clock rollback they resume at an earlier time, with another clock number or
+    Layout(OrderError),
+    /// After a clock rollback they resume at an earlier time, with another clock sequence or
     /// worker ID.
     Rollback,
 }
@@ -28,7 +28,7 @@ impl Generator {
         policy: Policy::DEFAULT,
     };
 
-    /// Whether IDs are [`Layout::compose`] of what [`super::word::Live::issue`] yields
+    /// Whether IDs are [`Layout::compose`] of what [`super::cursor::Live::issue`] yields
     /// without watching the wall clock: so in the default generator and its like.
     pub const fn is_plain(&self) -> bool {
         let policy = &self.policy;
@@ -47,13 +47,13 @@ impl Generator {
         matches!(self.policy.on_rollback, OnRollback::NextClock)
     }
 
-    /// Whether the generator leases worker IDs of its own, and goes on in another turn
-    /// after a rollback, see [`super::turns`].
-    pub const fn takes_turns(&self) -> bool {
+    /// Whether the generator leases worker IDs of its own, and goes on in another rotation
+    /// after a rollback, see [`super::rotation`].
+    pub const fn rotates_worker(&self) -> bool {
         matches!(self.policy.on_rollback, OnRollback::NextWorker)
     }
 
-    /// Whether a rollback and an exhausted tick take clocks from one ledger.
+    /// Whether a rollback and an exhausted tick take clocks from one clock history.
     pub const fn shares_clocks(&self) -> bool {
         self.changes_clocks() && matches!(self.policy.on_exhausted, OnExhausted::NextClock)
     }
@@ -62,10 +62,10 @@ impl Generator {
     /// if they are. Only then there is a horizon, see [`super::horizon`].
     pub const fn descends(&self) -> Option<Descent> {
         match self.layout.disorder() {
-            Some(Disorder::NegativeFrom(_)) | None => {}
+            Some(OrderError::NegativeFrom(_)) | None => {}
             Some(disorder) => return Some(Descent::Layout(disorder)),
         }
-        if self.changes_clocks() || self.takes_turns() {
+        if self.changes_clocks() || self.rotates_worker() {
             return Some(Descent::Rollback);
         }
         None
@@ -73,9 +73,9 @@ impl Generator {
 
     /// Where the sequence numbers of a fresh tick start.
     #[inline]
-    pub const fn fresh(&self, tick: Tick) -> Place {
+    pub const fn fresh(&self, tick: Tick) -> Offset {
         let first = self.policy.sequence_start.first_in(tick);
-        Place::new(self.layout.place_of(tick).get() | first)
+        Offset::new(self.layout.offset_of(tick).get() | first)
     }
 
     /// How far the generator may run ahead of its clock.

@@ -10,17 +10,17 @@
 //! A session that takes IDs holds the horizon. All instants are the beginnings of ticks, in
 //! Unix milliseconds: they mean the same under every label of a generator.
 //!
-//! 1. Before its transaction takes the first ID of a generator, the session loads the word,
+//! 1. Before its transaction takes the first ID of a generator, the session loads the cursor,
 //!    and publishes the instant of its tick: a hold. All IDs that the transaction takes lie
-//!    at or after that instant, since a word only grows. If the generator has not started,
-//!    the session starts it first, as a reader does ([`super::server::reach`]): so no hold
-//!    lies before the mark, which no earlier horizon has passed.
-//! 2. It takes the ID, by a read-modify-write of the word. Then it raises the hold to the
+//!    at or after that instant, since a cursor only grows. If the generator has not started,
+//!    the session starts it first, as a reader does ([`super::protocol::advance_to_now`]): so no
+//!    hold lies before the mark, which no earlier horizon has passed.
+//! 2. It takes the ID, by a read-modify-write of the cursor. Then it raises the hold to the
 //!    tick of that ID, if it was the first one.
 //! 3. It withdraws the hold when its transaction has ended, and other sessions see its rows.
 //!    A rollback to a savepoint withdraws nothing: IDs may be used after it.
 //!
-//! A reader moves the word to the tick of now, or loads it, and looks at all holds
+//! A reader moves the cursor to the tick of now, or loads it, and looks at all holds
 //! afterwards. The horizon is the least of these. It reads rows by a snapshot that it takes
 //! after that.
 //!
@@ -41,7 +41,7 @@
 //!
 //! Let an ID lie below a horizon that a reader has returned. It lies below the position
 //! that the reader has loaded, so the read-modify-write that took it comes before that load
-//! in the order of the word's changes. All changes of the word are read-modify-writes, with
+//! in the order of the cursor's changes. All changes of the cursor are read-modify-writes, with
 //! Release; the load is Acquire. So all that the session had stored before it took the ID
 //! happens before the reader's look at the holds: the reader sees this hold, or a later
 //! value of that place. It has not returned less than the hold. So it has seen a later
@@ -53,7 +53,7 @@
 //! the reader has seen the end of that transaction, and only finds a horizon that is less
 //! than it could be.
 //!
-//! The word is reset by [`super::slot::Slot`] only where nobody holds the horizon: a session
+//! The cursor is reset by [`super::slot::Slot`] only where nobody holds the horizon: a session
 //! that holds it has pinned the slot and locked the sequence.
 //!
 //! # IDs that come from elsewhere
@@ -68,7 +68,7 @@
 //! and the session has told so before it publishes.
 //!
 //! After a start, the announced horizon is where the generator starts: no horizon was past
-//! the mark, since the word that readers use is not past the bound.
+//! the mark, since the cursor that readers use is not past the bound.
 //!
 //! # Locks
 //!
@@ -235,7 +235,7 @@ pub trait Session {
 
 /// Why an ID from elsewhere is not inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uninserted<E> {
+pub enum InsertError<E> {
     /// It lies before this, the greatest horizon that may have been returned.
     Past(UnixMillis),
     /// It cannot be held.
@@ -286,7 +286,7 @@ impl Held {
 
     /// The transaction, which holds the generator, has taken IDs of this tick and later, and
     /// none before unless it has told.
-    pub fn took(&mut self, holder: &ProcessHolds, key: u64, at: UnixMillis) {
+    pub fn narrow_hold(&mut self, holder: &ProcessHolds, key: u64, at: UnixMillis) {
         let Some(own) = self.own(key) else {
             return;
         };
@@ -315,7 +315,7 @@ impl Held {
         key: u64,
         at: UnixMillis,
         horizon: &impl Announced,
-    ) -> Result<(), Uninserted<S::Error>> {
+    ) -> Result<(), InsertError<S::Error>> {
         let before = self.own(key).copied();
         let safe = before.and_then(|own| own.safe);
         if safe.is_some_and(|safe| safe <= at) {
@@ -323,7 +323,7 @@ impl Held {
         }
         let announced = horizon.announced();
         if at < announced {
-            return Err(Uninserted::Past(announced));
+            return Err(InsertError::Past(announced));
         }
         let safe = Some(at);
         let own = before.map_or_else(
@@ -335,7 +335,7 @@ impl Held {
             },
         );
         let published = own.publish(session, horizon.horizon());
-        published.map_err(Uninserted::Unheld)?;
+        published.map_err(InsertError::Unheld)?;
         // See the head of the file.
         fence(SeqCst);
         let announced = horizon.announced();
@@ -352,7 +352,7 @@ impl Held {
                 None => hold.withdraw(),
             }
         }
-        Err(Uninserted::Past(announced))
+        Err(InsertError::Past(announced))
     }
 
     /// The transaction has ended, and other sessions see so. Locks end by themselves.
@@ -492,7 +492,7 @@ const MAY_BE_LOCKED: u64 = 1;
 type Search = Option<(u64, Option<UnixMillis>)>;
 
 impl Horizon {
-    /// As of a new slot. Only while the word is reset, and nobody else uses the generator.
+    /// As of a new slot. Only while the cursor is reset, and nobody else uses the generator.
     pub(super) fn reset(&self) {
         self.announced.store(BEGINNING.get(), Relaxed);
         self.returned.store(BEGINNING.get(), Relaxed);
@@ -552,7 +552,7 @@ impl Horizon {
     }
 
     /// The horizon. `reached` is the instant of a position that the caller has moved the
-    /// word to, or loaded, see [`super::server::reach`]. It does not go back while the
+    /// cursor to, or loaded, see [`super::protocol::advance_to_now`]. It does not go back while the
     /// generator keeps its slot.
     pub fn read(
         &self,
@@ -573,7 +573,7 @@ impl Horizon {
         second.max(UnixMillis::new(before))
     }
 
-    /// How far the horizon would be now, if nobody moved the word: for a view, which has
+    /// How far the horizon would be now, if nobody moved the cursor: for a view, which has
     /// found `locked` before. Changes nothing.
     pub fn peek(
         &self,

@@ -1,6 +1,6 @@
 //! The kinds of numbers that everything else is made of: instants, durations, ticks,
 //! positions, IDs. A number of one kind cannot be taken for another kind: nanoseconds
-//! for milliseconds, an instant for a duration. A position of one clock number does not
+//! for milliseconds, an instant for a duration. A position of one clock sequence does not
 //! compare with a position of another.
 //!
 //! All arithmetic saturates: the ends of `i64` are centuries away from any clock.
@@ -51,12 +51,12 @@ kinds! {
     #[derive(PartialOrd, Ord)]
     Tick(u64);
     /// What a generator counts, in its stored form: see [`super::layout`]. Positions of
-    /// different clock numbers have no order, so this type has none;
-    /// [`super::layout::Layout::place`] gives what can be compared.
+    /// different clock sequences have no order, so this type has none;
+    /// [`super::layout::Layout::offset`] gives what can be compared.
     Position(u64);
-    /// A position without its clock number, in its stored form.
+    /// A position without its clock sequence, in its stored form.
     #[derive(PartialOrd, Ord)]
-    Place(u64);
+    Offset(u64);
     /// The bits that all IDs issued by a server share, in their stored form: see
     /// [`super::layout::Layout::stamp`].
     Stamp(u64);

@@ -7,12 +7,14 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::clocks::CLOCK_BITS_MAX;
+use super::clock_seq::CLOCK_BITS_MAX;
 use super::duration::as_set;
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Tick, UnixMillis};
 use super::label::*;
-use super::layout::{EPOCH_MAX, FieldRole, Layout, LayoutError, Misfit, POSITION_BITS_MAX, Stamp};
+use super::layout::{
+    EPOCH_MAX, FieldRole, FieldsError, Layout, LayoutError, POSITION_BITS_MAX, Stamp,
+};
 use super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use super::presets;
 
@@ -808,7 +810,11 @@ fn any_fields() -> impl Strategy<Value = Vec<(String, FieldRole, u32)>> {
         .prop_filter("a layout", |fields| layout_of(0, 1, fields).is_ok())
 }
 
-fn layout_of(epoch: i64, tick: i64, fields: &[(String, FieldRole, u32)]) -> Result<Layout, Misfit> {
+fn layout_of(
+    epoch: i64,
+    tick: i64,
+    fields: &[(String, FieldRole, u32)],
+) -> Result<Layout, FieldsError> {
     let roles: Vec<_> = fields
         .iter()
         .map(|(_, role, bits)| (*role, *bits))

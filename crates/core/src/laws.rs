@@ -1,7 +1,7 @@
 //! What holds of every text that is taken for a label. The fuzzer and the
 //! property tests both check it.
 
-use crate::id::{Place, SnowflakeId, Tick, WorkerId};
+use crate::id::{Offset, SnowflakeId, Tick, WorkerId};
 use crate::label::{Label, LabelError};
 use crate::layout::{Fields, LayoutError, POSITION_BITS_MAX};
 
@@ -118,8 +118,8 @@ pub fn makes_ids_of_positions(label: &Label, any: u64) {
     let within = any.rotate_left(20) & ((1 << layout.within_bits()) - 1);
     let clock = any.rotate_left(10) & (layout.clocks() - 1);
     let further = within >> layout.sequence_bits();
-    let begin = layout.place_of(Tick::new(tick)).get();
-    let at = layout.at(clock, Place::new(begin | within));
+    let begin = layout.offset_of(Tick::new(tick)).get();
+    let at = layout.at(clock, Offset::new(begin | within));
     assert!(at.get() >> 62 == 0, "{label}: {at:?}");
     let made = layout.compose_in(at, stamp, None);
     let fields = Fields {

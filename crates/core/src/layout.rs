@@ -26,7 +26,7 @@
 //! gone on in. The sum of the two is the clock field.
 
 pub use super::id::Stamp;
-use super::id::{Millis, Place, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
+use super::id::{Millis, Offset, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
 use super::shuffle::Shuffle;
 
 /// The fields of one ID that every layout has.
@@ -71,12 +71,12 @@ pub enum LayoutError {
         last: UnixMillis,
     },
     /// IDs do not sort by time, so that a tick has no least and greatest ID.
-    Unordered(Disorder),
+    Unordered(OrderError),
 }
 
 /// Why the IDs of a layout do not sort by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disorder {
+pub enum OrderError {
     /// The bits of the time are reversed.
     Reversed,
     /// Fields above the time vary.
@@ -117,7 +117,7 @@ impl FieldRole {
 
 /// Why fields make no layout. `field` is an index into them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misfit {
+pub enum FieldsError {
     /// A field must have 1 to this many bits.
     Bits { field: usize, max: u32 },
     /// A second field of a role that only one field can have.
@@ -261,10 +261,10 @@ const fn scatter(mut value: u64, mut mask: u64) -> u64 {
 
 /// The inverse of [`scatter`].
 const fn gather(bits: u64, mut mask: u64) -> u64 {
-    let (mut value, mut place) = (0, 0);
+    let (mut value, mut offset) = (0, 0);
     while mask != 0 {
-        value |= (bits >> mask.trailing_zeros() & 1) << place;
-        place += 1;
+        value |= (bits >> mask.trailing_zeros() & 1) << offset;
+        offset += 1;
         mask &= mask - 1;
     }
     value
@@ -287,19 +287,19 @@ impl Layout {
     };
 
     /// Makes a layout of fields from high to low, each with its bits. Fails with a
-    /// [`Misfit`], if the fields make no layout.
+    /// [`FieldsError`], if the fields make no layout.
     // Indices: slices have no iterators in a const fn; `field` is below the length.
     #[allow(clippy::indexing_slicing)]
     pub const fn new(
         epoch: UnixMillis,
         tick: Millis,
         fields: &[(FieldRole, u32)],
-    ) -> Result<Self, Misfit> {
+    ) -> Result<Self, FieldsError> {
         if epoch.get() < 0 || epoch.get() > EPOCH_MAX.get() {
-            return Err(Misfit::Epoch);
+            return Err(FieldsError::Epoch);
         }
         if tick.get() < 1 || tick.get() > TICK_MAX.get() {
-            return Err(Misfit::Tick);
+            return Err(FieldsError::Tick);
         }
         let mut layout = Self {
             epoch,
@@ -337,7 +337,7 @@ impl Layout {
                 FieldRole::Fixed(_) | FieldRole::Caller => (&mut other, 63),
             };
             if shift <= 64 && (bits < 1 || bits > max) {
-                return Err(Misfit::Bits { field, max });
+                return Err(FieldsError::Bits { field, max });
             }
             layout.width = shift.saturating_add(bits);
             if layout.width > 64 {
@@ -345,14 +345,14 @@ impl Layout {
                 continue;
             }
             if only.bits > 0 {
-                return Err(Misfit::Twice { field });
+                return Err(FieldsError::Twice { field });
             }
             *only = Span { shift, bits };
             let mask = only.mask();
             if let FieldRole::Fixed(value) | FieldRole::Mode(Some(value)) = role {
                 let max = ones(bits);
                 if value > max {
-                    return Err(Misfit::Value { field, value, max });
+                    return Err(FieldsError::Value { field, value, max });
                 }
                 layout.fixed |= value << shift;
             }
@@ -367,22 +367,22 @@ impl Layout {
         }
         let bits = layout.width;
         if bits > 64 {
-            return Err(Misfit::Width { bits });
+            return Err(FieldsError::Width { bits });
         }
         if layout.time.bits == 0 {
-            return Err(Misfit::NoTime);
+            return Err(FieldsError::NoTime);
         }
         if layout.sequence.bits == 0 {
-            return Err(Misfit::NoSequence);
+            return Err(FieldsError::NoSequence);
         }
         match layout.written {
             Written::ByMode(_) if mode.bits > 0 => layout.written = Written::ByMode(mode.mask()),
             Written::Plain | Written::Reversed if mode.bits == 0 => {}
-            _ => return Err(Misfit::Mode),
+            _ => return Err(FieldsError::Mode),
         }
         let bits = layout.worker_mask.count_ones();
         if bits > WORKER_BITS_MAX {
-            return Err(Misfit::WorkerWidth { bits });
+            return Err(FieldsError::WorkerWidth { bits });
         }
         layout.last_tick = Tick::new(ones(layout.time.bits));
         layout.sequence_mask = ones(layout.sequence.bits);
@@ -453,17 +453,17 @@ impl Layout {
 
     /// Why IDs do not sort by time; `None` if all of them do. A layout whose IDs turn
     /// negative sorts by time until then.
-    pub const fn disorder(self) -> Option<Disorder> {
+    pub const fn disorder(self) -> Option<OrderError> {
         if !matches!(self.written, Written::Plain) {
-            return Some(Disorder::Reversed);
+            return Some(OrderError::Reversed);
         }
         let above = ones(self.width) & !ones(self.time.end());
         if above & !self.fixed_mask != 0 {
-            return Some(Disorder::TimeBelow);
+            return Some(OrderError::TimeBelow);
         }
         if self.time.end() == 64 {
             let tick = Tick::new(1 << (self.time.bits - 1));
-            return Some(Disorder::NegativeFrom(self.instant_of(tick)));
+            return Some(OrderError::NegativeFrom(self.instant_of(tick)));
         }
         None
     }
@@ -537,30 +537,30 @@ impl Layout {
     }
 
     /// How many bits of a position lie below its clock.
-    const fn place_bits(self) -> u32 {
+    const fn offset_bits(self) -> u32 {
         self.within_bits + self.time.bits
     }
 
     /// The clock in force at a position.
     pub const fn clock_of(self, position: Position) -> u64 {
-        position.get() >> self.place_bits()
+        position.get() >> self.offset_bits()
     }
 
-    /// The turn after a turn, which takes the place of the clock in positions; `None` if
-    /// there is no further one. The clock number of IDs stays 0.
-    pub fn turn_after(self, turn: u64) -> Option<u64> {
-        let next = turn.checked_add(self.clocks())?;
-        (next <= u64::MAX >> self.place_bits()).then_some(next)
+    /// The rotation after a rotation, which takes the place of the clock in positions; `None` if
+    /// there is no further one. The clock sequence of IDs stays 0.
+    pub fn rotation_after(self, rotation: u64) -> Option<u64> {
+        let next = rotation.checked_add(self.clocks())?;
+        (next <= u64::MAX >> self.offset_bits()).then_some(next)
     }
 
     /// A position without its clock.
-    pub const fn place(self, position: Position) -> Place {
-        Place::new(position.get() & ones(self.place_bits()))
+    pub const fn offset(self, position: Position) -> Offset {
+        Offset::new(position.get() & ones(self.offset_bits()))
     }
 
-    /// The position of a place in a clock.
-    pub const fn at(self, clock: u64, place: Place) -> Position {
-        Position::new(place.get() | clock << self.place_bits())
+    /// The position of an offset in a clock.
+    pub const fn at(self, clock: u64, offset: Offset) -> Position {
+        Position::new(offset.get() | clock << self.offset_bits())
     }
 
     /// The part of a position below its tick.
@@ -568,13 +568,13 @@ impl Layout {
         position.get() & ones(self.within_bits)
     }
 
-    /// The least place of a tick.
-    pub const fn place_of(self, tick: Tick) -> Place {
-        Place::new(tick.get() << self.within_bits)
+    /// The least offset of a tick.
+    pub const fn offset_of(self, tick: Tick) -> Offset {
+        Offset::new(tick.get() << self.within_bits)
     }
 
-    pub const fn tick_in(self, place: Place) -> Tick {
-        Tick::new(place.get() >> self.within_bits)
+    pub const fn tick_in(self, offset: Offset) -> Tick {
+        Tick::new(offset.get() >> self.within_bits)
     }
 
     /// The bits that all IDs of a worker have: its ID and the fixed fields. Fails with
@@ -695,7 +695,7 @@ impl Layout {
     /// [`LayoutError::Unordered`] where IDs do not sort by time.
     pub const fn range_of(self, tick: Tick) -> Result<(SnowflakeId, SnowflakeId), LayoutError> {
         match self.disorder() {
-            Some(Disorder::NegativeFrom(at)) if self.instant_of(tick).get() < at.get() => {}
+            Some(OrderError::NegativeFrom(at)) if self.instant_of(tick).get() < at.get() => {}
             Some(disorder) => return Err(LayoutError::Unordered(disorder)),
             None => {}
         }

@@ -15,7 +15,13 @@ fn increases(layout: Layout) -> bool {
 }
 
 /// Time, worker and sequence, as in most layouts.
-fn plain(epoch: i64, tick: i64, time: u32, worker: u32, sequence: u32) -> Result<Layout, Misfit> {
+fn plain(
+    epoch: i64,
+    tick: i64,
+    time: u32,
+    worker: u32,
+    sequence: u32,
+) -> Result<Layout, FieldsError> {
     let fields = [
         (FieldRole::Time, time),
         (FieldRole::Worker, worker),
@@ -155,7 +161,7 @@ fn what_a_caller_gives_varies() {
         (FieldRole::Sequence, 2),
     ];
     let above = Layout::new(UnixMillis::new(0), Millis::new(1), &above).unwrap();
-    assert_eq!(above.disorder(), Some(Disorder::TimeBelow));
+    assert_eq!(above.disorder(), Some(OrderError::TimeBelow));
 }
 
 #[test]
@@ -167,7 +173,7 @@ fn reversed_time_spreads() {
     };
     let spread = reversed(FieldRole::TimeReversed, &[]);
     assert_eq!(spread.encode(Tick::new(1), 0, 3).unwrap().get(), 0b1000_11);
-    assert_eq!(spread.disorder(), Some(Disorder::Reversed));
+    assert_eq!(spread.disorder(), Some(OrderError::Reversed));
     assert!(!increases(spread));
     // A column of both kinds decodes by the flag.
     let (zero, one) = ((FieldRole::Mode(Some(0)), 1), (FieldRole::Mode(Some(1)), 1));
@@ -196,7 +202,7 @@ fn signs() {
         (FieldRole::Sequence, 12),
     ]);
     let turn = UnixMillis::new(1 << 41);
-    assert_eq!(discord.disorder(), Some(Disorder::NegativeFrom(turn)));
+    assert_eq!(discord.disorder(), Some(OrderError::NegativeFrom(turn)));
     assert!(discord.can_be_negative());
     assert!(discord.range_of(Tick::new((1 << 41) - 1)).is_ok());
     assert!(discord.range_of(Tick::new(1 << 41)).is_err());
@@ -221,7 +227,7 @@ fn signs() {
         (FieldRole::Time, 41),
         (FieldRole::Sequence, 12),
     ]);
-    assert_eq!(below.disorder(), Some(Disorder::TimeBelow));
+    assert_eq!(below.disorder(), Some(OrderError::TimeBelow));
 }
 
 #[test]
@@ -268,14 +274,14 @@ fn refuses_what_makes_no_layout() {
             "{fields:?}"
         );
     };
-    assert_eq!(plain(-1, 1, 41, 10, 12), Err(Misfit::Epoch));
+    assert_eq!(plain(-1, 1, 41, 10, 12), Err(FieldsError::Epoch));
     assert_eq!(
         plain(EPOCH_MAX.get() + 1, 1, 41, 10, 12),
-        Err(Misfit::Epoch)
+        Err(FieldsError::Epoch)
     );
-    assert_eq!(plain(0, 0, 41, 10, 12), Err(Misfit::Tick));
-    assert_eq!(plain(0, 10_001, 41, 10, 12), Err(Misfit::Tick));
-    let bits = |field, max| Misfit::Bits { field, max };
+    assert_eq!(plain(0, 0, 41, 10, 12), Err(FieldsError::Tick));
+    assert_eq!(plain(0, 10_001, 41, 10, 12), Err(FieldsError::Tick));
+    let bits = |field, max| FieldsError::Bits { field, max };
     refused(&[(Time, 0), (Sequence, 12)], bits(0, 63));
     refused(&[(Time, 64), (Sequence, 12)], bits(0, 63));
     refused(&[(Time, 41), (Sequence, 0)], bits(1, 31));
@@ -286,19 +292,22 @@ fn refuses_what_makes_no_layout() {
     );
     refused(
         &[(Time, 41), (Sequence, 12), (Time, 5)],
-        Misfit::Twice { field: 0 },
+        FieldsError::Twice { field: 0 },
     );
     refused(
         &[(Time, 41), (TimeReversed, 5), (Sequence, 1)],
-        Misfit::Twice { field: 0 },
+        FieldsError::Twice { field: 0 },
     );
-    refused(&[(Sequence, 12)], Misfit::NoTime);
-    refused(&[(Time, 12)], Misfit::NoSequence);
-    refused(&[(TimeByMode, 12), (Sequence, 1)], Misfit::Mode);
-    refused(&[(Time, 12), (Mode(None), 1), (Sequence, 1)], Misfit::Mode);
+    refused(&[(Sequence, 12)], FieldsError::NoTime);
+    refused(&[(Time, 12)], FieldsError::NoSequence);
+    refused(&[(TimeByMode, 12), (Sequence, 1)], FieldsError::Mode);
+    refused(
+        &[(Time, 12), (Mode(None), 1), (Sequence, 1)],
+        FieldsError::Mode,
+    );
     refused(
         &[(Time, 41), (Fixed(8), 3), (Sequence, 1)],
-        Misfit::Value {
+        FieldsError::Value {
             field: 1,
             value: 8,
             max: 7,
@@ -306,15 +315,15 @@ fn refuses_what_makes_no_layout() {
     );
     refused(
         &[(Time, 42), (Worker, 11), (Sequence, 12)],
-        Misfit::Width { bits: 65 },
+        FieldsError::Width { bits: 65 },
     );
     refused(
         &[(Time, 63), (Clock, 1), (Sequence, 1)],
-        Misfit::Width { bits: 65 },
+        FieldsError::Width { bits: 65 },
     );
     refused(
         &[(Time, 12), (Worker, 16), (Worker, 16), (Sequence, 12)],
-        Misfit::WorkerWidth { bits: 32 },
+        FieldsError::WorkerWidth { bits: 32 },
     );
 }
 
@@ -414,7 +423,7 @@ fn a_time_that_outlives_all_clocks() {
         }
     }
     let negative = plain(0, 1, 48, 1, 15).unwrap();
-    let turn = Disorder::NegativeFrom(UnixMillis::new(1 << 47));
+    let turn = OrderError::NegativeFrom(UnixMillis::new(1 << 47));
     assert_eq!(negative.disorder(), Some(turn));
 }
 
@@ -422,7 +431,7 @@ fn a_time_that_outlives_all_clocks() {
 fn what_may_change() {
     use FieldRole::{Sequence, Time, TimeReversed, Worker};
     let before = plain(1000, 10, 30, 8, 8).unwrap();
-    let to = |layout: Result<Layout, Misfit>| layout.unwrap().change_from(before);
+    let to = |layout: Result<Layout, FieldsError>| layout.unwrap().change_from(before);
     assert_eq!(to(Ok(before)), None);
     assert_eq!(to(plain(999, 10, 30, 8, 8)), None);
     assert_eq!(to(plain(0, 10, 31, 8, 8)), None);
@@ -494,7 +503,7 @@ proptest! {
             return Ok(());
         }
         // compose is encode for a position.
-        let position = Position::new(l.place_of(fields.tick).get() | fields.sequence);
+        let position = Position::new(l.offset_of(fields.tick).get() | fields.sequence);
         let stamp = l.stamp(worker(l, w)).unwrap();
         prop_assert_eq!(l.compose(position, stamp), id);
         prop_assert_eq!(l.tick_of(position), fields.tick);
@@ -518,25 +527,25 @@ proptest! {
     fn a_position_is_a_clock_and_a_place(l in any_counted(), position: u64, clock: u64) {
         let l = l.through_clocks().unwrap_or(l);
         let position = Position::new(position >> (64 - POSITION_BITS_MAX));
-        let place = l.place(position);
-        prop_assert_eq!(l.at(l.clock_of(position), place), position);
-        let other = l.at(clock & (l.clocks() - 1), place);
-        prop_assert_eq!(other, l.at(clock & (l.clocks() - 1), l.place(position)));
+        let offset = l.offset(position);
+        prop_assert_eq!(l.at(l.clock_of(position), offset), position);
+        let other = l.at(clock & (l.clocks() - 1), offset);
+        prop_assert_eq!(other, l.at(clock & (l.clocks() - 1), l.offset(position)));
         prop_assert_eq!(l.clock_of(other), clock & (l.clocks() - 1));
-        prop_assert_eq!(l.place(other), place);
+        prop_assert_eq!(l.offset(other), offset);
         prop_assert_eq!(l.tick_of(other), l.tick_of(position));
         prop_assert_eq!(l.within(other), l.within(position));
     }
 
     #[test]
     fn positions_order_as_ids(l in any_counted(), a: u64, b: u64, w: u64) {
-        let top = l.place_of(l.last_tick()).get();
+        let top = l.offset_of(l.last_tick()).get();
         let stamp = l.stamp(worker(l, w)).unwrap();
         let (a, b) = (Position::new(a % top), Position::new(b % top));
         let (x, y) = (l.compose(a, stamp), l.compose(b, stamp));
         prop_assert_eq!(a == b, x == y);
         if increases(l) && (l.disorder().is_none() || x.get() >= 0 && y.get() >= 0) {
-            prop_assert_eq!(l.place(a).cmp(&l.place(b)), x.cmp(&y));
+            prop_assert_eq!(l.offset(a).cmp(&l.offset(b)), x.cmp(&y));
         }
     }
 

@@ -13,7 +13,7 @@ pub struct Policy {
     pub max_rollback: Millis,
     /// How long a call waits for a clock that was set back, if [`OnRollback::waits`].
     pub max_wait: Millis,
-    /// How many ticks the word may run ahead of the generator's clock once a tick is
+    /// How many ticks the cursor may run ahead of the generator's clock once a tick is
     /// exhausted.
     pub max_borrow_ticks: u64,
     /// What to do when a tick is exhausted and no more ticks may be borrowed.

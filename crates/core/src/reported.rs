@@ -1,22 +1,23 @@
 //! How far this server has told its registry that no ID can appear any more.
 //!
-//! [`super::lease::horizon`] has the rules for all servers; this file makes what one of them
-//! reports. Unlike a reader of [`super::horizon`], the one who reports moves no word: it has
+//! [`super::lease::cluster_horizon`] has the rules for all servers; this file makes what one of them
+//! reports. Unlike a reader of [`super::horizon`], the one who reports moves no cursor: it has
 //! no database, and knows no generator. It announces an instant instead, and sessions keep
 //! to it.
 //!
 //! 1. The one who reports raises [`Reported`] to the instant, and looks at all holds
 //!    afterwards, first the places of sessions, then the locks. It reports
 //!    the least of these and the instant.
-//! 2. A session publishes its hold, and loads the instant afterwards. If the word lies before
-//!    that, it moves the word there ([`Need::Reported`](super::server::Need::Reported)) before it takes an ID.
+//! 2. A session publishes its hold, and loads the instant afterwards. If the cursor lies before
+//!    that, it moves the cursor there ([`Need::Reported`](super::protocol::host::Need::Reported))
+//!    before it takes an ID.
 //!
 //! Between the store and the look, both have a SeqCst fence: so at least one of the two
 //! sees the other. A session that holds by a lock notes so in `Reported::locks` between the
 //! lock and its fence; so the one who reports searches for locks only if one may be there, of
 //! any database. Either the report is no later than the hold, or the session takes no ID
 //! that lies before the instant. Later IDs of its transaction do not lie before either: the
-//! word only grows where somebody holds the horizon.
+//! cursor only grows where somebody holds the horizon.
 //!
 //! An ID that comes from elsewhere ([`super::horizon::Held::insert`]) is refused if it lies
 //! before the instant, by the same order of steps.

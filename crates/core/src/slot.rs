@@ -4,24 +4,24 @@
 //!
 //! | field | rule |
 //! |---|---|
-//! | `live` | see [`super::word`] and [`super::clock`] |
+//! | `live` | see [`super::cursor`] and [`super::clock`] |
 //! | `stats` | see [`super::stats`]; written by anyone |
 //! | `horizon` | see [`super::horizon`]; written by anyone |
 //! | `key` | the generator that the slot belongs to; 0 if none. Stored with Release by the process that evicts, after the slot was emptied |
 //! | `pins` | how many transactions use the slot; [`EVICTING`] is added while somebody empties it. Raised (Acquire) before `key` is looked at, lowered with Release |
-//! | `file`, `epoch`, `scale` | which file holds the mark of the bound, and what the positions of the word mean. Written under the reservation lock, after what they vouch for (Release); read by everybody (Acquire) before an ID is taken, so that nobody sees a new scale with an old word |
+//! | `file`, `epoch`, `scale` | which file holds the mark of the bound, and what the positions of the cursor mean. Written under the reservation lock, after what they vouch for (Release); read by everybody (Acquire) before an ID is taken, so that nobody sees a new scale with an old cursor |
 //! | `window` | what the last reservation took (milliseconds), 0 at a start; under the reservation lock |
 //! | `seen` | both clocks when this generator last read them, for its statistics; under the reservation lock |
 //! | `highest` | the latest mark that was written since the generator has this slot (Unix milliseconds); raised under the reservation lock. It shows what `setval()` or a rolled-back rewrite has taken away |
 //! | `undone` | a mark up to `highest` was rolled back; until the next reservation. Stored at the end of the transaction, before its pin is given back |
 //! | `gap_at`, `end_is_near` | when a failover gap was left last (Unix milliseconds, 0: never), and whether the end of the layout's time has been noted; stored under the reservation lock, read by views without |
-//! | `ledger` | which clocks have been used, see [`super::clocks`]; under the reservation lock |
+//! | `clock_history` | which clocks have been used, see [`super::clock_seq`]; under the reservation lock |
 //! | `refused_at` | since when IDs are refused (Unix milliseconds, 0: they are not); set by compare-and-swap from 0 and cleared by anyone; the winner notes the change |
 //! | `refused_by_rollback` | IDs are refused because the clock was set back, so that the next ID ends the refusal; stored after `refused_at`, a hint |
 //! | `refused_lead` | the lead over the wall clock that was refused last (milliseconds); a plain store by the session that refuses |
 //! | `forgiven_lead` | a lead that is allowed beyond the policy's limit, because a superuser has accepted it or because a start after a failover has left it (milliseconds); each writer stores plainly: at worst an acceptance is lost and asked for again |
-//! | `least` | for a generator that takes turns: no turn starts before this (Unix milliseconds; 0: anywhere), as somebody has advanced it or set its mark, or its worker IDs come from elsewhere since; raised under the reservation lock, or by the keeper |
-//! | `reached` | up to where words have come that were reset since (Unix milliseconds); raised by the process that resets the word, see [`Slot::furthest`]. Outlives evictions |
+//! | `least` | for a generator that rotates its worker ID: no rotation starts before this (Unix milliseconds; 0: anywhere), as somebody has advanced it or set its mark, or its worker IDs come from elsewhere since; raised under the reservation lock, or by the keeper |
+//! | `reached` | up to where words have come that were reset since (Unix milliseconds); raised by the process that resets the cursor, see [`Slot::furthest`]. Outlives evictions |
 //!
 //! What is "under the reservation lock" is Relaxed: the lock orders it. Such methods
 //! take a [`Reserving`], which only the holder of that lock has.
@@ -42,20 +42,20 @@
 //! lost, and a mark that somebody has lowered or rolled back does no harm. A generator
 //! that is ahead of the clock keeps its slot. So does one that changes clocks: for
 //! earlier ticks, a lowered mark would call clocks free that are not, and a rollback
-//! would go on there. And so does one that takes turns, whose mark stays where its latest
-//! turn has reached.
+//! would go on there. And so does one that rotates its worker ID, whose mark stays where its latest
+//! rotation has reached.
 
 use super::clock::{Clock, Reading};
-use super::clocks::Ledger;
+use super::clock_seq::ClockSeqHistory;
+use super::cursor::{CLOSED, CacheLine, Live};
 use super::generator::Generator;
 use super::horizon::Horizon;
 use super::id::{BootNanos, Millis, Position, UnixMillis, UnixNanos};
-use super::identity::Generation;
-use super::reservation::Plan;
+use super::protocol::plan::Plan;
 use super::stats::Stats;
 use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
-use super::word::{CLOSED, Line, Live};
+use super::tenure::Generation;
 
 /// Proof that the caller holds the reservation lock of the slot's generator.
 #[derive(Debug)]
@@ -73,16 +73,16 @@ impl Reserving {
 pub struct Slot {
     live: Live,
     rest: Rest,
-    stats: Line<(Stats, Reached, Least)>,
-    horizon: Line<Horizon>,
+    stats: CacheLine<(Stats, HighWater, Least)>,
+    horizon: CacheLine<Horizon>,
 }
 
 /// The latest instant that was left behind by a reset; zero: none.
 #[derive(Debug, Default)]
 #[repr(transparent)]
-struct Reached(AtomicI64);
+struct HighWater(AtomicI64);
 
-/// Before this, no turn starts; zero: anywhere.
+/// Before this, no rotation starts; zero: anywhere.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 struct Least(AtomicI64);
@@ -102,7 +102,7 @@ struct Rest {
     refused_at: AtomicI64,
     refused_lead: AtomicI64,
     forgiven_lead: AtomicI64,
-    ledger: [AtomicU64; 3],
+    clock_history: [AtomicU64; 3],
     undone: AtomicBool,
     end_is_near: AtomicBool,
     refused_by_rollback: AtomicBool,
@@ -111,12 +111,12 @@ struct Rest {
 /// In `pins`: somebody empties the slot. The value is above any number of transactions.
 const EVICTING: u32 = 1 << 30;
 
-/// What positions mean: two layouts with the same meaning can share a word.
+/// What positions mean: two layouts with the same meaning can share a cursor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scale {
     epoch: i64,
     /// From bit 0: bits below the tick, bits of the clock, bits of the time if
-    /// clocks or turns change (they are above it then), which of the policies that make a
+    /// clocks or rotations change (they are above it then), which of the policies that make a
     /// difference; from bit 32 the tick in milliseconds. 0 only where a slot has not
     /// been used, which is the default.
     packed: u64,
@@ -125,11 +125,11 @@ pub struct Scale {
 impl Scale {
     pub fn of_generator(generator: &Generator) -> Self {
         let (layout, policy) = (generator.layout, generator.policy);
-        let flags = u64::from(generator.takes_turns()) << 3
+        let flags = u64::from(generator.rotates_worker()) << 3
             | u64::from(policy.on_rollback.watches()) << 2
             | u64::from(generator.changes_clocks()) << 1
             | u64::from(generator.is_random());
-        let time = if generator.changes_clocks() || generator.takes_turns() {
+        let time = if generator.changes_clocks() || generator.rotates_worker() {
             layout.last_tick().get().count_ones()
         } else {
             0
@@ -150,8 +150,8 @@ impl Scale {
     }
 
     /// The position at which the first tick from an instant on begins, in the clock of
-    /// `word`.
-    fn place_from(self, at: UnixMillis, word: Position) -> Position {
+    /// `cursor`.
+    fn place_from(self, at: UnixMillis, cursor: Position) -> Position {
         let (within, time) = (self.packed & 0xff, self.packed >> 16 & 0xff);
         let lasts = (self.packed >> 32).cast_signed().max(1);
         let since = at.since(UnixMillis::new(self.epoch)).get().max(0);
@@ -161,7 +161,10 @@ impl Scale {
             time => {
                 let last = (1 << time) - 1;
                 let above = within + time;
-                (tick.cast_unsigned().min(last), word.get() >> above << above)
+                (
+                    tick.cast_unsigned().min(last),
+                    cursor.get() >> above << above,
+                )
             }
         };
         Position::new(clock | tick << within)
@@ -173,9 +176,9 @@ impl Scale {
         self.packed >> 25 & 1 != 0
     }
 
-    /// Whether generators take turns: they lease worker IDs of their own, and an earlier
-    /// position may be a later tick, too.
-    fn takes_turns(self) -> bool {
+    /// Whether generators rotate their worker IDs: they lease worker IDs of their own, and an
+    /// earlier position may be a later tick, too.
+    fn rotates_worker(self) -> bool {
         self.packed >> 27 & 1 != 0
     }
 
@@ -199,11 +202,11 @@ impl Slot {
             live: Live::new(reading),
             rest: Rest {
                 seen: [reading.boot.get(), reading.wall.get()].map(AtomicI64::new),
-                ledger: Ledger::FRESH.parts().map(AtomicU64::new),
+                clock_history: ClockSeqHistory::FRESH.parts().map(AtomicU64::new),
                 ..Rest::default()
             },
-            stats: Line((Stats::new(now), Reached::default(), Least::default())),
-            horizon: Line(Horizon::default()),
+            stats: CacheLine((Stats::new(now), HighWater::default(), Least::default())),
+            horizon: CacheLine(Horizon::default()),
         }
     }
 
@@ -299,15 +302,15 @@ impl Slot {
     /// Whether all IDs lie before an instant, and nothing else need be known of them.
     fn is_passed_by(&self, now: UnixMillis) -> bool {
         let scale = self.scale();
-        let word = self.live.word().position();
-        if (scale.changes_clocks() || scale.takes_turns()) && self.highest().is_some() {
+        let cursor = self.live.cursor().position();
+        if (scale.changes_clocks() || scale.rotates_worker()) && self.highest().is_some() {
             return false;
         }
-        if word == Position::ZERO || scale == Scale::default() {
-            // What was issued before the word was reset lies before the mark.
+        if cursor == Position::ZERO || scale == Scale::default() {
+            // What was issued before the cursor was reset lies before the mark.
             return self.highest() <= Some(now);
         }
-        let tick = scale.tick_of(word) + 1;
+        let tick = scale.tick_of(cursor) + 1;
         scale.instant_of(tick) <= now
     }
 
@@ -315,8 +318,8 @@ impl Slot {
         let rest = &self.rest;
         // Nobody else can use the slot, which does as well as the lock.
         let token = &Reserving::the_lock_is_held();
-        self.reset_word(reading);
-        self.set_ledger(token, Ledger::FRESH);
+        self.reset_cursor(reading);
+        self.set_clock_history(token, ClockSeqHistory::FRESH);
         self.set_seen(token, reading);
         self.store_scale(Scale::default());
         for field in [
@@ -341,7 +344,7 @@ impl Slot {
 
     // What the positions of the slot mean.
 
-    /// Whether bound and word belong to this file and this scale: if not, the generator
+    /// Whether bound and cursor belong to this file and this scale: if not, the generator
     /// has to [`Self::settle`].
     pub fn is_settled(&self, file: u32, scale: Scale) -> bool {
         self.rest.file.load(Acquire) == file && self.scale() == scale
@@ -349,7 +352,7 @@ impl Slot {
 
     /// The bound belongs to another file than the sequence has now: the sequence was
     /// rewritten, or the slot is new. Forgets the bound, once. If positions have
-    /// another meaning by now, also forgets the word: the generator goes on from its
+    /// another meaning by now, also forgets the cursor: the generator goes on from its
     /// mark. `reading` is one to start from.
     pub fn settle(&self, _: &Reserving, file: u32, scale: Scale, reading: Reading) {
         if self.is_settled(file, scale) {
@@ -357,7 +360,7 @@ impl Slot {
         }
         self.unsettle();
         if self.scale() != scale {
-            self.reset_word(reading);
+            self.reset_cursor(reading);
             // The generator may be another one with the same OID, which starts anywhere.
             self.horizon().reset();
             self.stats().forget_last_tick();
@@ -366,7 +369,7 @@ impl Slot {
         self.rest.file.store(file, Release);
     }
 
-    /// The bound is void, the word stays: the mark that allowed the bound may be gone.
+    /// The bound is void, the cursor stays: the mark that allowed the bound may be gone.
     /// Others may be issuing where the rewrite itself was undone by a savepoint; they
     /// reserve anew, which is safe and costs a start at the mark.
     pub fn unsettle(&self) {
@@ -404,34 +407,34 @@ impl Slot {
     #[must_use]
     pub fn furthest(&self) -> Option<UnixMillis> {
         let before = self.reached_before();
-        if self.takes_turns() {
+        if self.rotates_worker() {
             return before;
         }
-        before.max(self.furthest_at(self.live.word().position()))
+        before.max(self.furthest_at(self.live.cursor().position()))
     }
 
-    /// As [`Self::furthest`], of the present turn of a generator that takes turns.
+    /// As [`Self::furthest`], of the present rotation of a generator that rotates its worker ID.
     #[must_use]
-    pub fn furthest_in_turn(&self) -> Option<UnixMillis> {
-        self.furthest_at(self.live.word().position())
-            .filter(|_| self.takes_turns())
+    pub fn furthest_in_rotation(&self) -> Option<UnixMillis> {
+        self.furthest_at(self.live.cursor().position())
+            .filter(|_| self.rotates_worker())
     }
 
-    /// Whether the generator leases worker IDs of its own. The server's identity does not
+    /// Whether the generator leases worker IDs of its own. The server's tenure does not
     /// concern its slot.
     #[must_use]
-    pub fn takes_turns(&self) -> bool {
-        self.scale().takes_turns()
+    pub fn rotates_worker(&self) -> bool {
+        self.scale().rotates_worker()
     }
 
     fn reached_before(&self) -> Option<UnixMillis> {
         instant(self.stats.0.1.0.load(Relaxed))
     }
 
-    /// Where the IDs end that were issued since the word was reset last.
-    fn furthest_at(&self, word: Position) -> Option<UnixMillis> {
+    /// Where the IDs end that were issued since the cursor was reset last.
+    fn furthest_at(&self, cursor: Position) -> Option<UnixMillis> {
         let scale = self.scale();
-        let last = word.get().checked_sub(1)?;
+        let last = cursor.get().checked_sub(1)?;
         if scale == Scale::default() {
             return None;
         }
@@ -442,55 +445,55 @@ impl Slot {
         Some(scale.instant_of(end))
     }
 
-    /// Forgets where the word is, but for [`Self::furthest`].
-    fn reset_word(&self, reading: Reading) {
+    /// Forgets where the cursor is, but for [`Self::furthest`].
+    fn reset_cursor(&self, reading: Reading) {
         if let Some(furthest) = self.furthest() {
             self.stats.0.1.0.fetch_max(furthest.get(), Relaxed);
         }
         self.live.reset(reading);
     }
 
-    /// Allows no ID until there is a new identity, and returns [`Self::furthest`] as it is
+    /// Allows no ID until there is a new tenure, and returns [`Self::furthest`] as it is
     /// for ever under the old one. The server has no right to issue any more; see
-    /// [`super::identity`] for why that is enough.
+    /// [`super::tenure`] for why that is enough.
     ///
-    /// A generator that takes turns goes on, for it has a worker ID of its own. But its slot
-    /// may know of IDs of the server's worker ID: its own under another label, or those of
+    /// A generator that rotates its worker ID goes on, for it has a worker ID of its own. But its
+    /// slot may know of IDs of the server's worker ID: its own under another label, or those of
     /// a generator that had the slot before.
     #[must_use]
     pub fn close(&self) -> Option<UnixMillis> {
-        let end = if self.takes_turns() {
+        let end = if self.rotates_worker() {
             None
         } else {
-            self.close_word()
+            self.close_cursor()
         };
         // Loaded after the scale: what a new label has left behind is stored before it.
         end.max(self.reached_before())
     }
 
-    /// Allows no ID to a generator that takes turns, until it has a new identity, and
+    /// Allows no ID to a generator that rotates its worker ID, until it has a new tenure, and
     /// returns where the IDs of this generation end. `None` if the slot does not know: it
     /// is another one's, or was reset since. Then they end at the bound.
     #[must_use]
-    pub fn close_turn(&self, generation: Generation) -> Option<UnixMillis> {
-        if !self.takes_turns() || self.live.bounds().generation() != generation {
+    pub fn close_rotation(&self, generation: Generation) -> Option<UnixMillis> {
+        if !self.rotates_worker() || self.live.bounds().generation() != generation {
             return None;
         }
-        self.close_word()
+        self.close_cursor()
     }
 
-    fn close_word(&self) -> Option<UnixMillis> {
-        let word = self.live.word();
+    fn close_cursor(&self) -> Option<UnixMillis> {
+        let cursor = self.live.cursor();
         // Position 0 lies below the bound of a closed slot.
-        word.raise(CLOSED);
+        cursor.raise(CLOSED);
         let bound = self.live.bounds().close();
         // The mark: an issuer may have loaded an older bound than the one that was taken
         // away, if that one had been voided. A read-modify-write reads the latest value.
         let mark = UnixMillis::new(self.rest.highest.fetch_max(0, AcqRel));
         let scale = self.scale();
-        let before = word.change(|word| {
-            let passed = scale.place_from(mark, word).get().max(bound.get());
-            Position::new(word.get().max(passed))
+        let before = cursor.change(|cursor| {
+            let passed = scale.place_from(mark, cursor).get().max(bound.get());
+            Position::new(cursor.get().max(passed))
         });
         self.furthest_at(before)
     }
@@ -499,12 +502,17 @@ impl Slot {
 
     /// Which clocks have been used. Under the reservation lock, or where nobody
     /// reserves.
-    pub fn ledger(&self) -> Ledger {
-        Ledger::from_parts(self.rest.ledger.each_ref().map(|part| part.load(Relaxed)))
+    pub fn clock_history(&self) -> ClockSeqHistory {
+        ClockSeqHistory::from_parts(
+            self.rest
+                .clock_history
+                .each_ref()
+                .map(|part| part.load(Relaxed)),
+        )
     }
 
-    pub(super) fn set_ledger(&self, _: &Reserving, ledger: Ledger) {
-        for (part, value) in self.rest.ledger.iter().zip(ledger.parts()) {
+    pub(super) fn set_clock_history(&self, _: &Reserving, clock_history: ClockSeqHistory) {
+        for (part, value) in self.rest.clock_history.iter().zip(clock_history.parts()) {
             part.store(value, Relaxed);
         }
     }
@@ -542,15 +550,15 @@ impl Slot {
         }
     }
 
-    /// For a generator that takes turns: no turn starts before this.
+    /// For a generator that rotates its worker ID: no rotation starts before this.
     pub(super) fn least(&self) -> Option<UnixMillis> {
         instant(self.stats.0.2.0.load(Relaxed))
     }
 
-    /// For a generator that takes turns, and gets its worker IDs from elsewhere from now
-    /// on: no turn starts before the marks that it has written. Called before it gets the
+    /// For a generator that rotates its worker ID, and gets its worker IDs from elsewhere from now
+    /// on: no rotation starts before the marks that it has written. Called before it gets the
     /// first of these worker IDs, under the clock lock, which reservers take after that.
-    pub fn start_turns_at_mark(&self) {
+    pub fn start_rotations_at_mark(&self) {
         if let Some(mark) = self.highest() {
             self.stats.0.2.0.fetch_max(mark.get(), Relaxed);
         }
@@ -629,7 +637,7 @@ impl Slot {
         let clock = self.clock();
         if self.is_refused_by_rollback() && clock.rollback(reading.wall).is_some() {
             let scale = self.scale();
-            let at = scale.instant_of(scale.tick_of(self.live.word().position()));
+            let at = scale.instant_of(scale.tick_of(self.live.cursor().position()));
             clock.lead_to(reading.boot, at.nanos());
             clock.believe(reading.wall);
         }
@@ -637,7 +645,7 @@ impl Slot {
     }
 }
 
-/// The latest instant that a word of these slots has reached; see [`Slot::furthest`].
+/// The latest instant that a cursor of these slots has reached; see [`Slot::furthest`].
 pub fn furthest<'a>(slots: impl IntoIterator<Item = &'a Slot>) -> Option<UnixMillis> {
     slots.into_iter().filter_map(Slot::furthest).max()
 }

@@ -22,7 +22,7 @@
 //! **Host names.** libpq looks up a name by getaddrinfo(3), for which neither time-out
 //! nor interrupt counts: `resolv.conf` decides how long it takes. `hostaddr` avoids it.
 
-mod server;
+mod conninfo;
 #[cfg(test)]
 mod tests;
 pub mod wait;
@@ -36,8 +36,8 @@ use std::time::{Duration, Instant};
 use pq_sys::PostgresPollingStatusType as Polling;
 use pq_sys::{ConnStatusType, ExecStatusType, PGconn, PGresult};
 
-pub use server::Conninfo;
-use server::{Hosts, OptionList};
+pub use conninfo::Conninfo;
+use conninfo::{Hosts, OptionList};
 use wait::{Ended, Ready, Waiter, Wanted};
 
 /// The longest result, and the longest text of libpq's. Copies are in memory that is not
@@ -54,7 +54,7 @@ pub enum LibpqError {
     /// No answer came in time: to the connection or to the statement.
     TimedOut(Duration),
     /// The other server refused the statement. The connection can be used further.
-    Statement(SqlRefusal),
+    Statement(SqlError),
     /// The connection is lost.
     Lost(String),
     /// The [`Waiter`] ended the wait.
@@ -63,7 +63,7 @@ pub enum LibpqError {
 
 /// The error of a statement, as the other server sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SqlRefusal {
+pub struct SqlError {
     /// SQLSTATE: five characters.
     pub sqlstate: String,
     pub message: String,
@@ -428,7 +428,7 @@ impl QueryAnswer {
                 let message = unsafe { text(pq_sys::PQresultErrorMessage(self.0.as_ptr())) };
                 Err(LibpqError::Lost(in_a_line(&message)))
             }
-            _ => Err(LibpqError::Statement(SqlRefusal {
+            _ => Err(LibpqError::Statement(SqlError {
                 sqlstate: self.field(pq_sys::PG_DIAG_SQLSTATE),
                 message: self.field(pq_sys::PG_DIAG_MESSAGE_PRIMARY),
                 detail: self.field(pq_sys::PG_DIAG_MESSAGE_DETAIL),
@@ -514,7 +514,7 @@ unsafe fn text(text: *const c_char) -> String {
 /// Text for a statement.
 fn terminated(text: &str) -> Result<CString, LibpqError> {
     CString::new(text).map_err(|_| {
-        LibpqError::Statement(SqlRefusal {
+        LibpqError::Statement(SqlError {
             sqlstate: "22021".to_string(),
             message: "text has a character with the code zero".to_string(),
             detail: String::new(),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::libpq::wait::{Stop, Thread};
 use crate::libpq::{Connection, Conninfo, LibpqError};
-use crate::wire::{self, UnreadableMessage};
+use crate::wire::{self, MessageError};
 use snowflake_core::lease::{Reply, Request};
 
 /// Sets what the registry's function needs, whatever the role or the database has set,
@@ -73,7 +73,7 @@ struct RegistrySession {
 
 /// Why a registry in PostgreSQL has not replied.
 #[derive(Debug)]
-pub enum PostgresFailure {
+pub enum PostgresError {
     Libpq(LibpqError),
     /// The registry's database does not have the extension.
     NoExtension,
@@ -81,10 +81,10 @@ pub enum PostgresFailure {
     ForeignFunction,
     /// The registry's server has warned that its reply could be lost.
     NotDurable,
-    Unreadable(UnreadableMessage),
+    Unreadable(MessageError),
 }
 
-impl From<LibpqError> for PostgresFailure {
+impl From<LibpqError> for PostgresError {
     fn from(error: LibpqError) -> Self {
         Self::Libpq(error)
     }
@@ -111,19 +111,19 @@ impl PostgresRegistry {
     }
 
     /// The reply to a request. Takes no longer, but for a look-up of a host name.
-    pub fn ask(&mut self, request: &Request, until: Instant) -> Result<Reply, PostgresFailure> {
+    pub fn ask(&mut self, request: &Request, until: Instant) -> Result<Reply, PostgresError> {
         let is_old = self.session.is_some();
         match self.ask_once(request, until) {
             // A connection that was made for an earlier request may be gone since long.
             // A request may be sent twice.
-            Err(PostgresFailure::Libpq(LibpqError::Lost(_))) if is_old => {
+            Err(PostgresError::Libpq(LibpqError::Lost(_))) if is_old => {
                 self.ask_once(request, until)
             }
             outcome => outcome,
         }
     }
 
-    fn ask_once(&mut self, request: &Request, until: Instant) -> Result<Reply, PostgresFailure> {
+    fn ask_once(&mut self, request: &Request, until: Instant) -> Result<Reply, PostgresError> {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => self.connect(until)?,
@@ -143,19 +143,19 @@ impl PostgresRegistry {
         let rows = answer?;
         // The wait for a synchronous standby was ended: the reply could be lost.
         if has_warned {
-            return Err(PostgresFailure::NotDurable);
+            return Err(PostgresError::NotDurable);
         }
-        let text = rows.first_value().ok_or(PostgresFailure::ForeignFunction)?;
-        wire::decode(text).map_err(PostgresFailure::Unreadable)
+        let text = rows.first_value().ok_or(PostgresError::ForeignFunction)?;
+        wire::decode(text).map_err(PostgresError::Unreadable)
     }
 
-    fn connect(&self, until: Instant) -> Result<RegistrySession, PostgresFailure> {
+    fn connect(&self, until: Instant) -> Result<RegistrySession, PostgresError> {
         let server = self.server.as_ref().map_err(Clone::clone)?;
         let mut waiter = Thread(&self.stop);
         let left = || until.saturating_duration_since(Instant::now());
         let mut connection = Connection::open(server, left(), &mut waiter)?;
         let rows = connection.query(SET_UP, &[], left(), &mut waiter)?;
-        let schema = rows.first_value().ok_or(PostgresFailure::NoExtension)?;
+        let schema = rows.first_value().ok_or(PostgresError::NoExtension)?;
         let started = rows.rows.first().and_then(|row| row.get(1)?.as_deref());
         let is_here = started.and_then(|text| text.parse().ok()) == Some(self.started);
         self.here.store(is_here, Ordering::Relaxed);

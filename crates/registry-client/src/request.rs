@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::etcd::host::{EtcdRegistry, Problem};
+use crate::etcd::host::{EtcdError, EtcdRegistry};
 use crate::etcd::url::{self, Url};
 use crate::libpq::wait::Stop;
 use crate::mailbox::{self, Bell, Worker};
-use crate::postgres::{PostgresFailure, PostgresRegistry};
+use crate::postgres::{PostgresError, PostgresRegistry};
 use snowflake_core::lease::{Reply, Request};
 
 /// A request of the keeper.
@@ -35,35 +35,35 @@ struct Job {
 pub struct RequestOutcome {
     /// The number of the request.
     pub number: u64,
-    pub reply: Result<Reply, Unanswered>,
+    pub reply: Result<Reply, RequestError>,
 }
 
 /// Why there is no reply.
 #[derive(Debug)]
-pub enum Unanswered {
+pub enum RequestError {
     /// The setting names no registry in etcd, for this reason: a sentence.
     Url(String),
-    Etcd(Problem),
-    Postgres(PostgresFailure),
+    Etcd(EtcdError),
+    Postgres(PostgresError),
 }
 
 /// Carries a request to a registry, until an instant at most.
-type Ask = Box<dyn FnMut(&Request, Instant) -> Result<Reply, Unanswered>>;
+type Way = Box<dyn FnMut(&Request, Instant) -> Result<Reply, RequestError>>;
 
 /// The way to the registry of a setting.
-fn way_to(registry: &str, pool: String, stop: &Stop, here: Arc<AtomicBool>, started: i64) -> Ask {
+fn way_to(registry: &str, pool: String, stop: &Stop, here: Arc<AtomicBool>, started: i64) -> Way {
     if !url::is_etcd(registry) {
         let mut registry = PostgresRegistry::new(registry, pool, stop.clone(), here, started);
         return Box::new(move |request, until| {
-            registry.ask(request, until).map_err(Unanswered::Postgres)
+            registry.ask(request, until).map_err(RequestError::Postgres)
         });
     }
     here.store(false, Ordering::Relaxed);
     match Url::parse(registry).map(EtcdRegistry::new) {
         Ok(mut host) => Box::new(move |request, until| {
-            host.ask(&pool, request, until).map_err(Unanswered::Etcd)
+            host.ask(&pool, request, until).map_err(RequestError::Etcd)
         }),
-        Err(why) => Box::new(move |_, _| Err(Unanswered::Url(why.clone()))),
+        Err(why) => Box::new(move |_, _| Err(RequestError::Url(why.clone()))),
     }
 }
 

@@ -12,7 +12,7 @@ pub const FORMAT: u64 = 1;
 
 /// Why a message is not understood.
 #[derive(Debug)]
-pub enum UnreadableMessage {
+pub enum MessageError {
     /// It has another format.
     Format(u64),
     /// It is none of the expected kind.
@@ -35,20 +35,18 @@ struct Message<'a, T> {
 }
 
 /// Reads a message of this version's format.
-pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, UnreadableMessage> {
+pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, MessageError> {
     // The position is of no use: jsonb has the text in an order of its own.
     let wrong = |error: serde_json::Error| {
         let text = error.to_string();
         let why = text.rsplit_once(" at line ");
-        UnreadableMessage::Content(why.map_or(&*text, |(why, _)| why).to_string())
+        MessageError::Content(why.map_or(&*text, |(why, _)| why).to_string())
     };
     let header: Header = serde_json::from_str(text).map_err(wrong)?;
     match header.format.as_u64() {
         Some(FORMAT) => serde_json::from_str(text).map_err(wrong),
-        Some(other) => Err(UnreadableMessage::Format(other)),
-        None => Err(UnreadableMessage::Content(
-            "no number \"format\"".to_string(),
-        )),
+        Some(other) => Err(MessageError::Format(other)),
+        None => Err(MessageError::Content("no number \"format\"".to_string())),
     }
 }
 

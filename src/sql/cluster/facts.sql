@@ -15,7 +15,7 @@ SELECT jsonb_build_object(
     -- where it is preloaded.
     'settings', (SELECT coalesce(jsonb_object_agg(name, setting::bigint), '{}') FROM pg_settings
                  WHERE name IN ('snowflake_id.worker_id', 'snowflake_id.failover_gap',
-                                'snowflake_id.reserve'))
+                                'snowflake_id.reserve_ahead'))
 ) AS answer
 FROM (VALUES ('snowflake_id')) AS wanted (name)
 LEFT JOIN pg_extension AS extension ON extension.extname = wanted.name

@@ -23,7 +23,7 @@ WITH answer AS MATERIALIZED (
             (answer->'facts'->'settings'->>'snowflake_id.worker_id')::bigint) AS worker_id,
         coalesce((answer->'facts'->'settings'->>'snowflake_id.failover_gap')::bigint, 10000)
             * interval '1 millisecond' AS failover_gap,
-        coalesce((answer->'facts'->'settings'->>'snowflake_id.reserve')::bigint, 10000)
+        coalesce((answer->'facts'->'settings'->>'snowflake_id.reserve_ahead')::bigint, 10000)
             * interval '1 millisecond' AS reserve,
         (answer->>'offset')::bigint * interval '1 microsecond' AS ahead,
         (answer->>'uncertainty')::bigint * interval '1 microsecond' AS uncertainty,

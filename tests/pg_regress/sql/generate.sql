@@ -47,7 +47,7 @@ SELECT snowflake_nextval_block(0);
 SELECT snowflake_nextval_block(-1);
 SELECT snowflake_nextval_block(4034);
 SELECT snowflake_nextval_block(NULL) IS NULL AS null_gives_null;
--- Other generators give blocks too, with other starts and in clock numbers; a generator
+-- Other generators give blocks too, with other starts and in clock sequences; a generator
 -- whose IDs do not count up refuses.
 SELECT snowflake_create_generator('small', $$layout='time:41 worker:10 sequence:3' epoch=1735689600000 max_borrow=0 sequence_start='vibrate 2'$$);
 SELECT snowflake_nextval_block(7, 'small');

@@ -42,7 +42,7 @@ SELECT pid = pg_backend_pid() AS is_mine, gid, generator, since = snowflake_time
 COMMIT;
 SELECT count(*) FROM snowflake_horizon_holders;
 -- IDs from elsewhere.
-CREATE TRIGGER ordered BEFORE INSERT OR UPDATE OF id ON events FOR EACH ROW EXECUTE FUNCTION snowflake_ordered();
+CREATE TRIGGER ordered BEFORE INSERT OR UPDATE OF id ON events FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon();
 -- Details have the present horizon.
 \set VERBOSITY terse
 INSERT INTO events VALUES (snowflake_encode('2025-06-01Z', 7, 0), 'old');
@@ -52,22 +52,22 @@ UPDATE events SET id = snowflake_encode('2025-06-01Z', 7, 0) WHERE what = 'own';
 UPDATE events SET what = 'changed' WHERE what = 'own';
 \set VERBOSITY verbose
 CREATE TABLE keyless (id bigint);
-CREATE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_ordered();
+CREATE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon();
 INSERT INTO keyless VALUES (1);
-CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('id');
+CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon('id');
 INSERT INTO keyless VALUES (1);
 -- A default that is chosen when a row is inserted names no generator.
 ALTER TABLE keyless ALTER COLUMN id SET DEFAULT snowflake_nextval(current_setting('no.such', true)::regclass);
 INSERT INTO keyless VALUES (1);
-CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('no_such');
+CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon('no_such');
 INSERT INTO keyless VALUES (1);
-CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('id', 'clocks');
+CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon('id', 'clocks');
 INSERT INTO keyless VALUES (1);
-CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('id', 'shuffled');
+CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon('id', 'shuffled');
 INSERT INTO keyless VALUES (snowflake_nextval('shuffled')) RETURNING id > 0 AS taken;
 INSERT INTO keyless VALUES (-5);
-CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH STATEMENT EXECUTE FUNCTION snowflake_ordered('id', 'shuffled');
+CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON keyless FOR EACH STATEMENT EXECUTE FUNCTION snowflake_check_horizon('id', 'shuffled');
 INSERT INTO keyless VALUES (1);
-SELECT snowflake_ordered();
+SELECT snowflake_check_horizon();
 DROP TABLE events, keyless;
 DROP SEQUENCE reversed, clocks, shard_first, shuffled;

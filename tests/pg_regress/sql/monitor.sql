@@ -9,7 +9,7 @@ SELECT last_id_at = snowflake_timestamp(:id) AS last_id, last_id_at < reserved_u
 FROM snowflake_generators;
 \x
 -- No generator reserves further than the setting says.
-SELECT reserved_until < now() + current_setting('snowflake_id.reserve')::interval + interval '1 s' AS near
+SELECT reserved_until < now() + current_setting('snowflake_id.reserve_ahead')::interval + interval '1 s' AS near
 FROM snowflake_generators;
 
 -- The session sees its own counts at once.

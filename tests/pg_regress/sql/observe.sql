@@ -79,7 +79,7 @@ GRANT USAGE ON SEQUENCE wide TO regress_snowflake_observer;
 SET ROLE regress_snowflake_observer;
 SELECT snowflake_observe(0, 'wide');
 SELECT snowflake_nextval_after(0, 'wide') > 0 AS positive;
-SET snowflake_id.max_observe = 0;
+SET snowflake_id.max_observe_ahead = 0;
 RESET ROLE;
 BEGIN READ ONLY;
 SELECT snowflake_observe(0);
@@ -89,7 +89,7 @@ SELECT snowflake_nextval_after(0);
 ROLLBACK;
 SELECT proname, provolatile, proisstrict, proparallel FROM pg_proc
 WHERE proname IN ('snowflake_observe', 'snowflake_nextval_after') ORDER BY 1;
-SHOW snowflake_id.max_observe;
+SHOW snowflake_id.max_observe_ahead;
 
 DROP SEQUENCE wide, shard_3, clocks, reversed, below, shuffled, waits, tenants;
 DROP ROLE regress_snowflake_observer;

@@ -10,7 +10,7 @@ END $$;
 
 -- Before the first pool.
 SELECT count(*) FROM snowflake_pools;
-SELECT snowflake_end_quiet_time();
+SELECT snowflake_end_grace_period();
 SELECT snowflake_declare_registry();
 SELECT snowflake_drop_pool('main');
 SELECT snowflake_revoke_worker('main', 1);
@@ -27,7 +27,7 @@ SELECT snowflake_create_pool('main', '[0,16)', except_ids => '{[3,5), [7,8)}', s
 SELECT snowflake_create_pool('wide', int8range(16, 4194304), lease => '10 s', hold => '1 min', max_ahead => '0');
 SELECT snowflake_create_pool('other', '[0,3]', namespace => 'apart');
 SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead, made <= now() + interval '1 min' AS made,
-    leased, free, never_leased, quiet_until, quiet_because, era, stopped_since, stopped_by
+    leased, free, never_leased, grace_until, grace_because, era, stopped_since, stopped_by
 FROM snowflake_pools ORDER BY pool;
 
 -- Pools that are refused.
@@ -160,7 +160,7 @@ SELECT ask('main', 1, 9, '{"acquire": {}}');
 ROLLBACK;
 SELECT e.code, e.message, e.detail, e.hint FROM unnest(ARRAY[
     $$SELECT snowflake_create_pool('late', '[5000000,5000010)')$$, $$SELECT snowflake_drop_pool('main')$$, $$SELECT snowflake_revoke_worker('main', 0)$$,
-    $$SELECT snowflake_end_quiet_time()$$, $$SELECT snowflake_declare_registry()$$, $$SELECT snowflake_drop_server('none')$$]) AS s (statement),
+    $$SELECT snowflake_end_grace_period()$$, $$SELECT snowflake_declare_registry()$$, $$SELECT snowflake_drop_server('none')$$]) AS s (statement),
     error_of_registry(s.statement) AS e;
 SELECT ask('main', 1, 9, '{"acquire": {}}') \; SELECT 1;
 
@@ -178,7 +178,7 @@ CREATE ROLE regress_snowflake_monitor IN ROLE pg_monitor;
 SET ROLE regress_snowflake_server;
 SELECT e.code, e.message FROM unnest(ARRAY[
     $$SELECT snowflake_lease('main', '{}')$$, $$SELECT snowflake_create_pool('more', '[5000000,5000010)')$$, $$SELECT snowflake_drop_pool('main')$$,
-    $$SELECT snowflake_revoke_worker('main', 2)$$, $$SELECT snowflake_end_quiet_time()$$, $$SELECT snowflake_declare_registry()$$,
+    $$SELECT snowflake_revoke_worker('main', 2)$$, $$SELECT snowflake_end_grace_period()$$, $$SELECT snowflake_declare_registry()$$,
     $$SELECT snowflake_pool_calls()$$, $$TABLE snowflake_workers$$, $$TABLE snowflake_pools$$, $$TABLE _snowflake.state$$,
     $$TABLE _snowflake.pools$$, $$TABLE _snowflake.leases$$, $$DELETE FROM _snowflake.leases$$,
     $$UPDATE _snowflake.leases SET lease = NULL$$, $$TABLE snowflake_cluster_servers$$, $$TABLE _snowflake.servers$$,
@@ -192,15 +192,15 @@ SET ROLE regress_snowflake_monitor;
 SELECT worker_id, host FROM snowflake_workers WHERE worker_id = 10;
 SELECT count(*) FROM snowflake_pools;
 SELECT state, worker_id, host, port, horizon, lag, reported FROM snowflake_cluster_servers WHERE worker_id = 10;
-SELECT e.code, e.message FROM unnest(ARRAY['TABLE _snowflake.leases', 'SELECT snowflake_end_quiet_time()']) AS s, error_of_registry(s) AS e;
+SELECT e.code, e.message FROM unnest(ARRAY['TABLE _snowflake.leases', 'SELECT snowflake_end_grace_period()']) AS s, error_of_registry(s) AS e;
 RESET ROLE;
 
--- An administrator says that leases may be lost: a quiet time begins, and ends early.
+-- An administrator says that leases may be lost: a grace period begins, and ends early.
 SELECT snowflake_declare_registry();
-SELECT DISTINCT quiet_until > now() AS quiet, quiet_because, era FROM snowflake_pools;
-SELECT jsonb_path_query(ask('main', 9, 2, '{"acquire": {"fixed": 11}}'), '$.answer.refused.quiet.cause');
-SELECT snowflake_end_quiet_time();
-SELECT DISTINCT quiet_until, quiet_because, era FROM snowflake_pools;
+SELECT DISTINCT grace_until > now() AS grace, grace_because, era FROM snowflake_pools;
+SELECT jsonb_path_query(ask('main', 9, 2, '{"acquire": {"fixed": 11}}'), '$.answer.refused.grace.cause');
+SELECT snowflake_end_grace_period();
+SELECT DISTINCT grace_until, grace_because, era FROM snowflake_pools;
 SELECT gist(ask('main', 9, 3, '{"acquire": {"fixed": 11}}'));
 
 -- The horizon of the cluster: one server has reported none.

@@ -10,7 +10,7 @@ use Snowflake;
 use Time::HiRes qw(time sleep);
 
 my $node = new_node('main', 3);
-$node->append_conf('postgresql.conf', "snowflake_id.reserve = '1 s'");
+$node->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '1 s'");
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 my $lead_sql = 'SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())';

@@ -1,5 +1,5 @@
-# Tests on_rollback=next_clock: after a rollback IDs resume in another clock number, and
-# the server knows which clock numbers were used, also after restarts and crashes.
+# Tests on_rollback=next_clock: after a rollback IDs resume in another clock sequence, and
+# the server knows which clock sequences were used, also after restarts and crashes.
 use strict;
 use warnings;
 use FindBin;
@@ -30,7 +30,7 @@ sub restart
 }
 
 # The clock goes two seconds back: IDs resume at once, at the time of the clock, in the
-# next clock number.
+# next clock sequence.
 create_generator($node, 'g', $multi_clock);
 my ($clock, $ahead) = draw_clock($session, 'g');
 is($clock, 0, 'clock 0 at first');
@@ -41,7 +41,7 @@ cmp_ok(time - $from, '<', 1, 'a rollback waits for nothing');
 is($clock, 1, 'the next clock');
 between($ahead, -1, 0, 'at the time of the clock');
 is((draw_clock($session, 'g'))[0], 1, 'which stays in force');
-is(in_log($node, 'clock moved backwards by [12] s.*\n.*DETAIL:  Generator g continues with clock number 1 of 0 to 15; 14 more are free'), 1, 'logged');
+is(in_log($node, 'clock moved backwards by [12] s.*\n.*DETAIL:  Generator g continues with clock sequence 1 of 0 to 15; 14 more are free'), 1, 'logged');
 is(shown($node, 'pg_stat_snowflake', 'g', 'clock_rollbacks || \' \' || refusals || \' \' || waits'), '1 0 0', 'counted');
 between(shown($node, 'pg_stat_snowflake', 'g', 'extract(epoch FROM largest_rollback)'), 1, 2, 'the largest rollback');
 is(shown($node, 'snowflake_generators', 'g', 'refused_since'), '', 'nothing is refused');
@@ -50,10 +50,10 @@ is((draw_clock($session, 'g'))[0], 1, 'forward is no reason for another one');
 check_unique('g');
 
 # The clock goes back seventeen times to one instant, while the server runs and while it
-# is down. Fifteen times there is another clock number; then a rollback is refused, and
+# is down. Fifteen times there is another clock sequence; then a rollback is refused, and
 # a start is at the mark.
 create_generator($node, 'again', $multi_clock);
-# IDs are drawn in the same two ticks each time: a clock number used twice issues IDs
+# IDs are drawn in the same two ticks each time: a clock sequence used twice issues IDs
 # twice.
 draw($session, 'again');
 sleep 0.01;
@@ -74,7 +74,7 @@ for my $round (1 .. 15)
 	draw_batch($session, 'again', 500);
 }
 is("@clocks", "@expected", 'one clock after the other');
-is(in_log($node, 'generator again starts before its mark\n.*DETAIL:  Generator again continues with clock number 1 of 0 to 15; 14 more are free'), 1, 'a start in another clock is logged');
+is(in_log($node, 'generator again starts before its mark\n.*DETAIL:  Generator again continues with clock sequence 1 of 0 to 15; 14 more are free'), 1, 'a start in another clock is logged');
 stop_clock($node, $instant + 0.02);
 my $last = draw($session, 'again');
 my $state = $node->safe_psql('postgres', 'SELECT last_value FROM again');
@@ -83,7 +83,7 @@ stop_clock($node, $instant);
 is($code, '58000', 'round 16: refused');
 draw_batch($session, 'again', 500) if $code eq '';
 check_unique('again');
-like($text, qr/ERROR:  58000: clock moved backwards by \d+ ms, and generator again has no clock number left for that time\nDETAIL:  Each of its 16 clock numbers may have been used at that time\. One is free from (\S+ \S+) on\. IDs are refused since \S+ \S+\.\nHINT:.*snowflake_accept_clock\(\)/,
+like($text, qr/ERROR:  58000: clock moved backwards by \d+ ms, and generator again has no clock sequence left for that time\nDETAIL:  Each of its 16 clock sequences may have been used at that time\. One is free from (\S+ \S+) on\. IDs are refused since \S+ \S+\.\nHINT:.*snowflake_accept_clock\(\)/,
 	'and the text says why and until when');
 my ($free_from) = $text =~ /free from (\S+ \S+) on/;
 is($session->query_safe("SELECT '$free_from' - snowflake_timestamp($last, 'again') BETWEEN '0 s' AND '1 ms'"), 't',
@@ -91,7 +91,7 @@ is($session->query_safe("SELECT '$free_from' - snowflake_timestamp($last, 'again
 is($session->query_safe(q{SELECT snowflake_currval('again')}), $last, 'what is refused changes nothing');
 is($node->safe_psql('postgres', 'SELECT last_value FROM again'), $state, 'nor the mark');
 is(shown($node, 'snowflake_generators', 'again', 'refused_since IS NOT NULL'), 't', 'the view says so');
-is(in_log($node, 'snowflake_id: clock moved backwards by .*, and generator again has no clock number left'), 1, 'and the log');
+is(in_log($node, 'snowflake_id: clock moved backwards by .*, and generator again has no clock sequence left'), 1, 'and the log');
 restart('immediate', $instant);
 stop_clock($node, $instant);
 ($clock, $ahead) = draw_clock($session, 'again');
@@ -105,7 +105,7 @@ draw_batch($session, 'again', 500);
 stop_clock($node, $instant);
 is((draw_clock($session, 'again'))[0], 15, 'a rollback of a generator that is ahead needs no other clock');
 draw_batch($session, 'again', 500);
-# With time, all clock numbers become free.
+# With time, all clock sequences become free.
 set_clock_to($node, $instant + 60);
 is((draw_clock($session, 'again'))[0], 15, 'a minute later: still the same clock');
 sleep 0.02;
@@ -116,7 +116,7 @@ is($clock, 0, 'then around to clock 0');
 cmp_ok($ahead, '<', 0.05, 'at the time of the clock');
 check_unique('again');
 
-# With two clock numbers and max_wait, a call waits until one is free.
+# With two clock sequences and max_wait, a call waits until one is free.
 create_generator($node, 'patient', q{layout='time:41 clock:1 worker:10 sequence:11' epoch='2025-01-01 00:00:00+00' on_rollback=next_clock max_wait='5 s' max_borrow=0});
 set_clock($node, 0);
 draw($session, 'patient');
@@ -134,7 +134,7 @@ $from = time;
 ($code, $text) = error_in($session, next_of('patient'));
 is($code, '58000', 'longer than max_wait: refused');
 cmp_ok(time - $from, '<', 2, 'at once');
-like($text, qr/has no clock number left for that time\nDETAIL:  Each of its 2 clock numbers/, 'with the text');
+like($text, qr/has no clock sequence left for that time\nDETAIL:  Each of its 2 clock sequences/, 'with the text');
 # The clock is accepted: IDs resume ahead of the clock, above the former ones.
 my $before = drawn('patient')->[-1];
 $session->query_safe('SELECT snowflake_accept_clock()');
@@ -144,7 +144,7 @@ between($ahead, 25, 30, 'ahead of the clock');
 is(shown($node, 'snowflake_generators', 'patient', 'refused_since'), '', 'refused no more');
 check_unique('patient');
 
-# The mark keeps the ledger of clock numbers: a start uses another clock number while
+# The mark keeps the history of clock sequences: a start uses another clock sequence while
 # the mark is ahead, and the same one after it.
 set_clock($node, 0);
 create_generator($node, 'kept', $multi_clock);
@@ -162,7 +162,7 @@ for my $how ('fast', 'immediate')
 }
 check_unique('kept');
 
-# Commands that keep the mark drop the ledger of clock numbers: IDs resume at the mark,
+# Commands that keep the mark drop the history of clock sequences: IDs resume at the mark,
 # which is safe.
 set_clock($node, 0);
 create_generator($node, 'altered', $multi_clock);
@@ -176,7 +176,7 @@ $session->query_safe(q{ALTER SEQUENCE altered CACHE 10});
 draw_batch($session, 'altered', 100);
 check_unique('altered');
 
-# A transaction that rewrote the sequence is rolled back, and with it the clock numbers
+# A transaction that rewrote the sequence is rolled back, and with it the clock sequences
 # that the mark had recorded.
 create_generator($node, 'undone', $multi_clock);
 set_clock($node, 0);

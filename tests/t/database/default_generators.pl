@@ -10,7 +10,7 @@ use Test::More;
 use Snowflake;
 
 my $node = new_node('main', 3);
-$node->append_conf('postgresql.conf', "snowflake_id.reserve = '1 s'");
+$node->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '1 s'");
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE ROLE alice LOGIN; CREATE DATABASE a OWNER alice; CREATE DATABASE b');
 my @as_alice = (extra_params => [ '-U', 'alice' ]);

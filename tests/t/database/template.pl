@@ -13,7 +13,7 @@ use Snowflake;
 my $node = new_node('main', 7);
 # The window is long, so that a reservation for a database lasts until the database is
 # made again.
-$node->append_conf('postgresql.conf', "snowflake_id.reserve = '10 min'");
+$node->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '10 min'");
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE DATABASE shop');
 $node->safe_psql('shop', <<'END');

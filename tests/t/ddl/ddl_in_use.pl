@@ -14,7 +14,7 @@ my $node = new_node('main', 3);
 # With a short window, IDs soon pass a mark that falls behind.
 $node->append_conf('postgresql.conf', q{
 max_prepared_transactions = 5
-snowflake_id.reserve = '100 ms'
+snowflake_id.reserve_ahead = '100 ms'
 });
 $node->start;
 $node->safe_psql('postgres', q{

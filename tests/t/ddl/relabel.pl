@@ -12,7 +12,7 @@ use Snowflake;
 my $node = new_node('main', 3);
 $node->append_conf('postgresql.conf', q{
 max_prepared_transactions = 5
-snowflake_id.reserve = '100 ms'
+snowflake_id.reserve_ahead = '100 ms'
 });
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE ROLE alice LOGIN; CREATE ROLE bob LOGIN; GRANT CREATE ON SCHEMA public TO alice');

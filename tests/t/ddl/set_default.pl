@@ -116,7 +116,7 @@ $node->stop;
 
 # The wall clock has jumped ahead of the generator: the next IDs are still below it.
 my $jumpy = new_node('jumpy', 4);
-$jumpy->append_conf('postgresql.conf', "snowflake_id.reserve = '60 s'");
+$jumpy->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '60 s'");
 start_with_clock($jumpy, 0);
 $jumpy->safe_psql('postgres', q{CREATE EXTENSION snowflake_id; SELECT snowflake_nextval();
 	CREATE TABLE t (id bigint PRIMARY KEY);

@@ -13,7 +13,7 @@ use Time::HiRes qw(sleep);
 my $primary = new_node('primary', 3, allows_streaming => 1);
 # Marks are only a second ahead. So the standby's last mark is behind what the primary
 # issues later, and only the gap prevents IDs that are issued twice.
-$primary->append_conf('postgresql.conf', "snowflake_id.reserve = '1 s'");
+$primary->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '1 s'");
 start_with_clock($primary, 0);
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE TABLE t (id bigint)');
 for my $database (map { "db$_" } 1 .. 3)
@@ -113,7 +113,7 @@ is(in_log($standby, 'was promoted'), 4, 'one gap for each database, and none lat
 
 # After point-in-time recovery the same rule applies.
 my $origin = new_node('origin', 4, has_archiving => 1, allows_streaming => 1);
-$origin->append_conf('postgresql.conf', "snowflake_id.reserve = '100 ms'");
+$origin->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '100 ms'");
 $origin->start;
 $origin->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 ids($origin, 10);

@@ -15,7 +15,7 @@ sub cluster
 {
 	my ($name, $reserve, $sql) = @_;
 	my $primary = new_node("${name}_a", 3, allows_streaming => 1);
-	$primary->append_conf('postgresql.conf', "snowflake_id.reserve = '$reserve'");
+	$primary->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '$reserve'");
 	$primary->start;
 	$primary->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 	$primary->backup('base');

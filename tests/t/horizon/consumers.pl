@@ -27,7 +27,7 @@ $node->safe_psql('postgres', <<'END');
 CREATE EXTENSION snowflake_id;
 -- Rows say which statement has written them: the number of a writer, and of its turn.
 CREATE TABLE events (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), writer int, turn int);
-CREATE TRIGGER ordered BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION snowflake_ordered();
+CREATE TRIGGER ordered BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon();
 CREATE TABLE cursors (consumer int PRIMARY KEY, upto bigint NOT NULL);
 CREATE TABLE seen (consumer int, id bigint);
 -- Horizons that lie before an earlier one.

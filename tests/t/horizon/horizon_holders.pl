@@ -393,7 +393,7 @@ is($node->safe_psql('postgres', q{SELECT horizon_lag FROM pg_stat_snowflake WHER
 
 # IDs that come from elsewhere.
 $s->query_safe(q{CREATE TABLE o (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), what text);
-	CREATE TRIGGER ordered BEFORE INSERT OR UPDATE OF id ON o FOR EACH ROW EXECUTE FUNCTION snowflake_ordered()});
+	CREATE TRIGGER ordered BEFORE INSERT OR UPDATE OF id ON o FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon()});
 my $pooled = $s->query_safe('SELECT snowflake_nextval()');
 $s->query_safe("BEGIN; INSERT INTO o VALUES ($pooled, 'from a pool')");
 sleep 0.02;
@@ -415,24 +415,24 @@ $node->restart;
 $s = session($node);
 is(error_in($s, "INSERT INTO o VALUES ($kept, 'before the restart')"), '22023', 'after a restart, IDs from before it are refused');
 is(error_in($s, q{INSERT INTO o (what) VALUES ('own')}), '', 'one\'s own is not');
-is(error_in($s, 'SELECT snowflake_ordered()'), '39P01', 'it is a trigger only');
+is(error_in($s, 'SELECT snowflake_check_horizon()'), '39P01', 'it is a trigger only');
 $s->query_safe('CREATE TABLE bad (id int PRIMARY KEY, other bigint DEFAULT 5);
-	CREATE TRIGGER ordered BEFORE INSERT ON bad FOR EACH ROW EXECUTE FUNCTION snowflake_ordered()');
+	CREATE TRIGGER ordered BEFORE INSERT ON bad FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon()');
 is(error_in($s, 'INSERT INTO bad VALUES (1)'), '22023', 'a column of another type');
-$s->query_safe(q{CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON bad FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('other')});
+$s->query_safe(q{CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON bad FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon('other')});
 is(error_in($s, 'INSERT INTO bad VALUES (1)'), '22023', 'a default without a generator');
-$s->query_safe(q{CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON bad FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('other', 'g')});
+$s->query_safe(q{CREATE OR REPLACE TRIGGER ordered BEFORE INSERT ON bad FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon('other', 'g')});
 is(error_in($s, q{INSERT INTO bad VALUES (1, snowflake_nextval('g'))}), '', 'with a generator');
 $s->query_safe(q{GRANT ALL ON SCHEMA public TO nobody; SET SESSION AUTHORIZATION nobody;
 	CREATE TABLE mine (id bigint PRIMARY KEY);
-	CREATE TRIGGER ordered BEFORE INSERT ON mine FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('id', 'g')});
+	CREATE TRIGGER ordered BEFORE INSERT ON mine FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon('id', 'g')});
 is(error_in($s, 'INSERT INTO mine VALUES (1)'), '42501', 'nobody holds back a generator that he may not use');
 $s->query_safe('RESET SESSION AUTHORIZATION');
 
 # Partitions have the trigger of their table.
 $s->query_safe(q{CREATE TABLE p (id bigint DEFAULT snowflake_nextval('g'), PRIMARY KEY (id)) PARTITION BY RANGE (id);
 	CREATE TABLE p1 PARTITION OF p DEFAULT;
-	CREATE TRIGGER ordered BEFORE INSERT ON p FOR EACH ROW EXECUTE FUNCTION snowflake_ordered()});
+	CREATE TRIGGER ordered BEFORE INSERT ON p FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon()});
 is(error_in($s, 'INSERT INTO p DEFAULT VALUES'), '', 'a partition');
 horizon(q{'g'});
 is(error_in($s, 'INSERT INTO p VALUES (5)'), '22023', 'and one that is refused');
@@ -440,7 +440,7 @@ is(error_in($s, 'INSERT INTO p VALUES (5)'), '22023', 'and one that is refused')
 $s->query_safe(q{CREATE TABLE q (id bigint DEFAULT snowflake_nextval('g'), region text, PRIMARY KEY (id, region)) PARTITION BY LIST (region);
 	CREATE TABLE q1 (region text NOT NULL, id bigint NOT NULL, PRIMARY KEY (id, region)); CREATE TABLE q2 PARTITION OF q FOR VALUES IN ('b');
 	ALTER TABLE q ATTACH PARTITION q1 FOR VALUES IN ('a');
-	CREATE TRIGGER ordered BEFORE INSERT ON q FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('id')});
+	CREATE TRIGGER ordered BEFORE INSERT ON q FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon('id')});
 my $moving = $s->query_safe(q{INSERT INTO q (region) VALUES ('a') RETURNING id});
 ok($moving, 'a partition that was attached');
 is(error_in($s, q{INSERT INTO q VALUES (5, 'a')}), '22023', 'and a row of it that is refused');

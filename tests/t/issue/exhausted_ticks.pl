@@ -32,7 +32,7 @@ sub restart
 }
 
 # Returns for each tick the number of IDs, the least and the greatest sequence number,
-# and the number of clock numbers.
+# and the number of clock sequences.
 sub ticks_of
 {
 	my ($name, @ids) = @_;
@@ -63,14 +63,14 @@ is(join(' ', map { "$_->[0]:$_->[1]-$_->[2]" } ticks_of('few', @{ drawn('few') }
 check_ids('on_exhausted=error', drawn('few'));
 set_clock($node, 1);
 
-# Under on_exhausted=next_clock a millisecond has sixteen clock numbers of 1024 IDs
+# Under on_exhausted=next_clock a millisecond has sixteen clock sequences of 1024 IDs
 # each.
 create_generator($node, 'burst', "preset=multi_clock $epoch on_exhausted=next_clock on_rollback=continue");
 draw_batch($session, 'burst', 100_000);
 my ($fullest) = sort { $b->[0] <=> $a->[0] } ticks_of('burst', @{ drawn('burst') });
 is("@$fullest", '16384 0 1023 16', 'a tick holds 16,384 IDs: 1024 in each of 16 clocks');
 check_ids('burst', drawn('burst'));
-# Together with on_rollback=next_clock a tick takes as many clock numbers as it needs; a
+# Together with on_rollback=next_clock a tick takes as many clock sequences as it needs; a
 # tick that lasts takes all.
 create_generator($node, 'sharing', "preset=multi_clock $epoch on_exhausted=next_clock");
 draw($session, 'sharing');
@@ -83,12 +83,12 @@ is(join(' ', map { @$_ } ticks_of('sharing', @ids)), '16384 0 1023 16', 'then al
 is($code, '58000', 'there is no seventeenth');
 like($text, qr/stands still/, 'and no next tick');
 check_ids('sharing', drawn('sharing'));
-# Exhausted ticks and rollbacks share the clock numbers: none is free after a burst, but
+# Exhausted ticks and rollbacks share the clock sequences: none is free after a burst, but
 # some are once the mark has been raised.
 set_clock_to($node, $instant - 1);
 ($code, $text) = error_in($session, next_of('sharing'));
 is($code, '58000', 'a rollback onto a burst finds no clock');
-like($text, qr/generator sharing has no clock number left for that time\nDETAIL:  Each of its 16 clock numbers may have been used at that time\. One is free from/, 'and the text says so');
+like($text, qr/generator sharing has no clock sequence left for that time\nDETAIL:  Each of its 16 clock sequences may have been used at that time\. One is free from/, 'and the text says so');
 my $mark = shown($node, 'snowflake_generators', 'sharing', 'reserved_until');
 set_clock($node, 9);
 draw($session, 'sharing') for 1 .. 2;

@@ -14,7 +14,7 @@ use Time::HiRes qw(sleep time);
 
 # The clock of the second server is 60 ms behind.
 my ($ahead, $behind) = (new_node('ahead', 1, allows_streaming => 1), new_node('behind', 2));
-$_->append_conf('postgresql.conf', "snowflake_id.reserve = '100 ms'\nmax_connections = 40") for $ahead, $behind;
+$_->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '100 ms'\nmax_connections = 40") for $ahead, $behind;
 start_with_clock($ahead, 0);
 start_with_clock($behind, -0.06);
 for my $node ($ahead, $behind)
@@ -129,14 +129,14 @@ cmp_ok(leads($behind, 'snowflake_default'), '<', 40, 'harmless');
 cmp_ok($behind->safe_psql('postgres', q{SELECT refusals FROM pg_stat_snowflake WHERE generator = 'snowflake_default'::regclass}), '>=', 2, 'counted');
 
 # The server's setting is a limit besides max_borrow. Only the server's settings have it.
-my ($code) = error_of($behind, 'SET snowflake_id.max_observe = 0');
+my ($code) = error_of($behind, 'SET snowflake_id.max_observe_ahead = 0');
 is($code, '55P02', 'no session sets the limit');
 sub limit
 {
 	my ($value) = @_;
-	$behind->append_conf('postgresql.conf', "snowflake_id.max_observe = $value");
+	$behind->append_conf('postgresql.conf', "snowflake_id.max_observe_ahead = $value");
 	$behind->reload;
-	wait_until("max_observe is $value", sub { one($behind, "current_setting('snowflake_id.max_observe')") eq $value });
+	wait_until("max_observe_ahead is $value", sub { one($behind, "current_setting('snowflake_id.max_observe_ahead')") eq $value });
 	return;
 }
 # The generator's own clock counts, which leads after a start.
@@ -145,8 +145,8 @@ wait_until('in step with its clock', sub { leads($behind, 'wide') < 0.005 });
 my $minute = q{snowflake_encode(clock_timestamp() + interval '1 min', 1, 0, 'wide')};
 limit('5s');
 my ($refused, $why) = error_of($behind, "SELECT snowflake_observe($minute, 'wide')");
-is($refused, '22008', 'a minute ahead is more than max_observe');
-like($why, qr/DETAIL:.*5 s ahead, by "snowflake_id.max_observe".*HINT:.*longer "snowflake_id.max_observe"/s, 'and the error says so');
+is($refused, '22008', 'a minute ahead is more than max_observe_ahead');
+like($why, qr/DETAIL:.*5 s ahead, by "snowflake_id.max_observe_ahead".*HINT:.*longer "snowflake_id.max_observe_ahead"/s, 'and the error says so');
 cmp_ok(leads($behind, 'wide'), '<', 1, 'harmless');
 limit('0');
 ($refused) = error_of($behind, q{SELECT snowflake_observe(snowflake_encode(clock_timestamp() + interval '3 s', 1, 0, 'wide'), 'wide')});

@@ -75,13 +75,13 @@ for my $wrong ('etcd://', 'etcd://a:b', 'etcd://a?password=hunter2', 'etcd://a?c
 my $password = PostgreSQL::Test::Utils::tempdir() . '/password';
 append_to_file($password, "geheim\n");
 chmod 0600, $password;
-for my $call ("ALTER SYSTEM SET snowflake_id.registry = '%s'", "SELECT snowflake_end_quiet_time('%s')")
+for my $call ("ALTER SYSTEM SET snowflake_id.registry = '%s'", "SELECT snowflake_end_grace_period('%s')")
 {
 	($code, $text) = error_of($admin, sprintf $call, "etcd://192.0.2.1,127.0.0.1?user=node&password_file=$password");
 	is($code, '22023', 'refused: a user without TLS');
 	like($text, qr/need option cacert, unless all hosts are this machine/, 'the error says why');
 }
-is((error_of($admin, "SELECT snowflake_end_quiet_time('etcd://localhost:1,127.0.0.1:1?user=node&password_file=$password')"))[0], '08000',
+is((error_of($admin, "SELECT snowflake_end_grace_period('etcd://localhost:1,127.0.0.1:1?user=node&password_file=$password')"))[0], '08000',
 	'on this machine it is tried');
 
 # A lease.
@@ -97,7 +97,7 @@ is(worker($a, 'token'), (split /-/, $leases{'0000000000'})[0] . '-' . substr((sp
 is(join(' ', $etcd->leased_keys), '/test/leases/default/0000000000', 'only this key goes with a lease; pools, bounds and tokens stay');
 is($admin->safe_psql('postgres', qq{SELECT pool, worker_id, state, port, token, leased_until > clock_timestamp() - interval '1 s' FROM snowflake_workers_in('$url')}),
 	join('|', 'some', 0, 'leased', $a->port, worker($a, 'token'), 't'), 'the registry shows the lease');
-is($admin->safe_psql('postgres', qq{SELECT pool, worker_ids, except_ids, lease, hold, max_ahead, leased, free, never_leased, quiet_until, era, stopped_since
+is($admin->safe_psql('postgres', qq{SELECT pool, worker_ids, except_ids, lease, hold, max_ahead, leased, free, never_leased, grace_until, era, stopped_since
 	FROM snowflake_pools_in('$url') ORDER BY pool}),
 	"one|[20,21)|{}|00:00:02|00:00:01|00:00:01|0|1|1||1|\nsome|[0,16)|{[3,4)}|00:00:02|00:00:01|00:00:01|1|14|14||1|", 'and the pools');
 my $bound = worker($a, 'bound');

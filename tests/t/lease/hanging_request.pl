@@ -88,7 +88,7 @@ my $node = new_node('main', -1);
 $node->append_conf('postgresql.conf', <<"END");
 snowflake_id.registry = 'host=$folder port=$port dbname=postgres'
 snowflake_id.pool = 'servers'
-snowflake_id.queue_pool = 'queue'
+snowflake_id.generator_pool = 'queue'
 END
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');

@@ -147,7 +147,7 @@ sub registry_fails_over
 	my $of_new = first_id($new, 'a new server after the failover of the registry', 60);
 	note(sprintf 'a new server begins %.2f s after the promotion of the registry', time - $from);
 	wait_until('the other has a worker ID again', sub { in_log($unknown, qr/lost worker ID.*acquired worker ID/s) });
-	wait_for_ids($unknown, 'after the quiet time');
+	wait_for_ids($unknown, 'after the grace period');
 	is($next->safe_psql('postgres', q{SELECT DISTINCT era FROM snowflake_pools}), 2, 'the promoted registry has an era of its own');
 	is(worker($known, 'worker_id'), $of_known, 'a server that it knows keeps its worker ID');
 	is(in_log($known, qr/lost worker ID/), 0, 'which is not lost');
@@ -162,7 +162,7 @@ sub registry_fails_over
 	start_with_clock($registry, 0);
 	check_all('a registry that fails over', $registry, $next);
 	$next->stop;
-	$registry->safe_psql('postgres', q{SELECT snowflake_declare_registry(); SELECT snowflake_end_quiet_time()});
+	$registry->safe_psql('postgres', q{SELECT snowflake_declare_registry(); SELECT snowflake_end_grace_period()});
 	return;
 }
 registry_fails_over() if !in_etcd();

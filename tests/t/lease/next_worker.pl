@@ -42,8 +42,8 @@ sub run_with
 	$node->append_conf('postgresql.conf', <<"END");
 snowflake_id.registry = '$conninfo'
 snowflake_id.pool = 'servers'
-snowflake_id.queue_places = 2
-snowflake_id.reserve = '1 s'
+snowflake_id.max_leased_generators = 2
+snowflake_id.reserve_ahead = '1 s'
 END
 	start_with_clock($node, $ahead);
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
@@ -54,16 +54,16 @@ END
 	create_generator($node, 'plain', q{preset=default on_rollback=wait});
 	my ($code, $text) = error_in($session, next_of('queued'));
 	is($code, '55000', "$kind: no pool for such generators");
-	like($text, qr/generator queued has no queue of worker IDs\n.*"snowflake_id\.queue_pool" is not set\..*\nHINT:  Make a pool/, 'the hint says what to do');
+	like($text, qr/generator queued has no queue of worker IDs\n.*"snowflake_id\.generator_pool" is not set\..*\nHINT:  Make a pool/, 'the hint says what to do');
 	like(shown($node, 'snowflake_generators', 'queued', 'problem'), qr/no queue of worker IDs/, 'the view tells before');
-	$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake_id.queue_pool = 'queue'});
+	$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake_id.generator_pool = 'queue'});
 	$node->reload;
 	ok(wait_until('the setting is known', sub { shown($node, 'snowflake_generators', 'queued', 'problem') eq '' }), 'no problem any more');
 	$node->safe_psql('postgres', 'CREATE ROLE shop LOGIN; GRANT CREATE ON SCHEMA public TO shop');
 	$node->safe_psql('postgres', "SELECT snowflake_create_generator('shop_ids', \$\$$label\$\$)", extra_params => [ '-U', 'shop' ]);
 	($code, $text) = error_in($session, next_of('shop_ids'));
 	is($code, '42501', 'the owner has no privilege, though the caller is a superuser');
-	like($text, qr/HINT:  A superuser can run: GRANT SET ON PARAMETER snowflake_id\.queue_pool TO shop/, 'the hint has the statement');
+	like($text, qr/HINT:  A superuser can run: GRANT SET ON PARAMETER snowflake_id\.generator_pool TO shop/, 'the hint has the statement');
 
 	# The first worker ID.
 	is(take($session, 'queued'), 100, 'the head of the queue');
@@ -71,12 +71,12 @@ END
 	is(shown($node, 'snowflake_generators', 'plain', 'worker_id'), '0', 'others have that of the server');
 	is(take($session, 'plain'), 0, 'and use it');
 	ok(in_log($node, qr/LOG:  snowflake_id: acquired worker ID 100 from pool "queue" for generator queued of database "postgres"/), 'the log tells');
-	$node->safe_psql('postgres', 'GRANT SET ON PARAMETER snowflake_id.queue_pool TO shop');
+	$node->safe_psql('postgres', 'GRANT SET ON PARAMETER snowflake_id.generator_pool TO shop');
 	is(take($session, 'shop_ids'), 101, 'the next generator has the next worker ID');
 	create_generator($node, 'third', $label);
 	($code, $text) = error_in($session, next_of('third'));
 	is($code, '53400', 'there are two places');
-	like($text, qr/HINT:  Raise "snowflake_id\.queue_places"/, 'the hint says how to have more');
+	like($text, qr/HINT:  Raise "snowflake_id\.max_leased_generators"/, 'the hint says how to have more');
 
 	# The clock is set back: another worker ID, at the time of the clock. Other generators
 	# keep theirs.

@@ -134,7 +134,7 @@ granted(acquire($main, $holder));
 $main->stop;
 start_with_clock($main, 0);
 is(kind(renew($main, $holder)), 'renewed', 'clean restart: renewed');
-is(kind(acquire($main, server(21))), 'granted', 'clean restart: no quiet time');
+is(kind(acquire($main, server(21))), 'granted', 'clean restart: no grace period');
 my $start = $main->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 my $victim = session($main);
 my $pid = $victim->query_safe('SELECT pg_backend_pid()');
@@ -145,7 +145,7 @@ eval { $victim->{run}->kill_kill };
 like(in_log($main, 'all server processes terminated; reinitializing'), qr/[1-9]/, 'all processes started anew');
 is($main->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $start, 'under the same postmaster');
 is(kind(renew($main, $holder)), 'renewed', 'crash of a process: renewed');
-is(kind(acquire($main, server(22))), 'granted', 'crash of a process: no quiet time');
+is(kind(acquire($main, server(22))), 'granted', 'crash of a process: no grace period');
 is(pools($main, 'era'), 1, 'crash of a process: nothing is lost');
 
 # A crash: grants are durable, whatever the session has set.
@@ -158,16 +158,16 @@ eval { $careless->{run}->kill_kill };
 Registry::take_in($durable, $reply);
 start_with_clock($main, 0);
 is(kind(renew($main, $durable, role => 'node')), 'renewed', 'crash: a grant is not lost');
-is(pools($main, q{era, quiet_because, quiet_until > clock_timestamp()}), '2|recovery|t', 'crash: a quiet time begins');
-is(kind(acquire($main, server(24))), 'refused quiet recovery', 'no worker ID for a new server');
+is(pools($main, q{era, grace_because, grace_until > clock_timestamp()}), '2|recovery|t', 'crash: a grace period begins');
+is(kind(acquire($main, server(24))), 'refused grace recovery', 'no worker ID for a new server');
 # The next incarnation of a server that has one.
 $durable = incarnation($durable);
 is(kind(acquire($main, $durable, role => 'node')), 'granted', 'a server that has restarted goes on');
-$main->safe_psql('postgres', 'SELECT snowflake_end_quiet_time()');
+$main->safe_psql('postgres', 'SELECT snowflake_end_grace_period()');
 my $new = server(24);
-is(kind(acquire($main, $new)), 'granted', 'the quiet time is ended');
+is(kind(acquire($main, $new)), 'granted', 'the grace period is ended');
 cmp_ok($new->{grant}{floor}, '>', int(time) * 1000 + 60_000, 'and a new lease begins above what may be lost');
-is(pools($main, 'quiet_until, quiet_because'), '|', 'and no quiet time is shown');
+is(pools($main, 'grace_until, grace_because'), '|', 'and no grace period is shown');
 
 # The clock of the registry is set back by an hour: nobody waits for it.
 set_back($main, 3600);
@@ -187,7 +187,7 @@ my $standby = standby('standby');
 $main->wait_for_catchup($standby);
 ($code, $text) = error_of($standby, "SELECT snowflake_lease('main', '" . request(server(30), { acquire => {} }) . "')");
 is($code, '25006', 'a standby serves nobody');
-is((error_of($standby, 'SELECT snowflake_end_quiet_time()'))[0], '25006', 'and nobody administers it');
+is((error_of($standby, 'SELECT snowflake_end_grace_period()'))[0], '25006', 'and nobody administers it');
 is($standby->safe_psql('postgres', 'SELECT * FROM snowflake_workers ORDER BY pool, worker_id'),
 	$main->safe_psql('postgres', 'SELECT * FROM snowflake_workers ORDER BY pool, worker_id'), 'its views show the leases');
 
@@ -203,12 +203,12 @@ $standby->append_conf('postgresql.conf', "primary_conninfo = ''");
 $standby->start;
 $standby->promote;
 is(kind(renew($standby, $known)), 'renewed', 'promotion: a server that it knows goes on');
-is(pools($standby, 'era, quiet_because'), '3|place', 'promotion: a quiet time begins');
-is(kind(acquire($standby, server(33))), 'refused quiet place', 'promotion: no worker ID for a new server');
+is(pools($standby, 'era, grace_because'), '3|origin', 'promotion: a grace period begins');
+is(kind(acquire($standby, server(33))), 'refused grace origin', 'promotion: no worker ID for a new server');
 $lost->{holder}{started} += 1;
 is(kind(renew($standby, $lost)), 'refused fenced lost', 'promotion: a lease is lost');
 is(kind(acquire($standby, $lost, last => $lost_id)),
-	'refused quiet place', 'promotion: its server waits');
+	'refused grace origin', 'promotion: its server waits');
 # The server that hosts the registry need not wait, if the pool has spare worker IDs.
 my $system = $standby->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()');
 my ($device, $inode) = (stat $standby->data_dir)[ 0, 1 ];
@@ -216,7 +216,7 @@ my $boot = slurp_file('/proc/sys/kernel/random/boot_id') =~ s/[-\s]//gr;
 my $host = server(34, identity => { system => 0 + $system, boot => $boot, device => $device, inode => $inode });
 my $spare = granted(acquire($standby, $host));
 between($spare, 1096, 1099, 'promotion: the promoted server gets a spare worker ID at once');
-$standby->safe_psql('postgres', 'SELECT snowflake_end_quiet_time()');
+$standby->safe_psql('postgres', 'SELECT snowflake_end_grace_period()');
 my $next_holder = server(35);
 is(granted(acquire($standby, $next_holder, fixed => $lost_id)), $lost_id, 'the lost worker ID is leased again');
 cmp_ok($next_holder->{grant}{floor}, '>', $old_bound, 'above what its holder may have issued');
@@ -228,7 +228,7 @@ is(pools($main, 'stopped_since IS NOT NULL, stopped_by'), 't|host31', 'as its vi
 is(pools($standby, 'stopped_since IS NULL'), 't', 'the new one serves');
 # An administrator declares that it counts after all.
 $main->safe_psql('postgres', 'SELECT snowflake_declare_registry()');
-is(pools($main, 'stopped_since IS NULL, quiet_because'), 't|declared', 'declared: it serves again, after a quiet time');
+is(pools($main, 'stopped_since IS NULL, grace_because'), 't|declared', 'declared: it serves again, after a grace period');
 is(kind(renew($main, $known)), 'renewed', 'declared: and renews');
 is(kind(renew($standby, $known)), 'refused stopped', 'declared: the other one stops when it hears of it');
 $standby->stop;
@@ -254,9 +254,9 @@ $main->safe_psql('restored', $calls);
 is($main->safe_psql('restored', 'SELECT pool, namespace, worker_ids, except_ids, spares, lease, hold, max_ahead FROM snowflake_pools'),
 	'main|n|[0,10)|{[2,4)}|1|00:00:30|00:00:30|00:01:00', 'restored: the calls make the pools again');
 $main->safe_psql('restored', 'SELECT snowflake_declare_registry()');
-like(kind(acquire($main, server(42), database => 'restored')), qr/^refused quiet/, 'restored: no new lease at once');
+like(kind(acquire($main, server(42), database => 'restored')), qr/^refused grace/, 'restored: no new lease at once');
 isnt(kind(renew($main, $shop, database => 'restored')), 'renewed', 'restored: a lease that it does not know is not renewed');
-$main->safe_psql('restored', 'SELECT snowflake_end_quiet_time()');
+$main->safe_psql('restored', 'SELECT snowflake_end_grace_period()');
 my $again = acquire($main, $shop, database => 'restored');
 granted($again);
 cmp_ok($again->{granted}{floor}, '>=', $bound, 'restored: the next lease begins behind all that the server has issued');
@@ -267,11 +267,11 @@ is(pools($main, 'stopped_since IS NULL', 'shop'), 't', 'restored: and is not sto
 # A copy of the database has the key.
 $main->safe_psql('postgres', 'CREATE DATABASE twin TEMPLATE shop');
 my $both = server(45);
-is(kind(acquire($main, $both, database => $_)), 'refused ' . ($_ eq 'twin' ? 'quiet place' : 'stopped'), "a server that asks a copied database and the original: $_")
+is(kind(acquire($main, $both, database => $_)), 'refused ' . ($_ eq 'twin' ? 'grace origin' : 'stopped'), "a server that asks a copied database and the original: $_")
   for 'twin', 'shop';
 # A copy of the database.
 $main->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE restored');
-is(kind(acquire($main, server(43), database => 'copy')), 'refused quiet place', 'a copied database has a quiet time of its own');
+is(kind(acquire($main, server(43), database => 'copy')), 'refused grace origin', 'a copied database has a grace period of its own');
 
 # Names that are not ASCII, in a database of another encoding and in another schema.
 $main->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0});
@@ -301,6 +301,6 @@ granted(acquire($plain, $there));
 is(pools($plain, 'era'), 1, 'not preloaded: leases');
 $plain->restart;
 is(kind(renew($plain, $there)), 'renewed', 'not preloaded: renews after a restart');
-is(pools($plain, 'era, quiet_because'), '2|recovery', 'not preloaded: but has a quiet time');
+is(pools($plain, 'era, grace_because'), '2|recovery', 'not preloaded: but has a grace period');
 
 done_testing();

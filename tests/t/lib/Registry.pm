@@ -111,7 +111,7 @@ sub granted
 	return $answer->{granted}{worker};
 }
 
-# Returns the name of an answer, and of a refusal with its cause: 'refused quiet recovery'.
+# Returns the name of an answer, and of a refusal with its cause: 'refused grace recovery'.
 sub kind
 {
 	my ($answer) = @_;

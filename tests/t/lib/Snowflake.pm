@@ -316,7 +316,7 @@ sub draw_timed
 	return time - $from;
 }
 
-# Draws an ID; returns its clock number, and how many seconds it is ahead of the
+# Draws an ID; returns its clock sequence, and how many seconds it is ahead of the
 # server's clock.
 sub draw_clock
 {

@@ -24,7 +24,7 @@ sub lines_of
 }
 
 my $node = new_node('node', 7, allows_streaming => 1);
-$node->append_conf('postgresql.conf', "snowflake_id.max_generators = 2\nsnowflake_id.reserve = '200 ms'");
+$node->append_conf('postgresql.conf', "snowflake_id.max_generators = 2\nsnowflake_id.reserve_ahead = '200 ms'");
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 
@@ -221,10 +221,10 @@ is(lines_of($late, qr/LOG: .*generator snowflake_default will have used up the t
 	1, 'the end of its time is announced once');
 $late->stop;
 
-# When a generator changes its clock number, the log has the reason and how many clock
-# numbers are left, whichever session saw the step first.
+# When a generator changes its clock sequence, the log has the reason and how many clock
+# sequences are left, whichever session saw the step first.
 my $clocks = new_node('clocks', 1);
-$clocks->append_conf('postgresql.conf', "snowflake_id.reserve = '100 ms'");
+$clocks->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '100 ms'");
 start_with_clock($clocks, 0);
 $clocks->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 create_generator($clocks, 'n', q{preset=multi_clock epoch='2025-01-01 00:00:00+00'});
@@ -234,13 +234,13 @@ sleep 0.2;
 ids($clocks, 1);
 is(lines_of($clocks, qr/LOG: .*clock moved backwards by (?:1 min|5\d s)/), 1, 'the default generator has seen it');
 $clocks->safe_psql('postgres', "SELECT snowflake_nextval('n')");
-is(lines_of($clocks, qr/LOG: .*clock moved backwards by 5\d s.*\n.*DETAIL: .* n continues with clock number 1 of 0 to 15; 14 more are free\./),
+is(lines_of($clocks, qr/LOG: .*clock moved backwards by 5\d s.*\n.*DETAIL: .* n continues with clock sequence 1 of 0 to 15; 14 more are free\./),
 	1, 'the other one goes on in its next clock');
 is(lines_of($clocks, qr/starts before its mark/), 0, 'which was no start');
 $clocks->stop('immediate');
 start_with_clock($clocks, -60);
 $clocks->safe_psql('postgres', "SELECT snowflake_nextval('n')");
-is(lines_of($clocks, qr/LOG: .*generator n starts before its mark\n.*DETAIL: .* clock number 2 of 0 to 15; 13 more are free\./),
+is(lines_of($clocks, qr/LOG: .*generator n starts before its mark\n.*DETAIL: .* clock sequence 2 of 0 to 15; 13 more are free\./),
 	1, 'and this is one');
 $clocks->stop;
 

@@ -243,7 +243,7 @@ stop_clients('a library that is replaced');
 my %highest = map { $_ => sql('shop', "SELECT max(id) FROM $_") } @tables;
 $node->stop('immediate');
 start_with_clock($node, clock_of($node) - 5);
-sql('shop', 'SELECT snowflake_end_quiet_time()');
+sql('shop', 'SELECT snowflake_end_grace_period()');
 $session = session($node, undef, 'shop');
 SKIP:
 {
@@ -374,7 +374,7 @@ sub restart_with
 	replace_library($installation, $version);
 	$node->stop('immediate');
 	start_with_clock($node, clock_of($node) - 5);
-	sql('shop', 'SELECT snowflake_end_quiet_time()');
+	sql('shop', 'SELECT snowflake_end_grace_period()');
 	$session = session($node, undef, 'shop');
 	@open = ();
 	for my $table (@tables)

@@ -96,7 +96,7 @@ $first->safe_psql('postgres', q{CREATE EXTENSION snowflake_id; SELECT snowflake_
 is(worker($first, q{concat_ws(' ', worker_id, source)}), '1 hostname', 'the first pod');
 is($first->safe_psql('postgres', q{SELECT DISTINCT probin FROM pg_proc WHERE proname LIKE 'snowflake%' AND prolang = 13}),
 	'snowflake_id', 'functions name the library without a folder');
-is((error_of($first, q{ALTER SYSTEM SET snowflake_id.reserve = '5 s'}))[0], '0A000', 'ALTER SYSTEM is refused');
+is((error_of($first, q{ALTER SYSTEM SET snowflake_id.reserve_ahead = '5 s'}))[0], '0A000', 'ALTER SYSTEM is refused');
 $first->backup('base');
 my (@ids, @own);
 sub insert

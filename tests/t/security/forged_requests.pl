@@ -26,7 +26,7 @@ $node->safe_psql('postgres', q{
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 # The bound that is furthest ahead of the registry's clock, in seconds.
 sub furthest { return sql(q{SELECT ceil(extract(epoch FROM max(bound) - clock_timestamp())) FROM snowflake_workers}); }
-sub registry { return sql(q{SELECT era, quiet_until IS NULL, stopped_since IS NULL FROM snowflake_pools}); }
+sub registry { return sql(q{SELECT era, grace_until IS NULL, stopped_since IS NULL FROM snowflake_pools}); }
 sub kinds { my %kinds; $kinds{$_}++ for @_; return join ', ', map { "$kinds{$_} $_" } sort keys %kinds; }
 my @mallory = (role => 'mallory');
 
@@ -36,7 +36,7 @@ my $id = granted(acquire($node, $honest, role => 'honest'));
 ok(wait_until('the registry is no new one any more', sub {
 	sql(q{SELECT clock_timestamp() > made + 2 * (lease + hold) FROM snowflake_pools}) eq 't' }), 'the registry has been there for a while');
 sub stays { my ($what) = @_;
-	is(registry(), '1|t|t', "$what: the registry is neither quiet nor stopped");
+	is(registry(), '1|t|t', "$what: the registry is neither in a grace period nor stopped");
 	is(kind(renew($node, $honest, role => 'honest')), 'renewed', "$what: others are renewed"); return; }
 # The lease has ended, and nobody else has got it.
 stays('at first');
@@ -189,9 +189,9 @@ $node->safe_psql('postgres', q{
 	SELECT snowflake_create_pool('main', '[0,100)', lease => '3 s', hold => '1 s', max_ahead => '0')});
 my $bound = $next->{grant}{bound};
 is(kind(renew($node, $next, role => 'honest')), 'refused foreign', 'another registry: refused');
-is(sql('SELECT era, quiet_because FROM snowflake_pools'), '2|foreign', 'another registry: it has a quiet time');
-is(kind(acquire($node, $next, role => 'honest')), 'refused quiet foreign', 'another registry: its server waits as all do');
-ok(wait_until('the end of the quiet time', sub { kind(acquire($node, $next, role => 'honest')) eq 'granted' }), 'another registry: it serves');
+is(sql('SELECT era, grace_because FROM snowflake_pools'), '2|foreign', 'another registry: it has a grace period');
+is(kind(acquire($node, $next, role => 'honest')), 'refused grace foreign', 'another registry: its server waits as all do');
+ok(wait_until('the end of the grace period', sub { kind(acquire($node, $next, role => 'honest')) eq 'granted' }), 'another registry: it serves');
 cmp_ok($next->{grant}{floor}, '>', $bound, 'another registry: above all that the old one had granted');
 
 # After a crash, two requests in one transaction that is aborted: the second one would know of an
@@ -208,9 +208,9 @@ is(sql('SELECT era FROM snowflake_pools'), '2', 'and the era is as it was');
 
 # Started again before anybody has asked: the crash is known, though the last stop was clean.
 $node->restart;
-is(kind(acquire($node, server(960), role => 'honest')), 'refused quiet recovery', 'a clean restart does not hide a crash');
+is(kind(acquire($node, server(960), role => 'honest')), 'refused grace recovery', 'a clean restart does not hide a crash');
 is(sql('SELECT era FROM snowflake_pools'), '3', 'an era has begun');
-ok(wait_until('the end of the quiet time', sub { kind(acquire($node, $next, role => 'honest')) eq 'granted' }), 'which ends');
+ok(wait_until('the end of the grace period', sub { kind(acquire($node, $next, role => 'honest')) eq 'granted' }), 'which ends');
 $node->restart;
 is(kind(renew($node, $next, role => 'honest')), 'renewed', 'after clean restarts alone, leases go on');
 is(sql('SELECT era FROM snowflake_pools'), '3', 'in the same era');

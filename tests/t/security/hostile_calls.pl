@@ -172,14 +172,14 @@ for my $role (qw(stranger executor))
 	ok($code{''} && $code{42501}, "$role gets answers, and is refused");
 }
 # The same look finds the locks of a role that may use the generator.
-my @rows = probe($superuser, $generator, "SELECT snowflake_nextval('hidden.ids')", "SELECT _snowflake.ids_to_come('hidden.ids', 1)",
+my @rows = probe($superuser, $generator, "SELECT snowflake_nextval('hidden.ids')", "SELECT _snowflake.next_id_range('hidden.ids', 1)",
 	"SELECT snowflake_decode(1, 'hidden.ids')");
 like($rows[0][2], qr/RowExclusiveLock/, 'who takes an ID keeps a lock');
 like($rows[1][2], qr/RowExclusiveLock/, 'who sets a default keeps a lock');
 is($rows[2][2], '', 'who decodes an ID does not');
 # What the internal functions answer is for those who may use the generator.
 $generator = $node->safe_psql('postgres', q{SELECT 'shown.ids'::regclass::oid});
-my @internal = ("SELECT _snowflake.ids_to_come('shown.ids', 1)", "SELECT _snowflake.warn_if_not_ready('shown.ids')");
+my @internal = ("SELECT _snowflake.next_id_range('shown.ids', 1)", "SELECT _snowflake.warn_if_not_ready('shown.ids')");
 is(join(' ', map { "$_->[0]$_->[2]" } probe('stranger', $generator, @internal)), '42501 42501', 'a stranger gets no answer');
 for my $privilege (qw(USAGE SELECT UPDATE))
 {
@@ -190,7 +190,7 @@ for my $privilege (qw(USAGE SELECT UPDATE))
 # A trigger of his own does not lock it either.
 run_as('alice', q{
 	CREATE TABLE lure.polled (id bigint);
-	CREATE TRIGGER ordered BEFORE INSERT ON lure.polled FOR EACH ROW EXECUTE FUNCTION snowflake_ordered('id', 'shown.ids')});
+	CREATE TRIGGER ordered BEFORE INSERT ON lure.polled FOR EACH ROW EXECUTE FUNCTION snowflake_check_horizon('id', 'shown.ids')});
 @rows = probe('alice', $generator, 'INSERT INTO lure.polled VALUES (1)');
 is("$rows[0][0]:$rows[0][2]", '42501:', 'nor does the trigger of a table whose owner may not use it');
 

@@ -25,7 +25,7 @@ $node->safe_psql('postgres', q{
 	CREATE DATABASE reg OWNER owner});
 my @functions = ('snowflake_lease(text, jsonb)', 'snowflake_revoke_worker(text, integer, text)',
 	'snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text)',
-	'snowflake_drop_pool(text, text)', 'snowflake_end_quiet_time(text)', 'snowflake_declare_registry(text)',
+	'snowflake_drop_pool(text, text)', 'snowflake_end_grace_period(text)', 'snowflake_declare_registry(text)',
 	'snowflake_drop_server(text, text)', 'snowflake_cluster_horizon()', 'snowflake_cluster_horizon(regclass)',
 	'snowflake_cluster_horizon(regclass, text)');
 my $grants = join '; ', map { "GRANT EXECUTE ON FUNCTION public.$_ TO caller" } @functions;
@@ -138,7 +138,7 @@ my $asker = server(1);
 my @calls = (q{SELECT public.snowflake_lease('main', '} . request($asker, { acquire => {} }) . q{')},
 	q{SELECT public.snowflake_create_pool('more', '[100,108)')}, q{SELECT public.snowflake_cluster_horizon()},
 	q{SELECT public.snowflake_revoke_worker('main', 0)}, q{SELECT public.snowflake_drop_server('none')},
-	q{SELECT public.snowflake_declare_registry()}, q{SELECT public.snowflake_end_quiet_time()}, q{SELECT public.snowflake_drop_pool('more')});
+	q{SELECT public.snowflake_declare_registry()}, q{SELECT public.snowflake_end_grace_period()}, q{SELECT public.snowflake_drop_pool('more')});
 my @views = ('SELECT count(*) FROM public.snowflake_workers', 'SELECT count(*) FROM public.snowflake_pools', 'SELECT count(*) FROM public.snowflake_cluster_servers',
 	'SELECT public.snowflake_pool_calls()');
 my $me = $node->safe_psql('postgres', 'SELECT current_user');
@@ -230,7 +230,7 @@ my $url = 'etcd://127.0.0.1:' . $listener->sockport . '/x';
 my $tries = join "\n", map { qq{
 	BEGIN PERFORM public.$_; EXCEPTION WHEN others THEN RAISE LOG 'lured: % as %', SQLSTATE, session_user; END;} } (
 	"snowflake_cluster_horizon('public.snowflake_default', '$url')", "snowflake_create_pool('main', '[0,8)', registry => '$url')",
-	"snowflake_drop_pool('main', '$url')", "snowflake_revoke_worker('main', 1, '$url')", "snowflake_end_quiet_time('$url')",
+	"snowflake_drop_pool('main', '$url')", "snowflake_revoke_worker('main', 1, '$url')", "snowflake_end_grace_period('$url')",
 	"snowflake_declare_registry('$url')", "snowflake_drop_server('none', '$url')");
 is((as('caller', "CREATE FUNCTION public.lure(a int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN IF session_user <> 'caller' THEN $tries END IF; RETURN a; END \$\$;
 	CREATE TABLE public.lure (a int); INSERT INTO public.lure VALUES (1); CREATE INDEX ON public.lure (public.lure(a))"))[0], '', 'an index of the role');
@@ -239,6 +239,6 @@ $node->safe_psql('reg', 'ANALYZE public.lure');
 my $lured = () = slurp_file($node->logfile, $log) =~ /lured: 42501 as $me/g;
 cmp_ok($lured, '>=', 7, 'each call in the session of a superuser is refused');
 is(scalar(IO::Select->new($listener)->can_read(0)), undef, 'and nobody has connected');
-is((as('caller', "SELECT public.snowflake_end_quiet_time('$url')"))[0], '42501', 'as a direct call is');
+is((as('caller', "SELECT public.snowflake_end_grace_period('$url')"))[0], '42501', 'as a direct call is');
 
 done_testing();

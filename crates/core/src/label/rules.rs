@@ -6,11 +6,11 @@ use std::ops::RangeInclusive;
 use super::grammar::{self, FIELD_FORM, FieldText, KEYS, Pair, Text, list};
 use super::values::{ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, start};
 use super::{Field, Label, LabelError, TEXT_MAX};
-use crate::clocks::CLOCK_BITS_MAX;
+use crate::clock_seq::CLOCK_BITS_MAX;
 use crate::duration::as_set;
 use crate::generator::Generator;
 use crate::id::{Millis, UnixMillis};
-use crate::layout::{FieldRole, Layout, Misfit, POSITION_BITS_MAX, TICK_MAX, WORKER_BITS_MAX};
+use crate::layout::{FieldRole, FieldsError, Layout, POSITION_BITS_MAX, TICK_MAX, WORKER_BITS_MAX};
 use crate::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
 use crate::presets;
 
@@ -45,7 +45,7 @@ impl Label {
             }
             pairs.splice(..0, stock);
         }
-        let mut draft = Draft {
+        let mut draft = LabelDraft {
             pairs: &pairs,
             end: text.len(),
             layout: None,
@@ -63,7 +63,7 @@ impl Label {
 
 /// The contents of a label. The pairs of a preset come first, and later ones override
 /// them.
-struct Draft<'a> {
+struct LabelDraft<'a> {
     pairs: &'a [Pair<'a>],
     /// How long the text is.
     end: usize,
@@ -74,7 +74,7 @@ struct Draft<'a> {
     max_borrow: Option<Millis>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> LabelDraft<'a> {
     /// The pair that is valid among those with this key.
     fn given(&self, key: &str) -> Option<&'a Pair<'a>> {
         self.pairs.iter().rfind(|pair| pair.key.text == key)
@@ -295,45 +295,49 @@ fn unknown_key<T>(key: Text<'_>, fields: &[FieldText<'_>]) -> Result<T, LabelErr
 }
 
 /// The error for fields that make no layout.
-fn refuse<T>(misfit: Misfit, fields: &[FieldText<'_>], layout: Text<'_>) -> Result<T, LabelError> {
+fn refuse<T>(
+    misfit: FieldsError,
+    fields: &[FieldText<'_>],
+    layout: Text<'_>,
+) -> Result<T, LabelError> {
     let field = match misfit {
-        Misfit::Bits { field, .. } | Misfit::Twice { field } | Misfit::Value { field, .. } => {
-            fields.get(field)
-        }
+        FieldsError::Bits { field, .. }
+        | FieldsError::Twice { field }
+        | FieldsError::Value { field, .. } => fields.get(field),
         _ => None,
     };
     let (Text { text: name, at }, has) =
         field.map_or((layout, 0), |field| (field.name, field.bits));
     let problem = match misfit {
-        Misfit::Bits { .. } => &format!("field \"{name}\" has {has} bits"),
-        Misfit::Twice { .. } => &format!("field \"{name}\" is one of two of its kind"),
-        Misfit::Value { value, .. } => {
+        FieldsError::Bits { .. } => &format!("field \"{name}\" has {has} bits"),
+        FieldsError::Twice { .. } => &format!("field \"{name}\" is one of two of its kind"),
+        FieldsError::Value { value, .. } => {
             &format!("value {value} of field \"{name}\" is out of range")
         }
-        Misfit::NoSequence => "the layout has no sequence field",
-        Misfit::Mode => "the layout has \"time_by_mode\", but no field \"mode\"",
-        Misfit::Width { bits } => &format!("the fields have {bits} bits together"),
-        Misfit::WorkerWidth { bits } => {
+        FieldsError::NoSequence => "the layout has no sequence field",
+        FieldsError::Mode => "the layout has \"time_by_mode\", but no field \"mode\"",
+        FieldsError::Width { bits } => &format!("the fields have {bits} bits together"),
+        FieldsError::WorkerWidth { bits } => {
             &format!("the fields of the worker ID have {bits} bits together")
         }
         // These have been checked where they were read.
-        Misfit::NoTime | Misfit::Epoch | Misfit::Tick => "the layout is not valid",
+        FieldsError::NoTime | FieldsError::Epoch | FieldsError::Tick => "the layout is not valid",
     };
     let allowed = match misfit {
-        Misfit::Bits { max: 1, .. } => "It has 1.",
-        Misfit::Bits { max, .. } => &format!("It can have 1 to {max}."),
-        Misfit::Twice { .. } => "A layout has one time, one sequence and at most one clock.",
-        Misfit::Value { max, .. } => &format!("The field holds 0 to {max}."),
-        Misfit::NoSequence => "Add one, such as sequence:12.",
-        Misfit::Mode => "Add mode:1, or mode:1=0 for reversed time, mode:1=1 for plain.",
-        Misfit::Width { .. } => "A bigint has 64; with up to 63, IDs are never negative.",
-        Misfit::WorkerWidth { .. } => {
+        FieldsError::Bits { max: 1, .. } => "It has 1.",
+        FieldsError::Bits { max, .. } => &format!("It can have 1 to {max}."),
+        FieldsError::Twice { .. } => "A layout has one time, one sequence and at most one clock.",
+        FieldsError::Value { max, .. } => &format!("The field holds 0 to {max}."),
+        FieldsError::NoSequence => "Add one, such as sequence:12.",
+        FieldsError::Mode => "Add mode:1, or mode:1=0 for reversed time, mode:1=1 for plain.",
+        FieldsError::Width { .. } => "A bigint has 64; with up to 63, IDs are never negative.",
+        FieldsError::WorkerWidth { .. } => {
             &format!("They can have up to {WORKER_BITS_MAX}; give some of them a value.")
         }
-        Misfit::NoTime | Misfit::Epoch | Misfit::Tick => FIELD_FORM,
+        FieldsError::NoTime | FieldsError::Epoch | FieldsError::Tick => FIELD_FORM,
     };
     let at = match (misfit, field) {
-        (Misfit::Value { .. }, Some(field)) => field.value_at,
+        (FieldsError::Value { .. }, Some(field)) => field.value_at,
         _ => at,
     };
     Text { at, ..layout }.error(problem, allowed)

@@ -77,7 +77,7 @@ fn hash(by: &Named) -> u64 {
     hasher.finish()
 }
 
-/// A server that was not refused for so long has gone away. Longer than a quiet time, in
+/// A server that was not refused for so long has gone away. Longer than a grace period, in
 /// which no claim is refused because of a row.
 fn gone(lease: Millis, hold: Millis) -> Millis {
     lease.plus(hold).times(2)
@@ -91,7 +91,7 @@ impl Contenders {
     /// Takes the contender that a renewal brings. Returns whether to tell the log: it is
     /// another one, or has come back after it had gone away.
     #[must_use]
-    pub fn hear(&mut self, contender: &Contender, terms: &Terms) -> bool {
+    pub fn note(&mut self, contender: &Contender, terms: &Terms) -> bool {
         // Several take turns on the row, so each is heard of less often.
         let turns = i64::try_from(self.0.len().max(1)).unwrap_or(i64::MAX);
         let gone = gone(terms.lease, terms.hold).times(turns);

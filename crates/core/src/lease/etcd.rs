@@ -15,10 +15,10 @@
 //!   row is not free, whatever any clock says; when it has gone, the row is free,
 //!   whatever the row says. A leader that is new begins all its leases anew, so a worker
 //!   ID may be kept longer by that much, and is never free too early.
-//! - **The registry's time** ([`Scene::now`]) is the clock of the member of etcd that has
+//! - **The registry's time** ([`RegistryInput::now`]) is the clock of the member of etcd that has
 //!   answered (HTTP's `Date`, rounded up to its next second). It says what time it is
 //!   where the rules compare clocks: how far ahead a server's clock may be, how long a
-//!   lead has lasted, when a quiet time ends, and what floors follow a loss. It may go
+//!   lead has lasted, when a grace period ends, and what floors follow a loss. It may go
 //!   back, or jump by what the members' clocks differ; [`registry`] bears that of the
 //!   clock of any registry.
 //!
@@ -31,7 +31,7 @@
 //!
 //! | what happens | what shows it |
 //! |---|---|
-//! | a new cluster with the content of another one | its cluster ID: [`Place::system`] |
+//! | a new cluster with the content of another one | its cluster ID: [`Origin::system`] |
 //! | a snapshot that is restored, under the same names too | [`Position`] goes back: raft's log begins anew |
 //! | a member's disk that is set back, under a cluster of one | the first server that knows better, as in [`super`] |
 //! | an empty cluster | there is no registry; servers know the era of the other one if somebody makes a new one |
@@ -46,10 +46,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::horizon::{Changes, Server, Servers};
+use super::cluster_horizon::{Changes, Server, Servers};
 use super::registry::{self, Rows};
-use super::state::{Scene, State};
-use super::{Answer, Ask, Place, Pool, RegistryMillis, Reply, Request, Row, ServerKey};
+use super::state::{RegistryInput, State};
+use super::{Answer, Ask, Origin, Pool, RegistryMillis, Reply, Request, Row, ServerKey};
 
 /// How far raft has come: it never goes back, unless the cluster is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ pub struct StoredPool {
 
 /// What a server finds around it when it has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Around {
+pub struct EtcdInput {
     /// The time of the member that has answered.
     pub now: RegistryMillis,
     /// The ID of the cluster.
@@ -92,15 +92,15 @@ pub struct Around {
     pub random: u128,
 }
 
-impl Around {
-    /// The scene for what is stored; for a new registry `None`.
-    pub fn scene(&self, stored: Option<&Stored>) -> Scene {
+impl EtcdInput {
+    /// The input for what is stored; for a new registry `None`.
+    pub fn registry_input(&self, stored: Option<&Stored>) -> RegistryInput {
         let is_behind = stored.is_some_and(|stored| self.position.is_behind(stored.position));
         let start = stored.map_or(0, |stored| stored.state.start);
         let clean_since = stored.map_or(0, |stored| stored.state.clean_since);
-        Scene {
+        RegistryInput {
             now: self.now,
-            place: Place {
+            origin: Origin {
                 system: self.cluster,
                 timeline: 0,
                 database: 0,
@@ -119,12 +119,12 @@ impl Around {
     /// The era whose rows may be prolonged; `None` if a loss shows already.
     #[must_use]
     pub fn era(&self, stored: &Stored) -> Option<u64> {
-        let (scene, era) = (self.scene(Some(stored)), stored.state.era);
-        let is_same = scene.clean_since == stored.state.clean_since && scene.place == era.place;
+        let (input, era) = (self.registry_input(Some(stored)), stored.state.era);
+        let is_same = input.clean_since == stored.state.clean_since && input.origin == era.origin;
         is_same.then_some(era.counter)
     }
 
-    /// What is to be stored with a state that has noticed what the scene shows. A change
+    /// What is to be stored with a state that has noticed what the input shows. A change
     /// that leaves the state alone leaves the position alone too: a loss is still to be
     /// noticed.
     pub const fn stored(&self, state: State) -> Stored {
@@ -144,7 +144,7 @@ pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
 
 /// The rows that were read.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct EtcdRows {
     /// Those of the pool's namespace.
     pub rows: Vec<Row>,
     /// Those of other namespaces.
@@ -169,22 +169,22 @@ pub struct Outcome {
 pub fn answer(
     stored: &Stored,
     pool: &Pool,
-    found: &Found,
+    found: &EtcdRows,
     request: &Request,
-    around: &Around,
+    etcd_input: &EtcdInput,
 ) -> Outcome {
-    let scene = around.scene(Some(stored));
+    let input = etcd_input.registry_input(Some(stored));
     let run = |era: Option<u64>| {
         let mut state = stored.state.clone();
-        let mut table = Table::new(pool, found, scene.now, era);
-        let (reply, changes) = registry::handle(&mut state, pool, &mut table, request, &scene);
+        let mut table = Table::new(pool, found, input.now, era);
+        let (reply, changes) = registry::handle(&mut state, pool, &mut table, request, &input);
         Outcome {
             reply,
             state,
             changes,
         }
     };
-    let mut outcome = run(around.era(stored));
+    let mut outcome = run(etcd_input.era(stored));
     // A loss that only this request has shown: see the head of the file.
     if outcome.state.era != stored.state.era {
         outcome = run(None);
@@ -251,7 +251,7 @@ pub struct Table<'a> {
 impl<'a> Table<'a> {
     /// `era` is the one of the rows that may be prolonged.
     #[must_use]
-    pub fn new(pool: &'a Pool, found: &'a Found, now: RegistryMillis, era: Option<u64>) -> Self {
+    pub fn new(pool: &'a Pool, found: &'a EtcdRows, now: RegistryMillis, era: Option<u64>) -> Self {
         let rows = found.rows.iter().map(|row| {
             let is_live = found.live.contains(&row.worker);
             (row.worker, seen(row, is_live, pool, now, era))
@@ -318,7 +318,7 @@ impl Rows for Table<'_> {
         free.min_by_key(|row| row.leased_until).cloned()
     }
 
-    fn cut(&mut self, latest: RegistryMillis) {
+    fn clamp(&mut self, latest: RegistryMillis) {
         // Not a change: each reader sees it so.
         for row in self.rows.values_mut() {
             row.leased_until = row.leased_until.min(latest);

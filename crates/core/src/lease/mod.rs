@@ -36,10 +36,10 @@
 //!   until the first node asks that knows better. The same holds for a registry that is
 //!   made anew in the place of another one.
 
+pub mod cluster_horizon;
 pub mod contender;
 pub mod etcd;
 mod hex;
-pub mod horizon;
 pub mod node;
 pub mod registry;
 mod role;
@@ -165,7 +165,7 @@ pub struct Holder {
 
 /// Why a text of a request is not stored: other servers print it into their logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub enum HolderError {
     /// The text of this name has a character that moves a cursor, ends a line, or the like.
     Control(&'static str),
     /// The text of this name has more bytes than this.
@@ -177,7 +177,7 @@ impl Holder {
     ///
     /// # Errors
     /// The first text that is not fit for it.
-    pub fn fits(&self) -> Result<(), Unfit> {
+    pub fn fits(&self) -> Result<(), HolderError> {
         let texts = [
             ("host", &self.host, TEXT_MAX),
             ("address", &self.address, TEXT_MAX),
@@ -185,10 +185,10 @@ impl Holder {
         ];
         for (name, text, most) in texts {
             if text.len() > most {
-                return Err(Unfit::Long(name, most));
+                return Err(HolderError::Long(name, most));
             }
             if text.chars().any(char::is_control) {
-                return Err(Unfit::Control(name));
+                return Err(HolderError::Control(name));
             }
         }
         Ok(())
@@ -220,7 +220,7 @@ impl From<&Holder> for Named {
 /// restore; then grants may have been lost. For etcd, `system` is the cluster ID and the
 /// rest is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct Origin {
     pub system: u64,
     pub timeline: u64,
     pub database: u64,
@@ -234,7 +234,7 @@ pub struct Era {
     /// One more with each loss.
     pub counter: u64,
     /// Where the state lay when the era began.
-    pub place: Place,
+    pub origin: Origin,
     /// Tells two eras with the same counter apart.
     #[serde(with = "hex")]
     pub random: u128,
@@ -260,8 +260,8 @@ impl Era {
     #[must_use]
     pub fn judge(&self, seen: &Self) -> Seen {
         use std::cmp::Ordering::{Equal, Greater, Less};
-        let promoted = if seen.place.system == self.place.system {
-            seen.place.timeline.cmp(&self.place.timeline)
+        let promoted = if seen.origin.system == self.origin.system {
+            seen.origin.timeline.cmp(&self.origin.timeline)
         } else {
             Equal
         };
@@ -283,7 +283,7 @@ pub struct Memory {
     pub era: Era,
     /// How many changes the registry had stored.
     pub serial: u64,
-    /// The start of the registry's server that has said this: see [`state::Scene::start`].
+    /// The start of the registry's server that has said this: see [`state::RegistryInput::start`].
     #[serde(with = "hex")]
     pub start: u128,
     /// Proves that the node's token was granted or renewed in this era.
@@ -528,7 +528,7 @@ pub enum Answer {
     Ignored,
     /// The registry has begun a new era, and stores it first. The node asks again, without a change.
     Again,
-    Refused(LeaseRefused),
+    Refused(RegistryError),
 }
 
 /// A worker ID is granted.
@@ -551,7 +551,7 @@ pub struct Grant {
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LeaseRefused {
+pub enum RegistryError {
     /// The token does not count any more; another worker ID has to be acquired. What
     /// was issued below its bound stands.
     Fenced {
@@ -578,7 +578,7 @@ pub enum LeaseRefused {
     /// Each free worker ID of the pool may have been used at this instant or after it.
     NonePassed { latest: UnixMillis },
     /// The registry may have lost grants, and waits until it knows who lives.
-    Quiet { cause: Cause, retry: Millis },
+    Grace { cause: Cause, retry: Millis },
     /// The server's clock is so far ahead that the registry takes it for wrong.
     TooFarAhead {
         /// The server's clock.
@@ -626,7 +626,7 @@ pub enum Fence {
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The state lies somewhere else: a promotion, or a dump that was restored.
-    Place,
+    Origin,
     /// Crash recovery. A snapshot that was restored looks the same.
     Recovery,
     /// A node has seen more than the registry knows.

@@ -2,7 +2,7 @@
 //!
 //! [`Node`] belongs to one incarnation of a server: a restart makes a new one, with a new
 //! nonce. Its host, the keeper, calls [`Node::next`] whenever something may be due, sends
-//! what it is told, and reports the reply by [`Node::heard`] or the lack of one by
+//! what it is told, and reports the reply by [`Node::on_reply`] or the lack of one by
 //! [`Node::failed`]. After each call [`Node::right`] says what the server may do.
 //!
 //! # The rules
@@ -13,7 +13,7 @@
 //!    reached, or another server has taken over, since that one starts at the bound.
 //! 2. **The floor.** With a new [`HeldLease::generation`] every generator starts at the first
 //!    tick that begins at or after [`HeldLease::floor`], but not before the tick of now, its
-//!    own mark, and the tick after its word.
+//!    own mark, and the tick after its cursor.
 //! 3. **Numbers.** A reply counts only if it answers the latest request, and that request
 //!    was not given up. So a reply that is late cannot bring back what is past.
 //! 4. **When to renew.** When a third of what the bound leaves is used up, which is a
@@ -23,7 +23,7 @@
 //!    answered. IDs resume by themselves.
 //! 6. **Lost.** A node whose token does not count any more acquires a worker ID anew, and
 //!    says what it had. Until then it goes on below its bound. A token does not count with a
-//!    registry that does not know what the node remembers either: [`LeaseRefused::Foreign`].
+//!    registry that does not know what the node remembers either: [`RegistryError::Foreign`].
 //! 7. **A clean stop.** The server closes first: nothing is issued any more, and no
 //!    reservation is under way. Then [`Node::close`] gives the worker ID back.
 //! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
@@ -32,16 +32,16 @@
 //! 9. **A floor far ahead** of the node's clock is not accepted, see [`FLOOR_LIMIT`]: the
 //!    clock of the server or of the registry is wrong, or what the registry stores is. The
 //!    node asks again, and takes the grant when its clock has come near enough.
-//! 10. **A standby** makes no contact, see [`Moment::in_recovery`].
+//! 10. **A standby** makes no contact, see [`NodeInput::in_recovery`].
 //! 11. **A generator** that leases worker IDs of its own starts with one that it need not
-//!     wait for, if there is one ([`Reach::Soon`]). After a clock rollback, another node of
-//!     it asks for one whose floor has passed, and for no other ([`Reach::Passed`]); the
+//!     wait for, if there is one ([`FloorPolicy::Soon`]). After a clock rollback, another node of
+//!     it asks for one whose floor has passed, and for no other ([`FloorPolicy::Passed`]); the
 //!     node before returns its own then.
 
 use super::super::id::{BootNanos, Millis, Nanos, UnixMillis, WorkerId};
 use super::state::DAY;
 use super::{
-    Answer, Ask, Fence, Grant, Holder, LeaseRefused, Memory, Nonce, Reply, Request, Terms,
+    Answer, Ask, Fence, Grant, Holder, Memory, Nonce, RegistryError, Reply, Request, Terms,
 };
 
 /// The shortest time between two requests.
@@ -57,12 +57,12 @@ const LONGEST_PAUSE: Millis = Millis::new(1000);
 pub const FLOOR_LIMIT: Millis = DAY.times(2);
 
 /// How far a floor may be ahead of the clock of a node that can do with one that is not,
-/// [`Reach::Soon`]: further than a crash of the same server leaves it, with the usual lease.
+/// [`FloorPolicy::Soon`]: further than a crash of the same server leaves it, with the usual lease.
 const SOON: Millis = Millis::new(60_000);
 
 /// Which floors a node accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reach {
+pub enum FloorPolicy {
     /// Up to [`FLOOR_LIMIT`] ahead.
     Any,
     /// One that is less than a minute ahead, if there is one.
@@ -80,21 +80,21 @@ pub struct HeldLease {
     /// One more with each grant, from 1.
     pub generation: u64,
     /// The first tick of this right is the first one that begins at or after it.
-    pub floor: UnixMillis,
+    pub not_before: UnixMillis,
     /// No tick that begins at or after it.
-    pub bound: UnixMillis,
+    pub not_after: UnixMillis,
 }
 
 impl HeldLease {
     /// How far a mark may be written and a reservation may reach.
     pub fn cap(&self, mark: UnixMillis) -> UnixMillis {
-        mark.min(self.bound)
+        mark.min(self.not_after)
     }
 }
 
 /// What the node's host finds around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct NodeInput {
     /// Runs on whatever becomes of the wall clock.
     pub boot: BootNanos,
     /// The server's wall clock.
@@ -127,12 +127,12 @@ pub enum Change {
         /// The latest bound that this system had before, see [`Grant::reached`].
         reached: UnixMillis,
     },
-    /// The registry answers as it should again, after this trouble.
-    Resumed(Trouble),
+    /// The registry answers as it should again, after this failure.
+    Resumed(LeaseFailure),
     /// The token does not count any more.
-    Lost(Trouble),
+    Lost(LeaseFailure),
     /// The registry refuses, or cannot be reached, for a new reason.
-    Troubled(Trouble),
+    Failed(LeaseFailure),
     /// The worker ID is given back.
     Returned,
     /// The server is one of two copies of a running machine. It has no right any more;
@@ -142,19 +142,19 @@ pub enum Change {
 
 /// Why the node does not have what it wants.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Trouble {
+pub struct LeaseFailure {
     /// Since when, by the server's clock; the reason may have changed since.
     pub since: UnixMillis,
-    pub why: Why,
+    pub why: LeaseError,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Why {
+pub enum LeaseError {
     /// Nothing has been heard yet.
     Starting,
     /// The registry cannot be reached, in the words of the host.
     Unreachable(String),
-    Refused(LeaseRefused),
+    Refused(RegistryError),
     /// The registry grants a worker ID, and its floor is further than [`FLOOR_LIMIT`] ahead
     /// of the server's clock.
     FloorTooFar {
@@ -163,7 +163,7 @@ pub enum Why {
     },
 }
 
-impl Why {
+impl LeaseError {
     /// Whether two reasons read the same but for the time that is left.
     fn is_like(&self, other: &Self) -> bool {
         use std::mem::discriminant;
@@ -213,7 +213,7 @@ pub struct Node {
     me: Holder,
     nonce: Nonce,
     fixed: Option<WorkerId>,
-    reach: Reach,
+    floor_policy: FloorPolicy,
     number: u64,
     memory: Option<Memory>,
     right: Option<HeldLease>,
@@ -227,7 +227,7 @@ pub struct Node {
     soonest: Option<BootNanos>,
     pause: Millis,
     needed: Option<UnixMillis>,
-    trouble: Option<Trouble>,
+    failure: Option<LeaseFailure>,
     closed: bool,
 }
 
@@ -241,7 +241,7 @@ impl Node {
             me,
             nonce,
             fixed,
-            reach: Reach::Any,
+            floor_policy: FloorPolicy::Any,
             number: 0,
             memory,
             right: None,
@@ -252,15 +252,18 @@ impl Node {
             soonest: None,
             pause: LEAST_PAUSE,
             needed: None,
-            trouble: None,
+            failure: None,
             closed: false,
         }
     }
 
     /// The same node, which accepts these floors only.
     #[must_use]
-    pub fn reaching(self, reach: Reach) -> Self {
-        Self { reach, ..self }
+    pub fn reaching(self, floor_policy: FloorPolicy) -> Self {
+        Self {
+            floor_policy,
+            ..self
+        }
     }
 
     /// The same incarnation of a server, whose host was replaced. `kept` is what the
@@ -326,8 +329,8 @@ impl Node {
 
     /// What is in the way, if something is.
     #[must_use]
-    pub const fn trouble(&self) -> Option<&Trouble> {
-        self.trouble.as_ref()
+    pub const fn failure(&self) -> Option<&LeaseFailure> {
+        self.failure.as_ref()
     }
 
     /// What the node knows of the registry.
@@ -347,19 +350,19 @@ impl Node {
     }
 
     /// What to do now.
-    pub fn next(&mut self, now: &Moment) -> Next {
+    pub fn next(&mut self, now: &NodeInput) -> Next {
         if now.in_recovery || self.closed {
             return Next::Sleep(LONGEST_PAUSE.nanos());
         }
         if self.sent.is_some() {
             return Next::Await;
         }
-        if self.trouble.is_none() && self.right.is_none() {
-            let why = Why::Starting;
+        if self.failure.is_none() && self.right.is_none() {
+            let why = LeaseError::Starting;
             let since = now.clock;
-            self.trouble = Some(Trouble { since, why });
+            self.failure = Some(LeaseFailure { since, why });
         }
-        let bound = self.right.map(|right| right.bound);
+        let bound = self.right.map(|right| right.not_after);
         let wanting = self.needed.is_some_and(|needed| bound <= Some(needed));
         let due = if wanting { self.soonest } else { self.due };
         match due {
@@ -369,7 +372,7 @@ impl Node {
     }
 
     /// The next request: to keep what the node has, or to get something.
-    fn ask(&mut self, now: &Moment) -> Request {
+    fn ask(&mut self, now: &NodeInput) -> Request {
         let ask = match self.right {
             Some(HeldLease {
                 worker, counter, ..
@@ -382,17 +385,17 @@ impl Node {
             lost => Ask::Acquire {
                 fixed: self.fixed,
                 last: lost.map(|right| right.worker),
-                latest: match self.reach {
-                    Reach::Any => None,
-                    Reach::Soon => Some(now.clock.plus(SOON)),
-                    Reach::Passed => Some(now.clock),
+                latest: match self.floor_policy {
+                    FloorPolicy::Any => None,
+                    FloorPolicy::Soon => Some(now.clock.plus(SOON)),
+                    FloorPolicy::Passed => Some(now.clock),
                 },
             },
         };
         self.request(ask, now)
     }
 
-    fn request(&mut self, ask: Ask, now: &Moment) -> Request {
+    fn request(&mut self, ask: Ask, now: &NodeInput) -> Request {
         self.number += 1;
         self.sent = Some(Sent {
             number: self.number,
@@ -409,7 +412,7 @@ impl Node {
     }
 
     /// A reply has arrived.
-    pub fn heard(&mut self, reply: &Reply, now: &Moment) -> Change {
+    pub fn on_reply(&mut self, reply: &Reply, now: &NodeInput) -> Change {
         let nonce = self.nonce;
         let mine = |sent: &mut Sent| (nonce, sent.number) == (reply.nonce, reply.number);
         let Some(sent) = self.sent.take_if(mine) else {
@@ -420,7 +423,7 @@ impl Node {
             Answer::Granted(grant) if grant.floor.since(now.clock) > self.floor_limit() => {
                 self.sleep(LONGEST_PAUSE, now);
                 let (worker, floor) = (grant.worker, grant.floor);
-                self.troubled(Why::FloorTooFar { worker, floor }, now)
+                self.troubled(LeaseError::FloorTooFar { worker, floor }, now)
             }
             Answer::Granted(grant) => self.granted(grant, sent, now),
             Answer::Renewed { bound, .. } => self.renewed(*bound, sent, now),
@@ -430,7 +433,7 @@ impl Node {
                 self.sleep(LEAST_PAUSE, now);
                 Change::Nothing
             }
-            Answer::Refused(LeaseRefused::Fenced {
+            Answer::Refused(RegistryError::Fenced {
                 why: Fence::Copied, ..
             }) => self.copied(),
             Answer::Refused(refused) => self.refused(refused, now),
@@ -438,19 +441,19 @@ impl Node {
     }
 
     /// The host has no reply to the request with this number, and waits for it no more.
-    pub fn failed(&mut self, number: u64, why: String, now: &Moment) -> Change {
+    pub fn failed(&mut self, number: u64, why: String, now: &NodeInput) -> Change {
         if self.sent.take_if(|sent| sent.number == number).is_none() {
             return Change::Nothing;
         }
         self.sleep(self.pause, now);
         self.pause = self.pause.times(2).min(LONGEST_PAUSE);
-        self.troubled(Why::Unreachable(why), now)
+        self.troubled(LeaseError::Unreachable(why), now)
     }
 
     /// The server stops, and has closed: it issues no ID any more. `end` is at or after
     /// all ticks that were used. The request gives the worker ID back; `None` if there is
     /// nothing to give back. It may be sent several times.
-    pub fn close(&mut self, end: UnixMillis, now: &Moment) -> Option<Request> {
+    pub fn close(&mut self, end: UnixMillis, now: &NodeInput) -> Option<Request> {
         self.closed = true;
         let right = self.right.filter(|_| self.holds)?;
         let ask = Ask::Release {
@@ -470,99 +473,101 @@ impl Node {
     }
 
     const fn floor_limit(&self) -> Millis {
-        match self.reach {
-            Reach::Any | Reach::Soon => FLOOR_LIMIT,
-            Reach::Passed => Millis::ZERO,
+        match self.floor_policy {
+            FloorPolicy::Any | FloorPolicy::Soon => FLOOR_LIMIT,
+            FloorPolicy::Passed => Millis::ZERO,
         }
     }
 
-    fn granted(&mut self, grant: &Grant, sent: Sent, now: &Moment) -> Change {
+    fn granted(&mut self, grant: &Grant, sent: Sent, now: &NodeInput) -> Change {
         let before = self.right.map(|right| right.worker);
         self.right = Some(HeldLease {
             worker: grant.worker,
             counter: grant.counter,
             generation: self.right.map_or(0, |right| right.generation) + 1,
-            floor: grant.floor,
-            bound: grant.bound,
+            not_before: grant.floor,
+            not_after: grant.bound,
         });
         self.holds = true;
         self.terms = Some(grant.terms.clone());
-        self.trouble = None;
+        self.failure = None;
         self.plan(sent, now);
         let reached = grant.reached;
         Change::Acquired { before, reached }
     }
 
-    fn renewed(&mut self, bound: UnixMillis, sent: Sent, now: &Moment) -> Change {
+    fn renewed(&mut self, bound: UnixMillis, sent: Sent, now: &NodeInput) -> Change {
         if let Some(right) = &mut self.right {
-            right.bound = right.bound.max(bound);
+            right.not_after = right.not_after.max(bound);
         }
         self.plan(sent, now);
-        self.trouble.take().map_or(Change::Nothing, Change::Resumed)
+        self.failure.take().map_or(Change::Nothing, Change::Resumed)
     }
 
-    fn refused(&mut self, refused: &LeaseRefused, now: &Moment) -> Change {
-        if self.reach == Reach::Soon && matches!(refused, LeaseRefused::NonePassed { .. }) {
+    fn refused(&mut self, refused: &RegistryError, now: &NodeInput) -> Change {
+        if self.floor_policy == FloorPolicy::Soon
+            && matches!(refused, RegistryError::NonePassed { .. })
+        {
             // Then one that is further ahead.
-            self.reach = Reach::Any;
+            self.floor_policy = FloorPolicy::Any;
             self.sleep(Millis::ZERO, now);
             return Change::Nothing;
         }
         let is_lost = match refused {
-            LeaseRefused::Fenced { .. } => true,
-            LeaseRefused::Foreign => self.holds,
+            RegistryError::Fenced { .. } => true,
+            RegistryError::Foreign => self.holds,
             _ => false,
         };
         let pause = match refused {
             _ if is_lost => Millis::ZERO,
-            LeaseRefused::Held { retry, .. }
-            | LeaseRefused::NoneFree { retry }
-            | LeaseRefused::Quiet { retry, .. } => (*retry).clamp(LEAST_PAUSE, LONGEST_PAUSE),
+            RegistryError::Held { retry, .. }
+            | RegistryError::NoneFree { retry }
+            | RegistryError::Grace { retry, .. } => (*retry).clamp(LEAST_PAUSE, LONGEST_PAUSE),
             _ => LONGEST_PAUSE,
         };
         self.sleep(pause, now);
-        let why = Why::Refused(refused.clone());
+        let why = LeaseError::Refused(refused.clone());
         if is_lost {
             self.holds = false;
-            let trouble = Trouble {
+            let failure = LeaseFailure {
                 since: now.clock,
                 why,
             };
-            self.trouble = Some(trouble.clone());
-            return Change::Lost(trouble);
+            self.failure = Some(failure.clone());
+            return Change::Lost(failure);
         }
         self.troubled(why, now)
     }
 
-    /// Notes a trouble, and says whether it is a new one.
-    fn troubled(&mut self, why: Why, now: &Moment) -> Change {
-        let before = self.trouble.take();
-        let since = before.as_ref().map_or(now.clock, |trouble| trouble.since);
-        let known = before.is_some_and(|trouble| trouble.why.is_like(&why));
-        let trouble = Trouble { since, why };
-        self.trouble = Some(trouble.clone());
+    /// Notes a failure, and says whether it is a new one.
+    fn troubled(&mut self, why: LeaseError, now: &NodeInput) -> Change {
+        let before = self.failure.take();
+        let since = before.as_ref().map_or(now.clock, |failure| failure.since);
+        let known = before.is_some_and(|failure| failure.why.is_like(&why));
+        let failure = LeaseFailure { since, why };
+        self.failure = Some(failure.clone());
         if known {
             Change::Nothing
         } else {
-            Change::Troubled(trouble)
+            Change::Failed(failure)
         }
     }
 
     /// Asks no sooner than after this time.
-    fn sleep(&mut self, pause: Millis, now: &Moment) {
+    fn sleep(&mut self, pause: Millis, now: &NodeInput) {
         self.due = Some(after(now.boot, pause));
         self.soonest = self.due;
     }
 
     /// When to renew.
-    fn plan(&mut self, sent: Sent, now: &Moment) {
+    fn plan(&mut self, sent: Sent, now: &NodeInput) {
         let (Some(right), Some(terms)) = (self.right, &self.terms) else {
             return;
         };
-        let left = right.bound.since(now.clock.max(now.furthest));
+        let left = right.not_after.since(now.clock.max(now.furthest));
         let third = Millis::new(left.min(terms.lease).get() / 3);
         self.due = Some(after(sent.at, third.max(LEAST_PAUSE)));
-        self.needed = self.needed.filter(|needed| *needed >= right.bound);
+        self.needed = self.needed.filter(|needed| *needed >= right.not_after);
         let pause = self.needed.map_or(LEAST_PAUSE, |_| UNMET_PAUSE);
         self.soonest = Some(after(sent.at, pause));
         self.pause = LEAST_PAUSE;

@@ -20,7 +20,7 @@
 //!    been gone for a day; else one that was never granted; else the one that has been
 //!    free for longest. One whose bound has passed comes before one whose bound has not.
 //! 5. **The registry's clock goes back.** A lease that would then last longer than a
-//!    lease is cut, and so is a quiet time: nobody waits longer.
+//!    lease is cut, and so is a grace period: nobody waits longer.
 //! 6. **A lead does not grow.** See `State::extended`.
 //! 7. **A wrong clock.** A server more than a day past the registry's clock and the greatest
 //!    time that it has stored is refused, so a server whose clock is wrong is told before it
@@ -46,7 +46,7 @@
 //! 12. **Contenders.** A row tells its holder who else claims the worker ID, until the
 //!     next grant: see [`contender`](super::contender). That decides nothing.
 //! 13. **The horizon of the cluster.** No grant's floor lies before it: see
-//!     [`horizon`](super::horizon). Each server that counts is kept until it leaves, and a role
+//!     [`horizon`](super::cluster_horizon). Each server that counts is kept until it leaves, and a role
 //!     can make up servers: so only [`horizon::OF_ROLE_MAX`] of one role count, and one more
 //!     gets no worker ID.
 //! 14. **Roles.** Where servers ask as roles, the role is a part of their [`ServerKey`]. Only
@@ -69,18 +69,18 @@
 //! loses nothing that it has stored, and nor does a clean stop. Hence a memory tells
 //! nothing new if the registry's own server has said it, at this start or at one that ended
 //! with a clean stop: see `State::is_own`. That is known of the last starts only. What is
-//! shown of an earlier start may make the registry quiet, once in an era. An era that was
-//! never stored would stop it, since it would be that of another registry. So nobody is told
-//! of an era before it is stored: the request that begins one is answered with
+//! shown of an earlier start may begin a grace period, once in an era. An era that was
+//! never stored would stop the registry, since it would be that of another registry. So nobody is
+//! told of an era before it is stored: the request that begins one is answered with
 //! [`Answer::Again`].
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
+use super::cluster_horizon::{self, Changes, Draft, Servers};
 use super::contender::Contender;
-use super::horizon::{self, Changes, Draft, Servers};
 use super::seal::{Seal, Token};
-use super::state::{DAY, Heard, Loss, Scene, Start, State};
+use super::state::{DAY, Heard, Loss, RegistryInput, Start, State};
 use super::{
-    Answer, Ask, Cause, Fence, Grant, Holder, LeaseRefused, Memory, Named, Pool, RegistryMillis,
+    Answer, Ask, Cause, Fence, Grant, Holder, Memory, Named, Pool, RegistryError, RegistryMillis,
     Reply, Request, Row, Seen, ServerKey, Stopped,
 };
 
@@ -113,7 +113,7 @@ pub trait Rows: Servers {
     fn longest_free(&mut self, expired: RegistryMillis, bound: UnixMillis) -> Option<Row>;
 
     /// Lowers `leased_until` of all rows to this at most, in what is stored.
-    fn cut(&mut self, latest: RegistryMillis);
+    fn clamp(&mut self, latest: RegistryMillis);
 
     /// The greatest bound of the rows, also of other pools, whose holder has this system
     /// identifier.
@@ -127,29 +127,29 @@ pub fn handle(
     pool: &Pool,
     rows: &mut impl Rows,
     request: &Request,
-    scene: &Scene,
+    input: &RegistryInput,
 ) -> (Reply, Changes) {
     let rows = &mut Draft::new(rows);
     let era = state.era;
     let known = state.memory(None);
-    state.notice(scene);
-    horizon::hear(state, pool);
+    state.notice(input);
+    cluster_horizon::hear(state, pool);
     let desk = Desk {
         pool,
         request,
-        scene,
+        input,
     };
     let listened = state.listen(&desk);
-    horizon::after_loss(state, rows);
+    cluster_horizon::after_loss(state, rows);
     let answer = match listened {
         Err(refused) => Answer::Refused(refused),
         Ok(()) if state.era != era && desk.can_come_again() => Answer::Again,
         Ok(()) => {
-            rows.stored.cut(scene.now.plus(pool.lease));
+            rows.stored.clamp(input.now.plus(pool.lease));
             desk.answer(state, rows)
         }
     };
-    let is_told = state.era == era || !scene.revocable;
+    let is_told = state.era == era || !input.revocable;
     // Otherwise the node goes on with what it had.
     let before = request.memory.filter(|memory| state.key.has_sealed(memory));
     let reply = Reply {
@@ -159,7 +159,7 @@ pub fn handle(
             true => desk.remembered(state, &answer),
             false => before.unwrap_or(known),
         },
-        now: scene.now,
+        now: input.now,
         answer,
     };
     (reply, std::mem::take(&mut rows.changes))
@@ -172,11 +172,11 @@ pub fn revoke(
     state: &mut State,
     rows: &mut impl Rows,
     worker: WorkerId,
-    scene: &Scene,
+    input: &RegistryInput,
 ) -> Option<Row> {
-    state.notice(scene);
+    state.notice(input);
     let mut row = rows.get(worker)?;
-    row.revoked = row.revoked.or(Some(scene.now));
+    row.revoked = row.revoked.or(Some(input.now));
     state.serial += 1;
     Some(row)
 }
@@ -203,24 +203,24 @@ impl State {
     /// the other one ask soon. What they have issued is not known here, and is below what is
     /// granted after a loss. So the first of them shows a loss; later, and a second time,
     /// none does. By then, what was granted elsewhere has ended.
-    fn listen(&mut self, desk: &Desk) -> Result<(), LeaseRefused> {
-        let (request, scene) = (desk.request, desk.scene);
+    fn listen(&mut self, desk: &Desk) -> Result<(), RegistryError> {
+        let (request, input) = (desk.request, desk.input);
         if let Some(memory) = request.memory {
             if !self.key.has_sealed(&memory) {
                 let patience = desk.pool.lease.plus(desk.pool.hold);
-                if self.loss.is_none() && scene.now.since(self.made) < patience {
-                    self.lose(Cause::Foreign, scene);
+                if self.loss.is_none() && input.now.since(self.made) < patience {
+                    self.lose(Cause::Foreign, input);
                 }
-                return Err(LeaseRefused::Foreign);
+                return Err(RegistryError::Foreign);
             }
-            if self.stopped.is_none() && !self.is_own(&memory, scene) {
+            if self.stopped.is_none() && !self.is_own(&memory, input) {
                 match self.era.judge(&memory.era) {
                     Seen::Before => {}
-                    Seen::Same if memory.serial > self.serial => self.lose(Cause::Serial, scene),
+                    Seen::Same if memory.serial > self.serial => self.lose(Cause::Serial, input),
                     Seen::Same => {}
                     Seen::After | Seen::Rival => {
                         self.stopped = Some(Stopped {
-                            since: scene.now,
+                            since: input.now,
                             seen: memory.era,
                             by: Box::new(Named::from(&request.asker)),
                         });
@@ -229,17 +229,17 @@ impl State {
             }
         }
         match &self.stopped {
-            Some(stopped) => Err(LeaseRefused::Stopped(stopped.clone())),
+            Some(stopped) => Err(RegistryError::Stopped(stopped.clone())),
             None => Ok(()),
         }
     }
 
     /// Whether this very registry has said what a node remembers, and can have lost nothing
     /// since. Where it differs, it was never stored: see the head of the file.
-    fn is_own(&self, memory: &Memory, scene: &Scene) -> bool {
+    fn is_own(&self, memory: &Memory, input: &RegistryInput) -> bool {
         let start = memory.start;
-        let is_known = start == scene.start || self.earlier.contains(&Start(start));
-        scene.revocable && memory.era.place == scene.place && is_known
+        let is_known = start == input.start || self.earlier.contains(&Start(start));
+        input.revocable && memory.era.origin == input.origin && is_known
     }
 
     /// The floor of a grant of this row: at or above every bound that a holder can have
@@ -248,15 +248,15 @@ impl State {
     /// What was granted and lost had a bound of at most the holder's clock, plus
     /// `max_ahead` that a generator may lead it, plus a lease. The holder's clock at the
     /// loss was that of the registry, or that of the server that now asks, if it was not
-    /// more than a hold past both. A grant in the quiet time can be lost by the next loss,
-    /// so the floors after a quiet time are another hold above it. A row that is further
+    /// more than a hold past both. A grant in the grace period can be lost by the next loss,
+    /// so the floors after a grace period are another hold above it. A row that is further
     /// ahead may have been renewed for one more lease.
     fn floor(&self, desk: &Desk, row: &StoredRow) -> UnixMillis {
         let pool = desk.pool;
         let mut floor = row.bound;
         if let Some(loss) = self.loss {
             let mut margin = pool.lease.plus(pool.hold).plus(pool.max_ahead);
-            if self.quiet(pool, desk.scene.now).is_none() {
+            if self.grace(pool, desk.input.now).is_none() {
                 margin = margin.plus(pool.hold);
             }
             let clocks = loss.top.as_nodes_clock().max(desk.clock_at(&loss));
@@ -299,7 +299,7 @@ impl State {
     /// vouch for itself. One other clock vouches for a day past what the registry knows,
     /// two for more: two servers with the same wrong clock are told.
     fn limit(&self, desk: &Desk) -> UnixMillis {
-        let now = desk.scene.now;
+        let now = desk.input.now;
         // Nor do generators of the same server vouch for it.
         let asker = desk.request.asker.identity.server();
         let vouching = self
@@ -318,8 +318,8 @@ impl State {
     }
 
     /// Remembers the clock of a server that renews its lease.
-    fn hear(&mut self, desk: &Desk) {
-        let (now, by) = (desk.scene.now, desk.request.asker.identity.server());
+    fn note_clock(&mut self, desk: &Desk) {
+        let (now, by) = (desk.input.now, desk.request.asker.identity.server());
         let stale = |heard: &Heard| now.since(heard.at).abs() > VOUCH_TIME;
         self.heard
             .retain(|heard| heard.by.voucher() != by.voucher() && !stale(heard));
@@ -384,7 +384,7 @@ impl StoredRow {
 struct Desk<'a> {
     pool: &'a Pool,
     request: &'a Request,
-    scene: &'a Scene,
+    input: &'a RegistryInput,
 }
 
 impl Desk<'_> {
@@ -419,7 +419,7 @@ impl Desk<'_> {
     /// Whether who asks could undo what is stored for the answer, and would ask once more. A
     /// node that returns its worker ID would not.
     const fn can_come_again(&self) -> bool {
-        self.scene.revocable && !matches!(self.request.ask, Ask::Release { .. })
+        self.input.revocable && !matches!(self.request.ask, Ask::Release { .. })
     }
 
     /// What the node is to remember.
@@ -433,9 +433,9 @@ impl Desk<'_> {
         let token = match answer {
             Answer::Granted(grant) => Some((grant.worker, grant.counter)),
             // These tokens count.
-            Answer::Renewed { .. } | Answer::Refused(LeaseRefused::TooFarAhead { .. }) => renews,
+            Answer::Renewed { .. } | Answer::Refused(RegistryError::TooFarAhead { .. }) => renews,
             // The registry that counts is the one that the node has asked before.
-            Answer::Refused(LeaseRefused::Stopped(_)) => {
+            Answer::Refused(RegistryError::Stopped(_)) => {
                 let seen = self.request.memory.filter(|memory| {
                     matches!(state.era.judge(&memory.era), Seen::After | Seen::Rival)
                 });
@@ -465,7 +465,7 @@ impl Desk<'_> {
     fn proof(&self, state: &State, worker: WorkerId, counter: u64) -> Option<Memory> {
         let memory = self.request.memory?;
         let has_token = memory.token == Some(self.seal_token(state, worker, counter));
-        (has_token && !state.is_own(&memory, self.scene)).then_some(memory)
+        (has_token && !state.is_own(&memory, self.input)).then_some(memory)
     }
 
     /// Whether the row's holder is who asks.
@@ -476,7 +476,7 @@ impl Desk<'_> {
     /// The clock of the server that asks, at the loss. A clock that is wrong by more than
     /// a day is not believed.
     fn clock_at(&self, loss: &Loss) -> UnixMillis {
-        let passed = self.scene.now.since(loss.at).max(Millis::ZERO);
+        let passed = self.input.now.since(loss.at).max(Millis::ZERO);
         let clock = self.request.clock.plus(Millis::ZERO.minus(passed));
         clock.min(loss.at.as_nodes_clock().plus(DAY))
     }
@@ -505,7 +505,7 @@ impl Desk<'_> {
                 }
                 match row {
                     row if again && self.request.clock != row.clock => {
-                        let revoked = Some(self.scene.now);
+                        let revoked = Some(self.input.now);
                         let row = row.clone();
                         rows.put(Row { revoked, ..row });
                         Fence::Copied
@@ -515,7 +515,7 @@ impl Desk<'_> {
                     Row {
                         revoked: Some(_), ..
                     } => Fence::Revoked,
-                    _ if horizon::is_dropped(rows, self.request) => Fence::Revoked,
+                    _ if cluster_horizon::is_dropped(rows, self.request) => Fence::Revoked,
                     row if again && row.renewed => return Err(self.renewed(row)),
                     row if state.is_known(self, row) => return Ok(row.clone()),
                     _ => Fence::Doubtful,
@@ -524,16 +524,16 @@ impl Desk<'_> {
             _ if counter > stored || (counter == stored && nonce != holder) => {
                 if let Some(memory) = self.proof(state, worker, counter) {
                     if memory.era == state.era {
-                        state.lose(Cause::Token, self.scene);
-                        horizon::after_loss(state, rows);
+                        state.lose(Cause::Token, self.input);
+                        cluster_horizon::after_loss(state, rows);
                     }
-                    horizon::appeared(rows, self.request, self.scene.now);
+                    cluster_horizon::appeared(rows, self.request, self.input.now);
                 }
                 Fence::Lost
             }
             _ => Fence::TakenOver,
         };
-        let now = self.scene.now;
+        let now = self.input.now;
         let other = row.filter(|row| {
             let is_other = row.holder.identity != self.request.asker.identity;
             let has_it = !row.released && now < row.leased_until;
@@ -541,7 +541,7 @@ impl Desk<'_> {
         });
         let since = other.as_ref().map_or(now, |row| row.since);
         let by = other.map(|row| Box::new(Named::from(&row.holder)));
-        Err(Answer::Refused(LeaseRefused::Fenced { why, by, since }))
+        Err(Answer::Refused(RegistryError::Fenced { why, by, since }))
     }
 
     fn renew(
@@ -551,7 +551,7 @@ impl Desk<'_> {
         mut row: Row,
         (furthest, report): (UnixMillis, Option<UnixMillis>),
     ) -> Answer {
-        let (pool, now, clock) = (self.pool, self.scene.now, self.request.clock);
+        let (pool, now, clock) = (self.pool, self.input.now, self.request.clock);
         let line = line(pool, &row, now);
         if let Some(refused) = self.too_far(state, line) {
             return refused;
@@ -567,9 +567,9 @@ impl Desk<'_> {
         row.era = state.era.counter;
         state.serial += 1;
         let answer = self.renewed(&row);
-        horizon::reported(state, rows, &row, pool, (report, now));
+        cluster_horizon::reported(state, rows, &row, pool, (report, now));
         rows.put(row);
-        state.hear(self);
+        state.note_clock(self);
         answer
     }
 
@@ -577,7 +577,7 @@ impl Desk<'_> {
         Answer::Renewed {
             bound: row.bound,
             until: row.leased_until,
-            contender: Contender::of(row, self.pool, self.scene.now),
+            contender: Contender::of(row, self.pool, self.input.now),
         }
     }
 
@@ -589,13 +589,13 @@ impl Desk<'_> {
         (end, held): (UnixMillis, Option<UnixMillis>),
     ) -> Answer {
         row.bound = end.min(self.farthest(state, &row)).max(row.floor);
-        row.leased_until = self.scene.now;
+        row.leased_until = self.input.now;
         row.released = true;
         row.number = self.request.number;
         row.clock = self.request.clock;
         row.era = state.era.counter;
         state.serial += 1;
-        horizon::left(state, rows, &row, held, self.scene);
+        cluster_horizon::left(state, rows, &row, held, self.input);
         rows.put(row);
         Answer::Released
     }
@@ -606,7 +606,7 @@ impl Desk<'_> {
         if row.era == state.era.counter {
             return row.bound;
         }
-        let renewable = state.limit(self).max(line(self.pool, row, self.scene.now));
+        let renewable = state.limit(self).max(line(self.pool, row, self.input.now));
         state.floor(self, &StoredRow::of(row)).max(renewable)
     }
 
@@ -615,8 +615,8 @@ impl Desk<'_> {
     fn too_far(&self, state: &State, line: UnixMillis) -> Option<Answer> {
         let limit = state.limit(self);
         let asked = self.request.clock;
-        let now = self.scene.now;
-        (asked > line && asked > limit).then_some(Answer::Refused(LeaseRefused::TooFarAhead {
+        let now = self.input.now;
+        (asked > line && asked > limit).then_some(Answer::Refused(RegistryError::TooFarAhead {
             asked,
             limit,
             now,
@@ -632,7 +632,7 @@ impl Desk<'_> {
     ) -> Answer {
         let identity = self.request.asker.identity;
         if let Some(worker) = fixed.filter(|worker| !self.pool.has(*worker)) {
-            return Answer::Refused(LeaseRefused::NotInPool { worker });
+            return Answer::Refused(RegistryError::NotInPool { worker });
         }
         let own = match fixed {
             Some(worker) => rows.get(worker),
@@ -645,7 +645,7 @@ impl Desk<'_> {
             }
             let fits = latest.is_none_or(|latest| row.floor <= latest);
             let stands = !row.renewed && !row.released && row.revoked.is_none() && fits;
-            let stands = stands && !horizon::is_dropped(rows, self.request);
+            let stands = stands && !cluster_horizon::is_dropped(rows, self.request);
             if stands && state.is_known(self, row) {
                 return self.again(rows, row.clone());
             }
@@ -653,8 +653,8 @@ impl Desk<'_> {
         if let Some(refused) = self.too_far(state, UnixMillis::new(i64::MIN)) {
             return refused;
         }
-        if let Some(count) = horizon::crowd(rows, &identity) {
-            return Answer::Refused(LeaseRefused::ManyServers { count });
+        if let Some(count) = cluster_horizon::crowd(rows, &identity) {
+            return Answer::Refused(RegistryError::ManyServers { count });
         }
         let chosen = match fixed {
             Some(worker) => self.choose_fixed(state, rows, worker, own),
@@ -668,7 +668,7 @@ impl Desk<'_> {
 
     /// Whether the lease has expired and a hold has passed, or the token was released.
     fn is_free(&self, row: &Row) -> bool {
-        row.released || self.scene.now >= row.leased_until.plus(self.pool.hold)
+        row.released || self.input.now >= row.leased_until.plus(self.pool.hold)
     }
 
     /// Whether this server may have the row now.
@@ -677,9 +677,9 @@ impl Desk<'_> {
         let held = !row.released && row.revoked.is_none();
         let successor = row.holder.identity == asker.identity && row.holder.started < asker.started;
         let at_once = held && successor && state.is_known(self, row);
-        let quiet = state.quiet(self.pool, self.scene.now).is_some();
+        let grace = state.grace(self.pool, self.input.now).is_some();
         let mine = held && row.nonce == self.request.nonce && self.is_holder(row);
-        at_once || (!quiet && (mine || self.is_free(row)))
+        at_once || (!grace && (mine || self.is_free(row)))
     }
 
     fn choose_fixed(
@@ -688,15 +688,15 @@ impl Desk<'_> {
         rows: &mut Draft<impl Rows>,
         worker: WorkerId,
         row: Option<Row>,
-    ) -> Result<StoredRow, LeaseRefused> {
-        let now = self.scene.now;
-        let quiet = state.quiet(self.pool, now);
-        match (row, quiet) {
+    ) -> Result<StoredRow, RegistryError> {
+        let now = self.input.now;
+        let grace = state.grace(self.pool, now);
+        match (row, grace) {
             (Some(row), _) if self.may_have(state, &row) => Ok(StoredRow::of(&row)),
-            (_, Some((cause, retry))) => Err(LeaseRefused::Quiet { cause, retry }),
+            (_, Some((cause, retry))) => Err(RegistryError::Grace { cause, retry }),
             (None, None) => Ok(StoredRow::unused(self.pool, worker)),
             (Some(row), None) => {
-                let refused = LeaseRefused::Held {
+                let refused = RegistryError::Held {
                     worker,
                     since: row.since,
                     retry: row.leased_until.plus(self.pool.hold).since(now),
@@ -723,8 +723,8 @@ impl Desk<'_> {
         own: Option<Row>,
         last: Option<WorkerId>,
         latest: Option<UnixMillis>,
-    ) -> Result<StoredRow, LeaseRefused> {
-        let (pool, now) = (self.pool, self.scene.now);
+    ) -> Result<StoredRow, RegistryError> {
+        let (pool, now) = (self.pool, self.input.now);
         let fits = |stored: &StoredRow| latest.is_none_or(|at| state.floor(self, stored) <= at);
         let lost = last.and_then(|worker| rows.get(worker));
         let before = own.into_iter().chain(lost);
@@ -733,9 +733,9 @@ impl Desk<'_> {
                 return Ok(StoredRow::of(&row));
             }
         }
-        if let Some((cause, retry)) = state.quiet(pool, now) {
+        if let Some((cause, retry)) = state.grace(pool, now) {
             let spare = self.spare(state, rows);
-            return spare.ok_or(LeaseRefused::Quiet { cause, retry });
+            return spare.ok_or(RegistryError::Grace { cause, retry });
         }
         let expired = now.plus(Millis::ZERO.minus(pool.hold));
         let rested = expired.plus(Millis::ZERO.minus(DAY));
@@ -754,7 +754,7 @@ impl Desk<'_> {
         }
         if let Some(latest) = latest {
             let long = long.as_ref().map(StoredRow::of);
-            return long.ok_or(LeaseRefused::NonePassed { latest });
+            return long.ok_or(RegistryError::NonePassed { latest });
         }
         let never = UnixMillis::new(i64::MAX);
         if let Some(row) = long.or_else(|| rows.stored.longest_free(expired, never)) {
@@ -764,17 +764,17 @@ impl Desk<'_> {
             .stored
             .longest_free(RegistryMillis::new(i64::MAX), never);
         let retry = soonest.map_or(pool.hold, |row| row.leased_until.plus(pool.hold).since(now));
-        Err(LeaseRefused::NoneFree { retry })
+        Err(RegistryError::NoneFree { retry })
     }
 
     /// A spare worker ID for a server that hosts the registry and was just promoted. The
     /// timelines take turns between two groups, so that two promotions in a row, the
     /// first of which is lost, give two different ones.
     fn spare(&self, state: &State, rows: &mut Draft<impl Rows>) -> Option<StoredRow> {
-        if !self.scene.asker_hosts || state.loss?.cause != Cause::Place {
+        if !self.input.asker_hosts || state.loss?.cause != Cause::Origin {
             return None;
         }
-        let turn = i64::try_from(self.scene.place.timeline % 2).ok()?;
+        let turn = i64::try_from(self.input.origin.timeline % 2).ok()?;
         let spares = self.pool.first_spare()..self.pool.ids.end;
         let mut group = spares
             .filter(|id| (id - self.pool.first_spare()) % 2 == turn)
@@ -807,8 +807,8 @@ impl Desk<'_> {
     }
 
     fn grant(&self, state: &mut State, rows: &mut Draft<impl Rows>, stored: &StoredRow) -> Answer {
-        let (pool, now, request) = (self.pool, self.scene.now, self.request);
-        let reached = horizon::floor(state, rows, request, self.scene);
+        let (pool, now, request) = (self.pool, self.input.now, self.request);
+        let reached = cluster_horizon::floor(state, rows, request, self.input);
         let floor = state.floor(self, stored);
         let floor = floor.max(reached.unwrap_or(floor));
         let ahead = floor.plus(first_part(pool));
@@ -832,7 +832,7 @@ impl Desk<'_> {
         };
         state.serial += 1;
         let answer = self.granted(rows, &row);
-        horizon::joined(rows, &row, pool, self.scene);
+        cluster_horizon::joined(rows, &row, pool, self.input);
         rows.put(row);
         answer
     }

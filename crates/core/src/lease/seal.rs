@@ -1,10 +1,10 @@
 //! How a registry knows its own words again.
 //!
 //! What a server remembers of a registry is the only sign of a loss that nothing else
-//! shows, and only who lost a grant knows of it. So it counts from anybody; and it can make
-//! the registry quiet, or stop it. That is why each [`Memory`] carries a **seal**: a MAC
-//! (HMAC-SHA256) by a key that lies in the registry's state, and that copies of the registry
-//! have too. Who may only ask can repeat what a registry has said, and can make up nothing.
+//! shows, and only who lost a grant knows of it. So it counts from anybody; and it can begin a
+//! grace period, or stop the registry. That is why each [`Memory`] carries a **seal**: a MAC
+//! (HMAC-SHA256) by a key that lies in the registry's state, and that copies of the registry have
+//! too. Who may only ask can repeat what a registry has said, and can make up nothing.
 //!
 //! In etcd, each server reads the key and seals what it stores. A process that can do that can
 //! write the state itself, so there the seal protects from mistakes only.
@@ -54,15 +54,15 @@ impl SealKey {
 
     /// All that a memory says, but for its seal. The first byte tells it from a token.
     fn mac_of(&self, memory: &Memory) -> Hmac<Sha256> {
-        let (era, place) = (memory.era, memory.era.place);
+        let (era, origin) = (memory.era, memory.era.origin);
         let mut mac = self.mac();
         mac.update(b"M");
         for number in [
             era.declared,
             era.counter,
-            place.system,
-            place.timeline,
-            place.database,
+            origin.system,
+            origin.timeline,
+            origin.database,
             memory.serial,
         ] {
             mac.update(&number.to_be_bytes());
@@ -119,7 +119,7 @@ impl Seal {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::lease::{Era, Place};
+    use crate::lease::{Era, Origin};
 
     /// RFC 4231, test case 2, whose key is shorter than 32 bytes.
     #[test]
@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn memory() -> Memory {
-        let place = Place {
+        let origin = Origin {
             system: 1,
             timeline: 2,
             database: 3,
@@ -145,7 +145,7 @@ mod tests {
         let era = Era {
             declared: 4,
             counter: 5,
-            place,
+            origin,
             random: 6,
         };
         Memory {
@@ -166,9 +166,9 @@ mod tests {
         let change: [fn(&mut Memory); 10] = [
             |memory| memory.era.declared += 1,
             |memory| memory.era.counter += 1,
-            |memory| memory.era.place.system += 1,
-            |memory| memory.era.place.timeline += 1,
-            |memory| memory.era.place.database += 1,
+            |memory| memory.era.origin.system += 1,
+            |memory| memory.era.origin.timeline += 1,
+            |memory| memory.era.origin.database += 1,
             |memory| memory.era.random += 1,
             |memory| memory.serial += 1,
             |memory| memory.start += 1,

@@ -1,11 +1,11 @@
 //! What a registry stores beside its pools and rows, and what its host finds around it: the
-//! ground of [`super::registry`] and [`super::horizon`], which have the rules.
+//! ground of [`super::registry`] and [`super::cluster_horizon`], which have the rules.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{Millis, UnixMillis};
 use super::seal::{Seal, SealKey};
-use super::{Cause, Era, Memory, Place, Pool, RegistryMillis, ServerKey, Stopped, hex};
+use super::{Cause, Era, Memory, Origin, Pool, RegistryMillis, ServerKey, Stopped, hex};
 
 /// How far a bound may be past all clocks, and how long a worker ID rests before one
 /// that was never granted is not preferred to it.
@@ -19,12 +19,12 @@ pub struct State {
     pub era: Era,
     /// How many changes have been stored.
     pub serial: u64,
-    /// The server start by which the state was last used, see [`Scene::start`].
+    /// The server start by which the state was last used, see [`RegistryInput::start`].
     #[serde(with = "hex")]
     pub start: u128,
     /// Earlier ones, at most 8, at which nothing was lost and that ended with a clean stop.
     pub earlier: Vec<Start>,
-    /// See [`Scene::clean_since`].
+    /// See [`RegistryInput::clean_since`].
     #[serde(with = "hex")]
     pub clean_since: u128,
     /// When the registry was made.
@@ -46,9 +46,9 @@ pub struct Loss {
     pub cause: Cause,
     /// When it was noticed.
     pub at: RegistryMillis,
-    /// From when the quiet time counts: `at`, or earlier if the clock has gone back;
+    /// From when the grace period counts: `at`, or earlier if the clock has gone back;
     /// `None` if an administrator has ended it.
-    pub quiet_from: Option<RegistryMillis>,
+    pub grace_from: Option<RegistryMillis>,
     /// The greatest time that the registry knew at the loss.
     pub top: RegistryMillis,
 }
@@ -67,11 +67,11 @@ pub struct Heard {
 
 /// What a registry's host finds around it at a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scene {
+pub struct RegistryInput {
     /// The registry's clock, read when the lock is held.
     pub now: RegistryMillis,
     /// Where the state lies.
-    pub place: Place,
+    pub origin: Origin,
     /// Names this start of the server that hosts the state: different at each start.
     pub start: u128,
     /// Names the last start of that server that has gone through crash recovery: all stops
@@ -100,21 +100,21 @@ pub struct KeptHorizon {
 impl State {
     /// The state of a new registry, with a key that is new, too.
     #[must_use]
-    pub fn new(scene: &Scene, key: SealKey) -> Self {
+    pub fn new(input: &RegistryInput, key: SealKey) -> Self {
         Self {
             era: Era {
                 declared: 0,
                 counter: 1,
-                place: scene.place,
-                random: scene.random,
+                origin: input.origin,
+                random: input.random,
             },
             serial: 0,
-            start: scene.start,
+            start: input.start,
             earlier: Vec::new(),
-            clean_since: scene.clean_since,
-            made: scene.now,
+            clean_since: input.clean_since,
+            made: input.now,
             key,
-            top: scene.now,
+            top: input.now,
             loss: None,
             stopped: None,
             heard: Vec::new(),
@@ -137,68 +137,68 @@ impl State {
     /// An administrator declares that this registry counts, whatever other ones there
     /// are: nodes that have asked it serve no other. What others have granted is treated
     /// as lost.
-    pub fn declare(&mut self, scene: &Scene) {
-        self.notice(scene);
+    pub fn declare(&mut self, input: &RegistryInput) {
+        self.notice(input);
         let seen = self
             .stopped
             .take()
             .map_or(0, |stopped| stopped.seen.declared);
         self.era.declared = seen.max(self.era.declared).saturating_add(1);
-        self.lose(Cause::Declared, scene);
+        self.lose(Cause::Declared, input);
     }
 
-    /// An administrator ends the quiet time: servers that live may lose their worker IDs
+    /// An administrator ends the grace period: servers that live may lose their worker IDs
     /// to others. Floors stay.
-    pub fn end_quiet(&mut self, scene: &Scene) {
-        self.notice(scene);
+    pub fn end_grace(&mut self, input: &RegistryInput) {
+        self.notice(input);
         if let Some(loss) = &mut self.loss {
-            loss.quiet_from = None;
+            loss.grace_from = None;
         }
         self.serial += 1;
     }
 
-    /// How long the registry is quiet in a pool; `None` if it is not.
+    /// How long the grace period of a pool lasts; `None` if it has none.
     #[must_use]
-    pub fn quiet(&self, pool: &Pool, now: RegistryMillis) -> Option<(Cause, Millis)> {
+    pub fn grace(&self, pool: &Pool, now: RegistryMillis) -> Option<(Cause, Millis)> {
         let loss = self.loss?;
-        let until = loss.quiet_from?.plus(pool.lease).plus(pool.hold);
+        let until = loss.grace_from?.plus(pool.lease).plus(pool.hold);
         (now < until).then(|| (loss.cause, until.since(now)))
     }
 
     /// Notices what shows a loss by itself, and that the clock has gone back or on.
-    pub(super) fn notice(&mut self, scene: &Scene) {
-        let before = std::mem::replace(&mut self.start, scene.start);
-        let clean_since = std::mem::replace(&mut self.clean_since, scene.clean_since);
-        let recovered = clean_since != scene.clean_since;
-        if before != scene.start && !recovered && self.era.place == scene.place {
+    pub(super) fn notice(&mut self, input: &RegistryInput) {
+        let before = std::mem::replace(&mut self.start, input.start);
+        let clean_since = std::mem::replace(&mut self.clean_since, input.clean_since);
+        let recovered = clean_since != input.clean_since;
+        if before != input.start && !recovered && self.era.origin == input.origin {
             self.earlier.push(Start(before));
             let more = self.earlier.len().saturating_sub(STARTS);
             self.earlier.drain(..more);
         }
-        if self.era.place != scene.place {
-            self.lose(Cause::Place, scene);
+        if self.era.origin != input.origin {
+            self.lose(Cause::Origin, input);
         } else if recovered {
-            self.lose(Cause::Recovery, scene);
+            self.lose(Cause::Recovery, input);
         }
-        if let Some(from) = self.loss.as_mut().and_then(|loss| loss.quiet_from.as_mut()) {
-            *from = scene.now.min(*from);
+        if let Some(from) = self.loss.as_mut().and_then(|loss| loss.grace_from.as_mut()) {
+            *from = input.now.min(*from);
         }
-        self.top = self.top.max(scene.now);
+        self.top = self.top.max(input.now);
     }
 
     /// Grants may be lost: a new era begins.
-    pub(super) fn lose(&mut self, cause: Cause, scene: &Scene) {
+    pub(super) fn lose(&mut self, cause: Cause, input: &RegistryInput) {
         self.era = Era {
             declared: self.era.declared,
             counter: self.era.counter + 1,
-            place: scene.place,
-            random: scene.random,
+            origin: input.origin,
+            random: input.random,
         };
         self.loss = Some(Loss {
             cause,
-            at: scene.now,
-            quiet_from: Some(scene.now),
-            top: scene.now.max(self.top.min(scene.now.plus(DAY))),
+            at: input.now,
+            grace_from: Some(input.now),
+            top: input.now.max(self.top.min(input.now.plus(DAY))),
         });
         self.horizon.due = true;
         self.serial += 1;

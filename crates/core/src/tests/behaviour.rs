@@ -6,12 +6,12 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::super::host::Refused as Why;
 use super::super::id::{Tick, WorkerId};
 use super::super::label::Label;
 use super::super::layout::Fields;
-use super::super::wait::STANDSTILL;
-use super::scripted::{MS, NAP, Refused, Server};
+use super::super::protocol::host::IssueError;
+use super::super::protocol::wait::STANDSTILL;
+use super::scripted::{MS, NAP, ScriptError, Server};
 
 fn entries() -> Vec<Value> {
     let text = include_str!("../../../../tests/vectors/behaviour.json");
@@ -71,8 +71,8 @@ fn each_entry_is_used_by_one_test() {
 }
 
 /// How many milliseconds the clock is behind, if that is why there is no ID.
-fn behind_by<T>(result: Result<T, Refused>) -> Option<i64> {
-    result.err().and_then(Refused::behind)
+fn behind_by<T>(result: Result<T, ScriptError>) -> Option<i64> {
+    result.err().and_then(ScriptError::behind)
 }
 
 /// Tick and sequence number.
@@ -102,7 +102,7 @@ fn id(step: &Value) -> At {
 fn numbers(step: &Value) -> Vec<i64> {
     let text = step.as_str().unwrap();
     text.split(|c: char| !c.is_ascii_digit() && c != '-')
-        .filter_map(|word| word.parse().ok())
+        .filter_map(|cursor| cursor.parse().ok())
         .collect()
 }
 
@@ -312,7 +312,10 @@ fn a_clock_that_stands_still(entry: &Value) {
         let mut server = until_used_up("on_rollback=wait");
         let before = (server.state(), server.boot.get());
         let stands = server.next().unwrap_err();
-        assert!(matches!(stands, Refused::Why(Why::StandsStill { .. })));
+        assert!(matches!(
+            stands,
+            ScriptError::Why(IssueError::StandsStill { .. })
+        ));
         assert_eq!(server.state(), before.0);
         let waited = server.boot.get() - before.1;
         assert!(
@@ -408,7 +411,7 @@ fn behind_up_to_five_milliseconds(entry: &Value) {
                 let mut server = behind(3);
                 let before = server.state();
                 server.interrupted = true;
-                assert_eq!(server.next(), Err(Refused::Interrupted));
+                assert_eq!(server.next(), Err(ScriptError::Interrupted));
                 assert_eq!((server.state(), server.naps.get()), (before, 1));
                 server.interrupted = false;
                 server.reads([100]);

@@ -3,18 +3,18 @@
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 
-use super::super::block::issue_block;
 use super::super::clock::Reading;
+use super::super::cursor::{Clocks, Issued};
 use super::super::generator::Generator;
-use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused as Why};
 use super::super::id::{BootNanos, Nanos, Position, UnixMillis, UnixNanos};
-use super::super::identity::{Generation, Identity};
-use super::super::reservation::{Refusal, Settings};
-use super::super::server;
+use super::super::protocol;
+use super::super::protocol::block::issue_block;
+use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use super::super::protocol::plan::{ReserveError, Settings};
 use super::super::slot::{Reserving, Slot};
-use super::super::word::{Clocks, Issued};
+use super::super::tenure::{Generation, Tenure};
 use super::one_call::OneCall;
-use super::scripted::{MS, Refused, Server};
+use super::scripted::{MS, ScriptError, Server};
 
 /// A session beside others: whenever it enters, they first take as many IDs as are next
 /// in the script.
@@ -41,16 +41,16 @@ impl Clocks for Busy<'_> {
 }
 
 impl Host for Busy<'_> {
-    type Error = Refused;
+    type Error = ScriptError;
 
-    fn error(&self, why: Why) -> Refused {
-        Refused::Why(why)
+    fn error(&self, why: IssueError) -> ScriptError {
+        ScriptError::Why(why)
     }
 
-    fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
+    fn enter(&self) -> Result<(&Slot, &Generator), ScriptError> {
         let next = self.others.borrow_mut().pop_front();
         if let Some(count) = next.filter(|count| *count > 0) {
-            let issued = server::issue(self.server, count)?;
+            let issued = protocol::issue(self.server, count)?;
             self.theirs.borrow_mut().push(issued);
         }
         self.server.enter()
@@ -68,7 +68,7 @@ impl Host for Busy<'_> {
         self.server.has_taken()
     }
 
-    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Refused> {
+    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), ScriptError> {
         self.held.hold(&self.server.generator, slot, at);
         Ok(())
     }
@@ -77,8 +77,8 @@ impl Host for Busy<'_> {
         self.held.reported(&self.server.reported)
     }
 
-    fn took(&self, at: UnixMillis) {
-        self.held.took(
+    fn narrow_hold(&self, at: UnixMillis) {
+        self.held.narrow_hold(
             &self.server.generator,
             &self.server.slot,
             self.server.reported.get(),
@@ -90,15 +90,15 @@ impl Host for Busy<'_> {
         self.server.reserving(f)
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
-        self.server.with_beliefs(f)
+    fn with_trusted_clock<T>(&self, f: impl FnOnce(&mut TrustedClock, Tenure) -> T) -> T {
+        self.server.with_trusted_clock(f)
     }
 
     fn settings(&self) -> Settings {
         self.server.settings()
     }
 
-    fn read_mark(&self) -> Result<OnDisk, Refused> {
+    fn read_mark(&self) -> Result<OnDisk, ScriptError> {
         self.server.read_mark()
     }
 
@@ -106,16 +106,16 @@ impl Host for Busy<'_> {
         self.server.history(lsn)
     }
 
-    fn write_durably(&self, value: i64) -> Result<(), Refused> {
+    fn write_durably(&self, value: i64) -> Result<(), ScriptError> {
         self.server.write_durably(value)
     }
 
-    fn nap(&self, nanos: Nanos) -> Result<(), Refused> {
+    fn nap(&self, nanos: Nanos) -> Result<(), ScriptError> {
         self.server.nap(nanos)
     }
 
-    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
-        server::reserve(self, need)
+    fn reserve(&self, need: Need) -> Result<Option<ReserveError>, Self::Error> {
+        protocol::reserve(self, need)
     }
 
     fn note(&self, note: Note) {
@@ -141,7 +141,7 @@ fn positions(issued: &Issued) -> std::ops::Range<u64> {
 }
 
 /// The positions of a block of `count` beside others; none belongs to the others.
-fn block(server: &Server, count: u64, others: &[u64]) -> Result<Issued, Refused> {
+fn block(server: &Server, count: u64, others: &[u64]) -> Result<Issued, ScriptError> {
     let busy = Busy {
         server,
         others: RefCell::new(others.iter().copied().collect()),
@@ -254,6 +254,9 @@ fn the_third_take_has_room_for_a_block_wherever_it_starts() {
 fn a_block_is_not_tried_for_ever() {
     let server = server(&format!("{TINY} max_borrow='1 ms' sequence_start=zero"));
     let refused = block(&server, 8, &[1; 1000]).unwrap_err();
-    assert_eq!(refused, Refused::Why(Why::Interleaved { count: 8 }));
+    assert_eq!(
+        refused,
+        ScriptError::Why(IssueError::Interleaved { count: 8 })
+    );
     block(&server, 8, &[]).unwrap();
 }

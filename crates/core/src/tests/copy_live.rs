@@ -10,27 +10,27 @@ impl Live {
             &bounds.reserved,
             &bounds.generation,
             &bounds.early,
-            &bounds.spread,
+            &bounds.clock_seq_span,
         ];
         (
-            self.word().position().get(),
+            self.cursor().position().get(),
             bounds.map(|field| field.load(Relaxed)),
             self.clock().parts(),
         )
     }
 
     /// Made from its fields, in the order of [`Self::parts`].
-    pub fn from_parts((word, bounds, clock): (u64, [u64; 4], [i64; 4])) -> Self {
-        let [reserved, generation, early, spread] = bounds.map(AtomicU64::new);
+    pub fn from_parts((cursor, bounds, clock): (u64, [u64; 4], [i64; 4])) -> Self {
+        let [reserved, generation, early, clock_seq_span] = bounds.map(AtomicU64::new);
         let bounds = Bounds {
             reserved,
             generation,
             early,
-            spread,
+            clock_seq_span,
         };
         Self {
-            word: Line(Word(AtomicU64::new(word))),
-            limits: Line((bounds, Clock::from_parts(clock))),
+            cursor: CacheLine(Cursor(AtomicU64::new(cursor))),
+            limits: CacheLine((bounds, Clock::from_parts(clock))),
         }
     }
 }

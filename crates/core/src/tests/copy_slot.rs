@@ -24,24 +24,24 @@ impl Slot {
                 refused_at: copy(&rest.refused_at),
                 refused_lead: copy(&rest.refused_lead),
                 forgiven_lead: copy(&rest.forgiven_lead),
-                ledger: self.ledger().parts().map(AtomicU64::new),
+                clock_history: self.clock_history().parts().map(AtomicU64::new),
                 undone: flag(&rest.undone),
                 end_is_near: flag(&rest.end_is_near),
                 refused_by_rollback: flag(&rest.refused_by_rollback),
             },
-            stats: Line((
+            stats: CacheLine((
                 Stats::new(0),
-                Reached(copy(&self.stats.0.1.0)),
+                HighWater(copy(&self.stats.0.1.0)),
                 Least(copy(&self.stats.0.2.0)),
             )),
-            horizon: Line(self.horizon().copy()),
+            horizon: CacheLine(self.horizon().copy()),
         }
     }
 
     /// All fields that decide what the slot does, without those only shown or noted.
     pub fn parts(&self) -> impl std::hash::Hash + use<> {
         let rest = &self.rest;
-        let (word, bounds, [offset, line, latest, _]) = self.live.parts();
+        let (cursor, bounds, [offset, line, latest, _]) = self.live.parts();
         let numbers = [
             &rest.epoch,
             &rest.window,
@@ -51,12 +51,12 @@ impl Slot {
             &rest.forgiven_lead,
         ];
         (
-            (word, bounds, [offset, line, latest]),
+            (cursor, bounds, [offset, line, latest]),
             numbers.map(|raw| raw.load(Relaxed)),
             (rest.scale.load(Relaxed), self.stats.0.1.0.load(Relaxed)),
             self.least(),
             rest.file.load(Relaxed),
-            self.ledger().parts(),
+            self.clock_history().parts(),
             (self.is_undone(), self.is_refused_by_rollback()),
         )
     }

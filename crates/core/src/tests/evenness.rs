@@ -4,11 +4,11 @@
 
 use std::collections::HashSet;
 
-use super::super::host::Refused as Why;
 use super::super::id::SnowflakeId;
+use super::super::protocol::host::IssueError;
 use super::super::shuffle::Shuffle;
 use super::explorer::Random;
-use super::scripted::{MS, Refused, Server};
+use super::scripted::{MS, ScriptError, Server};
 
 /// The upper 0.1 % points of chi squared with `classes - 1` degrees of freedom, as
 /// in the NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.4.
@@ -232,7 +232,10 @@ fn random_uses_each_number_of_a_tick_once() {
         assert_eq!(distinct(order.iter().copied()), 4096);
         assert_eq!(distinct(order.iter().map(|id| id >> 12)), 1);
         let refused = server.issue(1).unwrap_err();
-        assert!(matches!(refused, Refused::Why(Why::TickUsedUp { .. })));
+        assert!(matches!(
+            refused,
+            ScriptError::Why(IssueError::TickUsedUp { .. })
+        ));
         orders.push(order.iter().map(|id| id % 4096).collect::<Vec<_>>());
     }
     assert!(orders[0] != orders[1] && orders[1] != orders[2]);

@@ -5,14 +5,14 @@ use std::cell::{Cell, RefCell};
 use super::super::clock::Reading;
 use super::super::generator::{Descent, Generator};
 use super::super::horizon::{
-    Announced, BEGINNING, Held, Horizon, PLACES, ProcessHolds, Session, ShownHold, Uninserted,
+    Announced, BEGINNING, Held, Horizon, InsertError, PLACES, ProcessHolds, Session, ShownHold,
     least,
 };
 use super::super::id::{BootNanos, UnixMillis, UnixNanos};
 use super::super::label::Label;
-use super::super::layout::Disorder;
+use super::super::layout::OrderError;
 use super::super::policy::SequenceStart;
-use super::super::server::reach;
+use super::super::protocol::advance_to_now;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::places::Places;
 use super::scripted::{MS, Server};
@@ -38,8 +38,8 @@ fn a_hold_is_raised_to_the_first_id_and_then_stays() {
     held.hold(&Places(&holder), &horizon, DATABASE, at(10))
         .unwrap();
     assert_eq!(least(holders, DATABASE), Some(at(10)));
-    held.took(&holder, DATABASE, at(20));
-    held.took(&holder, DATABASE, at(30));
+    held.narrow_hold(&holder, DATABASE, at(20));
+    held.narrow_hold(&holder, DATABASE, at(30));
     held.hold(&Places(&holder), &horizon, DATABASE, at(40))
         .unwrap();
     assert_eq!(least(holders, DATABASE), Some(at(20)));
@@ -108,7 +108,7 @@ fn generators_without_a_place_are_held_by_locks() {
     for generator in 1..=count {
         let (key, first) = (DATABASE | generator, at(300 + generator.cast_signed()));
         held.hold(&session, of(generator), key, first).unwrap();
-        held.took(&holder, key, at(400 + generator.cast_signed()));
+        held.narrow_hold(&holder, key, at(400 + generator.cast_signed()));
     }
     let later = |generator: u64| {
         let key = DATABASE | generator;
@@ -170,7 +170,7 @@ fn the_horizon_is_the_least_and_does_not_go_back() {
         .unwrap();
     assert_eq!(horizon.peek(at(60), &holders, DATABASE, None), at(50));
     assert_eq!(horizon.read(at(60), &holders, DATABASE, none), at(50));
-    held.took(&holder, DATABASE, at(55));
+    held.narrow_hold(&holder, DATABASE, at(55));
     assert_eq!(horizon.read(at(60), &holders, DATABASE, none), at(55));
     held.withdraw(&holder);
     assert_eq!(horizon.read(at(60), &holders, DATABASE, none), at(60));
@@ -183,7 +183,7 @@ fn an_id_from_elsewhere_is_held_or_refused() {
     let read = |reached| horizon.read(reached, &holders, DATABASE, none);
     assert_eq!(read(at(50)), at(50));
     let refused = held.insert(&Places(&holder), DATABASE, at(49), &horizon);
-    assert_eq!(refused, Err(Uninserted::Past(at(50))));
+    assert_eq!(refused, Err(InsertError::Past(at(50))));
     assert!(held.is_empty());
     assert_eq!(read(at(51)), at(51), "a refused ID holds nothing");
     assert_eq!(
@@ -202,7 +202,7 @@ fn an_id_from_elsewhere_is_held_or_refused() {
     // The reader has announced no more than it returned.
     assert_eq!(
         held.insert(&Places(&holder), DATABASE, at(54), &horizon),
-        Err(Uninserted::Past(at(55)))
+        Err(InsertError::Past(at(55)))
     );
     assert_eq!(read(at(80)), at(55), "the hold is as before");
     // An ID of its own that comes before the one from elsewhere.
@@ -213,7 +213,7 @@ fn an_id_from_elsewhere_is_held_or_refused() {
     );
     held.hold(&Places(&holder), &horizon, DATABASE, at(85))
         .unwrap();
-    held.took(&holder, DATABASE, at(86));
+    held.narrow_hold(&holder, DATABASE, at(86));
     assert_eq!(read(at(99)), at(85));
     assert_eq!(
         held.insert(&Places(&holder), DATABASE, at(86), &horizon),
@@ -236,7 +236,7 @@ fn a_hold_before_the_first_id_vouches_for_nothing() {
         .unwrap();
     assert_eq!(
         held.insert(&Places(&holder), DATABASE, at(45), &horizon),
-        Err(Uninserted::Past(at(50)))
+        Err(InsertError::Past(at(50)))
     );
     assert_eq!(
         held.insert(&Places(&holder), DATABASE, at(60), &horizon),
@@ -244,10 +244,10 @@ fn a_hold_before_the_first_id_vouches_for_nothing() {
     );
     assert_eq!(
         held.insert(&Places(&holder), DATABASE, at(45), &horizon),
-        Err(Uninserted::Past(at(50)))
+        Err(InsertError::Past(at(50)))
     );
     // The ID that it takes now may lie before the one from elsewhere.
-    held.took(&holder, DATABASE, at(70));
+    held.narrow_hold(&holder, DATABASE, at(70));
     assert_eq!(read(at(80)), at(50));
     assert_eq!(
         held.insert(&Places(&holder), DATABASE, at(60), &horizon),
@@ -276,13 +276,13 @@ fn an_id_from_elsewhere_that_is_overtaken_is_refused() {
     let holders = std::slice::from_ref(&holder);
     let overtaken = || Overtaken(&horizon, Cell::new(at(10)), at(50));
     let mut insert = |millis| held.insert(&Places(&holder), DATABASE, at(millis), &overtaken());
-    assert_eq!(insert(49), Err(Uninserted::Past(at(50))));
+    assert_eq!(insert(49), Err(InsertError::Past(at(50))));
     assert_eq!(least(holders, DATABASE), None);
     assert_eq!(insert(60), Ok(()));
-    assert_eq!(insert(49), Err(Uninserted::Past(at(50))));
+    assert_eq!(insert(49), Err(InsertError::Past(at(50))));
     assert_eq!(least(holders, DATABASE), Some(at(60)));
     // What could not be inserted is not safe.
-    assert_eq!(insert(49), Err(Uninserted::Past(at(50))));
+    assert_eq!(insert(49), Err(InsertError::Past(at(50))));
 }
 
 /// The table of locks is searched until a search finds nothing, and again after a lock was
@@ -349,7 +349,7 @@ fn a_new_slot_announces_its_start() {
     horizon.start_at(at(30));
     assert_eq!(
         held.insert(&Places(&holder), DATABASE, at(29), &horizon),
-        Err(Uninserted::Past(at(30)))
+        Err(InsertError::Past(at(30)))
     );
     assert_eq!(
         held.insert(&Places(&holder), DATABASE, at(30), &horizon),
@@ -359,10 +359,10 @@ fn a_new_slot_announces_its_start() {
     assert_eq!(horizon.peek(at(20), &NOBODY, DATABASE, None), at(20));
 }
 
-/// A slot whose word is reset knows nothing of the horizons before: its generator may be
+/// A slot whose cursor is reset knows nothing of the horizons before: its generator may be
 /// another one with the same OID.
 #[test]
-fn a_word_that_is_reset_forgets_the_horizon() {
+fn a_cursor_that_is_reset_forgets_the_horizon() {
     let reading = Reading {
         boot: BootNanos::new(0),
         wall: UnixNanos::new(0),
@@ -391,7 +391,7 @@ fn generators_that_go_back_have_no_horizon() {
                   on_rollback=next_clock";
     assert_eq!(of(clocks), Some(Descent::Rollback));
     let worker = "layout='worker:10 time:41 sequence:12' epoch=2025-01-01Z";
-    assert_eq!(of(worker), Some(Descent::Layout(Disorder::TimeBelow)));
+    assert_eq!(of(worker), Some(Descent::Layout(OrderError::TimeBelow)));
 }
 
 /// Labels whose IDs ascend, one for each way to look at the clock.
@@ -408,11 +408,11 @@ fn instant_after_epoch(server: &Server, at: UnixMillis) -> i64 {
 
 /// Where readers find that no ID can be any more, in milliseconds after the epoch.
 fn reached(server: &Server) -> i64 {
-    instant_after_epoch(server, reach(server).unwrap())
+    instant_after_epoch(server, advance_to_now(server).unwrap())
 }
 
 #[test]
-fn a_reader_moves_the_word_to_now_and_issues_nothing() {
+fn a_reader_moves_the_cursor_to_now_and_issues_nothing() {
     for label in ASCENDING {
         let mut server = Server::new(label, 1, (1, 2), 1000);
         assert_eq!(reached(&server), 1000, "{label}");
@@ -494,14 +494,14 @@ fn a_reader_does_not_pass_the_mark() {
         let mut server = Server::new(label, 1, (1, 2), 1000);
         for _ in 0..10 {
             server.pass(7000 * MS);
-            let at = reach(&server).unwrap();
+            let at = advance_to_now(&server).unwrap();
             let (mark, _) = server.generator.read_mark(server.mark(), at).unwrap();
             assert!(at <= mark, "{label}: {at:?} {mark:?}");
         }
     }
 }
 
-/// The clock is refused: readers learn where the word is, and that goes on no further.
+/// The clock is refused: readers learn where the cursor is, and that goes on no further.
 #[test]
 fn a_reader_goes_on_while_the_clock_is_refused() {
     let mut server = Server::new("preset=default", 1, (1, 2), 1000);

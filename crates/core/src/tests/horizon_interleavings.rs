@@ -48,7 +48,7 @@ fn a_reader_sees_all_rows_before_the_horizon() {
     });
 }
 
-/// The reader loads the word as one writer has left it, and must see the other one.
+/// The reader loads the cursor as one writer has left it, and must see the other one.
 #[test]
 fn a_reader_sees_the_rows_of_two_writers() {
     explore(2, |met| {

@@ -7,16 +7,16 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::super::clock::Reading;
-use super::super::clocks::Ledger;
+use super::super::clock_seq::ClockSeqHistory;
+use super::super::cursor::{ClockSeqSpan, Clocks, Issued, Live, Step};
 use super::super::generator::Generator;
-use super::super::id::{BootNanos, Millis, Place, Position, Tick, UnixMillis, UnixNanos};
-use super::super::identity::{Generation, Identity};
+use super::super::id::{BootNanos, Millis, Offset, Position, Tick, UnixMillis, UnixNanos};
 use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::reservation::Plan;
+use super::super::protocol::plan::Plan;
 use super::super::slot::Slot;
 use super::super::sync::{AtomicI64, AtomicU64, Ordering};
-use super::super::word::{Clocks, Issued, Live, Spread, Step};
+use super::super::tenure::{Generation, Tenure};
 use super::scaffold::{At, MS, carry_out, explore, plan, settled, spawn, zero};
 
 /// Generators that do not watch the wall clock.
@@ -63,7 +63,7 @@ pub mod plain {
     fn reserve(s: &Shared, from: u64, to: u64) {
         let from = (from > 0).then_some(Position::new(from));
         let (before, to) = (s.live.bounds().reserved(), Position::new(to));
-        let plan = plan(from, before, to, to, Ledger::FRESH);
+        let plan = plan(from, before, to, to, ClockSeqHistory::FRESH);
         let write = |plan: &Plan| s.mark.store(plan.value.cast_unsigned(), Ordering::Release);
         assert!(carry_out(&plan, &G, &s.live, write, || {}).1);
     }
@@ -97,8 +97,8 @@ pub mod plain {
         explore(3, || {
             let s = shared();
             // Room for one more ID below the old bound.
-            let word = 5 * TICK + 4095;
-            reserve(&s, word, 6 * TICK);
+            let cursor = 5 * TICK + 4095;
+            reserve(&s, cursor, 6 * TICK);
             let issuers = [(); 2].map(|()| spawn(&s, |s| issue(s, 5)));
             reserve(&s, 0, 7 * TICK);
             let mut issued: Vec<_> = issuers
@@ -110,8 +110,8 @@ pub mod plain {
             let second = matches!(issued[1..], [] | [_])
                 && issued[1..]
                     .iter()
-                    .all(|p| (word + 1..=word + 2).contains(p));
-            assert!(issued[0] == word && second, "{issued:?}");
+                    .all(|p| (cursor + 1..=cursor + 2).contains(p));
+            assert!(issued[0] == cursor && second, "{issued:?}");
         });
     }
 
@@ -120,14 +120,14 @@ pub mod plain {
         loom::model(|| {
             let s = shared();
             // Room for one more ID before the limit, far below the bound.
-            let word = (5 + G.policy.max_borrow_ticks) * TICK + 4095;
-            reserve(&s, word, 200 * TICK);
+            let cursor = (5 + G.policy.max_borrow_ticks) * TICK + 4095;
+            reserve(&s, cursor, 200 * TICK);
             let other = spawn(&s, |s| issue(s, 5));
             let mine = issue(&s, 5);
             let other = other.join().unwrap();
-            assert_eq!(mine.xor(other), Some(word), "{mine:?} {other:?}");
+            assert_eq!(mine.xor(other), Some(cursor), "{mine:?} {other:?}");
             assert!(
-                s.live.word().position().get() <= word + 2,
+                s.live.cursor().position().get() <= cursor + 2,
                 "one skipped at most"
             );
         });
@@ -137,8 +137,8 @@ pub mod plain {
     fn a_batch_and_an_issuer_that_meet_the_bound() {
         loom::model(|| {
             let s = shared();
-            let word = 5 * TICK + 4093;
-            reserve(&s, word, 6 * TICK);
+            let cursor = 5 * TICK + 4093;
+            reserve(&s, cursor, 6 * TICK);
             let batch = spawn(&s, |s| {
                 match s.live.issue::<false>(&G, Generation::NONE, 3, &tick(5)) {
                     Step::Issue(Issued { start, end, .. }) => Some((start.get(), end.get())),
@@ -150,8 +150,8 @@ pub mod plain {
             // All three positions to the batch, or one to the caller while the others
             // are skipped.
             assert!(
-                (batch, mine) == (Some((word, word + 3)), None)
-                    || (batch, mine) == (None, Some(word)),
+                (batch, mine) == (Some((cursor, cursor + 3)), None)
+                    || (batch, mine) == (None, Some(cursor)),
                 "{batch:?} {mine:?}"
             );
         });
@@ -177,8 +177,8 @@ pub mod plain {
             let (zero, none) = (Position::ZERO, Generation::NONE);
             let (bound, early) = (Position::new(100), Position::new(50));
             assert!(s.live.bounds().publish(zero, none, bound, early));
-            let other = spawn(&s, |s| s.live.bounds().elect_early(Position::new(60)));
-            let mine = s.live.bounds().elect_early(Position::new(61));
+            let other = spawn(&s, |s| s.live.bounds().claim_prefetch(Position::new(60)));
+            let mine = s.live.bounds().claim_prefetch(Position::new(61));
             assert!(mine != other.join().unwrap());
         });
     }
@@ -198,7 +198,7 @@ mod watching {
     }
 
     /// A position: clock, tick, number within the tick.
-    type Place3 = (u64, u64, u64);
+    type Offset3 = (u64, u64, u64);
 
     /// 4 bits of time, 2 of clock, 2 of sequence; borrows a tick.
     fn generator(on_exhausted: OnExhausted) -> Generator {
@@ -225,8 +225,8 @@ mod watching {
     }
 
     impl Shared {
-        /// A generator that has just issued up to `word`, at this wall clock.
-        fn new(on_exhausted: OnExhausted, word: Place3, bound: u64, wall: i64) -> Self {
+        /// A generator that has just issued up to `cursor`, at this wall clock.
+        fn new(on_exhausted: OnExhausted, cursor: Offset3, bound: u64, wall: i64) -> Self {
             let generator = generator(on_exhausted);
             let s = Self {
                 generator,
@@ -234,22 +234,22 @@ mod watching {
                 wall: AtomicI64::new(wall),
                 disk: AtomicI64::new(0),
             };
-            let bound = s.at((word.0, bound, 0));
+            let bound = s.at((cursor.0, bound, 0));
             s.disk.store(bound.get().cast_signed(), Ordering::Relaxed);
-            s.live.word().raise(s.at(word));
+            s.live.cursor().raise(s.at(cursor));
             let (zero, far) = (Position::ZERO, Position::new(u64::MAX));
             assert!(s.live.bounds().publish(zero, Generation::NONE, bound, far));
             s.live.clock().start_at(UnixNanos::new(wall * MS));
             s
         }
 
-        fn at(&self, (clock, tick, within): Place3) -> Position {
+        fn at(&self, (clock, tick, within): Offset3) -> Position {
             let layout = self.generator.layout;
-            let place = layout.place_of(Tick::new(tick)).get() + within;
-            layout.at(clock, Place::new(place))
+            let offset = layout.offset_of(Tick::new(tick)).get() + within;
+            layout.at(clock, Offset::new(offset))
         }
 
-        fn place(&self, position: Position) -> Place3 {
+        fn offset(&self, position: Position) -> Offset3 {
             let layout = self.generator.layout;
             let tick = layout.tick_of(position).get();
             (layout.clock_of(position), tick, layout.within(position))
@@ -261,7 +261,7 @@ mod watching {
 
         /// One attempt. An issued position lies below the mark on disk, which says that
         /// this clock is in force, or a later one.
-        fn issue(&self) -> Result<Place3, Step> {
+        fn issue(&self) -> Result<Offset3, Step> {
             let step = self
                 .live
                 .issue::<true>(&self.generator, Generation::NONE, 1, self);
@@ -269,28 +269,43 @@ mod watching {
                 return Err(step);
             };
             let disk = self.disk.load(Ordering::Acquire).cast_unsigned();
-            let (disk, place) = (self.place(Position::new(disk)), self.place(start));
-            assert!(place.1 < disk.1 && place.0 <= disk.0, "{place:?} {disk:?}");
-            Ok(place)
+            let (disk, offset) = (self.offset(Position::new(disk)), self.offset(start));
+            assert!(
+                offset.1 < disk.1 && offset.0 <= disk.0,
+                "{offset:?} {disk:?}"
+            );
+            Ok(offset)
         }
 
-        fn plan(&self, ledger: Ledger, word_from: Option<Place3>, bound: u64) -> Plan {
-            let reserved = self.at((ledger.clock, bound, 0));
-            let from = word_from.map(|place| self.at(place));
+        fn plan(
+            &self,
+            clock_history: ClockSeqHistory,
+            cursor_from: Option<Offset3>,
+            bound: u64,
+        ) -> Plan {
+            let reserved = self.at((clock_history.clock, bound, 0));
+            let from = cursor_from.map(|offset| self.at(offset));
             let before = self.live.bounds().reserved();
-            plan(from, before, reserved, Position::new(u64::MAX), ledger)
+            plan(
+                from,
+                before,
+                reserved,
+                Position::new(u64::MAX),
+                clock_history,
+            )
         }
 
-        fn carry_out(&self, plan: &Plan, believes: Option<UnixNanos>) -> Ledger {
+        fn carry_out(&self, plan: &Plan, believes: Option<UnixNanos>) -> ClockSeqHistory {
             let write = |plan: &Plan| self.disk.store(plan.value, Ordering::Release);
             let believe = || {
                 if let Some(wall) = believes {
                     self.live.clock().believe(wall);
                 }
             };
-            let (ledger, published) = carry_out(plan, &self.generator, &self.live, write, believe);
+            let (clock_history, published) =
+                carry_out(plan, &self.generator, &self.live, write, believe);
             assert!(published);
-            ledger
+            clock_history
         }
     }
 
@@ -308,17 +323,17 @@ mod watching {
 
     /// What was issued in any interleaving.
     fn issued<const N: usize>(
-        f: impl Fn() -> [Result<Place3, Step>; N] + Sync + Send + 'static,
-    ) -> BTreeSet<Place3> {
+        f: impl Fn() -> [Result<Offset3, Step>; N] + Sync + Send + 'static,
+    ) -> BTreeSet<Offset3> {
         let all = explore(3, move || f().map(Result::ok));
         all.into_iter().flatten().flatten().collect()
     }
 
-    fn issuers<const N: usize>(s: &Arc<Shared>) -> [thread::JoinHandle<Result<Place3, Step>>; N] {
+    fn issuers<const N: usize>(s: &Arc<Shared>) -> [thread::JoinHandle<Result<Offset3, Step>>; N] {
         [(); N].map(|()| spawn(s, Shared::issue))
     }
 
-    fn differ(one: Result<Place3, Step>, other: Result<Place3, Step>) {
+    fn differ(one: Result<Offset3, Step>, other: Result<Offset3, Step>) {
         assert!(one.is_err() || one != other, "twice: {one:?}");
     }
 
@@ -329,22 +344,25 @@ mod watching {
             let s = Arc::new(Shared::new(OnExhausted::Wait, (0, 5, 1), 9, 5));
             let issuers = issuers::<2>(&s);
             s.wall.store(3, Ordering::Release);
-            let before = Ledger::FRESH;
+            let before = ClockSeqHistory::FRESH;
             let (now, reached) = (Tick::new(3), Tick::new(6));
             let next = before.switch(now, reached, 4).unwrap();
             let plan = s.plan(next, Some((1, 3, 0)), 9);
-            let ledger = s.carry_out(&plan, Some(s.read_wall()));
+            let clock_history = s.carry_out(&plan, Some(s.read_wall()));
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
             differ(one, other);
-            let [_, _, others_before] = ledger.parts();
+            let [_, _, others_before] = clock_history.parts();
             for (clock, tick, _) in [one, other].into_iter().flatten() {
-                // The ledger knows how far the old clock has come.
-                assert!(clock == 1 || tick < others_before, "{tick}: {ledger:?}");
+                // The clock history knows how far the old clock has come.
+                assert!(
+                    clock == 1 || tick < others_before,
+                    "{tick}: {clock_history:?}"
+                );
                 // An issuer that saw the clock set back has no ID of the old clock.
                 assert!(tick != 3 || clock == 1);
             }
             assert_eq!(s.live.clock().latest(), UnixMillis::new(3));
-            assert!(s.place(s.live.word().position()).0 == 1);
+            assert!(s.offset(s.live.cursor().position()).0 == 1);
             [one, other]
         });
         assert_eq!(seen, [(0, 5, 1), (0, 5, 2), (1, 3, 0), (1, 3, 1)].into());
@@ -354,15 +372,15 @@ mod watching {
     fn clocks_go_around_while_one_issues() {
         let seen = issued(|| {
             // With two clocks left, back to the clock that was in force when the issuer
-            // came: neither an old bound nor an old word allows anything.
+            // came: neither an old bound nor an old cursor allows anything.
             let s = Arc::new(Shared::new(OnExhausted::Wait, (2, 5, 1), 9, 5));
             let [issuer] = issuers(&s);
             s.wall.store(3, Ordering::Release);
-            let there = Ledger::unknown(3, Tick::new(0));
+            let there = ClockSeqHistory::unknown(3, Tick::new(0));
             let plan = s.plan(there, Some((3, 3, 0)), 9);
             let _ = s.carry_out(&plan, Some(s.read_wall()));
             s.wall.store(7, Ordering::Release);
-            let back = Ledger::unknown(2, Tick::new(0));
+            let back = ClockSeqHistory::unknown(2, Tick::new(0));
             let plan = s.plan(back, Some((2, 7, 0)), 9);
             // For the assertion that the disk is not behind the bound.
             let plan = Plan {
@@ -391,7 +409,11 @@ mod watching {
             let s = Arc::new(s);
             let issuers = issuers::<2>(&s);
             // The mark is at 9, in clock 1; the wall clock says 3.
-            let plan = s.plan(Ledger::unknown(1, Tick::new(9)), Some((1, 9, 0)), 12);
+            let plan = s.plan(
+                ClockSeqHistory::unknown(1, Tick::new(9)),
+                Some((1, 9, 0)),
+                12,
+            );
             s.live
                 .clock()
                 .lead_to(BootNanos::new(0), UnixNanos::new(9 * MS));
@@ -410,8 +432,8 @@ mod watching {
             // Room for one more ID below the old bound.
             let s = Arc::new(Shared::new(OnExhausted::Wait, (1, 5, 3), 6, 5));
             let issuers = issuers::<2>(&s);
-            let ledger = Ledger::unknown(1, Tick::new(0));
-            let _ = s.carry_out(&s.plan(ledger, None, 7), None);
+            let clock_history = ClockSeqHistory::unknown(1, Tick::new(0));
+            let _ = s.carry_out(&s.plan(clock_history, None, 7), None);
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
             differ(one, other);
             assert!(one.is_ok() || other.is_ok());
@@ -424,14 +446,13 @@ mod watching {
     fn two_issuers_and_one_who_takes_further_clocks() {
         let seen = issued(|| {
             let s = Shared::new(OnExhausted::NextClock, (1, 5, 4), 9, 5);
-            s.live.bounds().set_spread(Spread {
-                together: 1,
-                widest: 4,
-            });
+            s.live
+                .bounds()
+                .set_clock_seq_span(ClockSeqSpan { now: 1, max: 4 });
             let s = Arc::new(s);
             let issuers = issuers::<2>(&s);
-            let ledger = Ledger::unknown(1, Tick::new(0));
-            let wider = s.generator.widen(&s.live, ledger);
+            let clock_history = ClockSeqHistory::unknown(1, Tick::new(0));
+            let wider = s.generator.widen(&s.live, clock_history);
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
             differ(one, other);
             assert_eq!(wider.unwrap().together, 2);
@@ -443,32 +464,31 @@ mod watching {
         assert_eq!(seen, [(1, 5, 4), (1, 5, 5)].into());
     }
 
-    /// Two issuers while a reserver gives clocks back; the word is at a number of a
+    /// Two issuers while a reserver gives clocks back; the cursor is at a number of a
     /// tick.
-    fn narrowed(within: u64) -> BTreeSet<Place3> {
+    fn narrowed(within: u64) -> BTreeSet<Offset3> {
         issued(move || {
             let s = Shared::new(OnExhausted::NextClock, (1, 5, within), 9, 5);
-            let ledger = Ledger::unknown(1, Tick::new(0)).widen(Tick::new(4), 4);
-            s.live.bounds().set_spread(Spread {
-                together: 2,
-                widest: 2,
-            });
+            let clock_history = ClockSeqHistory::unknown(1, Tick::new(0)).widen(Tick::new(4), 4);
+            s.live
+                .bounds()
+                .set_clock_seq_span(ClockSeqSpan { now: 2, max: 2 });
             let s = Arc::new(s);
             let issuers = issuers::<2>(&s);
-            let plan = s.plan(ledger, None, 9);
-            let ledger = s.carry_out(&plan, None);
+            let plan = s.plan(clock_history, None, 9);
+            let clock_history = s.carry_out(&plan, None);
             let [one, other] = issuers.map(|issuer| issuer.join().unwrap());
             differ(one, other);
-            // In another clock than the first of the two: not where the ledger says
+            // In another clock than the first of the two: not where the clock history says
             // that it is free.
-            let [_, known_from, _] = ledger.parts();
+            let [_, known_from, _] = clock_history.parts();
             for (_, tick, within) in [one, other].into_iter().flatten() {
                 assert!(
                     within < 4 || tick < known_from,
-                    "{tick} {within}: {ledger:?}"
+                    "{tick} {within}: {clock_history:?}"
                 );
             }
-            assert_eq!(ledger.together, 1);
+            assert_eq!(clock_history.together, 1);
             [one, other]
         })
     }
@@ -604,23 +624,23 @@ mod rewrites {
     }
 }
 
-/// A slot that comes to another identity of its server, or is closed, while others
+/// A slot that comes to another tenure of its server, or is closed, while others
 /// issue.
-mod identities {
+mod tenures {
     use super::super::super::slot::Reserving;
     use super::super::scaffold::{first, second};
     use super::plain::{G, TICK, tick};
     use super::*;
 
-    /// The bound of the first identity, in ticks.
+    /// The bound of the first tenure, in ticks.
     const FIRST: u64 = 6;
     const SECOND: u64 = 8;
 
-    /// A slot of the first identity, with IDs up to a number within tick 5.
+    /// A slot of the first tenure, with IDs up to a number within tick 5.
     fn slot(within: u64) -> Slot {
         let slot = settled(&G);
-        let word = Position::new(5 * TICK + within);
-        reserve(&slot, Position::ZERO, first(), Some(word), FIRST);
+        let cursor = Position::new(5 * TICK + within);
+        reserve(&slot, Position::ZERO, first(), Some(cursor), FIRST);
         slot
     }
 
@@ -628,22 +648,22 @@ mod identities {
     fn reserve(
         slot: &Slot,
         before: Position,
-        identity: Identity,
-        word_from: Option<Position>,
+        tenure: Tenure,
+        cursor_from: Option<Position>,
         to: u64,
     ) -> bool {
         let (token, to) = (Reserving::the_lock_is_held(), Position::new(to * TICK));
         let mark = G.layout.instant_of(G.layout.tick_of(to));
         let plan = Plan {
             mark,
-            identity,
-            ..plan(word_from, before, to, to, Ledger::FRESH)
+            tenure,
+            ..plan(cursor_from, before, to, to, ClockSeqHistory::FRESH)
         };
         let write = |plan: &Plan| slot.set_highest(&token, plan.mark);
         carry_out(&plan, &G, slot.live(), write, || {}).1
     }
 
-    fn issue(slot: &Slot, mine: Identity, now: i64) -> Option<u64> {
+    fn issue(slot: &Slot, mine: Tenure, now: i64) -> Option<u64> {
         match slot
             .live()
             .issue::<false>(&G, mine.generation, 1, &tick(now))
@@ -653,10 +673,10 @@ mod identities {
         }
     }
 
-    /// An issuer of each identity, while the slot comes from the first to the second.
-    /// One adds to the word, the other finds a fresh tick.
+    /// An issuer of each tenure, while the slot comes from the first to the second.
+    /// One adds to the cursor, the other finds a fresh tick.
     #[test]
-    fn each_id_is_issued_for_the_identity_of_its_bound() {
+    fn each_id_is_issued_for_the_tenure_of_its_bound() {
         for now in [5, 7] {
             let seen = explore(2, move || {
                 let slot = Arc::new(slot(9));
@@ -681,7 +701,7 @@ mod identities {
     #[test]
     fn nothing_is_issued_after_a_slot_was_closed() {
         for now in [4, 5] {
-            // A fresh tick: compare-and-swap. In the word's tick: addition.
+            // A fresh tick: compare-and-swap. In the cursor's tick: addition.
             let within = if now == 4 { 0 } else { 9 };
             let seen = explore(2, move || {
                 let slot = Arc::new(slot(within));
@@ -708,16 +728,16 @@ mod identities {
     fn nothing_is_issued_below_a_voided_bound_after_a_slot_was_closed() {
         let seen = explore(2, || {
             let slot = Arc::new(slot(9));
-            let word = slot.live().word().position();
+            let cursor = slot.live().cursor().position();
             let issuer = spawn(&slot, move |slot| issue(slot, first(), 5));
             slot.unsettle();
             let _ = slot.close();
             // All that was issued below the bound is known by now.
-            let raised = slot.live().word().position();
+            let raised = slot.live().cursor().position();
             assert!(raised.get() >= FIRST * TICK);
             let issued = issuer.join().unwrap();
-            assert!(issued.is_none_or(|at| at == word.get()));
-            assert!(slot.live().word().position().get() <= raised.get() + 1);
+            assert!(issued.is_none_or(|at| at == cursor.get()));
+            assert!(slot.live().cursor().position().get() <= raised.get() + 1);
             issued.is_some()
         });
         assert_eq!(seen, [false, true].into());

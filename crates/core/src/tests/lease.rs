@@ -19,10 +19,10 @@ use std::hash::{Hash, Hasher};
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
 use super::super::lease::contender::Contenders;
-use super::super::lease::node::{Change, Moment, Next, Node};
-use super::super::lease::state::{Scene, State};
+use super::super::lease::node::{Change, Next, Node, NodeInput};
+use super::super::lease::state::{RegistryInput, State};
 use super::super::lease::{
-    Answer, Ask, Holder, Memory, Named, Nonce, Place, Pool, RegistryMillis, Reply, Request, Role,
+    Answer, Ask, Holder, Memory, Named, Nonce, Origin, Pool, RegistryMillis, Reply, Request, Role,
     Row, ServerKey, seal::SealKey,
 };
 use super::lease_claims;
@@ -48,7 +48,7 @@ pub type Disk = (State, Table);
 pub struct Registry {
     pub disk: Disk,
     pub etcd: Option<Etcd>,
-    pub place: Place,
+    pub origin: Origin,
     pub start: u128,
     pub clean_since: u128,
     /// How far its clock is off.
@@ -58,10 +58,10 @@ pub struct Registry {
 }
 
 impl Registry {
-    pub fn scene(&self, now: i64, asker_hosts: bool) -> Scene {
-        Scene {
+    pub fn registry_input(&self, now: i64, asker_hosts: bool) -> RegistryInput {
+        RegistryInput {
             now: RegistryMillis::new(now + self.off),
-            place: self.place,
+            origin: self.origin,
             start: self.start,
             clean_since: self.clean_since,
             revocable: true,
@@ -77,10 +77,10 @@ impl Registry {
 
     /// Answers a request, at this true time.
     pub fn handle(&mut self, request: &Request, now: i64, asker_hosts: bool) -> Reply {
-        let scene = self.scene(now, asker_hosts);
+        let input = self.registry_input(now, asker_hosts);
         self.answer_in_etcd(request, now).unwrap_or_else(|| {
             let (state, table) = &mut self.disk;
-            lease_table::handle(state, table, request, &scene)
+            lease_table::handle(state, table, request, &input)
         })
     }
 
@@ -119,7 +119,7 @@ pub struct Server {
     /// The right that the sessions see: generation, worker ID, bound.
     stamp: Option<(u64, WorkerId, i64)>,
     /// The first tick that was not used.
-    word: Option<i64>,
+    cursor: Option<i64>,
     /// Where the right began.
     start: i64,
     /// How far the generator's clock has come.
@@ -139,7 +139,7 @@ impl Server {
 
     /// No tick that begins at or after it was used.
     fn furthest(&self) -> i64 {
-        self.word.map_or(0, |word| word * self.tick)
+        self.cursor.map_or(0, |cursor| cursor * self.tick)
     }
 
     pub fn awake(&self) -> bool {
@@ -161,21 +161,21 @@ impl Server {
             let up = |instant: i64| {
                 instant.div_euclid(self.tick) + i64::from(instant.rem_euclid(self.tick) > 0)
             };
-            let first = up(right.floor.get()).max(up(self.mark));
+            let first = up(right.not_before.get()).max(up(self.mark));
             let first = first.max(self.clock(now).div_euclid(self.tick));
-            let first = first.max(self.word.unwrap_or(0));
-            self.word = Some(first);
+            let first = first.max(self.cursor.unwrap_or(0));
+            self.cursor = Some(first);
             self.start = first * self.tick;
             self.line = self.line.max(self.start).max(self.clock(now));
         }
-        self.stamp = Some((right.generation, right.worker, right.bound.get()));
+        self.stamp = Some((right.generation, right.worker, right.not_after.get()));
     }
 
     /// The next position under a right that a session has read, if there is one.
     pub fn issue(&mut self, right: (WorkerId, i64), now: i64) -> Option<(WorkerId, i64)> {
         let (clock, (worker, bound)) = (self.clock(now), right);
         self.line = self.line.max(clock);
-        let tick = self.word?.max(clock.div_euclid(self.tick));
+        let tick = self.cursor?.max(clock.div_euclid(self.tick));
         let tick = tick.max(self.reported.div_euclid(self.tick));
         let begin = tick * self.tick;
         let borrowed = if self.start > clock { 0 } else { BORROW };
@@ -192,7 +192,7 @@ impl Server {
             let mark = self.node.right().map_or(mark, |right| right.cap(mark));
             self.mark = mark.get().min(bound).max(begin + 1);
         }
-        self.word = Some(tick + 1);
+        self.cursor = Some(tick + 1);
         self.issued_at = Some(now);
         Some((worker, tick))
     }
@@ -292,22 +292,22 @@ impl World {
             changes: BTreeSet::new(),
             orders: Orders::default(),
         };
-        let place = match Etcd::of_new_world() {
-            None => Place {
+        let origin = match Etcd::of_new_world() {
+            None => Origin {
                 system: 1,
                 timeline: 1,
                 database: 1,
             },
             // The cluster's ID.
-            Some(_) => Place {
+            Some(_) => Origin {
                 system: 1,
                 timeline: 0,
                 database: 0,
             },
         };
-        let scene = Scene {
+        let input = RegistryInput {
             now: RegistryMillis::new(made),
-            place,
+            origin,
             start: 1,
             clean_since: 1,
             revocable: true,
@@ -315,8 +315,8 @@ impl World {
             random: 1,
         };
         world.registries.push(Registry {
-            disk: (State::new(&scene, SealKey::new([1; 32])), Table::new(pool)),
-            place,
+            disk: (State::new(&input, SealKey::new([1; 32])), Table::new(pool)),
+            origin,
             start: 1,
             clean_since: 1,
             off: 0,
@@ -394,7 +394,7 @@ impl World {
             contenders: Contenders::default(),
             told_of: Vec::new(),
             stamp: None,
-            word: None,
+            cursor: None,
             start: 0,
             line: 0,
             session: None,
@@ -409,9 +409,9 @@ impl World {
         self.registries.last_mut().unwrap()
     }
 
-    pub fn moment(&self, server: usize) -> Moment {
+    pub fn node_input(&self, server: usize) -> NodeInput {
         let host = &self.servers[server];
-        Moment {
+        NodeInput {
             boot: BootNanos::new(self.boot * 1_000_000),
             clock: UnixMillis::new(host.clock(self.now)),
             furthest: UnixMillis::new(host.furthest()),
@@ -424,8 +424,8 @@ impl World {
         if !self.servers[server].awake() {
             return None;
         }
-        let moment = self.moment(server);
-        match self.servers[server].node.next(&moment) {
+        let node_input = self.node_input(server);
+        match self.servers[server].node.next(&node_input) {
             Next::Send(mut request) => {
                 request.ask = request.ask.reporting(self.report(server));
                 Some(*request)
@@ -463,16 +463,16 @@ impl World {
 
     /// A server hears a reply; the right is put in force by [`World::publish`].
     pub fn hear(&mut self, server: usize, reply: &Reply) {
-        let moment = self.moment(server);
+        let node_input = self.node_input(server);
         let host = &mut self.servers[server];
         if !host.awake() {
             return;
         }
-        let change = host.node.heard(reply, &moment);
+        let change = host.node.on_reply(reply, &node_input);
         host.memory = host.node.memory();
         if let (Answer::Renewed { contender, .. }, Some(terms)) = (&reply.answer, host.node.terms())
             && let Some(contender) = contender
-            && host.contenders.hear(contender, terms)
+            && host.contenders.note(contender, terms)
         {
             host.told_of.push(contender.by.clone());
         }
@@ -484,7 +484,7 @@ impl World {
             }
             Change::Resumed(_) => "resumed",
             Change::Lost(_) => "lost",
-            Change::Troubled(_) => "troubled",
+            Change::Failed(_) => "troubled",
             Change::Returned => "returned",
             Change::Copied => {
                 host.session = None;
@@ -499,10 +499,10 @@ impl World {
 
     /// A reply does not come.
     pub fn give_up(&mut self, server: usize, number: u64) {
-        let moment = self.moment(server);
+        let node_input = self.node_input(server);
         let host = &mut self.servers[server];
         if host.awake() {
-            host.node.failed(number, String::new(), &moment);
+            host.node.failed(number, String::new(), &node_input);
         }
     }
 
@@ -609,7 +609,7 @@ impl World {
         let node = self.new_node(identity, fixed, memory);
         let host = &mut self.servers[server];
         (host.up, host.frozen) = (starts, false);
-        (host.stamp, host.word, host.session) = (None, None, None);
+        (host.stamp, host.cursor, host.session) = (None, None, None);
         (host.start, host.line, host.reported) = (0, 0, 0);
         host.node = node;
         host.contenders = Contenders::default();
@@ -639,13 +639,13 @@ impl World {
         if !self.servers[server].awake() {
             return None;
         }
-        let moment = self.moment(server);
+        let node_input = self.node_input(server);
         let host = &mut self.servers[server];
         (host.session, host.stamp) = (None, None);
-        let end = host
-            .word
-            .map_or(moment.furthest, |word| UnixMillis::new(word * host.tick));
-        let mut request = host.node.close(end, &moment);
+        let end = host.cursor.map_or(node_input.furthest, |cursor| {
+            UnixMillis::new(cursor * host.tick)
+        });
+        let mut request = host.node.close(end, &node_input);
         self.crash(server, false);
         if let Some(request) = &mut request {
             request.ask = request.ask.holding(self.orders.held(server));
@@ -694,7 +694,7 @@ impl World {
             return;
         }
         let to = (host.clock(now) + by).div_euclid(host.tick);
-        host.word = host.word.max(Some(to));
+        host.cursor = host.cursor.max(Some(to));
         host.line = host.line.max(to * host.tick);
         self.say(|| format!("server {server} is advanced by {}", by / SECOND));
         for _ in 0..2 {
@@ -707,12 +707,12 @@ impl World {
     /// Another registry starts from what the newest one had on disk some changes ago.
     /// Returns its number; nobody asks it yet.
     pub fn copy_registry(&mut self, changes: usize, how: How) -> usize {
-        let timeline = self.registries.iter().map(|one| one.place.timeline).max();
+        let timeline = self.registries.iter().map(|one| one.origin.timeline).max();
         let start = self.draw() + 1;
         let old = self.registries.last().unwrap();
         let mut new = Registry {
             disk: old.ago(changes),
-            place: old.place,
+            origin: old.origin,
             start,
             clean_since: match how {
                 How::Snapshot => start,
@@ -737,8 +737,8 @@ impl World {
         new.copies.truncate(kept - changes.min(kept));
         if how == How::Promotion {
             match new.etcd {
-                None => new.place.timeline = timeline.unwrap() + 1,
-                Some(_) => new.place.system = u64::try_from(start).unwrap() + 1,
+                None => new.origin.timeline = timeline.unwrap() + 1,
+                Some(_) => new.origin.system = u64::try_from(start).unwrap() + 1,
             }
         }
         self.registries.push(new);
@@ -762,12 +762,12 @@ impl World {
         self.replace(0, How::Promotion);
         let (now, drawn) = (self.now, self.draw());
         let newest = self.registries.last_mut().unwrap();
-        let scene = newest.scene(now, false);
+        let input = newest.registry_input(now, false);
         let mut pool = newest.disk.1.pool.clone();
-        pool.made = scene.now;
+        pool.made = input.now;
         let mut key = [2; 32];
         key[..16].copy_from_slice(&drawn.to_be_bytes());
-        newest.disk = (State::new(&scene, SealKey::new(key)), Table::new(pool));
+        newest.disk = (State::new(&input, SealKey::new(key)), Table::new(pool));
         newest.copies.clear();
         self.say(|| "the registry is made anew".to_string());
     }
@@ -832,7 +832,7 @@ impl World {
     pub fn hash_into(&self, hasher: &mut impl Hasher, changes: usize) {
         (self.now, self.boot, self.registries.len()).hash(hasher);
         let newest = self.registries.last().unwrap();
-        (&newest.disk, newest.place, newest.start, newest.off).hash(hasher);
+        (&newest.disk, newest.origin, newest.start, newest.off).hash(hasher);
         newest.etcd.hash(hasher);
         newest
             .copies

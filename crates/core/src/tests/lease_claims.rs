@@ -2,9 +2,9 @@
 //! believe: clocks, bounds and floors that are wrong, or that somebody has made up.
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::node::{FLOOR_LIMIT, Next, Why};
+use super::super::lease::node::{FLOOR_LIMIT, LeaseError, Next};
 use super::super::lease::state::DAY;
-use super::super::lease::{Answer, Ask, Fence, LeaseRefused, Named, Reply};
+use super::super::lease::{Answer, Ask, Fence, Named, RegistryError, Reply};
 use super::lease::{Disk, How, Registry, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, world};
 
@@ -61,8 +61,8 @@ fn a_floor_far_ahead_is_not_accepted() {
     world.start(1);
     world.seconds(10);
     let worker = WorkerId::new(0).unwrap();
-    let trouble = world.servers[1].node.trouble().unwrap();
-    assert_eq!(trouble.why, Why::FloorTooFar { worker, floor });
+    let failure = world.servers[1].node.failure().unwrap();
+    assert_eq!(failure.why, LeaseError::FloorTooFar { worker, floor });
     assert!(held(&world, 1).is_none());
     // It takes the same grant as soon as its clock has come near enough.
     assert!(world.until_issues(1, 60).is_some());
@@ -91,7 +91,7 @@ fn a_need_that_is_not_met_costs_no_worker_id() {
         world.hear(0, &reply);
         world.servers[0].node.need(bound);
     }
-    assert!(world.servers[0].node.trouble().is_none());
+    assert!(world.servers[0].node.failure().is_none());
     world.check();
 }
 
@@ -106,7 +106,7 @@ fn two_servers_with_the_same_wrong_clock_are_told() {
     for server in [1, 2] {
         assert!(matches!(
             why(&world, server),
-            LeaseRefused::TooFarAhead { .. }
+            RegistryError::TooFarAhead { .. }
         ));
         assert!(world.servers[server].issued_at.is_none());
     }
@@ -129,11 +129,11 @@ fn a_registry_is_declared_whatever_a_node_has_said() {
     let reply = world.answer(0, 0, &request);
     assert!(matches!(
         reply.answer,
-        Answer::Refused(LeaseRefused::Stopped(_))
+        Answer::Refused(RegistryError::Stopped(_))
     ));
-    let scene = world.registries[0].scene(world.now, false);
+    let input = world.registries[0].registry_input(world.now, false);
     let state = &mut world.newest().disk.0;
-    state.declare(&scene);
+    state.declare(&input);
     assert_eq!((state.era.declared, &state.stopped), (u64::MAX, &None));
 }
 
@@ -207,7 +207,7 @@ pub fn a_holder_is_told_once_who_else_claims_its_worker_id() {
     let second = name(&mut world, 1);
     let since = world.now;
     world.seconds(10 * GONE);
-    assert!(matches!(why(&world, 1), LeaseRefused::Held { .. }));
+    assert!(matches!(why(&world, 1), RegistryError::Held { .. }));
     assert_eq!(world.servers[0].told_of, vec![second.clone()]);
     let contender = world.row(0).contender.clone().unwrap();
     assert_eq!(contender.by, second);
@@ -303,7 +303,7 @@ pub fn a_holder_is_not_told_of_a_contender_that_has_gone_away() {
 fn refused_for(world: &mut World, server: usize) -> (Fence, Option<u16>) {
     let request = world.ask(server).unwrap();
     match world.answer(0, server, &request).answer {
-        Answer::Refused(LeaseRefused::Fenced { why, by, .. }) => (why, by.map(|by| by.port)),
+        Answer::Refused(RegistryError::Fenced { why, by, .. }) => (why, by.map(|by| by.port)),
         answer => panic!("{answer:?}"),
     }
 }
@@ -395,8 +395,8 @@ fn a_reply_without_a_contender_is_understood() {
 
 /// What a grant tells of the bounds that servers with the asker's system identifier had.
 fn reached(world: &mut World, server: usize) -> UnixMillis {
-    let moment = world.moment(server);
-    let Next::Send(request) = world.servers[server].node.next(&moment) else {
+    let node_input = world.node_input(server);
+    let Next::Send(request) = world.servers[server].node.next(&node_input) else {
         panic!("nothing is asked");
     };
     match world.answer(0, server, &request).answer {

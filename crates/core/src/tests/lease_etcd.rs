@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::{Answer, Cause, Fence, LeaseRefused, Pool, Reply, Request, Row, etcd};
+use super::super::lease::{Answer, Cause, Fence, Pool, RegistryError, Reply, Request, Row, etcd};
 use super::lease::{How, Plan, Registry, SECOND, Table, World};
 use super::lease_search::{runs, search};
 
@@ -63,7 +63,7 @@ fn etcd_lease(pool: &Pool) -> i64 {
 impl Registry {
     /// Answers as a server does that asks etcd; the stored state and rows are its keys.
     pub fn answer_in_etcd(&mut self, request: &Request, now: i64) -> Option<Reply> {
-        let scene = self.scene(now, false);
+        let input = self.registry_input(now, false);
         let (state, table) = &mut self.disk;
         let etcd = self.etcd.as_mut()?;
         etcd.keys.retain(|_, until| *until > now);
@@ -72,22 +72,22 @@ impl Registry {
             state: state.clone(),
             position: position(etcd.stored),
         };
-        let around = etcd::Around {
-            now: scene.now,
-            cluster: scene.place.system,
+        let etcd_input = etcd::EtcdInput {
+            now: input.now,
+            cluster: input.origin.system,
             position: position(etcd.index),
-            random: scene.random,
+            random: input.random,
         };
         let only = etcd::only_row(&request.ask);
         let rows = table.rows.values();
         let rows = rows.filter(|row| only.is_none_or(|only| only == row.worker));
-        let found = etcd::Found {
+        let found = etcd::EtcdRows {
             rows: rows.cloned().collect(),
             elsewhere: Vec::new(),
             live: etcd.keys.keys().copied().collect(),
             servers: table.servers.values().cloned().collect(),
         };
-        let outcome = etcd::answer(&stored, &table.pool, &found, request, &around);
+        let outcome = etcd::answer(&stored, &table.pool, &found, request, &etcd_input);
         *state = outcome.state;
         (etcd.stored, etcd.index) = (etcd.index, etcd.index + 1);
         if let Some(row) = &outcome.changes.row {
@@ -168,7 +168,7 @@ fn one_of_two() -> World {
     world
 }
 
-fn refusal(world: &mut World, server: usize) -> LeaseRefused {
+fn refusal(world: &mut World, server: usize) -> RegistryError {
     world.pass(SECOND);
     let request = world.ask(server).unwrap();
     let registry = world.servers[server].registry;
@@ -189,7 +189,7 @@ fn no_clock_takes_a_worker_id_from_a_holder() {
         world.newest().off = off;
         let refused = refusal(&mut world, 1);
         assert!(
-            matches!(refused, LeaseRefused::NoneFree { .. }),
+            matches!(refused, RegistryError::NoneFree { .. }),
             "{refused:?}"
         );
         world.servers[1].off = off;
@@ -236,7 +236,7 @@ fn a_new_leader_keeps_leases_for_longer() {
             .begin_anew(&newest.disk.1, now);
         assert!(matches!(
             refusal(&mut world, 1),
-            LeaseRefused::NoneFree { .. }
+            RegistryError::NoneFree { .. }
         ));
     }
     world.pass(16 * SECOND);
@@ -259,7 +259,7 @@ fn a_lease_that_a_restored_snapshot_begins_anew_proves_nothing() {
     let request = world.ask(0).unwrap();
     let registry = world.servers[0].registry;
     let reply = world.answer(registry, 0, &request);
-    let Answer::Refused(LeaseRefused::Fenced { why, .. }) = reply.answer else {
+    let Answer::Refused(RegistryError::Fenced { why, .. }) = reply.answer else {
         panic!("{:?}", reply.answer)
     };
     assert_eq!(why, Fence::Doubtful);
@@ -285,7 +285,7 @@ fn a_claim_that_is_refused_prolongs_no_lease() {
     let etcd = newest.etcd.as_mut().unwrap();
     etcd.begin_anew(&newest.disk.1, now);
     world.pass(12 * SECOND);
-    assert!(matches!(refusal(&mut world, 1), LeaseRefused::Held { .. }));
+    assert!(matches!(refusal(&mut world, 1), RegistryError::Held { .. }));
     assert!(world.row(0).contender.is_some());
     assert_eq!(world.row(0).leased_until, row.leased_until);
     let noted = world.newest().disk.clone();
@@ -295,7 +295,7 @@ fn a_claim_that_is_refused_prolongs_no_lease() {
     world.wake(0);
     world.pass(SECOND);
     let refused = refusal(&mut world, 0);
-    let LeaseRefused::Fenced { why, .. } = refused else {
+    let RegistryError::Fenced { why, .. } = refused else {
         panic!("{refused:?}")
     };
     assert_eq!(why, Fence::Doubtful);
@@ -308,7 +308,7 @@ fn a_claim_that_is_refused_prolongs_no_lease() {
 fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
     let mut world = world(2, 2);
     let request = world.ask(0).unwrap();
-    let scene = world.registries[0].scene(world.now, false);
+    let input = world.registries[0].registry_input(world.now, false);
     let (state, table) = world.registries[0].disk.clone();
     // Nobody answers that one.
     world.crash(0, true);
@@ -317,9 +317,9 @@ fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
     assert_eq!(row.holder.identity, request.asker.identity);
     let position = etcd::Position { term: 1, index: 1 };
     let stored = etcd::Stored { state, position };
-    let around = etcd::Around {
-        now: scene.now,
-        cluster: scene.place.system,
+    let etcd_input = etcd::EtcdInput {
+        now: input.now,
+        cluster: input.origin.system,
         position,
         random: 1,
     };
@@ -334,11 +334,11 @@ fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
             ..row
         },
     ];
-    let found = etcd::Found {
+    let found = etcd::EtcdRows {
         elsewhere,
-        ..etcd::Found::default()
+        ..etcd::EtcdRows::default()
     };
-    let outcome = etcd::answer(&stored, &table.pool, &found, &request, &around);
+    let outcome = etcd::answer(&stored, &table.pool, &found, &request, &etcd_input);
     let Answer::Granted(grant) = outcome.reply.answer else {
         panic!("{:?}", outcome.reply.answer)
     };

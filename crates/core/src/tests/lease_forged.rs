@@ -1,16 +1,16 @@
 //! What somebody can do who may ask a registry, and makes the requests up: servers that do
 //! not exist, clocks, memories, and the answers of transactions that he has aborted. None of
-//! it moves a bound by more than an honest server does, and none makes the registry quiet or
-//! stops it.
+//! it moves a bound by more than an honest server does, and none begins a grace period or stops the
+//! registry.
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
-use super::super::lease::horizon::{OF_ROLE_MAX, Servers};
+use super::super::lease::cluster_horizon::{OF_ROLE_MAX, Servers};
 use super::super::lease::registry::{VOUCH_TIME, VOUCHED_MAX};
 use super::super::lease::seal::{Seal, SealKey};
 use super::super::lease::state::{DAY, Start};
 use super::super::lease::{
-    Answer, Ask, Cause, Fence, Holder, LeaseRefused, Memory, Nonce, Reply, Request, Role,
-    ServerKey, Unfit,
+    Answer, Ask, Cause, Fence, Holder, HolderError, Memory, Nonce, RegistryError, Reply, Request,
+    Role, ServerKey,
 };
 use super::lease::{How, Registry, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, world};
@@ -105,7 +105,7 @@ fn limit(world: &mut World) -> i64 {
     let clock = world.now + 365 * DAY.get();
     let request = Forger::new("honest").request(Forger::acquire(), clock, None);
     match aborted(world, &request).answer {
-        Answer::Refused(LeaseRefused::TooFarAhead { limit, .. }) => limit.get() - world.now,
+        Answer::Refused(RegistryError::TooFarAhead { limit, .. }) => limit.get() - world.now,
         answer => panic!("{answer:?}"),
     }
 }
@@ -200,7 +200,7 @@ fn a_memory_without_the_right_seal_is_not_believed() {
         |memory| memory.serial += 1_000_000,
         |memory| memory.era.counter += 1,
         |memory| memory.era.declared += 1,
-        |memory| memory.era.place.timeline += 1,
+        |memory| memory.era.origin.timeline += 1,
         |memory| memory.era.random += 1,
         |memory| *memory = SealKey::new([7; 32]).seal(*memory),
     ];
@@ -214,7 +214,7 @@ fn a_memory_without_the_right_seal_is_not_believed() {
         let reply = answer(&mut world, &request);
         assert_eq!(
             reply.answer,
-            Answer::Refused(LeaseRefused::Foreign),
+            Answer::Refused(RegistryError::Foreign),
             "change {number}"
         );
         assert_eq!(world.registries[0].disk, before, "change {number}");
@@ -225,7 +225,7 @@ fn a_memory_without_the_right_seal_is_not_believed() {
             ..request
         };
         let answer = aborted(&mut world, &next).answer;
-        assert!(!matches!(answer, Answer::Refused(LeaseRefused::Foreign)));
+        assert!(!matches!(answer, Answer::Refused(RegistryError::Foreign)));
     }
     assert!(world.until_issues(0, 4).is_some());
 }
@@ -261,7 +261,7 @@ fn a_token_that_was_made_up_shows_no_loss() {
             assert!(
                 matches!(
                     reply.answer,
-                    Answer::Refused(LeaseRefused::Fenced {
+                    Answer::Refused(RegistryError::Fenced {
                         why: Fence::Lost,
                         ..
                     })
@@ -317,7 +317,7 @@ fn a_role_can_make_up_only_so_many_servers() {
         server.holder.identity.boot += 1_000_000;
         table.put_server(server.clone());
     }
-    let refused = Answer::Refused(LeaseRefused::ManyServers {
+    let refused = Answer::Refused(RegistryError::ManyServers {
         count: u32::try_from(OF_ROLE_MAX).unwrap(),
     });
     let request = forger.request(Forger::acquire(), world.now, None);
@@ -375,7 +375,7 @@ fn show_all(world: &mut World, shown: &[(Request, Reply)]) {
 
 /// What the registry has sealed in transactions that were aborted: later serials and tokens.
 /// Each is shown at once, and after clean restarts. A token of an earlier start than the
-/// registry remembers may be a lost one: it makes the registry quiet, once. Nothing stops the
+/// registry remembers may be a lost one: it begins a grace period, once. Nothing stops the
 /// registry, and of an era that was never stored nobody is told.
 #[test]
 fn what_was_never_stored_shows_no_loss() {
@@ -523,7 +523,7 @@ fn a_token_that_was_granted_shows_a_loss_once() {
         ..request.clone()
     };
     let reply = answer(&mut world, &again);
-    assert_eq!(reply.answer, Answer::Refused(LeaseRefused::Foreign));
+    assert_eq!(reply.answer, Answer::Refused(RegistryError::Foreign));
     answer(&mut world, &request);
     assert_eq!(world.newest().disk.0.era, era);
 }
@@ -643,7 +643,7 @@ fn only_the_role_that_took_a_lease_has_it() {
                 memory: Some(reply.memory),
                 ..stranger.clone()
             };
-            let Answer::Refused(LeaseRefused::Fenced { why, .. }) =
+            let Answer::Refused(RegistryError::Fenced { why, .. }) =
                 answer(&mut world, &forged).answer
             else {
                 panic!("{forged:?}")
@@ -665,7 +665,7 @@ fn only_the_role_that_took_a_lease_has_it() {
             assert!(
                 matches!(
                     answer,
-                    Answer::Refused(LeaseRefused::NoneFree { .. } | LeaseRefused::Held { .. })
+                    Answer::Refused(RegistryError::NoneFree { .. } | RegistryError::Held { .. })
                 ),
                 "{answer:?}"
             );
@@ -737,15 +737,21 @@ fn texts_that_people_cannot_be_shown_do_not_fit() {
     let long = |length| "x".repeat(length);
     assert_eq!(with("höst", "::1", "/srv/a b").fits(), Ok(()));
     let cases = [
-        (with("a\nb", "", ""), Unfit::Control("host")),
-        (with("", "\u{9b}31m", ""), Unfit::Control("address")),
-        (with("", "", "/\u{1b}[2J"), Unfit::Control("data_directory")),
-        (with("", "", "/\u{7f}"), Unfit::Control("data_directory")),
-        (with(&long(256), "", ""), Unfit::Long("host", 255)),
-        (with("", &long(256), ""), Unfit::Long("address", 255)),
+        (with("a\nb", "", ""), HolderError::Control("host")),
+        (with("", "\u{9b}31m", ""), HolderError::Control("address")),
+        (
+            with("", "", "/\u{1b}[2J"),
+            HolderError::Control("data_directory"),
+        ),
+        (
+            with("", "", "/\u{7f}"),
+            HolderError::Control("data_directory"),
+        ),
+        (with(&long(256), "", ""), HolderError::Long("host", 255)),
+        (with("", &long(256), ""), HolderError::Long("address", 255)),
         (
             with("", "", &long(1024)),
-            Unfit::Long("data_directory", 1023),
+            HolderError::Long("data_directory", 1023),
         ),
     ];
     for (asker, why) in cases {

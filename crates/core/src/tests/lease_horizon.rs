@@ -10,9 +10,9 @@
 use std::collections::BTreeSet;
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::horizon::{self, Lacking, Server, Undroppable};
-use super::super::lease::state::Scene;
-use super::super::lease::{Answer, Ask, Fence, LeaseRefused, ServerKey};
+use super::super::lease::cluster_horizon::{self, DropServerError, HorizonError, Server};
+use super::super::lease::state::RegistryInput;
+use super::super::lease::{Answer, Ask, Fence, RegistryError, ServerKey};
 use super::explorer::Random;
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 use super::lease_etcd::in_etcd;
@@ -133,13 +133,13 @@ impl World {
     }
 
     /// A consumer asks for the horizon, and reads the rows before it.
-    fn consume(&mut self) -> Result<i64, Lacking> {
+    fn consume(&mut self) -> Result<i64, HorizonError> {
         let now = self.now;
         let registry = self.newest();
-        let scene = registry.scene(now, false);
+        let input = registry.registry_input(now, false);
         let (state, table) = &registry.disk;
         let servers: Vec<Server> = table.servers.values().cloned().collect();
-        let horizon = horizon::read(state, &servers, &scene)?.get();
+        let horizon = cluster_horizon::read(state, &servers, &input)?.get();
         self.orders.returned = self.orders.returned.max(Some(horizon));
         self.say(|| {
             format!(
@@ -151,13 +151,13 @@ impl World {
     }
 
     /// An administrator drops a server, by the name that it has.
-    fn drop_server(&mut self, name: &str) -> Result<Server, Undroppable> {
+    fn drop_server(&mut self, name: &str) -> Result<Server, DropServerError> {
         let now = self.now;
         let registry = self.newest();
-        let scene = registry.scene(now, false);
+        let input = registry.registry_input(now, false);
         let (state, table) = &mut registry.disk;
         let servers: Vec<Server> = table.servers.values().cloned().collect();
-        let dropped = horizon::drop_server(state, &servers, name, &scene);
+        let dropped = cluster_horizon::drop_server(state, &servers, name, &input);
         if let Ok(server) = &dropped {
             table.put_server(server.clone());
         }
@@ -243,7 +243,7 @@ fn a_server_that_reports_nothing_holds_it_back() {
     world.orders.reporting.remove(&1);
     world.crash(2, false);
     world.seconds(12);
-    let Err(Lacking::Report(server)) = world.consume() else {
+    let Err(HorizonError::Report(server)) = world.consume() else {
         panic!("{:?}", world.consume())
     };
     assert_eq!(server.holder.identity, world.servers[1].identity);
@@ -264,7 +264,7 @@ fn a_server_that_reports_nothing_holds_it_back() {
 fn there_is_no_horizon_without_a_server() {
     let mut world = world(1, 1);
     world.crash(0, false);
-    assert_eq!(world.consume(), Err(Lacking::NoServer));
+    assert_eq!(world.consume(), Err(HorizonError::NoServer));
     world.start(0);
     world.seconds(12);
     world.stop(0);
@@ -287,20 +287,20 @@ fn an_era_that_an_administrator_begins_keeps_the_horizon() {
         let before = world.consume().unwrap();
         let now = world.now;
         let registry = world.newest();
-        let scene = registry.scene(now, false);
+        let input = registry.registry_input(now, false);
         registry.clean_since += u128::from(is_revoked);
         let (state, table) = &mut registry.disk;
         match is_revoked {
             true => {
-                let scene = Scene {
-                    start: scene.start + 1,
-                    clean_since: scene.clean_since + 1,
-                    ..scene
+                let input = RegistryInput {
+                    start: input.start + 1,
+                    clean_since: input.clean_since + 1,
+                    ..input
                 };
                 let worker = table.rows.keys().next().copied().unwrap();
-                super::lease_table::revoke(state, table, worker, &scene);
+                super::lease_table::revoke(state, table, worker, &input);
             }
-            false => state.declare(&scene),
+            false => state.declare(&input),
         }
         let after = world.consume().unwrap();
         assert!(after >= before, "{after}");
@@ -329,7 +329,10 @@ fn a_lost_server_counts_until_it_is_dropped() {
     let lost = world.known(0).unwrap();
     world.drop_server(&lost.name()).unwrap();
     assert!(world.lag() <= 6);
-    assert_eq!(world.drop_server(&lost.name()), Err(Undroppable::Unknown));
+    assert_eq!(
+        world.drop_server(&lost.name()),
+        Err(DropServerError::Unknown)
+    );
     world.check();
 }
 
@@ -337,7 +340,7 @@ fn a_lost_server_counts_until_it_is_dropped() {
 fn a_server_that_may_run_is_not_dropped() {
     let mut world = two_of_three(2);
     let name = world.known(0).unwrap().name();
-    let Err(Undroppable::MayRun(server)) = world.drop_server(&name) else {
+    let Err(DropServerError::MayRun(server)) = world.drop_server(&name) else {
         panic!("dropped")
     };
     assert_eq!(server.holder.identity, world.servers[0].identity);
@@ -350,7 +353,7 @@ fn a_server_that_may_run_is_not_dropped() {
     assert!(matches!(request.ask, Ask::Renew { .. }));
     let reply = world.answer(0, 0, &request);
     let why = Fence::Revoked;
-    let Answer::Refused(LeaseRefused::Fenced { why: found, .. }) = reply.answer else {
+    let Answer::Refused(RegistryError::Fenced { why: found, .. }) = reply.answer else {
         panic!("{:?}", reply.answer)
     };
     assert_eq!(found, why);
@@ -524,9 +527,9 @@ fn an_incarnation_that_is_gone_is_not_heard() {
     };
     // The next one has another worker ID, since this one was revoked.
     let (now, registry) = (world.now, world.newest());
-    let scene = registry.scene(now, false);
+    let input = registry.registry_input(now, false);
     let (state, table) = &mut registry.disk;
-    super::lease_table::revoke(state, table, worker, &scene).unwrap();
+    super::lease_table::revoke(state, table, worker, &input).unwrap();
     world.crash(0, true);
     world.seconds(3);
     let before = world.known(0).unwrap();
@@ -627,7 +630,7 @@ fn nothing_new_is_returned_until_all_who_live_have_asked() {
         world.second();
         assert!(world.consume().unwrap() <= begin);
     }
-    // It hears that its token is lost, and hangs again for longer than the quiet time.
+    // It hears that its token is lost, and hangs again for longer than the grace period.
     world.wake(2);
     while world.known(2).is_none() {
         assert!(world.contact(2));
@@ -661,17 +664,17 @@ fn a_registry_that_has_stopped_tells_no_horizon() {
     let mut world = two_of_three(2);
     let now = world.now;
     let registry = world.newest();
-    let mut scene = registry.scene(now, false);
+    let mut input = registry.registry_input(now, false);
     let mut other = registry.disk.clone();
     // A copy of it.
-    scene.start += 1;
-    other.0.declare(&scene);
+    input.start += 1;
+    other.0.declare(&input);
     let memory = other.0.memory(None);
     world.pass(4 * SECOND);
     let mut request = world.ask(0).unwrap();
     request.memory = Some(memory);
     world.answer(0, 0, &request);
-    assert!(matches!(world.consume(), Err(Lacking::Stopped(_))));
+    assert!(matches!(world.consume(), Err(HorizonError::Stopped(_))));
 }
 
 /// The entries of servers are lost, and their leases are not.
@@ -752,10 +755,10 @@ fn walk(seed: u64, tell: bool) -> World {
             10 => world.advance(server, random.below(15) * SECOND),
             11 => {
                 let (now, registry) = (world.now, world.newest());
-                let scene = registry.scene(now, false);
+                let input = registry.registry_input(now, false);
                 let (state, table) = &mut registry.disk;
                 let worker = WorkerId::new(random.below(2) as i32).unwrap();
-                super::lease_table::revoke(state, table, worker, &scene);
+                super::lease_table::revoke(state, table, worker, &input);
             }
             12 => {
                 let pause = random.below(25) * SECOND;

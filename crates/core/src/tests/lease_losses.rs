@@ -2,7 +2,7 @@
 //! rule, and for each hole that was found in it.
 
 use super::super::lease::state::DAY;
-use super::super::lease::{Cause, LeaseRefused};
+use super::super::lease::{Cause, RegistryError};
 use super::lease::{How, Plan, SECOND, World};
 
 use super::lease_traces::{
@@ -21,8 +21,8 @@ fn a_lost_takeover_is_not_undone() {
         world.newest().off = off * SECOND;
         world.wake(0);
         world.seconds(2);
-        let LeaseRefused::Quiet {
-            cause: Cause::Place,
+        let RegistryError::Grace {
+            cause: Cause::Origin,
             ..
         } = why(&world, 0)
         else {
@@ -176,13 +176,13 @@ fn an_old_registry_stops_until_it_is_declared() {
     world.servers[0].registry = 0;
     world.servers[1].registry = 0;
     world.seconds(30);
-    let LeaseRefused::Stopped(stopped) = why(&world, 1) else {
+    let RegistryError::Stopped(stopped) = why(&world, 1) else {
         panic!("{:?}", why(&world, 1))
     };
-    assert_eq!(stopped.seen.place.timeline, 2);
+    assert_eq!(stopped.seen.origin.timeline, 2);
     assert!(world.servers[0].issued_at < Some(world.now - 15 * SECOND));
-    let scene = world.registries[0].scene(world.now, false);
-    world.registries[0].disk.0.declare(&scene);
+    let input = world.registries[0].registry_input(world.now, false);
+    world.registries[0].disk.0.declare(&input);
     assert!(
         world.until_issues(0, PATIENCE).is_some(),
         "{}",
@@ -202,7 +202,7 @@ fn two_copies_that_both_count_stop() {
     world.seconds(3);
     let one = world.copy_registry(0, How::Promotion);
     let two = world.copy_registry(0, How::Promotion);
-    world.registries[two].place = world.registries[one].place;
+    world.registries[two].origin = world.registries[one].origin;
     world.servers[0].registry = one;
     world.servers[1].registry = two;
     world.seconds(2);
@@ -292,7 +292,7 @@ fn a_row_far_ahead_may_have_been_renewed() {
 /// A clean stop and the next grant are lost, and the server that had stopped comes back
 /// at once: it has the identity, and the row's bound is not enough.
 #[test]
-fn a_restart_in_the_quiet_time_starts_above_what_may_be_lost() {
+fn a_restart_in_the_grace_period_starts_above_what_may_be_lost() {
     let mut world = one_of_two();
     world.keep_memory = false;
     world.stop(0);
@@ -314,7 +314,7 @@ fn a_restart_in_the_quiet_time_starts_above_what_may_be_lost() {
     world.check();
 }
 
-/// What is granted in the quiet time is lost as well, and clocks differ.
+/// What is granted in the grace period is lost as well, and clocks differ.
 #[test]
 fn two_losses_in_a_row() {
     let mut world = one_of_two();
@@ -394,12 +394,12 @@ fn what_nodes_have_seen_shows_a_loss() {
 fn a_dump_that_is_restored_elsewhere_is_a_loss() {
     let mut world = one_of_two();
     let copy = world.copy_registry(2, How::Backup);
-    world.registries[copy].place.system = 2;
+    world.registries[copy].origin.system = 2;
     world.servers[0].registry = copy;
     world.seconds(3);
     assert_eq!(
         world.registries[copy].disk.0.loss.unwrap().cause,
-        Cause::Place
+        Cause::Origin
     );
     // The old one has been replaced.
     world.servers[0].registry = 0;
@@ -408,7 +408,7 @@ fn a_dump_that_is_restored_elsewhere_is_a_loss() {
 }
 
 #[test]
-fn an_administrator_ends_the_quiet_time() {
+fn an_administrator_ends_the_grace_period() {
     let mut world = one_of_two();
     down(&mut world, 0);
     world.seconds(20);
@@ -416,8 +416,8 @@ fn an_administrator_ends_the_quiet_time() {
     world.start(1);
     world.seconds(2);
     assert!(held(&world, 1).is_none());
-    let scene = world.registries[1].scene(world.now, false);
-    world.registries[1].disk.0.end_quiet(&scene);
+    let input = world.registries[1].registry_input(world.now, false);
+    world.registries[1].disk.0.end_grace(&input);
     assert!(world.until_issues(1, 2).is_some());
     // The floor stays.
     assert!(world.row(0).floor.get() > world.now + 20 * SECOND);

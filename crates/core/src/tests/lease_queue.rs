@@ -2,10 +2,10 @@
 //! grants them, and what their nodes ask.
 
 use super::super::id::{BootNanos, Millis, UnixMillis, WorkerId};
-use super::super::lease::node::{Change, Moment, Next, Node, Reach, Why};
-use super::super::lease::state::{Scene, State};
+use super::super::lease::node::{Change, FloorPolicy, LeaseError, Next, Node, NodeInput};
+use super::super::lease::state::{RegistryInput, State};
 use super::super::lease::{
-    Answer, Ask, Holder, LeaseRefused, Nonce, Place, Pool, RegistryMillis, Request, Role,
+    Answer, Ask, Holder, Nonce, Origin, Pool, RegistryError, RegistryMillis, Request, Role,
     ServerKey, seal::SealKey,
 };
 use super::lease_table::{Table, handle};
@@ -36,13 +36,13 @@ impl World {
         };
         Self {
             now: HOUR,
-            state: State::new(&scene(HOUR), SealKey::new([1; 32])),
+            state: State::new(&registry_input(HOUR), SealKey::new([1; 32])),
             table: Table::new(pool),
             nonces: 0,
         }
     }
 
-    fn node(&mut self, generator: u64, reach: Reach) -> Node {
+    fn node(&mut self, generator: u64, reach: FloorPolicy) -> Node {
         self.nonces += 1;
         let me = Holder {
             identity: ServerKey {
@@ -63,8 +63,8 @@ impl World {
     }
 
     /// The server's clock is behind the registry's by this much.
-    fn moment(&self, behind: i64) -> Moment {
-        Moment {
+    fn node_input(&self, behind: i64) -> NodeInput {
+        NodeInput {
             boot: BootNanos::new(self.now * 1_000_000),
             clock: UnixMillis::new(self.now - behind),
             furthest: UnixMillis::new(0),
@@ -73,30 +73,30 @@ impl World {
     }
 
     fn carry(&mut self, node: &mut Node, request: &Request, behind: i64) -> Change {
-        let scene = scene(self.now);
-        let reply = handle(&mut self.state, &mut self.table, request, &scene);
-        node.heard(&reply, &self.moment(behind))
+        let input = registry_input(self.now);
+        let reply = handle(&mut self.state, &mut self.table, request, &input);
+        node.on_reply(&reply, &self.node_input(behind))
     }
 
     /// A node asks what it has to ask.
     fn ask(&mut self, node: &mut Node, behind: i64) -> Change {
-        let Next::Send(request) = node.next(&self.moment(behind)) else {
+        let Next::Send(request) = node.next(&self.node_input(behind)) else {
             panic!("{node:?}");
         };
         self.carry(node, &request, behind)
     }
 
     fn release(&mut self, node: &mut Node, behind: i64, end: i64) {
-        let (end, moment) = (UnixMillis::new(end), self.moment(behind));
-        let request = node.close(end, &moment).unwrap();
+        let (end, node_input) = (UnixMillis::new(end), self.node_input(behind));
+        let request = node.close(end, &node_input).unwrap();
         assert_eq!(self.carry(node, &request, behind), Change::Returned);
     }
 }
 
-fn scene(now: i64) -> Scene {
-    Scene {
+fn registry_input(now: i64) -> RegistryInput {
+    RegistryInput {
         now: RegistryMillis::new(now),
-        place: Place {
+        origin: Origin {
             system: 1,
             timeline: 1,
             database: 1,
@@ -116,32 +116,32 @@ fn worker(node: &Node) -> Option<u32> {
 #[test]
 fn a_generator_takes_the_head_of_the_queue_and_returns_to_the_tail() {
     let mut world = World::new();
-    let mut one = world.node(1, Reach::Soon);
+    let mut one = world.node(1, FloorPolicy::Soon);
     world.ask(&mut one, 0);
     assert_eq!(worker(&one), Some(0));
     // The clock goes back by a minute: not its own one, whose bound has not passed.
     let minute = 60 * SECOND;
-    let mut next = world.node(1, Reach::Passed);
+    let mut next = world.node(1, FloorPolicy::Passed);
     world.ask(&mut next, minute);
     assert_eq!(worker(&next), Some(1));
-    let floor = next.right().unwrap().floor;
+    let floor = next.right().unwrap().not_before;
     assert!(floor <= UnixMillis::new(world.now - minute));
     let now = world.now;
     world.release(&mut one, minute, now);
     // Another generator of the same server gets another one.
-    let mut two = world.node(2, Reach::Soon);
+    let mut two = world.node(2, FloorPolicy::Soon);
     world.ask(&mut two, 0);
     assert_eq!(worker(&two), Some(2));
     // Back again: the one of before was used until the hour, so there is none.
-    let mut third = world.node(1, Reach::Passed);
+    let mut third = world.node(1, FloorPolicy::Passed);
     let refused = world.ask(&mut third, minute + SECOND);
-    let Change::Troubled(trouble) = refused else {
+    let Change::Failed(failure) = refused else {
         panic!("{refused:?}");
     };
     let latest = UnixMillis::new(world.now - minute - SECOND);
     assert_eq!(
-        trouble.why,
-        Why::Refused(LeaseRefused::NonePassed { latest })
+        failure.why,
+        LeaseError::Refused(RegistryError::NonePassed { latest })
     );
     assert_eq!(worker(&third), None);
     // From its end on it serves again, as the first one that is free.
@@ -149,35 +149,35 @@ fn a_generator_takes_the_head_of_the_queue_and_returns_to_the_tail() {
     world.ask(&mut next, minute);
     world.ask(&mut third, minute);
     assert_eq!(worker(&third), Some(0));
-    assert_eq!(third.right().unwrap().floor, UnixMillis::new(HOUR));
+    assert_eq!(third.right().unwrap().not_before, UnixMillis::new(HOUR));
 }
 
 #[test]
 fn a_start_gets_its_own_worker_id_or_else_one_that_is_not_far_ahead() {
     let mut world = World::new();
-    let mut one = world.node(1, Reach::Soon);
+    let mut one = world.node(1, FloorPolicy::Soon);
     world.ask(&mut one, 0);
     // A crash: at the bound.
-    let mut again = world.node(1, Reach::Soon);
+    let mut again = world.node(1, FloorPolicy::Soon);
     world.ask(&mut again, 0);
     assert_eq!(worker(&again), Some(0));
-    let bound = again.right().unwrap().floor;
+    let bound = again.right().unwrap().not_before;
     assert_eq!(bound, UnixMillis::new(HOUR + LEASE));
     // A crash, and the clock is half an hour back: its own one would lead by as much.
-    let mut back = world.node(1, Reach::Soon);
+    let mut back = world.node(1, FloorPolicy::Soon);
     world.ask(&mut back, HOUR / 2);
     assert_eq!(worker(&back), Some(1));
     // All others are taken: better its own one than none.
-    let mut two = world.node(2, Reach::Soon);
+    let mut two = world.node(2, FloorPolicy::Soon);
     world.ask(&mut two, 0);
     assert_eq!(worker(&two), Some(2));
     let further = HOUR / 2 + 120 * SECOND;
-    let mut last = world.node(1, Reach::Soon);
+    let mut last = world.node(1, FloorPolicy::Soon);
     assert_eq!(world.ask(&mut last, further), Change::Nothing);
     world.ask(&mut last, further);
     assert_eq!(worker(&last), Some(1));
     // But never after a rollback.
-    let mut passed = world.node(1, Reach::Passed);
+    let mut passed = world.node(1, FloorPolicy::Passed);
     world.ask(&mut passed, further);
     assert_eq!(worker(&passed), None);
 }
@@ -186,11 +186,11 @@ fn a_start_gets_its_own_worker_id_or_else_one_that_is_not_far_ahead() {
 fn a_worker_id_of_a_new_pool_is_not_of_an_earlier_time() {
     let mut world = World::new();
     world.table.pool.made = RegistryMillis::new(HOUR);
-    let mut one = world.node(1, Reach::Passed);
+    let mut one = world.node(1, FloorPolicy::Passed);
     world.ask(&mut one, SECOND);
     assert_eq!(worker(&one), None);
     world.now += SECOND;
-    let mut one = world.node(1, Reach::Passed);
+    let mut one = world.node(1, FloorPolicy::Passed);
     world.ask(&mut one, 0);
     assert_eq!(worker(&one), Some(0));
 }
@@ -200,15 +200,15 @@ fn a_grant_that_is_later_than_asked_is_not_accepted() {
     // The registry is not told of the instant.
     let mut world = World::new();
     world.table.pool.made = RegistryMillis::new(HOUR);
-    let mut one = world.node(1, Reach::Passed);
-    let Next::Send(mut request) = one.next(&world.moment(0)) else {
+    let mut one = world.node(1, FloorPolicy::Passed);
+    let Next::Send(mut request) = one.next(&world.node_input(0)) else {
         panic!();
     };
     if let Ask::Acquire { latest, .. } = &mut request.ask {
         assert_eq!(latest.take(), Some(UnixMillis::new(HOUR)));
     }
     let change = world.carry(&mut one, &request, 0);
-    assert!(matches!(change, Change::Troubled(_)), "{change:?}");
+    assert!(matches!(change, Change::Failed(_)), "{change:?}");
     assert_eq!(one.right(), None);
 }
 
@@ -218,27 +218,30 @@ fn generators_of_a_server_do_not_vouch_for_its_clock() {
     let mut world = World::new();
     let ahead = -(day + HOUR);
     for generator in [0, 1, 2] {
-        let mut node = world.node(generator, Reach::Any);
+        let mut node = world.node(generator, FloorPolicy::Any);
         let change = world.ask(&mut node, ahead);
-        let Change::Troubled(trouble) = change else {
+        let Change::Failed(failure) = change else {
             panic!("{generator}: {change:?}");
         };
-        let refused = matches!(trouble.why, Why::Refused(LeaseRefused::TooFarAhead { .. }));
-        assert!(refused, "{trouble:?}");
+        let refused = matches!(
+            failure.why,
+            LeaseError::Refused(RegistryError::TooFarAhead { .. })
+        );
+        assert!(refused, "{failure:?}");
     }
 }
 
 #[test]
 fn each_generator_and_the_server_have_worker_ids_of_their_own() {
     let mut world = World::new();
-    let mut nodes = [0, 7, 8].map(|generator| world.node(generator, Reach::Soon));
+    let mut nodes = [0, 7, 8].map(|generator| world.node(generator, FloorPolicy::Soon));
     for (expected, node) in (0..).zip(&mut nodes) {
         world.ask(node, 0);
         assert_eq!(worker(node), Some(expected));
     }
     // After a crash, each gets its own one again.
     for (expected, generator) in (0..).zip([0, 7, 8]) {
-        let mut node = world.node(generator, Reach::Soon);
+        let mut node = world.node(generator, FloorPolicy::Soon);
         world.ask(&mut node, 0);
         assert_eq!(worker(&node), Some(expected));
         let row = &world.table.rows[&WorkerId::new(expected.cast_signed()).unwrap()];
@@ -252,25 +255,25 @@ fn a_grant_that_was_lost_is_not_repeated_for_a_clock_that_it_is_too_late_for() {
     // Worker IDs that were never leased serve from here on.
     let from = HOUR - 30 * SECOND;
     world.table.pool.made = RegistryMillis::new(from - SECOND);
-    let mut one = world.node(1, Reach::Passed);
-    let now = world.moment(0);
+    let mut one = world.node(1, FloorPolicy::Passed);
+    let now = world.node_input(0);
     let Next::Send(lost) = one.next(&now) else {
         panic!();
     };
-    let scene = scene(world.now);
-    let reply = handle(&mut world.state, &mut world.table, &lost, &scene);
+    let input = registry_input(world.now);
+    let reply = handle(&mut world.state, &mut world.table, &lost, &input);
     assert!(matches!(reply.answer, Answer::Granted(_)));
     one.failed(lost.number, String::new(), &now);
     world.now += SECOND;
     // The clock goes back once more.
     let minute = 60 * SECOND;
-    let Change::Troubled(trouble) = world.ask(&mut one, minute) else {
+    let Change::Failed(failure) = world.ask(&mut one, minute) else {
         panic!();
     };
     let latest = UnixMillis::new(world.now - minute);
     assert_eq!(
-        trouble.why,
-        Why::Refused(LeaseRefused::NonePassed { latest })
+        failure.why,
+        LeaseError::Refused(RegistryError::NonePassed { latest })
     );
     // For a clock that it serves, it is the same worker ID.
     world.now += SECOND;

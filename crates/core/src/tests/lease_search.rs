@@ -397,10 +397,10 @@ impl Walk {
             Event::Revoke => {
                 let now = self.world.now;
                 let registry = self.world.newest();
-                let scene = registry.scene(now, false);
+                let input = registry.registry_input(now, false);
                 let (state, table) = &mut registry.disk;
                 let worker = super::super::id::WorkerId::new(0).unwrap();
-                super::lease_table::revoke(state, table, worker, &scene);
+                super::lease_table::revoke(state, table, worker, &input);
                 self.world.say(|| "worker 0 is revoked".to_string());
             }
             Event::Away => {
@@ -419,8 +419,8 @@ impl Walk {
         let registry = world.registries.len() - 1;
         let wait = (self.plan.lease + self.plan.hold) / SECOND + 5;
         let mut live = (0..world.servers.len()).collect::<Vec<_>>();
-        for place in (1..live.len()).rev() {
-            live.swap(place, self.random.below(place as i64 + 1) as usize);
+        for origin in (1..live.len()).rev() {
+            live.swap(origin, self.random.below(origin as i64 + 1) as usize);
         }
         // A fixed worker ID may be taken; then its server waits rightly.
         live.sort_by_key(|server| world.servers[*server].fixed.is_none());
@@ -457,8 +457,8 @@ impl Walk {
             let now = world.now;
             let newest = world.newest();
             if newest.disk.0.stopped.is_some() && !declared {
-                let scene = newest.scene(now, false);
-                newest.disk.0.declare(&scene);
+                let input = newest.registry_input(now, false);
+                newest.disk.0.declare(&input);
                 world.say(|| "an administrator declares".to_string());
                 (left, declared) = (wait, true);
             }

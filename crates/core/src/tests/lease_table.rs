@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::super::id::{UnixMillis, WorkerId};
-use super::super::lease::horizon::{Changes, Server, Servers};
+use super::super::lease::cluster_horizon::{Changes, Server, Servers};
 use super::super::lease::registry::{self, Rows};
-use super::super::lease::state::{Scene, State};
+use super::super::lease::state::{RegistryInput, State};
 use super::super::lease::{Pool, RegistryMillis, Reply, Request, Row, ServerKey};
 
 /// The rows of a pool, as a registry's disk has them.
@@ -82,7 +82,7 @@ impl Rows for Table {
         free.min_by_key(|row| row.leased_until).cloned()
     }
 
-    fn cut(&mut self, latest: RegistryMillis) {
+    fn clamp(&mut self, latest: RegistryMillis) {
         for row in self.rows.values_mut() {
             row.leased_until = row.leased_until.min(latest);
         }
@@ -96,9 +96,14 @@ impl Rows for Table {
 }
 
 /// Answers a request, and stores what it changes.
-pub fn handle(state: &mut State, table: &mut Table, request: &Request, scene: &Scene) -> Reply {
+pub fn handle(
+    state: &mut State,
+    table: &mut Table,
+    request: &Request,
+    input: &RegistryInput,
+) -> Reply {
     let pool = table.pool.clone();
-    let (reply, changes) = registry::handle(state, &pool, table, request, scene);
+    let (reply, changes) = registry::handle(state, &pool, table, request, input);
     table.store(changes);
     reply
 }
@@ -108,9 +113,9 @@ pub fn revoke(
     state: &mut State,
     table: &mut Table,
     worker: WorkerId,
-    scene: &Scene,
+    input: &RegistryInput,
 ) -> Option<Row> {
-    let row = registry::revoke(state, table, worker, scene)?;
+    let row = registry::revoke(state, table, worker, input)?;
     table.rows.insert(worker, row.clone());
     Some(row)
 }

@@ -2,9 +2,9 @@
 //! for each hole that was found in them.
 
 use super::super::id::{Millis, UnixMillis, WorkerId};
-use super::super::lease::node::{Moment, Next, Node, Why};
+use super::super::lease::node::{LeaseError, Next, Node, NodeInput};
 use super::super::lease::state::DAY;
-use super::super::lease::{Answer, Fence, LeaseRefused, Named, Pool, RegistryMillis, Terms};
+use super::super::lease::{Answer, Fence, Named, Pool, RegistryError, RegistryMillis, Terms};
 use super::lease::{EPOCH, How, Plan, SECOND, World};
 
 /// A lease, a hold, and what is lost to seconds.
@@ -55,9 +55,9 @@ pub fn held(world: &World, server: usize) -> Option<u32> {
         .map(|(_, worker, _)| worker.get())
 }
 
-pub fn why(world: &World, server: usize) -> &LeaseRefused {
-    match &world.servers[server].node.trouble().unwrap().why {
-        Why::Refused(refused) => refused,
+pub fn why(world: &World, server: usize) -> &RegistryError {
+    match &world.servers[server].node.failure().unwrap().why {
+        LeaseError::Refused(refused) => refused,
         why => panic!("{why:?}"),
     }
 }
@@ -77,7 +77,7 @@ fn a_frozen_holder_stops_at_its_bound() {
     world.wake(0);
     world.seconds(30);
     world.check();
-    let LeaseRefused::NoneFree { .. } = why(&world, 0) else {
+    let RegistryError::NoneFree { .. } = why(&world, 0) else {
         panic!("{:?}", why(&world, 0))
     };
     assert!(world.changes.contains("lost"));
@@ -237,7 +237,7 @@ fn a_restored_copy_does_not_stop_the_original() {
     world.check();
     assert!(world.servers[0].issued_at > Some(world.now - 3 * SECOND));
     assert!(world.servers[1].issued_at.is_none());
-    let LeaseRefused::Held { by, .. } = why(&world, 1) else {
+    let RegistryError::Held { by, .. } = why(&world, 1) else {
         panic!("{:?}", why(&world, 1))
     };
     assert_eq!(**by, Named::from(&world.row(0).holder));
@@ -366,7 +366,7 @@ fn a_release_of_what_was_taken_over_changes_nothing() {
     // It has not heard of the takeover.
     let release = world.close(0).unwrap();
     let reply = world.answer(0, 0, &release);
-    let Answer::Refused(LeaseRefused::Fenced {
+    let Answer::Refused(RegistryError::Fenced {
         why: Fence::TakenOver,
         by,
         ..
@@ -390,7 +390,7 @@ fn a_clock_of_the_registry_that_is_set_back_stops_nobody() {
             "{}",
             world.log.join("\n")
         );
-        // And in a quiet time.
+        // And in a grace period.
         let mut world = one_of_two();
         world.replace(0, How::Promotion);
         world.seconds(2);
@@ -410,7 +410,7 @@ fn a_server_whose_clock_is_wrong_is_told_before_it_issues() {
     let mut world = world(2, 2);
     world.servers[0].off = 2 * DAY.get();
     world.seconds(3);
-    let LeaseRefused::TooFarAhead { limit, .. } = why(&world, 0) else {
+    let RegistryError::TooFarAhead { limit, .. } = why(&world, 0) else {
         panic!("{:?}", why(&world, 0))
     };
     assert!(limit.get() < EPOCH + DAY.get() + 10 * SECOND);
@@ -455,7 +455,7 @@ fn a_new_registry_whose_clock_is_slow_tells_its_clock() {
         registry.disk.0.top = RegistryMillis::new(EPOCH + off);
         world.seconds(30);
         for server in 0..3 {
-            let LeaseRefused::TooFarAhead { asked, now, .. } = why(&world, server) else {
+            let RegistryError::TooFarAhead { asked, now, .. } = why(&world, server) else {
                 panic!("{:?}", why(&world, server))
             };
             assert!(asked.get() - now.get() > days * DAY.get());
@@ -493,9 +493,9 @@ fn a_copy_of_a_running_machine_is_found() {
 fn a_revoked_worker_id_is_free_after_the_usual_time() {
     let mut world = one_of_two();
     world.start(1);
-    let scene = world.registries[0].scene(world.now, false);
+    let input = world.registries[0].registry_input(world.now, false);
     let (state, table) = &mut world.newest().disk;
-    super::lease_table::revoke(state, table, WorkerId::new(0).unwrap(), &scene).unwrap();
+    super::lease_table::revoke(state, table, WorkerId::new(0).unwrap(), &input).unwrap();
     world.seconds(4);
     assert!(world.changes.contains("lost"));
     assert!(held(&world, 1).is_none());
@@ -525,7 +525,7 @@ fn ids_of_before_the_registry() {
     claims.second();
     assert_eq!(
         *why(&claims, 0),
-        LeaseRefused::NotInPool {
+        RegistryError::NotInPool {
             worker: WorkerId::new(7).unwrap()
         }
     );
@@ -604,9 +604,9 @@ fn out_of_reach() {
     }
     let issued = world.servers[0].issued_at.unwrap();
     assert!((bound - 4 * SECOND..bound).contains(&issued));
-    let trouble = world.servers[0].node.trouble().unwrap();
-    assert!(matches!(trouble.why, Why::Unreachable(_)));
-    assert!(trouble.since.get() < EPOCH + 10 * SECOND);
+    let failure = world.servers[0].node.failure().unwrap();
+    assert!(matches!(failure.why, LeaseError::Unreachable(_)));
+    assert!(failure.since.get() < EPOCH + 10 * SECOND);
     assert!(world.until_issues(0, 3).is_some());
     assert!(world.changes.contains("resumed"));
     world.check();
@@ -760,17 +760,17 @@ fn a_copy_that_lags_stops() {
 fn a_right_ends() {
     let world = one_of_two();
     let right = world.servers[0].node.right().unwrap();
-    let past = right.bound.plus(Millis::new(5));
-    assert_eq!(right.cap(past), right.bound);
+    let past = right.not_after.plus(Millis::new(5));
+    assert_eq!(right.cap(past), right.not_after);
     assert_eq!(right.cap(UnixMillis::new(5)), UnixMillis::new(5));
     let mut node: Node = world.servers[0].node.clone();
-    let moment = Moment {
+    let node_input = NodeInput {
         boot: super::super::id::BootNanos::new(0),
         clock: UnixMillis::new(world.now),
-        furthest: right.floor,
+        furthest: right.not_before,
         in_recovery: false,
     };
-    assert!(node.close(right.floor, &moment).is_some());
+    assert!(node.close(right.not_before, &node_input).is_some());
     assert!(node.right().is_none());
-    assert!(matches!(node.next(&moment), Next::Sleep(_)));
+    assert!(matches!(node.next(&node_input), Next::Sleep(_)));
 }

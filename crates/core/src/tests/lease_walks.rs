@@ -197,8 +197,8 @@ fn resumes(world: &World, plan: Plan) -> Result<(), String> {
         let now = world.now;
         let newest = world.newest();
         if issues.is_none() && newest.disk.0.stopped.is_some() {
-            let scene = newest.scene(now, false);
-            newest.disk.0.declare(&scene);
+            let input = newest.registry_input(now, false);
+            newest.disk.0.declare(&input);
             issues = world.until_issues(server, most);
         }
         if issues.is_none() || world.twice.is_some() {

@@ -12,6 +12,8 @@ mod behaviour;
 #[cfg(not(loom))]
 mod block;
 #[cfg(not(loom))]
+mod cursor;
+#[cfg(not(loom))]
 mod evenness;
 #[cfg(not(loom))]
 mod explorer;
@@ -19,8 +21,6 @@ mod explorer;
 mod horizon;
 #[cfg(loom)]
 mod horizon_interleavings;
-#[cfg(not(loom))]
-mod identities;
 #[cfg(loom)]
 mod interleavings;
 #[cfg(not(loom))]
@@ -62,6 +62,10 @@ mod presets;
 #[cfg(not(loom))]
 mod reported;
 #[cfg(loom)]
+mod rotation_interleavings;
+#[cfg(not(loom))]
+mod rotation_walks;
+#[cfg(loom)]
 mod scaffold;
 #[cfg(not(loom))]
 mod scripted;
@@ -70,15 +74,11 @@ mod sessions;
 #[cfg(not(loom))]
 mod short_leases;
 #[cfg(not(loom))]
-mod threads;
-#[cfg(loom)]
-mod turn_interleavings;
+mod tenures;
 #[cfg(not(loom))]
-mod turn_walks;
+mod threads;
 #[cfg(not(loom))]
 mod walks;
-#[cfg(not(loom))]
-mod word;
 
 /// A server that has written this many marks reserves for ever: no test needs as many.
 #[cfg(not(loom))]

@@ -5,23 +5,23 @@ use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
 
 use super::super::clock::Reading;
-use super::super::clocks::Ledger;
+use super::super::clock_seq::ClockSeqHistory;
+use super::super::cursor::{ClockSeqSpan, Clocks, Issued, Step};
 use super::super::generator::Generator;
-use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
 use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
     WorkerId,
 };
-use super::super::identity::{Generation, Identity};
-use super::super::reservation::Settings;
-use super::super::reservation::{Refusal, Situation};
-use super::super::server::{
+use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use super::super::protocol::plan::Settings;
+use super::super::protocol::plan::{PlanInput, ReserveError};
+use super::super::protocol::{
     self,
-    apart::{self, UnderWay},
+    step_by_step::{self, UnderWay},
 };
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::{Clocks, Issued, Spread, Step};
+use super::super::tenure::{Generation, Tenure};
 use super::MARKS_MAX;
 use super::one_call::{OneCall, whose_calls_are_transactions};
 
@@ -50,7 +50,7 @@ pub struct Replica {
 /// Why a call of the model ends without an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    Refused(Refused),
+    Refused(IssueError),
     /// The call would sleep for this long.
     Sleeps(Nanos),
     /// Another reservation is under way.
@@ -71,10 +71,10 @@ pub enum Outcome {
     /// Waits for a clock that was set back, by this many nanoseconds.
     WaitsForClock(i64),
     /// Refused.
-    Refused(Refused),
+    Refused(IssueError),
     /// Waits for a reserver under way.
     WaitsForLock,
-    /// Waits for the clock to reach the bound of the server's identity.
+    /// Waits for the clock to reach the bound of the server's tenure.
     WaitsAtBound,
     /// The registry has given the server no worker ID.
     NoWorker,
@@ -119,8 +119,8 @@ pub struct Server {
     pub wall: Cell<i64>,
     /// How often the server was started: its secret.
     pub life: u64,
-    pub beliefs: Cell<Beliefs>,
-    identity: Cell<Identity>,
+    pub trusted: Cell<TrustedClock>,
+    tenure: Cell<Tenure>,
     pub promoted: bool,
     pub slot: Slot,
 
@@ -143,7 +143,7 @@ pub struct Server {
     pub naps: Naps,
     /// The registry stores a later bound when a call needs one, this much later.
     pub renews: Option<Millis>,
-    /// For a generator that takes turns: its queue of worker IDs.
+    /// For a generator that rotates its worker ID: its queue of worker IDs.
     pub queue: Cell<Option<Queue>>,
     pub slept: Cell<Slept>,
     /// What the server has reported.
@@ -158,8 +158,8 @@ impl Clone for Server {
         Self {
             boot: self.boot.clone(),
             wall: self.wall.clone(),
-            beliefs: self.beliefs.clone(),
-            identity: self.identity.clone(),
+            trusted: self.trusted.clone(),
+            tenure: self.tenure.clone(),
             slot: self.slot.copy(),
             disk: self.disk.clone(),
             committed: self.committed.clone(),
@@ -197,7 +197,7 @@ impl Clocks for Server {
 impl Host for Server {
     type Error = Stop;
 
-    fn error(&self, why: Refused) -> Stop {
+    fn error(&self, why: IssueError) -> Stop {
         Stop::Refused(why)
     }
 
@@ -206,13 +206,13 @@ impl Host for Server {
             return Err(Stop::NoWorker);
         }
         if self.slot.key() != KEY {
-            let start = self.beliefs.get().believable(self.read());
+            let start = self.trusted.get().believable(self.read());
             assert!(self.slot.evict(KEY, start, 0), "it was evicted before");
             self.slot.unpin();
         }
         let (file, scale) = (self.disk.get().file, self.scale());
         if !self.slot.is_settled(file, scale) {
-            let start = self.beliefs.get().believable(self.read());
+            let start = self.trusted.get().believable(self.read());
             self.reserving(|token| self.slot.settle(token, file, scale, start));
         }
         Ok((&self.slot, &self.generator))
@@ -274,7 +274,7 @@ impl Host for Server {
 
     fn more_bound(&self, needed: UnixMillis) -> Result<bool, Stop> {
         if let Some(by) = self.renews {
-            self.becomes(|identity| identity.renewed(needed.plus(by)));
+            self.becomes(|tenure| tenure.renewed(needed.plus(by)));
         }
         Ok(self.renews.is_some())
     }
@@ -292,15 +292,15 @@ impl Host for Server {
         self.committed.set(Some(self.wall().millis().get()));
     }
 
-    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Stop> {
-        let together = self.slot.ledger().together;
+    fn reserve(&self, need: Need) -> Result<Option<ReserveError>, Stop> {
+        let together = self.slot.clock_history().together;
         let at = self
             .generator
             .layout
-            .tick_of(self.slot.live().word().position());
+            .tick_of(self.slot.live().cursor().position());
         if !self.apart {
             let before = self.marks.get();
-            let result = server::reserve(self, need);
+            let result = protocol::reserve(self, need);
             if together > 1 && self.marks.get() != before {
                 self.note_left(at);
             }
@@ -333,7 +333,7 @@ impl Server {
             boot: BootNanos::new(0),
             wall: UnixNanos::new(wall_ms * MS),
         };
-        let identity = Identity::NONE.unregistered(WorkerId::new(WORKER));
+        let tenure = Tenure::NONE.unregistered(WorkerId::new(WORKER));
         let disk = Disk {
             value: None,
             timeline: 1,
@@ -349,8 +349,8 @@ impl Server {
             boot: Cell::new(0),
             wall: Cell::new(wall_ms * MS),
             life: 0,
-            beliefs: Cell::new(Beliefs::new(reading)),
-            identity: Cell::new(identity),
+            trusted: Cell::new(TrustedClock::new(reading)),
+            tenure: Cell::new(tenure),
             promoted: false,
             slot: Slot::new(reading, 0),
             disk: Cell::new(disk),
@@ -375,14 +375,14 @@ impl Server {
 
     /// All that distinguishes this server from others of the same walk, except `life`.
     pub fn hash(&self, hash: &mut impl Hasher) {
-        let beliefs = self.beliefs.get();
+        let trusted = self.trusted.get();
         let fields = (
-            (self.boot.get(), self.wall.get(), beliefs.trusted_offset),
-            (beliefs.promoted_at, self.promoted, self.slot.key()),
+            (self.boot.get(), self.wall.get(), trusted.trusted_offset),
+            (trusted.promoted_at, self.promoted, self.slot.key()),
             self.slot.parts(),
             (self.disk.get(), self.committed.get(), self.lagging.get()),
             (self.blind, self.before_rewrite, self.timeline),
-            (self.left.get(), self.identity.get(), self.queue.get()),
+            (self.left.get(), self.tenure.get(), self.queue.get()),
             self.reported.get(),
         );
         fields.hash(hash);
@@ -390,9 +390,13 @@ impl Server {
             let (phase, plan) = under_way.parts();
             let work = (plan.believes, plan.reading, plan.leaves_gap, plan.forgiven);
             let plan = (
-                (plan.value, plan.ledger.parts(), plan.clock_from.get()),
+                (
+                    plan.value,
+                    plan.clock_history.parts(),
+                    plan.clock_from.get(),
+                ),
                 (plan.reserved.get(), plan.early.get(), plan.window),
-                plan.word_from.map(Position::get),
+                plan.cursor_from.map(Position::get),
             );
             (phase, plan, work).hash(hash);
         }
@@ -429,24 +433,26 @@ impl Server {
         self.slot.key() == KEY
     }
 
-    pub fn word(&self) -> Position {
-        self.slot.live().word().position()
+    pub fn cursor(&self) -> Position {
+        self.slot.live().cursor().position()
     }
 
     pub fn reserved(&self) -> Position {
         self.slot.live().bounds().in_force()
     }
 
-    pub fn spread(&self) -> Spread {
-        self.slot.live().bounds().spread()
+    pub fn clock_seq_span(&self) -> ClockSeqSpan {
+        self.slot.live().bounds().clock_seq_span()
     }
 
     /// What the disk says: the mark, and what the mark says of clocks.
-    pub fn stored(&self) -> (Option<UnixMillis>, Option<Ledger>) {
+    pub fn stored(&self) -> (Option<UnixMillis>, Option<ClockSeqHistory>) {
         let value = self.disk.get().value;
         let now = self.wall().millis();
         let read = value.and_then(|value| self.generator.read_mark(value, now).ok());
-        read.map_or((None, None), |(mark, ledger)| (Some(mark), ledger))
+        read.map_or((None, None), |(mark, clock_history)| {
+            (Some(mark), clock_history)
+        })
     }
 
     pub fn mark(&self) -> Option<UnixMillis> {
@@ -484,13 +490,13 @@ impl Server {
     pub fn restart(&mut self) {
         let reading = self.read();
         self.life += 1;
-        let identity = match self.identity.get().bound {
-            None => Identity::NONE.unregistered(WorkerId::new(WORKER)),
+        let tenure = match self.tenure.get().not_after {
+            None => Tenure::NONE.unregistered(WorkerId::new(WORKER)),
             // The registry has to be asked.
-            Some(_) => Identity::NONE.closed(),
+            Some(_) => Tenure::NONE.closed(),
         };
-        self.beliefs.set(Beliefs::new(reading));
-        self.identity.set(identity);
+        self.trusted.set(TrustedClock::new(reading));
+        self.tenure.set(tenure);
         self.promoted = false;
         self.slot = Slot::new(reading, 0);
         self.reported.set(UnixMillis::new(0));
@@ -532,7 +538,7 @@ impl Server {
 
     /// The slot is given to another generator, if that is allowed, and comes back.
     pub fn evict(&mut self) {
-        let start = self.beliefs.get().believable(self.read());
+        let start = self.trusted.get().believable(self.read());
         if self.slot.evict(OTHER_KEY, start, 0) {
             self.slot.unpin();
             self.left.set(None);
@@ -567,18 +573,18 @@ impl Server {
     /// `snowflake_accept_clock()`.
     pub fn accept(&mut self) {
         let reading = self.read();
-        let _ = self.with_beliefs(|beliefs, _| beliefs.accept(reading));
+        let _ = self.with_trusted_clock(|trusted, _| trusted.accept(reading));
         let _ = self.slot.accept(reading);
     }
 
     /// What a reserver would find.
-    pub fn situation(&self, need: Need) -> Result<Situation, Refusal> {
-        apart::situation(
+    pub fn situation(&self, need: Need) -> Result<PlanInput, ReserveError> {
+        step_by_step::situation(
             self,
             need,
             self.read_mark().unwrap(),
-            &self.beliefs.get(),
-            self.identity(),
+            &self.trusted.get(),
+            self.tenure(),
         )
     }
 
@@ -586,8 +592,8 @@ impl Server {
     pub fn go_on(&self) {
         if let Some(under_way) = self.under_way.take() {
             let (phase, plan) = under_way.parts();
-            let gives_back = phase == 1 && plan.ledger.together > 1;
-            let at = self.generator.layout.tick_of(self.word());
+            let gives_back = phase == 1 && plan.clock_history.together > 1;
+            let at = self.generator.layout.tick_of(self.cursor());
             self.under_way.set(under_way.go_on(self).unwrap());
             if gives_back {
                 self.note_left(at);
@@ -595,21 +601,21 @@ impl Server {
         }
     }
 
-    /// Clocks were given back, and the word was at this tick before: notes which tick
+    /// Clocks were given back, and the cursor was at this tick before: notes which tick
     /// lacks numbers now.
     fn note_left(&self, before: Tick) {
-        let (layout, word) = (self.generator.layout, self.word());
-        self.left.set(Some(if layout.within(word) == 0 {
+        let (layout, cursor) = (self.generator.layout, self.cursor());
+        self.left.set(Some(if layout.within(cursor) == 0 {
             before
         } else {
-            layout.tick_of(word)
+            layout.tick_of(cursor)
         }));
     }
 
     /// A call, up to where it would sleep.
     pub fn call(&self, count: u64) -> Outcome {
         self.held.begins();
-        match server::issue(self, count) {
+        match protocol::issue(self, count) {
             Ok(Issued { start, end, .. }) => {
                 self.held.returns();
                 Outcome::Issued { start, end }
@@ -653,7 +659,7 @@ impl Server {
         queue.taken = Some(QUEUE - 1);
         self.queue.set(Some(queue));
         let ahead = Millis::new(1_000_000);
-        self.becomes(|identity| identity.granted(worker, floor, bound, floor, ahead));
+        self.becomes(|tenure| tenure.granted(worker, floor, bound, floor, ahead));
         true
     }
 
@@ -663,34 +669,34 @@ impl Server {
             return;
         };
         let Some(at) = queue.taken else { return };
-        let furthest = self.slot.furthest_in_turn();
+        let furthest = self.slot.furthest_in_rotation();
         let from = self
             .wall()
             .millis()
             .max(furthest.unwrap_or(self.wall().millis()));
-        self.becomes(|identity| identity.renewed(from.plus(queue.lease)));
+        self.becomes(|tenure| tenure.renewed(from.plus(queue.lease)));
         queue.waits[at].1 = queue.waits[at].1.max(from.plus(queue.lease));
         self.queue.set(Some(queue));
     }
 
-    /// The server has another identity from now on.
-    pub fn becomes(&self, next: impl FnOnce(Identity) -> Identity) {
-        self.identity.set(next(self.identity.get()));
+    /// The server has another tenure from now on.
+    pub fn becomes(&self, next: impl FnOnce(Tenure) -> Tenure) {
+        self.tenure.set(next(self.tenure.get()));
     }
 
-    pub fn identity(&self) -> Identity {
-        self.identity.get()
+    pub fn tenure(&self) -> Tenure {
+        self.tenure.get()
     }
 
     /// A clean stop gives the worker ID back. Returns where its IDs end.
     pub fn close(&self) -> UnixMillis {
-        let identity = self.identity();
-        self.becomes(Identity::closed);
+        let tenure = self.tenure();
+        self.becomes(Tenure::closed);
         let now = self.wall().millis();
-        if self.generator.takes_turns() {
-            return identity.end_of_turn(self.slot.close_turn(identity.generation), now);
+        if self.generator.rotates_worker() {
+            return tenure.end_of_rotation(self.slot.close_rotation(tenure.generation), now);
         }
-        identity.end(self.slot.close(), now)
+        tenure.end(self.slot.close(), now)
     }
 
     /// The next step, without taking anything.

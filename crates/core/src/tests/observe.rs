@@ -1,15 +1,15 @@
 //! Observing IDs of other servers: what is issued afterwards sorts after them, and nothing
 //! else changes.
 
+use super::super::cursor::{CLOSED, Clocks};
 use super::super::generator::{Descent, Generator};
-use super::super::host::Refused;
 use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
 use super::super::label::Label;
-use super::super::layout::{Disorder, FieldRole, Layout};
+use super::super::layout::{FieldRole, Layout, OrderError};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::reservation::Refusal;
-use super::super::server::observe;
-use super::super::word::{CLOSED, Clocks};
+use super::super::protocol::host::IssueError;
+use super::super::protocol::observe;
+use super::super::protocol::plan::ReserveError;
 use super::model::{MS, Naps, Outcome, Server, Stop, settings};
 
 /// 9 bits of time, 2 of worker, 2 of sequence: four IDs a tick. Borrows two ticks.
@@ -56,7 +56,7 @@ fn next(server: &Server) -> (u64, u64) {
 /// What a call that changes nothing leaves as it was.
 fn state(server: &Server) -> (Position, Position, Option<UnixMillis>, u32) {
     (
-        server.word(),
+        server.cursor(),
         server.reserved(),
         server.mark(),
         server.marks.get(),
@@ -65,7 +65,7 @@ fn state(server: &Server) -> (Position, Position, Option<UnixMillis>, u32) {
 
 fn too_far(by: i64, limit: i64) -> Result<(), Stop> {
     let [by, limit] = [by, limit].map(Millis::new);
-    Err(Stop::Refused(Refused::TooFarAhead { by, limit }))
+    Err(Stop::Refused(IssueError::TooFarAhead { by, limit }))
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn ids_go_on_after_what_was_observed() {
     }
     assert_eq!(server.marks.get(), 1);
     // That is where a burst ends, too.
-    assert_eq!(server.word(), Position::new(103 << 2));
+    assert_eq!(server.cursor(), Position::new(103 << 2));
     assert_eq!(server.call(1), Outcome::WaitsForTick(1));
 }
 
@@ -105,7 +105,7 @@ fn what_is_too_far_ahead_changes_nothing() {
             }
         }
         // It is the clock of the generator that counts.
-        assert_eq!(server.slot.live().word().position().get() >> 2, 100);
+        assert_eq!(server.slot.live().cursor().position().get() >> 2, 100);
     }
     // With a lead, the clock of the generator is the later one.
     let mut server = server();
@@ -141,8 +141,8 @@ fn an_id_of_now_is_observed_after_the_clock_was_set_forward() {
     assert!(
         matches!(
             refused,
-            Err(Stop::Refused(Refused::Reservation(
-                Refusal::ClockJumped { .. }
+            Err(Stop::Refused(IssueError::Reservation(
+                ReserveError::ClockJumped { .. }
             )))
         ),
         "{refused:?}"
@@ -154,9 +154,9 @@ fn an_id_of_now_is_observed_after_the_clock_was_set_forward() {
 #[test]
 fn at_the_bound_the_clock_follows_too() {
     let mut server = server();
-    server.becomes(|identity| {
+    server.becomes(|tenure| {
         let [floor, bound] = [100, 105].map(UnixMillis::new);
-        identity.granted(
+        tenure.granted(
             WorkerId::new(1).unwrap(),
             floor,
             bound,
@@ -270,17 +270,17 @@ fn a_clock_that_is_set_back_is_noticed_afterwards() {
     assert_eq!(next(&server).0, 100);
     server.pass(3 * MS);
     assert_eq!(observes(&server, 104), Ok(()));
-    // Behind the reading by which the word was moved, and not behind that of the ID.
+    // Behind the reading by which the cursor was moved, and not behind that of the ID.
     server.step(-3 * MS);
     let refused = server.call(1);
-    let Outcome::Refused(Refused::Behind { by, .. }) = refused else {
+    let Outcome::Refused(IssueError::Behind { by, .. }) = refused else {
         panic!("{refused:?}");
     };
     assert_eq!(by, Millis::new(3));
     // Nothing is observed then either, unless that needs nothing.
     assert!(matches!(
         observes(&server, 105),
-        Err(Stop::Refused(Refused::Behind { .. }))
+        Err(Stop::Refused(IssueError::Behind { .. }))
     ));
     assert_eq!(observes(&server, 104), Ok(()));
     // A shorter rollback is waited for.
@@ -314,14 +314,14 @@ fn a_bound_that_is_gone_is_written_anew() {
     server.slot.unsettle();
     assert_eq!(observes(&server, 101), Ok(()));
     assert_eq!(server.marks.get(), 2);
-    assert!(server.reserved().get() > server.word().get());
-    // The word has gone past the bound, as by additions that met there.
-    server.slot.live().word().raise(server.reserved());
+    assert!(server.reserved().get() > server.cursor().get());
+    // The cursor has gone past the bound, as by additions that met there.
+    server.slot.live().cursor().raise(server.reserved());
     let past = server.reserved().get() >> 2;
     server
         .slot
         .live()
-        .word()
+        .cursor()
         .raise(Position::new((past + 2) << 2));
     let mut server = server;
     server.pass(10 * MS);
@@ -340,19 +340,19 @@ fn a_worker_id_from_a_registry() {
     server.becomes(|it| it.granted(worker, floor, bound, floor, ahead));
     assert_eq!(observes(&server, 101), Ok(()));
     assert_eq!(server.reserved(), Position::new(102 << 2));
-    // The word is at the bound: the next tick is another one's.
+    // The cursor is at the bound: the next tick is another one's.
     server.pass(MS);
     assert!(matches!(observes(&server, 102), Err(Stop::Sleeps(_))));
     server.pass(2 * MS);
     let refused = observes(&server, 102);
     assert!(
-        matches!(refused, Err(Stop::Refused(Refused::Reservation(_)))),
+        matches!(refused, Err(Stop::Refused(IssueError::Reservation(_)))),
         "{refused:?}"
     );
     server.renews = Some(Millis::new(20));
     assert_eq!(observes(&server, 102), Ok(()));
     assert_eq!(next(&server).0, 103);
-    // A slot that was closed: the next identity goes on after what was observed.
+    // A slot that was closed: the next tenure goes on after what was observed.
     assert_eq!(observes(&server, 104), Ok(()));
     let _ = server.close();
     assert_eq!(server.slot.live().bounds().reserved(), CLOSED);
@@ -375,7 +375,7 @@ fn the_end_of_the_layout() {
     for tick in [510, 511] {
         let refused = observes(&server, tick);
         assert!(
-            matches!(refused, Err(Stop::Refused(Refused::Reservation(_)))),
+            matches!(refused, Err(Stop::Refused(IssueError::Reservation(_)))),
             "{refused:?}"
         );
     }
@@ -409,22 +409,22 @@ fn only_generators_whose_ids_ascend() {
         (
             "tenant:5=caller time:41 worker:5 sequence:12",
             "",
-            Some(Descent::Layout(Disorder::TimeBelow)),
+            Some(Descent::Layout(OrderError::TimeBelow)),
         ),
         (
             "worker:10 time:41 sequence:12",
             "",
-            Some(Descent::Layout(Disorder::TimeBelow)),
+            Some(Descent::Layout(OrderError::TimeBelow)),
         ),
         (
             "clock:2 time:41 worker:8 sequence:12",
             "on_exhausted=next_clock",
-            Some(Descent::Layout(Disorder::TimeBelow)),
+            Some(Descent::Layout(OrderError::TimeBelow)),
         ),
         (
             "time_reversed:41 worker:10 sequence:12",
             "",
-            Some(Descent::Layout(Disorder::Reversed)),
+            Some(Descent::Layout(OrderError::Reversed)),
         ),
         (
             "time:41 worker:8 clock:2 sequence:12",
@@ -453,11 +453,11 @@ fn only_generators_whose_ids_ascend() {
     let server = server_of(generator);
     next(&server);
     let before = state(&server);
-    let reversed = Descent::Layout(Disorder::Reversed);
+    let reversed = Descent::Layout(OrderError::Reversed);
     for tick in [0, 100, 400] {
         assert_eq!(
             observes(&server, tick),
-            Err(Stop::Refused(Refused::Descends(reversed)))
+            Err(Stop::Refused(IssueError::Descends(reversed)))
         );
     }
     assert_eq!(state(&server), before);
@@ -475,9 +475,9 @@ fn ids_ascend_until_they_turn_negative() {
     let mut generator = tiny(OnRollback::Continue);
     generator.layout = Layout::new(UnixMillis::new(0), Millis::new(1), &fields).unwrap();
     let at = UnixMillis::new(256);
-    let negative = Descent::Layout(Disorder::NegativeFrom(at));
+    let negative = Descent::Layout(OrderError::NegativeFrom(at));
     assert_eq!(generator.descends(), None);
-    let refused = Err(Stop::Refused(Refused::Descends(negative)));
+    let refused = Err(Stop::Refused(IssueError::Descends(negative)));
     let mut server = server_of(generator);
     assert_eq!(observes(&server, 102), Ok(()));
     server.step((254 - 100) * MS);
@@ -547,16 +547,16 @@ fn walk(generator: Generator, apart: bool, events: &[Event], length: u32) -> (u6
                         let now = server.now().millis().get();
                         let farthest = Position::new((now + 3).cast_unsigned() << 2);
                         assert!(
-                            server.word().get() <= before.0.get().max(farthest.get()),
+                            server.cursor().get() <= before.0.get().max(farthest.get()),
                             "past the borrow window: {walk:?}"
                         );
                         // The mark on disk is past it, whatever becomes of the server.
                         let mark = server.mark().unwrap();
                         assert!(mark > UnixMillis::new(tick.cast_signed()), "{walk:?}");
-                        assert!(server.word().get() >= (tick + 1) << 2, "{walk:?}");
+                        assert!(server.cursor().get() >= (tick + 1) << 2, "{walk:?}");
                     }
                     if ahead > 2 {
-                        // Unless the word is past it, as before a rollback.
+                        // Unless the cursor is past it, as before a rollback.
                         assert_eq!(state(&server), before, "too far: {walk:?}");
                     }
                     continue;

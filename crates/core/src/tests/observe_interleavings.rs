@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use loom::sync::Arc;
 
 use super::super::clock::Reading;
-use super::super::clocks::Ledger;
+use super::super::clock_seq::ClockSeqHistory;
+use super::super::cursor::{Clocks, Issued, Pass, Step};
 use super::super::generator::Generator;
 use super::super::id::{BootNanos, Position, Tick, UnixMillis, UnixNanos};
-use super::super::identity::{Generation, Identity};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::reservation::Plan;
+use super::super::protocol::plan::Plan;
 use super::super::slot::{Reserving, Slot};
 use super::super::sync::{AtomicI64, AtomicU64, Ordering};
-use super::super::word::{Clocks, Issued, Pass, Step};
+use super::super::tenure::{Generation, Tenure};
 use super::scaffold::{self, MS, carry_out, first, plan, second, settled, spawn, zero};
 
 /// Four IDs a tick; borrows two ticks. The clock agrees with the boot clock.
@@ -58,8 +58,8 @@ impl Clocks for &Shared {
 }
 
 impl Shared {
-    /// The word is at a position, and the bound at a tick, for the first identity.
-    fn new(on_rollback: OnRollback, word: u64, bound: u64, wall: i64) -> Arc<Self> {
+    /// The cursor is at a position, and the bound at a tick, for the first tenure.
+    fn new(on_rollback: OnRollback, cursor: u64, bound: u64, wall: i64) -> Arc<Self> {
         let generator = generator(on_rollback);
         let shared = Self {
             generator,
@@ -69,18 +69,18 @@ impl Shared {
             from: AtomicU64::new(0),
         };
         if bound > 0 {
-            assert!(shared.reserve(first(), Some(word), bound));
+            assert!(shared.reserve(first(), Some(cursor), bound));
         }
         Arc::new(shared)
     }
 
-    fn reserve(&self, identity: Identity, word_from: Option<u64>, to: u64) -> bool {
+    fn reserve(&self, tenure: Tenure, cursor_from: Option<u64>, to: u64) -> bool {
         let (live, reserved) = (self.slot.live(), Position::new(at(to)));
-        let (from, before) = (word_from.map(Position::new), live.bounds().reserved());
+        let (from, before) = (cursor_from.map(Position::new), live.bounds().reserved());
         let plan = Plan {
             mark: UnixMillis::new(to.cast_signed()),
-            identity,
-            ..plan(from, before, reserved, reserved, Ledger::FRESH)
+            tenure,
+            ..plan(from, before, reserved, reserved, ClockSeqHistory::FRESH)
         };
         let write = |plan: &Plan| {
             let value = plan.value.cast_unsigned();
@@ -111,7 +111,7 @@ impl Shared {
         Some(start.get())
     }
 
-    /// One attempt. The word is never raised past the mark, or the borrow window.
+    /// One attempt. The cursor is never raised past the mark, or the borrow window.
     fn observe(&self, tick: u64) -> Pass {
         let live = self.slot.live();
         let now = self.wall.load(Ordering::Acquire).cast_unsigned();
@@ -127,7 +127,7 @@ impl Shared {
             assert!(to.get() <= at(now + 3), "past the borrow window");
         }
         if matches!(pass, Pass::Past | Pass::Raised(_)) {
-            assert!(live.word().position().get() >= at(tick + 1));
+            assert!(live.cursor().position().get() >= at(tick + 1));
             assert!(self.mark.load(Ordering::Acquire) >= at(tick + 1));
             self.from.store(tick + 1, Ordering::Release);
         }
@@ -143,15 +143,15 @@ fn is_done(pass: Pass) -> bool {
     matches!(pass, Pass::Past | Pass::Raised(_))
 }
 
-/// One adds to the word, the other finds a fresh tick, or both add; the observer then takes
+/// One adds to the cursor, the other finds a fresh tick, or both add; the observer then takes
 /// an ID itself.
 #[test]
 fn two_issuers_and_one_who_observes() {
-    for (word, now) in [(at(5) + 3, 5_i64), (at(5) + 3, 6), (at(6) + 1, 5)] {
+    for (cursor, now) in [(at(5) + 3, 5_i64), (at(5) + 3, 6), (at(6) + 1, 5)] {
         for ahead in [0, 1, 2] {
             let tick = now.cast_unsigned() + ahead;
             let seen = explore(move || {
-                let s = Shared::new(OnRollback::Continue, word, 20, now);
+                let s = Shared::new(OnRollback::Continue, cursor, 20, now);
                 let mine = first().generation;
                 let issuers = [(); 2].map(|()| spawn(&s, move |s| s.issue(mine)));
                 let pass = s.observe(tick);
@@ -197,7 +197,7 @@ fn an_issuer_an_observer_and_a_reserver_that_extends() {
     assert_eq!(seen.len(), 3, "{seen:?}");
 }
 
-/// A start at a mark: nothing may be allowed by the word alone.
+/// A start at a mark: nothing may be allowed by the cursor alone.
 #[test]
 fn an_observer_and_a_start_at_a_mark() {
     let seen = explore(|| {
@@ -205,11 +205,11 @@ fn an_observer_and_a_start_at_a_mark() {
         let mine = first().generation;
         let issuer = spawn(&s, move |s| s.issue(mine));
         let observer = spawn(&s, |s| s.observe(6));
-        // The word is raised first, and the bound published last.
+        // The cursor is raised first, and the bound published last.
         assert!(s.reserve(first(), Some(at(9)), 12));
         let (issued, pass) = (issuer.join().unwrap(), observer.join().unwrap());
         assert!(issued.is_none_or(|position| position >= at(9)));
-        // It is never the observer who moves the word there.
+        // It is never the observer who moves the cursor there.
         assert!(
             matches!(pass, Pass::Past | Pass::Needs(Step::Reserve { .. })),
             "{pass:?}"
@@ -219,10 +219,10 @@ fn an_observer_and_a_start_at_a_mark() {
     assert_eq!(seen, [false, true].into());
 }
 
-/// The slot comes to another identity while sessions of both issue, and one of the first
+/// The slot comes to another tenure while sessions of both issue, and one of the first
 /// observes.
 #[test]
-fn an_observer_while_the_slot_comes_to_another_identity() {
+fn an_observer_while_the_slot_comes_to_another_tenure() {
     let seen = explore(|| {
         let s = Shared::new(OnRollback::Continue, at(5) + 1, 7, 5);
         let issuer = spawn(&s, |s| s.issue(second().generation));
@@ -247,7 +247,7 @@ fn an_observer_while_the_slot_is_closed() {
         let (pass, issued) = (observer.join().unwrap(), issuer.join().unwrap());
         assert!(issued.is_none_or(|position| UnixMillis::new((position >> 2).cast_signed()) < end));
         assert_eq!(s.issue(first().generation), None);
-        assert!(s.slot.live().word().position().get() >= at(9));
+        assert!(s.slot.live().cursor().position().get() >= at(9));
         (is_done(pass), issued.is_some())
     });
     assert_eq!(seen.len(), 4, "{seen:?}");

@@ -1,7 +1,7 @@
 //! The horizon as one call of the protocol holds it, for hosts whose every call is a
 //! transaction of its own: looks whether the call keeps to the order of [`server`].
 //!
-//! [`server`]: super::super::server
+//! [`server`]: super::super::protocol
 
 use std::cell::Cell;
 
@@ -19,10 +19,10 @@ impl OneCall {
         self.0.set(None);
     }
 
-    /// The hold lies at or before the word, which only grows from here on.
+    /// The hold lies at or before the cursor, which only grows from here on.
     pub fn hold(&self, generator: &Generator, slot: &Slot, at: UnixMillis) {
-        let (layout, word) = (generator.layout, slot.live().word().position());
-        assert!(at <= layout.instant_of(layout.tick_of(word)));
+        let (layout, cursor) = (generator.layout, slot.live().cursor().position());
+        assert!(at <= layout.instant_of(layout.tick_of(cursor)));
         self.0.set(Some(at));
     }
 
@@ -36,7 +36,13 @@ impl OneCall {
     }
 
     /// The call has taken IDs of this tick and later.
-    pub fn took(&self, generator: &Generator, slot: &Slot, reported: UnixMillis, at: UnixMillis) {
+    pub fn narrow_hold(
+        &self,
+        generator: &Generator,
+        slot: &Slot,
+        reported: UnixMillis,
+        at: UnixMillis,
+    ) {
         let held = self.0.take();
         assert!(
             held.is_some_and(|held| held <= at),
@@ -60,9 +66,9 @@ impl OneCall {
 }
 
 /// A part of a [`Host`] of one thread with one generator, as which its fields `generator`, `slot`,
-/// `beliefs`, `identity`, `reported` and `held` serve.
+/// `trusted`, `tenure`, `reported` and `held` serve.
 ///
-/// [`Host`]: super::super::host::Host
+/// [`Host`]: super::super::protocol::host::Host
 macro_rules! whose_calls_are_transactions {
     () => {
         fn entered(&self) -> Option<(&Slot, &Generator)> {
@@ -70,7 +76,7 @@ macro_rules! whose_calls_are_transactions {
         }
 
         fn generation(&self) -> Generation {
-            self.identity.get().generation
+            self.tenure.get().generation
         }
 
         fn has_taken(&self) -> bool {
@@ -86,19 +92,19 @@ macro_rules! whose_calls_are_transactions {
             self.held.reported(&self.reported)
         }
 
-        fn took(&self, at: UnixMillis) {
+        fn narrow_hold(&self, at: UnixMillis) {
             self.held
-                .took(&self.generator, &self.slot, self.reported.get(), at);
+                .narrow_hold(&self.generator, &self.slot, self.reported.get(), at);
         }
 
         fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
             f(&Reserving::the_lock_is_held())
         }
 
-        fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
-            let mut beliefs = self.beliefs.get();
-            let result = f(&mut beliefs, self.identity.get());
-            self.beliefs.set(beliefs);
+        fn with_trusted_clock<T>(&self, f: impl FnOnce(&mut TrustedClock, Tenure) -> T) -> T {
+            let mut trusted = self.trusted.get();
+            let result = f(&mut trusted, self.tenure.get());
+            self.trusted.set(trusted);
             result
         }
     };

@@ -3,8 +3,8 @@
 //! that are rewritten, labels that change.
 //!
 //! The walks continue as one, see [`super::explorer`], where the server and the IDs issued are
-//! equal. Each state is checked, not only its IDs: what the ledger and the mark say of clocks
-//! must be true of all IDs so far.
+//! equal. Each state is checked, not only its IDs: what the clock history and the mark say of
+//! clocks must be true of all IDs so far.
 
 // Numbers are small here.
 #![allow(
@@ -19,19 +19,19 @@ use std::hash::Hash;
 
 use siphasher::sip128::SipHasher13;
 
-use super::super::clocks::Ledger;
+use super::super::clock_seq::ClockSeqHistory;
+use super::super::cursor::{Clocks, Issued, Step};
 use super::super::generator::Generator;
-use super::super::host::{Host, Need, Refused};
 use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
-use super::super::identity::{Generation, Identity};
 use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::reservation::Refusal;
-use super::super::reservation::Settings;
-use super::super::server;
+use super::super::protocol;
+use super::super::protocol::host::{Host, IssueError, Need};
+use super::super::protocol::plan::ReserveError;
+use super::super::protocol::plan::Settings;
+use super::super::protocol::wait::STANDSTILL;
 use super::super::slot::furthest;
-use super::super::wait::STANDSTILL;
-use super::super::word::{Clocks, Issued, Step};
+use super::super::tenure::{Generation, Tenure};
 use super::explorer::{Explorer, Rules, deeper};
 use super::model::{MS, Naps, Outcome, Server, Slept, Stop, WORKER, settings as of_millis};
 
@@ -167,9 +167,9 @@ impl State {
         let words = (1usize << (TIME_BITS + bits)) / 64;
         let first = clock as usize * words;
         let of_clock = &self.here[first..first + words];
-        let word = of_clock.iter().rposition(|word| *word != 0)?;
-        let place = word as u64 * 64 + u64::from(of_clock[word].ilog2());
-        Some((place >> bits, place & ((1 << bits) - 1)))
+        let cursor = of_clock.iter().rposition(|cursor| *cursor != 0)?;
+        let offset = cursor as u64 * 64 + u64::from(of_clock[cursor].ilog2());
+        Some((offset >> bits, offset & ((1 << bits) - 1)))
     }
 
     /// The first tick from which on no ID of a worker ID has been issued.
@@ -177,8 +177,8 @@ impl State {
         let bits = self.layout().sequence_bits();
         let words = (1usize << (TIME_BITS + bits)) / 64;
         let last = |clock: &[u64]| {
-            let word = clock.iter().rposition(|word| *word != 0)?;
-            Some((word as u64 * 64 + u64::from(clock[word].ilog2())) >> bits)
+            let cursor = clock.iter().rposition(|cursor| *cursor != 0)?;
+            Some((cursor as u64 * 64 + u64::from(clock[cursor].ilog2())) >> bits)
         };
         let last = self.issued[worker].chunks(words).filter_map(last).max();
         Tick::new(last.map_or(0, |tick| tick + 1))
@@ -377,13 +377,13 @@ impl Calls<'_> {
                 if !server.has_place() || server.under_way.get().is_some() {
                     return Ok(false);
                 }
-                if server.reserve(Need::Floor(at)) == Ok(None) {
+                if server.reserve(Need::AdvanceTo(at)) == Ok(None) {
                     // Because of IDs from elsewhere, of any clock.
                     let layout = state.layout();
                     let Some(before) = layout.tick_from(at).get().checked_sub(1) else {
                         return Ok(true);
                     };
-                    let worker = state.worker(state.server.identity().generation);
+                    let worker = state.worker(state.server.tenure().generation);
                     for clock in 0..layout.clocks() {
                         for number in 0..=layout.max_sequence() {
                             let index = state.index(before, clock, number);
@@ -404,9 +404,12 @@ impl Calls<'_> {
             }
             Event::Report => {
                 let limit = server.settings().max_clock_jump;
-                let beliefs = server.beliefs.get();
-                let now = beliefs.followed(server.read(), limit).wall.millis();
-                let at = server.identity().bound.map_or(now, |bound| bound.min(now));
+                let trusted = server.trusted.get();
+                let now = trusted.followed(server.read(), limit).wall.millis();
+                let at = server
+                    .tenure()
+                    .not_after
+                    .map_or(now, |bound| bound.min(now));
                 if at <= server.reported.get() {
                     return Ok(false);
                 }
@@ -429,7 +432,7 @@ impl Calls<'_> {
         let outcome = state.server.call(count);
         let server = &state.server;
         let leads = policy.on_rollback.watches() && server.slot.clock().parts()[1] != i64::MIN;
-        if layout.clock_of(server.word()) != layout.clock_of(before.word()) {
+        if layout.clock_of(server.cursor()) != layout.clock_of(before.cursor()) {
             self.tally.switches += 1;
         }
         match outcome {
@@ -443,16 +446,16 @@ impl Calls<'_> {
                     let position = Position::new(position);
                     let id = server.id(position);
                     let fields = layout.decode(id).map_err(|e| format!("{e:?}"))?;
-                    let identity = server.identity();
-                    let worker = state.worker(identity.generation);
+                    let tenure = server.tenure();
+                    let worker = state.worker(tenure.generation);
                     if fields.worker != WORKER as u64 + worker as u64 {
                         return Err(format!("worker of {fields:?}"));
                     }
                     let begins = layout.instant_of(fields.tick);
-                    if identity.floor.is_some_and(|floor| begins < floor)
-                        || identity.bound.is_some_and(|bound| begins >= bound)
+                    if tenure.not_before.is_some_and(|floor| begins < floor)
+                        || tenure.not_after.is_some_and(|bound| begins >= bound)
                     {
-                        return Err(format!("not within {identity:?}: {fields:?}"));
+                        return Err(format!("not within {tenure:?}: {fields:?}"));
                     }
                     let tick = fields.tick.get();
                     let index = state.index(tick, fields.clock, fields.sequence);
@@ -518,7 +521,7 @@ impl Calls<'_> {
                     wait_out(&before, count)?;
                 }
             }
-            Outcome::Refused(Refused::Behind { by, .. }) => {
+            Outcome::Refused(IssueError::Behind { by, .. }) => {
                 self.tally.refused += 1;
                 let by = by.get();
                 let waits = policy.on_rollback.waits() && by <= policy.max_wait.get();
@@ -527,14 +530,14 @@ impl Calls<'_> {
                 }
                 if generator.changes_clocks() && by <= policy.max_rollback.get() {
                     let now = layout.tick_within(wall);
-                    let ledger = server.slot.ledger();
-                    let next = (ledger.clock + ledger.together) % layout.clocks();
-                    if ledger.together < layout.clocks() && state.reach(next) <= now {
+                    let clock_history = server.slot.clock_history();
+                    let next = (clock_history.clock + clock_history.together) % layout.clocks();
+                    if clock_history.together < layout.clocks() && state.reach(next) <= now {
                         self.tally.needlessly += 1;
                     }
                 }
             }
-            Outcome::Refused(Refused::TickUsedUp { .. }) => {
+            Outcome::Refused(IssueError::TickUsedUp { .. }) => {
                 self.tally.refused += 1;
                 if policy.on_exhausted != OnExhausted::Error {
                     return Err("refused for a used-up tick".to_string());
@@ -543,7 +546,9 @@ impl Calls<'_> {
                     whole_tick_is_used(state)?;
                 }
             }
-            Outcome::Refused(Refused::Reservation(refusal @ Refusal::TimeUsedUp { .. })) => {
+            Outcome::Refused(IssueError::Reservation(
+                refusal @ ReserveError::TimeUsedUp { .. },
+            )) => {
                 self.tally.refused += 1;
                 let end = layout.last_tick().get() as i64;
                 let ahead = policy.max_borrow_ticks as i64 + 1 + count as i64;
@@ -551,17 +556,17 @@ impl Calls<'_> {
                     may_refuse(state, refusal)?;
                 }
             }
-            Outcome::Refused(Refused::Reservation(refusal)) => {
+            Outcome::Refused(IssueError::Reservation(refusal)) => {
                 self.tally.refused += 1;
                 may_refuse(state, refusal)?;
             }
-            Outcome::Refused(Refused::StandsStill { .. }) => {
+            Outcome::Refused(IssueError::StandsStill { .. }) => {
                 return Err("it stands still without a wait".to_string());
             }
-            Outcome::Refused(Refused::Interleaved { .. }) => {
+            Outcome::Refused(IssueError::Interleaved { .. }) => {
                 return Err("nobody asked for a block".to_string());
             }
-            Outcome::Refused(Refused::TooFarAhead { .. } | Refused::Descends(_)) => {
+            Outcome::Refused(IssueError::TooFarAhead { .. } | IssueError::Descends(_)) => {
                 return Err("nobody observes an ID".to_string());
             }
             Outcome::WaitsForLock => {}
@@ -569,7 +574,7 @@ impl Calls<'_> {
                 self.tally.waits += 1;
                 let now = layout.tick_within(server.now().millis());
                 let furthest = Tick::new(now.get() + policy.max_borrow_ticks + count);
-                let bound = server.identity().bound.map(|at| layout.tick_from(at));
+                let bound = server.tenure().not_after.map(|at| layout.tick_from(at));
                 if bound <= Some(now) || bound > Some(furthest) {
                     return Err(format!("waits for the bound {bound:?} at {now:?}"));
                 }
@@ -601,20 +606,20 @@ fn ask(state: &mut State, event: Event) -> Result<bool, String> {
         return Ok(false);
     };
     let server = &state.server;
-    let (wall, identity) = (server.wall().millis(), server.identity());
-    let holds = identity.generation.worker().is_some();
+    let (wall, tenure) = (server.wall().millis(), server.tenure());
+    let holds = tenure.generation.worker().is_some();
     match event {
         Event::Grant(worker, ahead) => {
             let floor = UnixMillis::new(registry.bounds[worker]).plus(layout.tick().times(ahead));
             let bound = floor.max(wall).plus(lease);
             let id = WorkerId::new(WORKER + worker as i32).unwrap();
             if holds {
-                registry.before = Some(identity.generation);
+                registry.before = Some(tenure.generation);
             }
             registry.bounds[worker] = bound.get();
             registry.granted = worker;
             let max_ahead = layout.tick().times(3);
-            server.becomes(|identity| identity.granted(id, floor, bound, floor, max_ahead));
+            server.becomes(|tenure| tenure.granted(id, floor, bound, floor, max_ahead));
         }
         Event::Renew if !holds => return Ok(false),
         Event::Renew => {
@@ -623,11 +628,11 @@ fn ask(state: &mut State, event: Event) -> Result<bool, String> {
             let bound = reached.max(Some(wall)).unwrap_or(wall).plus(lease);
             let stored = &mut registry.bounds[registry.granted];
             *stored = bound.get().max(*stored);
-            server.becomes(|identity| identity.renewed(bound));
+            server.becomes(|tenure| tenure.renewed(bound));
         }
         Event::Close if !holds => return Ok(false),
         Event::Close => {
-            registry.before = Some(identity.generation);
+            registry.before = Some(tenure.generation);
             // The one time that a bound is lowered.
             registry.bounds[registry.granted] = server.close().get();
         }
@@ -669,10 +674,10 @@ fn whole_tick_is_used(state: &State) -> Result<(), String> {
         return Ok(());
     }
     let first = generator.policy.sequence_start.first_in(tick);
-    let clock = layout.clock_of(server.word());
+    let clock = layout.clock_of(server.cursor());
     let wide = 1 << (layout.within_bits() - layout.sequence_bits());
     let clocks = if generator.shares_clocks() {
-        server.spread().widest
+        server.clock_seq_span().max
     } else {
         wide
     };
@@ -688,7 +693,7 @@ fn whole_tick_is_used(state: &State) -> Result<(), String> {
 }
 
 /// A refusal by the reserver has a reason.
-fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
+fn may_refuse(state: &State, refusal: ReserveError) -> Result<(), String> {
     let server = &state.server;
     let (layout, policy) = (server.generator.layout, server.generator.policy);
     let wall = server.wall.get().div_euclid(MS);
@@ -697,7 +702,7 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
         .mark()
         .max(server.slot.highest())
         .max(Some(server.now().millis()))
-        .max(server.identity().floor)
+        .max(server.tenure().not_before)
         .max(Some(server.reported.get()).filter(|_| server.generator.descends().is_none()))
         .map_or(0, ahead);
     let furthest = if server.timeline > 1 {
@@ -707,35 +712,35 @@ fn may_refuse(state: &State, refusal: Refusal) -> Result<(), String> {
         furthest
     };
     let is_right = match refusal {
-        Refusal::ClockRolledBack { by, limit } | Refusal::MarkAhead { by, limit, .. } => {
+        ReserveError::ClockRolledBack { by, limit } | ReserveError::MarkAhead { by, limit, .. } => {
             let seen = state.seen.saturating_sub(wall).max(furthest);
-            let trusted = server.beliefs.get().trusted_offset.get() / MS;
+            let trusted = server.trusted.get().trusted_offset.get() / MS;
             by > limit
                 && seen.max(trusted - (wall - server.boot.get() / MS)) > policy.max_rollback.get()
         }
         // A mark of an earlier start, or one that somebody has set.
-        Refusal::MarkPastPool { by, mark, .. } => {
-            let identity = server.identity();
-            let floor = identity.floor.map_or(0, ahead).max(0);
+        ReserveError::MarkPastPool { by, mark, .. } => {
+            let tenure = server.tenure();
+            let floor = tenure.not_before.map_or(0, ahead).max(0);
             server.mark() == Some(mark)
                 && server.slot.highest() < Some(mark)
                 && by.get() == ahead(mark)
-                && by.get() > identity.max_ahead.map_or(i64::MAX, Millis::get).max(floor)
+                && by.get() > tenure.max_ahead.map_or(i64::MAX, Millis::get).max(floor)
         }
-        Refusal::ClockJumped { by, limit } => by > limit,
-        Refusal::AdvanceTooFar { .. } | Refusal::AdvancePastPool { .. } => false,
-        Refusal::BeforeEpoch { epoch } => wall < epoch.get(),
-        Refusal::TimeUsedUp { .. } => {
+        ReserveError::ClockJumped { by, limit } => by > limit,
+        ReserveError::AdvanceTooFar { .. } | ReserveError::AdvancePastPool { .. } => false,
+        ReserveError::BeforeEpoch { epoch } => wall < epoch.get(),
+        ReserveError::TimeUsedUp { .. } => {
             let near = layout.instant_of(Tick::new(layout.last_tick().get() - 1));
             wall + furthest.max(0) >= near.get()
         }
         // Only a caller that waits for the clock gets this refusal.
-        Refusal::NoClockFree { .. } | Refusal::WorkerUsed { .. } => false,
-        Refusal::NoMark(_) => state.was_set(),
-        Refusal::PastBound { needed, bound, .. } => {
+        ReserveError::NoClockFree { .. } | ReserveError::WorkerUsed { .. } => false,
+        ReserveError::NoMark(_) => state.was_set(),
+        ReserveError::PastBound { needed, bound, .. } => {
             // The generator's clock is there, or its start is.
             let is_there = wall + furthest.max(0) + layout.tick().get() > needed.get();
-            needed >= bound && server.identity().bound == Some(bound) && is_there
+            needed >= bound && server.tenure().not_after == Some(bound) && is_there
         }
     };
     if is_right {
@@ -760,7 +765,7 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
         } else {
             Naps::Pass
         };
-        let ends = server::issue(&server, count);
+        let ends = protocol::issue(&server, count);
         let Slept {
             for_tick,
             for_clock,
@@ -779,19 +784,21 @@ fn wait_out(before: &Server, count: u64) -> Result<(), String> {
         let as_it_should = match ends {
             Ok(Issued { .. }) => true,
             Err(Stop::Refused(refused)) => match refused {
-                Refused::Reservation(Refusal::TimeUsedUp { .. }) => true,
-                Refused::Reservation(
-                    Refusal::ClockRolledBack { by, limit }
-                    | Refusal::MarkAhead { by, limit, .. }
-                    | Refusal::MarkPastPool { by, limit, .. },
+                IssueError::Reservation(ReserveError::TimeUsedUp { .. }) => true,
+                IssueError::Reservation(
+                    ReserveError::ClockRolledBack { by, limit }
+                    | ReserveError::MarkAhead { by, limit, .. }
+                    | ReserveError::MarkPastPool { by, limit, .. },
                 ) => by > limit,
-                Refused::TickUsedUp { .. } => policy.on_exhausted == OnExhausted::Error,
-                Refused::Behind { .. } | Refused::StandsStill { .. } => stands_still,
-                Refused::Reservation(Refusal::PastBound { needed, bound, .. }) => needed >= bound,
-                Refused::Reservation(_)
-                | Refused::Interleaved { .. }
-                | Refused::TooFarAhead { .. }
-                | Refused::Descends(_) => false,
+                IssueError::TickUsedUp { .. } => policy.on_exhausted == OnExhausted::Error,
+                IssueError::Behind { .. } | IssueError::StandsStill { .. } => stands_still,
+                IssueError::Reservation(ReserveError::PastBound { needed, bound, .. }) => {
+                    needed >= bound
+                }
+                IssueError::Reservation(_)
+                | IssueError::Interleaved { .. }
+                | IssueError::TooFarAhead { .. }
+                | IssueError::Descends(_) => false,
             },
             Err(Stop::Sleeps(_) | Stop::WaitsForLock | Stop::NoWorker) => false,
         };
@@ -812,7 +819,7 @@ fn check(state: &State) -> Result<(), String> {
         && !state.was_set()
         && server.before_rewrite.is_none()
         && !server.slot.is_undone();
-    let (mark, ledger) = server.stored();
+    let (mark, clock_history) = server.stored();
     if disk_is_true {
         let end = mark.map_or(Tick::new(0), |mark| layout.tick_from(mark));
         for clock in 0..layout.clocks() {
@@ -820,8 +827,8 @@ fn check(state: &State) -> Result<(), String> {
                 return Err(format!("clock {clock} past the mark {mark:?}"));
             }
         }
-        if let Some(ledger) = ledger {
-            is_true_of(state, ledger).map_err(|e| format!("on disk: {e}"))?;
+        if let Some(clock_history) = clock_history {
+            is_true_of(state, clock_history).map_err(|e| format!("on disk: {e}"))?;
         }
     }
     if let Some(registry) = state.registry {
@@ -842,33 +849,33 @@ fn check(state: &State) -> Result<(), String> {
             return Err(format!("the bound is past that of worker {worker}"));
         }
     }
-    let (word, reserved) = (server.word(), server.reserved());
+    let (cursor, reserved) = (server.cursor(), server.reserved());
     if server.slot.highest() < Some(layout.instant_of(layout.tick_of(reserved))) {
         return Err("the bound is past the mark".to_string());
     }
-    let clock = layout.clock_of(word);
+    let clock = layout.clock_of(cursor);
     if layout.clock_of(reserved) != clock {
         return Err("bound and word are of two clocks".to_string());
     }
     if generator.changes_clocks() {
-        let ledger = server.slot.ledger();
-        if ledger.clock != clock {
-            return Err(format!("{ledger:?}, but clock {clock}"));
+        let clock_history = server.slot.clock_history();
+        if clock_history.clock != clock {
+            return Err(format!("{clock_history:?}, but clock {clock}"));
         }
-        is_true_of(state, ledger)?;
-        let tick = layout.tick_of(word);
-        for further in 0..ledger.together {
+        is_true_of(state, clock_history)?;
+        let tick = layout.tick_of(cursor);
+        for further in 0..clock_history.together {
             let clock = (clock + further) % layout.clocks();
             if state.reach(clock).get() > tick.get() + 1 {
                 return Err(format!("clock {clock} is ahead of the word"));
             }
         }
-        let bounds = server.spread();
+        let bounds = server.clock_seq_span();
         if generator.shares_clocks()
-            && (bounds.together != ledger.together
-                || bounds.widest > ledger.widest(tick, layout.clocks()))
+            && (bounds.now != clock_history.together
+                || bounds.max > clock_history.widest(tick, layout.clocks()))
         {
-            return Err(format!("{bounds:?}, but {ledger:?}"));
+            return Err(format!("{bounds:?}, but {clock_history:?}"));
         }
     } else if clock != 0 {
         return Err(format!("in clock {clock}"));
@@ -876,18 +883,18 @@ fn check(state: &State) -> Result<(), String> {
     Ok(())
 }
 
-/// Every clock that the ledger calls free from some tick on is free there.
-fn is_true_of(state: &State, ledger: Ledger) -> Result<(), String> {
+/// Every clock that the clock history calls free from some tick on is free there.
+fn is_true_of(state: &State, clock_history: ClockSeqHistory) -> Result<(), String> {
     let clocks = state.layout().clocks();
-    let [_, known_from, others_before] = ledger.parts();
-    // The answer of the ledger changes only at these ticks.
+    let [_, known_from, others_before] = clock_history.parts();
+    // The answer of the clock history changes only at these ticks.
     for to in [0, known_from, others_before].map(Tick::new) {
-        for further in 0..ledger.free(to, clocks) {
-            let clock = (ledger.clock + ledger.together + further) % clocks;
+        for further in 0..clock_history.free(to, clocks) {
+            let clock = (clock_history.clock + clock_history.together + further) % clocks;
             let reach = state.reach(clock);
             if reach > to {
                 return Err(format!(
-                    "clock {clock} is used before {reach:?}: {ledger:?}"
+                    "clock {clock} is used before {reach:?}: {clock_history:?}"
                 ));
             }
         }
@@ -899,7 +906,7 @@ fn is_true_of(state: &State, ledger: Ledger) -> Result<(), String> {
 fn line(state: &State) -> String {
     let (server, layout) = (&state.server, state.layout());
     let ticks = |nanos: i64| nanos as f64 / layout.tick().nanos().get() as f64;
-    let place = |position: Position| {
+    let offset = |position: Position| {
         let tick = layout.tick_of(position).get();
         format!(
             "{}:{tick}.{}",
@@ -907,12 +914,13 @@ fn line(state: &State) -> String {
             layout.within(position)
         )
     };
-    let ledger = |ledger: Ledger| {
-        let [_, known_from, others_before] = ledger.parts();
-        let used = 1 + layout.clocks() - 1 - ledger.free(Tick::new(known_from), layout.clocks());
+    let clock_history = |clock_history: ClockSeqHistory| {
+        let [_, known_from, others_before] = clock_history.parts();
+        let used =
+            1 + layout.clocks() - 1 - clock_history.free(Tick::new(known_from), layout.clocks());
         format!(
             "{}+{} of {used} from {known_from}, others before {others_before}",
-            ledger.clock, ledger.together,
+            clock_history.clock, clock_history.together,
         )
     };
     let (mark, stored) = server.stored();
@@ -921,12 +929,12 @@ fn line(state: &State) -> String {
         ticks(server.wall.get()),
         ticks(server.boot.get()),
         ticks(server.slot.clock().latest().get().saturating_mul(MS)),
-        place(server.word()),
-        place(server.reserved()),
-        server.spread(),
-        ledger(server.slot.ledger()),
+        offset(server.cursor()),
+        offset(server.reserved()),
+        server.clock_seq_span(),
+        clock_history(server.slot.clock_history()),
         mark.map(|at| ticks(at.get() * MS)),
-        stored.map_or("nothing".to_string(), ledger),
+        stored.map_or("nothing".to_string(), clock_history),
         server.under_way.get().map(|it| it.parts().0),
     )
 }
@@ -1067,7 +1075,7 @@ impl Walks<'_> {
         let mut server = Server::new(generator, settings(tick), self.wall * tick);
         server.apart = self.apart;
         if self.registry {
-            server.becomes(Identity::closed);
+            server.becomes(Tenure::closed);
         }
         State {
             server,
@@ -1478,7 +1486,9 @@ fn saturate(server: &Server, count: u64) -> Vec<i64> {
                 let position = Position::new;
                 ids.extend((start.get()..end.get()).map(|at| server.id(position(at)).get()));
             }
-            Outcome::WaitsForTick(_) | Outcome::Refused(Refused::TickUsedUp { .. }) => return ids,
+            Outcome::WaitsForTick(_) | Outcome::Refused(IssueError::TickUsedUp { .. }) => {
+                return ids;
+            }
             outcome => panic!("{outcome:?}"),
         }
     }
@@ -1559,7 +1569,7 @@ fn a_rollback_goes_on_at_once_in_each_clock_but_one() {
         next(&mut server);
         server.step(-4 * tick);
         let refused = server.call(1);
-        let Outcome::Refused(Refused::Behind {
+        let Outcome::Refused(IssueError::Behind {
             by,
             no_clock: Some(_),
             ..
@@ -1611,7 +1621,7 @@ fn a_start_goes_on_now_in_a_clock_that_is_known_to_be_free() {
     let mut server = of(OnRollback::NextClock, OnExhausted::Wait);
     server.generator = patient(server.generator);
     let bounds = server.slot.live().bounds();
-    assert!(bounds.elect_early(Position::new(u64::MAX)));
+    assert!(bounds.claim_prefetch(Position::new(u64::MAX)));
     server.reserve(Need::Early(Tick::new(20))).unwrap();
     server.promote(0);
     assert_eq!(next(&mut server).0, 25 + GAP_TICKS as u64);

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::id::{Millis, SnowflakeId, Tick, UnixMillis};
 use super::super::label::{Label, timestamp_text};
-use super::super::layout::{Disorder, LayoutError, POSITION_BITS_MAX};
+use super::super::layout::{LayoutError, OrderError, POSITION_BITS_MAX};
 use super::super::presets;
 
 fn label(text: &str) -> Label {
@@ -267,8 +267,8 @@ fn presets_are_frozen() {
         let never = expected.negative == Never;
         assert_eq!(layout.can_be_negative(), !never, "{name}");
         match (expected.negative, layout.disorder()) {
-            (Never, None) | (Odd, Some(Disorder::Reversed)) => {}
-            (From(expected), Some(Disorder::NegativeFrom(at))) => {
+            (Never, None) | (Odd, Some(OrderError::Reversed)) => {}
+            (From(expected), Some(OrderError::NegativeFrom(at))) => {
                 assert_eq!(timestamp_text(at), expected, "{name}");
             }
             (expected, found) => panic!("{name}: {expected:?}, {found:?}"),
@@ -519,7 +519,7 @@ fn both_modes_in_one_column() {
         label("preset=uniqueid mode=0"),
         label("preset=uniqueid mode=1"),
     );
-    for (tick, sequence, generator, cluster, in_time, in_spread) in UNIQUEID {
+    for (tick, sequence, generator, cluster, in_time, in_clock_seq_span) in UNIQUEID {
         let tick = Tick::new(tick);
         let fields = [
             ("sequence", sequence),
@@ -529,9 +529,10 @@ fn both_modes_in_one_column() {
         ];
         let mut fields: Vec<_> = fields.map(|(name, v)| (name.to_string(), v)).to_vec();
         let worker = (generator << 4 | cluster).unsigned_abs();
-        for (mode, id, own, generates) in
-            [(1, in_time, &time, &one), (0, in_spread, &spread, &zero)]
-        {
+        for (mode, id, own, generates) in [
+            (1, in_time, &time, &one),
+            (0, in_clock_seq_span, &spread, &zero),
+        ] {
             let id = SnowflakeId::new(id);
             assert_eq!(own.encode(tick, &fields), Ok(id));
             assert_eq!(generates.encode(tick, &fields), Ok(id));
@@ -546,7 +547,7 @@ fn both_modes_in_one_column() {
             fields.pop();
         }
         // Each mode alone refuses the IDs of the other mode.
-        for (label, id, mode) in [(&time, in_spread, 0), (&spread, in_time, 1)] {
+        for (label, id, mode) in [(&time, in_clock_seq_span, 0), (&spread, in_time, 1)] {
             let error = LayoutError::Fixed {
                 id,
                 field: "mode".to_string(),

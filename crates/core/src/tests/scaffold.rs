@@ -1,4 +1,4 @@
-//! What the tests by loom share: identities, plans and a reserver that carries them out, threads,
+//! What the tests by loom share: tenures, plans and a reserver that carries them out, threads,
 //! and the exploration itself.
 
 use std::collections::BTreeSet;
@@ -7,17 +7,17 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::super::clock::Reading;
-use super::super::clocks::Ledger;
+use super::super::clock_seq::ClockSeqHistory;
+use super::super::cursor::{Clocks, Live};
 use super::super::generator::Generator;
 use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Position, UnixMillis, UnixNanos, WorkerId,
 };
-use super::super::identity::Identity;
 use super::super::layout::{FieldRole, Layout};
 use super::super::policy::Policy;
-use super::super::reservation::{Plan, Planned};
+use super::super::protocol::plan::{Plan, Planned};
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::{Clocks, Live};
+use super::super::tenure::Tenure;
 
 pub const MS: i64 = NANOS_PER_MILLI;
 
@@ -57,11 +57,11 @@ pub fn generator(sequence_bits: u32, policy: Policy) -> Generator {
     Generator { layout, policy }
 }
 
-pub fn first() -> Identity {
-    Identity::NONE.unregistered(WorkerId::new(0))
+pub fn first() -> Tenure {
+    Tenure::NONE.unregistered(WorkerId::new(0))
 }
 
-pub fn second() -> Identity {
+pub fn second() -> Tenure {
     first().unregistered(WorkerId::new(1))
 }
 
@@ -74,26 +74,26 @@ pub fn settled(generator: &Generator) -> Slot {
 
 /// Makes a plan of these parts; the others make no difference here.
 pub fn plan(
-    word_from: Option<Position>,
+    cursor_from: Option<Position>,
     before: Position,
     reserved: Position,
     early: Position,
-    ledger: Ledger,
+    clock_history: ClockSeqHistory,
 ) -> Plan {
     Plan {
         reading: zero(),
         mark: UnixMillis::new(0),
         value: reserved.get().cast_signed(),
         clock_from: UnixNanos::new(0),
-        word_from,
-        ledger,
+        cursor_from,
+        clock_history,
         believes: false,
         leaves_gap: false,
         window: Millis::new(1),
         forgiven: Millis::ZERO,
         least: None,
         before,
-        identity: Identity::NONE,
+        tenure: Tenure::NONE,
         reserved,
         early,
         starts: false,
@@ -102,21 +102,21 @@ pub fn plan(
     }
 }
 
-/// A reserver carries out its plan; what is done between the word and the bound comes last.
+/// A reserver carries out its plan; what is done between the cursor and the bound comes last.
 pub fn carry_out(
     plan: &Plan,
     generator: &Generator,
     live: &Live,
     write: impl FnOnce(&Plan),
     between: impl FnOnce(),
-) -> (Ledger, bool) {
+) -> (ClockSeqHistory, bool) {
     let written = Planned::new(*plan).write(|plan| {
         write(plan);
         Ok::<(), ()>(())
     });
-    let moved = written.unwrap().move_word(generator, live);
+    let moved = written.unwrap().move_cursor(generator, live);
     between();
-    (moved.plan().ledger, moved.publish(live))
+    (moved.plan().clock_history, moved.publish(live))
 }
 
 /// A thread that shares something.

@@ -5,21 +5,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use super::super::clock::Reading;
+use super::super::cursor::{Clocks, Issued, Step};
 use super::super::generator::Generator;
-use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused as Why};
 use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos,
     WorkerId,
 };
-use super::super::identity::{Generation, Identity};
 use super::super::label::Label;
 use super::super::layout::{Fields, Stamp};
 use super::super::policy::OnRollback;
-use super::super::reservation::{Refusal, Settings};
-use super::super::server;
+use super::super::protocol;
+use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use super::super::protocol::plan::{ReserveError, Settings};
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::{Clocks, Issued, Step};
+use super::super::tenure::{Generation, Tenure};
 use super::MARKS_MAX;
 use super::one_call::{OneCall, whose_calls_are_transactions};
 
@@ -29,16 +29,16 @@ pub const NAP: i64 = 400_000;
 
 /// Why a call got no ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    Why(Why),
+pub enum ScriptError {
+    Why(IssueError),
     Interrupted,
 }
 
-impl Refused {
+impl ScriptError {
     /// How many milliseconds the clock is behind, if that is the reason.
     pub fn behind(self) -> Option<i64> {
         match self {
-            Self::Why(Why::Behind {
+            Self::Why(IssueError::Behind {
                 by, no_clock: None, ..
             }) => Some(by.get()),
             _ => None,
@@ -49,7 +49,7 @@ impl Refused {
 /// What a call that fails must not change.
 #[derive(Debug, PartialEq, Eq)]
 pub struct State {
-    word: Position,
+    cursor: Position,
     reserved: Position,
     latest: UnixMillis,
     mark: Option<i64>,
@@ -60,8 +60,8 @@ pub struct Server {
     stamp: Stamp,
     shuffle: Option<Shuffle>,
     pub slot: Slot,
-    beliefs: Cell<Beliefs>,
-    identity: Cell<Identity>,
+    trusted: Cell<TrustedClock>,
+    tenure: Cell<Tenure>,
     mark: Cell<Option<i64>>,
     /// How many marks were written.
     marks: Cell<u32>,
@@ -107,13 +107,13 @@ impl Clocks for Server {
 }
 
 impl Host for Server {
-    type Error = Refused;
+    type Error = ScriptError;
 
-    fn error(&self, why: Why) -> Refused {
-        Refused::Why(why)
+    fn error(&self, why: IssueError) -> ScriptError {
+        ScriptError::Why(why)
     }
 
-    fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
+    fn enter(&self) -> Result<(&Slot, &Generator), ScriptError> {
         Ok((&self.slot, &self.generator))
     }
 
@@ -127,7 +127,7 @@ impl Host for Server {
         }
     }
 
-    fn read_mark(&self) -> Result<OnDisk, Refused> {
+    fn read_mark(&self) -> Result<OnDisk, ScriptError> {
         let value = self.mark.get();
         Ok(OnDisk { value, lsn: 0 })
     }
@@ -136,18 +136,18 @@ impl Host for Server {
         History::default()
     }
 
-    fn write_durably(&self, value: i64) -> Result<(), Refused> {
+    fn write_durably(&self, value: i64) -> Result<(), ScriptError> {
         self.mark.set(Some(value));
         self.marks.set(self.marks.get() + 1);
         assert!(self.marks.get() < MARKS_MAX, "it reserves for ever");
         Ok(())
     }
 
-    fn nap(&self, _nanos: Nanos) -> Result<(), Refused> {
+    fn nap(&self, _nanos: Nanos) -> Result<(), ScriptError> {
         self.naps.set(self.naps.get() + 1);
         assert!(self.naps.get() < 10_000, "it waits for ever");
         if self.interrupted {
-            return Err(Refused::Interrupted);
+            return Err(ScriptError::Interrupted);
         }
         self.boot.set(self.boot.get() + NAP);
         if self.runs {
@@ -156,8 +156,8 @@ impl Host for Server {
         Ok(())
     }
 
-    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
-        server::reserve(self, need)
+    fn reserve(&self, need: Need) -> Result<Option<ReserveError>, Self::Error> {
+        protocol::reserve(self, need)
     }
 
     fn note(&self, _note: Note) {}
@@ -180,7 +180,7 @@ impl Server {
             boot: BootNanos::new(0),
             wall: UnixNanos::new(wall),
         };
-        let identity = Identity::NONE.unregistered(WorkerId::new(worker));
+        let tenure = Tenure::NONE.unregistered(WorkerId::new(worker));
         let server = Self {
             generator,
             stamp: generator
@@ -189,8 +189,8 @@ impl Server {
                 .unwrap(),
             shuffle: generator.is_random().then(|| Shuffle::new(secret, 1)),
             slot: Slot::new(reading, 0),
-            beliefs: Cell::new(Beliefs::new(reading)),
-            identity: Cell::new(identity),
+            trusted: Cell::new(TrustedClock::new(reading)),
+            tenure: Cell::new(tenure),
             mark: Cell::new(None),
             marks: Cell::new(0),
             wall: RefCell::new(VecDeque::from([wall])),
@@ -211,8 +211,8 @@ impl Server {
     /// Reserves ahead of need.
     fn reserve_early(&self) {
         let bounds = self.slot.live().bounds();
-        assert!(bounds.elect_early(Position::new(u64::MAX)));
-        server::demand(self, Need::Early(Tick::new(0))).unwrap();
+        assert!(bounds.claim_prefetch(Position::new(u64::MAX)));
+        protocol::demand(self, Need::Early(Tick::new(0))).unwrap();
         assert!(!bounds.early_is_claimed(), "it was refused");
     }
 
@@ -249,7 +249,7 @@ impl Server {
     pub fn state(&self) -> State {
         let live = self.slot.live();
         State {
-            word: live.word().position(),
+            cursor: live.cursor().position(),
             reserved: live.bounds().reserved(),
             latest: live.clock().latest(),
             mark: self.mark.get(),
@@ -267,14 +267,14 @@ impl Server {
     }
 
     /// The next ID, taken apart.
-    pub fn next(&mut self) -> Result<Fields, Refused> {
+    pub fn next(&mut self) -> Result<Fields, ScriptError> {
         let ids = self.issue(1)?;
         Ok(self.generator.layout.decode(ids[0]).unwrap())
     }
 
-    pub fn issue(&mut self, count: u64) -> Result<Vec<SnowflakeId>, Refused> {
+    pub fn issue(&mut self, count: u64) -> Result<Vec<SnowflakeId>, ScriptError> {
         self.held.begins();
-        let Issued { start, end, .. } = server::issue(self, count)?;
+        let Issued { start, end, .. } = protocol::issue(self, count)?;
         self.held.returns();
         let id = |at| self.id_of(Position::new(at));
         Ok((start.get()..end.get()).map(id).collect())
@@ -282,7 +282,7 @@ impl Server {
 
     /// A call whose first step was made outside of the protocol, as sessions do on their
     /// fast path. The generator watches the clock.
-    pub fn fast_then_slow(&self) -> Result<Issued, Refused> {
+    pub fn fast_then_slow(&self) -> Result<Issued, ScriptError> {
         let (slot, generator) = self.enter()?;
         let first = slot
             .live()
@@ -290,7 +290,7 @@ impl Server {
         if let Step::Issue(issued) = first {
             return Ok(issued);
         }
-        server::issue_after(self, first, 1)
+        protocol::issue_after(self, first, 1)
     }
 
     fn id_of(&self, at: Position) -> SnowflakeId {

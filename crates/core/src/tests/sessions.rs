@@ -1,5 +1,6 @@
 //! A server in loom's memory model, and sessions that are hosts of the protocol: what they do
-//! in a transaction is [`server::issue`], [`server::reach`] and [`Held`], as in production.
+//! in a transaction is [`protocol::issue`], [`protocol::advance_to_now`] and [`Held`], as in
+//! production.
 //!
 //! A transaction that has ended says so in a flag with no ordering of its own: a reader that
 //! must see its rows has to see the flag by what the holds order. The table of locks is a
@@ -12,19 +13,19 @@ use std::sync::atomic::{AtomicBool as Flag, Ordering::SeqCst as Always};
 use loom::sync::{Arc, Mutex};
 
 use super::super::clock::Reading;
+use super::super::cursor::Clocks;
 use super::super::generator::Generator;
 use super::super::horizon::{
-    Held, PLACES, ProcessHolds, Processes, Session as Holding, Uninserted, Used,
+    Held, InsertError, PLACES, ProcessHolds, Processes, Session as Holding, Used,
 };
-use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
 use super::super::id::{BootNanos, Millis, NANOS_PER_MILLI, Nanos, Tick, UnixMillis, UnixNanos};
-use super::super::identity::{Generation, Identity};
+use super::super::protocol;
+use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use super::super::protocol::plan::{ReserveError, Settings};
 use super::super::reported::{LocksFound, Reported};
-use super::super::reservation::{Refusal, Settings};
-use super::super::server;
 use super::super::slot::{Reserving, Scale, Slot};
 use super::super::sync::{AtomicBool, AtomicI64, Ordering::Relaxed};
-use super::super::word::Clocks;
+use super::super::tenure::{Generation, Tenure};
 use super::scaffold;
 
 pub const G: Generator = Generator::DEFAULT;
@@ -53,7 +54,7 @@ pub struct Server {
     /// The value of the sequence; under the reservation lock.
     mark: AtomicI64,
     reserving: Mutex<()>,
-    beliefs: Mutex<Beliefs>,
+    trusted: Mutex<TrustedClock>,
     /// Whether the transaction of each session has ended.
     ended: [AtomicBool; 2],
     /// The least hold by a lock of [`KEY`].
@@ -72,11 +73,14 @@ pub fn server() -> Arc<Server> {
         reported: Reported::default(),
         mark: AtomicI64::new(0),
         reserving: Mutex::new(()),
-        beliefs: Mutex::new(Beliefs::new(reading(3))),
+        trusted: Mutex::new(TrustedClock::new(reading(3))),
         ended: Default::default(),
         lock: Mutex::new(None),
     });
-    assert_eq!(server::reach(&session(&server, 0, 3)), Ok(instant(3)));
+    assert_eq!(
+        protocol::advance_to_now(&session(&server, 0, 3)),
+        Ok(instant(3))
+    );
     server
 }
 
@@ -89,7 +93,7 @@ impl Processes for Server {
 impl Server {
     /// Reads the horizon, and which transactions have ended by the snapshot after it.
     pub fn read(&self, now: i64) -> (UnixMillis, [bool; 2]) {
-        let reached = server::reach(&session(self, 0, now)).unwrap();
+        let reached = protocol::advance_to_now(&session(self, 0, now)).unwrap();
         let search = || *self.lock.lock().unwrap();
         let horizon = self.slot.horizon().read(reached, self, KEY, search);
         (horizon, self.have_ended())
@@ -145,13 +149,13 @@ pub fn session(server: &Server, mine: usize, now: i64) -> Session<'_> {
 impl Session<'_> {
     /// Takes an ID, and returns its instant.
     pub fn take(&self) -> UnixMillis {
-        let issued = server::issue(self, 1).unwrap();
+        let issued = protocol::issue(self, 1).unwrap();
         self.has_taken.set(true);
         G.layout.instant_of(G.layout.tick_of(issued.start))
     }
 
     /// Inserts an ID of this tick, which may come from elsewhere.
-    pub fn insert(&self, at: UnixMillis) -> Result<(), Uninserted<Infallible>> {
+    pub fn insert(&self, at: UnixMillis) -> Result<(), InsertError<Infallible>> {
         let server = self.server;
         let announced = (server.slot.horizon(), &server.reported, G.layout);
         self.held
@@ -233,13 +237,13 @@ impl Clocks for Session<'_> {
 }
 
 impl Host for Session<'_> {
-    type Error = Refused;
+    type Error = IssueError;
 
-    fn error(&self, why: Refused) -> Refused {
+    fn error(&self, why: IssueError) -> IssueError {
         why
     }
 
-    fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
+    fn enter(&self) -> Result<(&Slot, &Generator), IssueError> {
         Ok((&self.server.slot, &G))
     }
 
@@ -255,7 +259,7 @@ impl Host for Session<'_> {
         self.has_taken.get()
     }
 
-    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Refused> {
+    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), IssueError> {
         let held = &mut *self.held.borrow_mut();
         let Ok(()) = held.hold(&self.places(), slot.horizon(), KEY, at);
         Ok(())
@@ -265,9 +269,9 @@ impl Host for Session<'_> {
         self.server.reported.announced()
     }
 
-    fn took(&self, at: UnixMillis) {
+    fn narrow_hold(&self, at: UnixMillis) {
         let holder = &self.server.holders[self.mine];
-        self.held.borrow_mut().took(holder, KEY, at);
+        self.held.borrow_mut().narrow_hold(holder, KEY, at);
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
@@ -275,8 +279,8 @@ impl Host for Session<'_> {
         f(&Reserving::the_lock_is_held())
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
-        f(&mut self.server.beliefs.lock().unwrap(), Identity::NONE)
+    fn with_trusted_clock<T>(&self, f: impl FnOnce(&mut TrustedClock, Tenure) -> T) -> T {
+        f(&mut self.server.trusted.lock().unwrap(), Tenure::NONE)
     }
 
     fn settings(&self) -> Settings {
@@ -287,7 +291,7 @@ impl Host for Session<'_> {
         }
     }
 
-    fn read_mark(&self) -> Result<OnDisk, Refused> {
+    fn read_mark(&self) -> Result<OnDisk, IssueError> {
         let mark = self.server.mark.load(Relaxed);
         Ok(OnDisk {
             value: (mark != 0).then_some(mark),
@@ -299,17 +303,17 @@ impl Host for Session<'_> {
         History::default()
     }
 
-    fn write_durably(&self, value: i64) -> Result<(), Refused> {
+    fn write_durably(&self, value: i64) -> Result<(), IssueError> {
         self.server.mark.store(value, Relaxed);
         Ok(())
     }
 
-    fn nap(&self, _nanos: Nanos) -> Result<(), Refused> {
+    fn nap(&self, _nanos: Nanos) -> Result<(), IssueError> {
         panic!("nobody waits in these tests")
     }
 
-    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
-        server::reserve(self, need)
+    fn reserve(&self, need: Need) -> Result<Option<ReserveError>, Self::Error> {
+        protocol::reserve(self, need)
     }
 
     fn note(&self, _note: Note) {}

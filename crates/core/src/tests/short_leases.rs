@@ -4,16 +4,16 @@
 //! Here a generator and a node are those of one server, and their host is the keeper in
 //! miniature.
 
-use super::super::host::Refused;
 use super::super::id::{BootNanos, Millis, UnixMillis};
-use super::super::lease::node::{Moment, Next};
+use super::super::lease::node::{Next, NodeInput};
 use super::super::lease::{RegistryMillis, Reply};
 use super::super::policy::Policy;
-use super::super::reservation::Refusal;
+use super::super::protocol::host::IssueError;
+use super::super::protocol::plan::ReserveError;
 use super::super::slot::furthest;
-use super::identities::generator;
 use super::lease::{EPOCH, Plan, SECOND, World};
 use super::model::{MS, Outcome, Server, settings};
+use super::tenures::generator;
 
 /// How often an ID is taken, and how long a request and its reply are under way: a tick.
 const STEP: i64 = 10;
@@ -47,7 +47,7 @@ fn longest_wait(lease: i64, reserve: i64, max_ahead: i64, reserved: bool) -> i64
         (None, None, None, 0);
     for now in (EPOCH..EPOCH + 90 * SECOND).step_by(usize::try_from(STEP).unwrap()) {
         world.now = now;
-        let moment = Moment {
+        let node_input = NodeInput {
             boot: BootNanos::new(now * MS),
             clock: UnixMillis::new(now),
             furthest: furthest([&server.slot])
@@ -58,31 +58,31 @@ fn longest_wait(lease: i64, reserve: i64, max_ahead: i64, reserved: bool) -> i64
         let node = &mut world.servers[0].node;
         if let Some(reply) = reply.take() {
             let before = node.right().map(|right| right.generation);
-            let _ = node.heard(&reply, &moment);
+            let _ = node.on_reply(&reply, &node_input);
             let right = node.right().unwrap();
             server.becomes(|identity| {
                 if before == Some(right.generation) {
-                    identity.renewed(right.bound)
+                    identity.renewed(right.not_after)
                 } else {
                     let max_ahead = Millis::new(max_ahead);
                     identity.granted(
                         right.worker,
-                        right.floor,
-                        right.bound,
-                        right.floor,
+                        right.not_before,
+                        right.not_after,
+                        right.not_before,
                         max_ahead,
                     )
                 }
             });
-            needed = needed.filter(|needed| *needed >= right.bound);
+            needed = needed.filter(|needed| *needed >= right.not_after);
         }
-        if let Next::Send(request) = node.next(&moment) {
+        if let Next::Send(request) = node.next(&node_input) {
             reply = Some(world.answer(0, 0, &request));
         }
         match server.call(1) {
             Outcome::Issued { .. } => since = None,
             outcome => {
-                if let Outcome::Refused(Refused::Reservation(Refusal::PastBound {
+                if let Outcome::Refused(IssueError::Reservation(ReserveError::PastBound {
                     needed: at,
                     ..
                 })) = outcome

@@ -1,4 +1,4 @@
-//! Threads that issue from one word while clocks are set back, bounds are raised and
+//! Threads that issue from one cursor while clocks are set back, bounds are raised and
 //! bursts take further clocks: no ID twice. On the machine's own memory model, or on
 //! that of Miri, which shows less than loom but takes whole calls.
 
@@ -7,22 +7,22 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::super::block::issue_block;
 use super::super::clock::Reading;
+use super::super::cursor::{Clocks, Issued};
 use super::super::generator::Generator;
-use super::super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
 use super::super::id::{
     BootNanos, Millis, NANOS_PER_MILLI, Nanos, Position, SnowflakeId, UnixMillis, UnixNanos,
     WorkerId,
 };
-use super::super::identity::{Generation, Identity};
 use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
-use super::super::reservation::{Refusal, Settings};
-use super::super::server;
+use super::super::protocol;
+use super::super::protocol::block::issue_block;
+use super::super::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use super::super::protocol::plan::{ReserveError, Settings};
 use super::super::shuffle::Shuffle;
 use super::super::slot::{Reserving, Scale, Slot};
-use super::super::word::{Clocks, Issued};
+use super::super::tenure::{Generation, Tenure};
 
 const THREADS: u64 = 4;
 const IDS: usize = if cfg!(miri) { 60 } else { 5_000 };
@@ -37,10 +37,10 @@ struct Live {
     readings: AtomicI64,
     mark: AtomicI64,
     lock: Mutex<()>,
-    /// With the identity of the server as it is now.
-    beliefs: Mutex<(Beliefs, Identity)>,
+    /// With the tenure of the server as it is now.
+    trusted: Mutex<(TrustedClock, Tenure)>,
     switches: AtomicU32,
-    identity: Identity,
+    tenure: Tenure,
 }
 
 impl Clocks for &Live {
@@ -69,13 +69,13 @@ impl Clocks for &Live {
 }
 
 impl Host for &Live {
-    type Error = Refused;
+    type Error = IssueError;
 
-    fn error(&self, why: Refused) -> Refused {
+    fn error(&self, why: IssueError) -> IssueError {
         why
     }
 
-    fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
+    fn enter(&self) -> Result<(&Slot, &Generator), IssueError> {
         Ok((&self.slot, &self.generator))
     }
 
@@ -84,7 +84,7 @@ impl Host for &Live {
     }
 
     fn generation(&self) -> Generation {
-        self.identity.generation
+        self.tenure.generation
     }
 
     // Each call is a transaction of its own, and nobody reads a horizon.
@@ -92,7 +92,7 @@ impl Host for &Live {
         false
     }
 
-    fn hold(&self, _slot: &Slot, _at: UnixMillis) -> Result<(), Refused> {
+    fn hold(&self, _slot: &Slot, _at: UnixMillis) -> Result<(), IssueError> {
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl Host for &Live {
         UnixMillis::new(0)
     }
 
-    fn took(&self, _at: UnixMillis) {}
+    fn narrow_hold(&self, _at: UnixMillis) {}
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
         // A thread whose test has failed stops the others by that failure alone.
@@ -108,10 +108,10 @@ impl Host for &Live {
         f(&Reserving::the_lock_is_held())
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
-        let mut held = self.beliefs.lock().unwrap_or_else(PoisonError::into_inner);
-        let (beliefs, identity) = &mut *held;
-        f(beliefs, *identity)
+    fn with_trusted_clock<T>(&self, f: impl FnOnce(&mut TrustedClock, Tenure) -> T) -> T {
+        let mut held = self.trusted.lock().unwrap_or_else(PoisonError::into_inner);
+        let (trusted, tenure) = &mut *held;
+        f(trusted, *tenure)
     }
 
     fn settings(&self) -> Settings {
@@ -122,7 +122,7 @@ impl Host for &Live {
         }
     }
 
-    fn read_mark(&self) -> Result<OnDisk, Refused> {
+    fn read_mark(&self) -> Result<OnDisk, IssueError> {
         let mark = self.mark.load(Ordering::Acquire);
         Ok(OnDisk {
             value: (mark != 0).then_some(mark),
@@ -134,18 +134,18 @@ impl Host for &Live {
         History::default()
     }
 
-    fn write_durably(&self, value: i64) -> Result<(), Refused> {
+    fn write_durably(&self, value: i64) -> Result<(), IssueError> {
         self.mark.store(value, Ordering::Release);
         Ok(())
     }
 
-    fn nap(&self, _nanos: Nanos) -> Result<(), Refused> {
+    fn nap(&self, _nanos: Nanos) -> Result<(), IssueError> {
         std::thread::yield_now();
         Ok(())
     }
 
-    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
-        server::reserve(self, need)
+    fn reserve(&self, need: Need) -> Result<Option<ReserveError>, Self::Error> {
+        protocol::reserve(self, need)
     }
 
     fn note(&self, note: Note) {
@@ -181,7 +181,7 @@ impl Live {
                     assert_eq!(last, first + number - 1, "consecutive IDs");
                     ids.extend((first..=last).map(SnowflakeId::new));
                 }
-                Err(Refused::Behind { .. } | Refused::Interleaved { .. }) => {}
+                Err(IssueError::Behind { .. } | IssueError::Interleaved { .. }) => {}
                 Err(refused) => panic!("{refused:?}"),
             }
         }
@@ -195,7 +195,7 @@ impl Live {
         let shuffle = generator.is_random().then(|| Shuffle::new((1, 2), 3));
         let mut ids = vec![];
         while ids.len() < wanted {
-            match server::issue(&self, count) {
+            match protocol::issue(&self, count) {
                 Ok(Issued { start, end, .. }) => {
                     self.assert_marked(end);
                     let position = Position::new;
@@ -205,7 +205,7 @@ impl Live {
                     );
                 }
                 // The clock is set back again and again.
-                Err(Refused::Behind { .. }) => {}
+                Err(IssueError::Behind { .. }) => {}
                 Err(refused) => panic!("{refused:?}"),
             }
         }
@@ -226,7 +226,7 @@ fn live(on_rollback: OnRollback, on_exhausted: OnExhausted, sequence_start: Sequ
         boot: BootNanos::new(0),
         wall: UnixMillis::new(1000).nanos(),
     };
-    let identity = Identity::NONE.unregistered(WorkerId::new(1));
+    let tenure = Tenure::NONE.unregistered(WorkerId::new(1));
     let live = Live {
         generator: Generator {
             layout: if on_exhausted == OnExhausted::NextClock {
@@ -247,9 +247,9 @@ fn live(on_rollback: OnRollback, on_exhausted: OnExhausted, sequence_start: Sequ
         readings: AtomicI64::new(0),
         mark: AtomicI64::new(0),
         lock: Mutex::new(()),
-        beliefs: Mutex::new((Beliefs::new(reading), identity)),
+        trusted: Mutex::new((TrustedClock::new(reading), tenure)),
         switches: AtomicU32::new(0),
-        identity,
+        tenure,
     };
     let scale = Scale::of_generator(&live.generator);
     (&live).reserving(|token| live.slot.settle(token, 1, scale, reading));
@@ -363,7 +363,7 @@ fn threads_get_blocks_beside_ids() {
     }
 }
 
-/// A session of a server whose identity changes.
+/// A session of a server whose tenure changes.
 struct Session<'a> {
     live: &'a Live,
     generation: &'a AtomicU64,
@@ -391,13 +391,13 @@ impl Clocks for Session<'_> {
 }
 
 impl Host for Session<'_> {
-    type Error = Refused;
+    type Error = IssueError;
 
-    fn error(&self, why: Refused) -> Refused {
+    fn error(&self, why: IssueError) -> IssueError {
         why
     }
 
-    fn enter(&self) -> Result<(&Slot, &Generator), Refused> {
+    fn enter(&self) -> Result<(&Slot, &Generator), IssueError> {
         while self.present().worker().is_none() {
             std::thread::yield_now();
         }
@@ -418,7 +418,7 @@ impl Host for Session<'_> {
         self.live.has_taken()
     }
 
-    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Refused> {
+    fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), IssueError> {
         self.live.hold(slot, at)
     }
 
@@ -426,23 +426,23 @@ impl Host for Session<'_> {
         self.live.reported()
     }
 
-    fn took(&self, at: UnixMillis) {
-        self.live.took(at);
+    fn narrow_hold(&self, at: UnixMillis) {
+        self.live.narrow_hold(at);
     }
 
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T {
         self.live.reserving(f)
     }
 
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T {
-        self.live.with_beliefs(f)
+    fn with_trusted_clock<T>(&self, f: impl FnOnce(&mut TrustedClock, Tenure) -> T) -> T {
+        self.live.with_trusted_clock(f)
     }
 
     fn settings(&self) -> Settings {
         self.live.settings()
     }
 
-    fn read_mark(&self) -> Result<OnDisk, Refused> {
+    fn read_mark(&self) -> Result<OnDisk, IssueError> {
         self.live.read_mark()
     }
 
@@ -450,21 +450,21 @@ impl Host for Session<'_> {
         self.live.history(lsn)
     }
 
-    fn write_durably(&self, value: i64) -> Result<(), Refused> {
+    fn write_durably(&self, value: i64) -> Result<(), IssueError> {
         self.live.write_durably(value)
     }
 
-    fn nap(&self, nanos: Nanos) -> Result<(), Refused> {
+    fn nap(&self, nanos: Nanos) -> Result<(), IssueError> {
         self.live.nap(nanos)
     }
 
-    fn more_bound(&self, _needed: UnixMillis) -> Result<bool, Refused> {
+    fn more_bound(&self, _needed: UnixMillis) -> Result<bool, IssueError> {
         std::thread::yield_now();
         Ok(true)
     }
 
-    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error> {
-        server::reserve(self, need)
+    fn reserve(&self, need: Need) -> Result<Option<ReserveError>, Self::Error> {
+        protocol::reserve(self, need)
     }
 
     fn note(&self, _note: Note) {}
@@ -476,13 +476,13 @@ fn threads_of_a_registry(on_rollback: OnRollback) {
     let live = live(on_rollback, OnExhausted::Wait, ZERO);
     let generation = AtomicU64::new(0);
     let is_over = AtomicBool::new(false);
-    let becomes = |next: &dyn Fn(Identity) -> Identity| {
-        let mut held = live.beliefs.lock().unwrap();
+    let becomes = |next: &dyn Fn(Tenure) -> Tenure| {
+        let mut held = live.trusted.lock().unwrap();
         held.1 = next(held.1);
         generation.store(held.1.generation.bits(), Ordering::Release);
         held.1
     };
-    let _ = becomes(&Identity::closed);
+    let _ = becomes(&Tenure::closed);
     // The bound of each worker ID, and that with which each grant has ended.
     let (mut stored, mut ends) = ([1000; 2], HashMap::new());
     // The generations under which threads have taken IDs.
@@ -495,7 +495,7 @@ fn threads_of_a_registry(on_rollback: OnRollback) {
         };
         let mut ids = vec![];
         while !is_over.load(Ordering::Relaxed) || ids.is_empty() {
-            match server::issue(&session, 1) {
+            match protocol::issue(&session, 1) {
                 Ok(Issued { start, .. }) => {
                     let entered = session.entered.get();
                     if ids.last().is_none_or(|&(last, _)| last != entered) {
@@ -503,7 +503,7 @@ fn threads_of_a_registry(on_rollback: OnRollback) {
                     }
                     ids.push((entered, start));
                 }
-                Err(Refused::Behind { .. }) => {}
+                Err(IssueError::Behind { .. }) => {}
                 Err(refused) => panic!("{refused:?}"),
             }
         }
@@ -529,7 +529,7 @@ fn threads_of_a_registry(on_rollback: OnRollback) {
             std::thread::sleep(std::time::Duration::from_micros(200));
             let mut end = now(20);
             if round % 3 != 0 {
-                let _ = becomes(&Identity::closed);
+                let _ = becomes(&Tenure::closed);
                 end = renewed.end(live.slot.close(), UnixMillis::new(wall));
             }
             stored[number] = end.get();

@@ -7,16 +7,16 @@ use std::hash::Hash;
 use siphasher::sip128::SipHasher13;
 
 use super::super::clock::Reading;
-use super::super::clocks::Ledger;
+use super::super::clock_seq::ClockSeqHistory;
 use super::super::generator::Generator;
-use super::super::host::{Host, Need};
 use super::super::id::{BootNanos, Millis, Nanos, Position, Tick, UnixMillis, UnixNanos};
-use super::super::identity::Identity;
 use super::super::label::Label;
 use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::reservation::Settings;
-use super::super::reservation::{Failover, NoMark, Plan, Refusal, Situation};
+use super::super::protocol::host::{Host, Need};
+use super::super::protocol::plan::Settings;
+use super::super::protocol::plan::{Failover, MarkError, Plan, PlanInput, ReserveError};
+use super::super::tenure::Tenure;
 use super::explorer::{Explorer, Rules};
 use super::model::{MS, Outcome, Server, settings};
 
@@ -93,19 +93,19 @@ impl Server {
     }
 
     /// Reserves ahead of need.
-    fn reserve_for(&mut self, tick: u64) -> Result<Plan, Refusal> {
+    fn reserve_for(&mut self, tick: u64) -> Result<Plan, ReserveError> {
         let plan = self.generator.plan(&self.situation_for(tick));
         if plan.is_ok() {
             self.enter().unwrap();
             let bounds = self.slot.live().bounds();
-            assert!(bounds.elect_early(Position::new(u64::MAX)));
+            assert!(bounds.claim_prefetch(Position::new(u64::MAX)));
             self.reserve(Need::Early(Tick::new(tick))).unwrap();
             assert!(!bounds.early_is_claimed());
         }
         plan
     }
 
-    fn situation_for(&self, tick: u64) -> Situation {
+    fn situation_for(&self, tick: u64) -> PlanInput {
         self.situation(Need::Tick(Tick::new(tick))).unwrap()
     }
 }
@@ -231,14 +231,14 @@ fn refusals() {
     let reserved = |wall_step: i64, restart: bool| {
         let mut server = server(tiny(), 200);
         server.reserve_for(200).unwrap();
-        let before = (server.mark(), server.word(), server.reserved());
+        let before = (server.mark(), server.cursor(), server.reserved());
         server.apply(Event::Step(wall_step));
         if restart {
             server.restart();
         }
         let result = server.generator.plan(&server.situation_for(200));
         if result.is_err() && !restart {
-            let after = (server.mark(), server.word(), server.reserved());
+            let after = (server.mark(), server.cursor(), server.reserved());
             assert_eq!(before, after, "a refusal changes nothing");
         }
         result
@@ -246,7 +246,7 @@ fn refusals() {
     assert!(reserved(40, false).is_ok());
     assert_eq!(
         reserved(41, false),
-        Err(Refusal::ClockJumped {
+        Err(ReserveError::ClockJumped {
             by: Millis::new(41),
             limit: Millis::new(40)
         })
@@ -254,7 +254,7 @@ fn refusals() {
     assert!(reserved(-60, false).is_ok());
     assert_eq!(
         reserved(-61, false),
-        Err(Refusal::ClockRolledBack {
+        Err(ReserveError::ClockRolledBack {
             by: Millis::new(61),
             limit: Millis::new(60)
         })
@@ -264,7 +264,7 @@ fn refusals() {
     assert!(reserved(-55, true).is_ok());
     assert_eq!(
         reserved(-56, true),
-        Err(Refusal::MarkAhead {
+        Err(ReserveError::MarkAhead {
             by: Millis::new(61),
             limit: Millis::new(60),
             start: UnixMillis::new(205)
@@ -310,19 +310,19 @@ fn an_advance_leaves_room_for_a_rollback() {
     let server = server(tiny(), 200);
     let plan = |floor| {
         let mut situation = server.situation_for(0);
-        situation.floor = Some(UnixMillis::new(floor));
+        situation.advance_to = Some(UnixMillis::new(floor));
         server.generator.plan(&situation)
     };
     assert_eq!(
         server
             .generator
             .layout
-            .tick_of(plan(230).unwrap().word_from.unwrap()),
+            .tick_of(plan(230).unwrap().cursor_from.unwrap()),
         Tick::new(230)
     );
     assert_eq!(
         plan(231),
-        Err(Refusal::AdvanceTooFar {
+        Err(ReserveError::AdvanceTooFar {
             by: Millis::new(31),
             limit: Millis::new(30)
         })
@@ -339,7 +339,7 @@ fn a_generator_without_a_past_does_not_believe_a_clock_that_is_far_back() {
         server.generator.plan(&situation).err()
     };
     assert_eq!(plan(60), None);
-    let refused = Refusal::ClockRolledBack {
+    let refused = ReserveError::ClockRolledBack {
         by: Millis::new(61),
         limit: Millis::new(60),
     };
@@ -358,7 +358,7 @@ fn the_ends_of_the_layouts_time() {
     };
     assert_eq!(
         plan(999),
-        Err(Refusal::BeforeEpoch {
+        Err(ReserveError::BeforeEpoch {
             epoch: UnixMillis::new(1000)
         })
     );
@@ -367,9 +367,9 @@ fn the_ends_of_the_layouts_time() {
         plan(1014).unwrap().reserved,
         generator
             .layout
-            .at(0, generator.layout.place_of(Tick::new(15)))
+            .at(0, generator.layout.offset_of(Tick::new(15)))
     );
-    let used_up = Refusal::TimeUsedUp {
+    let used_up = ReserveError::TimeUsedUp {
         last: UnixMillis::new(1015),
     };
     assert_eq!(plan(1015), Err(used_up));
@@ -384,7 +384,7 @@ fn a_mark_set_by_others() {
     // A lowered mark is healed. After a raised mark, no ID before it is issued.
     server.set_mark(Some(3));
     let plan = server.reserve_for(101).unwrap();
-    assert!(plan.mark >= mine && plan.word_from.is_none());
+    assert!(plan.mark >= mine && plan.cursor_from.is_none());
     server.set_mark(Some(130));
     let plan = server.reserve_for(101).unwrap();
     assert!(plan.starts);
@@ -449,18 +449,18 @@ fn a_value_that_no_clock_can_mean_is_no_mark() {
         .unwrap()
         .get();
     for (value, no_mark) in [
-        (1, NoMark::Number { value: 1 }),
-        (1234, NoMark::Number { value: 1234 }),
+        (1, MarkError::Number { value: 1 }),
+        (1234, MarkError::Number { value: 1234 }),
         // In seconds.
         (
             1_763_779_212,
-            NoMark::Number {
+            MarkError::Number {
                 value: 1_763_779_212,
             },
         ),
         (
             id,
-            NoMark::Id {
+            MarkError::Id {
                 value: id,
                 ends: Layout::DEFAULT.instant_of(Tick::new((1 << 34) + 1)),
             },
@@ -469,7 +469,7 @@ fn a_value_that_no_clock_can_mean_is_no_mark() {
         let mut server = server(generator, wall.get());
         server.set_mark(Some(value));
         // A start refuses the value, and says what it is.
-        let refused = Refusal::NoMark(no_mark);
+        let refused = ReserveError::NoMark(no_mark);
         assert_eq!(server.situation(Need::Switch).err(), Some(refused));
         assert_eq!(server.issue(1), Vec::<u64>::new());
         assert_eq!(server.disk.get().value, Some(value));
@@ -501,7 +501,7 @@ fn an_id_is_no_mark_where_the_time_outlives_all_clocks() {
         let tick = layout.tick_at(wall).unwrap();
         let value = layout.encode(tick, 3, 1).unwrap().get();
         let ends = layout.instant_of(tick.next());
-        let no_mark = Refusal::NoMark(NoMark::Id { value, ends });
+        let no_mark = ReserveError::NoMark(MarkError::Id { value, ends });
         let mut server = server(generator, wall.get());
         server.set_mark(Some(value));
         let refused = server.situation(Need::Switch).err();
@@ -522,7 +522,7 @@ fn a_generator_that_is_ahead_of_the_clock_keeps_its_slot() {
     server.issue(1);
     assert!(
         server
-            .reserve(Need::Floor(UnixMillis::new(120)))
+            .reserve(Need::AdvanceTo(UnixMillis::new(120)))
             .unwrap()
             .is_none()
     );
@@ -588,7 +588,7 @@ fn after_a_promotion_the_gap_counts_from_the_latest_of_three() {
                 .generator
                 .plan(&situation)
                 .unwrap()
-                .word_from
+                .cursor_from
                 .unwrap(),
         )
     };
@@ -631,31 +631,32 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
     };
     // A restart at an instant, or a reservation if `running`.
     let plan = |millis: i64, stored: Option<i64>, running: Option<&Plan>| {
-        let stored = stored.map(|value| Ledger::read_mark(value, layout).unwrap());
-        let ledger = stored.map_or(Ledger::FRESH, |(_, ledger)| ledger);
+        let stored = stored.map(|value| ClockSeqHistory::read_mark(value, layout).unwrap());
+        let clock_history =
+            stored.map_or(ClockSeqHistory::FRESH, |(_, clock_history)| clock_history);
         let reserved = running.map_or(Position::ZERO, |plan| plan.reserved);
         generator
-            .plan(&Situation {
+            .plan(&PlanInput {
                 reading: at(millis),
                 settings: settings(1000, 1000, 0),
                 generator_now: at(millis).wall,
                 trusted_offset: Nanos::ZERO,
                 forgiven_lead: Millis::ZERO,
-                word: layout.at(
-                    running.map_or(0, |plan| plan.ledger.clock),
-                    layout.place_of(Tick::new(millis.cast_unsigned())),
+                cursor: layout.at(
+                    running.map_or(0, |plan| plan.clock_history.clock),
+                    layout.offset_of(Tick::new(millis.cast_unsigned())),
                 ),
                 reserved,
-                identity: Identity::NONE,
+                tenure: Tenure::NONE,
                 is_new: running.is_none(),
                 stored: stored.map(|(mark, _)| mark),
                 written: None,
                 least: None,
                 mark_is_older: false,
                 failover: None,
-                floor: None,
+                advance_to: None,
                 reported: None,
-                ledger: running.map_or(ledger, |plan| plan.ledger),
+                clock_history: running.map_or(clock_history, |plan| plan.clock_history),
                 rollback: None,
                 through: Tick::new(0),
                 last_window: Millis::new(i64::from(running.is_some()) * 1000),
@@ -665,7 +666,7 @@ fn clocks_that_were_used_up_are_not_kept_for_ever() {
     let mut last = plan(100_000, None, None);
     for restart in 1..4 {
         last = plan(100_000 + restart, Some(last.value), None);
-        assert_eq!(last.ledger.clock, restart.cast_unsigned());
+        assert_eq!(last.clock_history.clock, restart.cast_unsigned());
         assert!(last.switches);
     }
     let fifth = plan(100_004, Some(last.value), None);

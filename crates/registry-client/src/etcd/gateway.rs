@@ -36,7 +36,7 @@ const OLD_TOKENS: [&str; 2] = ["invalid auth token", "revision of auth"];
 
 /// Why a call has no answer.
 #[derive(Debug)]
-pub enum GatewayFailure {
+pub enum GatewayError {
     /// The member answers with an error.
     Refused { code: u64, why: String },
     /// There is no answer, for this reason: words without a full stop.
@@ -103,7 +103,7 @@ impl Gateway {
         path: &str,
         body: &Value,
         until: Instant,
-    ) -> Result<GatewayAnswer, GatewayFailure> {
+    ) -> Result<GatewayAnswer, GatewayError> {
         if self.url.user.is_none() {
             return self.post(path, body, until);
         }
@@ -112,7 +112,7 @@ impl Gateway {
             self.token = Some(self.authenticate(until)?);
         }
         match self.post(path, body, until) {
-            Err(GatewayFailure::Refused { code, why }) if had_token && is_old_token(code, &why) => {
+            Err(GatewayError::Refused { code, why }) if had_token && is_old_token(code, &why) => {
                 self.token = None;
                 self.token = Some(self.authenticate(until)?);
                 self.post(path, body, until)
@@ -121,17 +121,17 @@ impl Gateway {
         }
     }
 
-    fn authenticate(&mut self, until: Instant) -> Result<String, GatewayFailure> {
+    fn authenticate(&mut self, until: Instant) -> Result<String, GatewayError> {
         let Some((user, file)) = self.url.user.clone() else {
             return Ok(String::new());
         };
-        let password = read(&file).map_err(GatewayFailure::Away)?;
+        let password = read(&file).map_err(GatewayError::Away)?;
         let password = String::from_utf8_lossy(&password);
         let password = password.lines().next().unwrap_or_default();
         let body = json!({ "name": user, "password": password });
         let answer = self.post("/v3/auth/authenticate", &body, until)?;
         let token = answer.body.get("token").and_then(Value::as_str);
-        let none = || GatewayFailure::Away("etcd has given no token".to_string());
+        let none = || GatewayError::Away("etcd has given no token".to_string());
         token.map(str::to_string).ok_or_else(none)
     }
 
@@ -140,16 +140,16 @@ impl Gateway {
         path: &str,
         body: &Value,
         until: Instant,
-    ) -> Result<GatewayAnswer, GatewayFailure> {
+    ) -> Result<GatewayAnswer, GatewayError> {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(GatewayFailure::Away(
+            return Err(GatewayError::Away(
                 "there was no answer in time".to_string(),
             ));
         }
         let agent = match self.agent.take() {
             Some(agent) => agent,
-            None => agent(&self.url).map_err(GatewayFailure::Away)?,
+            None => agent(&self.url).map_err(GatewayError::Away)?,
         };
         let agent = self.agent.insert(agent);
         let host = self.url.hosts.get(self.at).map_or("", String::as_str);
@@ -162,7 +162,7 @@ impl Gateway {
         if let Some(token) = &self.token {
             request = request.header("Authorization", token);
         }
-        let away = |error: ureq::Error| GatewayFailure::Away(words(&error));
+        let away = |error: ureq::Error| GatewayError::Away(words(&error));
         let mut response = request.send(body.to_string()).map_err(away)?;
         let is_success = response.status().is_success();
         let date = response.headers().get("date");
@@ -189,13 +189,13 @@ impl Gateway {
                     response.status().as_u16()
                 )
             };
-            return Err(GatewayFailure::Refused {
+            return Err(GatewayError::Refused {
                 code: body.get("code").map_or(0, number),
                 why: why.unwrap_or_else(other),
             });
         }
         if !body.is_object() {
-            return Err(GatewayFailure::Away(
+            return Err(GatewayError::Away(
                 "this is not etcd's JSON gateway".to_string(),
             ));
         }

@@ -22,16 +22,16 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::gateway::{Gateway, GatewayFailure, NOT_FOUND, decoded, encoded, number};
+use super::gateway::{Gateway, GatewayError, NOT_FOUND, decoded, encoded, number};
 use super::url::Url;
-use crate::wire::{self, UnreadableMessage};
+use crate::wire::{self, MessageError};
 use snowflake_core::id::{UnixMillis, WorkerId};
+use snowflake_core::lease::cluster_horizon::{self, DropServerError, HorizonError, Server};
 use snowflake_core::lease::etcd::{
-    self, Around, EtcdKey, Found, Position, Stored, StoredPool, Table, key_of, only_row,
+    self, EtcdInput, EtcdKey, EtcdRows, Position, Stored, StoredPool, Table, key_of, only_row,
 };
-use snowflake_core::lease::horizon::{self, Lacking, Server, Undroppable};
 use snowflake_core::lease::registry;
-use snowflake_core::lease::state::{Scene, State};
+use snowflake_core::lease::state::{RegistryInput, State};
 use snowflake_core::lease::{Holder, RegistryMillis, Reply, Request, Row, ServerKey, seal};
 
 /// Two that change the registry at the same time wait for a part of this before they
@@ -40,7 +40,7 @@ const PAUSE_MAX: u64 = 16;
 
 /// Why something was not done.
 #[derive(Debug)]
-pub enum Problem {
+pub enum EtcdError {
     /// No member could be asked: a sentence for each.
     Unreachable(String),
     /// The registry has nothing under the prefix.
@@ -63,24 +63,24 @@ pub enum Problem {
 }
 
 /// Why an attempt has failed.
-enum Attempt {
+enum AttemptError {
     /// Something has changed meanwhile.
     Again,
     /// This member cannot be asked.
     Away(String),
-    Ended(Problem),
+    Ended(EtcdError),
 }
 
-impl From<GatewayFailure> for Attempt {
-    fn from(failure: GatewayFailure) -> Self {
+impl From<GatewayError> for AttemptError {
+    fn from(failure: GatewayError) -> Self {
         match failure {
-            GatewayFailure::Refused { why, .. } | GatewayFailure::Away(why) => Self::Away(why),
+            GatewayError::Refused { why, .. } | GatewayError::Away(why) => Self::Away(why),
         }
     }
 }
 
-impl From<Problem> for Attempt {
-    fn from(problem: Problem) -> Self {
+impl From<EtcdError> for AttemptError {
+    fn from(problem: EtcdError) -> Self {
         Self::Ended(problem)
     }
 }
@@ -98,7 +98,7 @@ struct EtcdEntry {
 /// What was read, at one revision.
 struct EtcdReading {
     revision: u64,
-    around: Around,
+    etcd_input: EtcdInput,
     entries: Vec<EtcdEntry>,
 }
 
@@ -107,7 +107,7 @@ impl EtcdReading {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    fn value<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Problem> {
+    fn value<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, EtcdError> {
         let entry = self.entry(key);
         entry.map(|entry| parsed(&entry.value)).transpose()
     }
@@ -173,12 +173,17 @@ impl EtcdRegistry {
     }
 
     /// Answers a request of a server.
-    pub fn ask(&mut self, pool: &str, request: &Request, until: Instant) -> Result<Reply, Problem> {
+    pub fn ask(
+        &mut self,
+        pool: &str,
+        request: &Request,
+        until: Instant,
+    ) -> Result<Reply, EtcdError> {
         self.try_members(until, |host, until| host.attempt(pool, request, until))
     }
 
     /// Makes a pool, and the registry if there is none.
-    pub fn create_pool(&mut self, pool: &StoredPool, until: Instant) -> Result<(), Problem> {
+    pub fn create_pool(&mut self, pool: &StoredPool, until: Instant) -> Result<(), EtcdError> {
         self.try_members(until, |host, until| {
             let (pools, key) = (
                 host.key("/pools/"),
@@ -187,27 +192,27 @@ impl EtcdRegistry {
             let state = host.key("/state");
             let reading = host.read(&[&state], &[&pools], until)?;
             let stored: Option<Stored> = reading.value(&state)?;
-            let scene = reading.around.scene(stored.as_ref());
+            let input = reading.etcd_input.registry_input(stored.as_ref());
             if reading.entry(&key).is_some() {
-                return Err(Problem::PoolExists.into());
+                return Err(EtcdError::PoolExists.into());
             }
             for entry in reading.below(&pools) {
                 let other: StoredPool = parsed(&entry.value)?;
                 let (one, two) = (&other.pool.ids, &pool.pool.ids);
                 if other.namespace == pool.namespace && one.start < two.end && two.start < one.end {
-                    return Err(Problem::Overlaps(other.pool.name).into());
+                    return Err(EtcdError::Overlaps(other.pool.name).into());
                 }
             }
             let registry = match stored {
                 Some(stored) => stored,
                 None => {
-                    let key = seal::SealKey::new(random().map_err(Attempt::Away)?);
-                    reading.around.stored(State::new(&scene, key))
+                    let key = seal::SealKey::new(random().map_err(AttemptError::Away)?);
+                    reading.etcd_input.stored(State::new(&input, key))
                 }
             };
             let mut pool = pool.clone();
             // Not earlier than what has been stored, though a clock was set back.
-            pool.pool.made = scene.now.max(registry.state.top);
+            pool.pool.made = input.now.max(registry.state.top);
             let mut change = EtcdChange::default();
             change.unless_changed(&reading, &key);
             change.unless_written(&reading, &pools);
@@ -217,13 +222,13 @@ impl EtcdRegistry {
     }
 
     /// Drops a pool that no server uses.
-    pub fn drop_pool(&mut self, pool: &str, until: Instant) -> Result<(), Problem> {
+    pub fn drop_pool(&mut self, pool: &str, until: Instant) -> Result<(), EtcdError> {
         self.try_members(until, |host, until| {
             let read = host.read_pool(pool, None, until)?;
-            let (now, era) = (read.reading.around.now, read.era());
+            let (now, era) = (read.reading.etcd_input.now, read.era());
             let table = Table::new(&read.pool.pool, &read.found, now, era);
             if let Some(row) = table.in_use(now) {
-                return Err(Problem::InUse {
+                return Err(EtcdError::InUse {
                     worker: row.worker,
                     by: Box::new(row.holder.clone()),
                     until: row.leased_until,
@@ -242,23 +247,23 @@ impl EtcdRegistry {
         pool: &str,
         worker: i32,
         until: Instant,
-    ) -> Result<RegistryMillis, Problem> {
+    ) -> Result<RegistryMillis, EtcdError> {
         self.try_members(until, |host, until| {
-            let id = WorkerId::new(worker).ok_or(Problem::NotInPool)?;
+            let id = WorkerId::new(worker).ok_or(EtcdError::NotInPool)?;
             let read = host.read_pool(pool, Some(id), until)?;
             let terms = &read.pool.pool;
             if !terms.has(id) {
-                return Err(Problem::NotInPool.into());
+                return Err(EtcdError::NotInPool.into());
             }
-            let scene = read.reading.around.scene(Some(&read.stored));
+            let input = read.reading.etcd_input.registry_input(Some(&read.stored));
             let mut state = read.stored.state.clone();
-            let mut table = Table::new(terms, &read.found, scene.now, read.era());
-            let row = registry::revoke(&mut state, &mut table, id, &scene);
-            let row = row.ok_or(Problem::NeverLeased)?;
+            let mut table = Table::new(terms, &read.found, input.now, read.era());
+            let row = registry::revoke(&mut state, &mut table, id, &input);
+            let row = row.ok_or(EtcdError::NeverLeased)?;
             let hold = terms.hold;
             let mut change = read.change(host, Some(id));
             change.put(&host.row_key(&read.pool, id), &wire::encode(&row), 0);
-            let stored = read.reading.around.stored(state);
+            let stored = read.reading.etcd_input.stored(state);
             host.store(&read.reading, change, &stored, until)?;
             Ok(if row.released {
                 row.leased_until
@@ -270,14 +275,14 @@ impl EtcdRegistry {
 
     /// All that is stored, as JSON: `now` of the registry, its `state` without the key,
     /// `pools`, and `workers` with their namespace and whether they are `live`.
-    pub fn read_all(&mut self, until: Instant) -> Result<Value, Problem> {
+    pub fn read_all(&mut self, until: Instant) -> Result<Value, EtcdError> {
         self.try_members(until, |host, until| {
             let state = host.key("/state");
             let parts = ["/pools/", "/workers/", "/leases/", "/servers/"];
             let parts = parts.map(|part| host.key(part));
             let [pools, workers, leases, servers] = &parts;
             let reading = host.read(&[&state], &[pools, workers, leases, servers], until)?;
-            let stored: Stored = reading.value(&state)?.ok_or(Problem::NoRegistry)?;
+            let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
             let pools = reading.below(pools).map(|entry| parsed(&entry.value));
             let pools = pools.collect::<Result<Vec<StoredPool>, _>>()?;
             let rows = reading.below(workers).map(|entry| {
@@ -287,25 +292,28 @@ impl EtcdRegistry {
                 let is_live = reading.entry(&format!("{leases}{place}")).is_some();
                 Ok(json!({ "namespace": namespace, "live": is_live, "row": row }))
             });
-            let rows = rows.collect::<Result<Vec<Value>, Problem>>()?;
+            let rows = rows.collect::<Result<Vec<Value>, EtcdError>>()?;
             let mut state = json!(stored.state);
             if let Some(state) = state.as_object_mut() {
                 // Who may see the pools need not be able to seal what servers remember.
                 state.remove("key");
             }
             Ok(json!({
-                "now": reading.around.now, "state": state, "pools": pools, "workers": rows,
+                "now": reading.etcd_input.now, "state": state, "pools": pools, "workers": rows,
                 "servers": servers_of(&reading, servers)?,
             }))
         })
     }
 
     /// The horizon of the cluster, or why there is none. Changes nothing.
-    pub fn horizon(&mut self, until: Instant) -> Result<Result<UnixMillis, Lacking>, Problem> {
+    pub fn horizon(
+        &mut self,
+        until: Instant,
+    ) -> Result<Result<UnixMillis, HorizonError>, EtcdError> {
         self.try_members(until, |host, until| {
             let (reading, stored, servers) = host.read_servers(until)?;
-            let scene = reading.around.scene(Some(&stored));
-            Ok(horizon::read(&stored.state, &servers, &scene))
+            let input = reading.etcd_input.registry_input(Some(&stored));
+            Ok(cluster_horizon::read(&stored.state, &servers, &input))
         })
     }
 
@@ -314,18 +322,18 @@ impl EtcdRegistry {
         &mut self,
         name: &str,
         until: Instant,
-    ) -> Result<Result<(), Undroppable>, Problem> {
+    ) -> Result<Result<(), DropServerError>, EtcdError> {
         self.try_members(until, |host, until| {
             let (reading, stored, servers) = host.read_servers(until)?;
-            let scene = reading.around.scene(Some(&stored));
+            let input = reading.etcd_input.registry_input(Some(&stored));
             let mut state = stored.state;
-            let server = match horizon::drop_server(&mut state, &servers, name, &scene) {
+            let server = match cluster_horizon::drop_server(&mut state, &servers, name, &input) {
                 Ok(server) => server,
                 Err(why) => return Ok(Err(why)),
             };
             let mut change = EtcdChange::default();
             host.change_server(&mut change, server.holder.identity, Some(server));
-            let stored = reading.around.stored(state);
+            let stored = reading.etcd_input.stored(state);
             host.store(&reading, change, &stored, until)?;
             Ok(Ok(()))
         })
@@ -335,10 +343,10 @@ impl EtcdRegistry {
     fn read_servers(
         &mut self,
         until: Instant,
-    ) -> Result<(EtcdReading, Stored, Vec<Server>), Attempt> {
+    ) -> Result<(EtcdReading, Stored, Vec<Server>), AttemptError> {
         let (key, prefix) = (self.key("/state"), self.key("/servers/"));
         let reading = self.read(&[&key], &[&prefix], until)?;
-        let stored: Stored = reading.value(&key)?.ok_or(Problem::NoRegistry)?;
+        let stored: Stored = reading.value(&key)?.ok_or(EtcdError::NoRegistry)?;
         let servers = servers_of(&reading, &prefix)?;
         Ok((reading, stored, servers))
     }
@@ -356,16 +364,16 @@ impl EtcdRegistry {
     pub fn change_state(
         &mut self,
         until: Instant,
-        f: impl Fn(&mut State, &Scene),
-    ) -> Result<(), Problem> {
+        f: impl Fn(&mut State, &RegistryInput),
+    ) -> Result<(), EtcdError> {
         self.try_members(until, |host, until| {
             let key = host.key("/state");
             let reading = host.read(&[&key], &[], until)?;
-            let stored: Stored = reading.value(&key)?.ok_or(Problem::NoRegistry)?;
-            let scene = reading.around.scene(Some(&stored));
+            let stored: Stored = reading.value(&key)?.ok_or(EtcdError::NoRegistry)?;
+            let input = reading.etcd_input.registry_input(Some(&stored));
             let mut state = stored.state;
-            f(&mut state, &scene);
-            let stored = reading.around.stored(state);
+            f(&mut state, &input);
+            let stored = reading.etcd_input.stored(state);
             host.store(&reading, EtcdChange::default(), &stored, until)
         })
     }
@@ -375,8 +383,8 @@ impl EtcdRegistry {
     fn try_members<T>(
         &mut self,
         until: Instant,
-        mut attempt: impl FnMut(&mut Self, Instant) -> Result<T, Attempt>,
-    ) -> Result<T, Problem> {
+        mut attempt: impl FnMut(&mut Self, Instant) -> Result<T, AttemptError>,
+    ) -> Result<T, EtcdError> {
         let mut failures: Vec<String> = Vec::new();
         // A connection that was used before may be gone since long: one member is tried
         // twice.
@@ -387,10 +395,10 @@ impl EtcdRegistry {
             let why = loop {
                 match attempt(self, part) {
                     Ok(done) => return Ok(done),
-                    Err(Attempt::Ended(problem)) => return Err(problem),
-                    Err(Attempt::Away(why)) => break why,
-                    Err(Attempt::Again) if Instant::now() < part => thread::sleep(pause()),
-                    Err(Attempt::Again) => {
+                    Err(AttemptError::Ended(problem)) => return Err(problem),
+                    Err(AttemptError::Away(why)) => break why,
+                    Err(AttemptError::Again) if Instant::now() < part => thread::sleep(pause()),
+                    Err(AttemptError::Again) => {
                         break "others changed the registry again and again".to_string();
                     }
                 }
@@ -401,16 +409,21 @@ impl EtcdRegistry {
             }
             self.gateway.next_host();
         }
-        Err(Problem::Unreachable(failures.join("; ")))
+        Err(EtcdError::Unreachable(failures.join("; ")))
     }
 
-    fn attempt(&mut self, pool: &str, request: &Request, until: Instant) -> Result<Reply, Attempt> {
+    fn attempt(
+        &mut self,
+        pool: &str,
+        request: &Request,
+        until: Instant,
+    ) -> Result<Reply, AttemptError> {
         let only = only_row(&request.ask);
         let read = self.read_pool(pool, only, until)?;
         let mut request = request.clone();
         request.asker.address = self.gateway.address();
-        let (terms, around) = (&read.pool.pool, &read.reading.around);
-        let outcome = etcd::answer(&read.stored, terms, &read.found, &request, around);
+        let (terms, etcd_input) = (&read.pool.pool, &read.reading.etcd_input);
+        let outcome = etcd::answer(&read.stored, terms, &read.found, &request, etcd_input);
         let mut change = read.change(self, only);
         if let Some(row) = &outcome.changes.row {
             let lease_key = self.lease_key(&read.pool, row.worker);
@@ -440,7 +453,7 @@ impl EtcdRegistry {
         if let Some((identity, server)) = outcome.changes.server {
             self.change_server(&mut change, identity, server);
         }
-        let stored = around.stored(outcome.state);
+        let stored = etcd_input.stored(outcome.state);
         self.store(&read.reading, change, &stored, until)?;
         if has_lease {
             self.spare = None;
@@ -467,14 +480,14 @@ impl EtcdRegistry {
         name: &str,
         only: Option<WorkerId>,
         until: Instant,
-    ) -> Result<EtcdRead, Attempt> {
+    ) -> Result<EtcdRead, AttemptError> {
         let (state, pool_key) = (self.key("/state"), self.key(&format!("/pools/{name}")));
         let known = self.namespace.take();
         let namespace = match known.filter(|(pool, _)| pool == name) {
             Some((_, namespace)) => namespace,
             None => {
                 let reading = self.read(&[&pool_key], &[], until)?;
-                let pool: StoredPool = reading.value(&pool_key)?.ok_or(Problem::NoPool)?;
+                let pool: StoredPool = reading.value(&pool_key)?.ok_or(EtcdError::NoPool)?;
                 pool.namespace
             }
         };
@@ -488,18 +501,18 @@ impl EtcdRegistry {
             }
             None => self.read(&[&state, &pool_key], &[&all_rows, &leases, &servers], until)?,
         };
-        let pool: StoredPool = reading.value(&pool_key)?.ok_or(Problem::NoPool)?;
+        let pool: StoredPool = reading.value(&pool_key)?.ok_or(EtcdError::NoPool)?;
         if pool.namespace != namespace {
-            return Err(Attempt::Again);
+            return Err(AttemptError::Again);
         }
         let Some(checked) = pool.pool.clone().checked() else {
             let why = format!("pool \"{name}\" makes no sense");
-            return Err(Problem::Unreadable(why).into());
+            return Err(EtcdError::Unreadable(why).into());
         };
-        let stored: Stored = reading.value(&state)?.ok_or(Problem::NoRegistry)?;
-        let mut found = Found {
+        let stored: Stored = reading.value(&state)?.ok_or(EtcdError::NoRegistry)?;
+        let mut found = EtcdRows {
             servers: servers_of(&reading, &servers)?,
-            ..Found::default()
+            ..EtcdRows::default()
         };
         for entry in reading.below(&all_rows) {
             let is_here = entry.key.starts_with(&rows);
@@ -534,7 +547,7 @@ impl EtcdRegistry {
         keys: &[&str],
         prefixes: &[&str],
         until: Instant,
-    ) -> Result<EtcdReading, Attempt> {
+    ) -> Result<EtcdReading, AttemptError> {
         let one = keys.iter().map(|key| json!({ "key": encoded(key) }));
         let all = prefixes
             .iter()
@@ -548,7 +561,7 @@ impl EtcdRegistry {
         let header = answer.body.get("header").cloned().unwrap_or_default();
         let field = |value: &Value, name: &str| value.get(name).map_or(0, number);
         let now = answer.now.ok_or_else(|| {
-            Attempt::Away("the answer does not say what time it is (HTTP's Date)".to_string())
+            AttemptError::Away("the answer does not say what time it is (HTTP's Date)".to_string())
         })?;
         // Asked after the reading, for which the member has come as far as the cluster.
         let status = self
@@ -564,11 +577,11 @@ impl EtcdRegistry {
             .map(|header| field(header, "member_id"));
         if member != Some(field(&header, "member_id")) {
             // Something between sends each call to another member.
-            return Err(Attempt::Again);
+            return Err(AttemptError::Again);
         }
         let (revision, cluster) = (field(&header, "revision"), field(&header, "cluster_id"));
         if position.index == 0 || revision == 0 || cluster == 0 {
-            return Err(Attempt::Away("the answer is not etcd's".to_string()));
+            return Err(AttemptError::Away("the answer is not etcd's".to_string()));
         }
         let responses = answer.body.get("responses").and_then(Value::as_array);
         let entries = responses
@@ -587,14 +600,14 @@ impl EtcdRegistry {
                 })
             })
             .collect::<Option<Vec<_>>>();
-        let wrong = || Problem::Unreadable("a key is no text".to_string());
+        let wrong = || EtcdError::Unreadable("a key is no text".to_string());
         Ok(EtcdReading {
             revision,
-            around: Around {
+            etcd_input: EtcdInput {
                 now,
                 cluster,
                 position,
-                random: u128::from_ne_bytes(random().map_err(Attempt::Away)?),
+                random: u128::from_ne_bytes(random().map_err(AttemptError::Away)?),
             },
             entries: entries.ok_or_else(wrong)?,
         })
@@ -607,34 +620,34 @@ impl EtcdRegistry {
         mut change: EtcdChange,
         stored: &Stored,
         until: Instant,
-    ) -> Result<(), Attempt> {
+    ) -> Result<(), AttemptError> {
         let key = self.key("/state");
         change.unless_changed(reading, &key);
         change.put(&key, &wire::encode(stored), 0);
         let body = json!({ "compare": change.compare, "success": change.success });
         match self.gateway.call("/v3/kv/txn", &body, until) {
             Ok(answer) if answer.body.get("succeeded") == Some(&Value::Bool(true)) => Ok(()),
-            Ok(_) => Err(Attempt::Again),
+            Ok(_) => Err(AttemptError::Again),
             // The lease has ended before it had its key.
-            Err(GatewayFailure::Refused {
+            Err(GatewayError::Refused {
                 code: NOT_FOUND, ..
             }) => {
                 self.spare = None;
-                Err(Attempt::Again)
+                Err(AttemptError::Again)
             }
             Err(failure) => Err(failure.into()),
         }
     }
 
     /// Begins a lease of etcd anew. False if it has ended.
-    fn keep_alive(&mut self, lease: u64, until: Instant) -> Result<bool, Attempt> {
+    fn keep_alive(&mut self, lease: u64, until: Instant) -> Result<bool, AttemptError> {
         let body = json!({ "ID": lease.to_string() });
         match self.gateway.call("/v3/lease/keepalive", &body, until) {
             Ok(answer) => {
                 let left = answer.body.get("result").and_then(|it| it.get("TTL"));
                 Ok(left.map_or(0, number) > 0)
             }
-            Err(GatewayFailure::Refused {
+            Err(GatewayError::Refused {
                 code: NOT_FOUND, ..
             }) => Ok(false),
             Err(failure) => Err(failure.into()),
@@ -642,7 +655,7 @@ impl EtcdRegistry {
     }
 
     /// A new lease of etcd.
-    fn grant_lease(&mut self, seconds: u64, until: Instant) -> Result<u64, Attempt> {
+    fn grant_lease(&mut self, seconds: u64, until: Instant) -> Result<u64, AttemptError> {
         // One that a transaction did not get to use has its time from before.
         if let Some((lease, of)) = self.spare.take()
             && of == seconds
@@ -655,7 +668,7 @@ impl EtcdRegistry {
         let answer = self.gateway.call("/v3/lease/grant", &body, until)?;
         let lease = answer.body.get("ID").map_or(0, number);
         if lease == 0 {
-            return Err(Attempt::Away("etcd has granted no lease".to_string()));
+            return Err(AttemptError::Away("etcd has granted no lease".to_string()));
         }
         self.spare = Some((lease, seconds));
         Ok(lease)
@@ -667,13 +680,13 @@ struct EtcdRead {
     reading: EtcdReading,
     stored: Stored,
     pool: StoredPool,
-    found: Found,
+    found: EtcdRows,
 }
 
 impl EtcdRead {
-    /// See [`Around::era`].
+    /// See [`EtcdInput::era`].
     fn era(&self) -> Option<u64> {
-        self.reading.around.era(&self.stored)
+        self.reading.etcd_input.era(&self.stored)
     }
 
     /// A transaction that fails if anything that was read has changed.
@@ -698,7 +711,7 @@ impl EtcdRead {
 }
 
 /// The servers that were read.
-fn servers_of(reading: &EtcdReading, prefix: &str) -> Result<Vec<Server>, Problem> {
+fn servers_of(reading: &EtcdReading, prefix: &str) -> Result<Vec<Server>, EtcdError> {
     let entries = reading.below(prefix);
     entries.map(|entry| parsed(&entry.value)).collect()
 }
@@ -715,10 +728,10 @@ fn end_of(prefix: &str) -> String {
     format!("{stem}0")
 }
 
-fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, EtcdError> {
     wire::decode(text).map_err(|why| match why {
-        UnreadableMessage::Format(format) => Problem::Format(format),
-        UnreadableMessage::Content(why) => Problem::Unreadable(why),
+        MessageError::Format(format) => EtcdError::Format(format),
+        MessageError::Content(why) => EtcdError::Unreadable(why),
     })
 }
 

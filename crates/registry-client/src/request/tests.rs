@@ -36,7 +36,7 @@ fn request() -> Request {
 }
 
 /// Asks the registry of a setting.
-fn ask(registry: &str) -> (Unanswered, bool) {
+fn ask(registry: &str) -> (RequestError, bool) {
     let here = Arc::new(AtomicBool::new(true));
     let bell = Bell::new().unwrap();
     let client = RegistryClient::new(registry, "main", 0, &here, &bell).unwrap();
@@ -67,13 +67,13 @@ fn a_registry_that_is_not_there() {
     assert!(
         matches!(
             why,
-            Unanswered::Postgres(PostgresFailure::Libpq(LibpqError::Connect(_)))
+            RequestError::Postgres(PostgresError::Libpq(LibpqError::Connect(_)))
         ),
         "{why:?}"
     );
     let (why, is_here) = ask(&format!("etcd://127.0.0.1:{port}"));
     assert!(
-        matches!(why, Unanswered::Etcd(Problem::Unreachable(_))),
+        matches!(why, RequestError::Etcd(EtcdError::Unreachable(_))),
         "{why:?}"
     );
     assert!(!is_here, "no server hosts etcd");
@@ -82,12 +82,12 @@ fn a_registry_that_is_not_there() {
 #[test]
 fn a_setting_that_names_no_registry() {
     let (why, _) = ask("etcd://a?b");
-    assert!(matches!(why, Unanswered::Url(_)), "{why:?}");
+    assert!(matches!(why, RequestError::Url(_)), "{why:?}");
     let (why, _) = ask("a=b");
     assert!(
         matches!(
             why,
-            Unanswered::Postgres(PostgresFailure::Libpq(LibpqError::Conninfo))
+            RequestError::Postgres(PostgresError::Libpq(LibpqError::Conninfo))
         ),
         "{why:?}"
     );

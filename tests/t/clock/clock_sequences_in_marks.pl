@@ -1,4 +1,4 @@
-# Tests the clock numbers that a generator writes into its mark: sessions that know
+# Tests the clock sequences that a generator writes into its mark: sessions that know
 # nothing of the generator read them, but not where they were rolled back. Tests also
 # what a rollback leaves behind once it is over, and what it costs.
 use strict;
@@ -12,7 +12,7 @@ use Snowflake;
 use Time::HiRes qw(time sleep);
 
 my $node = new_node('main', 3);
-$node->append_conf('postgresql.conf', "snowflake_id.reserve = '1 s'");
+$node->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '1 s'");
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 sub sql { return $node->safe_psql('postgres', $_[0]); }
@@ -28,7 +28,7 @@ is((error_of($node, relabel('earlier', label(2024, 'next_clock'))))[0], '',
 	'an earlier epoch, by a session that has taken no IDs');
 cmp_ok(sql(q{SELECT snowflake_nextval('earlier')}), '>', $before, 'IDs go on');
 
-# A rewrite that is rolled back also removes the record of the clock numbers used, even
+# A rewrite that is rolled back also removes the record of the clock sequences used, even
 # where the mark stays at the same instant.
 create_generator($node, 'undone', label(2025, 'next_clock'));
 my $session = session($node);
@@ -69,7 +69,7 @@ sql(relabel('over', label(2025, 'continue')));
 cmp_ok(sql($lead), '<', 2, 'with on_rollback=continue: at the mark');
 
 # Many sessions meet one rollback.
-$node->append_conf('postgresql.conf', "snowflake_id.reserve = '60 s'");
+$node->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '60 s'");
 $node->reload;
 create_generator($node, 'herd', label(2025, 'next_clock'));
 my $script = PostgreSQL::Test::Utils::tempdir() . '/herd.sql';
@@ -89,9 +89,9 @@ is($after[2], 0, 'no refusal');
 is($after[0] - $before[0], 1, 'one of them has dealt with it');
 is(sql(q{SELECT clock FROM snowflake_decode(snowflake_nextval('herd'), 'herd')}), 1, 'once');
 
-# When a generator gives back the clock numbers of a burst, the rest of a long tick
+# When a generator gives back the clock sequences of a burst, the rest of a long tick
 # stays usable.
-$node->append_conf('postgresql.conf', "snowflake_id.reserve = '8 s'");
+$node->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '8 s'");
 $node->reload;
 create_generator($node, 'long', q{layout='time:31 clock:4 worker:9 sequence:4' tick='2 s'
 	epoch='2025-01-01 00:00:00+00' on_rollback=next_clock on_exhausted=next_clock});

@@ -1,28 +1,28 @@
 //! Who the server is: the worker ID under which it issues, and within which time.
 //!
-//! An [`Identity`] is what a server may do under a worker ID. Without a registry it is
+//! An [`Tenure`] is what a server may do under a worker ID. Without a registry it is
 //! set once, from a setting, and has no limits. Under a registry it is a grant: no ID
 //! is of a tick that begins before the **floor**, since another server may have had the
 //! worker ID until then; and none is of a tick that begins at or after the **bound**,
-//! which the registry has stored. A renewal moves the bound of the same identity. A new
-//! grant, a return to a setting, and the end of a grant each make a new identity.
+//! which the registry has stored. A renewal moves the bound of the same tenure. A new
+//! grant, a return to a setting, and the end of a grant each make a new tenure.
 //!
 //! # Shared fields
 //!
 //! | field | rule |
 //! |---|---|
-//! | [`Identity`] of a server | changed and read under the clock lock. A generator with worker IDs of its own has one of its own beside it |
-//! | [`Generation`] of a server | a copy that is read without a lock, to compose IDs for its worker ID; stored with Release under the clock lock, after the identity |
-//! | `Bounds::generation` of a slot | the identity for which the bound of the slot was published, see [`super::word`] |
+//! | [`Tenure`] of a server | changed and read under the clock lock. A generator with worker IDs of its own has one of its own beside it |
+//! | [`Generation`] of a server | a copy that is read without a lock, to compose IDs for its worker ID; stored with Release under the clock lock, after the tenure |
+//! | `Bounds::generation` of a slot | the tenure for which the bound of the slot was published, see [`super::cursor`] |
 //!
-//! # How a slot comes to a new identity
+//! # How a slot comes to a new tenure
 //!
 //! A session composes IDs for the generation that it has entered with, its own. The
 //! slot's bound holds for the slot's generation. An ID may be issued if both are the
-//! same, and if the position lies below the bound of that generation: [`super::word`]
+//! same, and if the position lies below the bound of that generation: [`super::cursor`]
 //! shows that nothing else is ever issued, whatever session is stopped between any two
 //! steps. If they differ, the session reserves. The reserver enters anew if the server
-//! has another identity than the session, and plans for that identity only. If the slot
+//! has another tenure than the session, and plans for that tenure only. If the slot
 //! has the older one, the reservation is a start: at the floor, at the generator's own
 //! mark or now, whichever is the latest. All IDs that the slot has issued before lie
 //! before that mark.
@@ -36,12 +36,12 @@
 //! The registry may lower a bound in one case: the server tells where its IDs end. So
 //! nothing may be issued from then on. In this order:
 //!
-//! 1. the server gets an identity without the right to issue ([`Identity::closed`]), so
+//! 1. the server gets a tenure without the right to issue ([`Tenure::closed`]), so
 //!    that no reserver plans for the old one from now on;
 //! 2. each slot is closed ([`super::slot::Slot::close`]): its bound is swapped for
-//!    [`super::word::CLOSED`], and its word is raised to the mark;
-//! 3. the end is the latest of the instant that a word had reached before it was raised,
-//!    the server's clock, and the floor of the grant ([`Identity::end`]). A server that
+//!    [`super::cursor::CLOSED`], and its cursor is raised to the mark;
+//! 3. the end is the latest of the instant that a cursor had reached before it was raised,
+//!    the server's clock, and the floor of the grant ([`Tenure::end`]). A server that
 //!    has issued little knows nothing of those who had the worker ID before.
 //!
 //! A reserver that planned before step 1 has seen a bound of before step 2, or opened a
@@ -49,14 +49,14 @@
 //! compare-and-swap from there: the swap fails after step 2. If it succeeds before, step
 //! 2 takes that bound away, too. An issuer that loaded the old
 //! bound fails after the raise, because no position from the mark on lies below a bound.
-//! So whatever is issued was issued before the raise, which returns a word past it.
+//! So whatever is issued was issued before the raise, which returns a cursor past it.
 
 use super::id::{Millis, UnixMillis, WorkerId};
 
 /// Stands for "no worker ID" in a generation.
 const NO_WORKER: u32 = u32::MAX;
 
-/// The number of an identity, and its worker ID: what composing an ID depends on.
+/// The number of a tenure, and its worker ID: what composing an ID depends on.
 /// Never used twice in the life of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Generation(u64);
@@ -99,41 +99,41 @@ impl Generation {
 
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
+pub struct Tenure {
     pub generation: Generation,
     /// No ID is of a tick that begins before this. `Some` if the worker ID was granted.
-    pub floor: Option<UnixMillis>,
+    pub not_before: Option<UnixMillis>,
     /// No ID is of a tick that begins at or after this. `None` without a registry.
-    pub bound: Option<UnixMillis>,
+    pub not_after: Option<UnixMillis>,
     /// How far one generator may lead the server's clock; `None` without a registry.
     pub max_ahead: Option<Millis>,
     /// The latest bound that this server has had before, as far as it and the registry
     /// know. `None` if it never had one.
-    pub reached: Option<UnixMillis>,
+    pub high_water: Option<UnixMillis>,
 }
 
-impl Identity {
+impl Tenure {
     /// A server that does not know yet who it is.
     pub const NONE: Self = Self {
         generation: Generation::NONE,
-        floor: None,
-        bound: None,
+        not_before: None,
+        not_after: None,
         max_ahead: None,
-        reached: None,
+        high_water: None,
     };
 
-    /// The identity after this one, without a registry: the worker ID of a setting.
+    /// The tenure after this one, without a registry: the worker ID of a setting.
     /// Without a worker ID, generators issue whose IDs carry none.
     #[must_use]
     pub fn unregistered(self, worker: Option<WorkerId>) -> Self {
         Self {
             generation: self.generation.next(worker),
-            reached: self.reached.max(self.bound),
+            high_water: self.high_water.max(self.not_after),
             ..Self::NONE
         }
     }
 
-    /// The identity after this one: the registry has granted a worker ID.
+    /// The tenure after this one: the registry has granted a worker ID.
     #[must_use]
     pub fn granted(
         self,
@@ -145,44 +145,45 @@ impl Identity {
     ) -> Self {
         Self {
             generation: self.generation.next(Some(worker)),
-            floor: Some(floor),
-            bound: Some(bound),
+            not_before: Some(floor),
+            not_after: Some(bound),
             max_ahead: Some(max_ahead),
-            reached: self.reached.max(self.bound).max(Some(reached)),
+            high_water: self.high_water.max(self.not_after).max(Some(reached)),
         }
     }
 
-    /// The same identity: the registry has stored another bound. An earlier one changes
+    /// The same tenure: the registry has stored another bound. An earlier one changes
     /// nothing, as late replies may bring.
     #[must_use]
     pub fn renewed(self, bound: UnixMillis) -> Self {
         Self {
-            bound: self.bound.max(Some(bound)),
+            not_after: self.not_after.max(Some(bound)),
             ..self
         }
     }
 
-    /// Where the IDs of this identity end, once slots are closed: `slots` is the latest
+    /// Where the IDs of this tenure end, once slots are closed: `slots` is the latest
     /// instant that one of them returned. Nothing was issued from there on, by this
     /// server or by those that had the worker ID before.
     pub fn end(self, slots: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
-        now.max(slots.unwrap_or(now)).max(self.floor.unwrap_or(now))
+        now.max(slots.unwrap_or(now))
+            .max(self.not_before.unwrap_or(now))
     }
 
-    /// As [`Self::end`], for a generator that takes turns, once its slot is closed. If the slot
-    /// does not know where its IDs end, that is the bound.
-    pub fn end_of_turn(self, slot: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
-        self.end(slot.or(self.bound), now)
+    /// As [`Self::end`], for a generator that rotates its worker ID, once its slot is closed. If
+    /// the slot does not know where its IDs end, that is the bound.
+    pub fn end_of_rotation(self, slot: Option<UnixMillis>, now: UnixMillis) -> UnixMillis {
+        self.end(slot.or(self.not_after), now)
     }
 
-    /// The identity after this one: under a registry, and without the right to issue.
+    /// The tenure after this one: under a registry, and without the right to issue.
     #[must_use]
     pub fn closed(self) -> Self {
         Self {
             generation: self.generation.next(None),
-            floor: None,
-            bound: Some(UnixMillis::new(i64::MIN)),
-            reached: self.reached.max(self.bound),
+            not_before: None,
+            not_after: Some(UnixMillis::new(i64::MIN)),
+            high_water: self.high_water.max(self.not_after),
             ..self
         }
     }
@@ -193,13 +194,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_identity_has_a_generation_of_its_own() {
+    fn each_tenure_has_a_generation_of_its_own() {
         let worker = WorkerId::new;
         let (floor, bound) = (UnixMillis::new(10), UnixMillis::new(20));
-        let first = Identity::NONE.unregistered(worker(7));
+        let first = Tenure::NONE.unregistered(worker(7));
         assert_eq!(first.generation.worker(), worker(7));
         assert_eq!(
-            (first.floor, first.bound, first.max_ahead),
+            (first.not_before, first.not_after, first.max_ahead),
             (None, None, None)
         );
         let granted = first.granted(worker(7).unwrap(), floor, bound, floor, Millis::new(5));
@@ -207,9 +208,9 @@ mod tests {
         assert_eq!(granted.generation.worker(), worker(7));
         let renewed = granted.renewed(UnixMillis::new(30));
         assert_eq!(renewed.generation, granted.generation);
-        assert_eq!(renewed.bound, Some(UnixMillis::new(30)));
+        assert_eq!(renewed.not_after, Some(UnixMillis::new(30)));
         // What was reached stays known, whatever comes after.
-        let reached = |identity: Identity| identity.reached.map(UnixMillis::get);
+        let reached = |tenure: Tenure| tenure.high_water.map(UnixMillis::get);
         assert_eq!((reached(first), reached(granted)), (None, Some(10)));
         assert_eq!(reached(renewed.closed()), Some(30));
         assert_eq!(reached(renewed.closed().unregistered(None)), Some(30));
@@ -217,16 +218,16 @@ mod tests {
         let again = renewed
             .closed()
             .granted(worker(8).unwrap(), floor, next, late, Millis::new(5));
-        assert_eq!((reached(again), again.bound), (Some(30), Some(next)));
+        assert_eq!((reached(again), again.not_after), (Some(30), Some(next)));
         // A late reply.
         assert_eq!(renewed.renewed(bound), renewed);
         let closed = renewed.closed();
         assert_eq!(closed.generation.worker(), None);
-        assert!(closed.bound < Some(UnixMillis::new(0)));
+        assert!(closed.not_after < Some(UnixMillis::new(0)));
         let last = closed.unregistered(worker(i32::MAX));
         assert_eq!(last.generation.worker(), worker(i32::MAX));
-        let all = [Identity::NONE, first, granted, closed, last];
-        let numbers = all.map(|identity| identity.generation.bits() >> 32);
+        let all = [Tenure::NONE, first, granted, closed, last];
+        let numbers = all.map(|tenure| tenure.generation.bits() >> 32);
         assert_eq!(numbers, [0, 1, 2, 3, 4]);
         assert_eq!(
             Generation::from_bits(last.generation.bits()),
@@ -236,8 +237,8 @@ mod tests {
 
     #[test]
     fn without_a_worker_id() {
-        let identity = Identity::NONE.unregistered(None);
-        assert_eq!(identity.generation.worker(), None);
-        assert_ne!(identity.generation, Generation::NONE);
+        let tenure = Tenure::NONE.unregistered(None);
+        assert_eq!(tenure.generation.worker(), None);
+        assert_ne!(tenure.generation, Generation::NONE);
     }
 }

@@ -1,20 +1,20 @@
-//! One step of the word, taken by hand; and how long a call may wait.
+//! One step of the cursor, taken by hand; and how long a call may wait.
 
 use std::cell::Cell;
 
 use proptest::prelude::*;
 
 use super::super::clock::Reading;
+use super::super::cursor::{Bounds, ClockSeqSpan, Clocks, Issued, Live, Step};
 use super::super::generator::Generator;
 use super::super::id::{
-    BootNanos, Millis, NANOS_PER_MILLI, Nanos, Place, Position, Tick, UnixMillis, UnixNanos,
+    BootNanos, Millis, NANOS_PER_MILLI, Nanos, Offset, Position, Tick, UnixMillis, UnixNanos,
 };
-use super::super::identity::Generation;
 use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnExhausted, OnRollback, Policy, SequenceStart};
+use super::super::protocol::wait::Waits;
 use super::super::sync::{AtomicU64, Ordering};
-use super::super::wait::Waits;
-use super::super::word::{Bounds, Clocks, Issued, Live, Spread, Step};
+use super::super::tenure::Generation;
 
 const MS: i64 = NANOS_PER_MILLI;
 
@@ -50,10 +50,10 @@ fn publish(bounds: &Bounds, reserved: u64, early: u64) {
     assert!(bounds.publish(before, Generation::NONE, reserved, early));
 }
 
-/// A generator in the middle of its life: a word, and bounds far away.
-fn live(word: u64, reserved: u64) -> Live {
+/// A generator in the middle of its life: a cursor, and bounds far away.
+fn live(cursor: u64, reserved: u64) -> Live {
     let live = Live::new(zero());
-    live.word().raise(Position::new(word));
+    live.cursor().raise(Position::new(cursor));
     publish(live.bounds(), reserved, u64::MAX);
     live
 }
@@ -81,11 +81,11 @@ fn tiny() -> Generator {
     }
 }
 
-fn plain(word: u64, reserved: u64, now: i64, count: u64) -> Step {
+fn plain(cursor: u64, reserved: u64, now: i64, count: u64) -> Step {
     tiny().step::<false>(
-        Position::new(word),
+        Position::new(cursor),
         Position::new(reserved),
-        Spread::ONE,
+        ClockSeqSpan::ONE,
         now,
         count,
     )
@@ -111,13 +111,13 @@ fn a_fresh_tick_starts_where_its_parity_says() {
 }
 
 #[test]
-fn the_word_wins_over_the_clock() {
+fn the_cursor_wins_over_the_clock() {
     assert_eq!(plain(18, 64, 4, 1), issue(18, 19));
     // An exhausted tick runs into the next ones.
     assert_eq!(plain(20, 64, 4, 1), borrow(20, 21, 1));
     assert_eq!(plain(27, 64, 4, 1), borrow(27, 28, 1));
     assert_eq!(plain(18, 64, 4, 4), borrow(18, 22, 2));
-    // A clock behind the word changes nothing but the borrowing.
+    // A clock behind the cursor changes nothing but the borrowing.
     assert_eq!(plain(27, 64, 5, 1), borrow(27, 28, 1));
     assert_eq!(plain(27, 64, 6, 1), issue(27, 28));
 }
@@ -175,23 +175,23 @@ fn a_batch_of_the_default_generator_is_one_step() {
 #[test]
 fn clocks_are_given_back_at_once_where_they_are_unused() {
     let layout = with_clocks(OnExhausted::NextClock).layout;
-    let place = |tick: u64, within: u64| {
-        let place = layout.place_of(Tick::new(tick)).get() + within;
-        layout.at(3, Place::new(place))
+    let offset = |tick: u64, within: u64| {
+        let offset = layout.offset_of(Tick::new(tick)).get() + within;
+        layout.at(3, Offset::new(offset))
     };
     let left = |tick, within| {
-        let live = live(place(tick, within).get(), 0);
-        (live.word().leave_clocks(layout), live.word().position())
+        let live = live(offset(tick, within).get(), 0);
+        (live.cursor().leave_clocks(layout), live.cursor().position())
     };
-    assert_eq!(left(5, 0), (Tick::new(5), place(5, 1)));
+    assert_eq!(left(5, 0), (Tick::new(5), offset(5, 1)));
     // Only the first clock of the tick is exhausted.
-    assert_eq!(left(5, 3), (Tick::new(5), place(5, 4)));
-    assert_eq!(left(5, 4), (Tick::new(5), place(5, 5)));
-    assert_eq!(left(5, 5), (Tick::new(6), place(6, 0)));
-    assert_eq!(left(5, 15), (Tick::new(6), place(6, 0)));
-    // No tick follows the last: the word stays in that tick and in its clock.
-    assert_eq!(left(14, 9), (Tick::new(15), place(15, 0)));
-    assert_eq!(left(15, 0), (Tick::new(15), place(15, 1)));
+    assert_eq!(left(5, 3), (Tick::new(5), offset(5, 4)));
+    assert_eq!(left(5, 4), (Tick::new(5), offset(5, 5)));
+    assert_eq!(left(5, 5), (Tick::new(6), offset(6, 0)));
+    assert_eq!(left(5, 15), (Tick::new(6), offset(6, 0)));
+    // No tick follows the last: the cursor stays in that tick and in its clock.
+    assert_eq!(left(14, 9), (Tick::new(15), offset(15, 0)));
+    assert_eq!(left(15, 0), (Tick::new(15), offset(15, 1)));
 }
 
 #[test]
@@ -199,11 +199,11 @@ fn one_caller_is_elected() {
     let live = live(0, 0);
     let bounds = live.bounds();
     publish(bounds, 100, 50);
-    assert!(!bounds.elect_early(Position::new(50)));
-    assert!(bounds.elect_early(Position::new(51)));
-    assert!(!bounds.elect_early(Position::new(52)));
+    assert!(!bounds.claim_prefetch(Position::new(50)));
+    assert!(bounds.claim_prefetch(Position::new(51)));
+    assert!(!bounds.claim_prefetch(Position::new(52)));
     publish(bounds, 200, 150);
-    assert!(bounds.elect_early(Position::new(151)));
+    assert!(bounds.claim_prefetch(Position::new(151)));
 }
 
 /// A live default generator, and clocks that show a tick of it.
@@ -248,7 +248,7 @@ fn batches_that_meet_take_no_more_than_there_is_room_for() {
         "what the borrow window holds: {issued}"
     );
     let limit = ((1u64 << 30) + 101) << 12;
-    assert!(live.word().position().get() <= limit);
+    assert!(live.cursor().position().get() <= limit);
 }
 
 #[test]
@@ -323,24 +323,24 @@ fn with_clocks(on_exhausted: OnExhausted) -> Generator {
 /// A position from its clock, tick, and sequence number within the tick.
 fn at(generator: &Generator, clock: u64, tick: u64, within: u64) -> Position {
     let layout = generator.layout;
-    let place = layout.place_of(Tick::new(tick)).get() + within;
-    layout.at(clock, Place::new(place))
+    let offset = layout.offset_of(Tick::new(tick)).get() + within;
+    layout.at(clock, Offset::new(offset))
 }
 
 /// The issued IDs, as clock, tick, number and count; or the step.
 fn decide(
     generator: &Generator,
-    word: (u64, u64, u64),
+    cursor: (u64, u64, u64),
     bound: (u64, u64),
-    spread: Spread,
+    clock_seq_span: ClockSeqSpan,
     now: i64,
     count: u64,
 ) -> Result<(u64, u64, u64, u64), Step> {
     let layout = generator.layout;
     let step = generator.step::<true>(
-        at(generator, word.0, word.1, word.2),
+        at(generator, cursor.0, cursor.1, cursor.2),
         at(generator, bound.0, bound.1, 0),
-        spread,
+        clock_seq_span,
         now,
         count,
     );
@@ -356,9 +356,9 @@ fn decide(
     let (tick, count) = (layout.tick_of(start), end.get() - start.get());
     let within = layout.within(start);
     let present = layout
-        .place_of(Tick::new(now.max(0).cast_unsigned() + 1))
+        .offset_of(Tick::new(now.max(0).cast_unsigned() + 1))
         .get();
-    let (start_at, end_at) = (layout.place(start).get(), layout.place(end).get());
+    let (start_at, end_at) = (layout.offset(start).get(), layout.offset(end).get());
     assert_eq!(borrowed, end_at.saturating_sub(start_at.max(present)));
     Ok((layout.clock_of(start), tick.get(), within, count))
 }
@@ -374,44 +374,50 @@ fn what_is_issued_lies_in_one_clock_and_in_the_borrow_window() {
     let g = with_clocks(OnExhausted::Wait);
     // A fresh tick begins where its parity says.
     assert_eq!(
-        decide(&g, (0, 0, 0), (0, 9), Spread::ONE, 4, 1),
+        decide(&g, (0, 0, 0), (0, 9), ClockSeqSpan::ONE, 4, 1),
         Ok((0, 4, 0, 1))
     );
     assert_eq!(
-        decide(&g, (3, 0, 0), (3, 9), Spread::ONE, 5, 9),
+        decide(&g, (3, 0, 0), (3, 9), ClockSeqSpan::ONE, 5, 9),
         Ok((3, 5, 1, 7))
     );
     // The rest of a tick, and the next one, which may be borrowed.
     assert_eq!(
-        decide(&g, (2, 4, 3), (2, 9), Spread::ONE, 4, 4),
+        decide(&g, (2, 4, 3), (2, 9), ClockSeqSpan::ONE, 4, 4),
         Ok((2, 4, 3, 4))
     );
     assert_eq!(
-        decide(&g, (2, 5, 0), (2, 9), Spread::ONE, 4, 9),
+        decide(&g, (2, 5, 0), (2, 9), ClockSeqSpan::ONE, 4, 9),
         Ok((2, 5, 0, 4))
     );
     let wait = |ticks| Err(Step::Wait { ticks });
-    assert_eq!(decide(&g, (2, 6, 0), (2, 9), Spread::ONE, 4, 1), wait(1));
-    assert_eq!(decide(&g, (2, 9, 0), (2, 9), Spread::ONE, 4, 1), wait(4));
+    assert_eq!(
+        decide(&g, (2, 6, 0), (2, 9), ClockSeqSpan::ONE, 4, 1),
+        wait(1)
+    );
+    assert_eq!(
+        decide(&g, (2, 9, 0), (2, 9), ClockSeqSpan::ONE, 4, 1),
+        wait(4)
+    );
 }
 
 #[test]
 fn a_bound_allows_nothing_in_another_clock() {
     let g = with_clocks(OnExhausted::Wait);
-    for (word, bound) in [(0, 1), (1, 0), (3, 0), (0, 3)] {
-        let step = decide(&g, (word, 4, 0), (bound, 9), Spread::ONE, 4, 1);
-        assert_eq!(step, Err(reserve(4)), "{word} {bound}");
+    for (cursor, bound) in [(0, 1), (1, 0), (3, 0), (0, 3)] {
+        let step = decide(&g, (cursor, 4, 0), (bound, 9), ClockSeqSpan::ONE, 4, 1);
+        assert_eq!(step, Err(reserve(4)), "{cursor} {bound}");
     }
     assert_eq!(
-        decide(&g, (3, 4, 0), (3, 5), Spread::ONE, 4, 1),
+        decide(&g, (3, 4, 0), (3, 5), ClockSeqSpan::ONE, 4, 1),
         Ok((3, 4, 0, 1))
     );
     assert_eq!(
-        decide(&g, (3, 4, 0), (3, 4), Spread::ONE, 4, 1),
+        decide(&g, (3, 4, 0), (3, 4), ClockSeqSpan::ONE, 4, 1),
         Err(reserve(4))
     );
     // There is no room at all.
-    let step = g.step::<true>(at(&g, 0, 4, 0), Position::ZERO, Spread::ONE, 4, 1);
+    let step = g.step::<true>(at(&g, 0, 4, 0), Position::ZERO, ClockSeqSpan::ONE, 4, 1);
     assert_eq!(step, reserve(4));
 }
 
@@ -421,8 +427,8 @@ fn the_last_tick_is_not_issued_in_any_clock() {
         let g = with_clocks(on_exhausted);
         for clock in 0..4 {
             let decide = |tick, within, now, count| {
-                let word = (clock, tick, within);
-                decide(&g, word, (clock, 15), Spread::ONE, now, count)
+                let cursor = (clock, tick, within);
+                decide(&g, cursor, (clock, 15), ClockSeqSpan::ONE, now, count)
             };
             assert_eq!(decide(14, 3, 14, 9), Ok((clock, 14, 3, 1)));
             // The reserver can tell whether the time has ended or the clock is wrong.
@@ -440,7 +446,10 @@ fn the_last_tick_is_not_issued_in_any_clock() {
 #[test]
 fn a_used_up_tick_goes_on_in_further_clocks() {
     let g = with_clocks(OnExhausted::NextClock);
-    let clocks = |together, widest| Spread { together, widest };
+    let clocks = |together, widest| ClockSeqSpan {
+        now: together,
+        max: widest,
+    };
     let decide = |within, clocks| decide(&g, (3, 4, within), (3, 9), clocks, 4, 9);
     assert_eq!(decide(3, clocks(1, 4)), Ok((3, 4, 3, 1)));
     assert_eq!(decide(4, clocks(1, 4)), Err(Step::Widen));
@@ -451,9 +460,9 @@ fn a_used_up_tick_goes_on_in_further_clocks() {
     // No more clocks are left: the next tick, of which one is borrowed.
     assert_eq!(decide(4, clocks(1, 1)), Ok((3, 5, 0, 4)));
     assert_eq!(decide(8, clocks(2, 2)), Ok((3, 5, 0, 8)));
-    // After the whole tick, the word is already that of the next tick.
+    // After the whole tick, the cursor is already that of the next tick.
     assert_eq!(decide(16, clocks(4, 4)), Ok((3, 5, 0, 9)));
-    // Clocks were given back, and the word stands where they were used.
+    // Clocks were given back, and the cursor stands where they were used.
     assert_eq!(decide(9, clocks(1, 1)), Ok((3, 5, 0, 4)));
     // In the last tick but one there is no next tick to use.
     let step = g.step::<true>(at(&g, 3, 14, 4), at(&g, 3, 15, 0), clocks(1, 1), 14, 1);
@@ -461,22 +470,22 @@ fn a_used_up_tick_goes_on_in_further_clocks() {
 }
 
 #[test]
-fn without_a_ledger_of_clocks_a_tick_has_them_all() {
+fn without_a_history_of_clocks_a_tick_has_them_all() {
     let mut g = with_clocks(OnExhausted::NextClock);
     g.policy.on_rollback = OnRollback::Wait;
-    let decide = |within, count| decide(&g, (0, 4, within), (0, 9), Spread::ONE, 4, count);
+    let decide = |within, count| decide(&g, (0, 4, within), (0, 9), ClockSeqSpan::ONE, 4, count);
     assert_eq!(decide(0, 20), Ok((0, 4, 0, 20)));
     // The last IDs of this tick, and those that may be borrowed.
     assert_eq!(decide(15, 20), Ok((0, 4, 15, 17)));
 }
 
 proptest! {
-    /// Whatever the word, the bound and the clock are, the issued IDs are neither
-    /// before the word, nor past the bound, nor too far ahead, nor of two clocks.
+    /// Whatever the cursor, the bound and the clock are, the issued IDs are neither
+    /// before the cursor, nor past the bound, nor too far ahead, nor of two clocks.
     #[test]
     fn nothing_is_issued_that_may_not_be(
         shared in any::<bool>(),
-        (word_clock, word_tick, within) in (0u64..4, 0u64..16, 0u64..16),
+        (cursor_clock, cursor_tick, within) in (0u64..4, 0u64..16, 0u64..16),
         (bound_clock, bound_tick) in (0u64..4, 0u64..16),
         (together, widest) in (1u64..=4, 1u64..=4),
         now in -2i64..18,
@@ -484,20 +493,20 @@ proptest! {
     ) {
         let g = with_clocks(if shared { OnExhausted::NextClock } else { OnExhausted::Wait });
         let within = if shared { within } else { within % 4 };
-        let word = at(&g, word_clock, word_tick, within);
+        let cursor = at(&g, cursor_clock, cursor_tick, within);
         let bound = at(&g, bound_clock, bound_tick, 0);
-        let clocks = Spread { together, widest };
-        let step = g.step::<true>(word, bound, clocks, now, count);
+        let clocks = ClockSeqSpan { now: together, max: widest };
+        let step = g.step::<true>(cursor, bound, clocks, now, count);
         if let Step::Issue(Issued { start, end, .. }) = step {
             let layout = g.layout;
             let last = Position::new(end.get() - 1);
-            let (first, after) = (layout.place(start), layout.place(end));
-                prop_assert!(first >= layout.place(word) && after <= layout.place(bound));
+            let (first, after) = (layout.offset(start), layout.offset(end));
+                prop_assert!(first >= layout.offset(cursor) && after <= layout.offset(bound));
                 prop_assert!(first < after);
             prop_assert!(end.get() - start.get() <= count);
             for position in [start, last] {
-                prop_assert_eq!(layout.clock_of(position), word_clock);
-                prop_assert_eq!(bound_clock, word_clock);
+                prop_assert_eq!(layout.clock_of(position), cursor_clock);
+                prop_assert_eq!(bound_clock, cursor_clock);
                 let tick = layout.tick_of(position);
                 prop_assert!(!shared || tick == layout.tick_of(start));
                 prop_assert!(i64::try_from(tick.get()).unwrap() <= now.max(0) + 1);
@@ -538,8 +547,8 @@ fn a_rollback_is_a_reading_before_one_by_which_an_id_was_issued() {
     assert_eq!(clock.rollback(wall(3)), Some(Nanos::new(2 * MS)));
     assert!(clock.is_new_rollback());
     assert!(!clock.is_new_rollback());
-    // The word is ahead for other reasons: that is no rollback.
-    live.word().raise(at(&g, 0, 9, 0));
+    // The cursor is ahead for other reasons: that is no rollback.
+    live.cursor().raise(at(&g, 0, 9, 0));
     assert_eq!(issue(6, 0), Step::Wait { ticks: 2 });
     clock.believe(wall(3));
     assert_eq!(clock.rollback(wall(3)), None);
@@ -550,9 +559,9 @@ fn a_rollback_is_a_reading_before_one_by_which_an_id_was_issued() {
 
 #[test]
 fn a_clock_set_back_right_after_a_start_is_seen() {
-    // Before the first ID, a call would wait for the tick of the word.
+    // Before the first ID, a call would wait for the tick of the cursor.
     let (g, live) = running();
-    live.word().raise(at(&g, 0, 9, 0));
+    live.cursor().raise(at(&g, 0, 9, 0));
     live.clock().start_at(wall(9));
     let step = issue_at(&live, &g, wall(5));
     assert!(matches!(step, Step::RolledBack { by, .. } if by == Nanos::new(4 * MS)));
@@ -661,7 +670,7 @@ fn a_lead_that_was_met_does_not_come_back_with_a_rollback() {
         ..Generator::DEFAULT
     };
     let layout = generator.layout;
-    let live = live(0, layout.place_of(Tick::new(9_000_000)).get());
+    let live = live(0, layout.offset_of(Tick::new(9_000_000)).get());
     let tick = |boot: i64, at: f64| {
         let clocks = Shown(|| seconds(at), || BootNanos::new(boot * 1000 * MS));
         match live.issue::<true>(&generator, Generation::NONE, 1, &clocks) {

@@ -10,7 +10,7 @@
 //! 2. under the clock lock, read both clocks, plan, and believe the clock if the plan
 //!    does;
 //! 3. write the mark, and wait until it is durable;
-//! 4. move clock and word;
+//! 4. move clock and cursor;
 //! 5. publish the bound.
 //!
 //! A crash between any two steps leaves a mark that is at most too high. A refusal
@@ -19,15 +19,15 @@
 //! # The order of a call
 //!
 //! A session that is about to take its first IDs of a generator in a transaction keeps to
-//! this order, so that no horizon passes an ID that may still appear ([`super::horizon`],
-//! [`super::reported`] have the proofs):
+//! this order, so that no horizon passes an ID that may still appear ([`crate::horizon`],
+//! [`crate::reported`] have the proofs):
 //!
 //! 1. enter: the host loads what the session may do, and the slot;
 //! 2. start the generator, if nobody has since the server's start: no hold lies before the
 //!    mark;
-//! 3. hold the horizon where the word is;
+//! 3. hold the horizon where the cursor is;
 //! 4. load what the server has reported, after the hold;
-//! 5. raise the word there, if it lies before;
+//! 5. raise the cursor there, if it lies before;
 //! 6. take the IDs, and raise the hold to the first one.
 //!
 //! Steps 2 and 5 reserve, and so may wait for others: after each of them, the call begins
@@ -35,25 +35,25 @@
 //!
 //! # Who the server is
 //!
-//! A caller enters for a generation, that of the server's identity at that moment. Step
-//! 2 looks at the identity under the clock lock: if it is another one by now, nothing is
-//! reserved, and the caller enters anew. So a plan is always for the identity that the
-//! server has when the clocks are read, and no mark or bound is past that identity's
+//! A caller enters for a generation, that of the server's tenure at that moment. Step
+//! 2 looks at the tenure under the clock lock: if it is another one by now, nothing is
+//! reserved, and the caller enters anew. So a plan is always for the tenure that the
+//! server has when the clocks are read, and no mark or bound is past that tenure's
 //! bound. A call that needs more waits until the host has a later bound, or another
-//! identity.
+//! tenure.
 
-use super::clock::Reading;
-use super::clocks::Ledger;
-use super::generator::{Descent, Generator};
-use super::horizon::BEGINNING;
-use super::host::{Beliefs, History, Host, Need, Note, OnDisk, Refused};
-use super::id::{Millis, Nanos, Position, Tick, UnixMillis};
-use super::identity::{Generation, Identity};
-use super::layout::Disorder;
-use super::reservation::{Durable, Failover, Moved, Plan, Planned, Refusal, Situation};
-use super::slot::{Reserving, Slot};
-use super::wait::{Waits, await_bound};
-use super::word::{Issued, Live, Pass, Step};
+use crate::clock::Reading;
+use crate::clock_seq::ClockSeqHistory;
+use crate::cursor::{Issued, Live, Pass, Step};
+use crate::generator::{Descent, Generator};
+use crate::horizon::BEGINNING;
+use crate::id::{Millis, Nanos, Position, Tick, UnixMillis};
+use crate::layout::OrderError;
+use crate::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use crate::protocol::plan::{Durable, Failover, Moved, Plan, PlanInput, Planned, ReserveError};
+use crate::protocol::wait::{Waits, await_bound};
+use crate::slot::{Reserving, Slot};
+use crate::tenure::{Generation, Tenure};
 
 /// How long before the end of a layout's time a note tells of it.
 const ENDS_SOON: Millis = Millis::new(365 * 24 * 60 * 60 * 1000);
@@ -92,19 +92,19 @@ fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<
             Step::Issue(issued) => {
                 let layout = generator.layout;
                 if stand.holds_since.is_some() {
-                    host.took(layout.instant_of(layout.tick_of(issued.start)));
+                    host.narrow_hold(layout.instant_of(layout.tick_of(issued.start)));
                 }
                 if slot.is_refused_by_rollback() {
                     end_refusal(host, slot);
                 }
-                if live.bounds().elect_early(issued.end) {
+                if live.bounds().claim_prefetch(issued.end) {
                     let last = Position::new(issued.end.get() - 1);
                     let _ = host.reserve(Need::Early(layout.tick_of(last)))?;
                 }
                 let waited = waits.waited;
                 return Ok(Issued { waited, ..issued });
             }
-            step => make_way(host, slot, generator, &mut waits, step)?,
+            step => wait_or_reserve(host, slot, generator, &mut waits, step)?,
         }
     }
 }
@@ -114,7 +114,7 @@ fn issue_from<H: Host>(host: &H, mut found: Option<Step>, count: u64) -> Result<
 struct Stand {
     /// The call has tried to start the generator.
     has_started: bool,
-    /// For which generation the call has held the horizon, and found the word at or past what
+    /// For which generation the call has held the horizon, and found the cursor at or past what
     /// was reported.
     holds_since: Option<Generation>,
 }
@@ -134,11 +134,11 @@ impl Stand {
         }
         if slot.horizon().announced() == BEGINNING && !self.has_started {
             self.has_started = true;
-            let _ = reach(host)?;
+            let _ = advance_to_now(host)?;
             return Ok(false);
         }
-        let (layout, word) = (generator.layout, slot.live().word().position());
-        host.hold(slot, layout.instant_of(layout.tick_of(word)))?;
+        let (layout, cursor) = (generator.layout, slot.live().cursor().position());
+        host.hold(slot, layout.instant_of(layout.tick_of(cursor)))?;
         let reported = host.reported();
         if reported != BEGINNING && !is_past(slot, generator, reported) {
             demand(host, Need::Reported(reported))?;
@@ -150,16 +150,16 @@ impl Stand {
 }
 
 /// The instant of a position at or before all IDs to come, as late as can be had: moves the
-/// word to the tick of now, and issues nothing. For a generator that never goes back, see
+/// cursor to the tick of now, and issues nothing. For a generator that never goes back, see
 /// [`Generator::descends`].
 ///
-/// The word is not moved past the bound: after a crash, a generator starts at the mark. If
-/// the word may not be moved, since the clock is refused or the word is ahead of it, the
-/// answer is where the word is. Fails with the host's error, or why there is neither.
+/// The cursor is not moved past the bound: after a crash, a generator starts at the mark. If
+/// the cursor may not be moved, since the clock is refused or the cursor is ahead of it, the
+/// answer is where the cursor is. Fails with the host's error, or why there is neither.
 ///
 /// A generator that issues nothing reserves nothing. So a wall clock that was set forward is
 /// looked for here; if it is refused, the generator's clock counts.
-pub fn reach<H: Host>(host: &H) -> Result<UnixMillis, H::Error> {
+pub fn advance_to_now<H: Host>(host: &H) -> Result<UnixMillis, H::Error> {
     let mut has_looked = false;
     loop {
         let (slot, generator) = host.enter()?;
@@ -173,7 +173,7 @@ pub fn reach<H: Host>(host: &H) -> Result<UnixMillis, H::Error> {
                 continue;
             }
         }
-        // No positions: a step that takes none moves the word in the same way.
+        // No positions: a step that takes none moves the cursor in the same way.
         let step = if generator.policy.on_rollback.watches() {
             live.issue::<true>(generator, mine, 0, host)
         } else {
@@ -181,22 +181,22 @@ pub fn reach<H: Host>(host: &H) -> Result<UnixMillis, H::Error> {
         };
         let layout = generator.layout;
         // What is past the latest mark was skipped.
-        let word = live.word().position();
-        let runs = word != Position::ZERO || live.bounds().in_force() != Position::ZERO;
-        let at_word = slot.highest().filter(|_| runs);
-        let at_word = at_word.map(|mark| mark.min(layout.instant_of(layout.tick_of(word))));
+        let cursor = live.cursor().position();
+        let runs = cursor != Position::ZERO || live.bounds().in_force() != Position::ZERO;
+        let at_cursor = slot.highest().filter(|_| runs);
+        let at_cursor = at_cursor.map(|mark| mark.min(layout.instant_of(layout.tick_of(cursor))));
         let through = match step {
             Step::Issue(issued) if live.bounds().in_force() != Position::ZERO => {
                 return Ok(layout.instant_of(layout.tick_of(issued.start)));
             }
             Step::Reserve { through } => through,
             Step::Issue(_) => Tick::new(0),
-            Step::Wait { .. } | Step::RolledBack { .. } | Step::Widen => match at_word {
+            Step::Wait { .. } | Step::RolledBack { .. } | Step::Widen => match at_cursor {
                 Some(at) => return Ok(at),
-                None => layout.tick_of(word),
+                None => layout.tick_of(cursor),
             },
         };
-        match (host.reserve(Need::Tick(through))?, at_word) {
+        match (host.reserve(Need::Tick(through))?, at_cursor) {
             (None, _) => {}
             (Some(_), Some(at)) => return Ok(at),
             (Some(refusal), None) => await_bound(host, refusal)?,
@@ -220,7 +220,7 @@ fn lag<H: Host>(host: &H, live: &Live, generator: &Generator) -> Nanos {
 }
 
 /// Reserves, waits, or fails, as a step asks for that is not [`Step::Issue`].
-fn make_way<H: Host>(
+fn wait_or_reserve<H: Host>(
     host: &H,
     slot: &Slot,
     generator: &Generator,
@@ -232,7 +232,7 @@ fn make_way<H: Host>(
         Step::Reserve { through } => match host.reserve(Need::Tick(through))? {
             None => Ok(()),
             // A later bound does not come before the clock.
-            Some(Refusal::PastBound {
+            Some(ReserveError::PastBound {
                 ahead: ticks @ 1.., ..
             }) => waits.for_tick(host, slot, generator, ticks),
             Some(refusal) => await_bound(host, refusal),
@@ -260,7 +260,7 @@ pub fn observe<H: Host>(host: &H, tick: Tick, most: Option<Millis>) -> Result<()
         let (slot, generator) = host.enter()?;
         let live = slot.live();
         if let Some(descent) = descent_after(host, live, generator, tick) {
-            return Err(host.error(Refused::Descends(descent)));
+            return Err(host.error(IssueError::Descends(descent)));
         }
         let limited = generator.within(most);
         let passed = if generator.policy.on_rollback.watches() {
@@ -271,7 +271,7 @@ pub fn observe<H: Host>(host: &H, tick: Tick, most: Option<Millis>) -> Result<()
         match passed {
             Pass::Past => return Ok(()),
             Pass::Raised(to) => {
-                if live.bounds().elect_early(to) {
+                if live.bounds().claim_prefetch(to) {
                     let last = Position::new(to.get() - 1);
                     let tick = generator.layout.tick_of(last);
                     let _ = host.reserve(Need::Early(tick))?;
@@ -286,23 +286,23 @@ pub fn observe<H: Host>(host: &H, tick: Tick, most: Option<Millis>) -> Result<()
                 has_looked = true;
                 match host.reserve(Need::Clock)? {
                     // The clock has followed, whether there is more to reserve or not.
-                    None | Some(Refusal::PastBound { .. }) => {}
+                    None | Some(ReserveError::PastBound { .. }) => {}
                     Some(refusal) => await_bound(host, refusal)?,
                 }
             }
             Pass::TooFar { ticks } => {
                 slot.stats().count_refusal();
-                return Err(host.error(Refused::TooFarAhead {
+                return Err(host.error(IssueError::TooFarAhead {
                     by: generator.layout.lasting(ticks),
                     limit: limited.max_borrow(),
                 }));
             }
-            Pass::Needs(step) => make_way(host, slot, generator, &mut waits, step)?,
+            Pass::Needs(step) => wait_or_reserve(host, slot, generator, &mut waits, step)?,
         }
     }
 }
 
-/// Why an ID that is issued from now on may sort before one of this tick, whatever the word
+/// Why an ID that is issued from now on may sort before one of this tick, whatever the cursor
 /// is raised to. IDs that turn negative ascend until then.
 fn descent_after<H: Host>(
     host: &H,
@@ -311,7 +311,7 @@ fn descent_after<H: Host>(
     tick: Tick,
 ) -> Option<Descent> {
     let layout = generator.layout;
-    if let Some(turn @ Disorder::NegativeFrom(at)) = layout.disorder() {
+    if let Some(turn @ OrderError::NegativeFrom(at)) = layout.disorder() {
         let next = layout.tick_of(live.next(generator, host.read()));
         if layout.instant_of(next.max(tick.next())) >= at {
             return Some(Descent::Layout(turn));
@@ -322,8 +322,8 @@ fn descent_after<H: Host>(
 
 /// Whether no ID to come is of a tick that ends at or before an instant.
 fn is_past(slot: &Slot, generator: &Generator, at: UnixMillis) -> bool {
-    let (layout, word) = (generator.layout, slot.live().word().position());
-    layout.tick_of(word) >= layout.tick_within(at)
+    let (layout, cursor) = (generator.layout, slot.live().cursor().position());
+    layout.tick_of(cursor) >= layout.tick_within(at)
 }
 
 fn end_refusal<H: Host>(host: &H, slot: &Slot) {
@@ -342,7 +342,7 @@ pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
 /// Raises the mark, or finds that somebody else has; or says why it may not be raised.
 /// Afterwards the host may have to be entered anew. Fails with the host's error.
 #[cold]
-pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Error> {
+pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<ReserveError>, H::Error> {
     let is_done = || {
         let entered = host.entered();
         entered.is_none_or(|(slot, generator)| is_done(host, slot, generator, need))
@@ -360,7 +360,7 @@ pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<Refusal>, H::Erro
         match reserver.prepare(need)? {
             Ok(Some(planned)) => {
                 let durable = reserver.write(planned)?;
-                reserver.publish(reserver.move_word(durable));
+                reserver.publish(reserver.move_cursor(durable));
                 Ok(None)
             }
             Ok(None) => Ok(None),
@@ -379,23 +379,23 @@ fn is_done<H: Host>(host: &H, slot: &Slot, generator: &Generator, need: Need) ->
     match need {
         Need::Tick(_) if live.bounds().generation() != host.generation() => false,
         Need::Tick(tick) => {
-            let (word, reserved) = (live.word().position(), live.bounds().reserved());
-            layout.clock_of(reserved) == layout.clock_of(word)
-                && layout.place(reserved) > layout.place_of(tick)
+            let (cursor, reserved) = (live.cursor().position(), live.bounds().reserved());
+            layout.clock_of(reserved) == layout.clock_of(cursor)
+                && layout.offset(reserved) > layout.offset_of(tick)
         }
         Need::Early(_) => !live.bounds().early_is_claimed(),
         Need::Reported(at) => is_past(slot, generator, at),
         Need::Clock => lag(host, live, generator).millis() <= Millis::ZERO,
-        Need::Floor(_) | Need::Switch | Need::Widen => false,
+        Need::AdvanceTo(_) | Need::Switch | Need::Widen => false,
     }
 }
 
-/// What a reserver finds: a [`Situation`] is made of it.
+/// What a reserver finds: a [`PlanInput`] is made of it.
 struct Survey<'a> {
     on_disk: OnDisk,
     history: History,
-    beliefs: &'a Beliefs,
-    identity: Identity,
+    trusted: &'a TrustedClock,
+    tenure: Tenure,
     reading: Reading,
     rollback: Option<Nanos>,
 }
@@ -411,14 +411,14 @@ struct Reserver<'a, H> {
 impl<H: Host> Reserver<'_, H> {
     /// Plans a reservation, or notes why nothing may be reserved; `None` if it is not
     /// needed. The outer error is the host's.
-    fn prepare(&self, need: Need) -> Result<Result<Option<Planned>, Refusal>, H::Error> {
+    fn prepare(&self, need: Need) -> Result<Result<Option<Planned>, ReserveError>, H::Error> {
         let slot = self.slot;
         if is_done(self.host, slot, self.generator, need) {
             return Ok(Ok(None));
         }
         if need == Need::Widen {
-            if let Some(ledger) = self.generator.widen(slot.live(), slot.ledger()) {
-                slot.set_ledger(self.token, ledger);
+            if let Some(clock_history) = self.generator.widen(slot.live(), slot.clock_history()) {
+                slot.set_clock_history(self.token, clock_history);
             }
             return Ok(Ok(None));
         }
@@ -428,7 +428,7 @@ impl<H: Host> Reserver<'_, H> {
     }
 
     /// Reads both clocks and plans; believes the wall clock if the plan does.
-    fn survey(&self, need: Need, on_disk: OnDisk) -> Result<Option<Planned>, Refusal> {
+    fn survey(&self, need: Need, on_disk: OnDisk) -> Result<Option<Planned>, ReserveError> {
         let (host, slot, generator) = (self.host, self.slot, self.generator);
         // Only a start can meet a mark from another timeline, and only the first one
         // since the switch.
@@ -439,8 +439,8 @@ impl<H: Host> Reserver<'_, H> {
             History::default()
         };
         let watches = generator.policy.on_rollback.watches();
-        let surveyed = host.with_beliefs(|beliefs, identity| {
-            if identity.generation != host.generation() {
+        let surveyed = host.with_trusted_clock(|trusted, tenure| {
+            if tenure.generation != host.generation() {
                 return Ok(None);
             }
             let reading = host.read();
@@ -452,25 +452,25 @@ impl<H: Host> Reserver<'_, H> {
             let found = Survey {
                 on_disk,
                 history,
-                beliefs,
-                identity,
+                trusted,
+                tenure,
                 reading,
                 rollback: rollback.flatten(),
             };
             let situation = self.situation(need, &found)?;
-            let stepped = reading.stepped_since(beliefs.seen);
+            let stepped = reading.stepped_since(trusted.seen);
             let plan = generator.plan(&situation);
             // Who asks for the clock alone needs no room before the bound.
             let is_believed = match plan {
                 Ok(_) => true,
-                Err(Refusal::PastBound { .. }) => need == Need::Clock,
+                Err(ReserveError::PastBound { .. }) => need == Need::Clock,
                 Err(_) => false,
             };
             if is_believed {
-                beliefs.trusted_offset = reading.offset();
+                trusted.trusted_offset = reading.offset();
                 // A gap is not left for a clock that was refused.
                 if let Some(failover) = situation.failover {
-                    beliefs.promoted_at = Some(failover.promoted_at);
+                    trusted.promoted_at = Some(failover.promoted_at);
                 }
                 if watches {
                     slot.clock().end_met_line(reading);
@@ -479,9 +479,9 @@ impl<H: Host> Reserver<'_, H> {
                 }
             }
             // Correcting a jump that was refused does not set a clock back.
-            let is_jump = matches!(plan, Err(Refusal::ClockJumped { .. }));
+            let is_jump = matches!(plan, Err(ReserveError::ClockJumped { .. }));
             if !is_jump {
-                beliefs.seen = reading;
+                trusted.seen = reading;
             }
             Ok(Some((situation, stepped, plan, is_jump)))
         });
@@ -498,9 +498,9 @@ impl<H: Host> Reserver<'_, H> {
             slot.set_seen(self.token, reading);
         }
         if let Err(
-            Refusal::ClockRolledBack { by, .. }
-            | Refusal::MarkAhead { by, .. }
-            | Refusal::MarkPastPool { by, .. },
+            ReserveError::ClockRolledBack { by, .. }
+            | ReserveError::MarkAhead { by, .. }
+            | ReserveError::MarkPastPool { by, .. },
         ) = plan
         {
             slot.set_refused_lead(by);
@@ -518,31 +518,31 @@ impl<H: Host> Reserver<'_, H> {
         Ok(Some(Planned::new(plan)))
     }
 
-    /// Whether the slot's bound is of another identity than this.
+    /// Whether the slot's bound is of another tenure than this.
     fn is_new_to(&self, generation: Generation) -> bool {
         self.slot.live().bounds().generation() != generation
     }
 
-    /// The one place where a [`Situation`] is made. Under the clock lock: a process that closes
-    /// slots has changed the identity under that lock before, so a slot that is found
-    /// closed here was not closed for this identity.
-    fn situation(&self, need: Need, found: &Survey) -> Result<Situation, Refusal> {
+    /// The one place where a [`PlanInput`] is made. Under the clock lock: a process that closes
+    /// slots has changed the tenure under that lock before, so a slot that is found
+    /// closed here was not closed for this tenure.
+    fn situation(&self, need: Need, found: &Survey) -> Result<PlanInput, ReserveError> {
         let (slot, layout, reading) = (self.slot, self.generator.layout, found.reading);
         let live = slot.live();
         let reserved = live.bounds().open();
         let at_start = reserved == Position::ZERO;
-        let identity = found.identity;
-        let is_new = self.is_new_to(identity.generation);
+        let tenure = found.tenure;
+        let is_new = self.is_new_to(tenure.generation);
         let (stored, on_disk) = self.stored(found, at_start)?;
-        let nothing_known = |mark| Ledger::unknown(0, layout.tick_from(mark));
-        let ledger = if at_start {
-            on_disk.unwrap_or(stored.map_or(Ledger::FRESH, nothing_known))
+        let nothing_known = |mark| ClockSeqHistory::unknown(0, layout.tick_from(mark));
+        let clock_history = if at_start {
+            on_disk.unwrap_or(stored.map_or(ClockSeqHistory::FRESH, nothing_known))
         } else {
-            slot.ledger()
+            slot.clock_history()
         };
         let (through, floor) = match need {
             Need::Tick(tick) | Need::Early(tick) => (tick, None),
-            Need::Floor(at) => (Tick::new(0), Some(at)),
+            Need::AdvanceTo(at) => (Tick::new(0), Some(at)),
             Need::Reported(_) | Need::Clock | Need::Switch | Need::Widen => (Tick::new(0), None),
         };
         let reported = match need {
@@ -550,24 +550,24 @@ impl<H: Host> Reserver<'_, H> {
             Need::Reported(at) => Some(layout.instant_of(layout.tick_within(at))),
             _ => None,
         };
-        Ok(Situation {
+        Ok(PlanInput {
             reading,
             settings: self.host.settings(),
             generator_now: live.now(self.generator, reading),
-            trusted_offset: found.beliefs.trusted_offset,
+            trusted_offset: found.trusted.trusted_offset,
             forgiven_lead: slot.forgiven_lead(),
-            word: live.word().position(),
+            cursor: live.cursor().position(),
             reserved,
-            identity,
+            tenure,
             is_new,
             stored,
             written: slot.highest(),
             mark_is_older: found.history.switches > 0,
             failover: self.failover(found, at_start),
-            floor,
+            advance_to: floor,
             reported,
-            ledger,
-            least: slot.least().filter(|_| self.generator.takes_turns()),
+            clock_history,
+            least: slot.least().filter(|_| self.generator.rotates_worker()),
             rollback: found.rollback,
             through,
             last_window: if is_new { Millis::ZERO } else { slot.window() },
@@ -579,23 +579,23 @@ impl<H: Host> Reserver<'_, H> {
         &self,
         found: &Survey,
         at_start: bool,
-    ) -> Result<(Option<UnixMillis>, Option<Ledger>), Refusal> {
+    ) -> Result<(Option<UnixMillis>, Option<ClockSeqHistory>), ReserveError> {
         let (slot, now) = (self.slot, found.reading.wall.millis());
         let value = found.on_disk.value;
         let read = value.map(|value| self.generator.read_mark(value, now));
-        let (mark, ledger) = match read {
+        let (mark, clock_history) = match read {
             None => (None, None),
-            Some(Ok((mark, ledger))) => (Some(mark), ledger),
+            Some(Ok((mark, clock_history))) => (Some(mark), clock_history),
             // If the slot knows how far the marks were, the next mark heals the value.
             Some(Err(_)) if !at_start || slot.highest().is_some() => (None, None),
-            Some(Err(no_mark)) => return Err(Refusal::NoMark(no_mark)),
+            Some(Err(no_mark)) => return Err(ReserveError::NoMark(no_mark)),
         };
         // A mark that was written here and is gone was taken away since. Clocks may
         // have been written differently under the same mark.
         if mark < slot.highest() || slot.is_undone() {
             return Ok((mark.max(slot.highest()), None));
         }
-        Ok((mark, ledger))
+        Ok((mark, clock_history))
     }
 
     /// Whether the mark was written before a switch of timelines, and how much to leave
@@ -614,7 +614,7 @@ impl<H: Host> Reserver<'_, H> {
         }
         // Whatever a lost primary has issued lies before the floor, or carries another
         // worker ID, if IDs carry one.
-        let is_granted = found.identity.floor.is_some();
+        let is_granted = found.tenure.not_before.is_some();
         if is_granted && self.generator.layout.has_worker() {
             return None;
         }
@@ -622,20 +622,20 @@ impl<H: Host> Reserver<'_, H> {
         Some(Failover {
             gap: self.generator.gap(&self.host.settings()).times(count),
             mark_is_older: history.switches > 0,
-            promoted_at: found.beliefs.promoted_at.unwrap_or(now),
+            promoted_at: found.trusted.promoted_at.unwrap_or(now),
             last_commit: history.last_commit,
         })
     }
 
     /// Notes the first refusal of a series, and how long IDs last.
-    fn note_refusal(&self, refusal: Refusal) {
+    fn note_refusal(&self, refusal: ReserveError) {
         // A request to go too far says nothing about the clock; and a caller that finds
         // no free clock or worker ID, or a bound, may want to wait.
-        if let Refusal::AdvanceTooFar { .. }
-        | Refusal::AdvancePastPool { .. }
-        | Refusal::NoClockFree { .. }
-        | Refusal::WorkerUsed { .. }
-        | Refusal::PastBound { .. } = refusal
+        if let ReserveError::AdvanceTooFar { .. }
+        | ReserveError::AdvancePastPool { .. }
+        | ReserveError::NoClockFree { .. }
+        | ReserveError::WorkerUsed { .. }
+        | ReserveError::PastBound { .. } = refusal
         {
             return;
         }
@@ -643,7 +643,7 @@ impl<H: Host> Reserver<'_, H> {
         if slot.begin_refusal(host.wall().millis(), false) {
             let reserved = slot.live().bounds().in_force();
             host.note(Note::Refused {
-                why: Refused::Reservation(refusal),
+                why: IssueError::Reservation(refusal),
                 reserved: (reserved != Position::ZERO)
                     .then(|| layout.instant_of(layout.tick_of(reserved))),
             });
@@ -651,23 +651,23 @@ impl<H: Host> Reserver<'_, H> {
     }
 
     /// Notes what is out of the ordinary in a plan.
-    fn note_plan(&self, s: &Situation, plan: &Plan) {
+    fn note_plan(&self, s: &PlanInput, plan: &Plan) {
         let (host, layout, lead) = (self.host, self.generator.layout, plan.lead);
         if s.forgiven_lead > Millis::ZERO && plan.starts {
             host.note(Note::StartsAhead { lead });
         }
         let rollback = s.rollback.map(|by| by.millis().max(Millis::new(1)));
-        if plan.switches && self.generator.takes_turns() {
-            let worker = plan.identity.generation.worker();
+        if plan.switches && self.generator.rotates_worker() {
+            let worker = plan.tenure.generation.worker();
             host.note(Note::NextWorker { rollback, worker });
         } else if plan.switches {
             // The clocks that a rollback to the same time would find free.
-            let from = layout.tick_of(plan.word_from.unwrap_or(plan.reserved));
+            let from = layout.tick_of(plan.cursor_from.unwrap_or(plan.reserved));
             host.note(Note::Switched {
                 rollback,
-                clock: plan.ledger.clock,
+                clock: plan.clock_history.clock,
                 clocks: layout.clocks(),
-                free: plan.ledger.free(from, layout.clocks()),
+                free: plan.clock_history.free(from, layout.clocks()),
             });
         }
         let start = plan.clock_from.millis();
@@ -694,17 +694,18 @@ impl<H: Host> Reserver<'_, H> {
         })
     }
 
-    fn move_word(&self, durable: Durable) -> Moved {
-        // The process that closes a slot raises its word, so that is no sign of a start.
+    fn move_cursor(&self, durable: Durable) -> Moved {
+        // The process that closes a slot raises its cursor, so that is no sign of a start.
         let is_new = self.slot.horizon().announced() == BEGINNING;
-        let moved = durable.move_word(self.generator, self.slot.live());
+        let moved = durable.move_cursor(self.generator, self.slot.live());
         if self.generator.changes_clocks() {
-            self.slot.set_ledger(self.token, moved.plan().ledger);
+            self.slot
+                .set_clock_history(self.token, moved.plan().clock_history);
         }
         if is_new {
             // At or past the mark, which no horizon has passed before.
-            let (layout, word) = (self.generator.layout, self.slot.live().word().position());
-            let at = layout.instant_of(layout.tick_of(word));
+            let (layout, cursor) = (self.generator.layout, self.slot.live().cursor().position());
+            let at = layout.instant_of(layout.tick_of(cursor));
             self.slot.horizon().start_at(at);
         }
         moved
@@ -723,5 +724,5 @@ impl<H: Host> Reserver<'_, H> {
 }
 
 #[cfg(test)]
-#[path = "tests/apart.rs"]
-pub mod apart;
+#[path = "../tests/step_by_step.rs"]
+pub mod step_by_step;

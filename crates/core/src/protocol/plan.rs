@@ -4,21 +4,21 @@
 //! issued. It is an instant and not a tick so that it means the same whatever
 //! becomes of the layout's epoch, and so that a person can read it.
 //!
-//! [`Generator::plan`] is arithmetic on a [`Situation`] and changes nothing. What a
+//! [`Generator::plan`] is arithmetic on a [`PlanInput`] and changes nothing. What a
 //! [`Plan`] allows is carried out in one order, [`Planned`], [`Durable`], [`Moved`],
 //! published: each of these is made from the one before and consumes it.
 
-use super::clock::Reading;
-use super::clocks::Ledger;
-use super::generator::Generator;
-use super::id::{Millis, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos};
-use super::identity::Identity;
-use super::word::{Live, Spread};
+use crate::clock::Reading;
+use crate::clock_seq::ClockSeqHistory;
+use crate::cursor::{ClockSeqSpan, Live};
+use crate::generator::Generator;
+use crate::id::{Millis, Nanos, Position, SnowflakeId, Tick, UnixMillis, UnixNanos};
+use crate::tenure::Tenure;
 
 /// What administrators set for all generators of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// `snowflake_id.reserve`: how much a reservation takes.
+    /// `snowflake_id.reserve_ahead`: how much a reservation takes.
     pub reserve: Millis,
     /// `snowflake_id.failover_gap`: the sum of how far a standby's marks may lag and
     /// how much its clock may differ.
@@ -75,7 +75,7 @@ impl Failover {
 
 /// What a reserver finds, read under the reservation lock.
 #[derive(Clone, Copy, Debug)]
-pub struct Situation {
+pub struct PlanInput {
     pub reading: Reading,
     pub settings: Settings,
     pub generator_now: UnixNanos,
@@ -83,18 +83,18 @@ pub struct Situation {
     pub trusted_offset: Nanos,
     /// How far the generator may be ahead of the wall clock, beyond the policy's limit.
     pub forgiven_lead: Millis,
-    pub word: Position,
+    pub cursor: Position,
     /// The bound in force; zero at a start.
     pub reserved: Position,
     /// Who the server is.
-    pub identity: Identity,
-    /// The bound was published for another identity, or none was.
+    pub tenure: Tenure,
+    /// The bound was published for another tenure, or none was.
     pub is_new: bool,
     /// The mark on disk, if there is one.
     pub stored: Option<UnixMillis>,
     /// The latest mark that was written here since the generator has its slot.
     pub written: Option<UnixMillis>,
-    /// For a generator that takes turns: no turn starts before this.
+    /// For a generator that rotates its worker ID: no rotation starts before this.
     pub least: Option<UnixMillis>,
     /// The timeline of WAL has changed since the mark was written. Only a start looks at
     /// that; `false` otherwise.
@@ -102,12 +102,12 @@ pub struct Situation {
     /// The gap that is to be left, at a start after promotions.
     pub failover: Option<Failover>,
     /// Somebody advances the generator: no ID is to be issued before this instant.
-    pub floor: Option<UnixMillis>,
+    pub advance_to: Option<UnixMillis>,
     /// The server has reported that no ID before this instant is to be issued.
     pub reported: Option<UnixMillis>,
-    /// For a generator that changes clocks: at a start, the ledger that came with the
-    /// stored mark; later, the ledger in force.
-    pub ledger: Ledger,
+    /// For a generator that changes clocks: at a start, the clock history that came with the
+    /// stored mark; later, the clock history in force.
+    pub clock_history: ClockSeqHistory,
     /// How far the wall clock is behind an earlier reading, if that rollback is to be
     /// dealt with.
     pub rollback: Option<Nanos>,
@@ -124,13 +124,13 @@ pub struct Plan {
     pub reading: Reading,
     /// Make this mark durable.
     pub mark: UnixMillis,
-    /// The mark as it is written, with the part of the ledger that it keeps.
+    /// The mark as it is written, with the part of the clock history that it keeps.
     pub value: i64,
     /// Let the generator's clock show at least this.
     pub clock_from: UnixNanos,
-    /// Move the word to here.
-    pub word_from: Option<Position>,
-    pub ledger: Ledger,
+    /// Move the cursor to here.
+    pub cursor_from: Option<Position>,
+    pub clock_history: ClockSeqHistory,
     /// Believe the wall clock, which was set back.
     pub believes: bool,
     /// Remember that a failover gap was left.
@@ -139,10 +139,10 @@ pub struct Plan {
     pub window: Millis,
     /// Go on allowing this lead, which is beyond the policy's limit.
     pub forgiven: Millis,
-    /// Start no further turn before this instant.
+    /// Start no further rotation before this instant.
     pub least: Option<UnixMillis>,
-    /// The server's identity when this was planned, for which the bound is published.
-    pub identity: Identity,
+    /// The server's tenure when this was planned, for which the bound is published.
+    pub tenure: Tenure,
     /// The bound that was there: `reserved` takes its place, unless another one has.
     pub before: Position,
     /// Publish this bound.
@@ -153,13 +153,13 @@ pub struct Plan {
     pub starts: bool,
     /// How far the generator is ahead of the wall clock.
     pub lead: Millis,
-    /// The generator goes on in another clock, or in another turn.
+    /// The generator goes on in another clock, or in another rotation.
     pub switches: bool,
 }
 
 /// Why nothing may be reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ReserveError {
     /// The wall clock is this far ahead of where the boot clock says it is.
     ClockJumped { by: Millis, limit: Millis },
     /// The wall clock is this far behind the generator's clock, or behind where
@@ -185,7 +185,7 @@ pub enum Refusal {
     /// limit is that of the registry's pool of worker IDs.
     AdvancePastPool { by: Millis, limit: Millis },
     /// The tick that is needed, which begins at `needed`, does not begin before the
-    /// bound of the server's identity. The generator's clock reaches that tick in
+    /// bound of the server's tenure. The generator's clock reaches that tick in
     /// `ahead` ticks.
     PastBound {
         needed: UnixMillis,
@@ -207,12 +207,12 @@ pub enum Refusal {
     /// been issued under the generator's worker ID.
     WorkerUsed { by: Millis },
     /// The sequence holds a value that cannot be a mark.
-    NoMark(NoMark),
+    NoMark(MarkError),
 }
 
 /// What the value of a sequence is, if it is no mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoMark {
+pub enum MarkError {
     /// An ID of this generator, of a tick that ends at the instant.
     Id { value: i64, ends: UnixMillis },
     /// Another number: a count, or an instant in another unit.
@@ -244,38 +244,38 @@ impl Generator {
         &self,
         value: i64,
         now: UnixMillis,
-    ) -> Result<(UnixMillis, Option<Ledger>), NoMark> {
+    ) -> Result<(UnixMillis, Option<ClockSeqHistory>), MarkError> {
         let layout = self.layout;
-        let (mark, ledger) = match Ledger::read_mark(value, layout) {
-            Some((mark, ledger)) if layout.clock_bits() > 0 => (mark, Some(ledger)),
+        let (mark, clock_history) = match ClockSeqHistory::read_mark(value, layout) {
+            Some((mark, clock_history)) if layout.clock_bits() > 0 => (mark, Some(clock_history)),
             // A value that no generator has written is an instant.
             _ => (UnixMillis::new(value), None),
         };
-        let number = NoMark::Number { value };
+        let number = MarkError::Number { value };
         if mark.get() < MARK_MIN && now.get() >= MARK_MIN {
             return Err(number);
         }
         if mark <= layout.end().min(UnixMillis::new(MARK_MAX)) {
-            return Ok((mark, ledger));
+            return Ok((mark, clock_history));
         }
         let decoded = layout.decode(SnowflakeId::new(value));
         Err(decoded.map_or(number, |fields| {
             let ends = layout.instant_of(fields.tick.next());
-            NoMark::Id { value, ends }
+            MarkError::Id { value, ends }
         }))
     }
 
-    /// Plans a reservation. Fails with a [`Refusal`], if clocks, mark and layout
+    /// Plans a reservation. Fails with a [`ReserveError`], if clocks, mark and layout
     /// contradict each other.
-    pub fn plan(&self, s: &Situation) -> Result<Plan, Refusal> {
+    pub fn plan(&self, s: &PlanInput) -> Result<Plan, ReserveError> {
         let layout = self.layout;
         let wall = s.reading.wall.millis();
-        let time_used_up = Refusal::TimeUsedUp { last: layout.end() };
+        let time_used_up = ReserveError::TimeUsedUp { last: layout.end() };
 
         let jumped = s.reading.jumped_from(s.trusted_offset);
         let limit = s.settings.max_clock_jump;
         if jumped > limit {
-            return Err(Refusal::ClockJumped { by: jumped, limit });
+            return Err(ReserveError::ClockJumped { by: jumped, limit });
         }
 
         // Forward at once; after a rollback, the generator's clock is the later one.
@@ -287,47 +287,47 @@ impl Generator {
         // The mark that this slot itself wrote says nothing new, and a lower
         // one was set by somebody else and is healed. A higher one is news.
         let at_start = s.reserved == Position::ZERO;
-        // A new identity is a start, too: at its floor, or past all that was issued.
+        // A new tenure is a start, too: at its floor, or past all that was issued.
         let begins = at_start || s.is_new;
         let known = layout.instant_of(layout.tick_of(s.reserved));
-        let adopted = if self.takes_turns() {
-            self.adopted_in_turn(s)
+        let adopted = if self.rotates_worker() {
+            self.adopted_in_rotation(s)
         } else {
             s.stored.filter(|stored| begins || *stored > known)
         };
         let from = s
-            .identity
-            .floor
+            .tenure
+            .not_before
             .filter(|_| begins)
             .max(s.least.filter(|_| begins));
         // From the wall clock, not from the generator's clock, which may lead already.
         let after_gap = s.failover.map(|f| f.start(s.stored, wall));
         let limit = self.policy.max_advance();
-        if let Some(floor) = s.floor
+        if let Some(floor) = s.advance_to
             && let by = floor.since(wall)
             && by > limit
         {
-            return Err(Refusal::AdvanceTooFar { by, limit });
+            return Err(ReserveError::AdvanceTooFar { by, limit });
         }
-        if let (Some(floor), Some(limit)) = (s.floor, s.identity.max_ahead)
+        if let (Some(floor), Some(limit)) = (s.advance_to, s.tenure.max_ahead)
             && let by = floor.since(wall)
             && by > limit
         {
-            return Err(Refusal::AdvancePastPool { by, limit });
+            return Err(ReserveError::AdvancePastPool { by, limit });
         }
         if let Some(latest) = self.latest_foreign_mark(s)
             && let Some(mark) = adopted.filter(|mark| Some(*mark) > s.written)
             && mark > latest
         {
             let (by, limit) = (mark.since(wall), latest.since(wall));
-            return Err(Refusal::MarkPastPool { by, limit, mark });
+            return Err(ReserveError::MarkPastPool { by, limit, mark });
         }
-        let starts = begins || adopted.is_some() || s.floor.max(s.reported).is_some();
-        let latest = adopted.max(after_gap).max(s.floor).max(from);
+        let starts = begins || adopted.is_some() || s.advance_to.max(s.reported).is_some();
+        let latest = adopted.max(after_gap).max(s.advance_to).max(from);
         let latest = latest.max(s.reported);
         let target = latest.map(|at| layout.tick_from(at));
         let epoch = layout.epoch();
-        let start = target.max(now).ok_or(Refusal::BeforeEpoch { epoch })?;
+        let start = target.max(now).ok_or(ReserveError::BeforeEpoch { epoch })?;
 
         // A rollback is forgiven on top of a forgiven lead, as without one.
         let policy_lead = self.policy.max_rollback;
@@ -340,17 +340,17 @@ impl Generator {
         } else {
             max_lead
         };
-        // The floor of an identity is no clock error.
+        // The floor of a tenure is no clock error.
         let floor_lead = from.map(|at| layout.instant_of(layout.tick_from(at)).since(wall));
         let limit = limit.max(floor_lead.unwrap_or(limit));
-        let (start, ledger, switches) = self.choose_clock(s, target, now, start, limit)?;
+        let (start, clock_history, switches) = self.choose_clock(s, target, now, start, limit)?;
         let start_at = layout.instant_of(start);
         let lead = start_at.since(wall);
         if lead > limit {
             return Err(if target == Some(start) {
                 self.mark_ahead(start, lead, limit)
             } else {
-                Refusal::ClockRolledBack { by: lead, limit }
+                ReserveError::ClockRolledBack { by: lead, limit }
             });
         }
         // A generator without a mark and a past does not lead. If it believed this
@@ -358,22 +358,22 @@ impl Generator {
         let by = Millis::ZERO.minus(jumped);
         if by > max_lead {
             let limit = max_lead;
-            return Err(Refusal::ClockRolledBack { by, limit });
+            return Err(ReserveError::ClockRolledBack { by, limit });
         }
 
         let window = s.window(lead);
         let ticks = layout.ticks_in(window);
 
-        // A word that is ahead of the clock (it borrowed) needs its bound there. The
-        // word of another clock does not matter.
+        // A cursor that is ahead of the clock (it borrowed) needs its bound there. The
+        // cursor of another clock does not matter.
         let first = if switches {
             start
         } else {
-            start.max(s.through).max(layout.tick_of(s.word))
+            start.max(s.through).max(layout.tick_of(s.cursor))
         };
-        // A turn has a bound of its own.
-        let is_next_turn = switches && self.takes_turns();
-        let reserved = Some(layout.tick_of(s.reserved)).filter(|_| !is_next_turn);
+        // A rotation has a bound of its own.
+        let is_next_rotation = switches && self.rotates_worker();
+        let reserved = Some(layout.tick_of(s.reserved)).filter(|_| !is_next_rotation);
         // A mark past the end is first of all a mark too far ahead.
         if first >= layout.last_tick() {
             return Err(time_used_up);
@@ -381,11 +381,11 @@ impl Generator {
         // The first tick of the next holder of the worker ID. If a generator that goes on
         // has reserved up to there, there is nothing to gain.
         let goes_on = !starts && s.rollback.is_none();
-        let end = s.identity.bound.map(|at| (at, layout.tick_from(at)));
+        let end = s.tenure.not_after.map(|at| (at, layout.tick_from(at)));
         if let Some((at, end)) = end
             && (first >= end || goes_on && layout.tick_of(s.reserved) >= end)
         {
-            return Err(Refusal::PastBound {
+            return Err(ReserveError::PastBound {
                 needed: layout.instant_of(first),
                 bound: at,
                 ahead: first.get().saturating_sub(start.get()),
@@ -405,16 +405,16 @@ impl Generator {
         let left = bound.get().saturating_sub(first.get()).min(ticks);
         let early = Tick::new(bound.get() - left / 2);
         let mark = layout.instant_of(bound);
-        // A turn may end before the one before it. Marks never go back.
-        let mark = mark.max(s.written.filter(|_| self.takes_turns()).unwrap_or(mark));
+        // A rotation may end before the one before it. Marks never go back.
+        let mark = mark.max(s.written.filter(|_| self.rotates_worker()).unwrap_or(mark));
         let value = if self.changes_clocks() {
-            let renewed = ledger.renewed(layout.clocks());
-            let kept = if switches { ledger } else { renewed };
+            let renewed = clock_history.renewed(layout.clocks());
+            let kept = if switches { clock_history } else { renewed };
             kept.with_mark(mark, layout).ok_or(time_used_up)?
         } else {
             mark.get()
         };
-        let at = |tick| layout.at(ledger.clock, layout.place_of(tick));
+        let at = |tick| layout.at(clock_history.clock, layout.offset_of(tick));
         let may_lead = s.forgiven_lead > Millis::ZERO || begins;
         let forgiven = (may_lead && lead > policy_lead).then_some(lead);
         Ok(Plan {
@@ -422,15 +422,18 @@ impl Generator {
             mark,
             value,
             clock_from: start_at.nanos(),
-            word_from: (starts || switches).then(|| layout.at(ledger.clock, self.fresh(start))),
-            ledger,
+            cursor_from: (starts || switches)
+                .then(|| layout.at(clock_history.clock, self.fresh(start))),
+            clock_history,
             believes: s.rollback.is_some(),
             leaves_gap: s.failover.is_some(),
             window,
             forgiven: forgiven.unwrap_or_default(),
-            least: adopted.filter(|_| s.word != Position::ZERO).max(s.floor),
+            least: adopted
+                .filter(|_| s.cursor != Position::ZERO)
+                .max(s.advance_to),
             before: s.reserved,
-            identity: s.identity,
+            tenure: s.tenure,
             reserved: at(bound),
             early: at(early),
             starts,
@@ -441,7 +444,7 @@ impl Generator {
 
     /// The gap after one promotion: the lost primary may have been ahead of its clock
     /// by all that it could borrow.
-    pub(super) fn gap(&self, settings: &Settings) -> Millis {
+    pub(crate) fn gap(&self, settings: &Settings) -> Millis {
         settings.failover_gap.plus(self.max_borrow())
     }
 
@@ -454,58 +457,58 @@ impl Generator {
     /// told. One of before the registry lies ahead of the clock by what was borrowed,
     /// reserved or left out. There is no limit for a mark that came with a promotion: it
     /// tells how far the lost primary was, whose clock and lead nobody knows here.
-    fn latest_foreign_mark(&self, s: &Situation) -> Option<UnixMillis> {
-        let limit = s.identity.max_ahead.filter(|_| !s.mark_is_older)?;
+    fn latest_foreign_mark(&self, s: &PlanInput) -> Option<UnixMillis> {
+        let limit = s.tenure.max_ahead.filter(|_| !s.mark_is_older)?;
         let near = s.reading.wall.millis().plus(limit).plus(self.max_borrow());
-        let past = s.identity.reached.max(Some(near))?;
+        let past = s.tenure.high_water.max(Some(near))?;
         let past = past.plus(s.settings.reserve).plus(s.forgiven_lead);
         // A mark before the floor moves nothing.
-        let latest = past.max(s.identity.floor?);
+        let latest = past.max(s.tenure.not_before?);
         Some(self.layout.instant_of(self.layout.tick_from(latest)))
     }
 
-    const fn mark_ahead(&self, start: Tick, by: Millis, limit: Millis) -> Refusal {
+    const fn mark_ahead(&self, start: Tick, by: Millis, limit: Millis) -> ReserveError {
         let start = self.layout.instant_of(start);
-        Refusal::MarkAhead { by, limit, start }
+        ReserveError::MarkAhead { by, limit, start }
     }
 
     /// The tick and the clock in which a generator that changes clocks goes on: `start`
     /// in the same clock, or `now` in the next one.
     fn choose_clock(
         &self,
-        s: &Situation,
+        s: &PlanInput,
         target: Option<Tick>,
         now: Option<Tick>,
         start: Tick,
         limit: Millis,
-    ) -> Result<(Tick, Ledger, bool), Refusal> {
+    ) -> Result<(Tick, ClockSeqHistory, bool), ReserveError> {
         let layout = self.layout;
-        if self.takes_turns() {
-            return self.choose_turn(s, start);
+        if self.rotates_worker() {
+            return self.choose_rotation(s, start);
         }
         if !self.changes_clocks() {
-            return Ok((start, Ledger::FRESH, false));
+            return Ok((start, ClockSeqHistory::FRESH, false));
         }
         let at_start = s.reserved == Position::ZERO;
         // Under a new worker ID, nothing was issued from the start on. What was issued
         // in any clock before it, perhaps by another server, is not known.
         let knows_nothing = if at_start {
-            s.identity.floor.is_some()
+            s.tenure.not_before.is_some()
         } else {
             s.is_new
         };
         let (now, clocks) = (now.unwrap_or(Tick::new(0)), layout.clocks());
-        let same = |ledger| Ok((start, ledger, false));
+        let same = |clock_history| Ok((start, clock_history, false));
         let next = |reached| {
-            let ledger = s.ledger.switch(now, reached, clocks)?;
-            Some((now, ledger, true))
+            let clock_history = s.clock_history.switch(now, reached, clocks)?;
+            Some((now, clock_history, true))
         };
         if s.failover.is_some() || knows_nothing {
             // All earlier use of any clock lies before the start.
-            return same(Ledger::unknown(s.ledger.clock, start));
+            return same(ClockSeqHistory::unknown(s.clock_history.clock, start));
         }
-        if s.floor.is_some() || !at_start && target.is_some() {
-            return same(s.ledger.forget_before(start));
+        if s.advance_to.is_some() || !at_start && target.is_some() {
+            return same(s.clock_history.forget_before(start));
         }
         if let Some(target) = target {
             let by = layout.instant_of(target).since(s.reading.wall.millis());
@@ -513,26 +516,30 @@ impl Generator {
                 return Err(self.mark_ahead(target, by, limit));
             }
             if now >= target {
-                return same(s.ledger);
+                return same(s.clock_history);
             }
             // If no clock is free, the generator starts ahead like any other.
-            return Ok(next(target).unwrap_or((start, s.ledger, false)));
+            return Ok(next(target).unwrap_or((start, s.clock_history, false)));
         }
         let Some(rollback) = s.rollback else {
-            return same(s.ledger);
+            return same(s.clock_history);
         };
         let by = rollback.millis();
         if by > limit {
-            return Err(Refusal::ClockRolledBack { by, limit });
+            return Err(ReserveError::ClockRolledBack { by, limit });
         }
-        let reached = layout.tick_of(s.word);
+        let reached = layout.tick_of(s.cursor);
         if now >= reached {
-            return same(s.ledger);
+            return same(s.clock_history);
         }
         let reached = reached.next();
         next(reached).ok_or_else(|| {
-            let free_from = s.ledger.free_from(clocks).unwrap_or(reached).min(reached);
-            Refusal::NoClockFree {
+            let free_from = s
+                .clock_history
+                .free_from(clocks)
+                .unwrap_or(reached)
+                .min(reached);
+            ReserveError::NoClockFree {
                 by,
                 clocks,
                 free_from: layout.instant_of(free_from),
@@ -540,70 +547,79 @@ impl Generator {
         })
     }
 
-    /// For a generator that takes turns, the mark that it must obey: one that was set from
-    /// outside. What it has written itself is of this turn or of an earlier one.
-    fn adopted_in_turn(&self, s: &Situation) -> Option<UnixMillis> {
-        let starts = s.word == Position::ZERO;
+    /// For a generator that rotates its worker ID, the mark that it must obey: one that was set
+    /// from outside. What it has written itself is of this rotation or of an earlier one.
+    fn adopted_in_rotation(&self, s: &PlanInput) -> Option<UnixMillis> {
+        let starts = s.cursor == Position::ZERO;
         s.stored
             .filter(|stored| starts || Some(*stored) > s.written)
     }
 
-    /// The tick and the turn in which a generator that takes turns goes on: see
-    /// [`super::turns`].
-    fn choose_turn(&self, s: &Situation, start: Tick) -> Result<(Tick, Ledger, bool), Refusal> {
+    /// The tick and the rotation in which a generator that rotates its worker ID goes on: see
+    /// [`crate::rotation`].
+    fn choose_rotation(
+        &self,
+        s: &PlanInput,
+        start: Tick,
+    ) -> Result<(Tick, ClockSeqHistory, bool), ReserveError> {
         let layout = self.layout;
-        let (turn, at) = (layout.clock_of(s.word), layout.tick_of(s.word));
-        let in_turn = |turn, start, is_next| Ok((start, Ledger::unknown(turn, start), is_next));
-        if s.word == Position::ZERO {
-            return in_turn(turn, start, false);
+        let (rotation, at) = (layout.clock_of(s.cursor), layout.tick_of(s.cursor));
+        let in_rotation = |rotation, start, is_next| {
+            Ok((start, ClockSeqHistory::unknown(rotation, start), is_next))
+        };
+        if s.cursor == Position::ZERO {
+            return in_rotation(rotation, start, false);
         }
         if let Some(by) = s.rollback.filter(|_| !s.is_new)
             && start < at
         {
-            return Err(Refusal::WorkerUsed { by: by.millis() });
+            return Err(ReserveError::WorkerUsed { by: by.millis() });
         }
         // Nothing lies before the floor of a grant.
-        let is_granted = s.is_new && s.identity.floor.is_some();
+        let is_granted = s.is_new && s.tenure.not_before.is_some();
         let reached = s.written.map(|mark| layout.tick_from(mark)).max(Some(at));
         match reached.filter(|reached| is_granted && start < *reached) {
-            None => in_turn(turn, start, false),
-            Some(reached) => match layout.turn_after(turn) {
-                Some(next) => in_turn(next, start, true),
-                None => in_turn(turn, reached, false),
+            None => in_rotation(rotation, start, false),
+            Some(reached) => match layout.rotation_after(rotation) {
+                Some(next) => in_rotation(next, start, true),
+                None => in_rotation(rotation, reached, false),
             },
         }
     }
 
     /// How many clocks a tick may use now, and how many it could use.
-    fn spread(&self, live: &Live, ledger: Ledger) -> Spread {
-        let at = self.layout.tick_of(live.word().position());
-        Spread {
-            together: ledger.together,
-            widest: ledger.widest(at, self.layout.clocks()),
+    fn clock_seq_span(&self, live: &Live, clock_history: ClockSeqHistory) -> ClockSeqSpan {
+        let at = self.layout.tick_of(live.cursor().position());
+        ClockSeqSpan {
+            now: clock_history.together,
+            max: clock_history.widest(at, self.layout.clocks()),
         }
     }
 
     /// Lets a tick use further clocks, unless somebody else has just done so; returns
-    /// the ledger after that. The mark of such a generator says that any clock may have
+    /// the clock history after that. The mark of such a generator says that any clock may have
     /// been used before it, so that this need not be durable. Holders of the
     /// reservation lock only.
-    pub(super) fn widen(&self, live: &Live, ledger: Ledger) -> Option<Ledger> {
+    pub(crate) fn widen(
+        &self,
+        live: &Live,
+        clock_history: ClockSeqHistory,
+    ) -> Option<ClockSeqHistory> {
         let layout = self.layout;
-        let position = live.word().position();
+        let position = live.cursor().position();
         let at = layout.tick_of(position);
-        let now = live.bounds().spread();
-        if layout.within(position) < now.together << layout.sequence_bits()
-            || now.together >= now.widest
-        {
+        let now = live.bounds().clock_seq_span();
+        if layout.within(position) < now.now << layout.sequence_bits() || now.now >= now.max {
             return None;
         }
-        let ledger = ledger.widen(at, layout.clocks());
-        live.bounds().set_spread(self.spread(live, ledger));
-        Some(ledger)
+        let clock_history = clock_history.widen(at, layout.clocks());
+        live.bounds()
+            .set_clock_seq_span(self.clock_seq_span(live, clock_history));
+        Some(clock_history)
     }
 }
 
-impl Situation {
+impl PlanInput {
     /// How much to reserve for a generator that is this far ahead of the clock.
     fn window(&self, lead: Millis) -> Millis {
         let full = self.settings.reserve;
@@ -627,7 +643,7 @@ pub struct Planned(Plan);
 #[derive(Debug)]
 pub struct Durable(Plan);
 
-/// A plan whose word was moved, and which allows nothing new yet.
+/// A plan whose cursor was moved, and which allows nothing new yet.
 #[must_use]
 #[derive(Debug)]
 pub struct Moved(Plan);
@@ -645,12 +661,12 @@ impl Planned {
 }
 
 impl Durable {
-    /// Moves clock and word to where the plan has them, and the ledger with the word.
+    /// Moves clock and cursor to where the plan has them, and the clock history with the cursor.
     /// Holders of the reservation lock only.
-    pub fn move_word(self, generator: &Generator, live: &Live) -> Moved {
+    pub fn move_cursor(self, generator: &Generator, live: &Live) -> Moved {
         let mut plan = self.0;
         let (layout, reading) = (generator.layout, plan.reading);
-        let (word, bounds, clock) = (live.word(), live.bounds(), live.clock());
+        let (cursor, bounds, clock) = (live.cursor(), live.bounds(), live.clock());
         let watches = generator.policy.on_rollback.watches();
         if !watches || plan.clock_from > reading.wall {
             clock.lead_to(reading.boot, plan.clock_from);
@@ -659,32 +675,32 @@ impl Durable {
             clock.start_at(reading.wall);
         }
         if !generator.changes_clocks() {
-            if let Some(from) = plan.word_from {
-                word.raise(from);
+            if let Some(from) = plan.cursor_from {
+                cursor.raise(from);
             }
             return Moved(plan);
         }
-        let ledger = &mut plan.ledger;
-        if let Some(from) = plan.word_from {
-            let before = word.go_to(from, layout);
-            if layout.clock_of(before) != ledger.clock {
-                *ledger = ledger.others_reached(layout.tick_of(before).next());
+        let clock_history = &mut plan.clock_history;
+        if let Some(from) = plan.cursor_from {
+            let before = cursor.go_to(from, layout);
+            if layout.clock_of(before) != clock_history.clock {
+                *clock_history = clock_history.others_reached(layout.tick_of(before).next());
             }
         }
         if generator.shares_clocks() {
             // The clocks that a burst took are given back here.
-            if ledger.together > 1 {
-                bounds.set_spread(Spread::ONE);
-                *ledger = ledger.narrow(word.leave_clocks(layout));
+            if clock_history.together > 1 {
+                bounds.set_clock_seq_span(ClockSeqSpan::ONE);
+                *clock_history = clock_history.narrow(cursor.leave_clocks(layout));
             }
-            bounds.set_spread(generator.spread(live, *ledger));
+            bounds.set_clock_seq_span(generator.clock_seq_span(live, *clock_history));
         }
         Moved(plan)
     }
 }
 
 impl Moved {
-    /// What was planned, with the ledger as it is since the word was moved.
+    /// What was planned, with the clock history as it is since the cursor was moved.
     pub const fn plan(&self) -> &Plan {
         &self.0
     }
@@ -693,12 +709,12 @@ impl Moved {
     /// Returns whether it does. Holders of the reservation lock only.
     pub fn publish(self, live: &Live) -> bool {
         let plan = self.0;
-        let generation = plan.identity.generation;
+        let generation = plan.tenure.generation;
         live.bounds()
             .publish(plan.before, generation, plan.reserved, plan.early)
     }
 }
 
 #[cfg(test)]
-#[path = "tests/show_plan.rs"]
+#[path = "../tests/show_plan.rs"]
 mod show_plan;

@@ -20,7 +20,10 @@ impl UnderWay {
     }
 
     /// Begins a reservation; `None` if it is not needed.
-    pub fn begin<H: Host>(host: &H, need: Need) -> Result<Result<Option<Self>, Refusal>, H::Error> {
+    pub fn begin<H: Host>(
+        host: &H,
+        need: Need,
+    ) -> Result<Result<Option<Self>, ReserveError>, H::Error> {
         let begun = reserving(host, |reserver| reserver.prepare(need));
         begun.map(|begun| begun.map(|planned| planned.map(Self::Planned)))
     }
@@ -30,7 +33,7 @@ impl UnderWay {
         reserving(host, |reserver| {
             Ok(match self {
                 Self::Planned(planned) => Some(Self::Durable(reserver.write(planned)?)),
-                Self::Durable(durable) => Some(Self::Moved(reserver.move_word(durable))),
+                Self::Durable(durable) => Some(Self::Moved(reserver.move_cursor(durable))),
                 Self::Moved(moved) => {
                     reserver.publish(moved);
                     None
@@ -45,14 +48,14 @@ pub fn situation<H: Host>(
     host: &H,
     need: Need,
     on_disk: OnDisk,
-    beliefs: &Beliefs,
-    identity: Identity,
-) -> Result<Situation, Refusal> {
+    trusted: &TrustedClock,
+    tenure: Tenure,
+) -> Result<PlanInput, ReserveError> {
     let found = Survey {
         on_disk,
         history: host.history(on_disk.lsn),
-        beliefs,
-        identity,
+        trusted,
+        tenure,
         reading: host.read(),
         rollback: None,
     };

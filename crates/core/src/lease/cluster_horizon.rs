@@ -40,7 +40,7 @@
 //! 8. **A server that is lost** counts until an administrator drops it, see [`drop_server`].
 //!    Nothing in the registry can tell whether it runs. Its token ends with that.
 //! 9. **A loss of the registry** may have taken a server that has joined, with a floor at
-//!    or above the least report that is still known. Until the quiet time is over the
+//!    or above the least report that is still known. Until the grace period is over the
 //!    horizon does not go past that one. By then each server that lives has asked, and
 //!    one whose token is not known counts from then on.
 //!
@@ -50,14 +50,14 @@
 //!   its first grant.
 //! - A server that was dropped and runs.
 //! - A server whose first grant the registry has lost, and that asks later than a lease and
-//!   a hold after that; or that waits for a quiet time which an administrator has ended.
+//!   a hold after that; or that waits for a grace period which an administrator has ended.
 //! - The losses that [`super`] leaves out.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::id::{UnixMillis, WorkerId};
 use super::role::Role;
-use super::state::{KeptHorizon, Scene, State};
+use super::state::{KeptHorizon, RegistryInput, State};
 use super::{Holder, Nonce, Pool, RegistryMillis, Request, Row, ServerKey, Stopped};
 
 /// So many servers that ask as one role may count.
@@ -156,7 +156,7 @@ impl KeptHorizon {
 
 /// Why there is no horizon.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lacking {
+pub enum HorizonError {
     /// No server counts, and none has counted before.
     NoServer,
     /// This server has reported nothing, and there was no horizon before it joined.
@@ -180,30 +180,34 @@ fn least(servers: &[Server]) -> Option<UnixMillis> {
 ///
 /// # Errors
 /// Why there is none.
-pub fn read(state: &State, servers: &[Server], scene: &Scene) -> Result<UnixMillis, Lacking> {
+pub fn read(
+    state: &State,
+    servers: &[Server],
+    input: &RegistryInput,
+) -> Result<UnixMillis, HorizonError> {
     if let Some(stopped) = &state.stopped {
-        return Err(Lacking::Stopped(Box::new(stopped.clone())));
+        return Err(HorizonError::Stopped(Box::new(stopped.clone())));
     }
     let mut state = state.clone();
-    state.notice(scene);
+    state.notice(input);
     if state.horizon.due {
         state.horizon.keep(servers);
     }
-    if let Some(horizon) = reached(&state, servers, scene.now) {
+    if let Some(horizon) = reached(&state, servers, input.now) {
         return Ok(horizon);
     }
     let silent = counting(servers).find(|server| server.horizon.is_none());
-    Err(silent.map_or(Lacking::NoServer, |server| {
-        Lacking::Report(Box::new(server.clone()))
+    Err(silent.map_or(HorizonError::NoServer, |server| {
+        HorizonError::Report(Box::new(server.clone()))
     }))
 }
 
 /// The horizon, if there is one.
 fn reached(state: &State, servers: &[Server], now: RegistryMillis) -> Option<UnixMillis> {
     let kept = state.horizon;
-    let quiet = state.loss.and_then(|loss| loss.quiet_from);
-    let is_quiet = quiet.is_some_and(|from| now < from.plus(kept.patience));
-    let least = least(servers).filter(|_| !is_quiet);
+    let grace = state.loss.and_then(|loss| loss.grace_from);
+    let is_grace = grace.is_some_and(|from| now < from.plus(kept.patience));
+    let least = least(servers).filter(|_| !is_grace);
     kept.greatest.max(least)
 }
 
@@ -221,8 +225,12 @@ pub(super) fn hear(state: &mut State, pool: &Pool) {
 }
 
 /// Keeps the horizon of this moment, and returns it.
-fn keep(state: &mut State, servers: &mut Draft<impl Servers>, scene: &Scene) -> Option<UnixMillis> {
-    let reached = reached(state, &servers.servers(), scene.now);
+fn keep(
+    state: &mut State,
+    servers: &mut Draft<impl Servers>,
+    input: &RegistryInput,
+) -> Option<UnixMillis> {
+    let reached = reached(state, &servers.servers(), input.now);
     state.horizon.greatest = reached;
     reached
 }
@@ -232,12 +240,12 @@ pub(super) fn floor(
     state: &mut State,
     servers: &mut Draft<impl Servers>,
     request: &Request,
-    scene: &Scene,
+    input: &RegistryInput,
 ) -> Option<UnixMillis> {
     if request.asker.identity.generator != 0 {
         return None;
     }
-    keep(state, servers, scene)
+    keep(state, servers, input)
 }
 
 /// How many servers count, if they are too many for this one to count too. Where there are no
@@ -259,7 +267,12 @@ pub(super) fn crowd(servers: &mut Draft<impl Servers>, asker: &ServerKey) -> Opt
 }
 
 /// A worker ID is granted.
-pub(super) fn joined(servers: &mut Draft<impl Servers>, row: &Row, pool: &Pool, scene: &Scene) {
+pub(super) fn joined(
+    servers: &mut Draft<impl Servers>,
+    row: &Row,
+    pool: &Pool,
+    input: &RegistryInput,
+) {
     let identity = row.holder.identity;
     if identity.generator != 0 {
         return;
@@ -273,7 +286,7 @@ pub(super) fn joined(servers: &mut Draft<impl Servers>, row: &Row, pool: &Pool, 
         return;
     }
     let counts = known.filter(|server| server.dropped.is_none());
-    let since = counts.as_ref().map_or(scene.now, |server| server.since);
+    let since = counts.as_ref().map_or(input.now, |server| server.since);
     // See rule 5.
     let goes_on = counts.filter(|server| server.nonce == row.nonce);
     let reported = goes_on.as_ref().and_then(|server| server.reported);
@@ -348,7 +361,7 @@ pub(super) fn left(
     servers: &mut Draft<impl Servers>,
     row: &Row,
     held: Option<UnixMillis>,
-    scene: &Scene,
+    input: &RegistryInput,
 ) {
     let identity = row.holder.identity;
     let known = servers.server(&identity);
@@ -360,10 +373,10 @@ pub(super) fn left(
     let is_known = held.is_some() || server.horizon.is_some();
     server.horizon = server.horizon.max(Some(ended).filter(|_| is_known));
     server.stopped = true;
-    server.until = scene.now;
+    server.until = input.now;
     servers.put_server(server);
     if held.is_none() {
-        keep(state, servers, scene);
+        keep(state, servers, input);
         servers.remove_server(&identity);
     }
 }
@@ -391,7 +404,7 @@ pub(super) fn appeared(servers: &mut Draft<impl Servers>, request: &Request, now
 
 /// Why a server is not dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Undroppable {
+pub enum DropServerError {
     /// None that counts has this name.
     Unknown,
     /// It may run until its lease and the hold have passed.
@@ -408,25 +421,25 @@ pub fn drop_server(
     state: &mut State,
     servers: &[Server],
     name: &str,
-    scene: &Scene,
-) -> Result<Server, Undroppable> {
-    state.notice(scene);
+    input: &RegistryInput,
+) -> Result<Server, DropServerError> {
+    state.notice(input);
     if state.horizon.due {
         state.horizon.keep(servers);
     }
     let found = counting(servers).find(|server| server.name() == name);
     let Some(mut server) = found.cloned() else {
-        return Err(Undroppable::Unknown);
+        return Err(DropServerError::Unknown);
     };
     let until = server
         .until
         .get()
-        .min(scene.now.plus(state.horizon.patience).get());
-    if !server.stopped && scene.now.get() < until {
-        return Err(Undroppable::MayRun(Box::new(server)));
+        .min(input.now.plus(state.horizon.patience).get());
+    if !server.stopped && input.now.get() < until {
+        return Err(DropServerError::MayRun(Box::new(server)));
     }
-    state.horizon.greatest = reached(state, servers, scene.now);
-    server.dropped = Some(scene.now);
+    state.horizon.greatest = reached(state, servers, input.now);
+    server.dropped = Some(input.now);
     // It is kept for good, to know its token.
     server.holder.host.clear();
     server.holder.data_directory.clear();

@@ -6,11 +6,11 @@
 //!
 //! - [`Facts`] of the catalog (the label; that the sequence can hold a mark, and in
 //!   which file), valid until a relcache invalidation of the sequence;
-//! - the [`Right`] to issue (lock held, slot pinned, USAGE checked for this user),
+//! - the [`IssueContext`] to issue (lock held, slot pinned, USAGE checked for this user),
 //!   valid until the transaction ends or any part of the right becomes invalid.
 //!
 //! The path of each ID compares a few fields of the right and then uses shared memory.
-//! [`Entry::fill`] does everything else, once per transaction.
+//! [`SessionGenerator::fill`] does everything else, once per transaction.
 //!
 //! The fields are cells without a lock: a backend is one thread, and the callbacks
 //! below run in that thread, between our own statements but never inside one.
@@ -27,24 +27,24 @@ use super::shmem::{self, Shared, SlotKey};
 use super::{catalog, compat, guc, lease_wait, mark, os_clock, own_workers};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Position, SnowflakeId, UnixMillis, WorkerId};
-use snowflake_core::identity::Generation;
 use snowflake_core::layout::{Layout, Stamp};
 use snowflake_core::shuffle::Shuffle;
 use snowflake_core::slot::{Scale, Slot};
 use snowflake_core::stats::{Pending, Stats};
+use snowflake_core::tenure::Generation;
 
 /// See the head of the file. Numbers of transactions and subtransactions are 0 if there
 /// is none.
 #[derive(Default)]
-pub struct Entry {
+pub struct SessionGenerator {
     relation: Cell<pg_sys::Oid>,
     /// The label, and whether this is the default generator.
     label: Cell<Option<(&'static Described, bool)>>,
     facts: Cell<Option<Facts>>,
-    right: Cell<Option<Right>>,
-    /// The right of a session that only moves the word to now, and may not issue. It lasts as
+    context: Cell<Option<IssueContext>>,
+    /// The right of a session that only moves the cursor to now, and may not issue. It lasts as
     /// long as a right to issue.
-    reach: Cell<Option<Right>>,
+    read_context: Cell<Option<IssueContext>>,
     /// The last transaction that has locked the sequence until it ends.
     locked: Cell<u32>,
     /// The last transaction that has read the label.
@@ -95,7 +95,7 @@ struct Made {
 
 /// All that issuing needs.
 #[derive(Clone, Copy)]
-pub struct Right {
+pub struct IssueContext {
     /// The generator's slot, pinned.
     pub slot: &'static Slot,
     pub generator: &'static Generator,
@@ -145,7 +145,7 @@ impl Path {
 
 thread_local! {
     /// Entries that hold a pin, which is given back at the end of the transaction.
-    static PINNED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
+    static PINNED: RefCell<Vec<&'static SessionGenerator>> = const { RefCell::new(Vec::new()) };
     static DEFAULT_RELATION: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::InvalidOid) };
     /// The default generator was not found, and nothing has changed since.
     static NO_DEFAULT: Cell<bool> = const { Cell::new(false) };
@@ -153,7 +153,7 @@ thread_local! {
     static LIMITED: RefCell<Vec<&'static Generator>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Entry {
+impl SessionGenerator {
     /// An entry of this relation, which knows nothing yet.
     pub fn new(relation: pg_sys::Oid) -> Self {
         let entry = Self::default();
@@ -171,8 +171,8 @@ impl Entry {
         self.changed_in.set(compat::transaction());
         self.label.set(None);
         self.facts.set(None);
-        self.right.set(None);
-        self.reach.set(None);
+        self.context.set(None);
+        self.read_context.set(None);
     }
 
     /// Forgets the last ID.
@@ -203,8 +203,8 @@ impl Entry {
             relation,
             label,
             facts,
-            right,
-            reach,
+            context,
+            read_context,
             locked,
             described_in,
             filled_in,
@@ -222,8 +222,8 @@ impl Entry {
         relation.take();
         label.take();
         facts.take();
-        right.take();
-        reach.take();
+        context.take();
+        read_context.take();
         locked.take();
         described_in.take();
         filled_in.take();
@@ -269,14 +269,15 @@ impl Entry {
     /// transaction can become read-only half-way), not in parallel mode. Its worker ID
     /// may be an earlier one: the slot tells, with each ID.
     #[inline]
-    pub fn right(&self) -> Option<Right> {
-        self.right.get().filter(Right::holds)
+    pub fn context(&self) -> Option<IssueContext> {
+        self.context.get().filter(IssueContext::holds)
     }
 
-    /// As [`Self::right`], if its worker ID is the server's.
-    pub fn present_right(&self, shared: &Shared) -> Option<Right> {
+    /// As [`Self::context`], if its worker ID is the server's.
+    pub fn present_right(&self, shared: &Shared) -> Option<IssueContext> {
         let present = self.lease(shared).generation();
-        self.right().filter(|right| right.generation == present)
+        self.context()
+            .filter(|context| context.generation == present)
     }
 
     /// The place of a generator that leases worker IDs of its own, once this session has
@@ -292,45 +293,46 @@ impl Entry {
 
     /// The worker ID of the generator, or else of the server.
     pub fn worker_id(&self, described: &Described, shared: &Shared) -> Option<WorkerId> {
-        if described.generator.takes_turns() {
+        if described.generator.rotates_worker() {
             return own_workers::worker_of(shared, self.key());
         }
         shared.server().generation().worker()
     }
 
     /// As [`Self::present_right`]; the session gets one now if it has none.
-    pub fn right_or_fill(&'static self) -> Result<Right, Error> {
+    pub fn context_or_fill(&'static self) -> Result<IssueContext, Error> {
         let present = self.present_right(shmem::shared()?);
         present.map_or_else(|| self.fill(), Ok)
     }
 
-    /// What a session needs that moves the word to now and issues nothing. The caller has
+    /// What a session needs that moves the cursor to now and issues nothing. The caller has
     /// checked its privilege.
-    pub fn reach_or_fill(&'static self) -> Result<Right, Error> {
+    pub fn reach_or_fill(&'static self) -> Result<IssueContext, Error> {
         let present = self.present_reach(shmem::shared()?);
         present.map_or_else(|| self.fill_for(false), Ok)
     }
 
-    /// As [`Self::right`], for a session that moves the word to now and issues nothing.
-    pub fn reach(&self) -> Option<Right> {
-        self.reach.get().filter(Right::holds)
+    /// As [`Self::context`], for a session that moves the cursor to now and issues nothing.
+    pub fn read_context(&self) -> Option<IssueContext> {
+        self.read_context.get().filter(IssueContext::holds)
     }
 
-    /// As [`Self::reach`], if its worker ID is the server's.
-    pub fn present_reach(&self, shared: &Shared) -> Option<Right> {
+    /// As [`Self::read_context`], if its worker ID is the server's.
+    pub fn present_reach(&self, shared: &Shared) -> Option<IssueContext> {
         let present = self.lease(shared).generation();
-        self.reach().filter(|right| right.generation == present)
+        self.read_context()
+            .filter(|context| context.generation == present)
     }
 
     /// Checks everything that must hold before this session may issue, as
     /// `nextval()` does, and pins the slot. By the right, the session enters the protocol,
     /// which holds the horizon: the fast path begins after the first IDs.
     #[cold]
-    fn fill(&'static self) -> Result<Right, Error> {
+    fn fill(&'static self) -> Result<IssueContext, Error> {
         self.fill_for(true)
     }
 
-    fn fill_for(&'static self, issues: bool) -> Result<Right, Error> {
+    fn fill_for(&'static self, issues: bool) -> Result<IssueContext, Error> {
         let shared = shmem::shared()?;
         prevent_where_nextval_is(c"snowflake_nextval()");
         let mut is_new = self.lock();
@@ -345,7 +347,7 @@ impl Entry {
             let mut facts = self.learn()?;
             let generator = &facts.described.generator;
             self.check_committed(generator.layout)?;
-            let own_lease = match generator.takes_turns() {
+            let own_lease = match generator.rotates_worker() {
                 true => Some(own_workers::of_generator(
                     self.relation(),
                     facts.key,
@@ -383,7 +385,7 @@ impl Entry {
             }
             facts.made = Some(made);
             self.facts.set(Some(facts));
-            let right = Right {
+            let context = IssueContext {
                 slot,
                 generator: made.generator,
                 stamp: made.stamp,
@@ -393,21 +395,25 @@ impl Entry {
                 transaction: compat::transaction(),
                 user: compat::user(),
             };
-            self.filled_in.set(right.transaction);
-            let kept = if issues { &self.right } else { &self.reach };
-            kept.set(Some(right));
-            return Ok(right);
+            self.filled_in.set(context.transaction);
+            let kept = if issues {
+                &self.context
+            } else {
+                &self.read_context
+            };
+            kept.set(Some(context));
+            return Ok(context);
         }
     }
 
     /// The session has taken IDs by the protocol, and need not for further ones.
     pub fn set_path(&self) {
-        if let Some(mut right) = self.right.get() {
-            right.path = match right.path.is_plain() {
+        if let Some(mut context) = self.context.get() {
+            context.path = match context.path.is_plain() {
                 true => Path::Plain,
                 false => Path::Other,
             };
-            self.right.set(Some(right));
+            self.context.set(Some(context));
         }
     }
 
@@ -611,12 +617,12 @@ impl Entry {
         SlotKey::of_generator(self.relation(), self.is_default())
     }
 
-    /// The generator's next position, by its word or its clock, whichever is later.
+    /// The generator's next position, by its cursor or its clock, whichever is later.
     /// `None` if the generator has not issued since it got a slot in shared memory.
     pub fn running_at(&self, generator: &Generator) -> Option<Position> {
         let reading = os_clock::read();
         shmem::shared().ok()?.with_slot(self.key(), |slot| {
-            let runs = slot.live().word().position() != Position::ZERO
+            let runs = slot.live().cursor().position() != Position::ZERO
                 && slot.scale() == Scale::of_generator(generator);
             runs.then(|| slot.live().next(generator, reading))
         })?
@@ -657,7 +663,7 @@ impl Entry {
     /// label. If IDs carry the worker ID, refuses a server, or a generator with worker IDs
     /// of its own, without one or with one that does not fit.
     fn stamp(&self, described: &Described, worker: Option<WorkerId>) -> Result<Stamp, Error> {
-        let is_own = described.generator.takes_turns();
+        let is_own = described.generator.rotates_worker();
         let layout = described.generator.layout;
         let max = layout.max_worker();
         let worker = match worker {
@@ -681,7 +687,7 @@ impl Entry {
     /// find, except for privileges. The relation is locked.
     pub fn check_can_issue(&self, described: &Described, shared: &Shared) -> Result<(), Error> {
         catalog::check_fits(self.relation())?;
-        if described.generator.takes_turns() && shared.lease_of(self.key()).is_none() {
+        if described.generator.rotates_worker() && shared.lease_of(self.key()).is_none() {
             // It gets one when it is used first.
             return own_workers::check(self.relation());
         }
@@ -695,7 +701,9 @@ impl Entry {
         match (own_workers::check(self.relation()), found) {
             (Err(error), _) | (Ok(()), Err(error)) => error,
             (Ok(()), Ok(Some(lease))) => lease_wait::no_worker_id(lease, Some(&self.name()), 0),
-            (Ok(()), Ok(None)) => error::own_workers::no_place(&self.name(), guc::queue_places()),
+            (Ok(()), Ok(None)) => {
+                error::own_workers::no_place(&self.name(), guc::max_leased_generators())
+            }
         }
     }
 
@@ -752,8 +760,8 @@ impl Entry {
         if unsettled {
             self.facts.set(None);
         }
-        self.right.set(None);
-        self.reach.set(None);
+        self.context.set(None);
+        self.read_context.set(None);
         if let Some((key, slot)) = self.pinned.take() {
             if created && aborted && !key.is_default() {
                 // No generator will ever have both this OID and this past.
@@ -771,8 +779,8 @@ impl Entry {
             return;
         }
         self.facts.set(None);
-        self.right.set(None);
-        self.reach.set(None);
+        self.context.set(None);
+        self.read_context.set(None);
         match self.pinned.get() {
             Some((key, slot)) if self.created_in.get() == mine && !key.is_default() => {
                 self.created_in.set(0);
@@ -786,7 +794,7 @@ impl Entry {
     }
 }
 
-impl Right {
+impl IssueContext {
     #[inline]
     fn holds(&self) -> bool {
         // SAFETY: a variable of this process.
@@ -888,7 +896,7 @@ pub fn prevent_where_nextval_is(name: &CStr) {
     }
 }
 
-/// The default generator. Known until an invalidation, which [`super::entries`] hears of.
+/// The default generator. Known until an invalidation, which [`super::session`] hears of.
 pub fn default_relation() -> Result<pg_sys::Oid, Error> {
     if let Some(known) = catalog::valid(DEFAULT_RELATION.get()) {
         return Ok(known);

@@ -43,7 +43,7 @@ fn another() -> u64 {
 }
 
 /// Since which start nothing may have been lost of what was stored before it: see
-/// [`snowflake_core::lease::state::Scene::clean_since`]. Without preloading, this one.
+/// [`snowflake_core::lease::state::RegistryInput::clean_since`]. Without preloading, this one.
 pub fn clean_since() -> u128 {
     match CLEAN_SINCE.load(Ordering::Relaxed) {
         0 => start(),
@@ -64,7 +64,7 @@ pub fn postmaster_start() -> i64 {
 }
 
 /// The identity of this server. What cannot be read is 0.
-pub fn identity() -> ServerKey {
+pub fn server_key() -> ServerKey {
     // SAFETY: in a process with shared memory; the data directory is NUL-terminated.
     let (system, directory) = unsafe {
         let directory = CStr::from_ptr(pg_sys::DataDir);

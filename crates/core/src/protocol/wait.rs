@@ -1,20 +1,20 @@
 //! Waiting for a clock: for the next tick, or for a clock that was set back.
 
-use super::generator::Generator;
-use super::host::{Host, Need, Note, Refused};
-use super::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos};
-use super::policy::{OnExhausted, OnRollback, Policy};
-use super::reservation::Refusal;
-use super::slot::Slot;
+use crate::generator::Generator;
+use crate::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos};
+use crate::policy::{OnExhausted, OnRollback, Policy};
+use crate::protocol::host::{Host, IssueError, Need, Note};
+use crate::protocol::plan::ReserveError;
+use crate::slot::Slot;
 
 /// What one call has waited for, and whether it may go on waiting.
 #[derive(Default)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     /// Since when the call waits for a clock that was set back.
     since: Option<BootNanos>,
     /// What the clock showed when it was last seen to move.
     moved: Option<(UnixNanos, BootNanos)>,
-    pub(super) waited: bool,
+    pub(crate) waited: bool,
     /// No clock is free before this instant, and how many clocks there are.
     no_clock_before: Option<(UnixMillis, u64)>,
 }
@@ -29,7 +29,7 @@ pub const STANDSTILL: Millis = Millis::new(1000);
 impl Waits {
     /// Whether to wait for a clock that is behind by `by`, rather than refuse: only if
     /// the wait can be over within `max_wait`.
-    pub(super) fn awaits(&mut self, policy: &Policy, by: Nanos, boot: BootNanos) -> bool {
+    pub(crate) fn awaits(&mut self, policy: &Policy, by: Nanos, boot: BootNanos) -> bool {
         let limit = policy.max_wait.nanos();
         let may = match self.since {
             // By now, both clocks have been read more than once.
@@ -41,7 +41,7 @@ impl Waits {
     }
 
     /// Whether a call that waits for the next tick of this clock would wait for ever.
-    pub(super) fn stands_still(&mut self, clock: UnixNanos, boot: BootNanos) -> bool {
+    pub(crate) fn stands_still(&mut self, clock: UnixNanos, boot: BootNanos) -> bool {
         match self.moved {
             // A clock that was set back has moved, too.
             Some((before, since)) if clock == before => boot.since(since) >= STANDSTILL.nanos(),
@@ -52,8 +52,8 @@ impl Waits {
         }
     }
 
-    /// The word is as far ahead as it may be: the clock must move on by `ticks` first.
-    pub(super) fn for_tick<H: Host>(
+    /// The cursor is as far ahead as it may be: the clock must move on by `ticks` first.
+    pub(crate) fn for_tick<H: Host>(
         &mut self,
         host: &H,
         slot: &Slot,
@@ -68,10 +68,10 @@ impl Waits {
         let left = layout.instant_of(tick).nanos().since(now);
         let refusal = if generator.policy.on_exhausted == OnExhausted::Error {
             let wait = left.millis().max(Millis::ZERO).plus(Millis::new(1));
-            Refused::TickUsedUp { wait }
+            IssueError::TickUsedUp { wait }
         } else if self.stands_still(now, reading.boot) {
             let (at, lasts) = (now.millis(), STANDSTILL);
-            Refused::StandsStill { at, lasts }
+            IssueError::StandsStill { at, lasts }
         } else {
             return self.nap(host, left);
         };
@@ -80,7 +80,7 @@ impl Waits {
     }
 
     /// The wall clock showed `wall`, which is behind an earlier reading by this much.
-    pub(super) fn for_clock<H: Host>(
+    pub(crate) fn for_clock<H: Host>(
         &mut self,
         host: &H,
         slot: &Slot,
@@ -107,7 +107,7 @@ impl Waits {
                 Some(known) if now < known.0 => known,
                 _ => match host.reserve(Need::Switch)? {
                     None => return Ok(()),
-                    Some(Refusal::NoClockFree {
+                    Some(ReserveError::NoClockFree {
                         clocks, free_from, ..
                     }) => (free_from, clocks),
                     Some(refusal) => return await_bound(host, refusal),
@@ -123,8 +123,8 @@ impl Waits {
         if policy.on_rollback == OnRollback::NextWorker {
             match host.reserve(Need::Switch)? {
                 None => return Ok(()),
-                Some(Refusal::WorkerUsed { .. }) if host.another_worker()? => return Ok(()),
-                Some(Refusal::WorkerUsed { .. }) => {}
+                Some(ReserveError::WorkerUsed { .. }) if host.another_worker()? => return Ok(()),
+                Some(ReserveError::WorkerUsed { .. }) => {}
                 Some(refusal) => return await_bound(host, refusal),
             }
         }
@@ -151,7 +151,7 @@ fn refuse_behind<H: Host>(
     slot.set_refused_lead(by);
     let first = slot.begin_refusal(now, true);
     let since = slot.refused_at().unwrap_or(now);
-    let why = Refused::Behind {
+    let why = IssueError::Behind {
         by,
         latest: slot.clock().latest(),
         since,
@@ -169,8 +169,8 @@ fn refuse_behind<H: Host>(
 ///
 /// # Errors
 /// The host's error, or the refusal.
-pub(super) fn await_bound<H: Host>(host: &H, refusal: Refusal) -> Result<(), H::Error> {
-    if let Refusal::PastBound { needed, .. } = refusal
+pub(crate) fn await_bound<H: Host>(host: &H, refusal: ReserveError) -> Result<(), H::Error> {
+    if let ReserveError::PastBound { needed, .. } = refusal
         && host.more_bound(needed)?
     {
         return Ok(());
@@ -178,5 +178,5 @@ pub(super) fn await_bound<H: Host>(host: &H, refusal: Refusal) -> Result<(), H::
     if let Some((slot, _)) = host.entered() {
         slot.stats().count_refusal();
     }
-    Err(host.error(Refused::Reservation(refusal)))
+    Err(host.error(IssueError::Reservation(refusal)))
 }

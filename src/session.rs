@@ -14,14 +14,14 @@ use std::sync::Once;
 
 use pgrx::pg_sys;
 
-use super::entry::{self, Entry};
 use super::error::{self, Error};
+use super::session_generator::{self, SessionGenerator};
 use super::{catalog, label, tx_holds};
 
 thread_local! {
-    static ENTRIES: RefCell<BTreeMap<u32, &'static Entry>> = const { RefCell::new(BTreeMap::new()) };
+    static ENTRIES: RefCell<BTreeMap<u32, &'static SessionGenerator>> = const { RefCell::new(BTreeMap::new()) };
     /// Entries of generators that were dropped.
-    static UNUSED: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
+    static UNUSED: RefCell<Vec<&'static SessionGenerator>> = const { RefCell::new(Vec::new()) };
     /// At this number of entries, those of dropped generators are searched for.
     static CROWDED: Cell<usize> = const { Cell::new(CROWDED_MIN) };
     /// How often this session has heard that a relation has changed.
@@ -32,23 +32,23 @@ thread_local! {
 const CROWDED_MIN: usize = 64;
 
 /// The entry of a sequence, made if there is none. A new entry knows nothing yet.
-pub fn of_sequence(relation: pg_sys::Oid) -> &'static Entry {
+pub fn of_sequence(relation: pg_sys::Oid) -> &'static SessionGenerator {
     known(relation).unwrap_or_else(|| make(relation))
 }
 
 /// The entry of a relation that a user has named. Only a generator gets an entry.
-pub fn of_named(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
+pub fn of_named(relation: pg_sys::Oid) -> Result<&'static SessionGenerator, Error> {
     known(relation).map_or_else(|| look_and_make(relation), Ok)
 }
 
-fn known(relation: pg_sys::Oid) -> Option<&'static Entry> {
+fn known(relation: pg_sys::Oid) -> Option<&'static SessionGenerator> {
     ENTRIES.with_borrow(|entries| entries.get(&relation.to_u32()).copied())
 }
 
 #[cold]
-fn look_and_make(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
+fn look_and_make(relation: pg_sys::Oid) -> Result<&'static SessionGenerator, Error> {
     register();
-    let entry = Entry::new(relation);
+    let entry = SessionGenerator::new(relation);
     let text = |relation| Ok(label::text_of(relation));
     // A session that is making the relation a generator holds a lock on it.
     let looked = entry.with_share_lock(true, |_| Some(entry.read_label(entry.is_default(), text)));
@@ -57,7 +57,7 @@ fn look_and_make(relation: pg_sys::Oid) -> Result<&'static Entry, Error> {
 }
 
 #[cold]
-fn make(relation: pg_sys::Oid) -> &'static Entry {
+fn make(relation: pg_sys::Oid) -> &'static SessionGenerator {
     register();
     if ENTRIES.with_borrow(BTreeMap::len) >= CROWDED.get() {
         find_unused();
@@ -105,13 +105,13 @@ pub fn changes() -> u64 {
 /// The default generator, looked up once per session and after each invalidation.
 pub fn default_relation() -> Result<pg_sys::Oid, Error> {
     register();
-    entry::default_relation()
+    session_generator::default_relation()
 }
 
 /// Whether this database has the extension. If not, the answer is kept until any
 /// relation changes: CREATE EXTENSION makes some relations.
 pub fn is_extension_here() -> bool {
-    !entry::has_no_default() && default_relation().is_ok()
+    !session_generator::has_no_default() && default_relation().is_ok()
 }
 
 fn register() {
@@ -129,8 +129,8 @@ fn register() {
 unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
     let all = relation == pg_sys::InvalidOid;
     CHANGES.set(CHANGES.get().wrapping_add(1));
-    entry::forget_default(relation);
-    let forget = Entry::forget;
+    session_generator::forget_default(relation);
+    let forget = SessionGenerator::forget;
     ENTRIES.with_borrow(|entries| {
         if all {
             entries.values().copied().for_each(forget);
@@ -160,7 +160,7 @@ unsafe extern "C-unwind" fn on_transaction(
     };
     // Before the pins are given back: a slot in which somebody holds the horizon stays.
     tx_holds::withdraw();
-    entry::end_transaction(committed, aborted);
+    session_generator::end_transaction(committed, aborted);
     // No function is running, and no right is left.
     label::forget_others(|| {
         ENTRIES.with_borrow(|entries| {
@@ -180,8 +180,8 @@ unsafe extern "C-unwind" fn on_subtransaction(
 ) {
     use pg_sys::SubXactEvent::{SUBXACT_EVENT_ABORT_SUB, SUBXACT_EVENT_COMMIT_SUB};
     match event {
-        SUBXACT_EVENT_ABORT_SUB => entry::end_part(mine),
-        SUBXACT_EVENT_COMMIT_SUB => entry::hand_over(mine, parent),
+        SUBXACT_EVENT_ABORT_SUB => session_generator::end_part(mine),
+        SUBXACT_EVENT_COMMIT_SUB => session_generator::hand_over(mine, parent),
         _ => {}
     }
 }

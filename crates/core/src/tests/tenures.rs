@@ -1,17 +1,17 @@
 //! A server whose worker ID comes from a registry: where IDs start, where they end, who
 //! waits.
 
+use super::super::cursor::Step;
 use super::super::generator::Generator;
 use super::super::horizon::BEGINNING;
-use super::super::host::{Host, Need, Refused};
 use super::super::id::{Millis, Position, Tick, UnixMillis, WorkerId};
-use super::super::identity::{Generation, Identity};
 use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::reservation::Refusal;
-use super::super::server::demand;
+use super::super::protocol::demand;
+use super::super::protocol::host::{Host, IssueError, Need};
+use super::super::protocol::plan::ReserveError;
 use super::super::slot::furthest;
-use super::super::word::Step;
+use super::super::tenure::{Generation, Tenure};
 use super::model::{Disk, MS, Naps, Outcome, Server, Stop, settings};
 
 /// Ticks of 10 ms, four IDs each; half a second of rollback is forgiven.
@@ -45,7 +45,7 @@ fn grant(server: &Server, worker: i32, floor: i64, bound: i64) {
 fn grant_to(server: &Server, worker: i32, floor: i64, bound: i64, reached: i64) {
     let [floor, bound, reached] = [floor, bound, reached].map(UnixMillis::new);
     let (worker, ahead) = (WorkerId::new(worker).unwrap(), Millis::new(200));
-    server.becomes(|identity| identity.granted(worker, floor, bound, reached, ahead));
+    server.becomes(|tenure| tenure.granted(worker, floor, bound, reached, ahead));
 }
 
 /// The worker ID and the beginning of the tick of the next ID.
@@ -58,9 +58,9 @@ fn next(server: &Server) -> (u64, i64) {
     (fields.worker, begins.get())
 }
 
-fn refusal(server: &Server) -> Refusal {
+fn refusal(server: &Server) -> ReserveError {
     match server.call(1) {
-        Outcome::Refused(Refused::Reservation(refusal)) => refusal,
+        Outcome::Refused(IssueError::Reservation(refusal)) => refusal,
         outcome => panic!("{outcome:?}"),
     }
 }
@@ -74,7 +74,7 @@ fn a_grant_starts_at_its_floor_and_ends_at_its_bound() {
     assert_eq!(server.mark(), Some(UnixMillis::new(1060)));
     // An early reservation would write the same mark again.
     let bounds = server.slot.live().bounds();
-    assert!(bounds.elect_early(Position::new(u64::MAX)));
+    assert!(bounds.claim_prefetch(Position::new(u64::MAX)));
     assert_eq!(server.reserve(Need::Early(Tick::new(105))), Ok(None));
     assert_eq!(server.marks.get(), 1);
     for _ in 1..4 {
@@ -83,14 +83,14 @@ fn a_grant_starts_at_its_floor_and_ends_at_its_bound() {
     // The clock, which leads, has to come to the end first.
     assert_eq!(server.call(1), Outcome::WaitsAtBound);
     server.pass(20 * MS);
-    let past = Refusal::PastBound {
+    let past = ReserveError::PastBound {
         needed: UnixMillis::new(1060),
         bound: UnixMillis::new(1056),
         ahead: 0,
     };
     assert_eq!(refusal(&server), past);
     assert_eq!(server.marks.get(), 1);
-    server.becomes(|identity| identity.renewed(UnixMillis::new(1100)));
+    server.becomes(|tenure| tenure.renewed(UnixMillis::new(1100)));
     assert_eq!(next(&server), (1, 1060));
 }
 
@@ -102,12 +102,12 @@ fn a_call_waits_for_a_later_bound() {
     server.pass(60 * MS);
     server.renews = Some(Millis::new(100));
     assert_eq!(next(&server), (1, 1060));
-    let bound = server.identity().bound;
+    let bound = server.tenure().not_after;
     assert_eq!(bound, Some(UnixMillis::new(1160)));
     // So does one who advances the generator.
-    demand(&server, Need::Floor(UnixMillis::new(1230))).unwrap();
-    assert_eq!(server.identity().bound, Some(UnixMillis::new(1330)));
-    demand(&server, Need::Floor(UnixMillis::new(1230))).unwrap();
+    demand(&server, Need::AdvanceTo(UnixMillis::new(1230))).unwrap();
+    assert_eq!(server.tenure().not_after, Some(UnixMillis::new(1330)));
+    demand(&server, Need::AdvanceTo(UnixMillis::new(1230))).unwrap();
     assert_eq!(next(&server), (1, 1230));
 }
 
@@ -123,7 +123,7 @@ fn a_burst_on_top_of_a_lead_waits_for_the_clock_and_not_for_the_registry() {
     let wall = server.wall.get();
     assert!(matches!(
         refusal(&server),
-        Refusal::PastBound { ahead: 0, .. }
+        ReserveError::PastBound { ahead: 0, .. }
     ));
     assert!((19 * MS..22 * MS).contains(&(server.wall.get() - wall)));
 }
@@ -146,7 +146,10 @@ fn a_floor_is_no_clock_error() {
     // A mark beyond the floor is one.
     server.set_mark(Some(9_000));
     grant(&server, 1, 1000, 20_000);
-    assert!(matches!(refusal(&server), Refusal::MarkPastPool { .. }));
+    assert!(matches!(
+        refusal(&server),
+        ReserveError::MarkPastPool { .. }
+    ));
 }
 
 /// What the pool allows, 200 ms, and what a generator reserves and borrows.
@@ -158,7 +161,11 @@ fn limit_of(server: &Server, ahead: i64) -> Option<i64> {
     let at = server.wall.get() / MS + ahead;
     server.set_mark(Some(at));
     match server.call(1) {
-        Outcome::Refused(Refused::Reservation(Refusal::MarkPastPool { by, limit, mark })) => {
+        Outcome::Refused(IssueError::Reservation(ReserveError::MarkPastPool {
+            by,
+            limit,
+            mark,
+        })) => {
             assert_eq!((by.get(), mark.get()), (ahead, at));
             Some(limit.get())
         }
@@ -189,12 +196,12 @@ fn a_mark_that_somebody_sets_ahead_does_not_move_the_bound() {
         for ahead in [FOREIGN + 1, day] {
             assert_eq!(limit_of(&server, ahead), Some(FOREIGN), "{running}");
         }
-        assert_eq!(server.identity().bound, Some(UnixMillis::new(1250)));
+        assert_eq!(server.tenure().not_after, Some(UnixMillis::new(1250)));
         assert!(furthest([&server.slot]) < Some(UnixMillis::new(1200)));
         assert!(server.slot.refused_at().is_some());
         // Nor does it by an advance.
         let near = UnixMillis::new(server.wall.get() / MS + 1);
-        assert!(demand(&server, Need::Floor(near)).is_err());
+        assert!(demand(&server, Need::AdvanceTo(near)).is_err());
         let mut accepting = server.clone();
         // Set back by its owner, or accepted by a superuser.
         assert_eq!(limit_of(&server, FOREIGN), None);
@@ -280,7 +287,10 @@ fn a_mark_that_came_with_a_promotion_is_as_far_ahead_as_it_is() {
     server.disk.set(Disk { timeline, ..disk });
     server.restart();
     grant(&server, 2, 0, now + 100);
-    assert!(matches!(refusal(&server), Refusal::MarkPastPool { .. }));
+    assert!(matches!(
+        refusal(&server),
+        ReserveError::MarkPastPool { .. }
+    ));
 }
 
 #[test]
@@ -289,8 +299,8 @@ fn without_a_registry_a_mark_may_be_ahead() {
     server.set_mark(Some(1450));
     assert_eq!(next(&server), (2, 1450));
     grant(&server, 1, 0, 2000);
-    server.becomes(Identity::closed);
-    server.becomes(|identity| identity.unregistered(WorkerId::new(3)));
+    server.becomes(Tenure::closed);
+    server.becomes(|tenure| tenure.unregistered(WorkerId::new(3)));
     server.restart();
     server.set_mark(Some(1480));
     assert_eq!(next(&server), (2, 1480));
@@ -325,7 +335,7 @@ fn ids_without_a_worker_id_need_the_gap_under_a_grant_too() {
 }
 
 #[test]
-fn a_new_identity_starts_past_what_was_reserved_before() {
+fn a_new_tenure_starts_past_what_was_reserved_before() {
     for policy in [OnRollback::Continue, OnRollback::Wait, OnRollback::Error] {
         let mut server = server();
         server.generator.policy.on_rollback = policy;
@@ -340,7 +350,7 @@ fn a_new_identity_starts_past_what_was_reserved_before() {
         assert!(matches!(server.step_of(mine, 1), Step::Reserve { .. }));
         assert_eq!(next(&server), (1, 1110));
         assert!(matches!(server.step_of(old, 1), Step::Reserve { .. }));
-        server.becomes(|identity| identity.unregistered(WorkerId::new(3)));
+        server.becomes(|tenure| tenure.unregistered(WorkerId::new(3)));
         let (worker, at) = next(&server);
         // Slow start.
         assert!(worker == 3 && (1120..1200).contains(&at), "{at}");
@@ -352,14 +362,20 @@ fn no_generator_is_advanced_beyond_the_limit_of_the_pool() {
     let server = server();
     grant(&server, 1, 0, 2000);
     assert_eq!(next(&server), (1, 1000));
-    let to = |at| server.reserve(Need::Floor(UnixMillis::new(at)));
+    let to = |at| server.reserve(Need::AdvanceTo(UnixMillis::new(at)));
     let limit = Millis::new(200);
     let by = Millis::new(201);
-    assert_eq!(to(1201), Ok(Some(Refusal::AdvancePastPool { by, limit })));
+    assert_eq!(
+        to(1201),
+        Ok(Some(ReserveError::AdvancePastPool { by, limit }))
+    );
     assert_eq!(to(1200), Ok(None));
     let limit = Millis::new(250);
     let by = Millis::new(251);
-    assert_eq!(to(1251), Ok(Some(Refusal::AdvanceTooFar { by, limit })));
+    assert_eq!(
+        to(1251),
+        Ok(Some(ReserveError::AdvanceTooFar { by, limit }))
+    );
 }
 
 #[test]
@@ -415,7 +431,7 @@ fn a_slot_that_was_closed_before_it_started_starts_later() {
     grant(&server, 1, 0, 1500);
     let _ = server.enter();
     assert_eq!(server.close(), UnixMillis::new(1000));
-    assert_ne!(server.slot.live().word().position(), Position::ZERO);
+    assert_ne!(server.slot.live().cursor().position(), Position::ZERO);
     assert_eq!(server.slot.horizon().announced(), BEGINNING);
     grant(&server, 1, 1043, 1500);
     assert_eq!(next(&server), (1, 1050));
@@ -425,11 +441,11 @@ fn a_slot_that_was_closed_before_it_started_starts_later() {
 #[test]
 fn a_generator_waits_until_the_server_has_a_worker_id() {
     let server = server();
-    server.becomes(Identity::closed);
+    server.becomes(Tenure::closed);
     assert!(matches!(server.enter(), Err(Stop::NoWorker)));
     // One whose IDs carry none does not get past the bound, either.
     assert!(matches!(
         server.reserve(Need::Tick(Tick::new(100))),
-        Ok(Some(Refusal::PastBound { .. }))
+        Ok(Some(ReserveError::PastBound { .. }))
     ));
 }

@@ -1,27 +1,27 @@
-//! The word: IDs are taken from it. Also how far they may be taken, and the one step
+//! The cursor: IDs are taken from it. Also how far they may be taken, and the one step
 //! that takes them.
 //!
 //! # Shared fields
 //!
 //! | field | holds | written by | rule |
 //! |---|---|---|---|
-//! | `Word` | the next free position | every issuer, by compare-and-swap or addition; a session that passes a tick, by maximum; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped for ever, or free only as far as the ledger of clock numbers knows |
-//! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds the reservation lock), by compare-and-swap from what it saw when it planned; the process that closes the slot, by a swap for [`CLOSED`] | stored with Release after the mark is durable **and** after the word was moved; only grows, except to another clock, and to zero when the mark may be gone |
-//! | `Bounds::generation` | the identity of the server for which `reserved` was published | as `reserved` | stored with Release after the word was moved, before `reserved` |
-//! | `Bounds::spread` | in how many clocks a tick may be used, and could be after another reservation; both in one word | as `reserved` | lowered before the word leaves the tick it is at |
+//! | `Cursor` | the next free position | every issuer, by compare-and-swap or addition; a session that passes a tick, by maximum; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped for ever, or free only as far as the history of clock sequences knows |
+//! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds the reservation lock), by compare-and-swap from what it saw when it planned; the process that closes the slot, by a swap for [`CLOSED`] | stored with Release after the mark is durable **and** after the cursor was moved; only grows, except to another clock, and to zero when the mark may be gone |
+//! | `Bounds::generation` | the tenure of the server for which `reserved` was published | as `reserved` | stored with Release after the cursor was moved, before `reserved` |
+//! | `Bounds::clock_seq_span` | in how many clocks a tick may be used, and could be after another reservation; both in one cursor | as `reserved` | lowered before the cursor leaves the tick it is at |
 //! | `Bounds::early` | from here on somebody should reserve ahead of need | the reserver, then one elected issuer, by compare-and-swap | a hint: losing it costs a wait for the disk, never an ID |
 //!
 //! # Why no ID repeats while the server runs
 //!
-//! The word is moved by atomic read-modify-writes, each from the value that it
+//! The cursor is moved by atomic read-modify-writes, each from the value that it
 //! read, and always upward: two issuers cannot both move it from the same
 //! value. No ordering weaker or stronger changes that.
 //!
 //! # Why it is an addition and not always a compare-and-swap
 //!
-//! Many cores that meet on one word fail each other's compare-and-swap: between
+//! Many cores that meet on one cursor fail each other's compare-and-swap: between
 //! a core's load and its swap all others have had their turn, and IDs per second
-//! fall as cores are added. An addition never fails. It is used where the word
+//! fall as cores are added. An addition never fails. It is used where the cursor
 //! is past the fresh tick already, the only case in which more than a few
 //! callers meet, and only with [`ROOM`] positions left below the limits: what it
 //! yields is checked again, and should more than that many IDs have been issued
@@ -31,81 +31,81 @@
 //!
 //! # Why no ID lies past a durable mark
 //!
-//! An issuer loads the bound (Acquire) before it moves the word. If it sees
+//! An issuer loads the bound (Acquire) before it moves the cursor. If it sees
 //! the bound of a start or of a raised mark, then it also sees, by the
-//! reserver's Release, that the word had been raised before; so a
-//! compare-and-swap from an older word fails, and an addition yields a position
+//! reserver's Release, that the cursor had been raised before; so a
+//! compare-and-swap from an older cursor fails, and an addition yields a position
 //! past the raise. If it sees an older bound, that one was durable too, and the
 //! bound only grows.
 //!
 //! # Why no ID carries a worker ID with which it may not be issued
 //!
-//! A session composes IDs for its own generation, see [`super::identity`]. An issuer
-//! loads the word, then the bound, then the slot's generation (each Acquire), and moves
-//! the word only if that is its own. The reserver that brings a slot to generation 2 raises the
-//! word to the mark, which is at or past every bound of generation 1; then stores the
+//! A session composes IDs for its own generation, see [`super::tenure`]. An issuer
+//! loads the cursor, then the bound, then the slot's generation (each Acquire), and moves
+//! the cursor only if that is its own. The reserver that brings a slot to generation 2 raises the
+//! cursor to the mark, which is at or past every bound of generation 1; then stores the
 //! generation; then publishes bound 2. So
 //!
 //! - An issuer of generation 1 that has loaded bound 2 finds generation 2, and stops.
 //!   With an older bound it issues below that bound, which holds for generation 1.
 //! - An issuer of generation 2 that finds it comes after the raise. If it has loaded an
-//!   older bound, the word has reached that bound: a compare-and-swap from a lower word
+//!   older bound, the cursor has reached that bound: a compare-and-swap from a lower cursor
 //!   fails, and an addition ends past the bound.
 //!
-//! The generation is loaded last. Loaded before the word, it would not be enough: a
+//! The generation is loaded last. Loaded before the cursor, it would not be enough: a
 //! session that is stopped after it, while the slot comes to generation 2, would issue
 //! below bound 2 for a worker ID that another server may have by then. A check after
-//! the word has moved would come too late for a session that is stopped before it. The
-//! old bound need not be taken away first: since the word has passed it, it allows
+//! the cursor has moved would come too late for a session that is stopped before it. The
+//! old bound need not be taken away first: since the cursor has passed it, it allows
 //! nothing.
 //!
 //! # Why a tick can be passed
 //!
-//! A session that observes an ID of another server passes its tick ([`Live::pass`]): the word is
+//! A session that observes an ID of another server passes its tick ([`Live::pass`]): the cursor is
 //! raised to the next tick, so that no further position is of the observed tick or before
 //! it. That is as if one call had taken all positions up to there and used none of them: the
-//! word is raised no further than an issuer may move it, neither past a bound nor past the
+//! cursor is raised no further than an issuer may move it, neither past a bound nor past the
 //! borrow window. So what is shown above holds as it stands. Since no position is taken, two
 //! things are simpler than for an issuer:
 //!
-//! - It is a maximum, not a compare-and-swap. Whatever others have done to the word since
+//! - It is a maximum, not a compare-and-swap. Whatever others have done to the cursor since
 //!   the bound was loaded, the maximum changes nothing, or skips free positions. Nobody has
-//!   to try again. An issuer that has loaded the word before fails to swap; or it adds, ends
+//!   to try again. An issuer that has loaded the cursor before fails to swap; or it adds, ends
 //!   past the raise, and skips its position if that is past a limit.
 //! - The generation does not matter. No ID is composed, and the mark past a bound is durable
 //!   for whichever generation the bound was published. If the slot has come to another
-//!   generation since, or was closed, the word was raised to that bound or past it before,
+//!   generation since, or was closed, the cursor was raised to that bound or past it before,
 //!   and the maximum changes nothing.
 //!
-//! A word that has passed the tick stays past it, and nothing is written. The bound must be
+//! A cursor that has passed the tick stays past it, and nothing is written. The bound must be
 //! past the tick too. If it is not, additions have gone past a limit, or the mark may be
 //! gone, and a crash would take the generator back.
 //!
-//! Only generators whose IDs ascend pass ticks ([`Generator::descends`]): their clock number
+//! Only generators whose IDs ascend pass ticks ([`Generator::descends`]): their clock sequence
 //! never changes, so that the greater position is the later one.
 //!
 //! # Where clocks change
 //!
-//! The clock in force is the top of the word and of the bound. A switch, under the
-//! reserver's lock, makes the mark durable, moves the word and publishes the bound, in
-//! this order. Nobody issues while word and bound are of different clocks, and an
-//! issuer that has loaded the word before fails to swap. A switch may make the word
+//! The clock in force is the top of the cursor and of the bound. A switch, under the
+//! reserver's lock, makes the mark durable, moves the cursor and publishes the bound, in
+//! this order. Nobody issues while cursor and bound are of different clocks, and an
+//! issuer that has loaded the cursor before fails to swap. A switch may make the cursor
 //! smaller, because clocks go around. A swap that succeeds takes the next free position
-//! of that moment, whatever the word was in between. Additions are only made where
+//! of that moment, whatever the cursor was in between. Additions are only made where
 //! clocks do not change.
 //!
-//! # Why the word is loaded before the clock is read
+//! # Why the cursor is loaded before the clock is read
 //!
-//! The other way round, another core may issue between the two and the word
+//! The other way round, another core may issue between the two and the cursor
 //! would be ahead of "now" by that much: a rollback that never happened.
 
 use super::clock::{self, Clock, Reading, rollback};
 use super::generator::Generator;
-use super::id::{BootNanos, Nanos, Place, Position, Tick, UnixMillis, UnixNanos};
-use super::identity::Generation;
+use super::id::{BootNanos, Nanos, Offset, Position, Tick, UnixMillis, UnixNanos};
 use super::layout::Layout;
 use super::sync::AtomicU64;
 use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use super::tenure::Generation;
 
 /// What to do next. The caller acts; nothing has happened yet, except for `Issue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ pub enum Step {
     /// These positions are the caller's, fewer than it asked for where there is no room
     /// for more.
     Issue(Issued),
-    /// The word is as far ahead as it may be: wait until the generator's clock
+    /// The cursor is as far ahead as it may be: wait until the generator's clock
     /// has moved on by this many ticks, then ask again.
     Wait { ticks: u64 },
     /// IDs up to this tick need a durable mark first. If it is the last tick, the
@@ -143,10 +143,10 @@ pub struct Issued {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pass {
-    /// No position of the tick, or before it, is issued any more: the word was past it, and
+    /// No position of the tick, or before it, is issued any more: the cursor was past it, and
     /// so is a durable mark.
     Past,
-    /// No position of the tick, or before it, is issued any more, since the word was raised to
+    /// No position of the tick, or before it, is issued any more, since the cursor was raised to
     /// this position.
     Raised(Position),
     /// The tick is this many ticks ahead of the generator's clock, which is too many.
@@ -165,11 +165,11 @@ pub trait Clocks {
 
 /// How many clocks, the one in force included, a tick may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spread {
+pub struct ClockSeqSpan {
     /// Now.
-    pub together: u64,
+    pub now: u64,
     /// After another reservation.
-    pub widest: u64,
+    pub max: u64,
 }
 
 impl Generator {
@@ -177,13 +177,13 @@ impl Generator {
     ///
     /// `now` is the tick of the generator's clock. It may lie outside the layout, so it
     /// is compared before it is shifted. If the policy does not watch the wall clock,
-    /// positions have no clock number, and the step does without.
+    /// positions have no clock sequence, and the step does without.
     #[inline]
     pub fn step<const WATCHES: bool>(
         &self,
-        word: Position,
+        cursor: Position,
         reserved: Position,
-        spread: Spread,
+        clock_seq_span: ClockSeqSpan,
         now: i64,
         count: u64,
     ) -> Step {
@@ -194,33 +194,33 @@ impl Generator {
         if now >= last.get() {
             return Step::Reserve { through: last };
         }
-        let (clock, place, reserved_place) = if WATCHES {
-            let clock = layout.clock_of(word);
+        let (clock, offset, reserved_offset) = if WATCHES {
+            let clock = layout.clock_of(cursor);
             let same = clock == layout.clock_of(reserved);
-            let bound = layout.place(reserved).get();
+            let bound = layout.offset(reserved).get();
             (
                 clock,
-                layout.place(word).get(),
+                layout.offset(cursor).get(),
                 if same { bound } else { 0 },
             )
         } else {
-            (0, word.get(), reserved.get())
+            (0, cursor.get(), reserved.get())
         };
         let fresh = self.fresh(Tick::new(now)).get();
-        let mut start = place.max(fresh);
-        // Where the borrow window ends: no place from there on is issued.
+        let mut start = offset.max(fresh);
+        // Where the borrow window ends: no offset from there on is issued.
         let window = now + self.policy.max_borrow_ticks + 1;
         let mut limit = window.min(last.get()) << layout.within_bits();
         if WATCHES && self.shares_clocks() {
             // A chunk takes only as much of the tick as its clocks hold.
-            let size = spread.together << layout.sequence_bits();
-            let tick = layout.tick_in(Place::new(start));
-            let mut full = layout.place_of(tick).get() + size;
+            let size = clock_seq_span.now << layout.sequence_bits();
+            let tick = layout.tick_in(Offset::new(start));
+            let mut full = layout.offset_of(tick).get() + size;
             if start >= full {
-                if spread.together < spread.widest {
+                if clock_seq_span.now < clock_seq_span.max {
                     return Step::Widen;
                 }
-                start = layout.place_of(tick.next()).get();
+                start = layout.offset_of(tick.next()).get();
                 full = start + size;
             }
             if start < limit {
@@ -228,7 +228,7 @@ impl Generator {
             }
         }
         if start >= limit {
-            let tick = layout.tick_in(Place::new(start)).get();
+            let tick = layout.tick_in(Offset::new(start)).get();
             if tick >= last.get() {
                 return Step::Reserve { through: last };
             }
@@ -237,24 +237,24 @@ impl Generator {
             };
         }
         let end = limit.min(start + count);
-        if end > reserved_place {
+        if end > reserved_offset {
             return Step::Reserve {
-                through: layout.tick_in(Place::new(end - 1)),
+                through: layout.tick_in(Offset::new(end - 1)),
             };
         }
         Step::Issue(Issued {
-            start: layout.at(clock, Place::new(start)),
-            end: layout.at(clock, Place::new(end)),
+            start: layout.at(clock, Offset::new(start)),
+            end: layout.at(clock, Offset::new(end)),
             borrowed: self.borrowed(start, end, now),
             waited: false,
         })
     }
 
-    /// Where the word has to be for `tick` to be passed. `now` as for [`Self::step`].
+    /// Where the cursor has to be for `tick` to be passed. `now` as for [`Self::step`].
     ///
     /// The next tick begins with the sequence number of a fresh one: a server whose clock
     /// is behind would otherwise give each reply the number 0.
-    fn place_past(&self, tick: Tick, now: i64) -> Result<Position, Pass> {
+    fn offset_past(&self, tick: Tick, now: i64) -> Result<Position, Pass> {
         let (layout, next) = (self.layout, tick.next());
         let last = layout.last_tick();
         let now = now.max(0).cast_unsigned();
@@ -268,7 +268,7 @@ impl Generator {
         }
         // Not beyond the borrow window, which ends at the next tick or after it.
         let window = Tick::new(farthest + 1).min(last);
-        let to = self.fresh(next).min(layout.place_of(window));
+        let to = self.fresh(next).min(layout.offset_of(window));
         Ok(layout.at(0, to))
     }
 
@@ -283,20 +283,20 @@ impl Generator {
     }
 
     /// Where issuing ends for now, at the bound or with the borrow window; `Some` only
-    /// if the word is past the fresh tick, and far enough from that end to add to it.
+    /// if the cursor is past the fresh tick, and far enough from that end to add to it.
     #[inline]
-    fn room_past(&self, word: u64, reserved: u64, now: i64, count: u64) -> Option<u64> {
+    fn room_past(&self, cursor: u64, reserved: u64, now: i64, count: u64) -> Option<u64> {
         let tick = now.cast_unsigned();
         // A clock before the epoch is a huge tick, and thus past the end as well.
-        if tick >= self.layout.last_tick().get() || word < self.fresh(Tick::new(tick)).get() {
+        if tick >= self.layout.last_tick().get() || cursor < self.fresh(Tick::new(tick)).get() {
             return None;
         }
         let window = (tick + self.policy.max_borrow_ticks + 1) << self.layout.within_bits();
         let limit = window.min(reserved);
-        (word + count + ROOM <= limit).then_some(limit)
+        (cursor + count + ROOM <= limit).then_some(limit)
     }
 
-    /// How many of these places belong to ticks after `now`, which lies before the last
+    /// How many of these offsets belong to ticks after `now`, which lies before the last
     /// tick.
     fn borrowed(&self, start: u64, end: u64, now: u64) -> u64 {
         let present = (now + 1) << self.layout.within_bits();
@@ -318,21 +318,21 @@ const BATCH_ATTEMPTS: u32 = if cfg!(loom) { 0 } else { 8 };
 /// The next free position. Zero: nothing issued since the server started.
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct Word(AtomicU64);
+pub struct Cursor(AtomicU64);
 
 /// The bound of a slot that was closed: below every bound that a reserver publishes,
 /// since those begin a tick, and different from the zero of a slot that may start.
-/// Position 0 lies below it, which the word leaves before.
+/// Position 0 lies below it, which the cursor leaves before.
 pub const CLOSED: Position = Position::new(1);
 
-/// How far IDs may be issued from a word.
+/// How far IDs may be issued from a cursor.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Bounds {
     reserved: AtomicU64,
     generation: AtomicU64,
     early: AtomicU64,
-    spread: AtomicU64,
+    clock_seq_span: AtomicU64,
 }
 
 /// Two lines of 64 bytes: processors fetch pairs. The models of the tests are
@@ -340,11 +340,11 @@ pub struct Bounds {
 #[derive(Debug)]
 #[repr(C)]
 #[cfg_attr(not(test), repr(align(128)))]
-pub struct Line<T>(pub T);
+pub struct CacheLine<T>(pub T);
 
 /// A reading of the wall clock, the latest one of before, and the slewed line, if any.
 #[derive(Clone, Copy)]
-struct SeenWord {
+struct SeenClock {
     latest: UnixMillis,
     wall: UnixNanos,
     line: Option<clock::ReadingLine>,
@@ -354,22 +354,22 @@ struct SeenWord {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Live {
-    word: Line<Word>,
-    limits: Line<(Bounds, Clock)>,
+    cursor: CacheLine<Cursor>,
+    limits: CacheLine<(Bounds, Clock)>,
 }
 
 impl Live {
     pub fn new(reading: Reading) -> Self {
         let live = Self {
-            word: Line(Word(AtomicU64::new(0))),
-            limits: Line((Bounds::default(), Clock::new(reading))),
+            cursor: CacheLine(Cursor(AtomicU64::new(0))),
+            limits: CacheLine((Bounds::default(), Clock::new(reading))),
         };
-        live.bounds().set_spread(Spread::ONE);
+        live.bounds().set_clock_seq_span(ClockSeqSpan::ONE);
         live
     }
 
-    pub const fn word(&self) -> &Word {
-        &self.word.0
+    pub const fn cursor(&self) -> &Cursor {
+        &self.cursor.0
     }
 
     pub const fn bounds(&self) -> &Bounds {
@@ -388,13 +388,13 @@ impl Live {
         }
     }
 
-    /// Where the generator goes on: at its word or its clock, whichever is later.
+    /// Where the generator goes on: at its cursor or its clock, whichever is later.
     pub fn next(&self, generator: &Generator, reading: Reading) -> Position {
         let layout = generator.layout;
-        let word = self.word().position();
+        let cursor = self.cursor().position();
         let now = layout.tick_within(self.now(generator, reading).millis());
-        let place = layout.place(word).max(layout.place_of(now));
-        layout.at(layout.clock_of(word), place)
+        let offset = layout.offset(cursor).max(layout.offset_of(now));
+        layout.at(layout.clock_of(cursor), offset)
     }
 
     /// Issues up to `count` consecutive positions, or says what must happen first.
@@ -419,11 +419,11 @@ impl Live {
         count: u64,
         clocks: &impl Clocks,
     ) -> Step {
-        let (word, bounds) = (&self.word.0.0, self.bounds());
+        let (cursor, bounds) = (&self.cursor.0.0, self.bounds());
         let mut lost = 0;
         loop {
             // Acquire keeps the clock behind this load, see the head of the file.
-            let at = word.load(Acquire);
+            let at = cursor.load(Acquire);
             let (now, seen) = match self.time::<WATCHES>(clocks) {
                 Ok(time) => time,
                 Err(rolled_back) => return rolled_back,
@@ -439,7 +439,7 @@ impl Live {
                 && let Some(limit) = generator.room_past(at, reserved.get(), now, count)
             {
                 // AcqRel as below; the bound was loaded before.
-                let start = word.fetch_add(count, AcqRel);
+                let start = cursor.fetch_add(count, AcqRel);
                 let end = start + count;
                 if end <= limit {
                     return Step::Issue(Issued {
@@ -451,18 +451,19 @@ impl Live {
                 }
                 continue;
             }
-            let spread = if WATCHES {
-                bounds.spread()
+            let clock_seq_span = if WATCHES {
+                bounds.clock_seq_span()
             } else {
-                Spread::ONE
+                ClockSeqSpan::ONE
             };
-            let step = generator.step::<WATCHES>(Position::new(at), reserved, spread, now, count);
+            let step =
+                generator.step::<WATCHES>(Position::new(at), reserved, clock_seq_span, now, count);
             let Step::Issue(Issued { end, .. }) = step else {
                 return step;
             };
-            // Release: whatever continues from this word comes after us. The
+            // Release: whatever continues from this cursor comes after us. The
             // failure order is Relaxed: the loop loads again.
-            let swap = word.compare_exchange(at, end.get(), AcqRel, Relaxed);
+            let swap = cursor.compare_exchange(at, end.get(), AcqRel, Relaxed);
             if swap.is_ok() {
                 self.saw(seen);
                 return step;
@@ -482,10 +483,10 @@ impl Live {
         tick: Tick,
         clocks: &impl Clocks,
     ) -> Pass {
-        let (word, bounds, layout) = (self.word(), self.bounds(), generator.layout);
-        let after = layout.place_of(tick.next());
-        let reserved = layout.place(bounds.reserved());
-        if layout.place(word.position()) >= after && reserved >= after {
+        let (cursor, bounds, layout) = (self.cursor(), self.bounds(), generator.layout);
+        let after = layout.offset_of(tick.next());
+        let reserved = layout.offset(bounds.reserved());
+        if layout.offset(cursor.position()) >= after && reserved >= after {
             return Pass::Past;
         }
         let (now, seen) = match self.time::<WATCHES>(clocks) {
@@ -493,16 +494,16 @@ impl Live {
             Err(rolled_back) => return Pass::Needs(rolled_back),
         };
         let now = layout.tick_number(now.millis());
-        let to = match generator.place_past(tick, now) {
+        let to = match generator.offset_past(tick, now) {
             Ok(to) => to,
             Err(other) => return other,
         };
-        if layout.place(to) > reserved {
+        if layout.offset(to) > reserved {
             let through = layout.tick_of(Position::new(to.get() - 1));
             return Pass::Needs(Step::Reserve { through });
         }
-        word.raise(to);
-        // The word may lead the clock from now on: a clock that is set back must be noticed.
+        cursor.raise(to);
+        // The cursor may lead the clock from now on: a clock that is set back must be noticed.
         self.saw(seen);
         Pass::Raised(to)
     }
@@ -513,7 +514,7 @@ impl Live {
     fn time<const WATCHES: bool>(
         &self,
         clocks: &impl Clocks,
-    ) -> Result<(UnixNanos, Option<SeenWord>), Step> {
+    ) -> Result<(UnixNanos, Option<SeenClock>), Step> {
         let clock = self.clock();
         if !WATCHES {
             return Ok((clock.now(clocks.boot()), None));
@@ -525,13 +526,13 @@ impl Live {
         }
         let line = clock.line(|| clocks.boot());
         let now = line.map_or(wall, |line| line.at.max(wall));
-        Ok((now, Some(SeenWord { latest, wall, line })))
+        Ok((now, Some(SeenClock { latest, wall, line })))
     }
 
-    /// The word was moved by this reading of the wall clock.
+    /// The cursor was moved by this reading of the wall clock.
     #[inline(always)]
-    fn saw(&self, seen: Option<SeenWord>) {
-        if let Some(SeenWord { latest, wall, line }) = seen {
+    fn saw(&self, seen: Option<SeenClock>) {
+        if let Some(SeenClock { latest, wall, line }) = seen {
             self.clock().saw(latest, wall);
             if let Some(line) = line {
                 self.clock().end_line(line, wall);
@@ -543,45 +544,45 @@ impl Live {
     /// issues.
     pub fn reset(&self, reading: Reading) {
         self.bounds().forget();
-        self.bounds().set_spread(Spread::ONE);
-        self.word.0.0.store(0, Release);
+        self.bounds().set_clock_seq_span(ClockSeqSpan::ONE);
+        self.cursor.0.0.store(0, Release);
         self.clock().reset(reading);
     }
 }
 
-impl Word {
+impl Cursor {
     pub fn position(&self) -> Position {
         Position::new(self.0.load(Acquire))
     }
 
-    /// Skips to `position`, if that is ahead: for generators with one clock number.
+    /// Skips to `position`, if that is ahead: for generators with one clock sequence.
     pub fn raise(&self, position: Position) {
         self.0.fetch_max(position.get(), AcqRel);
     }
 
-    /// Goes to a position: within the clock of the word, only forward. Returns where
-    /// the word was.
+    /// Goes to a position: within the clock of the cursor, only forward. Returns where
+    /// the cursor was.
     pub fn go_to(&self, to: Position, layout: Layout) -> Position {
-        self.change(|word| {
-            let stays = layout.clock_of(word) == layout.clock_of(to)
-                && layout.place(word) >= layout.place(to);
-            if stays { word } else { to }
+        self.change(|cursor| {
+            let stays = layout.clock_of(cursor) == layout.clock_of(to)
+                && layout.offset(cursor) >= layout.offset(to);
+            if stays { cursor } else { to }
         })
     }
 
-    /// Leaves the further clocks of the word's tick: goes to the next number if they
-    /// are unused, else to the next tick. In any case the word moves, so that an issuer
+    /// Leaves the further clocks of the cursor's tick: goes to the next number if they
+    /// are unused, else to the next tick. In any case the cursor moves, so that an issuer
     /// that loaded it while they could be used fails to swap. Returns from which tick
     /// on they are unused.
     pub fn leave_clocks(&self, layout: Layout) -> Tick {
-        let are_unused = |word| layout.within(word) <= 1 << layout.sequence_bits();
-        let next_tick = |word| layout.tick_of(word).next();
-        let before = self.change(|word| {
-            if are_unused(word) {
+        let are_unused = |cursor| layout.within(cursor) <= 1 << layout.sequence_bits();
+        let next_tick = |cursor| layout.tick_of(cursor).next();
+        let before = self.change(|cursor| {
+            if are_unused(cursor) {
                 // So does the last tick, after which there is none.
-                return Position::new(word.get() + 1);
+                return Position::new(cursor.get() + 1);
             }
-            layout.at(layout.clock_of(word), layout.place_of(next_tick(word)))
+            layout.at(layout.clock_of(cursor), layout.offset_of(next_tick(cursor)))
         });
         if are_unused(before) {
             layout.tick_of(before)
@@ -590,21 +591,18 @@ impl Word {
         }
     }
 
-    /// Moves the word by `to`. Returns where it was.
+    /// Moves the cursor by `to`. Returns where it was.
     pub(super) fn change(&self, to: impl Fn(Position) -> Position) -> Position {
-        let to = |word| Some(to(Position::new(word)).get());
+        let to = |cursor| Some(to(Position::new(cursor)).get());
         // AcqRel as in issue(). The update is tried until it succeeds.
         let (Ok(before) | Err(before)) = self.0.fetch_update(AcqRel, Acquire, to);
         Position::new(before)
     }
 }
 
-impl Spread {
+impl ClockSeqSpan {
     /// A tick uses the clock in force only.
-    pub const ONE: Self = Self {
-        together: 1,
-        widest: 1,
-    };
+    pub const ONE: Self = Self { now: 1, max: 1 };
 }
 
 impl Bounds {
@@ -622,14 +620,14 @@ impl Bounds {
         }
     }
 
-    /// The identity for which the bound was published.
+    /// The tenure for which the bound was published.
     #[inline]
     pub fn generation(&self) -> Generation {
         Generation::from_bits(self.generation.load(Acquire))
     }
 
     /// Allows positions below `reserved` to sessions of this generation, if the bound
-    /// still is `before`. The mark is durable and the word has been raised: this is the
+    /// still is `before`. The mark is durable and the cursor has been raised: this is the
     /// last step of a reservation. False if the slot was closed, or the bound voided,
     /// since it was planned.
     #[must_use]
@@ -651,7 +649,7 @@ impl Bounds {
         swap.is_ok()
     }
 
-    /// Opens a slot that was closed, for a server with a new identity. Returns the bound.
+    /// Opens a slot that was closed, for a server with a new tenure. Returns the bound.
     /// Holders of the reservation lock only. The process that closes the slot again takes this
     /// away: what a reserver publishes takes the place of zero, never of [`CLOSED`], or
     /// a reserver could not tell one closing from the next.
@@ -661,24 +659,27 @@ impl Bounds {
         Position::new(swap.map_or_else(|bound| bound, |_| 0))
     }
 
-    /// Allows no ID until there is a new identity. Returns the bound as it was.
+    /// Allows no ID until there is a new tenure. Returns the bound as it was.
     pub(super) fn close(&self) -> Position {
         Position::new(self.reserved.swap(CLOSED.get(), AcqRel))
     }
 
-    pub fn spread(&self) -> Spread {
-        // Acquire: a reader that sees a word that has left its tick sees what was
+    pub fn clock_seq_span(&self) -> ClockSeqSpan {
+        // Acquire: a reader that sees a cursor that has left its tick sees what was
         // lowered before.
-        let spread = self.spread.load(Acquire);
-        let (together, widest) = (spread & u64::from(u32::MAX), spread >> 32);
-        Spread { together, widest }
+        let clock_seq_span = self.clock_seq_span.load(Acquire);
+        let (together, widest) = (clock_seq_span & u64::from(u32::MAX), clock_seq_span >> 32);
+        ClockSeqSpan {
+            now: together,
+            max: widest,
+        }
     }
 
     /// Sets the spread: before the bound is published if it allows more, before the
-    /// word leaves its tick if it allows less.
-    pub(super) fn set_spread(&self, spread: Spread) {
-        self.spread
-            .store(spread.together | spread.widest << 32, Release);
+    /// cursor leaves its tick if it allows less.
+    pub(super) fn set_clock_seq_span(&self, clock_seq_span: ClockSeqSpan) {
+        self.clock_seq_span
+            .store(clock_seq_span.now | clock_seq_span.max << 32, Release);
     }
 
     /// Allows no ID until the next reservation. A slot that was closed stays closed:
@@ -702,7 +703,7 @@ impl Bounds {
     /// need. True for one caller per reservation.
     #[must_use]
     #[inline]
-    pub fn elect_early(&self, end: Position) -> bool {
+    pub fn claim_prefetch(&self, end: Position) -> bool {
         // Relaxed: the hint carries no data; the reservation itself takes a lock.
         let early = self.early.load(Relaxed);
         end.get() > early && self.claim(early)

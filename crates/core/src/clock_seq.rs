@@ -1,7 +1,7 @@
-//! The ledger of clock numbers: which of a layout's clocks have been used at an
+//! The history of clock sequences: which of a layout's clocks have been used at an
 //! instant, so that IDs can resume in an unused clock after a rollback.
 //!
-//! Clocks are taken in order, and the first follows the last. The ledger knows
+//! Clocks are taken in order, and the first follows the last. The clock history knows
 //!
 //! - the clock **in force**, and the `together - 1` clocks after it, in which an
 //!   exhausted tick goes on;
@@ -50,7 +50,7 @@ const SPAN_LEAST: u32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Ledger {
+pub struct ClockSeqHistory {
     pub(super) clock: u64,
     /// How many clocks a tick may use, the one in force included.
     pub(super) together: u64,
@@ -59,8 +59,8 @@ pub struct Ledger {
     others_before: Tick,
 }
 
-impl Ledger {
-    /// The ledger of a generator that has issued nothing.
+impl ClockSeqHistory {
+    /// The clock history of a generator that has issued nothing.
     pub const FRESH: Self = Self::unknown(0, Tick::new(0));
 
     /// Nothing is known of ticks before this one, and nothing has been issued
@@ -75,7 +75,7 @@ impl Ledger {
         }
     }
 
-    /// Makes a ledger from its stored parts, in the order of [`Self::parts`].
+    /// Makes a clock history from its stored parts, in the order of [`Self::parts`].
     pub const fn from_parts(parts: [u64; 3]) -> Self {
         let [clocks, known_from, others_before] = parts;
         Self {
@@ -87,7 +87,7 @@ impl Ledger {
         }
     }
 
-    /// The parts to be stored. No clock number is above 64.
+    /// The parts to be stored. No clock sequence is above 64.
     pub const fn parts(self) -> [u64; 3] {
         [
             self.clock | self.together << 8 | self.used << 16,
@@ -180,8 +180,8 @@ impl Ledger {
     }
 
     /// Once all clocks have been used since `known_from`, that instant says nothing
-    /// about later ticks any more. The ledger then relies on the instant from which on
-    /// time has passed the other clocks. A ledger that has just switched must not be
+    /// about later ticks any more. The clock history then relies on the instant from which on
+    /// time has passed the other clocks. A clock history that has just switched must not be
     /// renewed: the other clocks may have issued since.
     pub fn renewed(self, clocks: u64) -> Self {
         if self.used < clocks {
@@ -218,7 +218,7 @@ impl Ledger {
         Some((at | above << INSTANT_BITS).cast_signed())
     }
 
-    /// Reads a mark: its instant, and the ledger of a generator that has issued
+    /// Reads a mark: its instant, and the clock history of a generator that has issued
     /// nothing from there on. `None` if no generator of this layout wrote it.
     pub fn read_mark(value: i64, layout: Layout) -> Option<(UnixMillis, Self)> {
         let value = u64::try_from(value).ok()?;
@@ -231,14 +231,14 @@ impl Ledger {
             return None;
         }
         let end = layout.tick_from(mark);
-        let mut ledger = Self::unknown(clock, end);
+        let mut clock_history = Self::unknown(clock, end);
         if known > 0 {
             let span = 1i64 << (u32::try_from(known).unwrap_or(0) + SPAN_LEAST - 1);
             let from = UnixMillis::new(mark.get().saturating_sub(span));
-            ledger.used = others + 1;
-            ledger.known_from = layout.tick_from(from);
+            clock_history.used = others + 1;
+            clock_history.known_from = layout.tick_from(from);
         }
-        Some((mark, ledger))
+        Some((mark, clock_history))
     }
 }
 
@@ -254,13 +254,13 @@ mod tests {
     use super::super::layout::FieldRole;
     use super::*;
 
-    /// A ledger, and what has been issued in truth.
+    /// A clock history, and what has been issued in truth.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     struct Case {
         parts: [u64; 3],
         /// The first tick from which on each clock has not been used.
         reach: [u64; 4],
-        /// Where the word is. All clocks in force have been used there.
+        /// Where the cursor is. All clocks in force have been used there.
         tick: u64,
     }
 
@@ -293,88 +293,88 @@ mod tests {
     }
 
     impl Case {
-        fn ledger(&self) -> Ledger {
-            Ledger::from_parts(self.parts)
+        fn clock_history(&self) -> ClockSeqHistory {
+            ClockSeqHistory::from_parts(self.parts)
         }
 
         /// All clocks in force are used at the tick; they must have been unused there.
-        fn issue(&mut self, ledger: Ledger, tick: u64, clocks: u64, new: u64) {
-            for further in 0..ledger.together {
-                let clock = ((ledger.clock + further) % clocks) as usize;
+        fn issue(&mut self, clock_history: ClockSeqHistory, tick: u64, clocks: u64, new: u64) {
+            for further in 0..clock_history.together {
+                let clock = ((clock_history.clock + further) % clocks) as usize;
                 assert!(
-                    further < ledger.together - new || self.reach[clock] <= tick,
-                    "clock {clock} again at {tick}: {ledger:?}, {self:?}"
+                    further < clock_history.together - new || self.reach[clock] <= tick,
+                    "clock {clock} again at {tick}: {clock_history:?}, {self:?}"
                 );
                 self.reach[clock] = self.reach[clock].max(tick + 1);
             }
             self.tick = tick;
-            self.parts = ledger.parts();
+            self.parts = clock_history.parts();
         }
 
         fn after(mut self, deed: Deed, clocks: u64, layout: Layout) -> Option<Self> {
-            let ledger = self.ledger();
+            let clock_history = self.clock_history();
             match deed {
-                Deed::Pass(ticks) => self.issue(ledger, self.tick + ticks, clocks, 0),
+                Deed::Pass(ticks) => self.issue(clock_history, self.tick + ticks, clocks, 0),
                 Deed::Back(ticks) => {
                     let to = self.tick.checked_sub(ticks)?;
                     let reached = Tick::new(self.tick + 1);
-                    let next = ledger.switch(Tick::new(to), reached, clocks)?;
+                    let next = clock_history.switch(Tick::new(to), reached, clocks)?;
                     self.issue(next, to, clocks, 1);
                 }
                 Deed::Widen => {
-                    let wider = ledger.widen(Tick::new(self.tick), clocks);
-                    let more = wider.together - ledger.together;
+                    let wider = clock_history.widen(Tick::new(self.tick), clocks);
+                    let more = wider.together - clock_history.together;
                     self.issue(wider, self.tick, clocks, more);
                 }
-                Deed::Narrow | Deed::NarrowAhead if ledger.together == 1 => return None,
+                Deed::Narrow | Deed::NarrowAhead if clock_history.together == 1 => return None,
                 Deed::Narrow => {
                     let at = self.tick + 1;
-                    self.issue(ledger.narrow(Tick::new(at)), at, clocks, 0);
+                    self.issue(clock_history.narrow(Tick::new(at)), at, clocks, 0);
                 }
                 Deed::NarrowAhead => {
                     // Time has passed in which only the first clock was needed.
                     let at = self.tick + 2;
-                    self.issue(ledger.narrow(Tick::new(at)), at, clocks, 0);
+                    self.issue(clock_history.narrow(Tick::new(at)), at, clocks, 0);
                 }
                 Deed::Forget => {
                     let at = self.tick + 2;
-                    self.issue(ledger.forget_before(Tick::new(at)), at, clocks, 0);
+                    self.issue(clock_history.forget_before(Tick::new(at)), at, clocks, 0);
                 }
                 Deed::Start(after) => {
                     let mark =
                         layout.instant_of(Tick::new(self.tick.max(*self.reach.iter().max()?) + 2));
-                    let value = ledger.with_mark(mark, layout)?;
-                    let (mark, read) = Ledger::read_mark(value, layout)?;
+                    let value = clock_history.with_mark(mark, layout)?;
+                    let (mark, read) = ClockSeqHistory::read_mark(value, layout)?;
                     let (now, end) = (Tick::new(self.tick + after), layout.tick_from(mark));
-                    let (ledger, at) = if now >= end {
+                    let (clock_history, at) = if now >= end {
                         (read, now)
                     } else if let Some(next) = read.switch(now, end, clocks) {
                         (next, now)
                     } else {
                         (read, end)
                     };
-                    self.issue(ledger, at.get(), clocks, 1);
+                    self.issue(clock_history, at.get(), clocks, 1);
                 }
             }
             Some(self)
         }
 
-        /// Every clock that the ledger calls free is free.
+        /// Every clock that the clock history calls free is free.
         fn check(&self, clocks: u64) {
-            let ledger = self.ledger();
-            assert!(ledger.used <= clocks && ledger.together <= ledger.used);
-            assert!(ledger.known_from <= ledger.others_before);
+            let clock_history = self.clock_history();
+            assert!(clock_history.used <= clocks && clock_history.together <= clock_history.used);
+            assert!(clock_history.known_from <= clock_history.others_before);
             for to in 0..20 {
-                let free = ledger.free(Tick::new(to), clocks);
+                let free = clock_history.free(Tick::new(to), clocks);
                 for further in 0..free {
-                    let clock = (ledger.clock + ledger.together + further) % clocks;
+                    let clock = (clock_history.clock + clock_history.together + further) % clocks;
                     assert!(
                         self.reach[clock as usize] <= to,
-                        "clock {clock} is used at {to}: {self:?}, {ledger:?}"
+                        "clock {clock} is used at {to}: {self:?}, {clock_history:?}"
                     );
                 }
                 assert!(
-                    ledger
+                    clock_history
                         .free_from(clocks)
                         .is_some_and(|from| from.get() <= to)
                         == (free > 0)
@@ -408,11 +408,11 @@ mod tests {
                 (layout(bits), &deeds[..8])
             };
             let mut first = Case {
-                parts: Ledger::FRESH.parts(),
+                parts: ClockSeqHistory::FRESH.parts(),
                 reach: [0; 4],
                 tick: 0,
             };
-            first.issue(Ledger::FRESH, 6, clocks, 1);
+            first.issue(ClockSeqHistory::FRESH, 6, clocks, 1);
             let (mut level, mut known) = (vec![first], HashSet::from([first]));
             // Miri is slow.
             for _ in 0..if cfg!(miri) { 2 } else { 6 } {
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn what_a_mark_says_is_free_was_free() {
-        // Every small ledger, written into every mark behind it and read back.
+        // Every small clock history, written into every mark behind it and read back.
         for (tick_millis, most) in [(1, 150), (7, 30), (64, 10), (100, 10)] {
             let fields = [
                 (FieldRole::Time, 20),
@@ -451,22 +451,22 @@ mod tests {
                 for end in (known_from..most + 70).step_by(step) {
                     let mark = layout.instant_of(Tick::new(end));
                     for (clock, used) in [(0, 1), (3, 1), (1, 2), (2, 3), (3, 4)] {
-                        let ledger = Ledger {
+                        let clock_history = ClockSeqHistory {
                             clock,
                             together: 1,
                             used,
                             known_from: Tick::new(known_from),
                             others_before: Tick::new(end),
                         };
-                        let value = ledger.with_mark(mark, layout).unwrap();
-                        let (read_mark, read) = Ledger::read_mark(value, layout).unwrap();
+                        let value = clock_history.with_mark(mark, layout).unwrap();
+                        let (read_mark, read) = ClockSeqHistory::read_mark(value, layout).unwrap();
                         assert_eq!((read_mark, read.clock, read.together), (mark, clock, 1));
                         assert_eq!(read.others_before, Tick::new(end));
                         for to in 0..end + 2 {
                             let to = Tick::new(to);
                             assert!(
-                                read.free(to, 4) <= ledger.free(to, 4),
-                                "{ledger:?} {read:?}"
+                                read.free(to, 4) <= clock_history.free(to, 4),
+                                "{clock_history:?} {read:?}"
                             );
                         }
                         // Half of what was known, if that was 64 ms or more.
@@ -486,25 +486,33 @@ mod tests {
     #[test]
     fn a_mark_of_shared_clocks_says_nothing_but_the_clock() {
         let layout = layout(2).through_clocks().unwrap();
-        let ledger = Ledger::FRESH.switch(Tick::new(5), Tick::new(9), 4).unwrap();
+        let clock_history = ClockSeqHistory::FRESH
+            .switch(Tick::new(5), Tick::new(9), 4)
+            .unwrap();
         let mark = layout.instant_of(Tick::new(30));
-        let (_, read) = Ledger::read_mark(ledger.with_mark(mark, layout).unwrap(), layout).unwrap();
-        assert_eq!(read, Ledger::unknown(1, Tick::new(30)));
+        let (_, read) =
+            ClockSeqHistory::read_mark(clock_history.with_mark(mark, layout).unwrap(), layout)
+                .unwrap();
+        assert_eq!(read, ClockSeqHistory::unknown(1, Tick::new(30)));
     }
 
     #[test]
     fn marks_that_no_generator_writes() {
         let layout = layout(2);
-        let of = |above: u64| Ledger::read_mark((1000 | above << 46).cast_signed(), layout);
+        let of =
+            |above: u64| ClockSeqHistory::read_mark((1000 | above << 46).cast_signed(), layout);
         let mark = UnixMillis::new(1000);
         // A mark that a person sets is an instant.
-        assert_eq!(of(0), Some((mark, Ledger::unknown(0, Tick::new(16)))));
+        assert_eq!(
+            of(0),
+            Some((mark, ClockSeqHistory::unknown(0, Tick::new(16))))
+        );
         // The mark names the fifth clock of four, as in force or as used.
         assert_eq!(of(4 << 5), None);
         assert_eq!(of(4 << 11), None);
-        assert_eq!(Ledger::read_mark(-1, layout), None);
+        assert_eq!(ClockSeqHistory::read_mark(-1, layout), None);
         // There is no room after the year 4199, nor before 1970.
-        let fresh = |at| Ledger::FRESH.with_mark(UnixMillis::new(at), layout);
+        let fresh = |at| ClockSeqHistory::FRESH.with_mark(UnixMillis::new(at), layout);
         assert_eq!(fresh(1 << 46), None);
         assert_eq!(fresh(-1), None);
         assert!(fresh((1 << 46) - 1).is_some());
@@ -514,25 +522,27 @@ mod tests {
     fn each_clock_once_onto_one_instant() {
         for clocks in [2, 4, 64] {
             let (at, reached) = (Tick::new(50), Tick::new(60));
-            let mut ledger = Ledger::FRESH;
+            let mut clock_history = ClockSeqHistory::FRESH;
             for clock in 1..clocks {
-                ledger = ledger.switch(at, reached, clocks).unwrap();
-                assert_eq!(ledger.clock, clock);
+                clock_history = clock_history.switch(at, reached, clocks).unwrap();
+                assert_eq!(clock_history.clock, clock);
             }
-            assert_eq!(ledger.switch(at, reached, clocks), None);
-            assert_eq!(ledger.free_from(clocks), Some(reached));
+            assert_eq!(clock_history.switch(at, reached, clocks), None);
+            assert_eq!(clock_history.free_from(clocks), Some(reached));
             // Time has passed the others: all are free again.
-            let ledger = ledger.switch(reached, Tick::new(70), clocks).unwrap();
-            assert_eq!(ledger.clock, 0);
-            assert_eq!(ledger.free(reached, clocks), clocks - 2);
-            assert_eq!(ledger.free(at, clocks), 0);
+            let clock_history = clock_history
+                .switch(reached, Tick::new(70), clocks)
+                .unwrap();
+            assert_eq!(clock_history.clock, 0);
+            assert_eq!(clock_history.free(reached, clocks), clocks - 2);
+            assert_eq!(clock_history.free(at, clocks), 0);
         }
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
 
-        /// For any layout, and any numbers in the ledger.
+        /// For any layout, and any numbers in the clock history.
         #[test]
         fn no_mark_says_more_than_was_known(
             epoch in 0i64..2_000_000_000_000,
@@ -553,24 +563,24 @@ mod tests {
             let layout = Layout::new(UnixMillis::new(epoch), Millis::new(tick_millis), &fields).unwrap();
             let clocks = layout.clocks();
             let end = known_from + since / tick_millis.unsigned_abs();
-            let ledger = Ledger {
+            let clock_history = ClockSeqHistory {
                 clock: clock % clocks,
                 together: 1,
                 used: others % clocks + 1,
                 known_from: Tick::new(known_from),
                 others_before: Tick::new(end),
             };
-            prop_assert_eq!(Ledger::from_parts(ledger.parts()), ledger);
+            prop_assert_eq!(ClockSeqHistory::from_parts(clock_history.parts()), clock_history);
             let mark = layout.instant_of(Tick::new(end));
-            let read = Ledger::read_mark(ledger.with_mark(mark, layout).unwrap(), layout);
+            let read = ClockSeqHistory::read_mark(clock_history.with_mark(mark, layout).unwrap(), layout);
             let (read_mark, read) = read.unwrap();
             prop_assert_eq!(read_mark, mark);
-            prop_assert_eq!(read.clock, ledger.clock);
-            prop_assert!(read.known_from >= ledger.known_from);
-            prop_assert_eq!(read.others_before, ledger.others_before);
+            prop_assert_eq!(read.clock, clock_history.clock);
+            prop_assert!(read.known_from >= clock_history.known_from);
+            prop_assert_eq!(read.others_before, clock_history.others_before);
             for to in [known_from, before, end.saturating_sub(1), end] {
                 let to = Tick::new(to);
-                prop_assert!(read.free(to, clocks) <= ledger.free(to, clocks));
+                prop_assert!(read.free(to, clocks) <= clock_history.free(to, clocks));
             }
         }
     }
@@ -579,18 +589,20 @@ mod tests {
     fn what_was_used_before_a_burst_stays_used() {
         // Clock 0 up to tick 1000, then clock 1 from 500, where a burst takes
         // clock 2 as well.
-        let ledger = Ledger::FRESH
+        let clock_history = ClockSeqHistory::FRESH
             .switch(Tick::new(500), Tick::new(1001), 3)
-            .and_then(|ledger| {
-                ledger
+            .and_then(|clock_history| {
+                clock_history
                     .widen(Tick::new(510), 3)
                     .narrow(Tick::new(511))
                     .into()
             });
-        let ledger: Ledger = ledger.unwrap();
-        assert_eq!(ledger.clock, 1);
+        let clock_history: ClockSeqHistory = clock_history.unwrap();
+        assert_eq!(clock_history.clock, 1);
         // Clock 2 is free from 511 on; clock 0 is free only from 1001 on.
-        let next = ledger.switch(Tick::new(600), Tick::new(700), 3).unwrap();
+        let next = clock_history
+            .switch(Tick::new(600), Tick::new(700), 3)
+            .unwrap();
         assert_eq!(next.clock, 2);
         assert_eq!(next.switch(Tick::new(600), Tick::new(700), 3), None);
         assert_eq!(

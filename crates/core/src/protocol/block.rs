@@ -13,11 +13,11 @@
 //! Positions that are taken but do not belong to the block are lost: no call issues
 //! them. That is the price for leaving the path of single IDs as it is.
 
-use super::generator::Generator;
-use super::host::{Host, Refused};
-use super::id::Position;
-use super::server::issue;
-use super::word::Issued;
+use crate::cursor::Issued;
+use crate::generator::Generator;
+use crate::id::Position;
+use crate::protocol::host::{Host, IssueError};
+use crate::protocol::issue;
 
 /// How often a call takes positions while others take some in between. Each time may
 /// exhaust a tick that others wait for, so the call does not try for ever.
@@ -70,7 +70,7 @@ pub fn issue_block<H: Host>(host: &H, count: u64) -> Result<Issued, H::Error> {
         };
         held = Some(last);
     }
-    Err(host.error(Refused::Interleaved { count }))
+    Err(host.error(IssueError::Interleaved { count }))
 }
 
 /// Consecutive positions. Those from `borrowed_from` on belong to ticks that the clock

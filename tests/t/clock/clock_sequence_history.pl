@@ -1,4 +1,4 @@
-# Tests that the ledger of clock numbers goes wherever marks go: into dumps, to
+# Tests that the history of clock sequences goes wherever marks go: into dumps, to
 # standbys, through changes of the label, and through starts.
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ my $session = session($node);
 
 sub reconnect { $session = session($node, undef, @_); return; }
 
-# A dump carries the ledger: after a restore IDs use other clock numbers than before.
+# A dump carries the clock history: after a restore IDs use other clock sequences than before.
 create_generator($node, 'dumped', $multi_clock);
 draw_batch($session, 'dumped', 2000);
 set_back($node, 2);
@@ -73,7 +73,7 @@ for my $next ("$multi_clock on_rollback=continue", $multi_clock, "$multi_clock o
 }
 check_unique('relabelled');
 
-# The ledger lies above the instant in the mark. Such a mark is not read as an instant
+# The clock history lies above the instant in the mark. Such a mark is not read as an instant
 # far ahead: not by a session that knows no label, and not by code that keeps or
 # compares the mark.
 create_generator($node, 'moved', $multi_clock);
@@ -89,8 +89,8 @@ like($node->safe_psql('postgres', q{SELECT snowflake_set_default('t', generator 
 check_unique('moved');
 
 # The server starts while the clock is before the mark: IDs resume fifteen times in
-# another clock number, then at the mark; in between the clock is set back. With one
-# slot, and where no time freed another clock number, no generator gives up its slot:
+# another clock sequence, then at the mark; in between the clock is set back. With one
+# slot, and where no time freed another clock sequence, no generator gives up its slot:
 # the server makes room.
 $session->quit;
 reconnect();
@@ -139,10 +139,10 @@ $session->quit;
 $node->stop;
 
 # A standby that lagged takes over, its clock 6 s behind. It knows none of the clock
-# numbers that the primary used meanwhile, and skips the time in which they can have
+# sequences that the primary used meanwhile, and skips the time in which they can have
 # been used, and max_borrow on top.
 my $primary = new_node('primary', 3, allows_streaming => 1);
-$primary->append_conf('postgresql.conf', "snowflake_id.reserve = '1 s'");
+$primary->append_conf('postgresql.conf', "snowflake_id.reserve_ahead = '1 s'");
 start_with_clock($primary, 0);
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 create_generator($primary, 'promoted', $multi_clock);

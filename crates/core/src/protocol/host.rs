@@ -1,19 +1,19 @@
-//! What a server is to the protocol ([`super::server`]): clocks, a disk, a lock, settings.
+//! What a server is to the protocol ([`crate::protocol`]): clocks, a disk, a lock, settings.
 //! PostgreSQL is one, and so are the models and threads of the tests. The core decides; the
 //! host acts, and makes no decision.
 
-use super::clock::Reading;
-use super::generator::{Descent, Generator};
-use super::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos, WorkerId};
-use super::identity::{Generation, Identity};
-use super::reservation::{Refusal, Settings};
-use super::slot::{Reserving, Slot};
-use super::word::Clocks;
+use crate::clock::Reading;
+use crate::cursor::Clocks;
+use crate::generator::{Descent, Generator};
+use crate::id::{BootNanos, Millis, Nanos, Tick, UnixMillis, UnixNanos, WorkerId};
+use crate::protocol::plan::{ReserveError, Settings};
+use crate::slot::{Reserving, Slot};
+use crate::tenure::{Generation, Tenure};
 
 /// What a server knows of its wall clock: shared by all its generators, and changed under the
 /// clock lock only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Beliefs {
+pub struct TrustedClock {
     /// Wall minus boot clock when the wall clock was last believed.
     pub trusted_offset: Nanos,
     /// Both clocks when a reserver last read them, unless that reading was refused as a
@@ -24,7 +24,7 @@ pub struct Beliefs {
     pub promoted_at: Option<UnixMillis>,
 }
 
-impl Beliefs {
+impl TrustedClock {
     /// What a server knows at its start.
     pub const fn new(reading: Reading) -> Self {
         Self {
@@ -86,7 +86,7 @@ pub trait Host: Clocks + Sized {
     type Error;
 
     /// The error for a call that gets no ID.
-    fn error(&self, why: Refused) -> Self::Error;
+    fn error(&self, why: IssueError) -> Self::Error;
 
     /// The generator and the slot with its state; an error if a condition does not hold
     /// that this caller needs to issue.
@@ -101,21 +101,21 @@ pub trait Host: Clocks + Sized {
     fn generation(&self) -> Generation;
 
     /// Whether the transaction has taken IDs by what it has entered for, so that it holds the
-    /// horizon, and [`Self::took`] was called.
+    /// horizon, and [`Self::narrow_hold`] was called.
     fn has_taken(&self) -> bool;
 
     /// Holds the horizon of the generator, whose slot this is, at this instant or earlier,
-    /// until the transaction has ended: [`super::horizon::Held::hold`]. An error if the
+    /// until the transaction has ended: [`crate::horizon::Held::hold`]. An error if the
     /// transaction can hold no more; then it takes no ID.
     fn hold(&self, slot: &Slot, at: UnixMillis) -> Result<(), Self::Error>;
 
-    /// What the server has reported: [`super::reported::Reported::announced`]. Called after
+    /// What the server has reported: [`crate::reported::Reported::announced`]. Called after
     /// [`Self::hold`].
     fn reported(&self) -> UnixMillis;
 
     /// The transaction, which holds the horizon, has taken IDs of this tick and later:
-    /// [`super::horizon::Held::took`].
-    fn took(&self, at: UnixMillis);
+    /// [`crate::horizon::Held::narrow_hold`].
+    fn narrow_hold(&self, at: UnixMillis);
 
     /// Runs `f` as the only one that reserves for this generator.
     fn reserving<T>(&self, f: impl FnOnce(&Reserving) -> T) -> T;
@@ -130,9 +130,9 @@ pub trait Host: Clocks + Sized {
         Some(self.reserving(f))
     }
 
-    /// Runs `f` with what the server knows of its clock, and with the identity under which it
+    /// Runs `f` with what the server knows of its clock, and with the tenure under which it
     /// issues the generator's IDs, one caller at a time.
-    fn with_beliefs<T>(&self, f: impl FnOnce(&mut Beliefs, Identity) -> T) -> T;
+    fn with_trusted_clock<T>(&self, f: impl FnOnce(&mut TrustedClock, Tenure) -> T) -> T;
 
     fn settings(&self) -> Settings;
 
@@ -149,14 +149,14 @@ pub trait Host: Clocks + Sized {
     fn nap(&self, nanos: Nanos) -> Result<(), Self::Error>;
 
     /// An ID is needed of a tick that begins at this instant, which is not before the
-    /// bound of the server's identity. Waits for a while, outside of any lock, until the
-    /// bound is later than that, or the identity is another one; false if neither comes.
+    /// bound of the server's tenure. Waits for a while, outside of any lock, until the
+    /// bound is later than that, or the tenure is another one; false if neither comes.
     /// An error if the wait is cancelled. Without a registry there is no bound.
     fn more_bound(&self, _needed: UnixMillis) -> Result<bool, Self::Error> {
         Ok(false)
     }
 
-    /// A generator that takes turns needs another worker ID than that of its generation,
+    /// A generator that rotates its worker ID needs another worker ID than that of its generation,
     /// for IDs of the time that the wall clock shows. Waits for a while, outside of any
     /// lock; false if none comes. An error if the wait is cancelled.
     fn another_worker(&self) -> Result<bool, Self::Error> {
@@ -169,8 +169,8 @@ pub trait Host: Clocks + Sized {
     /// A reservation that began at this time was made.
     fn reserved(&self, _began: BootNanos) {}
 
-    /// Raises the mark: [`reserve`](super::server::reserve), with its errors.
-    fn reserve(&self, need: Need) -> Result<Option<Refusal>, Self::Error>;
+    /// Raises the mark: [`reserve`](crate::protocol::reserve), with its errors.
+    fn reserve(&self, need: Need) -> Result<Option<ReserveError>, Self::Error>;
 }
 
 /// Why somebody reserves.
@@ -183,14 +183,14 @@ pub enum Need {
     /// the bound gets the error.
     Early(Tick),
     /// No ID before this instant may be issued any more.
-    Floor(UnixMillis),
+    AdvanceTo(UnixMillis),
     /// No ID of a tick that ends at or before this instant may be issued any more, since the
-    /// server has reported it, see [`super::reported`]. If the clock was set back since, the
+    /// server has reported it, see [`crate::reported`]. If the clock was set back since, the
     /// generator leads as if it had issued there.
     Reported(UnixMillis),
     /// The wall clock was set forward, and the generator's clock is to follow it.
     Clock,
-    /// The wall clock was set back: another clock is needed, or another turn.
+    /// The wall clock was set back: another clock is needed, or another rotation.
     Switch,
     /// The tick is exhausted and goes on in further clocks. Takes no mark.
     Widen,
@@ -198,9 +198,9 @@ pub enum Need {
 
 /// Why a call gets no ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum IssueError {
     /// Nothing more may be reserved.
-    Reservation(Refusal),
+    Reservation(ReserveError),
     /// The wall clock is behind a reading by which an ID was issued. If the generator
     /// changes clocks: from when on one is free, and how many there are.
     Behind {
@@ -228,7 +228,7 @@ pub enum Note {
     Stepped { by: Millis },
     /// The first refusal of a series; with how far IDs are reserved, if they are.
     Refused {
-        why: Refused,
+        why: IssueError,
         reserved: Option<UnixMillis>,
     },
     /// IDs are issued again.
@@ -268,9 +268,9 @@ mod tests {
             boot: BootNanos::new(boot * 1_000_000),
             wall: UnixNanos::new(wall * 1_000_000),
         };
-        let beliefs = Beliefs::new(at(0, 1000));
+        let trusted = TrustedClock::new(at(0, 1000));
         let wall = |boot, wall, limit| {
-            let followed = beliefs.followed(at(boot, wall), Millis::new(limit));
+            let followed = trusted.followed(at(boot, wall), Millis::new(limit));
             followed.wall.millis().get()
         };
         assert_eq!(wall(10, 1010, 500), 1010);

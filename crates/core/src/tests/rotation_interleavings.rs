@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use loom::sync::Arc;
 
-use super::super::clocks::Ledger;
+use super::super::clock_seq::ClockSeqHistory;
+use super::super::cursor::{Issued, Step};
 use super::super::generator::Generator;
 use super::super::id::{Position, Tick, UnixMillis, UnixNanos};
-use super::super::identity::{Generation, Identity};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
-use super::super::reservation::Plan;
+use super::super::protocol::plan::Plan;
 use super::super::slot::{Reserving, Slot};
-use super::super::word::{Issued, Step};
+use super::super::tenure::{Generation, Tenure};
 use super::scaffold::{self, At, MS, carry_out, explore, first, plan, second, settled, spawn};
 
 fn generator() -> Generator {
@@ -25,22 +25,22 @@ fn generator() -> Generator {
     scaffold::generator(1, policy)
 }
 
-/// The position of a tick in a turn.
-fn at(turn: u64, tick: u64) -> Position {
+/// The position of a tick in a rotation.
+fn at(rotation: u64, tick: u64) -> Position {
     let layout = generator().layout;
-    layout.at(turn, layout.place_of(Tick::new(tick)))
+    layout.at(rotation, layout.offset_of(Tick::new(tick)))
 }
 
-/// A reserver carries out its plan: from a position, to the tick in that turn.
-fn reserve(slot: &Slot, identity: Identity, from: Position, to: Position, believes: bool) -> bool {
+/// A reserver carries out its plan: from a position, to the tick in that rotation.
+fn reserve(slot: &Slot, tenure: Tenure, from: Position, to: Position, believes: bool) -> bool {
     let before = slot.live().bounds().reserved();
     let plan = Plan {
         mark: UnixMillis::new(8),
         value: 8,
         believes,
-        identity,
+        tenure,
         switches: believes,
-        ..plan(Some(from), before, to, to, Ledger::FRESH)
+        ..plan(Some(from), before, to, to, ClockSeqHistory::FRESH)
     };
     let write = |plan: &Plan| slot.set_highest(&Reserving::the_lock_is_held(), plan.mark);
     let believe = || {
@@ -76,12 +76,12 @@ fn no_id_twice_when_a_generator_goes_back() {
         let (old, new) = (first().generation, second().generation);
         let slot = Arc::new(settled(&generator()));
         assert!(reserve(&slot, first(), at(0, 4), at(0, 8), false));
-        // The word is at number 0 of tick 4.
+        // The cursor is at number 0 of tick 4.
         let stopped = spawn(&slot, move |slot| issue(slot, old, 4));
         let mut issued = vec![];
         issued.extend(issue(&slot, old, 4));
         assert!(reserve(&slot, second(), at(1, 3), at(1, 8), true));
-        // Up to where the word was.
+        // Up to where the cursor was.
         for now in [3, 3, 4, 4] {
             issued.extend(issue(&slot, new, now));
         }

@@ -2,7 +2,7 @@
 //! through every walk of events up to a stated length.
 //!
 //! Each ID is a worker ID and a position of a small layout. No ID is issued twice; each
-//! lies between the floor and the bound of its worker ID; within a turn they increase; and
+//! lies between the floor and the bound of its worker ID; within a rotation they increase; and
 //! a call that another worker ID can serve gets an ID of the time that the wall clock
 //! shows.
 
@@ -14,14 +14,14 @@ use std::hash::Hash;
 
 use siphasher::sip128::SipHasher13;
 
+use super::super::cursor::{Clocks, Issued, Step};
 use super::super::generator::Generator;
-use super::super::host::{Host, Need, Note, Refused};
 use super::super::id::{Millis, SnowflakeId, UnixMillis, WorkerId};
-use super::super::identity::{Generation, Identity};
 use super::super::layout::{FieldRole, Layout};
 use super::super::policy::{OnRollback, Policy, SequenceStart};
+use super::super::protocol::host::{Host, IssueError, Need, Note};
 use super::super::slot::{Reserving, Scale};
-use super::super::word::{Clocks, Issued, Step};
+use super::super::tenure::{Generation, Tenure};
 use super::explorer::{Explorer, Rules, with};
 use super::model::{MS, Outcome, QUEUE, Queue, Server, settings};
 
@@ -97,7 +97,7 @@ fn generator() -> Generator {
 fn first(apart: bool) -> State {
     let mut server = Server::new(generator(), settings(40 * TICK, 3 * TICK, 0), 20 * TICK);
     server.apart = apart;
-    server.becomes(Identity::closed);
+    server.becomes(Tenure::closed);
     let worker = |id| (WorkerId::new(id).unwrap(), UnixMillis::new(0));
     server.queue.set(Some(Queue {
         waits: [worker(0), worker(1), worker(2)],
@@ -119,11 +119,11 @@ fn first(apart: bool) -> State {
 
 impl State {
     fn note_grant(&mut self) {
-        let identity = self.server.identity();
-        let Some((floor, bound)) = identity.floor.zip(identity.bound) else {
+        let tenure = self.server.tenure();
+        let Some((floor, bound)) = tenure.not_before.zip(tenure.not_after) else {
             return;
         };
-        let key = (self.server.life, identity.generation);
+        let key = (self.server.life, tenure.generation);
         let (_, known) = self.grants.entry(key).or_insert((floor, bound));
         *known = bound.max(*known);
     }
@@ -174,7 +174,7 @@ impl State {
         let outcome = self.server.call(count);
         self.note_change(before);
         // The clock was set back before the first ID of a grant.
-        self.leads |= self.server.identity().floor > Some(UnixMillis::new(wall));
+        self.leads |= self.server.tenure().not_before > Some(UnixMillis::new(wall));
         match outcome {
             Outcome::Issued { start, end } => {
                 let generation = self.server.generation();
@@ -190,7 +190,7 @@ impl State {
                 assert!(self.leads || is_near, "at {wall} an ID of {tick}");
                 self.note(generation, issued);
             }
-            Outcome::Refused(why @ Refused::Behind { .. }) => {
+            Outcome::Refused(why @ IssueError::Behind { .. }) => {
                 assert!(
                     !expects,
                     "{why:?}, and a worker ID is free: {:?}",
@@ -230,7 +230,7 @@ impl State {
             Event::Renew => self.server.renews_from_queue(),
             Event::Lose => {
                 let _ = self.server.takes_from_queue(None);
-                self.leads |= self.server.identity().floor > Some(UnixMillis::new(now));
+                self.leads |= self.server.tenure().not_before > Some(UnixMillis::new(now));
             }
             Event::Crash | Event::CrashBack => {
                 if event == Event::CrashBack {
@@ -252,7 +252,7 @@ impl State {
             }
             Event::Close => {
                 let end = self.server.close();
-                let own = self.server.slot.furthest_in_turn();
+                let own = self.server.slot.furthest_in_rotation();
                 let mut queue = self.server.queue.get().unwrap();
                 let floor = self.grants.get(&(self.server.life, before)).map(|it| it.0);
                 let end = end.max(floor.unwrap_or(end));
@@ -262,7 +262,7 @@ impl State {
                 queue.waits.rotate_right(1);
                 self.server.queue.set(Some(queue));
                 assert!(self.server.takes_from_queue(None));
-                self.leads |= self.server.identity().floor > Some(UnixMillis::new(now));
+                self.leads |= self.server.tenure().not_before > Some(UnixMillis::new(now));
             }
             Event::Old => {
                 if let Some(old) = self.before.filter(|old| old.worker().is_some())
@@ -278,7 +278,7 @@ impl State {
             Event::Rollback => self.server.end_rewrite(false),
             Event::Advance => {
                 let to = UnixMillis::new(now + 2 * TICK);
-                let _ = self.server.reserve(Need::Floor(to));
+                let _ = self.server.reserve(Need::AdvanceTo(to));
                 self.leads = true;
             }
             Event::Setval(ticks) => {
@@ -303,7 +303,7 @@ fn show(layout: Layout, id: SnowflakeId) -> String {
     )
 }
 
-/// How many turns the generator has come to at most.
+/// How many rotations the generator has come to at most.
 #[derive(Clone)]
 struct Turns(u64);
 
@@ -313,8 +313,8 @@ impl Rules for Turns {
 
     fn step(&mut self, state: &mut State, event: Event) -> Result<bool, String> {
         state.apply(event);
-        let word = state.server.word();
-        self.0 = self.0.max(state.server.generator.layout.clock_of(word));
+        let cursor = state.server.cursor();
+        self.0 = self.0.max(state.server.generator.layout.clock_of(cursor));
         Ok(true)
     }
 
@@ -327,7 +327,7 @@ impl Rules for Turns {
     }
 }
 
-/// All walks of [`CLOCKS`] and more events; returns how many turns the generator has come to at
+/// All walks of [`CLOCKS`] and more events; returns how many rotations the generator has come to at
 /// most.
 fn walk(name: &str, apart: bool, more: &[Event], depth: usize) -> u64 {
     // The first reservation in all its steps.
@@ -361,24 +361,24 @@ const CLOCKS: [Event; 6] = [
 ];
 
 #[test]
-fn turn_walk_of_clocks() {
+fn rotation_walk_of_clocks() {
     assert!(walk("clocks", false, &[Event::Little, Event::Step(-9)], 7) >= 2);
 }
 
 #[test]
-fn turn_walk_of_lost_leases_and_old_sessions() {
+fn rotation_walk_of_lost_leases_and_old_sessions() {
     let events = [Event::Lose, Event::Old, Event::Close];
     assert!(walk("leases", false, &events, 7) >= 2);
 }
 
 #[test]
-fn turn_walk_of_restarts() {
+fn rotation_walk_of_restarts() {
     let events = [Event::Crash, Event::CrashBack, Event::Close];
     assert!(walk("restarts", false, &events, 6) >= 2);
 }
 
 #[test]
-fn turn_walk_of_rewrites() {
+fn rotation_walk_of_rewrites() {
     let events = [
         Event::Restart,
         Event::Commit,
@@ -390,7 +390,7 @@ fn turn_walk_of_rewrites() {
 }
 
 #[test]
-fn turn_walk_of_marks_that_are_set() {
+fn rotation_walk_of_marks_that_are_set() {
     let events = [
         Event::Setval(2),
         Event::Setval(-4),
@@ -401,7 +401,7 @@ fn turn_walk_of_marks_that_are_set() {
 }
 
 #[test]
-fn turn_walk_of_reservations_apart() {
+fn rotation_walk_of_reservations_apart() {
     let events = [Event::GoOn, Event::Lose, Event::Old, Event::Close];
     assert!(walk("apart", true, &events, 7) >= 1);
 }
@@ -440,7 +440,7 @@ fn a_generator_goes_back_with_the_next_worker_id_and_forward_with_the_same() {
     state.apply(Event::Step(-3));
     let outcome = state.server.call(1);
     assert!(
-        matches!(outcome, Outcome::Refused(Refused::Behind { .. })),
+        matches!(outcome, Outcome::Refused(IssueError::Behind { .. })),
         "{outcome:?}"
     );
     assert_eq!(worker(&state), 2);
@@ -459,7 +459,7 @@ fn a_call_waits_for_a_small_rollback() {
 }
 
 #[test]
-fn marks_do_not_go_back_and_hold_no_turn_up() {
+fn marks_do_not_go_back_and_hold_no_rotation_up() {
     let mut state = issued();
     let mark = state.server.mark();
     state.apply(Event::Step(-9));
@@ -475,7 +475,7 @@ fn marks_do_not_go_back_and_hold_no_turn_up() {
 }
 
 #[test]
-fn no_turn_starts_before_what_somebody_has_advanced_to() {
+fn no_rotation_starts_before_what_somebody_has_advanced_to() {
     for (sets, least) in [(Event::Advance, 220), (Event::Setval(6), 260)] {
         let mut state = issued();
         state.apply(sets);
@@ -497,22 +497,23 @@ fn no_turn_starts_before_what_somebody_has_advanced_to() {
 }
 
 #[test]
-fn a_generator_without_a_turn_left_goes_on_ahead_of_the_clock() {
+fn a_generator_without_a_rotation_left_goes_on_ahead_of_the_clock() {
     let fields = [
         (FieldRole::Time, 58),
         (FieldRole::Worker, 2),
         (FieldRole::Sequence, 4),
     ];
     let layout = Layout::new(UnixMillis::new(0), Millis::new(TICK), &fields).unwrap();
-    let turns: Vec<_> = std::iter::successors(Some(0), |turn| layout.turn_after(*turn)).collect();
-    assert_eq!(turns, [0, 1, 2, 3]);
+    let rotations: Vec<_> =
+        std::iter::successors(Some(0), |rotation| layout.rotation_after(*rotation)).collect();
+    assert_eq!(rotations, [0, 1, 2, 3]);
     let default = Layout::DEFAULT;
-    let turns = std::iter::successors(Some(0), |turn| default.turn_after(*turn));
-    assert_eq!(turns.count(), 2048);
+    let rotations = std::iter::successors(Some(0), |rotation| default.rotation_after(*rotation));
+    assert_eq!(rotations.count(), 2048);
     let mut state = first(false);
     state.server.generator.layout = layout;
     state.apply(Event::One);
-    for turn in 1..6 {
+    for rotation in 1..6 {
         let mut queue = state.server.queue.get().unwrap();
         queue.waits[0].1 = UnixMillis::new(0);
         state.server.queue.set(Some(queue));
@@ -520,13 +521,13 @@ fn a_generator_without_a_turn_left_goes_on_ahead_of_the_clock() {
         state.apply(Event::Step(-1));
         state.server.renews = Some(Millis::new(LEASE));
         let Outcome::Issued { start, .. } = state.server.call(1) else {
-            panic!("{turn}");
+            panic!("{rotation}");
         };
-        assert_eq!(layout.clock_of(start), turn.min(3));
+        assert_eq!(layout.clock_of(start), rotation.min(3));
         let at = layout.instant_of(layout.tick_of(start));
-        if turn < 4 {
+        if rotation < 4 {
             assert_eq!(at.get(), state.server.wall.get() / MS);
-        } else if turn == 4 {
+        } else if rotation == 4 {
             assert_eq!(at, mark);
         }
     }
@@ -536,7 +537,7 @@ fn a_generator_without_a_turn_left_goes_on_ahead_of_the_clock() {
 fn a_worker_id_ends_at_its_bound_if_the_slot_does_not_know() {
     // The sequence was dropped, or its creation was rolled back.
     let state = issued();
-    let bound = state.server.identity().bound;
+    let bound = state.server.tenure().not_after;
     let slot = &state.server.slot;
     slot.abandon();
     assert!(slot.evict(2, state.server.read(), 0));
@@ -550,7 +551,7 @@ fn a_worker_id_ends_at_its_bound_if_the_slot_does_not_know() {
         },
         ..state.server.generator
     };
-    let bound = state.server.identity().bound;
+    let bound = state.server.tenure().not_after;
     settle(&state.server, &other);
     assert_eq!(Some(state.server.close()), bound);
 }
@@ -569,13 +570,13 @@ fn a_new_label_hides_no_id_of_the_worker_id_of_the_server() {
     let [floor, bound] = [0, 40 * TICK].map(UnixMillis::new);
     let worker = WorkerId::new(0).unwrap();
     let ahead = Millis::new(10 * LEASE);
-    server.becomes(|identity| identity.granted(worker, floor, bound, floor, ahead));
+    server.becomes(|tenure| tenure.granted(worker, floor, bound, floor, ahead));
     assert!(matches!(server.call(1), Outcome::Issued { .. }));
     let end = server.slot.furthest();
     assert_eq!(end, Some(UnixMillis::new(21 * TICK)));
     server.step(-5 * TICK * MS);
     settle(&server, &turning);
-    assert!(server.slot.takes_turns());
+    assert!(server.slot.rotates_worker());
     assert_eq!(Some(server.close()), end);
 }
 
@@ -586,12 +587,12 @@ fn settle(server: &Server, other: &Generator) {
 }
 
 #[test]
-fn no_turn_starts_before_the_marks_of_worker_ids_from_elsewhere() {
+fn no_rotation_starts_before_the_marks_of_worker_ids_from_elsewhere() {
     let first = |comes_from_elsewhere: bool| {
         let mut state = issued();
         let mark = state.server.slot.highest().unwrap();
         if comes_from_elsewhere {
-            state.server.slot.start_turns_at_mark();
+            state.server.slot.start_rotations_at_mark();
         }
         state.apply(Event::Step(-9));
         assert!(state.server.takes_from_queue(None));
@@ -612,7 +613,7 @@ fn no_turn_starts_before_the_marks_of_worker_ids_from_elsewhere() {
 fn a_server_that_returns_its_worker_id_closes_no_slot_that_has_another() {
     let state = issued();
     let slot = &state.server.slot;
-    let word = slot.live().word().position();
+    let cursor = slot.live().cursor().position();
     assert_eq!(slot.close(), None);
-    assert_eq!(slot.live().word().position(), word);
+    assert_eq!(slot.live().cursor().position(), cursor);
 }
