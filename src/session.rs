@@ -140,24 +140,35 @@ unsafe extern "C-unwind" fn on_invalidation(_arg: pg_sys::Datum, relation: pg_sy
     });
 }
 
-/// Called when the transaction ends, while its locks are still held. But for
-/// XACT_EVENT_PRE_PREPARE, nothing here raises an error.
-#[pgrx::pg_guard]
+/// Called when the transaction ends, while its locks are still held. Each transaction calls it
+/// twice at least, and most events need nothing. So there is no guard around all of it.
 unsafe extern "C-unwind" fn on_transaction(
     event: pg_sys::XactEvent::Type,
     _arg: *mut std::ffi::c_void,
 ) {
     use pg_sys::XactEvent::*;
-    let (committed, aborted) = match event {
-        XACT_EVENT_COMMIT => (true, false),
-        XACT_EVENT_ABORT => (false, true),
+    match event {
+        XACT_EVENT_COMMIT => end_transaction(true, false),
+        XACT_EVENT_ABORT => end_transaction(false, true),
         XACT_EVENT_PARALLEL_ABORT | XACT_EVENT_PARALLEL_COMMIT | XACT_EVENT_PREPARE => {
-            (false, false)
+            end_transaction(false, false);
         }
-        // This one may raise an error, which ends the transaction.
-        XACT_EVENT_PRE_PREPARE => return tx_holds::prepare(),
-        _ => return,
-    };
+        // SAFETY: a call from PostgreSQL, with nothing to drop.
+        XACT_EVENT_PRE_PREPARE => unsafe { before_prepare() },
+        _ => {}
+    }
+}
+
+/// This may raise an error, which ends the transaction.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn before_prepare() {
+    tx_holds::prepare();
+}
+
+/// Nothing here raises an error: a transaction that has ended could not be ended by one, and
+/// PostgreSQL would stop the server. So no panic leaves this function: its calling convention
+/// ends the process instead, which has no cost in each transaction.
+extern "C" fn end_transaction(committed: bool, aborted: bool) {
     // Before the pins are given back: a slot in which somebody holds the horizon stays.
     tx_holds::withdraw();
     session_generator::end_transaction(committed, aborted);

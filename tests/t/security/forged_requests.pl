@@ -82,7 +82,7 @@ for my $n (1 .. 20)
 	my $forger = server(500 + $n);
 	my $forged = decode_json(encode_json($memory));
 	if ($n % 4 == 0) { $forged->{serial} += 1_000_000_000; }
-	elsif ($n % 4 == 1) { $forged->{era}{place}{timeline} += 1; }
+	elsif ($n % 4 == 1) { $forged->{era}{origin}{timeline} += 1; }
 	elsif ($n % 4 == 2) { $forged->{era}{declared} += 1; }
 	else { $forged->{seal} = 'ab' x 32; }
 	$forger->{memory} = $forged;
