@@ -143,6 +143,9 @@ impl Path {
     }
 }
 
+/// The lock on a sequence of [`SessionGenerator::lock`].
+const LOCK_MODE: pg_sys::LOCKMODE = pg_sys::RowExclusiveLock.cast_signed();
+
 thread_local! {
     /// Entries that hold a pin, which is given back at the end of the transaction.
     static PINNED: RefCell<Vec<&'static SessionGenerator>> = const { RefCell::new(Vec::new()) };
@@ -335,15 +338,21 @@ impl SessionGenerator {
     fn fill_for(&'static self, issues: bool) -> Result<IssueContext, Error> {
         let shared = shmem::shared()?;
         prevent_where_nextval_is(c"snowflake_nextval()");
-        let mut is_new = self.lock();
+        let any_of = pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE;
+        let mut is_checked = issues;
+        if issues {
+            self.lock_for(any_of)?;
+        } else {
+            self.lock();
+        }
         // Invalidations that came with a lock have run by now and cleared the facts.
         // Each pass takes locks, so the facts are checked again after each.
         loop {
             pgrx::check_for_interrupts!();
-            if issues {
-                self.check_user(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE, is_new)?;
-                is_new = false;
+            if issues && !is_checked {
+                self.check_user(any_of, false)?;
             }
+            is_checked = false;
             let mut facts = self.learn()?;
             let generator = &facts.described.generator;
             self.check_committed(generator.layout)?;
@@ -419,28 +428,37 @@ impl SessionGenerator {
 
     /// Takes RowExclusive for the rest of the transaction, as `nextval()` does: a drop,
     /// restart or relabelling of the sequence waits for us, and we wait for such a one.
-    /// Returns whether this transaction did not have the lock.
-    pub fn lock(&self) -> bool {
+    pub fn lock(&self) {
         let transaction = compat::transaction();
-        if self.locked.get() == transaction {
-            return false;
+        if self.locked.get() != transaction {
+            // SAFETY: in a transaction; a lock on an object that need not exist.
+            with_top_owner(|| unsafe { pg_sys::LockRelationOid(self.relation(), LOCK_MODE) });
+            self.note_lock(transaction);
         }
-        let mode = pg_sys::RowExclusiveLock.cast_signed();
-        // SAFETY: in a transaction; a lock on an object that need not exist.
-        with_top_owner(|| unsafe { pg_sys::LockRelationOid(self.relation(), mode) });
+    }
+
+    fn note_lock(&self, transaction: u32) {
         self.locked.set(transaction);
         // A view may have learned, before this lock, that the sequence is new.
         if self.unsettled.take() {
             self.facts.set(None);
         }
-        true
     }
 
     /// As [`Self::lock`], for a user with one of these privileges. Nobody else has the lock
     /// afterwards: a session that drops or relabels the sequence would wait for the end of a
     /// stranger's transaction.
     pub fn lock_for(&self, any_of: u32) -> Result<(), Error> {
-        let is_new = self.lock();
+        let transaction = compat::transaction();
+        let is_new = self.locked.get() != transaction;
+        if is_new {
+            let check = || compat::lock_and_check(self.relation(), LOCK_MODE, any_of);
+            let may = with_top_owner(check);
+            self.note_lock(transaction);
+            if may {
+                return Ok(());
+            }
+        }
         self.check_user(any_of, is_new)
     }
 
@@ -449,9 +467,10 @@ impl SessionGenerator {
     fn check_user(&self, any_of: u32, is_new: bool) -> Result<(), Error> {
         catalog::check_privilege(self.relation(), any_of).inspect_err(|_| {
             if is_new {
-                let mode = pg_sys::RowExclusiveLock.cast_signed();
-                // SAFETY: `lock` has taken it, with this owner.
-                with_top_owner(|| unsafe { pg_sys::UnlockRelationOid(self.relation(), mode) });
+                // SAFETY: `lock_for` has taken it, with this owner.
+                with_top_owner(|| unsafe {
+                    pg_sys::UnlockRelationOid(self.relation(), LOCK_MODE);
+                });
                 self.locked.set(0);
             }
         })
@@ -874,14 +893,15 @@ pub fn has_no_default() -> bool {
 
 /// Runs `f`, which locks or unlocks for the whole transaction: a savepoint that is rolled
 /// back changes nothing.
-fn with_top_owner(f: impl FnOnce()) {
+fn with_top_owner<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: resource owners are valid inside a transaction. If `f` raises an error, aborting
     // the transaction puts the owner back.
     unsafe {
         let owner = pg_sys::CurrentResourceOwner;
         pg_sys::CurrentResourceOwner = pg_sys::TopTransactionResourceOwner;
-        f();
+        let result = f();
         pg_sys::CurrentResourceOwner = owner;
+        result
     }
 }
 
