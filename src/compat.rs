@@ -8,11 +8,12 @@
 //!   with the range in build.rs, in `tools/env.sh` and in `debian/pgversions`.
 //! - The functions of the C interface that are known to have changed in 19
 //!   (`LWLockNewTrancheId`, `ShmemInitHash`, `planner_hook`) are not used here.
-//! - Not known, to be compared with the headers of 19: what this file declares by itself
-//!   (`TimeLineHistoryEntry`, [`SequenceForm`], and the functions of `unguarded`), and the
-//!   branches for "not 15" and "not 16", which 19 takes as well; whether sequences are still
-//!   heap relations of one page, which mark.rs reads; and whether a failing
-//!   `GUC_check_errdetail_string` is still set as a variable.
+//! - Not known, to be compared with the headers of 19:
+//!   - what this file declares by itself (`TimeLineHistoryEntry`, [`SequenceForm`], and the
+//!     functions of `unguarded`);
+//!   - the branches for "not 15" and "not 16", which 19 takes as well;
+//!   - whether sequences are still heap relations of one page, which mark.rs reads;
+//!   - whether a failing `GUC_check_errdetail_string` is still set as a variable.
 //! - Nothing was built or run on 19.
 
 use std::ffi::CStr;
@@ -48,9 +49,11 @@ pub fn process_index() -> usize {
 pub struct File {
     /// The number changes when the relation is rewritten.
     pub number: u32,
-    /// The subtransactions of this transaction that created and rewrote the relation, 0
-    /// if none: a rollback of them removes its content.
+    /// The subtransaction of this transaction that created the relation, 0 if none: a
+    /// rollback of it removes the content.
     pub created_in: pg_sys::SubTransactionId,
+    /// The subtransaction of this transaction that rewrote the relation, 0 if none: a
+    /// rollback of it removes the content.
     pub rewritten_in: pg_sys::SubTransactionId,
 }
 

@@ -1,7 +1,7 @@
 //! What administrators do with a registry in etcd, from a session of any server.
 //!
 //! The calls run in a thread that gets no signals, as all that waits for etcd does; the
-//! session waits for it, and goes on at once if its query is cancelled. Then the thread
+//! session waits for it, and resumes at once if its query is cancelled. Then the thread
 //! ends by itself, within [`TIMEOUT`].
 
 use std::time::Duration;

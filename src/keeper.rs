@@ -11,13 +11,13 @@
 //! | what ends the keeper | what follows |
 //! |---|---|
 //! | a stop of the server | it closes all slots, returns the worker ID within [`line::RELEASE_WAIT`], then those of generators within the same time, and ends |
-//! | `pg_terminate_backend()`, an error | the next keeper, a second later, goes on with what is in shared memory: same incarnation, next request. IDs are issued meanwhile |
+//! | `pg_terminate_backend()`, an error | the next keeper, a second later, continues with what is in shared memory: same incarnation, next request. IDs are issued meanwhile |
 //! | SIGKILL | a crash of the server: shared memory is made anew, and a new incarnation takes over its own worker ID |
 //!
 //! # A fixed worker ID
 //!
 //! It is claimed: a server that starts with a registry issues nothing before the grant.
-//! A server that is given a registry by a reload goes on under its worker ID as before,
+//! A server that is given a registry by a reload continues to issue under its worker ID,
 //! without a promise of the registry, until the registry grants it, or says that another
 //! server holds it. So servers can be moved to a registry one by one, without a stop,
 //! and back: without the registry the fixed worker ID holds at once.
@@ -98,7 +98,7 @@ pub extern "C-unwind" fn keep_worker_id(_argument: pg_sys::Datum) {
     loop {
         // SAFETY: as above.
         let millis = unsafe { context.switch_to(|_| keeper.round()) };
-        // SAFETY: nothing in it is used any more.
+        // SAFETY: nothing in it is used after this.
         unsafe { context.reset() };
         compat::wait_keeper(Some(keeper.bell.socket()), millis);
     }

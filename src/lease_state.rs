@@ -14,7 +14,7 @@
 //! | `generation` | a copy of the generation of the tenure, with the worker ID for which IDs are composed, for sessions that hold no lock; stored with Release under the clock lock, last |
 //! | `max_ahead` | a copy of the tenure's limit (milliseconds; -1: none); stored before `generation` |
 //! | `needed` | the latest instant for which a caller needs a later bound (milliseconds; the least: none); raised by callers, taken by the keeper |
-//! | `known` | the latest such instant that the keeper knows of (the least: none): one that is not later wakes it no more. Stored with Release by the keeper, before it takes `needed` and after, and when a bound has met it; loaded with Acquire by callers, after they have raised `needed`. Callers that still wait tell again each second, so that none is lost if both change at once |
+//! | `known` | the latest such instant that the keeper knows of (the least: none): one that is not later does not wake it again. Stored with Release by the keeper, before it takes `needed` and after, and when a bound has met it; loaded with Acquire by callers, after they have raised `needed`. Callers that still wait tell again each second, so that none is lost if both change at once |
 //! | `used` | the generation whose worker ID is used up for the time that the clock shows, 0: none. Stored by sessions, taken by the keeper. Never set for the server |
 //! | `state` | the tenure, and what the keeper has here; under the clock lock of [`super::shmem`] |
 
@@ -201,8 +201,9 @@ pub struct KeptLease {
 /// What views and errors show.
 #[derive(Clone, Default)]
 pub struct Shown {
-    /// The registry without its secrets, and the pool. Empty without a registry.
+    /// The registry without its secrets. Empty without a registry.
     pub registry: Short<200>,
+    /// The pool. Empty without a registry.
     pub pool: Short<64>,
     /// The nonce of the lease.
     pub nonce: Option<Nonce>,

@@ -56,7 +56,7 @@ thread_local! {
 /// Reads a pool, the row of a worker ID, and a server. `ordinary` are the worker IDs that are
 /// neither excepted nor spare; `has_longer`: a lease of the pool ends later than one that begins
 /// now, as a rule none does. Asked for in an order, the planner looks into the index of that order.
-/// A row may be that of a worker ID which is none of the pool any more: its holder is not unknown.
+/// A row may be that of a worker ID that is no longer in the pool: its holder is not unknown.
 const READ: &str = "SELECT p.pool, l.lease, s.server, \
         int8multirange(int8range(lower(p.worker_ids), upper(p.worker_ids) - (p.pool -> 'spares')::bigint)) \
             - p.except_ids AS ordinary, \
@@ -329,7 +329,7 @@ struct RegistryTable {
     namespace: String,
     /// The range of its worker IDs.
     all: String,
-    /// Those that are neither excepted nor spare, as a multirange.
+    /// Its worker IDs that are neither excepted nor spare, as a multirange.
     ordinary: String,
     /// All leases end at this instant at the latest.
     latest: Option<RegistryMillis>,
@@ -451,7 +451,7 @@ fn or_raise<T>(result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| error.raise())
 }
 
-/// Whether the transaction goes on after this statement.
+/// Whether the transaction continues after this statement.
 fn is_in_block() -> bool {
     // SAFETY: reads the state of the transaction.
     unsafe { pg_sys::IsInTransactionBlock(true) }

@@ -167,7 +167,7 @@ impl LeaseTexts {
         told(format!("{what}{generator} after {outage}")).detail(reason(&failure.why))
     }
 
-    /// The worker ID was lost. `goes_on`: another one is asked for, since nobody stops.
+    /// The worker ID was lost. `goes_on`: the server does not stop, so another one is asked for.
     pub fn lost(&self, right: &HeldLease, failure: &LeaseFailure, goes_on: bool) -> Error {
         let mut detail = reason(&failure.why);
         if goes_on {
@@ -183,8 +183,8 @@ impl LeaseTexts {
     }
 
     /// The registry refuses, or cannot be reached. `right` is what remains, and `holds` says
-    /// that it is not lost. `unclaimed` is the fixed worker ID under which the server goes on
-    /// meanwhile.
+    /// that it is not lost. `unclaimed` is the fixed worker ID under which the server
+    /// continues to issue meanwhile.
     pub fn troubled(
         &self,
         (right, holds): (Option<&HeldLease>, bool),

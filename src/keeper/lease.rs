@@ -22,8 +22,8 @@
 //!
 //! A session tells that the worker ID is used up for the time that the clock shows. Then a
 //! second node of the generator, the **candidate**, asks for a worker ID whose floor has
-//! passed. The first node keeps its own meanwhile: if the clock is corrected, or nobody asks
-//! any more, the generator goes on with it. When the candidate is granted one, in this order:
+//! passed. The first node keeps its own meanwhile: if the clock is corrected, or no session
+//! asks again, the generator keeps it. When the candidate is granted one, in this order:
 //!
 //! 1. the generator's tenure is closed, then its slot, and the end of the old worker ID is
 //!    computed, as for a release of the server's;
@@ -76,7 +76,7 @@ pub enum End {
     Stop,
     /// The settings name another registry or pool.
     OtherRegistry,
-    /// The settings name none any more.
+    /// The settings no longer name a [`Target`].
     NoRegistry,
 }
 
@@ -102,8 +102,8 @@ pub struct Lease {
     generator: Option<SlotKey>,
     node: Node,
     candidate: Option<Candidate>,
-    /// The latest instant that a caller needs, until the bound is past it, or nobody tells
-    /// it any more.
+    /// The latest instant that a caller needs, until the bound is past it, or no session
+    /// tells it again.
     needed: Option<Needed>,
     /// Who else claims the server's worker ID. Another keeper tells of them anew.
     contenders: Contenders,
@@ -120,7 +120,7 @@ pub struct Release {
 }
 
 impl Lease {
-    /// Begins with this registry, or goes on where another keeper ended.
+    /// Begins with this registry, or continues where another keeper ended.
     pub fn new(slot: &'static LeaseSlot, target: &Rc<Target>, shared: &Shared) -> Self {
         let (hash, key) = (target.hash(), slot.key());
         let generator = (key != SERVER).then(|| SlotKey::from_bits(key));
@@ -207,7 +207,7 @@ impl Lease {
         moment(furthest.max(needed))
     }
 
-    /// Takes what sessions need, and forgets what nobody tells any more.
+    /// Takes what sessions need, and forgets what no session tells again.
     pub fn hear_sessions(&mut self, shared: &Shared) {
         // A session has closed the tenure of a generator, as CREATE DATABASE does with those
         // of a dropped database whose OID it uses again ([`Shared::forget`]). Then the generator
@@ -325,7 +325,7 @@ impl Lease {
         None
     }
 
-    /// The candidate has a worker ID: the generator goes on with that one.
+    /// The candidate has a worker ID: the generator continues with that one.
     fn change_over(
         &mut self,
         shared: &Shared,
@@ -486,7 +486,7 @@ impl Lease {
 
     /// The lease ends: closes. Returns where the IDs end. A worker ID of the settings that is
     /// not claimed yet stays in use, unless the server stops. Without a registry from now on,
-    /// the server goes on with the worker ID of its settings at once, if there is one.
+    /// the server continues with the worker ID of its settings at once, if there is one.
     pub fn stop(&self, shared: &Shared, why: End) -> UnixMillis {
         let is_in_force = shared.with_lease(self.slot, |_, state| state.is_in_force());
         let is_granted = is_in_force && self.node.right().is_some();

@@ -56,7 +56,7 @@ pub struct Line {
     /// The places of its leases, as soon as they are taken.
     slots: &'static [LeaseSlot],
     leases: Vec<Lease>,
-    /// What is returned while the line goes on.
+    /// What is returned while the line continues.
     releases: VecDeque<Release>,
     /// Whose turn it is to ask.
     turn: usize,
@@ -86,8 +86,8 @@ impl Line {
     /// milliseconds to wait for it; without an end if there are none.
     pub fn round(&mut self, shared: &Shared) -> Option<i64> {
         if self.is_here() && is_stopping() {
-            // The keeper's session is a client's, and a smart stop waits for clients. IDs
-            // go on to the bound.
+            // The keeper's session is a client's, and a smart stop waits for clients. Sessions
+            // continue to issue IDs up to the bound.
             self.client = None;
             self.asked = None;
             return None;

@@ -2,8 +2,8 @@
 //! [`snowflake_core::reported`].
 //!
 //! The keeper is connected to no database. The names of databases are in a catalog that all
-//! of them share. After a start, until somebody connects, no index of it can be opened
-//! without a database, so it is read as PostgreSQL reads it before it knows a session's
+//! of them share. After a start, until a session connects, no index of it can be opened
+//! without a database. So it is read as PostgreSQL reads it before it knows a session's
 //! database: through the index if that is known, else from its beginning. What was found
 //! counts until the setting or that catalog changes.
 

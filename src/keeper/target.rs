@@ -14,13 +14,13 @@ pub struct Target {
 }
 
 impl Target {
-    /// That of the server.
+    /// The target of the server.
     pub fn of_server() -> Option<Self> {
         let (registry, pool) = (guc::registry(), guc::pool());
         (!registry.is_empty()).then_some(Self { registry, pool })
     }
 
-    /// That of generators with worker IDs of their own.
+    /// The target of generators with worker IDs of their own.
     pub fn of_generators() -> Option<Self> {
         let (registry, pool) = (guc::registry(), guc::generator_pool());
         (!registry.is_empty() && !pool.is_empty()).then_some(Self { registry, pool })

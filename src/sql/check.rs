@@ -17,8 +17,8 @@ by_layout!(
 );
 
 /// `snowflake_internal_instant_or_null(id [, generator])`,
-/// `snowflake_internal_instant_or_null_as(id, layout)`: the instant of an ID, NULL if no
-/// generator with the layout can have made the ID, and `-infinity` if that is because
+/// `snowflake_internal_instant_or_null_as(id, layout)`: the instant of an ID. NULL if no
+/// generator with the layout can have made the ID; `-infinity` if that is because
 /// the ID is negative, as if it were of a time before the epoch.
 fn instant_or_null(call: &Call, whose: &Whose) -> Result<Option<TimestampWithTimeZone>, Error> {
     let id = call.number(0);

@@ -200,8 +200,9 @@ struct NodeAnswer {
     facts: Value,
     generators: Value,
     sequences: Value,
-    /// How far its clock is ahead of this server's, and by how much that may be wrong.
+    /// How far its clock is ahead of this server's.
     offset: Nanos,
+    /// By how much `offset` may be wrong.
     uncertainty: Nanos,
 }
 

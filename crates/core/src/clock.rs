@@ -59,7 +59,7 @@ impl Reading {
     }
 
     /// How far the wall clock was stepped since an earlier reading: negative for a
-    /// rollback, zero if it just went on, or was corrected too gently to matter.
+    /// rollback, zero if it just ran on, or was corrected too gently to matter.
     pub fn stepped_since(self, earlier: Self) -> Millis {
         let stepped = self.offset().get().saturating_sub(earlier.offset().get());
         let drift = self.boot.since(earlier.boot).get() / DRIFT;
@@ -156,7 +156,7 @@ impl Clock {
         self.offset.store(reading.offset().get(), Release);
     }
 
-    /// Makes the clock show at least `at` from now on, and go on at half speed.
+    /// Makes the clock show at least `at` from now on, and continue at half speed.
     pub fn lead_to(&self, boot: BootNanos, at: UnixNanos) {
         let line = at.get().saturating_sub(boot.half());
         self.line.fetch_max(line, AcqRel);

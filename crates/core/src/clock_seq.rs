@@ -4,7 +4,7 @@
 //! Clocks are taken in order, and the first follows the last. The clock history knows
 //!
 //! - the clock **in force**, and the `together - 1` clocks after it, in which an
-//!   exhausted tick goes on;
+//!   exhausted tick continues;
 //! - how many clocks, those included, have been **used** since `known_from`. At ticks
 //!   before that, any clock may have been used;
 //! - `others_before`: at ticks from this one on, only the clocks in force have been
@@ -179,8 +179,8 @@ impl ClockSeqHistory {
         self
     }
 
-    /// Once all clocks have been used since `known_from`, that instant says nothing
-    /// about later ticks any more. The clock history then relies on the instant from which on
+    /// Once all clocks have been used since `known_from`, that instant no longer
+    /// says anything about later ticks. The clock history then relies on the instant from which on
     /// time has passed the other clocks. A clock history that has just switched must not be
     /// renewed: the other clocks may have issued since.
     pub fn renewed(self, clocks: u64) -> Self {
@@ -198,7 +198,7 @@ impl ClockSeqHistory {
     }
 
     /// What the mark has above its instant: see the head of the file. `None` if the
-    /// instant leaves no room. For a generator whose ticks go on in further clocks,
+    /// instant leaves no room. For a generator whose ticks continue in further clocks,
     /// this is only the clock: how many clocks were used is not worth a flush.
     pub fn with_mark(self, mark: UnixMillis, layout: Layout) -> Option<i64> {
         let at = u64::try_from(mark.get()).ok()?;
@@ -395,7 +395,7 @@ mod tests {
             Forget,
             Start(0),
             Start(2),
-            // Only where an exhausted tick goes on in further clocks.
+            // Only where an exhausted tick continues in further clocks.
             Widen,
             Narrow,
             NarrowAhead,

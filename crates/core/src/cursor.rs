@@ -5,7 +5,7 @@
 //!
 //! | field | holds | written by | rule |
 //! |---|---|---|---|
-//! | `Cursor` | the next free position | every issuer, by compare-and-swap or addition; a session that passes a tick, by maximum; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped for ever, or free only as far as the history of clock sequences knows |
+//! | `Cursor` | the next free position | every issuer, by compare-and-swap or addition; a session that passes a tick, by maximum; a reserver, by maximum, or by compare-and-swap to another clock | only grows, but for a change of clocks, see below; a position below it in its clock is taken, skipped and never issued, or free only as far as the history of clock sequences knows |
 //! | `Bounds::reserved` | no position at or past it is issued | one reserver at a time (it holds the reservation lock), by compare-and-swap from what it saw when it planned; the process that closes the slot, by a swap for [`CLOSED`] | stored with Release after the mark is durable **and** after the cursor was moved; only grows, except to another clock, and to zero when the mark may be gone |
 //! | `Bounds::generation` | the tenure of the server for which `reserved` was published | as `reserved` | stored with Release after the cursor was moved, before `reserved` |
 //! | `Bounds::clock_seq_span` | in how many clocks a tick may be used, and could be after another reservation; both in one cursor | as `reserved` | lowered before the cursor leaves the tick it is at |
@@ -23,8 +23,8 @@
 //! a core's load and its swap all others have had their turn, and IDs per second
 //! fall as cores are added. An addition never fails. It is used where the cursor
 //! is past the fresh tick already, the only case in which more than a few
-//! callers meet, and only with [`ROOM`] positions left below the limits: what it
-//! yields is checked again, and should more than that many IDs have been issued
+//! callers meet, and only with [`ROOM`] positions left below the limits. What it
+//! yields is checked again: should more than that many IDs have been issued
 //! in between, the position is skipped. Near a limit and for the first ID of a
 //! tick it is a compare-and-swap, which skips nothing. So is a batch, which would
 //! skip all of its positions; a small one adds after it has lost often.
@@ -33,7 +33,7 @@
 //!
 //! An issuer loads the bound (Acquire) before it moves the cursor. If it sees
 //! the bound of a start or of a raised mark, then it also sees, by the
-//! reserver's Release, that the cursor had been raised before; so a
+//! reserver's Release, that the cursor had been raised before. So a
 //! compare-and-swap from an older cursor fails, and an addition yields a position
 //! past the raise. If it sees an older bound, that one was durable too, and the
 //! bound only grows.
@@ -143,7 +143,7 @@ pub struct Issued {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pass {
-    /// No position of the tick, or before it, is issued any more: the cursor was past it, and
+    /// No position of the tick, or before it, is issued from now on: the cursor was past it, and
     /// so is a durable mark.
     Past,
     /// No position of the tick, or before it, is issued any more, since the cursor was raised to
@@ -388,7 +388,7 @@ impl Live {
         }
     }
 
-    /// Where the generator goes on: at its cursor or its clock, whichever is later.
+    /// Where the generator continues: at its cursor or its clock, whichever is later.
     pub fn next(&self, generator: &Generator, reading: Reading) -> Position {
         let layout = generator.layout;
         let cursor = self.cursor().position();

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! ASCII, so that it lines up in every terminal and log, and at most
-//! [`COLUMNS`] wide: drawings that are wider go on in further rows.
+//! [`COLUMNS`] wide: wider drawings continue in further rows.
 
 use std::cmp::Ordering;
 use std::iter::once;

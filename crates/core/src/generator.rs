@@ -47,7 +47,7 @@ impl Generator {
         matches!(self.policy.on_rollback, OnRollback::NextClock)
     }
 
-    /// Whether the generator leases worker IDs of its own, and goes on in another rotation
+    /// Whether the generator leases worker IDs of its own, and continues in another rotation
     /// after a rollback, see [`super::rotation`].
     pub const fn rotates_worker(&self) -> bool {
         matches!(self.policy.on_rollback, OnRollback::NextWorker)

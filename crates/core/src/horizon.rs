@@ -175,8 +175,8 @@ impl ProcessHolds {
 
 /// The places of the server's processes.
 pub trait Processes {
-    /// Those that were ever used. A reader that must see a hold asks anew, after the load or the
-    /// fence by which it sees the hold: a process that holds it may have come since.
+    /// The places that were ever used. A reader that must see a hold asks anew, after the load or
+    /// the fence by which it sees the hold: a process that holds it may have come since.
     fn holders(&self) -> &[ProcessHolds];
 }
 
@@ -223,7 +223,7 @@ pub trait Session {
     /// Why there is no lock.
     type Error;
 
-    /// Its places.
+    /// The session's places.
     fn holder(&self) -> &ProcessHolds;
 
     /// Holds a generator by a lock until the transaction ends, besides the locks that it has.
@@ -236,9 +236,9 @@ pub trait Session {
 /// Why an ID from elsewhere is not inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertError<E> {
-    /// It lies before this, the greatest horizon that may have been returned.
+    /// The ID lies before this, the greatest horizon that may have been returned.
     Past(UnixMillis),
-    /// It cannot be held.
+    /// The ID cannot be held.
     Unheld(E),
 }
 
@@ -263,7 +263,7 @@ impl Held {
     /// called before it takes one.
     ///
     /// # Errors
-    /// Those of [`Session::lock`]; then the transaction may take no ID.
+    /// The errors of [`Session::lock`]; then the transaction may take no ID.
     pub fn hold<S: Session>(
         &mut self,
         session: &S,

@@ -822,7 +822,7 @@ fn layout_of(
     Layout::new(UnixMillis::new(epoch), Millis::new(tick), &roles)
 }
 
-/// The width of a position, for clocks that do not go on in each other.
+/// The width of a position, for clocks that do not continue in each other.
 fn position_bits(fields: &[(String, FieldRole, u32)]) -> u32 {
     let other = |role: &FieldRole| {
         matches!(

@@ -21,9 +21,9 @@
 //! ```
 //!
 //! `tick` and `sequence` are the fields. The others are 0 unless the layout has a clock
-//! field and the policy makes use of it: `clock` is the clock in force, to which a
-//! rollback adds; `further` is how many clocks after that one an exhausted tick has
-//! gone on in. The sum of the two is the clock field.
+//! field and the policy makes use of it. `clock` is the clock in force, to which a
+//! rollback adds. `further` is in how many clocks after that one an exhausted tick has
+//! continued. The sum of the two is the clock field.
 
 pub use super::id::Stamp;
 use super::id::{Millis, Offset, Position, SnowflakeId, Tick, UnixMillis, WorkerId};
@@ -707,7 +707,7 @@ impl Layout {
         ))
     }
 
-    /// Why a generator with IDs of layout `before` cannot go on with this layout; `None`
+    /// Why a generator with IDs of layout `before` cannot continue with this layout; `None`
     /// if it can. Then the IDs of this layout are greater than those that `before` has for
     /// the same instant. So the generator, whose instants only grow, repeats none.
     pub fn change_from(self, before: Self) -> Option<LayoutChange> {

@@ -15,9 +15,9 @@
 //! bytes that SipHash takes.
 //!
 //! This is the structure of FF1 (NIST SP 800-38G), with SipHash-2-4 as the pseudorandom
-//! function instead of AES in CBC mode: its key and output fit, it needs no key schedule,
-//! so that a call costs a fraction of a microsecond without a cache of keys, and no
-//! dependency is new. Four rounds make such a network a pseudorandom permutation, also
+//! function instead of AES in CBC mode. Its key and output fit, and no dependency is new. It
+//! needs no key schedule, so that a call costs a fraction of a microsecond without a cache
+//! of keys. Four rounds make such a network a pseudorandom permutation, also
 //! against an attacker who may mask and unmask (Luby and Rackoff, 1988), but only below
 //! 2^16 pairs of ID and mask, the square root of the number of halves. From six rounds
 //! on, the limit is near 2^32 pairs (Patarin, 2004). FF1 has ten rounds, as a margin, and

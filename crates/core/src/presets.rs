@@ -1,5 +1,5 @@
-//! Presets: the schemes that people run, under their names. **Frozen for ever**: a
-//! label that names a preset must go on meaning what it meant.
+//! Presets: the schemes that people run, under their names. **Frozen**: what a
+//! label that names a preset means must never change.
 //!
 //! Where the original leaves something open, or does something that would issue IDs
 //! twice, the text says what ours does.

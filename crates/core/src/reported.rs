@@ -113,7 +113,8 @@ impl Reported {
     }
 }
 
-/// That of the generator, and what the server has reported, as the beginning of a tick.
+/// The greater of what the generator has announced and what the server has reported. The latter
+/// counts as the beginning of a tick.
 impl Announced for (&Horizon, &Reported, Layout) {
     fn announced(&self) -> UnixMillis {
         let (horizon, reported, layout) = *self;

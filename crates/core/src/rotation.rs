@@ -1,8 +1,8 @@
 //! Rotations: how a generator goes back in time under another worker ID.
 //!
 //! A generator with `on_rollback=next_worker` leases worker IDs of its own. After a clock
-//! rollback it takes a further one, and goes on at the tick of now. Its IDs differ from all
-//! earlier ones by the worker ID: of the new worker ID, nothing was issued from the floor
+//! rollback it takes a further one, and continues at the tick of now. Its IDs differ from
+//! all earlier ones by the worker ID: of the new worker ID, nothing was issued from the floor
 //! of the grant on, and the generator does not start before that floor. Of the old one,
 //! nothing is issued from its bound on.
 //!
@@ -20,7 +20,7 @@
 //!
 //! A further rotation starts at an earlier tick and at a greater position. So the cursor only
 //! grows, and all that [`super::cursor`] shows for a slot that comes to another generation
-//! holds as it stands: the cursor is raised past every bound of the generation before, then
+//! holds as it stands. The cursor is raised past every bound of the generation before, then
 //! the generation is stored, then the bound is published. A session that has loaded the
 //! cursor before fails to swap, whatever it has loaded else.
 //!
@@ -32,7 +32,7 @@
 //! 1. A session finds the wall clock behind an earlier reading, by more than `max_wait`. It
 //!    asks for a reservation ([`super::protocol::host::Need::Switch`]). If the generator's clock is
 //!    not behind the cursor (it leads since its start, or the ticks are long), the generator
-//!    believes the clock and goes on. Otherwise the worker ID is used up for that time
+//!    believes the clock and continues. Otherwise the worker ID is used up for that time
 //!    ([`super::protocol::plan::ReserveError::WorkerUsed`]).
 //! 2. The session asks its host for another worker ID
 //!    ([`super::protocol::host::Host::another_worker`]). The host gives the generator a new
@@ -42,8 +42,8 @@
 //!    cursor goes to the next rotation.
 //!
 //! A new tenure without a rollback, as after a lost lease, begins a rotation by the same
-//! rule. A generator that has no rotation left goes on at its latest mark, ahead of the clock,
-//! as with `continue`: for the default layout after 2,047 changes since the server started.
+//! rule. A generator that has no rotation left continues at its latest mark, ahead of the
+//! clock, as with `continue`: for the default layout after 2,047 changes since the server started.
 //!
 //! # Marks
 //!
@@ -57,5 +57,5 @@
 //! A generator whose worker IDs come from another registry or pool from now on starts no
 //! rotation before the marks of before. Only a restart of the server forgets that. So the worker
 //! IDs that it leases must not be those of IDs that it had before by other means, from
-//! another registry or from the server: a rollback to a time before the start of the server
+//! another registry or from the server. A rollback to a time before the start of the server
 //! would meet them.

@@ -42,8 +42,8 @@
 //! lost, and a mark that somebody has lowered or rolled back does no harm. A generator
 //! that is ahead of the clock keeps its slot. So does one that changes clocks: for
 //! earlier ticks, a lowered mark would call clocks free that are not, and a rollback
-//! would go on there. And so does one that rotates its worker ID, whose mark stays where its latest
-//! rotation has reached.
+//! would continue there. A generator that rotates its worker ID keeps its slot, too: its mark
+//! stays where its latest rotation has reached.
 
 use super::clock::{Clock, Reading};
 use super::clock_seq::ClockSeqHistory;
@@ -288,7 +288,7 @@ impl Slot {
         may
     }
 
-    /// Gives up the slot of a generator that is gone for ever. Nobody uses it.
+    /// Gives up the slot of a generator that will not be used again. Nobody uses the slot.
     pub fn abandon(&self) {
         self.rest.key.store(0, Release);
     }
@@ -352,8 +352,8 @@ impl Slot {
 
     /// The bound belongs to another file than the sequence has now: the sequence was
     /// rewritten, or the slot is new. Forgets the bound, once. If positions have
-    /// another meaning by now, also forgets the cursor: the generator goes on from its
-    /// mark. `reading` is one to start from.
+    /// another meaning by now, also forgets the cursor: the generator continues from
+    /// its mark. `reading` is one to start from.
     pub fn settle(&self, _: &Reserving, file: u32, scale: Scale, reading: Reading) {
         if self.is_settled(file, scale) {
             return;
@@ -453,11 +453,11 @@ impl Slot {
         self.live.reset(reading);
     }
 
-    /// Allows no ID until there is a new tenure, and returns [`Self::furthest`] as it is
-    /// for ever under the old one. The server has no right to issue any more; see
+    /// Allows no ID until there is a new tenure, and returns [`Self::furthest`], which
+    /// does not change again under the old tenure. The server no longer has a right to issue; see
     /// [`super::tenure`] for why that is enough.
     ///
-    /// A generator that rotates its worker ID goes on, for it has a worker ID of its own. But its
+    /// A generator that rotates its worker ID continues, for it has a worker ID of its own. But its
     /// slot may know of IDs of the server's worker ID: its own under another label, or those of
     /// a generator that had the slot before.
     #[must_use]
@@ -626,7 +626,7 @@ impl Slot {
 
     /// A superuser accepts the wall clock: the lead that was refused last is allowed,
     /// and returned. A generator that was refused because it watches the wall clock
-    /// goes on from where it is; one that was not refused may have a clock to change
+    /// continues from where it is; one that was not refused may have a clock to change
     /// to. The slot stays the generator's during this call.
     pub fn accept(&self, reading: Reading) -> Millis {
         let rest = &self.rest;

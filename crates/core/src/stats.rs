@@ -1,7 +1,7 @@
 //! Statistics: what a generator has done since the server started.
 //!
 //! A session counts in [`Pending`], cells of its own that cost the path of an
-//! ID two additions, and adds them to the slot's [`Stats`] when its transaction
+//! ID two additions. It adds them to the slot's [`Stats`] when its transaction
 //! ends, when it has to wait or reserve anyway, and every few thousand IDs. So
 //! the numbers outlive the sessions that made them, and no shared line is
 //! written for each ID.

@@ -1,9 +1,9 @@
 //! Who the server is: the worker ID under which it issues, and within which time.
 //!
 //! An [`Tenure`] is what a server may do under a worker ID. Without a registry it is
-//! set once, from a setting, and has no limits. Under a registry it is a grant: no ID
+//! set once, from a setting, and has no limits. Under a registry it is a grant. No ID
 //! is of a tick that begins before the **floor**, since another server may have had the
-//! worker ID until then; and none is of a tick that begins at or after the **bound**,
+//! worker ID until then. No ID is of a tick that begins at or after the **bound**,
 //! which the registry has stored. A renewal moves the bound of the same tenure. A new
 //! grant, a return to a setting, and the end of a grant each make a new tenure.
 //!
@@ -27,7 +27,7 @@
 //! mark or now, whichever is the latest. All IDs that the slot has issued before lie
 //! before that mark.
 //!
-//! A slot may go on under an older generation than the server's for as long as sessions
+//! A slot may continue under an older generation than the server's for as long as sessions
 //! find room below its bound. That bound was stored in the registry for the older
 //! worker ID, or there was no registry.
 //!
@@ -62,7 +62,7 @@ const NO_WORKER: u32 = u32::MAX;
 pub struct Generation(u64);
 
 impl Generation {
-    /// That of a slot for which nothing was published yet.
+    /// The generation of a slot for which nothing was published yet.
     pub const NONE: Self = Self(0);
 
     /// The generation after this one.

@@ -25,11 +25,12 @@
 //!
 //! libpq adds no private page to a backend of a server that preloads the library, and 20 kB to
 //! a session that loads it by itself. The start of a server with and without the library differs
-//! by less than its noise, some 50 ms. The price of a second library: an interface in C for what
-//! is Rust on both sides, Rust's standard library and the core twice, one more file in each
-//! package and image, and two files that must be of one version. A keeper that starts anew after
-//! the files were replaced would find a new one beside the old one that the postmaster has
-//! loaded. And the postmaster needs libpq all the same, to check `snowflake_id.registry`.
+//! by less than its noise, some 50 ms. A second library has this price. It needs an interface in C
+//! for what is Rust on both sides, and has Rust's standard library and the core twice. Each
+//! package and image has one more file, and two files must be of one version. A keeper that
+//! starts anew after the files were replaced would find a new one beside the old one that the
+//! postmaster has loaded. And the postmaster needs libpq in any case, to check
+//! `snowflake_id.registry`.
 
 #![cfg_attr(
     test,

@@ -174,8 +174,8 @@ impl<J, O> Drop for Worker<J, O> {
     }
 }
 
-/// Runs `f` with all signals blocked, as a thread that `f` starts has them for ever: the
-/// handlers of PostgreSQL are for its own thread.
+/// Runs `f` with all signals blocked, since a thread that `f` starts keeps them blocked until it
+/// ends: the handlers of PostgreSQL are for its own thread.
 fn without_signals<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: both are sets of signals, and the calls only change the mask of this
     // thread.

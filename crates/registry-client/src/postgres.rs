@@ -10,8 +10,8 @@ use crate::wire::{self, MessageError};
 use snowflake_core::lease::{Reply, Request};
 
 /// Sets what the registry's function needs, whatever the role or the database has set,
-/// and finds its schema. A statement ends on the other server when nobody waits for it
-/// any more; a commit that waits for a synchronous standby does not. Also tells when the
+/// and finds its schema. A statement ends on the other server when this one no longer
+/// waits for it; a commit that waits for a synchronous standby does not. Also tells when the
 /// other postmaster started, in microseconds: only this server itself did so at the same
 /// one.
 const SET_UP: &str = "SELECT s.name, \
@@ -28,9 +28,9 @@ const SET_UP: &str = "SELECT s.name, \
         WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake_id')) AS s (name)";
 
 /// Calls the registry with the name of the pool and the request, unless the function is
-/// not the extension's: the owner of that database may have put one of its name in its
-/// place, which would be run with the rights of this server's role, and answer what he
-/// likes. He can make no function in C, and none of a superuser's.
+/// not the extension's. The owner of that database may have put one of its name in its
+/// place. That one would be run with the rights of this server's role, and answer what its
+/// owner wants. He can make no function in C, and none of a superuser's.
 ///
 /// Both names, that of the last literal and that of the call, are looked up when the statement
 /// is parsed, and nothing that others do may come in between. A session learns of changes when

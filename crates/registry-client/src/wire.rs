@@ -13,9 +13,9 @@ pub const FORMAT: u64 = 1;
 /// Why a message is not understood.
 #[derive(Debug)]
 pub enum MessageError {
-    /// It has another format.
+    /// The message has another format.
     Format(u64),
-    /// It is none of the expected kind.
+    /// The message is not of the expected kind.
     Content(String),
 }
 

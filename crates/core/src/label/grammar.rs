@@ -75,8 +75,9 @@ impl<'a> Text<'a> {
 /// A `key=value`. All pairs of a preset have the place of its name.
 pub struct Pair<'a> {
     pub key: Text<'a>,
-    /// The value without its quotes; its place is that of its first character.
+    /// The value without its quotes.
     pub value: String,
+    /// The place of the value: that of its first character.
     pub at: usize,
     /// Whether the pair comes from a preset, and not from the label itself.
     pub is_preset: bool,

@@ -185,7 +185,7 @@ impl<'a> LabelDraft<'a> {
         })
     }
 
-    /// Checks that the layout has the clocks in which the policy goes on. Returns the
+    /// Checks that the layout has the clocks in which the policy continues. Returns the
     /// layout with the positions that go through these clocks.
     fn check_clocks(&self, layout: Layout) -> Result<Layout, LabelError> {
         let bits = layout.clock_bits();

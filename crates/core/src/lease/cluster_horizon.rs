@@ -9,7 +9,7 @@
 //!
 //! With each renewal a server reports an instant: no ID of a tick that ends at or before it
 //! can still appear there, of those that are taken by the transactions that insert them. That
-//! stays true for ever, so a report may arrive late or twice. It is of the databases that
+//! does not become false later, so a report may arrive late or twice. It is of the databases that
 //! an administrator has named, and of the generators that have the server's worker ID. A
 //! generator with worker IDs of its own goes back in time, so it has no part in this.
 //!
@@ -34,7 +34,7 @@
 //!    its own incarnation only. It never goes back. One that is past the bound of the row,
 //!    or more than a hold past all that the registry's clock has shown, counts as that: so
 //!    a wrong clock takes nobody's floor along.
-//! 7. **Leaving.** A server that returns its worker ID counts no more, unless it says that
+//! 7. **Leaving.** A server that returns its worker ID no longer counts, unless it says that
 //!    transactions hold IDs: those that were prepared, as a rule. Then it counts with the
 //!    least of them, until it is back and reports.
 //! 8. **A server that is lost** counts until an administrator drops it, see [`drop_server`].
@@ -60,9 +60,9 @@ use super::role::Role;
 use super::state::{KeptHorizon, RegistryInput, State};
 use super::{Holder, Nonce, Pool, RegistryMillis, Request, Row, ServerKey, Stopped};
 
-/// So many servers that ask as one role may count.
+/// How many servers may count that ask as one role.
 pub const OF_ROLE_MAX: usize = 1_024;
-/// So many servers of all roles may count. Each has up to 3 kB, and a host reads all of them
+/// How many servers of all roles may count. Each has up to 3 kB, and a host reads all of them
 /// at once: PostgreSQL up to 16 MB.
 const ALL_MAX: usize = 4_096;
 
@@ -82,7 +82,7 @@ pub struct Server {
     pub reported: Option<RegistryMillis>,
     /// The end of its lease and of the hold after it: until then it may run.
     pub until: RegistryMillis,
-    /// It has returned its worker ID, and transactions hold IDs.
+    /// The server has returned its worker ID, and transactions hold IDs.
     pub stopped: bool,
     /// An administrator has dropped it. Kept to know its token.
     pub dropped: Option<RegistryMillis>,
@@ -405,13 +405,13 @@ pub(super) fn appeared(servers: &mut Draft<impl Servers>, request: &Request, now
 /// Why a server is not dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DropServerError {
-    /// None that counts has this name.
+    /// No server that counts has this name.
     Unknown,
-    /// It may run until its lease and the hold have passed.
+    /// The server may run until its lease and the hold have passed.
     MayRun(Box<Server>),
 }
 
-/// Drops a server that is lost: it counts no more, and its token ends. `name` is what
+/// Drops a server that is lost: it no longer counts, and its token ends. `name` is what
 /// [`Server::name`] shows, so one that was started since has another one. Returns what is to be
 /// stored of the server.
 ///

@@ -145,9 +145,9 @@ pub const fn only_row(ask: &Ask) -> Option<WorkerId> {
 /// The rows that were read.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdRows {
-    /// Those of the pool's namespace.
+    /// The rows of the pool's namespace.
     pub rows: Vec<Row>,
-    /// Those of other namespaces.
+    /// The rows of other namespaces.
     pub elsewhere: Vec<Row>,
     /// The worker IDs of the pool's namespace whose keys have not gone.
     pub live: BTreeSet<WorkerId>,
@@ -189,7 +189,7 @@ pub fn answer(
     if outcome.state.era != stored.state.era {
         outcome = run(None);
     }
-    // A row whose lease goes on is stored as it was: what [`seen`] has made of it would
+    // A row whose lease continues is stored as it was: what [`seen`] has made of it would
     // look like a renewal after a loss.
     if let Some(row) = &mut outcome.changes.row {
         let was = found.rows.iter().find(|was| was.worker == row.worker);
@@ -203,11 +203,11 @@ pub fn answer(
 /// What becomes of the key of a worker ID when its row is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtcdKey {
-    /// It lasts for a lease and a hold from now on.
+    /// The key lasts for a lease and a hold from now on.
     Lasts,
-    /// It goes with the lease.
+    /// The key goes with the lease.
     Goes,
-    /// As it was.
+    /// The key is as it was.
     Stays,
 }
 

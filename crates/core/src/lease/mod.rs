@@ -23,18 +23,19 @@
 //! - **A server that led by more than `max_ahead`** (its clock was wrong by as much, or
 //!   was set back) and whose grant is lost with the registry's writes.
 //! - **Two clocks that are slow at the loss**, that of the registry and that of the
-//!   server that asks, both by more than `hold`; or a registry's clock that jumps by more
-//!   than `hold` within a lease and a hold of the loss.
+//!   server that asks, both by more than `hold`.
+//! - **A registry's clock that jumps** by more than `hold` within a lease and a hold of
+//!   the loss.
 //! - **Two live servers of one [`ServerKey`]**, which are copies of a running machine: each
 //!   may issue up to the bound that was in its memory when it was copied. And if one has
 //!   taken the worker ID from the other, and the registry loses that, the other one is
 //!   renewed as if nothing had happened.
 //! - **A registry that lives on for some nodes** after another was promoted, as long as no
 //!   node has asked both.
-//! - **A loss that the registry cannot notice**: a backup of a cleanly stopped server
-//!   that is started in its place, or the disk of an etcd's only member that is set back,
-//!   until the first node asks that knows better. The same holds for a registry that is
-//!   made anew in the place of another one.
+//! - **A loss that the registry cannot notice**, until the first node asks that knows
+//!   better. Such are a backup of a cleanly stopped server that is started in its place,
+//!   the disk of an etcd's only member that is set back, and a registry that is made anew
+//!   in the place of another one.
 
 pub mod cluster_horizon;
 pub mod contender;
@@ -117,7 +118,7 @@ pub struct ServerKey {
 }
 
 impl ServerKey {
-    /// That of the server, without the generator.
+    /// The key of the server, without the generator.
     #[must_use]
     pub const fn server(self) -> Self {
         Self {
@@ -382,8 +383,9 @@ impl Pool {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Row {
     pub worker: WorkerId,
-    /// The token: one more with each grant, and the incarnation that has it.
+    /// The first part of the token: one more with each grant.
     pub counter: u64,
+    /// The second part of the token: the incarnation that has it.
     pub nonce: Nonce,
     /// The token is ended: the holder has stopped cleanly.
     pub released: bool,
@@ -454,7 +456,7 @@ pub enum Ask {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         horizon: Option<UnixMillis>,
     },
-    /// To give a worker ID back. Nothing is issued under it any more.
+    /// To give a worker ID back. Nothing is issued under it from then on.
     Release {
         worker: WorkerId,
         counter: u64,
@@ -498,8 +500,9 @@ impl Ask {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reply {
-    /// The nonce and the number of the request.
+    /// The nonce of the request.
     pub nonce: Nonce,
+    /// The number of the request.
     pub number: u64,
     /// What the registry has come to, this answer included.
     pub memory: Memory,
@@ -517,7 +520,7 @@ pub enum Answer {
     Renewed {
         bound: UnixMillis,
         until: RegistryMillis,
-        /// That of the row.
+        /// The row's contender.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         contender: Option<Box<Contender>>,
     },
@@ -552,7 +555,7 @@ pub struct Grant {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegistryError {
-    /// The token does not count any more; another worker ID has to be acquired. What
+    /// The token no longer counts; another worker ID has to be acquired. What
     /// was issued below its bound stands.
     Fenced {
         why: Fence,
@@ -584,7 +587,7 @@ pub enum RegistryError {
         /// The server's clock.
         asked: UnixMillis,
         limit: UnixMillis,
-        /// That of the registry, which may be the wrong one.
+        /// The registry's clock, which may be the wrong one.
         now: RegistryMillis,
     },
     /// The registry has not said what the node remembers. It is another one than the node
@@ -599,7 +602,7 @@ pub enum RegistryError {
     Stopped(Stopped),
 }
 
-/// Why a token does not count any more.
+/// Why a token no longer counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fence {
@@ -631,7 +634,7 @@ pub enum Cause {
     Recovery,
     /// A node has seen more than the registry knows.
     Serial,
-    /// A node has a token that the registry does not know any more.
+    /// A node has a token that the registry no longer knows.
     Token,
     /// The registry was just made, and a node has asked another one before: this one has
     /// taken its place.
@@ -646,7 +649,7 @@ pub struct Stopped {
     pub since: RegistryMillis,
     /// The era that a node has seen elsewhere.
     pub seen: Era,
-    /// That node.
+    /// The node that has seen that era.
     pub by: Box<Named>,
 }
 

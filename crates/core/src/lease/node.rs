@@ -8,9 +8,9 @@
 //! # The rules
 //!
 //! 1. **The bound.** No ID whose tick begins at or after [`HeldLease::bound`] is issued, and
-//!    no mark is written past it: [`HeldLease::cap`]. A bound counts when the registry has
-//!    confirmed it, and for ever: also when the lease has expired, the registry cannot be
-//!    reached, or another server has taken over, since that one starts at the bound.
+//!    no mark is written past it: [`HeldLease::cap`]. A bound counts once the registry has
+//!    confirmed it, and has no end: it counts also when the lease has expired, the registry
+//!    cannot be reached, or another server has taken over, since that one starts at the bound.
 //! 2. **The floor.** With a new [`HeldLease::generation`] every generator starts at the first
 //!    tick that begins at or after [`HeldLease::floor`], but not before the tick of now, its
 //!    own mark, and the tick after its cursor.
@@ -21,10 +21,11 @@
 //!    caller needs more: [`Node::need`].
 //! 5. **Out of reach.** The node asks again, a second apart at most, until it is
 //!    answered. IDs resume by themselves.
-//! 6. **Lost.** A node whose token does not count any more acquires a worker ID anew, and
-//!    says what it had. Until then it goes on below its bound. A token does not count with a
-//!    registry that does not know what the node remembers either: [`RegistryError::Foreign`].
-//! 7. **A clean stop.** The server closes first: nothing is issued any more, and no
+//! 6. **Lost.** A node whose token no longer counts acquires a worker ID anew, and says what
+//!    it had. Until then its server continues to issue below its bound. A token does not count
+//!    with a registry that does not know what the node remembers either:
+//!    [`RegistryError::Foreign`].
+//! 7. **A clean stop.** The server closes first: it issues nothing from then on, and no
 //!    reservation is under way. Then [`Node::close`] gives the worker ID back.
 //! 8. **A copy** of a running machine has the same nonce and numbers. The node that is told
 //!    that a later request than its latest was answered, or another one with its number,
@@ -129,14 +130,14 @@ pub enum Change {
     },
     /// The registry answers as it should again, after this failure.
     Resumed(LeaseFailure),
-    /// The token does not count any more.
+    /// The token no longer counts.
     Lost(LeaseFailure),
     /// The registry refuses, or cannot be reached, for a new reason.
     Failed(LeaseFailure),
     /// The worker ID is given back.
     Returned,
-    /// The server is one of two copies of a running machine. It has no right any more;
-    /// the host goes on with a new [`Node`], a new nonce and a later start.
+    /// The server is one of two copies of a running machine. It no longer has a right;
+    /// the host continues with a new [`Node`], a new nonce and a later start.
     Copied,
 }
 
@@ -344,7 +345,7 @@ impl Node {
         self.needed = self.needed.max(Some(instant));
     }
 
-    /// Nobody waits for a later bound any more.
+    /// No session still waits for a later bound.
     pub const fn need_no_more(&mut self) {
         self.needed = None;
     }
@@ -450,7 +451,7 @@ impl Node {
         self.troubled(LeaseError::Unreachable(why), now)
     }
 
-    /// The server stops, and has closed: it issues no ID any more. `end` is at or after
+    /// The server stops, and has closed: it issues no more IDs. `end` is at or after
     /// all ticks that were used. The request gives the worker ID back; `None` if there is
     /// nothing to give back. It may be sent several times.
     pub fn close(&mut self, end: UnixMillis, now: &NodeInput) -> Option<Request> {

@@ -1,8 +1,8 @@
 //! What a registry grants.
 //!
-//! [`handle`] decides everything; a host gives it the stored [`State`], the pool's
-//! [`Rows`] and what it finds around it, and stores what has changed **before** the reply
-//! leaves, all in one transaction that excludes every other one of the same registry.
+//! [`handle`] decides everything. A host gives it the stored [`State`], the pool's
+//! [`Rows`] and what it finds around it. The host stores what has changed **before** the
+//! reply leaves, all in one transaction that excludes every other one of the same registry.
 //!
 //! # The rules
 //!
@@ -13,7 +13,7 @@
 //!    arrives twice gets the same answer twice. Two different requests with one number are
 //!    those of two copies of a running machine: their token ends.
 //! 3. **Who may take over.** Anybody when the lease has expired and a hold has passed. At
-//!    once only a later incarnation of the same identity; never an earlier one, so live
+//!    once only a later incarnation of the same identity; never an earlier one. So live
 //!    copies do not take the worker ID from each other in turn, and a message that was
 //!    under way when its sender crashed takes nothing from the successor.
 //! 4. **Which worker ID.** The one that this server had before; else one whose holder has
@@ -87,7 +87,7 @@ use super::{
 /// As much of a lease is granted to an incarnation that leads, before any time has
 /// passed: enough to issue, too little to matter.
 const FIRST_PART: i64 = 64;
-/// So many other servers vouch for a clock.
+/// How many other servers at most vouch for a clock.
 const VOUCHERS: usize = 16;
 /// For how long a renewal vouches for the clock of its server.
 pub const VOUCH_TIME: Millis = Millis::new(30_000);
@@ -150,7 +150,7 @@ pub fn handle(
         }
     };
     let is_told = state.era == era || !input.revocable;
-    // Otherwise the node goes on with what it had.
+    // Otherwise the node continues with what it had.
     let before = request.memory.filter(|memory| state.key.has_sealed(memory));
     let reply = Reply {
         nonce: request.nonce,
@@ -165,7 +165,7 @@ pub fn handle(
     (reply, std::mem::take(&mut rows.changes))
 }
 
-/// Ends the token of a worker ID: it is not renewed any more, and the worker ID is free
+/// Ends the token of a worker ID: it is no longer renewed, and the worker ID is free
 /// when the lease has expired and a hold has passed. Returns the row, which is to be stored;
 /// `None` if it was never granted.
 pub fn revoke(
@@ -274,7 +274,7 @@ impl State {
     /// A server that does not lead its clock gets a lease. One that leads by its floor
     /// gets at most the **line**: the start of the grant plus the time since. A crash
     /// hands the bound on as the next floor, so a bound past the line would let the lead
-    /// grow with every crash. A generator that leads by a floor goes on at half speed, so
+    /// grow with every crash. A generator that leads by a floor continues at half speed, so
     /// it stays below the line. One that is past the line leads by itself: it was advanced,
     /// has borrowed, or its clock was set back. Its lead has a limit of its own, and it
     /// gets what it has used plus the time since the grant.
@@ -330,8 +330,8 @@ impl State {
         self.heard.push(Heard { by, clock, at: now });
     }
 
-    /// Whether nobody else can have got the worker ID of this row by a grant that is lost:
-    /// the row was granted or renewed since the loss, or its lease and hold had not passed
+    /// Whether no other server can have got the worker ID of this row by a grant that is lost.
+    /// Either the row was granted or renewed since the loss, or its lease and hold had not passed
     /// then, neither by the registry's clock nor by that of the server that asks.
     fn is_known(&self, desk: &Desk, row: &Row) -> bool {
         let Some(loss) = self.loss else { return true };

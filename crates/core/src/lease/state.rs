@@ -10,7 +10,7 @@ use super::{Cause, Era, Memory, Origin, Pool, RegistryMillis, ServerKey, Stopped
 /// How far a bound may be past all clocks, and how long a worker ID rests before one
 /// that was never granted is not preferred to it.
 pub const DAY: Millis = Millis::new(86_400_000);
-/// So many earlier starts are remembered.
+/// How many earlier starts are remembered.
 const STARTS: usize = 8;
 
 /// What a registry stores beside its pools and rows.

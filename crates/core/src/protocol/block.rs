@@ -20,7 +20,7 @@ use crate::protocol::host::{Host, IssueError};
 use crate::protocol::issue;
 
 /// How often a call takes positions while others take some in between. Each time may
-/// exhaust a tick that others wait for, so the call does not try for ever.
+/// exhaust a tick that others wait for, so the call does not try more often.
 const ATTEMPTS: u32 = 100;
 
 impl Generator {

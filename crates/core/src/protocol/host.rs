@@ -182,7 +182,7 @@ pub enum Need {
     /// mark do not go together, a note says so, and the first caller that runs into
     /// the bound gets the error.
     Early(Tick),
-    /// No ID before this instant may be issued any more.
+    /// From now on, no ID before this instant may be issued.
     AdvanceTo(UnixMillis),
     /// No ID of a tick that ends at or before this instant may be issued any more, since the
     /// server has reported it, see [`crate::reported`]. If the clock was set back since, the
@@ -192,7 +192,7 @@ pub enum Need {
     Clock,
     /// The wall clock was set back: another clock is needed, or another rotation.
     Switch,
-    /// The tick is exhausted and goes on in further clocks. Takes no mark.
+    /// The tick is exhausted and continues in further clocks. Takes no mark.
     Widen,
 }
 
@@ -233,7 +233,7 @@ pub enum Note {
     },
     /// IDs are issued again.
     IssuesAgain { since: UnixMillis },
-    /// The generator goes on in another clock: after a rollback, or at a start before
+    /// The generator continues in another clock: after a rollback, or at a start before
     /// its mark. `free` further clocks could be taken at the same tick.
     Switched {
         rollback: Option<Millis>,
@@ -241,7 +241,7 @@ pub enum Note {
         clocks: u64,
         free: u64,
     },
-    /// The generator goes on with another worker ID, at the time of the wall clock.
+    /// The generator continues with another worker ID, at the time of the wall clock.
     NextWorker {
         rollback: Option<Millis>,
         worker: Option<WorkerId>,

@@ -332,7 +332,7 @@ fn end_refusal<H: Host>(host: &H, slot: &Slot) {
     }
 }
 
-/// As [`reserve`], for a caller that cannot go on without it. Fails with the host's
+/// As [`reserve`], for a caller that cannot continue without it. Fails with the host's
 /// error, or why nothing can be reserved.
 pub fn demand<H: Host>(host: &H, need: Need) -> Result<(), H::Error> {
     let refusal = host.reserve(need)?;
@@ -546,7 +546,7 @@ impl<H: Host> Reserver<'_, H> {
             Need::Reported(_) | Need::Clock | Need::Switch | Need::Widen => (Tick::new(0), None),
         };
         let reported = match need {
-            // Ticks that begin before it and end after it may go on.
+            // Ticks that begin before it and end after it may continue.
             Need::Reported(at) => Some(layout.instant_of(layout.tick_within(at))),
             _ => None,
         };

@@ -149,11 +149,11 @@ pub struct Plan {
     pub reserved: Position,
     /// From this position on, reserve ahead of need.
     pub early: Position,
-    /// The generator starts here, at the mark, instead of going on.
+    /// The generator starts here, at the mark, instead of continuing.
     pub starts: bool,
     /// How far the generator is ahead of the wall clock.
     pub lead: Millis,
-    /// The generator goes on in another clock, or in another rotation.
+    /// The generator continues in another clock, or in another rotation.
     pub switches: bool,
 }
 
@@ -224,14 +224,14 @@ pub enum MarkError {
 const MARK_MIN: i64 = 100_000_000_000;
 
 /// Marks are no later than this, in the year 2527: clocks end in 2262. In a layout
-/// whose time goes on for longer, an ID would look like an instant.
+/// whose time lasts longer, an ID would look like an instant.
 const MARK_MAX: i64 = 1 << 44;
 
 /// The first reservation of a start ahead of the wall clock takes this part of
 /// the window, each further one twice as much as the one before. A start at the
-/// mark takes the mark up by what it reserves: with the whole window each time,
+/// mark takes the mark up by what it reserves. With the whole window each time,
 /// a server that is restarted every second, or a generator that is evicted and
-/// loaded again and again, would run away from the clock. The price is some ten
+/// loaded again and again, would lead the clock by ever more. The price is some ten
 /// more records in the first seconds after such a start.
 const SLOW_START: i64 = 1024;
 
@@ -378,7 +378,7 @@ impl Generator {
         if first >= layout.last_tick() {
             return Err(time_used_up);
         }
-        // The first tick of the next holder of the worker ID. If a generator that goes on
+        // The first tick of the next holder of the worker ID. If a generator that continues
         // has reserved up to there, there is nothing to gain.
         let goes_on = !starts && s.rollback.is_none();
         let end = s.tenure.not_after.map(|at| (at, layout.tick_from(at)));
@@ -472,8 +472,8 @@ impl Generator {
         ReserveError::MarkAhead { by, limit, start }
     }
 
-    /// The tick and the clock in which a generator that changes clocks goes on: `start`
-    /// in the same clock, or `now` in the next one.
+    /// The tick and the clock in which a generator that changes clocks continues:
+    /// `start` in the same clock, or `now` in the next one.
     fn choose_clock(
         &self,
         s: &PlanInput,
@@ -555,8 +555,8 @@ impl Generator {
             .filter(|stored| starts || Some(*stored) > s.written)
     }
 
-    /// The tick and the rotation in which a generator that rotates its worker ID goes on: see
-    /// [`crate::rotation`].
+    /// The tick and the rotation in which a generator that rotates its worker ID continues:
+    /// see [`crate::rotation`].
     fn choose_rotation(
         &self,
         s: &PlanInput,

@@ -7,7 +7,7 @@ use crate::protocol::host::{Host, IssueError, Need, Note};
 use crate::protocol::plan::ReserveError;
 use crate::slot::Slot;
 
-/// What one call has waited for, and whether it may go on waiting.
+/// What one call has waited for, and whether it may continue to wait.
 #[derive(Default)]
 pub(crate) struct Waits {
     /// Since when the call waits for a clock that was set back.
@@ -23,7 +23,7 @@ pub(crate) struct Waits {
 const READING_NANOS: Nanos = Millis::new(1).nanos();
 
 /// A clock that has not moved for this long stands still: a call that waits for it
-/// would wait for ever.
+/// would wait as long as the clock stands.
 pub const STANDSTILL: Millis = Millis::new(1000);
 
 impl Waits {
@@ -40,7 +40,7 @@ impl Waits {
         policy.on_rollback.waits() && may
     }
 
-    /// Whether a call that waits for the next tick of this clock would wait for ever.
+    /// Whether this clock stands still, so that a wait for its next tick would have no end.
     pub(crate) fn stands_still(&mut self, clock: UnixNanos, boot: BootNanos) -> bool {
         match self.moved {
             // A clock that was set back has moved, too.
@@ -164,7 +164,7 @@ fn refuse_behind<H: Host>(
     host.error(why)
 }
 
-/// A caller cannot go on without what was refused: waits for a later bound, if that is
+/// A caller cannot continue without what was refused: waits for a later bound, if that is
 /// what it needs.
 ///
 /// # Errors

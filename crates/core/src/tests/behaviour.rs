@@ -397,7 +397,7 @@ fn behind_up_to_five_milliseconds(entry: &Value) {
     for step in steps(entry) {
         match numbers(step).last() {
             // Still behind after a wait: the original doubles the wait, once. Ours
-            // gives up if the clock, going on from here, would be there too late.
+            // gives up if the clock, running on from here, would be there too late.
             Some(-1) => {
                 let mut server = behind(3);
                 let before = (server.state(), server.boot.get());
@@ -428,13 +428,13 @@ fn behind_up_to_five_milliseconds(entry: &Value) {
         }
     }
     assert_eq!(steps(entry).len(), 3);
-    // A clock that goes on has caught up when it is where it was before.
+    // A clock that runs has caught up when it is where it was before.
     let mut server = behind(5);
     server.runs = true;
     assert_eq!(server.next().unwrap().tick.get(), 100);
     assert_eq!(i64::from(server.naps.get()), (5 * MS + NAP - 1) / NAP);
 
-    // The original starts at 0 to 99 and counts up. Ours starts and goes on anywhere,
+    // The original starts at 0 to 99 and counts up. Ours starts and continues anywhere,
     // and uses the whole tick.
     let starts: Vec<_> = (101..200)
         .map(|tick| {

@@ -501,7 +501,7 @@ fn a_reader_does_not_pass_the_mark() {
     }
 }
 
-/// The clock is refused: readers learn where the cursor is, and that goes on no further.
+/// The clock is refused: readers learn where the cursor is, and that moves no further.
 #[test]
 fn a_reader_goes_on_while_the_clock_is_refused() {
     let mut server = Server::new("preset=default", 1, (1, 2), 1000);

@@ -113,8 +113,9 @@ pub struct Server {
     /// Kept over restarts, if the world's hosts keep it.
     pub memory: Option<Memory>,
     pub node: Node,
-    /// Who else claims its worker ID, and of whom its log tells, in turn.
+    /// Who else claims its worker ID.
     contenders: Contenders,
+    /// The contenders of whom its log tells, in turn.
     pub told_of: Vec<Named>,
     /// The right that the sessions see: generation, worker ID, bound.
     stamp: Option<(u64, WorkerId, i64)>,
@@ -567,7 +568,7 @@ impl World {
         begins
     }
 
-    /// The session goes on.
+    /// The session resumes, and issues.
     pub fn finish(&mut self, server: usize) -> bool {
         let now = self.now;
         let host = &mut self.servers[server];
@@ -749,7 +750,7 @@ impl World {
     /// The newest registry is replaced for everybody.
     pub fn replace(&mut self, changes: usize, how: How) {
         let new = self.copy_registry(changes, how);
-        // The old one answers nobody any more; what it has answered may still arrive.
+        // The old one no longer answers; what it has answered may still arrive.
         self.flights
             .retain(|flight| matches!(flight, Flight::Reply { .. }));
         for server in &mut self.servers {
@@ -827,7 +828,7 @@ impl World {
         assert!(self.orders.missed.is_none(), "{}", self.log.join("\n"));
     }
 
-    /// Two worlds with the same hash go on alike, if no more than so many changes of a
+    /// Two worlds with the same hash continue alike, if no more than so many changes of a
     /// registry are lost.
     pub fn hash_into(&self, hasher: &mut impl Hasher, changes: usize) {
         (self.now, self.boot, self.registries.len()).hash(hasher);

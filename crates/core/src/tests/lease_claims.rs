@@ -70,7 +70,7 @@ fn a_floor_far_ahead_is_not_accepted() {
     world.check();
 }
 
-/// One generator wants more than the registry gives. The server's others go on.
+/// One generator wants more than the registry gives. The server's others continue.
 #[test]
 fn a_need_that_is_not_met_costs_no_worker_id() {
     let mut world = world(1, 1);

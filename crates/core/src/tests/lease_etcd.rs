@@ -27,13 +27,14 @@ pub fn in_etcd(test: impl FnOnce()) {
 pub struct Etcd {
     /// When the key of each worker ID goes, by the true time.
     pub keys: BTreeMap<WorkerId, i64>,
-    /// Raft's index, now and as it was stored.
+    /// Raft's index now.
     index: u64,
+    /// Raft's index when the state was stored last.
     stored: u64,
 }
 
 impl Etcd {
-    /// That of a new world, if its registry is in etcd.
+    /// The etcd of a new world, if its registry is in etcd.
     pub fn of_new_world() -> Option<Self> {
         IN_ETCD.get().then(|| Self {
             keys: BTreeMap::new(),
@@ -181,7 +182,7 @@ fn refusal(world: &mut World, server: usize) -> RegistryError {
 }
 
 /// A clock of the registry that is days ahead would end all leases at once; the lease of
-/// etcd goes on.
+/// etcd continues.
 #[test]
 fn no_clock_takes_a_worker_id_from_a_holder() {
     for off in [-3600 * SECOND, 60 * SECOND, 48 * 3600 * SECOND] {
@@ -220,7 +221,7 @@ fn no_clock_keeps_a_worker_id_for_ever() {
     }
 }
 
-/// A new leader begins all leases anew. The worker ID is kept for longer, not for ever.
+/// A new leader begins all leases anew. The worker ID is kept for longer, but not without an end.
 #[test]
 fn a_new_leader_keeps_leases_for_longer() {
     let mut world = one_of_two();
@@ -347,7 +348,7 @@ fn a_grant_tells_what_the_system_has_reached_in_other_namespaces() {
     assert!(outcome.changes.row.is_some());
 }
 
-/// A leader that changes, a member that crashes: raft goes on, so nobody has to wait.
+/// A leader that changes, a member that crashes: raft continues, so nobody has to wait.
 #[test]
 fn no_loss_is_seen_where_none_is() {
     let mut world = world(2, 2);

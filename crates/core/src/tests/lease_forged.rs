@@ -554,7 +554,7 @@ fn a_registry_that_is_made_anew_waits_for_the_servers_of_the_old_one() {
     }
 }
 
-/// Nor is a server stopped for ever that comes back later: it is refused once.
+/// A server that comes back later is refused once, and then served.
 #[test]
 fn a_server_that_has_asked_another_registry_is_served() {
     let mut world = world(2, 2);

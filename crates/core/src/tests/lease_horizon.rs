@@ -658,7 +658,7 @@ fn a_report_past_the_bound_counts_as_the_bound() {
     assert_eq!(world.known(0).unwrap().horizon, Some(world.row(0).bound));
 }
 
-/// A registry that has stopped knows nothing any more.
+/// A registry that has stopped no longer knows anything.
 #[test]
 fn a_registry_that_has_stopped_tells_no_horizon() {
     let mut world = two_of_three(2);
@@ -823,7 +823,7 @@ fn walk(seed: u64, tell: bool) -> World {
     world
 }
 
-/// An administrator drops the servers that do not run any more. One that may come back with
+/// An administrator drops the servers that no longer run. One that may come back with
 /// prepared transactions is left until it has reported.
 fn drop_lost(world: &mut World) {
     let names: Vec<_> = {

@@ -334,7 +334,8 @@ fn two_losses_in_a_row() {
     world.check();
 }
 
-/// A crash of the registry's server looks like a restored snapshot; those that live go on.
+/// A crash of the registry's server looks like a restored snapshot; holders that live keep their
+/// worker IDs.
 #[test]
 fn a_recovered_registry_keeps_its_holders() {
     let mut world = world(2, 2);

@@ -150,8 +150,9 @@ struct Walk {
     /// How many of a hundred messages are lost, late or repeated.
     bad: i64,
     away: bool,
-    /// How far clocks and leads went, and how many losses there were.
+    /// How far clocks and leads went.
     furthest_clock: i64,
+    /// Whether the registry has lost grants.
     lost: bool,
 }
 

@@ -132,8 +132,8 @@ fn crashes_do_not_add_up_to_a_lead() {
     }
 }
 
-/// Its clock is set back by an hour: it goes on, at half speed, and crashes on top of
-/// that let nothing grow.
+/// Its clock is set back by an hour: it continues at half speed, and crashes on top
+/// of that let nothing grow.
 #[test]
 fn a_server_that_leads_by_hours_goes_on() {
     let mut world = world(1, 1);

@@ -80,6 +80,6 @@ mod threads;
 #[cfg(not(loom))]
 mod walks;
 
-/// A server that has written this many marks reserves for ever: no test needs as many.
+/// A server that has written this many marks reserves without an end: no test needs as many.
 #[cfg(not(loom))]
 const MARKS_MAX: u32 = 100_000;

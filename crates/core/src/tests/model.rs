@@ -86,9 +86,9 @@ pub enum Naps {
     /// The call stops there.
     #[default]
     Stop,
-    /// Both clocks go on.
+    /// Both clocks run.
     Pass,
-    /// The boot clock goes on, the wall clock stands still.
+    /// The boot clock runs, the wall clock stands still.
     Stand,
 }
 
@@ -124,19 +124,22 @@ pub struct Server {
     pub promoted: bool,
     pub slot: Slot,
 
-    /// What the disk holds; what a standby that lags by one mark has; and what a
-    /// standby has that saw nothing since the last promotion.
+    /// What the disk holds.
     pub disk: Cell<Disk>,
+    /// When a transaction committed last, by the wall clock.
     pub committed: Cell<Option<i64>>,
+    /// What a standby that lags by one mark has.
     pub lagging: Cell<Replica>,
+    /// What a standby has that saw nothing since the last promotion.
     pub blind: (Replica, i64),
     /// What the disk holds again if the transaction that rewrote it is rolled back.
     pub before_rewrite: Option<Disk>,
     pub timeline: i64,
 
-    /// Only if `apart`: each call stops where it begins to reserve, and [`Self::go_on`]
-    /// takes the further steps.
+    /// Only if `apart`: the call that has stopped where it began to reserve.
     pub under_way: Cell<Option<UnderWay>>,
+    /// Whether each call stops where it begins to reserve, and [`Self::go_on`] takes the
+    /// further steps.
     pub apart: bool,
     /// The tick that was left unfinished to give clocks back.
     pub left: Cell<Option<Tick>>,

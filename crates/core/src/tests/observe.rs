@@ -352,7 +352,7 @@ fn a_worker_id_from_a_registry() {
     server.renews = Some(Millis::new(20));
     assert_eq!(observes(&server, 102), Ok(()));
     assert_eq!(next(&server).0, 103);
-    // A slot that was closed: the next tenure goes on after what was observed.
+    // A slot that was closed: the next tenure continues after what was observed.
     assert_eq!(observes(&server, 104), Ok(()));
     let _ = server.close();
     assert_eq!(server.slot.live().bounds().reserved(), CLOSED);

@@ -109,7 +109,7 @@ struct State {
     server: Server,
     /// One bit for each ID that was issued, for each worker ID.
     issued: [[u64; WORDS]; 2],
-    /// Those of this server. One that was promoted knows nothing of IDs that the lost
+    /// The bits of this server's IDs. One that was promoted knows nothing of IDs that the lost
     /// server has issued under another worker ID of a registry, and need not.
     here: [u64; WORDS],
     registry: Option<Registry>,
@@ -1606,7 +1606,7 @@ fn a_start_goes_on_now_in_a_clock_that_is_known_to_be_free() {
         server.restart();
         assert_eq!(next(&mut server), (20, clock));
     }
-    // No clock is free any more: the start is at the mark.
+    // No clock is left: the start is at the mark.
     server.restart();
     assert_eq!(next(&mut server), (25, 3));
     // Behind the mark, the start is in the same clock.

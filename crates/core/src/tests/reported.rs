@@ -47,7 +47,7 @@ fn no_id_lies_before_what_was_reported() {
     }
 }
 
-/// A tick that began before the report and ends after it goes on.
+/// A tick that began before the report and ends after it continues.
 #[test]
 fn a_long_tick_is_not_left_out() {
     let mut server = Server::new(ASCENDING[3], 1, (1, 2), 5000);

@@ -1,9 +1,9 @@
 //! Generators that lease worker IDs of their own and go back in time with the next one,
 //! through every walk of events up to a stated length.
 //!
-//! Each ID is a worker ID and a position of a small layout. No ID is issued twice; each
-//! lies between the floor and the bound of its worker ID; within a rotation they increase; and
-//! a call that another worker ID can serve gets an ID of the time that the wall clock
+//! Each ID is a worker ID and a position of a small layout. No ID is issued twice. Each
+//! lies between the floor and the bound of its worker ID. Within a rotation they increase. A
+//! call that another worker ID can serve gets an ID of the time that the wall clock
 //! shows.
 
 // Numbers are small here.

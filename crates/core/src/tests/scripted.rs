@@ -65,11 +65,12 @@ pub struct Server {
     mark: Cell<Option<i64>>,
     /// How many marks were written.
     marks: Cell<u32>,
-    /// The readings of the wall clock in nanoseconds, one after the other, the last one
-    /// for ever; and whether time passes for the clock in naps.
+    /// The readings of the wall clock in nanoseconds, one after the other. The last one
+    /// is read again and again.
     wall: RefCell<VecDeque<i64>>,
+    /// Whether time passes for the clock in naps.
     pub runs: bool,
-    /// The last reading, if that is not in the script any more.
+    /// The last reading, if that is no longer in the script.
     last: Cell<Option<i64>>,
     pub boot: Cell<i64>,
     /// How often calls have napped.

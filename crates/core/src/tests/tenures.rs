@@ -135,7 +135,7 @@ fn a_floor_is_no_clock_error() {
     for lead in [5_000, 5_200, 5_400] {
         grant(&server, 1, 1000 + lead, 1000 + lead + 150);
         assert_eq!(next(&server), (1, 1000 + lead));
-        // And it goes on from there.
+        // The generator continues from there.
         server.pass(40 * MS);
         for _ in 0..4 {
             let _ = next(&server);

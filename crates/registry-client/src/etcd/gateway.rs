@@ -24,7 +24,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// PostgreSQL's, whose lack would end the server.
 const ANSWER_MAX: u64 = 16 << 20;
 
-/// So many characters of an answer that is not JSON are shown.
+/// How many characters of an answer that is not JSON are shown.
 const LINE_MAX: usize = 120;
 
 /// gRPC's codes.

@@ -7,7 +7,7 @@
 //! | `/pools/NAME` | [`StoredPool`] | when the pool is dropped |
 //! | `/workers/NAMESPACE/ID` | [`Row`] | never, not even with its pool |
 //! | `/leases/NAMESPACE/ID` | counter and nonce of the token, for people | with its lease of etcd |
-//! | `/servers/IDENTITY` | [`Server`] | when the server counts no more |
+//! | `/servers/IDENTITY` | [`Server`] | when the server no longer counts |
 //!
 //! Each request writes the state, so of two that are answered at the same time one finds
 //! it changed, and begins anew. That also guards rows of other namespaces that were read.
@@ -433,7 +433,7 @@ impl EtcdRegistry {
                 EtcdKey::Lasts => {
                     let entry = read.reading.entry(&lease_key);
                     let token = format!("{}-{:032x}", row.counter, row.nonce.0);
-                    // The lease goes on if it is that of the same token.
+                    // The lease is kept alive if it is that of the same token.
                     let same = entry.filter(|entry| entry.value == token);
                     let lasts = match same {
                         Some(entry) => self.keep_alive(entry.lease, until)?,

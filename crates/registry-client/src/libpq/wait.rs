@@ -172,7 +172,7 @@ mod tests {
             }
         });
         assert!(stop.is_stopped());
-        // Not even a socket that is ready goes on.
+        // After a stop, the wait fails even if the socket is ready.
         assert_eq!(
             Thread(&stop).wait(socket, Wanted::Write, late()),
             Err(Ended)
