@@ -64,7 +64,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION _snowflake_convert.backfill_time(regclass, name[]) IS
-    'internal, for snowflake_convert(): the column of a table that has the time at which a row was made, as an expression of type timestamptz; null if there is none';
+    'internal, for snowflake_convert(): the column of a table that has the time at which a row was made, '
+    'as an expression of type timestamptz; null if there is none';
 
 CREATE FUNCTION _snowflake_convert.backfill_keys(
     columns _snowflake_convert.key_column[], wanted text, names name[]) RETURNS SETOF _snowflake_convert.old_key
@@ -110,7 +111,8 @@ AS $$
     FROM counted AS c WHERE c.is_replaced ORDER BY c.id, c.name, c.origin, c.origin_name
 $$;
 COMMENT ON FUNCTION _snowflake_convert.backfill_columns(_snowflake_convert.key_column[], _snowflake_convert.old_key[]) IS
-    'internal, for snowflake_convert(): the columns whose values are replaced, with the key that the values come from, and how many such keys there are';
+    'internal, for snowflake_convert(): the columns whose values are replaced, '
+    'with the key that the values come from, and how many such keys there are';
 
 -- What a layout does with an ID, in numbers: an ID is
 --     tick * per_tick + first + sequence number * per_number
@@ -143,9 +145,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION _snowflake_convert.backfill_layout(regclass, bigint) IS
-    'internal, for snowflake_convert(): the numbers by which IDs of a generator and a worker ID are made, and the instants from and before which';
+    'internal, for snowflake_convert(): the numbers by which IDs of a generator and a worker ID are made, '
+    'and the instants from and before which';
 
-CREATE FUNCTION _snowflake_convert.backfill_obstacles(keys _snowflake_convert.old_key[], generator regclass, worker_id bigint) RETURNS SETOF text
+CREATE FUNCTION _snowflake_convert.backfill_obstacles(
+    keys _snowflake_convert.old_key[], generator regclass, worker_id bigint) RETURNS SETOF text
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET row_security = off
     SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
@@ -157,7 +161,8 @@ DECLARE
     name text;
 BEGIN
     IF NOT ids.sorted THEN
-        RETURN NEXT format('IDs of generator %s do not sort by time, so old rows cannot be given IDs of their time', _snowflake.name(ids.source));
+        RETURN NEXT format('IDs of generator %s do not sort by time, so old rows cannot be given IDs of their time',
+            _snowflake.name(ids.source));
         RETURN;
     END IF;
     layout := _snowflake_convert.backfill_layout(ids.source, worker_id);
@@ -175,13 +180,15 @@ BEGIN
         IF key.problem IS NOT NULL THEN
             RETURN NEXT key.problem;
         ELSIF EXISTS (SELECT FROM pg_depend AS d
-            WHERE d.classid = 'pg_class'::regclass AND d.objid = key.relation AND d.refclassid = 'pg_class'::regclass AND d.refobjid = key.relation
-              AND d.deptype = 'i' AND d.objsubid = (SELECT a.attnum FROM pg_attribute AS a WHERE a.attrelid = key.relation AND a.attname = key.name)) THEN
+            WHERE d.classid = 'pg_class'::regclass AND d.objid = key.relation AND d.refclassid = 'pg_class'::regclass
+              AND d.refobjid = key.relation AND d.deptype = 'i'
+              AND d.objsubid = (SELECT a.attnum FROM pg_attribute AS a WHERE a.attrelid = key.relation AND a.attname = key.name)) THEN
             RETURN NEXT format('table %s is partitioned by %I, whose values would be replaced', name, key.name);
         ELSIF pg_has_role((SELECT c.relowner FROM pg_class AS c WHERE c.oid = key.relation), 'USAGE') THEN
             counts := string_to_array(_snowflake.read_as_owner(key.relation, format(
                 'SELECT concat_ws('' '', count(*) FILTER (WHERE r.at IS NULL), count(*) FILTER (WHERE r.at < %L::timestamptz),'
-                ' count(*) FILTER (WHERE r.at >= %L::timestamptz), %s) FROM (SELECT %I AS key, %s AS at FROM %s) AS r WHERE r.key IS NOT NULL',
+                ' count(*) FILTER (WHERE r.at >= %L::timestamptz), %s) FROM (SELECT %I AS key, %s AS at FROM %s) AS r '
+                'WHERE r.key IS NOT NULL',
                 layout.since, layout.until,
                 CASE WHEN EXISTS (SELECT FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
                     WHERE i.indrelid = key.relation AND i.indisunique AND i.indpred IS NULL AND i.indnkeyatts = 1 AND a.attname = key.name
@@ -193,11 +200,13 @@ BEGIN
                 RETURN NEXT format('rows of table %s have no time in column %I: %s', name, key.time_name, counts[1]);
             END IF;
             IF counts[2] <> '0' THEN
-                RETURN NEXT format('rows of table %s have a time in column %I that is before %s, the epoch of generator %s: %s. Use a generator with an earlier epoch',
+                RETURN NEXT format('rows of table %s have a time in column %I that is before %s, '
+                    'the epoch of generator %s: %s. Use a generator with an earlier epoch',
                     name, key.time_name, layout.since, _snowflake.name(ids.source), counts[2]);
             END IF;
             IF counts[3] <> '0' THEN
-                RETURN NEXT format('rows of table %s have a time in column %I that is not before the next new ID: %s', name, key.time_name, counts[3]);
+                RETURN NEXT format('rows of table %s have a time in column %I that is not before the next new ID: %s',
+                    name, key.time_name, counts[3]);
             END IF;
             IF counts[4] <> '0' THEN
                 RETURN NEXT format('rows of table %s have a value in column %I that another row has: %s', name, key.name, counts[4]);
@@ -220,7 +229,8 @@ DECLARE
         SELECT string_agg(CASE WHEN c.relowner = quote_ident(current_user)::regrole
                 THEN format('    SELECT %L::regclass, %L::name, %I::bigint, %s FROM %s WHERE %I IS NOT NULL',
                     n.name, k.name, k.name, k.expression, n.name, k.name)
-                ELSE format('    SELECT %L::regclass, %L::name, o.key, o.at FROM _snowflake_convert.rows_as_owner(%L, %L) AS o', n.name, k.name, n.name,
+                ELSE format('    SELECT %L::regclass, %L::name, o.key, o.at FROM _snowflake_convert.rows_as_owner(%L, %L) AS o',
+                    n.name, k.name, n.name,
                     format('SELECT %I::bigint, %s FROM %s WHERE %I IS NOT NULL', k.name, k.expression, n.name, k.name)) END,
             E' UNION ALL\n' ORDER BY k.ordinality)
         FROM unnest(keys) WITH ORDINALITY AS k
@@ -232,13 +242,16 @@ BEGIN
         -- A policy that hides rows is an error.
         'SET LOCAL row_security = off',
         -- Nobody but the caller can drop or replace it until the keys are changed.
-        'CREATE TEMPORARY TABLE snowflake_new_ids (relation regclass, column_name name, old_id bigint, new_id bigint NOT NULL, PRIMARY KEY (relation, column_name, old_id))',
+        'CREATE TEMPORARY TABLE snowflake_new_ids (relation regclass, column_name name, old_id bigint, new_id bigint NOT NULL, '
+        'PRIMARY KEY (relation, column_name, old_id))',
         'INSERT INTO pg_temp.snowflake_new_ids' || E'\nWITH rows (relation, column_name, old_id, at) AS (\n' || rows_of || E'),\n'
             || format(E'ticks AS (SELECT r.*, %s.snowflake_min_id(r.at, %L::regclass) / %s AS tick FROM rows AS r),\n',
                 '@extschema@', _snowflake.name(source), layout.per_tick)
-            || E'numbered AS (SELECT t.*, row_number() OVER (ORDER BY t.tick, t.relation, t.column_name, t.old_id) AS number FROM ticks AS t),\n'
+            || E'numbered AS (SELECT t.*, row_number() OVER (ORDER BY t.tick, t.relation, t.column_name, t.old_id) AS number '
+                'FROM ticks AS t),\n'
             -- Each row gets the first slot after that of the row before, and not before its tick.
-            || format(E'slots AS (SELECT n.*, n.number + max(n.tick * %s - n.number) OVER (ORDER BY n.number) AS slot FROM numbered AS n)\n', layout.numbers)
+            || format(E'slots AS (SELECT n.*, n.number + max(n.tick * %s - n.number) OVER (ORDER BY n.number) AS slot '
+                'FROM numbered AS n)\n', layout.numbers)
             || format('SELECT s.relation, s.column_name, s.old_id, s.slot / %1$s * %2$s + %3$s + s.slot %% %1$s * %4$s FROM slots AS s',
                 layout.numbers, layout.per_tick, layout.first, layout.per_number),
         'ANALYZE pg_temp.snowflake_new_ids',
@@ -246,11 +259,13 @@ BEGIN
         -- owners of other tables call it, and may not read the table of the caller: so it
         -- runs with the caller's rights, and its names are bound when it is made. Calls give
         -- exactly these types, so that no other function of its name fits better.
-        'CREATE FUNCTION pg_temp.snowflake_new_id(relation regclass, column_name name, old_id bigint) RETURNS bigint LANGUAGE sql STABLE STRICT SECURITY DEFINER '
+        'CREATE FUNCTION pg_temp.snowflake_new_id(relation regclass, column_name name, old_id bigint) RETURNS bigint '
+        'LANGUAGE sql STABLE STRICT SECURITY DEFINER '
             || 'RETURN coalesce((SELECT m.new_id FROM pg_temp.snowflake_new_ids AS m WHERE m.relation OPERATOR(pg_catalog.=) $1'
                 ' AND m.column_name OPERATOR(pg_catalog.=) $2 AND m.old_id OPERATOR(pg_catalog.=) $3), $3)'
             || '; GRANT EXECUTE ON FUNCTION pg_temp.snowflake_new_id(regclass, name, bigint) TO PUBLIC'];
 END
 $$;
 COMMENT ON FUNCTION _snowflake_convert.backfill_map(_snowflake_convert.old_key[], regclass, bigint) IS
-    'internal, for snowflake_convert(): the statements that make and fill the table of old and new values, and the function that looks them up';
+    'internal, for snowflake_convert(): the statements that make and fill the table of old and new values, '
+    'and the function that looks them up';

@@ -73,7 +73,8 @@ AS $$
           AND (SELECT NOT a.attisdropped FROM pg_attribute AS a WHERE a.attrelid = i.inhparent AND a.attname = column_name))
 $$;
 COMMENT ON FUNCTION _snowflake_convert.column_roots(regclass, name) IS
-    'internal, for snowflake_convert(): the topmost tables that have a column which a table inherits; the table itself if it does not inherit it';
+    'internal, for snowflake_convert(): the topmost tables that have a column which a table inherits; '
+    'the table itself if it does not inherit it';
 
 
 -- A key that refers to another table has that table's keys: it follows that table. A key
@@ -90,7 +91,8 @@ AS $$
     FROM unnest(relations) WITH ORDINALITY AS r (id, place)
     CROSS JOIN _snowflake.keys(r.id) AS k
     CROSS JOIN LATERAL (SELECT CASE
-        WHEN k.refers_to IS NOT NULL THEN 'refers to table ' || _snowflake.name(k.refers_to) || ', and is changed with the key of that table only'
+        WHEN k.refers_to IS NOT NULL THEN 'refers to table ' || _snowflake.name(k.refers_to)
+            || ', and is changed with the key of that table only'
         WHEN NOT k.is_key AND k.has_default THEN 'draws from a sequence, but is no key'
         WHEN NOT k.is_key THEN 'is part of the primary key, but does not draw from a sequence'
         WHEN NOT are_named AND NOT k.has_default AND k.base <> 'bigint'::regtype THEN
@@ -136,7 +138,8 @@ AS $$
     ORDER BY n.nspname, t.relname, a.attnum
 $$;
 COMMENT ON FUNCTION _snowflake_convert.columns(regclass[], boolean) IS
-    'internal, for snowflake_convert(): the keys of tables and all columns of foreign keys that reach them, in the topmost tables that have them';
+    'internal, for snowflake_convert(): the keys of tables and all columns of foreign keys that reach them, '
+    'in the topmost tables that have them';
 
 CREATE FUNCTION _snowflake_convert.wanted_default(generator regclass) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp

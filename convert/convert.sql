@@ -84,7 +84,8 @@ BEGIN
                 LOOP
                     rewrites := CASE WHEN statement LIKE 'REFRESH MATERIALIZED VIEW %' THEN
                         pg_total_relation_size(substr(statement, length('REFRESH MATERIALIZED VIEW ') + 1)::regclass) END;
-                    note := CASE WHEN rewrites IS NOT NULL THEN 'the tables are locked while this runs: drop the view before, if it takes too long, and make it again after' END;
+                    note := CASE WHEN rewrites IS NOT NULL THEN 'the tables are locked while this runs: '
+                        'drop the view before, if it takes too long, and make it again after' END;
                     RETURN NEXT;
                 END LOOP;
                 rewrites := NULL;
@@ -105,17 +106,20 @@ BEGIN
                 ' write into the wrong columns, without an error if the types fit: name the columns', c.name)
             FROM changed AS c WHERE c.is_root
             UNION ALL
-            SELECT 2, 'prepared statements that return whole rows or keys fail once in each session after the first step and after the swap:'
+            SELECT 2, 'prepared statements that return whole rows or keys fail once in each session '
+                'after the first step and after the swap:'
                 ' cached plan must not change result type'
             WHERE EXISTS (SELECT FROM changed)
             UNION ALL
-            SELECT 3, format('function %s returns rows of table %s: if its text lists the columns, it fails from the first step on', p.oid::regprocedure, c.name)
+            SELECT 3, format('function %s returns rows of table %s: '
+                'if its text lists the columns, it fails from the first step on', p.oid::regprocedure, c.name)
             FROM changed AS c
             JOIN pg_class AS t ON t.oid = c.id
             JOIN pg_type AS y ON y.oid = t.reltype
             JOIN pg_proc AS p ON p.prorettype IN (y.oid, y.typarray)
             UNION ALL
-            SELECT 4, format('trigger %I of table %s uses OLD.* or NEW.*, which have further columns from the first step on, and another order after the swap', g.tgname, c.name)
+            SELECT 4, format('trigger %I of table %s uses OLD.* or NEW.*, which have further columns from the first step on, '
+                'and another order after the swap', g.tgname, c.name)
             FROM changed AS c
             JOIN pg_trigger AS g ON g.tgrelid = c.id AND NOT g.tgisinternal AND g.tgparentid = 0
             JOIN pg_proc AS p ON p.oid = g.tgfoid AND p.prosrc ~* '\m(old|new)\.\*')
@@ -123,7 +127,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_convert_plan(regclass[], regnamespace, regclass, boolean, boolean, boolean, name[], bigint) IS
-    'the statements that snowflake_convert(), or with online snowflake_convert_steps(), would run for tables, or for all tables of a schema, with their locks and the bytes that they rewrite; obstacles, and notes on what stays as it is; changes nothing';
+    'the statements that snowflake_convert(), or with online snowflake_convert_steps(), would run for tables, '
+    'or for all tables of a schema, with their locks and the bytes that they rewrite; '
+    'obstacles, and notes on what stays as it is; changes nothing';
 
 -- The texts of functions that are made again are not checked, here and in the swap: one may
 -- name a view without its schema, or a view that is made later.
@@ -159,7 +165,8 @@ BEGIN
         RAISE EXCEPTION 'cannot convert keys: %', obstacles[1]
             USING ERRCODE = CASE WHEN obstacles[1] LIKE 'must be owner of %' THEN 'insufficient_privilege'
                 ELSE 'object_not_in_prerequisite_state' END,
-            DETAIL = coalesce('Further obstacles: ' || nullif(array_to_string(obstacles[2:], '; '), '') || '.', 'There is no other obstacle.'),
+            DETAIL = coalesce('Further obstacles: ' || nullif(array_to_string(obstacles[2:], '; '), '') || '.',
+                'There is no other obstacle.'),
             HINT = 'Nothing has been changed. snowflake_convert_plan() lists all obstacles.';
     ELSIF steps IS NULL THEN
         RAISE NOTICE 'there is nothing to convert';
@@ -184,4 +191,5 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE snowflake_convert(regclass[], regnamespace, regclass, boolean, boolean, name[], bigint) IS
-    'changes smallint and integer keys to bigint, with all foreign keys that reach them, and makes a generator their default: all or nothing, with the statements of snowflake_convert_plan()';
+    'changes smallint and integer keys to bigint, with all foreign keys that reach them, and makes a generator their default: '
+    'all or nothing, with the statements of snowflake_convert_plan()';

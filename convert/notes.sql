@@ -29,7 +29,8 @@ AS $$
         SELECT format('generated column %s.%I', _snowflake.name(a.attrelid), a.attname), pg_get_expr(e.adbin, e.adrelid)
         FROM pg_attrdef AS e JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum AND a.attgenerated <> ''
         WHERE EXISTS (SELECT FROM replaced AS r JOIN pg_depend AS d ON d.refobjid = r.member AND d.refobjsubid = r.number
-            WHERE r.is_root AND r.member = e.adrelid AND d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid AND d.refclassid = 'pg_class'::regclass)),
+            WHERE r.is_root AND r.member = e.adrelid AND d.classid = 'pg_attrdef'::regclass AND d.objid = e.oid
+              AND d.refclassid = 'pg_class'::regclass)),
     foreign_schemas AS (
         SELECT n.oid FROM pg_namespace AS n WHERE n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'),
     -- What a table's name and a key's name lead to expect as the name of a column.
@@ -60,7 +61,8 @@ AS $$
     WHERE k.contype = 'c' AND k.coninhcount = 0 AND k.conname !~ '^[=~].*__bigint$' AND EXISTS (
         SELECT FROM members AS m WHERE m.member = k.conrelid AND m.number = ANY (k.conkey))
     UNION ALL
-    SELECT format('%s has numbers in its definition, which stay: if they are old keys, make it anew with the new ones after the conversion', e.described)
+    SELECT format('%s has numbers in its definition, which stay: if they are old keys, '
+        'make it anew with the new ones after the conversion', e.described)
     FROM expressions AS e WHERE (work).worker_id IS NOT NULL AND e.text ~ '(?<![\w."$])[0-9]+(?![\w."])'
     UNION ALL
     SELECT format('column %s.%I has the default %s, which stays: if that is an old key, change it to the new one after the conversion',
@@ -80,8 +82,10 @@ AS $$
       AND (EXISTS (SELECT FROM names AS n
               WHERE right(regexp_replace(lower(replace(a.attname, '_', '')), 's$', ''), length(n.name)) = n.name)
           -- Some refer to any table, such as object_id.
-          OR a.attname ~ '(_id|_ids|[a-z]Ids?)$' AND c.relnamespace IN (SELECT t.relnamespace FROM changed AS d JOIN pg_class AS t ON t.oid = d.relation)
-            AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisprimary AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum))
+          OR a.attname ~ '(_id|_ids|[a-z]Ids?)$'
+            AND c.relnamespace IN (SELECT t.relnamespace FROM changed AS d JOIN pg_class AS t ON t.oid = d.relation)
+            AND NOT EXISTS (SELECT FROM pg_index AS i
+                WHERE i.indrelid = a.attrelid AND i.indisprimary AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum))
       AND (a.attrelid, a.attnum) NOT IN (SELECT m.member, m.number FROM members AS m)
       AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = a.attrelid AND k.contype = 'f' AND a.attnum = ANY (k.conkey))
       AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
@@ -90,7 +94,8 @@ AS $$
     -- A function is listed if a view that is made again calls it, or if its text has a
     -- changed table or column; and if it has an argument, a result or a text with integers.
     (SELECT format('%s %s %s', CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END, p.oid::regprocedure,
-        CASE WHEN d.is_called AND i.has_integers THEN 'takes integers, and is called by an object that is made again: if it is given keys, make one that takes bigint first'
+        CASE WHEN d.is_called AND i.has_integers THEN 'takes integers, and is called by an object that is made again: '
+            'if it is given keys, make one that takes bigint first'
         WHEN i.is_typed THEN 'has integers: if they are keys, change them to bigint'
         ELSE 'has numbers: if they are old keys, change them to new ones after the conversion' END)
     FROM pg_proc AS p
@@ -133,7 +138,8 @@ AS $$
     WHERE (work).set_default AND c.is_key AND e.privilege_type = 'INSERT'
       AND NOT has_sequence_privilege(e.grantee, g.source, 'USAGE, UPDATE')
     UNION ALL
-    SELECT format('%s %s no keys after the conversion: programs that call nextval(), currval() or lastval() for them need INSERT ... RETURNING',
+    SELECT format('%s %s no keys after the conversion: '
+        'programs that call nextval(), currval() or lastval() for them need INSERT ... RETURNING',
         string_agg(DISTINCT q.name, ', '), CASE WHEN count(DISTINCT q.name) = 1 THEN 'makes' ELSE 'make' END)
     FROM unnest((work).columns) AS c
     -- Of an identity, or named by a default.

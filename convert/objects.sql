@@ -43,7 +43,8 @@ AS $$
     SELECT f.class::regclass, f.id, max(f.level) FROM found AS f GROUP BY f.class, f.id
 $$;
 COMMENT ON FUNCTION _snowflake_convert.dependents(oid[], smallint[]) IS
-    'internal, for snowflake_convert(): the views, rules, triggers, policies, publications, functions and whatever else depends on columns, directly or through each other, with the level at which each is made again';
+    'internal, for snowflake_convert(): the views, rules, triggers, policies, publications, functions and whatever else '
+    'depends on columns, directly or through each other, with the level at which each is made again';
 
 CREATE FUNCTION _snowflake_convert.grants(
     acl aclitem[], owner oid, kind "char", target text, column_name name) RETURNS SETOF text
@@ -65,7 +66,8 @@ AS $$
         SELECT e.*, CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(e.grantee)) END AS role,
             CASE WHEN column_name IS NULL THEN e.privilege_type
                 ELSE format('%s (%I)', e.privilege_type, column_name) END AS privilege
-        FROM aclexplode(CASE WHEN EXISTS (SELECT FROM changed_defaults) THEN coalesce(acl, acldefault(CASE WHEN kind IN ('r', 'c', 'f') THEN kind END, owner)) ELSE acl END)
+        FROM aclexplode(CASE WHEN EXISTS (SELECT FROM changed_defaults)
+            THEN coalesce(acl, acldefault(CASE WHEN kind IN ('r', 'c', 'f') THEN kind END, owner)) ELSE acl END)
             WITH ORDINALITY AS e),
     -- Those of whom something is to be revoked.
     reduced AS (
@@ -133,7 +135,8 @@ BEGIN
                 r.prefix || format('%I = %L', split_part(r.o, '=', 1), substr(r.o, strpos(r.o, '=') + 1)), ', ' ORDER BY r.prefix, r.o))
             FROM (SELECT '', o FROM unnest(it.reloptions) AS o
                   UNION ALL
-                  SELECT 'toast.', o FROM pg_class AS t CROSS JOIN unnest(t.reloptions) AS o WHERE t.oid = it.reltoastrelid) AS r (prefix, o)
+                  SELECT 'toast.', o FROM pg_class AS t CROSS JOIN unnest(t.reloptions) AS o
+                  WHERE t.oid = it.reltoastrelid) AS r (prefix, o)
             HAVING count(*) > 0);
         drop_statement := format('DROP %s %s', kind, it.name);
         statements := statements || (format('CREATE %s %s', kind, it.name)
@@ -157,7 +160,8 @@ BEGIN
             JOIN pg_type AS y ON y.oid = a.atttypid
             CROSS JOIN LATERAL (VALUES
                 (1, 'SET STATISTICS ' || nullif(a.attstattarget, -1)),
-                (2, (SELECT format('SET (%s)', string_agg(o, ', ')) FROM unnest(a.attoptions) AS o WHERE o LIKE 'n\_distinct%' HAVING count(*) > 0)),
+                (2, (SELECT format('SET (%s)', string_agg(o, ', ')) FROM unnest(a.attoptions) AS o
+                    WHERE o LIKE 'n\_distinct%' HAVING count(*) > 0)),
                 (3, CASE WHEN a.attstorage <> y.typstorage THEN 'SET STORAGE ' || CASE a.attstorage
                     WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' WHEN 'x' THEN 'EXTENDED' END END),
                 (4, 'SET COMPRESSION ' || CASE a.attcompression WHEN 'p' THEN 'pglz' WHEN 'l' THEN 'lz4' END)
@@ -184,8 +188,10 @@ BEGIN
             CROSS JOIN LATERAL (VALUES (1, pg_get_statisticsobjdef(x.oid)),
                 (2, CASE WHEN x.stxowner <> quote_ident(current_user)::regrole THEN
                     format('ALTER STATISTICS %I.%I OWNER TO %I', n.nspname, x.stxname, pg_get_userbyid(x.stxowner)) END),
-                (3, CASE WHEN x.stxstattarget >= 0 THEN format('ALTER STATISTICS %I.%I SET STATISTICS %s', n.nspname, x.stxname, x.stxstattarget) END),
-                (4, format('COMMENT ON STATISTICS %I.%I IS ', n.nspname, x.stxname) || quote_literal(obj_description(x.oid, 'pg_statistic_ext')))
+                (3, CASE WHEN x.stxstattarget >= 0
+                    THEN format('ALTER STATISTICS %I.%I SET STATISTICS %s', n.nspname, x.stxname, x.stxstattarget) END),
+                (4, format('COMMENT ON STATISTICS %I.%I IS ', n.nspname, x.stxname)
+                    || quote_literal(obj_description(x.oid, 'pg_statistic_ext')))
             ) AS s (place, statement)
             WHERE x.stxrelid = id AND s.statement IS NOT NULL ORDER BY x.oid, s.place);
         statements := statements || ARRAY(
@@ -230,7 +236,8 @@ BEGIN
                 UNION ALL
                 SELECT t.oid, t.tgenabled, false FROM copies AS c JOIN pg_trigger AS t ON t.tgparentid = c.id)
             SELECT format('ALTER TABLE ONLY %s %s TRIGGER %I', _snowflake.name(t.tgrelid),
-                CASE c.enabled WHEN 'D' THEN 'DISABLE' WHEN 'O' THEN 'ENABLE' WHEN 'R' THEN 'ENABLE REPLICA' ELSE 'ENABLE ALWAYS' END, t.tgname)
+                CASE c.enabled WHEN 'D' THEN 'DISABLE' WHEN 'O' THEN 'ENABLE' WHEN 'R' THEN 'ENABLE REPLICA'
+                    ELSE 'ENABLE ALWAYS' END, t.tgname)
             FROM copies AS c JOIN pg_trigger AS t ON t.oid = c.id
             WHERE c.enabled <> 'O' OR c.enabled <> it.tgenabled
             ORDER BY c.is_first DESC, c.id);
@@ -292,7 +299,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION _snowflake_convert.remake(regclass, oid) IS
-    'internal, for snowflake_convert(): the statement that drops an object and those that make it again; null for an object of a kind that cannot be made again';
+    'internal, for snowflake_convert(): the statement that drops an object and those that make it again; '
+    'null for an object of a kind that cannot be made again';
 
 CREATE FUNCTION _snowflake_convert.objects(tables oid[], numbers smallint[]) RETURNS _snowflake_convert.object[]
     LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
@@ -321,7 +329,9 @@ AS $$
         CROSS JOIN LATERAL (VALUES (y.typowner), (CASE WHEN n.nspowner = 'pg_database_owner'::regrole
             THEN (SELECT b.datdba FROM pg_database AS b WHERE b.datname = current_database()) ELSE n.nspowner END)) AS o (owner)
         WHERE n.nspname <> 'pg_catalog' AND NOT pg_has_role(o.owner, quote_ident(current_user)::regrole, 'USAGE'))
-    SELECT DISTINCT ON (d.described) format('%s has a literal of type %s, and role %I can have code of its own run with the rights of the caller there: convert as that role, or drop %1$s before, and let its owner make it again after',
+    SELECT DISTINCT ON (d.described) format('%s has a literal of type %s, '
+        'and role %I can have code of its own run with the rights of the caller there: '
+        'convert as that role, or drop %1$s before, and let its owner make it again after',
         d.described, t.name, pg_get_userbyid(t.owner))
     FROM unnest(objects) AS d
     JOIN types AS t ON strpos(array_to_string(d.statements, E'\n'), '''::' || t.name) > 0
@@ -329,4 +339,5 @@ AS $$
     ORDER BY d.described, length(t.name) DESC, t.owner
 $$;
 COMMENT ON FUNCTION _snowflake_convert.literals(_snowflake_convert.object[]) IS
-    'internal, for snowflake_convert(): objects that cannot be made again without code of other roles, in the conditions of domains, that would run with the rights of the caller';
+    'internal, for snowflake_convert(): objects that cannot be made again without code of other roles, '
+    'in the conditions of domains, that would run with the rights of the caller';

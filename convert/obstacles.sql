@@ -37,7 +37,8 @@ AS $$
         SELECT t.relnamespace, CASE WHEN (work).in_use AND t.relkind = 'p' OR p.is_generated THEN 'CREATE' END
         UNION SELECT t.relnamespace, 'USAGE'
         UNION SELECT f.relnamespace, 'USAGE' FROM pg_constraint AS k JOIN pg_class AS f ON f.oid = k.confrelid
-        WHERE k.contype = 'f' AND k.conrelid = t.oid AND k.conparentid = 0 AND EXISTS (SELECT FROM members AS m WHERE m.member = t.oid AND m.number = ANY (k.conkey))) AS w (schema, privilege)
+        WHERE k.contype = 'f' AND k.conrelid = t.oid AND k.conparentid = 0
+          AND EXISTS (SELECT FROM members AS m WHERE m.member = t.oid AND m.number = ANY (k.conkey))) AS w (schema, privilege)
     JOIN pg_namespace AS n ON n.oid = w.schema AND t.relpersistence <> 't'
     WHERE t.relowner <> quote_ident(current_user)::regrole AND NOT has_schema_privilege(t.relowner, n.oid, w.privilege) AND p.is_altered
     UNION ALL
@@ -120,10 +121,12 @@ AS $$
         SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
         FROM unnest((work).members) AS m WHERE m.is_altered),
     members AS (SELECT a.* FROM altered AS a WHERE NOT a.is_generated)
-    SELECT format('%s is of domain %s over %s: change the column to bigint or to another domain first', c.described, c.type::regtype, c.base::regtype)
+    SELECT format('%s is of domain %s over %s: change the column to bigint or to another domain first',
+        c.described, c.type::regtype, c.base::regtype)
     FROM changed AS c WHERE c.type <> c.base
     UNION ALL
-    SELECT format('table %s is partitioned by %s: PostgreSQL cannot change the type of such a column, so make a new table, and copy the rows',
+    SELECT format('table %s is partitioned by %s: PostgreSQL cannot change the type of such a column, '
+        'so make a new table, and copy the rows',
         _snowflake.name(m.member), m.described)
     FROM members AS m
     WHERE EXISTS (SELECT FROM pg_depend AS d
@@ -139,7 +142,8 @@ AS $$
     SELECT DISTINCT format('index %s has operator class %I, which is for integers: make the index without it first',
         _snowflake.name(i.indexrelid), o.opcname)
     FROM members AS m
-    JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.member AND d.refobjsubid = m.number
+    JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+        AND d.refobjid = m.member AND d.refobjsubid = m.number
     JOIN pg_index AS i ON i.indexrelid = d.objid
     CROSS JOIN unnest(i.indkey::smallint[], i.indclass::oid[]) AS k (number, class)
     JOIN pg_opclass AS o ON o.oid = k.class AND o.opcintype IN ('smallint'::regtype, 'integer'::regtype)
@@ -147,7 +151,8 @@ AS $$
         SELECT FROM pg_opclass AS w WHERE w.opcmethod = o.opcmethod AND w.opcintype = 'bigint'::regtype AND w.opcdefault))
     UNION ALL
     -- PostgreSQL 16 or later has these.
-    SELECT format('generated column %s.%I has an expression of its own, which that of table %s would replace: detach table %1$s, convert both tables, and attach it again',
+    SELECT format('generated column %s.%I has an expression of its own, which that of table %s would replace: '
+        'detach table %1$s, convert both tables, and attach it again',
         _snowflake.name(f.member), f.name, _snowflake.name(f.relation))
     FROM unnest((work).members) AS f
     JOIN unnest((work).members) AS r ON r.relation = f.relation AND r.name = f.name AND r.member = r.relation
@@ -164,7 +169,8 @@ AS $$
         SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
         FROM unnest((work).members) AS m WHERE m.is_altered)
     -- It depends on an index that is made anew, but not on the column.
-    SELECT DISTINCT format('constraint %I of table %s refers to a key that includes %s, so PostgreSQL cannot change that column: drop it before, and add it again after',
+    SELECT DISTINCT format('constraint %I of table %s refers to a key that includes %s, '
+        'so PostgreSQL cannot change that column: drop it before, and add it again after',
         k.conname, _snowflake.name(k.conrelid), m.described)
     FROM altered AS m
     JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = m.member AND k.conparentid = 0 AND m.number <> ALL (k.confkey)
@@ -194,7 +200,8 @@ AS $$
       AND (d.classid = 'pg_class'::regclass AND d.objid IN (SELECT m.member FROM members AS m)
         OR (d.classid, d.objid) IN (SELECT o.class, o.id FROM unnest((work).objects) AS o))
     UNION ALL
-    SELECT format('%s depends on a column that changes, or on a view of it, and cannot be made again: drop it before, and make it again after', d.described)
+    SELECT format('%s depends on a column that changes, or on a view of it, and cannot be made again: '
+        'drop it before, and make it again after', d.described)
     FROM unnest((work).objects) AS d WHERE d.statements IS NULL
     UNION ALL
     -- A grant is made again by the role that made it.
@@ -216,7 +223,8 @@ AS $$
         JOIN pg_attribute AS a ON a.attrelid = f.member AND a.attnum = f.number
         WHERE f.is_generated) AS g (described, owner, acl)
     CROSS JOIN aclexplode(g.acl) AS e
-    WHERE e.grantor <> g.owner AND NOT pg_has_role(e.grantor, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
+    WHERE e.grantor <> g.owner
+      AND NOT pg_has_role(e.grantor, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
     UNION ALL
     SELECT l FROM _snowflake_convert.literals((work).objects) AS l
 $$;
@@ -237,10 +245,12 @@ AS $$
     SELECT format('%s refers to keys of several tables, which get different new values', c.described)
     FROM changed AS c WHERE c.origins > 1
     UNION ALL
-    SELECT format('table %s is there already, and has the old keys of an earlier conversion: rename or drop it', (work).map) WHERE to_regclass((work).map) IS NOT NULL
+    SELECT format('table %s is there already, and has the old keys of an earlier conversion: rename or drop it', (work).map)
+    WHERE to_regclass((work).map) IS NOT NULL
     UNION ALL
     -- ALTER TABLE changes the type of its column, but no row.
-    SELECT format('foreign table %s is a part of a table whose old rows get IDs, and its rows would keep their keys', _snowflake.name(c.oid))
+    SELECT format('foreign table %s is a part of a table whose old rows get IDs, and its rows would keep their keys',
+        _snowflake.name(c.oid))
     FROM pg_class AS c
     WHERE c.relkind = 'f' AND (work).worker_id IS NOT NULL AND c.oid IN (SELECT m.member FROM members AS m)
     UNION ALL
@@ -257,7 +267,8 @@ AS $$
         OR EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid AND r.prrelid = n.oid)
         OR EXISTS (SELECT FROM pg_publication_namespace AS s WHERE s.pnpubid = p.oid AND s.pnnspid = n.relnamespace))
     UNION ALL
-    SELECT o FROM _snowflake_convert.backfill_obstacles((work).keys, (work).generator, (work).worker_id) AS o WHERE (work).worker_id IS NOT NULL
+    SELECT o FROM _snowflake_convert.backfill_obstacles((work).keys, (work).generator, (work).worker_id) AS o
+    WHERE (work).worker_id IS NOT NULL
 $$;
 COMMENT ON FUNCTION _snowflake_convert.obstacles_of_old_rows(_snowflake_convert.work) IS
     'internal, for snowflake_convert(): what keeps old rows from getting IDs of their time';

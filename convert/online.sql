@@ -47,7 +47,8 @@ COMMENT ON COLUMN _snowflake_convert.conversions.pages IS 'pages that the table 
 COMMENT ON COLUMN _snowflake_convert.conversions.rows_done IS 'rows that have been filled since the conversion began';
 COMMENT ON COLUMN _snowflake_convert.conversions.rows_per_second IS 'rows filled per second, of late';
 COMMENT ON COLUMN _snowflake_convert.conversions.ended IS 'when the conversion was done or undone; null while it is not';
-COMMENT ON COLUMN _snowflake_convert.conversions.filled IS 'numbers of the copies that are filled in all rows: a copy that is made again has another number';
+COMMENT ON COLUMN _snowflake_convert.conversions.filled IS
+    'numbers of the copies that are filled in all rows: a copy that is made again has another number';
 COMMENT ON COLUMN _snowflake_convert.conversions.to_validate IS 'after the swap: constraints to validate';
 -- Everybody sees and changes the rows of their own tables only. The operator is named: see the
 -- views of registry.sql.
@@ -144,9 +145,11 @@ CREATE FUNCTION _snowflake_convert.check_copying(relation regclass) RETURNS void
 AS $$
 BEGIN
     IF NOT _snowflake_convert.is_copying(relation) THEN
-        RAISE EXCEPTION 'trigger "~snowflake_convert" of table % does not call a function of the owner of the table', _snowflake.name(relation)
+        RAISE EXCEPTION 'trigger "~snowflake_convert" of table % does not call a function of the owner of the table',
+                _snowflake.name(relation)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-            HINT = format('Look at function %s(), and at who can create objects in its schema.', _snowflake_convert.copy_function(relation));
+            HINT = format('Look at function %s(), and at who can create objects in its schema.',
+                _snowflake_convert.copy_function(relation));
     END IF;
 END
 $$;
@@ -192,14 +195,16 @@ CREATE FUNCTION _snowflake_convert.index_expression(index regclass, place intege
     SET quote_all_identifiers = off SET standard_conforming_strings = on
     AS 'MODULE_PATHNAME', 'snowflake_internal_index_expression';
 COMMENT ON FUNCTION _snowflake_convert.index_expression(regclass, integer, name[]) IS
-    'internal, for snowflake_convert_steps(): an expression of an index, or for place 0 its condition, with other names for the columns of the table; null if there is none';
+    'internal, for snowflake_convert_steps(): an expression of an index, or for place 0 its condition, '
+    'with other names for the columns of the table; null if there is none';
 
 CREATE FUNCTION _snowflake_convert.run_as_owner(relation regclass, statement text) RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
     AS 'MODULE_PATHNAME', 'snowflake_internal_run_as_owner';
 COMMENT ON FUNCTION _snowflake_convert.run_as_owner(regclass, text) IS
-    'internal, for snowflake_convert(): runs a statement as the owner of a table, whose rights the caller must have, and in a security-restricted operation as REINDEX does; returns the number of rows';
+    'internal, for snowflake_convert(): runs a statement as the owner of a table, whose rights the caller must have, '
+    'and in a security-restricted operation as REINDEX does; returns the number of rows';
 
 CREATE FUNCTION _snowflake_convert.rows_as_owner(relation regclass, query text, OUT key bigint, OUT at timestamptz)
     RETURNS SETOF record
@@ -215,7 +220,8 @@ CREATE FUNCTION _snowflake_convert.end_conversion(relation regclass) RETURNS voi
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
     UPDATE _snowflake_convert.conversions AS p SET ended = clock_timestamp(), pages_done = 0, filled = NULL, to_validate = NULL
-    WHERE p.ended IS NULL AND p.relation IN (SELECT t.relid FROM pg_partition_tree(end_conversion.relation) AS t UNION ALL SELECT end_conversion.relation)
+    WHERE p.ended IS NULL AND p.relation IN (
+        SELECT t.relid FROM pg_partition_tree(end_conversion.relation) AS t UNION ALL SELECT end_conversion.relation)
 $$;
 COMMENT ON FUNCTION _snowflake_convert.end_conversion(regclass) IS
     'internal, for snowflake_convert_steps(): marks the progress of a table and of its partitions as ended';
@@ -254,7 +260,8 @@ BEGIN
     FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
     LEFT JOIN pg_tablespace AS s ON s.oid = c.reltablespace WHERE i.indexrelid = index;
     SELECT array_agg(CASE WHEN a.attisdropped THEN '' ELSE a.attname END ORDER BY a.attnum),
-        array_agg(CASE WHEN a.attisdropped THEN '' WHEN a.attname = ANY (columns) THEN _snowflake_convert.copy_name(a.attname) ELSE a.attname END ORDER BY a.attnum)
+        array_agg(CASE WHEN a.attisdropped THEN ''
+            WHEN a.attname = ANY (columns) THEN _snowflake_convert.copy_name(a.attname) ELSE a.attname END ORDER BY a.attnum)
     INTO names, copies
     FROM pg_attribute AS a WHERE a.attrelid = it.indrelid AND a.attnum > 0;
     copy := _snowflake_convert.copy_name(it.relname);
@@ -263,7 +270,8 @@ BEGIN
     -- CREATE [UNIQUE] INDEX name ON [ONLY] table USING ..., where a name in quotes may have
     -- any text.
     rest := regexp_replace(pg_get_indexdef(index),
-        '^CREATE (?:UNIQUE )?INDEX (?:"(?:[^"]|"")*"|[^" ]+) ON (?:ONLY )?(?:(?:"(?:[^"]|"")*"|[^". ]+)\.)?(?:"(?:[^"]|"")*"|[^". ]+)(?= USING )', '');
+        '^CREATE (?:UNIQUE )?INDEX (?:"(?:[^"]|"")*"|[^" ]+) ON (?:ONLY )?'
+        '(?:(?:"(?:[^"]|"")*"|[^". ]+)\.)?(?:"(?:[^"]|"")*"|[^". ]+)(?= USING )', '');
     was := substring(rest FROM '^ USING (?:"(?:[^"]|"")*"|[^" (]+) \(');
     definition := definition || was;
     rest := substr(rest, length(was) + 1);
@@ -380,7 +388,8 @@ CREATE FUNCTION _snowflake_convert.wait_until(deadline timestamptz) RETURNS void
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
 AS $$
     SELECT pg_catalog.set_config('lock_timeout', GREATEST(1, pg_catalog.ceil(EXTRACT(epoch FROM
-        deadline OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000::pg_catalog.numeric))::pg_catalog.text, true)
+        deadline OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
+            OPERATOR(pg_catalog.*) 1000::pg_catalog.numeric))::pg_catalog.text, true)
 $$;
 COMMENT ON FUNCTION _snowflake_convert.wait_until(timestamptz) IS
     'internal, for snowflake_convert_run(): sets lock_timeout to the time that is left';
@@ -404,10 +413,12 @@ AS $$
       AND (a.xact_start < since) IS NOT FALSE
       AND EXISTS (SELECT FROM unnest(statements) AS s (text) WHERE strpos(s.text, n.name) > 0 OR strpos(s.text, r.name) > 0)
       -- Readers are in nobody's way where triggers and foreign keys are made.
-      AND NOT (l.mode IN ('AccessShareLock', 'RowShareLock') AND statements[1] ~ '^CREATE OR REPLACE TRIGGER |^LOCK TABLE .* IN SHARE ROW EXCLUSIVE MODE$')
+      AND NOT (l.mode IN ('AccessShareLock', 'RowShareLock')
+          AND statements[1] ~ '^CREATE OR REPLACE TRIGGER |^LOCK TABLE .* IN SHARE ROW EXCLUSIVE MODE$')
 $$;
 COMMENT ON FUNCTION _snowflake_convert.lockers(text[], timestamptz) IS
-    'internal, for snowflake_convert_run(): who holds locks on the tables that statements name, in transactions from before an instant; null if nobody does';
+    'internal, for snowflake_convert_run(): who holds locks on the tables that statements name, '
+    'in transactions from before an instant; null if nobody does';
 
 -- Several tables are locked one by one. Transactions that lock them in another order are
 -- found by a lock that we do not get: that table comes first in the next try. So after some
@@ -453,7 +464,8 @@ BEGIN
             tried := tried + 1;
             -- After 4, 8, 16 .. tries.
             IF tried >= tries OR tried >= 4 AND tried & (tried - 1) = 0 THEN
-                lockers := coalesce(_snowflake_convert.lockers(locks || statement, began), 'transactions that have ended now held the locks');
+                lockers := coalesce(_snowflake_convert.lockers(locks || statement, began),
+                    'transactions that have ended now held the locks');
             END IF;
             IF tried >= tries THEN
                 RAISE EXCEPTION 'could not lock the tables; number of tries: %', tried
@@ -468,13 +480,15 @@ BEGIN
         END;
         -- Nobody queues behind us while we wait, for longer and longer.
         COMMIT;
-        PERFORM pg_catalog.pg_sleep(pg_catalog.random() OPERATOR(pg_catalog.*) LEAST(tried, 40) OPERATOR(pg_catalog./) 4.0::pg_catalog.float8);
+        PERFORM pg_catalog.pg_sleep(pg_catalog.random() OPERATOR(pg_catalog.*) LEAST(tried, 40)
+            OPERATOR(pg_catalog./) 4.0::pg_catalog.float8);
         COMMIT;
     END LOOP;
 END
 $$;
 COMMENT ON PROCEDURE snowflake_convert_run(text, text[], integer) IS
-    'for snowflake_convert_steps(): runs statements that lock tables, then another one, in one transaction that waits for locks for half a second at most; tries again until it gets them, or names who holds them';
+    'for snowflake_convert_steps(): runs statements that lock tables, then another one, in one transaction '
+    'that waits for locks for half a second at most; tries again until it gets them, or names who holds them';
 
 CREATE FUNCTION _snowflake_convert.online_obstacles(
     relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
@@ -544,36 +558,43 @@ AS $$
     UNION ALL
     -- The copying updates each row, and PostgreSQL checks the new version. From PostgreSQL 18
     -- on, NOT NULL can be NOT VALID too, and what is NOT ENFORCED is checked never.
-    SELECT format('constraint %I of table %s is not valid, and old rows that violate it cannot be copied: validate or drop it', k.conname, t.name)
+    SELECT format('constraint %I of table %s is not valid, and old rows that violate it cannot be copied: validate or drop it',
+        k.conname, t.name)
     FROM tables AS t JOIN pg_constraint AS k ON k.conrelid = t.id
     WHERE k.contype IN ('c', 'n') AND NOT k.convalidated AND k.coninhcount = 0 AND pg_get_constraintdef(k.oid) NOT LIKE '% NOT ENFORCED'
       AND NOT EXISTS (SELECT FROM copies AS c WHERE c.relation = t.id AND k.conname IN ('=' || c.copy, '~' || c.copy))
     UNION ALL
     -- PostgreSQL reads the statement of an index that is built CONCURRENTLY as the caller.
     SELECT l FROM _snowflake_convert.literals(ARRAY(
-        SELECT ROW (NULL, NULL, NULL, 'index ' || _snowflake.name(i.indexrelid), NULL, NULL, ARRAY[pg_get_indexdef(i.indexrelid)])::_snowflake_convert.object
+        SELECT ROW (NULL, NULL, NULL, 'index ' || _snowflake.name(i.indexrelid), NULL, NULL,
+            ARRAY[pg_get_indexdef(i.indexrelid)])::_snowflake_convert.object
         FROM tables AS t JOIN pg_index AS i ON i.indrelid = t.id WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)) AS l
     UNION ALL
-    SELECT DISTINCT format('privileges on column %s.%I were granted by role %I, of which the caller is no member: let its owner grant them instead',
+    SELECT DISTINCT format('privileges on column %s.%I were granted by role %I, '
+        'of which the caller is no member: let its owner grant them instead',
         t.name, c.name, pg_get_userbyid(e.grantor))
     FROM tables AS t JOIN copies AS c ON c.relation = t.id
     JOIN pg_class AS o ON o.oid = t.id
     JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum = c.number
     CROSS JOIN aclexplode(a.attacl) AS e
-    WHERE e.grantor <> o.relowner AND NOT pg_has_role(e.grantor, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
+    WHERE e.grantor <> o.relowner
+      AND NOT pg_has_role(e.grantor, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
     UNION ALL
-    SELECT format('column %s.%I has an identity, which online conversion keeps for no column: use set_default => true, or convert it at once', t.name, a.attname)
+    SELECT format('column %s.%I has an identity, which online conversion keeps for no column: '
+        'use set_default => true, or convert it at once', t.name, a.attname)
     FROM tables AS t JOIN copies AS c ON c.relation = t.id
     JOIN pg_attribute AS a ON a.attrelid = t.id AND a.attnum = c.number
     WHERE a.attidentity <> '' AND c.relation = c.root AND NOT (set_default AND c.is_key)
     UNION ALL
-    SELECT format('generator %s is at ID %s, which is not above all integers: convert the tables at once', _snowflake.name(g.source), g.next_id)
+    SELECT format('generator %s is at ID %s, which is not above all integers: convert the tables at once',
+        _snowflake.name(g.source), g.next_id)
     FROM _snowflake.next_id_range(generator, NULL) AS g
     WHERE set_default AND g.sorted AND g.next_id <= 2147483647
     UNION ALL
     SELECT format('this server cannot issue IDs of generator %s: %s', _snowflake.name(g.generator), g.problem)
     FROM @extschema@.snowflake_generators() AS g
-    WHERE set_default AND g.problem IS NOT NULL AND g.generator = coalesce(online_obstacles.generator, '@extschema@.snowflake_default'::regclass)
+    WHERE set_default AND g.problem IS NOT NULL
+      AND g.generator = coalesce(online_obstacles.generator, '@extschema@.snowflake_default'::regclass)
     UNION ALL
     SELECT format('column %s.%I refers to a key that changes, and is of type %s: change it to bigint or numeric first',
         _snowflake.name(k.conrelid), a.attname, format_type(a.atttypid, a.atttypmod))
@@ -586,7 +607,8 @@ AS $$
       AND NOT (b.base = 'numeric'::regtype AND b.modifier = -1)
     UNION ALL
     -- PostgreSQL refuses UPDATE then.
-    SELECT format('table %s is published without a replica identity, so its rows cannot be updated: ALTER TABLE %1$s REPLICA IDENTITY FULL', t.name)
+    SELECT format('table %s is published without a replica identity, so its rows cannot be updated: '
+        'ALTER TABLE %1$s REPLICA IDENTITY FULL', t.name)
     FROM tables AS t JOIN pg_class AS c ON c.oid = t.id AND c.relkind = 'r' AND c.relpersistence = 'p'
     WHERE CASE c.relreplident
         WHEN 'f' THEN false
@@ -600,7 +622,8 @@ AS $$
             OR EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid AND r.prrelid = n.oid)
             OR EXISTS (SELECT FROM pg_publication_namespace AS s WHERE s.pnpubid = p.oid AND s.pnnspid = n.relnamespace)))
     UNION ALL
-    SELECT format('table %s has triggers or rules that fire on UPDATE, and the caller may not set session_replication_role, which keeps them from the copying', t.name)
+    SELECT format('table %s has triggers or rules that fire on UPDATE, and the caller may not set session_replication_role, '
+        'which keeps them from the copying', t.name)
     FROM tables AS t
     WHERE NOT has_parameter_privilege('session_replication_role', 'SET') AND (
         EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = t.id AND NOT g.tgisinternal AND g.tgtype & 16 <> 0
@@ -614,7 +637,8 @@ AS $$
     FROM tables AS t JOIN copies AS c ON c.relation = t.id AND c.copy_number IS NULL
     JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attname = c.copy AND NOT a.attisdropped
     UNION ALL
-    SELECT format('%s has the name of the copy that index %s needs: rename it', pg_describe_object('pg_class'::regclass, y.oid, 0), x.relname)
+    SELECT format('%s has the name of the copy that index %s needs: rename it',
+        pg_describe_object('pg_class'::regclass, y.oid, 0), x.relname)
     FROM tables AS t JOIN pg_index AS i ON i.indrelid = t.id
     JOIN pg_class AS x ON x.oid = i.indexrelid
     JOIN pg_class AS y ON y.relnamespace = x.relnamespace AND y.relname = _snowflake_convert.copy_name(x.relname)
@@ -632,7 +656,8 @@ AS $$
     WHERE k.contype = 'f' AND EXISTS (SELECT FROM copies AS c
             WHERE c.relation = k.conrelid AND c.number = ANY (k.conkey) OR c.relation = k.confrelid AND c.number = ANY (k.confkey))
       AND NOT EXISTS (SELECT FROM copies AS c
-            WHERE c.relation = o.conrelid AND c.copy_number = ANY (o.conkey) OR c.relation = o.confrelid AND c.copy_number = ANY (o.confkey))
+            WHERE c.relation = o.conrelid AND c.copy_number = ANY (o.conkey)
+              OR c.relation = o.confrelid AND c.copy_number = ANY (o.confkey))
     UNION ALL
     SELECT format('function %s() is there already, and is not of the owner of table %s: drop or rename it', f.name, t.name)
     FROM (SELECT DISTINCT c.root FROM copies AS c) AS r (id) JOIN tables AS t ON t.id = r.id
@@ -644,7 +669,8 @@ AS $$
     FROM tables AS t JOIN pg_trigger AS g ON g.tgrelid = t.id
     WHERE NOT g.tgisinternal AND g.tgtype & 3 = 3 AND g.tgtype & 20 <> 0 AND g.tgname > '~snowflake_convert'
     UNION ALL
-    SELECT format('row-level security applies to the caller or to the owner, who would not reach all rows of table %s: ALTER TABLE %1$s NO FORCE ROW LEVEL SECURITY meanwhile', t.name)
+    SELECT format('row-level security applies to the caller or to the owner, who would not reach all rows of table %s: '
+        'ALTER TABLE %1$s NO FORCE ROW LEVEL SECURITY meanwhile', t.name)
     FROM tables AS t JOIN pg_class AS c ON c.oid = t.id JOIN pg_roles AS o ON o.oid = c.relowner
     -- The copying runs as the owner.
     WHERE row_security_active(t.id) OR c.relrowsecurity AND c.relforcerowsecurity AND NOT (o.rolsuper OR o.rolbypassrls)
@@ -688,7 +714,8 @@ BEGIN
         sources AS (
             SELECT c.relation, c.root, c.kind, c.table_name, array_agg(c.name ORDER BY c.number) AS names,
                 _snowflake_convert.copy_function(c.relation) AS function,
-                format(E'BEGIN\n    %s\n    RETURN NEW;\nEND', string_agg(format('NEW.%I := NEW.%I;', c.copy, c.name), E'\n    ' ORDER BY c.number)) AS body
+                format(E'BEGIN\n    %s\n    RETURN NEW;\nEND',
+                    string_agg(format('NEW.%I := NEW.%I;', c.copy, c.name), E'\n    ' ORDER BY c.number)) AS body
             FROM columns AS c GROUP BY c.relation, c.root, c.kind, c.table_name),
         constraints AS (
             SELECT k.*, _snowflake.name(k.conrelid) AS table_name,
@@ -730,11 +757,14 @@ BEGIN
                     SELECT FROM columns AS c
                     WHERE c.relation = k.conrelid AND c.number = ANY (k.conkey) OR c.relation = k.confrelid AND c.number = ANY (k.confkey))
                   AND (k.contype = 'c' OR (SELECT f.relkind FROM pg_class AS f WHERE f.oid = k.confrelid) = 'p')
-                ELSE EXISTS (SELECT FROM _snowflake_convert.conversions AS p WHERE p.relation = t.relation AND k.conname = ANY (p.to_validate)) END),
+                ELSE EXISTS (SELECT FROM _snowflake_convert.conversions AS p
+                    WHERE p.relation = t.relation AND k.conname = ANY (p.to_validate)) END),
         steps (phase, place, text) AS (
             SELECT 1, c.table_name, format('ALTER TABLE %s %s; %s', c.table_name,
                 string_agg(format('ADD COLUMN %I bigint', c.copy), ', ' ORDER BY c.number),
-                string_agg(concat_ws('; ', format('COMMENT ON COLUMN %s.%I IS %L', c.table_name, c.copy, 'filled by snowflake_convert_steps()'), g.statements), '; ' ORDER BY c.number))
+                string_agg(concat_ws('; ',
+                    format('COMMENT ON COLUMN %s.%I IS %L', c.table_name, c.copy, 'filled by snowflake_convert_steps()'),
+                    g.statements), '; ' ORDER BY c.number))
             FROM columns AS c
             -- Roles that may read the column may read the copy, so that SELECT * still works.
             CROSS JOIN LATERAL (
@@ -749,17 +779,21 @@ BEGIN
             SELECT 2, s.table_name, format('CREATE %sFUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS %L',
                 CASE WHEN to_regprocedure(s.function || '()') IS NULL THEN '' ELSE 'OR REPLACE ' END, s.function, s.body)
             FROM sources AS s
-            WHERE s.relation = s.root AND s.body IS DISTINCT FROM (SELECT p.prosrc FROM pg_proc AS p WHERE p.oid = to_regprocedure(s.function || '()'))
+            WHERE s.relation = s.root
+              AND s.body IS DISTINCT FROM (SELECT p.prosrc FROM pg_proc AS p WHERE p.oid = to_regprocedure(s.function || '()'))
             UNION ALL
-            SELECT 3, s.table_name, format('CREATE OR REPLACE TRIGGER %1$I BEFORE INSERT OR UPDATE ON %2$s FOR EACH ROW EXECUTE FUNCTION %3$s();'
+            SELECT 3, s.table_name, format(
+                'CREATE OR REPLACE TRIGGER %1$I BEFORE INSERT OR UPDATE ON %2$s FOR EACH ROW EXECUTE FUNCTION %3$s();'
                 ' ALTER TABLE %2$s ENABLE ALWAYS TRIGGER %1$I; SELECT _snowflake_convert.check_copying(%2$L)',
                 '~snowflake_convert', s.table_name, s.function)
             FROM sources AS s
             WHERE s.relation = s.root AND NOT _snowflake_convert.is_copying(s.relation)
             UNION ALL
             SELECT 4, c.table_name, format('ALTER TABLE %s %s', c.table_name, string_agg(concat_ws(', ',
-                CASE WHEN NOT c.has_check THEN format('ADD CONSTRAINT %I CHECK (%I IS NOT DISTINCT FROM %I) NOT VALID', '=' || c.copy, c.copy, c.name) END,
-                CASE WHEN NOT c.has_not_null THEN format('ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID', '~' || c.copy, c.copy) END), ', ' ORDER BY c.number))
+                CASE WHEN NOT c.has_check THEN format('ADD CONSTRAINT %I CHECK (%I IS NOT DISTINCT FROM %I) NOT VALID',
+                    '=' || c.copy, c.copy, c.name) END,
+                CASE WHEN NOT c.has_not_null THEN format('ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID',
+                    '~' || c.copy, c.copy) END), ', ' ORDER BY c.number))
             FROM columns AS c WHERE c.relation = c.root AND NOT (c.has_check AND c.has_not_null) GROUP BY c.table_name
             UNION ALL
             SELECT 5, c.table_name, format('CALL %s.snowflake_convert_backfill(%L)', '@extschema@', c.table_name)
@@ -768,14 +802,17 @@ BEGIN
             GROUP BY c.table_name
             UNION ALL
             -- A partition at a time; then the whole table, which reads nothing again.
-            SELECT 6, CASE c.kind WHEN 'r' THEN '' ELSE c.root::text END || ' ' || c.table_name, _snowflake_convert.as_owner(c.relation, format('ALTER TABLE %s %s', c.table_name, string_agg(concat_ws(', ',
-                CASE WHEN NOT c.is_equal THEN format('VALIDATE CONSTRAINT %I', '=' || c.copy) END,
-                CASE WHEN NOT c.is_not_null THEN format('VALIDATE CONSTRAINT %I', '~' || c.copy) END), ', ' ORDER BY c.number)))
-            FROM columns AS c WHERE (c.kind = 'r' OR c.relation = c.root) AND NOT (c.is_equal AND c.is_not_null) GROUP BY c.kind, c.root, c.relation, c.table_name
+            SELECT 6, CASE c.kind WHEN 'r' THEN '' ELSE c.root::text END || ' ' || c.table_name,
+                _snowflake_convert.as_owner(c.relation, format('ALTER TABLE %s %s', c.table_name, string_agg(concat_ws(', ',
+                    CASE WHEN NOT c.is_equal THEN format('VALIDATE CONSTRAINT %I', '=' || c.copy) END,
+                    CASE WHEN NOT c.is_not_null THEN format('VALIDATE CONSTRAINT %I', '~' || c.copy) END), ', ' ORDER BY c.number)))
+            FROM columns AS c WHERE (c.kind = 'r' OR c.relation = c.root) AND NOT (c.is_equal AND c.is_not_null)
+            GROUP BY c.kind, c.root, c.relation, c.table_name
             UNION ALL
             -- An upsert can fail on a unique index that it does not name. So those that no
             -- foreign key needs are built last.
-            SELECT CASE WHEN NOT i.indisunique THEN 7 WHEN EXISTS (SELECT FROM pg_constraint AS k WHERE k.contype = 'f' AND k.conindid = i.indexrelid)
+            SELECT CASE WHEN NOT i.indisunique THEN 7
+                WHEN EXISTS (SELECT FROM pg_constraint AS k WHERE k.contype = 'f' AND k.conindid = i.indexrelid)
                 THEN 8 ELSE 11 END, s.table_name || x.relname, v.text
             FROM sources AS s
             JOIN pg_index AS i ON i.indrelid = s.relation
@@ -793,7 +830,8 @@ BEGIN
               AND v.text IS NOT NULL
             UNION ALL
             SELECT 9, k.table_name || k.conname, format('CALL %s.snowflake_convert_run(%L, ARRAY[%L, %L])', '@extschema@', format(
-                'ALTER TABLE %s ADD CONSTRAINT %I FOREIGN KEY (%s) REFERENCES %s (%s)%s%s%s %s', k.table_name, k.copy, m.here, k.referred, m.there,
+                'ALTER TABLE %s ADD CONSTRAINT %I FOREIGN KEY (%s) REFERENCES %s (%s)%s%s%s %s',
+                k.table_name, k.copy, m.here, k.referred, m.there,
                 CASE k.confmatchtype WHEN 'f' THEN ' MATCH FULL' ELSE '' END,
                 format(' ON UPDATE %s ON DELETE %s%s', u.text, d.text,
                     (SELECT format(' (%s)', string_agg(quote_ident(coalesce(c.copy, a.attname)), ', '))
@@ -803,7 +841,8 @@ BEGIN
                 CASE WHEN k.condeferred THEN ' DEFERRABLE INITIALLY DEFERRED' WHEN k.condeferrable THEN ' DEFERRABLE' ELSE '' END,
                 -- From PostgreSQL 18 on, one may be there that nothing checks.
                 CASE WHEN pg_get_constraintdef(k.oid) LIKE '% NOT ENFORCED' THEN 'NOT ENFORCED' ELSE 'NOT VALID' END),
-                format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', k.referred), format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', k.table_name))
+                format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', k.referred),
+                format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', k.table_name))
             FROM constraints AS k
             CROSS JOIN LATERAL (
                 SELECT string_agg(quote_ident(coalesce(c.copy, a.attname)), ', ' ORDER BY l.place),
@@ -813,11 +852,14 @@ BEGIN
                 JOIN pg_attribute AS b ON b.attrelid = k.confrelid AND b.attnum = l.there
                 LEFT JOIN columns AS c ON c.relation = k.conrelid AND c.number = l.here
                 LEFT JOIN columns AS f ON f.relation = k.confrelid AND f.number = l.there) AS m (here, there)
-            JOIN (VALUES ('a', 'NO ACTION'), ('r', 'RESTRICT'), ('c', 'CASCADE'), ('n', 'SET NULL'), ('d', 'SET DEFAULT')) AS u (code, text) ON u.code = k.confupdtype
-            JOIN (VALUES ('a', 'NO ACTION'), ('r', 'RESTRICT'), ('c', 'CASCADE'), ('n', 'SET NULL'), ('d', 'SET DEFAULT')) AS d (code, text) ON d.code = k.confdeltype
+            JOIN (VALUES ('a', 'NO ACTION'), ('r', 'RESTRICT'), ('c', 'CASCADE'), ('n', 'SET NULL'), ('d', 'SET DEFAULT')) AS u (code, text)
+                ON u.code = k.confupdtype
+            JOIN (VALUES ('a', 'NO ACTION'), ('r', 'RESTRICT'), ('c', 'CASCADE'), ('n', 'SET NULL'), ('d', 'SET DEFAULT')) AS d (code, text)
+                ON d.code = k.confdeltype
             WHERE NOT EXISTS (SELECT FROM pg_constraint AS o WHERE o.conrelid = k.conrelid AND o.conname = k.copy)
             UNION ALL
-            SELECT 10, k.table_name || k.conname, _snowflake_convert.as_owner(k.conrelid, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', k.table_name, k.copy))
+            SELECT 10, k.table_name || k.conname,
+                _snowflake_convert.as_owner(k.conrelid, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', k.table_name, k.copy))
             FROM constraints AS k
             WHERE k.convalidated AND NOT EXISTS (
                 SELECT FROM pg_constraint AS o WHERE o.conrelid = k.conrelid AND o.conname = k.copy AND o.convalidated)
@@ -825,8 +867,9 @@ BEGIN
             SELECT 12, '', format('CALL %s.snowflake_convert_swap(%s)', '@extschema@', arguments) WHERE EXISTS (SELECT FROM columns)
             UNION ALL
             -- Keys that are bigint already.
-            SELECT 13, t.name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@', format('SELECT %s.snowflake_set_default(%s)', '@extschema@',
-                concat_ws(', ', quote_literal(t.name), quote_literal(c.name), quote_literal(_snowflake.name(generator)))))
+            SELECT 13, t.name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@',
+                format('SELECT %s.snowflake_set_default(%s)', '@extschema@',
+                    concat_ws(', ', quote_literal(t.name), quote_literal(c.name), quote_literal(_snowflake.name(generator)))))
             FROM _snowflake_convert.columns(tables, are_named) AS c
             CROSS JOIN _snowflake.name(c.relation) AS t (name)
             WHERE set_default AND c.is_key AND c.base = 'bigint'::regtype AND EXISTS (
@@ -834,7 +877,8 @@ BEGIN
                 WHERE f.expression IS DISTINCT FROM _snowflake_convert.wanted_default(generator))
             UNION ALL
             -- After the swap, or for a list that is made before it.
-            SELECT 14, u.name, _snowflake_convert.as_owner(u.relation, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', u.name, u.conname)) FROM unvalidated AS u
+            SELECT 14, u.name, _snowflake_convert.as_owner(u.relation, format('ALTER TABLE %s VALIDATE CONSTRAINT %I', u.name, u.conname))
+            FROM unvalidated AS u
             UNION ALL
             SELECT 15, t.name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@', format(
                 'ANALYZE %1$s; SELECT _snowflake_convert.end_conversion(%1$L)', t.name))
@@ -851,7 +895,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_convert_steps(regclass[], regnamespace, regclass, boolean) IS
-    'the statements that convert the keys of tables which stay in use, without those that have been carried out; a client runs each in a transaction of its own, as with "gexec" in psql';
+    'the statements that convert the keys of tables which stay in use, without those that have been carried out; '
+    'a client runs each in a transaction of its own, as with "gexec" in psql';
 
 CREATE FUNCTION snowflake_convert_undo(
     relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
@@ -896,7 +941,8 @@ BEGIN
         CROSS JOIN _snowflake.name(k.conrelid) AS n (name)
         CROSS JOIN _snowflake.name(k.confrelid) AS f (name)
         WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (SELECT FROM columns AS c
-            WHERE c.relation = k.conrelid AND c.copy_number = ANY (k.conkey) OR c.relation = k.confrelid AND c.copy_number = ANY (k.confkey))
+            WHERE c.relation = k.conrelid AND c.copy_number = ANY (k.conkey)
+              OR c.relation = k.confrelid AND c.copy_number = ANY (k.confkey))
         UNION ALL
         -- In one transaction: without the trigger, the constraint would refuse rows.
         SELECT 2, c.table_name, format('CALL %s.snowflake_convert_run(%L)', '@extschema@',
@@ -916,14 +962,17 @@ BEGIN
     FOR left_over IN
         SELECT DISTINCT g.tgrelid FROM pg_trigger AS g
         WHERE g.tgname = '~snowflake_convert' AND g.tgparentid = 0
-          AND g.tgrelid NOT IN (SELECT c.relation FROM _snowflake_convert.copies(tables, relations IS NOT NULL) AS c UNION ALL SELECT unnest(tables))
+          AND g.tgrelid NOT IN (
+              SELECT c.relation FROM _snowflake_convert.copies(tables, relations IS NOT NULL) AS c UNION ALL SELECT unnest(tables))
     LOOP
-        RAISE NOTICE 'table % has copies too, and no foreign key reaches it from here: name it, if it belongs to this conversion', _snowflake.name(left_over);
+        RAISE NOTICE 'table % has copies too, and no foreign key reaches it from here: '
+            'name it, if it belongs to this conversion', _snowflake.name(left_over);
     END LOOP;
 END
 $$;
 COMMENT ON FUNCTION snowflake_convert_undo(regclass[], regnamespace) IS
-    'the statements that remove what snowflake_convert_steps() has added, until the swap; a client runs each in a transaction of its own, as with "gexec" in psql';
+    'the statements that remove what snowflake_convert_steps() has added, until the swap; '
+    'a client runs each in a transaction of its own, as with "gexec" in psql';
 
 CREATE PROCEDURE snowflake_convert_backfill(relation regclass, batch interval DEFAULT '200 ms')
     LANGUAGE plpgsql
@@ -1019,7 +1068,8 @@ BEGIN
             COMMIT;
         END LOOP;
         PERFORM _snowflake_convert.fix_settings();
-        is_left := _snowflake.read_as_owner(relation, format('SELECT EXISTS (SELECT FROM ONLY %s WHERE %s)', relation, it.condition))::boolean;
+        is_left := _snowflake.read_as_owner(relation,
+            format('SELECT EXISTS (SELECT FROM ONLY %s WHERE %s)', relation, it.condition))::boolean;
         EXIT WHEN NOT is_left;
         -- The whole table is read again, so others get time to give the rows back.
         wait := CASE WHEN done > done_before THEN 0.1 ELSE least(wait * 2, 60) END;
@@ -1037,7 +1087,8 @@ BEGIN
     -- every table gets one. Autovacuum, which has no user, reads no keys.
     older := ARRAY(SELECT l.virtualtransaction FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
         JOIN pg_database AS d ON d.oid = a.datid AND d.datname = current_database()
-        WHERE l.locktype = 'virtualxid' AND l.granted AND l.mode = 'ExclusiveLock' AND a.usesysid IS NOT NULL AND l.pid <> pg_backend_pid());
+        WHERE l.locktype = 'virtualxid' AND l.granted AND l.mode = 'ExclusiveLock'
+          AND a.usesysid IS NOT NULL AND l.pid <> pg_backend_pid());
     wait := 0.01;
     LOOP
         PERFORM _snowflake_convert.fix_settings();
@@ -1056,4 +1107,5 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE snowflake_convert_backfill(regclass, interval) IS
-    'for snowflake_convert_steps(): fills the copies of columns in the rows of a table, in transactions of about the given length; goes on where it was interrupted';
+    'for snowflake_convert_steps(): fills the copies of columns in the rows of a table, '
+    'in transactions of about the given length; goes on where it was interrupted';

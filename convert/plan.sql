@@ -9,11 +9,13 @@
 -- they hand on:
 --
 -- 1. columns() in columns.sql: the columns to change. It begins with the keys of the
---    tables, and follows foreign keys until there is no further column. A column that is inherited stands for the column of the topmost table:
---    PostgreSQL changes it there only, with all partitions and child tables. So a foreign
---    key that one partition alone has leads to the column in the whole table.
--- 2. dependents() in objects.sql: what depends on these columns, as pg_depend has it, and what depends on that, with a level: an object is
---    dropped before those of lower levels, and made again after them.
+--    tables, and follows foreign keys until there is no further column. A column that is
+--    inherited stands for the column of the topmost table: PostgreSQL changes it there only,
+--    with all partitions and child tables. So a foreign key that one partition alone has
+--    leads to the column in the whole table.
+-- 2. dependents() in objects.sql: what depends on these columns, as pg_depend has it, and
+--    what depends on that, with a level: an object is dropped before those of lower levels,
+--    and made again after them.
 -- 3. remake() there: the statements that drop one such object and make it again, from what
 --    the catalogs say of it.
 -- 4. plan() returns the rows: obstacles.sql has the obstacles, statements.sql what is done
@@ -47,7 +49,8 @@ BEGIN
     work.worker_id := worker_id;
     work.in_use := in_use;
     work.columns := ARRAY(
-        SELECT ROW (c.relation, c.name, c.number, c.type, c.base, c.is_key, c.base <> 'bigint'::regtype, NULL, NULL, NULL)::_snowflake_convert.key_column
+        SELECT ROW (c.relation, c.name, c.number, c.type, c.base, c.is_key, c.base <> 'bigint'::regtype,
+            NULL, NULL, NULL)::_snowflake_convert.key_column
         FROM _snowflake_convert.columns(relations, are_named) AS c);
     work.keys := '{}';
     IF worker_id IS NOT NULL THEN
@@ -107,7 +110,8 @@ BEGIN
 
     work.statistics := ARRAY(
         SELECT DISTINCT d.objid FROM unnest(work.tables, work.numbers) AS u (id, number)
-        JOIN pg_depend AS d ON d.classid = 'pg_statistic_ext'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = u.id AND d.refobjsubid = u.number);
+        JOIN pg_depend AS d ON d.classid = 'pg_statistic_ext'::regclass AND d.refclassid = 'pg_class'::regclass
+            AND d.refobjid = u.id AND d.refobjsubid = u.number);
     RETURN work;
 END
 $$;
@@ -177,7 +181,8 @@ BEGIN
         FROM pg_constraint AS k
         WHERE k.contype = 'x' AND k.conparentid = 0 AND EXISTS (
             SELECT FROM unnest(work.members) AS f
-            WHERE f.is_generated AND f.member = k.conrelid AND f.number = ANY (_snowflake_convert.index_columns(k.conindid)) AND f.number <> ALL (k.conkey))
+            WHERE f.is_generated AND f.member = k.conrelid AND f.number = ANY (_snowflake_convert.index_columns(k.conindid))
+              AND f.number <> ALL (k.conkey))
         ORDER BY 1
     LOOP
         RETURN NEXT;

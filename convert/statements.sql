@@ -15,15 +15,18 @@ AS $$
         SELECT k.*, _snowflake.name(k.conrelid) AS table_name
         FROM pg_constraint AS k
         WHERE k.contype = 'f' AND k.conparentid = 0 AND EXISTS (
-            SELECT FROM members AS m WHERE m.id = k.conrelid AND m.number = ANY (k.conkey) OR m.id = k.confrelid AND m.number = ANY (k.confkey)))
+            SELECT FROM members AS m WHERE m.id = k.conrelid AND m.number = ANY (k.conkey)
+                OR m.id = k.confrelid AND m.number = ANY (k.confkey)))
     SELECT coalesce(array_agg(format('ALTER TABLE %s DROP CONSTRAINT %I', f.table_name, f.conname) ORDER BY f.oid), '{}'),
-        coalesce(array_agg(format('ALTER TABLE %s ADD CONSTRAINT %I %s', f.table_name, f.conname, pg_get_constraintdef(f.oid)) ORDER BY f.oid), '{}')
+        coalesce(array_agg(format('ALTER TABLE %s ADD CONSTRAINT %I %s',
+            f.table_name, f.conname, pg_get_constraintdef(f.oid)) ORDER BY f.oid), '{}')
             || coalesce(array_agg(format('COMMENT ON CONSTRAINT %I ON %s IS %L', f.conname, f.table_name, d.description) ORDER BY f.oid)
                 FILTER (WHERE d.description IS NOT NULL), '{}')
     FROM found AS f LEFT JOIN pg_description AS d ON d.classoid = 'pg_constraint'::regclass AND d.objoid = f.oid
 $$;
 COMMENT ON FUNCTION _snowflake_convert.moved_foreign_keys(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): the statements that drop the foreign keys of columns that get new values, and those that add them again';
+    'internal, for snowflake_convert(): the statements that drop the foreign keys of columns '
+    'that get new values, and those that add them again';
 
 -- One statement for each table, so that it is rewritten once. PostgreSQL carries out the
 -- parts in this order. A generated column of a child table alone goes before.
@@ -57,7 +60,8 @@ AS $$
         UNION ALL
         SELECT c.relation, 2, c.number, format('ALTER COLUMN %I TYPE bigint', c.name)
             || CASE WHEN c.origin IS NULL THEN ''
-                ELSE format(' USING pg_temp.snowflake_new_id(%L::pg_catalog.regclass, %L::pg_catalog.name, %I::bigint)', _snowflake.name(c.origin), c.origin_name, c.name) END
+                ELSE format(' USING pg_temp.snowflake_new_id(%L::pg_catalog.regclass, %L::pg_catalog.name, %I::bigint)',
+                    _snowflake.name(c.origin), c.origin_name, c.name) END
         FROM unnest((work).columns) AS c
         WHERE c.is_altered
         UNION ALL
@@ -116,7 +120,8 @@ AS $$
         FROM indexes AS i JOIN pg_tablespace AS t ON t.oid = i.reltablespace
         UNION ALL
         -- CREATE INDEX says them, but no constraint does.
-        SELECT 3, i.relname, format('ALTER INDEX %s SET (%s)', i.index_name, string_agg(format('%I = %L', split_part(o, '=', 1), substr(o, strpos(o, '=') + 1)), ', ' ORDER BY o))
+        SELECT 3, i.relname, format('ALTER INDEX %s SET (%s)', i.index_name,
+            string_agg(format('%I = %L', split_part(o, '=', 1), substr(o, strpos(o, '=') + 1)), ', ' ORDER BY o))
         FROM indexes AS i CROSS JOIN unnest(i.reloptions) AS o WHERE i.conname IS NOT NULL GROUP BY i.relname, i.index_name
         UNION ALL
         SELECT 4, p.relname || i.relname, format('ALTER INDEX %s ATTACH PARTITION %s', p.index_name, i.index_name)
@@ -144,7 +149,8 @@ AS $$
         WHERE EXISTS (SELECT FROM members AS m JOIN pg_depend AS d ON d.classid = 'pg_statistic_ext'::regclass AND d.objid = x.oid
               AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.id AND d.refobjsubid = m.number)
         UNION ALL
-        SELECT 7, x.stxname, format('COMMENT ON STATISTICS %I.%I IS ', n.nspname, x.stxname) || quote_literal(obj_description(x.oid, 'pg_statistic_ext'))
+        SELECT 7, x.stxname, format('COMMENT ON STATISTICS %I.%I IS ', n.nspname, x.stxname)
+            || quote_literal(obj_description(x.oid, 'pg_statistic_ext'))
         FROM pg_statistic_ext AS x JOIN pg_namespace AS n ON n.oid = x.stxnamespace
         WHERE EXISTS (SELECT FROM members AS m JOIN pg_depend AS d ON d.classid = 'pg_statistic_ext'::regclass AND d.objid = x.oid
               AND d.refclassid = 'pg_class'::regclass AND d.refobjid = m.id AND d.refobjsubid = m.number)
@@ -155,7 +161,8 @@ AS $$
         JOIN pg_type AS y ON y.oid = a.atttypid
         CROSS JOIN LATERAL (VALUES
             (CASE WHEN a.attstattarget >= 0 THEN 'SET STATISTICS ' || a.attstattarget END),
-            ((SELECT format('SET (%s)', string_agg(o, ', ')) FROM unnest(a.attoptions) AS o WHERE o LIKE 'n\_distinct%' HAVING count(*) > 0)),
+            ((SELECT format('SET (%s)', string_agg(o, ', ')) FROM unnest(a.attoptions) AS o
+                WHERE o LIKE 'n\_distinct%' HAVING count(*) > 0)),
             (CASE WHEN a.attstorage <> y.typstorage THEN 'SET STORAGE ' || CASE a.attstorage
                 WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' WHEN 'x' THEN 'EXTENDED' END END),
             ('SET COMPRESSION ' || CASE a.attcompression WHEN 'p' THEN 'pglz' WHEN 'l' THEN 'lz4' END)) AS v (change)

@@ -15,7 +15,8 @@ CREATE FUNCTION _snowflake_convert.swap_plan(
 AS $$
 DECLARE
     copies constant _snowflake_convert.copied_column[] := ARRAY(
-        SELECT ROW (c.root, c.relation, c.kind, _snowflake.name(c.relation), c.name, c.number, c.is_key, c.copy, c.copy_number)::_snowflake_convert.copied_column
+        SELECT ROW (c.root, c.relation, c.kind, _snowflake.name(c.relation), c.name, c.number, c.is_key,
+            c.copy, c.copy_number)::_snowflake_convert.copied_column
         FROM _snowflake_convert.copies(relations, are_named) AS c);
     tables oid[];
     numbers smallint[];
@@ -52,7 +53,8 @@ BEGIN
             JOIN pg_class AS c ON c.oid IN (r.ev_class, t.tgrelid, p.polrelid) AND c.relkind IN ('r', 'p')
             UNION
             -- Partitions too, each by itself: LOCK of the whole table would wait anew for each.
-            SELECT h.inhrelid FROM locked AS l JOIN pg_class AS c ON c.oid = l.id AND c.relkind = 'p' JOIN pg_inherits AS h ON h.inhparent = l.id),
+            SELECT h.inhrelid FROM locked AS l JOIN pg_class AS c ON c.oid = l.id AND c.relkind = 'p'
+            JOIN pg_inherits AS h ON h.inhparent = l.id),
         referred (id, by) AS (
             SELECT k.confrelid, l.id FROM locked AS l JOIN pg_constraint AS k ON k.conrelid = l.id AND k.contype = 'f'
             UNION
@@ -89,7 +91,8 @@ BEGIN
         indexes AS (
             SELECT i.*, n.nspname, x.relname, x.reltablespace, _snowflake_convert.copy_name(x.relname) AS copy, s.table_name, s.kind,
                 _snowflake.name(i.indexrelid) AS name,
-                EXISTS (SELECT FROM pg_constraint AS k WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u')) AS is_constraint
+                EXISTS (SELECT FROM pg_constraint AS k
+                    WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u')) AS is_constraint
             FROM sources AS s
             JOIN pg_index AS i ON i.indrelid = s.relation
             JOIN pg_class AS x ON x.oid = i.indexrelid
@@ -107,7 +110,8 @@ BEGIN
             SELECT 1, k.table_name, format('ALTER TABLE %s DROP CONSTRAINT %I', k.table_name, k.conname)
             FROM constraints AS k WHERE k.contype = 'f' AND k.conparentid = 0
             UNION ALL
-            SELECT 2, s.table_name, format('DROP TRIGGER %I ON %s', '~snowflake_convert', s.table_name) FROM sources AS s WHERE s.relation = s.root
+            SELECT 2, s.table_name, format('DROP TRIGGER %I ON %s', '~snowflake_convert', s.table_name)
+            FROM sources AS s WHERE s.relation = s.root
             UNION ALL
             SELECT 3, q.name, format('ALTER SEQUENCE %s OWNED BY NONE', q.name)
             FROM columns AS c
@@ -117,10 +121,12 @@ BEGIN
             CROSS JOIN _snowflake.name(o.oid) AS q (name)
             UNION ALL
             SELECT 4, s.table_name, format('ALTER TABLE %s %s', s.table_name,
-                (SELECT string_agg(format('DROP COLUMN %I', c.name), ', ' ORDER BY c.number) FROM columns AS c WHERE c.relation = s.relation))
+                (SELECT string_agg(format('DROP COLUMN %I', c.name), ', ' ORDER BY c.number)
+                 FROM columns AS c WHERE c.relation = s.relation))
             FROM sources AS s WHERE s.relation = s.root
             UNION ALL
-            SELECT 5, c.table_name, format('ALTER TABLE %s RENAME COLUMN %I TO %I', c.table_name, c.copy, c.name) FROM columns AS c WHERE c.relation = c.root
+            SELECT 5, c.table_name, format('ALTER TABLE %s RENAME COLUMN %I TO %I', c.table_name, c.copy, c.name)
+            FROM columns AS c WHERE c.relation = c.root
             UNION ALL
             -- A validated constraint says that there is no null: PostgreSQL does not look again.
             -- From PostgreSQL 18 on, it has a name and perhaps a comment.
@@ -168,7 +174,8 @@ BEGIN
                 CASE WHEN k.convalidated THEN ' NOT VALID' ELSE '' END)
             FROM constraints AS k WHERE k.contype = 'c' AND k.coninhcount = 0
             UNION ALL
-            SELECT 14, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET DEFAULT %s', c.table_name, c.name, pg_get_expr(e.adbin, e.adrelid))
+            SELECT 14, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET DEFAULT %s',
+                c.table_name, c.name, pg_get_expr(e.adbin, e.adrelid))
             FROM columns AS c JOIN pg_attrdef AS e ON e.adrelid = c.relation AND e.adnum = c.number
             WHERE NOT (set_default AND c.is_key)
             UNION ALL
@@ -186,7 +193,8 @@ BEGIN
             JOIN _snowflake.defaults AS d ON d.relation = c.relation AND d.number = c.number
             JOIN pg_sequence AS o ON o.seqrelid = d.sequence AND o.seqtypid <> 'bigint'::regtype
             CROSS JOIN _snowflake.name(o.seqrelid) AS q (name)
-            WHERE NOT set_default AND NOT EXISTS (SELECT FROM pg_depend AS w JOIN columns AS x ON x.relation = w.refobjid AND x.number = w.refobjsubid
+            WHERE NOT set_default AND NOT EXISTS (
+                SELECT FROM pg_depend AS w JOIN columns AS x ON x.relation = w.refobjid AND x.number = w.refobjsubid
                 WHERE w.classid = 'pg_class'::regclass AND w.objid = o.seqrelid AND w.refclassid = 'pg_class'::regclass AND w.deptype = 'a')
             UNION ALL
             SELECT 16, s.table_name, format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', s.table_name, i.relname)
@@ -203,7 +211,8 @@ BEGIN
             SELECT 18, x.stxname, format('ALTER STATISTICS %I.%I SET STATISTICS %s', x.nspname, x.stxname, x.stxstattarget)
             FROM statistics AS x WHERE x.stxstattarget >= 0
             UNION ALL
-            SELECT 18, x.stxname, format('COMMENT ON STATISTICS %I.%I IS ', x.nspname, x.stxname) || quote_literal(obj_description(x.oid, 'pg_statistic_ext'))
+            SELECT 18, x.stxname, format('COMMENT ON STATISTICS %I.%I IS ', x.nspname, x.stxname)
+                || quote_literal(obj_description(x.oid, 'pg_statistic_ext'))
             FROM statistics AS x
             UNION ALL
             SELECT 19, c.table_name, format('ALTER TABLE ONLY %s ALTER COLUMN %I SET STATISTICS %s', c.table_name, c.name, a.attstattarget)
@@ -225,7 +234,8 @@ BEGIN
             JOIN pg_attribute AS a ON a.attrelid = c.relation AND a.attnum = c.number AND a.attacl IS NOT NULL
             CROSS JOIN _snowflake_convert.grants(a.attacl, t.relowner, 'c', 'TABLE ' || c.table_name, c.name) AS g (statement)
             UNION ALL
-            SELECT 22, i.relname, format('ALTER INDEX %I.%I ALTER COLUMN %s SET STATISTICS %s', i.nspname, i.relname, a.attnum, a.attstattarget)
+            SELECT 22, i.relname, format('ALTER INDEX %I.%I ALTER COLUMN %s SET STATISTICS %s',
+                i.nspname, i.relname, a.attnum, a.attstattarget)
             FROM indexes AS i JOIN pg_attribute AS a ON a.attrelid = i.indexrelid AND a.attstattarget >= 0
             UNION ALL
             -- The copy in the whole table has a comment of ours.
@@ -236,14 +246,17 @@ BEGIN
             SELECT 22, c.table_name, format('SECURITY LABEL FOR %I ON COLUMN %s.%I IS %L', l.provider, c.table_name, c.name, l.label)
             FROM columns AS c JOIN pg_seclabel AS l ON l.classoid = 'pg_class'::regclass AND l.objoid = c.relation AND l.objsubid = c.number
             UNION ALL
-            SELECT 22, k.table_name, format('COMMENT ON CONSTRAINT %I ON %s IS ', k.conname, k.table_name) || quote_literal(obj_description(k.oid, 'pg_constraint'))
+            SELECT 22, k.table_name, format('COMMENT ON CONSTRAINT %I ON %s IS ', k.conname, k.table_name)
+                || quote_literal(obj_description(k.oid, 'pg_constraint'))
             FROM constraints AS k
             UNION ALL
-            SELECT 22, c.table_name, format('COMMENT ON CONSTRAINT %I ON %s IS ', n.conname, c.table_name) || quote_literal(obj_description(n.oid, 'pg_constraint'))
+            SELECT 22, c.table_name, format('COMMENT ON CONSTRAINT %I ON %s IS ', n.conname, c.table_name)
+                || quote_literal(obj_description(n.oid, 'pg_constraint'))
             FROM columns AS c JOIN pg_constraint AS n ON n.conrelid = c.relation AND n.contype = 'n' AND n.conkey = ARRAY[c.number]
             WHERE c.relation = c.root
             UNION ALL
-            SELECT 22, i.relname, format('COMMENT ON INDEX %I.%I IS ', i.nspname, i.relname) || quote_literal(obj_description(i.indexrelid, 'pg_class'))
+            SELECT 22, i.relname, format('COMMENT ON INDEX %I.%I IS ', i.nspname, i.relname)
+                || quote_literal(obj_description(i.indexrelid, 'pg_class'))
             FROM indexes AS i)
         SELECT s.text FROM steps AS s WHERE s.text IS NOT NULL ORDER BY s.phase, s.place, s.text;
     RETURN QUERY
@@ -280,8 +293,9 @@ DECLARE
     state bigint;
     states bigint[] := '{}';
 BEGIN
-    FOREACH catalog IN ARRAY '{pg_attrdef, pg_attribute, pg_class, pg_constraint, pg_default_acl, pg_depend, pg_description, pg_index, pg_inherits,
-        pg_namespace, pg_policy, pg_proc, pg_publication, pg_publication_rel, pg_rewrite, pg_seclabel, pg_sequence, pg_statistic_ext, pg_trigger, pg_type}'::name[]
+    FOREACH catalog IN ARRAY '{pg_attrdef, pg_attribute, pg_class, pg_constraint, pg_default_acl, pg_depend,
+        pg_description, pg_index, pg_inherits, pg_namespace, pg_policy, pg_proc, pg_publication, pg_publication_rel,
+        pg_rewrite, pg_seclabel, pg_sequence, pg_statistic_ext, pg_trigger, pg_type}'::name[]
     LOOP
         EXECUTE format('SELECT bit_xor(hash_record_extended(ROW (c.ctid, c.xmin), 0)) FROM %I AS c', catalog) INTO state;
         states := states || state;
@@ -310,7 +324,8 @@ AS $$
         FROM pg_constraint AS k
         WHERE (k.conrelid = ANY (tables) OR k.confrelid = ANY (tables)) AND k.contype IN ('p', 'u', 'f', 'c', 'x')
           AND (k.contype <> 'f' OR k.conparentid = 0) AND NOT EXISTS (SELECT FROM copied AS o
-            WHERE o.relation = k.conrelid AND o.number = ANY (k.conkey) OR o.relation = k.confrelid AND o.number = ANY (k.confkey))) AS d (text)
+            WHERE o.relation = k.conrelid AND o.number = ANY (k.conkey)
+              OR o.relation = k.confrelid AND o.number = ANY (k.confkey))) AS d (text)
     CROSS JOIN regexp_replace(d.text, '::(bigint|integer|smallint)|[()]| NOT VALID$', '', 'g') AS n (text)
 $$;
 COMMENT ON FUNCTION _snowflake_convert.swap_result(oid[], oid[], smallint[]) IS
@@ -349,13 +364,15 @@ BEGIN
         PERFORM _snowflake_convert.run(steps[i]);
     END LOOP;
     INSERT INTO _snowflake_convert.conversions AS p (relation, pages_done, pages, rows_done, started, updated, to_validate)
-        SELECT t.id, 0, 0, 0, clock_timestamp(), clock_timestamp(), coalesce(array_agg(k.conname ORDER BY k.conname) FILTER (WHERE k.oid IS NOT NULL), '{}')
+        SELECT t.id, 0, 0, 0, clock_timestamp(), clock_timestamp(),
+            coalesce(array_agg(k.conname ORDER BY k.conname) FILTER (WHERE k.oid IS NOT NULL), '{}')
         FROM (SELECT c, NULL::name FROM unnest(changed) AS c
               UNION SELECT v.* FROM unnest(valid_of, valid) AS v) AS t (id, name)
         LEFT JOIN pg_constraint AS k ON k.conrelid = t.id AND k.conname = t.name AND NOT k.convalidated
         WHERE t.name IS NULL OR k.oid IS NOT NULL
         GROUP BY t.id
-        ON CONFLICT ON CONSTRAINT conversions_pkey DO UPDATE SET to_validate = excluded.to_validate, filled = NULL, updated = clock_timestamp(), ended = NULL;
+        ON CONFLICT ON CONSTRAINT conversions_pkey DO UPDATE SET to_validate = excluded.to_validate, filled = NULL,
+            updated = clock_timestamp(), ended = NULL;
     after := _snowflake_convert.swap_result(changed, '{}', '{}');
     IF before IS DISTINCT FROM after THEN
         RAISE EXCEPTION 'could not swap columns: an index or a constraint would not be the same'
@@ -369,7 +386,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION _snowflake_convert.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[]) IS
-    'internal, for snowflake_convert_swap(): runs its statements, but for those that were run already to lock the tables, and compares indexes and constraints';
+    'internal, for snowflake_convert_swap(): runs its statements, but for those that were run already to lock the tables, '
+    'and compares indexes and constraints';
 
 CREATE PROCEDURE snowflake_convert_swap(
     relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
@@ -423,4 +441,5 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE snowflake_convert_swap(regclass[], regnamespace, regclass, boolean, integer) IS
-    'for snowflake_convert_steps(): puts the copies in the places of the columns, in one short transaction; waits for locks for half a second at most, again and again until it gets them';
+    'for snowflake_convert_steps(): puts the copies in the places of the columns, in one short transaction; '
+    'waits for locks for half a second at most, again and again until it gets them';

@@ -14,7 +14,8 @@ COMMENT ON TYPE _snowflake_convert.old_key IS
 CREATE TYPE _snowflake_convert.member AS (
     relation oid, name name, member oid, number smallint, expression text, is_altered boolean, is_generated boolean);
 COMMENT ON TYPE _snowflake_convert.member IS
-    'internal, for snowflake_convert(): a column of a table, or one that is generated from it, in the table itself, a partition or a child table';
+    'internal, for snowflake_convert(): a column of a table, or one that is generated from it, '
+    'in the table itself, a partition or a child table';
 
 CREATE TYPE _snowflake_convert.object AS (
     class oid, id oid, level integer, described text, owner oid, drop_statement text, statements text[]);

@@ -20,14 +20,16 @@ CREATE FUNCTION snowflake_cluster_horizon() RETURNS bigint
     SUPPORT _snowflake.horizon_support
     AS 'MODULE_PATHNAME', 'snowflake_cluster_horizon';
 COMMENT ON FUNCTION snowflake_cluster_horizon() IS
-    'no ID of the default generator below this can appear any more on any server of the registry, of IDs that the inserting transaction has taken';
+    'no ID of the default generator below this can appear any more on any server of the registry, '
+    'of IDs that the inserting transaction has taken';
 
 CREATE FUNCTION snowflake_cluster_horizon(generator regclass) RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SUPPORT _snowflake.horizon_support
     AS 'MODULE_PATHNAME', 'snowflake_cluster_horizon';
 COMMENT ON FUNCTION snowflake_cluster_horizon(regclass) IS
-    'no ID of a generator with this one''s label below this can appear any more on any server of the registry, of IDs that the inserting transaction has taken';
+    'no ID of a generator with this one''s label below this can appear any more on any server of the registry, '
+    'of IDs that the inserting transaction has taken';
 
 CREATE FUNCTION snowflake_cluster_horizon(generator regclass, registry text) RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -78,7 +80,9 @@ COMMENT ON VIEW snowflake_cluster_servers IS
 COMMENT ON COLUMN snowflake_cluster_servers.server IS
     'name of this start of the server, for snowflake_drop_server(): 16 hexadecimal digits';
 COMMENT ON COLUMN snowflake_cluster_servers.state IS
-    'reports; not reported: it has reported no horizon yet; stopped: it has returned its worker ID, and transactions that it has prepared hold IDs; lost: its lease and the hold have passed, and it has not returned its worker ID';
+    'reports; not reported: it has reported no horizon yet; '
+    'stopped: it has returned its worker ID, and transactions that it has prepared hold IDs; '
+    'lost: its lease and the hold have passed, and it has not returned its worker ID';
 COMMENT ON COLUMN snowflake_cluster_servers.worker_id IS 'the worker ID that it has got last';
 COMMENT ON COLUMN snowflake_cluster_servers.host IS 'host name of the server';
 COMMENT ON COLUMN snowflake_cluster_servers.address IS 'address from which it reached the registry';

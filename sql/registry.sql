@@ -30,7 +30,9 @@ COMMENT ON TABLE _snowflake.state IS
     'internal: what the registry of worker IDs stores beside its pools and leases, in one row; no row before the first pool';
 COMMENT ON COLUMN _snowflake.state.id IS '1: there is one row';
 COMMENT ON COLUMN _snowflake.state.state IS
-    'era, serial number of the latest change, starts of the server, greatest time of the registry''s clock, latest loss of grants, whether the registry has stopped, clocks of the servers that have renewed last, the secret key by which the registry knows its own words again; instants in Unix milliseconds';
+    'era, serial number of the latest change, starts of the server, greatest time of the registry''s clock, '
+    'latest loss of grants, whether the registry has stopped, clocks of the servers that have renewed last, '
+    'the secret key by which the registry knows its own words again; instants in Unix milliseconds';
 
 -- What tables and views call has its names bound when it is made, as the views have, under a
 -- path that holds no object of others.
@@ -103,7 +105,8 @@ CREATE FUNCTION snowflake_lease(pool text, request jsonb) RETURNS jsonb
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_lease';
 COMMENT ON FUNCTION snowflake_lease(text, jsonb) IS
-    'for servers that lease a worker ID: acquires, renews or releases one, and returns the reply; the reply counts only once the transaction has committed, so the call is a transaction of its own';
+    'for servers that lease a worker ID: acquires, renews or releases one, and returns the reply; '
+    'the reply counts only once the transaction has committed, so the call is a transaction of its own';
 
 CREATE FUNCTION snowflake_create_pool(
     name text, worker_ids int8range,
@@ -113,7 +116,8 @@ CREATE FUNCTION snowflake_create_pool(
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
     AS 'MODULE_PATHNAME', 'snowflake_create_pool';
 COMMENT ON FUNCTION snowflake_create_pool(text, int8range, interval, interval, interval, int8multirange, integer, text, text) IS
-    'makes a pool of worker IDs, which this database, or the registry in etcd with this URL, leases to servers; pools of one namespace have different worker IDs';
+    'makes a pool of worker IDs, which this database, or the registry in etcd with this URL, leases to servers; '
+    'pools of one namespace have different worker IDs';
 
 CREATE FUNCTION snowflake_drop_pool(name text, registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -125,19 +129,22 @@ CREATE FUNCTION snowflake_revoke_worker(pool text, worker_id integer, registry t
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_revoke_worker';
 COMMENT ON FUNCTION snowflake_revoke_worker(text, integer, text) IS
-    'ends the lease of a worker ID: its server cannot renew it, and stops issuing IDs when the lease ends at the latest; returns from when another server can have the worker ID';
+    'ends the lease of a worker ID: its server cannot renew it, and stops issuing IDs when the lease ends at the latest; '
+    'returns from when another server can have the worker ID';
 
 CREATE FUNCTION snowflake_end_grace_period(registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_end_grace_period';
 COMMENT ON FUNCTION snowflake_end_grace_period(text) IS
-    'lets the registry lease worker IDs at once, although it may have lost leases: servers that have not asked since may lose their worker IDs to others, but no ID is issued twice';
+    'lets the registry lease worker IDs at once, although it may have lost leases: '
+    'servers that have not asked since may lose their worker IDs to others, but no ID is issued twice';
 
 CREATE FUNCTION snowflake_declare_registry(registry text DEFAULT '') RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'snowflake_declare_registry';
 COMMENT ON FUNCTION snowflake_declare_registry(text) IS
-    'declares that of all copies of this registry, this one counts: it serves again if it has stopped, after a grace period, and servers that have asked it accept no other copy';
+    'declares that of all copies of this registry, this one counts: '
+    'it serves again if it has stopped, after a grace period, and servers that have asked it accept no other copy';
 
 -- What the functions _snowflake.worker() and _snowflake.pool() say of what a registry has stored is
 -- what the views show of the registry in this database, and the functions further below of one in
@@ -187,11 +194,14 @@ JOIN _snowflake.leases AS l ON l.namespace = p.namespace AND p.worker_ids @> l.w
 CROSS JOIN LATERAL _snowflake.worker(p.pool, l.lease, l.leased_until > n.now - (p.pool -> 'hold')::bigint, n.now) AS w;
 SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON VIEW snowflake_workers IS
-    'the worker IDs that this registry has leased, with their latest holders; worker IDs that were never leased have no row, see snowflake_pools.never_leased';
+    'the worker IDs that this registry has leased, with their latest holders; '
+    'worker IDs that were never leased have no row, see snowflake_pools.never_leased';
 COMMENT ON COLUMN snowflake_workers.pool IS 'the pool that has the worker ID';
 COMMENT ON COLUMN snowflake_workers.worker_id IS 'the worker ID';
 COMMENT ON COLUMN snowflake_workers.state IS
-    'leased; revoked: leased, but cannot be renewed; expired: not renewed in time, and kept for the holder until the hold has passed; free or released: another server can have it; spare: was leased, and is not leased again';
+    'leased; revoked: leased, but cannot be renewed; '
+    'expired: not renewed in time, and kept for the holder until the hold has passed; '
+    'free or released: another server can have it; spare: was leased, and is not leased again';
 COMMENT ON COLUMN snowflake_workers.host IS 'host name of the holder, or of the latest one';
 COMMENT ON COLUMN snowflake_workers.address IS 'address from which the holder reached the registry';
 COMMENT ON COLUMN snowflake_workers.port IS 'port of the holder';
@@ -204,7 +214,9 @@ COMMENT ON COLUMN snowflake_workers.bound IS
 COMMENT ON COLUMN snowflake_workers.token IS
     'tells the leases of a worker ID apart: how many there were, and the beginning of the holder''s random number';
 COMMENT ON COLUMN snowflake_workers.contested_by IS
-    'another server that has this worker ID set, asks for it, and is refused, since the holder has it: its host name, address, port and data directory; several servers take turns here; NULL if none has asked for two leases and two holds';
+    'another server that has this worker ID set, asks for it, and is refused, since the holder has it: '
+    'its host name, address, port and data directory; several servers take turns here; '
+    'NULL if none has asked for two leases and two holds';
 COMMENT ON COLUMN snowflake_workers.contested_since IS
     'since when the registry has noted that server without a break; it may have asked before';
 COMMENT ON COLUMN snowflake_workers.contested_last IS
@@ -227,7 +239,8 @@ BEGIN ATOMIC
         registry #>> '{stopped,by,host}'
     FROM (SELECT (stored #> '{ids,start}')::bigint, (stored #> '{ids,end}')::bigint, (stored -> 'spares')::bigint,
             _snowflake.ranges(stored -> 'except')) AS i (first, beyond, spares, except_ids)
-    CROSS JOIN LATERAL (SELECT (stored -> 'lease')::bigint * interval '1 ms', (stored -> 'hold')::bigint * interval '1 ms') AS t (lease, hold)
+    CROSS JOIN LATERAL (SELECT (stored -> 'lease')::bigint * interval '1 ms',
+        (stored -> 'hold')::bigint * interval '1 ms') AS t (lease, hold)
     -- Computed once, not for each worker ID.
     CROSS JOIN LATERAL (SELECT int8multirange(int8range(i.first, i.beyond - i.spares)) - i.except_ids OFFSET 0) AS m (ordinary)
     CROSS JOIN LATERAL (SELECT sum(upper(u.ids) - lower(u.ids))::bigint FROM unnest(m.ordinary) AS u (ids)) AS o (size)
@@ -271,7 +284,9 @@ COMMENT ON COLUMN snowflake_pools.never_leased IS 'worker IDs that no server eve
 COMMENT ON COLUMN snowflake_pools.grace_until IS
     'until when the registry leases no worker IDs, since it may have lost leases; NULL if it does';
 COMMENT ON COLUMN snowflake_pools.grace_because IS
-    'why it may have lost leases: place (promoted, restored or copied), recovery (crash recovery, or a snapshot), serial or token (a server knows more than the registry), foreign (the registry is new, and a server has asked another one before), declared (snowflake_declare_registry())';
+    'why it may have lost leases: place (promoted, restored or copied), recovery (crash recovery, or a snapshot), '
+    'serial or token (a server knows more than the registry), '
+    'foreign (the registry is new, and a server has asked another one before), declared (snowflake_declare_registry())';
 COMMENT ON COLUMN snowflake_pools.era IS 'one more with each time that leases may have been lost';
 COMMENT ON COLUMN snowflake_pools.stopped_since IS
     'since when the registry serves nobody, because a server has asked another copy of it that may have taken its place; NULL if it serves';
@@ -282,8 +297,10 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE FUNCTION @extschema@.snowflake_pool_calls() RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE ROWS 10
 BEGIN ATOMIC
-    SELECT format('SELECT %s.snowflake_create_pool(%L, int8range(%s, %s), lease => %L, hold => %L, max_ahead => %L, except_ids => %L, spares => %s, namespace => %L);',
-        (SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = 'snowflake_id'),
+    SELECT format('SELECT %s.snowflake_create_pool(%L, int8range(%s, %s), lease => %L, hold => %L, max_ahead => %L, '
+        'except_ids => %L, spares => %s, namespace => %L);',
+        (SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+            WHERE e.extname = 'snowflake_id'),
         p.pool, lower(p.worker_ids), upper(p.worker_ids), p.lease, p.hold, p.max_ahead, p.except_ids, p.spares, p.namespace)
     FROM @extschema@.snowflake_pools AS p ORDER BY p.namespace, lower(p.worker_ids);
 END;

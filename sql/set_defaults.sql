@@ -52,7 +52,8 @@ AS $$
     ORDER BY c.attnum
 $$;
 COMMENT ON FUNCTION _snowflake.keys(regclass) IS
-    'internal, for snowflake_convert() and snowflake_set_defaults(): the columns of a table that are in its primary key or count, which of them are keys that get IDs, and the table to which one refers';
+    'internal, for snowflake_convert() and snowflake_set_defaults(): the columns of a table '
+    'that are in its primary key or count, which of them are keys that get IDs, and the table to which one refers';
 
 CREATE FUNCTION snowflake_set_defaults(
     schema regnamespace, generator regclass DEFAULT NULL,
@@ -94,4 +95,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_set_defaults(regnamespace, regclass) IS
-    'makes a generator the default of the keys of all tables of a schema; returns a row for each table: whether a default is set now, and what was done, or why nothing was';
+    'makes a generator the default of the keys of all tables of a schema; returns a row for each table: '
+    'whether a default is set now, and what was done, or why nothing was';
