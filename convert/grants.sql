@@ -1,7 +1,5 @@
--- Who may use what of this extension: as in grants.sql of snowflake_id, whose head says what
--- that is for, nobody but superusers has what no line grants. All of it runs with the rights of
--- its caller, who has to own the tables.
-SELECT _snowflake.restrict('snowflake_id_convert');
+-- Who may use what of this extension. restrict.sql comes before it, so nobody but superusers has
+-- what no line grants. All of it runs with the rights of its caller, who has to own the tables.
 
 GRANT USAGE ON SCHEMA _snowflake_convert TO PUBLIC;
 

@@ -23,8 +23,9 @@ BEGIN
     LOCK TABLE _snowflake.state IN ACCESS SHARE MODE;
     SELECT e.extnamespace AS namespace, e.extversion AS version INTO it
     FROM pg_locks AS l
-    JOIN pg_class AS c ON c.oid = l.relation AND c.relname = 'state' AND c.relowner = 10
-    JOIN pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = '_snowflake' AND n.nspowner = 10
+    JOIN pg_class AS c ON c.oid = l.relation AND c.relname = 'state'
+    JOIN pg_roles AS o ON o.oid = c.relowner AND o.rolsuper
+    JOIN pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = '_snowflake' AND n.nspowner = c.relowner
     JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
     JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND e.extname = 'snowflake_id'
     WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.granted;

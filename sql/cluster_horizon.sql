@@ -62,7 +62,8 @@ BEGIN ATOMIC
         _snowflake.instant(($1 ->> 'since')::bigint),
         _snowflake.instant(($1 ->> 'reported')::bigint),
         _snowflake.instant(($1 ->> 'horizon')::bigint),
-        ($2 - ($1 ->> 'horizon')::bigint) * interval '1 ms';
+        -- A server can report any instant. One before 1970 has the lag of 1970.
+        ($2 - CASE WHEN ($1 ->> 'horizon')::bigint < 0 THEN 0 ELSE ($1 ->> 'horizon')::bigint END) * interval '1 ms';
 END;
 SET LOCAL search_path = @extschema@, pg_temp;
 COMMENT ON FUNCTION _snowflake.server(jsonb, bigint) IS

@@ -258,7 +258,7 @@ install_extension() {
     for script in "$top/$2/$name"--*.sql; do
         if [ -e "$script" ]; then install -m 644 "$script" "$3/"; fi
     done
-    (cd "$top/$2" && sed 's/$/.sql/' order | xargs -d '\n' cat) |
+    (cd "$top/$2" && sed 's/$/.sql/' order | xargs -d '\n' cat) | sed "s/@extname@/$name/" |
         install -m 644 /dev/stdin "$3/$name--$(sql_version).sql"
 }
 

@@ -106,6 +106,8 @@ $session->query_safe('CREATE ROLE chief SUPERUSER;
 is(acquire_here(server(2)), 1, 'as another owner, the same session leases');
 is($session->query_safe('SELECT note FROM _snowflake.leases WHERE worker_id = 1'), 'chief', 'with the rights of that owner');
 is(renew_here($servers[0]), 'renewed', 'and renews');
+is($session->query_safe('CREATE EXTENSION snowflake_id_convert SCHEMA s; SELECT count(*) FROM _snowflake_convert.conversions'), '0',
+	'the extension for conversions knows the tables of that owner');
 
 $session->quit;
 done_testing();

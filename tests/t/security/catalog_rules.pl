@@ -200,7 +200,6 @@ END
 my @nobody = split /\n/, <<'END';
 _snowflake.horizon_support(internal)
 _snowflake.read_etcd(text)
-_snowflake.restrict(name)
 snowflake_accept_clock()
 snowflake_check_cluster(text[])
 snowflake_cluster_horizon()
