@@ -68,6 +68,16 @@ GRANT EXECUTE ON FUNCTION pg_stat_snowflake(), snowflake_generators(), snowflake
 GRANT EXECUTE ON FUNCTION snowflake_pool_calls() TO PUBLIC;
 
 -- Functions that those above call, or that views and the library call for a session. Each
--- does what its caller may do. The planner needs no grant for its support function.
-GRANT EXECUTE ON ALL ROUTINES IN SCHEMA _snowflake TO PUBLIC;
-REVOKE EXECUTE ON FUNCTION _snowflake.horizon_support(internal), _snowflake.read_etcd(text) FROM PUBLIC;
+-- does what its caller may do. A name without arguments is that of one function.
+GRANT EXECUTE ON FUNCTION
+    _snowflake.adopt_label, _snowflake.base_type, _snowflake.check_coordinator, _snowflake.check_default, _snowflake.check_limits(),
+    _snowflake.check_limits(regclass), _snowflake.check_limits_as, _snowflake.check_nodes, _snowflake.check_references,
+    _snowflake.check_table, _snowflake.check_takes, _snowflake.check_values, _snowflake.comments, _snowflake.count_ids,
+    _snowflake.default_generators, _snowflake.distribute, _snowflake.distribution, _snowflake.has_default, _snowflake.horizon_held,
+    _snowflake.inheritance, _snowflake.instant, _snowflake.instant_or_null(bigint), _snowflake.instant_or_null(bigint, regclass),
+    _snowflake.instant_or_null_as, _snowflake.key_column, _snowflake.keys, _snowflake.known_workers, _snowflake.label,
+    _snowflake.millis, _snowflake.name, _snowflake.next_id_range, _snowflake.on_workers, _snowflake.place_generator,
+    _snowflake.pool, _snowflake.ranges, _snowflake.read_as_owner, _snowflake.readiness, _snowflake.reads_as_owner,
+    _snowflake.server, _snowflake.tables_of, _snowflake.try_generator, _snowflake.undistribute, _snowflake.warn_if_not_ready,
+    _snowflake.worker, _snowflake.workers_of
+TO PUBLIC;

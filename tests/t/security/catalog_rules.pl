@@ -328,6 +328,22 @@ sub check_rules
 	is_deeply($functions, \%function_grants, "$what: who may execute functions")
 	  or diag(map { "$_: " . ($functions->{$_} // 'is not there') . ', expected: ' . ($function_grants{$_} // 'none, not in the list') . "\n" }
 		grep { ($functions->{$_} // '-') ne ($function_grants{$_} // '-') } sort keys %{ { %$functions, %function_grants } });
+	# What PUBLIC may call, or a view in its hands, calls with the rights of its caller: so
+	# PUBLIC may call that too. A function with a body of its own, or a view, has it in pg_depend.
+	my $calls = "WITH member AS ($members), open AS (
+			SELECT p.oid, p.prosrc, p.prosqlbody FROM pg_proc AS p JOIN member AS m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
+			CROSS JOIN aclexplode(p.proacl) AS a WHERE a.grantee = 0)
+		SELECT p.oid::regprocedure::text AS caller, d.refobjid AS callee FROM open AS p JOIN pg_depend AS d
+			ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_proc'::regclass AND p.prosqlbody IS NOT NULL
+		UNION SELECT r.ev_class::regclass::text, d.refobjid FROM pg_rewrite AS r JOIN member AS m ON m.classid = 'pg_class'::regclass AND m.objid = r.ev_class
+			JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_proc'::regclass
+		UNION SELECT p.oid::regprocedure::text, c.oid FROM open AS p
+			CROSS JOIN regexp_matches(regexp_replace(p.prosrc, '--[^\\n]*', '', 'g'), '\\m(_snowflake\\w*|$schema)\\.(\\w+)\\s*\\(', 'g') AS x (found)
+			JOIN pg_proc AS c ON c.proname = x.found[2] AND c.pronamespace = x.found[1]::regnamespace";
+	cmp_ok(sql("SELECT count(DISTINCT callee) FROM ($calls) AS c"), '>', 90, "$what: functions that others call");
+	is(sql("SELECT caller, callee::regprocedure FROM ($calls) AS c JOIN ($members) AS m ON m.classid = 'pg_proc'::regclass AND m.objid = callee
+		WHERE NOT EXISTS (SELECT FROM pg_proc AS p CROSS JOIN aclexplode(p.proacl) AS a WHERE p.oid = callee AND a.grantee = 0) ORDER BY 1, 2"),
+		'', "$what: PUBLIC may call what its functions call");
 	my $relations = grants_of("SELECT c.oid::regclass::text, c.relowner, coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::\"char\", c.relowner))
 		FROM pg_class AS c JOIN ($members) AS m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid
 		UNION ALL SELECT n.nspname, n.nspowner, coalesce(n.nspacl, acldefault('n', n.nspowner))
