@@ -16,10 +16,11 @@
 -- If a tick is exhausted, the row gets an ID of the next tick that has room. All constants
 -- of the layout come from the functions that encode IDs.
 
+-- The column of a table that has the time at which a row was made, as an expression of type
+-- timestamptz; null if there is none.
 CREATE FUNCTION _snowflake_convert.backfill_time(
     relation regclass, names name[], OUT name name, OUT expression text, OUT problem text)
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     type regtype;
@@ -63,14 +64,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.backfill_time(regclass, name[]) IS
-    'internal, for snowflake_convert(): the column of a table that has the time at which a row was made, '
-    'as an expression of type timestamptz; null if there is none';
 
+-- The keys whose old values are replaced, with the time of a row.
 CREATE FUNCTION _snowflake_convert.backfill_keys(
     columns _snowflake_convert.key_column[], wanted text, names name[]) RETURNS SETOF _snowflake_convert.old_key
     LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- A key that has the default already may have IDs, which stay.
     SELECT c.relation, c.name, t.name, t.expression, t.problem
@@ -80,15 +78,14 @@ AS $$
         SELECT FROM _snowflake.inheritance(c.relation, c.name) AS f WHERE f.expression IS DISTINCT FROM wanted)
     ORDER BY c.ordinality
 $$;
-COMMENT ON FUNCTION _snowflake_convert.backfill_keys(_snowflake_convert.key_column[], text, name[]) IS
-    'internal, for snowflake_convert(): the keys whose old values are replaced, with the time of a row';
 
+-- The columns whose values are replaced, with the key that the values come from, and how many
+-- such keys there are.
 CREATE FUNCTION _snowflake_convert.backfill_columns(
     columns _snowflake_convert.key_column[], keys _snowflake_convert.old_key[],
     OUT relation oid, OUT name name, OUT origin oid, OUT origin_name name, OUT origins bigint)
     RETURNS SETOF record
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH RECURSIVE reached (id, name, origin, origin_name) AS (
         SELECT c.relation, c.name, c.relation, c.name
@@ -110,10 +107,9 @@ AS $$
     SELECT DISTINCT ON (c.id, c.name) c.id, c.name, c.origin, c.origin_name, c.origins
     FROM counted AS c WHERE c.is_replaced ORDER BY c.id, c.name, c.origin, c.origin_name
 $$;
-COMMENT ON FUNCTION _snowflake_convert.backfill_columns(_snowflake_convert.key_column[], _snowflake_convert.old_key[]) IS
-    'internal, for snowflake_convert(): the columns whose values are replaced, '
-    'with the key that the values come from, and how many such keys there are';
 
+-- The numbers by which IDs of a generator and a worker ID are made, and the instants from and
+-- before which.
 -- What a layout does with an ID, in numbers: an ID is
 --     tick * per_tick + first + sequence number * per_number
 -- for ticks as snowflake_min_id() has them, and for sequence numbers below `numbers`.
@@ -122,7 +118,6 @@ CREATE FUNCTION _snowflake_convert.backfill_layout(
     OUT per_tick bigint, OUT first bigint, OUT per_number bigint, OUT numbers bigint,
     OUT since timestamptz, OUT until timestamptz, OUT own_worker_id integer)
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     it record;
@@ -144,14 +139,11 @@ BEGIN
     until := @extschema@.snowflake_timestamp((_snowflake.next_id_range(generator, NULL)).next_id, generator);
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.backfill_layout(regclass, bigint) IS
-    'internal, for snowflake_convert(): the numbers by which IDs of a generator and a worker ID are made, '
-    'and the instants from and before which';
 
+-- Why old rows cannot be given IDs of their time.
 CREATE FUNCTION _snowflake_convert.backfill_obstacles(
     keys _snowflake_convert.old_key[], generator regclass, worker_id bigint) RETURNS SETOF text
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET row_security = off
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     ids record := _snowflake.next_id_range(generator, NULL);
@@ -215,12 +207,11 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.backfill_obstacles(_snowflake_convert.old_key[], regclass, bigint) IS
-    'internal, for snowflake_convert(): why old rows cannot be given IDs of their time';
 
+-- The statements that make and fill the table of old and new values, and the function that
+-- looks them up.
 CREATE FUNCTION _snowflake_convert.backfill_map(keys _snowflake_convert.old_key[], generator regclass, worker_id bigint) RETURNS text[]
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     source regclass := (_snowflake.next_id_range(generator, NULL)).source;
@@ -266,6 +257,3 @@ BEGIN
             || '; GRANT EXECUTE ON FUNCTION pg_temp.snowflake_new_id(regclass, name, bigint) TO PUBLIC'];
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.backfill_map(_snowflake_convert.old_key[], regclass, bigint) IS
-    'internal, for snowflake_convert(): the statements that make and fill the table of old and new values, '
-    'and the function that looks them up';

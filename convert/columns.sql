@@ -1,8 +1,8 @@
 -- Which columns snowflake_convert() changes: step 1 of plan.sql, whose head has the rules.
 
+-- An array as a list; refuses arrays of more dimensions and with nulls.
 CREATE FUNCTION _snowflake_convert.check_list(list anyarray, name text) RETURNS anyarray
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
     IF array_ndims(list) > 1 THEN
@@ -16,13 +16,11 @@ BEGIN
     RETURN list[:];
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.check_list(anyarray, text) IS
-    'internal, for snowflake_convert(): an array as a list; refuses arrays of more dimensions and with nulls';
 
+-- The tables that the caller means.
 CREATE FUNCTION _snowflake_convert.tables(
     relations regclass[], schema regnamespace) RETURNS regclass[]
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     class pg_class;
@@ -53,12 +51,11 @@ BEGIN
     RETURN relations;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.tables(regclass[], regnamespace) IS
-    'internal, for snowflake_convert(): the tables that the caller means';
 
+-- The topmost tables that have a column which a table inherits; the table itself if it does not
+-- inherit it.
 CREATE FUNCTION _snowflake_convert.column_roots(relation regclass, column_name name) RETURNS SETOF regclass
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- A scalar subquery, so that the index of pg_attribute is used in all cases.
     WITH RECURSIVE up (id) AS (
@@ -72,20 +69,15 @@ AS $$
         WHERE i.inhrelid = u.id
           AND (SELECT NOT a.attisdropped FROM pg_attribute AS a WHERE a.attrelid = i.inhparent AND a.attname = column_name))
 $$;
-COMMENT ON FUNCTION _snowflake_convert.column_roots(regclass, name) IS
-    'internal, for snowflake_convert(): the topmost tables that have a column which a table inherits; '
-    'the table itself if it does not inherit it';
 
-
--- A key that refers to another table has that table's keys: it follows that table. A key
--- without a default has values of the application: it is taken if its table was named, or
--- if it needs no change of type.
+-- The keys of tables, and which of them are taken. A key that refers to another table has that
+-- table's keys: it follows that table. A key without a default has values of the application:
+-- it is taken if its table was named, or if it needs no change of type.
 CREATE FUNCTION _snowflake_convert.keys(
     relations regclass[], are_named boolean,
     OUT relation regclass, OUT name name, OUT is_taken boolean, OUT note text)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT r.id, k.name, w.note IS NULL, w.note
     FROM unnest(relations) WITH ORDINALITY AS r (id, place)
@@ -101,15 +93,14 @@ AS $$
     WHERE k.base IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
     ORDER BY r.place, k.number
 $$;
-COMMENT ON FUNCTION _snowflake_convert.keys(regclass[], boolean) IS
-    'internal, for snowflake_convert(): the keys of tables, and which of them are taken';
 
+-- The keys of tables and all columns of foreign keys that reach them, in the topmost tables
+-- that have them.
 CREATE FUNCTION _snowflake_convert.columns(
     relations regclass[], are_named boolean,
     OUT relation regclass, OUT name name, OUT number smallint, OUT type oid, OUT base regtype, OUT is_key boolean)
     RETURNS SETOF record
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH RECURSIVE keys (id, name) AS MATERIALIZED (
         SELECT t.root, k.name
@@ -137,13 +128,10 @@ AS $$
     WHERE b.base IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
     ORDER BY n.nspname, t.relname, a.attnum
 $$;
-COMMENT ON FUNCTION _snowflake_convert.columns(regclass[], boolean) IS
-    'internal, for snowflake_convert(): the keys of tables and all columns of foreign keys that reach them, '
-    'in the topmost tables that have them';
 
+-- The default of a key, as the catalogs have it, for a generator or the default one.
 CREATE FUNCTION _snowflake_convert.wanted_default(generator regclass) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- As PostgreSQL shows it.
     SELECT CASE WHEN generator <> '@extschema@.snowflake_default'::regclass
@@ -151,5 +139,3 @@ AS $$
             replace(_snowflake.name(generator), '''', ''''''))
         ELSE '@extschema@.snowflake_nextval()'::regprocedure::text END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.wanted_default(regclass) IS
-    'internal, for snowflake_convert(): the default of a key, as the catalogs have it, for a generator or the default one';

@@ -6,10 +6,10 @@
 -- The plan is made twice: before the lock, for its obstacles and for the statement that
 -- takes the lock, and under the lock. If they differ, nothing is changed.
 
+-- Refuses arguments about old rows that do not belong together.
 CREATE FUNCTION _snowflake_convert.check_backfill(
     backfill boolean, backfill_by name[], worker_id bigint, set_default boolean) RETURNS void
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
     PERFORM _snowflake_convert.check_list(backfill_by, 'backfill_by');
@@ -26,8 +26,6 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.check_backfill(boolean, name[], bigint, boolean) IS
-    'internal, for snowflake_convert(): refuses arguments about old rows that do not belong together';
 
 CREATE FUNCTION snowflake_convert_plan(
     relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,
@@ -150,12 +148,7 @@ DECLARE
     obstacles text[];
 BEGIN
     PERFORM _snowflake_convert.check_backfill(backfill, backfill_by, worker_id, set_default);
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'cannot convert keys in a transaction of isolation level %', current_setting('transaction_isolation')
-            USING ERRCODE = 'object_not_in_prerequisite_state',
-            DETAIL = 'The plan is made again when the tables are locked, and needs to see them as they are then.',
-            HINT = 'Use READ COMMITTED.';
-    END IF;
+    PERFORM _snowflake_convert.need_read_committed();
     -- Once before the lock, and once under it.
     SELECT array_agg(p.statement) FILTER (WHERE p.statement IS NOT NULL),
         array_agg(p.note) FILTER (WHERE p.action = 'note'), array_agg(p.note) FILTER (WHERE p.action = 'obstacle')

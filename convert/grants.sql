@@ -24,7 +24,7 @@ TO PUBLIC;
 
 -- Functions that those above call. Each name is that of one function.
 GRANT EXECUTE ON FUNCTION
-    _snowflake_convert.alter_tables, _snowflake_convert.as_owner, _snowflake_convert.backfill_columns,
+    _snowflake_convert.alter_tables, _snowflake_convert.altered, _snowflake_convert.as_owner, _snowflake_convert.backfill_columns,
     _snowflake_convert.backfill_keys, _snowflake_convert.backfill_layout, _snowflake_convert.backfill_map,
     _snowflake_convert.backfill_obstacles, _snowflake_convert.backfill_time, _snowflake_convert.catalog_state,
     _snowflake_convert.check_backfill, _snowflake_convert.check_copying, _snowflake_convert.check_list,

@@ -1,8 +1,9 @@
 -- Notes on what a person has to look at or to know: step 4 of plan.sql.
 
+-- What a person has to look at, since the catalogs cannot tell whether it has to do with the
+-- keys.
 CREATE FUNCTION _snowflake_convert.notes(work _snowflake_convert.work) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH changed AS (
         SELECT c.relation, c.name, c.is_key, t.relname
@@ -117,12 +118,10 @@ AS $$
             WHERE strpos(lower(p.prosrc || ' ' || pg_get_functiondef(p.oid)), lower(w.word)) > 0))
     ORDER BY 1)
 $$;
-COMMENT ON FUNCTION _snowflake_convert.notes(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): what a person has to look at, since the catalogs cannot tell whether it has to do with the keys';
 
+-- What programs and roles need for the new keys, and what becomes of old ones.
 CREATE FUNCTION _snowflake_convert.notes_of_keys(work _snowflake_convert.work) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT DISTINCT format('%s inserts rows into table %s, and needs: GRANT USAGE ON SEQUENCE %s TO %s',
         CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE 'role ' || r.name END, _snowflake.name(t.oid), _snowflake.name(g.source), r.name)
@@ -163,5 +162,3 @@ AS $$
     SELECT format('table %s has the old and new keys after the conversion: drop it when nothing refers to old keys any more', (work).map)
     WHERE cardinality((work).keys) > 0 AND cardinality((work).columns) > 0
 $$;
-COMMENT ON FUNCTION _snowflake_convert.notes_of_keys(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): what programs and roles need for the new keys, and what becomes of old ones';

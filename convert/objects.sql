@@ -1,11 +1,12 @@
 -- What depends on the columns that snowflake_convert() changes, and the statements that make
 -- it again: steps 2 and 3 of plan.sql, whose head has the rules.
 
+-- The views, rules, triggers, policies, publications, functions and whatever else depends on
+-- columns, directly or through each other, with the level at which each is made again.
 CREATE FUNCTION _snowflake_convert.dependents(
     tables oid[], numbers smallint[], OUT class regclass, OUT id oid, OUT level integer)
     RETURNS SETOF record
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH RECURSIVE
     -- A view stands for its rule _RETURN and for its row type; a table stays a table.
@@ -42,14 +43,11 @@ AS $$
         WHERE f.level < 1000)
     SELECT f.class::regclass, f.id, max(f.level) FROM found AS f GROUP BY f.class, f.id
 $$;
-COMMENT ON FUNCTION _snowflake_convert.dependents(oid[], smallint[]) IS
-    'internal, for snowflake_convert(): the views, rules, triggers, policies, publications, functions and whatever else '
-    'depends on columns, directly or through each other, with the level at which each is made again';
 
+-- The statements that give a new object, or a column of it, the privileges that an object had.
 CREATE FUNCTION _snowflake_convert.grants(
     acl aclitem[], owner oid, kind "char", target text, column_name name) RETURNS SETOF text
     LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- What a new object has is what PostgreSQL gives it, unless the caller has said
     -- otherwise by ALTER DEFAULT PRIVILEGES: then everything is revoked, and granted anew.
@@ -92,15 +90,12 @@ AS $$
         GROUP BY w.grantor, w.grantee, w.role, w.is_grantable)
     SELECT s.statement FROM statements AS s ORDER BY s.phase, s.place, s.statement
 $$;
-COMMENT ON FUNCTION _snowflake_convert.grants(aclitem[], oid, "char", text, name) IS
-    'internal, for snowflake_convert(): the statements that give a new object, or a column of it, the privileges that an object had';
 
--- The result is in the order in which the statements run. For an object of a kind that
--- cannot be made again, the statements are null.
+-- The statement that drops an object and those that make it again, in the order in which they
+-- run; null for an object of a kind that cannot be made again.
 CREATE FUNCTION _snowflake_convert.remake(
     class regclass, id oid, OUT described text, OUT owner oid, OUT drop_statement text, OUT statements text[])
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     it record;
@@ -298,13 +293,10 @@ BEGIN
         FROM pg_seclabels AS l WHERE l.classoid = class AND l.objoid = id ORDER BY l.objsubid, l.provider);
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.remake(regclass, oid) IS
-    'internal, for snowflake_convert(): the statement that drops an object and those that make it again; '
-    'null for an object of a kind that cannot be made again';
 
+-- What depends on columns, by level, with the statements that make it again.
 CREATE FUNCTION _snowflake_convert.objects(tables oid[], numbers smallint[]) RETURNS _snowflake_convert.object[]
-    LANGUAGE sql STABLE PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY(
         SELECT ROW (d.class, d.id, d.level, r.described, r.owner, r.drop_statement, r.statements)::_snowflake_convert.object
@@ -312,16 +304,14 @@ AS $$
         CROSS JOIN _snowflake_convert.remake(d.class, d.id) AS r
         ORDER BY d.level, r.described)
 $$;
-COMMENT ON FUNCTION _snowflake_convert.objects(oid[], smallint[]) IS
-    'internal, for snowflake_convert(): what depends on columns, by level, with the statements that make it again';
 
--- PostgreSQL reads a literal when it parses a statement, and may run code of the owner of its
--- type: the conditions of a domain, also one in an array, a range or a row. The caller runs
--- the statements that make objects again. What a type is can change until then: so all
--- types count that another role can change or replace.
+-- Objects that cannot be made again without code of other roles, in the conditions of domains,
+-- that would run with the rights of the caller. PostgreSQL reads a literal when it parses a
+-- statement, and may run code of the owner of its type: the conditions of a domain, also one in
+-- an array, a range or a row. The caller runs the statements that make objects again. What a
+-- type is can change until then: so all types count that another role can change or replace.
 CREATE FUNCTION _snowflake_convert.literals(objects _snowflake_convert.object[]) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH types (name, owner) AS (
         SELECT format_type(y.oid, NULL), o.owner
@@ -338,6 +328,3 @@ AS $$
     -- The name of a type may begin with that of another one.
     ORDER BY d.described, length(t.name) DESC, t.owner
 $$;
-COMMENT ON FUNCTION _snowflake_convert.literals(_snowflake_convert.object[]) IS
-    'internal, for snowflake_convert(): objects that cannot be made again without code of other roles, '
-    'in the conditions of domains, that would run with the rights of the caller';

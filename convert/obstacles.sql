@@ -1,14 +1,21 @@
 -- What keeps a conversion from beginning: step 4 of plan.sql, whose head has the rules. Each
 -- function returns a line for each obstacle.
 
-CREATE FUNCTION _snowflake_convert.obstacles_of_rights(work _snowflake_convert.work) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+-- The columns that change, in each table that has them, and those that are generated from them.
+CREATE FUNCTION _snowflake_convert.altered(
+    work _snowflake_convert.work, OUT member oid, OUT number smallint, OUT is_generated boolean, OUT described text)
+    RETURNS SETOF record
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH altered AS (
-        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
-        FROM unnest((work).members) AS m WHERE m.is_altered),
-    members AS (SELECT a.* FROM altered AS a WHERE NOT a.is_generated)
+    SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name)
+    FROM unnest((work).members) AS m WHERE m.is_altered
+$$;
+
+-- Rights that the caller, or an owner of tables, does not have.
+CREATE FUNCTION _snowflake_convert.obstacles_of_rights(work _snowflake_convert.work) RETURNS SETOF text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)
     SELECT format('must be owner of %s', pg_describe_object('pg_class'::regclass, c.oid, 0))
     FROM pg_class AS c
     WHERE (c.oid = ANY ((work).sources) OR c.oid IN (SELECT m.member FROM members AS m)) AND NOT pg_has_role(c.relowner, 'USAGE')
@@ -49,20 +56,12 @@ AS $$
       AND t.relowner <> quote_ident(current_user)::regrole
       AND NOT (SELECT bool_and(has_column_privilege(t.relowner, k.confrelid, u.number, 'REFERENCES')) FROM unnest(k.confkey) AS u (number))
 $$;
-COMMENT ON FUNCTION _snowflake_convert.obstacles_of_rights(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): rights that the caller, or an owner of tables, does not have';
 
+-- Tables that PostgreSQL, Citus or another conversion keep as they are.
 CREATE FUNCTION _snowflake_convert.obstacles_of_tables(work _snowflake_convert.work) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH RECURSIVE changed AS (
-        SELECT c.*, format('%s.%I', _snowflake.name(c.relation), c.name) AS described
-        FROM unnest((work).columns) AS c WHERE c.is_altered),
-    altered AS (
-        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
-        FROM unnest((work).members) AS m WHERE m.is_altered),
-    members AS (SELECT a.* FROM altered AS a WHERE NOT a.is_generated),
+    WITH RECURSIVE members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated),
     -- Types whose values have values of another type in them.
     holders (id, within) AS MATERIALIZED (
         SELECT y.typbasetype, y.oid FROM pg_type AS y WHERE y.typtype = 'd'
@@ -100,30 +99,22 @@ AS $$
     UNION ALL
     SELECT format('table %s is being converted while it is in use: finish that, or undo it by snowflake_convert_undo()',
         _snowflake.name(c.relation))
-    FROM changed AS c
-    WHERE _snowflake_convert.copy_number(c.relation, c.name, c.relation) IS NOT NULL
+    FROM unnest((work).columns) AS c
+    WHERE c.is_altered AND _snowflake_convert.copy_number(c.relation, c.name, c.relation) IS NOT NULL
     UNION ALL
     SELECT format('Citus distributes table %s: change it as the documentation of Citus says', _snowflake.name(c.relation))
-    FROM (SELECT DISTINCT c.relation FROM changed AS c) AS c
+    FROM (SELECT DISTINCT c.relation FROM unnest((work).columns) AS c WHERE c.is_altered) AS c
     WHERE _snowflake.distribution(c.relation) IS NOT NULL
 $$;
-COMMENT ON FUNCTION _snowflake_convert.obstacles_of_tables(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): tables that PostgreSQL, Citus or another conversion keep as they are';
 
+-- Columns that PostgreSQL keeps as they are.
 CREATE FUNCTION _snowflake_convert.obstacles_of_columns(work _snowflake_convert.work) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH changed AS (
-        SELECT c.*, format('%s.%I', _snowflake.name(c.relation), c.name) AS described
-        FROM unnest((work).columns) AS c WHERE c.is_altered),
-    altered AS (
-        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
-        FROM unnest((work).members) AS m WHERE m.is_altered),
-    members AS (SELECT a.* FROM altered AS a WHERE NOT a.is_generated)
-    SELECT format('%s is of domain %s over %s: change the column to bigint or to another domain first',
-        c.described, c.type::regtype, c.base::regtype)
-    FROM changed AS c WHERE c.type <> c.base
+    WITH members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)
+    SELECT format('%s.%I is of domain %s over %s: change the column to bigint or to another domain first',
+        _snowflake.name(c.relation), c.name, c.type::regtype, c.base::regtype)
+    FROM unnest((work).columns) AS c WHERE c.is_altered AND c.type <> c.base
     UNION ALL
     SELECT format('table %s is partitioned by %s: PostgreSQL cannot change the type of such a column, '
         'so make a new table, and copy the rows',
@@ -158,21 +149,16 @@ AS $$
     JOIN unnest((work).members) AS r ON r.relation = f.relation AND r.name = f.name AND r.member = r.relation
     WHERE f.is_generated AND f.expression IS DISTINCT FROM r.expression
 $$;
-COMMENT ON FUNCTION _snowflake_convert.obstacles_of_columns(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): columns that PostgreSQL keeps as they are';
 
+-- Foreign keys that PostgreSQL would not keep.
 CREATE FUNCTION _snowflake_convert.obstacles_of_foreign_keys(work _snowflake_convert.work) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH altered AS (
-        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
-        FROM unnest((work).members) AS m WHERE m.is_altered)
     -- It depends on an index that is made anew, but not on the column.
     SELECT DISTINCT format('constraint %I of table %s refers to a key that includes %s, '
         'so PostgreSQL cannot change that column: drop it before, and add it again after',
         k.conname, _snowflake.name(k.conrelid), m.described)
-    FROM altered AS m
+    FROM _snowflake_convert.altered(work) AS m
     JOIN pg_constraint AS k ON k.contype = 'f' AND k.confrelid = m.member AND k.conparentid = 0 AND m.number <> ALL (k.confkey)
     JOIN pg_index AS i ON i.indexrelid = k.conindid AND m.number = ANY (i.indkey::smallint[])
     UNION ALL
@@ -183,17 +169,12 @@ AS $$
         AND (k.confrelid = f.member AND f.number = ANY (k.confkey) OR k.conrelid = f.member AND f.number = ANY (k.conkey))
     WHERE f.is_generated
 $$;
-COMMENT ON FUNCTION _snowflake_convert.obstacles_of_foreign_keys(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): foreign keys that PostgreSQL would not keep';
 
+-- Objects that cannot be made again.
 CREATE FUNCTION _snowflake_convert.obstacles_of_objects(work _snowflake_convert.work) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH altered AS (
-        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
-        FROM unnest((work).members) AS m WHERE m.is_altered),
-    members AS (SELECT a.* FROM altered AS a WHERE NOT a.is_generated)
+    WITH members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)
     SELECT format('%s belongs to extension %I', pg_describe_object(d.classid, d.objid, 0), x.extname)
     FROM pg_depend AS d JOIN pg_extension AS x ON x.oid = d.refobjid
     WHERE d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
@@ -228,22 +209,14 @@ AS $$
     UNION ALL
     SELECT l FROM _snowflake_convert.literals((work).objects) AS l
 $$;
-COMMENT ON FUNCTION _snowflake_convert.obstacles_of_objects(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): objects that cannot be made again';
 
+-- What keeps old rows from getting IDs of their time.
 CREATE FUNCTION _snowflake_convert.obstacles_of_old_rows(work _snowflake_convert.work) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH changed AS (
-        SELECT c.*, format('%s.%I', _snowflake.name(c.relation), c.name) AS described
-        FROM unnest((work).columns) AS c WHERE c.is_altered),
-    altered AS (
-        SELECT m.member, m.number, m.is_generated, format('%s.%I', _snowflake.name(m.relation), m.name) AS described
-        FROM unnest((work).members) AS m WHERE m.is_altered),
-    members AS (SELECT a.* FROM altered AS a WHERE NOT a.is_generated)
-    SELECT format('%s refers to keys of several tables, which get different new values', c.described)
-    FROM changed AS c WHERE c.origins > 1
+    WITH members AS (SELECT a.* FROM _snowflake_convert.altered(work) AS a WHERE NOT a.is_generated)
+    SELECT format('%s.%I refers to keys of several tables, which get different new values', _snowflake.name(c.relation), c.name)
+    FROM unnest((work).columns) AS c WHERE c.origins > 1
     UNION ALL
     SELECT format('table %s is there already, and has the old keys of an earlier conversion: rename or drop it', (work).map)
     WHERE to_regclass((work).map) IS NOT NULL
@@ -257,7 +230,7 @@ AS $$
     -- What ALTER TABLE changes is not replicated.
     SELECT DISTINCT format('table %s is published by %I, and new keys of old rows do not reach subscribers:'
         ' take it out of the publication before, and copy its rows to them anew after', _snowflake.name(n.oid), p.pubname)
-    FROM changed AS d
+    FROM unnest((work).columns) AS d
     JOIN unnest((work).members) AS f ON f.relation = d.relation AND f.name = d.name
     JOIN pg_class AS c ON c.oid = f.member AND c.relpersistence = 'p'
     CROSS JOIN LATERAL (SELECT c.oid UNION SELECT a.relid::oid FROM pg_partition_ancestors(c.oid) AS a (relid)) AS m (id)
@@ -270,12 +243,10 @@ AS $$
     SELECT o FROM _snowflake_convert.backfill_obstacles((work).keys, (work).generator, (work).worker_id) AS o
     WHERE (work).worker_id IS NOT NULL
 $$;
-COMMENT ON FUNCTION _snowflake_convert.obstacles_of_old_rows(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): what keeps old rows from getting IDs of their time';
 
+-- All obstacles, in the order of the plan.
 CREATE FUNCTION _snowflake_convert.obstacles(work _snowflake_convert.work) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT o.note FROM (
         SELECT _snowflake_convert.obstacles_of_rights(work)
@@ -292,5 +263,3 @@ AS $$
     -- What the caller may do comes first.
     ORDER BY o.note NOT LIKE 'must be owner of %', o.note
 $$;
-COMMENT ON FUNCTION _snowflake_convert.obstacles(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): all obstacles, in the order of the plan';

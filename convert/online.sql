@@ -57,48 +57,42 @@ CREATE POLICY owners ON _snowflake_convert.conversions USING (pg_catalog.pg_has_
     (SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) relation), 'USAGE'));
 COMMENT ON POLICY owners ON _snowflake_convert.conversions IS 'rows of the tables that the reader owns';
 
+-- The name of the copy of a column, an index or a constraint.
 CREATE FUNCTION _snowflake_convert.copy_name(name name) RETURNS name
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- A long name is cut, and told from others by a hash. The names of constraints have one
     -- character more.
     SELECT CASE WHEN octet_length(name::text) <= 54 THEN name || '__bigint'
         ELSE left(name::text, 10) || substr(md5(name::text), 1, 12) || '__bigint' END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.copy_name(name) IS
-    'internal, for snowflake_convert_steps(): the name of the copy of a column, an index or a constraint';
 
+-- The name of the function that fills the copies of a table.
 CREATE FUNCTION _snowflake_convert.copy_function(relation regclass) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT format('%I.%I', n.nspname, _snowflake_convert.copy_name(c.relname))
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION _snowflake_convert.copy_function(regclass) IS
-    'internal, for snowflake_convert_steps(): the name of the function that fills the copies of a table';
 
--- A copy is told from a column of the user's by its comment, which it has in the whole table.
+-- The number of the copy of a column in a table or partition; null if there is no copy. A copy
+-- is told from a column of the user's by its comment, which it has in the whole table.
 CREATE FUNCTION _snowflake_convert.copy_number(root regclass, column_name name, relation regclass) RETURNS smallint
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT a.attnum
     FROM pg_attribute AS r JOIN pg_attribute AS a ON a.attname = r.attname AND NOT a.attisdropped
     WHERE r.attrelid = root AND r.attname = _snowflake_convert.copy_name(column_name) AND NOT r.attisdropped
       AND col_description(root, r.attnum) = 'filled by snowflake_convert_steps()' AND a.attrelid = relation
 $$;
-COMMENT ON FUNCTION _snowflake_convert.copy_number(regclass, name, regclass) IS
-    'internal, for snowflake_convert_steps(): the number of the copy of a column in a table or partition; null if there is no copy';
 
+-- The columns to change, also in all partitions, with their copies if there are any yet.
 CREATE FUNCTION _snowflake_convert.copies(
     relations regclass[], are_named boolean,
     OUT root regclass, OUT relation regclass, OUT kind "char", OUT name name, OUT number smallint,
     OUT is_key boolean, OUT copy name, OUT copy_number smallint)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT c.relation, f.member, t.relkind, c.name, f.number, c.is_key, _snowflake_convert.copy_name(c.name),
         _snowflake_convert.copy_number(c.relation, c.name, f.member)
@@ -107,26 +101,22 @@ AS $$
     JOIN pg_class AS t ON t.oid = f.member
     WHERE c.base <> 'bigint'::regtype
 $$;
-COMMENT ON FUNCTION _snowflake_convert.copies(regclass[], boolean) IS
-    'internal, for snowflake_convert_steps(): the columns to change, also in all partitions, with their copies if there are any yet';
 
--- A role that may put objects in the schema of a table could make the function before we do.
--- So its owner must have the rights of the table's owner, who can make triggers anyway.
+-- Whether a function may fill the copies of a table. A role that may put objects in the schema
+-- of a table could make the function before we do. So its owner must have the rights of the
+-- table's owner, who can make triggers anyway.
 CREATE FUNCTION _snowflake_convert.is_copy_function(function regproc, relation regclass) RETURNS boolean
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT pg_has_role(p.proowner, c.relowner, 'USAGE') AND l.lanname = 'plpgsql' AND NOT p.prosecdef AND p.proconfig IS NULL
         AND p.prorettype = 'trigger'::regtype AND p.prokind = 'f'
     FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang CROSS JOIN pg_class AS c
     WHERE p.oid = function AND c.oid = relation
 $$;
-COMMENT ON FUNCTION _snowflake_convert.is_copy_function(regproc, regclass) IS
-    'internal, for snowflake_convert_steps(): whether a function may fill the copies of a table';
 
+-- Whether a table has the trigger that fills copies, with a function of its owner.
 CREATE FUNCTION _snowflake_convert.is_copying(relation regclass) RETURNS boolean
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- BEFORE INSERT OR UPDATE FOR EACH ROW, without columns and conditions.
     SELECT EXISTS (
@@ -136,12 +126,10 @@ AS $$
           AND t.tgfoid = to_regprocedure(_snowflake_convert.copy_function(relation) || '()')
           AND _snowflake_convert.is_copy_function(t.tgfoid, relation))
 $$;
-COMMENT ON FUNCTION _snowflake_convert.is_copying(regclass) IS
-    'internal, for snowflake_convert_steps(): whether a table has the trigger that fills copies, with a function of its owner';
 
+-- An error unless a table has the trigger that fills copies.
 CREATE FUNCTION _snowflake_convert.check_copying(relation regclass) RETURNS void
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
     IF NOT _snowflake_convert.is_copying(relation) THEN
@@ -153,27 +141,24 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.check_copying(regclass) IS
-    'internal, for snowflake_convert_steps(): an error unless a table has the trigger that fills copies';
 
--- A transaction with a snapshot would not see what others have changed before its locks.
+-- An error in transactions of other isolation levels.
 CREATE FUNCTION _snowflake_convert.need_read_committed() RETURNS void
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'cannot convert keys in a transaction of isolation level %', current_setting('transaction_isolation')
-            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'SET default_transaction_isolation = ''read committed''';
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+            DETAIL = 'A plan is made again when the tables are locked, and needs to see them as they are then.',
+            HINT = 'Use READ COMMITTED: SET default_transaction_isolation = ''read committed''';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.need_read_committed() IS
-    'internal, for snowflake_convert_steps(): an error in transactions of other isolation levels';
 
+-- The numbers of the columns that an index is made of.
 CREATE FUNCTION _snowflake_convert.index_columns(index regclass) RETURNS smallint[]
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- Those in expressions and conditions too, and those of a constraint, which stands
     -- between its index and the columns.
@@ -185,37 +170,30 @@ AS $$
         OR d.classid = 'pg_constraint'::regclass AND d.objid IN (
             SELECT k.oid FROM pg_constraint AS k WHERE k.conindid = index AND k.conrelid = i.indrelid))
 $$;
-COMMENT ON FUNCTION _snowflake_convert.index_columns(regclass) IS
-    'internal, for snowflake_convert_steps(): the numbers of the columns that an index is made of';
 
 -- The next three are the only parts that SQL cannot have; src/sql/convert.rs has them.
 
+-- An expression of an index, or for place 0 its condition, with other names for the columns of
+-- the table; null if there is none.
 CREATE FUNCTION _snowflake_convert.index_expression(index regclass, place integer, names name[]) RETURNS text
     LANGUAGE c STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
     AS 'MODULE_PATHNAME', 'snowflake_internal_index_expression';
-COMMENT ON FUNCTION _snowflake_convert.index_expression(regclass, integer, name[]) IS
-    'internal, for snowflake_convert_steps(): an expression of an index, or for place 0 its condition, '
-    'with other names for the columns of the table; null if there is none';
 
+-- Runs a statement as the owner of a table, whose rights the caller must have, and in a
+-- security-restricted operation as REINDEX does; returns the number of rows.
 CREATE FUNCTION _snowflake_convert.run_as_owner(relation regclass, statement text) RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
     AS 'MODULE_PATHNAME', 'snowflake_internal_run_as_owner';
-COMMENT ON FUNCTION _snowflake_convert.run_as_owner(regclass, text) IS
-    'internal, for snowflake_convert(): runs a statement as the owner of a table, whose rights the caller must have, '
-    'and in a security-restricted operation as REINDEX does; returns the number of rows';
 
+-- The rows of a query, read in the same way.
 CREATE FUNCTION _snowflake_convert.rows_as_owner(relation regclass, query text, OUT key bigint, OUT at timestamptz)
     RETURNS SETOF record
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
     AS 'MODULE_PATHNAME', 'snowflake_internal_rows_as_owner';
-COMMENT ON FUNCTION _snowflake_convert.rows_as_owner(regclass, text) IS
-    'internal, for snowflake_convert(): the rows of a query, read in the same way';
 
--- The row stays: no role has DELETE on the table, since with it a role could lock the table,
--- and hold up the conversions of all others. Policies leave out the tables of others.
+-- Marks the progress of a table and of its partitions as ended. The row stays: no role has
+-- DELETE on the table, since with it a role could lock the table, and hold up the conversions
+-- of all others. Policies leave out the tables of others.
 CREATE FUNCTION _snowflake_convert.end_conversion(relation regclass) RETURNS void
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -223,29 +201,24 @@ AS $$
     WHERE p.ended IS NULL AND p.relation IN (
         SELECT t.relid FROM pg_partition_tree(end_conversion.relation) AS t UNION ALL SELECT end_conversion.relation)
 $$;
-COMMENT ON FUNCTION _snowflake_convert.end_conversion(regclass) IS
-    'internal, for snowflake_convert_steps(): marks the progress of a table and of its partitions as ended';
 
+-- A statement that means the same in sessions with either standard_conforming_strings.
 -- PostgreSQL writes the backslash of a text as it is. A session with
 -- standard_conforming_strings = off would read another text.
 CREATE FUNCTION _snowflake_convert.portable(statement text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT string_agg(CASE WHEN strpos(t.parts[2], '\') > 0 THEN 'E' || replace(t.parts[2], '\', '\\') ELSE t.parts[1] END,
         '' ORDER BY t.place)
     FROM regexp_matches(statement, '((''(?:[^'']|'''')*'')|"(?:[^"]|"")*"|[^"'']+)', 'g') WITH ORDINALITY AS t (parts, place)
 $$;
-COMMENT ON FUNCTION _snowflake_convert.portable(text) IS
-    'internal, for snowflake_convert_steps(): a statement that means the same in sessions with either standard_conforming_strings';
 
--- The statement is PostgreSQL's own, part by part. Columns, expressions and the condition
--- are written anew, from the catalogs. The swap compares the result with the index that it
--- replaces.
+-- The statement that builds an index like another one on the copies of columns. The statement
+-- is PostgreSQL's own, part by part. Columns, expressions and the condition are written anew,
+-- from the catalogs. The swap compares the result with the index that it replaces.
 CREATE FUNCTION _snowflake_convert.copy_index(
     index regclass, columns name[], OUT copy name, OUT definition text)
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     it record;
@@ -307,15 +280,13 @@ BEGIN
         || coalesce(' WHERE ' || _snowflake_convert.index_expression(index, 0, copies), ''));
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.copy_index(regclass, name[]) IS
-    'internal, for snowflake_convert_steps(): the statement that builds an index like another one on the copies of columns';
 
--- Who converts the table of another role runs that role's code as that role: see the head
--- of src/sql/convert.rs. Names are qualified in all statements that the plans have. What
--- is not named here runs no code of an owner, or PostgreSQL switches to the owner itself.
+-- Runs a statement of a plan, as the owner of its table if it can run code of the owner. Who
+-- converts the table of another role runs that role's code as that role: see the head of
+-- src/sql/convert.rs. Names are qualified in all statements that the plans have. What is not
+-- named here runs no code of an owner, or PostgreSQL switches to the owner itself.
 CREATE FUNCTION _snowflake_convert.run(statement text) RETURNS void
-    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET xmloption = content SET bytea_output = hex
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     name constant text := '((?:"(?:[^"]|"")*"|[^" .]+)\.(?:"(?:[^"]|"")*"|[^" .]+))';
@@ -335,9 +306,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.run(text) IS
-    'internal, for snowflake_convert(): runs a statement of a plan, as the owner of its table if it can run code of the owner';
 
+-- Runs a statement with the settings that its text depends on: snowflake_convert_run() has none.
 CREATE FUNCTION _snowflake_convert.run_as_caller(statement text) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET xmloption = content SET bytea_output = hex
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -346,21 +316,18 @@ BEGIN
     EXECUTE statement;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.run_as_caller(text) IS
-    'internal, for snowflake_convert_run(): runs a statement with the settings that its text depends on';
 
--- A procedure that ends transactions cannot have settings of its own, so it makes them in
--- each of its transactions. Nothing here may depend on them.
+-- Makes the settings that names and texts depend on, until the transaction ends. A procedure
+-- that ends transactions cannot have settings of its own, so it makes them in each of its
+-- transactions. Nothing here may depend on them.
 CREATE FUNCTION _snowflake_convert.fix_settings() RETURNS void
     LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
     SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true), pg_catalog.set_config('quote_all_identifiers', 'off', true),
         pg_catalog.set_config('standard_conforming_strings', 'on', true)
 $$;
-COMMENT ON FUNCTION _snowflake_convert.fix_settings() IS
-    'internal, for procedures of snowflake_convert_steps(): makes the settings that names and texts depend on, until the transaction ends';
 
--- For statements that a client runs. A procedure, since that shows no result.
+-- Runs a statement of a client as the owner of a table. A procedure, since that shows no result.
 CREATE PROCEDURE _snowflake_convert.do_as_owner(relation regclass, statement text)
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -369,21 +336,18 @@ BEGIN
     PERFORM _snowflake_convert.run_as_owner(relation, statement);
 END
 $$;
-COMMENT ON PROCEDURE _snowflake_convert.do_as_owner(regclass, text) IS
-    'for snowflake_convert_steps(): runs a statement as the owner of a table';
 
+-- A statement, or the call that runs it as the owner of a table.
 CREATE FUNCTION _snowflake_convert.as_owner(relation regclass, statement text) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT CASE WHEN c.relowner = quote_ident(current_user)::regrole THEN statement
         ELSE format('CALL _snowflake_convert.do_as_owner(%L, %L)', _snowflake.name(relation), statement) END
     FROM pg_class AS c WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION _snowflake_convert.as_owner(regclass, text) IS
-    'internal, for snowflake_convert_steps(): a statement, or the call that runs it as the owner of a table';
 
--- One deadline for all locks: those that are held already make others wait too.
+-- Sets lock_timeout to the time that is left. One deadline for all locks: those that are held
+-- already make others wait too.
 CREATE FUNCTION _snowflake_convert.wait_until(deadline timestamptz) RETURNS void
     LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
 AS $$
@@ -391,11 +355,10 @@ AS $$
         deadline OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
             OPERATOR(pg_catalog.*) 1000::pg_catalog.numeric))::pg_catalog.text, true)
 $$;
-COMMENT ON FUNCTION _snowflake_convert.wait_until(timestamptz) IS
-    'internal, for snowflake_convert_run(): sets lock_timeout to the time that is left';
 
--- Our own locks have been given back by now. A session that has held one for a short time only
--- is left out, as far as the caller may see that.
+-- Who holds locks on the tables that statements name, in transactions from before an instant;
+-- null if nobody does. Our own locks have been given back by now. A session that has held one
+-- for a short time only is left out, as far as the caller may see that.
 CREATE FUNCTION _snowflake_convert.lockers(statements text[], since timestamptz) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
     SET quote_all_identifiers = off SET standard_conforming_strings = on
@@ -416,9 +379,6 @@ AS $$
       AND NOT (l.mode IN ('AccessShareLock', 'RowShareLock')
           AND statements[1] ~ '^CREATE OR REPLACE TRIGGER |^LOCK TABLE .* IN SHARE ROW EXCLUSIVE MODE$')
 $$;
-COMMENT ON FUNCTION _snowflake_convert.lockers(text[], timestamptz) IS
-    'internal, for snowflake_convert_run(): who holds locks on the tables that statements name, '
-    'in transactions from before an instant; null if nobody does';
 
 -- Several tables are locked one by one. Transactions that lock them in another order are
 -- found by a lock that we do not get: that table comes first in the next try. So after some
@@ -490,10 +450,10 @@ COMMENT ON PROCEDURE snowflake_convert_run(text, text[], integer) IS
     'for snowflake_convert_steps(): runs statements that lock tables, then another one, in one transaction '
     'that waits for locks for half a second at most; tries again until it gets them, or names who holds them';
 
+-- Why tables cannot be converted while they are in use.
 CREATE FUNCTION _snowflake_convert.online_obstacles(
     relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
     LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH copies AS MATERIALIZED (
         SELECT * FROM _snowflake_convert.copies(relations, are_named)),
@@ -675,8 +635,6 @@ AS $$
     -- The copying runs as the owner.
     WHERE row_security_active(t.id) OR c.relrowsecurity AND c.relforcerowsecurity AND NOT (o.rolsuper OR o.rolbypassrls)
 $$;
-COMMENT ON FUNCTION _snowflake_convert.online_obstacles(regclass[], boolean, regclass, boolean) IS
-    'internal, for snowflake_convert_steps(): why tables cannot be converted while they are in use';
 
 CREATE FUNCTION snowflake_convert_steps(
     relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,

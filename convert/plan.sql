@@ -31,14 +31,19 @@
 --
 -- No function here is SECURITY DEFINER, but for one that backfill_map() of backfill.sql makes
 -- in pg_temp, with its names bound: the caller needs to own what is changed. The head of
--- sql/set_default.sql says what the search_path of these functions means. JIT is off, since to
--- compile these queries would take longer than to run them.
+-- sql/set_default.sql says what the search_path of these functions means.
+--
+-- The functions of schema _snowflake_convert read, compare and make texts under settings that
+-- the functions for users fix, which alone call them: quote_all_identifiers and
+-- standard_conforming_strings as PostgreSQL has them; those that snowflake_convert_run() or a
+-- client calls fix them themselves. What makes a plan runs without JIT: to compile these queries
+-- would take longer than to run them.
 
+-- What a conversion has to do.
 CREATE FUNCTION _snowflake_convert.work_of(
     relations regclass[], are_named boolean, generator regclass, set_default boolean,
     backfill_by name[], worker_id bigint, in_use boolean) RETURNS _snowflake_convert.work
-    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     work _snowflake_convert.work;
@@ -115,17 +120,14 @@ BEGIN
     RETURN work;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.work_of(regclass[], boolean, regclass, boolean, name[], bigint, boolean) IS
-    'internal, for snowflake_convert(): what a conversion has to do';
 
--- The rows have no numbers yet. Obstacles come first, then statements, then notes.
+-- The rows of the plan, without numbers: obstacles, then statements, then notes.
 CREATE FUNCTION _snowflake_convert.plan(
     relations regclass[], are_named boolean, generator regclass, set_default boolean,
     backfill_by name[], worker_id bigint, only_obstacles boolean,
     OUT action text, OUT statement text, OUT locks text, OUT rewrites bigint, OUT note text)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     work constant _snowflake_convert.work :=
@@ -296,5 +298,3 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.plan(regclass[], boolean, regclass, boolean, name[], bigint, boolean) IS
-    'internal, for snowflake_convert(): the rows of the plan, without numbers';

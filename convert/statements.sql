@@ -1,11 +1,11 @@
 -- The statements that change the columns, and make again what goes with a generated column:
 -- step 4 of plan.sql.
 
--- In the order in which they were made.
+-- The statements that drop the foreign keys of columns that get new values, and those that add
+-- them again, in the order in which the keys were made.
 CREATE FUNCTION _snowflake_convert.moved_foreign_keys(
     work _snowflake_convert.work, OUT drop_statements text[], OUT add_statements text[])
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH members AS (
         SELECT m.member AS id, m.number
@@ -24,16 +24,13 @@ AS $$
                 FILTER (WHERE d.description IS NOT NULL), '{}')
     FROM found AS f LEFT JOIN pg_description AS d ON d.classoid = 'pg_constraint'::regclass AND d.objoid = f.oid
 $$;
-COMMENT ON FUNCTION _snowflake_convert.moved_foreign_keys(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): the statements that drop the foreign keys of columns '
-    'that get new values, and those that add them again';
 
--- One statement for each table, so that it is rewritten once. PostgreSQL carries out the
--- parts in this order. A generated column of a child table alone goes before.
+-- The statements that change the columns, with the bytes that they rewrite. One statement for
+-- each table, so that it is rewritten once. PostgreSQL carries out the parts in this order. A
+-- generated column of a child table alone goes before.
 CREATE FUNCTION _snowflake_convert.alter_tables(
     work _snowflake_convert.work, OUT statement text, OUT rewrites bigint, OUT note text) RETURNS SETOF record
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH made AS (
         SELECT g.relation, g.name, a.attnum,
@@ -81,12 +78,10 @@ AS $$
     ORDER BY CASE WHEN p.relation IN (SELECT a.relation FROM alone AS a) THEN min(p.phase) ELSE 2 END,
         _snowflake.name(p.relation)
 $$;
-COMMENT ON FUNCTION _snowflake_convert.alter_tables(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): the statements that change the columns, with the bytes that they rewrite';
 
+-- The statements that make again what has gone with a generated column.
 CREATE FUNCTION _snowflake_convert.remake_generated(work _snowflake_convert.work) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     WITH members AS (
         SELECT m.member AS id, m.number, m.name, m.relation FROM unnest((work).members) AS m WHERE m.is_generated),
@@ -182,13 +177,11 @@ AS $$
         CROSS JOIN _snowflake_convert.grants(a.attacl, c.relowner, 'c', 'TABLE ' || _snowflake.name(m.id), m.name) AS g (statement))
     SELECT m.statement FROM made AS m WHERE m.statement IS NOT NULL ORDER BY m.phase, m.name, m.statement
 $$;
-COMMENT ON FUNCTION _snowflake_convert.remake_generated(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): the statements that make again what has gone with a generated column';
 
--- The statistics are the caller's after ALTER TABLE.
+-- The statements for what ALTER TABLE .. TYPE does not keep of statistics and indexes. The
+-- statistics are the caller's after ALTER TABLE.
 CREATE FUNCTION _snowflake_convert.remake_statistics(work _snowflake_convert.work) RETURNS SETOF text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT format('ALTER STATISTICS %I.%I OWNER TO %I', n.nspname, x.stxname, pg_get_userbyid(x.stxowner))
     FROM pg_statistic_ext AS x JOIN pg_namespace AS n ON n.oid = x.stxnamespace
@@ -203,5 +196,3 @@ AS $$
     WHERE a.attstattarget >= 0 AND i.indrelid = ANY ((work).tables)
     ORDER BY 1
 $$;
-COMMENT ON FUNCTION _snowflake_convert.remake_statistics(_snowflake_convert.work) IS
-    'internal, for snowflake_convert(): the statements for what ALTER TABLE .. TYPE does not keep of statistics and indexes';

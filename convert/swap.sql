@@ -5,12 +5,11 @@
 -- reaches the columns of all partitions; indexes, keys and foreign keys are those that the
 -- partitions have got before, and are attached to those of the whole table.
 
--- The statements of the swap, all of which change catalogs only. What is made of copies is
--- not made again.
+-- The statements that put the copies in the places of the columns. What is made of copies is not
+-- made again.
 CREATE FUNCTION _snowflake_convert.swap_plan(
     relations regclass[], are_named boolean, generator regclass, set_default boolean) RETURNS SETOF text
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
@@ -279,14 +278,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.swap_plan(regclass[], boolean, regclass, boolean) IS
-    'internal, for snowflake_convert_swap(): the statements that put the copies in the places of the columns';
 
--- Each row version of a catalog has a place and a transaction, so two results that are
--- the same mean that nothing has changed: reading them takes a tenth of the time of a plan.
+-- Hashes of the catalogs that a plan is made of. Each row version of a catalog has a place and
+-- a transaction, so two results that are the same mean that nothing has changed: reading them
+-- takes a tenth of the time of a plan.
 CREATE FUNCTION _snowflake_convert.catalog_state() RETURNS bigint[]
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     catalog name;
@@ -303,14 +300,12 @@ BEGIN
     RETURN states;
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.catalog_state() IS
-    'internal, for snowflake_convert_swap(): hashes of the catalogs that a plan is made of';
 
--- Without casts, since an expression may have another one on a bigint; and whether a
--- constraint is valid is left out, since those that are not are validated after the swap.
+-- The indexes and constraints of tables, without the copies. Without casts, since an expression
+-- may have another one on a bigint; and whether a constraint is valid is left out, since those
+-- that are not are validated after the swap.
 CREATE FUNCTION _snowflake_convert.swap_result(tables oid[], owners oid[], copies smallint[]) RETURNS text[]
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET jit = off SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH copied (relation, number) AS (SELECT * FROM unnest(owners, copies))
     SELECT array_agg(n.text ORDER BY n.text)
@@ -328,15 +323,13 @@ AS $$
               OR o.relation = k.confrelid AND o.number = ANY (k.confkey))) AS d (text)
     CROSS JOIN regexp_replace(d.text, '::(bigint|integer|smallint)|[()]| NOT VALID$', '', 'g') AS n (text)
 $$;
-COMMENT ON FUNCTION _snowflake_convert.swap_result(oid[], oid[], smallint[]) IS
-    'internal, for snowflake_convert_swap(): the indexes and constraints of tables, without the copies';
 
--- Runs under the locks that snowflake_convert_run() has got.
+-- Runs the statements of the swap, but for those that were run already to lock the tables, and
+-- compares indexes and constraints. Runs under the locks that snowflake_convert_run() has got.
 CREATE FUNCTION _snowflake_convert.swap(
     relations regclass[], are_named boolean, generator regclass, set_default boolean,
     steps text[], done integer, state bigint[], owners oid[], copies smallint[]) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
     SET DateStyle = 'ISO' SET IntervalStyle = postgres SET extra_float_digits = 1 SET xmloption = content SET bytea_output = hex
 AS $$
 DECLARE
@@ -385,9 +378,6 @@ BEGIN
         round(extract(epoch FROM clock_timestamp() - locked) * 1000), round(extract(epoch FROM locked - now()) * 1000);
 END
 $$;
-COMMENT ON FUNCTION _snowflake_convert.swap(regclass[], boolean, regclass, boolean, text[], integer, bigint[], oid[], smallint[]) IS
-    'internal, for snowflake_convert_swap(): runs its statements, but for those that were run already to lock the tables, '
-    'and compares indexes and constraints';
 
 CREATE PROCEDURE snowflake_convert_swap(
     relations regclass[] DEFAULT NULL, schema regnamespace DEFAULT NULL,

@@ -1,32 +1,28 @@
 -- The sets that the functions of a plan hand to each other, as arrays of these rows.
 
--- A key, or a column of a foreign key that reaches it, in the topmost table that has it.
+-- A key, or a column of a foreign key that reaches it, in the topmost table that has it: whether
+-- its type or its values change, and the key that its new values come from.
 CREATE TYPE _snowflake_convert.key_column AS (
     relation oid, name name, number smallint, type oid, base oid, is_key boolean, is_altered boolean,
     origin oid, origin_name name, origins bigint);
-COMMENT ON TYPE _snowflake_convert.key_column IS
-    'internal, for snowflake_convert(): a column, whether its type or its values change, and the key that its new values come from';
 
+-- A key whose old values are replaced, with the time of a row.
 CREATE TYPE _snowflake_convert.old_key AS (relation oid, name name, time_name name, expression text, problem text);
-COMMENT ON TYPE _snowflake_convert.old_key IS
-    'internal, for snowflake_convert(): a key whose old values are replaced, with the time of a row';
 
+-- A column of a table, or one that is generated from it, in the table itself, a partition or a
+-- child table.
 CREATE TYPE _snowflake_convert.member AS (
     relation oid, name name, member oid, number smallint, expression text, is_altered boolean, is_generated boolean);
-COMMENT ON TYPE _snowflake_convert.member IS
-    'internal, for snowflake_convert(): a column of a table, or one that is generated from it, '
-    'in the table itself, a partition or a child table';
 
+-- What depends on columns, with the statements that drop it and make it again.
 CREATE TYPE _snowflake_convert.object AS (
     class oid, id oid, level integer, described text, owner oid, drop_statement text, statements text[]);
-COMMENT ON TYPE _snowflake_convert.object IS
-    'internal, for snowflake_convert(): what depends on columns, with the statements that drop it and make it again';
 
+-- A column in its table or in a partition, with its copy.
 CREATE TYPE _snowflake_convert.copied_column AS (
     root oid, relation oid, kind "char", table_name text, name name, number smallint, is_key boolean, copy name, copy_number smallint);
-COMMENT ON TYPE _snowflake_convert.copied_column IS
-    'internal, for snowflake_convert_swap(): a column in its table or in a partition, with its copy';
 
+-- What a conversion has to do.
 CREATE TYPE _snowflake_convert.work AS (
     generator regclass,
     set_default boolean,
@@ -41,5 +37,3 @@ CREATE TYPE _snowflake_convert.work AS (
     objects _snowflake_convert.object[],    -- by level
     sources oid[],          -- the tables to lock
     statistics oid[]);      -- those of members that change
-COMMENT ON TYPE _snowflake_convert.work IS
-    'internal, for snowflake_convert(): what a conversion has to do';

@@ -46,7 +46,6 @@ SET LOCAL search_path = @extschema@, pg_temp;
 -- compiling them would take a second.
 CREATE FUNCTION _snowflake.known_workers(OUT worker_ids int8multirange, OUT source text)
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET jit = off
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
     IF NOT has_table_privilege('@extschema@.snowflake_pools', 'SELECT') THEN
@@ -89,7 +88,6 @@ CREATE FUNCTION _snowflake.count_ids(
     RETURNS TABLE (kind text, worker_id bigint, day date, ids bigint,
         least_id bigint, greatest_id bigint, first timestamptz, last timestamptz)
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SET search_path = pg_catalog, pg_temp SET row_security = off
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     -- %1$s table, %2$I column, %3$s sample, %4$s suffix, %5$s arguments, %6$s schema, %7$L

@@ -20,7 +20,6 @@
 -- What a statement returns on each worker.
 CREATE FUNCTION _snowflake.on_workers(command text, OUT node text, OUT success boolean, OUT result text)
     RETURNS SETOF record LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 BEGIN
     -- A clone gets its data from its origin, and takes no changes.
@@ -34,7 +33,6 @@ $$;
 -- Refuses a call on a worker.
 CREATE FUNCTION _snowflake.check_coordinator(function text) RETURNS void
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     is_coordinator boolean;
@@ -52,7 +50,6 @@ $$;
 -- The label of a sequence; null if there is none.
 CREATE FUNCTION _snowflake.label(generator regclass) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT l.label FROM pg_seclabel AS l
     WHERE l.provider = 'snowflake_id' AND l.classoid = 'pg_class'::regclass
@@ -87,7 +84,6 @@ $$;
 -- would issue the same.
 CREATE FUNCTION _snowflake.check_nodes(generator regclass, owner name) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     generator_name text := _snowflake.name(generator);
@@ -131,7 +127,6 @@ $$;
 -- How Citus distributes a table; null if it does not know the table.
 CREATE FUNCTION _snowflake.distribution(relation regclass) RETURNS jsonb
     LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     found jsonb;
@@ -184,7 +179,6 @@ $$;
 -- Refuses a distribution column whose default is another one on some worker.
 CREATE FUNCTION _snowflake.check_default(relation regclass, column_name name, generator regclass) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     table_name text := _snowflake.name(relation);
@@ -209,7 +203,6 @@ $$;
 -- The comments of a table and its parts, as statements.
 CREATE FUNCTION _snowflake.comments(relation regclass) RETURNS SETOF text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH member AS MATERIALIZED (
         SELECT relation AS id UNION SELECT t.relid FROM pg_partition_tree(relation) AS t)
@@ -244,7 +237,6 @@ $$;
 -- Makes a table of Citus a local one, and says so before; returns the new table.
 CREATE FUNCTION _snowflake.undistribute(relation regclass, column_name name, distribution jsonb) RETURNS regclass
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     table_name text := _snowflake.name(relation);
@@ -270,7 +262,6 @@ $$;
 -- comments back.
 CREATE FUNCTION _snowflake.distribute(relation regclass, distribution jsonb) RETURNS void
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     comment text;
@@ -294,7 +285,6 @@ $$;
 -- new table or on a new node.
 CREATE FUNCTION _snowflake.adopt_label(generator regclass) RETURNS boolean
     LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     is_coordinator boolean;

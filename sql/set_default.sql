@@ -28,11 +28,10 @@
 -- quoted names, or an expression of the catalogs. The price: event triggers that fire on
 -- our ALTER TABLE run with this search_path, and need one of their own.
 --
--- Each function also fixes how names and texts are written and read, since it parses,
--- compares and runs what PostgreSQL writes: quote_all_identifiers would quote a default that
--- is compared with the one that is wanted, and standard_conforming_strings = off would take
--- the backslashes from regular expressions. Statements that are handed to the caller mean
--- the same with both.
+-- What a user, another node or the library calls also fixes how names and texts are written and
+-- read, for all that it calls: quote_all_identifiers would quote a default that is compared with
+-- the one that is wanted, and standard_conforming_strings = off would take the backslashes from
+-- regular expressions. Statements that are handed to the caller mean the same with both.
 --
 -- In a REPEATABLE READ transaction the catalogs are read as of its first statement. A
 -- table that another session has changed since then leads to an error, or to a message
@@ -49,24 +48,23 @@ CREATE FUNCTION _snowflake.next_id_range(
     OUT source regclass, OUT is_default boolean, OUT bits integer,
     OUT next_id bigint, OUT sorted boolean, OUT reached text, OUT can_advance boolean)
     LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on AS 'MODULE_PATHNAME', 'snowflake_internal_next_id_range';
+    AS 'MODULE_PATHNAME', 'snowflake_internal_next_id_range';
 
 -- Warns if this server has no worker ID that the generator can use.
 CREATE FUNCTION _snowflake.warn_if_not_ready(generator regclass) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on AS 'MODULE_PATHNAME', 'snowflake_internal_warn_if_not_ready';
+    AS 'MODULE_PATHNAME', 'snowflake_internal_warn_if_not_ready';
 
 -- The value that a query returns, as of now, read as the owner of a table, whose rights the
 -- caller must have, and in a security-restricted operation as REINDEX is.
 CREATE FUNCTION _snowflake.read_as_owner(relation regclass, query text) RETURNS text
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on AS 'MODULE_PATHNAME', 'snowflake_internal_read_as_owner';
+    AS 'MODULE_PATHNAME', 'snowflake_internal_read_as_owner';
 
 
 -- The qualified name of a relation, for messages.
 CREATE FUNCTION _snowflake.name(relation regclass) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- The schema of temporary tables has a number, which says nothing to people.
     SELECT CASE WHEN c.relpersistence = 't' THEN 'pg_temp' ELSE quote_ident(n.nspname) END
@@ -78,7 +76,6 @@ $$;
 -- The type and modifier of a column, with domains replaced by their base types.
 CREATE FUNCTION _snowflake.base_type(type oid, typmod integer, OUT base regtype, OUT modifier integer)
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     -- A domain's own modifier, as in a domain over numeric(10,2), is its base type's.
     WITH RECURSIVE types (id, modifier, depth) AS (
@@ -135,7 +132,6 @@ CREATE FUNCTION _snowflake.inheritance(
     OUT member regclass, OUT number smallint, OUT identity "char",
     OUT expression text, OUT functions oid[])
     RETURNS SETOF record LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
     SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET jit = off
 AS $$
     WITH RECURSIVE family (id) AS (
@@ -156,7 +152,6 @@ $$;
 -- Refuses what is no table, a part of a table, or not the caller's.
 CREATE FUNCTION _snowflake.check_table(relation regclass, column_name name) RETURNS void
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     class pg_class;
@@ -206,7 +201,6 @@ $$;
 -- The named column or that of the primary key, if it is one that can have the default.
 CREATE FUNCTION _snowflake.key_column(relation regclass, column_name name) RETURNS name
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     table_name text := _snowflake.name(relation);
@@ -290,7 +284,6 @@ $$;
 CREATE FUNCTION _snowflake.check_references(
     relation regclass, column_name name, generator regclass, bits integer) RETURNS void
     LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     narrow text;
@@ -351,7 +344,6 @@ $$;
 -- be among them.
 CREATE FUNCTION _snowflake.check_values(relation regclass, column_name name, generator regclass) RETURNS bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET row_security = off
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     -- If the column has an index, this is its end.
@@ -393,7 +385,6 @@ $$;
 -- column and has no partition for the ID.
 CREATE FUNCTION _snowflake.check_takes(relation regclass, column_name name, generator regclass) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
 DECLARE
     it pg_attribute;

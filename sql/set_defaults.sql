@@ -3,7 +3,6 @@
 
 CREATE FUNCTION _snowflake.tables_of(schema regnamespace) RETURNS regclass[]
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     SELECT coalesce(array_agg(c.oid::regclass ORDER BY c.relname), '{}')
     FROM pg_class AS c
@@ -24,7 +23,6 @@ CREATE FUNCTION _snowflake.keys(
     OUT is_key boolean, OUT refers_to regclass)
     RETURNS SETOF record
     LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-    SET quote_all_identifiers = off SET standard_conforming_strings = on
 AS $$
     WITH own AS (
         SELECT i.indkey::smallint[] AS columns, i.indnkeyatts AS count, i.indisprimary AS is_primary

@@ -53,7 +53,7 @@ WHERE id <> snowflake_encode(snowflake_timestamp(id), snowflake_worker_id(id), s
 -- Functions have these declarations, and those for users a description. Unaligned, so that a new one changes one line.
 \pset format unaligned
 SELECT p.oid::regprocedure AS function, provolatile AS volatile, proisstrict AS strict, proparallel AS parallel,
-       n.nspname = '_snowflake' OR obj_description(p.oid, 'pg_proc') IS NOT NULL AS has_comment
+       n.nspname ~ '^_' OR obj_description(p.oid, 'pg_proc') IS NOT NULL AS has_comment
 FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
 JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname IN ('snowflake_id', 'snowflake_id_convert')

@@ -78,12 +78,22 @@ SELECT pg_get_viewdef('of_again') = :'of_again' AS is_same;
 
 DROP SCHEMA st CASCADE;
 
--- Whatever parses, compares or makes statements fixes the settings that it depends on. A
--- procedure that ends transactions calls fix_settings(), or has no such text.
+-- What parses, compares or makes statements depends on settings. All that a user, a client, another
+-- node or the library calls fixes them; what only such functions call has them fixed.
 RESET client_min_messages;
-SELECT p.oid::regprocedure AS depends_on_settings
-FROM pg_proc AS p
-JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
-JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
-WHERE p.prosrc ~ '[\\]|pg_get_|quote_ident|%[0-9$]*[IL]|EXECUTE' AND NOT coalesce(p.proconfig @> '{quote_all_identifiers=off,standard_conforming_strings=on}', false)
-  AND p.prosrc !~ 'fix_settings' ORDER BY 1;
+WITH RECURSIVE functions AS MATERIALIZED (
+    SELECT p.oid AS id, n.nspname || '.' || p.proname AS name, p.prosrc,
+        n.nspname ~ '^_' AND p.proname NOT IN ('default_generators', 'do_as_owner', 'end_conversion',
+            'has_default', 'place_generator', 'readiness', 'try_generator') AS is_internal
+    FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+    JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+    JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
+    WHERE NOT coalesce(p.proconfig @> '{quote_all_identifiers=off,standard_conforming_strings=on}', false)
+      -- A procedure that ends transactions.
+      AND p.prosrc !~ 'fix_settings'),
+reached AS (
+    SELECT f.* FROM functions AS f WHERE NOT f.is_internal
+    UNION
+    SELECT f.* FROM reached AS r JOIN functions AS f ON r.prosrc ~ ('\m' || f.name || '\('))
+SELECT r.id::regprocedure AS depends_on_settings FROM reached AS r
+WHERE r.prosrc ~ '[\\]|pg_get_|quote_ident|%[0-9$]*[IL]|EXECUTE' ORDER BY 1;

@@ -129,6 +129,7 @@ END
 # Of extension snowflake_id_convert.
 my @convert = split /\n/, <<'END';
 _snowflake_convert.alter_tables(_snowflake_convert.work)
+_snowflake_convert.altered(_snowflake_convert.work)
 _snowflake_convert.as_owner(regclass, text)
 _snowflake_convert.backfill_columns(_snowflake_convert.key_column[], _snowflake_convert.old_key[])
 _snowflake_convert.backfill_keys(_snowflake_convert.key_column[], text, name[])
