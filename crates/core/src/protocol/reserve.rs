@@ -1,0 +1,439 @@
+//! How a mark is raised. A [`Host`] is a server.
+//!
+//! Under the generator's reservation lock, in this order:
+//!
+//! 1. look again whether the reservation is needed, and which mark is on disk;
+//! 2. under the clock lock, read both clocks, plan, and believe the clock if the plan
+//!    does;
+//! 3. write the mark, and wait until it is durable;
+//! 4. move clock and cursor;
+//! 5. publish the bound.
+//!
+//! A crash between any two steps leaves a mark that is at most too high. A refusal
+//! changes nothing but notes and statistics.
+
+use crate::clock::Reading;
+use crate::clock_seq::ClockSeqHistory;
+use crate::cursor::Live;
+use crate::generator::Generator;
+use crate::horizon::BEGINNING;
+use crate::id::{Millis, Nanos, Position, Tick, UnixMillis};
+use crate::protocol::host::{History, Host, IssueError, Need, Note, OnDisk, TrustedClock};
+use crate::protocol::plan::{Durable, Failover, Moved, Plan, PlanInput, Planned, ReserveError};
+use crate::slot::{Reserving, Slot};
+use crate::tenure::{Generation, Tenure};
+
+/// How long before the end of a layout's time a note tells of it.
+const ENDS_SOON: Millis = Millis::new(365 * 24 * 60 * 60 * 1000);
+
+/// Raises the mark, or finds that somebody else has; or says why it may not be raised.
+/// Afterwards the host may have to be entered anew. Fails with the host's error.
+#[cold]
+pub fn reserve<H: Host>(host: &H, need: Need) -> Result<Option<ReserveError>, H::Error> {
+    let is_done = || {
+        let entered = host.entered();
+        entered.is_none_or(|(slot, generator)| is_done(host, slot, generator, need))
+    };
+    let reserved = host.reserving_unless(is_done, |token| {
+        let Some((slot, generator)) = host.entered() else {
+            return Ok(None);
+        };
+        let reserver = Reserver {
+            host,
+            slot,
+            generator,
+            token,
+        };
+        match reserver.prepare(need)? {
+            Ok(Some(planned)) => {
+                let durable = reserver.write(planned)?;
+                reserver.publish(reserver.move_cursor(durable));
+                Ok(None)
+            }
+            Ok(None) => Ok(None),
+            // A note tells; the first caller that runs into the bound gets the error.
+            Err(_) if matches!(need, Need::Early(_)) => Ok(None),
+            Err(refusal) => Ok(Some(refusal)),
+        }
+    });
+    reserved.unwrap_or(Ok(None))
+}
+
+/// Whether somebody else has done what is needed. Holders of the reservation lock can rely on
+/// it until they release that.
+fn is_done<H: Host>(host: &H, slot: &Slot, generator: &Generator, need: Need) -> bool {
+    let (layout, live) = (generator.layout, slot.live());
+    match need {
+        Need::Tick(_) if live.bounds().generation() != host.generation() => false,
+        Need::Tick(tick) => {
+            let (cursor, reserved) = (live.cursor().position(), live.bounds().reserved());
+            layout.clock_of(reserved) == layout.clock_of(cursor)
+                && layout.offset(reserved) > layout.offset_of(tick)
+        }
+        Need::Early(_) => !live.bounds().early_is_claimed(),
+        Need::Reported(at) => is_past(slot, generator, at),
+        Need::Clock => lag(host, live, generator).millis() <= Millis::ZERO,
+        Need::AdvanceTo(_) | Need::Switch | Need::Widen => false,
+    }
+}
+
+/// Whether no ID to come is of a tick that ends at or before an instant.
+pub(super) fn is_past(slot: &Slot, generator: &Generator, at: UnixMillis) -> bool {
+    let (layout, cursor) = (generator.layout, slot.live().cursor().position());
+    layout.tick_of(cursor) >= layout.tick_within(at)
+}
+
+/// How far a generator's clock is behind the wall clock, which was set forward then since a
+/// reservation has read it. Negative if the generator leads.
+pub(super) fn lag<H: Host>(host: &H, live: &Live, generator: &Generator) -> Nanos {
+    if generator.policy.on_rollback.watches() {
+        return Nanos::ZERO;
+    }
+    // The boot clock last: the time between the readings makes the lag less, never more.
+    let wall = host.wall();
+    wall.since(live.clock().now(host.boot()))
+}
+
+/// Notes that the generator issues again, if it has refused.
+pub(super) fn end_refusal<H: Host>(host: &H, slot: &Slot) {
+    if let Some(since) = slot.end_refusal() {
+        host.note(Note::IssuesAgain { since });
+    }
+}
+
+/// What a reserver finds: a [`PlanInput`] is made of it.
+struct Survey<'a> {
+    on_disk: OnDisk,
+    history: History,
+    trusted: &'a TrustedClock,
+    tenure: Tenure,
+    reading: Reading,
+    rollback: Option<Nanos>,
+}
+
+/// The holder of the reservation lock of a generator.
+struct Reserver<'a, H> {
+    host: &'a H,
+    slot: &'a Slot,
+    generator: &'a Generator,
+    token: &'a Reserving,
+}
+
+impl<H: Host> Reserver<'_, H> {
+    /// Plans a reservation, or notes why nothing may be reserved; `None` if it is not
+    /// needed. The outer error is the host's.
+    fn prepare(&self, need: Need) -> Result<Result<Option<Planned>, ReserveError>, H::Error> {
+        let slot = self.slot;
+        if is_done(self.host, slot, self.generator, need) {
+            return Ok(Ok(None));
+        }
+        if need == Need::Widen {
+            if let Some(clock_history) = self.generator.widen(slot.live(), slot.clock_history()) {
+                slot.set_clock_history(self.token, clock_history);
+            }
+            return Ok(Ok(None));
+        }
+        let on_disk = self.host.read_mark()?;
+        let result = self.survey(need, on_disk);
+        Ok(result.inspect_err(|refusal| self.note_refusal(*refusal)))
+    }
+
+    /// Reads both clocks and plans; believes the wall clock if the plan does.
+    fn survey(&self, need: Need, on_disk: OnDisk) -> Result<Option<Planned>, ReserveError> {
+        let (host, slot, generator) = (self.host, self.slot, self.generator);
+        // Only a start can meet a mark from another timeline, and only the first one
+        // since the switch.
+        let at_start = slot.live().bounds().in_force() == Position::ZERO;
+        let history = if at_start && slot.gap_at().is_none() {
+            host.history(on_disk.lsn)
+        } else {
+            History::default()
+        };
+        let watches = generator.policy.on_rollback.watches();
+        let surveyed = host.with_trusted_clock(|trusted, tenure| {
+            if tenure.generation != host.generation() {
+                return Ok(None);
+            }
+            let reading = host.read();
+            let rollback = (need == Need::Switch).then(|| slot.clock().rollback(reading.wall));
+            // Many callers may meet one rollback; another one has dealt with it.
+            if rollback == Some(None) {
+                return Ok(None);
+            }
+            let found = Survey {
+                on_disk,
+                history,
+                trusted,
+                tenure,
+                reading,
+                rollback: rollback.flatten(),
+            };
+            let situation = self.situation(need, &found)?;
+            let stepped = reading.stepped_since(trusted.seen);
+            let plan = generator.plan(&situation);
+            // Who asks for the clock alone needs no room before the bound.
+            let is_believed = match plan {
+                Ok(_) => true,
+                Err(ReserveError::PastBound { .. }) => need == Need::Clock,
+                Err(_) => false,
+            };
+            if is_believed {
+                trusted.trusted_offset = reading.offset();
+                // A gap is not left for a clock that was refused.
+                if let Some(failover) = situation.failover {
+                    trusted.promoted_at = Some(failover.promoted_at);
+                }
+                if watches {
+                    slot.clock().end_met_line(reading);
+                } else {
+                    slot.clock().anchor(reading);
+                }
+            }
+            // Correcting a jump that was refused does not set a clock back.
+            let is_jump = matches!(plan, Err(ReserveError::ClockJumped { .. }));
+            if !is_jump {
+                trusted.seen = reading;
+            }
+            Ok(Some((situation, stepped, plan, is_jump)))
+        });
+        let Some((situation, stepped, plan, is_jump)) = surveyed? else {
+            return Ok(None);
+        };
+        let reading = situation.reading;
+        let rolled_back = Millis::ZERO.minus(reading.stepped_since(slot.seen(self.token)));
+        // A generator that watches the clock has counted the rollback.
+        if rolled_back > Millis::ZERO && !watches {
+            slot.stats().count_rollback(rolled_back);
+        }
+        if !is_jump {
+            slot.set_seen(self.token, reading);
+        }
+        if let Err(
+            ReserveError::ClockRolledBack { by, .. }
+            | ReserveError::MarkAhead { by, .. }
+            | ReserveError::MarkPastPool { by, .. },
+        ) = plan
+        {
+            slot.set_refused_lead(by);
+        }
+        let plan = plan?;
+        // A refusal and a change of clocks have their own notes.
+        if stepped != Millis::ZERO && !plan.switches {
+            host.note(Note::Stepped { by: stepped });
+        }
+        // A refusal because of a rollback ends with the next ID.
+        if !slot.is_refused_by_rollback() {
+            end_refusal(host, slot);
+        }
+        self.note_plan(&situation, &plan);
+        Ok(Some(Planned::new(plan)))
+    }
+
+    /// Whether the slot's bound is of another tenure than this.
+    fn is_new_to(&self, generation: Generation) -> bool {
+        self.slot.live().bounds().generation() != generation
+    }
+
+    /// The one place where a [`PlanInput`] is made. Under the clock lock: a process that closes
+    /// slots has changed the tenure under that lock before, so a slot that is found
+    /// closed here was not closed for this tenure.
+    fn situation(&self, need: Need, found: &Survey) -> Result<PlanInput, ReserveError> {
+        let (slot, layout, reading) = (self.slot, self.generator.layout, found.reading);
+        let live = slot.live();
+        let reserved = live.bounds().open();
+        let at_start = reserved == Position::ZERO;
+        let tenure = found.tenure;
+        let is_new = self.is_new_to(tenure.generation);
+        let (stored, on_disk) = self.stored(found, at_start)?;
+        let nothing_known = |mark| ClockSeqHistory::unknown(0, layout.tick_from(mark));
+        let clock_history = if at_start {
+            on_disk.unwrap_or(stored.map_or(ClockSeqHistory::FRESH, nothing_known))
+        } else {
+            slot.clock_history()
+        };
+        let (through, floor) = match need {
+            Need::Tick(tick) | Need::Early(tick) => (tick, None),
+            Need::AdvanceTo(at) => (Tick::new(0), Some(at)),
+            Need::Reported(_) | Need::Clock | Need::Switch | Need::Widen => (Tick::new(0), None),
+        };
+        let reported = match need {
+            // Ticks that begin before it and end after it may continue.
+            Need::Reported(at) => Some(layout.instant_of(layout.tick_within(at))),
+            _ => None,
+        };
+        Ok(PlanInput {
+            reading,
+            settings: self.host.settings(),
+            generator_now: live.now(self.generator, reading),
+            trusted_offset: found.trusted.trusted_offset,
+            forgiven_lead: slot.forgiven_lead(),
+            cursor: live.cursor().position(),
+            reserved,
+            tenure,
+            is_new,
+            stored,
+            written: slot.highest(),
+            mark_is_older: found.history.switches > 0,
+            failover: self.failover(found, at_start),
+            advance_to: floor,
+            reported,
+            clock_history,
+            least: slot.least().filter(|_| self.generator.rotates_worker()),
+            rollback: found.rollback,
+            through,
+            last_window: if is_new { Millis::ZERO } else { slot.window() },
+        })
+    }
+
+    /// The stored mark, and what the disk says of clocks.
+    fn stored(
+        &self,
+        found: &Survey,
+        at_start: bool,
+    ) -> Result<(Option<UnixMillis>, Option<ClockSeqHistory>), ReserveError> {
+        let (slot, now) = (self.slot, found.reading.wall.millis());
+        let value = found.on_disk.value;
+        let read = value.map(|value| self.generator.read_mark(value, now));
+        let (mark, clock_history) = match read {
+            None => (None, None),
+            Some(Ok((mark, clock_history))) => (Some(mark), clock_history),
+            // If the slot knows how far the marks were, the next mark heals the value.
+            Some(Err(_)) if !at_start || slot.highest().is_some() => (None, None),
+            Some(Err(no_mark)) => return Err(ReserveError::NoMark(no_mark)),
+        };
+        // A mark that was written here and is gone was taken away since. Clocks may
+        // have been written differently under the same mark.
+        if mark < slot.highest() || slot.is_undone() {
+            return Ok((mark.max(slot.highest()), None));
+        }
+        Ok((mark, clock_history))
+    }
+
+    /// Whether the mark was written before a switch of timelines, and how much to leave
+    /// out then: one gap for each switch since.
+    ///
+    /// A `setval()` after the promotion moves the page's LSN past the switch, and ALTER
+    /// SEQUENCE ... RESTART leaves no mark at all. So a generator that starts in the
+    /// life of a server that was itself promoted leaves out a gap whatever it finds. It
+    /// does so once as long as it keeps its slot, and counts from the promotion, not
+    /// the mark, since this may not be the first time.
+    fn failover(&self, found: &Survey, at_start: bool) -> Option<Failover> {
+        let history = found.history;
+        let count = history.switches.max(i64::from(history.promoted));
+        if count == 0 || !at_start || self.slot.gap_at().is_some() {
+            return None;
+        }
+        // Whatever a lost primary has issued lies before the floor, or carries another
+        // worker ID, if IDs carry one.
+        let is_granted = found.tenure.not_before.is_some();
+        if is_granted && self.generator.layout.has_worker() {
+            return None;
+        }
+        let now = found.reading.wall.millis();
+        Some(Failover {
+            gap: self.generator.gap(&self.host.settings()).times(count),
+            mark_is_older: history.switches > 0,
+            promoted_at: found.trusted.promoted_at.unwrap_or(now),
+            last_commit: history.last_commit,
+        })
+    }
+
+    /// Notes the first refusal of a series, and how long IDs last.
+    fn note_refusal(&self, refusal: ReserveError) {
+        // A request to go too far says nothing about the clock; and a caller that finds
+        // no free clock or worker ID, or a bound, may want to wait.
+        if let ReserveError::AdvanceTooFar { .. }
+        | ReserveError::AdvancePastPool { .. }
+        | ReserveError::NoClockFree { .. }
+        | ReserveError::WorkerUsed { .. }
+        | ReserveError::PastBound { .. } = refusal
+        {
+            return;
+        }
+        let (host, slot, layout) = (self.host, self.slot, self.generator.layout);
+        if slot.begin_refusal(host.wall().millis(), false) {
+            let reserved = slot.live().bounds().in_force();
+            host.note(Note::Refused {
+                why: IssueError::Reservation(refusal),
+                reserved: (reserved != Position::ZERO)
+                    .then(|| layout.instant_of(layout.tick_of(reserved))),
+            });
+        }
+    }
+
+    /// Notes what is out of the ordinary in a plan.
+    fn note_plan(&self, s: &PlanInput, plan: &Plan) {
+        let (host, layout, lead) = (self.host, self.generator.layout, plan.lead);
+        if s.forgiven_lead > Millis::ZERO && plan.starts {
+            host.note(Note::StartsAhead { lead });
+        }
+        let rollback = s.rollback.map(|by| by.millis().max(Millis::new(1)));
+        if plan.switches && self.generator.rotates_worker() {
+            let worker = plan.tenure.generation.worker();
+            host.note(Note::NextWorker { rollback, worker });
+        } else if plan.switches {
+            // The clocks that a rollback to the same time would find free.
+            let from = layout.tick_of(plan.cursor_from.unwrap_or(plan.reserved));
+            host.note(Note::Switched {
+                rollback,
+                clock: plan.clock_history.clock,
+                clocks: layout.clocks(),
+                free: plan.clock_history.free(from, layout.clocks()),
+            });
+        }
+        let start = plan.clock_from.millis();
+        // If the failover makes no difference there is nothing to report.
+        let otherwise = s.stored.max(Some(s.generator_now.millis()));
+        let is_told = |f: &Failover| f.mark_is_older || Some(start) > otherwise;
+        if let Some(Failover { gap, .. }) = s.failover.filter(is_told) {
+            host.note(Note::LeftGap { gap, start, lead });
+        }
+        let end = layout.end();
+        let left = end.since(start);
+        if left < ENDS_SOON && !self.slot.end_was_near(self.token) {
+            host.note(Note::EndsSoon { left, end });
+        }
+    }
+
+    // The steps of a reservation. Each consumes the one before.
+
+    fn write(&self, planned: Planned) -> Result<Durable, H::Error> {
+        planned.write(|plan| {
+            self.host.write_durably(plan.value)?;
+            self.slot.set_highest(self.token, plan.mark);
+            Ok(())
+        })
+    }
+
+    fn move_cursor(&self, durable: Durable) -> Moved {
+        // The process that closes a slot raises its cursor, so that is no sign of a start.
+        let is_new = self.slot.horizon().announced() == BEGINNING;
+        let moved = durable.move_cursor(self.generator, self.slot.live());
+        if self.generator.changes_clocks() {
+            self.slot
+                .set_clock_history(self.token, moved.plan().clock_history);
+        }
+        if is_new {
+            // At or past the mark, which no horizon has passed before.
+            let (layout, cursor) = (self.generator.layout, self.slot.live().cursor().position());
+            let at = layout.instant_of(layout.tick_of(cursor));
+            self.slot.horizon().start_at(at);
+        }
+        moved
+    }
+
+    fn publish(&self, moved: Moved) {
+        let (plan, slot) = (*moved.plan(), self.slot);
+        if plan.believes {
+            slot.clock().believe(plan.reading.wall);
+        }
+        slot.set_taken(self.token, &plan);
+        // If not, the caller finds that it has to reserve anew.
+        let _ = moved.publish(slot.live());
+        self.host.reserved(plan.reading.boot);
+    }
+}
+
+#[cfg(test)]
+#[path = "../tests/step_by_step.rs"]
+pub mod step_by_step;
