@@ -1,5 +1,5 @@
 -- The horizon of a cluster: IDs before it cannot appear any more on any server that leases
--- worker IDs from this registry. See docs/ordered.md; crates/core/src/lease/horizon.rs has the
+-- worker IDs from this registry. See docs/ordered.md; crates/core/src/lease/cluster_horizon.rs has the
 -- rules, and src/registry/servers.rs reads and writes the table for them.
 
 CREATE TABLE _snowflake.servers (

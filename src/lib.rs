@@ -16,9 +16,9 @@ mod compat; // differences between PostgreSQL versions
 mod encoding; // converts text between UTF-8 and the database's encoding
 mod error; // the errors that users read
 mod etcd_admin; // what administrators do with a registry in etcd
+mod generator_horizon; // the horizon of a generator
 mod guard; // the way into the tables of schema _snowflake
 mod guc; // settings
-mod horizon; // the horizon of a generator
 mod issue; // PostgreSQL as a host of the protocol; the path of each ID
 mod keeper; // leases the worker ID from a registry
 mod label; // reads labels of sequences

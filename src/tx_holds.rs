@@ -53,7 +53,7 @@ fn holder(shared: &Shared) -> Result<&'static ProcessHolds, Error> {
         return Ok(holder);
     }
     let holder = shared.holder(compat::process_index());
-    let holder = holder.ok_or_else(error::horizon::no_place)?;
+    let holder = holder.ok_or_else(error::no_horizon::no_place)?;
     holder.withdraw_all();
     // SAFETY: a variable of this process.
     holder.set_process(unsafe { pg_sys::MyProcPid }.cast_unsigned());

@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 
 use super::super::error;
 use super::super::etcd_admin;
-use super::super::{horizon, registry, session_generator};
+use super::super::{generator_horizon, registry, session_generator};
 use super::call::c_function;
 
 // `snowflake_cluster_horizon([generator [, registry]]) -> bigint`.
@@ -16,10 +16,10 @@ c_function!(snowflake_cluster_horizon, |call| {
     session_generator::prevent_where_nextval_is(c"snowflake_cluster_horizon()");
     // SAFETY: a variable of this process.
     if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ.cast_signed() {
-        return Err(error::horizon::old_snapshot("snowflake_cluster_horizon"));
+        return Err(error::no_horizon::old_snapshot("snowflake_cluster_horizon"));
     }
     let entry = call.entry(0)?;
-    horizon::check_ascends(entry)?;
+    generator_horizon::check_ascends(entry)?;
     let named = match call.count() {
         2 => call.name(1),
         _ => "".into(),

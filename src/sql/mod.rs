@@ -12,7 +12,7 @@ mod create; // create_generator, snowflake_presets
 mod decode; // decode, timestamp, worker_id, sequence, encode, min_id, max_id
 mod explain; // explain
 mod generate; // nextval, nextval_batch, both with fields (`_with`), nextval_block, observe, nextval_after, currval
-mod horizon; // horizon, ordered, snowflake_horizon_holders
+mod horizon_functions; // horizon, check_horizon, snowflake_horizon_holders
 pub(super) mod limit; // how long arguments may be
 mod monitor; // snowflake_generators, pg_stat_snowflake, stat_reset
 mod registry; // lease, revoke_worker, end_grace_period, declare_registry, and one for create_pool and drop_pool

@@ -251,7 +251,7 @@ c_function!(pg_stat_snowflake, |call| {
             millis(counts.reservation_nanos),
             // Already a timestamptz.
             counts.reset_at,
-            super::horizon::lag(entry, &locked, now),
+            super::horizon_functions::lag(entry, &locked, now),
         ])
     });
     call.rows(rows);

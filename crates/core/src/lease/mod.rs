@@ -227,7 +227,8 @@ pub struct Origin {
     pub database: u64,
 }
 
-/// The time between two losses of a registry. Nodes remember the newest one.
+/// The time between two losses of a registry: what consensus protocols call a term or an epoch,
+/// the latter of which is the beginning of a layout's time here. Nodes remember the newest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Era {
     /// One more each time an administrator declares that a registry counts.

@@ -10,7 +10,7 @@ use super::super::encoding::{from_server, to_server};
 use super::super::error::{self, Error};
 use super::super::session;
 use super::super::session_generator::{self, SessionGenerator};
-use super::super::{catalog, compat, horizon, label, shmem, spi, time};
+use super::super::{catalog, compat, generator_horizon, label, shmem, spi, time};
 use super::call::{c_function, columns};
 use super::limit;
 use snowflake_core::horizon::Processes;
@@ -22,17 +22,17 @@ c_function!(snowflake_horizon, |call| {
     let entry = call.entry(0)?;
     // SAFETY: reads shared memory, and a variable of this process.
     if unsafe { pg_sys::RecoveryInProgress() } {
-        return Err(error::horizon::in_recovery());
+        return Err(error::no_horizon::in_recovery());
     }
     session_generator::prevent_where_nextval_is(c"snowflake_horizon()");
     // SAFETY: a variable of this process.
     if unsafe { pg_sys::XactIsoLevel } >= pg_sys::XACT_REPEATABLE_READ.cast_signed() {
-        return Err(error::horizon::old_snapshot("snowflake_horizon"));
+        return Err(error::no_horizon::old_snapshot("snowflake_horizon"));
     }
     // A change of the label waits for us, and we wait for it.
     entry.lock_for(catalog::ANY_USE)?;
-    horizon::check_ascends(entry)?;
-    let at = horizon::read(entry)?;
+    generator_horizon::check_ascends(entry)?;
+    let at = generator_horizon::read(entry)?;
     least_id(entry, at)
 });
 
@@ -60,10 +60,10 @@ c_function!(snowflake_horizon_support, |call| {
                 )))
             };
             if request.root.is_null() {
-                return Err(error::horizon::outside_of_query(&name()));
+                return Err(error::no_horizon::outside_of_query(&name()));
             }
             if is_beside_tables(request.root) {
-                return Err(error::horizon::beside_tables(&name()));
+                return Err(error::no_horizon::beside_tables(&name()));
             }
         }
     }
@@ -169,15 +169,17 @@ c_function!(snowflake_horizon_held, |call| {
 
 // The trigger `snowflake_check_horizon([column [, generator]])`.
 c_function!(snowflake_check_horizon, |call| {
-    let trigger = call.trigger().ok_or_else(error::horizon::not_a_trigger)?;
+    let trigger = call
+        .trigger()
+        .ok_or_else(error::no_horizon::not_a_trigger)?;
     let event = trigger.tg_event;
     let is_update = match event & pg_sys::TRIGGER_EVENT_OPMASK {
         pg_sys::TRIGGER_EVENT_INSERT => false,
         pg_sys::TRIGGER_EVENT_UPDATE => true,
-        _ => return Err(error::horizon::not_a_trigger()),
+        _ => return Err(error::no_horizon::not_a_trigger()),
     };
     if event & pg_sys::TRIGGER_EVENT_ROW == 0 {
-        return Err(error::horizon::not_a_trigger());
+        return Err(error::no_horizon::not_a_trigger());
     }
     let row = if is_update {
         trigger.tg_newtuple
@@ -186,7 +188,7 @@ c_function!(snowflake_check_horizon, |call| {
     };
     // SAFETY: PostgreSQL calls a trigger with its description.
     let number = unsafe { (*trigger.tg_trigger).tgoid };
-    let (column, entry) = horizon::of_trigger(number, || find(trigger))?;
+    let (column, entry) = generator_horizon::of_trigger(number, || find(trigger))?;
     let value = |tuple| {
         let mut is_null = false;
         // SAFETY: a row of the trigger's relation, which has this column, a bigint.
@@ -200,7 +202,7 @@ c_function!(snowflake_check_horizon, |call| {
     if let Some(id) = id
         && !(is_update && value(trigger.tg_trigtuple) == Some(id))
     {
-        horizon::insert(entry, id)?;
+        generator_horizon::insert(entry, id)?;
     }
     Ok(pg_sys::Datum::from(row))
 });
@@ -232,7 +234,7 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static SessionGenerator
                  JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
                  WHERE i.indrelid = {oid} AND i.indisprimary AND i.indnkeyatts = 1"
             ))?;
-            let key = key.ok_or_else(|| error::horizon::no_ordered_column(&table()))?;
+            let key = key.ok_or_else(|| error::no_horizon::no_ordered_column(&table()))?;
             key.text("column")
         }
     };
@@ -243,7 +245,7 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static SessionGenerator
         let is_bigint = number > 0 && pg_sys::SPI_gettypeid(descriptor, number) == pg_sys::INT8OID;
         is_bigint.then_some(number)
     };
-    let number = number.ok_or_else(|| error::horizon::unfit_column(&table(), &column))?;
+    let number = number.ok_or_else(|| error::no_horizon::unfit_column(&table(), &column))?;
     let generator = match arguments.get(1) {
         Some(name) => {
             // Not by the search path of the session that inserts.
@@ -260,7 +262,7 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static SessionGenerator
                 own = quote_literal(&own)
             ))?;
             let found = found.and_then(|row| row.get("oid").map(str::to_string));
-            Some(found.ok_or_else(|| error::horizon::unknown_generator(name))?)
+            Some(found.ok_or_else(|| error::no_horizon::unknown_generator(name))?)
         }
         // A partition that was attached need not have the default of the table that is used.
         None => spi::read_one(&format!(
@@ -277,17 +279,17 @@ fn find(trigger: &pg_sys::TriggerData) -> Result<(i32, &'static SessionGenerator
     };
     let generator = generator.and_then(|generator| generator.parse().ok());
     let generator: u32 =
-        generator.ok_or_else(|| error::horizon::no_default_to_follow(&table(), &column))?;
+        generator.ok_or_else(|| error::no_horizon::no_default_to_follow(&table(), &column))?;
     let generator = pg_sys::Oid::from(generator);
     let entry = session::of_named(generator)?;
     // A session that inserts holds back the generator's readers: so its table's owner must be one
     // who may use the generator.
     if !catalog::has_privilege_of(generator, owner, pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) {
         let (name, role) = (entry.name(), catalog::role_name(owner));
-        return Err(error::horizon::owner_lacks_usage(&name, &role));
+        return Err(error::no_horizon::owner_lacks_usage(&name, &role));
     }
     entry.lock();
-    horizon::check_ascends(entry)?;
+    generator_horizon::check_ascends(entry)?;
     Ok((number, entry))
 }
 
@@ -309,7 +311,9 @@ pub fn lag(
     }
     let key = entry.key();
     let shared = shmem::shared().ok()?;
-    let at = shared.with_slot(key, |slot| horizon::at(shared, key, slot, locked, now))?;
+    let at = shared.with_slot(key, |slot| {
+        generator_horizon::at(shared, key, slot, locked, now)
+    })?;
     // Exact: far below 2^53.
     #[allow(clippy::cast_precision_loss)]
     Some(now.since(at).get().max(0) as f64)

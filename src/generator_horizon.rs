@@ -67,7 +67,9 @@ pub fn insert(entry: &'static SessionGenerator, id: i64) -> Result<(), Error> {
     let announced = (slot.horizon(), shared.reported(), layout);
     let inserted = tx_holds::insert(shared, entry.key(), at, &announced);
     inserted.map_err(|why| match why {
-        InsertError::Past(announced) => error::horizon::past(&entry.name(), id, announced, layout),
+        InsertError::Past(announced) => {
+            error::no_horizon::past(&entry.name(), id, announced, layout)
+        }
         InsertError::Unheld(error) => error,
     })
 }
@@ -95,6 +97,6 @@ pub fn check_ascends(entry: &SessionGenerator) -> Result<(), Error> {
     let generator = &entry.describe()?.generator;
     let descent = generator.descends();
     descent.map_or(Ok(()), |descent| {
-        Err(error::horizon::descends(&entry.name(), descent))
+        Err(error::no_horizon::descends(&entry.name(), descent))
     })
 }
