@@ -202,13 +202,6 @@ pub fn database_name() -> String {
     name.unwrap_or_default()
 }
 
-/// The name of the role that owns a locked relation.
-fn owner(oid: pg_sys::Oid) -> String {
-    // SAFETY: the relation is open.
-    let owner = with_relation(oid, |relation| unsafe { (*(*relation).rd_rel).relowner });
-    owner.map_or_else(|| String::from("?"), role_name)
-}
-
 /// The privileges of roles that may take IDs of a generator, or see how far it is.
 pub const ANY_USE: u32 = pg_sys::ACL_USAGE | pg_sys::ACL_SELECT | pg_sys::ACL_UPDATE;
 
@@ -224,8 +217,8 @@ pub fn check_privilege(oid: pg_sys::Oid, any_of: u32) -> Result<(), Error> {
         pg_sys::ACL_UPDATE => "UPDATE",
         _ => "USAGE",
     };
-    let (name, owner) = (relation_name(oid), owner(oid));
-    Err(error::no_privilege(needed, &name, &owner))
+    let owner = owner_of(oid).map_or_else(|| String::from("?"), role_name);
+    Err(error::no_privilege(needed, &relation_name(oid), &owner))
 }
 
 /// Whether the user in force has one of the privileges on a relation that may be gone.
@@ -256,12 +249,12 @@ pub fn relation_name(oid: pg_sys::Oid) -> String {
 
 /// The default generator: the extension's own sequence `snowflake_default`.
 pub fn default_relation() -> Option<pg_sys::Oid> {
-    let (extension, name) = (c"snowflake_id", c"snowflake_default");
-    // SAFETY: catalog look-ups with constant names, in a transaction.
+    let extension = extension(c"snowflake_id")?;
+    let schema = extension_schema(extension)?;
+    // SAFETY: catalog look-ups with a constant name, in a transaction.
     unsafe {
-        let extension = valid(pg_sys::get_extension_oid(extension.as_ptr(), true))?;
-        let schema = extension_schema(extension)?;
-        let relation = valid(pg_sys::get_relname_relid(name.as_ptr(), schema))?;
+        let name = c"snowflake_default".as_ptr();
+        let relation = valid(pg_sys::get_relname_relid(name, schema))?;
         // In a schema where others may create objects, a sequence of the same name that
         // is not the extension's is not the default generator.
         let owner = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation);
@@ -292,13 +285,12 @@ pub fn owner_of_schema(relation: pg_sys::Oid) -> Option<pg_sys::Oid> {
 
 /// The schema of this extension, as SQL.
 pub fn schema_of_extension() -> Option<String> {
+    let schema = extension_schema(extension(c"snowflake_id")?)?;
     // SAFETY: catalog look-ups, in a transaction; the name of a schema that exists, and
     // its quoted form, are NUL-terminated.
     unsafe {
-        let extension = valid(pg_sys::get_extension_oid(c"snowflake_id".as_ptr(), true))?;
-        let name = pg_sys::get_namespace_name(extension_schema(extension)?);
-        let name = std::ptr::NonNull::new(name)?.as_ptr();
-        encoding::read(pg_sys::quote_identifier(name))
+        let name = std::ptr::NonNull::new(pg_sys::get_namespace_name(schema))?;
+        encoding::read(pg_sys::quote_identifier(name.as_ptr()))
     }
 }
 

@@ -196,46 +196,46 @@ pub fn sleep(micros: i64) {
     }
 }
 
-/// Waits on the latch for this many milliseconds: an interrupt ends the wait, and the
-/// end of the postmaster ends the process. Shown as [`sleep`] is.
+/// Waits on the latch for this many milliseconds. Shown as [`sleep`] is.
 pub fn wait_latch(millis: i64) {
-    let ends = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    // SAFETY: the latch of this process, in a backend or a background worker.
-    unsafe {
-        pg_sys::WaitLatch(
-            pg_sys::MyLatch,
-            ends.cast_signed(),
-            millis,
-            wait_event(WaitsFor::Clock),
-        );
-        pg_sys::ResetLatch(pg_sys::MyLatch);
-    }
+    wait(None, Some(millis), WaitsFor::Clock);
 }
 
 /// Waits until a socket can be read or written, for this many milliseconds at most.
-/// Returns whether it can. An interrupt ends the wait early, and the end of the
-/// postmaster ends the process.
+/// Returns whether it can.
 pub fn wait_socket(socket: i32, read: bool, write: bool, millis: i64) -> bool {
-    let mut ends = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    let sockets = pg_sys::WL_SOCKET_READABLE | pg_sys::WL_SOCKET_WRITEABLE;
-    if read {
-        ends |= pg_sys::WL_SOCKET_READABLE;
-    }
-    if write {
-        ends |= pg_sys::WL_SOCKET_WRITEABLE;
-    }
-    // SAFETY: the latch of this process, in a backend or a background worker, and an
-    // open socket.
+    let read = if read { pg_sys::WL_SOCKET_READABLE } else { 0 };
+    let write = if write {
+        pg_sys::WL_SOCKET_WRITEABLE
+    } else {
+        0
+    };
+    wait(Some((socket, read | write)), Some(millis), WaitsFor::Server)
+}
+
+/// Waits in the keeper, until a socket can be read, and for this many milliseconds at most.
+pub fn wait_keeper(socket: Option<i32>, millis: Option<i64>) {
+    let socket = socket.map(|socket| (socket, pg_sys::WL_SOCKET_READABLE));
+    wait(socket, millis, WaitsFor::Keeper);
+}
+
+/// Waits on the latch, and for events of a socket; returns whether such an event has come. An
+/// interrupt ends the wait early, and the end of the postmaster ends the process.
+fn wait(socket: Option<(i32, u32)>, millis: Option<i64>, event: WaitsFor) -> bool {
+    let (socket, wanted) = socket.unwrap_or((-1, 0));
+    let timeout = millis.map_or(0, |_| pg_sys::WL_TIMEOUT);
+    let ends = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH | timeout | wanted;
+    // SAFETY: the latch of this process, in a backend or a background worker, and an open
+    // socket if there is one.
     let ended = unsafe {
-        let event = wait_event(WaitsFor::Server);
-        let latch = pg_sys::MyLatch;
+        let (latch, millis, event) = (pg_sys::MyLatch, millis.unwrap_or(-1), wait_event(event));
         let ended = pg_sys::WaitLatchOrSocket(latch, ends.cast_signed(), socket, millis, event);
         if ended.cast_unsigned() & pg_sys::WL_LATCH_SET != 0 {
             pg_sys::ResetLatch(latch);
         }
         ended
     };
-    ended.cast_unsigned() & sockets != 0
+    ended.cast_unsigned() & wanted != 0
 }
 
 /// Sleeps on a condition variable until somebody broadcasts it, for this many milliseconds at
@@ -259,29 +259,6 @@ pub fn end_sleep() {
     }
 }
 
-/// Waits in the keeper: on its latch, until a socket can be read, and for this many
-/// milliseconds at most. The end of the postmaster ends the process.
-pub fn wait_keeper(socket: Option<i32>, millis: Option<i64>) {
-    let mut ends = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
-    if millis.is_some() {
-        ends |= pg_sys::WL_TIMEOUT;
-    }
-    if socket.is_some() {
-        ends |= pg_sys::WL_SOCKET_READABLE;
-    }
-    // SAFETY: the latch of this process, and an open socket if there is one.
-    unsafe {
-        pg_sys::WaitLatchOrSocket(
-            pg_sys::MyLatch,
-            ends.cast_signed(),
-            socket.unwrap_or(-1),
-            millis.unwrap_or(-1),
-            wait_event(WaitsFor::Keeper),
-        );
-        pg_sys::ResetLatch(pg_sys::MyLatch);
-    }
-}
-
 /// What a wait event tells, where PostgreSQL has names for those of extensions.
 #[derive(Clone, Copy)]
 pub enum WaitsFor {
@@ -302,27 +279,16 @@ fn wait_event(_: WaitsFor) -> u32 {
 
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 fn wait_event(event: WaitsFor) -> u32 {
-    use std::cell::Cell;
-    thread_local! {
-        /// The numbers that the server gives to the names at their first use; 0 before.
-        static CLOCK: Cell<u32> = const { Cell::new(0) };
-        static SERVER: Cell<u32> = const { Cell::new(0) };
-        static KEEPER: Cell<u32> = const { Cell::new(0) };
-        static MARK: Cell<u32> = const { Cell::new(0) };
-        static LEASE: Cell<u32> = const { Cell::new(0) };
-    }
-    let (number, name) = match event {
-        WaitsFor::Clock => (&CLOCK, c"SnowflakeClock"),
-        WaitsFor::Server => (&SERVER, c"SnowflakeServer"),
-        WaitsFor::Keeper => (&KEEPER, c"SnowflakeKeeper"),
-        WaitsFor::Mark => (&MARK, c"SnowflakeMark"),
-        WaitsFor::Lease => (&LEASE, c"SnowflakeLease"),
+    let name = match event {
+        WaitsFor::Clock => c"SnowflakeClock",
+        WaitsFor::Server => c"SnowflakeServer",
+        WaitsFor::Keeper => c"SnowflakeKeeper",
+        WaitsFor::Mark => c"SnowflakeMark",
+        WaitsFor::Lease => c"SnowflakeLease",
     };
-    if number.get() == 0 {
-        // SAFETY: a constant, NUL-terminated name; the same number each time.
-        number.set(unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) });
-    }
-    number.get()
+    // SAFETY: a constant, NUL-terminated name; the server looks its number up, and gives it one
+    // at the first use.
+    unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
 }
 
 /// `TimeLineHistoryEntry` of access/timeline.h, the same from 15 to 18.

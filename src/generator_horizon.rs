@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use pgrx::pg_sys;
 
 use super::error::{self, Error};
-use super::session_generator::SessionGenerator;
+use super::session_generator::{Purpose, SessionGenerator};
 use super::shmem::{self, Shared, SlotKey};
 use super::tx_holds::{self, least_of, locked};
 use super::{issue, session};
@@ -57,7 +57,11 @@ pub fn insert(entry: &'static SessionGenerator, id: i64) -> Result<(), Error> {
     let fields = described.label.decode(SnowflakeId::new(id))?.fields;
     let at = layout.instant_of(fields.tick);
     let mut slot = entry.context().map_or_else(
-        || entry.reach_or_fill().map(|context| context.slot),
+        || {
+            entry
+                .context_or_fill(Purpose::Advance)
+                .map(|context| context.slot)
+        },
         |context| Ok(context.slot),
     )?;
     if slot.horizon().announced() == BEGINNING {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::error::{self, Error};
 use super::label::Described;
-use super::session_generator::{IssueContext, Path, SessionGenerator};
+use super::session_generator::{IssueContext, Path, Purpose, SessionGenerator};
 use super::shmem::{self, Shared};
 use super::{compat, guc, lease_wait, mark, os_clock, tx_holds};
 use snowflake_core::clock::Reading;
@@ -50,14 +50,14 @@ const BOUND_LEAD_MAX: Millis = Millis::new(24 * 60 * 60 * 1000);
 struct Caller {
     entry: &'static SessionGenerator,
     shared: &'static Shared,
-    /// The right by which the session issues, once it has entered.
+    /// The context in which the session issues, once it has entered.
     context: Cell<Option<IssueContext>>,
     /// Whether a wait was counted.
     waited: Cell<bool>,
     /// The call gives no fields, so a generator that takes fields refuses it.
     is_bare: bool,
-    /// The session issues nothing, it moves the cursor to now.
-    reaches: bool,
+    /// What the session enters for.
+    purpose: Purpose,
 }
 
 impl<C> Clocks for Postgres<C> {
@@ -129,11 +129,7 @@ impl Host for Postgres<Caller> {
     }
 
     fn enter(&self) -> Result<(&Slot, &Generator), Error> {
-        let context = if self.0.reaches {
-            self.0.entry.reach_or_fill()?
-        } else {
-            self.0.entry.context_or_fill()?
-        };
+        let context = self.0.entry.context_or_fill(self.0.purpose)?;
         if self.0.is_bare {
             check_bare(self.0.entry, &context)?;
         }
@@ -143,21 +139,14 @@ impl Host for Postgres<Caller> {
 
     fn entered(&self) -> Option<(&Slot, &Generator)> {
         let (entry, shared) = (self.0.entry, self.0.shared);
-        let context = if self.0.reaches {
-            entry.present_reach(shared)?
-        } else {
-            entry.present_right(shared)?
-        };
+        let context = entry.present_context(self.0.purpose, shared)?;
         Some((context.slot, context.generator))
     }
 
     fn generation(&self) -> Generation {
         // A session that reserves without a call for IDs has entered before.
         let entry = self.0.entry;
-        let known = || match self.0.reaches {
-            true => entry.read_context(),
-            false => entry.context(),
-        };
+        let known = || entry.context_for(self.0.purpose);
         let context = self.0.context.get().or_else(known);
         context.map_or(Generation::NONE, |context| context.generation)
     }
@@ -333,13 +322,13 @@ fn with_host<T>(
     is_bare: bool,
     f: impl FnOnce(&Postgres<Caller>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    f(&host(entry, is_bare, false)?)
+    f(&host(entry, is_bare, Purpose::Issue)?)
 }
 
 fn host(
     entry: &'static SessionGenerator,
     is_bare: bool,
-    reaches: bool,
+    purpose: Purpose,
 ) -> Result<Postgres<Caller>, Error> {
     Ok(Postgres(Caller {
         entry,
@@ -347,7 +336,7 @@ fn host(
         context: Cell::new(None),
         waited: Cell::new(false),
         is_bare,
-        reaches,
+        purpose,
     }))
 }
 
@@ -356,8 +345,8 @@ fn host(
 pub fn advance_to_now(
     entry: &'static SessionGenerator,
 ) -> Result<(&'static Slot, UnixMillis), Error> {
-    let reached = protocol::advance_to_now(&host(entry, false, true)?)?;
-    Ok((entry.reach_or_fill()?.slot, reached))
+    let reached = protocol::advance_to_now(&host(entry, false, Purpose::Advance)?)?;
+    Ok((entry.context_or_fill(Purpose::Advance)?.slot, reached))
 }
 
 /// Consecutive positions of this session, and what turns them into IDs.
@@ -476,8 +465,8 @@ fn take(
     let (issued, context) = with_host(entry, given.is_none(), |host| {
         Ok((issue(host)?, host.0.context.get()))
     })?;
-    // The session has entered the protocol, so there is a right.
-    let mut context = context.map_or_else(|| entry.context_or_fill(), Ok)?;
+    // The session has entered the protocol, so there is a context.
+    let mut context = context.map_or_else(|| entry.context_or_fill(Purpose::Issue), Ok)?;
     if let Some(given) = given {
         context.stamp = context.stamp.and(given);
     }
@@ -496,7 +485,7 @@ fn take(
 /// ends, only its own session can give the generator another label.
 pub fn given(entry: &'static SessionGenerator, values: &[(String, i64)]) -> Result<Stamp, Error> {
     // The privilege is checked first.
-    entry.context_or_fill()?;
+    entry.context_or_fill(Purpose::Issue)?;
     let label = &entry.learn()?.described.label;
     let given = label.given(values);
     given.map_err(|error| error::given_fields(&entry.name(), label, error))
@@ -520,7 +509,7 @@ fn first(entry: &SessionGenerator, chunk: &Chunk) -> SnowflakeId {
 pub fn observe(entry: &'static SessionGenerator, id: SnowflakeId) -> Result<(), Error> {
     // The privilege is checked first. Until the transaction ends, only its own session can
     // give the generator another label.
-    let context = entry.context_or_fill()?;
+    let context = entry.context_or_fill(Purpose::Issue)?;
     let tick = match context.generator.layout.decode(id) {
         Ok(fields) => fields.tick,
         // The label knows the names of the fields.
@@ -532,15 +521,16 @@ pub fn observe(entry: &'static SessionGenerator, id: SnowflakeId) -> Result<(), 
 }
 
 /// Makes all further IDs start at an instant or later, and takes none. The caller has checked
-/// its privilege, and [`SessionGenerator::reach_or_fill`] has succeeded. Returns the
+/// its privilege, and has got a context for [`Purpose::Advance`]. Returns the
 /// instant of the first such ID; `None` if the caller has to look again.
 pub fn advance(
     entry: &'static SessionGenerator,
     to: UnixMillis,
 ) -> Result<Option<UnixMillis>, Error> {
-    let host = host(entry, false, true)?;
+    let host = host(entry, false, Purpose::Advance)?;
     protocol::demand(&host, Need::AdvanceTo(to))?;
-    Ok(entry.present_reach(shmem::shared()?).and_then(|context| {
+    let context = entry.present_context(Purpose::Advance, shmem::shared()?);
+    Ok(context.and_then(|context| {
         let (layout, live) = (context.generator.layout, context.slot.live());
         let tick = layout.tick_of(live.cursor().position());
         // If not, the server has had to wait, or has another worker ID by now.

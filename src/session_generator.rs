@@ -7,9 +7,9 @@
 //! - [`Facts`] of the catalog (the label; that the sequence can hold a mark, and in
 //!   which file), valid until a relcache invalidation of the sequence;
 //! - the [`IssueContext`] to issue (lock held, slot pinned, USAGE checked for this user),
-//!   valid until the transaction ends or any part of the right becomes invalid.
+//!   valid until the transaction ends or any part of it becomes invalid.
 //!
-//! The path of each ID compares a few fields of the right and then uses shared memory.
+//! The path of each ID compares a few fields of the context and then uses shared memory.
 //! [`SessionGenerator::fill`] does everything else, once per transaction.
 //!
 //! The fields are cells without a lock: a backend is one thread, and the callbacks
@@ -42,14 +42,13 @@ pub struct SessionGenerator {
     label: Cell<Option<(&'static Described, bool)>>,
     facts: Cell<Option<Facts>>,
     context: Cell<Option<IssueContext>>,
-    /// The right of a session that only moves the cursor to now, and may not issue. It lasts as
-    /// long as a right to issue.
+    /// As `context`, of a session that only moves the cursor to now, and may not issue.
     read_context: Cell<Option<IssueContext>>,
     /// The last transaction that has locked the sequence until it ends.
     locked: Cell<u32>,
     /// The last transaction that has read the label.
     described_in: Cell<u32>,
-    /// The last transaction that was given a right.
+    /// The last transaction that got a context.
     filled_in: Cell<u32>,
     /// The slot that this transaction has pinned, if any, and its key at that time.
     pinned: Cell<Option<(SlotKey, &'static Slot)>>,
@@ -108,6 +107,15 @@ pub struct IssueContext {
     pub generation: Generation,
     transaction: u32,
     user: pg_sys::Oid,
+}
+
+/// What a session enters a generator for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To take IDs, for which it needs the privilege.
+    Issue,
+    /// To move the cursor, and take none.
+    Advance,
 }
 
 /// How a session takes its next ID. A generator is plain if it works like the default one:
@@ -273,14 +281,35 @@ impl SessionGenerator {
     /// may be an earlier one: the slot tells, with each ID.
     #[inline]
     pub fn context(&self) -> Option<IssueContext> {
-        self.context.get().filter(IssueContext::holds)
+        self.context_for(Purpose::Issue)
     }
 
-    /// As [`Self::context`], if its worker ID is the server's.
-    pub fn present_right(&self, shared: &Shared) -> Option<IssueContext> {
+    /// As [`Self::context`], for either purpose.
+    #[inline]
+    pub fn context_for(&self, purpose: Purpose) -> Option<IssueContext> {
+        self.kept(purpose).get().filter(IssueContext::holds)
+    }
+
+    /// As [`Self::context_for`], if its worker ID is the server's.
+    pub fn present_context(&self, purpose: Purpose, shared: &Shared) -> Option<IssueContext> {
         let present = self.lease(shared).generation();
-        self.context()
+        self.context_for(purpose)
             .filter(|context| context.generation == present)
+    }
+
+    /// As [`Self::present_context`]; the session gets one now if it has none. For
+    /// [`Purpose::Advance`], the caller has checked its privilege.
+    pub fn context_or_fill(&'static self, purpose: Purpose) -> Result<IssueContext, Error> {
+        let present = self.present_context(purpose, shmem::shared()?);
+        present.map_or_else(|| self.fill(purpose), Ok)
+    }
+
+    #[inline]
+    const fn kept(&self, purpose: Purpose) -> &Cell<Option<IssueContext>> {
+        match purpose {
+            Purpose::Issue => &self.context,
+            Purpose::Advance => &self.read_context,
+        }
     }
 
     /// The place of a generator that leases worker IDs of its own, once this session has
@@ -302,40 +331,12 @@ impl SessionGenerator {
         shared.server().generation().worker()
     }
 
-    /// As [`Self::present_right`]; the session gets one now if it has none.
-    pub fn context_or_fill(&'static self) -> Result<IssueContext, Error> {
-        let present = self.present_right(shmem::shared()?);
-        present.map_or_else(|| self.fill(), Ok)
-    }
-
-    /// What a session needs that moves the cursor to now and issues nothing. The caller has
-    /// checked its privilege.
-    pub fn reach_or_fill(&'static self) -> Result<IssueContext, Error> {
-        let present = self.present_reach(shmem::shared()?);
-        present.map_or_else(|| self.fill_for(false), Ok)
-    }
-
-    /// As [`Self::context`], for a session that moves the cursor to now and issues nothing.
-    pub fn read_context(&self) -> Option<IssueContext> {
-        self.read_context.get().filter(IssueContext::holds)
-    }
-
-    /// As [`Self::read_context`], if its worker ID is the server's.
-    pub fn present_reach(&self, shared: &Shared) -> Option<IssueContext> {
-        let present = self.lease(shared).generation();
-        self.read_context()
-            .filter(|context| context.generation == present)
-    }
-
     /// Checks everything that must hold before this session may issue, as
-    /// `nextval()` does, and pins the slot. By the right, the session enters the protocol,
+    /// `nextval()` does, and pins the slot. With that, the session enters the protocol,
     /// which holds the horizon: the fast path begins after the first IDs.
     #[cold]
-    fn fill(&'static self) -> Result<IssueContext, Error> {
-        self.fill_for(true)
-    }
-
-    fn fill_for(&'static self, issues: bool) -> Result<IssueContext, Error> {
+    fn fill(&'static self, purpose: Purpose) -> Result<IssueContext, Error> {
+        let issues = purpose == Purpose::Issue;
         let shared = shmem::shared()?;
         prevent_where_nextval_is(c"snowflake_nextval()");
         let any_of = pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE;
@@ -405,12 +406,7 @@ impl SessionGenerator {
                 user: compat::user(),
             };
             self.filled_in.set(context.transaction);
-            let kept = if issues {
-                &self.context
-            } else {
-                &self.read_context
-            };
-            kept.set(Some(context));
+            self.kept(purpose).set(Some(context));
             return Ok(context);
         }
     }

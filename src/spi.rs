@@ -71,31 +71,57 @@ pub fn read_one_as(query: &str, user: pg_sys::Oid) -> Result<Option<SpiRow>, Err
 }
 
 fn read_rows(query: &str, user: Option<pg_sys::Oid>) -> Result<Vec<SpiRow>, Error> {
+    connected(|| {
+        let sql = in_servers_encoding(query)?;
+        // SAFETY: connected, with a snapshot; the text is NUL-terminated. The rows are read
+        // right after the query.
+        as_of_now(|| unsafe { parse_and_run(sql, user).and_then(|()| rows()) })
+    })
+}
+
+/// A statement in the database's encoding, NUL-terminated, in the current memory context.
+fn in_servers_encoding(statement: &str) -> Result<*mut c_char, Error> {
+    to_server_exactly(statement).map_err(|_| error::untranslatable())
+}
+
+/// Runs `f` connected to SPI. An error that a statement raises ends the connection by its
+/// abort, and nobody here catches it.
+fn connected<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     report::keeping_errors(|| {
-        let sql = to_server_exactly(query).map_err(|_| error::untranslatable())?;
-        // SAFETY: as in `run`; the text is NUL-terminated.
+        // SAFETY: in a transaction. All that is allocated in between goes with the connection.
         unsafe {
             pg_sys::SPI_connect();
-            pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
-            let status = parse_and_run(sql, user);
-            let result = if status < 0 {
-                Err(error::spi(status))
-            } else {
-                rows()
-            };
-            pg_sys::PopActiveSnapshot();
+            let result = f();
             pg_sys::SPI_finish();
             result
         }
     })
 }
 
-/// Parses, plans and runs a query; all three as `user`, if there is one. Returns SPI's
-/// status, which is negative after a failure.
+/// Runs `f` with a snapshot of now: under REPEATABLE READ, that of the transaction is older.
+fn as_of_now<T>(f: impl FnOnce() -> T) -> T {
+    // SAFETY: in a transaction; an abort pops the snapshot, too.
+    unsafe {
+        pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
+        let result = f();
+        pg_sys::PopActiveSnapshot();
+        result
+    }
+}
+
+/// What SPI says of a statement: negative after a failure.
+fn succeeded(status: i32) -> Result<(), Error> {
+    match status {
+        ..0 => Err(error::spi(status)),
+        _ => Ok(()),
+    }
+}
+
+/// Parses, plans and runs a query; all three as `user`, if there is one.
 ///
 /// # Safety
 /// The session is connected to SPI, with a snapshot; `sql` is NUL-terminated.
-unsafe fn parse_and_run(sql: *const c_char, user: Option<pg_sys::Oid>) -> i32 {
+unsafe fn parse_and_run(sql: *const c_char, user: Option<pg_sys::Oid>) -> Result<(), Error> {
     // SAFETY: as the caller guarantees.
     let run = || unsafe {
         let plan = pg_sys::SPI_prepare(sql, 0, std::ptr::null_mut());
@@ -104,10 +130,10 @@ unsafe fn parse_and_run(sql: *const c_char, user: Option<pg_sys::Oid>) -> i32 {
         }
         pg_sys::SPI_execute_plan(plan, std::ptr::null_mut(), std::ptr::null(), true, 0)
     };
-    match user {
+    succeeded(match user {
         Some(user) => as_user(user, pg_sys::SECURITY_RESTRICTED_OPERATION, run),
         None => run(),
-    }
+    })
 }
 
 /// The rows of the statement that has just run.
@@ -138,20 +164,10 @@ unsafe fn rows() -> Result<Vec<SpiRow>, Error> {
 
 /// Runs a statement that changes something.
 pub fn run(statement: &str) -> Result<(), Error> {
-    report::keeping_errors(|| {
-        let sql = to_server_exactly(statement).map_err(|_| error::untranslatable())?;
-        // SAFETY: in a transaction; the statement is NUL-terminated. Everything set here
-        // is put back below, or by the abort if a statement raises an error, which
-        // nobody here catches.
-        unsafe {
-            pg_sys::SPI_connect();
-            let status = pg_sys::SPI_execute(sql, false, 0);
-            pg_sys::SPI_finish();
-            if status < 0 {
-                return Err(error::spi(status));
-            }
-            Ok(())
-        }
+    connected(|| {
+        let sql = in_servers_encoding(statement)?;
+        // SAFETY: connected; the statement is NUL-terminated.
+        succeeded(unsafe { pg_sys::SPI_execute(sql, false, 0) })
     })
 }
 
@@ -173,26 +189,21 @@ pub fn row_as(
     statement: &'static str,
     values: &[&str],
 ) -> Result<Option<SpiRow>, Error> {
-    report::keeping_errors(|| {
+    connected(|| {
         let (mut types, mut values): (Vec<_>, Vec<_>) = texts(values).into_iter().unzip();
-        // SAFETY: as in `run`; the plan has as many parameters as there are values, none of
-        // which is NULL.
-        unsafe {
-            pg_sys::SPI_connect();
-            let status = as_user(user, 0, || {
-                hide_trees();
-                let kept = KEPT_PLANS.with_borrow(|plans| plans.get(statement).copied());
+        as_user(user, 0, || {
+            hide_trees();
+            let kept = KEPT_PLANS.with_borrow(|plans| plans.get(statement).copied());
+            let (values, nulls) = (values.as_mut_ptr(), std::ptr::null());
+            // SAFETY: connected; the plan has as many parameters as there are values, none of
+            // which is NULL.
+            unsafe {
                 let plan = kept.map_or_else(|| keep_plan(statement, &mut types), Ok)?;
-                let (values, nulls) = (values.as_mut_ptr(), std::ptr::null());
-                Ok(pg_sys::SPI_execute_plan(plan, values, nulls, false, 0))
-            });
-            let rows = status.and_then(|status| match status {
-                ..0 => Err(error::spi(status)),
-                _ => rows(),
-            });
-            pg_sys::SPI_finish();
-            Ok(rows?.into_iter().next())
-        }
+                succeeded(pg_sys::SPI_execute_plan(plan, values, nulls, false, 0))
+            }
+        })?;
+        // SAFETY: right after a statement that succeeded.
+        Ok(unsafe { rows() }?.into_iter().next())
     })
 }
 
@@ -204,7 +215,7 @@ unsafe fn keep_plan(
     statement: &'static str,
     types: &mut [pg_sys::Oid],
 ) -> Result<pg_sys::SPIPlanPtr, Error> {
-    let sql = to_server_exactly(statement).map_err(|_| error::untranslatable())?;
+    let sql = in_servers_encoding(statement)?;
     let count = i32::try_from(types.len()).unwrap_or(0);
     // SAFETY: as the caller guarantees; the statement is NUL-terminated, and there are as many
     // types as are counted.
@@ -226,22 +237,16 @@ pub fn value_of(
     statement: &str,
     values: &[(pg_sys::Oid, pg_sys::Datum)],
 ) -> Result<Option<String>, Error> {
-    report::keeping_errors(|| {
-        let sql = to_server_exactly(statement).map_err(|_| error::untranslatable())?;
+    connected(|| {
+        let sql = in_servers_encoding(statement)?;
         let (mut types, mut values): (Vec<_>, Vec<_>) = values.iter().copied().unzip();
         let count = i32::try_from(values.len()).unwrap_or(0);
-        // SAFETY: as in `run`; there are as many types and values as are counted.
+        let (types, values, nulls) = (types.as_mut_ptr(), values.as_mut_ptr(), std::ptr::null());
+        // SAFETY: connected; there are as many types and values as are counted.
         unsafe {
-            pg_sys::SPI_connect();
-            let (types, values) = (types.as_mut_ptr(), values.as_mut_ptr());
-            let nulls = std::ptr::null();
             let status = pg_sys::SPI_execute_with_args(sql, count, types, values, nulls, false, 0);
-            let value = match status {
-                ..0 => Err(error::spi(status)),
-                _ => first_value(&limit::VALUE).map(Option::flatten),
-            };
-            pg_sys::SPI_finish();
-            value
+            succeeded(status)?;
+            first_value(&limit::VALUE).map(Option::flatten)
         }
     })
 }
@@ -286,20 +291,13 @@ fn hide_trees() {
 /// as `user`, and can do no lasting harm: even parsing and planning it may call functions
 /// that somebody wrote, in a domain, an index or a constraint.
 pub fn read_as(query: &CStr, user: pg_sys::Oid) -> Result<Option<String>, Error> {
-    report::keeping_errors(|| {
-        // SAFETY: as in `run`.
-        unsafe {
-            pg_sys::SPI_connect();
-            pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
-            let is_run = parse_and_run(query.as_ptr(), Some(user)) >= 0;
-            let value = match is_run {
-                true => first_value(&limit::VALUE),
-                false => Ok(None),
-            };
-            pg_sys::PopActiveSnapshot();
-            pg_sys::SPI_finish();
-            value?.ok_or_else(error::no_query)
-        }
+    connected(|| {
+        // SAFETY: connected, with a snapshot; the value is read right after the query.
+        let value = as_of_now(|| unsafe {
+            parse_and_run(query.as_ptr(), Some(user))
+                .map_or(Ok(None), |()| first_value(&limit::VALUE))
+        });
+        value?.ok_or_else(error::no_query)
     })
 }
 

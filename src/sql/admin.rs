@@ -4,6 +4,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 
 use super::super::error::Error;
+use super::super::session_generator::Purpose;
 use super::super::{issue, session, session_generator, shmem, time};
 use super::call::{Call, c_function};
 use snowflake_core::duration::exact;
@@ -35,7 +36,7 @@ fn advance(
         // The user needs the privilege of setval(), which is checked before any other.
         entry.lock_for(pg_sys::ACL_UPDATE)?;
         let facts = entry.learn()?;
-        entry.reach_or_fill()?;
+        entry.context_or_fill(Purpose::Advance)?;
         let target = target(&facts.described.label)?;
         // `None` if the sequence changed while we waited for the lock.
         if let Some(from) = issue::advance(entry, target)? {

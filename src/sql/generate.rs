@@ -5,7 +5,7 @@ use pgrx::pg_sys;
 
 use super::super::error::{self, Error};
 use super::super::issue::{self, Chunk};
-use super::super::session_generator::{self, SessionGenerator};
+use super::super::session_generator::{self, Purpose, SessionGenerator};
 use super::super::shmem;
 use super::call::{Call, c_function};
 use snowflake_core::id::SnowflakeId;
@@ -74,7 +74,7 @@ fn batch(
         return Err(error::batch_count(count, BATCH_MAX));
     }
     // The layout must be known before its chunk size is.
-    let context = entry.context_or_fill()?;
+    let context = entry.context_or_fill(Purpose::Issue)?;
     // Read with the label in force, which the session may change between two rows.
     let given = move || {
         let fields = fields.as_ref();
@@ -117,7 +117,7 @@ c_function!(snowflake_nextval_block, |call| {
     let count = call.get::<i32>(0).unwrap_or_default();
     shmem::shared()?;
     let entry = call.entry(1)?;
-    let context = entry.context_or_fill()?;
+    let context = entry.context_or_fill(Purpose::Issue)?;
     let max = context.generator.max_block();
     let max = max.ok_or_else(|| error::no_blocks(&entry.name(), context.generator))?;
     match u64::try_from(count) {
@@ -142,7 +142,7 @@ c_function!(snowflake_nextval_after, |call| {
     let entry = call.entry(1)?;
     session_generator::prevent_where_nextval_is(c"snowflake_nextval_after()");
     // A call that gets no ID must not raise the generator.
-    let context = entry.context_or_fill()?;
+    let context = entry.context_or_fill(Purpose::Issue)?;
     issue::check_bare(entry, &context)?;
     issue::observe(entry, SnowflakeId::new(call.number(0)))?;
     let next = issue::next_fast(entry).map_or_else(|| issue::next(entry, None), Ok);
