@@ -446,6 +446,7 @@ impl World {
             let other = unaware.handle(request, now, hosts);
             lease_claims::differ_in_contenders((&*registry, &reply), (&unaware, &other));
         }
+        lease_claims::an_old_token_changes_nothing(&before, &registry.disk, request);
         if registry.disk != before {
             registry.copies.push(before);
             if registry.copies.len() > COPIES {

@@ -4,7 +4,7 @@
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::node::{FLOOR_LIMIT, LeaseError, Next};
 use super::super::lease::state::DAY;
-use super::super::lease::{Answer, Ask, Fence, Named, RegistryError, Reply};
+use super::super::lease::{Answer, Ask, Fence, Named, RegistryError, Reply, Request};
 use super::lease::{Disk, How, Registry, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, world};
 
@@ -297,6 +297,29 @@ pub fn a_holder_is_not_told_of_a_contender_that_has_gone_away() {
     };
     assert_eq!(told(GONE / 2), [true; 2]);
     assert_eq!(told(GONE), [false; 2]);
+}
+
+/// A token that is not the latest of its worker ID neither prolongs nor ends what the latest one
+/// has, whatever the request is. One that the registry does not know may show a loss.
+pub fn an_old_token_changes_nothing(before: &Disk, after: &Disk, request: &Request) {
+    let (Ask::Renew {
+        worker, counter, ..
+    }
+    | Ask::Release {
+        worker, counter, ..
+    }) = request.ask
+    else {
+        return;
+    };
+    let what = |disk: &Disk| {
+        let row = disk.1.rows.get(&worker)?;
+        let ends = (row.bound, row.leased_until, row.released, row.revoked);
+        Some((row.counter, row.nonce, ends))
+    };
+    let had = what(before).filter(|(latest, nonce, _)| {
+        counter < *latest || counter == *latest && request.nonce != *nonce
+    });
+    assert!(had.is_none() || had == what(after), "{request:?}");
 }
 
 /// Why a renewal is refused, and whom the refusal names.
