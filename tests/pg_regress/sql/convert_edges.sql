@@ -100,7 +100,7 @@ CREATE TRIGGER "~~last" BEFORE INSERT ON keyed FOR EACH ROW EXECUTE FUNCTION o.s
 SELECT obstacles('keyed');
 DROP TABLE of_codes, of_keyed, keyed;
 
--- Privileges on columns: whoever may read a column may read its copy, so that SELECT * goes
+-- Privileges on columns: roles that may read a column may read its copy, so that SELECT * goes
 -- on. After the swap, they are those that the column had then.
 CREATE TABLE granted (id serial, at date, v int, PRIMARY KEY (id, at)) PARTITION BY RANGE (at);
 CREATE TABLE granted_1 PARTITION OF granted DEFAULT;

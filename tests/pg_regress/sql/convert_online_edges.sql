@@ -175,7 +175,7 @@ CREATE TABLE by_code (single_id bigint REFERENCES single) PARTITION BY LIST (sin
 CREATE TABLE by_code_1 PARTITION OF by_code DEFAULT;
 SELECT statement FROM snowflake_convert_plan('{whole, single}', online => true) WHERE statement LIKE 'LOCK%';
 
--- Whoever refers to a key by a column that stays.
+-- Foreign keys that refer to a key by a column that stays.
 CREATE ROLE regress_oe_owner;
 GRANT USAGE, CREATE ON SCHEMA oe TO regress_oe_owner;
 SET ROLE regress_oe_owner;
