@@ -132,153 +132,75 @@ AS $$
 DECLARE
     work constant _snowflake_convert.work :=
         _snowflake_convert.work_of(relations, are_named, generator, set_default, backfill_by, worker_id, only_obstacles);
-    moved record := _snowflake_convert.moved_foreign_keys(work);
+    moved constant record := _snowflake_convert.moved_foreign_keys(work);
     is_backfill constant boolean := cardinality(work.keys) > 0 AND cardinality(work.columns) > 0;
-    is_refused boolean := false;
+    is_refused boolean;
     every constant text := 'ACCESS EXCLUSIVE';
 BEGIN
-    action := 'obstacle';
-    FOR note IN SELECT o FROM _snowflake_convert.obstacles(work) AS o LOOP
-        is_refused := true;
-        RETURN NEXT;
-    END LOOP;
-    note := NULL;
+    RETURN QUERY SELECT 'obstacle', NULL, NULL, NULL::bigint, o FROM _snowflake_convert.obstacles(work) AS o;
+    is_refused := FOUND;
     IF only_obstacles THEN
         RETURN;
     END IF;
 
-    IF work.sources <> '{}' THEN
-        action := 'lock';
-        statement := (SELECT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE',
-                string_agg(n.name, ', ' ORDER BY n.name))
-            FROM unnest(work.sources) AS s (id) CROSS JOIN _snowflake.name(s.id) AS n (name));
-        locks := every;
-        RETURN NEXT;
-    END IF;
-
-    action := 'drop';
-    FOR statement, note IN
-        SELECT d.drop_statement, NULL FROM unnest(work.objects) WITH ORDINALITY AS d ORDER BY d.ordinality DESC
-    LOOP
-        RETURN NEXT;
-    END LOOP;
-
+    RETURN QUERY
+        SELECT 'lock', format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', string_agg(n.name, ', ' ORDER BY n.name)),
+            every, NULL::bigint, NULL
+        FROM unnest(work.sources) AS s (id) CROSS JOIN _snowflake.name(s.id) AS n (name) HAVING count(*) > 0;
+    RETURN QUERY
+        SELECT 'drop', d.drop_statement, every, NULL::bigint, NULL
+        FROM unnest(work.objects) WITH ORDINALITY AS d ORDER BY d.ordinality DESC;
     IF is_backfill AND NOT is_refused THEN
-        action := 'backfill';
-        locks := NULL;
-        FOREACH statement IN ARRAY _snowflake_convert.backfill_map(work.keys, generator, worker_id) LOOP
-            RETURN NEXT;
-        END LOOP;
-        action := 'drop';
-        locks := every;
-        FOREACH statement IN ARRAY moved.drop_statements LOOP
-            RETURN NEXT;
-        END LOOP;
+        RETURN QUERY
+            SELECT 'backfill', s, NULL, NULL::bigint, NULL
+            FROM unnest(_snowflake_convert.backfill_map(work.keys, generator, worker_id)) AS s;
+        RETURN QUERY SELECT 'drop', s, every, NULL::bigint, NULL FROM unnest(moved.drop_statements) AS s;
     END IF;
-
     -- DROP COLUMN would not drop a constraint that has the column in an expression.
-    action := 'drop';
-    FOR statement IN
-        SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', _snowflake.name(k.conrelid), k.conname)
+    RETURN QUERY
+        SELECT 'drop', format('ALTER TABLE %s DROP CONSTRAINT %I', _snowflake.name(k.conrelid), k.conname), every, NULL::bigint, NULL
         FROM pg_constraint AS k
         WHERE k.contype = 'x' AND k.conparentid = 0 AND EXISTS (
             SELECT FROM unnest(work.members) AS f
             WHERE f.is_generated AND f.member = k.conrelid AND f.number = ANY (_snowflake_convert.index_columns(k.conindid))
               AND f.number <> ALL (k.conkey))
-        ORDER BY 1
-    LOOP
-        RETURN NEXT;
-    END LOOP;
-
-    action := 'alter';
-    FOR statement, rewrites, note IN SELECT a.* FROM _snowflake_convert.alter_tables(work) AS a LOOP
-        RETURN NEXT;
-    END LOOP;
-    rewrites := NULL;
-    note := NULL;
-
-    action := 'make';
-    FOR statement IN SELECT s FROM _snowflake_convert.remake_generated(work) AS s LOOP
-        RETURN NEXT;
-    END LOOP;
-    FOREACH statement IN ARRAY moved.add_statements LOOP
-        RETURN NEXT;
-    END LOOP;
-    FOR statement IN SELECT s FROM _snowflake_convert.remake_statistics(work) AS s LOOP
-        RETURN NEXT;
-    END LOOP;
-
-    IF NOT set_default THEN
-        -- The sequence of an identity is changed with its column.
-        action := 'alter';
-        FOR statement IN
-            SELECT DISTINCT format('ALTER SEQUENCE %s AS bigint', _snowflake.name(s.seqrelid))
-            FROM unnest(work.tables, work.numbers) AS u (id, number)
-            JOIN _snowflake.defaults AS d ON d.relation = u.id AND d.number = u.number
-            JOIN pg_sequence AS s ON s.seqrelid = d.sequence
-            WHERE s.seqtypid <> 'bigint'::regtype
-            ORDER BY 1
-        LOOP
-            RETURN NEXT;
-        END LOOP;
-    END IF;
-
-    action := 'make';
-    FOR statement, rewrites IN
-        SELECT s.statement, CASE WHEN s.statement LIKE 'REFRESH %' THEN pg_total_relation_size(d.id) END
+        ORDER BY 2;
+    RETURN QUERY SELECT 'alter', a.statement, every, a.rewrites, a.note FROM _snowflake_convert.alter_tables(work) AS a;
+    RETURN QUERY SELECT 'make', s, every, NULL::bigint, NULL FROM _snowflake_convert.remake_generated(work) AS s;
+    RETURN QUERY SELECT 'make', s, every, NULL::bigint, NULL FROM unnest(moved.add_statements) AS s;
+    RETURN QUERY SELECT 'make', s, every, NULL::bigint, NULL FROM _snowflake_convert.remake_statistics(work) AS s;
+    -- The sequence of an identity is changed with its column.
+    RETURN QUERY
+        SELECT DISTINCT 'alter', format('ALTER SEQUENCE %s AS bigint', _snowflake.name(s.seqrelid)), every, NULL::bigint, NULL
+        FROM unnest(work.tables, work.numbers) AS u (id, number)
+        JOIN _snowflake.defaults AS d ON d.relation = u.id AND d.number = u.number
+        JOIN pg_sequence AS s ON s.seqrelid = d.sequence
+        WHERE NOT set_default AND s.seqtypid <> 'bigint'::regtype
+        ORDER BY 2;
+    RETURN QUERY
+        SELECT 'make', s.statement, CASE WHEN r.is_refresh THEN every END,
+            CASE WHEN r.is_refresh THEN pg_total_relation_size(d.id) END, NULL
         FROM unnest(work.objects) WITH ORDINALITY AS d
         CROSS JOIN unnest(d.statements) WITH ORDINALITY AS s (statement, place)
-        ORDER BY d.ordinality, s.place
-    LOOP
-        locks := CASE WHEN statement LIKE 'REFRESH %' THEN every END;
-        RETURN NEXT;
-    END LOOP;
-    rewrites := NULL;
-    locks := every;
-
-    IF set_default THEN
-        action := 'default';
-        FOR statement IN
-            SELECT format('SELECT %s.snowflake_set_default(%s)', '@extschema@',
-                concat_ws(', ', quote_literal(_snowflake.name(c.relation)), quote_literal(c.name),
-                    quote_literal(_snowflake.name(generator))))
-            FROM unnest(work.columns) AS c WHERE c.is_key
-        LOOP
-            RETURN NEXT;
-        END LOOP;
-    END IF;
-
-    IF is_backfill THEN
-        action := 'backfill';
-        locks := NULL;
-        FOREACH statement IN ARRAY ARRAY[format('CREATE TABLE %s AS TABLE pg_temp.snowflake_new_ids', work.map),
-            format('ALTER TABLE %s ADD PRIMARY KEY (relation, column_name, old_id), ALTER new_id SET NOT NULL', work.map)]
-        LOOP
-            RETURN NEXT;
-        END LOOP;
-        action := 'drop';
-        FOREACH statement IN ARRAY ARRAY['DROP FUNCTION pg_temp.snowflake_new_id(regclass, name, bigint)',
-            'DROP TABLE pg_temp.snowflake_new_ids']
-        LOOP
-            RETURN NEXT;
-        END LOOP;
-    END IF;
-
-    action := 'analyze';
-    locks := 'SHARE UPDATE EXCLUSIVE';
-    FOR statement IN
-        SELECT format('ANALYZE %s', n.name)
-        FROM (SELECT DISTINCT _snowflake.name(c.relation) FROM unnest(work.columns) AS c WHERE c.is_altered) AS n (name)
-        ORDER BY n.name
-    LOOP
-        RETURN NEXT;
-    END LOOP;
-
-    action := 'note';
-    statement := NULL;
-    locks := NULL;
-    FOR note IN
-        SELECT format('column %s.%I %s', _snowflake.name(k.relation), k.name, k.note)
+        CROSS JOIN LATERAL (SELECT s.statement LIKE 'REFRESH %') AS r (is_refresh)
+        ORDER BY d.ordinality, s.place;
+    RETURN QUERY
+        SELECT 'default', format('SELECT %s.snowflake_set_default(%s)', '@extschema@',
+            concat_ws(', ', quote_literal(_snowflake.name(c.relation)), quote_literal(c.name),
+                quote_literal(_snowflake.name(generator)))), every, NULL::bigint, NULL
+        FROM unnest(work.columns) AS c WHERE set_default AND c.is_key;
+    RETURN QUERY
+        SELECT v.action, v.statement, NULL, NULL::bigint, NULL
+        FROM (VALUES ('backfill', format('CREATE TABLE %s AS TABLE pg_temp.snowflake_new_ids', work.map)),
+            ('backfill', format('ALTER TABLE %s ADD PRIMARY KEY (relation, column_name, old_id), ALTER new_id SET NOT NULL', work.map)),
+            ('drop', 'DROP FUNCTION pg_temp.snowflake_new_id(regclass, name, bigint)'),
+            ('drop', 'DROP TABLE pg_temp.snowflake_new_ids')) AS v (action, statement)
+        WHERE is_backfill;
+    RETURN QUERY
+        SELECT DISTINCT 'analyze', format('ANALYZE %s', _snowflake.name(c.relation)), 'SHARE UPDATE EXCLUSIVE', NULL::bigint, NULL
+        FROM unnest(work.columns) AS c WHERE c.is_altered ORDER BY 2;
+    RETURN QUERY
+        SELECT 'note', NULL, NULL, NULL::bigint, format('column %s.%I %s', _snowflake.name(k.relation), k.name, k.note)
         FROM _snowflake_convert.keys(relations, are_named) AS k
         WHERE k.note IS NOT NULL AND NOT EXISTS (
             SELECT FROM unnest(work.columns) AS c
@@ -289,12 +211,9 @@ BEGIN
                CROSS JOIN _snowflake.base_type(a.atttypid, a.atttypmod) AS b
                WHERE a.attrelid = k.relation AND a.attname = k.name) <> 'bigint'::regtype
         UNION ALL
-        SELECT n FROM _snowflake_convert.notes(work) AS n WHERE cardinality(work.columns) > 0
+        SELECT 'note', NULL, NULL, NULL, n FROM _snowflake_convert.notes(work) AS n WHERE cardinality(work.columns) > 0
         UNION ALL
-        SELECT n FROM _snowflake_convert.notes_of_keys(work) AS n
-        ORDER BY 1
-    LOOP
-        RETURN NEXT;
-    END LOOP;
+        SELECT 'note', NULL, NULL, NULL, n FROM _snowflake_convert.notes_of_keys(work) AS n
+        ORDER BY 5;
 END
 $$;
