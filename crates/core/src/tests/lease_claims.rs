@@ -4,7 +4,7 @@
 use super::super::id::{UnixMillis, WorkerId};
 use super::super::lease::node::{FLOOR_LIMIT, LeaseError, Next};
 use super::super::lease::state::DAY;
-use super::super::lease::{Answer, Ask, Fence, Named, RegistryError, Reply, Request};
+use super::super::lease::{Answer, Ask, Fence, Named, RegistryError, Reply, Request, Row};
 use super::lease::{Disk, How, Registry, SECOND, World};
 use super::lease_traces::{PATIENCE, down, held, one_of_two, taken_over, why, world};
 
@@ -300,7 +300,8 @@ pub fn a_holder_is_not_told_of_a_contender_that_has_gone_away() {
 }
 
 /// A token that is not the latest of its worker ID neither prolongs nor ends what the latest one
-/// has, whatever the request is. One that the registry does not know may show a loss.
+/// has. One that the registry does not know may show a loss; and any request cuts a lease that is
+/// too long since the registry's clock went back.
 pub fn an_old_token_changes_nothing(before: &Disk, after: &Disk, request: &Request) {
     let (Ask::Renew {
         worker, counter, ..
@@ -311,15 +312,13 @@ pub fn an_old_token_changes_nothing(before: &Disk, after: &Disk, request: &Reque
     else {
         return;
     };
-    let what = |disk: &Disk| {
-        let row = disk.1.rows.get(&worker)?;
-        let ends = (row.bound, row.leased_until, row.released, row.revoked);
-        Some((row.counter, row.nonce, ends))
+    let (Some(row), Some(left)) = (before.1.rows.get(&worker), after.1.rows.get(&worker)) else {
+        return;
     };
-    let had = what(before).filter(|(latest, nonce, _)| {
-        counter < *latest || counter == *latest && request.nonce != *nonce
-    });
-    assert!(had.is_none() || had == what(after), "{request:?}");
+    let is_old = counter < row.counter || counter == row.counter && request.nonce != row.nonce;
+    let ends = |row: &Row| (row.counter, row.bound, row.released, row.revoked);
+    let is_kept = ends(left) == ends(row) && left.leased_until <= row.leased_until;
+    assert!(!is_old || is_kept, "{request:?}");
 }
 
 /// Why a renewal is refused, and whom the refusal names.
