@@ -55,6 +55,8 @@ pub struct LeaseState {
     pub blocked: Option<Blocked>,
     /// The name of the generator and of its database, for the log.
     pub name: Short<160>,
+    /// The pool from which the generator leases, by its label.
+    pub pool: Short<64>,
 }
 
 impl LeaseState {
@@ -70,6 +72,7 @@ impl LeaseState {
             },
             blocked: None,
             name: Short::default(),
+            pool: Short::default(),
         }
     }
 
@@ -234,7 +237,7 @@ pub struct ShownFailure {
 }
 
 /// A text of at most N bytes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Short<const N: usize> {
     length: usize,
     bytes: [u8; N],

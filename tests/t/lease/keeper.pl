@@ -356,7 +356,7 @@ like($text, qr/The keeper is not running.*"max_worker_processes"/, 'and what it 
 $none->stop;
 
 # A server that leases from its own registry: a smart stop does not wait for the keeper.
-my $own_registry = new_node('own_registry', -1);
+my $own_registry = new_node('own_registry', '');
 $own_registry->append_conf('postgresql.conf', "snowflake_id.pool = 'own'");
 $own_registry->start;
 $own_registry->safe_psql('postgres', q{CREATE EXTENSION snowflake_id;
@@ -454,15 +454,16 @@ $admin->query_safe(q{UPDATE _snowflake.state SET state = jsonb_set(state, '{stop
 # Where the worker ID comes from.
 {
 	local $ENV{MY_WORKER} = '77';
-	my $k = new_node('k', -1);
-	$k->append_conf('postgresql.conf', "snowflake_id.worker_id_from = 'env MY_WORKER'");
+	my $k = new_node('k', '');
+	$k->append_conf('postgresql.conf', "snowflake_id.worker_id = 'env MY_WORKER'");
 	$k->start;
 	$k->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 	is(worker($k, q{concat_ws(' ', worker_id, source)}), '77 env', 'from the environment');
+	is($k->safe_psql('postgres', 'SHOW snowflake_id.worker_id'), 'env MY_WORKER', 'the setting shows its text');
 	take($k);
-	$k->append_conf('postgresql.conf', "snowflake_id.worker_id_from = 'env NOTHING'");
+	$k->append_conf('postgresql.conf', "snowflake_id.worker_id = 'env NOTHING'");
 	$k->restart;
-	is(in_log($k, qr/WARNING:  snowflake_id: no worker ID from "snowflake_id\.worker_id_from" = 'env NOTHING'/), 1, 'a variable that is not set');
+	is(in_log($k, qr/WARNING:  snowflake_id: no worker ID from "snowflake_id\.worker_id" = 'env NOTHING'/), 1, 'a variable that is not set');
 	is(worker($k, 'source'), 'none', 'no worker ID');
 	$k->stop;
 }
