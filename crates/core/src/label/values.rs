@@ -71,9 +71,10 @@ pub fn start_text(value: SequenceStart) -> String {
 }
 
 pub fn pool(pair: &Pair<'_>) -> Result<String, LabelError> {
+    let is_ascii = pair.value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     match pair.value.len() {
-        1..=NAME_MAX => Ok(pair.value.clone()),
-        _ => pair.invalid(&format!("The name of a pool has 1 to {NAME_MAX} bytes.")),
+        1..=NAME_MAX if is_ascii => Ok(pair.value.clone()),
+        _ => pair.invalid(&format!("It can be 1 to {NAME_MAX} ASCII characters.")),
     }
 }
 
