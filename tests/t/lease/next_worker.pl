@@ -146,6 +146,11 @@ END
 	is(take($session, 'shop_ids'), 101, 'others keep theirs');
 	$relabel->($label);
 	next_of_pool($session, 'queued', 100, 'and back');
+	my $shop = "SECURITY LABEL FOR snowflake_id ON SEQUENCE shop_ids IS \$\$";
+	$node->safe_psql('postgres', $shop . $label =~ s/queue$/many/r . '$$');
+	is((error_in($session, next_of('shop_ids')))[0], '42501', 'no other pool without the privilege');
+	$node->safe_psql('postgres', "$shop$label\$\$");
+	is(take($session, 'shop_ids'), 101, 'the worker ID is kept');
 
 	# All places are taken. A restart makes those of dropped generators free.
 	create_generator($node, "many_$_", $label =~ s/queue$/many/r) for 1 .. 63;
