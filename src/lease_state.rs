@@ -30,6 +30,10 @@ use snowflake_core::tenure::{Generation, Tenure};
 /// The key of the server's own place. No relation has it.
 pub const SERVER: u64 = u64::MAX;
 
+/// How many generators of a server can lease worker IDs of their own: 150 kB of shared memory.
+/// Only the generators of roles with USAGE on a pool can use them up.
+pub const PLACES: usize = 64;
+
 /// See the head of the file.
 #[repr(C)]
 pub struct LeaseSlot {

@@ -29,10 +29,6 @@ use super::shmem::{Shared, SlotKey};
 use super::{catalog, compat, encoding, guc, os_clock};
 use snowflake_core::id::WorkerId;
 
-/// How many generators of a server can lease worker IDs of their own: 150 kB of shared memory.
-/// Only the generators of roles with USAGE on a pool can use them up.
-pub const PLACES: usize = 64;
-
 /// The place of a generator, which takes one if it may. The sequence is locked.
 pub fn of_generator(
     relation: pg_sys::Oid,
@@ -56,7 +52,7 @@ pub fn of_generator(
     let name = catalog::relation_name(relation);
     let database = catalog::database_name();
     let shown = Short::new(&format!("{name} of database \"{database}\""));
-    take_place(shared, key, wanted, shown).ok_or_else(|| errors::no_place(&name, PLACES))
+    take_place(shared, key, wanted, shown).ok_or_else(|| errors::no_place(&name))
 }
 
 /// Whether a generator may lease worker IDs of its own from a pool. The sequence is locked.

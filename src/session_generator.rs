@@ -721,7 +721,7 @@ impl SessionGenerator {
         match (own_workers::check(self.relation(), pool), found) {
             (Err(error), _) | (Ok(()), Err(error)) => error,
             (Ok(()), Ok(Some(lease))) => lease_wait::no_worker_id(lease, Some(&self.name()), 0),
-            (Ok(()), Ok(None)) => error::own_workers::no_place(&self.name(), own_workers::PLACES),
+            (Ok(()), Ok(None)) => error::own_workers::no_place(&self.name()),
         }
     }
 

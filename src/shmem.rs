@@ -46,8 +46,7 @@ use pgrx::pg_sys;
 
 use super::compat::{self, WaitsFor};
 use super::error::{self, Error};
-use super::lease_state::{LeaseSlot, LeaseState, SERVER};
-use super::own_workers::PLACES;
+use super::lease_state::{LeaseSlot, LeaseState, PLACES, SERVER};
 use super::{catalog, guc, os_clock, start_file, time};
 use snowflake_core::clock::Reading;
 use snowflake_core::horizon::{ProcessHolds, Processes, Used};

@@ -3,7 +3,7 @@
 use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
-use super::super::lease_state::Shown;
+use super::super::lease_state::{PLACES, Shown};
 use super::keeper::{NOT_RUNNING, failure};
 use super::{Code, Error, invalid, not_ready};
 
@@ -73,13 +73,13 @@ fn quote_identifier(name: &str) -> String {
 }
 
 /// All places are taken.
-pub fn no_place(name: &str, places: usize) -> Error {
+pub fn no_place(name: &str) -> Error {
     ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
         .error(format!(
             "generator {name} finds no place to lease a worker ID"
         ))
         .detail(format!(
-            "Up to {places} generators of this server can lease worker IDs of their own."
+            "Up to {PLACES} generators of this server can lease worker IDs of their own."
         ))
         .hint("A restart of the server makes the places of dropped generators free.")
 }
