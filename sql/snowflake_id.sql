@@ -391,8 +391,8 @@ CREATE VIEW snowflake_worker AS SELECT * FROM snowflake_worker();
 COMMENT ON VIEW snowflake_worker IS 'the worker ID of this server, and its lease if the server has a registry';
 COMMENT ON COLUMN snowflake_worker.worker_id IS 'worker ID in force on this server; null if it has none';
 COMMENT ON COLUMN snowflake_worker.source IS
-    'where the worker ID comes from: setting (snowflake_id.worker_id), hostname or env '
-    '(snowflake_id.worker_id_from), registry (any of the pool), or none';
+    'where the worker ID comes from: setting (a number in snowflake_id.worker_id), hostname or env '
+    '(which that setting names), registry (any of the pool), or none';
 COMMENT ON COLUMN snowflake_worker.registry IS 'host, port and database of the registry; shown to roles that may read all statistics';
 COMMENT ON COLUMN snowflake_worker.pool IS 'pool of the registry; null without a registry';
 COMMENT ON COLUMN snowflake_worker.token IS

@@ -6,20 +6,18 @@ use std::sync::OnceLock;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
-use super::{compat, error, start_file};
+use super::error::{self, Error};
+use super::{compat, report, start_file};
 use snowflake_core::id::{Millis, WorkerId};
 use snowflake_core::protocol::plan::Settings;
 use snowflake_registry_client::etcd::url::{self, Url};
 use snowflake_registry_client::libpq::Conninfo;
 
-const WORKER_ID_UNSET: i32 = -1;
-
-const MAX_LEASED_GENERATORS_DEFAULT: i32 = 8;
-const MAX_LEASED_GENERATORS_MAX: i32 = 1024;
-
-const MAX_GENERATORS_DEFAULT: i32 = 1024;
-const MAX_GENERATORS_MIN: i32 = 1;
-const MAX_GENERATORS_MAX: i32 = 65_536;
+/// The first size of the table of slots, 640 kB: generators beyond it cost a little more, and
+/// nobody need know their number before.
+const SLOTS_DEFAULT: i32 = 1024;
+const SLOTS_MIN: i32 = 1;
+const SLOTS_MAX: i32 = 65_536;
 
 /// A quiet server reserves every half window while IDs are asked for: at 10 s, one WAL
 /// record and flush per 5 s. After a restart, IDs resume at the mark, up to this far
@@ -34,46 +32,35 @@ const FAILOVER_GAP_MS_MAX: i32 = 3_600_000;
 const MAX_CLOCK_JUMP_S_DEFAULT: i32 = 86_400;
 const MAX_CLOCK_JUMP_S_MIN: i32 = 1;
 
-/// What a generator may borrow is the only limit.
-const MAX_OBSERVE_UNSET: i32 = -1;
-
-static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(WORKER_ID_UNSET);
-static WORKER_ID_FROM: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static WORKER_ID: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static POOL: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"default"));
-static GENERATOR_POOL: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static HORIZON_DATABASES: GucSetting<Option<CString>> =
     GucSetting::<Option<CString>>::new(Some(c""));
-static MAX_LEASED_GENERATORS: GucSetting<i32> =
-    GucSetting::<i32>::new(MAX_LEASED_GENERATORS_DEFAULT);
-static MAX_GENERATORS: GucSetting<i32> = GucSetting::<i32>::new(MAX_GENERATORS_DEFAULT);
+static SLOTS: GucSetting<i32> = GucSetting::<i32>::new(SLOTS_DEFAULT);
 static RESERVE: GucSetting<i32> = GucSetting::<i32>::new(RESERVE_MS_DEFAULT);
 static FAILOVER_GAP: GucSetting<i32> = GucSetting::<i32>::new(FAILOVER_GAP_MS_DEFAULT);
 static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(MAX_CLOCK_JUMP_S_DEFAULT);
-static MAX_OBSERVE_AHEAD: GucSetting<i32> = GucSetting::<i32>::new(MAX_OBSERVE_UNSET);
+
+const WORKER_ID_NAME: &CStr = c"snowflake_id.worker_id";
 
 /// Defines all settings. Called only in the postmaster, while it preloads.
 pub fn define() {
-    GucRegistry::define_int_guc(
-        c"snowflake_id.worker_id",
-        c"Worker ID of this server; no other server may have the same.",
-        c"-1 means not set; then no IDs are issued.",
-        &WORKER_ID,
-        WORKER_ID_UNSET,
-        i32::MAX,
-        GucContext::Postmaster,
-        GucFlags::empty(),
-    );
-    GucRegistry::define_string_guc(
-        c"snowflake_id.worker_id_from",
-        c"Where the worker ID comes from if \"snowflake_id.worker_id\" is not set.",
-        c"'hostname': the number after the last hyphen of the host name; 'env NAME': a variable of the server's environment.",
-        &WORKER_ID_FROM,
-        GucContext::Postmaster,
-        GucFlags::empty(),
-    );
-    // SAFETY: the hook is guarded.
+    // SAFETY: nothing has to be dropped.
+    unsafe { report::guard(check_first_worker_id) };
+    // SAFETY: the hooks are guarded.
     unsafe {
+        GucRegistry::define_string_guc_with_hooks(
+            WORKER_ID_NAME,
+            c"Worker ID of this server, or where it comes from; no other server may have the same.",
+            c"A number; 'hostname': the number after the last hyphen of the host name; 'env NAME': a variable of the server's environment. Empty means not set.",
+            &WORKER_ID,
+            GucContext::Postmaster,
+            GucFlags::empty(),
+            Some(check_worker_id),
+            None,
+            None,
+        );
         GucRegistry::define_string_guc_with_hooks(
             c"snowflake_id.registry",
             c"Registry that leases worker IDs to servers: a database, or etcd.",
@@ -95,14 +82,6 @@ pub fn define() {
         GucFlags::empty(),
     );
     GucRegistry::define_string_guc(
-        GENERATOR_POOL_NAME,
-        c"Pool of the registry from which generators with on_rollback=next_worker lease worker IDs.",
-        c"It should not be the pool of the servers. Empty means that there is none. Roles with the privilege SET on this parameter may own such generators.",
-        &GENERATOR_POOL,
-        GucContext::Sighup,
-        GucFlags::empty(),
-    );
-    GucRegistry::define_string_guc(
         c"snowflake_id.horizon_databases",
         c"Databases of this server whose rows snowflake_cluster_horizon() is for.",
         c"Names with commas between them. The server reports to its registry how far their IDs can be read. Empty: it reports nothing.",
@@ -111,24 +90,14 @@ pub fn define() {
         GucFlags::empty(),
     );
     GucRegistry::define_int_guc(
-        c"snowflake_id.max_leased_generators",
-        c"Number of generators of this server that can lease worker IDs of their own.",
-        c"Those with on_rollback=next_worker.",
-        &MAX_LEASED_GENERATORS,
-        0,
-        MAX_LEASED_GENERATORS_MAX,
+        c"snowflake_id.debug_slots",
+        c"For tests: the first size of the table of generators in shared memory.",
+        c"A small one makes generators lose their places, and the server add tables.",
+        &SLOTS,
+        SLOTS_MIN,
+        SLOTS_MAX,
         GucContext::Postmaster,
-        GucFlags::empty(),
-    );
-    GucRegistry::define_int_guc(
-        c"snowflake_id.max_generators",
-        c"Number of generators whose state is kept in shared memory at a time.",
-        c"If there are more generators, the state of one that no transaction uses is dropped, and later read back from its sequence. If all are in use, the server makes room for more.",
-        &MAX_GENERATORS,
-        MAX_GENERATORS_MIN,
-        MAX_GENERATORS_MAX,
-        GucContext::Postmaster,
-        GucFlags::empty(),
+        GucFlags::NO_SHOW_ALL,
     );
     GucRegistry::define_int_guc(
         c"snowflake_id.reserve_ahead",
@@ -160,18 +129,82 @@ pub fn define() {
         GucContext::Sighup,
         GucFlags::UNIT_S,
     );
-    GucRegistry::define_int_guc(
-        c"snowflake_id.max_observe_ahead",
-        c"How far ahead of a generator's clock an ID may be that snowflake_observe() is given.",
-        c"The generator's max_borrow is a limit too. -1 means that there is no other one; 0 refuses what is ahead of the clock.",
-        &MAX_OBSERVE_AHEAD,
-        MAX_OBSERVE_UNSET,
-        i32::MAX,
-        GucContext::Sighup,
-        GucFlags::UNIT_MS,
-    );
     // SAFETY: a constant, NUL-terminated name.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };
+}
+
+/// What the text of `snowflake_id.worker_id` says.
+enum Wanted {
+    Nothing,
+    Number(WorkerId),
+    Hostname,
+    Env(String),
+}
+
+/// Reads `snowflake_id.worker_id`; `None` if it has none of its forms.
+fn wanted(text: &str) -> Option<Wanted> {
+    let mut words = text.split_ascii_whitespace();
+    match (words.next(), words.next(), words.next()) {
+        (None, ..) => Some(Wanted::Nothing),
+        (Some("hostname"), None, None) => Some(Wanted::Hostname),
+        (Some("env"), Some(name), None) => Some(Wanted::Env(name.to_string())),
+        (Some(number), None, None) => number_in(number).map(Wanted::Number),
+        _ => None,
+    }
+}
+
+/// The worker ID that a text of digits is.
+fn number_in(text: &str) -> Option<WorkerId> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse()
+        .ok()
+        .filter(|_| is_number)
+        .and_then(WorkerId::new)
+}
+
+/// Refuses a text that has none of the forms.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn check_worker_id(
+    value: *mut *mut c_char,
+    _extra: *mut *mut c_void,
+    _source: pg_sys::GucSource::Type,
+) -> bool {
+    // SAFETY: as PostgreSQL calls a check.
+    let text = unsafe { given(*value) };
+    let is_good = wanted(&text).is_some();
+    if !is_good {
+        let why = error::keeper::bad_worker_id(&text).detail;
+        compat::explain_refused_setting(WORKER_ID_NAME, &why);
+    }
+    is_good
+}
+
+/// Refuses to start with such a text: PostgreSQL only warns of a bad value that was there before
+/// its setting was defined.
+fn check_first_worker_id() -> Result<(), Error> {
+    // SAFETY: returns NULL or a NUL-terminated text.
+    let text = unsafe {
+        given(pg_sys::GetConfigOption(
+            WORKER_ID_NAME.as_ptr(),
+            true,
+            false,
+        ))
+    };
+    match wanted(&text) {
+        Some(_) => Ok(()),
+        None => Err(error::keeper::bad_worker_id(&text)),
+    }
+}
+
+/// The value of a setting; empty if there is none.
+///
+/// # Safety
+/// It is a NUL-terminated text, or NULL.
+unsafe fn given(value: *const c_char) -> String {
+    // SAFETY: as the caller guarantees.
+    let text = unsafe { (!value.is_null()).then(|| CStr::from_ptr(value)) };
+    let text = text.map(CStr::to_string_lossy).unwrap_or_default();
+    text.trim().to_string()
 }
 
 /// Refuses a registry in etcd that could not be used; and a text that libpq cannot read, or
@@ -183,18 +216,12 @@ unsafe extern "C-unwind" fn check_registry(
     _extra: *mut *mut c_void,
     _source: pg_sys::GucSource::Type,
 ) -> bool {
-    // SAFETY: PostgreSQL gives a place with a NUL-terminated text, or with NULL.
-    let text = unsafe {
-        if (*value).is_null() {
-            return true;
-        }
-        CStr::from_ptr(*value).to_string_lossy()
-    };
-    let text = text.trim();
-    let checked = match url::is_etcd(text) {
+    // SAFETY: as PostgreSQL calls a check.
+    let text = unsafe { given(*value) };
+    let checked = match url::is_etcd(&text) {
         false if text.is_empty() => return true,
-        false => check_conninfo(text),
-        true => Url::parse(text).and_then(|url| url.check_files()),
+        false => check_conninfo(&text),
+        true => Url::parse(&text).and_then(|url| url.check_files()),
     };
     checked
         .map_err(|why| compat::explain_refused_setting(c"snowflake_id.registry", &why))
@@ -232,48 +259,30 @@ static FOUND: OnceLock<(Option<WorkerId>, Source)> = OnceLock::new();
 /// postmaster, which warns of a value that gives none.
 pub fn worker() -> (Option<WorkerId>, Source) {
     *FOUND.get_or_init(|| {
-        if let Some(worker) = WorkerId::new(WORKER_ID.get()) {
-            return (Some(worker), Source::Setting);
-        }
-        let from = text(&WORKER_ID_FROM);
-        match worker_from(&from) {
-            Ok((worker, source)) => (worker, source),
-            Err(why) => {
-                error::keeper::worker_id_from(&from, &why).warning();
-                (None, Source::None)
+        let (number, source, what) = match wanted(&text(&WORKER_ID)) {
+            None | Some(Wanted::Nothing) => return (None, Source::None),
+            Some(Wanted::Number(worker)) => return (Some(worker), Source::Setting),
+            Some(Wanted::Hostname) => {
+                let host = start_file::host_name();
+                let name = host.split('.').next().unwrap_or_default();
+                let (_, number) = name.rsplit_once('-').unwrap_or_default();
+                let what = format!("The host name is \"{host}\"");
+                (number.to_string(), Source::Hostname, what)
             }
+            Some(Wanted::Env(name)) => {
+                let value = std::env::var(&name).unwrap_or_default();
+                let what =
+                    format!("Variable \"{name}\" of the server's environment is \"{value}\"");
+                (value.trim().to_string(), Source::Env, what)
+            }
+        };
+        let worker = number_in(&number);
+        if worker.is_none() {
+            error::keeper::no_number(&text(&WORKER_ID), &what).warning();
+            return (None, Source::None);
         }
+        (worker, source)
     })
-}
-
-/// What a value of `snowflake_id.worker_id_from` gives; or why nothing, as a sentence.
-fn worker_from(from: &str) -> Result<(Option<WorkerId>, Source), String> {
-    let mut words = from.split_ascii_whitespace();
-    let (text, source, what) = match (words.next(), words.next(), words.next()) {
-        (None, ..) => return Ok((None, Source::None)),
-        (Some("hostname"), None, None) => {
-            let host = start_file::host_name();
-            let name = host.split('.').next().unwrap_or_default();
-            let (_, number) = name.rsplit_once('-').unwrap_or_default();
-            let what = format!("The host name is \"{host}\"");
-            (number.to_string(), Source::Hostname, what)
-        }
-        (Some("env"), Some(name), None) => {
-            let value = std::env::var(name).unwrap_or_default();
-            let what = format!("Variable \"{name}\" of the server's environment is \"{value}\"");
-            (value.trim().to_string(), Source::Env, what)
-        }
-        _ => return Err("There is no such source.".to_string()),
-    };
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = text.parse().ok().filter(|_| is_number);
-    match number.and_then(WorkerId::new) {
-        Some(worker) => Ok((Some(worker), source)),
-        None => Err(format!(
-            "{what}, which gives no number from 0 to {}.",
-            i32::MAX
-        )),
-    }
 }
 
 /// The worker ID of the settings.
@@ -291,25 +300,11 @@ pub fn pool() -> String {
     text(&POOL)
 }
 
-/// The setting that names the pool of generators with worker IDs of their own. SET on it is the
-/// least privilege to lease from that pool.
-pub const GENERATOR_POOL_NAME: &CStr = c"snowflake_id.generator_pool";
-
-/// `snowflake_id.generator_pool`: empty if there is none.
-pub fn generator_pool() -> String {
-    text(&GENERATOR_POOL)
-}
-
 /// `snowflake_id.horizon_databases`.
 pub fn horizon_databases() -> Vec<String> {
     let names = text(&HORIZON_DATABASES);
     let names = names.split(',').map(|name| name.trim().to_string());
     names.filter(|name| !name.is_empty()).collect()
-}
-
-/// `snowflake_id.max_leased_generators`.
-pub fn max_leased_generators() -> usize {
-    usize::try_from(MAX_LEASED_GENERATORS.get()).unwrap_or(0)
 }
 
 /// A setting's value, copied.
@@ -319,15 +314,9 @@ fn text(setting: &GucSetting<Option<CString>>) -> String {
     value.map_or_else(String::new, |value| value.trim().to_string())
 }
 
-/// `snowflake_id.max_generators`: the number of slots.
-pub fn max_generators() -> usize {
-    usize::try_from(MAX_GENERATORS.get()).unwrap_or(1)
-}
-
-/// `snowflake_id.max_observe_ahead`; `None` if it sets no limit.
-pub fn max_observe_ahead() -> Option<Millis> {
-    let most = MAX_OBSERVE_AHEAD.get();
-    (most >= 0).then(|| Millis::new(i64::from(most)))
+/// How many slots the first table has.
+pub fn slots() -> usize {
+    usize::try_from(SLOTS.get()).unwrap_or(1)
 }
 
 /// The settings of the protocol, as they are now.

@@ -515,9 +515,7 @@ pub fn observe(entry: &'static SessionGenerator, id: SnowflakeId) -> Result<(), 
         // The label knows the names of the fields.
         Err(_) => entry.learn()?.described.label.decode(id)?.fields.tick,
     };
-    with_host(entry, false, |host| {
-        protocol::observe(host, tick, guc::max_observe_ahead())
-    })
+    with_host(entry, false, |host| protocol::observe(host, tick))
 }
 
 /// Makes all further IDs start at an instant or later, and takes none. The caller has checked

@@ -1,6 +1,6 @@
 //! The keeper: a background worker that leases the server's worker ID from a registry, and
-//! those of generators that lease worker IDs of their own, from the pool that
-//! `snowflake_id.generator_pool` names.
+//! those of generators that lease worker IDs of their own, from the pools that their labels
+//! name.
 //!
 //! A [`lease`] decides and publishes, a [`line`] carries its requests, and this file follows
 //! the settings and waits.
@@ -29,7 +29,7 @@ mod target;
 
 use std::ffi::c_int;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, SignalWakeFlags,
@@ -37,10 +37,10 @@ use pgrx::bgworkers::{
 use pgrx::{PgMemoryContexts, pg_sys};
 
 use self::lease::{End, leave_registry};
-use self::line::{Line, is_stopping};
+use self::line::{Line, RELEASE_WAIT, is_stopping};
 use self::target::Target;
 use super::shmem::{self, Shared};
-use super::{compat, error};
+use super::{compat, error, guc};
 use snowflake_registry_client::mailbox::Bell;
 
 /// The name in `pg_stat_activity`.
@@ -91,7 +91,7 @@ pub extern "C-unwind" fn keep_worker_id(_argument: pg_sys::Datum) {
         shared,
         bell: Rc::new(bell),
         server: None,
-        generators: None,
+        generators: Vec::new(),
     };
     // SAFETY: switched to for each round, and emptied after it: texts of messages.
     unsafe { context.switch_to(|_| keeper.configure()) };
@@ -129,8 +129,8 @@ struct Keeper {
     /// What it waits for, beside its latch.
     bell: Rc<Bell>,
     server: Option<Line>,
-    /// For generators with worker IDs of their own.
-    generators: Option<Line>,
+    /// For generators with worker IDs of their own: a line for each pool.
+    generators: Vec<Line>,
 }
 
 /// Ends a line if the settings name another target than its own. Returns whether they do.
@@ -138,7 +138,7 @@ fn end_other(line: &mut Option<Line>, target: Option<&Target>, shared: &Shared) 
     let is_other = line.as_ref().map(|line| &*line.target) != target;
     if let Some(line) = line.take_if(|_| is_other) {
         let why = target.map_or(End::NoRegistry, |_| End::OtherRegistry);
-        line.end(shared, why);
+        line.end(shared, why, Instant::now() + RELEASE_WAIT);
     }
     is_other
 }
@@ -160,9 +160,9 @@ impl Keeper {
         }
         // Before any mailbox is looked into.
         self.bell.silence();
-        let lines = [&mut self.server, &mut self.generators];
-        let waits = lines.into_iter().flatten();
-        waits.filter_map(|line| line.round(self.shared)).min()
+        self.sort_generators();
+        let lines = self.server.iter_mut().chain(&mut self.generators);
+        lines.filter_map(|line| line.round(self.shared)).min()
     }
 
     /// Follows the settings.
@@ -172,8 +172,8 @@ impl Keeper {
         let is_other = end_other(&mut self.server, target.as_ref(), shared);
         match target {
             Some(target) if is_other => {
-                let slot = std::slice::from_ref(shared.server());
-                self.server = Some(Line::new(target, slot, bell));
+                let line = self.server.insert(Line::new(target, bell));
+                line.add(shared.server(), shared);
             }
             Some(_) => {}
             None => {
@@ -184,9 +184,42 @@ impl Keeper {
                 }
             }
         }
-        let target = Target::of_generators();
-        if end_other(&mut self.generators, target.as_ref(), shared) {
-            self.generators = target.map(|target| Line::new(target, shared.leased(), bell));
+        let deadline = Instant::now() + RELEASE_WAIT;
+        let registry = guc::registry();
+        let why = match registry.is_empty() {
+            true => End::NoRegistry,
+            false => End::OtherRegistry,
+        };
+        let is_other = |line: &mut Line| line.target.registry != registry;
+        for line in self.generators.extract_if(.., is_other) {
+            line.end(shared, why, deadline);
+        }
+    }
+
+    /// Gives the lease of each generator to the line of the pool that its label names.
+    fn sort_generators(&mut self) {
+        let shared = self.shared;
+        // Places are taken in their order.
+        for slot in shared.leased().iter().take_while(|slot| slot.key() != 0) {
+            let pool = shared.with_lease(slot, |_, state| state.pool.get());
+            let Some(target) = Target::of_generators(pool) else {
+                return;
+            };
+            let is_right = |line: &Line| *line.target == target;
+            let lines = &mut self.generators;
+            if lines.iter().any(|line| is_right(line) && line.has(slot)) {
+                continue;
+            }
+            for line in lines.iter_mut() {
+                line.remove(slot, shared);
+            }
+            let at = lines.iter().position(is_right).unwrap_or_else(|| {
+                lines.push(Line::new(target.clone(), &self.bell));
+                lines.len() - 1
+            });
+            if let Some(line) = lines.get_mut(at) {
+                line.add(slot, shared);
+            }
         }
     }
 
@@ -194,15 +227,16 @@ impl Keeper {
     fn end(&mut self) -> ! {
         let code = match (self.server.take(), is_stopping()) {
             (Some(line), true) => {
-                line.end(self.shared, End::Stop);
+                line.end(self.shared, End::Stop, Instant::now() + RELEASE_WAIT);
                 1
             }
             // PostgreSQL does not start another keeper after this code, and logs nothing.
             (None, true) => 0,
             (_, false) => 1,
         };
-        if let Some(line) = self.generators.take().filter(|_| is_stopping()) {
-            line.end(self.shared, End::Stop);
+        let deadline = Instant::now() + RELEASE_WAIT;
+        for line in self.generators.drain(..).filter(|_| is_stopping()) {
+            line.end(self.shared, End::Stop, deadline);
         }
         compat::exit(code)
     }

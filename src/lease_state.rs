@@ -30,6 +30,10 @@ use snowflake_core::tenure::{Generation, Tenure};
 /// The key of the server's own place. No relation has it.
 pub const SERVER: u64 = u64::MAX;
 
+/// How many generators of a server can lease worker IDs of their own: 150 kB of shared memory.
+/// Only the generators of roles with USAGE on a pool can use them up.
+pub const PLACES: usize = 64;
+
 /// See the head of the file.
 #[repr(C)]
 pub struct LeaseSlot {
@@ -55,6 +59,8 @@ pub struct LeaseState {
     pub blocked: Option<Blocked>,
     /// The name of the generator and of its database, for the log.
     pub name: Short<160>,
+    /// The pool from which the generator leases, by its label.
+    pub pool: Short<64>,
 }
 
 impl LeaseState {
@@ -70,6 +76,7 @@ impl LeaseState {
             },
             blocked: None,
             name: Short::default(),
+            pool: Short::default(),
         }
     }
 
@@ -234,7 +241,7 @@ pub struct ShownFailure {
 }
 
 /// A text of at most N bytes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Short<const N: usize> {
     length: usize,
     bytes: [u8; N],

@@ -3,7 +3,7 @@
 use super::error::{self, Error};
 use super::lease_state::LeaseSlot;
 use super::shmem::{self, Shared, SlotKey};
-use super::{compat, guc, os_clock};
+use super::{compat, os_clock};
 use snowflake_core::generator::Generator;
 use snowflake_core::id::{Millis, Nanos};
 use snowflake_core::protocol::host::IssueError;
@@ -107,7 +107,6 @@ pub fn refused(name: &str, generator: &Generator, why: IssueError) -> Error {
     }
     let server = error::ServerFacts {
         now: os_clock::wall().millis(),
-        max_observe_ahead: guc::max_observe_ahead(),
         obstacle: obstacle(),
     };
     error::refused(name, generator, why, &server)

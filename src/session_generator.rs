@@ -361,6 +361,7 @@ impl SessionGenerator {
                 true => Some(own_workers::of_generator(
                     self.relation(),
                     facts.key,
+                    facts.described.label.pool(),
                     shared,
                 )?),
                 false => None,
@@ -683,7 +684,7 @@ impl SessionGenerator {
         let max = layout.max_worker();
         let worker = match worker {
             Some(worker) => worker,
-            None if is_own => return Err(self.no_own_worker_id()),
+            None if is_own => return Err(self.no_own_worker_id(described.label.pool())),
             None if layout.has_worker() => return Err(lease_wait::no_server_worker_id(max)),
             None => WorkerId::NONE,
         };
@@ -704,21 +705,19 @@ impl SessionGenerator {
         catalog::check_fits(self.relation())?;
         if described.generator.rotates_worker() && shared.lease_of(self.key()).is_none() {
             // It gets one when it is used first.
-            return own_workers::check(self.relation());
+            return own_workers::check(self.relation(), described.label.pool());
         }
         let worker = self.worker_id(described, shared);
         self.stamp(described, worker).map(drop)
     }
 
     /// A generator with worker IDs of its own has none.
-    fn no_own_worker_id(&self) -> Error {
+    fn no_own_worker_id(&self, pool: &str) -> Error {
         let found = shmem::shared().map(|shared| shared.lease_of(self.key()));
-        match (own_workers::check(self.relation()), found) {
+        match (own_workers::check(self.relation(), pool), found) {
             (Err(error), _) | (Ok(()), Err(error)) => error,
             (Ok(()), Ok(Some(lease))) => lease_wait::no_worker_id(lease, Some(&self.name()), 0),
-            (Ok(()), Ok(None)) => {
-                error::own_workers::no_place(&self.name(), guc::max_leased_generators())
-            }
+            (Ok(()), Ok(None)) => error::own_workers::no_place(&self.name()),
         }
     }
 

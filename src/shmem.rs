@@ -21,7 +21,7 @@
 //! A generator's slot is one of the [`WINDOW`] slots that follow the hash of its key.
 //! Default generators have a table of their own with one slot per possible backend: a
 //! backend is in one database, so transactions never use all of these slots. All other
-//! generators share a table of `snowflake_id.max_generators` slots. If no slot of a
+//! generators share a table of 1024 slots. If no slot of a
 //! window is free, because transactions use the slots or their generators are ahead of
 //! the clock, the next table is searched. If there is none, one is made in dynamic
 //! shared memory: the first as large as the shared table and with at least
@@ -46,7 +46,7 @@ use pgrx::pg_sys;
 
 use super::compat::{self, WaitsFor};
 use super::error::{self, Error};
-use super::lease_state::{LeaseSlot, LeaseState, SERVER};
+use super::lease_state::{LeaseSlot, LeaseState, PLACES, SERVER};
 use super::{catalog, guc, os_clock, start_file, time};
 use snowflake_core::clock::Reading;
 use snowflake_core::horizon::{ProcessHolds, Processes, Used};
@@ -181,12 +181,12 @@ fn defaults_count() -> usize {
 
 /// How many slots there are in fixed shared memory.
 fn slots_count() -> usize {
-    defaults_count() + guc::max_generators()
+    defaults_count() + guc::slots()
 }
 
 /// How many slots the next table has; `None` if there may be no further table.
 fn layer_size(layers: usize) -> Option<usize> {
-    let first = guc::max_generators().max(LAYER_MIN);
+    let first = guc::slots().max(LAYER_MIN);
     let before = first * ((1 << layers) - 1);
     (layers < LAYERS_MAX && before < SLOTS_MAX).then_some(first << layers)
 }
@@ -587,9 +587,7 @@ unsafe extern "C-unwind" fn on_request() {
         pg_sys::RequestAddinShmemSpace(size_of::<Shared>());
         pg_sys::RequestAddinShmemSpace(slots_count() * size_of::<Slot>());
         pg_sys::RequestAddinShmemSpace(defaults_count() * size_of::<ProcessHolds>());
-        pg_sys::RequestAddinShmemSpace(
-            guc::max_leased_generators().max(1) * size_of::<LeaseSlot>(),
-        );
+        pg_sys::RequestAddinShmemSpace(PLACES * size_of::<LeaseSlot>());
         for name in LOCK_NAMES {
             pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1);
         }
@@ -614,7 +612,7 @@ unsafe extern "C-unwind" fn on_startup() {
         let slots = pg_sys::ShmemInitStruct(name, size, &raw mut found);
         let (shared, slots) = (shared.cast::<Shared>(), slots.cast::<Slot>());
         let name = c"snowflake_id places".as_ptr();
-        let size = guc::max_leased_generators().max(1) * size_of::<LeaseSlot>();
+        let size = PLACES * size_of::<LeaseSlot>();
         let places = pg_sys::ShmemInitStruct(name, size, &raw mut found).cast::<LeaseSlot>();
         let name = c"snowflake_id holders".as_ptr();
         let size = defaults_count() * size_of::<ProcessHolds>();
@@ -658,7 +656,7 @@ unsafe fn initialise(
         for index in 0..slots_count() {
             slots.add(index).write(Slot::new(reading, now));
         }
-        for index in 0..guc::max_leased_generators() {
+        for index in 0..PLACES {
             let state = LeaseState::new(Tenure::NONE.closed(), None);
             places.add(index).write(LeaseSlot::new(0, state));
         }
@@ -666,7 +664,7 @@ unsafe fn initialise(
             holders.add(index).write(ProcessHolds::default());
         }
         let holders = std::slice::from_raw_parts(holders, defaults_count());
-        let leased = std::slice::from_raw_parts(places, guc::max_leased_generators());
+        let leased = std::slice::from_raw_parts(places, PLACES);
         let slots = std::slice::from_raw_parts(slots, slots_count());
         let (defaults, others) = slots.split_at(defaults_count());
         shared.write(Shared {

@@ -136,7 +136,7 @@ mod tests {
                 "22003",
             ),
             ("SET snowflake_id.worker_id = 1", "55P02"),
-            ("SET snowflake_id.max_generators = 1", "55P02"),
+            ("SET snowflake_id.debug_slots = 1", "55P02"),
             ("SET snowflake_id.reserve_ahead = '1 s'", "55P02"),
             ("SET snowflake_id.nonsense = 1", "42602"),
         ] {

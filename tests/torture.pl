@@ -161,9 +161,9 @@ sub configure
 port = $port
 fsync = $s->{fsync}
 checkpoint_timeout = '$s->{checkpoint_timeout}'
-snowflake_id.worker_id = $worker
+snowflake_id.worker_id = '$worker'
 snowflake_id.reserve_ahead = '$s->{reserve_ms} ms'
-snowflake_id.max_generators = $s->{max_generators}
+snowflake_id.debug_slots = $s->{debug_slots}
 snowflake_id.failover_gap = '$gap'
 END
 	return;

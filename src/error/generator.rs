@@ -207,7 +207,7 @@ pub fn slots_exhausted(max: usize) -> Error {
             "Up to {max} generators have a place, and generators that are in use or ahead of the \
              clock keep their places."
         ))
-        .hint("Increase \"snowflake_id.max_generators\" and restart the server.")
+        .hint("Drop generators that are not needed, and restart the server.")
 }
 
 pub fn batch_count(count: i32, max: i32) -> Error {

@@ -86,15 +86,29 @@ pub fn pool_exceeds_layout(generator: &str, pool: &str, last: i64, max: u64) -> 
     )
 }
 
-/// `snowflake_id.worker_id_from` gives no worker ID.
-pub fn worker_id_from(value: &str, why: &str) -> Error {
+/// `snowflake_id.worker_id` has none of its forms.
+pub fn bad_worker_id(value: &str) -> Error {
     invalid(format!(
-        "snowflake_id: no worker ID from \"snowflake_id.worker_id_from\" = '{value}'"
+        "invalid value for parameter \"snowflake_id.worker_id\": \"{value}\""
     ))
-    .detail(why)
+    .detail(format!(
+        "It is a number from 0 to {}, 'hostname' or 'env NAME'.",
+        i32::MAX
+    ))
+}
+
+/// What `snowflake_id.worker_id` names gives no number; `what` says what it is.
+pub fn no_number(value: &str, what: &str) -> Error {
+    invalid(format!(
+        "snowflake_id: no worker ID from \"snowflake_id.worker_id\" = '{value}'"
+    ))
+    .detail(format!(
+        "{what}, which gives no number from 0 to {}.",
+        i32::MAX
+    ))
     .hint(
-        "Set it to 'hostname', for host names that end in \"-\" and a number, or to 'env NAME', \
-         for a variable of the server's environment.",
+        "'hostname' is for host names that end in \"-\" and a number, 'env NAME' for a variable of \
+         the server's environment that is a number. Or set the number itself.",
     )
 }
 

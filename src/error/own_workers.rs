@@ -3,42 +3,68 @@
 use pgrx::PgSqlErrorCode::*;
 use pgrx::spi::quote_literal;
 
-use super::super::lease_state::Shown;
+use super::super::lease_state::{PLACES, Shown};
 use super::keeper::{NOT_RUNNING, failure};
 use super::{Code, Error, invalid, not_ready};
 
 /// There is no pool for such generators, or no registry at all.
-pub fn no_pool(name: &str, lacks_registry: bool) -> Error {
-    let lacks = if lacks_registry {
-        "\"snowflake_id.registry\" is not set"
-    } else {
-        "\"snowflake_id.generator_pool\" is not set"
+pub fn no_pool(name: &str, pool: &str, lacks: Lacks) -> Error {
+    let server = quote_identifier(pool);
+    let (lacks, hint) = match lacks {
+        Lacks::Registry => (
+            "\"snowflake_id.registry\" is not set".to_string(),
+            format!("Set \"snowflake_id.registry\" to the one that has pool \"{pool}\"."),
+        ),
+        Lacks::OwnPool => (
+            format!("pool \"{pool}\" is the one of this server"),
+            "Let pool in the label name another one, made for generators.".to_string(),
+        ),
+        Lacks::Server => (
+            format!("this database has no foreign server for pool \"{pool}\""),
+            format!(
+                "Make the pool in the registry with snowflake_create_pool(). Then a superuser can \
+                 run: CREATE SERVER {server} FOREIGN DATA WRAPPER snowflake_pool"
+            ),
+        ),
+        Lacks::Superuser => (
+            format!("the foreign server for pool \"{pool}\" belongs to no superuser"),
+            format!("A superuser can run: ALTER SERVER {server} OWNER TO CURRENT_USER"),
+        ),
     };
     not_ready(format!("generator {name} has no queue of worker IDs"))
         .detail(format!(
             "Its label says on_rollback=next_worker, so it leases worker IDs of its own from a \
              registry, and {lacks}."
         ))
-        .hint(
-            "Make a pool with snowflake_create_pool() in the registry, and set \
-             \"snowflake_id.registry\" and \"snowflake_id.generator_pool\". Or set another on_rollback \
-             in the label: wait, error or continue.",
-        )
+        .hint(format!(
+            "{hint} Or set another on_rollback in the label: wait, error or continue."
+        ))
+}
+
+/// What a generator lacks for worker IDs of its own.
+pub enum Lacks {
+    Registry,
+    /// The label names the pool of the server.
+    OwnPool,
+    /// There is no foreign server for the pool.
+    Server,
+    /// A superuser must own it.
+    Superuser,
 }
 
 /// The owner of the generator may not use up worker IDs.
-pub fn not_allowed(name: &str, owner: &str) -> Error {
-    let role = quote_identifier(owner);
+pub fn not_allowed(name: &str, owner: &str, pool: &str) -> Error {
+    let (server, role) = (quote_identifier(pool), quote_identifier(owner));
     ERRCODE_INSUFFICIENT_PRIVILEGE
         .error(format!(
-            "owner \"{owner}\" of generator {name} may not lease worker IDs"
+            "owner \"{owner}\" of generator {name} may not lease worker IDs of pool \"{pool}\""
         ))
         .detail(
             "Its label says on_rollback=next_worker, so it leases worker IDs of its own, and their \
              number is limited.",
         )
         .hint(format!(
-            "A superuser can run: GRANT SET ON PARAMETER snowflake_id.generator_pool TO {role}"
+            "A superuser can run: GRANT USAGE ON FOREIGN SERVER {server} TO {role}"
         ))
 }
 
@@ -47,18 +73,15 @@ fn quote_identifier(name: &str) -> String {
 }
 
 /// All places are taken.
-pub fn no_place(name: &str, places: usize) -> Error {
+pub fn no_place(name: &str) -> Error {
     ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
         .error(format!(
             "generator {name} finds no place to lease a worker ID"
         ))
         .detail(format!(
-            "Up to {places} generators of this server can lease worker IDs of their own."
+            "Up to {PLACES} generators of this server can lease worker IDs of their own."
         ))
-        .hint(
-            "Raise \"snowflake_id.max_leased_generators\" and restart the server. A restart alone makes the \
-             places of dropped generators free.",
-        )
+        .hint("A restart of the server makes the places of dropped generators free.")
 }
 
 /// A worker ID of the pool does not fit the layout.
@@ -70,8 +93,8 @@ pub fn worker_id_range(worker: u32, max: u64, name: &str, layout: &str) -> Error
         "Layout \"{layout}\" holds worker IDs from 0 to {max}."
     ))
     .hint(format!(
-        "Set \"snowflake_id.generator_pool\" to a pool whose worker IDs are from 0 to {max}, or make \
-         the generator with more worker bits."
+        "Let pool in the label name one whose worker IDs are from 0 to {max}, or make the generator \
+         with more worker bits."
     ))
 }
 

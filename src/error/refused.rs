@@ -27,8 +27,6 @@ pub fn no_worker_yet(why: IssueError) -> bool {
 pub struct ServerFacts {
     /// What the wall clock shows.
     pub now: UnixMillis,
-    /// `snowflake_id.max_observe_ahead`.
-    pub max_observe_ahead: Option<Millis>,
     /// What is in the way of a later bound of the server's worker ID: a sentence, or several.
     pub obstacle: Option<String>,
 }
@@ -91,30 +89,22 @@ pub fn refused(name: &str, generator: &Generator, why: IssueError, server: &Serv
             ))
             .detail("Other sessions took IDs in between, again and again.")
             .hint("Try again, or ask for fewer IDs."),
-        IssueError::TooFarAhead { by, limit } => {
-            too_far_ahead(name, generator, by, limit, server.max_observe_ahead)
-        }
+        IssueError::TooFarAhead { by, limit } => too_far_ahead(name, generator, by, limit),
         IssueError::Descends(descent) => descends(name, generator, descent),
     }
 }
 
-fn too_far_ahead(
-    name: &str,
-    generator: &Generator,
-    by: Millis,
-    limit: Millis,
-    max_observe_ahead: Option<Millis>,
-) -> Error {
-    let of_setting = generator.within(max_observe_ahead).max_borrow();
+fn too_far_ahead(name: &str, generator: &Generator, by: Millis, limit: Millis) -> Error {
+    let of_label = generator.within(generator.policy.max_observe).max_borrow();
     let (rule, way) = if limit == generator.max_borrow() {
         (
             "max_borrow of the generator",
             "A generator whose label has a longer max_borrow accepts such an ID.",
         )
-    } else if limit == of_setting {
+    } else if limit == of_label {
         (
-            "\"snowflake_id.max_observe_ahead\"",
-            "With a longer \"snowflake_id.max_observe_ahead\" the generator accepts such an ID.",
+            "max_observe of the generator",
+            "A generator whose label has a longer max_observe accepts such an ID.",
         )
     } else {
         (

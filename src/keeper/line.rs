@@ -1,8 +1,8 @@
 //! A line to a pool of the registry: a thread that carries requests, and the leases for which
 //! it asks, one request at a time and each lease in turn.
 //!
-//! The keeper has one line for the server's lease, and one for the leases of all generators
-//! with worker IDs of their own. Both threads ring the keeper's one bell. So a request of a
+//! The keeper has one line for the server's lease, and one for each pool from which generators
+//! lease worker IDs of their own. All threads ring the keeper's one bell. So a request of a
 //! generator that hangs, for as long as [`Lease::timeout`] or a look-up of a host name lasts,
 //! delays other generators, and never a renewal of the server.
 
@@ -53,8 +53,6 @@ struct Asked {
 /// See the head of the file.
 pub struct Line {
     pub target: Rc<Target>,
-    /// The places of its leases, as soon as they are taken.
-    slots: &'static [LeaseSlot],
     leases: Vec<Lease>,
     /// What is returned while the line continues.
     releases: VecDeque<Release>,
@@ -68,10 +66,9 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn new(target: Target, slots: &'static [LeaseSlot], bell: &Rc<Bell>) -> Self {
+    pub fn new(target: Target, bell: &Rc<Bell>) -> Self {
         Self {
             target: Rc::new(target),
-            slots,
             leases: Vec::new(),
             releases: VecDeque::new(),
             turn: 0,
@@ -79,6 +76,25 @@ impl Line {
             client: None,
             asked: None,
             here: Arc::default(),
+        }
+    }
+
+    /// Whether it has the lease of a place.
+    pub fn has(&self, slot: &LeaseSlot) -> bool {
+        self.leases.iter().any(|lease| lease.is_of(slot))
+    }
+
+    /// Begins the lease of a place, or continues where another keeper ended.
+    pub fn add(&mut self, slot: &'static LeaseSlot, shared: &Shared) {
+        self.leases.push(Lease::new(slot, &self.target, shared));
+    }
+
+    /// Ends the lease of a place, which another line will have.
+    pub fn remove(&mut self, slot: &LeaseSlot, shared: &Shared) {
+        for mut lease in self.leases.extract_if(.., |lease| lease.is_of(slot)) {
+            let end = lease.stop(shared, End::OtherRegistry);
+            let releases = lease.releases(shared, end, End::OtherRegistry);
+            self.releases.extend(releases);
         }
     }
 
@@ -91,11 +107,6 @@ impl Line {
             self.client = None;
             self.asked = None;
             return None;
-        }
-        for slot in self.slots {
-            if slot.key() != 0 && !self.leases.iter().any(|lease| lease.is_of(slot)) {
-                self.leases.push(Lease::new(slot, &self.target, shared));
-            }
         }
         for lease in &mut self.leases {
             lease.hear_sessions(shared);
@@ -227,9 +238,8 @@ impl Line {
         Ok(())
     }
 
-    /// Returns all worker IDs.
-    pub fn end(mut self, shared: &Shared, why: End) {
-        let deadline = Instant::now() + RELEASE_WAIT;
+    /// Returns all worker IDs, by the deadline.
+    pub fn end(mut self, shared: &Shared, why: End, deadline: Instant) {
         let stop = |lease: &Lease| lease.stop(shared, why);
         let ends: Vec<_> = self.leases.iter().map(stop).collect();
         if why == End::Stop && self.is_here() {
@@ -238,7 +248,7 @@ impl Line {
             return;
         }
         // What is under way counts before what follows.
-        if let Some((asked, outcome)) = self.await_outcome(Instant::now() + RELEASE_WAIT / 2) {
+        if let Some((asked, outcome)) = self.await_outcome(deadline - RELEASE_WAIT / 2) {
             self.take(shared, &asked, outcome, true);
         }
         let mut releases = std::mem::take(&mut self.releases);

@@ -20,10 +20,10 @@ impl Target {
         (!registry.is_empty()).then_some(Self { registry, pool })
     }
 
-    /// The target of generators with worker IDs of their own.
-    pub fn of_generators() -> Option<Self> {
-        let (registry, pool) = (guc::registry(), guc::generator_pool());
-        (!registry.is_empty() && !pool.is_empty()).then_some(Self { registry, pool })
+    /// The target of generators that lease from a pool.
+    pub fn of_generators(pool: String) -> Option<Self> {
+        let registry = guc::registry();
+        (!registry.is_empty()).then_some(Self { registry, pool })
     }
 
     pub fn hash(&self) -> u64 {

@@ -187,12 +187,12 @@ is($code, '55000', 'a label that differs');
 like($text, qr/its label is another one than on the coordinator/, 'and where');
 
 # Worker IDs that are missing, or equal.
-for my $case ([ -1, qr/this server has no worker ID/ ], [ 2, qr/both have worker ID 2, and would issue the same IDs/ ])
+for my $case ([ '', qr/this server has no worker ID/ ], [ 2, qr/both have worker ID 2, and would issue the same IDs/ ])
 {
-	$workers[1]->append_conf('postgresql.conf', "snowflake_id.worker_id = $case->[0]");
+	$workers[1]->append_conf('postgresql.conf', "snowflake_id.worker_id = '$case->[0]'");
 	$workers[1]->restart;
 	($code, $text) = error(q{SELECT snowflake_set_default('by_k', 'id', generator => 'own_ids')});
-	is($code, '55000', "worker ID $case->[0] on a worker");
+	is($code, '55000', "worker ID '$case->[0]' on a worker");
 	like($text, $case->[1], 'and why');
 }
 $workers[1]->stop;

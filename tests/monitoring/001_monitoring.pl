@@ -56,7 +56,7 @@ $registry->safe_psql('postgres', q{CREATE EXTENSION snowflake_id;
 my $conninfo = 'host=' . $registry->host . ' port=' . $registry->port . ' dbname=postgres';
 
 # The extension is in a schema of its own, which the exporter's role has in its search_path.
-my $shop = new_node('shop', -1, allows_streaming => 1);
+my $shop = new_node('shop', '', allows_streaming => 1);
 $shop->append_conf('postgresql.conf', "snowflake_id.registry = '$conninfo'\nsnowflake_id.pool = 'main'\nsnowflake_id.reserve_ahead = '1 s'");
 start_with_clock($shop, 0);
 $shop->safe_psql('postgres', 'CREATE SCHEMA ids; CREATE EXTENSION snowflake_id SCHEMA ids');

@@ -66,11 +66,11 @@ $cluster->ctl('edit-config shop --force -p snowflake_id.worker_id=null');
 # Each member has its number from its environment, and the configuration of all says so.
 set_local_number($cluster, $_, '') for $cluster->names;
 $cluster->ctl('reload shop --force');
-$cluster->ctl(q{edit-config shop --force -p "snowflake_id.worker_id_from='env WORKER_ID'"});
+$cluster->ctl(q{edit-config shop --force -p "snowflake_id.worker_id='env WORKER_ID'"});
 restart($cluster->names);
 is(workers(), '1 2 3', 'numbers from the environment');
 is(check($standby), 'promotion', 'the check knows them');
-$cluster->ctl('edit-config shop --force -p snowflake_id.worker_id_from=null');
+$cluster->ctl('edit-config shop --force -p snowflake_id.worker_id=null');
 set_local_number($cluster, $_, s/pg//r) for $cluster->names;
 $cluster->ctl('reload shop --force');
 $leader = restart($cluster->names);

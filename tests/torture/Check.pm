@@ -99,7 +99,7 @@ sub new
 	  'epochs left behind', 'calls timed', 'calls that took 20 ms';
 	my $s = $self->{schedule};
 	$self->{window} = max($s->{reserve_ms}, map { $_->{reserve_ms} // 0 } @{ $s->{faults} });
-	$self->{crowded} = $s->{max_generators} < 100;
+	$self->{crowded} = $s->{debug_slots} < 100;
 	$self->{generator}{"$_->{database} $_->{name}"} = $self->generator($_) for @{ $s->{generators} };
 	$self->{extra} = [ map { $self->generator($_) } @{ $s->{extras} } ];
 	return $self;

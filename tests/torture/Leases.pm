@@ -179,7 +179,7 @@ sub begin
 	my ($self) = @_;
 	my $s = $self->{schedule};
 	my @clocks = @{ $s->{clocks} };
-	my $registry = $self->{registry} = $self->copy_template('registry', 'snowflake_id.worker_id = -1');
+	my $registry = $self->{registry} = $self->copy_template('registry', q{snowflake_id.worker_id = ''});
 	$self->{registries} = [$registry];
 	$self->set_clock($registry, shift @clocks);
 	$self->start($registry);
@@ -212,15 +212,16 @@ END
 	$self->{conninfo} = join ' ', 'host=' . join(',', map { $_->host } @hosts), 'port=' . join(',', map { $_->port } @hosts), 'dbname=a';
 	for my $n (1 .. $s->{leasing} + $s->{claimants})
 	{
-		my ($pool, $fixed) = $n > $s->{leasing} ? ('claimed', 40) : ('main', -1);
-		my $node = $self->copy_template("n$n", "snowflake_id.worker_id = $fixed", "snowflake_id.registry = '$self->{conninfo}'",
-			"snowflake_id.pool = '$pool'", q{snowflake_id.generator_pool = 'queue'}, "snowflake_id.reserve_ahead = '$s->{reserve_ms} ms'");
+		my ($pool, $fixed) = $n > $s->{leasing} ? ('claimed', '40') : ('main', '');
+		my $node = $self->copy_template("n$n", "snowflake_id.worker_id = '$fixed'", "snowflake_id.registry = '$self->{conninfo}'",
+			"snowflake_id.pool = '$pool'", "snowflake_id.reserve_ahead = '$s->{reserve_ms} ms'");
 		$self->set_clock($node, shift @clocks);
 		my $server = { node => $node, name => "n$n", pool => $pool };
 		push @{ $self->{servers} }, $server;
 		$self->start($node);
+		defined ask($node, 'CREATE SERVER queue FOREIGN DATA WRAPPER snowflake_pool') or die 'no right to the pool';
 		# It leases worker IDs of its own, and goes back with the clock.
-		defined ask($node, q{SELECT snowflake_create_generator('queued', 'preset=default on_rollback=next_worker')})
+		defined ask($node, q{SELECT snowflake_create_generator('queued', 'preset=default on_rollback=next_worker pool=queue')})
 		  or die 'no generator';
 		$self->launch($server);
 	}

@@ -57,7 +57,7 @@ sub schedule
 		# Where labels change, clients should meet on the same generators.
 		databases => $mood eq 'relabel' ? ['a'] : [ 'a', 'b', chance(0.3) ? 'c' : () ],
 		reserve_ms => pick(100, 100, 300, 1000, 2000),
-		max_generators => $mood eq 'eviction' ? 1 : pick(1024, 1024, 2),
+		debug_slots => $mood eq 'eviction' ? 1 : pick(1024, 1024, 2),
 		fsync => $mood eq 'mixed' && chance(0.2) ? 'on' : 'off',
 		checkpoint_timeout => pick('30 s', '1 h'),
 		# The default generator of the second database is dropped and made again.
@@ -68,7 +68,7 @@ sub schedule
 		standby_clock => pick(-6, -3, -3, 0, 2),
 		clock => 0);
 	$s{reserve_ms} = pick(100, 300) if $mood eq 'refusal' || $mood eq 'burst';
-	$s{max_generators} = 1024 if $mood eq 'policy';
+	$s{debug_slots} = 1024 if $mood eq 'policy';
 	generators(\%s);
 
 	my $clients = $mood eq 'burst' ? between(4, 6) : between(4, 12);
@@ -117,7 +117,7 @@ sub generator
 	my ($s, $name, $database) = @_;
 	# A start at the mark skips a tick or two. With few slots generators start so
 	# often that those of long ticks run far ahead of the clock.
-	my $tick = $s->{max_generators} < 100 ? 1 : weighted(1 => 5, 10 => 2, 1000 => 2);
+	my $tick = $s->{debug_slots} < 100 ? 1 : weighted(1 => 5, 10 => 2, 1000 => 2);
 	my $clock = chance(0.6) ? pick(1, 1, 2, 2, 2, 3, 4) : 0;
 	my $sequence = ($tick == 1 ? between(7, 12) : $tick == 10 ? between(10, 14) : between(16, 18)) - $clock;
 	# A tick has so few sequence numbers that it is exhausted again and again.
@@ -211,7 +211,7 @@ sub policy
 	# A max_borrow of less than a tick is refused, and so is more than half of
 	# max_rollback.
 	my $least = $max_rollback / 2;
-	my @borrow = $far ? (60_000, 180_000) : (0, 10, 100, $s->{max_generators} < 100 ? () : (1000, 3000));
+	my @borrow = $far ? (60_000, 180_000) : (0, 10, 100, $s->{debug_slots} < 100 ? () : (1000, 3000));
 	@borrow = grep { !$_ || $_ >= $tick && $_ <= $least } @borrow;
 	my $borrow = @borrow ? pick(@borrow) : 0;
 	my $is_default = !$far && chance(0.2);
@@ -811,7 +811,7 @@ sub describe
 	return describe_leases($s) if $s->{mood} eq 'leases';
 	my $text = sprintf("mood %s, databases %s, clients in %s\n",
 		$s->{mood}, join(' ', @{ $s->{databases} }), join(' ', map { $_->{database} } @{ $s->{clients} }));
-	for my $key (qw(reserve_ms max_generators fsync checkpoint_timeout recreates worker standby_worker standby_clock))
+	for my $key (qw(reserve_ms debug_slots fsync checkpoint_timeout recreates worker standby_worker standby_clock))
 	{
 		$text .= "$key = $s->{$key}\n";
 	}

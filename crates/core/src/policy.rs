@@ -16,6 +16,9 @@ pub struct Policy {
     /// How many ticks the cursor may run ahead of the generator's clock once a tick is
     /// exhausted.
     pub max_borrow_ticks: u64,
+    /// How far ahead of the generator's clock an ID may be that it observes, if that is less
+    /// than it may borrow.
+    pub max_observe: Option<Millis>,
     /// What to do when a tick is exhausted and no more ticks may be borrowed.
     pub on_exhausted: OnExhausted,
     pub sequence_start: SequenceStart,
@@ -82,6 +85,7 @@ impl Policy {
         max_rollback: Millis::new(24 * 60 * 60 * 1000),
         max_wait: Millis::new(10),
         max_borrow_ticks: 100,
+        max_observe: None,
         on_exhausted: OnExhausted::Wait,
         sequence_start: SequenceStart::usual(Layout::DEFAULT.sequence_bits()),
     };

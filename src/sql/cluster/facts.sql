@@ -13,7 +13,10 @@ SELECT jsonb_build_object(
                          WHERE relnamespace = 'pg_catalog'::regnamespace AND relname = 'pg_dist_partition'),
     -- This list has a setting only if the library has defined it, which it does only
     -- where it is preloaded.
-    'settings', (SELECT coalesce(jsonb_object_agg(name, setting::bigint), '{}') FROM pg_settings
+    -- A worker ID that is not a number is in the view above, or -1.
+    'settings', (SELECT coalesce(jsonb_object_agg(
+                     name, CASE WHEN setting ~ '^ *[0-9]+ *$' THEN setting::bigint ELSE -1 END), '{}')
+                 FROM pg_settings
                  WHERE name IN ('snowflake_id.worker_id', 'snowflake_id.failover_gap',
                                 'snowflake_id.reserve_ahead'))
 ) AS answer

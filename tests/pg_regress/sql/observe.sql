@@ -79,7 +79,6 @@ GRANT USAGE ON SEQUENCE wide TO regress_snowflake_observer;
 SET ROLE regress_snowflake_observer;
 SELECT snowflake_observe(0, 'wide');
 SELECT snowflake_nextval_after(0, 'wide') > 0 AS positive;
-SET snowflake_id.max_observe_ahead = 0;
 RESET ROLE;
 BEGIN READ ONLY;
 SELECT snowflake_observe(0);
@@ -89,8 +88,12 @@ SELECT snowflake_nextval_after(0);
 ROLLBACK;
 SELECT proname, provolatile, proisstrict, proparallel FROM pg_proc
 WHERE proname IN ('snowflake_observe', 'snowflake_nextval_after') ORDER BY 1;
-SHOW snowflake_id.max_observe_ahead;
+-- The label may say less than max_borrow, and not more.
+SELECT snowflake_create_generator('near', $$preset=default max_observe='101 ms'$$);
+SELECT snowflake_create_generator('near', $$preset=default max_observe=0$$);
+SELECT snowflake_nextval('near') > 0 AS positive;
+SELECT code FROM error_of($$SELECT snowflake_observe(snowflake_encode(clock_timestamp() + interval '50 ms', 1, 0, 'near'), 'near')$$);
 
-DROP SEQUENCE wide, shard_3, clocks, reversed, below, shuffled, waits, tenants;
+DROP SEQUENCE wide, near, shard_3, clocks, reversed, below, shuffled, waits, tenants;
 DROP ROLE regress_snowflake_observer;
 DROP FUNCTION of_other, error_of;

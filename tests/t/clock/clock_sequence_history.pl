@@ -95,7 +95,7 @@ check_unique('moved');
 $session->quit;
 reconnect();
 create_generator($node, $_, $multi_clock) for 'one', 'two';
-$node->append_conf('postgresql.conf', 'snowflake_id.max_generators = 1');
+$node->append_conf('postgresql.conf', 'snowflake_id.debug_slots = 1');
 my %clocks;
 my $starts = 20;
 my $offset = 0;

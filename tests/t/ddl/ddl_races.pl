@@ -10,7 +10,7 @@ use Test::More;
 use Snowflake;
 
 my $node = new_node('main', 3);
-$node->append_conf('postgresql.conf', "snowflake_id.max_generators = 4\nclient_min_messages = warning");
+$node->append_conf('postgresql.conf', "snowflake_id.debug_slots = 4\nclient_min_messages = warning");
 $node->start;
 $node->safe_psql('postgres', q{
 	CREATE EXTENSION snowflake_id;

@@ -11,7 +11,7 @@ use Test::More;
 use Snowflake;
 
 my $node = new_node('main', 3);
-$node->append_conf('postgresql.conf', "snowflake_id.max_generators = 2\nsnowflake_id.reserve_ahead = '3 s'");
+$node->append_conf('postgresql.conf', "snowflake_id.debug_slots = 2\nsnowflake_id.reserve_ahead = '3 s'");
 start_with_clock($node, 0);
 $node->safe_psql('postgres', q{
 	CREATE EXTENSION snowflake_id;

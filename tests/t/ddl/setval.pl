@@ -12,7 +12,7 @@ use Snowflake;
 use Time::HiRes qw(time sleep);
 
 my $node = new_node('main', 3);
-$node->append_conf('postgresql.conf', "snowflake_id.max_generators = 1\nsnowflake_id.reserve_ahead = '100 ms'");
+$node->append_conf('postgresql.conf', "snowflake_id.debug_slots = 1\nsnowflake_id.reserve_ahead = '100 ms'");
 $node->start;
 $node->safe_psql('postgres', q{
 	CREATE EXTENSION snowflake_id;

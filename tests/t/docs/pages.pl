@@ -34,7 +34,7 @@ my $node = new_node('main', 7);
 $node->append_conf('postgresql.conf', 'wal_level = logical');
 $node->start;
 
-my $leasing = new_node('leasing', -1);
+my $leasing = new_node('leasing', '');
 $leasing->append_conf('postgresql.conf', "include_if_exists = 'page.conf'");
 $leasing->start;
 

@@ -178,7 +178,7 @@ $_->stop('immediate') for @same;
 # Leases, from a registry in a database that is not replicated.
 my $registry = new_registry('registry', "'main', '[100,110)'");
 my @lease = ("snowflake_id.registry = '" . conninfo($registry) . "'", "snowflake_id.pool = 'main'");
-my ($east, $west) = (new_side('east', -1, @lease), new_side('west', -1, @lease));
+my ($east, $west) = (new_side('east', '', @lease), new_side('west', '', @lease));
 run_both('leases', $east, $west);
 is(join(' ', sort map { worker($_, 'worker_id') } $east, $west), '100 101', 'leased worker IDs, the same as before the crash');
 

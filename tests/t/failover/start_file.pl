@@ -84,7 +84,7 @@ $other->start;
 is(warnings_of($other), 0, 'a copy with a worker ID of its own');
 like(text_of($other), qr/^worker_id = 8$/m, 'which it remembers');
 my $decoding = restored('decoding', $node);
-$decoding->append_conf('postgresql.conf', 'snowflake_id.worker_id = -1');
+$decoding->append_conf('postgresql.conf', q{snowflake_id.worker_id = ''});
 $decoding->start;
 is(warnings_of($decoding), 0, 'a copy without a worker ID');
 

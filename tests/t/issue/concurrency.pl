@@ -82,7 +82,7 @@ is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT id) FROM t'), '
 
 # There are more generators than slots: slots change owners, and the server makes room
 # where no slot is free.
-$node->append_conf('postgresql.conf', 'snowflake_id.max_generators = 1');
+$node->append_conf('postgresql.conf', 'snowflake_id.debug_slots = 1');
 $node->safe_psql($_, q{SELECT snowflake_create_generator('named', 'preset=default')}) for @databases;
 $node->restart;
 my %lists = map { ("$_ default" => [], "$_ named" => []) } @databases;

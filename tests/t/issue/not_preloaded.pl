@@ -36,11 +36,24 @@ my ($code, $text) = error_of($node, 'SELECT "Strange Schema".snowflake_nextval()
 is($code, '55000', 'no worker ID');
 like($text, qr/HINT:.*"snowflake_id.worker_id".*0 to 1023/, 'the hint names the setting and the range');
 like(slurp_file($node->logfile), qr/WARNING:  snowflake_id: this server has no worker ID/, 'a warning at start');
-is($node->safe_psql('postgres', 'SHOW snowflake_id.worker_id'), '-1', 'not set is -1');
-for my $set ("SET snowflake_id.worker_id = 3", "ALTER SYSTEM SET snowflake_id.worker_id = -2")
+is($node->safe_psql('postgres', 'SHOW snowflake_id.worker_id'), '', 'not set is empty');
+is((error_of($node, 'SET snowflake_id.worker_id = 3'))[0], '55P02', 'no session sets it');
+for my $value ('-1', '7a', '1.5', '2147483648', 'hostnam', 'hostname 1', 'env', 'env A B')
 {
-	isnt((error_of($node, $set))[0], '', "refused: $set");
+	my ($refused, $why) = error_of($node, "ALTER SYSTEM SET snowflake_id.worker_id = '$value'");
+	is($refused, '22023', "refused: $value");
+	like($why, qr/DETAIL:  It is a number from 0 to 2147483647, 'hostname' or 'env NAME'\./, 'and the forms are named');
 }
+
+# A mistyped worker ID stops the start.
+my $file = slurp_file($node->data_dir . '/postgresql.conf');
+$node->append_conf('postgresql.conf', q{snowflake_id.worker_id = 'hostnam'});
+$node->stop;
+ok(!$node->start(fail_ok => 1), 'a mistyped worker ID: no start');
+like(slurp_file($node->logfile), qr/FATAL:  invalid value for parameter "snowflake_id.worker_id": "hostnam"\n.*DETAIL:  It is a number/, 'and the log says why');
+unlink $node->data_dir . '/postgresql.conf';
+$node->append_conf('postgresql.conf', $file);
+$node->start;
 
 # A worker ID can be out of range for the layout.
 $node->append_conf('postgresql.conf', 'snowflake_id.worker_id = 1024');

@@ -128,31 +128,27 @@ for my $sql ("snowflake_observe($far)", "snowflake_nextval_after($far)")
 cmp_ok(leads($behind, 'snowflake_default'), '<', 40, 'harmless');
 cmp_ok($behind->safe_psql('postgres', q{SELECT refusals FROM pg_stat_snowflake WHERE generator = 'snowflake_default'::regclass}), '>=', 2, 'counted');
 
-# The server's setting is a limit besides max_borrow. Only the server's settings have it.
-my ($code) = error_of($behind, 'SET snowflake_id.max_observe_ahead = 0');
-is($code, '55P02', 'no session sets the limit');
+# The label may set a limit below max_borrow.
 sub limit
 {
 	my ($value) = @_;
-	$behind->append_conf('postgresql.conf', "snowflake_id.max_observe_ahead = $value");
-	$behind->reload;
-	wait_until("max_observe_ahead is $value", sub { one($behind, "current_setting('snowflake_id.max_observe_ahead')") eq $value });
+	$behind->safe_psql('postgres', "SECURITY LABEL FOR snowflake_id ON SEQUENCE wide IS \$\$layout='time:41 worker:10 sequence:12' epoch=2025-01-01Z max_borrow='1 h'$value\$\$");
 	return;
 }
 # The generator's own clock counts, which leads after a start.
 one($behind, q{snowflake_nextval('wide')});
 wait_until('in step with its clock', sub { leads($behind, 'wide') < 0.005 });
 my $minute = q{snowflake_encode(clock_timestamp() + interval '1 min', 1, 0, 'wide')};
-limit('5s');
+limit(q{ max_observe='5 s'});
 my ($refused, $why) = error_of($behind, "SELECT snowflake_observe($minute, 'wide')");
-is($refused, '22008', 'a minute ahead is more than max_observe_ahead');
-like($why, qr/DETAIL:.*5 s ahead, by "snowflake_id.max_observe_ahead".*HINT:.*longer "snowflake_id.max_observe_ahead"/s, 'and the error says so');
+is($refused, '22008', 'a minute ahead is more than max_observe');
+like($why, qr/DETAIL:.*5 s ahead, by max_observe of the generator.*HINT:.*longer max_observe/s, 'and the error says so');
 cmp_ok(leads($behind, 'wide'), '<', 1, 'harmless');
-limit('0');
+limit(' max_observe=0');
 ($refused) = error_of($behind, q{SELECT snowflake_observe(snowflake_encode(clock_timestamp() + interval '3 s', 1, 0, 'wide'), 'wide')});
 is($refused, '22008', '0 refuses what is ahead of the clock');
 is(one($behind, q{snowflake_observe(snowflake_encode(clock_timestamp() - interval '1 ms', 1, 0, 'wide'), 'wide')}), '', 'and nothing else');
-limit('-1');
+limit('');
 my $later = one($behind, $minute);
 cmp_ok(one($behind, "snowflake_nextval_after($later, 'wide')"), '>', $later, 'a minute ahead is within max_borrow');
 between(leads($behind, 'wide'), 50, 61, 'the generator is a minute ahead');

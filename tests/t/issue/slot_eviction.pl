@@ -15,7 +15,7 @@ my $slots = 8;
 my $generators = 200;
 my $node = new_node('main', 3);
 # No timeout may fire under load while the clock moves; see clock.c.
-$node->append_conf('postgresql.conf', "snowflake_id.max_generators = $slots\ndeadlock_timeout = '10 min'");
+$node->append_conf('postgresql.conf', "snowflake_id.debug_slots = $slots\ndeadlock_timeout = '10 min'");
 start_with_clock($node, 0);
 
 # The names are the same in both databases, with other labels; some labels share a

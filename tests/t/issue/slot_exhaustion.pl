@@ -12,7 +12,7 @@ use Snowflake;
 my $places = 8;
 my $many = 3 * $places;
 my $node = new_node('main', 3);
-$node->append_conf('postgresql.conf', "snowflake_id.max_generators = $places");
+$node->append_conf('postgresql.conf', "snowflake_id.debug_slots = $places");
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 for my $database ('postgres', 'other')

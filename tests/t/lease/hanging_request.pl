@@ -84,15 +84,14 @@ END
 	$? = $status;
 }
 
-my $node = new_node('main', -1);
+my $node = new_node('main', '');
 $node->append_conf('postgresql.conf', <<"END");
 snowflake_id.registry = 'host=$folder port=$port dbname=postgres'
 snowflake_id.pool = 'servers'
-snowflake_id.generator_pool = 'queue'
 END
 $node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
-my $label = q{preset=worker_queue epoch='2025-01-01 00:00:00+00'};
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id; CREATE SERVER queue FOREIGN DATA WRAPPER snowflake_pool');
+my $label = q{preset=worker_queue epoch='2025-01-01 00:00:00+00' pool=queue};
 create_generator($node, $_, $label) for 'first', 'second';
 my $session = session($node);
 is($session->query_safe(q{SELECT snowflake_worker_id(snowflake_nextval('first'), 'first')}), 100, 'a generator has a worker ID of its own');

@@ -17,7 +17,7 @@ my $conninfo = conninfo($registry);
 
 # Autovacuum would connect, and so write the file that tells where indexes of shared
 # catalogs are.
-my $idle = new_node('idle', -1);
+my $idle = new_node('idle', '');
 $idle->append_conf('postgresql.conf', <<"END_OF_SETTINGS");
 snowflake_id.registry = '$conninfo'
 snowflake_id.pool = 'main'

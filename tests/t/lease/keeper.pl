@@ -89,7 +89,7 @@ sub set
 }
 
 # A lease.
-my $a = new_leasing('a', -1, 'default');
+my $a = new_leasing('a', '', 'default');
 is(take($a), 0, 'the first server has the first worker ID');
 is(worker($a, q{concat_ws(' ', worker_id, source, pool, last_error)}), '0 registry default', 'the view of the node');
 is(worker($a, 'token'), row(0, 'token'), 'node and registry have the same token');
@@ -157,7 +157,7 @@ is((error_in($setter, q{SELECT snowflake_nextval('near')}))[0], '', 'until its m
 $setter->quit;
 
 # A second server, and a fixed worker ID that is in use.
-my $b = new_leasing('b', -1, 'default');
+my $b = new_leasing('b', '', 'default');
 is(take($b), 1, 'the second server has the second worker ID');
 my $c = new_leasing('c', 1, 'default');
 ($code, $text) = error_of($c, 'SELECT snowflake_nextval()');
@@ -218,9 +218,9 @@ is(worker($b, 'last_error'), '', 'no trouble is left');
 $session->quit;
 
 # One worker ID for two servers.
-my $d = new_leasing('d', -1, 'one');
+my $d = new_leasing('d', '', 'one');
 is(take($d), 20, 'the only worker ID of a pool');
-my $e = new_leasing('e', -1, 'one');
+my $e = new_leasing('e', '', 'one');
 ($code, $text) = error_of($e, 'SELECT snowflake_nextval()');
 is($code, '55000', 'no worker ID is left');
 like($text, qr/this server has no worker ID.*All worker IDs of the pool belong to other servers\..*View snowflake_worker/s, 'why, and what to look at');
@@ -254,7 +254,7 @@ $session->quit;
 $e->stop;
 
 # A server stops before it knows that its worker ID was revoked.
-my $late = new_leasing('late', -1, 'long');
+my $late = new_leasing('late', '', 'long');
 is(take($late), 30, 'a lease that is renewed seldom');
 $admin->query_safe(q{SELECT snowflake_revoke_worker('long', 30)});
 $late->stop;
@@ -262,7 +262,7 @@ is(in_log($late, qr/WARNING:  snowflake_id: lost worker ID 30\n.*DETAIL:  It was
 is(in_log($late, qr/return(?:ed)? worker ID 30/), 0, 'and that it returned nothing');
 
 # A pool whose worker IDs do not fit.
-my $f = new_leasing('f', -1, 'wide');
+my $f = new_leasing('f', '', 'wide');
 is(take($f), 1020, 'a worker ID that fits');
 like($f->safe_psql('postgres', q{SELECT problem FROM snowflake_generators}),
 	qr/cannot hold all worker IDs of pool "wide".*up to 1029.*0 to 1023/, 'the view tells that others do not');
@@ -275,7 +275,7 @@ like($text, qr/worker ID 1030 is out of range.*HINT:  Set "snowflake_id\.pool" t
 $f->stop;
 
 # A standby has no lease; promoted, it has its own.
-my $g = new_leasing('g', -1, 'default', allows_streaming => 1);
+my $g = new_leasing('g', '', 'default', allows_streaming => 1);
 my $own = take($g);
 $g->backup('standby');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -290,7 +290,7 @@ $standby->stop;
 $g->stop;
 
 # Settings that are wrong, and put right by a reload.
-my $h = new_leasing('h', -1, 'nowhere');
+my $h = new_leasing('h', '', 'nowhere');
 ($code, $text) = error_of($h, 'SELECT snowflake_nextval()');
 is($code, '55000', 'a pool that does not exist');
 like($text, qr/SQLSTATE 42704: pool "nowhere" does not exist/, 'is named');
@@ -336,7 +336,7 @@ $h->stop;
 $admin->query_safe(q{ALTER FUNCTION snowflake_lease RENAME TO right_lease});
 $admin->query_safe(q{CREATE FUNCTION snowflake_lease(pool text, request jsonb) RETURNS jsonb
 	LANGUAGE plpgsql AS $$BEGIN RAISE LOG 'planted'; RETURN jsonb_set(right_lease(pool, request), '{number}', '999999'); END$$});
-my $odd = new_leasing('odd', -1, 'default');
+my $odd = new_leasing('odd', '', 'default');
 wait_until('a planted function', sub { worker($odd, 'last_error')
 	eq 'Function snowflake_lease() in the registry\'s database is not that of extension snowflake_id.' });
 unlike(slurp_file($registry->logfile), qr/LOG:\s+planted/, 'a planted function is not called');
@@ -347,7 +347,7 @@ take($odd);
 $odd->stop;
 
 # No background worker is left for the keeper.
-my $none = new_leasing('none', -1, 'default');
+my $none = new_leasing('none', '', 'default');
 $none->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $none->restart;
 ($code, $text) = error_of($none, 'SELECT snowflake_nextval()');
@@ -356,7 +356,7 @@ like($text, qr/The keeper is not running.*"max_worker_processes"/, 'and what it 
 $none->stop;
 
 # A server that leases from its own registry: a smart stop does not wait for the keeper.
-my $own_registry = new_node('own_registry', -1);
+my $own_registry = new_node('own_registry', '');
 $own_registry->append_conf('postgresql.conf', "snowflake_id.pool = 'own'");
 $own_registry->start;
 $own_registry->safe_psql('postgres', q{CREATE EXTENSION snowflake_id;
@@ -454,15 +454,16 @@ $admin->query_safe(q{UPDATE _snowflake.state SET state = jsonb_set(state, '{stop
 # Where the worker ID comes from.
 {
 	local $ENV{MY_WORKER} = '77';
-	my $k = new_node('k', -1);
-	$k->append_conf('postgresql.conf', "snowflake_id.worker_id_from = 'env MY_WORKER'");
+	my $k = new_node('k', '');
+	$k->append_conf('postgresql.conf', "snowflake_id.worker_id = 'env MY_WORKER'");
 	$k->start;
 	$k->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 	is(worker($k, q{concat_ws(' ', worker_id, source)}), '77 env', 'from the environment');
+	is($k->safe_psql('postgres', 'SHOW snowflake_id.worker_id'), 'env MY_WORKER', 'the setting shows its text');
 	take($k);
-	$k->append_conf('postgresql.conf', "snowflake_id.worker_id_from = 'env NOTHING'");
+	$k->append_conf('postgresql.conf', "snowflake_id.worker_id = 'env NOTHING'");
 	$k->restart;
-	is(in_log($k, qr/WARNING:  snowflake_id: no worker ID from "snowflake_id\.worker_id_from" = 'env NOTHING'/), 1, 'a variable that is not set');
+	is(in_log($k, qr/WARNING:  snowflake_id: no worker ID from "snowflake_id\.worker_id" = 'env NOTHING'/), 1, 'a variable that is not set');
 	is(worker($k, 'source'), 'none', 'no worker ID');
 	$k->stop;
 }

@@ -190,7 +190,7 @@ sub restart_with
 	wait_for_ids($_, $what) for $node, $other;
 	return $worker;
 }
-for my $node (@fleet) { between(restart_with($node, -1, 'from a fixed worker ID to a lease'), 30, 39, 'a worker ID of the pool'); }
+for my $node (@fleet) { between(restart_with($node, q{''}, 'from a fixed worker ID to a lease'), 30, 39, 'a worker ID of the pool'); }
 isnt(worker($fleet[0], 'worker_id'), worker($fleet[1], 'worker_id'), 'each has its own');
 # Back: the others leave the pool first. See the documentation of moves.
 is(restart_with($fleet[0], 33, 'back to a fixed worker ID'), 33, 'the first has its fixed worker ID');

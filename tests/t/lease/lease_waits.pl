@@ -15,7 +15,7 @@ plan skip_all => 'the kernel does not count how often a process sleeps' if !-e '
 my $registry = new_node('registry', 900);
 $registry->start;
 $registry->safe_psql('postgres', q{CREATE EXTENSION snowflake_id; SELECT snowflake_create_pool('main', '[0,16)')});
-my $node = new_node('main', -1);
+my $node = new_node('main', '');
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 $node->stop;

@@ -15,7 +15,7 @@ use Snowflake;
 # Worker IDs of pools are of times after their making, so the servers' clocks are ahead of
 # the registry's by this much (seconds), and are set back by less.
 my $ahead = 3600;
-my $label = q{preset=worker_queue epoch='2025-01-01 00:00:00+00'};
+my $label = q{preset=worker_queue epoch='2025-01-01 00:00:00+00' pool=queue};
 my $short = q{lease => '3 s', hold => '1 s', max_ahead => '1 s'};
 
 # Returns the worker ID of an ID that was drawn.
@@ -32,17 +32,24 @@ sub take
 	return worker_in($session, $name);
 }
 
+# Waits until the generator has a worker ID of the pool that its label names.
+sub next_of_pool
+{
+	my ($session, $name, $worker, $what) = @_;
+	return ok(wait_until($what, sub { take($session, $name, 1) == $worker }), $what);
+}
+
 # Runs all of it with one kind of registry.
 sub run_with
 {
 	($kind, my ($conninfo, $administrate, $state_of)) = @_;
 	$administrate->(qq{'servers', int8range(0, 8), $short});
 	$administrate->(qq{'queue', int8range(100, 103), $short});
-	my $node = new_node("main_$kind", -1);
+	$administrate->(qq{'many', int8range(200, 300), $short});
+	my $node = new_node("main_$kind", '');
 	$node->append_conf('postgresql.conf', <<"END");
 snowflake_id.registry = '$conninfo'
 snowflake_id.pool = 'servers'
-snowflake_id.max_leased_generators = 2
 snowflake_id.reserve_ahead = '1 s'
 END
 	start_with_clock($node, $ahead);
@@ -54,16 +61,15 @@ END
 	create_generator($node, 'plain', q{preset=default on_rollback=wait});
 	my ($code, $text) = error_in($session, next_of('queued'));
 	is($code, '55000', "$kind: no pool for such generators");
-	like($text, qr/generator queued has no queue of worker IDs\n.*"snowflake_id\.generator_pool" is not set\..*\nHINT:  Make a pool/, 'the hint says what to do');
+	like($text, qr/generator queued has no queue of worker IDs\n.*this database has no foreign server for pool "queue"\..*\nHINT:  .*CREATE SERVER queue FOREIGN DATA WRAPPER snowflake_pool/, 'the hint says what to do');
 	like(shown($node, 'snowflake_generators', 'queued', 'problem'), qr/no queue of worker IDs/, 'the view tells before');
-	$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake_id.generator_pool = 'queue'});
-	$node->reload;
-	ok(wait_until('the setting is known', sub { shown($node, 'snowflake_generators', 'queued', 'problem') eq '' }), 'no problem any more');
+	$node->safe_psql('postgres', "CREATE SERVER $_ FOREIGN DATA WRAPPER snowflake_pool") for qw(queue many servers);
+	is(shown($node, 'snowflake_generators', 'queued', 'problem'), '', 'no problem any more');
 	$node->safe_psql('postgres', 'CREATE ROLE shop LOGIN; GRANT CREATE ON SCHEMA public TO shop');
 	$node->safe_psql('postgres', "SELECT snowflake_create_generator('shop_ids', \$\$$label\$\$)", extra_params => [ '-U', 'shop' ]);
 	($code, $text) = error_in($session, next_of('shop_ids'));
 	is($code, '42501', 'the owner has no privilege, though the caller is a superuser');
-	like($text, qr/HINT:  A superuser can run: GRANT SET ON PARAMETER snowflake_id\.generator_pool TO shop/, 'the hint has the statement');
+	like($text, qr/HINT:  A superuser can run: GRANT USAGE ON FOREIGN SERVER queue TO shop/, 'the hint has the statement');
 
 	# The first worker ID.
 	is(take($session, 'queued'), 100, 'the head of the queue');
@@ -71,12 +77,12 @@ END
 	is(shown($node, 'snowflake_generators', 'plain', 'worker_id'), '0', 'others have that of the server');
 	is(take($session, 'plain'), 0, 'and use it');
 	ok(in_log($node, qr/LOG:  snowflake_id: acquired worker ID 100 from pool "queue" for generator queued of database "postgres"/), 'the log tells');
-	$node->safe_psql('postgres', 'GRANT SET ON PARAMETER snowflake_id.generator_pool TO shop');
+	$node->safe_psql('postgres', 'GRANT USAGE ON FOREIGN SERVER queue TO shop');
 	is(take($session, 'shop_ids'), 101, 'the next generator has the next worker ID');
-	create_generator($node, 'third', $label);
-	($code, $text) = error_in($session, next_of('third'));
-	is($code, '53400', 'there are two places');
-	like($text, qr/HINT:  Raise "snowflake_id\.max_leased_generators"/, 'the hint says how to have more');
+	create_generator($node, 'own_pool', $label =~ s/queue$/servers/r);
+	($code, $text) = error_in($session, next_of('own_pool'));
+	is($code, '55000', 'the pool of the server is not for generators');
+	like($text, qr/pool "servers" is the one of this server\..*\nHINT:  Let pool in the label name another one/, 'and why');
 
 	# The clock is set back: another worker ID, at the time of the clock. Other generators
 	# keep theirs.
@@ -132,8 +138,29 @@ END
 	wait_until('another keeper', sub { my $new = $keeper->(); $new && $new ne $pid });
 	is(take($session, 'queued'), 100, 'the next keeper goes on with it');
 
+	# Another label takes it to another pool, and back.
+	my $relabel = sub { $node->safe_psql('postgres', "SECURITY LABEL FOR snowflake_id ON SEQUENCE queued IS \$\$$_[0]\$\$") };
+	$relabel->($label =~ s/queue$/many/r);
+	next_of_pool($session, 'queued', 200, 'the pool that the label names');
+	ok(wait_until('the old one is returned', sub { $state_of->(100) eq 'released' }), 'the old worker ID goes back to its pool');
+	is(take($session, 'shop_ids'), 101, 'others keep theirs');
+	$relabel->($label);
+	next_of_pool($session, 'queued', 100, 'and back');
+	my $shop = "SECURITY LABEL FOR snowflake_id ON SEQUENCE shop_ids IS \$\$";
+	$node->safe_psql('postgres', $shop . $label =~ s/queue$/many/r . '$$');
+	is((error_in($session, next_of('shop_ids')))[0], '42501', 'no other pool without the privilege');
+	$node->safe_psql('postgres', "$shop$label\$\$");
+	is(take($session, 'shop_ids'), 101, 'the worker ID is kept');
+
+	# All places are taken. A restart makes those of dropped generators free.
+	create_generator($node, "many_$_", $label =~ s/queue$/many/r) for 1 .. 63;
+	take($session, "many_$_", 1) for 1 .. 62;
+	($code, $text) = error_in($session, next_of('many_63'));
+	is($code, '53400', 'there are 64 places');
+	like($text, qr/HINT:  A restart of the server makes the places of dropped generators free/, 'the hint says how to have more');
+
 	# Another label takes it to the worker ID of the server.
-	$node->safe_psql('postgres', "SECURITY LABEL FOR snowflake_id ON SEQUENCE queued IS \$\$$label on_rollback=wait\$\$");
+	$relabel->($label =~ s/pool=queue/on_rollback=wait/r);
 	is(take($session, 'queued'), 0, 'without next_worker, the worker ID is that of the server');
 	$session->quit;
 	$node->stop;

@@ -37,7 +37,7 @@ sub new_registry
 		create_pools($etcd, @pools);
 		return $etcd;
 	}
-	my $node = new_node($name, -1, allows_streaming => 1);
+	my $node = new_node($name, '', allows_streaming => 1);
 	$node->append_conf('postgresql.conf', "max_connections = 50\nrestart_after_crash = on\nlog_statement = none");
 	start_with_clock($node, 0);
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
@@ -83,7 +83,7 @@ sub start_registry
 sub template_of
 {
 	my ($name) = @_;
-	my $node = new_node($name, -1, allows_streaming => 1);
+	my $node = new_node($name, '', allows_streaming => 1);
 	$node->append_conf('postgresql.conf', <<'CONF');
 log_statement = none
 restart_after_crash = on

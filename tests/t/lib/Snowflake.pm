@@ -26,7 +26,7 @@ sub new_node
 	$node->init(%options);
 	$node->append_conf('postgresql.conf', <<"END");
 shared_preload_libraries = 'snowflake_id'
-snowflake_id.worker_id = $worker
+snowflake_id.worker_id = '$worker'
 timezone = 'UTC'
 log_min_messages = info
 END

@@ -68,7 +68,7 @@ my ($detail, $hint) = split /\|/, findings("'{twin}'", 'detail, hint');
 like($detail, qr/worker ID 1,.*issue the same IDs/, 'what is wrong');
 like($hint, qr/Stop writes on one of them now/, 'what to do first');
 is(findings("ARRAY['$conninfo', 'twin']", 'DISTINCT server'), 'this server', 'no finding for a server that is all right');
-$node{twin}->append_conf('postgresql.conf', 'snowflake_id.worker_id = -1');
+$node{twin}->append_conf('postgresql.conf', q{snowflake_id.worker_id = ''});
 $node{twin}->restart;
 found("'{twin}'", 'error|no worker ID|twin|', 'no worker ID');
 $node{twin}->append_conf('postgresql.conf', 'snowflake_id.worker_id = 1024');

@@ -65,7 +65,7 @@ $standby->append_conf('postgresql.conf', 'snowflake_id.worker_id = ' . worker($m
 $standby->restart;
 found('warning|standby shares a worker ID|this server|standby', 'a standby that would claim the worker ID of its primary', $standby);
 like(findings('hint', $standby), qr/^Remove snowflake_id\.worker_id from the standby/, 'no other number is recommended');
-$standby->append_conf('postgresql.conf', "snowflake_id.worker_id = -1\nsnowflake_id.registry = ''");
+$standby->append_conf('postgresql.conf', "snowflake_id.worker_id = ''\nsnowflake_id.registry = ''");
 $standby->restart;
 found('warning|no worker ID|standby|', 'a standby without a registry and a number', $standby);
 is(worker($standby, 'registry IS NULL, pool IS NULL'), 't|t', 'it shows no registry');
@@ -113,7 +113,7 @@ $other->append_conf('postgresql.conf', "snowflake_id.worker_id = $own");
 $other->restart;
 wait_until('a refusal', sub { worker($other, 'last_error IS NOT NULL') eq 't' });
 found('error|no worker ID|other|', 'a server that claims the worker ID of another one', $other);
-$other->append_conf('postgresql.conf', 'snowflake_id.worker_id = -1');
+$other->append_conf('postgresql.conf', q{snowflake_id.worker_id = ''});
 $other->restart;
 first_id($other, 'without a number of its own');
 

@@ -24,7 +24,7 @@ sub lines_of
 }
 
 my $node = new_node('node', 7, allows_streaming => 1);
-$node->append_conf('postgresql.conf', "snowflake_id.max_generators = 2\nsnowflake_id.reserve_ahead = '200 ms'");
+$node->append_conf('postgresql.conf', "snowflake_id.debug_slots = 2\nsnowflake_id.reserve_ahead = '200 ms'");
 start_with_clock($node, 0);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_id');
 

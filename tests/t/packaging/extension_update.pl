@@ -132,7 +132,7 @@ sql('shop', q{GRANT EXECUTE ON FUNCTION snowflake_stat_reset() TO lessee;
 
 # A registry, and a server that leases from it.
 sql('shop', q{SELECT snowflake_create_pool('main', '[0,8)', lease => '6 s', hold => '1 s', max_ahead => '1 s')});
-my $leasing = new_node('leasing', -1, install_path => $installation);
+my $leasing = new_node('leasing', '', install_path => $installation);
 my $conninfo = 'host=' . $node->host . ' port=' . $node->port . ' dbname=shop';
 $leasing->append_conf('postgresql.conf', "snowflake_id.registry = '$conninfo'\nsnowflake_id.pool = 'main'");
 $leasing->start;

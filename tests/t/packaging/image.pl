@@ -89,7 +89,7 @@ $plain->stop;
 
 # A cluster of three pods. The host name gives the worker ID; a standby is a copy with
 # the same settings.
-my $first = new_pod('first', "snowflake_id.worker_id_from = 'hostname'");
+my $first = new_pod('first', "snowflake_id.worker_id = 'hostname'");
 start_on($first, 'shop-1');
 $first->safe_psql('postgres', q{CREATE EXTENSION snowflake_id; SELECT snowflake_create_generator('own', 'preset=twitter');
 	CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), own bigint DEFAULT snowflake_nextval('own'))});
@@ -135,7 +135,7 @@ $_->stop for values %standby;
 $first->stop;
 start_on($first, 'shop');
 is((error_of($first, 'SELECT snowflake_nextval()'))[0], '55000', 'a host name without a number: no IDs');
-is(in_log($first, qr/WARNING:  snowflake_id: no worker ID from "snowflake_id\.worker_id_from" = 'hostname'/), 1, 'the log says so');
+is(in_log($first, qr/WARNING:  snowflake_id: no worker ID from "snowflake_id\.worker_id" = 'hostname'/), 1, 'the log says so');
 $first->stop;
 
 # Leases, with the same settings in all pods.
@@ -164,7 +164,7 @@ is($registry->safe_psql('postgres', q{SELECT string_agg(worker_id || ' ' || host
 $_->stop for $leasing, $second, $registry;
 
 # pg_upgrade loads every library that functions name.
-my $new = new_pod('new', "snowflake_id.worker_id_from = 'hostname'");
+my $new = new_pod('new', "snowflake_id.worker_id = 'hostname'");
 {
 	local $ENV{LD_PRELOAD} = $ENV{HOSTNAME_LIBRARY};
 	local $ENV{FAKED_HOSTNAME} = 'shop-1';

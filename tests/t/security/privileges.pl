@@ -53,7 +53,7 @@ can('owner', 'INSERT INTO orders (item) VALUES (1), (2)');
 # Only the administrator changes settings.
 for my $role (qw(stranger owner))
 {
-	for my $setting (qw(worker_id reserve_ahead failover_gap max_clock_jump max_observe_ahead max_generators))
+	for my $setting (qw(worker_id reserve_ahead failover_gap max_clock_jump debug_slots))
 	{
 		cannot($role, '55P02', "SET snowflake_id.$setting = 200");
 		cannot($role, '55P02', "SELECT set_config('snowflake_id.$setting', '200', true)");

@@ -8,7 +8,7 @@ use crate::excerpt::excerpt;
 use crate::layout::FieldRole;
 
 /// The keys that labels have; all others are names of fields.
-pub const KEYS: [&str; 10] = [
+pub const KEYS: [&str; 12] = [
     "preset",
     "layout",
     "epoch",
@@ -17,12 +17,14 @@ pub const KEYS: [&str; 10] = [
     "max_rollback",
     "max_wait",
     "max_borrow",
+    "max_observe",
     "on_exhausted",
     "sequence_start",
+    "pool",
 ];
 
-/// Most characters of a field's name, the same as of a name in PostgreSQL.
-const NAME_MAX: usize = 63;
+/// Most bytes of the name of a field or of a pool, the same as of a name in PostgreSQL.
+pub const NAME_MAX: usize = 63;
 
 /// A part of a label, and the number of bytes before it.
 #[derive(Clone, Copy)]

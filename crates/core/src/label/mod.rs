@@ -14,8 +14,8 @@
 //! worker ID, high parts first, except those with a value: they are the same in all IDs
 //! of the generator. The value `caller` leaves a field to the caller, ID by ID.
 //!
-//! A printed label gives every key, so that it keeps its meaning if the defaults
-//! change; parsing a printed label gives the same label.
+//! A printed label gives every key that has a value, so that it keeps its meaning if the
+//! defaults change; parsing a printed label gives the same label.
 //!
 //! `grammar` takes texts apart, `values` reads and writes the values of the keys,
 //! `rules` has the defaults and finds contradictions.
@@ -26,6 +26,7 @@ use super::duration::as_set;
 use super::generator::Generator;
 use super::id::{Millis, SnowflakeId, Stamp, Tick};
 use super::layout::{FieldRole, Fields, Layout, LayoutError, POSITION_BITS_MAX, in_range};
+use super::policy::OnRollback;
 
 mod grammar;
 mod rules;
@@ -45,6 +46,7 @@ pub struct Label {
     layout: Layout,
     generator: Generator,
     max_borrow: Millis,
+    pool: String,
 }
 
 /// One field of a layout.
@@ -93,6 +95,11 @@ impl Label {
 
     pub fn generator(&self) -> Generator {
         self.generator
+    }
+
+    /// The pool from which the generator leases worker IDs of its own, if it does.
+    pub fn pool(&self) -> &str {
+        &self.pool
     }
 
     /// Why no generator can have this label, although the label can decode: what is
@@ -146,6 +153,13 @@ impl Label {
             pair("on_exhausted", on_exhausted_text(policy.on_exhausted)),
             pair("sequence_start", &start_text(policy.sequence_start)),
         ];
+        let max_observe = policy
+            .max_observe
+            .map(|it| pair("max_observe", &as_set(it)));
+        pairs.splice(4..4, max_observe);
+        if policy.on_rollback == OnRollback::NextWorker {
+            pairs.push(pair("pool", &self.pool));
+        }
         pairs.retain(|pair| policy.on_rollback.waits() || !pair.starts_with("max_wait="));
         pairs.join(" ")
     }
@@ -261,6 +275,9 @@ impl fmt::Display for Label {
 
 /// A pair as a label writes it.
 fn pair(key: &str, value: &str) -> String {
-    let quote = if value.contains(' ') { "'" } else { "" };
-    format!("{key}={quote}{value}{quote}")
+    let is_bare = |c: char| c.is_ascii_graphic() && !"'\"".contains(c);
+    match value.chars().all(is_bare) {
+        true => format!("{key}={value}"),
+        false => format!("{key}='{}'", value.replace('\'', "''")),
+    }
 }

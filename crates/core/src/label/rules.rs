@@ -4,7 +4,9 @@
 use std::ops::RangeInclusive;
 
 use super::grammar::{self, FIELD_FORM, FieldText, KEYS, Pair, Text, list};
-use super::values::{ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, start};
+use super::values::{
+    ON_EXHAUSTED, ON_ROLLBACK, choice, duration, epoch, on_rollback_text, pool, start,
+};
 use super::{Field, Label, LabelError, TEXT_MAX};
 use crate::clock_seq::CLOCK_BITS_MAX;
 use crate::duration::as_set;
@@ -19,6 +21,9 @@ const TICK: RangeInclusive<Millis> = Millis::new(1)..=TICK_MAX;
 const MAX_ROLLBACK: RangeInclusive<Millis> = Millis::new(1000)..=Millis::new(3650 * 86_400_000);
 const MAX_WAIT: RangeInclusive<Millis> = Millis::ZERO..=Millis::new(60_000);
 const MAX_BORROW: RangeInclusive<Millis> = Millis::ZERO..=MAX_ROLLBACK.end().half();
+
+/// The pool of a generator whose label names none.
+const DEFAULT_POOL: &str = "generators";
 
 impl Label {
     /// Understands a label. Fails with a [`LabelError`] for the first thing that is
@@ -53,6 +58,7 @@ impl Label {
             tick: Layout::DEFAULT.tick(),
             policy: Policy::DEFAULT,
             max_borrow: None,
+            pool: DEFAULT_POOL.to_string(),
         };
         for pair in &pairs {
             draft.read(pair)?;
@@ -72,6 +78,7 @@ struct LabelDraft<'a> {
     tick: Millis,
     policy: Policy,
     max_borrow: Option<Millis>,
+    pool: String,
 }
 
 impl<'a> LabelDraft<'a> {
@@ -96,6 +103,8 @@ impl<'a> LabelDraft<'a> {
             "max_rollback" => policy.max_rollback = duration(pair, MAX_ROLLBACK)?,
             "max_wait" => policy.max_wait = duration(pair, MAX_WAIT)?,
             "max_borrow" => self.max_borrow = Some(duration(pair, MAX_BORROW)?),
+            "max_observe" => policy.max_observe = Some(duration(pair, MAX_BORROW)?),
+            "pool" => self.pool = pool(pair)?,
             "on_exhausted" => policy.on_exhausted = choice(pair, &ON_EXHAUSTED)?,
             "sequence_start" => policy.sequence_start = start(pair)?,
             // The name of a preset, and values of fields: they are not numbers yet,
@@ -182,6 +191,7 @@ impl<'a> LabelDraft<'a> {
                 policy: self.policy,
             },
             max_borrow,
+            pool: self.pool,
         })
     }
 
@@ -243,6 +253,16 @@ impl<'a> LabelDraft<'a> {
             policy.max_wait = Policy::DEFAULT.max_wait;
         }
 
+        if policy.on_rollback != OnRollback::NextWorker
+            && let Some(pool) = self.given("pool")
+        {
+            let rule = on_rollback_text(policy.on_rollback);
+            return pool.key.error(
+                &format!("pool has no meaning with on_rollback={rule}"),
+                "It is for on_rollback=next_worker.",
+            );
+        }
+
         let (most, tick) = (policy.max_advance(), layout.tick());
         let usual = Layout::DEFAULT.lasting(policy.max_borrow_ticks);
         let mut borrow = self.max_borrow.unwrap_or(usual.min(most));
@@ -267,6 +287,13 @@ impl<'a> LabelDraft<'a> {
             borrow = Millis::ZERO;
         }
         policy.max_borrow_ticks = (borrow.get() / tick.get()).unsigned_abs();
+        if let Some(observe) = policy.max_observe.filter(|observe| *observe > borrow) {
+            let (observe, borrow) = (as_set(observe), as_set(borrow));
+            return self.at("max_observe").error(
+                &format!("max_observe \"{observe}\" is more than max_borrow \"{borrow}\""),
+                &format!("It can be 0 to {borrow}: max_borrow limits observed IDs too."),
+            );
+        }
 
         if self.given("sequence_start").is_none() {
             policy.sequence_start = SequenceStart::usual(layout.sequence_bits());

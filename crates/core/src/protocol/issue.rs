@@ -215,12 +215,12 @@ fn wait_or_reserve<H: Host>(
 /// [`issue`] does; a failed call changes nothing.
 ///
 /// The tick may be ahead of the generator's clock by what the generator may borrow, and by
-/// no more than `most`, if that is limited. So nobody waits longer because of this than
+/// no more than its `max_observe`, if it has one. So nobody waits longer because of this than
 /// because of a caller who takes IDs.
 ///
 /// # Errors
 /// The host's error, or why the ID cannot be observed.
-pub fn observe<H: Host>(host: &H, tick: Tick, most: Option<Millis>) -> Result<(), H::Error> {
+pub fn observe<H: Host>(host: &H, tick: Tick) -> Result<(), H::Error> {
     let mut waits = Waits::default();
     let mut has_looked = false;
     loop {
@@ -229,7 +229,7 @@ pub fn observe<H: Host>(host: &H, tick: Tick, most: Option<Millis>) -> Result<()
         if let Some(descent) = descent_after(host, live, generator, tick) {
             return Err(host.error(IssueError::Descends(descent)));
         }
-        let limited = generator.within(most);
+        let limited = generator.within(generator.policy.max_observe);
         let passed = if generator.policy.on_rollback.watches() {
             live.pass::<true>(&limited, tick, host)
         } else {

@@ -42,7 +42,7 @@ fn server() -> Server {
 }
 
 fn observes(server: &Server, tick: u64) -> Result<(), Stop> {
-    observe(server, Tick::new(tick), None)
+    observe(server, Tick::new(tick))
 }
 
 /// Tick and sequence number of the next ID.
@@ -172,17 +172,17 @@ fn at_the_bound_the_clock_follows_too() {
 }
 
 #[test]
-fn the_setting_is_a_limit_besides() {
-    let server = server();
-    let within =
-        |ahead: u64, most| observe(&server, Tick::new(100 + ahead), Some(Millis::new(most)));
+fn max_observe_is_a_limit_besides() {
+    let with = |mut generator: Generator, most| {
+        generator.policy.max_observe = Some(Millis::new(most));
+        server_of(generator)
+    };
+    let within = |ahead: u64, most| observes(&with(tiny(OnRollback::Continue), most), 100 + ahead);
     assert_eq!(within(1, 0), too_far(1, 0));
     assert_eq!(within(0, 0), Ok(()));
     assert_eq!(within(2, 1), too_far(2, 1));
     assert_eq!(within(1, 1), Ok(()));
-    assert_eq!(within(3, 1000), too_far(3, 2));
-    assert_eq!(within(2, 1000), Ok(()));
-    // Whole ticks count, and a longer setting than max_borrow changes nothing.
+    // Whole ticks count.
     let fields = [
         (FieldRole::Time, 9),
         (FieldRole::Worker, 2),
@@ -192,8 +192,7 @@ fn the_setting_is_a_limit_besides() {
         layout: Layout::new(UnixMillis::new(0), Millis::new(10), &fields).unwrap(),
         ..tiny(OnRollback::Continue)
     };
-    let server = server_of(slow);
-    let within = |tick, most| observe(&server, Tick::new(tick), Some(Millis::new(most)));
+    let within = |tick, most| observes(&with(slow, most), tick);
     assert_eq!(within(11, 9), too_far(10, 0));
     assert_eq!(within(11, 19), Ok(()));
     assert_eq!(within(12, 19), too_far(20, 10));

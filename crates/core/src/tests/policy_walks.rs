@@ -979,6 +979,7 @@ fn generator(
         max_rollback: layout.tick().times(8),
         max_wait: layout.tick(),
         max_borrow_ticks,
+        max_observe: None,
         on_exhausted,
         sequence_start,
     };
