@@ -102,6 +102,7 @@ c_function!(snowflake_create_generator, |call| {
     if call.is_null(0) {
         return Ok(None);
     }
+    let name = call.measured(0, &limit::NAME).cast_mut_ptr();
     let text = match call.is_null(1) {
         true => "".into(),
         false => call.text(1, &limit::LABEL),
@@ -114,7 +115,6 @@ c_function!(snowflake_create_generator, |call| {
         let layout_text = described.layout_text();
         return Err(error::layout_is_over(&layout_text, layout.end()));
     }
-    let name = call.measured(0, &limit::NAME).cast_mut_ptr();
     // SAFETY: a text; its parts live as long as this call. CREATE SEQUENCE checks
     // privileges on the schema.
     let (schema, relation_name, statement) = report::keeping_errors(|| unsafe {
