@@ -215,12 +215,12 @@ WITH answer AS MATERIALIZED (
     SELECT number, 'error', 'layouts differ', server, first_server,
         format('Generator %s has %s on %s, and %s on %s: both servers may issue equal IDs.',
                name, layout, server, first_layout, first_server),
-        'Give the generator the same label on all servers. Only the values of fixed fields may differ.'
+        'Tell the generator the same on all servers, with snowflake_alter_generator(). Only the values of fixed fields may differ.'
     FROM label WHERE NOT same_layout
     UNION ALL
     SELECT number, 'warning', 'policies differ', server, first_server,
         format('Generator %s has %s on %s, and %s on %s.', name, policy, server, first_policy, first_server),
-        'IDs stay unique. If this is not intended, give the generator the same label on all servers.'
+        'IDs stay unique. If this is not intended, tell the generator the same on all servers, with snowflake_alter_generator().'
     FROM label WHERE policy <> first_policy
     UNION ALL
     SELECT lost.number, CASE WHEN use.name IS NOT NULL OR first.name IS NOT NULL THEN 'error' ELSE 'warning' END,
