@@ -26,6 +26,23 @@ SELECT count(*) FROM (SELECT (told).* FROM told) AS t
     JOIN told AS u ON to_jsonb(t) - 'label' - 'generator' = to_jsonb(u) - 'label' - 'generator'
 WHERE t.generator = 'waits'::regclass AND u.generator = 'same'::regclass;
 
+-- Both functions have the same arguments, which are columns of the view; and each key of a label is one.
+SELECT proname FROM pg_proc WHERE proname IN ('snowflake_create_generator', 'snowflake_alter_generator')
+    AND proargnames::text NOT LIKE '%,' || (
+        SELECT string_agg(attname, ',' ORDER BY attnum) FROM pg_attribute
+        WHERE attrelid = 'snowflake_generators'::regclass AND attnum > 10 AND attname <> 'label') || ',fields}';
+CREATE FUNCTION keys() RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE hint text;
+BEGIN
+    PERFORM snowflake_decode_as(1, 'no_key=1');
+EXCEPTION WHEN invalid_parameter_value THEN
+    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+    RETURN QUERY SELECT * FROM regexp_split_to_table(substring(hint FROM 'Keys are (.*)\.'), '(, | and )');
+END $$;
+SELECT count(*) >= 10 AS has_keys FROM keys();
+SELECT * FROM keys() EXCEPT SELECT unnest(proargnames) FROM pg_proc WHERE proname = 'snowflake_alter_generator';
+DROP FUNCTION keys;
+
 -- NULL leaves a value, an empty text goes back to that of the preset, and the rest stays.
 SELECT snowflake_alter_generator('waits', max_borrow => '1 s', tick => NULL);
 SELECT label FROM told WHERE generator = 'waits'::regclass;

@@ -249,6 +249,8 @@ fits(draw($_, 'held'), 'held', 'for all') for $admin, $other, $third;
 # Arguments of two sessions at once: the second changes the label that the first has made.
 create_generator($node, 'twice', 'preset=default');
 $admin->query_safe(q{BEGIN; COMMENT ON SEQUENCE twice IS 'locked'});
+is((error_of($node, q{SET lock_timeout = '9 s'; SET ROLE bob; SELECT snowflake_alter_generator('twice', max_rollback => '3 d')}))[0],
+	'42501', 'who is not the owner waits for no lock');
 send_to($third, q{SELECT snowflake_alter_generator('twice', max_rollback => '2 d')});
 wait_for_lock($node, 'SELECT snowflake_alter%2 d%');
 $admin->query_safe(q{SELECT snowflake_alter_generator('twice', on_exhausted => 'error'); COMMIT});
