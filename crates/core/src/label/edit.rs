@@ -45,7 +45,8 @@ pub fn check_field_name(name: &str) -> Result<(), LabelError> {
 /// The key that has this place of a text, or whose value has it; `None` at the end of the
 /// text, where something is missing.
 pub fn key_at(text: &str, at: usize) -> Option<String> {
-    let pairs = grammar::pairs(text).ok()?.into_iter();
-    let before = pairs.filter(|pair| at < text.len() && pair.key.at <= at);
-    before.last().map(|pair| pair.key.text.to_string())
+    let pairs = grammar::pairs(text).ok()?;
+    let mut before = pairs.iter().rev();
+    let pair = before.find(|pair| at < text.len() && pair.key.at <= at)?;
+    Some(pair.key.text.to_string())
 }
